@@ -5,7 +5,9 @@ import { plantFaults } from './test/planted-faults.ts';
 
 /** `unit` and `unit-alone` need no service and no build; `system` starts real processes from `dist/`. */
 const SYSTEM = [
+  'test/cost/**',
   'test/decisions/**',
+  'test/golden/**',
   'test/parity/**',
   'test/torture/**',
   'test/hostile/**',
@@ -31,10 +33,12 @@ const LONG = [
  * late by no more than it is declared to be, a pause, the time for which the event loop is held.
  */
 const MEASURED = [
+  'test/cost/cost.test.ts',
   'test/hostile/descriptors.test.ts',
   'test/hostile/large-uploads.test.ts',
   'test/hostile/loop-held.test.ts',
   'test/hostile/mcp-loop-held.test.ts',
+  'test/hostile/small-pieces.test.ts',
   'test/system/cluster.test.ts',
   'test/system/port-redis-fleet.test.ts',
   'test/system/redis-claims.test.ts',

@@ -5,8 +5,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { Pool } from 'undici';
-import { commitText } from '../src/receipts/commitment.ts';
-import { loadSodium, signBytesWith } from '../src/receipts/sign-bytes.ts';
+import { commitField } from '../src/receipts/commitment.ts';
+import { signBytesWith } from '../src/receipts/sign-bytes.ts';
+import { loadSodium } from '../src/sodium/load.ts';
 import { openSecrets } from '../src/secrets/vault.ts';
 import type { FloorWrite } from './floor-writer.ts';
 
@@ -60,7 +61,7 @@ const FACTS = 'x'.repeat(1_200);
 const CLAIMS = 'x'.repeat(800);
 const HEAD = Buffer.from(JSON.stringify({ alg: 'EdDSA', kid: 'x'.repeat(43), typ: 'svc-receipt+jws' }));
 const FIELDS = ['target', 'params', 'idem', 'request', 'response'] as const;
-const SALT = randomBytes(16).toString('base64url');
+const SALTS = randomBytes(16 * 7);
 
 async function govern(path: string, body: Buffer): Promise<readonly [number, string]> {
   const params = JSON.stringify(JSON.parse(body.toString('utf8')));
@@ -72,7 +73,7 @@ async function govern(path: string, body: Buffer): Promise<readonly [number, str
   const headers = { 'content-type': 'application/json', 'idempotency-key': id };
   const answer = await pool.request({ path, method: 'POST', headers, body });
   const text = await answer.body.text();
-  const commitments = FIELDS.map((field) => commitText(SALT, `${field}${params}`));
+  const commitments = FIELDS.map((field) => commitField(SALTS, field, `${field}${params}`));
   const payload = JSON.stringify({ id, commitments, claims: CLAIMS });
   const signed = `${HEAD.toString('base64url')}.${Buffer.from(payload).toString('base64url')}`;
   const receipt = `${signed}.${sign(Buffer.from(signed, 'latin1')).toString('base64url')}`;

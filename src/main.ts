@@ -9,7 +9,7 @@ import { VERSION } from './version.ts';
  */
 export function main(argv: readonly string[]): Promise<number> {
   return runCli(argv, VERSION, {
-    startGateway: async (options) => (await import('./gateway/start.ts')).startGateway(options),
+    startGateway: async (options) => (await import('./gateway/last-line.ts')).startOwnProcess(options),
     createKey: async (options) => (await offlineKeys()).createKey(options),
     listKeys: async (options) => (await offlineKeys()).listKeys(options),
     revokeKey: async (options, id) => (await offlineKeys()).revokeKey(options, id),
@@ -23,7 +23,6 @@ export function main(argv: readonly string[]): Promise<number> {
     recoverLost: async (options, gateway) => (await operateStore()).recoverLost(options, gateway),
     checkStore: async (options) => (await operateStore()).checkStore(options),
     checkFormat: async (options) => (await storeFormat()).checkFormat(options),
-    migrateStore: async (options) => (await storeFormat()).migrateStore(options),
     startDemoUpstream: async () => (await import('./demo/payments-upstream.ts')).startPaymentsUpstream({ port: 0 }),
   });
 }

@@ -7,10 +7,11 @@ interface Fault {
   readonly line: string;
   readonly instead: string;
   /** Folder whose modules are asked for with the fault as well: the fault is deeper than the module that is asked for. */
-  readonly within?: string;
+  readonly within?: readonly string[];
 }
 
-const RECORDS = 'src/records/';
+/** The records, and the table by which they find the steps. */
+const RECORDS: readonly string[] = ['src/records/', 'src/effects/steps/table.ts'];
 
 /**
  * Faults that tests plant in the product's own code, to see that they are noticed. A module is asked for with a fault
@@ -108,7 +109,7 @@ export const FAULTS = {
   },
   'settlement-is-not-recognised': {
     file: 'src/effects/steps/settlement.ts',
-    line: "if (life.receipt.jws === request.outcome.receipt.jws) return { reply: { kind: 'settled', effect } };",
+    line: "if (life.receipt.jws === request.outcome.receipt.jws) return { reply: { kind: 'settled' } };",
     instead: '',
     within: RECORDS,
   },
@@ -142,6 +143,10 @@ function faultOf(name: string): Fault | undefined {
 }
 
 /** Puts the faults into the modules that are asked for with one. */
+function isWithin(file: string, paths: readonly string[]): boolean {
+  return paths.some((path) => file.includes(`/${path}`));
+}
+
 export function plantFaults(): Plugin {
   return {
     name: 'planted-faults',
@@ -153,9 +158,7 @@ export function plantFaults(): Plugin {
       const fault = faultOf(query.slice(QUERY.length));
       const found = fault?.within === undefined ? null : await this.resolve(source, importer.slice(0, at));
       if (fault?.within === undefined || found === null || found.id.includes(QUERY)) return null;
-      return found.id.includes(`/${fault.within}`) || found.id.endsWith(`/${fault.file}`)
-        ? `${found.id}${query}`
-        : null;
+      return isWithin(found.id, fault.within) || found.id.endsWith(`/${fault.file}`) ? `${found.id}${query}` : null;
     },
     load(id) {
       const at = id.indexOf(QUERY);
@@ -164,8 +167,7 @@ export function plantFaults(): Plugin {
       const name = id.slice(at + QUERY.length);
       const fault = faultOf(name);
       const text = readFileSync(file, 'utf8');
-      if (fault?.within !== undefined && file.includes(`/${fault.within}`) && !file.endsWith(`/${fault.file}`))
-        return text;
+      if (fault?.within !== undefined && isWithin(file, fault.within) && !file.endsWith(`/${fault.file}`)) return text;
       if (fault === undefined || !file.endsWith(`/${fault.file}`)) throw new Error(`no fault ${name} for ${file}`);
       if (!text.includes(fault.line)) throw new Error(`${fault.file} does not say any more: ${fault.line}`);
       return text.replace(fault.line, () => fault.instead);

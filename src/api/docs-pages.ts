@@ -2,9 +2,10 @@ import { createReadStream } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
 import { fileURLToPath } from 'node:url';
 import type { FastifyReply } from 'fastify';
+import { Marked } from 'marked';
 import { CODES } from '../effects/model/codes.ts';
 import type { ApiApp } from './app.ts';
-import { markdownToHtml } from './markdown.ts';
+import { escapeHtml } from './approver/html.ts';
 import { refuse } from './problem.ts';
 
 /** The folder with the pages about codes. The path is the same from `src/` and from `dist/`. */
@@ -45,6 +46,24 @@ const START_SCRIPT = `Scalar.createApiReference('#app', ${JSON.stringify({
 })});
 `;
 
+const marked = new Marked({
+  renderer: {
+    html: ({ text }) => escapeHtml(text),
+    /** A sibling page `x.md` becomes the page `x`. Links with other schemes than https stay text. */
+    link({ href, tokens }) {
+      const label = this.parser.parseInline(tokens);
+      const page = /^(?:\.\/)?([a-z0-9_]+)\.md$/.exec(href)?.[1];
+      const to = page === undefined ? href : `/docs/errors/${page}`;
+      return /^(?:https:\/\/|\/(?!\/)|#)/.test(to) ? `<a href="${escapeHtml(to)}">${label}</a>` : label;
+    },
+  },
+});
+
+/** Renders a page about codes as HTML, without HTML of its own. */
+export function pageToHtml(markdown: string): string {
+  return marked.parse(markdown, { async: false });
+}
+
 /**
  * `/docs`: the reference, which works offline, and a page for every code. Pages are read on each request and never
  * cached.
@@ -69,14 +88,14 @@ export function addDocsPages(app: ApiApp): void {
   });
 
   for (const path of ['/docs/errors', '/docs/errors/'])
-    app.get(path, own, async (_request, reply) => sendPage(reply, page('Codes', markdownToHtml(await indexOfCodes()))));
+    app.get(path, own, async (_request, reply) => sendPage(reply, page('Codes', pageToHtml(await indexOfCodes()))));
   app.get<{ Params: { code: string } }>('/docs/errors/:code', own, async (request, reply) => {
     const { code } = request.params;
     if (!Object.hasOwn(CODES, code)) throw refuse('not_found', 'There is no such code.');
     const text = await pageOf(code);
     if (/\btext\/markdown\b/i.test(request.headers.accept ?? ''))
       return secured(reply).type('text/markdown; charset=utf-8').send(text);
-    return sendPage(reply, page(code, markdownToHtml(text)));
+    return sendPage(reply, page(code, pageToHtml(text)));
   });
 }
 

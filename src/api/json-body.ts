@@ -1,10 +1,6 @@
-import {
-  type JsonLimits,
-  LARGE_TEXT,
-  parseStrictJson,
-  parseStrictJsonInSlices,
-  type StrictJson,
-} from '../json/strict.ts';
+import type { FastifyRequest } from 'fastify';
+import { readBody } from '../bytes/request-body.ts';
+import { type JsonLimits, LARGE_TEXT, parseStrictJson, parseStrictJsonInSlices } from '../json/strict.ts';
 import type { ApiApp } from './app.ts';
 import { refuse } from './problem.ts';
 
@@ -14,28 +10,32 @@ import { refuse } from './problem.ts';
  */
 export function acceptStrictJson(app: ApiApp, limits: () => JsonLimits): void {
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
+  app.addContentTypeParser('application/json', async (request: FastifyRequest) => {
     const charset = /;\s*charset\s*=\s*"?([^";\s]+)/i.exec(request.headers['content-type'] ?? '')?.[1];
-    if (charset !== undefined && !/^utf-?8$/i.test(charset)) {
-      done(refuse('invalid_request', 'The body must be UTF-8; other charsets are not read.'));
-      return;
-    }
+    if (charset !== undefined && !/^utf-?8$/i.test(charset))
+      throw refuse('invalid_request', 'The body must be UTF-8; other charsets are not read.');
     const encoding = request.headers['content-encoding'];
-    if (encoding !== undefined && encoding.toLowerCase() !== 'identity') {
-      done(refuse('unsupported_media_type', 'Compressed bodies are not read. Send the JSON as it is.'));
-      return;
-    }
-    if (body.length === 0) {
-      done(null, undefined);
-      return;
-    }
-    const bytes = typeof body === 'string' ? Buffer.from(body) : body;
-    const finish = (parsed: StrictJson): void => {
-      if (parsed.ok) return done(null, parsed.value);
-      const at = parsed.at === null ? '' : ` (line ${parsed.at.line}, column ${parsed.at.column})`;
-      done(refuse('invalid_json', `The body is not strict JSON: ${parsed.message}${at}.`));
-    };
-    if (bytes.length < LARGE_TEXT) finish(parseStrictJson(bytes, limits()));
-    else void parseStrictJsonInSlices(bytes, limits()).then(finish, done);
+    if (encoding !== undefined && encoding.toLowerCase() !== 'identity')
+      throw refuse('unsupported_media_type', 'Compressed bodies are not read. Send the JSON as it is.');
+    const bytes = await bodyOf(request);
+    if (bytes.byteLength === 0) return undefined;
+    const isShort = bytes.byteLength < LARGE_TEXT;
+    const parsed = isShort ? parseStrictJson(bytes, limits()) : await parseStrictJsonInSlices(bytes, limits());
+    if (parsed.ok) return parsed.value;
+    const at = parsed.at === null ? '' : ` (line ${parsed.at.line}, column ${parsed.at.column})`;
+    throw refuse('invalid_json', `The body is not strict JSON: ${parsed.message}${at}.`);
   });
+}
+
+/** The bytes of a request's body. @throws Refused where they are too many, or the caller has gone */
+export async function bodyOf({ raw, routeOptions }: FastifyRequest, limit = routeOptions.bodyLimit): Promise<Buffer> {
+  const read = await readBody(raw, limit);
+  switch (read.kind) {
+    case 'body':
+      return read.bytes;
+    case 'too_large':
+      throw refuse('too_large', 'The body is larger than this gateway reads (limits.body).');
+    case 'gone':
+      throw refuse('invalid_request', 'The request cannot be read.');
+  }
 }

@@ -20,6 +20,7 @@ import { StoreUnavailable } from '../effects/store.ts';
 import type { ApiApp } from './app.ts';
 import { capConnections, dropTheRest } from './connection-cap.ts';
 import { createEntrances, ROUTES_ONLY } from './entrances.ts';
+import { Front } from './front.ts';
 import { createDoorCheck } from './host-check.ts';
 import { createListeners, type Listeners } from './listeners.ts';
 import { measureOverload } from './overload.ts';
@@ -68,8 +69,12 @@ export function createServer(options: ServerOptions): ApiApp {
   return createListeningServer(options).app;
 }
 
-/** Like {@link createServer}, with the part that opens other listeners for it. */
-export function createListeningServer(options: ServerOptions): { readonly app: ApiApp; readonly listeners: Listeners } {
+/** Like {@link createServer}, with the parts that open other listeners for it and take requests before its router. */
+export function createListeningServer(options: ServerOptions): {
+  readonly app: ApiApp;
+  readonly listeners: Listeners;
+  readonly front: Front;
+} {
   const { settings } = options;
   const entranceOf = createEntrances(options.routes ?? (() => NO_ROUTES));
   const app: ApiApp = Fastify({
@@ -79,7 +84,7 @@ export function createListeningServer(options: ServerOptions): { readonly app: A
     schemaController: { compilersFactory: { buildSerializer: () => () => (data) => JSON.stringify(data) } },
     trustProxy: false,
     bodyLimit: options.bodyLimit,
-    genReqId: () => newId('req'),
+    genReqId: (request) => front.routed(request)?.requestId ?? newId('req'),
     requestIdHeader: false,
     // Its answer would lack what every answer must have; see the hook below.
     return503OnClosing: false,
@@ -137,12 +142,26 @@ export function createListeningServer(options: ServerOptions): { readonly app: A
     connections.close();
   });
   app.addHook('onClose', () => listenersClosed);
+  const front = new Front(app.server, {
+    admits(request) {
+      if (isClosing || overload.isOverloaded() || doorFault(request) !== null) return false;
+      options.arrived?.();
+      return true;
+    },
+    newId: () => newId('req'),
+    isStopping: () => options.isStopping?.() === true,
+    shouldRetry,
+    answered: (method, status, durationMs) => options.answered?.('/*', method, status, durationMs),
+  });
   app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id);
+    if (front.routed(request.raw) !== undefined) {
+      // It was let in already, and may have run.
+      done();
+      return;
+    }
     const fault = doorFault(request.raw);
     if (fault !== null) {
-      // It is not certain where this request ends, so nothing after it is read.
-      if (request.raw.headers['transfer-encoding'] !== undefined) reply.header('connection', 'close');
       done(new Refused(fault, {}));
     } else if (isClosing && !isProbe(request)) {
       reply.header('connection', 'close');
@@ -172,7 +191,7 @@ export function createListeningServer(options: ServerOptions): { readonly app: A
   });
   app.decorateReply('lastHeaders', function () {
     this.contained();
-    if (options.isStopping?.() === true) this.header('connection', 'close');
+    if (options.isStopping?.() === true || mayNotEnd(this.request.raw)) this.header('connection', 'close');
     const { statusCode } = this;
     if ((statusCode < 200 || statusCode >= 300) && !this.hasHeader('x-should-retry'))
       this.header('x-should-retry', shouldRetry(statusCode) ? 'true' : 'false');
@@ -185,7 +204,9 @@ export function createListeningServer(options: ServerOptions): { readonly app: A
   const { answered } = options;
   if (answered !== undefined)
     app.addHook('onResponse', (request, reply, done) => {
-      answered(request.routeOptions.url ?? '', request.method, reply.statusCode, reply.elapsedTime);
+      // Whoever took the request before the router counts it.
+      if (front.routed(request.raw) === undefined)
+        answered(request.routeOptions.url ?? '', request.method, reply.statusCode, reply.elapsedTime);
       done();
     });
 
@@ -217,7 +238,16 @@ export function createListeningServer(options: ServerOptions): { readonly app: A
     );
   });
 
-  return { app, listeners };
+  return { app, listeners, front };
+}
+
+/** The most bytes of a body that are still to come when its answer is given, for the connection to stay open. */
+const MOST_LEFT = 65_536;
+
+/** Whether much of the body is still to come, or nobody knows how much: it ends with its connection. */
+function mayNotEnd({ complete, headers }: IncomingMessage): boolean {
+  if (complete) return false;
+  return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > MOST_LEFT;
 }
 
 const NO_ROUTES: readonly never[] = [];
@@ -291,13 +321,8 @@ export function problemOf(error: Error & Partial<FastifyError>): Problem {
       retryAfterMs: null,
     };
   }
-  const { code = '' } = error;
-  switch (code) {
-    case 'FST_ERR_CTP_BODY_TOO_LARGE':
-      return plainProblem('too_large', 'The body is larger than this gateway reads (limits.body).');
-    case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
-      return plainProblem('unsupported_media_type', 'Send the body as application/json.');
-  }
+  if (error.code === 'FST_ERR_CTP_INVALID_MEDIA_TYPE')
+    return plainProblem('unsupported_media_type', 'Send the body as application/json.');
   const status = error.code === 'ECONNRESET' ? 400 : (error.statusCode ?? 500);
   return status >= 400 && status < 500
     ? plainProblem('invalid_request', 'The request cannot be read.')

@@ -9,23 +9,22 @@ interface MigrateChoice {
   readonly json?: true;
 }
 
-/** `svc migrate`: brings a store to the format of this program, or says what a start would do. */
+/** `svc migrate`: what format a store has, and what a start would do. There is one format yet: nothing to convert. */
 export function addMigrate(program: Command, { ports, terminal, exit }: CliContext): void {
   const migrate = program
     .command('migrate')
-    .description('bring the store to the format of this version, as the next start does; stop the gateway first')
+    .description('say what format the store has, and what a start would do; nothing is changed')
     .requiredOption('--config <file>', 'the configuration, which names the store')
-    .option('--check', 'change nothing: say what the format is, what a start would do, and how many records there are')
+    .option('--check', 'the same: no version before this one has a format to bring forward')
     .option('--json', 'print JSON')
     .action(async ({ config, check, json: asJson }: MigrateChoice) => {
-      const options = { configFile: config, environment: {} };
-      const report = await (check ? ports.checkFormat(options) : ports.migrateStore(options));
+      const report = await ports.checkFormat({ configFile: config, environment: {} });
       if (report.start === 'refuses' || (report.start === 'none' && !check)) exit(1);
       terminal.out(asJson ? json({ ...report }) : inWords(report));
     });
   withExitCodes(
     migrate,
-    'a start opens the store, or brings it forward',
+    'a start opens the store, or makes one',
     'a start refuses it, or there is no migration',
     'could not run',
   );

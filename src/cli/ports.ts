@@ -48,11 +48,6 @@ export interface CliPorts {
   checkStore(options: StoreOptions): Promise<readonly StoreDifference[]>;
   /** What format the store has, and what a start would do. Changes nothing. Throws `CommandFailure`. */
   checkFormat(options: StoreOptions): Promise<FormatReport>;
-  /**
-   * Converts the store to the format of this program, as a start does. Throws `CommandFailure`, also while a gateway
-   * runs.
-   */
-  migrateStore(options: StoreOptions): Promise<FormatReport>;
   /** The demo's upstream, on loopback, in this process. */
   startDemoUpstream(): Promise<DemoUpstream>;
 }
@@ -153,7 +148,7 @@ export interface FormatReport {
   /** Of this program; `null` on Redis. */
   readonly current: number | null;
   /** What a start would do with the store. `none`: there is no migration. */
-  readonly start: 'makes' | 'opens' | 'migrates' | 'refuses' | 'none';
+  readonly start: 'makes' | 'opens' | 'refuses' | 'none';
   /** How many records there are of each kind. */
   readonly records: Readonly<Record<string, number>> | null;
   /** Sentences for people. */

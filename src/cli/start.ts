@@ -38,5 +38,10 @@ export function addStart(program: Command, { ports, terminal }: CliContext): voi
       await gateway.close();
       if (lost !== null) throw new CommandFailure(lost);
     });
-  withExitCodes(command, 'stopped by a signal', 'is not used', 'could not start; why stands on standard error');
+  withExitCodes(
+    command,
+    'stopped by a signal',
+    'ended by a fault of its own, after what ran was settled',
+    'could not start; why stands on standard error',
+  );
 }

@@ -1,5 +1,6 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { readBody } from '../bytes/request-body.ts';
 import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import { parseStrictJson } from '../json/strict.ts';
 import { createDesk } from './desk-mcp.ts';
@@ -43,7 +44,7 @@ export async function startPaymentsUpstream(options: { readonly port: number }):
   const desk = createDesk();
   let loseNext = false;
   const server = createServer((request, response) => {
-    void readBody(request).then((body) => {
+    void readJson(request).then((body) => {
       if (request.url === '/mcp') {
         const said = request.method === 'POST' ? desk(body) : refused(405, 'use POST').body;
         if (said === null) response.writeHead(202).end();
@@ -189,20 +190,10 @@ function refused(status: number, message: string): Answer {
 }
 
 /** The body as JSON; `undefined` if there is none, it is too long, or it is not JSON. */
-async function readBody(request: IncomingMessage): Promise<Json | undefined> {
-  const chunks: Buffer[] = [];
-  let length = 0;
-  try {
-    for await (const chunk of request) {
-      if (!Buffer.isBuffer(chunk)) continue;
-      length += chunk.byteLength;
-      if (length <= BODY_LIMIT) chunks.push(chunk);
-    }
-  } catch {
-    return undefined;
-  }
-  if (length === 0 || length > BODY_LIMIT) return undefined;
-  const parsed = parseStrictJson(Buffer.concat(chunks), { depth: 16, values: 1_000 });
+async function readJson(request: IncomingMessage): Promise<Json | undefined> {
+  const read = await readBody(request, BODY_LIMIT);
+  if (read.kind !== 'body' || read.bytes.byteLength === 0) return undefined;
+  const parsed = parseStrictJson(read.bytes, { depth: 16, values: 1_000 });
   return parsed.ok ? parsed.value : undefined;
 }
 

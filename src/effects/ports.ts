@@ -54,10 +54,18 @@ export interface AuthorizeRequest {
   readonly agentId: string | null;
 }
 
+/** The fields that a receipt commits to, in the order of their salts. */
+export const SALTED_FIELDS = ['target', 'params', 'idem', 'request', 'response', 'comment', 'evidence'] as const;
+
+export type SaltedField = (typeof SALTED_FIELDS)[number];
+
+export const SALT_BYTES = 16;
+
 /** The content of a seal: the params, the salts of the receipt's commitments, and what a later dispatch needs. */
 export interface SealedParams {
   readonly params: JsonObject;
-  readonly salts: Readonly<Record<string, string>>;
+  /** One salt after the other. */
+  readonly salts: Buffer;
   /** From here on: what an approved call also needs when it is sent later. */
   readonly stateCheck: StateCheck | null;
   readonly claimId: string | null;
@@ -143,7 +151,7 @@ export interface EffectPorts {
   readonly refresh: (workspace: string, entities?: readonly EntityRef[]) => Promise<void>;
   readonly secrets: {
     fingerprintKey(workspace: string): KeyObject;
-    newSalts(): Readonly<Record<string, string>>;
+    newSalts(): Buffer;
     seal(content: SealedParams, bound: SealBinding): string;
     open(sealed: string, bound: SealBinding): SealedParams | null;
   };

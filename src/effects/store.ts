@@ -170,7 +170,7 @@ export interface SettleRequest {
 }
 
 export type Settlement =
-  | { readonly kind: 'settled'; readonly effect: EffectRecord }
+  | { readonly kind: 'settled' }
   /**
    * The effect was settled in another way, or a newer attempt owns it. Nothing changed, except that a contradiction is
    * recorded.
@@ -383,25 +383,11 @@ export type PauseLift =
   | { readonly kind: 'administrative_only'; readonly pause: PauseRecord }
   | { readonly kind: 'absent' };
 
-/** Marks that distinguish master secrets and reveal nothing else about them. */
-export interface SecretMarks {
-  /** Of the secret in use, then of those that are being rotated out. */
-  readonly current: readonly [string, ...string[]];
-  /**
-   * Marks of the same secrets in stores whose keys were written before there were seals. Such keys are sealed once.
-   * From then on the store has a mark that nobody can make without the secret, and the old mark is not accepted again.
-   */
-  readonly unsealed: readonly string[];
-}
-
-export type Binding =
-  | {
-      readonly kind: 'bound';
-      /** Number of old keys without a seal that were sealed now. */
-      readonly sealed: number;
-    }
-  /** The store belongs to another secret. Nothing was changed. */
-  | { readonly kind: 'other' };
+/**
+ * Marks that distinguish master secrets and reveal nothing else about them: of the secret in use, then of those that
+ * are being rotated out.
+ */
+export type SecretMarks = readonly [string, ...string[]];
 
 /** Erases what the receipt of an effect only commits to: params, salts, and the kept answer. */
 export interface EraseRequest {
@@ -556,8 +542,9 @@ export interface EffectStore extends EntityStore {
   /**
    * Binds the store to a master secret by a mark derived from it. If the store has no mark yet, or has one of the given
    * marks, it gets the first of them.
+   * @returns whether it is bound; a store that belongs to another secret is not changed
    */
-  bindSecret(marks: SecretMarks): Promise<Binding>;
+  bindSecret(marks: SecretMarks): Promise<boolean>;
 
   /**
    * Records the users that the configuration names, with the time when each was first seen. The users of the very first

@@ -4,7 +4,7 @@ import type { EffectPorts, JudgeInput } from '../effects/ports.ts';
 import type { Reason } from '../effects/model/decision.ts';
 import type { Verdict } from '../effects/model/verdict.ts';
 import { newId, randomPooled } from '../effects/run/ids.ts';
-import { createRunning } from '../effects/run/running.ts';
+import { Running } from '../effects/run/running.ts';
 import type { EffectStore } from '../effects/store.ts';
 import { authorize } from '../identity/authorize.ts';
 import type { Directory } from '../identity/directory.ts';
@@ -125,7 +125,7 @@ export function corePorts(parts: {
     newNonce: () => randomPooled(12).toString('base64url'),
     elapsed: createElapsed(),
     owner: randomUUID(),
-    running: createRunning(),
+    running: new Running(),
     settings: () => {
       const { limits, resolve } = current().configuration;
       return {

@@ -7,6 +7,7 @@ import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { createEffectStore } from '../records/effect-store.ts';
 import { createReadingTurns } from '../effects/run/reading-turns.ts';
 import { createInstallation } from '../records/installation.ts';
+import { program, PROGRAM_MODULE } from '../records/program.ts';
 import type { Retention } from '../records/retention.ts';
 import { createStepRunner } from '../records/runner.ts';
 import { appendEvents } from '../records/view.ts';
@@ -17,31 +18,21 @@ import { beginningOf } from '../stores/embedded/clock.ts';
 import { loadDriver } from '../stores/embedded/driver.ts';
 import { isLocked } from '../stores/embedded/lock.ts';
 import { type EmbeddedRowsOptions, openEmbeddedRows } from '../stores/embedded/open.ts';
-import type { Upgraded } from '../upgrade/upgrade-file.ts';
 import { UNJUDGED } from './key-seals.ts';
-import { upgradeStore } from '../upgrade/upgrade-store.ts';
 
 export interface EmbeddedOptions extends EmbeddedRowsOptions {
   readonly retention: Retention;
   readonly keySeals: KeySeals;
-  /** Called if the file had an earlier format and was converted. */
-  readonly onUpgraded?: (upgraded: Upgraded) => void;
 }
 
 /**
- * Opens the store in a folder on this machine, for the gateway. A file of an earlier format is converted first.
- * @throws StoreUnavailable when another gateway holds the store, or its file is damaged
+ * Opens the store in a folder on this machine, for the gateway.
+ * @throws StoreUnavailable when another gateway holds the store, or its file is damaged or of another format
  */
-export async function openEmbeddedStore({
-  retention,
-  keySeals,
-  onUpgraded,
-  ...options
-}: EmbeddedOptions): Promise<EffectStore> {
-  const upgraded = await upgradeStore(options.path, options.lockWaitMs);
-  if (upgraded !== null) onUpgraded?.(upgraded);
+export async function openEmbeddedStore({ retention, keySeals, ...options }: EmbeddedOptions): Promise<EffectStore> {
   // Because of the lock, no other process sends calls. A frozen process finds its lease over when it wakes.
-  return createEffectStore(await openEmbeddedRows(options), { retention, keySeals, maxFreezeMs: 0 });
+  const rows = await openEmbeddedRows({ ...options, program: { run: program, module: PROGRAM_MODULE } });
+  return createEffectStore(rows, { retention, keySeals, maxFreezeMs: 0 });
 }
 
 /** Keys of a store, for another process than the gateway. The gateway notices what is written. */

@@ -43,7 +43,8 @@ export function createFileReader(
 
   function prepare(program: URL): void {
     if (spare !== null) return;
-    const worker = new Worker(program, { name: 'files' });
+    const worker = begin(program);
+    if (worker === null) return;
     worker.unref();
     // One that dies is no loss: the next read begins a thread of its own.
     worker.on('error', () => undefined);
@@ -55,8 +56,9 @@ export function createFileReader(
 
   function readBeside(program: URL, request: ReadRequest): Promise<ReadAnswer> {
     return new Promise((resolve, reject) => {
-      const worker = spare ?? new Worker(program, { name: 'files' });
+      const worker = spare ?? begin(program);
       spare = null;
+      if (worker === null) return reject(new FilesNotRead('The system has no thread for the files now'));
       worker.ref();
       running.add(worker);
       const end = (): void => {
@@ -94,6 +96,15 @@ export function createFileReader(
       await Promise.all([...running, ...(spare === null ? [] : [spare])].map((worker) => worker.terminate()));
     },
   };
+}
+
+/** @returns `null` where the system has none to give now */
+function begin(program: URL): Worker | null {
+  try {
+    return new Worker(program, { name: 'files' });
+  } catch {
+    return null;
+  }
 }
 
 /** The compiled thread beside this file, or the source if Node runs TypeScript. */

@@ -27,18 +27,15 @@ export function openSecretsFor(store: MarkedStore, files: SecretFiles): Promise<
 }
 
 /**
- * Binds a store to the master secret. The store remembers the secret by a mark that reveals nothing about it. Keys from
- * before seals existed get their seals now.
- * @returns how many were sealed
+ * Binds a store to the master secret. The store remembers the secret by a mark that reveals nothing about it.
  * @throws CommandFailure if the store belongs to another secret
  */
 export async function bindToStore(
   store: Pick<EffectStore, 'bindSecret'>,
   secrets: Pick<Secrets, 'marks'>,
   { masterFile }: SecretFiles,
-): Promise<number> {
-  const binding = await store.bindSecret(secrets.marks);
-  if (binding.kind === 'bound') return binding.sealed;
+): Promise<void> {
+  if (await store.bindSecret(secrets.marks)) return;
   throw new CommandFailure(
     `The store is used with another master secret than ${masterFile}: its keys would be refused here, and ours there. Put the secret that belongs to this store there (all gateways of a store share one); while it is being rotated, name the old one under secrets.previous.`,
   );
@@ -46,8 +43,7 @@ export async function bindToStore(
 
 /** The master secret of a store, as found by code that changes nothing. */
 export type FoundSecret =
-  /** `isSealed`: keys of the store have seals. Before the first start of this version they have none. */
-  | { readonly kind: 'right'; readonly secrets: Secrets; readonly isSealed: boolean }
+  | { readonly kind: 'right'; readonly secrets: Secrets }
   /** There is none yet, and nothing that needs one. */
   | { readonly kind: 'none' }
   | { readonly kind: 'fault'; readonly fault: string };
@@ -57,10 +53,8 @@ export async function findSecret(store: MarkedStore, files: SecretFiles): Promis
   const mark = await store.secretMark();
   try {
     const secrets = await openSecrets(files, () => Promise.resolve(false));
-    const { current, unsealed } = secrets.marks;
-    const isSealed = mark === null || current.includes(mark);
-    if (isSealed || unsealed.includes(mark)) return { kind: 'right', secrets, isSealed };
-    return { kind: 'fault', fault: 'another secret' };
+    const isRight = mark === null || secrets.marks.includes(mark);
+    return isRight ? { kind: 'right', secrets } : { kind: 'fault', fault: 'another secret' };
   } catch (error) {
     if (!(error instanceof KeyFileFault)) throw error;
     // Before the first start there is none.

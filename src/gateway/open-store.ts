@@ -8,7 +8,7 @@ import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { makeKeyFile, readKeyFile } from '../secrets/key-file.ts';
 import { loadDriver } from '../stores/embedded/driver.ts';
 import { acquireLock } from '../stores/embedded/lock.ts';
-import { type EmbeddedOptions, openEmbeddedStore } from './embedded-store.ts';
+import { openEmbeddedStore } from './embedded-store.ts';
 import { makePrivateFolder } from '../stores/private-folder.ts';
 import type { RedisStore, RedisStoreOptions } from './redis-store.ts';
 
@@ -24,13 +24,11 @@ interface OpenedStore {
 /**
  * Opens the store that the configuration names. A store on Redis opens even if the servers cannot be reached.
  * @param keySeals checks and makes the seals of keys
- * @param onUpgraded called if the file of an embedded store was converted to the format of this program
  * @throws CommandFailure for settings that cannot be used, StoreUnavailable
  */
 export async function openStoreAndFleet(
   { store: settings, retention }: Pick<Configuration, 'store' | 'retention'>,
   keySeals: KeySeals,
-  onUpgraded: EmbeddedOptions['onUpgraded'] = () => {},
 ): Promise<OpenedStore> {
   switch (settings.kind) {
     case 'embedded': {
@@ -43,7 +41,6 @@ export async function openStoreAndFleet(
           retention,
           keySeals,
           worker: 'auto',
-          onUpgraded,
         }),
         fleet: null,
       };

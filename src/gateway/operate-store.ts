@@ -66,7 +66,7 @@ export const checkStore: CliPorts['checkStore'] = async ({ configFile, environme
     const found: StoreDifference[] = [];
     const secret = await findSecret(store, secrets);
     // Without the secret, nothing can be said about seals.
-    if (secret.kind !== 'right' || !secret.isSealed) keySeals.use(UNJUDGED);
+    if (secret.kind !== 'right') keySeals.use(UNJUDGED);
     else {
       const { keySeals: seals } = secret.secrets;
       keySeals.use({

@@ -41,7 +41,7 @@ export function followPolicy(
       get installId() {
         return store.installId;
       },
-      admit: async (request) => heard(await store.admit(request)),
+      admit: (request) => store.admit(request).then(heard),
       preview: async (request) => heard(await store.preview(request)),
     },
     async catchUp() {

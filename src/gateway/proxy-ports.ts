@@ -31,7 +31,7 @@ export function proxyPorts(parts: {
   readonly shadowed: (rules: readonly string[]) => void;
   readonly observed: (would: string) => void;
   readonly access: ProxyPorts['access'];
-  readonly settings: () => Pick<ProxySettings, 'publicUrl' | 'queryKey' | 'jsonLimits'> & {
+  readonly settings: () => OwnSettings & {
     readonly allowedHosts: readonly string[];
   };
 }): ProxyPorts {
@@ -45,6 +45,7 @@ export function proxyPorts(parts: {
   store.onKeysChanged(changed);
   pauses.onChange(changed);
 
+  let known: Known | null = null;
   return {
     routes: () => current().configuration.routes,
     catalog: () => current().catalog,
@@ -76,10 +77,10 @@ export function proxyPorts(parts: {
     access: parts.access,
     shadowed: parts.shadowed,
     settings: () => {
-      const { publicUrl, queryKey, jsonLimits } = parts.settings();
-      const { bodyBytes, uploadBytes, uploadFileBytes, spoolBytes } = current().configuration.limits;
-      const uploads = { file: uploadFileBytes, request: uploadBytes, all: spoolBytes, fields: bodyBytes };
-      return { publicUrl, queryKey, jsonLimits, bodyLimit: bodyBytes, uploads };
+      const own = parts.settings();
+      const { limits } = current().configuration;
+      if (own !== known?.own || limits !== known.limits) known = { own, limits, settings: settingsOf(own, limits) };
+      return known.settings;
     },
     spool: parts.spool,
     now: () => store.now(),
@@ -89,6 +90,22 @@ export function proxyPorts(parts: {
       return () => void listeners.delete(listener);
     },
   };
+}
+
+type OwnSettings = Pick<ProxySettings, 'publicUrl' | 'queryKey' | 'jsonLimits'>;
+type Limits = InForce['configuration']['limits'];
+
+/** The settings of the last request, and what they were made of. */
+interface Known {
+  readonly own: OwnSettings;
+  readonly limits: Limits;
+  readonly settings: ProxySettings;
+}
+
+function settingsOf({ publicUrl, queryKey, jsonLimits }: OwnSettings, limits: Limits): ProxySettings {
+  const { bodyBytes, uploadBytes, uploadFileBytes, spoolBytes } = limits;
+  const uploads = { file: uploadFileBytes, request: uploadBytes, all: spoolBytes, fields: bodyBytes };
+  return { publicUrl, queryKey, jsonLimits, bodyLimit: bodyBytes, uploads };
 }
 
 /** Who a key belongs to. Synchronous if the key is in the cache and the pauses of its workspace are known. */

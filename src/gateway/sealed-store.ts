@@ -62,17 +62,16 @@ export function sealedStore(store: EffectStore, seals: Seals): EffectStore {
     get installId() {
       return store.installId;
     },
-    async admit(request) {
-      return openAdmission(await store.admit(withSealedSummaries(request, seals)));
-    },
+    admit: (request) => store.admit(withSealedSummaries(request, seals)).then(openAdmission),
     async preview(request) {
       return openAdmission(await store.preview(request));
     },
-    async settle(request) {
-      const settlement = await store.settle(sealedSettlement(request, seals));
-      // For a settled call, the record is made only when somebody reads it, and nobody does here.
-      return settlement.kind === 'refused' ? { ...settlement, effect: openEffect(settlement.effect) } : settlement;
-    },
+    settle: (request) =>
+      store
+        .settle(sealedSettlement(request, seals))
+        .then((settlement) =>
+          settlement.kind === 'refused' ? { ...settlement, effect: openEffect(settlement.effect) } : settlement,
+        ),
     async resolve(request) {
       const resolution = await store.resolve(request);
       return resolution.kind === 'absent' ? resolution : { ...resolution, effect: openEffect(resolution.effect) };

@@ -53,6 +53,7 @@ import { discloser } from './disclose.ts';
 import { createDrain } from './drain.ts';
 import { createFileEntities } from './file-entities.ts';
 import { createFileReader } from './file-reader.ts';
+import { endHard } from './end-hard.ts';
 import { createExitStack, type ExitStack } from './exit-stack.ts';
 import { makeFirstKey } from './first-key.ts';
 import { activate, type InForce, readFiles } from './in-force.ts';
@@ -73,6 +74,8 @@ import { createTakeUp } from './take-up.ts';
 import { watchStore } from './watch-store.ts';
 
 const SWEEP_EVERY_MS = 1000;
+/** A stop takes at most this much longer than the longest call, ms. Reads that pass are cut before. */
+const STOP_MS = 30_000;
 /** The most connections of the admin port at the same time, for scrapes and probes. */
 const ADMIN_CONNECTIONS = 16;
 const BEHIND = {
@@ -91,6 +94,11 @@ export interface GatewayHooks {
   readonly decorate: (ports: EffectPorts) => EffectPorts;
 }
 
+export interface GatewayProcess extends RunningGateway {
+  /** After a fault: takes nothing more from now on, and closes when what runs is settled. */
+  abandon(): Promise<void>;
+}
+
 /**
  * Starts a gateway in this process; resolves when it accepts requests. The order is that of trust: files, secrets,
  * store (including recovery), policies, and only then the port.
@@ -99,7 +107,7 @@ export interface GatewayHooks {
 export async function startGateway(
   options: GatewayOptions,
   hooks: GatewayHooks = { decorate: (ports) => ports },
-): Promise<RunningGateway> {
+): Promise<GatewayProcess> {
   const opened = createExitStack();
   try {
     return await open(options, hooks, opened);
@@ -109,21 +117,18 @@ export async function startGateway(
   }
 }
 
-async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitStack): Promise<RunningGateway> {
+async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitStack): Promise<GatewayProcess> {
   let inForce = await readFiles(options.configFile, options.environment);
   const { configuration } = inForce;
   const current = (): InForce => inForce;
   const sink = logSink();
+  opened.push(() => sink.written());
   const logger = createLogger({ level: LEVELS[options.log] ?? configuration.telemetry.logLevel, sink });
   for (const warning of inForce.warnings) logger.warn({ warning }, 'configuration');
 
   const folder = storeFolder(configuration.store);
   const keySeals = createLateKeySeals((key, why) => forgery(key, why));
-  const { store: unsealed, fleet } = await mendable(
-    openStoreAndFleet(configuration, keySeals, ({ from, to, kept, tookMs }) =>
-      logger.info({ from, to, kept, took_ms: tookMs }, 'the store was brought to the format of this version'),
-    ),
-  );
+  const { store: unsealed, fleet } = await mendable(openStoreAndFleet(configuration, keySeals));
   const storeWatch = watchStore(unsealed, logger);
   opened.push(() => storeWatch.stop());
   opened.push(() => unsealed.close());
@@ -148,8 +153,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const takeUp = createTakeUp(
     async () => {
       if (!store.health().ready) throw new StoreUnavailable('The store is not ready.');
-      const sealed = await bindToStore(store, secrets, configuration.secrets);
-      if (sealed > 0) logger.warn({ keys: sealed }, 'keys of an earlier version were sealed; this happens once');
+      await bindToStore(store, secrets, configuration.secrets);
       const startedWith = { how: 'files', by: { type: 'gateway', id: ports.owner } } as const;
       const again = fleet === null ? 'after_files' : 'no';
       const instead = await activate(store, inForce, { ...startedWith, again }, secrets.policySeals);
@@ -267,14 +271,11 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   let origin = configuration.server.publicUrl ?? '';
   let isListening = false;
   const drain = createDrain(() => performance.now());
+  let known = { of: inForce, origin, settings: settingsOf(inForce, origin) };
   const settings = () => {
-    const { server, auth, limits } = inForce.configuration;
-    return {
-      publicUrl: server.publicUrl ?? origin,
-      allowedHosts: server.allowedHosts,
-      queryKey: auth.queryKey,
-      jsonLimits: { depth: limits.paramsDepth, values: limits.paramsValues },
-    };
+    if (known.of !== inForce || known.origin !== origin)
+      known = { of: inForce, origin, settings: settingsOf(inForce, origin) };
+    return known.settings;
   };
   const keyContext = () => ({
     pepper: secrets.keyPepper,
@@ -329,7 +330,11 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     metrics: () => metrics.render(),
   };
   const limiter = createInvalidKeyLimiter(() => performance.now());
-  const { app: server, listeners } = createListeningServer({
+  const {
+    app: server,
+    listeners,
+    front,
+  } = createListeningServer({
     logger,
     settings,
     bodyLimit: configuration.limits.bodyBytes,
@@ -423,7 +428,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     settings,
   });
 
-  await server.register(proxyPlugin, { ports: data });
+  await server.register(proxyPlugin, { ports: data, front });
   const mcpGateway = mcpGatewayPorts({
     core: ports,
     proxy: data,
@@ -499,6 +504,15 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     lost: storeWatch.lost,
     async close() {
       await drain.drain();
+      const { tools } = inForce.configuration;
+      const longest = Math.max(0, ...tools.map(({ timeoutMs, streams }) => streams?.totalMs ?? timeoutMs));
+      if (await opened.closeWithin(longest + STOP_MS)) return;
+      logger.error('not everything came to its end: the gateway ends without it');
+      await sink.written();
+      process.once('exit', endHard);
+    },
+    async abandon() {
+      server.close().catch(() => undefined);
       await opened.close();
     },
   };
@@ -513,6 +527,16 @@ async function mendable<T>(opening: Promise<T>): Promise<T> {
       throw new CommandFailure(error.message);
     throw error;
   }
+}
+
+/** The settings that the doors read. */
+function settingsOf({ configuration: { server, auth, limits } }: InForce, origin: string) {
+  return {
+    publicUrl: server.publicUrl ?? origin,
+    allowedHosts: server.allowedHosts,
+    queryKey: auth.queryKey,
+    jsonLimits: { depth: limits.paramsDepth, values: limits.paramsValues },
+  };
 }
 
 function peopleOf(directory: Directory, store: EffectStore): People {

@@ -1,10 +1,8 @@
-import { type CliPorts, CommandFailure, type FormatReport } from '../cli/ports.ts';
+import type { CliPorts, FormatReport } from '../cli/ports.ts';
 import type { RedisStoreSettings } from '../config/configuration.ts';
 import { loadConfiguration } from '../config/load.ts';
-import { StoreUnavailable } from '../effects/store.ts';
-import { type FormatGlance, glanceAtFormat } from '../upgrade/upgrade-file.ts';
+import { readFormat, type StoredFormat } from '../stores/embedded/format.ts';
 import { glanceAtRedis } from '../stores/redis/glance.ts';
-import { upgradeStore } from '../upgrade/upgrade-store.ts';
 
 const ON_REDIS = { store: 'redis', format: null, current: null, records: null } as const;
 
@@ -38,30 +36,13 @@ async function reportOnRedis(settings: RedisStoreSettings): Promise<FormatReport
 export const checkFormat: CliPorts['checkFormat'] = async ({ configFile, environment }) => {
   const { configuration } = await loadConfiguration(configFile, { environment });
   const { store } = configuration;
-  return store.kind === 'redis' ? reportOnRedis(store) : reportOf(store.path, await glanceAtFormat(store.path));
+  return store.kind === 'redis' ? reportOnRedis(store) : reportOn(store.path, await readFormat(store.path));
 };
 
-/** Converts the embedded store to the format of this program, as a start does. */
-export const migrateStore: CliPorts['migrateStore'] = async ({ configFile, environment }) => {
-  const { configuration } = await loadConfiguration(configFile, { environment });
-  const { store } = configuration;
-  if (store.kind === 'redis') return reportOnRedis(store);
-  const upgraded = await upgradeStore(store.path, store.lockWaitMs).catch((error: unknown) => {
-    throw error instanceof StoreUnavailable ? new CommandFailure(error.message) : error;
-  });
-  const report = reportOf(store.path, await glanceAtFormat(store.path));
-  if (upgraded === null) return report;
-  const { from, to, tookMs } = upgraded;
-  return {
-    ...report,
-    explanation: [`The store was brought from format ${from} to ${to} in ${tookMs} ms.`, ...report.explanation],
-  };
-};
-
-function reportOf(path: string, glance: FormatGlance): FormatReport {
-  const { current } = glance;
+function reportOn(path: string, found: StoredFormat): FormatReport {
+  const { current } = found;
   const report = { store: 'embedded', format: null, current, records: null } as const;
-  switch (glance.state) {
+  switch (found.state) {
     case 'absent':
       return {
         ...report,
@@ -69,33 +50,17 @@ function reportOf(path: string, glance: FormatGlance): FormatReport {
         explanation: [`There is no store in ${path}: a start makes one, of format ${current}.`],
       };
     case 'unusable':
-      return { ...report, start: 'refuses', explanation: [glance.message] };
+      return { ...report, start: 'refuses', explanation: [found.message] };
     case 'current':
-    case 'old': {
-      const { format, records, kept, inUse, bytes, freeBytes } = glance;
-      const explanation = [`The store in ${path} has format ${format}; this version works with ${current}.`];
-      if (glance.state === 'current') explanation.push('A start opens it as it is.');
-      else
-        explanation.push(
-          `A start brings it forward before it takes calls. That needs about as much room again (${megabytes(bytes)} MB; free are ${megabytes(freeBytes)} MB), and the old file is kept beside.`,
-        );
-      if (glance.state === 'old' && inUse)
-        explanation.push('A gateway runs on it, of an earlier version: stop it first.');
-      if (kept !== null)
-        explanation.push(
-          `${kept} is the file as an earlier start found it. Erased params and records whose retention is over may still stand in it: delete it as soon as the store is known to be well.`,
-        );
       return {
         ...report,
-        format,
-        records,
-        start: glance.state === 'current' ? 'opens' : 'migrates',
-        explanation,
+        format: current,
+        records: found.records,
+        start: 'opens',
+        explanation: [
+          `The store in ${path} has format ${current}; this version works with ${current}.`,
+          'A start opens it as it is.',
+        ],
       };
-    }
   }
-}
-
-function megabytes(bytes: number): number {
-  return Math.ceil(bytes / 1e6);
 }

@@ -1,13 +1,8 @@
 import type { EffectStore, StoreHealth } from '../effects/store.ts';
 import type { createLogger } from '../telemetry/logger.ts';
+import { endHard } from './end-hard.ts';
 
 const LOOK_MS = 250;
-
-function endHard(): never {
-  process.kill(process.pid, 'SIGKILL');
-  // In a container, the first process does not receive this signal from itself.
-  process.abort();
-}
 
 export interface StoreWatch {
   /** Resolves, with a message, when only another process can go on with the store. */

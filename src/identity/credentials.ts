@@ -48,6 +48,17 @@ export function keyFromRequest(
   carriers: KeyCarriers = USUAL_CARRIERS,
 ): Credentials {
   const { headers } = request;
+  const usual = headers['x-api-key'];
+  // Most callers send one header, and nothing else that could hold a key.
+  if (
+    carriers.headers.length === 1 &&
+    carriers.headers[0] === 'x-api-key' &&
+    typeof usual === 'string' &&
+    usual !== '' &&
+    headers['authorization'] === undefined &&
+    !Object.hasOwn(request.query, 'api_key')
+  )
+    return { kind: 'key', key: usual, viaQuery: false, carriedIn: carriers.headers, foreignAuthorization: null };
   const authorization = textsOf(headers['authorization']);
   const query = Object.hasOwn(request.query, 'api_key') ? request.query['api_key'] : undefined;
   const inQuery = textsOf(query);

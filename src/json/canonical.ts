@@ -1,4 +1,4 @@
-import { isPlain } from './quote.ts';
+import { PLAIN } from './quote.ts';
 import { type Json, type JsonObject, isJsonArray, isJsonObject } from './value.ts';
 
 /**
@@ -7,7 +7,7 @@ import { type Json, type JsonObject, isJsonArray, isJsonObject } from './value.t
  * @throws TypeError on what JSON cannot carry: numbers that are not finite, lone surrogates.
  */
 export function canonicalJson(value: Json): string {
-  if (typeof value === 'string') return quote(value);
+  if (typeof value === 'string') return PLAIN.test(value) ? `"${value}"` : escaped(value);
   if (typeof value === 'number') {
     if (!Number.isFinite(value)) throw new TypeError(`${value} has no JSON form`);
     // `+ 0` turns -0 into 0, as the standard demands.
@@ -33,7 +33,7 @@ function canonicalObject(object: JsonObject): string {
   for (const name of names) {
     const member = object[name];
     if (member === undefined) continue;
-    text += `${separator}${quote(name)}:${canonicalJson(member)}`;
+    text += `${separator}${PLAIN.test(name) ? `"${name}"` : escaped(name)}:${canonicalJson(member)}`;
     separator = ',';
   }
   return `${text}}`;
@@ -57,8 +57,7 @@ function inOrder(names: string[]): readonly string[] {
   return names;
 }
 
-function quote(text: string): string {
-  if (isPlain(text)) return `"${text}"`;
+function escaped(text: string): string {
   if (!text.isWellFormed()) throw new TypeError('a text with a lone surrogate has no JSON form');
   return JSON.stringify(text);
 }

@@ -1,10 +1,5 @@
 /** Printable ASCII without the quotation mark and the backslash: JSON writes these characters without an escape. */
-const PLAIN = /^[ !#-[\]-~]*$/;
-
-/** Whether JSON writes a text between quotation marks without any escape. */
-export function isPlain(text: string): boolean {
-  return PLAIN.test(text);
-}
+export const PLAIN = /^[ !#-[\]-~]*$/;
 
 /** Writes a text as `JSON.stringify` does; for most texts it takes a third of the time. */
 export function quote(text: string): string {

@@ -1,9 +1,8 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import type { Code } from '../effects/model/codes.ts';
 import type { Principal } from '../effects/model/principal.ts';
 import { keyFromRequest } from '../identity/credentials.ts';
 import type { Identified } from '../identity/identified.ts';
-import { RpcProblem } from './http.ts';
+import { problem, RpcProblem } from './http.ts';
 
 /** When keys in the query were declared deprecated (RFC 9745: seconds since the epoch). */
 const QUERY_KEY_DEPRECATED = '@1767225600';
@@ -42,9 +41,4 @@ export async function callerOf(ports: CallerPorts, request: FastifyRequest, repl
   if (stranger !== undefined)
     throw problem('invalid_request', `There is no query here but the key: leave out ${stranger.slice(0, 100)}.`);
   return who.principal;
-}
-
-/** A problem to throw. */
-export function problem(code: Code, detail: string): RpcProblem {
-  return new RpcProblem({ code, detail, errors: [], retryAfterMs: null });
 }

@@ -1,4 +1,6 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { readBody } from '../bytes/request-body.ts';
+import type { Code } from '../effects/model/codes.ts';
 import type { Problem } from '../effects/model/run-request.ts';
 import type { JsonObject } from '../json/value.ts';
 import type { JsonLimits } from '../json/strict.ts';
@@ -50,21 +52,34 @@ export function acceptMessages(app: FastifyInstance, limits: () => JsonLimits): 
   app.addContentTypeParser('*', (request, _payload, done) => {
     done(contentFault(request.headers['content-type']));
   });
-  app.addContentTypeParser('application/json', { parseAs: 'buffer' }, (request, body, done) => {
+  app.addContentTypeParser('application/json', async (request: FastifyRequest) => {
     const { 'content-type': type = '', 'content-encoding': encoding } = request.headers;
     const charset = /;\s*charset\s*=\s*"?([^";\s]+)/i.exec(type)?.[1];
-    if (charset !== undefined && !/^utf-?8$/i.test(charset)) return done(contentFault(type));
+    if (charset !== undefined && !/^utf-?8$/i.test(charset)) throw contentFault(type);
     if (encoding !== undefined && encoding.toLowerCase() !== 'identity')
-      return done(refusal(415, RPC.invalidRequest, 'Compressed bodies are not read. Send the JSON as it is.'));
-    const finish = (read: RpcMessage | RpcRefusal): void => {
-      if (read.kind === 'refused') return done(new RpcRefused(read));
-      if (read.kind === 'request') request.rpcId = read.id;
-      done(null, read);
-    };
-    const read = readMessage(typeof body === 'string' ? Buffer.from(body) : body, limits());
-    if (read instanceof Promise) void read.then(finish, done);
-    else finish(read);
+      throw refusal(415, RPC.invalidRequest, 'Compressed bodies are not read. Send the JSON as it is.');
+    const message = await readMessage(await bodyOf(request), limits());
+    if (message.kind === 'refused') throw new RpcRefused(message);
+    if (message.kind === 'request') request.rpcId = message.id;
+    return message;
   });
+}
+
+async function bodyOf({ raw, routeOptions }: FastifyRequest): Promise<Buffer> {
+  const read = await readBody(raw, routeOptions.bodyLimit);
+  switch (read.kind) {
+    case 'body':
+      return read.bytes;
+    case 'too_large':
+      throw problem('too_large', 'The body is larger than this gateway reads (limits.body).');
+    case 'gone':
+      throw problem('invalid_request', 'The request cannot be read.');
+  }
+}
+
+/** A problem to throw. */
+export function problem(code: Code, detail: string): RpcProblem {
+  return new RpcProblem({ code, detail, errors: [], retryAfterMs: null });
 }
 
 /** The message of a request with a body. @throws RpcRefused where there is none */
@@ -108,8 +123,12 @@ export function answerFaults(app: FastifyInstance, ports: FaultPorts): void {
       const { status, id, error: said } = error.refusal;
       return sendError(reply, status, id ?? request.rpcId, said);
     }
-    const problem = error instanceof RpcProblem ? error.problem : ports.problemOf(error, request);
-    return sendProblem(ports, request, reply, problem);
+    return sendProblem(
+      ports,
+      request,
+      reply,
+      error instanceof RpcProblem ? error.problem : ports.problemOf(error, request),
+    );
   });
 }
 

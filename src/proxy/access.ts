@@ -61,7 +61,7 @@ export function tellOfUpgrade(
 }
 
 /** What is told of who sends, and of what it is for. */
-function partOf(
+export function partOf(
   arrived: Arrived | null,
 ): Pick<KnownOfRequest, 'workspace' | 'agentId' | 'tool' | 'upstream' | 'rpc' | 'authenticatedInMs'> {
   const match = arrived?.match;

@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http';
 import type { Route } from '../config/configuration.ts';
 import type { AnswerHead, KeptHttpResult, KeptResult } from '../effects/model/answer.ts';
 import type { RunOutcome, RunResult } from '../effects/model/outcome.ts';
@@ -13,7 +14,9 @@ import {
   successMembers,
   withRetryHints,
 } from './error-shape.ts';
-import { returnedHeaders } from './headers.ts';
+import type { Arrived } from './arrival.ts';
+import { readHeaders, returnedHeaders } from './headers.ts';
+import { originOfRequest } from './links.ts';
 import type { ProxyPorts } from './ports.ts';
 
 /** What the caller gets. */
@@ -47,6 +50,33 @@ export interface AnswerContext {
   readonly onDuplicate: 'conflict' | 'replay';
   readonly pendingStatus: number;
   readonly style: ErrorStyle;
+}
+
+/** The context of the answer to a request that has arrived. */
+export function contextOf(
+  ports: Pick<ProxyPorts, 'settings'>,
+  raw: IncomingMessage,
+  requestId: string,
+  { principal, match }: Arrived,
+): AnswerContext {
+  const route = match.kind === 'none' ? null : match.route;
+  return {
+    request: answered(raw, requestId),
+    principal,
+    prefix: route?.prefix ?? '',
+    origin: () => originOfRequest(raw, ports.settings().publicUrl),
+    foreignLinks: route?.foreignLinks ?? 'hide',
+    links: route?.links ?? [],
+    upstream: route?.upstream ?? '',
+    setCookie: route?.setCookie === true,
+    onDuplicate: match.kind === 'rule' ? match.rule.onDuplicate : 'conflict',
+    pendingStatus: route?.pendingStatus ?? 202,
+    style: route ?? PLAIN_STYLE,
+  };
+}
+
+export function answered({ method = '', headers }: IncomingMessage, id: string): AnsweredRequest {
+  return { id, method, keyed: headers['idempotency-key'] !== undefined };
 }
 
 type Ports = Pick<ProxyPorts, 'receiptView' | 'renderProblem' | 'settings' | 'upstream'>;
@@ -185,11 +215,7 @@ function addProxyHeaders(headers: Record<string, string>, ports: Ports, outcome:
 }
 
 function upstreamHeaders(ports: Ports, answer: AnswerHead, context: AnswerContext): Record<string, string | string[]> {
-  const upstreamUrl = ports.upstream(context.upstream)?.url ?? '';
-  const headers = returnedHeaders(answer.headers, { ...context, upstreamUrl });
-  // The body is as long as it was read; it may have been cut.
-  delete headers['content-length'];
-  return headers;
+  return readHeaders(answer.headers, { ...context, upstreamUrl: ports.upstream(context.upstream)?.url ?? '' });
 }
 
 /** A stored answer, as it was given; `null` where only a part of it is kept, or it was no HTTP answer. */

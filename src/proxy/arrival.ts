@@ -181,16 +181,18 @@ function takesLists(match: RouteMatch): boolean {
 
 /** The gateway's key never goes on, even if a caller put it in a place where it does not belong. */
 function keyFault(request: IncomingMessage, path: string, query: ReadQuery, key: string): Problem | null {
-  const decoded = [...query.pairs.flat(), decodedPath(path)];
-  if (!query.forwarded.includes(key) && !decoded.some((text) => text.includes(key)))
-    return keyIsKept(request, decodedPath(path));
-  return keyGoesOn();
+  const plain = decodedPath(path);
+  const goesOn =
+    plain.includes(key) ||
+    query.forwarded.includes(key) ||
+    query.pairs.some(([name, value]) => name.includes(key) || value.includes(key));
+  return goesOn ? keyGoesOn() : keyIsKept(request, plain);
 }
 
 /** The ledger keeps some texts, such as the path, so they must not contain another key either. */
 function keyIsKept(request: IncomingMessage, path: string): Problem | null {
-  const named = [path, ...['svc-agent-id', 'idempotency-key'].map((name) => String(request.headers[name] ?? ''))];
-  if (!named.some(holdsKey)) return null;
+  const { 'svc-agent-id': agent, 'idempotency-key': key } = request.headers;
+  if (!holdsKey(path) && !holdsKey(String(agent ?? '')) && !holdsKey(String(key ?? ''))) return null;
   return problemOf(
     'invalid_request',
     'The path, Svc-Agent-Id or Idempotency-Key holds an API key, which would be kept and shown. Send keys in X-API-Key only.',

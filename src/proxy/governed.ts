@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { setImmediate as others } from 'node:timers/promises';
+import { type ReadBody, readBody } from '../bytes/request-body.ts';
 import { ulid } from 'ulid';
 import type { Route, RouteRule } from '../config/configuration.ts';
 import type { JsonObject } from '../json/value.ts';
@@ -17,7 +18,6 @@ import { forwardedHeaders } from './headers.ts';
 import { readIdempotencyKey } from '../effects/model/idempotency-key.ts';
 import type { LiveConnection } from './live.ts';
 import type { ProxyPorts } from './ports.ts';
-import { readBody } from './read-body.ts';
 import { contentFault, type ReadContent, readContent } from './read-content.ts';
 import { readUpload } from './read-upload.ts';
 import type { RouteMatch } from './route-table.ts';
@@ -66,22 +66,18 @@ export async function readRequest(
   if (takesFiles(planOf(match.tool.call.request))) return readWithFiles(ports, arrived, match, request);
   const { bodyLimit } = ports.settings();
   const read = await readBody(request, bodyLimit);
-  switch (read.kind) {
-    case 'gone':
-      return { kind: 'gone' };
-    case 'too_large':
-      return {
-        kind: 'problem',
-        problem: problemOf('too_large', `The body is larger than the ${bodyLimit} bytes that are inspected.`),
-      };
-    case 'body': {
-      const decoded = await decodeBody(read.bytes, request.headers['content-encoding'], bodyLimit);
-      if ('problem' in decoded) return { kind: 'problem', problem: decoded.problem };
-      if (!isInForce(ports, match)) return { kind: 'problem', problem: CHANGED };
-      if (decoded.bytes.includes(arrived.key)) return { kind: 'problem', problem: keyGoesOn() };
-      return readParams(ports, arrived, match, request, decoded.bytes);
-    }
-  }
+  if (read.kind !== 'body') return unread(read, bodyLimit);
+  const decoded = await decodeBody(read.bytes, request.headers['content-encoding'], bodyLimit);
+  return 'problem' in decoded
+    ? { kind: 'problem', problem: decoded.problem }
+    : readParams(ports, arrived, match, request, decoded.bytes);
+}
+
+/** What becomes of a request whose body was not read as a whole. */
+export function unread({ kind }: Exclude<ReadBody, { kind: 'body' }>, limit: number): ReadRequest {
+  if (kind === 'gone') return { kind };
+  const problem = problemOf('too_large', `The body is larger than the ${limit} bytes that are inspected.`);
+  return { kind: 'problem', problem };
 }
 
 /** Whose room files take: that of the agent whose key it is. A name that a request only claims gives no other room. */
@@ -111,21 +107,34 @@ async function readWithFiles(
   }
 }
 
-async function readParams(
+/** Reads params from a body that has come as a whole. A promise only where it is large. */
+export function readParams(
   ports: ReadPorts,
   arrived: ReadArrived,
   match: ReadMatch,
   request: IncomingMessage,
   body: Buffer,
-): Promise<ReadRequest> {
+): ReadRequest | Promise<ReadRequest> {
+  if (!isInForce(ports, match)) return { kind: 'problem', problem: CHANGED };
+  if (body.includes(arrived.key)) return { kind: 'problem', problem: keyGoesOn() };
   const { jsonLimits } = ports.settings();
-  const reading = readContent(match.tool, body, jsonLimits);
-  if (body.byteLength < LARGE_TEXT && !(reading instanceof Promise))
-    return paramsOf(ports, arrived, match, request, { bytes: body, content: reading });
-  const content = await reading;
+  const content = readContent(match.tool, body, jsonLimits);
+  if (body.byteLength < LARGE_TEXT && !(content instanceof Promise))
+    return paramsOf(ports, arrived, match, request, { bytes: body, content });
+  return readLarge(ports, arrived, match, request, { bytes: body, content });
+}
+
+async function readLarge(
+  ports: ReadPorts,
+  arrived: ReadArrived,
+  match: ReadMatch,
+  request: IncomingMessage,
+  body: { readonly bytes: Buffer; readonly content: ReadContent | Promise<ReadContent> },
+): Promise<ReadRequest> {
+  const content = await body.content;
   await others();
   if (!isInForce(ports, match)) return { kind: 'problem', problem: CHANGED };
-  const read = paramsOf(ports, arrived, match, request, { bytes: body, content });
+  const read = paramsOf(ports, arrived, match, request, { bytes: body.bytes, content });
   await others();
   return isInForce(ports, match) ? read : { kind: 'problem', problem: CHANGED };
 }

@@ -1,6 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Route } from '../config/configuration.ts';
 import type { CallHeaders } from '../effects/model/action-call.ts';
+import type { AnswerHead } from '../effects/model/answer.ts';
 import { isNeverSent } from '../effects/run/header-names.ts';
 import type { Problem, RequestFault } from '../effects/model/run-request.ts';
 import type { HttpTool } from '../effects/model/tool.ts';
@@ -57,7 +58,7 @@ export function forwardedHeaders(
       request_id: arrived.requestId,
     },
   });
-  const faults = [...sorted.faults, ...repeated(request.rawHeaders)];
+  const faults = sorted.faults.concat(repeated(request.rawHeaders));
   if (faults.length > 0)
     return {
       kind: 'problem',
@@ -71,10 +72,14 @@ export function forwardedHeaders(
     const value = headers[header];
     if (typeof value === 'string' && !isNeverSent(header)) apart[header] = value;
   }
-  const holdsKey = [...Object.entries(apart), ...Object.entries(sorted.headers.sent)].some(
-    ([name, value]) => value.includes(arrived.key) || name.includes(arrived.key),
-  );
-  return holdsKey ? { kind: 'problem', problem: keyGoesOn() } : { kind: 'headers', headers: sorted.headers, apart };
+  return carries(apart, arrived.key) || carries(sorted.headers.sent, arrived.key)
+    ? { kind: 'problem', problem: keyGoesOn() }
+    : { kind: 'headers', headers: sorted.headers, apart };
+}
+
+function carries(headers: Readonly<Record<string, string>>, key: string): boolean {
+  for (const name in headers) if (name.includes(key) || headers[name]?.includes(key) === true) return true;
+  return false;
 }
 
 /** If one of these comes twice, some servers use the first and some the last. */
@@ -87,13 +92,14 @@ const ONCE: readonly string[] = [
 ];
 
 function repeated(rawHeaders: readonly string[]): readonly RequestFault[] {
-  const seen = new Set<string>();
+  let seen = 0;
   const faults: RequestFault[] = [];
   for (let index = 0; index < rawHeaders.length; index += 2) {
     const name = (rawHeaders[index] ?? '').toLowerCase();
+    const bit = 1 << ONCE.indexOf(name);
     if (!ONCE.includes(name)) continue;
-    if (seen.has(name)) faults.push({ path: `/headers/${name}`, message: 'stands more than once' });
-    seen.add(name);
+    if ((seen & bit) !== 0) faults.push({ path: `/headers/${name}`, message: 'stands more than once' });
+    seen |= bit;
   }
   return faults;
 }
@@ -109,14 +115,33 @@ export function returnedHeaders(
   const { connection } = headers;
   const named = connectionNames(typeof connection === 'number' ? undefined : connection);
   const returned: Record<string, string | string[]> = {};
-  for (const [name, value] of Object.entries(headers)) {
-    if (value === undefined || !passesBack(name, options.setCookie, named)) continue;
-    if (isLinkHeader(name)) {
-      const links = ownLinks(name, typeof value === 'object' ? value.join(', ') : String(value), options);
-      for (const [own, text] of Object.entries(links)) returned[own] = asBytes(text);
-    } else returned[name] = typeof value === 'object' ? value.map(asBytes) : asBytes(String(value));
+  for (const name of Object.keys(headers)) {
+    const value = headers[name];
+    if (value !== undefined && passesBack(name, options.setCookie, named)) addOwn(returned, name, value, options);
   }
   return returned;
+}
+
+/** The same for headers that were sorted out when the answer was read. It may have been cut, so it has no length. */
+export function readHeaders(headers: AnswerHead['headers'], links: LinkContext): Record<string, string | string[]> {
+  const returned: Record<string, string | string[]> = {};
+  for (const name of Object.keys(headers)) {
+    const value = headers[name];
+    if (value !== undefined && name !== 'content-length') addOwn(returned, name, value, links);
+  }
+  return returned;
+}
+
+function addOwn(
+  returned: Record<string, string | string[]>,
+  name: string,
+  value: string | readonly string[] | number,
+  options: LinkContext,
+): void {
+  if (isLinkHeader(name)) {
+    const links = ownLinks(name, typeof value === 'object' ? value.join(', ') : String(value), options);
+    for (const [own, text] of Object.entries(links)) returned[own] = asBytes(text);
+  } else returned[name] = typeof value === 'object' ? value.map(asBytes) : asBytes(String(value));
 }
 
 /**

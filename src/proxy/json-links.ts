@@ -1,5 +1,6 @@
 import { setImmediate as others } from 'node:timers/promises';
 import { Transform } from 'node:stream';
+import { Gathered } from '../bytes/gathered.ts';
 
 /** A field of JSON answers that holds an address: the names that lead to it; `*` is any member or element. */
 export type LinkField = readonly string[];
@@ -56,9 +57,10 @@ export class LinkRewriter {
   /** Inside a text: a name, an address, or another one. */
   #text: 'none' | 'name' | 'link' | 'other' = 'none';
   #escaped = false;
-  /** Bytes of the name or address so far, without its quotes; `null` where a name is too long for any field. */
-  #held: Buffer[] | null = [];
-  #heldBytes = 0;
+  /** Bytes of the name or address so far, without its quotes. */
+  readonly #held = new Gathered();
+  /** A name is too long for any field. */
+  #isTooLong = false;
   /** Bytes of the mark at the beginning that were read. */
   #mark = 0;
 
@@ -158,8 +160,8 @@ export class LinkRewriter {
   }
 
   #beginText(): void {
-    this.#held = [];
-    this.#heldBytes = 0;
+    this.#held.take();
+    this.#isTooLong = false;
     this.#escaped = false;
     if (this.#expects === 'name' || this.#expects === 'name_or_end') {
       this.#text = 'name';
@@ -187,21 +189,20 @@ export class LinkRewriter {
   }
 
   #hold(bytes: Buffer): void {
-    this.#heldBytes += bytes.byteLength;
-    if (this.#heldBytes <= LONGEST) this.#held?.push(Buffer.from(bytes));
+    if (this.#held.byteLength + bytes.byteLength <= LONGEST) this.#held.add(bytes);
     else if (this.#text === 'link') throw new LinksUnreadable(`an address has more than ${LONGEST} bytes`);
-    else this.#held = null;
+    else this.#isTooLong = true;
   }
 
   #named(): void {
     const open = this.#open.at(-1);
-    const name = this.#held === null ? null : textOf(this.#held);
+    const name = this.#isTooLong ? null : textOf(this.#held.take());
     this.#fields = through(open?.fields ?? [], this.#open.length - 1, name);
     this.#expects = 'colon';
   }
 
   #rewritten(): string {
-    const address = textOf(this.#held ?? []);
+    const address = textOf(this.#held.take());
     if (address === null) throw new LinksUnreadable('an address is no text of JSON');
     return this.#own(address);
   }
@@ -212,9 +213,9 @@ function through(fields: readonly LinkField[], depth: number, name: string | nul
   return fields.length === 0 ? fields : fields.filter((field) => field[depth] === '*' || field[depth] === name);
 }
 
-function textOf(held: readonly Buffer[]): string | null {
+function textOf(held: Buffer): string | null {
   try {
-    const text: unknown = JSON.parse(`"${Buffer.concat(held).toString('utf8')}"`);
+    const text: unknown = JSON.parse(`"${held.toString('utf8')}"`);
     return typeof text === 'string' ? text : null;
   } catch {
     return null;

@@ -22,14 +22,24 @@ export function ownFields(context: LinkContext): (address: string) => string {
  * The answer to a governed call, with the links in its JSON leading to the gateway. Where they cannot be read, the
  * caller gets the decision instead: the action may have happened, and nobody knows where the links lead.
  */
-export async function linkedAnswer(
+export function linkedAnswer(
   ports: Parameters<typeof outcomeAnswer>[0],
   result: RunResult,
   context: AnswerContext,
-): Promise<ProxyAnswer> {
+): ProxyAnswer | Promise<ProxyAnswer> {
   const answer = outcomeAnswer(ports, result, context);
+  return context.links.length === 0 || answer.isUpstreams === undefined || !isJson(answer.headers['content-type'])
+    ? answer
+    : withOwnLinks(ports, result, context, answer);
+}
+
+async function withOwnLinks(
+  ports: Parameters<typeof outcomeAnswer>[0],
+  result: RunResult,
+  context: AnswerContext,
+  answer: ProxyAnswer,
+): Promise<ProxyAnswer> {
   const { headers, body } = answer;
-  if (context.links.length === 0 || answer.isUpstreams === undefined || !isJson(headers['content-type'])) return answer;
   try {
     const coding = String(headers['content-encoding'] ?? 'identity').toLowerCase();
     if (coding !== 'identity') throw new LinksUnreadable('it is compressed');

@@ -1,4 +1,5 @@
 import type { FastifyReply } from 'fastify';
+import { Gathered } from '../bytes/gathered.ts';
 import type { Listen } from '../effects/model/run-request.ts';
 import type { AnswerHead } from '../effects/model/answer.ts';
 import { createEventScan, type EventScan, isEventStream } from '../upstreams/http/events.ts';
@@ -122,35 +123,25 @@ interface EventsOut {
 
 function createEventsOut(): EventsOut {
   const scan: EventScan = createEventScan();
-  let held: Buffer[] = [];
-  let heldBytes = 0;
+  const held = new Gathered();
   /** The last bytes that went on are inside an event that was too long to be held back. */
   let isTorn = false;
-  const letGo = (more: Buffer): Buffer => {
-    if (held.length === 0) return more;
-    const all = Buffer.concat([...held, more]);
-    held = [];
-    heldBytes = 0;
-    return all;
-  };
   return {
     take(piece) {
       const over = scan.over(piece);
       if (over > 0) isTorn = false;
       const left = piece.subarray(over);
-      const ready = over > 0 ? letGo(piece.subarray(0, over)) : EMPTY;
+      const ready = over > 0 ? held.takenWith(piece.subarray(0, over)) : EMPTY;
       if (left.byteLength === 0) return ready;
-      if (isTorn || heldBytes + left.byteLength > MOST_HELD) {
+      if (isTorn || held.byteLength + left.byteLength > MOST_HELD) {
         isTorn = true;
-        return ready.byteLength === 0 ? letGo(left) : Buffer.concat([ready, left]);
+        return ready.byteLength === 0 ? held.takenWith(left) : Buffer.concat([ready, left]);
       }
-      // A copy: a slice would keep all that was read with it in memory.
-      held.push(Buffer.from(left));
-      heldBytes += left.byteLength;
+      held.add(left);
       return ready;
     },
     isBetween: () => !isTorn,
-    rest: () => letGo(EMPTY),
+    rest: () => held.take(),
   };
 }
 

@@ -4,18 +4,11 @@ import type { RunResult } from '../effects/model/outcome.ts';
 import type { RunRequest } from '../effects/model/run-request.ts';
 import { isEventStream } from '../upstreams/http/events.ts';
 import { tellOfProxied } from './access.ts';
-import {
-  type AnswerContext,
-  type AnsweredRequest,
-  passedOnHeaders,
-  problemAnswer,
-  type ProxyAnswer,
-} from './answer.ts';
+import { answered, contextOf, passedOnHeaders, problemAnswer, type ProxyAnswer } from './answer.ts';
 import { type Arrival, type Arrived, receive } from './arrival.ts';
-import { PLAIN_STYLE } from './error-shape.ts';
 import { hasBody, liveAnswer, paramsOf, type ReadRequest, readRequest, runRequestOf } from './governed.ts';
+import { type Front, GovernedWrite, type WriteDoor } from './governed-write.ts';
 import { createIdentities } from './identities.ts';
-import { originOfRequest } from './links.ts';
 import { createLive } from './live.ts';
 import { linkedAnswer } from './own-links.ts';
 import { createPassingAnswer } from './passing-answer.ts';
@@ -43,8 +36,11 @@ const METHODS = ['DELETE', 'GET', 'HEAD', 'PATCH', 'POST', 'PUT', 'OPTIONS'];
  * The data plane: everything except the gateway's own paths. The core governs declared writes, declared reads are
  * streamed, and the rest is refused. Register it on the server once; routes may change while it runs.
  */
-export async function proxyPlugin(app: FastifyInstance, options: { readonly ports: ProxyPorts }): Promise<void> {
-  const { ports } = options;
+export async function proxyPlugin(
+  app: FastifyInstance,
+  options: { readonly ports: ProxyPorts; readonly front: Front | null },
+): Promise<void> {
+  const { ports, front } = options;
   const table = currentTable(ports);
   const reads = createReadLedger(ports.append, ports.now);
   const refusals = createRefusals(ports);
@@ -71,29 +67,13 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
   const send = (reply: FastifyReply, answer: ProxyAnswer): void => {
     void reply.code(answer.status).headers(answer.headers).send(answer.body);
   };
-  const contextOf = (request: FastifyRequest, arrived: Arrived): AnswerContext => {
-    const { match } = arrived;
-    return {
-      request: answered(request),
-      principal: arrived.principal,
-      prefix: match.kind === 'none' ? '' : match.route.prefix,
-      origin: () => originOfRequest(request.raw, ports.settings().publicUrl),
-      foreignLinks: match.kind === 'none' ? 'hide' : match.route.foreignLinks,
-      links: match.kind === 'none' ? [] : match.route.links,
-      upstream: match.kind === 'none' ? '' : match.route.upstream,
-      setCookie: match.kind !== 'none' && match.route.setCookie,
-      onDuplicate: match.kind === 'rule' ? match.rule.onDuplicate : 'conflict',
-      pendingStatus: match.kind === 'none' ? 202 : match.route.pendingStatus,
-      style: match.kind === 'none' ? PLAIN_STYLE : match.route,
-    };
-  };
   const sendResult = async (
     request: FastifyRequest,
     reply: FastifyReply,
     arrived: Arrived,
     result: RunResult,
   ): Promise<void> => {
-    send(reply, await linkedAnswer(ports, result, contextOf(request, arrived)));
+    send(reply, await linkedAnswer(ports, result, contextOf(ports, request.raw, request.id, arrived)));
   };
 
   /** Runs a call whose answer may be passed on while it comes. */
@@ -104,7 +84,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     match: RuleMatch,
     run: RunRequest,
   ): Promise<void> => {
-    const context = contextOf(request, arrived);
+    const context = contextOf(ports, request.raw, request.id, arrived);
     const passing = createPassingAnswer(reply, {
       begun: () => {
         const open = liveAnswer(ports, arrived, match, run, () => reply.raw.destroy());
@@ -132,14 +112,12 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
       return;
     }
     if (read.kind === 'problem') {
-      // Part of the body may be unread, so the connection cannot carry another request.
-      if (!request.raw.complete) reply.header('connection', 'close');
-      send(reply, problemAnswer(ports, read.problem, answered(request), match.route));
+      send(reply, problemAnswer(ports, read.problem, answered(request.raw, request.id), match.route));
       return;
     }
     try {
       const run = runRequestOf(ports, arrived, match, request.raw, read);
-      if ('kind' in run) send(reply, problemAnswer(ports, run.problem, answered(request), match.route));
+      if ('kind' in run) send(reply, problemAnswer(ports, run.problem, answered(request.raw, request.id), match.route));
       else if (match.tool.streams === undefined) await sendResult(request, reply, arrived, await ports.run(run));
       else await runPassingOn(request, reply, arrived, match, run);
     } finally {
@@ -154,7 +132,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
   const passInPlace = (request: FastifyRequest, reply: FastifyReply, read: StreamedRead): Promise<void> | null => {
     const pass = (giveBack: (() => void) | null): void => {
       if (giveBack === null) {
-        send(reply, problemAnswer(ports, BUSY, answered(request), read.style));
+        send(reply, problemAnswer(ports, BUSY, answered(request.raw, request.id), read.style));
         return;
       }
       if (reply.raw.destroyed) {
@@ -193,7 +171,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
       case 'stream':
         return passInPlace(request, reply, judged.read);
       case 'problem':
-        send(reply, problemAnswer(ports, judged.problem, answered(request), match.route));
+        send(reply, problemAnswer(ports, judged.problem, answered(request.raw, request.id), match.route));
         return null;
       case 'govern':
         if (match.kind === 'rule') return runGoverned(request, reply, arrived, match, read);
@@ -217,7 +195,7 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
     }
     if (arrival.viaQuery) reply.header('deprecation', QUERY_KEY_DEPRECATED);
     if (arrival.kind === 'problem') {
-      send(reply, problemAnswer(ports, arrival.problem, answered(request), arrival.style));
+      send(reply, problemAnswer(ports, arrival.problem, answered(request.raw, request.id), arrival.style));
       return null;
     }
     request.arrived = arrival;
@@ -254,31 +232,48 @@ export async function proxyPlugin(app: FastifyInstance, options: { readonly port
   };
 
   const handler = (request: FastifyRequest, reply: FastifyReply): void => {
-    const fail = (error: unknown): void => void reply.send(error instanceof Error ? error : new Error(String(error)));
+    const routed = front?.routed(request.raw);
+    if (routed !== undefined) {
+      routed.next(request, reply);
+      return;
+    }
     if (ports.access !== null) tellOfProxied(request, reply, arrivedOf, ports.access);
     try {
       const arrival = receive(ports, identities, table(), request.raw, request.ip, request.id);
       if (arrival instanceof Promise) {
-        arrival.then((arrived) => proceed(arrived, request, reply)).catch(fail);
+        arrival.then((arrived) => proceed(arrived, request, reply)).catch(failOf(reply));
       } else {
-        proceed(arrival, request, reply)?.catch(fail);
+        proceed(arrival, request, reply)?.catch(failOf(reply));
       }
     } catch (error) {
-      fail(error);
+      failOf(reply)(error);
     }
   };
+  if (front !== null) {
+    const door: WriteDoor = {
+      ports,
+      front,
+      identities,
+      table,
+      proceed: (arrival, request, reply) => void proceed(arrival, request, reply)?.catch(failOf(reply)),
+      runRead: (request, reply, arrived, match, read) =>
+        void runGoverned(request, reply, arrived, match, read).catch(failOf(reply)),
+      send,
+    };
+    front.take((request, response, requestId) => new GovernedWrite(door, request, response, requestId).begin());
+  }
   // The gateway's own paths are more specific than this one and win.
   app.route({ method: METHODS, url: '/*', handler });
   // Routes with their own host name or listener share it with nothing else.
   app.route({ method: METHODS, url: '/*', handler, constraints: { entrance: 'routes' } });
 }
 
-function arrivedOf({ arrived }: FastifyRequest): Arrived | null {
-  return arrived;
+function failOf(reply: FastifyReply): (error: unknown) => void {
+  return (error) => void reply.send(error instanceof Error ? error : new Error(String(error)));
 }
 
-function answered({ id, method, headers }: FastifyRequest): AnsweredRequest {
-  return { id, method, keyed: headers['idempotency-key'] !== undefined };
+function arrivedOf({ arrived }: FastifyRequest): Arrived | null {
+  return arrived;
 }
 
 type RuleMatch = Extract<RouteMatch, { kind: 'rule' }>;

@@ -76,12 +76,18 @@ const DECLARED: Readonly<Record<BodyType, string>> = {
   opaque: 'body_type: opaque and body_as: body',
 };
 
+/** The last type of a body that a tool took without a coding. */
+const taken = new WeakMap<HttpTool, string>();
+
 /** Why a tool cannot take a body with these headers; `null` if it can. */
 export function contentFault(
   tool: HttpTool,
   headers: { readonly 'content-type'?: string | undefined; readonly 'content-encoding'?: string | undefined },
 ): Problem | null {
   const type = headers['content-type'] ?? '';
+  const isPlain = headers['content-encoding'] === undefined;
+  // Callers send one and the same type with all their calls.
+  if (isPlain && taken.get(tool) === type) return null;
   const plan = planOf(tool.call.request);
   const { bodyType } = plan;
   const media = mediaType(type);
@@ -104,5 +110,6 @@ export function contentFault(
     .filter((parameter) => parameter.startsWith('charset'));
   if (charsets.length > 1 || !charsets.every((charset) => /^charset=(?:utf-8|"utf-8")$/.test(charset)))
     return problemOf('invalid_request', 'Bodies are read as UTF-8; send no other charset.');
+  if (isPlain) taken.set(tool, type);
   return null;
 }

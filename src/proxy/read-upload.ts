@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http';
+import { bodyPieces } from '../bytes/request-body.ts';
 import type { Problem } from '../effects/model/run-request.ts';
 import type { JsonLimits } from '../json/strict.ts';
 import type { HttpTool } from '../effects/model/tool.ts';
@@ -84,7 +85,7 @@ async function* watched(request: IncomingMessage, most: number, key: string): As
   const needle = Buffer.from(key);
   let tail: Buffer = Buffer.alloc(0);
   let length = 0;
-  for await (const chunk of request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>) {
+  for await (const chunk of bodyPieces(request)) {
     length += chunk.byteLength;
     if (length > most) throw new Refused(limitProblem(most));
     // The key may be split between two chunks.

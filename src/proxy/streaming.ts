@@ -110,7 +110,7 @@ function answer(
   { status, headers }: { readonly status: number; readonly headers: IncomingHeaders },
   { resume, fail }: { readonly resume: () => void; readonly fail: (error: Error) => void },
 ): Answering {
-  const { raw, request } = reply;
+  const { raw } = reply;
   const type = headers['content-type'];
   const isRewritten = read.links.length > 0 && status !== 304 && isJson(type);
   const returned = returnedHeaders(headers, read);
@@ -123,8 +123,6 @@ function answer(
       .headers(returned)
       .header('svc-decision', status < 300 ? 'committed' : 'failed');
     if (read.passed.observed !== null) reply.header('svc-observed', read.passed.observed.would);
-    // Part of the request's body may be unread, so the connection cannot carry another one.
-    if (!request.raw.complete) reply.header('connection', 'close');
     reply.lastHeaders();
     try {
       const flat: (string | number | string[])[] = [];

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import { canonicalJson } from '../json/canonical.ts';
+import { SALT_BYTES, SALTED_FIELDS, type SaltedField } from '../effects/ports.ts';
 import type { Json } from '../json/value.ts';
 
 /** A buffer that is used again. Most values fit, and a new buffer for each would be a large part of the cost. */
@@ -15,14 +16,20 @@ const MOST_BYTES = 3;
  * @param salt base64url
  */
 export function commit(salt: string, value: Json): string {
-  return commitText(salt, canonicalJson(value));
+  const bytes = Buffer.from(salt, 'base64url');
+  return commitment(bytes, 0, bytes.length, canonicalJson(value));
 }
 
-/** Like {@link commit}, for a value that is already text in canonical form. */
-export function commitText(salt: string, text: string): string {
-  const most = salt.length + text.length * MOST_BYTES;
+/** Like {@link commit}, for a field of a receipt with these salts. @param text the value in canonical form */
+export function commitField(salts: Buffer, field: SaltedField, text: string): string {
+  const at = SALT_BYTES * SALTED_FIELDS.indexOf(field);
+  return commitment(salts, at, at + SALT_BYTES, text);
+}
+
+function commitment(salts: Buffer, from: number, to: number, text: string): string {
+  const most = salts.length + text.length * MOST_BYTES;
   const bytes = most <= SCRATCH_BYTES ? scratch : Buffer.alloc(most);
-  const salted = bytes.write(salt, 'base64url');
+  const salted = salts.copy(bytes, 0, from, to);
   const length = salted + bytes.write(text, salted, 'utf8');
   return `sc1:${hash('sha256', bytes.subarray(0, length), 'base64url')}`;
 }

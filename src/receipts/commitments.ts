@@ -1,7 +1,8 @@
+import { SALTED_FIELDS, type SaltedField } from '../effects/ports.ts';
 import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 
 /** The path of each committed field in the payload. */
-const PLACES: Readonly<Record<string, readonly [string, ...string[]]>> = {
+const PLACES: Readonly<Record<SaltedField, readonly [string, ...string[]]>> = {
   target: ['action', 'target'],
   params: ['action', 'params'],
   idem: ['action', 'idem'],
@@ -11,13 +12,10 @@ const PLACES: Readonly<Record<string, readonly [string, ...string[]]>> = {
   evidence: ['effect', 'settled_by', 'evidence'],
 };
 
-/** The fields that a receipt commits to. */
-export const COMMITTED_FIELDS: readonly string[] = Object.keys(PLACES);
-
 /** The commitment to a field; `null` where the payload has none. */
 export function commitmentIn(payload: JsonObject, field: string): string | null {
-  const path = Object.hasOwn(PLACES, field) ? PLACES[field] : undefined;
-  const found = path === undefined ? undefined : memberAt(payload, path);
+  const salted = SALTED_FIELDS.find((one) => one === field);
+  const found = salted === undefined ? undefined : memberAt(payload, PLACES[salted]);
   return typeof found === 'string' ? found : null;
 }
 

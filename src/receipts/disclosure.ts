@@ -3,8 +3,8 @@ import { type KeptResult, statusShown } from '../effects/model/answer.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import { quote } from '../json/quote.ts';
 import type { Json, JsonObject } from '../json/value.ts';
-import type { SealedParams } from '../effects/ports.ts';
-import { commitmentIn, COMMITTED_FIELDS } from './commitments.ts';
+import { SALT_BYTES, SALTED_FIELDS, type SaltedField, type SealedParams } from '../effects/ports.ts';
+import { commitmentIn } from './commitments.ts';
 
 /**
  * What was sent: the params, the headers that are part of the action, the digest of the bytes (method, path and query,
@@ -59,7 +59,7 @@ export function disclosureOf(effect: EffectRecord, sealed: SealedParams, payload
   const { life } = effect;
   if (life.state !== 'committed') throw new TypeError('only committed effects have a receipt');
   const { settledBy, result, evidence } = life;
-  const known: Readonly<Record<string, Json | null>> = {
+  const known: Readonly<Record<SaltedField, Json | null>> = {
     target: effect.action.target,
     params: sealed.params,
     idem: effect.idempotencyKey,
@@ -70,11 +70,10 @@ export function disclosureOf(effect: EffectRecord, sealed: SealedParams, payload
   };
   const salts: Record<string, Json> = {};
   const values: Record<string, Json> = {};
-  for (const field of COMMITTED_FIELDS) {
-    const value = known[field] ?? null;
-    const salt = sealed.salts[field];
-    if (value === null || salt === undefined || commitmentIn(payload, field) === null) continue;
-    salts[field] = salt;
+  for (const [index, field] of SALTED_FIELDS.entries()) {
+    const value = known[field];
+    if (value === null || commitmentIn(payload, field) === null) continue;
+    salts[field] = sealed.salts.toString('base64url', index * SALT_BYTES, (index + 1) * SALT_BYTES);
     values[field] = value;
   }
   return { salts, values };

@@ -8,17 +8,6 @@ export type SignBytes = (bytes: Buffer) => Buffer;
 const SEED_BYTES = 32;
 
 /**
- * @returns the native library, which is optional; `null` where it is not installed or has no build for this platform
- */
-export async function loadSodium(): Promise<Sodium | null> {
-  try {
-    return (await import('sodium-native')).default;
-  } catch {
-    return null;
-  }
-}
-
-/**
  * Signs with the native library where there is one (it takes two thirds of the time), otherwise with `node:crypto`. A
  * library whose signature differs from that of `node:crypto` is not used.
  */

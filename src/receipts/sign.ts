@@ -7,7 +7,8 @@ import type { JsonObject } from '../json/value.ts';
 import type { ReceiptFacts } from '../effects/ports.ts';
 import { publicJwk, RECEIPT_ALG, RECEIPT_TYP } from './jwk.ts';
 import { type Issuer, receiptPayload } from './payload.ts';
-import { loadSodium, type SignBytes, signBytesWith } from './sign-bytes.ts';
+import { loadSodium } from '../sodium/load.ts';
+import { type SignBytes, signBytesWith } from './sign-bytes.ts';
 
 /** Signs receipts with the newest key of a folder. Publishes the public keys of all. */
 export interface ReceiptSigner {

@@ -72,13 +72,6 @@ export function giveBack(draft: Draft, thing: string): void {
   if (counted !== null && counted.until <= draft.now) countNoMore(draft, thing);
 }
 
-/** Counts what stood in the store before there were figures: beyond the cap too, because it is there. */
-export function countAnyway(draft: Draft, thing: string, caps: readonly Cap[], until: number): void {
-  if (countedRows.get(draft, thing) !== null) return;
-  for (const { name } of caps) draft.sum(capChange(name, 1, null));
-  countedRows.put(draft, thing, { caps: caps.map(({ name }) => name), until });
-}
-
 /** How many count toward a cap, where that is known. If it is not, the store judges. */
 export function countOf(draft: Draft, cap: string): number {
   return draft.figure(capSum(cap))?.held ?? 0;

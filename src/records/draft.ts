@@ -87,7 +87,7 @@ export interface Ground {
   readonly epoch: number;
   /** `undefined`: not known; `null`: known to be absent. */
   row(kind: string, id: string): ReadRow | null | undefined;
-  figure(name: string): Figure | undefined;
+  figure(name: SumName): Figure | undefined;
 }
 
 /** How far the store's time may be from the time at which a step ran, ms. A step that waited longer is run again. */
@@ -220,10 +220,10 @@ export function createDraft(ground: Ground): OpenDraft {
     },
     figure(name) {
       figures.set(name.name, name);
-      return ground.figure(name.name) ?? null;
+      return ground.figure(name) ?? null;
     },
     figureAsStored(name) {
-      const known = ground.figure(name.name);
+      const known = ground.figure(name);
       if (known === undefined) throw new Unknown([], [name]);
       return known;
     },

@@ -44,7 +44,7 @@ export const effectsIn = (state: 'pending_approval' | 'unknown' | 'rejected' | '
 /** One text per line: JSON on one line contains no line ends. */
 function encodeEffect(effect: EffectRecord, { call, terms, admittedStages }: EffectTexts): string {
   const said = outcomeOf(effect);
-  const begin = `${call}\n${terms}\n${encodeLife(effect, admittedStages, said !== null)}`;
+  const begin = `${call}\n${terms}\n${encodeLife(effect, admittedStages)}`;
   if (said === null) return begin;
   const { outcome, payload } = encodeOutcome(said);
   return payload === null ? `${begin}\n${outcome}` : `${begin}\n${outcome}\n${payload}`;

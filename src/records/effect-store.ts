@@ -1,4 +1,3 @@
-import { admitStep } from '../effects/steps/admission.ts';
 import type { ApprovalRecord } from '../effects/model/approval.ts';
 import type { BudgetRow } from '../effects/model/budget.ts';
 import type { ClaimRecord } from '../effects/model/claim.ts';
@@ -6,24 +5,13 @@ import type { KeySeals } from '../effects/model/key.ts';
 import type { PauseRecord } from '../effects/model/pause.ts';
 import type { ReservationRecord } from '../effects/model/reservation.ts';
 import type { EffectRecord, SignedReceipt } from '../effects/model/effect.ts';
-import { eraseStep } from '../effects/steps/erase.ts';
-import {
-  makeReservationStep,
-  releaseClaimStep,
-  releaseReservationStep,
-  renewClaimStep,
-  takeClaimStep,
-} from '../effects/steps/claims-and-reservations.ts';
 import { INSTALLATION, type LedgerDraft, type LedgerEvent } from '../effects/model/ledger.ts';
 import { watchLostAnswers } from '../effects/upkeep/lost-answers.ts';
 import { isClaimActive } from '../effects/steps/obligations.ts';
-import { resolveStep, settleStep } from '../effects/steps/settlement.ts';
 import { createReadingTurns } from '../effects/run/reading-turns.ts';
 import { type Admission, type AdmitRequest, type EffectStore, PAGE_BYTES, StoreUnavailable } from '../effects/store.ts';
-import { giveUpStep, voteStep } from '../effects/steps/voting.ts';
 import type { OpenRows } from '../stores/open-rows.ts';
 import type { LedgerEntry } from '../stores/port.ts';
-import { bringForward, FORM } from './bring-forward.ts';
 import { APPROVALS, approvalRows, approvalsIn } from './approval-rows.ts';
 import { capCounts } from './cap-counts.ts';
 import { ONLY, pauseRows, pausesOf, policyRows } from './control-rows.ts';
@@ -31,7 +19,7 @@ import type { Draft } from './draft.ts';
 import { brainRows, createEntities } from './entities.ts';
 import { pageOfEffects } from './effect-pages.ts';
 import { effectRows, keyRows, type StoredEffect } from './effect-rows.ts';
-import { budgetRow, budgetSum } from './figures.ts';
+import { budgetRow } from './figures.ts';
 import { CLAIMS, claimRows, POOLS, poolRows } from './held-rows.ts';
 import { apiKeyRows, createInstallation, ENTERED, enteredRows } from './installation.ts';
 import { entries, firstOf, shownOf } from './lists.ts';
@@ -39,9 +27,9 @@ import { emptyOutbox } from './outbox.ts';
 import { pageOf } from './pages.ts';
 import { createPolicies } from './policies.ts';
 import { type Retention, sweepWorkspace } from './retention.ts';
-import { createStepRunner, type Made, readRecord } from './runner.ts';
+import { createStepRunner, readRecord } from './runner.ts';
+import { remoteSteps } from './program.ts';
 import { createSteps } from './steps.ts';
-import { createThrottle } from './throttle.ts';
 import { appendEvents, eventOf } from './view.ts';
 
 export interface RecordsOptions {
@@ -60,10 +48,12 @@ const FLUSH_MS = 1000;
 /** The store of effects on top of rows: the rules run here, and the row store only keeps rows. */
 export function createEffectStore(store: OpenRows, { retention, keySeals, maxFreezeMs }: RecordsOptions): EffectStore {
   const runner = createStepRunner(store);
-  const throttle = createThrottle();
   const turns = createReadingTurns();
   const readable = { store, turns };
-  const steps = createSteps(store, runner, { throttle, ended: store.ended, maxFreezeMs });
+  const steps =
+    store.program === undefined
+      ? createSteps(store, runner, { ended: store.ended, maxFreezeMs })
+      : remoteSteps(store.program, runner, store.ended);
   const policies = createPolicies(store, runner);
   let ids = 0;
   const boot = crypto.randomUUID();
@@ -83,7 +73,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
       const stored = id === null ? null : await readRecord(runner, effectRows, workspace, id);
       return stored?.kind === 'effect' ? stored.effect : null;
     },
-    (request) => steps.run(request.workspace, settleStep, request),
+    (request) => steps.settle(request),
   );
   const flushing = setInterval(() => void flush().catch(() => undefined), FLUSH_MS);
   flushing.unref();
@@ -104,7 +94,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
   });
 
   async function flush(): Promise<void> {
-    await steps.flushCounted(store.now());
+    await steps.flushCounted();
   }
 
   /**
@@ -124,17 +114,9 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
   const isEntered = (workspace: string): boolean => workspace === INSTALLATION || entered.has(workspace);
 
   async function firstEnter(workspace: string): Promise<void> {
-    const { said: form } = await runner.run(INSTALLATION, (draft) => {
-      const there = enteredRows.get(draft, workspace);
-      if (there === null) enteredRows.put(draft, workspace, FORM);
-      return there ?? FORM;
+    await runner.run(INSTALLATION, (draft) => {
+      if (enteredRows.get(draft, workspace) === null) enteredRows.put(draft, workspace, workspace);
     });
-    if (form !== FORM) {
-      await bringForward(store, runner, workspace);
-      await runner.run(INSTALLATION, (draft) => {
-        if (enteredRows.get(draft, workspace) !== FORM) enteredRows.put(draft, workspace, FORM);
-      });
-    }
     await policies.bring(workspace);
     entered.add(workspace);
   }
@@ -146,12 +128,18 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     return found;
   }
 
-  const inWorkspace: typeof steps.run = (workspace, step, request) =>
-    isEntered(workspace) && !throttle.pending()
-      ? steps.run(workspace, step, request)
-      : enter(workspace)
-          .then(flush)
-          .then(() => steps.run(workspace, step, request));
+  /** Whether a step may run at once: nothing has to be brought to its workspace, or written, before. */
+  const isReady = (workspace: string): boolean => isEntered(workspace) && !steps.hasCounted();
+
+  async function prepare(workspace: string): Promise<void> {
+    await enter(workspace);
+    await flush();
+  }
+
+  const inWorkspace: typeof steps.run = async (name, workspace, request) => {
+    if (!isReady(workspace)) await prepare(workspace);
+    return steps.run(name, workspace, request);
+  };
 
   async function write<Said>(workspace: string, step: (draft: Draft) => Said): Promise<Said> {
     await enter(workspace);
@@ -179,25 +167,42 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     return stored?.kind === 'effect' ? stored.effect : null;
   }
 
-  async function admit(request: AdmitRequest): Promise<Admission> {
+  function admit(request: AdmitRequest): Promise<Admission> {
     const impediment = store.impediment(request.workspace);
-    if (impediment !== null) throw impediment;
+    if (impediment !== null) return Promise.reject(impediment);
     const before = lostAnswers.before(request);
-    if (before !== null) await before;
+    const asked =
+      before === null && isReady(request.workspace) ? steps.admit(request) : admitAfter(before ?? undefined, request);
+    return asked.then(
+      (admission) => (isOutdated(admission, request) ? admitAgain(request) : admission),
+      (error: unknown) => lose(request, error),
+    );
+  }
+
+  async function admitAfter(before: Promise<void> | undefined, request: AdmitRequest): Promise<Admission> {
+    await before;
+    if (!isReady(request.workspace)) await prepare(request.workspace);
+    return steps.admit(request);
+  }
+
+  /** Whether the activation of the policy that the gateway has may not have come to the workspace yet. */
+  function isOutdated(admission: Admission, { seen }: AdmitRequest): boolean {
+    return admission.kind === 'stale' && admission.versions.policy !== seen.policy;
+  }
+
+  async function admitAgain(request: AdmitRequest): Promise<Admission> {
     try {
-      return await admitted(request);
+      // Of calls at once one brings it.
+      await policies.bring(request.workspace);
+      return await steps.admit(request);
     } catch (error) {
-      if (error instanceof StoreUnavailable) lostAnswers.lost(request);
-      throw error;
+      return lose(request, error);
     }
   }
 
-  async function admitted(request: AdmitRequest): Promise<Admission> {
-    const first = await inWorkspace(request.workspace, admitStep, request);
-    if (first.reply.kind !== 'stale' || first.reply.versions.policy === request.seen.policy) return placed(first);
-    // The activation of the policy that the gateway has may not have come to the workspace yet. Of calls at once one brings it.
-    await policies.bring(request.workspace);
-    return placed(await steps.run(request.workspace, admitStep, request));
+  function lose(request: AdmitRequest, error: unknown): never {
+    if (error instanceof StoreUnavailable) lostAnswers.lost(request);
+    throw error;
   }
 
   /** A store answers with one slice at a time. */
@@ -222,7 +227,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
   }
 
   const claim = async (workspace: string, id: string): Promise<ClaimRecord | null> =>
-    steps.preview(workspace, (view) => ({ reply: view.claim(workspace, id) }), null);
+    steps.preview('claim', workspace, { workspace, id });
 
   return {
     get installId() {
@@ -235,13 +240,14 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     admit,
     async preview(request) {
       await enter(request.workspace);
-      return steps.preview(request.workspace, admitStep, request);
+      return steps.preview('admit', request.workspace, request);
     },
-    settle: async (request) => (await inWorkspace(request.workspace, settleStep, request)).reply,
-    resolve: async (request) => (await inWorkspace(request.workspace, resolveStep, request)).reply,
-    vote: async (request) => (await inWorkspace(request.workspace, voteStep, request)).reply,
-    giveUp: async (request) => (await inWorkspace(request.workspace, giveUpStep, request)).reply,
-    erase: async (request) => (await inWorkspace(request.workspace, eraseStep, request)).reply,
+    settle: (request) =>
+      isReady(request.workspace) ? steps.settle(request) : prepare(request.workspace).then(() => steps.settle(request)),
+    resolve: (request) => inWorkspace('resolve', request.workspace, request),
+    vote: (request) => inWorkspace('vote', request.workspace, request),
+    giveUp: (request) => inWorkspace('give_up', request.workspace, request),
+    erase: (request) => inWorkspace('erase', request.workspace, request),
     async sweep(limit) {
       const { problem } = store.health();
       if (problem?.code === 'clock_ahead') throw new StoreUnavailable(problem.message);
@@ -316,11 +322,9 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
       });
     },
 
-    takeClaim: async (request) => (await inWorkspace(request.workspace, takeClaimStep, request)).reply,
-    renewClaim: async (workspace, id, ttlMs, actor) =>
-      (await inWorkspace(workspace, renewClaimStep, { workspace, id, ttlMs, actor })).reply,
-    releaseClaim: async (workspace, id, actor) =>
-      (await inWorkspace(workspace, releaseClaimStep, { workspace, id, actor })).reply,
+    takeClaim: (request) => inWorkspace('take_claim', request.workspace, request),
+    renewClaim: (workspace, id, ttlMs, actor) => inWorkspace('renew_claim', workspace, { workspace, id, ttlMs, actor }),
+    releaseClaim: (workspace, id, actor) => inWorkspace('release_claim', workspace, { workspace, id, actor }),
     claim,
     async claims(workspace) {
       await store.ended.known(workspace);
@@ -333,11 +337,10 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
       }
       return found;
     },
-    makeReservation: async (request) => (await inWorkspace(request.workspace, makeReservationStep, request)).reply,
-    releaseReservation: async (workspace, id, actor) =>
-      (await inWorkspace(workspace, releaseReservationStep, { workspace, id, actor })).reply,
-    reservation: (workspace, id) =>
-      steps.preview(workspace, (view) => ({ reply: view.reservation(workspace, id) }), null),
+    makeReservation: (request) => inWorkspace('make_reservation', request.workspace, request),
+    releaseReservation: (workspace, id, actor) =>
+      inWorkspace('release_reservation', workspace, { workspace, id, actor }),
+    reservation: (workspace, id) => steps.preview('reservation', workspace, { workspace, id }),
     async reservations(workspace): Promise<readonly ReservationRecord[]> {
       const asked = { workspace, list: POOLS, kind: poolRows.kind };
       const pools = await shownOf(readable, asked, ({ row }) => poolRows.of(row));
@@ -400,20 +403,6 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
       await runner.close();
       await store.close();
     },
-  };
-}
-
-/** Adds what the store assigned: the place of the admission, and the figures of its budgets. */
-function placed({ reply, made }: { readonly reply: Admission; readonly made: Made | null }): Admission {
-  if (reply.kind !== 'dispatch' || made === null) return reply;
-  const figures = new Map(made.change.sums.map(({ name }, index) => [name, made.figures[index]]));
-  return {
-    ...reply,
-    ledger: { epoch: made.epoch, seq: made.seq + reply.ledger.seq },
-    budgets: reply.budgets.map((row) => {
-      const figure = figures.get(budgetSum(row).name);
-      return figure === undefined ? row : { ...row, spent: figure.spent, held: figure.held };
-    }),
   };
 }
 

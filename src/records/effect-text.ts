@@ -64,7 +64,7 @@ type ActorTuple = readonly [
   via: EffectActor['via'],
 ];
 /** The first stage of a text says when it began, each other one how long after the one before, ms. */
-type StageTuple = readonly [
+export type StageTuple = readonly [
   stage: number,
   status: number,
   startedAt: number,
@@ -72,8 +72,6 @@ type StageTuple = readonly [
   /** Absent where there is none. */
   detail?: string,
 ];
-/** A stage as it was written until stages had numbers. */
-type NamedStageTuple = readonly [Stage['stage'], Stage['status'], number, number | null, string | null];
 type HoldTuple = readonly [budget: string, unit: string, bucket: string, window: string, amount: number];
 type LifeTuple = readonly [
   createdAt: number,
@@ -87,8 +85,8 @@ type LifeTuple = readonly [
   claims: readonly string[],
   uses: readonly PoolUse[],
   /** The stages since the admission. */
-  stages: readonly (StageTuple | NamedStageTuple)[],
-  /** Absent while there are none, and in texts written before they were counted. */
+  stages: readonly StageTuple[],
+  /** Absent while there are none. */
   unsent?: number,
 ];
 type ExecutingTuple = readonly [
@@ -102,17 +100,10 @@ type ExecutingTuple = readonly [
   leaseEnd: number,
   quiesceUntil: number,
 ];
-/** A life as one text. In stores of format 1, settled effects have it too. */
+/** A life as one text. */
 type StoredLife =
-  | Exclude<Life, { readonly evidence: Evidence }>
-  | AsStored<Extract<Life, { readonly state: 'unknown' }>>
-  | AsStored<Extract<Life, { readonly state: 'committed' }>>
-  | AsStored<Extract<Life, { readonly state: 'failed' }>>;
-type AsStored<Of> = Omit<Of, 'evidence' | 'result'> & { readonly evidence: StoredEvidence } & (Of extends {
-    readonly result: unknown;
-  }
-    ? { readonly result: StoredResult | null }
-    : unknown);
+  | Extract<Life, { readonly state: 'pending_approval' | 'rejected' | 'denied' }>
+  | (Omit<Extract<Life, { readonly state: 'unknown' }>, 'evidence'> & { readonly evidence: StoredEvidence });
 /** A settled life without its outcome, which has its own text. */
 type SaidTuple = readonly [
   state: 'committed' | 'failed',
@@ -131,7 +122,6 @@ type OutcomeTuple = readonly [
   /** Head and signature of a receipt whose payload has its own text, or the whole receipt. */
   jws: readonly [head: string, signature: string] | string | null,
   result: StoredResult | null,
-  /** Absent in effects that were settled before this member existed. */
   sent?: string | null,
 ];
 /** The terms. They do not change while the attempt runs, but only the admission makes them. */
@@ -139,7 +129,7 @@ type TermsTuple = readonly [
   trace: VerdictTrace,
   holds: readonly HoldTuple[],
   /** The stages up to the admission. */
-  stages: readonly (StageTuple | NamedStageTuple)[],
+  stages: readonly StageTuple[],
 ];
 
 /** What an owner reports of an outcome. The receipt is `null` if nothing happened. */
@@ -185,29 +175,36 @@ function jsonOr(value: object | null): string {
 }
 
 /**
+ * The outcome of a settled effect has its own text.
  * @param admittedStages how many stages are in the terms text
- * @param outcomeBeside whether the outcome has its own text
  */
-export function encodeLife(record: EffectRecord, admittedStages: number, outcomeBeside: boolean): string {
+export function encodeLife(record: EffectRecord, admittedStages: number): string {
   const { createdAt, life, attempt, generation, firstDispatchAt, mayHaveHappened, closed, holdState, unsent } = record;
   const claims = record.claims.length === 0 ? '[]' : JSON.stringify(record.claims);
   const uses = record.uses.length === 0 ? '[]' : JSON.stringify(record.uses);
   const stages = encodeStages(record.stages, admittedStages);
   const last = unsent === 0 ? '' : `,${unsent}`;
-  return `[${createdAt},${lifeText(life, outcomeBeside)},${attempt},${generation},${firstDispatchAt},${mayHaveHappened},${closed},"${holdState}",${claims},${uses},${stages}${last}]`;
+  return `[${createdAt},${lifeText(life)},${attempt},${generation},${firstDispatchAt},${mayHaveHappened},${closed},"${holdState}",${claims},${uses},${stages}${last}]`;
 }
 
-function lifeText(life: Life, outcomeBeside: boolean): string {
-  if (life.state === 'executing') {
-    const { fence, owner, admittedAt, dispatchBy, leaseEnd, quiesceUntil } = life.lease;
-    const { epoch, n, nonce } = fence;
-    return `["executing",${epoch},${n},${quote(nonce)},${quote(owner)},${admittedAt},${dispatchBy},${leaseEnd},${quiesceUntil}]`;
+function lifeText(life: Life): string {
+  switch (life.state) {
+    case 'executing': {
+      const { fence, owner, admittedAt, dispatchBy, leaseEnd, quiesceUntil } = life.lease;
+      const { epoch, n, nonce } = fence;
+      return `["executing",${epoch},${n},${quote(nonce)},${quote(owner)},${admittedAt},${dispatchBy},${leaseEnd},${quiesceUntil}]`;
+    }
+    case 'committed':
+      return `["committed",${life.at},${settledByText(life.settledBy)},${life.accepted},${life.responseTruncated}]`;
+    case 'failed':
+      return `["failed",${life.at},${settledByText(life.settledBy)},false,false]`;
+    case 'unknown':
+      return JSON.stringify({ ...life, evidence: storedEvidence(life.evidence) });
+    case 'pending_approval':
+    case 'rejected':
+    case 'denied':
+      return JSON.stringify(life);
   }
-  if (outcomeBeside && life.state === 'committed')
-    return `["committed",${life.at},${settledByText(life.settledBy)},${life.accepted},${life.responseTruncated}]`;
-  if (outcomeBeside && life.state === 'failed')
-    return `["failed",${life.at},${settledByText(life.settledBy)},false,false]`;
-  return JSON.stringify(storedLife(life));
 }
 
 function settledByText(settledBy: SettledBy): string {
@@ -261,13 +258,20 @@ function encodeStages(stages: readonly Stage[], from: number): string {
   return `${text}]`;
 }
 
-function stagesOf(tuples: readonly (StageTuple | NamedStageTuple)[]): readonly Stage[] {
+/** The same as values, for a message. */
+export function stageTuples(stages: readonly Stage[]): readonly StageTuple[] {
+  let before = 0;
+  return stages.map(({ stage, status, startedAt, durationMs, detail }): StageTuple => {
+    const after = startedAt - before;
+    before = startedAt;
+    const numbers = [STAGE_NUMBERS[stage], STATUS_NUMBERS[status], after, durationMs] as const;
+    return detail === null ? numbers : [...numbers, detail];
+  });
+}
+
+export function stagesOf(tuples: readonly StageTuple[]): readonly Stage[] {
   let before = 0;
   return tuples.map((tuple) => {
-    if (isNamed(tuple)) {
-      const [stage, status, startedAt, durationMs, detail] = tuple;
-      return { stage, status, startedAt, durationMs, detail };
-    }
     const [stageNumber, statusNumber, after, durationMs, detail = null] = tuple;
     const stage = STAGES.get(stageNumber);
     const status = STATUSES.get(statusNumber);
@@ -278,42 +282,8 @@ function stagesOf(tuples: readonly (StageTuple | NamedStageTuple)[]): readonly S
   });
 }
 
-function isNamed(tuple: StageTuple | NamedStageTuple): tuple is NamedStageTuple {
-  return typeof tuple[0] === 'string';
-}
-
-function storedLife(life: Life): StoredLife {
-  switch (life.state) {
-    case 'unknown':
-      return { ...life, evidence: storedEvidence(life.evidence) };
-    case 'committed':
-    case 'failed':
-      return { ...life, evidence: storedEvidence(life.evidence), result: storedResult(life.result) };
-    case 'pending_approval':
-    case 'executing':
-    case 'rejected':
-    case 'denied':
-      return life;
-  }
-}
-
-function lifeAsStored(life: StoredLife): Life {
-  switch (life.state) {
-    case 'unknown':
-      return { ...life, evidence: evidenceOf(life.evidence) };
-    case 'committed':
-    case 'failed':
-      return { ...life, evidence: evidenceOf(life.evidence), result: resultOf(life.result) };
-    case 'pending_approval':
-    case 'executing':
-    case 'rejected':
-    case 'denied':
-      return life;
-  }
-}
-
 function lifeOf(tuple: LifeTuple[1], outcome: SaidOutcome | null): Life {
-  if ('state' in tuple) return lifeAsStored(tuple);
+  if ('state' in tuple) return tuple.state === 'unknown' ? { ...tuple, evidence: evidenceOf(tuple.evidence) } : tuple;
   if (tuple[0] === 'executing') {
     const [, epoch, n, nonce, owner, admittedAt, dispatchBy, leaseEnd, quiesceUntil] = tuple;
     const lease: Lease = { fence: { epoch, n, nonce }, owner, admittedAt, dispatchBy, leaseEnd, quiesceUntil };

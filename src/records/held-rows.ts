@@ -39,8 +39,7 @@ export const reservationsOfKey = (keyId: string): Cap => ({
 
 export const capsOfClaim = ({ agentId, keyId }: ClaimRecord): readonly Cap[] =>
   keyId === undefined ? [claimsOfAgent(agentId)] : [claimsOfAgent(agentId), claimsOfKey(keyId)];
-export const capsOfReservation = ({ keyId }: ReservationRecord): readonly Cap[] =>
-  keyId === undefined ? [] : [reservationsOfKey(keyId)];
+export const capsOfReservation = ({ keyId }: ReservationRecord): readonly Cap[] => [reservationsOfKey(keyId)];
 
 /** Under these names claims and reservations count toward caps. */
 export const countedClaim = (target: string): string => `claim ${target}`;
@@ -50,7 +49,12 @@ export const countedReservation = (id: string): string => `reservation ${id}`;
 export function putClaim(draft: Draft, target: string, claim: ClaimRecord | null): void {
   const there = claimOn(draft, target);
   countClaim(draft, target, there, claim);
-  writeClaim(draft, target, there, claim);
+  if (there !== null && there.id !== claim?.id) {
+    targetRows.get(draft, there.id);
+    targetRows.put(draft, there.id, null);
+  }
+  claimRows.put(draft, target, claim);
+  if (claim !== null && there?.id !== claim.id) targetRows.put(draft, claim.id, target);
 }
 
 /** Claims that calls take, and calls under a claim, change nothing here: they share no row and no figure. */
@@ -64,16 +68,6 @@ function countClaim(draft: Draft, target: string, there: ClaimRecord | null, cla
     const look = was === null ? MOSTLY_ABSENT : undefined;
     count(draft, countedClaim(target), capsOfClaim(is), is.expiresAt, look);
   }
-}
-
-/** The same without counting it. */
-export function writeClaim(draft: Draft, target: string, there: ClaimRecord | null, claim: ClaimRecord | null): void {
-  if (there !== null && there.id !== claim?.id) {
-    targetRows.get(draft, there.id);
-    targetRows.put(draft, there.id, null);
-  }
-  claimRows.put(draft, target, claim);
-  if (claim !== null && there?.id !== claim.id) targetRows.put(draft, claim.id, target);
 }
 
 /** What is taken from a pool: reserved and in use. */
@@ -106,14 +100,8 @@ function putPool(draft: Draft, pool: string, state: PoolState): void {
 }
 
 export function putReservation(draft: Draft, reservation: ReservationRecord): void {
-  const caps = capsOfReservation(reservation);
-  if (caps.length > 0) count(draft, countedReservation(reservation.id), caps, reservation.expiresAt, MOSTLY_ABSENT);
-  writeReservation(draft, reservation);
-}
-
-/** The same without counting it. */
-export function writeReservation(draft: Draft, reservation: ReservationRecord): void {
-  const { id, pool } = reservation;
+  const { id, pool, expiresAt } = reservation;
+  count(draft, countedReservation(id), capsOfReservation(reservation), expiresAt, MOSTLY_ABSENT);
   const state = poolState(draft, pool);
   putPool(draft, pool, { ...state, reservations: [...state.reservations.filter((it) => it.id !== id), reservation] });
   reservationRows.get(draft, id, MOSTLY_ABSENT);
@@ -126,7 +114,7 @@ export function removeReservation(draft: Draft, id: string): void {
   const state = poolState(draft, reservation.pool);
   putPool(draft, reservation.pool, { ...state, reservations: state.reservations.filter((it) => it.id !== id) });
   reservationRows.put(draft, id, null);
-  if (reservation.keyId !== undefined) countNoMore(draft, countedReservation(id));
+  countNoMore(draft, countedReservation(id));
 }
 
 /** Replaces what an effect uses of pools. */

@@ -2,11 +2,11 @@ import type { KeyRecord, KeySeals } from '../effects/model/key.ts';
 import { keyCreated, keyEnded } from '../effects/steps/key-events.ts';
 import { INSTALLATION, type LedgerActor } from '../effects/model/ledger.ts';
 import type { Agent } from '../effects/model/principal.ts';
-import type { Binding, EffectStore } from '../effects/store.ts';
+import type { EffectStore } from '../effects/store.ts';
 import { ONLY } from './control-rows.ts';
 import type { Draft } from './draft.ts';
 import { jsonKind, stock, textKind } from './kind.ts';
-import { entries, firstOf, type Readable, recordsOf, shownOf } from './lists.ts';
+import { firstOf, type Readable, recordsOf, shownOf } from './lists.ts';
 import { appendTo, emptyOutbox } from './outbox.ts';
 import { readRecord, type StepRunner } from './runner.ts';
 
@@ -15,7 +15,7 @@ const TOUCH_EVERY_MS = 60_000;
 
 const KEYS = 'keys';
 const keysOfUser = (user: string): string => `keys:${user}`;
-/** A key as its row has it. Keys that were put before seals existed have none. */
+/** A key as its row has it. Who writes to the store without the master secret can leave out the seal. */
 type SealedKey = KeyRecord & { readonly seal?: string };
 
 export const apiKeyRows = stock(
@@ -32,7 +32,7 @@ const firstKeyRows = stock(textKind('first_key'));
 
 const WORKSPACES = 'workspaces';
 export const workspaceRows = stock(textKind('workspace', () => [{ list: WORKSPACES, at: 0 }]));
-/** The form of the records (`bring-forward.ts`) of each workspace in which anything was ever written. */
+/** Workspaces in which anything was ever written. */
 export const ENTERED = 'entered';
 export const enteredRows = stock(textKind('entered', () => [{ list: ENTERED, at: 0 }]));
 
@@ -64,9 +64,6 @@ type Installation = Pick<
   | 'agents'
 >;
 
-/** Old keys that are sealed in one step. */
-const SEALED_AT_ONCE = 100;
-
 /** What belongs to no workspace: keys, users, workspaces, agents, the mark of the master secret. */
 export function createInstallation(
   { store, turns }: Readable,
@@ -94,24 +91,6 @@ export function createInstallation(
   async function hasKeys(): Promise<boolean> {
     const some = await firstOf(store, { workspace: INSTALLATION, list: KEYS, kind: apiKeyRows.kind }, 1);
     return some.length > 0;
-  }
-
-  /** Seals the keys that were put before seals existed. @returns how many */
-  async function sealAll(): Promise<number> {
-    const ids: string[] = [];
-    for await (const { id } of entries(store, { workspace: INSTALLATION, list: KEYS, kind: apiKeyRows.kind }))
-      ids.push(id);
-    let count = 0;
-    for (let at = 0; at < ids.length; at += SEALED_AT_ONCE) {
-      const { said } = await runner.run(INSTALLATION, (draft) => {
-        const bare = ids.slice(at, at + SEALED_AT_ONCE).flatMap((id) => apiKeyRows.get(draft, id) ?? []);
-        const unsealed = bare.filter(({ seal }) => seal === undefined);
-        for (const key of unsealed) apiKeyRows.put(draft, key.id, sealed(key));
-        return unsealed.length;
-      });
-      count += said;
-    }
-    return count;
   }
 
   function put(draft: Draft, key: KeyRecord, actor: LedgerActor, event: string): void {
@@ -174,16 +153,12 @@ export function createInstallation(
         });
     },
     secretMark: () => readRecord(runner, secretRows, INSTALLATION, ONLY),
-    async bindSecret({ current, unsealed }) {
-      const before = await readRecord(runner, secretRows, INSTALLATION, ONLY);
-      // The mark is written last, so that an interrupted run is done again.
-      const count = before !== null && unsealed.includes(before) ? await sealAll() : 0;
-      const { said } = await runner.run(INSTALLATION, (draft): Binding => {
+    async bindSecret(marks) {
+      const { said } = await runner.run(INSTALLATION, (draft) => {
         const there = secretRows.get(draft, ONLY);
-        const isOurs = there === null || current.includes(there) || (there === before && unsealed.includes(there));
-        if (!isOurs) return { kind: 'other' };
-        if (there !== current[0]) secretRows.put(draft, ONLY, current[0]);
-        return { kind: 'bound', sealed: count };
+        if (there !== null && !marks.includes(there)) return false;
+        if (there !== marks[0]) secretRows.put(draft, ONLY, marks[0]);
+        return true;
       });
       return said;
     },

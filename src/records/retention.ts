@@ -1,7 +1,6 @@
 import type { EffectRecord, Tombstone } from '../effects/model/effect.ts';
 import type { SweepReport } from '../effects/store.ts';
 import { derivedKeyOf } from '../effects/steps/generations.ts';
-import { expireApprovalStep } from '../effects/steps/voting.ts';
 import type { RowStore } from '../stores/port.ts';
 import { approvalRows, approvalsOfEffect, AWAITED, putApproval, REJECTIONS, rejectionRows } from './approval-rows.ts';
 import type { Draft } from './draft.ts';
@@ -43,22 +42,7 @@ export async function sweepWorkspace(
   const lost = await steps.declareLostLeases(workspace, limit);
 
   const overdue = await due(AWAITED, approvalRows.kind, now);
-  const expired = overdue.map(({ id }) =>
-    steps.run(
-      workspace,
-      (view) => {
-        const approval = view.approval(workspace, id);
-        if (approval === null || (approval.status !== 'pending' && approval.status !== 'granted'))
-          return { reply: null };
-        if (view.now < approval.expiresAt) return { reply: null };
-        const effect = view.effect(workspace, approval.effectId);
-        if (effect === null)
-          return { reply: null, approvals: [{ ...approval, status: 'expired', decidedAt: view.now }] };
-        return expireApprovalStep(view, effect, approval);
-      },
-      null,
-    ),
-  );
+  const expired = overdue.map(({ id }) => steps.run('expire_overdue', workspace, { workspace, approvalId: id }));
   await Promise.all(expired);
 
   let aged = 0;

@@ -19,6 +19,8 @@ import { createRecentRows } from './recent-rows.ts';
 /** How often a step is run again when its rows have changed. After that the store is too busy for it. */
 const RUNS = 6;
 
+const CLOSED = 'The store is closed.';
+
 /** The most reads that one step may need for rows that it asks for as it runs. */
 const READS = 200;
 
@@ -40,6 +42,11 @@ export interface StepRunner {
   peek<Said>(workspace: string, step: (draft: Draft) => Said): Promise<Said>;
   /** Rows as the store has them, to be shown. */
   read(workspace: string, wants: readonly Want[]): Promise<readonly (Row | null)[]>;
+  /**
+   * Asks for what runs in the store's thread, and reads the answer; {@link close} waits for it.
+   * @param isCommit whether it counts as a commit
+   */
+  elsewhere<T>(ask: () => Promise<string>, read: (answer: string) => T, isCommit: boolean): Promise<T>;
   /** How the store answered so far. */
   commits(): StoreCommits;
   /** Waits for running steps; no new ones start. */
@@ -153,7 +160,7 @@ export function createStepRunner(store: RowStore): StepRunner {
       now: Math.max(store.now(), known.now),
       row: (kind, id) =>
         (known.isRead ? undefined : recent.get(workspace, kind, id)) ?? known.rows.get(`${kind}\n${id}`),
-      figure: (name) => known.figures.get(name),
+      figure: ({ name }) => known.figures.get(name),
     });
   }
 
@@ -212,7 +219,7 @@ export function createStepRunner(store: RowStore): StepRunner {
   let closed = false;
   let underWay = 0;
   function begun(): void {
-    if (closed) throw new StoreUnavailable('The store is closed.');
+    if (closed) throw new StoreUnavailable(CLOSED);
     underWay += 1;
   }
 
@@ -289,6 +296,22 @@ export function createStepRunner(store: RowStore): StepRunner {
     run,
     peek,
     read,
+    // Each promise of a chain costs every call: this is one.
+    elsewhere(ask, read, isCommit) {
+      if (closed) return Promise.reject(new StoreUnavailable(CLOSED));
+      underWay += 1;
+      return ask().then(
+        (answer) => {
+          underWay -= 1;
+          if (isCommit) answered.done += 1;
+          return read(answer);
+        },
+        (error: unknown) => {
+          underWay -= 1;
+          throw error;
+        },
+      );
+    },
     commits: () => ({ ...answered }),
     async close() {
       // Between two of its steps a call has no running change.

@@ -29,7 +29,7 @@ export const settlementTexts = {
     const stored: StoredSettlement = { ...request, evidence, outcome: storedOutcome(outcome) };
     return JSON.stringify(stored);
   },
-  /** @param text of `write`, or of an earlier version of it; nothing else writes such files */
+  /** @param text of `write`; nothing else writes such files */
   read(text: string): SettleRequest {
     const stored = readOwnJson<StoredSettlement>(text);
     return { ...stored, evidence: evidenceOf(stored.evidence), outcome: outcomeAsStored(stored.outcome) };

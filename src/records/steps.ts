@@ -1,27 +1,28 @@
 import type { EffectRecord } from '../effects/model/effect.ts';
-import type { Plan, StepView } from '../effects/steps/plan.ts';
+import type { StepView } from '../effects/steps/plan.ts';
+import type { Admission, AdmitRequest, Settlement, SettleRequest } from '../effects/store.ts';
 import { loseLeaseStep } from '../effects/steps/sweep.ts';
+import { type ReplyOf, type RequestOf, type StepName, stepOf } from '../effects/steps/table.ts';
 import type { Ended } from '../stores/open-rows.ts';
 import type { RowStore } from '../stores/port.ts';
 import { COUNTED, countedRows, countedToward, giveBack } from './counted.ts';
 import type { Draft } from './draft.ts';
 import { effectRows, LEASES } from './effect-rows.ts';
+import { budgetSum } from './figures.ts';
 import { entries, firstOf } from './lists.ts';
 import { First, type Made, type StepRunner } from './runner.ts';
-import type { Throttle } from './throttle.ts';
+import { createThrottle } from './throttle.ts';
 import { appendEvents, viewOn } from './view.ts';
 import { writePlan } from './write-plan.ts';
 
-/** A step as the rules write it: a pure function from what it sees and the request to what to write and answer. */
-export type Step<Request, Reply> = (view: StepView, request: Request) => Plan<Reply>;
-
+/** Runs the rules' steps on the records of a store: in this thread, or in the one that has the store's file. */
 export interface Steps {
-  run<Request, Reply>(
-    workspace: string,
-    step: Step<Request, Reply>,
-    request: Request,
-  ): Promise<{ readonly reply: Reply; readonly made: Made | null }>;
-  preview<Request, Reply>(workspace: string, step: Step<Request, Reply>, request: Request): Promise<Reply>;
+  admit(request: AdmitRequest): Promise<Admission>;
+  settle(request: SettleRequest): Promise<Settlement>;
+  /** Any other step. */
+  run<Name extends StepName>(name: Name, workspace: string, request: RequestOf<Name>): Promise<ReplyOf<Name>>;
+  /** What the step would answer now. */
+  preview<Name extends StepName>(name: Name, workspace: string, request: RequestOf<Name>): Promise<ReplyOf<Name>>;
   /**
    * Declares an effect lost if its owner has ended or its lease is over.
    * @returns whether there was anything to declare
@@ -31,22 +32,63 @@ export interface Steps {
   giveBackOver(workspace: string, limit: number): Promise<void>;
   /** Declares effects lost whose lease is over or whose owner has ended, at most `limit`. @returns how many */
   declareLostLeases(workspace: string, limit: number): Promise<number>;
-  /** Writes the counted events of seconds that are over. */
-  flushCounted(now: number): Promise<void>;
+  /** Whether counted refusals wait to be written. */
+  hasCounted(): boolean;
+  /** Writes the counted refusals of seconds that are over. */
+  flushCounted(): Promise<void>;
+}
+
+/** Adds to the reply of an admission what the store assigned: its place in the ledger, and the figures of its budgets. */
+export function placed<Reply>(reply: Reply, made: Pick<Made, 'epoch' | 'seq' | 'figures' | 'change'> | null): Reply {
+  if (made === null || !isDispatch(reply)) return reply;
+  const figures = new Map(made.change.sums.map(({ name }, index) => [name, made.figures[index]]));
+  return {
+    ...reply,
+    ledger: { epoch: made.epoch, seq: made.seq + reply.ledger.seq },
+    budgets: reply.budgets.map((row) => {
+      const figure = figures.get(budgetSum(row).name);
+      return figure === undefined ? row : { ...row, spent: figure.spent, held: figure.held };
+    }),
+  };
+}
+
+type Dispatch = Extract<Admission, { kind: 'dispatch' }>;
+
+function isDispatch(reply: unknown): reply is Dispatch {
+  return typeof reply === 'object' && reply !== null && 'kind' in reply && reply.kind === 'dispatch';
 }
 
 const NOTHING = (): void => {};
 
-/** Runs the rules' steps over rows. */
+/**
+ * Declares an effect lost in a draft, if its owner has ended or its lease is over.
+ * @returns whether there was anything to declare
+ */
+export function writeLost(
+  draft: Draft,
+  id: string,
+  ended: Ended,
+  settings: Pick<StepView, 'maxFreezeMs' | 'leaseOwner'>,
+): boolean {
+  const stored = effectRows.get(draft, id);
+  if (stored?.kind !== 'effect' || stored.effect.life.state !== 'executing') return false;
+  const { effect } = stored;
+  const { lease } = stored.effect.life;
+  const quiet = ended.quietAt(draft.workspace, lease);
+  const life = { ...stored.effect.life, lease: quiet === null ? lease : { ...lease, quiesceUntil: quiet } };
+  const plan = loseLeaseStep(viewOn(draft, settings, false, NOTHING, NOTHING), { ...effect, life }, quiet !== null);
+  if (plan === null) return false;
+  writePlan(draft, plan, (of) => (of === id ? effect : null));
+  return true;
+}
+
+/** Runs steps on what is remembered, guards what they saw, and runs them again where it has changed (decision 21). */
 export function createSteps(
   store: RowStore,
   runner: StepRunner,
-  {
-    throttle,
-    ended,
-    maxFreezeMs,
-  }: { readonly throttle: Throttle; readonly ended: Ended; readonly maxFreezeMs: number },
+  { ended, maxFreezeMs }: { readonly ended: Ended; readonly maxFreezeMs: number },
 ): Steps {
+  const throttle = createThrottle();
   const settings = { maxFreezeMs, leaseOwner: ended.owner };
 
   /** What is over and is given back at the moment, by workspace and thing. */
@@ -98,23 +140,15 @@ export function createSteps(
   }
 
   async function declareLost(workspace: string, id: string): Promise<boolean> {
-    const { said } = await runner.run(workspace, (draft) => {
-      const stored = effectRows.get(draft, id);
-      if (stored?.kind !== 'effect' || stored.effect.life.state !== 'executing') return false;
-      const { effect } = stored;
-      const { lease } = stored.effect.life;
-      const quiet = ended.quietAt(workspace, lease);
-      const life = { ...stored.effect.life, lease: quiet === null ? lease : { ...lease, quiesceUntil: quiet } };
-      const plan = loseLeaseStep(viewOn(draft, settings, false, NOTHING, NOTHING), { ...effect, life }, quiet !== null);
-      if (plan === null) return false;
-      writePlan(draft, plan, (of) => (of === id ? effect : null));
-      return true;
-    });
+    const { said } = await runner.run(workspace, (draft) => writeLost(draft, id, ended, settings));
     return said;
   }
 
-  return {
-    async run(workspace, step, request) {
+  const steps: Steps = {
+    admit: (request) => steps.run('admit', request.workspace, request),
+    settle: (request) => steps.run('settle', request.workspace, request),
+    async run(name, workspace, request) {
+      const step = stepOf(name);
       /**
        * Refusals beyond the first ones of a second are not written. They are counted once, however often the step runs.
        */
@@ -131,10 +165,10 @@ export function createSteps(
         if (word === undefined || counted?.isWritten === true) writePlan(draft, plan, (id) => found.get(id) ?? null);
         return plan.reply;
       });
-      return { reply: said, made };
+      return placed(said, made);
     },
-    preview: (workspace, step, request) =>
-      runner.peek(workspace, (draft) => step(look(draft, NOTHING).view, request).reply),
+    preview: (name, workspace, request) =>
+      runner.peek(workspace, (draft) => stepOf(name)(look(draft, NOTHING).view, request).reply),
     declareLost,
     giveBackOver: (workspace, limit) => giveBackAll(workspace, COUNTED, limit),
     async declareLostLeases(workspace, limit) {
@@ -154,9 +188,11 @@ export function createSteps(
       if (isAny && due.length < limit) ended.none(workspace);
       return declared.filter(Boolean).length;
     },
-    async flushCounted(now) {
-      for (const { workspace, event } of throttle.due(now))
+    hasCounted: () => throttle.pending(),
+    async flushCounted() {
+      for (const { workspace, event } of throttle.due(store.now()))
         await runner.run(workspace, (draft) => appendEvents(draft, [event]));
     },
   };
+  return steps;
 }

@@ -11,8 +11,8 @@ type Purpose =
   | 'policy-bundle'
   | 'fingerprint'
   | 'seal'
+  | 'seal-chacha20'
   | 'seal-id'
-  | 'store-mark'
   | 'store-mark-sealed';
 
 /**

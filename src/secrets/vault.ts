@@ -1,12 +1,15 @@
-import { createCipheriv, createDecipheriv, createHmac, createSecretKey, type KeyObject } from 'node:crypto';
+import type { KeyObject } from 'node:crypto';
 import { inspect } from 'node:util';
+import type { Sodium } from 'sodium-native';
 import type { SealedParams } from '../effects/ports.ts';
-import { randomPooled } from '../effects/run/ids.ts';
 import type { SecretMarks } from '../effects/store.ts';
+import { quote } from '../json/quote.ts';
+import { loadSodium } from '../sodium/load.ts';
 import { createKeySeals, type JudgingSeals, type SealingKey } from './key-seals.ts';
 import { createPolicySeals, type PolicySeals } from './policy-seals.ts';
 import { deriveKey, openMaster, readMaster } from './master.ts';
 import { newSalts, paramsOf, paramsText } from './sealed-params.ts';
+import { createSeals, type SealKeys } from './seals.ts';
 
 /**
  * What a seal is bound to; it does not open for anything else. A generation is not needed: the fingerprint covers the
@@ -44,7 +47,7 @@ export interface Secrets {
    * repeated call must get the same fingerprint as the first one, or it would be a conflict.
    */
   fingerprintKey(workspace: string): KeyObject;
-  /** Encrypts with AES-256-GCM. Each process has its own key, and changes it before its nonces run out. */
+  /** Encrypts. Each process has its own key, and changes it before its nonces run out. */
   seal(plain: SealedParams, bound: SealBinding): string;
   /** @returns `null` when the seal is broken, is bound to something else, or its master secret is gone */
   open(sealed: string, bound: SealBinding): SealedParams | null;
@@ -52,23 +55,13 @@ export interface Secrets {
   sealText(text: string, bound: TextBinding): string;
   /** @returns `null` in the same cases as {@link open} */
   openText(sealed: string, bound: TextBinding): string | null;
-  /** One salt for each field that a receipt commits to: 16 random bytes, base64url. */
-  newSalts(): Readonly<Record<string, string>>;
+  /** One salt for each field that a receipt commits to. */
+  newSalts(): Buffer;
   toJSON(): string;
   [inspect.custom](): string;
 }
 
-const FORMAT = 1;
 const KEY_ID_BYTES = 4;
-const SUBKEY_NONCE_BYTES = 12;
-const IV_BYTES = 12;
-const TAG_BYTES = 16;
-const HEAD_BYTES = 1 + KEY_ID_BYTES + SUBKEY_NONCE_BYTES + IV_BYTES;
-
-interface SealKey {
-  readonly id: Buffer;
-  readonly key: KeyObject;
-}
 
 /** Where the secrets of an installation are. */
 export interface SecretFiles {
@@ -89,13 +82,11 @@ export interface SecretFiles {
 export async function openSecrets(files: SecretFiles, mayMake = () => Promise.resolve(true)): Promise<Secrets> {
   const master = await openMaster(files.masterFile, mayMake);
   const previous = await Promise.all(files.previous.map(readMaster));
-  return secretsOf(master, previous);
+  return secretsOf(master, previous, await loadSodium());
 }
 
-function secretsOf(master: Buffer, previous: readonly Buffer[]): Secrets {
-  const current = sealKeyOf(master);
-  const seal = createSealer(current);
-  const sealKeys = [current, ...previous.map(sealKeyOf)];
+function secretsOf(master: Buffer, previous: readonly Buffer[], sodium: Sodium | null): Secrets {
+  const seals = createSeals([sealKeysOf(master), ...previous.map(sealKeysOf)], sodium);
   const oldest = previous.at(-1) ?? master;
   const fingerprintKeys = new Map<string, KeyObject>();
   const hidden = (): string => '[secrets]';
@@ -105,7 +96,7 @@ function secretsOf(master: Buffer, previous: readonly Buffer[]): Secrets {
     previousPeppers: previous.map((one) => deriveKey(one, 'key-pepper', '')),
     keySeals: createKeySeals([sealingKeyOf(master), ...previous.map(sealingKeyOf)]),
     policySeals: createPolicySeals([master, ...previous].map((one) => deriveKey(one, 'policy-bundle', ''))),
-    marks: { current: [markOf(master), ...previous.map(markOf)], unsealed: [master, ...previous].map(oldMarkOf) },
+    marks: [markOf(master), ...previous.map(markOf)],
     fingerprintKey(workspace) {
       const known = fingerprintKeys.get(workspace);
       if (known !== undefined) return known;
@@ -113,13 +104,13 @@ function secretsOf(master: Buffer, previous: readonly Buffer[]): Secrets {
       fingerprintKeys.set(workspace, made);
       return made;
     },
-    seal: (plain, bound) => seal(paramsText(plain), associated(bound)),
+    seal: (plain, bound) => seals.seal(paramsText(plain), paramsBinding(bound)),
     open(sealed, bound) {
-      const text = open(sealKeys, sealed, associated(bound));
+      const text = seals.open(sealed, paramsBinding(bound));
       return text === null ? null : paramsOf(text);
     },
-    sealText: (text, bound) => seal(text, associatedText(bound)),
-    openText: (sealed, bound) => open(sealKeys, sealed, associatedText(bound)),
+    sealText: (text, bound) => seals.seal(text, textBinding(bound)),
+    openText: (sealed, bound) => seals.open(sealed, textBinding(bound)),
     newSalts,
     toJSON: hidden,
     [inspect.custom]: hidden,
@@ -137,85 +128,19 @@ function markOf(master: Buffer): string {
   return deriveKey(master, 'store-mark-sealed', '').export().toString('base64url');
 }
 
-/** The mark in stores whose keys were written before there were seals. */
-function oldMarkOf(master: Buffer): string {
-  return deriveKey(master, 'store-mark', '').export().toString('base64url');
-}
-
-function sealKeyOf(master: Buffer): SealKey {
+function sealKeysOf(master: Buffer): SealKeys {
   return {
     id: deriveKey(master, 'seal-id', '').export().subarray(0, KEY_ID_BYTES),
-    key: deriveKey(master, 'seal', ''),
+    aes: deriveKey(master, 'seal', ''),
+    chacha: deriveKey(master, 'seal-chacha20', ''),
   };
 }
 
-/** Seals made under one subkey. Their nonces are counted: none repeats, and 32 bits are enough. */
-const SEALS_PER_SUBKEY = 2 ** 31;
-
-/**
- * A key for the seals of one process, or of a part of its run time. Each seal carries the nonce that it is derived
- * from.
- */
-function subkey(key: KeyObject, nonce: Buffer): KeyObject {
-  return createSecretKey(createHmac('sha256', key).update(nonce).digest());
+function paramsBinding({ workspace, effectId, fingerprint }: SealBinding): string {
+  return `${quote(workspace)},${quote(effectId)},${quote(fingerprint)}`;
 }
 
-function associated(bound: SealBinding): Buffer {
-  return Buffer.from(JSON.stringify([FORMAT, bound.workspace, bound.effectId, bound.fingerprint]));
-}
-
-/** Has other members than {@link associated}, so that a sealed text never opens as params, nor params as a text. */
-function associatedText({ what, workspace, of, part }: TextBinding): Buffer {
-  return Buffer.from(JSON.stringify([FORMAT, 'text', what, workspace, of, part]));
-}
-
-/**
- * Random 96-bit nonces allow 2^32 messages under one key, and a busy gateway reaches that within weeks. So each process
- * derives its own key from a random nonce, and counts the seals under it.
- */
-function createSealer(current: SealKey): (plain: string, bound: Buffer) => string {
-  const head = Buffer.alloc(HEAD_BYTES);
-  head[0] = FORMAT;
-  current.id.copy(head, 1);
-  const nonce = head.subarray(1 + KEY_ID_BYTES, HEAD_BYTES - IV_BYTES);
-  const iv = head.subarray(HEAD_BYTES - IV_BYTES);
-  let key = current.key;
-  let seals = SEALS_PER_SUBKEY;
-  return (plain, bound) => {
-    if (seals === SEALS_PER_SUBKEY) {
-      randomPooled(SUBKEY_NONCE_BYTES).copy(nonce);
-      key = subkey(current.key, nonce);
-      seals = 0;
-    }
-    iv.writeUInt32BE(seals, IV_BYTES - 4);
-    seals += 1;
-    const cipher = createCipheriv('aes-256-gcm', key, iv);
-    cipher.setAAD(bound);
-    const text = cipher.update(plain, 'utf8');
-    const rest = cipher.final();
-    return Buffer.concat([head, text, rest, cipher.getAuthTag()]).toString('base64url');
-  };
-}
-
-function open(keys: readonly SealKey[], sealed: string, bound: Buffer): string | null {
-  const bytes = Buffer.from(sealed, 'base64url');
-  if (bytes.length < HEAD_BYTES + TAG_BYTES || bytes[0] !== FORMAT) return null;
-  const keyId = bytes.subarray(1, 1 + KEY_ID_BYTES);
-  const key = keys.find((one) => one.id.equals(keyId));
-  if (key === undefined) return null;
-  const ivAt = 1 + KEY_ID_BYTES + SUBKEY_NONCE_BYTES;
-  const decipher = createDecipheriv(
-    'aes-256-gcm',
-    subkey(key.key, bytes.subarray(1 + KEY_ID_BYTES, ivAt)),
-    bytes.subarray(ivAt, HEAD_BYTES),
-    { authTagLength: TAG_BYTES },
-  );
-  decipher.setAAD(bound);
-  decipher.setAuthTag(bytes.subarray(-TAG_BYTES));
-  try {
-    const text = Buffer.concat([decipher.update(bytes.subarray(HEAD_BYTES, -TAG_BYTES)), decipher.final()]);
-    return text.toString('utf8');
-  } catch {
-    return null;
-  }
+/** Has other members than {@link paramsBinding}, so that a sealed text never opens as params, nor params as a text. */
+function textBinding({ what, workspace, of, part }: TextBinding): string {
+  return `"text","${what}",${quote(workspace)},${quote(of)},${part}`;
 }

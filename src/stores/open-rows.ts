@@ -1,6 +1,6 @@
 import type { Lease } from '../effects/model/effect.ts';
 import type { StoreHealth, StoreUnavailable } from '../effects/store.ts';
-import type { RowStore } from './port.ts';
+import type { LocalRows, RowStore } from './port.ts';
 
 /** Effects that are still recorded as running although their gateway has ended. */
 export interface Ended {
@@ -19,8 +19,16 @@ export interface Ended {
   none(workspace: string): void;
 }
 
+/**
+ * A program that runs where the file of a store is, each request in a transaction of its own that also has those of
+ * others. The store hands texts through. Everything that an answer tells of is durable when it is answered.
+ */
+export type Program = (ended: Ended) => (rows: LocalRows, request: string) => string;
+
 /** An open store of rows, with what only its opener knows. */
 export interface OpenRows extends RowStore {
+  /** Asks the store's program. Absent where the store runs none. */
+  readonly program?: (request: string) => Promise<string>;
   /** Identifies this store for as long as it exists. */
   readonly installId: string;
   /** As of now; does not wait. */

@@ -248,3 +248,16 @@ export interface RowStore {
   now(): number;
   close(): Promise<void>;
 }
+
+/** The rows of a store within one of its transactions, for who runs in the thread that has its file. */
+export interface LocalRows {
+  /** The store's time of the transaction, ms. */
+  readonly now: number;
+  readonly epoch: number;
+  /** {@link ABSENT} where there is no such row. */
+  version(workspace: string, kind: string, id: string): string;
+  row(workspace: string, kind: string, id: string): Row | null;
+  figure(workspace: string, name: SumName): Figure;
+  commit(change: Change): Answer;
+  list(query: ListQuery): Listed;
+}

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { type DestinationStream, type Logger, destination, pino, stdTimeFunctions } from 'pino';
 
 /** Matches each letter of a key, plain or percent-encoded, also when it was encoded several times. */
@@ -56,7 +57,49 @@ export function createLogger({ level, sink }: LoggerOptions): Logger {
 /** Bytes that wait for whoever reads standard error; what comes beyond is lost. */
 const WAITING_BYTES = 16 * 1024 * 1024;
 
-/** Standard error, written without waiting. There is one for all that writes lines to it: two could mix theirs. */
-export function logSink(): DestinationStream {
-  return destination({ dest: 2, sync: false, maxLength: WAITING_BYTES });
+/** Standard error, written without waiting. */
+export interface LogSink extends DestinationStream {
+  /** Whether nothing waits to be written. */
+  isWritten(): boolean;
+  /** Resolves once nothing waits, or after a second: nobody may be reading. */
+  written(): Promise<void>;
+}
+
+const MOST_WAIT_MS = 1_000;
+const LOOK_MS = 10;
+
+let standardError: LogSink | null = null;
+
+/** There is one for all that writes lines: two could mix theirs. */
+export function logSink(): LogSink {
+  return (standardError ??= openStandardError());
+}
+
+function openStandardError(): LogSink {
+  const stream = destination({ dest: 2, sync: false, maxLength: WAITING_BYTES });
+  let isWritten = true;
+  let isClosed = false;
+  stream.on('drain', () => {
+    isWritten = true;
+  });
+  // A full disk, or a reader that has gone. The lines are lost, and the gateway goes on.
+  stream.on('error', (error: NodeJS.ErrnoException) => {
+    isWritten = true;
+    isClosed ||= error.code === 'EPIPE';
+  });
+  // When the process ends, pino would write the rest in a loop that ends only when all is written: never, if standard
+  // error takes nothing more.
+  stream.flushSync = () => {};
+  return {
+    write(line) {
+      if (isClosed) return;
+      isWritten = false;
+      stream.write(line);
+    },
+    isWritten: () => isWritten,
+    async written() {
+      const until = performance.now() + MOST_WAIT_MS;
+      while (!isWritten && performance.now() < until) await delay(LOOK_MS);
+    },
+  };
 }

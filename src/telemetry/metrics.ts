@@ -45,11 +45,20 @@ export function createMetrics(watched: {
   const registers = [registry];
   collectDefaultMetrics({ register: registry, prefix: 'svc_' });
 
-  const decisions = new Counter({
+  /** By labels, separated by line ends: prom-client checks and hashes an object of labels each time. */
+  const decided = new Map<string, number>();
+  new Counter({
     name: 'svc_decisions_total',
     help: 'Decisions answered, by decision, reason code and door',
     labelNames: ['decision', 'code', 'via'] as const,
     registers,
+    collect() {
+      this.reset();
+      for (const [labels, count] of decided) {
+        const [decision = '', code = '', via = ''] = labels.split('\n');
+        this.inc({ decision, code, via }, count);
+      }
+    },
   });
   const shadows = new Counter({
     name: 'svc_shadow_refusals_total',
@@ -149,7 +158,10 @@ export function createMetrics(watched: {
   });
 
   return {
-    decided: (decision, code, via) => decisions.inc({ decision, code, via }),
+    decided: (decision, code, via) => {
+      const labels = `${decision}\n${code}\n${via}`;
+      decided.set(labels, (decided.get(labels) ?? 0) + 1);
+    },
     shadowed: (rules) => {
       for (const rule of rules) shadows.inc({ rule });
     },
@@ -179,16 +191,18 @@ export function measured(
   metrics: Pick<Metrics, 'step' | 'stage' | 'shadowed'>,
   elapsed: () => number,
 ): EffectStore {
-  const timed = async <T>(step: (typeof MEASURED_STEPS)[number], running: Promise<T>): Promise<T> => {
+  const timed = <T>(step: (typeof MEASURED_STEPS)[number], running: Promise<T>): Promise<T> => {
     const begun = elapsed();
-    try {
-      const reply = await running;
-      metrics.step(step, 'done', elapsed() - begun);
-      return reply;
-    } catch (error) {
-      metrics.step(step, 'failed', elapsed() - begun);
-      throw error;
-    }
+    return running.then(
+      (reply) => {
+        metrics.step(step, 'done', elapsed() - begun);
+        return reply;
+      },
+      (error: unknown) => {
+        metrics.step(step, 'failed', elapsed() - begun);
+        throw error;
+      },
+    );
   };
   return {
     ...store,

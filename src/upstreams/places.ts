@@ -45,7 +45,7 @@ export function createPlaces(total: number, waitMs: number): Places {
       const left = (held.get(agent) ?? 1) - 1;
       if (left === 0) held.delete(agent);
       else held.set(agent, left);
-      serve();
+      if (waiting.size > 0) serve();
     };
   };
   const serve = (): void => {

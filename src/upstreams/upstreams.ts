@@ -72,18 +72,14 @@ export function createUpstreams(
   let lanes = lanesOf(configured, new Map());
 
   return {
-    send: async (dispatch) => {
+    send(dispatch) {
       for (const kind of kinds) {
         const sent = kind.send(dispatch);
         if (sent !== null) return sent;
       }
       const message = `the upstream ${dispatch.tool.upstream} is not declared any more`;
-      return {
-        kind: 'failed',
-        evidence: { code: 'not_dispatched', message, answered: null, startedAt: null, endedAt: now() },
-        answer: null,
-        result: null,
-      };
+      const evidence = { code: 'not_dispatched', message, answered: null, startedAt: null, endedAt: now() };
+      return Promise.resolve({ kind: 'failed', evidence, answer: null, result: null });
     },
     readState: async (tool, params) => {
       for (const kind of kinds) {

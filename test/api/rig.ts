@@ -16,7 +16,7 @@ import { surroundingsOfPolicies } from '../../src/config/for-policies.ts';
 import { loadConfiguration } from '../../src/config/load.ts';
 import { decideApproval, type People } from '../../src/effects/run/decide-approval.ts';
 import type { EffectPorts } from '../../src/effects/ports.ts';
-import { createRunning } from '../../src/effects/run/running.ts';
+import { Running } from '../../src/effects/run/running.ts';
 import { previewEffect } from '../../src/effects/run/preview-effect.ts';
 import type { KeyKind, Scope } from '../../src/effects/model/principal.ts';
 import { resolveEffect } from '../../src/effects/run/resolve-effect.ts';
@@ -233,7 +233,7 @@ export async function startRig(
     newNonce: () => ulid(),
     elapsed,
     owner: 'rig',
-    running: createRunning(),
+    running: new Running(),
     settings: () => ({ filesKeptBytes: 786_432, dispatchWindowMs: 2000, allowForce: false }),
     alert: () => undefined,
   };

@@ -4,7 +4,7 @@ import { startPaymentsUpstream } from '../../src/demo/payments-upstream.ts';
 import { inspectStore } from '../../src/gateway/offline.ts';
 import { createKey, listKeys, revokeKey, rotateKey } from '../../src/gateway/offline-keys.ts';
 import { acceptClock, acceptLoss, checkStore, recoverLost } from '../../src/gateway/operate-store.ts';
-import { checkFormat, migrateStore } from '../../src/gateway/store-format.ts';
+import { checkFormat } from '../../src/gateway/store-format.ts';
 import { startGateway } from '../../src/gateway/start.ts';
 import { probeUpstream } from '../../src/upstreams/http/probe.ts';
 import { readServerOnce } from '../../src/upstreams/mcp/read-once.ts';
@@ -31,7 +31,6 @@ const PORTS: CliPorts = {
   recoverLost,
   checkStore,
   checkFormat,
-  migrateStore,
   startDemoUpstream: () => startPaymentsUpstream({ port: 0 }),
 };
 

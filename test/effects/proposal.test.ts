@@ -11,7 +11,7 @@ it('nothing is sealed before somebody needs it, and then once: a seal is another
       newId: (prefix) => `${prefix}_1`,
       newNonce: () => 'nonce',
       secrets: {
-        newSalts: () => ({}),
+        newSalts: () => Buffer.alloc(0),
         seal: () => {
           seals += 1;
           return `seal ${seals}`;

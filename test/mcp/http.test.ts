@@ -28,10 +28,7 @@ beforeAll(async () => {
   await app.register(async (scope) => {
     acceptMessages(scope, () => ({ depth: 16, values: 1000 }));
     answerFaults(scope, {
-      problemOf: (error) =>
-        error instanceof Error && 'code' in error && error.code === 'FST_ERR_CTP_BODY_TOO_LARGE'
-          ? plainProblem('too_large', 'The body is too large.')
-          : plainProblem('internal', 'Something went wrong.'),
+      problemOf: () => plainProblem('internal', 'Something went wrong.'),
       renderProblem: (problem, { id }) =>
         renderProblem(problem, {}, { publicUrl: 'http://gw', requestId: id, run: false, changes: false }),
     });

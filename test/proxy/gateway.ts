@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { createEntrances } from '../../src/api/entrances.ts';
 import { createDoorCheck } from '../../src/api/host-check.ts';
 import { renderProblem } from '../../src/api/problem.ts';
-import { createServer } from '../../src/api/server.ts';
+import { createListeningServer } from '../../src/api/server.ts';
 import type { PauseScope } from '../../src/effects/model/pause.ts';
 import { runEffect } from '../../src/effects/run/run-effect.ts';
 import type { EffectStore } from '../../src/effects/store.ts';
@@ -283,7 +283,7 @@ export async function startProxiedWorld(
   const log: string[] = [];
   const shadowed: string[] = [];
   const logger = createLogger({ level: 'trace', sink: { write: (line) => void log.push(line) } });
-  const server = createServer({
+  const { app: server, front } = createListeningServer({
     logger,
     settings,
     bodyLimit: configuration.limits.bodyBytes,
@@ -335,7 +335,7 @@ export async function startProxiedWorld(
     },
   };
   server.get('/livez', () => ({ own: true }));
-  await server.register(proxyPlugin, { ports });
+  await server.register(proxyPlugin, { ports, front });
   origin = await server.listen({ host: '127.0.0.1', port: 0 });
 
   const actor = { type: 'gateway', id: 'test' } as const;

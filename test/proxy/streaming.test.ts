@@ -243,15 +243,6 @@ test('a body whose links nobody can read is not passed on', async () => {
   expect(await answer.text()).toMatch(/links in the upstream's answer cannot be read/);
 });
 
-test('a connection whose request was not read to its end carries no other', async () => {
-  const { url } = await startPassing((socket) => socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok'));
-  const sending = get(url, { headers: { 'content-length': '5', connection: 'keep-alive' } });
-  const [answer] = (await once(sending, 'response')) as [IncomingMessage];
-  expect(answer.headers.connection).toBe('close');
-  answer.resume();
-  sending.destroy();
-});
-
 test('an upstream that wants a certificate may say so late: what the read is told is what other reads are', async () => {
   const ca = makeCa('ca.internal');
   const upstream = await startTlsUpstream({

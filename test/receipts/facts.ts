@@ -79,7 +79,13 @@ export function receiptInput(change: Partial<ReceiptFacts> = {}): ReceiptFacts {
       metadata: null,
       sealed: 'sealed',
     },
-    sealed: { params: PARAMS, salts: SALTS, stateCheck: null, claimId: null, reservationId: null },
+    sealed: {
+      params: PARAMS,
+      salts: Buffer.concat(Object.values(SALTS).map((salt) => Buffer.from(salt, 'base64url'))),
+      stateCheck: null,
+      claimId: null,
+      reservationId: null,
+    },
     settledBy: { by: 'owner' },
     evidence: {
       code: 'http_status',

@@ -1,6 +1,7 @@
 import { generateKeyPairSync, randomBytes, sign } from 'node:crypto';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { loadSodium, signBytesWith } from '../../src/receipts/sign-bytes.ts';
+import { signBytesWith } from '../../src/receipts/sign-bytes.ts';
+import { loadSodium } from '../../src/sodium/load.ts';
 import { keyBench, receiptInput } from './facts.ts';
 
 const { privateKey } = generateKeyPairSync('ed25519');
@@ -45,7 +46,7 @@ describe('a signature', () => {
       vi.doMock('sodium-native', () => {
         throw new Error('Cannot find package');
       });
-      const absent = await import('../../src/receipts/sign-bytes.ts');
+      const absent = await import('../../src/sodium/load.ts');
       expect(await absent.loadSodium()).toBeNull();
       const { openSigner } = await import('../../src/receipts/sign.ts');
       const signer = await openSigner(bench.options());

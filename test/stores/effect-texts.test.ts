@@ -95,7 +95,7 @@ describe('the texts of an effect', () => {
         const texts = {
           call: encodeCall(record),
           terms: encodeTerms({ ...record, stages: record.stages.slice(0, 1) }),
-          life: encodeLife(record, 1, isCommitted),
+          life: encodeLife(record, 1),
         };
         const outcome = said === null ? null : encodeOutcome(said);
         for (const each of [...Object.values(texts), outcome?.outcome ?? '1'])

@@ -84,6 +84,7 @@ const SAMPLES: { readonly [Op in Operation]: { asked: readonly Asked<Op>[]; answ
     answers: [[{ spent: 1, held: 2, rows: 3, name: 'name', group: 'group', text: 'text' }]],
   },
   prune: { asked: [{ workspace: 'w', limit: 1 }], answers: [7] },
+  program: { asked: ['', '["run"]'], answers: ['{}'] },
   watch: { asked: [['kind', 'other']], answers: [null] },
   settled: { asked: [null], answers: [null] },
 };

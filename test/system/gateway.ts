@@ -27,6 +27,8 @@ export interface TestGateway {
   readonly pid: number;
   /** Everything the gateway wrote to standard error so far. */
   log(): string;
+  /** Resolves with its exit code when it has ended; `null`: by a signal. */
+  readonly ended: Promise<number | null>;
   /** SIGTERM, then waits for the end. */
   stop(): Promise<void>;
   kill(signal: NodeJS.Signals): void;
@@ -41,6 +43,8 @@ interface BootOptions {
   readonly entry?: string;
   /** How many files the process may have open (`ulimit -n`). */
   readonly openFiles?: number;
+  /** More files in its folder, by name. */
+  readonly beside?: Readonly<Record<string, string>>;
 }
 
 /** Starts the real gateway from `dist/` as a process of its own, on a free port, with a folder of its own. */
@@ -53,6 +57,7 @@ export async function startGateway(files: TestFiles, options: BootOptions = {}):
     await mkdir(dirname(file), { recursive: true });
     await writeFile(file, text);
   }
+  for (const [name, text] of Object.entries(options.beside ?? {})) await writeFile(join(folder, name), text);
   const { key } = makeKey('administrative');
   await writeFile(join(folder, 'admin.key'), key, { mode: 0o600 });
   return boot(folder, key, '0', options);
@@ -89,7 +94,7 @@ async function boot(
   const url = await readyUrl(child, () => log);
   const { pid } = child;
   if (pid === undefined) throw new Error('the gateway has no process id');
-  const ended = once(child, 'exit');
+  const ended = once(child, 'exit').then(([code]): number | null => code);
   let successor: TestGateway | null = null;
 
   async function stop(): Promise<void> {
@@ -109,6 +114,7 @@ async function boot(
     administrativeKey,
     pid,
     log: () => log,
+    ended,
     stop,
     kill: (signal) => void child.kill(signal),
     async restart() {

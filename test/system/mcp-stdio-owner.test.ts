@@ -52,6 +52,13 @@ test('the owner is killed with SIGKILL: nothing of its children is left', async 
   await expect.poll(() => [...pids, keeper].filter(isAlive)).toEqual([]);
 });
 
+test('no descriptors are left: sessions are refused, the keeper is replaced later, and the owner goes on', () => {
+  const script = join(import.meta.dirname, 'mcp/stdio-without-files.mjs');
+  const words = ['-c', 'ulimit -n 60; exec "$@"', 'sh', process.execPath, script, ODD];
+  const said: unknown = JSON.parse(execFileSync('sh', words, { encoding: 'utf8' }));
+  expect(said).toEqual({ first: 200, besideKeeper: 503, withoutKeeper: 502, after: 200 });
+});
+
 test('the keeper is killed: another takes its place', async () => {
   const { owner, pids, keeper } = await begin();
   process.kill(keeper, 'SIGKILL');

@@ -4,9 +4,6 @@ import type { EffectRecord } from '../../src/effects/model/effect.ts';
 import { type EffectStore, type StoreCommits, StoreUnavailable } from '../../src/effects/store.ts';
 import { checkWorkspace } from '../../src/effects/upkeep/fsck.ts';
 import { openRedisStore } from '../../src/gateway/redis-store.ts';
-import { openRedisRows } from '../../src/stores/redis/rows/open.ts';
-import { expectBroughtForward } from '../records/form-1.ts';
-import { rowsOptions } from '../redis/rows.ts';
 import { admitRequest, claimRequest, committed, permit, settleRequest, WORKSPACE } from '../contract/requests.ts';
 import { journalFolder, redisOptions } from '../redis/contract.ts';
 import { type RedisServer, startRedis, until } from '../redis/servers.ts';
@@ -67,14 +64,6 @@ function tally(kinds: readonly string[]): Readonly<Record<string, number>> {
 
 const atOnce = (work: (n: number) => Promise<string>): Promise<readonly string[]> =>
   Promise.all(Array.from({ length: AT_ONCE }, (_, n) => work(n)));
-
-it('records of form 1 are brought forward at the first step in their workspace', async () => {
-  await redis.client.flushall();
-  for (const store of stores) await store.close();
-  stores = [];
-  const options = rowsOptions(redis, { journalFolder: `${folder}/rows`, gatewayId: 'gw-rows' });
-  await expectBroughtForward(() => openRedisRows(options));
-});
 
 describe('256 at once on three gateways', () => {
   it('calls of one agent that claim a target each: none is turned away, and none is in the way of another', async () => {

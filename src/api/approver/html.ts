@@ -1,5 +1,4 @@
 import { printable } from '../../diagnostics/render.ts';
-import { escapeHtml } from '../markdown.ts';
 
 const MADE = Symbol('html');
 
@@ -36,4 +35,9 @@ function textOf(value: Part): string {
 
 function escaped(text: string): string {
   return escapeHtml(printable(text)).replaceAll("'", '&#39;');
+}
+
+/** Text that stands in HTML, or in a value between double quotes. */
+export function escapeHtml(text: string): string {
+  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;');
 }

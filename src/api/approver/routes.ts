@@ -6,6 +6,7 @@ import { CODES } from '../../effects/model/codes.ts';
 import { holdsKey } from '../../identity/key-format.ts';
 import { permit } from '../../identity/permissions.ts';
 import type { ApiApp } from '../app.ts';
+import { bodyOf } from '../json-body.ts';
 import { ownerOf } from '../caller.ts';
 import type { ApiPorts } from '../ports.ts';
 import { plainProblem, Refused, refuse, retryAfter, statusOf } from '../problem.ts';
@@ -43,11 +44,13 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
   const isSecure = (): boolean => ports.settings().publicUrl.startsWith('https:');
 
   app.removeAllContentTypeParsers();
-  app.addContentTypeParser<string>(
-    'application/x-www-form-urlencoded',
-    { parseAs: 'string', bodyLimit: MOST_FORM },
-    (_request, body, done) => done(null, new URLSearchParams(body)),
-  );
+  app.addContentTypeParser('application/x-www-form-urlencoded', async (request: FastifyRequest) => {
+    // Browsers say how long a form is. What comes in chunks is read from nobody who has not shown a key yet.
+    if (request.headers['transfer-encoding'] !== undefined)
+      throw refuse('invalid_request', 'A form comes with its length (Content-Length), not in chunks.');
+    const bytes = await bodyOf(request, MOST_FORM);
+    return new URLSearchParams(bytes.toString());
+  });
   app.setErrorHandler((error: Error, request, reply) => {
     const problem = problemOf(error);
     if (problem.code === 'internal') request.log.error({ err: error }, 'a page failed inside the gateway');

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Readable, Writable } from 'node:stream';
 import { once } from 'node:events';
 import { printable } from '../../diagnostics/render.ts';
-import { type Line, lineSplitter } from '../../json/lines.ts';
+import { type Line, lineSplitter } from '../../bytes/lines.ts';
 import { parseJson } from '../../json/parse.ts';
 import { type Json, type JsonObject, isJsonObject } from '../../json/value.ts';
 import { statelessVersion } from '../../mcp-protocol/revisions.ts';

@@ -1,5 +1,6 @@
 import { Agent as HttpAgent, type IncomingHttpHeaders, type IncomingMessage, request as overHttp } from 'node:http';
 import { Agent as HttpsAgent, request as overHttps } from 'node:https';
+import { Gathered } from '../../bytes/gathered.ts';
 import type { Allowance } from './bounds.ts';
 
 /** An answer whose body is still to be read. Nothing is read before somebody asks: that is the back-pressure. */
@@ -82,15 +83,15 @@ export type Text =
  * @param allowance what all that is read at once may hold
  */
 export async function readText(body: IncomingMessage, most: number, allowance: Allowance): Promise<Text> {
-  const chunks: Buffer[] = [];
+  const gathered = new Gathered();
   let length = 0;
   try {
     for await (const chunk of body as AsyncIterable<Buffer>) {
       if (length + chunk.length > most || !allowance.take(chunk.length)) return { kind: 'too_long' };
       length += chunk.length;
-      chunks.push(chunk);
+      gathered.add(chunk);
     }
-    return { kind: 'text', text: Buffer.concat(chunks).toString('utf8') };
+    return { kind: 'text', text: gathered.take().toString('utf8') };
   } catch {
     return { kind: 'broken' };
   } finally {

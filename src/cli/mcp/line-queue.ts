@@ -1,4 +1,4 @@
-import type { Line } from '../../json/lines.ts';
+import type { Line } from '../../bytes/lines.ts';
 
 /** What a line costs beside its bytes. */
 const BESIDE = 256;

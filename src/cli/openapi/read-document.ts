@@ -2,6 +2,7 @@ import { readFile, stat } from 'node:fs/promises';
 import { dirname, resolve as resolvePath, sep } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { Validator } from '@seriousme/openapi-schema-validator';
+import { Gathered } from '../../bytes/gathered.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { CommandFailure } from '../ports.ts';
 import type { ApiDocument } from './document.ts';
@@ -255,15 +256,13 @@ function utf8(bytes: Uint8Array, name: string): string {
 
 /** The text of an answer; `null` if it is too long, and then the rest is not read. */
 async function textUpTo(answer: Response): Promise<string | null> {
-  const chunks: Uint8Array[] = [];
-  let length = 0;
+  const gathered = new Gathered();
   for await (const chunk of answer.body ?? []) {
-    length += chunk.byteLength;
+    gathered.add(Buffer.from(chunk.buffer, chunk.byteOffset, chunk.byteLength));
     // Returning from the loop closes the connection.
-    if (length > MOST_BYTES) return null;
-    chunks.push(chunk);
+    if (gathered.byteLength > MOST_BYTES) return null;
   }
-  return utf8(Buffer.concat(chunks), answer.url);
+  return utf8(gathered.take(), answer.url);
 }
 
 async function answers(origin: string): Promise<boolean> {

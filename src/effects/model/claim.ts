@@ -13,6 +13,6 @@ export interface ClaimRecord {
   readonly runningEffects: readonly string[];
   /** Time until which an unknown effect extends the claim. */
   readonly extendedUntil: number;
-  /** The key that took it last. Absent when a call took the claim for itself, and in old records. */
+  /** The key that took it last. Absent when a call took the claim for itself. */
   readonly keyId?: string;
 }

@@ -199,7 +199,7 @@ export interface EffectRecord {
   readonly trace: VerdictTrace;
   readonly stages: readonly Stage[];
   readonly metadata: JsonObject | null;
-  /** Sealed params and salts (AES-256-GCM, base64url); `null` once erased. */
+  /** Sealed params and salts (base64url; see `secrets/seals.ts`); `null` once erased. */
   readonly sealed: string | null;
 }
 

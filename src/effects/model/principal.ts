@@ -75,7 +75,7 @@ export interface Agent {
   readonly disabled: boolean;
   readonly team: string | null;
   readonly owner: string | null;
-  /** The user whose key registered it. Absent for agents in the configuration and in old records. */
+  /** The user whose key registered it. Absent for agents in the configuration. */
   readonly registeredBy?: string | null;
   readonly roles: readonly string[];
   readonly attributes: Readonly<Record<string, string | number | boolean>>;

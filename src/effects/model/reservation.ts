@@ -7,6 +7,6 @@ export interface ReservationRecord {
   readonly units: number;
   readonly createdAt: number;
   readonly expiresAt: number;
-  /** The key that made it; absent in old records. */
-  readonly keyId?: string;
+  /** The key that made it. */
+  readonly keyId: string;
 }

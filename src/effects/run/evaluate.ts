@@ -1,11 +1,11 @@
 import { admitRequest } from './admit-request.ts';
-import type { Call } from './call.ts';
+import type { Call, Proposal } from './call.ts';
 import type { EffectActor, Stage } from '../model/effect.ts';
 import { keptFiles } from '../model/files.ts';
 import type { EffectPorts } from '../ports.ts';
 import { UNREAD_ENTITY } from '../model/entity.ts';
 import { type AdmitRequest, StoreUnavailable } from '../store.ts';
-import type { Verdict } from '../model/verdict.ts';
+import type { Verdict, VerdictTrace } from '../model/verdict.ts';
 import { turnOfOthers } from './turns.ts';
 
 /** How often configuration, policy, pauses or a budget window may change during one admission. */
@@ -16,12 +16,19 @@ export const MAX_EVALUATIONS = 5;
  * a separate turn. Also reads the files that would be kept.
  * @param begun `ports.elapsed()` when the checks began
  */
-export async function sealInTurn(ports: EffectPorts, call: Call, begun: number): Promise<void> {
-  const { proposal, files } = call;
-  if (files.bytes > 0 && files.bytes <= ports.settings().filesKeptBytes)
-    proposal.keepFiles(await keptFiles(files, call.params));
+export function sealInTurn(ports: EffectPorts, call: Call, begun: number): Promise<void> | null {
+  if (call.files.bytes > 0) return keepAndSeal(ports, call, begun);
   const turn = turnOfOthers(ports.elapsed, begun);
-  if (turn === null) return;
+  return turn === null ? null : sealAfter(turn, ports, call.proposal);
+}
+
+async function keepAndSeal(ports: EffectPorts, { proposal, files, params }: Call, begun: number): Promise<void> {
+  if (files.bytes <= ports.settings().filesKeptBytes) proposal.keepFiles(await keptFiles(files, params));
+  const turn = turnOfOthers(ports.elapsed, begun);
+  if (turn !== null) await sealAfter(turn, ports, proposal);
+}
+
+async function sealAfter(turn: Promise<void>, ports: EffectPorts, proposal: Proposal): Promise<void> {
   await turn;
   const sealing = ports.elapsed();
   proposal.sealed();
@@ -36,14 +43,26 @@ const MOST_READS = 16;
  * this gateway does not know them yet, and so is what a server says of the tool.
  * @throws StoreUnavailable
  */
-export async function evaluateKnown(ports: EffectPorts, call: Call): Promise<AdmitRequest> {
+export function evaluateKnown(ports: EffectPorts, call: Call): AdmitRequest | Promise<AdmitRequest> {
   const seeing = ports.seeTool?.(call.tool) ?? null;
-  if (seeing !== null) await seeing;
+  if (seeing !== null) return seeing.then(() => evaluateReading(ports, call, evaluate(ports, call)));
+  const request = evaluate(ports, call);
+  return unreadOf(request).length === 0 ? request : evaluateReading(ports, call, request);
+}
+
+function unreadOf({ verdict }: AdmitRequest): NonNullable<VerdictTrace['entities']> {
+  return verdict.trace.entities?.filter(({ version }) => version === UNREAD_ENTITY) ?? NONE;
+}
+
+const NONE: readonly never[] = [];
+
+async function evaluateReading(ports: EffectPorts, call: Call, first: AdmitRequest): Promise<AdmitRequest> {
+  let request = first;
   for (let reads = 0; reads < MOST_READS; reads += 1) {
-    const request = evaluate(ports, call);
-    const unread = request.verdict.trace.entities?.filter(({ version }) => version === UNREAD_ENTITY) ?? [];
+    const unread = unreadOf(request);
     if (unread.length === 0) return request;
     await ports.refresh(call.workspace, unread);
+    request = evaluate(ports, call);
   }
   throw new StoreUnavailable('policy looked at too many entities one after the other');
 }

@@ -1,5 +1,5 @@
 import { baseOf, COMMITTED, outcomeOfRecord, unknownReason } from './to-outcome.ts';
-import type { Mismatch } from '../model/action-call.ts';
+import type { Mismatch, StateCheck } from '../model/action-call.ts';
 import type { Reason } from '../model/decision.ts';
 import type { EffectRecord, Evidence, Lease, SignedReceipt, Stage } from '../model/effect.ts';
 import type { RunOutcome } from '../model/outcome.ts';
@@ -9,21 +9,101 @@ import type { Call } from './call.ts';
 import { isExhausted } from '../steps/lifecycle.ts';
 import { fieldList } from '../checks/mismatches.ts';
 import type { Admission, SettleOutcome, Settlement, SettleRequest } from '../store.ts';
-import type { UpstreamResult } from '../upstream.ts';
+import type { Dispatch, UpstreamResult } from '../upstream.ts';
 import { compareState } from '../checks/verify-state.ts';
 
 type Dispatched = Extract<Admission, { kind: 'dispatch' }>;
 
-interface Attempt {
+type Committed = Extract<UpstreamResult, { kind: 'committed' }>;
+
+/** One attempt: what is sent, and what is known of it so far. */
+class Attempt implements Dispatch, RunningAttempt {
+  readonly ports: EffectPorts;
   readonly call: Call;
   readonly admission: Dispatched;
   readonly effect: EffectRecord;
   readonly lease: Lease;
-  readonly running: RunningAttempt;
-  /** `elapsed` just before the admission was asked for. All times of the attempt count from here. */
+  /** `elapsed` just before the admission was asked for. The times of the lease count from here. */
   readonly sentAt: number;
+  readonly effectId: string;
+  readonly upstreamKey: string;
+  readonly tool: Call['tool'];
+  readonly params: Call['params'];
+  readonly headers: Call['headers']['sent'];
+  readonly proxied: Call['proxied'];
+  readonly files: Call['files'];
+  listener: Dispatch['listener'] = null;
+  readonly over: Stage[] = [];
   /** The gate has opened: from now on something may have reached the upstream. */
-  maySend: boolean;
+  maySend = false;
+  #running: Stage['stage'] | null = null;
+  /** `elapsed` at the end of the last stage, and the time of the store's clock then. */
+  #endedAt: number;
+  #now: number;
+
+  constructor(ports: EffectPorts, call: Call, admission: Dispatched, sentAt: number) {
+    const { effect } = admission;
+    if (effect.life.state !== 'executing') throw new TypeError('an admitted effect is executing');
+    this.ports = ports;
+    this.call = call;
+    this.admission = admission;
+    this.effect = effect;
+    this.lease = effect.life.lease;
+    this.sentAt = sentAt;
+    this.effectId = effect.id;
+    this.upstreamKey = `${effect.id}.${effect.generation}`;
+    this.tool = call.tool;
+    this.params = call.params;
+    this.headers = call.headers.sent;
+    this.proxied = call.proxied;
+    this.files = call.files;
+    this.#endedAt = sentAt;
+    this.#now = ports.store.now() - (ports.elapsed() - sentAt);
+    this.ends('admission', 'passed', `attempt ${effect.attempt}`);
+  }
+
+  get now(): RunningAttempt['now'] {
+    return this.#running === null ? null : { stage: this.#running, startedAt: Math.round(this.#now) };
+  }
+
+  begins(stage: Stage['stage']): void {
+    this.#running = stage;
+  }
+
+  /** A stage is over that began when the one before it ended. @returns `elapsed` */
+  ends(stage: Stage['stage'], status: Stage['status'], detail: string | null): number {
+    const elapsed = this.ports.elapsed();
+    const tookMs = elapsed - this.#endedAt;
+    this.over.push({
+      stage,
+      status,
+      startedAt: Math.round(this.#now),
+      durationMs: Math.round(tookMs * 1000) / 1000,
+      detail,
+    });
+    this.#running = null;
+    this.#endedAt = elapsed;
+    this.#now += tookMs;
+    return elapsed;
+  }
+
+  /** The stages of the attempt, with its settlement, which begins now. */
+  settles(kind: SettleOutcome['kind']): readonly Stage[] {
+    const startedAt = Math.round(this.#now);
+    this.over.push({ stage: 'settle', status: 'passed', startedAt, durationMs: null, detail: kind });
+    return this.over;
+  }
+
+  /** Called just before the first byte. Checks the time since before the admission, and pauses that came in since. */
+  readonly gate = (): 'go' | 'late' | 'paused' => {
+    const { ports, call, tool } = this;
+    if (isLate(ports.elapsed() - this.sentAt, this.lease)) return 'late';
+    const { agentId, keyId } = call.actor;
+    const subject = { tool: tool.name, agentId, upstream: tool.upstream, keyId };
+    if (ports.pauses.match(call.workspace, subject, ports.store.now()) !== null) return 'paused';
+    this.maySend = true;
+    return 'go';
+  };
 }
 
 /**
@@ -36,33 +116,24 @@ export async function executeAttempt(
   admission: Dispatched,
   sentAt: number,
 ): Promise<RunOutcome> {
-  const { effect } = admission;
-  if (effect.life.state !== 'executing') throw new TypeError('an admitted effect is executing');
-  const running = ports.running.begin(effect.id);
-  const attempt: Attempt = { call, admission, effect, lease: effect.life.lease, running, sentAt, maySend: false };
-  stage(ports, attempt, 'admission', 'passed', sentAt, `attempt ${effect.attempt}`);
+  const attempt = new Attempt(ports, call, admission, sentAt);
+  const { effect } = attempt;
+  ports.running.begin(attempt);
   try {
-    const drifted = await checkState(ports, attempt);
-    if (drifted !== null) return await refuseBeforeSend(ports, attempt, drifted.reason, drifted.mismatches);
-    const begun = ports.elapsed();
-    running.now = { stage: 'execute', startedAt: ports.store.now() };
-    const result = await ports.upstream.send({
-      effectId: effect.id,
-      upstreamKey: `${effect.id}.${effect.generation}`,
-      tool: call.tool,
-      params: call.params,
-      headers: call.headers.sent,
-      proxied: call.proxied,
-      files: call.files,
-      listener: call.listen?.(effect) ?? null,
-      gate: () => gate(ports, attempt),
-    });
-    stage(ports, attempt, 'execute', executeStatus(result), begun, result.evidence.code);
-    return await recordResult(ports, attempt, result);
+    const drifted = call.stateCheck === null ? null : await checkState(attempt, call.stateCheck);
+    if (drifted !== null) return await refuseBeforeSend(attempt, drifted.reason, drifted.mismatches);
+    attempt.begins('execute');
+    attempt.listener = call.listen?.(effect) ?? null;
+    const result = await ports.upstream.send(attempt);
+    const endedAt = attempt.ends('execute', executeStatus(result), result.evidence.code);
+    if (result.kind !== 'committed') return await recordOther(attempt, result);
+    const receipt = sign(attempt, result, endedAt);
+    const settled = await record(attempt, settlementOfCommitted(receipt, result), result.evidence);
+    return committed(attempt, result, receipt, settled);
   } catch (error) {
     // The gateway itself failed during an attempt. What reached the upstream is not known.
     ports.alert('attempt_fault', effect.id, error);
-    if (!attempt.maySend) return await recordUnsent(ports, attempt, FAULT_BEFORE, FAULT_BEFORE.message);
+    if (!attempt.maySend) return await recordUnsent(attempt, FAULT_BEFORE, FAULT_BEFORE.message);
     const evidence: Evidence = {
       code: 'internal',
       message: 'The gateway failed during the attempt.',
@@ -70,9 +141,9 @@ export async function executeAttempt(
       startedAt: attempt.lease.admittedAt,
       endedAt: null,
     };
-    return unknownOutcome(attempt, await record(ports, attempt, { kind: 'unknown' }, evidence));
+    return unknownOutcome(attempt, await record(attempt, { kind: 'unknown' }, evidence));
   } finally {
-    running.end();
+    ports.running.end(attempt);
   }
 }
 
@@ -86,30 +157,16 @@ export function isLate(elapsedMs: number, lease: Pick<Lease, 'admittedAt' | 'dis
   return elapsedMs >= lease.dispatchBy - lease.admittedAt;
 }
 
-/** Called just before the first byte. Checks the time since before the admission, and pauses that came in since. */
-function gate(ports: EffectPorts, attempt: Attempt): 'go' | 'late' | 'paused' {
-  const { lease, sentAt, call } = attempt;
-  if (isLate(ports.elapsed() - sentAt, lease)) return 'late';
-  const { tool, actor } = call;
-  const subject = { tool: tool.name, agentId: actor.agentId, upstream: tool.upstream, keyId: actor.keyId };
-  if (ports.pauses.match(call.workspace, subject, ports.store.now()) !== null) return 'paused';
-  attempt.maySend = true;
-  return 'go';
-}
-
 interface Drift {
   readonly reason: Reason;
   readonly mismatches: readonly Mismatch[];
 }
 
-async function checkState(ports: EffectPorts, attempt: Attempt): Promise<Drift | null> {
-  const { stateCheck, tool, params } = attempt.call;
-  if (stateCheck === null) return null;
-  const begun = ports.elapsed();
-  attempt.running.now = { stage: 'state_check', startedAt: ports.store.now() };
-  const reading = await ports.upstream.readState(tool, params);
+async function checkState(attempt: Attempt, stateCheck: StateCheck): Promise<Drift | null> {
+  attempt.begins('state_check');
+  const reading = await attempt.ports.upstream.readState(attempt.tool, attempt.params);
   if (reading.kind === 'unreadable') {
-    stage(ports, attempt, 'state_check', 'refused', begun, reading.message);
+    attempt.ends('state_check', 'refused', reading.message);
     return {
       reason: {
         code: 'state_unreadable',
@@ -125,7 +182,7 @@ async function checkState(ports: EffectPorts, attempt: Attempt): Promise<Drift |
     current: reading.state,
     conditions: stateCheck.conditions,
   });
-  stage(ports, attempt, 'state_check', mismatches?.length === 0 ? 'passed' : 'refused', begun, null);
+  attempt.ends('state_check', mismatches?.length === 0 ? 'passed' : 'refused', null);
   if (mismatches === null) {
     const message = 'The live state could not be compared: the fields and conditions take too many steps on it.';
     return { reason: { code: 'state_unreadable', message, next: stateCheck.onMismatch }, mismatches: [] };
@@ -143,7 +200,6 @@ async function checkState(ports: EffectPorts, attempt: Attempt): Promise<Drift |
 }
 
 async function refuseBeforeSend(
-  ports: EffectPorts,
   attempt: Attempt,
   reason: Reason,
   mismatches: readonly Mismatch[],
@@ -156,23 +212,21 @@ async function refuseBeforeSend(
     startedAt: null,
     endedAt: null,
   };
-  const recorded = await record(ports, attempt, { kind: 'denied', decision, reason, mismatches }, evidence);
+  const recorded = await record(attempt, { kind: 'denied', decision, reason, mismatches }, evidence);
   if (recorded.kind === 'refused') return outcomeOfRecord(recorded.effect, false, null);
-  if (mayBeOtherwise(ports, attempt, recorded)) return unknownOutcome(attempt, recorded);
+  if (mayBeOtherwise(attempt, recorded)) return unknownOutcome(attempt, recorded);
   return { ...baseOf(attempt.effect, reason, false), decision, mismatches, next: reason.next ?? null };
 }
 
-async function recordResult(ports: EffectPorts, attempt: Attempt, result: UpstreamResult): Promise<RunOutcome> {
+async function recordOther(attempt: Attempt, result: Exclude<UpstreamResult, Committed>): Promise<RunOutcome> {
   const { effect } = attempt;
   switch (result.kind) {
-    case 'committed':
-      return recordCommitted(ports, attempt, result);
     case 'failed': {
-      const recorded = await record(ports, attempt, { kind: 'failed', result: result.result }, result.evidence);
+      const recorded = await record(attempt, { kind: 'failed', result: result.result }, result.evidence);
       // A later attempt may have happened meanwhile. Then the record is the answer, and the result of this attempt is
       // not.
       if (recorded.kind === 'refused') return outcomeOfRecord(recorded.effect, false, null);
-      if (mayBeOtherwise(ports, attempt, recorded)) return unknownOutcome(attempt, recorded);
+      if (mayBeOtherwise(attempt, recorded)) return unknownOutcome(attempt, recorded);
       const code = result.evidence.code === 'connect_failed' ? 'connect_failed' : 'upstream_refused';
       return {
         ...baseOf(effect, { code, message: result.evidence.message }, false),
@@ -183,13 +237,13 @@ async function recordResult(ports: EffectPorts, attempt: Attempt, result: Upstre
       };
     }
     case 'unknown': {
-      const recorded = await record(ports, attempt, { kind: 'unknown' }, result.evidence);
+      const recorded = await record(attempt, { kind: 'unknown' }, result.evidence);
       return unknownOutcome(attempt, recorded);
     }
     case 'held_back': {
       if (result.by === 'paused')
-        return refuseBeforeSend(ports, attempt, { code: 'paused', message: 'Paused before anything was sent.' }, []);
-      return recordUnsent(ports, attempt, LATE, result.evidence.message);
+        return refuseBeforeSend(attempt, { code: 'paused', message: 'Paused before anything was sent.' }, []);
+      return recordUnsent(attempt, LATE, result.evidence.message);
     }
   }
 }
@@ -200,22 +254,17 @@ const LATE: Reason = {
 };
 
 /** Records an attempt that sent nothing although no rule refused it. */
-async function recordUnsent(
-  ports: EffectPorts,
-  attempt: Attempt,
-  reason: Reason,
-  message: string,
-): Promise<RunOutcome> {
+async function recordUnsent(attempt: Attempt, reason: Reason, message: string): Promise<RunOutcome> {
   const evidence: Evidence = {
     code: 'not_dispatched',
     message,
     answered: null,
     startedAt: null,
-    endedAt: ports.store.now(),
+    endedAt: attempt.ports.store.now(),
   };
-  const recorded = await record(ports, attempt, { kind: 'failed', result: null }, evidence);
+  const recorded = await record(attempt, { kind: 'failed', result: null }, evidence);
   if (recorded.kind === 'refused') return outcomeOfRecord(recorded.effect, false, null);
-  if (mayBeOtherwise(ports, attempt, recorded)) return unknownOutcome(attempt, recorded);
+  if (mayBeOtherwise(attempt, recorded)) return unknownOutcome(attempt, recorded);
   return {
     ...baseOf(attempt.effect, reason, false),
     decision: 'failed',
@@ -225,25 +274,19 @@ async function recordUnsent(
   };
 }
 
-async function recordCommitted(
-  ports: EffectPorts,
-  attempt: Attempt,
-  seen: Extract<UpstreamResult, { kind: 'committed' }>,
-): Promise<RunOutcome> {
-  const { effect } = attempt;
-  const receipt = sign(ports, attempt, seen);
-  const { evidence, result, accepted, responseTruncated } = seen;
-  const spent = seen.amounts === undefined ? null : { amounts: seen.amounts };
-  const recorded = await record(
-    ports,
-    attempt,
-    { kind: 'committed', receipt, result, accepted, responseTruncated, ...spent },
-    evidence,
-  );
+function settlementOfCommitted(receipt: SignedReceipt, seen: Committed): SettleOutcome {
+  const { result, accepted, responseTruncated, amounts } = seen;
+  const settled = { kind: 'committed', receipt, result, accepted, responseTruncated } as const;
+  return amounts === undefined ? settled : { ...settled, amounts };
+}
+
+function committed(attempt: Attempt, seen: Committed, receipt: SignedReceipt, recorded: Recorded): RunOutcome {
   // A receipt is handed out only when it is durable somewhere. If the effect was settled in another way, that is the
   // answer.
   if (recorded.kind === 'lost') return unknownOutcome(attempt, recorded);
   if (recorded.kind === 'refused') return outcomeOfRecord(recorded.effect, false, null);
+  const { effect } = attempt;
+  const { result, accepted, responseTruncated, amounts } = seen;
   // Every call comes here. Each member is written out, because spreading an object into a literal copies members one by
   // one at the cost of a small call each.
   return {
@@ -266,18 +309,14 @@ async function recordCommitted(
     answer: seen.answer,
     accepted,
     responseTruncated,
-    ...spent,
+    ...(amounts === undefined ? null : { amounts }),
     settlement: settlementOf(recorded),
   };
 }
 
-function sign(
-  ports: EffectPorts,
-  attempt: Attempt,
-  seen: Extract<UpstreamResult, { kind: 'committed' }>,
-): SignedReceipt {
-  const { effect, admission, call, lease, sentAt } = attempt;
-  const begun = ports.elapsed();
+/** @param endedAt `elapsed` when the answer had come */
+function sign(attempt: Attempt, seen: Committed, endedAt: number): SignedReceipt {
+  const { ports, effect, admission, call, lease, sentAt } = attempt;
   const receipt = ports.issueReceipt({
     id: ports.newId('rcp'),
     effect,
@@ -288,9 +327,9 @@ function sign(
     amounts: seen.amounts,
     approval: admission.approval,
     ledger: admission.ledger,
-    issuedAt: Math.round(lease.admittedAt + (ports.elapsed() - sentAt)),
+    issuedAt: Math.round(lease.admittedAt + (endedAt - sentAt)),
   });
-  stage(ports, attempt, 'receipt', 'passed', begun, receipt.id);
+  attempt.ends('receipt', 'passed', receipt.id);
   return receipt;
 }
 
@@ -313,21 +352,10 @@ type Recorded =
   /** Durable nowhere. The lease will run out, and the effect will become unknown. */
   | { readonly kind: 'lost' };
 
-async function record(
-  ports: EffectPorts,
-  attempt: Attempt,
-  outcome: SettleOutcome,
-  evidence: Evidence,
-): Promise<Recorded> {
-  const { effect, lease, running } = attempt;
-  const stages = running.over;
-  stages.push({
-    stage: 'settle',
-    status: 'passed',
-    startedAt: ports.store.now(),
-    durationMs: null,
-    detail: outcome.kind,
-  });
+const DONE: Recorded = { kind: 'done' };
+
+function record(attempt: Attempt, outcome: SettleOutcome, evidence: Evidence): Promise<Recorded> {
+  const { ports, effect, lease } = attempt;
   const request: SettleRequest = {
     workspace: effect.workspace,
     effectId: effect.id,
@@ -335,38 +363,44 @@ async function record(
     outcome,
     settledBy: { by: 'owner' },
     evidence,
-    stages,
+    stages: attempt.settles(outcome.kind),
   };
-  let settlement: Settlement;
-  try {
-    settlement = await ports.store.settle(request);
-  } catch (cause) {
-    try {
-      await ports.spill(request);
-    } catch (spillCause) {
-      ports.alert('settlement_lost', effect.id, new AggregateError([cause, spillCause], 'neither store nor journal'));
-      return { kind: 'lost' };
-    }
-    ports.alert('settlement_spilled', effect.id, cause);
-    return { kind: 'pending' };
-  }
+  return ports.store.settle(request).then(
+    (settlement) => recordedOf(ports, effect, settlement),
+    (cause: unknown) => spilled(ports, request, cause),
+  );
+}
+
+function recordedOf(ports: EffectPorts, { id }: EffectRecord, settlement: Settlement): Recorded {
   switch (settlement.kind) {
     case 'settled':
-      return { kind: 'done' };
+      return DONE;
     case 'absent':
-      ports.alert('settlement_lost', effect.id);
+      ports.alert('settlement_lost', id);
       return { kind: 'lost' };
     case 'refused':
-      if (settlement.contradiction) ports.alert('contradiction', effect.id);
+      if (settlement.contradiction) ports.alert('contradiction', id);
       return { kind: 'refused', effect: settlement.effect };
   }
+}
+
+async function spilled(ports: EffectPorts, request: SettleRequest, cause: unknown): Promise<Recorded> {
+  try {
+    await ports.spill(request);
+  } catch (spillCause) {
+    const both = new AggregateError([cause, spillCause], 'neither store nor journal');
+    ports.alert('settlement_lost', request.effectId, both);
+    return { kind: 'lost' };
+  }
+  ports.alert('settlement_spilled', request.effectId, cause);
+  return { kind: 'pending' };
 }
 
 /**
  * Whether the action may have happened although this attempt did nothing. An earlier attempt may have done it. Or the
  * store could not be reached, the lease is over, and another gateway may have made a later attempt.
  */
-function mayBeOtherwise(ports: EffectPorts, { effect, lease, sentAt }: Attempt, recorded: Recorded): boolean {
+function mayBeOtherwise({ ports, effect, lease, sentAt }: Attempt, recorded: Recorded): boolean {
   if (effect.mayHaveHappened) return true;
   return settlementOf(recorded) === 'pending' && ports.elapsed() - sentAt >= lease.leaseEnd - lease.admittedAt;
 }
@@ -404,23 +438,4 @@ function executeStatus(result: UpstreamResult): Stage['status'] {
     case 'held_back':
       return 'refused';
   }
-}
-
-function stage(
-  ports: EffectPorts,
-  attempt: Attempt,
-  name: Stage['stage'],
-  status: Stage['status'],
-  begun: number,
-  detail: string | null,
-): void {
-  const durationMs = Math.round((ports.elapsed() - begun) * 1000) / 1000;
-  attempt.running.now = null;
-  attempt.running.over.push({
-    stage: name,
-    status,
-    startedAt: Math.round(ports.store.now() - durationMs),
-    durationMs,
-    detail,
-  });
 }

@@ -13,7 +13,8 @@ export function randomPooled(length: number): Buffer {
     randomFillSync(pool);
     used = 0;
   }
-  const taken = Buffer.from(pool.subarray(used, used + length));
+  const taken = Buffer.allocUnsafe(length);
+  pool.copy(taken, 0, used, used + length);
   pool.fill(0, used, used + length);
   used += length;
   return taken;
@@ -27,9 +28,10 @@ const PAIRS = Array.from({ length: 1024 }, (_, pair) => `${DIGITS[pair >> 5]}${D
 const HALF = 2 ** 40;
 
 let idTime = 0;
-let idTimeText = '';
 let high = 0;
 let low = 0;
+/** Time and upper half, which many ids in a row have in common. */
+let commonText = '';
 
 /**
  * A new id: the prefix, `_` and a ULID in lower case. Ids of one process always grow: within a millisecond, or when the
@@ -39,19 +41,24 @@ export function newId(prefix: string): string {
   const now = Date.now();
   if (now > idTime) {
     idTime = now;
-    idTimeText = base32(Math.floor(now / HALF), 2) + base32(now % HALF, 8);
     const random = randomPooled(10);
     // The top bit stays free, so that counting up never overflows.
     high = random.readUIntBE(0, 5) % (HALF / 2);
     low = random.readUIntBE(5, 5);
+    commonText = commonOf(now);
   } else {
     low += 1;
     if (low === HALF) {
       low = 0;
       high += 1;
+      commonText = commonOf(idTime);
     }
   }
-  return `${prefix}_${idTimeText}${base32(high, 8)}${base32(low, 8)}`;
+  return `${prefix}_${commonText}${base32(low, 8)}`;
+}
+
+function commonOf(time: number): string {
+  return base32(Math.floor(time / HALF), 2) + base32(time % HALF, 8) + base32(high, 8);
 }
 
 /** Writes a number below 2^40 with this many digits of base 32. The count must be even. */

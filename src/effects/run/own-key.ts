@@ -11,7 +11,7 @@ export function holdsOwnKey(value: Json, keyId: string): boolean {
 }
 
 function holds(value: Json, mark: string): boolean {
-  if (typeof value === 'string') return textHolds(value, mark);
+  if (typeof value === 'string') return value.includes(mark) && textHolds(value, mark);
   if (isJsonArray(value)) {
     for (const element of value) if (holds(element, mark)) return true;
     return false;
@@ -19,7 +19,10 @@ function holds(value: Json, mark: string): boolean {
   if (!isJsonObject(value)) return false;
   for (const name of Object.keys(value)) {
     const member = value[name];
-    if (textHolds(name, mark) || (member !== undefined && holds(member, mark))) return true;
+    if (name.includes(mark) && textHolds(name, mark)) return true;
+    // No call for each of the texts and numbers that most members are.
+    if (typeof member === 'string' && !member.includes(mark)) continue;
+    if (member !== undefined && typeof member !== 'number' && holds(member, mark)) return true;
   }
   return false;
 }

@@ -24,7 +24,8 @@ export async function runEffect(ports: EffectPorts, request: RunRequest): Promis
       const begun = ports.elapsed();
       const checked = checkCall(ports, request, 'effects.run');
       if (checked.kind === 'problem') return checked;
-      if (checked.kind === 'call') await sealInTurn(ports, checked.call, begun);
+      const sealing = checked.kind === 'call' ? sealInTurn(ports, checked.call, begun) : null;
+      if (sealing !== null) await sealing;
       const outcome =
         checked.kind === 'denied'
           ? await recordRefusal(ports, request, checked.denied)
@@ -92,7 +93,8 @@ async function admitInForce(
   for (let evaluations = 0; evaluations < MAX_EVALUATIONS; evaluations += 1) {
     // A tool of an old configuration must not be judged by the new policy.
     if (ports.catalog().tool(tool.name) !== tool) return null;
-    const request = await evaluateKnown(ports, call);
+    const evaluated = evaluateKnown(ports, call);
+    const request = evaluated instanceof Promise ? await evaluated : evaluated;
     // What was waited for before is no part of the time to send: nothing was admitted then.
     const sentAt = ports.elapsed();
     const admission = await ports.store.admit(request);

@@ -1,41 +1,29 @@
 import type { Stage } from '../model/effect.ts';
 
-/** A stage that has begun and has not ended. */
-export interface RunningStage {
-  readonly stage: Stage['stage'];
-  readonly startedAt: number;
-}
-
-/** The attempts that this process runs now, with their stages. Stages are put on record only at settlement. */
-export interface Running {
-  begin(effectId: string): RunningAttempt;
-  /** `null` where another gateway runs it, or none does. */
-  stagesOf(effectId: string): { readonly over: readonly Stage[]; readonly now: RunningStage | null } | null;
-}
-
+/** An attempt that this process runs. Its stages are put on record only at settlement. */
 export interface RunningAttempt {
+  readonly effectId: string;
   /** Stages that have ended, in order. */
-  readonly over: Stage[];
-  now: RunningStage | null;
-  end(): void;
+  readonly over: readonly Stage[];
+  /** The stage that has begun and has not ended. */
+  readonly now: { readonly stage: Stage['stage']; readonly startedAt: number } | null;
 }
 
-/** Keeps track of running attempts. It costs one map entry per attempt. */
-export function createRunning(): Running {
-  const attempts = new Map<string, RunningAttempt>();
-  return {
-    begin(effectId) {
-      const attempt: RunningAttempt = {
-        over: [],
-        now: null,
-        end: () => {
-          // A later attempt of the same effect must stay.
-          if (attempts.get(effectId) === attempt) attempts.delete(effectId);
-        },
-      };
-      attempts.set(effectId, attempt);
-      return attempt;
-    },
-    stagesOf: (effectId) => attempts.get(effectId) ?? null,
-  };
+/** The attempts that this process runs now. It costs one map entry per attempt. */
+export class Running {
+  readonly #attempts = new Map<string, RunningAttempt>();
+
+  begin(attempt: RunningAttempt): void {
+    this.#attempts.set(attempt.effectId, attempt);
+  }
+
+  end(attempt: RunningAttempt): void {
+    // A later attempt of the same effect must stay.
+    if (this.#attempts.get(attempt.effectId) === attempt) this.#attempts.delete(attempt.effectId);
+  }
+
+  /** `null` where another gateway runs it, or none does. */
+  stagesOf(effectId: string): RunningAttempt | null {
+    return this.#attempts.get(effectId) ?? null;
+  }
 }

@@ -34,7 +34,7 @@ export function settleStep(view: StepView, request: SettleRequest): Plan<Settlem
       : release(view, settled, life.state === 'committed' ? 'post' : 'void', null, amountsOf(request.outcome));
   return {
     ...released.plan,
-    reply: { kind: 'settled', effect: released.effect },
+    reply: { kind: 'settled' },
     effects: [{ record: released.effect, binding: life.state === 'denied' ? 'release' : 'keep' }],
     events: [...executionEvents(effect, settled, request), ...released.events],
   };
@@ -49,7 +49,7 @@ function refusedSettlement(effect: EffectRecord, request: SettleRequest, why: Li
   if (why === 'unchanged' && life.state === 'committed' && request.outcome.kind === 'committed') {
     // The same settlement arrived twice (for example, it was also spilled). It is done already, unless the receipt is
     // of another attempt.
-    if (life.receipt.jws === request.outcome.receipt.jws) return { reply: { kind: 'settled', effect } };
+    if (life.receipt.jws === request.outcome.receipt.jws) return { reply: { kind: 'settled' } };
   }
   if (why !== 'contradiction') return { reply: { kind: 'refused', effect, contradiction: false } };
   const closed: EffectRecord = { ...effect, closed: true };

@@ -117,6 +117,20 @@ export function expireApprovalStep(view: StepView, effect: EffectRecord, approva
   return ended(view, step.effect, expired, { type: 'gateway', id: 'sweeper' }, 'approval_expired');
 }
 
+/** Expires a request for approval that is still open, if its time is over. */
+export function expireOverdueStep(
+  view: StepView,
+  { workspace, approvalId }: { readonly workspace: string; readonly approvalId: string },
+): Plan<null> {
+  const approval = view.approval(workspace, approvalId);
+  if (approval === null || (approval.status !== 'pending' && approval.status !== 'granted')) return { reply: null };
+  if (view.now < approval.expiresAt) return { reply: null };
+  const effect = view.effect(workspace, approval.effectId);
+  return effect === null
+    ? { reply: null, approvals: [{ ...approval, status: 'expired', decidedAt: view.now }] }
+    : { ...expireApprovalStep(view, effect, approval), reply: null };
+}
+
 /** Ends a granted request whose call can no longer be made, like an expired one, and records why. */
 export function giveUpStep(view: StepView, request: GiveUpRequest): Plan<GiveUpResult> {
   const { decision, reason, actor } = request;

@@ -1,5 +1,5 @@
 import type { EffectRecord } from '../model/effect.ts';
-import { type AdmitRequest, type SettleRequest, StoreUnavailable } from '../store.ts';
+import type { AdmitRequest, SettleRequest } from '../store.ts';
 
 /** Times at which a lost admission is searched for, ms after it was lost. Its request to the store may arrive late. */
 const LOOKED_FOR_AT = [0, 1000, 5000, 30_000, 120_000];
@@ -67,9 +67,8 @@ export function watchLostAnswers(
         it.looked += 1;
         if (found || it.looked >= LOOKED_FOR_AT.length) open.delete(name);
       }
-    } catch (error) {
-      // The store is still unreachable. The search goes on when it is back.
-      if (!(error instanceof StoreUnavailable)) throw error;
+    } catch {
+      // The store is still unreachable, or faulty. The search goes on.
     } finally {
       looking = false;
     }

@@ -1,9 +1,9 @@
+import { problem } from '../http.ts';
 import { Type } from 'typebox';
 import { MAX_TYPE } from '../../brain/check-entity.ts';
 import { MAX_QUERY } from '../../brain/brain.ts';
 import { BadQuestion, type BrainAnswer, BrainNotReady, DEFAULT_HITS, MOST_HITS } from '../../brain/port.ts';
 import { answerToWire } from '../../brain/wire.ts';
-import { problem } from '../caller.ts';
 import type { ControlPorts } from './ports.ts';
 import { AnyObject, args } from './schemas.ts';
 import { answered, type ControlTool, defineTool, faulty } from './tool.ts';

@@ -1,8 +1,8 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import type { Principal } from '../../effects/model/principal.ts';
 import { permit } from '../../identity/permissions.ts';
-import { problem, callerOf } from '../caller.ts';
-import { acceptMessages, answerFaults, messageIn, RpcRefused, sendError, sendMessage } from '../http.ts';
+import { callerOf } from '../caller.ts';
+import { problem, acceptMessages, answerFaults, messageIn, RpcRefused, sendError, sendMessage } from '../http.ts';
 import { type RpcMessage, RPC, resultMessage } from '../jsonrpc.ts';
 import { HANDSHAKE_VERSIONS, STATELESS_VERSIONS } from '../../mcp-protocol/revisions.ts';
 import { eraOf } from '../protocol.ts';

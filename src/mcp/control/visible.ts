@@ -1,6 +1,6 @@
+import { problem } from '../http.ts';
 import type { EffectRecord } from '../../effects/model/effect.ts';
 import type { EffectWireContext } from '../../effects/wire/effect.ts';
-import { problem } from '../caller.ts';
 import type { RpcProblem } from '../http.ts';
 import type { ControlPorts } from './ports.ts';
 import type { ToolCall } from './tool.ts';

@@ -99,8 +99,12 @@ export class EventIdMarks {
 export function markedEvents(marks: EventIdMarks): Transform {
   return new Transform({
     transform(piece: Buffer, _encoding, done) {
-      const passed = marks.write(piece);
-      done(null, passed.length === 0 ? undefined : passed);
+      try {
+        const passed = marks.write(piece);
+        done(null, passed.length === 0 ? undefined : passed);
+      } catch (error) {
+        done(error instanceof Error ? error : new Error(String(error)));
+      }
     },
     flush(done) {
       done(null, marks.rest());

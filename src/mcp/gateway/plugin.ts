@@ -1,3 +1,4 @@
+import { pipeline } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { isJsonArray, isJsonObject, type JsonObject } from '../../json/value.ts';
 import { paramsWithoutTasks, withoutExtension } from '../../mcp-protocol/tasks.ts';
@@ -7,8 +8,7 @@ import { isEventStream } from '../../upstreams/http/events.ts';
 import type { McpUpstream } from '../../upstreams/mcp/mcp-upstream.ts';
 import type { McpRequest } from '../../upstreams/mcp/open.ts';
 import { type Change, passThrough, type Passed } from '../../upstreams/mcp/pass-through.ts';
-import { problem } from '../caller.ts';
-import { RpcProblem, RpcRefused, sendError, sendMessage } from '../http.ts';
+import { problem, RpcProblem, RpcRefused, sendError, sendMessage } from '../http.ts';
 import { refused, RPC, type RpcId, type RpcMessage, type RpcRequest, resultMessage } from '../jsonrpc.ts';
 import type { Era } from '../protocol.ts';
 import { note } from './access.ts';
@@ -293,14 +293,13 @@ export async function mcpGatewayPlugin(
       raw.once('close', () => standing.delete(end));
     }
     writeHead(reply, status, headers);
-    body.once('error', () => raw.destroy());
     if (stands)
       body.on(
         'data',
         announcements(() => arrived.server.pins.doubt(arrived.server)),
       );
-    if (marks === null) body.pipe(raw);
-    else body.pipe(markedEvents(marks)).pipe(raw);
+    // Where one of them ends early, the others do; there is nobody left to tell.
+    pipeline([body, ...(marks === null ? [] : [markedEvents(marks)]), raw], () => {});
     return reply;
   }
 }

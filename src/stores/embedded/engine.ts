@@ -16,6 +16,8 @@ import {
   storageFailure,
 } from './driver.ts';
 import { makePrivateFolder, syncFolder } from '../private-folder.ts';
+import type { Program } from '../open-rows.ts';
+import { type Boot, endedBefore } from './ended.ts';
 import { writeInstallMark } from './install.ts';
 import { acquireLock, type StoreLock } from './lock.ts';
 import { JOURNAL } from './rewrite.ts';
@@ -58,6 +60,7 @@ export interface EngineOptions {
   readonly maxClockJumpMs: number;
   /** It runs in a thread of its own, which may wait for the disk. */
   readonly isOwnThread: boolean;
+  readonly program: Program | null;
 }
 
 export interface Engine {
@@ -120,7 +123,7 @@ export async function startEngine(options: EngineOptions, tell: (news: News) => 
  * Keeps other gateways out of a folder.
  * @throws StoreUnavailable
  */
-export async function lockFolder(path: string, open: OpenDatabase, waitMs: number): Promise<StoreLock> {
+async function lockFolder(path: string, open: OpenDatabase, waitMs: number): Promise<StoreLock> {
   try {
     makePrivateFolder(path);
     return await acquireLock(path, open, waitMs);
@@ -139,6 +142,8 @@ function runEngine(
 ): Engine {
   const { path, maxClockJumpMs, isOwnThread } = options;
   let clock: StoreClock | null = null;
+  let boot: Boot = { at: 0, unwatchedMs: 0 };
+  const run = options.program?.(endedBefore(() => boot)) ?? null;
   const installId = first.kind === 'open' ? first.mark.installId : first.installId;
   let health: StoreHealth = { ready: true, problem: null, durability: 'fsync', epoch: 0 };
   let queue: Job[] = [];
@@ -159,8 +164,8 @@ function runEngine(
       return { kind: 'failed', why: booted.message };
     }
     const { database, session } = booted;
-    ({ clock } = booted);
-    tell({ kind: 'boot', boot: booted.boot });
+    ({ clock, boot } = booted);
+    tell({ kind: 'boot', boot });
     health = { ...health, epoch: session.meta.get().epoch };
     tellHealth(null);
     const dataVersion = database.prepare('PRAGMA data_version');
@@ -432,6 +437,10 @@ function runEngine(
       read: ({ workspace, wants, sums }, ...to) => perform((session) => session.read(workspace, wants, sums), ...to),
       sums: ({ workspace, after, limit }, ...to) => perform((session) => session.sums(workspace, after, limit), ...to),
       prune: ({ workspace, limit }, ...to) => perform((session) => session.prune(workspace, limit), ...to),
+      program(request, done, failed) {
+        if (run === null) failed(new TypeError('this store runs no program'));
+        else perform((session) => run(session, request), done, failed);
+      },
       watch(kinds, done) {
         for (const kind of kinds) watched.add(kind);
         done(null);

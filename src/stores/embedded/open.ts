@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { StoreUnavailable } from '../../effects/store.ts';
-import type { OpenRows } from '../open-rows.ts';
+import type { OpenRows, Program } from '../open-rows.ts';
 import type { SumListed, Watched } from '../port.ts';
 import { MAX_CLOCK_JUMP_MS } from '../clock-jump.ts';
 import { endedBefore } from './ended.ts';
@@ -23,6 +23,8 @@ export interface EmbeddedRowsOptions {
   readonly worker: 'auto' | 'never';
   /** Replaces the machine's clock, ms since the epoch; for tests. Keeps the store in this thread. */
   readonly clock?: () => number;
+  /** What runs where the file is, and the module from which a thread imports it as `program`. */
+  readonly program?: { readonly run: Program; readonly module: URL };
 }
 
 /**
@@ -31,7 +33,7 @@ export interface EmbeddedRowsOptions {
  * @throws StoreUnavailable when another gateway holds the store, or its file is damaged or of another format
  */
 export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<OpenRows> {
-  const { path, lockWaitMs, clock = null, maxClockJumpMs = MAX_CLOCK_JUMP_MS } = options;
+  const { path, lockWaitMs, clock = null, maxClockJumpMs = MAX_CLOCK_JUMP_MS, program = null } = options;
   const entry = options.worker === 'auto' && clock === null && availableParallelism() >= 2 ? threadEntry() : null;
   const watchers: Watcher[] = [];
   let looker: Looker | null = null;
@@ -45,8 +47,12 @@ export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<Op
   };
   const { installId, now, health, boot, ask, close } =
     entry === null
-      ? await writeHere({ path, lockWaitMs, maxClockJumpMs, clock }, listener)
-      : await writeInThread(entry, { path, lockWaitMs, maxClockJumpMs }, listener);
+      ? await writeHere({ path, lockWaitMs, maxClockJumpMs, clock, program: program?.run ?? null }, listener)
+      : await writeInThread(
+          entry,
+          { path, lockWaitMs, maxClockJumpMs, program: program?.module.href ?? null },
+          listener,
+        );
   const looking = entry === null ? await lookHere(path) : lookInThread(entry, path);
   looker = looking;
 
@@ -84,6 +90,7 @@ export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<Op
       if (looks > 0) await new Promise<void>((resolve) => (allSeen = resolve));
       await close();
     },
+    ...(program === null ? {} : { program: (request: string) => ask('program', request) }),
     commit: (change) => ask('commit', change),
     read: (workspace, wants, sums) => ask('read', { workspace, wants, sums }),
     list: (query) => look('list', query),

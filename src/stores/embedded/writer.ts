@@ -88,7 +88,7 @@ type Opened = Extract<ToGateway, { kind: 'open' }>;
 /** Writes in a thread of its own, so that commits do not block the event loop. A thread that dies is started again. */
 export async function writeInThread(
   entry: URL,
-  options: Omit<EngineOptions, 'isOwnThread' | 'clock'>,
+  options: Omit<EngineOptions, 'isOwnThread' | 'clock' | 'program'> & { readonly program: string | null },
   listener: WriterListener,
 ): Promise<Writer> {
   const told = listening(listener);

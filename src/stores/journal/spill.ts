@@ -24,7 +24,7 @@ const SUFFIX = '.settlement.json';
 /** How a settlement stands in its file. */
 export interface SettlementTexts {
   write(request: SettleRequest): string;
-  /** @param text of `write`, by this version or an earlier one */
+  /** @param text of `write` */
   read(text: string): SettleRequest;
 }
 

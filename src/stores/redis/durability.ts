@@ -151,8 +151,8 @@ export function createBarrier(
     try {
       const epoch = await connection.command('HGET', metaKey(workspace), 'epoch');
       await wait(workspace, String(epoch));
-    } catch (error) {
-      if (!(error instanceof StoreUnavailable)) throw error;
+    } catch {
+      // Whatever it was: nothing is admitted until a round is confirmed.
       if (fault !== null) tryAgain(workspace);
     }
   }

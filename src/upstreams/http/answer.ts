@@ -36,10 +36,25 @@ const LIMITS = { depth: 64, values: 20_000 };
  * @param named by the answer's own `Connection` header
  */
 export function passesBack(name: string, setCookie: boolean, named: ReadonlySet<string> | null): boolean {
-  if (HOP_BY_HOP.has(name) || name.startsWith('svc-') || name === 'x-should-retry') return false;
-  if (name === 'set-cookie' || name === 'set-cookie2') return setCookie;
-  return named === null || !named.has(name);
+  let fate = fates.get(name);
+  if (fate === undefined) {
+    fate = fateOf(name);
+    if (fates.size < MOST_REMEMBERED) fates.set(name, fate);
+  }
+  return fate === 'cookie' ? setCookie : fate === 'pass' && (named === null || !named.has(name));
 }
+
+type Fate = 'pass' | 'cookie' | 'end';
+
+function fateOf(name: string): Fate {
+  if (HOP_BY_HOP.has(name) || name.startsWith('svc-') || name === 'x-should-retry') return 'end';
+  return name === 'set-cookie' || name === 'set-cookie2' ? 'cookie' : 'pass';
+}
+
+/** The most names whose fate is remembered. There is a limit because upstreams choose the names. */
+const MOST_REMEMBERED = 500;
+
+const fates = new Map<string, Fate>();
 
 /** The names that a `Connection` header lists; `null` where it lists none beyond the usual. */
 export function connectionNames(connection: string | readonly string[] | undefined): ReadonlySet<string> | null {
@@ -80,7 +95,8 @@ export function readAnswer(
 export function headersBack(incoming: IncomingHeaders, setCookie: boolean): HttpAnswer['headers'] {
   const named = connectionNames(incoming['connection']);
   const headers: Record<string, string | readonly string[]> = {};
-  for (const [name, value] of Object.entries(incoming)) {
+  for (const name of Object.keys(incoming)) {
+    const value = incoming[name];
     if (value !== undefined && passesBack(name, setCookie, named)) headers[name] = value;
   }
   return headers;

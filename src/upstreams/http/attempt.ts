@@ -1,6 +1,8 @@
-import { Readable } from 'node:stream';
+import type { Socket } from 'node:net';
 import type { Dispatcher } from 'undici';
+import { Gathered } from '../../bytes/gathered.ts';
 import type { Tool } from '../../effects/model/tool.ts';
+import { ownedStream } from '../owned-stream.ts';
 import type { Connection } from './connections.ts';
 import type { SentBody } from './sent-body.ts';
 import { MAY_BE_REFUSED } from './tls-faults.ts';
@@ -74,194 +76,256 @@ class GivenUp extends Error {}
 
 /**
  * Sends one request on one connection, once, and reads its answer.
- *
- * undici calls `onRequestStart` in the same turn of the event loop in which it writes, even for a request that waited
- * for its connection. Nothing runs in between, so what the gate says there is still true for the write. A throw there
- * stops the request before any byte is written. If the body comes in pieces, undici writes the head with the first
- * piece, so the gate is asked again then.
  * @param released called once the connection can carry another request
  */
 export function attempt(
   connection: Connection,
   request: AttemptRequest,
   options: AttemptOptions,
-  released: () => void,
+  released: (connection: Connection) => void,
 ): Promise<Attempt> {
-  return new Promise((resolve) => {
-    let startedAt: number | null = null;
-    let wrote = false;
-    let timer: NodeJS.Timeout | null = null;
-    let wholeTimer: NodeJS.Timeout | null = null;
-    let isPassedOn = false;
-    /** The caller has not taken the last piece yet. Nothing is read meanwhile, so silence means nothing. */
-    let isHeldUp = false;
-    let heldBack: 'late' | 'paused' | null = null;
-    let status: number | null = null;
-    let headers: IncomingHeaders = {};
-    const chunks: Buffer[] = [];
-    let length = 0;
-    let settled = false;
+  return new Promise((resolve) => new Sending(connection, options, released, resolve).dispatch(request));
+}
 
-    const settle = (result: Attempt): void => {
-      if (settled) return;
-      settled = true;
-      if (timer !== null) clearTimeout(timer);
-      if (wholeTimer !== null) clearTimeout(wholeTimer);
-      resolve(result);
-    };
-    const passedOn = (broke: Broke | null): void => {
-      if (status === null || startedAt === null) return;
-      settle({ kind: 'passed_on', status, headers, broke, startedAt });
-    };
-    const answered = (whole: boolean): void => {
-      if (status === null || startedAt === null) return;
-      const [only] = chunks;
-      const body = chunks.length === 1 && only !== undefined ? only : Buffer.concat(chunks, length);
-      settle({ kind: 'answer', status, headers, body, whole, startedAt });
-    };
-    const lost = (code: 'timeout' | 'reset' | 'malformed', message: string): void => {
-      if (isPassedOn) {
-        passedOn({ code: code === 'timeout' ? code : 'reset', message });
-        return;
-      }
-      // A status line was read. It counts, whatever became of the body.
-      if (status !== null) answered(false);
-      else if (startedAt !== null) settle({ kind: 'lost', code, message, startedAt });
-    };
-    /** Ends the connection with a reset, so that the upstream does not think that we are still waiting. */
-    const reset = (controller: Dispatcher.DispatchController): void => {
-      // If a socket beneath TLS closes while undici reads from it, the process dies. So TLS is closed from its own
-      // side.
-      if (connection.encrypted) controller.abort(new GivenUp());
-      else connection.socket?.resetAndDestroy();
-    };
+/**
+ * undici calls `onRequestStart` in the same turn of the event loop in which it writes, even for a request that waited
+ * for its connection. Nothing runs in between, so what the gate says there is still true for the write. A throw there
+ * stops the request before any byte is written. If the body comes in pieces, undici writes the head with the first
+ * piece, so the gate is asked again then.
+ */
+class Sending implements Dispatcher.DispatchHandler {
+  readonly #connection: Connection;
+  readonly #options: AttemptOptions;
+  readonly #released: (connection: Connection) => void;
+  readonly #resolve: (result: Attempt) => void;
+  #startedAt: number | null = null;
+  #socket: Socket | null = null;
+  /** The counter of the socket before the request. */
+  #before: number | undefined;
+  #wrote = false;
+  #timer: NodeJS.Timeout | null = null;
+  #wholeTimer: NodeJS.Timeout | null = null;
+  #isPassedOn = false;
+  /** The caller has not taken the last piece yet. Nothing is read meanwhile, so silence means nothing. */
+  #isHeldUp = false;
+  #heldBack: 'late' | 'paused' | null = null;
+  #status: number | null = null;
+  #headers: IncomingHeaders = {};
+  #body: Buffer | null = null;
+  /** The pieces after the first. */
+  #more: Gathered | null = null;
+  #length = 0;
+  #settled = false;
 
-    /** Whether any byte was written, by the counter of the socket. */
-    let hasWritten = (): boolean => wrote;
-    const ask = (): void => {
-      const gate = options.gate();
-      if (gate === 'go') return;
-      heldBack = gate;
-      throw new HeldBack();
-    };
-    async function* gated(body: SentBody): AsyncGenerator<Buffer> {
-      let asked = false;
-      for await (const piece of body.pieces()) {
-        if (!asked) ask();
-        asked = true;
-        yield piece;
-      }
-    }
+  constructor(
+    connection: Connection,
+    options: AttemptOptions,
+    released: (connection: Connection) => void,
+    resolve: (result: Attempt) => void,
+  ) {
+    this.#connection = connection;
+    this.#options = options;
+    this.#released = released;
+    this.#resolve = resolve;
+  }
 
-    const passPiece = (controller: Dispatcher.DispatchController, piece: Buffer): void => {
-      const { stream, passing } = options;
-      length += piece.byteLength;
-      if (stream !== null && length > stream.bytes) {
-        passedOn({
-          code: 'too_long',
-          message: `the answer is longer than the ${stream.bytes} bytes that are passed on`,
-        });
-        reset(controller);
-        return;
-      }
-      const taken = passing?.write(piece);
-      if (taken === undefined) return;
-      isHeldUp = true;
-      controller.pause();
-      void taken.then(() => {
-        isHeldUp = false;
-        if (settled) return;
-        timer?.refresh();
-        controller.resume();
-      });
-    };
-
-    const handler: Dispatcher.DispatchHandler = {
-      onRequestStart: (controller) => {
-        // undici should start a request only once. If it ever starts one again, this stops it.
-        if (startedAt !== null) throw new NotAgain();
-        ask();
-        startedAt = options.now();
-        const { socket } = connection;
-        const before = socket?.bytesWritten;
-        wrote = before === undefined;
-        hasWritten = () => wrote || socket?.bytesWritten !== before;
-        // undici writes in this turn. By the time the microtasks of the turn run, the counter includes what it wrote.
-        queueMicrotask(() => {
-          if (socket?.bytesWritten !== before) wrote = true;
-        });
-        const giveUp = (message: string): void => {
-          lost('timeout', message);
-          reset(controller);
-        };
-        timer = setTimeout(() => {
-          if (isHeldUp) timer?.refresh();
-          else giveUp(`${isPassedOn ? 'nothing more came' : 'no answer'} within ${options.timeoutMs} ms`);
-        }, options.timeoutMs);
-        const { stream } = options;
-        if (stream !== null)
-          wholeTimer = setTimeout(() => giveUp(`the answer was not over after ${stream.totalMs} ms`), stream.totalMs);
-      },
-      onResponseStart: (_controller, statusCode, incoming) => {
-        // 1xx only announce an answer.
-        connection.hasAnswered = true;
-        if (statusCode < 200) return;
-        status = statusCode;
-        headers = incoming;
-        if (!settled && options.passing !== null) isPassedOn = options.passing.begin(statusCode, incoming);
-        if (options.stream !== null) timer?.refresh();
-      },
-      onResponseData: (controller, chunk) => {
-        if (settled) return;
-        if (options.stream !== null) timer?.refresh();
-        if (isPassedOn) {
-          passPiece(controller, chunk);
-          return;
-        }
-        const room = options.responseBytes - length;
-        chunks.push(chunk.byteLength > room ? chunk.subarray(0, room) : chunk);
-        length += Math.min(chunk.byteLength, room);
-        if (chunk.byteLength > room) {
-          answered(false);
-          reset(controller);
-        }
-      },
-      onResponseEnd: () => {
-        if (isPassedOn) passedOn(isFramed(headers) ? null : UNFRAMED);
-        else answered(true);
-        released();
-      },
-      onResponseError: (_controller, error) => {
-        if (heldBack !== null) settle({ kind: 'held_back', by: heldBack });
-        else if (startedAt === null) settle({ kind: 'nothing_sent', message: error.message });
-        // Judged by bytes, never by the error: the counter of the socket did not move, so nothing was sent.
-        else if (!hasWritten()) {
-          settle({ kind: 'nothing_sent', message: 'the connection was gone before a byte was written' });
-        } else if (isMalformed(error)) lost('malformed', 'the upstream sent something that is not HTTP');
-        else lost('reset', brokenWords(connection));
-        released();
-      },
-    };
+  dispatch({ pathAndQuery, method, headers, body }: AttemptRequest): void {
     try {
-      connection.client.dispatch(
+      this.#connection.client.dispatch(
         {
-          path: request.pathAndQuery,
-          method: request.method,
-          headers: request.headers,
-          body:
-            request.body === null || Buffer.isBuffer(request.body)
-              ? request.body
-              : Readable.from(gated(request.body), { objectMode: false }),
+          path: pathAndQuery,
+          method,
+          headers,
+          body: body === null || Buffer.isBuffer(body) ? body : ownedStream(this.#gated(body)),
           idempotent: false,
         },
-        handler,
+        this,
       );
     } catch (error) {
       // undici checks the request before it queues it.
-      settle({ kind: 'nothing_sent', message: error instanceof Error ? error.message : 'the request is not valid' });
-      released();
+      this.#settle({
+        kind: 'nothing_sent',
+        message: error instanceof Error ? error.message : 'the request is not valid',
+      });
+      this.#released(this.#connection);
     }
-  });
+  }
+
+  onRequestStart(controller: Dispatcher.DispatchController): void {
+    // undici should start a request only once. If it ever starts one again, this stops it.
+    if (this.#startedAt !== null) throw new NotAgain();
+    this.#ask();
+    const { now, timeoutMs, stream } = this.#options;
+    this.#startedAt = now();
+    this.#socket = this.#connection.socket;
+    this.#before = this.#socket?.bytesWritten;
+    this.#wrote = this.#before === undefined;
+    // undici writes in this turn. When the turn is over, the counter includes what it wrote.
+    process.nextTick(noteWritten, this);
+    this.#timer = setTimeout(onSilence, timeoutMs, this, controller);
+    if (stream !== null)
+      this.#wholeTimer = setTimeout(
+        () => this.#giveUp(controller, `the answer was not over after ${stream.totalMs} ms`),
+        stream.totalMs,
+      );
+  }
+
+  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: IncomingHeaders): void {
+    // 1xx only announce an answer.
+    this.#connection.hasAnswered = true;
+    if (status < 200) return;
+    this.#status = status;
+    this.#headers = headers;
+    const { passing, stream } = this.#options;
+    if (!this.#settled && passing !== null) this.#isPassedOn = passing.begin(status, headers);
+    if (stream !== null) this.#timer?.refresh();
+  }
+
+  onResponseData(controller: Dispatcher.DispatchController, chunk: Buffer): void {
+    if (this.#settled) return;
+    if (this.#options.stream !== null) this.#timer?.refresh();
+    if (this.#isPassedOn) {
+      this.#passPiece(controller, chunk);
+      return;
+    }
+    const room = this.#options.responseBytes - this.#length;
+    const isTooLong = chunk.byteLength > room;
+    const piece = isTooLong ? chunk.subarray(0, room) : chunk;
+    this.#length += piece.byteLength;
+    if (this.#body === null) this.#body = piece;
+    else (this.#more ??= new Gathered()).add(piece);
+    if (!isTooLong) return;
+    this.#answered(false);
+    this.#reset(controller);
+  }
+
+  onResponseEnd(): void {
+    if (this.#isPassedOn) this.#passedOn(isFramed(this.#headers) ? null : UNFRAMED);
+    else this.#answered(true);
+    this.#released(this.#connection);
+  }
+
+  onResponseError(_controller: Dispatcher.DispatchController, error: Error): void {
+    if (this.#heldBack !== null) this.#settle({ kind: 'held_back', by: this.#heldBack });
+    else if (this.#startedAt === null) this.#settle({ kind: 'nothing_sent', message: error.message });
+    // Judged by bytes, never by the error: the counter of the socket did not move, so nothing was sent.
+    else if (!this.#hasWritten()) {
+      this.#settle({ kind: 'nothing_sent', message: 'the connection was gone before a byte was written' });
+    } else if (isMalformed(error)) this.#lost('malformed', 'the upstream sent something that is not HTTP');
+    else this.#lost('reset', brokenWords(this.#connection));
+    this.#released(this.#connection);
+  }
+
+  /** @internal once the turn is over in which undici wrote */
+  noteWritten(): void {
+    this.#wrote = this.#hasWritten();
+  }
+
+  /** @internal when nothing has come for so long */
+  onSilence(controller: Dispatcher.DispatchController): void {
+    if (this.#isHeldUp) this.#timer?.refresh();
+    else
+      this.#giveUp(
+        controller,
+        `${this.#isPassedOn ? 'nothing more came' : 'no answer'} within ${this.#options.timeoutMs} ms`,
+      );
+  }
+
+  /** Whether any byte was written, by the counter of the socket. */
+  #hasWritten(): boolean {
+    return this.#wrote || this.#socket?.bytesWritten !== this.#before;
+  }
+
+  #ask(): void {
+    const gate = this.#options.gate();
+    if (gate === 'go') return;
+    this.#heldBack = gate;
+    throw new HeldBack();
+  }
+
+  async *#gated(body: SentBody): AsyncGenerator<Buffer> {
+    let asked = false;
+    for await (const piece of body.pieces()) {
+      if (!asked) this.#ask();
+      asked = true;
+      yield piece;
+    }
+  }
+
+  #settle(result: Attempt): void {
+    if (this.#settled) return;
+    this.#settled = true;
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    if (this.#wholeTimer !== null) clearTimeout(this.#wholeTimer);
+    this.#resolve(result);
+  }
+
+  #passedOn(broke: Broke | null): void {
+    if (this.#status === null || this.#startedAt === null) return;
+    const { status, headers, startedAt } = { status: this.#status, headers: this.#headers, startedAt: this.#startedAt };
+    this.#settle({ kind: 'passed_on', status, headers, broke, startedAt });
+  }
+
+  #answered(whole: boolean): void {
+    if (this.#status === null || this.#startedAt === null) return;
+    const first = this.#body ?? Buffer.alloc(0);
+    this.#settle({
+      kind: 'answer',
+      status: this.#status,
+      headers: this.#headers,
+      body: this.#more === null ? first : Buffer.concat([first, this.#more.take()], this.#length),
+      whole,
+      startedAt: this.#startedAt,
+    });
+  }
+
+  #lost(code: 'timeout' | 'reset' | 'malformed', message: string): void {
+    if (this.#isPassedOn) this.#passedOn({ code: code === 'timeout' ? code : 'reset', message });
+    // A status line was read. It counts, whatever became of the body.
+    else if (this.#status !== null) this.#answered(false);
+    else if (this.#startedAt !== null) this.#settle({ kind: 'lost', code, message, startedAt: this.#startedAt });
+  }
+
+  #giveUp(controller: Dispatcher.DispatchController, message: string): void {
+    this.#lost('timeout', message);
+    this.#reset(controller);
+  }
+
+  /** Ends the connection with a reset, so that the upstream does not think that we are still waiting. */
+  #reset(controller: Dispatcher.DispatchController): void {
+    // If a socket beneath TLS closes while undici reads from it, the process dies. So TLS is closed from its own side.
+    if (this.#connection.encrypted) controller.abort(new GivenUp());
+    else this.#connection.socket?.resetAndDestroy();
+  }
+
+  #passPiece(controller: Dispatcher.DispatchController, piece: Buffer): void {
+    const { stream, passing } = this.#options;
+    this.#length += piece.byteLength;
+    if (stream !== null && this.#length > stream.bytes) {
+      const message = `the answer is longer than the ${stream.bytes} bytes that are passed on`;
+      this.#passedOn({ code: 'too_long', message });
+      this.#reset(controller);
+      return;
+    }
+    const taken = passing?.write(piece);
+    if (taken === undefined) return;
+    this.#isHeldUp = true;
+    controller.pause();
+    void taken.then(() => {
+      this.#isHeldUp = false;
+      if (this.#settled) return;
+      this.#timer?.refresh();
+      controller.resume();
+    });
+  }
+}
+
+function noteWritten(sending: Sending): void {
+  sending.noteWritten();
+}
+
+function onSilence(sending: Sending, controller: Dispatcher.DispatchController): void {
+  sending.onSilence(controller);
 }
 
 type Broke = NonNullable<Extract<Attempt, { kind: 'passed_on' }>['broke']>;

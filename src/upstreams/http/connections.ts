@@ -107,7 +107,7 @@ export function createConnections(configured: ConnectionSettings): Connections {
         timer ??= setInterval(dropUnwanted, WAITING_CHECK_MS);
       }),
     release: (connection) => {
-      dropUnwanted();
+      if (waiting.length > 0) dropUnwanted();
       const isOutdated = outdated.has(connection);
       if (isOutdated) retire(connection);
       const next = waiting.shift();

@@ -61,7 +61,7 @@ export async function sendDispatch(
   const { outcomes } = tool.call;
   let request: RenderedRequest;
   try {
-    request = withHeaders(upstream, requestOf(dispatch, tool), keyHeader(dispatch));
+    request = requestOf(upstream, dispatch, tool);
   } catch (error) {
     return notDispatched(error instanceof Error ? error.message : 'the request cannot be made', null);
   }
@@ -129,7 +129,7 @@ export async function sendDispatch(
         classify(tool.kind, outcomes, seen),
         result,
         endedAt,
-        { ...read, ...spentIn(tool, result, read.json) },
+        tool.actual === undefined ? read : { ...read, ...spentIn(tool, result, read.json) },
         sent,
       );
     }
@@ -142,7 +142,10 @@ export async function readToolState(upstream: HttpUpstream, tool: HttpTool, para
   if (state === null) return unreadable('the tool declares no request for its state');
   let request: RenderedRequest;
   try {
-    request = withHeaders(upstream, renderRequest(planOf(state), params), null);
+    const rendered = renderRequest(planOf(state), params);
+    const headers = { ...OWN_HEADERS, ...rendered.headers };
+    addCredentials(headers, upstream.settings);
+    request = { ...rendered, headers };
   } catch (error) {
     return unreadable(error instanceof Error ? error.message : 'the request cannot be made');
   }
@@ -236,44 +239,45 @@ function passingTo({ limits }: HttpUpstream, { listener, proxied }: Dispatch, to
   };
 }
 
-async function attemptOn(upstream: HttpUpstream, request: AttemptRequest, options: AttemptOptions): Promise<Attempt> {
+function attemptOn(upstream: HttpUpstream, request: AttemptRequest, options: AttemptOptions): Promise<Attempt> {
   const { connections } = upstream;
-  const connection = connections.take() ?? (await connections.wait(() => options.gate() === 'go'));
-  if (connection === null) {
-    const gate = options.gate();
-    return gate === 'go'
-      ? { kind: 'nothing_sent', message: 'the gateway closes its connections' }
-      : { kind: 'held_back', by: gate };
-  }
-  return attempt(connection, request, options, () => connections.release(connection));
+  const connection = connections.take();
+  return connection === null
+    ? attemptWhenFree(connections, request, options)
+    : attempt(connection, request, options, connections.release);
 }
 
-function requestOf(dispatch: Dispatch, tool: HttpTool): RenderedRequest {
+async function attemptWhenFree(
+  connections: Connections,
+  request: AttemptRequest,
+  options: AttemptOptions,
+): Promise<Attempt> {
+  const connection = await connections.wait(() => options.gate() === 'go');
+  if (connection !== null) return attempt(connection, request, options, connections.release);
+  const gate = options.gate();
+  return gate === 'go'
+    ? { kind: 'nothing_sent', message: 'the gateway closes its connections' }
+    : { kind: 'held_back', by: gate };
+}
+
+const OWN_HEADERS = { 'user-agent': 'svc-gateway', accept: '*/*' };
+
+function requestOf({ settings }: HttpUpstream, dispatch: Dispatch, tool: HttpTool): RenderedRequest {
   // The original bytes go on, so that what was evaluated is what is sent.
   const { proxied } = dispatch;
   const request = proxied?.kind === 'http' ? proxied : renderRequest(planOf(tool.call.request), dispatch.params);
   const { method, pathAndQuery, body } = request;
-  const headers: Record<string, string> = { ...request.headers, ...dispatch.headers };
+  const headers: Record<string, string> = { ...OWN_HEADERS, ...request.headers, ...dispatch.headers };
   // A body that is written anew has another boundary than the caller's type names.
   if (body !== null && !Buffer.isBuffer(body) && body.contentType !== null) headers['content-type'] = body.contentType;
+  // The upstream's own key, if the tool says that the upstream removes duplicates by it.
+  if (tool.idempotent.kind === 'header') headers[tool.idempotent.header.toLowerCase()] = dispatch.upstreamKey;
+  addCredentials(headers, settings);
   return { method, pathAndQuery, headers, body };
 }
 
-/** The upstream's own key, if the tool says that the upstream removes duplicates by it. */
-function keyHeader({ tool, upstreamKey }: Dispatch): readonly [string, string] | null {
-  return tool.idempotent.kind === 'header' ? [tool.idempotent.header, upstreamKey] : null;
-}
-
-function withHeaders(
-  upstream: HttpUpstream,
-  request: RenderedRequest,
-  key: readonly [string, string] | null,
-): RenderedRequest {
-  const headers: Record<string, string> = { 'user-agent': 'svc-gateway', accept: '*/*', ...request.headers };
-  const { credentials } = upstream.settings;
-  if (key !== null) headers[key[0].toLowerCase()] = key[1];
+function addCredentials(headers: Record<string, string>, { credentials }: UpstreamSettings): void {
   if (credentials !== null) headers[credentials.header.toLowerCase()] = credentials.value;
-  return { method: request.method, pathAndQuery: request.pathAndQuery, headers, body: request.body };
 }
 
 /** A buffer that is reused. Most requests fit, and one digest over everything costs a third of several updates. */
@@ -332,21 +336,20 @@ function resultOf(
   read: Read | null,
   sent: string | null,
 ): UpstreamResult {
-  const evidence: Evidence = {
-    ...(sent === null ? {} : { sent }),
-    code: classified.code,
-    message: classified.message,
-    answered: read === null ? null : { kind: 'http', status: read.result.status },
-    startedAt: 'startedAt' in attempted ? attempted.startedAt : null,
-    endedAt,
-  };
+  const { code, message } = classified;
+  const answered = read === null ? null : ({ kind: 'http', status: read.result.status } as const);
+  const startedAt = 'startedAt' in attempted ? attempted.startedAt : null;
+  const evidence: Evidence =
+    sent === null
+      ? { code, message, answered, startedAt, endedAt }
+      : { sent, code, message, answered, startedAt, endedAt };
   switch (classified.outcome) {
     case 'committed': {
       if (read === null) return { kind: 'unknown', evidence };
       const { accepted, responseTruncated } = classified;
       const { answer, result, amounts } = read;
-      const spent = amounts === undefined ? null : { amounts };
-      return { kind: 'committed', evidence, answer, result, accepted, responseTruncated, ...spent };
+      const committed = { kind: 'committed', evidence, answer, result, accepted, responseTruncated } as const;
+      return amounts === undefined ? committed : { ...committed, amounts };
     }
     case 'failed':
       return { kind: 'failed', evidence, answer: read?.answer ?? null, result: read?.result ?? null };

@@ -1,3 +1,4 @@
+import { Gathered } from '../../bytes/gathered.ts';
 import type { Amounts } from '../../effects/model/amounts.ts';
 import type { Tool } from '../../effects/model/tool.ts';
 import type { Json } from '../../json/value.ts';
@@ -29,8 +30,7 @@ export function createEventAmounts(paths: Paths): EventAmounts {
     // As it stands in JSON. Most events have none of the names and are not parsed.
     name: `${JSON.stringify(path.slice(path.lastIndexOf('.') + 1))}`,
   }));
-  let begun: Buffer[] = [];
-  let begunBytes = 0;
+  const begun = new Gathered();
   let isTooLong = false;
 
   const read = (bytes: Buffer): void => {
@@ -52,17 +52,13 @@ export function createEventAmounts(paths: Paths): EventAmounts {
         // What it may have said is not known, and what came before may be out of date.
         if (isTooLong) found.clear();
         const first = piece.subarray(0, over);
-        read(begunBytes === 0 || isTooLong ? first : Buffer.concat([...begun, first]));
-        begun = [];
-        begunBytes = 0;
+        read(begun.takenWith(first));
         isTooLong = false;
       }
       const rest = piece.subarray(over);
-      begunBytes += rest.byteLength;
-      if (begunBytes > MOST_EVENT) {
-        isTooLong = true;
-        begun = [];
-      } else if (rest.byteLength > 0) begun.push(Buffer.from(rest));
+      isTooLong ||= begun.byteLength + rest.byteLength > MOST_EVENT;
+      if (isTooLong) begun.take();
+      else begun.add(rest);
     },
     amounts: () => added(paths, (path) => found.get(path)),
   };

@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer';
+import { Gathered } from '../../bytes/gathered.ts';
 import { type FileFacts, isFile } from '../../effects/model/files.ts';
 import type { Json } from '../../json/value.ts';
 import { pointerTo } from '../../json/pointer.ts';
@@ -34,7 +35,8 @@ class MultipartFault extends Error {
 interface Part {
   readonly head: Exclude<PartHead, { kind: 'fault' }>;
   readonly file: IncomingFile | null;
-  readonly chunks: Buffer[];
+  /** What a field holds. */
+  readonly text: Gathered;
   bytes: number;
 }
 
@@ -94,7 +96,7 @@ function createReader(options: MultipartOptions): Reader {
     const head = readPartHead(bytes);
     if (head.kind === 'fault') throw new MultipartFault(pathOf(head.name), `${where()} ${head.message}`);
     charge(bytes.byteLength);
-    part = { head, file: head.kind === 'file' ? options.openFile() : null, chunks: [], bytes: 0 };
+    part = { head, file: head.kind === 'file' ? options.openFile() : null, text: new Gathered(), bytes: 0 };
     state = 'body';
   };
 
@@ -103,13 +105,14 @@ function createReader(options: MultipartOptions): Reader {
     part.bytes += bytes.byteLength;
     if (part.file !== null) return part.file.write(bytes);
     charge(bytes.byteLength);
-    part.chunks.push(bytes);
+    part.text.add(bytes);
     return null;
   };
 
   const finish = (): void => {
     if (part === null) return;
-    const { head, file, chunks, bytes } = part;
+    const { head, file, bytes } = part;
+    const text = part.text.take();
     part = null;
     if (head.length !== null && head.length !== bytes)
       throw new MultipartFault(pathOf(head.name), `${where()} is not as long as its Content-Length says`);
@@ -119,7 +122,6 @@ function createReader(options: MultipartOptions): Reader {
       files.add(facts);
       value = facts;
     } else {
-      const text = Buffer.concat(chunks, bytes);
       if (!isUtf8(text)) throw new MultipartFault(pathOf(head.name), `${where()} is a field that is not UTF-8`);
       value = text.toString('utf8');
     }

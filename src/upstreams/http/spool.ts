@@ -2,6 +2,7 @@ import { createHash, type Hash, randomUUID } from 'node:crypto';
 import { constants } from 'node:fs';
 import { type FileHandle, mkdir, open, readdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
+import { Gathered } from '../../bytes/gathered.ts';
 import type { CallFiles } from '../../effects/model/files.ts';
 
 /** How many bytes of callers' bodies may be kept. */
@@ -97,7 +98,7 @@ const SHARE = 3 / 4;
 /** @param take counts bytes, negative ones as given back; throws SpoolFull where there is no room */
 function createUpload(folder: string, limits: SpoolLimits, take: (bytes: number) => void): Upload {
   const ranges = new Map<string, Range>();
-  let memory: Buffer[] = [];
+  const memory = new Gathered();
   let handle: FileHandle | null = null;
   let length = 0;
   /** Running reads keep the file open. */
@@ -107,12 +108,7 @@ function createUpload(folder: string, limits: SpoolLimits, take: (bytes: number)
   const spill = async (): Promise<FileHandle> => {
     if (handle === null) {
       handle = await openNameless(folder);
-      let at = 0;
-      for (const chunk of memory) {
-        await writeWhole(handle, chunk, at);
-        at += chunk.byteLength;
-      }
-      memory = [];
+      await writeWhole(handle, memory.take(), 0);
     }
     return handle;
   };
@@ -122,8 +118,7 @@ function createUpload(folder: string, limits: SpoolLimits, take: (bytes: number)
     const at = length;
     length += chunk.byteLength;
     if (handle === null && length <= IN_MEMORY) {
-      // A copy, because the chunk is part of a larger buffer.
-      memory.push(Buffer.from(chunk));
+      memory.add(chunk);
       return null;
     }
     lastWrite = spill()
@@ -138,7 +133,7 @@ function createUpload(folder: string, limits: SpoolLimits, take: (bytes: number)
     const range = ranges.get(sha256);
     if (range === undefined || discarded) throw new Error('the bytes of a file of the call are not there');
     if (handle === null) {
-      yield Buffer.concat(memory).subarray(range.at, range.at + range.bytes);
+      yield memory.whole().subarray(range.at, range.at + range.bytes);
       return;
     }
     for (let done = 0; done < range.bytes; ) {
@@ -166,7 +161,7 @@ function createUpload(folder: string, limits: SpoolLimits, take: (bytes: number)
       if (discarded) return;
       discarded = true;
       take(-length);
-      memory = [];
+      memory.take();
       await lastWrite.catch(() => undefined);
       await handle?.close();
     },

@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream';
 import type { JsonObject } from '../../json/value.ts';
 import { jsonInSlices } from '../../json/write.ts';
+import { ownedStream } from '../owned-stream.ts';
 import { headersOf, type McpUpstream, withOwn } from './mcp-upstream.ts';
 import { type McpRequest, open } from './open.ts';
 import { type Guarded, guarded, isPacked } from './own-addresses.ts';
@@ -53,7 +54,7 @@ export async function passThrough(
   const change = status === 200 ? changed : null;
   const { 'content-length': _length, ...passed } = headers;
   if (isStream) {
-    const made = Readable.from(guardedEvents(body, change, upstream), { objectMode: false });
+    const made = ownedStream(guardedEvents(body, change, upstream));
     made.once('close', () => body.destroy());
     return { kind: 'answer', status, headers: passed, body: made };
   }

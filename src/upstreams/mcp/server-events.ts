@@ -1,6 +1,7 @@
 import { isUtf8 } from 'node:buffer';
+import { Gathered } from '../../bytes/gathered.ts';
 import { createEventScan, lineEnds } from '../http/events.ts';
-import { Gathered, TooLong } from './whole-answer.ts';
+import { TooLong } from './whole-answer.ts';
 
 /** Lines of one event: each takes time, however short it is. */
 const MOST_LINES = 10_000;

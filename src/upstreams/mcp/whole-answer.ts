@@ -1,3 +1,4 @@
+import { Gathered } from '../../bytes/gathered.ts';
 import {
   type JsonLimits,
   LARGE_TEXT,
@@ -14,40 +15,6 @@ export class TooLong extends Error {
   }
 }
 
-/**
- * Bytes that come in pieces. Of pieces that are kept as they come, each costs a hundred bytes besides its own: a server
- * can send one byte at a time.
- */
-export class Gathered {
-  #bytes: Buffer = Buffer.alloc(0);
-  #length = 0;
-
-  get byteLength(): number {
-    return this.#length;
-  }
-
-  add(piece: Buffer): void {
-    const length = this.#length + piece.byteLength;
-    if (length > this.#bytes.byteLength) {
-      const larger = Buffer.allocUnsafe(Math.max(2 * this.#bytes.byteLength, length));
-      this.#bytes.copy(larger, 0, 0, this.#length);
-      this.#bytes = larger;
-    }
-    piece.copy(this.#bytes, this.#length);
-    this.#length = length;
-  }
-
-  /** All of it, with one more piece at the end; then there is nothing here. */
-  takenWith(last: Buffer): Buffer {
-    if (this.#length === 0) return last;
-    this.add(last);
-    const taken = this.#bytes.subarray(0, this.#length);
-    this.#bytes = Buffer.alloc(0);
-    this.#length = 0;
-    return taken;
-  }
-}
-
 /** An answer that is no stream. @throws TooLong */
 export async function wholeOf(body: AsyncIterable<Buffer>, mostBytes: number): Promise<Buffer> {
   const whole = new Gathered();
@@ -55,7 +22,7 @@ export async function wholeOf(body: AsyncIterable<Buffer>, mostBytes: number): P
     if (whole.byteLength + piece.byteLength > mostBytes) throw new TooLong('the answer', `${mostBytes} bytes`);
     whole.add(piece);
   }
-  return whole.takenWith(Buffer.alloc(0));
+  return whole.take();
 }
 
 /** What a server says in one message. */

@@ -94,7 +94,7 @@ export function formatOf(database: SqlDatabase): number {
 }
 
 function otherFormat(found: number): string {
-  return found < FORMAT_NUMBER
-    ? `the store has the format ${found}, this program works with ${FORMAT_NUMBER}: start the gateway once, which brings it forward, or run: svc migrate --config FILE`
-    : `the store has the format ${found}, this program knows ${FORMAT_NUMBER}: it was written by a later version; use that version`;
+  const by =
+    found < FORMAT_NUMBER ? 'an earlier version, before the first release' : 'a later version; use that version';
+  return `the store has the format ${found}, this program works with ${FORMAT_NUMBER}: it was written by ${by}`;
 }

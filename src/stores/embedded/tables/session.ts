@@ -1,4 +1,5 @@
-import type { Answer, Change, Figure, Found, Row, Seen, SumListed, SumName, Want, Watched } from '../../port.ts';
+import type { Answer, Change, Figure, Found, Listed, ListQuery, Row, Seen } from '../../port.ts';
+import type { SumListed, SumName, Want, Watched } from '../../port.ts';
 import { inTransaction } from '../connection.ts';
 import type { SqlDatabase } from '../driver.ts';
 import { openFiguresTable } from './figures-table.ts';
@@ -6,6 +7,7 @@ import { openLedgerTable } from './ledger-table.ts';
 import { openMetaTable } from './meta-table.ts';
 import { openNames } from './names.ts';
 import { openPlacesTable } from './places-table.ts';
+import { openReader } from './reader.ts';
 import { type Entry, openRowsTable } from './rows-table.ts';
 
 export type RowSession = ReturnType<typeof openRowSession>;
@@ -149,6 +151,21 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
     meta,
     commit,
     read,
+    get now() {
+      return now;
+    },
+    get epoch() {
+      return meta.get().epoch;
+    },
+    version: (workspace: string, kind: string, id: string): string => entryOf(workspace, kind, id).version,
+    row: (workspace: string, kind: string, id: string): Row | null => rows.row(entryOf(workspace, kind, id)),
+    figure: (workspace: string, name: SumName): Figure => figures.read(names.findWorkspace(workspace).n, name, now),
+    /** Seldom used. Sees what the transaction has written. */
+    list(query: ListQuery): Listed {
+      rows.flush();
+      places.flush();
+      return openReader(database).list(query);
+    },
     sums: (workspace: string, after: string | null, limit: number): readonly SumListed[] =>
       figures.list(names.findWorkspace(workspace).n, after, limit, now),
     prune(workspace: string, limit: number): number {

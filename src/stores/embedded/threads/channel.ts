@@ -42,5 +42,7 @@ export type ThreadData =
       readonly path: string;
       readonly lockWaitMs: number;
       readonly maxClockJumpMs: number;
+      /** Address of the module that exports `program`. */
+      readonly program: string | null;
     }
   | { readonly kind: 'read'; readonly path: string };

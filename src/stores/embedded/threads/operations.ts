@@ -16,6 +16,8 @@ interface Operations {
     readonly SumListed[],
   ];
   readonly prune: readonly [{ readonly workspace: string; readonly limit: number }, number];
+  /** A request to the program of the store, and its answer. */
+  readonly program: readonly [string, string];
   /** Kinds whose changes are told from now on. */
   readonly watch: readonly [readonly string[], null];
   /** Is answered when everything that is committed by now is durable. */
@@ -199,6 +201,7 @@ export const FORMS: { readonly [Op in Operation]: { asked: Form<Asked<Op>>; answ
   ledger: { asked: json, answer: (tape, it) => tape.each(ledgerEntry, it) },
   sums: { asked: json, answer: json },
   prune: { asked: json, answer: json },
+  program: { asked: text, answer: text },
   watch: { asked: json, answer: json },
   settled: { asked: json, answer: json },
 };

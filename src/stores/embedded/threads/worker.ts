@@ -1,4 +1,5 @@
 import { workerData } from 'node:worker_threads';
+import type { Program } from '../../open-rows.ts';
 import { loadDriver } from '../driver.ts';
 import { startEngine } from '../engine.ts';
 import { openLooks } from '../looks.ts';
@@ -11,7 +12,9 @@ const data: ThreadData = workerData;
 
 try {
   if (data.kind === 'write') {
-    const engine = await startEngine({ ...data, clock: null, isOwnThread: true }, post);
+    const loaded: { readonly program: Program } | null = data.program === null ? null : await import(data.program);
+    const program = loaded?.program ?? null;
+    const engine = await startEngine({ ...data, program, clock: null, isOwnThread: true }, post);
     // When a thread ends, its connections are closed. One that could not be synced must stay open until the process ends.
     serve(engine.handlers, { now: engine.now, letGo() {}, close: engine.close });
     post({ kind: 'open', installId: engine.installId, now: engine.now() });

@@ -1,6 +1,7 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import type { Writable } from 'node:stream';
 import { printable } from '../../../diagnostics/render.ts';
-import { lineSplitter } from '../../../json/lines.ts';
+import { lineSplitter } from '../../../bytes/lines.ts';
 import type { Pipe, PipeEvents, PipeHeaders, Sending } from '../pipe/pipe.ts';
 import { type Keeper, OWNER_VARIABLE } from './keeper.ts';
 
@@ -115,8 +116,9 @@ export class StdioChild implements Pipe {
 
   /** @returns `false` where the child does not read, and the line was not taken */
   #write(line: Buffer): boolean {
-    const { stdin } = this.#process;
-    if (this.#isOver || this.#isEnding || stdin === null || !stdin.writable) return false;
+    // Without descriptors for them, a process has no pipes at all, whatever its type says.
+    const stdin: Writable | null | undefined = this.#process.stdin;
+    if (this.#isOver || this.#isEnding || stdin?.writable !== true) return false;
     if (line.length > this.#limits.lineBytes || stdin.writableLength + line.length > MOST_WAITING) return false;
     stdin.write(line);
     stdin.write('\n');

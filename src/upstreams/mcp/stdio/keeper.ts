@@ -4,6 +4,9 @@ import { randomUUID } from 'node:crypto';
 /** The variable by which a keeper knows the processes of its gateway. They and all that they start inherit it. */
 export const OWNER_VARIABLE = 'SVC_STDIO_OWNER';
 
+/** After this long another keeper is tried, where the system did not start one, ms. */
+const AGAIN_MS = 1_000;
+
 /**
  * Sees to it that no child outlives this process, not even when it is killed with SIGKILL: another process waits for the
  * end of a pipe that only this one holds, and then kills the children's process groups and, on Linux, whatever else
@@ -40,12 +43,22 @@ export class Keeper {
     child.on('exit', () => {
       if (this.#process !== child) return;
       this.#process = null;
-      if (!this.#isClosed && this.#groups.size > 0) this.ready();
+      this.#replace();
     });
     // Neither keeps the gateway from ending.
     child.unref();
     if (child.stdin !== null && 'unref' in child.stdin && typeof child.stdin.unref === 'function') child.stdin.unref();
     for (const group of this.#groups) this.#tell('+', group);
+  }
+
+  /** Starts another for the children that there are; again and again where the system has no process for it now. */
+  #replace(): void {
+    if (this.#isClosed || this.#groups.size === 0) return;
+    try {
+      this.ready();
+    } catch {
+      setTimeout(() => this.#replace(), AGAIN_MS).unref();
+    }
   }
 
   add(group: number): void {

@@ -1,0 +1,215 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { RunResult } from '../effects/model/outcome.ts';
+import { bytesSince, traceOf, wordOf } from '../telemetry/access.ts';
+import { partOf } from './access.ts';
+import { contextOf, type ProxyAnswer } from './answer.ts';
+import { type Arrival, type Arrived, receive } from './arrival.ts';
+import { hasBody, paramsOf, type ReadRequest, readParams, runRequestOf, unread } from './governed.ts';
+import type { Identities } from './identities.ts';
+import { linkedAnswer } from './own-links.ts';
+import type { ProxyPorts } from './ports.ts';
+import { type ReadBody, readBody } from '../bytes/request-body.ts';
+import { contentFault } from './read-content.ts';
+import type { RouteMatch, RouteTable } from './route-table.ts';
+import { planOf, takesFiles } from '../upstreams/http/request-template.ts';
+
+type RuleMatch = Extract<RouteMatch, { kind: 'rule' }>;
+
+/** The way of plain writes, past the router of the server. `src/api/front.ts` is it. */
+export interface Front {
+  take(handler: (request: IncomingMessage, response: ServerResponse, requestId: string) => void): void;
+  /** Gives a request back as if it had never been taken: it is for one of the gateway's own paths. */
+  pass(request: IncomingMessage, response: ServerResponse): void;
+  route(request: IncomingMessage, response: ServerResponse, requestId: string, next: Continue): void;
+  routed(request: IncomingMessage): { readonly next: Continue } | undefined;
+  answer(response: ServerResponse, requestId: string, answer: ProxyAnswer): boolean;
+  answered(method: string, status: number, durationMs: number): void;
+}
+
+type Continue = (request: FastifyRequest, reply: FastifyReply) => void;
+
+/** What all writes at a door share. */
+export interface WriteDoor {
+  readonly ports: ProxyPorts;
+  readonly front: Front;
+  readonly identities: Identities;
+  readonly table: () => RouteTable;
+  /** Serves what is no plain write. It may have nothing of the body yet. */
+  readonly proceed: (arrival: Arrival, request: FastifyRequest, reply: FastifyReply) => void;
+  /** Answers a request that cannot be run as it was read. */
+  readonly runRead: (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    arrived: Arrived,
+    match: RuleMatch,
+    read: ReadRequest,
+  ) => void;
+  readonly send: (reply: FastifyReply, answer: ProxyAnswer) => void;
+}
+
+/**
+ * One governed write that came in before the router, from its arrival to its line in the log. It goes straight where it
+ * is plain: a declared write whose body is read as a whole, and whose answer is too. Whatever else it turns out to be
+ * goes to the router with what is known so far.
+ */
+export class GovernedWrite {
+  readonly #door: WriteDoor;
+  readonly #request: IncomingMessage;
+  readonly #response: ServerResponse;
+  readonly #requestId: string;
+  readonly #began = performance.now();
+  #arrived: Arrived | null = null;
+  /** What was answered, or the reply of the router that answers. */
+  #answer: ProxyAnswer | null = null;
+  #reply: FastifyReply | null = null;
+  #isWatched = false;
+
+  constructor(door: WriteDoor, request: IncomingMessage, response: ServerResponse, requestId: string) {
+    this.#door = door;
+    this.#request = request;
+    this.#response = response;
+    this.#requestId = requestId;
+  }
+
+  begin(): void {
+    const { ports, front, identities, table } = this.#door;
+    const request = this.#request;
+    try {
+      const arrival = receive(ports, identities, table(), request, request.socket.remoteAddress ?? '', this.#requestId);
+      if (!(arrival instanceof Promise) && arrival.kind === 'own') {
+        front.pass(request, this.#response);
+        return;
+      }
+      this.#watch();
+      if (arrival instanceof Promise) arrival.then((arrived) => this.#arrive(arrived)).catch(this.#fail);
+      else this.#arrive(arrival);
+    } catch (error) {
+      this.#watch();
+      this.#fail(error);
+    }
+  }
+
+  #watch(): void {
+    if (this.#isWatched) return;
+    this.#isWatched = true;
+    this.#response.once('close', () => this.#over()).on('error', ignore);
+  }
+
+  #arrive(arrival: Arrival): void {
+    const { ports } = this.#door;
+    const request = this.#request;
+    if (arrival.kind === 'arrived') this.#arrived = arrival;
+    const match = plainWriteOf(arrival);
+    if (arrival.kind !== 'arrived' || match === null || request.headers['content-encoding'] !== undefined) {
+      this.#route((routed, reply) => this.#door.proceed(arrival, routed, reply));
+      return;
+    }
+    if (!hasBody(request)) {
+      // In a turn of its own: only then the parser says that the request is complete.
+      Promise.resolve()
+        .then(() => this.#run(arrival, match, paramsOf(ports, arrival, match, request, null)))
+        .catch(this.#fail);
+      return;
+    }
+    const type = contentFault(match.tool, request.headers);
+    const { bodyLimit } = ports.settings();
+    if (type !== null || Number(request.headers['content-length'] ?? 0) > bodyLimit) {
+      this.#route((routed, reply) => this.#door.proceed(arrival, routed, reply));
+      return;
+    }
+    readBody(request, bodyLimit)
+      .then((body) => this.#read(arrival, match, bodyLimit, body))
+      .catch(this.#fail);
+  }
+
+  #read(arrived: Arrived, match: RuleMatch, limit: number, body: ReadBody): void {
+    const read: ReadRequest | Promise<ReadRequest> =
+      body.kind === 'body'
+        ? readParams(this.#door.ports, arrived, match, this.#request, body.bytes)
+        : unread(body, limit);
+    if (read instanceof Promise) read.then((whole) => this.#run(arrived, match, whole)).catch(this.#fail);
+    else this.#run(arrived, match, read);
+  }
+
+  #run(arrived: Arrived, match: RuleMatch, read: ReadRequest): void {
+    const { ports, runRead } = this.#door;
+    if (read.kind !== 'read') {
+      this.#route((request, reply) => runRead(request, reply, arrived, match, read));
+      return;
+    }
+    const run = runRequestOf(ports, arrived, match, this.#request, read);
+    if ('kind' in run) this.#route((request, reply) => runRead(request, reply, arrived, match, run));
+    else ports.run(run).then((result) => this.#ran(arrived, result), this.#fail);
+  }
+
+  #ran(arrived: Arrived, result: RunResult): void {
+    try {
+      const answer = linkedAnswer(
+        this.#door.ports,
+        result,
+        contextOf(this.#door.ports, this.#request, this.#requestId, arrived),
+      );
+      if (answer instanceof Promise) answer.then((linked) => this.#send(linked)).catch(this.#fail);
+      else this.#send(answer);
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  #send(answer: ProxyAnswer): void {
+    this.#answer = answer;
+    if (this.#door.front.answer(this.#response, this.#requestId, answer)) return;
+    this.#route((_request, reply) => this.#door.send(reply, answer));
+  }
+
+  #route(next: (request: FastifyRequest, reply: FastifyReply) => void): void {
+    this.#door.front.route(this.#request, this.#response, this.#requestId, (request, reply) => {
+      this.#reply = reply;
+      next(request, reply);
+    });
+  }
+
+  readonly #fail = (error: unknown): void => {
+    const cause = error instanceof Error ? error : new Error(String(error));
+    if (this.#reply === null) this.#route((_request, reply) => void reply.send(cause));
+    else void this.#reply.send(cause);
+  };
+
+  /** The line of the log and the counts, once the connection has taken the answer, or its caller has gone. */
+  #over(): void {
+    const { front, ports } = this.#door;
+    const response = this.#response;
+    const { method = '', headers, socket } = this.#request;
+    const durationMs = performance.now() - this.#began;
+    const isWhole = response.writableFinished;
+    if (isWhole) front.answered(method, response.statusCode, durationMs);
+    ports.access?.({
+      ...partOf(this.#arrived),
+      decision: wordOf(this.#headerOf('svc-decision')),
+      effectId: wordOf(this.#headerOf('svc-effect-id')),
+      lasts: false,
+      requestId: this.#requestId,
+      method,
+      status: response.headersSent ? response.statusCode : 499,
+      ...bytesSince(socket),
+      durationMs,
+      traceId: traceOf(headers['traceparent']),
+      cut: !isWhole,
+    });
+  }
+
+  #headerOf(name: string): number | string | readonly string[] | undefined {
+    return this.#reply === null ? this.#answer?.headers[name] : this.#reply.getHeader(name);
+  }
+}
+
+/** The rule of a request that goes straight; `null` where it does not. */
+function plainWriteOf(arrival: Arrival): RuleMatch | null {
+  if (arrival.kind !== 'arrived' || arrival.viaQuery) return null;
+  const { match } = arrival;
+  if (match.kind !== 'rule' || match.tool.kind !== 'write' || match.tool.streams !== undefined) return null;
+  return takesFiles(planOf(match.tool.call.request)) ? null : match;
+}
+
+function ignore(): void {}

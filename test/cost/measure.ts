@@ -1,0 +1,219 @@
+import { once } from 'node:events';
+import { Agent, type IncomingMessage, request } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { count, load, requestOf } from '../../bench/load.ts';
+import type { Answers, CostWorld, Door, Write } from './world.ts';
+
+/** By as many callers as the gateway is measured with: what is alive at once is what the collector copies. */
+const CALLERS = 64;
+const EXPECTED = [200, 201];
+const OVERLOADED = 503;
+const WARM_UP = 2_000;
+const HEAP_CALLS = 2_000;
+const HEAP_ROUNDS = 2;
+const HEAP_TRIES = 20;
+const OVERLOADED_MS = 1_000;
+/** Each counted alone. What the gateway does by the clock falls on some of them, and on more where the machine is slow. */
+const CALLS = 30;
+/** The share of writes that cost less than what counts as the cost of one. */
+const QUANTILE = 0.25;
+/** After the answer, for what is done when it has gone. */
+const SETTLING_MS = 10;
+
+const COUNTED = ['promises', 'jsonTexts', 'hashes', 'ciphers', 'signatures', 'randoms', 'messages'] as const;
+
+/** A function of ours: file, line, name, calls. */
+type Called = readonly [file: string, line: number, name: string, calls: number];
+
+interface Calls {
+  readonly own: readonly Called[];
+  /** Calls of functions of Node and of packages. */
+  readonly outside: number;
+}
+
+interface Heap {
+  readonly allocated: number;
+  readonly moved: number;
+}
+
+type Counts = Readonly<Partial<Record<(typeof COUNTED)[number], number>>> & {
+  /** Where promises were made, with how many. */
+  readonly places?: readonly (readonly [place: string, promises: number])[];
+};
+
+/** What one write costs, by name: on the gateway's main thread, and on its other threads together. */
+export interface Costs {
+  readonly main: Readonly<Record<string, number>>;
+  readonly threads: Readonly<Record<string, number>>;
+}
+
+/** What one write costs at a door of a gateway. */
+export async function costsOf(world: CostWorld, door: Door): Promise<Costs> {
+  await warmUp(world, door);
+  const heap = await heapOf(world, door);
+  const counts = await countsOf(world, door);
+  const called = await calledBy(world, door);
+  return {
+    main: { ...sizeOf(called.main), ...counts.main, ...heap.main },
+    threads: { ...sizeOf(called.threads), ...counts.threads, ...heap.threads },
+  };
+}
+
+/** The functions that a write calls, and the places where it makes promises, for a person. */
+export async function listingOf(world: CostWorld, door: Door): Promise<string> {
+  await warmUp(world, door);
+  const rounds = await eachAlone<Counts>(world, door, 'start places', 'take counts');
+  const places = new Set(rounds.flatMap(({ main: { places: made = [] } }) => made.map(([place]) => place)));
+  const promises = [...places]
+    .map((place) => [place, quantile(rounds.map((round) => new Map(round.main.places).get(place) ?? 0))] as const)
+    .filter(([, made]) => made > 0)
+    .sort(([, one], [, other]) => other - one)
+    .map(([place, made]) => `${String(made).padStart(6)}  ${place}`);
+  const called = await calledBy(world, door);
+  const { main, threads, outside } = called;
+  return [
+    `# main thread: own functions, calls a write (and ${outside} of packages and Node)`,
+    ...linesOf(main),
+    '# other threads',
+    ...linesOf(threads),
+    '# promises by the first place of ours on the stack',
+    ...promises,
+  ].join('\n');
+}
+
+function linesOf(called: readonly Called[]): readonly string[] {
+  const files = new Map<string, Called[]>();
+  for (const one of called) files.set(one[0], [...(files.get(one[0]) ?? []), one]);
+  return [...files]
+    .map(([file, functions]) => ({ file, functions, calls: sum(functions, ([, , , calls]) => calls) }))
+    .sort((one, other) => other.calls - one.calls)
+    .flatMap(({ file, functions, calls }) => [
+      `${String(calls).padStart(6)}  ${file}`,
+      ...functions
+        .toSorted((one, other) => other[3] - one[3])
+        .map(
+          ([, line, name, each]) =>
+            `        ${String(each).padStart(6)}  ${name === '' ? '(anonymous)' : name}:${line}`,
+        ),
+    ]);
+}
+
+/** @returns whether all were done; a gateway on a busy machine may refuse some for being overloaded */
+async function writeMany(world: CostWorld, door: Door, calls: number, connections = CALLERS): Promise<boolean> {
+  const next = count(calls, () => {
+    const { path, headers, body } = world.next(door);
+    return requestOf('POST', path, headers, body);
+  });
+  try {
+    await load({ url: world.url, connections, next, expected: EXPECTED });
+    return true;
+  } catch (error) {
+    if (!(error instanceof Error) || !error.message.includes('The gateway is overloaded')) throw error;
+    await sleep(OVERLOADED_MS);
+    return false;
+  }
+}
+
+/** So that its code is compiled. A few callers at first, as code that is not takes long. */
+async function warmUp(world: CostWorld, door: Door): Promise<void> {
+  for (let part = 0; part < 10; part += 1)
+    await writeMany(world, door, WARM_UP / 10, Math.min(8 * (part + 1), CALLERS));
+}
+
+/** Writes on one connection, and what was taken after each of them; the first ones make the connection. */
+async function eachAlone<T>(world: CostWorld, door: Door, begin: string, take: string): Promise<readonly Answers<T>[]> {
+  const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+  const taken: Answers<T>[] = [];
+  try {
+    for (let call = 0; call < CALLS; call += 1) {
+      await world.ask(begin);
+      const isDone = await writeOn(agent, world.url, world.next(door));
+      await sleep(SETTLING_MS);
+      const after = await world.ask<T>(take);
+      if (isDone) taken.push(after);
+    }
+  } finally {
+    agent.destroy();
+  }
+  return taken.slice(CALLS / 10);
+}
+
+async function writeOn(agent: Agent, url: string, { path, headers, body }: Write): Promise<boolean> {
+  const length = { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) };
+  const sent = request(new URL(path, url), { method: 'POST', agent, headers: { ...headers, ...length } });
+  sent.end(body);
+  const [answer] = (await once(sent, 'response')) as [IncomingMessage];
+  answer.resume();
+  await once(answer, 'end');
+  if (answer.statusCode === OVERLOADED) await sleep(OVERLOADED_MS);
+  else if (!EXPECTED.includes(answer.statusCode ?? 0)) throw new Error(`answered with ${answer.statusCode}`);
+  return answer.statusCode !== OVERLOADED;
+}
+
+/** Of the rounds the least: what else happens only adds. */
+async function heapOf(world: CostWorld, door: Door): Promise<Costs> {
+  const rounds: Answers<Heap>[] = [];
+  for (let tries = 0; rounds.length < HEAP_ROUNDS; tries += 1) {
+    if (tries === HEAP_TRIES)
+      throw new Error('the machine is too busy: the gateway refuses calls for being overloaded');
+    await world.ask('start heap');
+    const isDone = await writeMany(world, door, HEAP_CALLS);
+    const heap = await world.ask<Heap>('take heap');
+    if (isDone) rounds.push(heap);
+  }
+  const least = (of: (answers: Answers<Heap>) => number): number =>
+    Math.round(Math.min(...rounds.map(of)) / HEAP_CALLS);
+  return {
+    main: { allocatedBytes: least(({ main }) => main.allocated), movedBytes: least(({ main }) => main.moved) },
+    threads: { allocatedBytes: least(({ others }) => sum(others, ({ allocated }) => allocated)) },
+  };
+}
+
+async function countsOf(world: CostWorld, door: Door): Promise<Costs> {
+  const rounds = await eachAlone<Counts>(world, door, 'start counts', 'take counts');
+  const each = (of: (answers: Answers<Counts>) => readonly Counts[]): Readonly<Record<string, number>> =>
+    Object.fromEntries(
+      COUNTED.map((name) => [name, quantile(rounds.map((round) => sum(of(round), (counts) => counts[name] ?? 0)))]),
+    );
+  return { main: each(({ main }) => [main]), threads: each(({ others }) => others) };
+}
+
+async function calledBy(
+  world: CostWorld,
+  door: Door,
+): Promise<{ readonly main: readonly Called[]; readonly threads: readonly Called[]; readonly outside: number }> {
+  await world.ask('start calls');
+  const rounds = await eachAlone<Calls>(world, door, 'reset calls', 'take calls');
+  await world.ask('stop calls');
+  return {
+    main: aWrite(rounds.map(({ main }) => main.own)),
+    threads: aWrite(rounds.map(({ others }) => others.flatMap(({ own }) => own))),
+    outside: quantile(rounds.map(({ main }) => main.outside)),
+  };
+}
+
+/** Functions with their calls a write. */
+function aWrite(rounds: readonly (readonly Called[])[]): readonly Called[] {
+  const nameOf = ([file, line, name]: Called): string => `${file}:${line} ${name}`;
+  const all = new Map(rounds.flatMap((called) => called.map((one) => [nameOf(one), one] as const)));
+  const counts = rounds.map((called) => new Map(called.map((one) => [nameOf(one), one[3]])));
+  return [...all]
+    .map(([id, [file, line, name]]): Called => [file, line, name, quantile(counts.map((of) => of.get(id) ?? 0))])
+    .filter(([, , , calls]) => calls > 0);
+}
+
+function quantile(values: readonly number[]): number {
+  return values.toSorted((one, other) => one - other)[Math.floor(values.length * QUANTILE)] ?? 0;
+}
+
+function sizeOf(called: readonly Called[]): Readonly<Record<string, number>> {
+  return {
+    ownFiles: new Set(called.map(([file]) => file)).size,
+    ownFunctions: called.length,
+    ownCalls: sum(called, ([, , , calls]) => calls),
+  };
+}
+
+function sum<T>(all: readonly T[], of: (one: T) => number): number {
+  return all.reduce((so, one) => so + of(one), 0);
+}

@@ -1,0 +1,100 @@
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type ProxiedWorld, startProxiedWorld } from './gateway.ts';
+
+let world: ProxiedWorld;
+beforeAll(async () => {
+  world = await startProxiedWorld();
+});
+afterAll(() => world.close());
+
+interface Sent {
+  readonly method?: string;
+  readonly path?: string;
+  readonly headers?: readonly string[];
+  readonly body?: string | null;
+  /** How often the same is sent; the last answer counts. */
+  readonly times?: number;
+}
+
+let counter = 0;
+
+/** Everything that comes on a connection until its answer is over, with what differs each time made equal. */
+async function bytesOf(sent: Sent, extra: readonly string[]): Promise<string> {
+  const { method = 'POST', path = '/shop/v1/shops/s1/orders', headers = [], body = '{"amount":5}', times = 1 } = sent;
+  counter += 1;
+  const key = `front-${counter}`;
+  let text = '';
+  for (let time = 0; time < times; time += 1) {
+    const { hostname, port } = new URL(world.url);
+    const socket = connect(Number(port), hostname);
+    const chunks: Buffer[] = [];
+    socket.on('data', (chunk) => void chunks.push(chunk)).on('error', () => undefined);
+    const typed = body === null || headers.some((line) => /^content-type:/i.test(line));
+    const head = [
+      `${method} ${path} HTTP/1.1`,
+      `host: ${hostname}:${port}`,
+      `x-api-key: ${world.keys.bot}`,
+      ...(headers.some((line) => /^idempotency-key:/i.test(line)) ? [] : [`idempotency-key: ${key}`]),
+      ...(typed ? [] : ['content-type: application/json']),
+      ...(body === null ? [] : [`content-length: ${Buffer.byteLength(body)}`]),
+      ...headers.filter((line) => !/^(?:idempotency-key|content-type): -$/i.test(line)),
+      ...extra,
+      'connection: close',
+    ];
+    socket.write(`${head.join('\r\n')}\r\n\r\n${body ?? ''}`);
+    await once(socket, 'close');
+    text = Buffer.concat(chunks).toString('latin1');
+  }
+  return text
+    .replaceAll(key, 'KEY')
+    .replaceAll(/\b(req|eff|rcp|apr)_[0-9a-z]{26}/g, '$1')
+    .replaceAll(/date: [^\r]*/gi, 'date')
+    .replaceAll(/eyJ[\w.-]*/g, 'JWS')
+    .replaceAll(/\bef_\d+|\bsc1:[\w-]+|"seq":\d+/g, 'N')
+    .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]*Z/g, 'TIME')
+    .replaceAll(/"(?:n|nth|request|effects?)":\d+/g, 'N')
+    .replaceAll(/content-length: \d+/gi, 'LENGTH');
+}
+
+/** The router answers a request that says where its answer is to go; the front leaves such requests to it. */
+const ROUTED = ['sec-fetch-dest: empty'];
+
+describe('what goes past the router is answered as the router answers it, to the byte', () => {
+  const same: Readonly<Record<string, Sent>> = {
+    committed: {},
+    'committed, without a body': { method: 'POST', path: '/shop/v1/shops/s1/orders', body: null },
+    'refused by the upstream': { body: '{"amount":5,"note":"mode:refuse"}' },
+    'an answer without content': { body: '{"amount":5,"note":"mode:empty"}' },
+    'an answer that is no JSON': { body: '{"amount":5,"note":"mode:plain"}' },
+    'a redirect': { body: '{"amount":5,"note":"mode:redirect"}' },
+    'an upstream that breaks off': { body: '{"amount":5,"note":"mode:drop_after"}' },
+    'headers of one connection': { body: '{"amount":5,"note":"mode:loud"}' },
+    denied: { body: '{"amount":5000}' },
+    'a duplicate': { times: 2 },
+    'a duplicate that is replayed': { path: '/shop/v1/notes', body: '{"text":"x"}', times: 2 },
+    'without an idempotency key': { headers: ['idempotency-key: -'] },
+    'no JSON': { body: '{"amount":' },
+    'JSON of another shape': { body: '{"amount":"x"}' },
+    'another media type': { headers: ['content-type: text/plain'] },
+    'no media type': { headers: ['content-type: -'] },
+    'a media type that cannot be read': { headers: ['content-type: json'] },
+    'a foreign charset': { headers: ['content-type: application/json; charset=latin1'] },
+    'a coding that nobody has': { headers: ['content-encoding: zstd'] },
+    'the key in the query too': { path: '/shop/v1/shops/s1/orders?api_key=KEY' },
+    'a query of two meanings': { path: '/shop/v1/shops/s1/orders?dry=true&DRY=false' },
+    'no rule': { path: '/shop/v1/nothing' },
+    'no route': { path: '/nowhere/at/all' },
+    'one of the gateway’s own paths': { path: '/v1/nothing' },
+    'another method': { method: 'PUT' },
+    'another Host': { headers: ['host: example.com'] },
+    'another Origin': { headers: ['origin: https://example.com'] },
+  };
+
+  test.each(Object.entries(same))('%s', async (_name, sent) => {
+    const straight = await bytesOf(sent, []);
+    expect(straight).toMatch(/^HTTP\/1\.1 \d{3} /);
+    expect(straight).toBe(await bytesOf(sent, ROUTED));
+  });
+});
