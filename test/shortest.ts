@@ -2,12 +2,12 @@
 const MEASURED = 3;
 
 /**
- * The shortest of up to three times, ms; as few as it takes to stay below `limitMs`. A machine that stands still for a
- * moment makes one of them long, and says nothing of the gateway; a gateway that is too slow is so each time.
+ * The least of up to three times, ms, or of other measures; as few as it takes to stay below `limit`. A machine that stands
+ * still for a moment makes one of them long, and says nothing of the gateway; a gateway that is too slow is so each time.
  * @param measure is given which time it is, from 0
  */
-export async function shortest(limitMs: number, measure: (time: number) => Promise<number> | number): Promise<number> {
+export async function shortest(limit: number, measure: (time: number) => Promise<number> | number): Promise<number> {
   let best = Number.POSITIVE_INFINITY;
-  for (let time = 0; time < MEASURED && best >= limitMs; time += 1) best = Math.min(best, await measure(time));
+  for (let time = 0; time < MEASURED && best >= limit; time += 1) best = Math.min(best, await measure(time));
   return best;
 }

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import { readBody } from '../bytes/request-body.ts';
+import { readBody, TinyPieces } from '../bytes/request-body.ts';
 import { type JsonLimits, LARGE_TEXT, parseStrictJson, parseStrictJsonInSlices } from '../json/strict.ts';
 import type { ApiApp } from './app.ts';
 import { refuse } from './problem.ts';
@@ -35,6 +35,8 @@ export async function bodyOf({ raw, routeOptions }: FastifyRequest, limit = rout
       return read.bytes;
     case 'too_large':
       throw refuse('too_large', 'The body is larger than this gateway reads (limits.body).');
+    case 'tiny_pieces':
+      throw refuse('invalid_request', TinyPieces.DETAIL);
     case 'gone':
       throw refuse('invalid_request', 'The request cannot be read.');
   }

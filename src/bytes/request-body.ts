@@ -1,35 +1,50 @@
 import type { IncomingMessage } from 'node:http';
 import { Gathered } from './gathered.ts';
+import { PIECES_A_TURN } from './pieces-a-turn.ts';
 
-/** A body that was read completely. */
+/** A body that was read completely, or why it was not. */
 export type ReadBody =
   | { readonly kind: 'body'; readonly bytes: Buffer }
   | { readonly kind: 'too_large' }
+  /** In more pieces than are read; see {@link TinyPieces}. */
+  | { readonly kind: 'tiny_pieces' }
   /** The caller went away in the middle: there is nobody to answer and nothing to run. */
   | { readonly kind: 'gone' };
 
-/** Pieces that a request may bring before it waits for its turn. Of a body in pieces of a kilobyte, that is a megabyte. */
-const MOST_PIECES = 1_024;
+/** Pieces of a body that may have any size. Node spends some microseconds on each, whatever it holds. */
+const ANY_SIZE = PIECES_A_TURN;
+/** The bytes that the pieces of a longer body have on average, at least. */
+const LEAST_PIECE = 16;
 /** Bytes that wait for the reader of a body before the sender is paused. */
 const MOST_WAITING = 65_536;
 /** Fewer bytes than these wait for others of the same turn. */
 const FEW = 16_384;
+
+/** A body in pieces so small that they cost many times what they hold: no client sends such. */
+export class TinyPieces extends Error {
+  static readonly DETAIL =
+    `The body comes in ${ANY_SIZE} pieces of fewer than ${LEAST_PIECE} bytes. Nothing was done; send it in larger pieces.`;
+
+  constructor() {
+    super(TinyPieces.DETAIL);
+  }
+}
 
 /** Reads a request's body up to `limit` bytes. */
 export function readBody(message: IncomingMessage, limit: number): Promise<ReadBody> {
   if (Number(message.headers['content-length'] ?? 0) > limit) return Promise.resolve({ kind: 'too_large' });
   return new Promise((resolve) => {
     const gathered = new Gathered();
-    const count = pieceCount(message);
+    const pieces = new Pieces(message);
+    const refuse = (kind: 'too_large' | 'tiny_pieces'): void => {
+      message.pause().off('data', take);
+      gathered.take();
+      resolve({ kind });
+    };
     const take = (piece: Buffer): void => {
-      if (gathered.byteLength + piece.byteLength > limit) {
-        message.pause().off('data', take);
-        gathered.take();
-        resolve({ kind: 'too_large' });
-        return;
-      }
-      gathered.add(piece);
-      count();
+      if (gathered.byteLength + piece.byteLength > limit) refuse('too_large');
+      else if (pieces.areTiny(piece)) refuse('tiny_pieces');
+      else gathered.add(piece);
     };
     message.on('data', take);
     message.once('end', () => resolve({ kind: 'body', bytes: gathered.take() }));
@@ -41,10 +56,12 @@ export function readBody(message: IncomingMessage, limit: number): Promise<ReadB
 /**
  * A request's body as it arrives, small pieces together. It ends where the caller goes away too: whether all has come,
  * the message says. A reader that leaves early leaves the rest unread, and the connection open for the answer.
+ * @throws TinyPieces
  */
 export async function* bodyPieces(message: IncomingMessage): AsyncGenerator<Buffer> {
   const waiting = new Gathered();
-  const count = pieceCount(message);
+  const pieces = new Pieces(message);
+  let areTiny = false;
   let isOver = message.readableEnded || message.destroyed;
   let wake: () => void = () => undefined;
   let willWake = false;
@@ -55,10 +72,10 @@ export async function* bodyPieces(message: IncomingMessage): AsyncGenerator<Buff
   };
   const take = (piece: Buffer): void => {
     waiting.add(piece);
-    if (waiting.byteLength >= MOST_WAITING) message.pause();
-    if (waiting.byteLength >= FEW) wake();
+    areTiny = pieces.areTiny(piece);
+    if (areTiny || waiting.byteLength >= MOST_WAITING) message.pause();
+    if (areTiny || waiting.byteLength >= FEW) wake();
     else wakeSoon();
-    count();
   };
   const end = (): void => {
     isOver = true;
@@ -66,57 +83,52 @@ export async function* bodyPieces(message: IncomingMessage): AsyncGenerator<Buff
   };
   message.on('data', take).once('end', end).once('close', end).on('error', end);
   try {
-    while (!isOver || waiting.byteLength > 0) {
-      if (waiting.byteLength === 0) {
-        await new Promise<void>((resolve) => (wake = resolve));
-        continue;
-      }
-      willWake = false;
-      yield waiting.take();
-      if (message.isPaused()) message.resume();
+    for (;;) {
+      if (areTiny) throw new TinyPieces();
+      if (waiting.byteLength > 0) {
+        willWake = false;
+        yield waiting.take();
+        if (message.isPaused()) message.resume();
+      } else if (isOver) return;
+      else await new Promise<void>((resolve) => (wake = resolve));
     }
   } finally {
     message.pause().off('data', take);
   }
 }
 
-/** Counts the pieces of one request, and makes a sender of very many wait. */
-function pieceCount(message: IncomingMessage): () => void {
-  let pieces = 0;
-  return () => {
-    pieces += 1;
-    if (pieces < MOST_PIECES) return;
-    pieces = 0;
-    LINE.wait(message);
-  };
-}
+/** Counts the pieces of one body. */
+class Pieces {
+  readonly #message: IncomingMessage;
+  #count = 0;
+  #byteLength = 0;
 
-const NOTHING = (): void => undefined;
-
-/**
- * Requests that are read on in a later turn of the event loop, one in each turn: Node reads up to 2 MB of a connection
- * before it looks at another.
- */
-class Line {
-  readonly #waiting = new Set<IncomingMessage>();
-
-  wait(message: IncomingMessage): void {
-    if (this.#waiting.has(message)) return;
-    // Else the message itself resumes its socket.
-    message._read = NOTHING;
-    message.socket.pause();
-    if (this.#waiting.add(message).size === 1) setImmediate(this.#next);
+  constructor(message: IncomingMessage) {
+    this.#message = message;
   }
 
-  readonly #next = (): void => {
-    const [message] = this.#waiting;
-    if (message !== undefined) {
-      this.#waiting.delete(message);
-      Reflect.deleteProperty(message, '_read');
-      message.socket.resume();
+  /** Whether a body, with its next piece, has too many for what it holds. */
+  areTiny({ byteLength }: Buffer): boolean {
+    this.#count += 1;
+    this.#byteLength += byteLength;
+    if (this.#count >= ANY_SIZE && this.#byteLength < this.#count * LEAST_PIECE) {
+      dropTheRest(this.#message);
+      return true;
     }
-    if (this.#waiting.size > 0) setImmediate(this.#next);
-  };
+    if (this.#count % PIECES_A_TURN === 0) {
+      this.#message.pause();
+      setImmediate(() => this.#message.listenerCount('data') > 0 && this.#message.resume());
+    }
+    return false;
+  }
 }
 
-const LINE = new Line();
+/**
+ * Reads nothing more of a body. What Node has read already it still parses, piece by piece: none of it is kept. By
+ * `_read` the message would have its connection read on once it is answered.
+ */
+function dropTheRest(message: IncomingMessage): void {
+  message.push = () => true;
+  message._read = () => undefined;
+  message.socket.pause();
+}

@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { readBody } from '../bytes/request-body.ts';
+import { readBody, TinyPieces } from '../bytes/request-body.ts';
 import type { Code } from '../effects/model/codes.ts';
 import type { Problem } from '../effects/model/run-request.ts';
 import type { JsonObject } from '../json/value.ts';
@@ -72,6 +72,8 @@ async function bodyOf({ raw, routeOptions }: FastifyRequest): Promise<Buffer> {
       return read.bytes;
     case 'too_large':
       throw problem('too_large', 'The body is larger than this gateway reads (limits.body).');
+    case 'tiny_pieces':
+      throw problem('invalid_request', TinyPieces.DETAIL);
     case 'gone':
       throw problem('invalid_request', 'The request cannot be read.');
   }

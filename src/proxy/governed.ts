@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { setImmediate as others } from 'node:timers/promises';
-import { type ReadBody, readBody } from '../bytes/request-body.ts';
+import { type ReadBody, readBody, TinyPieces } from '../bytes/request-body.ts';
 import { ulid } from 'ulid';
 import type { Route, RouteRule } from '../config/configuration.ts';
 import type { JsonObject } from '../json/value.ts';
@@ -76,7 +76,10 @@ export async function readRequest(
 /** What becomes of a request whose body was not read as a whole. */
 export function unread({ kind }: Exclude<ReadBody, { kind: 'body' }>, limit: number): ReadRequest {
   if (kind === 'gone') return { kind };
-  const problem = problemOf('too_large', `The body is larger than the ${limit} bytes that are inspected.`);
+  const problem =
+    kind === 'tiny_pieces'
+      ? problemOf('invalid_request', TinyPieces.DETAIL)
+      : problemOf('too_large', `The body is larger than the ${limit} bytes that are inspected.`);
   return { kind: 'problem', problem };
 }
 

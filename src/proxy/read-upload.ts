@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { bodyPieces } from '../bytes/request-body.ts';
+import { bodyPieces, TinyPieces } from '../bytes/request-body.ts';
 import type { Problem } from '../effects/model/run-request.ts';
 import type { JsonLimits } from '../json/strict.ts';
 import type { HttpTool } from '../effects/model/tool.ts';
@@ -57,6 +57,7 @@ export async function readUpload(
     return { kind: 'content', content: { ok: true, value: form.members } };
   } catch (error) {
     if (error instanceof Refused) return { kind: 'problem', problem: error.problem };
+    if (error instanceof TinyPieces) return { kind: 'problem', problem: problemOf('invalid_request', error.message) };
     if (error instanceof FileTooLarge) return tooLarge(limits.file, 'A file');
     if (error instanceof SpoolFull) return { kind: 'problem', problem: noRoom(error) };
     if (request.destroyed || request.readableAborted) return { kind: 'gone' };

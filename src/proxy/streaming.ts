@@ -1,6 +1,7 @@
 import { pipeline } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Dispatcher, errors } from 'undici';
+import { PIECES_A_TURN } from '../bytes/pieces-a-turn.ts';
 import { ConnectFailed } from '../upstreams/http/connect.ts';
 import { isEventStream } from '../upstreams/http/events.ts';
 import { MAY_BE_REFUSED } from '../upstreams/http/tls-faults.ts';
@@ -46,6 +47,7 @@ export function passOn(
   let controller: Dispatcher.DispatchController | null = null;
   let answering: Answering | null = null;
   let hasFailed = false;
+  let pieces = 0;
 
   const fail = (error: Error): void => {
     if (hasFailed || raw.writableEnded) return;
@@ -84,7 +86,13 @@ export function passOn(
       if (status === 304) answering.end();
     },
     onResponseData(started, piece) {
-      if (!hasFailed && answering?.write(piece) === false) started.pause();
+      if (hasFailed || answering === null) return;
+      pieces += 1;
+      if (!answering.write(piece)) started.pause();
+      else if (pieces % PIECES_A_TURN === 0) {
+        started.pause();
+        setImmediate(() => started.resume());
+      }
     },
     onResponseEnd() {
       if (!hasFailed) answering?.end();

@@ -1,6 +1,8 @@
 import type { Socket } from 'node:net';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { Dispatcher } from 'undici';
 import { Gathered } from '../../bytes/gathered.ts';
+import { PIECES_A_TURN } from '../../bytes/pieces-a-turn.ts';
 import type { Tool } from '../../effects/model/tool.ts';
 import { ownedStream } from '../owned-stream.ts';
 import type { Connection } from './connections.ts';
@@ -115,6 +117,8 @@ class Sending implements Dispatcher.DispatchHandler {
   /** The pieces after the first. */
   #more: Gathered | null = null;
   #length = 0;
+  /** Pieces that were passed on. */
+  #pieces = 0;
   #settled = false;
 
   constructor(
@@ -307,7 +311,8 @@ class Sending implements Dispatcher.DispatchHandler {
       this.#reset(controller);
       return;
     }
-    const taken = passing?.write(piece);
+    this.#pieces += 1;
+    const taken = passing?.write(piece) ?? (this.#pieces % PIECES_A_TURN === 0 ? nextTurn() : undefined);
     if (taken === undefined) return;
     this.#isHeldUp = true;
     controller.pause();
