@@ -2,6 +2,7 @@ import { pipeline } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Dispatcher, errors } from 'undici';
 import { PIECES_A_TURN } from '../bytes/pieces-a-turn.ts';
+import { ANNOUNCED_TOO_OFTEN, MOST_ANNOUNCEMENTS } from '../upstreams/http/announcements.ts';
 import { ConnectFailed } from '../upstreams/http/connect.ts';
 import { isEventStream } from '../upstreams/http/events.ts';
 import { MAY_BE_REFUSED } from '../upstreams/http/tls-faults.ts';
@@ -48,6 +49,7 @@ export function passOn(
   let answering: Answering | null = null;
   let hasFailed = false;
   let pieces = 0;
+  let announcements = 0;
 
   const fail = (error: Error): void => {
     if (hasFailed || raw.writableEnded) return;
@@ -74,8 +76,12 @@ export function passOn(
       controller = started;
     },
     onResponseStart(started, status, headers) {
-      // 1xx only announce an answer.
-      if (status < 200 || hasFailed) return;
+      if (hasFailed) return;
+      if (status < 200) {
+        announcements += 1;
+        if (announcements > MOST_ANNOUNCEMENTS) fail(new Error(ANNOUNCED_TOO_OFTEN));
+        return;
+      }
       if (status > 599) {
         fail(new Error(`the upstream answered with the status ${status}`));
         return;

@@ -61,6 +61,27 @@ const EVENTS: Readonly<Record<string, (answer: string) => string>> = {
   'behind small events': (answer) => `${'data:1\n\n'.repeat(BYTES / 64)}data: ${answer}\n\n`,
 };
 
+/** Bytes of what a server says beside its answer. */
+const FLOOD = 2 * 1024 * 1024;
+
+/** Messages that a server may send at any time, or that are none. Each is short: what they cost is their number. */
+const FLOODS: Readonly<Record<string, string>> = {
+  'what is no JSON': 'no json',
+  'what is no message': '1',
+  progress: '{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}',
+  'news that tools have changed': '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}',
+  'answers to nothing': '{"jsonrpc":"2.0","id":"nothing","result":{}}',
+  'answers without an id': '{"jsonrpc":"2.0","id":null,"error":{"code":-1,"message":""}}',
+  elicitations: '{"jsonrpc":"2.0","id":1,"method":"elicitation/create","params":{}}',
+  pings: '{"jsonrpc":"2.0","id":1,"method":"ping"}',
+};
+
+/** As many of one message as fit, as lines for programs and as events for others. */
+function flooded(unit: string, url: string): string {
+  const one = url === '/' ? `${unit}\n` : `event: message\ndata: ${unit}\n\n`;
+  return one.repeat(FLOOD / one.length);
+}
+
 interface Message {
   readonly id?: number;
   readonly method?: string;
@@ -85,12 +106,19 @@ let listed = JSON.stringify([TOOL]);
 
 /** The server, over streamable HTTP at `/mcp`, over the older transport at `/sse`, and for the program at `/`. */
 function largeServer(): Server {
-  let stream: ServerResponse | null = null;
+  /** Of the older transport, each by where its messages go. */
+  const streams = new Map<string, ServerResponse>();
   const answer = (response: ServerResponse, url: string, message: Message): void => {
     const said = answerTo(message);
-    if (url === '/messages') {
+    const unit = FLOODS[message.params?.arguments?.as ?? ''];
+    const before = unit === undefined ? '' : flooded(unit, url);
+    const stream = streams.get(url);
+    if (stream !== undefined) {
       response.writeHead(202).end();
-      stream?.write(`event: message\ndata: ${said}\n\n`);
+      stream.write(`${before}event: message\ndata: ${said}\n\n`);
+    } else if (unit !== undefined) {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.end(before + (url === '/' ? said : `data: ${said}\n\n`));
     } else if (said === '') response.writeHead(202).end();
     else {
       const event = EVENTS[message.params?.arguments?.as ?? ''];
@@ -102,8 +130,9 @@ function largeServer(): Server {
     const { method, url = '' } = request;
     if (method === 'POST') void textOf(request).then((text) => answer(response, url, JSON.parse(text) as Message));
     else if (url === '/sse') {
-      stream = response.writeHead(200, { 'content-type': 'text/event-stream' });
-      stream.write('event: endpoint\ndata: /messages\n\n');
+      const messages = `/messages/${streams.size}`;
+      streams.set(messages, response.writeHead(200, { 'content-type': 'text/event-stream' }));
+      response.write(`event: endpoint\ndata: ${messages}\n\n`);
     } else response.writeHead(405).end();
   });
 }
@@ -122,9 +151,9 @@ beforeAll(async () => {
   );
   const child = join(import.meta.dirname, 'large-answers-child.mjs');
   const upstreams = `
-  - { id: web, timeout: 60s, mcp: { url: "${url}/mcp", pins: "${pins}.web" } }
-  - { id: old, timeout: 60s, mcp: { url: "${url}/sse", transport: sse, pins: "${pins}.old" } }
-  - { id: program, timeout: 60s, mcp: { command: ["${process.execPath}", "${child}", "${url}/"], pins: "${pins}.program" } }
+  - { id: web, timeout: 10s, mcp: { url: "${url}/mcp", pins: "${pins}.web" } }
+  - { id: old, timeout: 10s, mcp: { url: "${url}/sse", transport: sse, pins: "${pins}.old" } }
+  - { id: program, timeout: 10s, mcp: { command: ["${process.execPath}", "${child}", "${url}/"], pins: "${pins}.program" } }
 `;
   watched = await startWatchedWorld((upstreamUrl) => {
     const { config, policies } = worldFiles(upstreamUrl);
@@ -225,6 +254,14 @@ describe('a message of a server holds the event loop for at most 50 ms', () => {
     slow.push(
       ...(await slowly('as an event', () => call('/mcp/web', shape, 'in one event'), /"decision":"committed"/)),
     );
+    expect(slow).toEqual([]);
+  });
+
+  test.each(Object.keys(FLOODS))('a flood of %s before an answer', async (as) => {
+    const slow: string[] = [];
+    // A server may be given up for what it sends, but not hold the others.
+    for (const door of ['/mcp/web', '/mcp/program', '/mcp/old'] as const)
+      slow.push(...(await slowly(door, () => call(door, '', as), /committed|unknown_effect|failed/)));
     expect(slow).toEqual([]);
   });
 

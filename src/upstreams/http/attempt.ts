@@ -5,6 +5,7 @@ import { Gathered } from '../../bytes/gathered.ts';
 import { PIECES_A_TURN } from '../../bytes/pieces-a-turn.ts';
 import type { Tool } from '../../effects/model/tool.ts';
 import { ownedStream } from '../owned-stream.ts';
+import { ANNOUNCED_TOO_OFTEN, MOST_ANNOUNCEMENTS } from './announcements.ts';
 import type { Connection } from './connections.ts';
 import type { SentBody } from './sent-body.ts';
 import { MAY_BE_REFUSED } from './tls-faults.ts';
@@ -119,6 +120,7 @@ class Sending implements Dispatcher.DispatchHandler {
   #length = 0;
   /** Pieces that were passed on. */
   #pieces = 0;
+  #announcements = 0;
   #settled = false;
 
   constructor(
@@ -174,10 +176,15 @@ class Sending implements Dispatcher.DispatchHandler {
       );
   }
 
-  onResponseStart(_controller: Dispatcher.DispatchController, status: number, headers: IncomingHeaders): void {
-    // 1xx only announce an answer.
+  onResponseStart(controller: Dispatcher.DispatchController, status: number, headers: IncomingHeaders): void {
     this.#connection.hasAnswered = true;
-    if (status < 200) return;
+    if (status < 200) {
+      this.#announcements += 1;
+      if (this.#announcements <= MOST_ANNOUNCEMENTS || this.#settled) return;
+      this.#lost('malformed', ANNOUNCED_TOO_OFTEN);
+      this.#reset(controller);
+      return;
+    }
     this.#status = status;
     this.#headers = headers;
     const { passing, stream } = this.#options;

@@ -1,5 +1,6 @@
 import { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
+import { ANNOUNCED_TOO_OFTEN, MOST_ANNOUNCEMENTS } from '../http/announcements.ts';
 
 type IncomingHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
@@ -60,6 +61,7 @@ function begin(
   let heldBack: 'late' | 'paused' | null = null;
   let body: Readable | null = null;
   let abort: (() => void) | null = null;
+  let announcements = 0;
 
   const giveUp = (): void => abort?.();
   const over = (): void => signal?.removeEventListener('abort', giveUp);
@@ -74,8 +76,12 @@ function begin(
       signal?.addEventListener('abort', giveUp, { once: true });
     },
     onResponseStart(controller, status, headers) {
-      // 1xx only announce an answer.
-      if (status < 200 || startedAt === null) return;
+      if (startedAt === null) return;
+      if (status < 200) {
+        announcements += 1;
+        if (announcements > MOST_ANNOUNCEMENTS) controller.abort(new Error(ANNOUNCED_TOO_OFTEN));
+        return;
+      }
       body = new Readable({
         read: () => controller.resume(),
         destroy: (error, done) => {

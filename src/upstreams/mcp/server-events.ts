@@ -1,10 +1,14 @@
 import { isUtf8 } from 'node:buffer';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { Gathered } from '../../bytes/gathered.ts';
 import { createEventScan, lineEnds } from '../http/events.ts';
 import { TooLong } from './whole-answer.ts';
 
 /** Lines of one event: each takes time, however short it is. */
 const MOST_LINES = 10_000;
+
+/** After so many events the rest waits for the next turn of the event loop. */
+const EVENTS_A_TURN = 128;
 
 const COLON = 0x3a;
 const SPACE = 0x20;
@@ -32,10 +36,13 @@ export interface ServerEvent {
 export async function* serverEvents(body: AsyncIterable<Buffer>, mostBytes: number): AsyncGenerator<ServerEvent> {
   const scan = createEventScan();
   const held = new Gathered();
+  let events = 0;
   for await (const piece of body) {
     let from = 0;
     for (const end of scan.ends(piece)) {
       const last = piece.subarray(from, end);
+      events += 1;
+      if (events % EVENTS_A_TURN === 0) await nextTurn();
       yield readEvent(held.takenWith(last));
       from = end;
     }

@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import type { Writable } from 'node:stream';
+import type { Readable, Writable } from 'node:stream';
+import { setImmediate as nextTurn } from 'node:timers/promises';
 import { printable } from '../../../diagnostics/render.ts';
 import { lineSplitter } from '../../../bytes/lines.ts';
 import type { Pipe, PipeEvents, PipeHeaders, Sending } from '../pipe/pipe.ts';
@@ -24,6 +25,8 @@ export interface ChildLimits {
 const NOT_READING = Buffer.from(
   '{"jsonrpc":"2.0","id":null,"error":{"code":-32000,"message":"The server does not read its input, or the message is too long for it. This message was not sent."}}',
 );
+/** After so many lines the rest waits for the next turn of the event loop. */
+const LINES_A_TURN = 128;
 /** Bytes that wait for a child that does not read. */
 const MOST_WAITING = 32 * 1024 * 1024;
 /** Bytes of standard error that are read in a second. A child that writes more waits. */
@@ -45,6 +48,9 @@ export class StdioChild implements Pipe {
   #error = '';
   #isOver = false;
   #isEnding = false;
+  #isClosed = false;
+  /** Set while nobody can take its lines. */
+  #paused: { readonly over: Promise<void>; readonly end: () => void } | null = null;
   /** Its process id may be another's from now on. */
   #hasExited = false;
   /** Why the gateway ended it; `null` where it did not. */
@@ -66,15 +72,7 @@ export class StdioChild implements Pipe {
     const { pid, stdin, stdout, stderr } = this.#process;
     if (pid !== undefined) keeper.add(pid);
     stdin?.on('error', () => {});
-    const split = lineSplitter(limits.lineBytes);
-    stdout?.on('data', (chunk: Buffer) => {
-      for (const line of split(chunk)) {
-        if (this.#isOver || this.#ended !== null) return;
-        if (line.kind === 'too_long') return this.kill(`it wrote a line of more than ${limits.lineBytes} bytes`);
-        if (line.bytes.length > 0) events.line(line.bytes);
-      }
-    });
-    stdout?.on('error', () => {});
+    const read = stdout === null ? Promise.resolve() : this.#read(stdout);
     stderr?.on('error', () => {});
     stderr?.on('data', (chunk: Buffer) => this.#takeError(chunk));
     this.gone = new Promise((resolve) => {
@@ -98,10 +96,35 @@ export class StdioChild implements Pipe {
         const how = signal === null ? `with exit code ${String(code)}` : `by ${signal}`;
         // One line of it, whatever it was.
         const said = printable(this.#error.trim().slice(-500).replaceAll(/\s+/g, ' '));
-        this.#over(this.#ended ?? `it ended ${how}${said === '' ? '' : `; it said: ${said}`}`);
-        resolve();
+        // What it wrote at last is not waited for again.
+        this.#isClosed = true;
+        this.resume();
+        void read.then(() => {
+          this.#over(this.#ended ?? `it ended ${how}${said === '' ? '' : `; it said: ${said}`}`);
+          resolve();
+        });
       });
     });
+  }
+
+  /** Reads its output to the end, also where nobody takes it any more: else it could not end. */
+  async #read(stdout: Readable): Promise<void> {
+    const { lineBytes } = this.#limits;
+    const split = lineSplitter(lineBytes);
+    let lines = 0;
+    try {
+      for await (const chunk of stdout)
+        for (const line of split(chunk)) {
+          lines += 1;
+          if (lines % LINES_A_TURN === 0) await nextTurn();
+          while (this.#paused !== null) await this.#paused.over;
+          if (this.#isOver || this.#ended !== null) break;
+          if (line.kind === 'too_long') this.kill(`it wrote a line of more than ${lineBytes} bytes`);
+          else if (line.bytes.length > 0) this.#events.line(line.bytes);
+        }
+    } catch {
+      // Its pipe broke. That it has ended is heard as well.
+    }
   }
 
   get pid(): number | null {
@@ -127,11 +150,15 @@ export class StdioChild implements Pipe {
 
   /** Reads no more of its output until {@link resume}. */
   pause(): void {
-    this.#process.stdout?.pause();
+    if (this.#paused !== null || this.#isClosed) return;
+    let end = (): void => undefined;
+    const over = new Promise<void>((resolve) => (end = resolve));
+    this.#paused = { over, end };
   }
 
   resume(): void {
-    this.#process.stdout?.resume();
+    this.#paused?.end();
+    this.#paused = null;
   }
 
   /** Ends it as MCP says: the end of its input, then SIGTERM, then SIGKILL. */
@@ -139,9 +166,8 @@ export class StdioChild implements Pipe {
     if (this.#isEnding || this.#isOver) return;
     this.#isEnding = true;
     this.#ended ??= 'its session was ended';
-    const { stdin, stdout } = this.#process;
-    stdin?.end();
-    stdout?.resume();
+    this.resume();
+    this.#process.stdin?.end();
     this.#later(this.#limits.graceMs, () => this.#signal('SIGTERM'));
     this.#later(2 * this.#limits.graceMs, () => this.#signal('SIGKILL'));
   }
@@ -151,7 +177,7 @@ export class StdioChild implements Pipe {
     this.#ended ??= why;
     this.#isEnding = true;
     this.#signal('SIGKILL');
-    this.#process.stdout?.resume();
+    this.resume();
   }
 
   #signal(signal: NodeJS.Signals): void {
