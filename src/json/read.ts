@@ -27,21 +27,20 @@ export function readOwnJson<Written>(text: string): Written {
   return value as Written;
 }
 
-/** Whether a name in a text of JSON has an escape. */
+/** Whether a name in a text of JSON has an escape. A backslash stands in strings only. */
 function hasEscapedName(text: string): boolean {
-  if (!text.includes('\\')) return false;
-  for (let open = text.indexOf('"'); open !== -1; ) {
-    const end = endOfString(text, open);
-    if (end.escaped && text.charCodeAt(pastSpace(text, end.at)) === COLON) return true;
-    open = text.indexOf('"', end.at);
+  for (let at = text.indexOf('\\'); at !== -1; ) {
+    const end = endOfString(text, at);
+    if (text.charCodeAt(pastSpace(text, end.at)) === COLON) return true;
+    at = text.indexOf('\\', end.at);
   }
   return false;
 }
 
-/** Just behind the string that begins at `open`, and whether it has an escape. */
-function endOfString(text: string, open: number): { readonly at: number; readonly escaped: boolean } {
+/** Just behind the string in which `from` is, at a whole character of it, and whether an escape follows there. */
+function endOfString(text: string, from: number): { readonly at: number; readonly escaped: boolean } {
   let escaped = false;
-  let at = open + 1;
+  let at = from;
   for (let code = text.charCodeAt(at); code !== QUOTE; code = text.charCodeAt(at)) {
     if (code === BACKSLASH) escaped = true;
     at += code === BACKSLASH ? 2 : 1;
@@ -116,7 +115,7 @@ class Reading {
 
   #string(): string {
     const open = this.#at;
-    const { at, escaped } = endOfString(this.#text, open);
+    const { at, escaped } = endOfString(this.#text, open + 1);
     this.#at = at;
     return escaped ? JSON.parse(this.#text.slice(open, at)) : this.#text.slice(open + 1, at - 1);
   }
