@@ -53,7 +53,7 @@ export function addDemo(program: Command, { ports, terminal }: CliContext): void
       const stopped = terminal.stopped();
       process.chdir(HOME);
       if (options.tour) return tour(ports, terminal);
-      const demo = await startDemo(ports, options.port ?? null, './data', 'warnings');
+      const demo = await startDemo(ports, options.port ?? null, './data', options.json ? 'warnings' : 'text');
       try {
         if (options.json) terminal.out(JSON.stringify(asJson(demo)));
         else await introduce(demo, terminal);
@@ -65,7 +65,12 @@ export function addDemo(program: Command, { ports, terminal }: CliContext): void
   withExitCodes(command, 'stopped by a signal, or the tour is over', 'is not used', 'could not start');
 }
 
-async function startDemo(ports: CliPorts, port: number | null, data: string, log: 'warnings' | 'none'): Promise<Demo> {
+async function startDemo(
+  ports: CliPorts,
+  port: number | null,
+  data: string,
+  log: 'warnings' | 'text' | 'none',
+): Promise<Demo> {
   const upstream = await ports.startDemoUpstream();
   try {
     const store = {

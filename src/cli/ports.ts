@@ -67,10 +67,10 @@ export interface GatewayOptions extends StoreOptions {
   /** Overrides `server.port`; 0 lets the system choose. */
   readonly port: number | null;
   /**
-   * Which log lines (JSON) go to standard error: the configured ones, only warnings and errors (for the demo, whose
-   * output is for people), or none.
+   * What of the log goes to standard error: the configured lines (JSON), only warnings and errors, as JSON or as text for
+   * people (the demo), or nothing.
    */
-  readonly log: 'stderr' | 'warnings' | 'none';
+  readonly log: 'stderr' | 'warnings' | 'text' | 'none';
   /**
    * Where the first administrative key of a fresh store goes: `shown`, the caller prints it on a terminal;
    * `file`, it is written with mode 0600 beside the store.

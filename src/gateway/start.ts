@@ -87,7 +87,7 @@ const BEHIND = {
 const STARTING = { code: 'store_unavailable', message: 'It takes up work when the store is ready.' } as const;
 
 /** The lowest level that is logged; `null`: as configured. */
-const LEVELS = { stderr: null, warnings: 'warn', none: 'silent' } as const;
+const LEVELS = { stderr: null, warnings: 'warn', text: 'warn', none: 'silent' } as const;
 
 /** For tests that stop or break the gateway at a point of their choice. */
 export interface GatewayHooks {
@@ -123,7 +123,11 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const current = (): InForce => inForce;
   const sink = logSink();
   opened.push(() => sink.written());
-  const logger = createLogger({ level: LEVELS[options.log] ?? configuration.telemetry.logLevel, sink });
+  const logger = createLogger({
+    level: LEVELS[options.log] ?? configuration.telemetry.logLevel,
+    sink,
+    isText: options.log === 'text',
+  });
   for (const warning of inForce.warnings) logger.warn({ warning }, 'configuration');
 
   const folder = storeFolder(configuration.store);

@@ -35,23 +35,43 @@ export interface LoggerOptions {
   readonly level: 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent';
   /** Where lines go; standard error if absent. */
   readonly sink?: DestinationStream;
+  /** Writes text for people, where lines of JSON are for machines. */
+  readonly isText?: boolean;
 }
 
 /**
  * A logger of JSON lines. Every line goes through {@link redactSecrets} just before it is written, so that no call and
  * no serialiser can forget it.
  */
-export function createLogger({ level, sink }: LoggerOptions): Logger {
+export function createLogger({ level, sink, isText = false }: LoggerOptions): Logger {
   return pino(
     {
       level,
       base: null,
       timestamp: stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ level: label }) },
-      hooks: { streamWrite: redactSecrets },
+      hooks: { streamWrite: isText ? (line) => asText(redactSecrets(line)) : redactSecrets },
     },
     sink ?? logSink(),
   );
+}
+
+/** A line of the log for people: what happened, and below it what is known of it, with the line breaks that it has. */
+function asText(line: string): string {
+  let members: Readonly<Record<string, unknown>>;
+  try {
+    members = JSON.parse(line);
+  } catch {
+    return line;
+  }
+  const { level, time: _time, msg, detail, ...rest } = members;
+  const known = Object.entries(rest).map(
+    ([name, value]) => `${name}: ${typeof value === 'string' ? value : JSON.stringify(value)}`,
+  );
+  const below = [...(typeof detail === 'string' ? [detail.trimEnd()] : []), ...known];
+  const text = [`svc: ${String(level)}: ${String(msg)}`, ...below.map((one) => one.replaceAll(/^/gm, '  '))].join('\n');
+  // What somebody sent may steer a terminal.
+  return `${text.replaceAll(/[^\n\P{Cc}]/gu, '\ufffd')}\n`;
 }
 
 /** Bytes that wait for whoever reads standard error; what comes beyond is lost. */

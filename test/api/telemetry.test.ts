@@ -128,3 +128,10 @@ describe('metrics', () => {
     await rig.close();
   });
 });
+
+it('a log for people has its line breaks, and nothing that steers a terminal', () => {
+  const lines: string[] = [];
+  const logger = createLogger({ level: 'info', isText: true, sink: { write: (line) => void lines.push(line) } });
+  logger.warn({ detail: 'a.yaml:1:1 error\n    1 | x', name: '\u001b[2Jgone' }, 'not in force');
+  expect(lines).toEqual(['svc: warn: not in force\n  a.yaml:1:1 error\n      1 | x\n  name: \ufffd[2Jgone\n']);
+});
