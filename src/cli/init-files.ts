@@ -58,7 +58,10 @@ export function gatewayFile(choices: InitChoices, draft: Draft, schema: string):
           ]),
     ]),
     '',
-    ...toolLines(upstreams[0]?.id ?? 'api', draft.tools),
+    ...toolLines(
+      upstreams[0]?.id ?? 'api',
+      draft.tools.map((tool) => withBusy(tool, upstreams.find(({ id }) => id === tool.upstream)?.url)),
+    ),
     'routes:',
     ...upstreams.flatMap(({ id: upstream, url }) => [
       `  - upstream: ${idText(upstream)}`,
@@ -88,6 +91,16 @@ const FAMILIES: Readonly<Record<string, Route['errorFormat']>> = {
   'api.github.com': 'github',
   'slack.com': 'slack',
 };
+
+/** What these APIs document outside of their OpenAPI documents: statuses after which nothing was done. */
+const BUSY: Readonly<Record<string, readonly number[]>> = { 'api.openai.com': [503], 'api.anthropic.com': [529] };
+
+function withBusy(tool: DraftTool, url: string | undefined): DraftTool {
+  const known = (url === undefined ? undefined : BUSY[new URL(url).hostname]) ?? [];
+  return tool.kind === 'read'
+    ? tool
+    : { ...tool, busy: [...new Set([...tool.busy, ...known])].toSorted((a, b) => a - b) };
+}
 
 /** How refusals look. Where the client libraries are not known, plain errors, with their own status. */
 function errorLines(url: string): readonly string[] {
@@ -221,6 +234,11 @@ function entryOf(tool: DraftTool): readonly string[] {
     ...tool.notes.map((note) => `    # ${plainText(note, MOST_LINE)}`),
     `    request: { ${parts.join(', ')} }`,
     `    params_schema: ${schemaText(tool.schema)}`,
+    ...(tool.busy.length === 0
+      ? []
+      : [
+          `    outcomes: { failed: [${tool.busy.join(', ')}] } # "not now", as documented: nothing was done, libraries ask again`,
+        ]),
     ...targetLine(tool),
   ];
 }

@@ -301,7 +301,10 @@ const status = Type.Integer({ minimum: 200, maximum: 599, description: 'An HTTP 
 
 const outcomes = section('outcomes', 'What answers mean, where it is not what the default table says.', {
   committed: list('Statuses after which it happened.', status),
-  failed: list('Statuses after which nothing changed.', status),
+  failed: list(
+    'Statuses after which nothing changed. Where 503 or 529 is one of them, libraries may ask again, as they may after 429.',
+    status,
+  ),
   unknown: list('Statuses after which nobody knows.', status),
   body: list(
     'By a value in the JSON body; the first that is equal decides.',

@@ -110,6 +110,8 @@ export type UpstreamResult =
       readonly evidence: Evidence;
       readonly answer: UpstreamAnswer | null;
       readonly result: KeptResult | null;
+      /** Only with evidence of code `busy`: when the upstream wants to be asked again, if it says so. */
+      readonly retryAfterMs?: number;
     }
   | { readonly kind: 'unknown'; readonly evidence: Evidence }
   /** The gate did not open, so nothing was sent. */

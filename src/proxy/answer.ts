@@ -121,6 +121,8 @@ export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerCo
     // Some headers belong to the status of the decision, but the status here is the upstream's.
     if (answer.status < 300) delete own['x-should-retry'];
     else own['x-should-retry'] ??= 'false';
+    // The upstream's own says it in the way that its libraries read.
+    if (answer.headers['retry-after'] !== undefined) delete own['retry-after'];
     const headers = upstreamHeaders(ports, answer, context);
     return {
       status: answer.status,

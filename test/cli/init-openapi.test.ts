@@ -442,6 +442,30 @@ test.each([
   });
 });
 
+test('what says "not now" is declared for writes: documented, or known of the API', async () => {
+  const waits = { description: 'Unavailable', headers: { 'Retry-After': { schema: { type: 'integer' } } } };
+  const paths = {
+    '/waits': {
+      post: post({ type: 'object' }, { responses: { ...DONE, 503: waits } }),
+      get: { responses: { 503: waits } },
+    },
+    '/busy': {
+      post: post({ type: 'object' }, { responses: { 503: { description: 'Overloaded' }, 529: { description: '?' } } }),
+    },
+    '/breaks': { post: post({ type: 'object' }, { responses: { 503: { description: 'Service unavailable' } } }) },
+  };
+  const failedOf = async (origin: string): Promise<Record<string, readonly number[]>> => {
+    await toolsOf(documentOf(paths), '--upstream', origin, '--force');
+    const { tools } = (await loadConfiguration('gateway.yaml')).configuration;
+    return Object.fromEntries(
+      tools.map((tool) => [`${tool.kind} ${httpCall(tool).request.path}`, httpCall(tool).outcomes.failed]),
+    );
+  };
+  const documented = { 'read /v1/waits': [], 'write /v1/waits': [503], 'write /v1/busy': [503, 529] };
+  expect(await failedOf('http://127.0.0.1:9090')).toEqual({ ...documented, 'write /v1/breaks': [] });
+  expect(await failedOf('https://api.openai.com')).toEqual({ ...documented, 'write /v1/breaks': [503] });
+});
+
 describe('what is chosen', () => {
   const paths = Object.fromEntries(
     ['refunds', 'orders', 'zebras'].flatMap((noun) => [

@@ -90,6 +90,25 @@ test('openai', async () => {
   expect(api.seen.length).toBe(4);
 });
 
+test('openai and anthropic: a busy API is asked again by the library', async () => {
+  const busy = (statuses: number[], json: unknown) => (): Said => {
+    const status = statuses.shift();
+    return status === undefined ? { json } : { status, headers: { 'retry-after-ms': '1' }, json: {} };
+  };
+  const messages = [{ role: 'user' as const, content: 'hi' }];
+  const openai = await startPage('openai');
+  say = busy([429, 503], { id: 'c1', object: 'chat.completion', choices: [] });
+  const client = new OpenAI({ apiKey: openai.key, baseURL: `${openai.url}/openai/v1` });
+  expect((await client.chat.completions.create({ model: 'gpt-5', messages })).id).toBe('c1');
+  expect(api.seen.length).toBe(2 + 1);
+  await gateway?.dispose();
+  const anthropic = await startPage('anthropic');
+  say = busy([529, 429], { id: 'msg_1', type: 'message', role: 'assistant', content: [] });
+  const other = new Anthropic({ apiKey: anthropic.key, baseURL: `${anthropic.url}/anthropic` });
+  expect((await other.messages.create({ model: 'claude', max_tokens: 10, messages })).id).toBe('msg_1');
+  expect(api.seen.length).toBe(2 * (2 + 1));
+});
+
 test('ten minutes: the script runs as it is against the stand-in of the list', async () => {
   const [fake = ''] = await blocksOf('README', 'js');
   const folder = await mkdtemp(join(tmpdir(), 'svc-fake-'));

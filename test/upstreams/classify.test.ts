@@ -49,6 +49,15 @@ describe('the one table', () => {
     expect([...named].sort((left, right) => left - right)).toEqual(range(200, 599));
   });
 
+  test('busy is 429, and 503 and 529 where the tool says that nothing was done then', () => {
+    const map: OutcomeMap = { ...NONE, failed: [500, 503, 529] };
+    const busy = (status: number, outcomes: OutcomeMap) => classify('write', outcomes, answer(status)).busy;
+    expect(range(200, 599).filter((status) => busy(status, NONE))).toEqual([429]);
+    expect(range(200, 599).filter((status) => busy(status, map))).toEqual([429, 503, 529]);
+    expect(busy(429, { ...NONE, unknown: [429] })).toBe(false);
+    expect(range(200, 599).filter((status) => classify('read', NONE, answer(status)).busy)).toEqual([429, 503, 529]);
+  });
+
   test('202 is accepted', () => {
     expect(classify('write', NONE, answer(202))).toMatchObject({ outcome: 'committed', accepted: true });
     expect(classify('write', NONE, answer(200))).toMatchObject({ outcome: 'committed', accepted: false });

@@ -44,6 +44,8 @@ export interface DraftTool {
   /** How to write the body; `null` if there is none. */
   readonly body: DraftBody | null;
   readonly schema: { readonly [name: string]: Tree };
+  /** Statuses after which nothing was done, and libraries may ask again. For writes only. */
+  readonly busy: readonly number[];
   /** What the document says but the tool cannot express, one line each. */
   readonly notes: readonly string[];
 }
@@ -297,6 +299,7 @@ function draftTool(document: ApiDocument, operation: ApiOperation, upstream: str
         properties.length === members.properties.size && { additionalProperties: false }),
       ...(Object.keys(defs).length > 0 && { $defs: defs }),
     },
+    busy: method === 'GET' || method === 'OPTIONS' ? [] : operation.busy,
     notes,
   };
 }

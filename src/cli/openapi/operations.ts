@@ -39,6 +39,8 @@ export interface ApiOperation {
   readonly tags: readonly string[];
   readonly params: readonly ApiParam[];
   readonly body: ApiBody | null;
+  /** Statuses that say "not now", as far as the document describes them so. */
+  readonly busy: readonly number[];
   /** References that lead nowhere. */
   readonly lost: readonly string[];
 }
@@ -73,11 +75,25 @@ export function operationsOf(document: ApiDocument): readonly ApiOperation[] {
         tags: list(operation['tags']).filter((tag) => typeof tag === 'string'),
         params,
         body: body ?? (isTwo ? null : bodyOfThree(document, operation, lost)),
+        busy: busyOf(document, operation),
         lost,
       });
     }
   }
   return found;
+}
+
+/** 529 means nothing else. A 503 may come after the work, unless it says when to ask again, or that too much is asked. */
+function busyOf(document: ApiDocument, operation: JsonObject): readonly number[] {
+  const responses = object(operation['responses']);
+  const busy: number[] = [];
+  if (responses['503'] !== undefined) {
+    const said = resolveObject(document, responses['503']);
+    const waits = entries(said['headers']).some(([name]) => name.toLowerCase() === 'retry-after');
+    if (waits || /overload|too busy|slow down|capacity/i.test(textOf(said['description']) ?? '')) busy.push(503);
+  }
+  if (responses['529'] !== undefined) busy.push(529);
+  return busy;
 }
 
 /** The server for operations that name no other. */

@@ -76,6 +76,7 @@ export const CODES = {
   too_many_rows: { status: null, title: 'The budget has too many rows' },
   key_reused: { status: null, title: 'The key was used for another action' },
   upstream_refused: { status: null, title: 'The upstream refused; nothing changed' },
+  upstream_busy: { status: null, title: 'The upstream was busy; nothing changed' },
   not_dispatched: { status: null, title: 'Nothing was sent' },
   connect_failed: { status: null, title: 'The upstream could not be reached' },
   resolved_not_happened: { status: null, title: 'It was established that the action did not happen' },

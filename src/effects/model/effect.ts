@@ -59,11 +59,14 @@ export type SettledBy =
       readonly evidence: Json;
     };
 
+/** Code of evidence: the upstream did nothing now, and may do it later. */
+export const BUSY = 'busy';
+
 /** What was observed of the upstream: the evidence for an outcome. */
 export interface Evidence {
   /**
    * Stable code: `http_status`, `not_dispatched`, `connect_failed`, `timeout`, `reset`, `malformed`, `lease_over`,
-   * `declared`, …
+   * `declared`, `busy`, …
    */
   readonly code: string;
   readonly message: string;

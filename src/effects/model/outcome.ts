@@ -65,6 +65,8 @@ export type RunOutcome = OutcomeBase &
         readonly answer: UpstreamAnswer | null;
         readonly result: KeptResult | null;
         readonly settlement: 'done' | 'pending';
+        /** The upstream was busy, and the same call under the same key would be the next attempt. */
+        readonly askAgain?: true;
       }
     | { readonly decision: 'unknown_effect'; readonly safeToRetry: boolean; readonly settlement: 'done' | 'pending' }
     | { readonly decision: 'idempotency_conflict' }

@@ -1,7 +1,7 @@
-import { baseOf, COMMITTED, outcomeOfRecord, unknownReason } from './to-outcome.ts';
+import { baseOf, COMMITTED, failedReason, outcomeOfRecord, unknownReason } from './to-outcome.ts';
 import type { Mismatch, StateCheck } from '../model/action-call.ts';
 import type { Reason } from '../model/decision.ts';
-import type { EffectRecord, Evidence, Lease, SignedReceipt, Stage } from '../model/effect.ts';
+import { BUSY, type EffectRecord, type Evidence, type Lease, type SignedReceipt, type Stage } from '../model/effect.ts';
 import type { RunOutcome } from '../model/outcome.ts';
 import type { EffectPorts, SealedParams } from '../ports.ts';
 import type { RunningAttempt } from './running.ts';
@@ -227,13 +227,16 @@ async function recordOther(attempt: Attempt, result: Exclude<UpstreamResult, Com
       // not.
       if (recorded.kind === 'refused') return outcomeOfRecord(recorded.effect, false, null);
       if (mayBeOtherwise(attempt, recorded)) return unknownOutcome(attempt, recorded);
-      const code = result.evidence.code === 'connect_failed' ? 'connect_failed' : 'upstream_refused';
+      // An approval covers one dispatch, so another one is no matter of a library that repeats.
+      const again = result.evidence.code === BUSY && attempt.admission.approval === null && !isExhausted(effect);
       return {
-        ...baseOf(effect, { code, message: result.evidence.message }, false),
+        ...baseOf(effect, failedReason(result.evidence), false),
+        retryAfterMs: again ? (result.retryAfterMs ?? null) : null,
         decision: 'failed',
         answer: result.answer,
         result: result.result,
         settlement: settlementOf(recorded),
+        ...(again ? { askAgain: true } : null),
       };
     }
     case 'unknown': {

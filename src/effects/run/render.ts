@@ -64,11 +64,13 @@ export function outcomeHeaders(outcome: RunOutcome): Record<string, string> {
 }
 
 /**
- * Generated SDKs repeat 409 and 5xx by themselves unless told not to. A repeat helps only while a call runs, or where
- * it is safe.
+ * Generated SDKs repeat 409 and 5xx by themselves unless told not to. A repeat helps only while a call runs, where it is
+ * safe, or where the upstream was busy.
  */
 function shouldRetry(outcome: RunOutcome): boolean {
-  return outcome.decision === 'in_progress' || (outcome.decision === 'unknown_effect' && outcome.safeToRetry);
+  const { decision } = outcome;
+  if (decision === 'failed') return outcome.askAgain === true;
+  return decision === 'in_progress' || (decision === 'unknown_effect' && outcome.safeToRetry);
 }
 
 function nextStep(outcome: RunOutcome): NextStep {

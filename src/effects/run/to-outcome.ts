@@ -2,7 +2,7 @@ import type { AdmitRequest, Admission } from '../store.ts';
 import { amountToPost } from '../model/amounts.ts';
 import type { BudgetRow } from '../model/budget.ts';
 import type { Reason } from '../model/decision.ts';
-import type { EffectRecord, Hold, Tombstone } from '../model/effect.ts';
+import { BUSY, type EffectRecord, type Evidence, type Hold, type Tombstone } from '../model/effect.ts';
 import type { RunOutcome, ShownBudget } from '../model/outcome.ts';
 import type { Verdict } from '../model/verdict.ts';
 
@@ -101,10 +101,9 @@ export function outcomeOfRecord(effect: EffectRecord, safeToRetry: boolean, retr
       return {
         ...baseOf(
           effect,
-          {
-            code: life.settledBy.by === 'resolve' ? 'resolved_not_happened' : 'upstream_refused',
-            message: life.evidence.message,
-          },
+          life.settledBy.by === 'resolve'
+            ? { code: 'resolved_not_happened', message: life.evidence.message }
+            : failedReason(life.evidence),
           true,
         ),
         decision: 'failed',
@@ -150,6 +149,12 @@ export function outcomeFor(effect: EffectRecord): RunOutcome {
 }
 
 export const COMMITTED: Reason = { code: 'committed', message: 'The action happened.' };
+
+/** The reason of a failed attempt. */
+export function failedReason({ code, message }: Pick<Evidence, 'code' | 'message'>): Reason {
+  if (code === BUSY) return { code: 'upstream_busy', message: `${message}, so nothing was done` };
+  return { code: code === 'connect_failed' ? 'connect_failed' : 'upstream_refused', message };
+}
 
 /** The reason of an unknown outcome. */
 export function unknownReason(safeToRetry: boolean): Reason {

@@ -1,9 +1,10 @@
 import { entitiesToWire } from '../model/entity.ts';
 import type { ApprovalRecord } from '../model/approval.ts';
+import type { Code } from '../model/codes.ts';
 import { statusShown } from '../model/answer.ts';
 import { DECISION_TABLE, type Decision, type NextStep, type Reason, nextOf } from '../model/decision.ts';
 import { decisionOf } from '../model/effect-decision.ts';
-import type { EffectRecord, Evidence, SettledBy } from '../model/effect.ts';
+import { BUSY, type EffectRecord, type Evidence, type SettledBy } from '../model/effect.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
 import { isExhausted } from '../steps/lifecycle.ts';
 import { approvalToWire, resultMembers } from '../run/render.ts';
@@ -117,15 +118,7 @@ function reasonOf(effect: EffectRecord, safe: boolean): Reason {
     case 'committed':
       return { code: 'committed', message: sentence(life.evidence.message) };
     case 'failed':
-      return {
-        code:
-          life.settledBy.by === 'resolve' || life.settledBy.by === 'probe'
-            ? 'resolved_not_happened'
-            : life.evidence.code === 'not_dispatched' || life.evidence.code === 'connect_failed'
-              ? life.evidence.code
-              : 'upstream_refused',
-        message: sentence(life.evidence.message),
-      };
+      return { code: failedCode(life), message: sentence(life.evidence.message) };
     case 'unknown':
       return {
         code: 'outcome_unknown',
@@ -210,5 +203,18 @@ function settledByToWire(settledBy: SettledBy): JsonObject {
         comment: settledBy.comment,
         evidence: settledBy.evidence,
       };
+  }
+}
+
+function failedCode({ settledBy, evidence }: Extract<EffectRecord['life'], { state: 'failed' }>): Code {
+  if (settledBy.by === 'resolve' || settledBy.by === 'probe') return 'resolved_not_happened';
+  switch (evidence.code) {
+    case 'not_dispatched':
+    case 'connect_failed':
+      return evidence.code;
+    case BUSY:
+      return 'upstream_busy';
+    default:
+      return 'upstream_refused';
   }
 }

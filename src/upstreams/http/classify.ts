@@ -33,7 +33,12 @@ export interface Classified {
   /** 202: accepted, not finished. */
   readonly accepted: boolean;
   readonly responseTruncated: boolean;
+  /** The upstream said that it did nothing because it is busy: the same request may be welcome later. */
+  readonly busy: boolean;
 }
+
+/** The statuses that say "not now". Whether nothing was done is another question, except after 429. */
+const NOT_NOW: ReadonlySet<number> = new Set([429, 503, 529]);
 
 /** Client errors that say that the server did nothing. */
 const REFUSALS: ReadonlySet<number> = new Set([
@@ -56,8 +61,10 @@ export function classify(kind: 'read' | 'write', outcomes: OutcomeMap, seen: See
         seen.code,
         `the upstream answered ${seen.status}, and ${seen.message}`,
       );
-    case 'answer':
-      return classifyAnswer(kind, outcomes, seen);
+    case 'answer': {
+      const classified = classifyAnswer(kind, outcomes, seen);
+      return classified.outcome === 'failed' && NOT_NOW.has(seen.status) ? { ...classified, busy: true } : classified;
+    }
   }
 }
 
@@ -101,7 +108,7 @@ function classifyAnswer(
 }
 
 function row(outcome: Outcome, code: string, message: string): Classified {
-  return { outcome, code, message, accepted: false, responseTruncated: false };
+  return { outcome, code, message, accepted: false, responseTruncated: false, busy: false };
 }
 
 function declaredByStatus(outcomes: OutcomeMap, status: number): Outcome | null {

@@ -11,7 +11,9 @@ import { headersBack, headersKept, isJson, type ReadAnswer, readAnswer } from '.
 import { type Classified, classify, type Seen } from './classify.ts';
 import type { Connections } from './connections.ts';
 import type { HeaderSettings } from './header-rules.ts';
+import { BUSY } from '../../effects/model/effect.ts';
 import { isEventStream } from './events.ts';
+import { notNow } from './not-now.ts';
 import { createPassedOn } from './passed-on.ts';
 import { amountsIn, createEventAmounts, type EventAmounts } from './read-amounts.ts';
 import { planOf, type RenderedRequest, renderRequest } from './request-template.ts';
@@ -336,7 +338,9 @@ function resultOf(
   read: Read | null,
   sent: string | null,
 ): UpstreamResult {
-  const { code, message } = classified;
+  const { message } = classified;
+  const busy = classified.busy ? notNow(attempted, endedAt) : null;
+  const code = busy === null ? classified.code : BUSY;
   const answered = read === null ? null : ({ kind: 'http', status: read.result.status } as const);
   const startedAt = 'startedAt' in attempted ? attempted.startedAt : null;
   const evidence: Evidence =
@@ -352,7 +356,7 @@ function resultOf(
       return amounts === undefined ? committed : { ...committed, amounts };
     }
     case 'failed':
-      return { kind: 'failed', evidence, answer: read?.answer ?? null, result: read?.result ?? null };
+      return { kind: 'failed', evidence, answer: read?.answer ?? null, result: read?.result ?? null, ...busy };
     case 'unknown':
       return { kind: 'unknown', evidence };
   }

@@ -1,0 +1,22 @@
+import { expect, test } from 'vitest';
+import { notNow } from '../../src/upstreams/http/not-now.ts';
+
+const NOW = Date.parse('2026-11-24T00:00:00Z');
+const said = (headers: Record<string, string>) =>
+  notNow({ kind: 'answer', status: 429, headers, body: Buffer.alloc(0), whole: true, startedAt: NOW }, NOW);
+
+test.each([
+  [{}, {}],
+  [{ 'retry-after': '3' }, { retryAfterMs: 3000 }],
+  [{ 'retry-after': '3', 'retry-after-ms': '2500' }, { retryAfterMs: 2500 }],
+  [{ 'retry-after': 'Tue, 24 Nov 2026 00:00:07 GMT' }, { retryAfterMs: 7000 }],
+  [{ 'retry-after': 'Mon, 23 Nov 2026 00:00:07 GMT' }, { retryAfterMs: 0 }],
+  [{ 'retry-after': 'soon' }, {}],
+  [{ 'retry-after': '-1' }, {}],
+  [{ 'retry-after': '99999999999999999999' }, { retryAfterMs: 86_400_000 }],
+  [{ 'retry-after': '1', 'x-should-retry': 'false' }, null],
+  [{ 'stripe-should-retry': 'false' }, null],
+  [{ 'x-should-retry': 'true' }, {}],
+])('%j', (headers, expected) => {
+  expect(said(headers)).toEqual(expected);
+});
