@@ -106,6 +106,7 @@ describe('states from the ledger', () => {
     ['executing', [['effect.admitted']]],
     ['unknown', [['effect.admitted'], ['execution.lost']]],
     ['unknown', [['effect.admitted'], ['execution.failed', { recorded_as: 'unknown' }]]],
+    [undefined, [['effect.conflict']]],
     ['pending_approval', [['approval.requested']]],
     [undefined, [['effect.admitted'], ['execution.succeeded']]],
     [undefined, [['effect.admitted'], ['execution.lost'], ['effect.resolved', { outcome: 'happened' }]]],

@@ -36,6 +36,7 @@ const STATES: Readonly<Partial<Record<LedgerKind, EffectState>>> = {
   'approval.expired': 'denied',
   'effect.admitted': 'executing',
   'effect.denied': 'denied',
+  'effect.conflict': 'denied',
   'execution.succeeded': 'committed',
   'execution.failed': 'failed',
   'execution.lost': 'unknown',
