@@ -1,4 +1,4 @@
-import { describe, expect, it } from 'vitest';
+import { describe, expect, it, test } from 'vitest';
 import { checkWorkspace, createAudit } from '../../src/effects/upkeep/fsck.ts';
 import type { JsonObject } from '../../src/json/value.ts';
 import type { KeyRecord } from '../../src/effects/model/key.ts';
@@ -106,7 +106,6 @@ describe('states from the ledger', () => {
     ['executing', [['effect.admitted']]],
     ['unknown', [['effect.admitted'], ['execution.lost']]],
     ['unknown', [['effect.admitted'], ['execution.failed', { recorded_as: 'unknown' }]]],
-    [undefined, [['effect.conflict']]],
     ['pending_approval', [['approval.requested']]],
     [undefined, [['effect.admitted'], ['execution.succeeded']]],
     [undefined, [['effect.admitted'], ['execution.lost'], ['effect.resolved', { outcome: 'happened' }]]],
@@ -116,15 +115,28 @@ describe('states from the ledger', () => {
   });
 });
 
+test.each(['effect.denied', 'effect.conflict'] as const)('after %s an effect is denied', (kind) => {
+  const audit = createAudit();
+  audit.add(event(kind, 'a'));
+  const reason = { code: 'key_reused', message: '' } as const;
+  const life = { state: 'denied', at: 0, decision: 'idempotency_conflict', reason, mismatches: [] } as const;
+  expect(audit.compare([{ ...admitted(), id: 'a', holdState: 'none', life }], [], 9000)).toEqual([]);
+});
+
+/** An effect as admission makes it. */
+function admitted(): EffectRecord {
+  const versions = { policy: '', pauses: 0 };
+  const admission = admitStep(viewOf(emptyState(versions), 0), admitRequest({ seen: versions })).reply;
+  if (admission.kind !== 'dispatch') throw new Error('the call is admitted');
+  return admission.effect;
+}
+
 describe('holds of effects', () => {
   it('that were given back are none, also where another attempt waits that holds nothing yet', () => {
     const audit = createAudit();
     audit.add(event('budget.held', 'a', holds(5)));
     audit.add(event('budget.voided', 'a', holds(5)));
-    const versions = { policy: '', pauses: 0 };
-    const admission = admitStep(viewOf(emptyState(versions), 0), admitRequest({ seen: versions })).reply;
-    if (admission.kind !== 'dispatch') throw new Error('the call is admitted');
-    const { effect } = admission;
+    const effect = admitted();
     const effectWith = (holdState: EffectRecord['holdState']): EffectRecord => ({ ...effect, id: 'a', holdState });
     const differing = (holdState: EffectRecord['holdState']) =>
       audit.compare([effectWith(holdState)], [], 9000).filter(({ what }) => what === 'holds');
