@@ -4,9 +4,9 @@ import { world } from './shared-world.ts';
 
 describe('failed', () => {
   it.each([
-    ['the upstream refused (422)', 'mode:refuse', 422],
-    ['the upstream said that nothing was done (503, declared)', 'mode:unavailable', 503],
-  ])('502 when %s; holds are void; the same key runs again', async (_name, reason, status) => {
+    ['the upstream refused (422)', 'mode:refuse', 422, 'upstream_refused', 'false'],
+    ['the upstream said that nothing was done (503, declared)', 'mode:unavailable', 503, 'upstream_busy', 'true'],
+  ])('502 when %s; holds are void; the same key runs again', async (_name, reason, status, code, shouldRetry) => {
     const before = await world.upstream.counts();
     const call = refund({ reason });
     const answer = await world.run(call);
@@ -15,8 +15,9 @@ describe('failed', () => {
       decision: 'failed',
       did_it_happen: 'no',
       upstream_status: status,
-      reason: { code: 'upstream_refused' },
+      reason: { code },
     });
+    expect(answer.headers.get('x-should-retry')).toBe(shouldRetry);
     expect(answer.body.receipt).toBeUndefined();
     expect(await world.upstream.counts()).toEqual({ requests: before.requests + 1, effects: before.effects });
     expect((await world.get(`/effects/${answer.body.effect_id}`)).body.effect.state).toBe('failed');

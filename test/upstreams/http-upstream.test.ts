@@ -83,7 +83,7 @@ describe('each row of the table against a real upstream', () => {
     ['status_304', 'failed', 'http_status', 0],
     ['status_408', 'unknown', 'http_status', 0],
     ['status_425', 'unknown', 'http_status', 0],
-    ['status_429', 'failed', 'http_status', 0],
+    ['status_429', 'failed', 'busy', 0],
     ['status_499', 'unknown', 'http_status', 0],
     ['status_504', 'unknown', 'http_status', 0],
   ];
@@ -115,7 +115,7 @@ describe('each row of the table against a real upstream', () => {
     const failed = await send('unavailable', { outcomes: { committed: [], failed: [503], unknown: [], body: [] } });
     expect(failed).toMatchObject({
       kind: 'failed',
-      evidence: { code: 'declared', answered: { kind: 'http', status: 503 } },
+      evidence: { code: 'busy', answered: { kind: 'http', status: 503 } },
     });
     const plain = await send('plain');
     expect(plain).toMatchObject({ kind: 'committed', result: { body: { kind: 'text', value: 'done' } } });
