@@ -30,7 +30,9 @@ const OPEN_OBJECT = 0x7b;
 const CLOSE_OBJECT = 0x7d;
 
 const LONE_SURROGATE = /\p{Surrogate}/u;
-const ONLY_ASCII = /^[\0-\x7f]*$/;
+const PLAIN_ASCII = /^[ -~]*$/;
+/** Control characters, and those that nobody sees. */
+const UNSEEN = /[\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]/gu;
 /** Up to this many names are compared one by one. A set is slower for so few. */
 const FEW_NAMES = 12;
 /** A number of at most this many characters, without an exponent, is exact and within ±(2^53−1). */
@@ -119,7 +121,8 @@ class Fault extends Error {
  * Reads strict I-JSON (RFC 7493, with more limits):
  *
  * - UTF-8 without a byte order mark, and no lone surrogates;
- * - no name twice in one object, and no two names that differ only in case; no `__proto__`;
+ * - no name twice in one object, and no two names that differ only in case or in what nobody sees; no `__proto__`
+ *   and no U+0000 in a name;
  * - only numbers that a double holds: finite, integers within ±(2^53−1), none that rounding would turn into a whole
  *   number;
  * - nesting up to `limits.depth`, at most `limits.values` values, names of at most `limits.name` characters
@@ -371,10 +374,12 @@ function scanMember(scan: Scan, inner: Open, names: string[]): void {
   if (name.length > scan.maxName) throw nameTooLong(scan, start);
   inner.name = name;
   if (name === '__proto__') throw new Fault('the name "__proto__" is not allowed', start);
+  // To a parser that ends texts with one, the name ends there.
+  if (name.includes('\0')) throw new Fault('a name with the character U+0000', start);
   const folded = fold(name);
   if (inner.many === null ? names.includes(folded) : inner.many.has(folded)) {
     throw new Fault(
-      `the name ${shownName(name)} stands twice in one object (names that differ only in case count as equal)`,
+      `the name ${shownName(name)} stands twice in one object (names that differ only in case or in invisible characters count as equal)`,
       start,
     );
   }
@@ -564,9 +569,9 @@ function skipSpace(scan: Scan): void {
 
 /** The form in which names are compared. Two names have the same form if any parser could take one for the other. */
 function fold(name: string): string {
-  if (ONLY_ASCII.test(name)) return name.toLowerCase();
+  if (PLAIN_ASCII.test(name)) return name.toLowerCase();
   // Lower, upper and lower case again. This maps the long s, the Kelvin sign and similar letters to their plain forms.
-  return name.toLowerCase().toUpperCase().toLowerCase();
+  return name.replace(UNSEEN, '').toLowerCase().toUpperCase().toLowerCase();
 }
 
 function named(scan: Scan): string {

@@ -8,6 +8,7 @@ import { NO_FILES } from '../effects/model/files.ts';
 import type { Problem, RunRequest } from '../effects/model/run-request.ts';
 import type { RequestBody } from '../effects/upstream.ts';
 import { LARGE_TEXT } from '../json/strict.ts';
+import { isUsualSpelling } from '../upstreams/http/path.ts';
 import { isNested, writeQuery } from '../upstreams/http/query.ts';
 import { planOf, takesFiles } from '../upstreams/http/request-template.ts';
 import type { Upload } from '../upstreams/http/spool.ts';
@@ -217,7 +218,9 @@ export function runRequestOf(
     target: null,
     params: read.params,
     files: read.upload?.files ?? NO_FILES,
-    headers: forwarded.headers,
+    headers: isUsualSpelling(arrived.path, match.rule.path)
+      ? forwarded.headers
+      : { ...forwarded.headers, bound: { ...forwarded.headers.bound, ':path': arrived.path } },
     idempotencyKey: key,
     stateCheck: null,
     claimId: null,

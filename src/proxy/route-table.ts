@@ -4,7 +4,13 @@ import { isWithin, type Segments } from '../config/rule-order.ts';
 import { undeclaredRead } from '../config/undeclared-read.ts';
 import { type HttpTool, isHttpTool } from '../effects/model/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
-import { isReadAlike, matchPattern, type PatternSegment, readPattern } from '../upstreams/http/path.ts';
+import {
+  isReadAlike,
+  matchPattern,
+  type PatternSegment,
+  readPattern,
+  withoutInvisible,
+} from '../upstreams/http/path.ts';
 
 /** What a request matches. */
 export type RouteMatch =
@@ -117,8 +123,8 @@ function find({ route, rules }: CompiledRoute, method: string, segments: readonl
 }
 
 /**
- * Whether some server may take segments for those of a pattern, because it ignores case, changes the Unicode form, or
- * cuts off an end.
+ * Whether some server may take segments for those of a pattern, because it ignores case, changes the Unicode form,
+ * leaves out what nobody sees, or cuts off an end.
  */
 function isTakenFor(pattern: readonly PatternSegment[], segments: readonly string[]): boolean {
   return pattern.every((part, index) => part.kind === 'param' || fold(part.text) === asCut(segments[index] ?? ''));
@@ -132,7 +138,12 @@ function asCut(segment: string): string {
     if (decoded === text) break;
     text = decoded;
   }
-  return fold(text.trim().replace(/[\s.]+$/, ''));
+  return fold(
+    text
+      .trim()
+      .replace(/;.*$/s, '')
+      .replace(/[\s.]+$/, ''),
+  );
 }
 
 function decodedOnce(text: string): string {
@@ -155,7 +166,7 @@ function resembles({ reads }: CompiledRoute, segments: readonly string[]): boole
 }
 
 function fold(text: string): string {
-  return text.normalize('NFKC').toLowerCase();
+  return withoutInvisible(text.normalize('NFKC')).toLowerCase();
 }
 
 function withoutLastSlash<T>(segments: readonly T[], lastIsEmpty: boolean): readonly T[] {

@@ -62,8 +62,9 @@ function reference(text: string): boolean {
       if (/\p{Surrogate}/u.test(value)) return false;
       const names = open.at(-1);
       if (names && tokens[index + 1] === ':') {
-        const folded = value.toLowerCase().toUpperCase().toLowerCase();
-        if (value === '__proto__' || names.has(folded)) return false;
+        const seen = value.replace(/[\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]/gu, '');
+        const folded = seen.toLowerCase().toUpperCase().toLowerCase();
+        if (value === '__proto__' || value.includes('\0') || names.has(folded)) return false;
         names.add(folded);
       }
     } else if (/^[-\d]/.test(token)) {
@@ -119,6 +120,8 @@ describe('strict JSON', () => {
     ['{"\\udc00":1}', '1:2 a lone surrogate is not a character'],
     ['{"__proto__":{}}', '1:2 the name "__proto__" is not allowed'],
     ['{"\\u005f_proto__":{}}', '1:2 the name "__proto__" is not allowed'],
+    ['{"amount\\u0000":1}', '1:2 a name with the character U+0000'],
+    ['{"a\\nb":1,"a\u200bc":1}', 'ok'],
     ['{"a":{"constructor":1}}', 'ok'],
     [`${'['.repeat(64)}${']'.repeat(64)}`, 'ok'],
     [`${'['.repeat(65)}${']'.repeat(65)}`, '1:65 nested deeper than 64 levels'],
@@ -128,12 +131,18 @@ describe('strict JSON', () => {
     expect(verdict(Buffer.from(text))).toBe(expected);
   });
 
-  test.each(['{"a":1,"a":1}', '{"a":1,"A":1}', '{"a":1,"\\u0041":1}', '{"\u212a":1,"k":1}', '{"\u017f":1,"S":1}'])(
-    'a name twice: %s',
-    (text) => {
-      expect(verdict(text)).toMatch(/stands twice in one object/);
-    },
-  );
+  test.each([
+    '{"a":1,"a":1}',
+    '{"a":1,"A":1}',
+    '{"a":1,"\\u0041":1}',
+    '{"\u212a":1,"k":1}',
+    '{"\u017f":1,"S":1}',
+    '{"a":1,"a\\u0001":1}',
+    '{"a\u200b":1,"a":1}',
+    '{"a":1,"\ufe0fA":1}',
+  ])('a name twice: %s', (text) => {
+    expect(verdict(text)).toMatch(/stands twice in one object/);
+  });
 
   test('a name twice among many, and its line', () => {
     const names = Array.from({ length: 200 }, (_, index) => `"name${index}": ${index}`);

@@ -77,6 +77,21 @@ describe('a governed write', () => {
     expect(await arrived()).toBe(before);
   });
 
+  test('another spelling of a path that some servers read otherwise is another action', async () => {
+    const ask = async (path: string, id: string): Promise<unknown> => {
+      const answer = await world.call('POST', path, { headers: { 'idempotency-key': id }, body: '{"amount":5}' });
+      return answer.headers.get('svc-decision');
+    };
+    const sent = async (): Promise<unknown> => (await world.upstream.ledger()).requests.at(-1)?.url;
+    expect(await ask('/shop/v1/shops/a+b/orders', 'plus')).toBe('committed');
+    expect(await sent()).toBe('/v1/shops/a+b/orders');
+    expect(await ask('/shop/v1/shops/a%2Bb/orders', 'plus')).toBe('idempotency_conflict');
+    expect(await ask('/shop/v1/shops/a+b/orders', 'plus')).toBe('duplicate_blocked');
+    // Escapes that mean the same to every server.
+    expect(await ask('/shop/v1/shops/a%2bb/orders', 'case')).toBe('committed');
+    expect(await ask('/shop/v1/shops/%61%2Bb/orders', 'case')).toBe('duplicate_blocked');
+  });
+
   test('a pause that is heard after the admission holds the call back: nothing was sent, and the key runs later', async () => {
     const before = await arrived();
     const headers = key();

@@ -37,13 +37,52 @@ export function readPath(path: string): PlainPath {
   return { ok: true, segments: decoded };
 }
 
+/** Characters that nobody sees, and that some servers and file systems leave out. */
+const INVISIBLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}]/gu;
+
+/** A text without the characters that nobody sees. */
+export function withoutInvisible(text: string): string {
+  return text.replace(INVISIBLE, '');
+}
+
 /**
  * Whether all servers read a decoded segment in the same way. Some cut dots or white space off its end (Windows does so
- * for files), or decode it a second time. Such a segment may be the param of a declared path. Without a rule for the
- * path it is refused.
+ * for files), cut it at a ";", leave out characters that nobody sees, or decode it a second time. Such a segment may be
+ * the param of a declared path. Without a rule for the path it is refused.
  */
 export function isReadAlike(segment: string): boolean {
-  return !/^\s|[\s.]$|%[0-9a-f]{2}/i.test(segment);
+  const text = segment.normalize('NFKC');
+  return !/^\s|[\s.]$|;|%[0-9a-f]{2}/i.test(text) && withoutInvisible(segment) === segment;
+}
+
+/** Nothing in such a path has a second spelling. */
+const ONE_SPELLING = /^[A-Za-z0-9\-._~/]*$/;
+
+/**
+ * Whether a path is spelled as a tool's request would be: each param as `encodeURIComponent` writes it. Escapes of
+ * letters, digits and `-._~` mean those for every server (RFC 3986, 6.2.2.2); a delimiter and its escape need not: to
+ * some, `a+b` is `a b`, and `name:cancel` is a method of `name`.
+ * @param path a path that {@link readPath} takes, and that matches
+ */
+export function isUsualSpelling(path: string, pattern: string): boolean {
+  if (ONE_SPELLING.test(path)) return true;
+  const parts = readPattern(pattern);
+  return path
+    .slice(1)
+    .split('/')
+    .every((segment, index) => {
+      const part = parts?.[index];
+      const usual = part?.kind === 'literal' ? part.text : encodeURIComponent(decodeURIComponent(segment));
+      return withPlainEscapes(segment) === withPlainEscapes(usual);
+    });
+}
+
+/** With upper-case escapes, and without those of characters that need none. */
+function withPlainEscapes(segment: string): string {
+  return segment.replace(/%[0-9A-Fa-f]{2}/g, (escape) => {
+    const character = String.fromCharCode(Number.parseInt(escape.slice(1), 16));
+    return /[A-Za-z0-9\-._~]/.test(character) ? character : escape.toUpperCase();
+  });
 }
 
 /** One segment of a pattern: a literal, or a param that takes the whole segment. */
