@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import type { ClaimRecord } from '../effects/model/claim.ts';
 import type { JsonObject } from '../json/value.ts';
-import { type Caller as PolicyCaller, couldPermitCaller } from '../policy/could-permit.ts';
+import { type Caller as PolicyCaller, couldClaim, couldPermitCaller } from '../policy/could-permit.ts';
 import type { ApiApp, Caller } from './app.ts';
 import { actingAgent, callerOf, ledgerActor, mayBeSeen } from './caller.ts';
 import type { Lists } from './lists.ts';
@@ -32,7 +32,7 @@ export function addClaimRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
         operationId: 'takeClaim',
         summary: 'Take an exclusive right on a target, for a time',
         description:
-          'Only on targets of tools that the agent may call. A target that another agent holds is a 409 `claim_held`, one claim more than an agent or a key may hold a 409 `too_many_claims`.',
+          'Only on targets that a tool which the agent may call can name by its template, or a rule for it by a claim. A target that another agent holds is a 409 `claim_held`, one claim more than an agent or a key may hold a 409 `too_many_claims`.',
         tags: ['claims'],
         params: InWorkspace,
         querystring: NoQuery,
@@ -181,7 +181,10 @@ export function whoCalls(
   return { agent, key, workspace, target };
 }
 
-/** Whether the agent may call some tool with targets of this form, with this key and under this policy. */
+/**
+ * Whether the agent may call some tool that could have this target, with this key and under this policy. A target that
+ * only a request names is nobody's to claim: who could claim any would keep all others from theirs.
+ */
 function isTargetOfCallable(target: string, who: PolicyCaller, caller: Caller, ports: ApiPorts): boolean {
   const { allowedTools } = caller.principal;
   const { set } = ports.policies();
@@ -191,14 +194,17 @@ function isTargetOfCallable(target: string, who: PolicyCaller, caller: Caller, p
     .some(
       (tool) =>
         (allowedTools === null || allowedTools.includes(tool.name)) &&
-        (target === tool.name || tool.target === null || fitsTemplate(tool.target, target)) &&
-        couldPermitCaller(set, tool, who),
+        couldPermitCaller(set, tool, who) &&
+        (target === tool.name ||
+          (tool.target !== null && fitsTemplate(tool.target, target)) ||
+          couldClaim(set, tool, who, target)),
     );
 }
 
-/**
- * Whether a template can produce a text: its literal parts in order, with at least one character for each placeholder.
- */
+/** What a value that is not the last of a target is written with: `encodeURIComponent` leaves nothing else. */
+const ENCODED = /^[A-Za-z0-9\-_.!~*'()%]+$/;
+
+/** Whether a template can produce a text: its literal parts in order, and between them what values are written as. */
 function fitsTemplate(template: string, text: string): boolean {
   const literals = template.split(/\{[^{}]*\}/);
   const [first = '', ...rest] = literals;
@@ -208,10 +214,11 @@ function fitsTemplate(template: string, text: string): boolean {
   let at = first.length;
   for (const literal of rest) {
     const found = text.indexOf(literal, at + 1);
-    if (found === -1) return false;
+    if (found === -1 || !ENCODED.test(text.slice(at, found))) return false;
     at = found + literal.length;
   }
-  return text.length - last.length > at;
+  const value = text.slice(at, text.length - last.length);
+  return value !== '' && (last === '' || ENCODED.test(value));
 }
 
 function claimToWire(claim: ClaimRecord): JsonObject {

@@ -115,6 +115,7 @@ export function addWorkspaceRoutes(app: ApiApp, ports: ApiPorts): void {
         // The people behind an agent may not decide on its requests, and whoever registers it is one of them.
         owner: body.owner ?? principal.user,
         registeredBy: principal.user,
+        isSelfMade: principal.kind !== 'administrative',
         roles: body.roles ?? [],
         attributes: body.attributes ?? {},
       };

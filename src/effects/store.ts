@@ -445,6 +445,9 @@ export interface EffectStore extends EntityStore {
   append(workspace: string, events: readonly LedgerDraft[]): Promise<void>;
 
   approval(workspace: string, id: string): Promise<ApprovalRecord | null>;
+  /** Ends a session of an approver at every gateway, until it would have ended by itself. */
+  endSession(workspace: string, session: string, until: number): Promise<void>;
+  hasEnded(workspace: string, session: string): Promise<boolean>;
   /** Newest first. A page can have fewer than `limit` items although more follow. */
   approvals(workspace: string, filter: ApprovalFilter): Promise<Page<ApprovalRecord>>;
 

@@ -35,6 +35,13 @@ export function couldUsePool(set: CompiledPolicies, tool: Tool, caller: Caller, 
   );
 }
 
+/** Whether a rule could have a call of the tool claim the target, other than the one that the tool itself names. */
+export function couldClaim(set: CompiledPolicies, tool: Tool, caller: Caller, target: string): boolean {
+  return (rulesFor(set, tool, caller) ?? []).some(({ obligations }) =>
+    obligations.some((obligation) => obligation.kind === 'claim' && couldRender(obligation.on, target)),
+  );
+}
+
 /** Enforced rules that could match some call and do not refuse it; `null` where a rule refuses every call. */
 function rulesFor(set: CompiledPolicies, tool: Tool, caller: Caller): readonly CompiledRule[] | null {
   const { agent, key, workspace, target } = caller;

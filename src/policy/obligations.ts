@@ -48,7 +48,7 @@ function make(rule: CompiledRule, source: CompiledObligation, input: PolicyInput
         budget: budget.id,
         unit: budget.unit,
         bucket,
-        sharing: budget.by.sharing,
+        sharing: input.agent.isSelfMade === true ? 'shared' : budget.by.sharing,
         window: budget.windowAt(input.now),
         limit,
         ...heldAmount(source.amount(input), source.amountFrom),
@@ -94,17 +94,23 @@ function heldAmount(
   return from === null ? { amount: null } : { amount: null, amountFrom: from };
 }
 
+/** Who could register one more agent whenever a budget is spent gets no further one by that. */
+function spenderOf({ id, isSelfMade, registeredBy = null }: PolicyInput['agent']): Json {
+  return isSelfMade === true ? { agents_of: registeredBy } : id;
+}
+
 /** The values of `by` as one text. Different values give different texts, also `1` and `"1"`. */
 function bucketOf(by: Bucketing, input: PolicyInput): string | { readonly absent: string } {
   const [first, second] = by.facts;
   const only = first !== undefined && second === undefined ? first.read(input, undefined) : undefined;
   // Most buckets are one plain name, which needs no serialising.
-  if (typeof only === 'string' && only.length < MAX_BUCKET - 4 && PLAIN.test(only)) return `["${only}"]`;
+  if (input.agent.isSelfMade !== true && typeof only === 'string' && only.length < MAX_BUCKET - 4 && PLAIN.test(only))
+    return `["${only}"]`;
   const values: Json[] = [];
   for (const fact of by.facts) {
     const value = fact.read(input, undefined);
     if (!isScalar(value)) return { absent: fact.text };
-    values.push(value);
+    values.push(fact.text === 'agent.id' ? spenderOf(input.agent) : value);
   }
   const text = JSON.stringify(values);
   // The text of a list begins with `[`, so it never equals a digest.

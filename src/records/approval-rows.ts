@@ -48,3 +48,7 @@ interface Rejection {
 /** Rejected fingerprints, ordered by when they end. */
 export const REJECTIONS = 'rejections';
 export const rejectionRows = stock(jsonKind<Rejection>('rejection', ({ until }) => [{ list: REJECTIONS, at: until }]));
+
+/** Sessions of approvers who have left, ordered by when they would have ended. */
+export const LEFT = 'left';
+export const leftRows = stock(jsonKind<{ readonly until: number }>('left', ({ until }) => [{ list: LEFT, at: until }]));

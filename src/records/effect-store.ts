@@ -12,7 +12,7 @@ import { createReadingTurns } from '../effects/run/reading-turns.ts';
 import { type Admission, type AdmitRequest, type EffectStore, PAGE_BYTES, StoreUnavailable } from '../effects/store.ts';
 import type { OpenRows } from '../stores/open-rows.ts';
 import type { LedgerEntry } from '../stores/port.ts';
-import { APPROVALS, approvalRows, approvalsIn } from './approval-rows.ts';
+import { APPROVALS, approvalRows, approvalsIn, leftRows } from './approval-rows.ts';
 import { capCounts } from './cap-counts.ts';
 import { ONLY, pauseRows, pausesOf, policyRows } from './control-rows.ts';
 import type { Draft } from './draft.ts';
@@ -310,6 +310,11 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     },
 
     approval: (workspace, id) => readRecord(runner, approvalRows, workspace, id),
+    endSession: (workspace, session, until) =>
+      write(workspace, (draft) => {
+        if (leftRows.get(draft, session) === null) leftRows.put(draft, session, { until });
+      }),
+    hasEnded: async (workspace, session) => (await readRecord(runner, leftRows, workspace, session)) !== null,
     approvals(workspace, { status, agentId, limit, cursor }) {
       const list = status === 'pending' || status === 'granted' ? approvalsIn(status) : APPROVALS;
       const most = { items: limit, characters: PAGE_BYTES };

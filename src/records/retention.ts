@@ -2,7 +2,16 @@ import type { EffectRecord, Tombstone } from '../effects/model/effect.ts';
 import type { SweepReport } from '../effects/store.ts';
 import { derivedKeyOf } from '../effects/steps/generations.ts';
 import type { RowStore } from '../stores/port.ts';
-import { approvalRows, approvalsOfEffect, AWAITED, putApproval, REJECTIONS, rejectionRows } from './approval-rows.ts';
+import {
+  approvalRows,
+  approvalsOfEffect,
+  AWAITED,
+  LEFT,
+  leftRows,
+  putApproval,
+  REJECTIONS,
+  rejectionRows,
+} from './approval-rows.ts';
 import type { Draft } from './draft.ts';
 import { DENIED, EFFECTS, effectRows, keyRows, TOMBSTONES } from './effect-rows.ts';
 import { CLAIMS, claimRows, putClaim, removeReservation, RESERVATIONS, reservationRows } from './held-rows.ts';
@@ -98,6 +107,10 @@ export async function sweepWorkspace(
     await write((draft) => {
       const rejection = rejectionRows.get(draft, id);
       if (rejection !== null && rejection.until <= draft.now) rejectionRows.put(draft, id, null);
+    });
+  for (const { id } of await due(LEFT, leftRows.kind, now))
+    await write((draft) => {
+      if (leftRows.get(draft, id) !== null) leftRows.put(draft, id, null);
     });
   for (const { id } of await due(CLAIMS, claimRows.kind, now - CLAIM_KEPT_MS))
     await write((draft) => {

@@ -254,6 +254,19 @@ describe('a session', () => {
     expect((await look(path, { cookie: `a=b; ${cookie}; c=d` })).text).toContain('payment:pay_1');
   });
 
+  it('ends for whoever has a copy of the cookie when it is left', async () => {
+    const { path, effect } = asked;
+    const browser = await enter(path, rig.keys.approver);
+    const other = await enter(path, rig.keys.approver);
+    const form = formIn(await look(path, browser));
+    await post(`${path}/leave`, {}, browser);
+    const vote = await post(path, { form, verdict: 'approve' }, browser);
+    expect([vote.status, vote.text.includes('Your API key')]).toEqual([401, true]);
+    expect(await state(effect)).toMatchObject({ state: 'pending_approval' });
+    // Another session of the same key goes on.
+    expect((await look(path, other)).text).toContain('payment:pay_1');
+  });
+
   it('ends with its key at once, and after its time', async () => {
     const { path, effect } = asked;
     const { key, id } = await made('maria');
@@ -274,6 +287,7 @@ describe('a session', () => {
     let user: string | null = 'maria';
     const sessions: SessionPorts = {
       seals: ports.seals,
+      left: ports.store,
       now: () => now,
       stillValid: async () => {
         const principal = await ports.authenticate(keys.approver);

@@ -46,6 +46,15 @@ describe('claims', () => {
     expect(list(answer.json['errors'])[0]?.['path']).toBe(path);
   });
 
+  it('are taken on what a callable tool, or a rule for it, can name, and on nothing that only a request would', async () => {
+    const claim = async (target: string): Promise<number> =>
+      (await rig.send('POST', `${WS}/claims`, { key: rig.keys.agent, body: { target, ttl_s: 1 } })).status;
+    // notes.add has no target of its own: its name, and what its rule claims.
+    for (const target of ['notes.add', 'note:1']) expect([target, await claim(target)]).toEqual([target, 201]);
+    for (const target of ['anything', 'note:', 'service:api', 'deploy.start'])
+      expect([target, await claim(target)]).toEqual([target, 400]);
+  });
+
   it('asks an account key which agent it is for', async () => {
     const body = { target: 'payment:pay_8', ttl_s: 60 };
     expect((await rig.send('POST', `${WS}/claims`, { body })).status).toBe(400);
@@ -425,6 +434,9 @@ describe('workspaces and agents', () => {
 
     const plain = await rig.send('POST', `${WS}/agents`, { body: { id: 'helper' } });
     expect([plain.status, plain.json['owner']]).toEqual([201, 'ops']);
+    // In budgets and rates it is one with all others that such a key registers.
+    const made = async (id: string) => (await rig.ports.store.agents()).find((agent) => agent.id === id)?.isSelfMade;
+    expect([await made('helper'), await made('newcomer')]).toEqual([true, undefined]);
     const asTeam = { id: 'insider', team: 'support' };
     expect((await rig.send('POST', `${WS}/agents`, { body: asTeam })).status).toBe(403);
     expect((await rig.send('POST', `${WS}/agents`, { key: admin, body: asTeam })).status).toBe(201);
@@ -445,10 +457,11 @@ describe('catalog', () => {
       'payments.refund',
       'deploy.start',
       'payments.get',
+      'notes.add',
     ]);
     expect(all.text).not.toContain('127.0.0.1');
     const agent = await rig.send('GET', `${WS}/tools`, { key: rig.keys.agent });
-    expect(list(agent.json['tools']).map((tool) => tool['name'])).toEqual(['payments.refund']);
+    expect(list(agent.json['tools']).map((tool) => tool['name'])).toEqual(['payments.refund', 'notes.add']);
   });
 
   it('shows the rules in force', async () => {
@@ -458,7 +471,14 @@ describe('catalog', () => {
       list(json['rules'])
         .map(({ id }) => id)
         .toSorted(),
-    ).toEqual(['rig/barred', 'rig/refund', 'rig/refund-in-a-region', 'rig/refund-in-a-slot', 'rig/refund-large']);
+    ).toEqual([
+      'rig/barred',
+      'rig/note',
+      'rig/refund',
+      'rig/refund-in-a-region',
+      'rig/refund-in-a-slot',
+      'rig/refund-large',
+    ]);
     const agent = await rig.send('GET', `${WS}/policies`, { key: rig.keys.agent });
     expect(list(agent.json['rules'])[0]).not.toHaveProperty('file');
   });

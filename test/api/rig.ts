@@ -133,6 +133,12 @@ tools:
     kind: read
     request: { method: GET, path: "/v1/payments/{payment_id}" }
     params_schema: { type: object, required: [payment_id], properties: { payment_id: { type: string } }, additionalProperties: false }
+  - name: notes.add
+    title: Note
+    upstream: payments
+    kind: write
+    request: { method: POST, path: "/v1/notes", body: [text] }
+    params_schema: { type: object, required: [text], properties: { text: { type: string } }, additionalProperties: false }
 pools: [ { id: deploy-slot, units: 2 } ]
 `;
 
@@ -163,6 +169,7 @@ rules:
     match: { tools: [payments.refund] }
     when: { params.reason: { eq: region } }
     obligations: [ { budget: { use: region-day, amount: params.amount } } ]
+  - { id: note, effect: allow, match: { tools: [notes.add] }, obligations: [ { claim: { on: "note:\${params.text}", hold: existing } } ] }
   - { id: barred, effect: deny, match: { agents: { id: [barred] } }, reason: "This agent does nothing" }
   - id: refund-large
     effect: require_approval

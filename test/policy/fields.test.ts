@@ -396,6 +396,20 @@ rules: [ { id: a, effect: allow, obligations: [ ${obligations} ] } ]`);
     });
   });
 
+  test('agents that one account registered share the rows of one agent', () => {
+    const set = withBudget('{ unit: cent, by: [agent.id, params.c], per: day, limit: 500 }', USE);
+    const row = (id: string, registeredBy: string, isSelfMade: boolean): unknown =>
+      granted(judge(set, { params: { amount: 1, c: 'x' }, agent: { ...BOT, id, registeredBy, isSelfMade } }));
+    expect(row('a', 'tom', true)).toMatchObject([{ bucket: '[{"agents_of":"tom"},"x"]', sharing: 'shared' }]);
+    expect(row('b', 'tom', true)).toEqual(row('a', 'tom', true));
+    expect(row('b', 'olga', true)).not.toEqual(row('a', 'tom', true));
+    expect(row('b', 'tom', false)).toMatchObject([{ bucket: '["b","x"]', sharing: 'own' }]);
+    const alone = withBudget('{ unit: cent, by: [agent.id], per: day, limit: 500 }', USE);
+    expect(
+      granted(judge(alone, { params: { amount: 1 }, agent: { ...BOT, registeredBy: 'tom', isSelfMade: true } })),
+    ).toMatchObject([{ bucket: '[{"agents_of":"tom"}]' }]);
+  });
+
   test('a bucket is JSON, whatever its value holds', () => {
     const set = withBudget('{ unit: cent, by: [params.c], per: day, limit: 500 }', USE);
     for (const c of ['plain', 'a"b', 'a","b', 'a\\', 'a\nb', 'ä'])

@@ -312,6 +312,12 @@ describe('headers', () => {
       'set-cookie': ['a=1', 'b=2'],
       'svc-decision': 'committed',
       'x-should-retry': 'true',
+      // What a browser would do at the origin of the approver's page.
+      refresh: '0; url=https://evil.example',
+      'clear-site-data': '"cookies"',
+      'service-worker-allowed': '/',
+      'access-control-allow-origin': '*',
+      'access-control-allow-credentials': 'true',
       location: 'http://upstream:9/v1/x?a=1',
       etag: '"1"',
     };

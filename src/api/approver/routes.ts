@@ -39,6 +39,7 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
   const sessions: SessionPorts = {
     seals: ports.seals,
     stillValid: ports.stillValid,
+    left: ports.store,
     now: () => ports.store.now(),
   };
   const isSecure = (): boolean => ports.settings().publicUrl.startsWith('https:');
@@ -91,7 +92,8 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
 
   app.post(`${at}/leave`, own, async (request: Visit, reply) => {
     const { path, workspace } = placeOf(request);
-    return reply.header('set-cookie', end(workspace, isSecure())).redirect(path, 303);
+    const cookie = await end(sessions, workspace, request.headers.cookie, isSecure());
+    return reply.header('set-cookie', cookie).redirect(path, 303);
   });
 
   app.post(at, own, async (request: Visit, reply) => {

@@ -3,6 +3,7 @@ import { parseObject } from '../../json/parse.ts';
 import type { JsonObject } from '../../json/value.ts';
 import type { Principal } from '../../effects/model/principal.ts';
 import type { Authenticated } from '../ports.ts';
+import type { EffectStore } from '../../effects/store.ts';
 import type { Secrets } from '../../secrets/vault.ts';
 
 /** How long a person need not show the key again, ms. */
@@ -22,11 +23,13 @@ export interface Approver {
 export interface SessionPorts {
   readonly seals: Pick<Secrets, 'sealText' | 'openText'>;
   readonly stillValid: (keyId: string) => Promise<Authenticated>;
+  /** Sessions that were left. */
+  readonly left: Pick<EffectStore, 'endSession' | 'hasEnded'>;
   readonly now: () => number;
 }
 
 /**
- * A new session, as the value of `Set-Cookie`. Nothing is kept: the cookie is sealed under the master secret, for this
+ * A new session, as the value of `Set-Cookie`. Nothing is kept until it is left: the cookie is sealed under the master secret, for this
  * workspace. So it is good at every gateway of a store, and after a restart.
  */
 export function begin(
@@ -41,14 +44,27 @@ export function begin(
   return setCookie(workspace, sealed, SESSION_MS / 1000, isSecure);
 }
 
-/** Ends the session in the browser, as the value of `Set-Cookie`. */
-export function end(workspace: string, isSecure: boolean): string {
+/**
+ * Ends the session, also for whoever has a copy of the cookie.
+ * @returns the value of `Set-Cookie` that takes it out of the browser
+ * @throws StoreUnavailable
+ */
+export async function end(
+  ports: SessionPorts,
+  workspace: string,
+  cookies: string | undefined,
+  isSecure: boolean,
+): Promise<string> {
+  const sealed = cookieIn(cookies);
+  const { session, until } = (sealed === null ? null : open(ports, sealed, workspace, 'session')) ?? {};
+  if (typeof session === 'string' && typeof until === 'number' && until > ports.now())
+    await ports.left.endSession(workspace, session, until);
   return setCookie(workspace, '', 0, isSecure);
 }
 
 /**
- * Who sends a request; `null` without a session that is good now. It ends with its key, and when the key is another
- * user's.
+ * Who sends a request; `null` without a session that is good now. It ends when it is left, with its key, and when the
+ * key is another user's.
  * @throws StoreUnavailable
  */
 export async function approverOf(
@@ -61,6 +77,7 @@ export async function approverOf(
   const { keyId, user, session, until } = opened ?? {};
   if (typeof keyId !== 'string' || typeof user !== 'string' || typeof session !== 'string') return null;
   if (typeof until !== 'number' || until <= ports.now()) return null;
+  if (await ports.left.hasEnded(workspace, session)) return null;
   const principal = await ports.stillValid(keyId);
   return 'failure' in principal || principal.user !== user ? null : { principal, user, session };
 }

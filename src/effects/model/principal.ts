@@ -77,6 +77,8 @@ export interface Agent {
   readonly owner: string | null;
   /** The user whose key registered it. Absent for agents in the configuration. */
   readonly registeredBy?: string | null;
+  /** Registered by a key that is no administrator's: in budgets and rates, all such agents of a user are one. */
+  readonly isSelfMade?: boolean;
   readonly roles: readonly string[];
   readonly attributes: Readonly<Record<string, string | number | boolean>>;
 }

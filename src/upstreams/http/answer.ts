@@ -44,10 +44,17 @@ export function passesBack(name: string, setCookie: boolean, named: ReadonlySet<
   return fate === 'cookie' ? setCookie : fate === 'pass' && (named === null || !named.has(name));
 }
 
+/**
+ * What a browser would do at the gateway's own origin, where people approve: leave the page, forget its data, let other
+ * sites read it, or let scripts of it take over.
+ */
+const OF_THE_ORIGIN = /^(?:refresh|clear-site-data|service-worker-allowed|access-control-.*)$/;
+
 type Fate = 'pass' | 'cookie' | 'end';
 
 function fateOf(name: string): Fate {
   if (HOP_BY_HOP.has(name) || name.startsWith('svc-') || name === 'x-should-retry') return 'end';
+  if (OF_THE_ORIGIN.test(name)) return 'end';
   return name === 'set-cookie' || name === 'set-cookie2' ? 'cookie' : 'pass';
 }
 
