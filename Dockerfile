@@ -12,6 +12,7 @@ RUN for image in "$NODE_IMAGE" "$RUN_IMAGE"; do if ! printf '%s' "$image" | grep
 WORKDIR /build
 COPY package.json package-lock.json .npmrc ./
 COPY client/package.json client/
+COPY packages packages
 RUN npm ci --ignore-scripts
 COPY tsconfig.json tsconfig.build.json ./
 COPY client client
@@ -22,13 +23,14 @@ FROM ${NODE_IMAGE} AS dependencies
 WORKDIR /build
 COPY package.json package-lock.json .npmrc ./
 COPY client/package.json client/
+# The gateway alone: the workspace's packages (svc init, svc mcp-bridge, svc demo) and what they need stay out.
 # @photostructure/sqlite is the SQLite of Node 20; this image has Node 24, whose own is used.
 RUN npm ci --ignore-scripts --omit=dev && rm -rf node_modules/@photostructure node_modules/node-addon-api node_modules/node-gyp-build
 
 FROM ${RUN_IMAGE}
 WORKDIR /srv
 COPY --from=dependencies --chown=0:0 /build/node_modules node_modules
-COPY --from=build --chown=0:0 /build/dist dist
+COPY --from=build --chown=0:0 /build/dist/src dist/src
 COPY --from=build --chown=0:0 /build/client/dist client/dist
 COPY --chown=0:0 client/package.json client/
 COPY --chown=0:0 package.json ./

@@ -22,10 +22,11 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
-const entry = join(root, 'dist', 'main.js');
+const entry = join(root, 'dist', 'src', 'main.js');
 const stamp = join(root, 'dist', '.built');
 const sources = [
   'src',
+  'packages',
   'client/src',
   'tsconfig.json',
   'tsconfig.build.json',
@@ -75,7 +76,7 @@ async function buildOnce() {
     say(existsSync(stamp) ? 'sources have changed; building' : 'first start; building');
     await run(process.execPath, join(root, 'client', 'build.mjs'));
     await run(process.execPath, tsc, '-p', join(root, 'tsconfig.build.json'));
-    await run(process.execPath, join(root, 'src', 'stores', 'redis', 'copy-scripts.mjs'));
+    await run(process.execPath, join(root, 'src', 'copy-assets.mjs'));
     writeFileSync(stamp, '');
     utimesSync(stamp, began, began);
     say(`built in ${((Date.now() - began.getTime()) / 1000).toFixed(1)} s`);

@@ -23,7 +23,6 @@ export function main(argv: readonly string[]): Promise<number> {
     recoverLost: async (options, gateway) => (await operateStore()).recoverLost(options, gateway),
     checkStore: async (options) => (await operateStore()).checkStore(options),
     checkFormat: async (options) => (await storeFormat()).checkFormat(options),
-    startDemoUpstream: async () => (await import('./demo/payments-upstream.ts')).startPaymentsUpstream({ port: 0 }),
   });
 }
 

@@ -4,12 +4,12 @@ import { fileURLToPath } from 'node:url';
 import type { FastifyReply } from 'fastify';
 import { Marked } from 'marked';
 import { CODES } from '../effects/model/codes.ts';
+import { HOME } from '../home.ts';
 import type { ApiApp } from './app.ts';
 import { escapeHtml } from './approver/html.ts';
 import { refuse } from './problem.ts';
 
-/** The folder with the pages about codes. The path is the same from `src/` and from `dist/`. */
-const ERROR_PAGES = new URL('../../docs/errors/', import.meta.url);
+const ERROR_PAGES = new URL('docs/errors/', HOME);
 
 /** Nothing from any other host, no inline script, no frame. */
 const CSP = [
@@ -78,7 +78,7 @@ export function addDocsPages(app: ApiApp): void {
     secured(reply).type('text/javascript; charset=utf-8').send(START_SCRIPT),
   );
   app.get('/docs/reference.js', async (_request, reply) => {
-    const file = new URL('js/standalone.js', import.meta.resolve('@scalar/fastify-api-reference'));
+    const file = referenceScript();
     const { size } = await stat(file);
     return secured(reply)
       .type('text/javascript; charset=utf-8')
@@ -97,6 +97,13 @@ export function addDocsPages(app: ApiApp): void {
       return secured(reply).type('text/markdown; charset=utf-8').send(text);
     return sendPage(reply, page(code, pageToHtml(text)));
   });
+}
+
+/** The script of the reference. The build copies it beside this file; the sources take it from where it is installed. */
+function referenceScript(): URL {
+  return import.meta.url.endsWith('.js')
+    ? new URL('reference.js', import.meta.url)
+    : new URL('js/standalone.js', import.meta.resolve('@scalar/fastify-api-reference'));
 }
 
 /** The table of all codes, or just their titles if the installation has no pages. */

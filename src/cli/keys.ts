@@ -1,4 +1,4 @@
-import { cancel, isCancel, text as prompt } from '@clack/prompts';
+import { createInterface } from 'node:readline/promises';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { OVERLAP_S } from '../effects/steps/key-events.ts';
 import { KEY_KINDS, type KeyKind } from '../effects/model/principal.ts';
@@ -65,13 +65,21 @@ function addCreate(keys: Command, { ports, terminal }: CliContext): void {
 /** The user who is responsible for a key that makes calls. Asks for it when a person is at the terminal. */
 async function askUser({ kind, json: asJson }: CreateOptions, terminal: Terminal): Promise<string | null> {
   if ((kind !== 'account' && kind !== 'agent') || asJson === true || !terminal.interactive) return null;
-  const message = 'Which user answers for the key? (Calls that need approval ask somebody else. Empty: nobody.)';
-  const answer = await prompt({ message });
-  if (isCancel(answer)) {
-    cancel('No key was made.');
-    throw new CommandFailure('cancelled');
+  const lines = createInterface({ input: process.stdin, output: process.stderr });
+  const stop = new AbortController();
+  lines.once('SIGINT', () => stop.abort()).once('close', () => stop.abort());
+  try {
+    const { signal } = stop;
+    const user = await lines.question(
+      'Which user answers for the key? (Calls that need approval ask somebody else. Empty: nobody.) ',
+      { signal },
+    );
+    return user.trim() === '' ? null : user.trim();
+  } catch {
+    throw new CommandFailure('No key was made: cancelled.');
+  } finally {
+    lines.close();
   }
-  return answer === undefined || answer === '' ? null : answer;
 }
 
 interface KeyAccess {

@@ -48,8 +48,6 @@ export interface CliPorts {
   checkStore(options: StoreOptions): Promise<readonly StoreDifference[]>;
   /** What format the store has, and what a start would do. Changes nothing. Throws `CommandFailure`. */
   checkFormat(options: StoreOptions): Promise<FormatReport>;
-  /** The demo's upstream, on loopback, in this process. */
-  startDemoUpstream(): Promise<DemoUpstream>;
 }
 
 export type UpstreamProbe =
@@ -78,19 +76,11 @@ export interface GatewayOptions extends StoreOptions {
   readonly firstKey: 'shown' | 'file';
 }
 
-export interface RunningServer {
+export interface RunningGateway {
   /** Base URL with the actual port, no trailing slash. */
   readonly url: string;
   /** Stops accepting requests, waits for running ones, and closes files. */
   close(): Promise<void>;
-}
-
-/** `loseNextAnswer`: the next write happens, but its answer does not arrive. */
-export interface DemoUpstream extends RunningServer {
-  loseNextAnswer(): void;
-}
-
-export interface RunningGateway extends RunningServer {
   /**
    * The first administrative key if this start made one (`key`, with `firstKey: 'shown'`), or the file in which this or
    * an earlier start left it; `null` if there is neither.

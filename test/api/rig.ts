@@ -40,7 +40,7 @@ import { createLogger } from '../../src/telemetry/logger.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { createUpstreams } from '../../src/upstreams/upstreams.ts';
-import { startPaymentsUpstream } from '../../src/demo/payments-upstream.ts';
+import { startPaymentsUpstream } from '../../packages/demo/src/payments-upstream.ts';
 import { MCP_PATHS, MCP_SCHEMAS } from '../../src/mcp/openapi.ts';
 import { askAgain } from '../ask-again.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';

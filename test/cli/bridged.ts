@@ -3,7 +3,7 @@ import { createServer, type IncomingMessage, type ServerResponse } from 'node:ht
 import type { AddressInfo } from 'node:net';
 import { createInterface } from 'node:readline';
 import { PassThrough } from 'node:stream';
-import { runBridge } from '../../src/cli/mcp/bridge.ts';
+import { runBridge } from '../../packages/bridge/src/bridge.ts';
 
 /** What came to the server. */
 export interface Came {

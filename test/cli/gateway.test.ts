@@ -4,7 +4,7 @@ import { once } from 'node:events';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { type PaymentsUpstream, startPaymentsUpstream } from '../../src/demo/payments-upstream.ts';
+import { type PaymentsUpstream, startPaymentsUpstream } from '../../packages/demo/src/payments-upstream.ts';
 import { askAgain } from '../ask-again.ts';
 import { makeCa } from '../upstream/certificates.ts';
 import { startTlsUpstream } from '../upstream/tls-start.ts';

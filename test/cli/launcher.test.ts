@@ -25,7 +25,7 @@ beforeEach(() => {
   folders.push(home);
   mkdirSync(join(home, 'src'));
   mkdirSync(join(home, 'node_modules'));
-  for (const name of ['typescript', '@typescript', '@types', 'undici-types'])
+  for (const name of ['typescript', '@typescript', '@types', 'undici-types', '@scalar'])
     if (existsSync(join(root, 'node_modules', name)))
       symlinkSync(join(root, 'node_modules', name), join(home, 'node_modules', name));
   for (const path of ['bin', 'package.json', 'tsconfig.json', 'tsconfig.build.json'])
@@ -33,8 +33,8 @@ beforeEach(() => {
   for (const path of ['build.mjs', 'package.json', 'tsconfig.json', 'tsconfig.cjs.json', 'src'])
     cpSync(join(root, 'client', path), join(home, 'client', path), { recursive: true });
   // The build's last step copies what the compiler leaves out.
-  for (const path of ['copy-scripts.mjs', 'scripts'])
-    cpSync(join(root, 'src', 'stores', 'redis', path), join(home, 'src', 'stores', 'redis', path), { recursive: true });
+  for (const path of ['copy-assets.mjs', 'stores/redis/scripts'])
+    cpSync(join(root, 'src', path), join(home, 'src', path), { recursive: true });
   write('one');
 });
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { LineQueue } from '../../src/cli/mcp/line-queue.ts';
+import { LineQueue } from '../../packages/bridge/src/line-queue.ts';
 
 const line = (text: string) => ({ kind: 'line', bytes: Buffer.from(text) }) as const;
 

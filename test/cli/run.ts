@@ -1,6 +1,5 @@
 import { runCli } from '../../src/cli/main.ts';
 import type { CliPorts } from '../../src/cli/ports.ts';
-import { startPaymentsUpstream } from '../../src/demo/payments-upstream.ts';
 import { inspectStore } from '../../src/gateway/offline.ts';
 import { createKey, listKeys, revokeKey, rotateKey } from '../../src/gateway/offline-keys.ts';
 import { acceptClock, acceptLoss, checkStore, recoverLost } from '../../src/gateway/operate-store.ts';
@@ -31,7 +30,6 @@ const PORTS: CliPorts = {
   recoverLost,
   checkStore,
   checkFormat,
-  startDemoUpstream: () => startPaymentsUpstream({ port: 0 }),
 };
 
 /** Runs a command to its end. */

@@ -1,7 +1,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { startPaymentsUpstream } from '../../src/demo/payments-upstream.ts';
+import { startPaymentsUpstream } from '../../packages/demo/src/payments-upstream.ts';
 import { startGateway } from '../../src/gateway/start.ts';
 import { loadDriver } from '../../src/stores/embedded/driver.ts';
 import type { Answer } from '../system/gateway.ts';

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { type PaymentsUpstream, startPaymentsUpstream } from '../../src/demo/payments-upstream.ts';
+import { type PaymentsUpstream, startPaymentsUpstream } from '../../packages/demo/src/payments-upstream.ts';
 
 let api: PaymentsUpstream;
 beforeEach(async () => {

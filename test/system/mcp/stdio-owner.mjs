@@ -1,6 +1,6 @@
 // A process that owns a child over standard input and output, from the build. Says the child's processes and waits.
 const [file] = process.argv.slice(2);
-const at = (name) => import(new URL(`../../../dist/upstreams/mcp/stdio/${name}.js`, import.meta.url));
+const at = (name) => import(new URL(`../../../dist/src/upstreams/mcp/stdio/${name}.js`, import.meta.url));
 const { Keeper } = await at('keeper');
 const { StdioServer } = await at('stdio-server');
 const keeper = new Keeper();

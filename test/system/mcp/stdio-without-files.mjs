@@ -2,7 +2,7 @@
 // killed then, and a session is begun. Says what became of both, then and once there are descriptors again.
 import { closeSync, openSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
-const at = (name) => import(new URL(`../../../dist/upstreams/mcp/stdio/${name}.js`, import.meta.url));
+const at = (name) => import(new URL(`../../../dist/src/upstreams/mcp/stdio/${name}.js`, import.meta.url));
 const { Keeper } = await at('keeper');
 const { StdioServer } = await at('stdio-server');
 const [file] = process.argv.slice(2);

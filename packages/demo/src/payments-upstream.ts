@@ -1,0 +1,204 @@
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { readBody } from '../../../src/bytes/request-body.ts';
+import { isJsonObject, type Json, type JsonObject } from '../../../src/json/value.ts';
+import { parseStrictJson } from '../../../src/json/strict.ts';
+import { createDesk } from './desk-mcp.ts';
+
+/** The demo's API, while it runs. */
+export interface PaymentsUpstream {
+  /** Origin, no trailing slash. */
+  readonly url: string;
+  /** The next write happens, but its answer is lost: what an agent sees on a bad day. */
+  loseNextAnswer(): void;
+  close(): Promise<void>;
+}
+
+interface Payment {
+  readonly id: string;
+  readonly amount: number;
+  readonly currency: string;
+  readonly customer: string;
+  refunded: number;
+}
+
+interface Answer {
+  readonly status: number;
+  readonly body: JsonObject;
+}
+
+/** The most bytes of a request body. */
+const BODY_LIMIT = 64 * 1024;
+/** Payments that exist from the start: pay_1 to pay_9, 2,500.00 EUR each. */
+const SEEDED = 9;
+const SEEDED_AMOUNT = 250_000;
+
+/**
+ * Starts a small API on 127.0.0.1 that behaves like a real one: payments, refunds (never more than was paid), mails,
+ * deployments. It has GET by id, and a repeated write with the same `Idempotency-Key` gets the first answer again. At
+ * `/mcp` it is an MCP server, a support desk.
+ * Everything is in memory.
+ */
+export async function startPaymentsUpstream(options: { readonly port: number }): Promise<PaymentsUpstream> {
+  const answer = createPayments();
+  const desk = createDesk();
+  let loseNext = false;
+  const server = createServer((request, response) => {
+    void readJson(request).then((body) => {
+      if (request.url === '/mcp') {
+        const said = request.method === 'POST' ? desk(body) : refused(405, 'use POST').body;
+        if (said === null) response.writeHead(202).end();
+        else send(response, request.method === 'POST' ? 200 : 405, said);
+        return;
+      }
+      const { status, body: members } = answer(request, body);
+      const changes = request.method !== 'GET' && request.method !== 'HEAD';
+      if (loseNext && changes && status < 300) {
+        loseNext = false;
+        response.socket?.destroy();
+        return;
+      }
+      send(response, status, members);
+    });
+  });
+  server.listen(options.port, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  if (typeof address !== 'object' || address === null) throw new Error('the demo API has no address');
+  return {
+    url: `http://127.0.0.1:${address.port}`,
+    loseNextAnswer: () => {
+      loseNext = true;
+    },
+    close: async () => {
+      const closed = once(server, 'close');
+      server.close();
+      server.closeAllConnections();
+      await closed;
+    },
+  };
+}
+
+/** The API as a function of its state. */
+function createPayments(): (request: IncomingMessage, body: Json | undefined) => Answer {
+  const payments = new Map<string, Payment>();
+  const things = new Map<string, JsonObject>();
+  const answered = new Map<string, Answer>();
+  let counter = SEEDED;
+  for (let n = 1; n <= SEEDED; n += 1) {
+    const id = `pay_${n}`;
+    payments.set(id, { id, amount: SEEDED_AMOUNT, currency: 'EUR', customer: `cus_${n}`, refunded: 0 });
+  }
+  const nextId = (prefix: string): string => {
+    counter += 1;
+    return `${prefix}_${counter}`;
+  };
+  const keep = (path: string, body: JsonObject, status: number): Answer => {
+    things.set(path, body);
+    return { status, body };
+  };
+
+  const refund = (payment: Payment, body: JsonObject): Answer => {
+    const { amount, currency } = body;
+    if (!isAmount(amount)) return refused(400, 'amount must be a positive integer, in cents');
+    if (currency !== payment.currency) return refused(422, `the payment is in ${payment.currency}`);
+    if (payment.refunded + amount > payment.amount) {
+      return refused(422, `only ${payment.amount - payment.refunded} of ${payment.amount} are left to refund`);
+    }
+    payment.refunded += amount;
+    const id = nextId('re');
+    const reason = typeof body['reason'] === 'string' ? { reason: body['reason'] } : {};
+    return keep(
+      `/v1/refunds/${id}`,
+      { id, payment_id: payment.id, amount, currency, ...reason, status: 'succeeded' },
+      201,
+    );
+  };
+  const write = (path: string, body: JsonObject): Answer => {
+    const ofPayment = /^\/v1\/payments\/([^/]+)\/refunds$/.exec(path)?.[1];
+    if (ofPayment !== undefined) {
+      const payment = payments.get(decodeURIComponent(ofPayment));
+      return payment === undefined ? refused(404, 'there is no such payment') : refund(payment, body);
+    }
+    switch (path) {
+      case '/v1/payments': {
+        const { amount, currency, customer } = body;
+        if (!isAmount(amount)) return refused(400, 'amount must be a positive integer, in cents');
+        if (typeof currency !== 'string' || typeof customer !== 'string') {
+          return refused(400, 'currency and customer must be strings');
+        }
+        const payment: Payment = { id: nextId('pay'), amount, currency, customer, refunded: 0 };
+        payments.set(payment.id, payment);
+        return { status: 201, body: paymentBody(payment) };
+      }
+      case '/v1/mails': {
+        const { to, subject } = body;
+        if (typeof to !== 'string' || typeof subject !== 'string')
+          return refused(400, 'to and subject must be strings');
+        const id = nextId('mail');
+        return keep(`/v1/mails/${id}`, { id, to, subject, status: 'queued' }, 202);
+      }
+      case '/v1/deployments': {
+        const { service, version } = body;
+        if (typeof service !== 'string' || typeof version !== 'string') {
+          return refused(400, 'service and version must be strings');
+        }
+        const id = nextId('dep');
+        return keep(`/v1/deployments/${id}`, { id, service, version, status: 'succeeded' }, 201);
+      }
+      default:
+        return refused(404, 'there is nothing at this path');
+    }
+  };
+  const read = (path: string): Answer => {
+    const ofPayment = /^\/v1\/payments\/([^/]+)$/.exec(path)?.[1];
+    const payment = ofPayment === undefined ? undefined : payments.get(decodeURIComponent(ofPayment));
+    if (payment !== undefined) return { status: 200, body: paymentBody(payment) };
+    const byKey = /^\/v1\/refunds\/by-key\/([^/]+)$/.exec(path)?.[1];
+    const earlier = byKey === undefined ? undefined : answered.get(decodeURIComponent(byKey));
+    if (earlier !== undefined) return { status: 200, body: earlier.body };
+    const thing = things.get(path);
+    return thing === undefined ? refused(404, 'there is nothing at this path') : { status: 200, body: thing };
+  };
+
+  return (request, body) => {
+    const path = (request.url ?? '/').split('?')[0] ?? '/';
+    if (request.method === 'GET' || request.method === 'HEAD') return read(path);
+    if (request.method !== 'POST') return refused(405, 'use GET or POST');
+    const key = request.headers['idempotency-key'];
+    const before = typeof key === 'string' ? answered.get(key) : undefined;
+    if (before !== undefined) return before;
+    if (!isJsonObject(body)) return refused(400, 'send a JSON object');
+    const result = write(path, body);
+    if (typeof key === 'string' && result.status < 300) answered.set(key, result);
+    return result;
+  };
+}
+
+function paymentBody(payment: Payment): JsonObject {
+  const status =
+    payment.refunded === 0 ? 'captured' : payment.refunded < payment.amount ? 'partly_refunded' : 'refunded';
+  return { ...payment, status };
+}
+
+function isAmount(value: Json | undefined): value is number {
+  return typeof value === 'number' && Number.isSafeInteger(value) && value > 0;
+}
+
+function refused(status: number, message: string): Answer {
+  return { status, body: { error: message } };
+}
+
+/** The body as JSON; `undefined` if there is none, it is too long, or it is not JSON. */
+async function readJson(request: IncomingMessage): Promise<Json | undefined> {
+  const read = await readBody(request, BODY_LIMIT);
+  if (read.kind !== 'body' || read.bytes.byteLength === 0) return undefined;
+  const parsed = parseStrictJson(read.bytes, { depth: 16, values: 1_000 });
+  return parsed.ok ? parsed.value : undefined;
+}
+
+function send(response: ServerResponse, status: number, body: JsonObject): void {
+  const text = JSON.stringify(body);
+  response.writeHead(status, { 'content-type': 'application/json', 'content-length': Buffer.byteLength(text) });
+  response.end(text);
+}
