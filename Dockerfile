@@ -13,9 +13,11 @@ WORKDIR /build
 COPY package.json package-lock.json .npmrc ./
 COPY client/package.json client/
 COPY packages packages
+COPY console/package.json console/
 RUN npm ci --ignore-scripts
 COPY tsconfig.json tsconfig.build.json ./
 COPY client client
+COPY console console
 COPY src src
 RUN npm run build
 

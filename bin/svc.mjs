@@ -32,6 +32,7 @@ const sources = [
   'tsconfig.build.json',
   'client/tsconfig.json',
   'client/tsconfig.cjs.json',
+  'console',
 ];
 
 const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
@@ -75,7 +76,10 @@ async function buildOnce() {
     const began = new Date();
     say(existsSync(stamp) ? 'sources have changed; building' : 'first start; building');
     await run(process.execPath, join(root, 'client', 'build.mjs'));
-    await run(process.execPath, tsc, '-p', join(root, 'tsconfig.build.json'));
+    await Promise.all([
+      run(process.execPath, tsc, '-p', join(root, 'tsconfig.build.json')),
+      existsSync(join(root, 'console')) ? run(process.execPath, join(root, 'console', 'build.mjs')) : undefined,
+    ]);
     await run(process.execPath, join(root, 'src', 'copy-assets.mjs'));
     writeFileSync(stamp, '');
     utimesSync(stamp, began, began);

@@ -39,6 +39,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   telemetry: ['effects', 'diagnostics'],
   proxy: DOOR,
   api: [...DOOR, 'brain'],
+  console: [...DOOR, 'api'],
   mcp: [...DOOR, 'brain', 'mcp-protocol'],
   cli: ['diagnostics', 'effects', 'policy', 'receipts', 'config', 'brain', 'mcp-protocol', 'pins'],
   'packages/init': ['cli', 'config', 'diagnostics', 'effects', 'pins', 'policy'],

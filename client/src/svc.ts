@@ -201,6 +201,12 @@ export class Svc {
       this.#installation('POST', `/keys/${encodeURIComponent(id)}/rotate`, snake(input)),
   };
 
+  readonly console = {
+    /** A link that signs the owner of the key in to the console, once, within five minutes. */
+    link: (): Promise<{ readonly url: string; readonly expiresAt: string }> =>
+      this.#installation('POST', '/console/links', {}),
+  };
+
   /** The policies that all gateways of a store run. Needs an administrative key. */
   readonly policies = {
     history: (): Promise<PolicyHistory> => this.#installation('GET', '/policies/activations'),

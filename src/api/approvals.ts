@@ -15,7 +15,15 @@ import { AnyObject, InWorkspace, NoQuery, WithId, answers } from './schema.ts';
 const APPROVALS = '/v1/workspaces/:ws/approvals';
 
 const VoteBody = Type.Object(
-  { comment: Type.Optional(Type.String({ maxLength: MOST_COMMENT })) },
+  {
+    comment: Type.Optional(Type.String({ maxLength: MOST_COMMENT })),
+    digest: Type.Optional(
+      Type.String({
+        maxLength: 200,
+        description: 'That of the request as the voter has seen it. If another is asked now, nothing is decided.',
+      }),
+    ),
+  },
   { additionalProperties: false },
 );
 
@@ -65,7 +73,7 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): v
         for (const approval of items) {
           const effect = await store.turns.run(() => store.effect(approval.workspace, approval.effectId));
           const asked = askedToWire(approval, effect, calls, view.kind === 'own', null);
-          approvals.push({ ...requestToWire(approval, ports.settings().publicUrl), ...asked });
+          approvals.push({ ...requestToWire(approval, ports.settings().publicUrl), ...asked, digest: approval.digest });
         }
         return lists.send(reply, 'approvals', approvals, (approval) => approval, { next_cursor: next });
       });
@@ -102,6 +110,7 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): v
           budgets,
         ),
         why: whyAsked(approval, effect, ports.policies().set.rules),
+        digest: approval.digest,
       };
     },
   );
@@ -128,14 +137,14 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): v
       async (request) => {
         const { principal } = callerOf(request);
         const { ws, id } = request.params;
-        const { comment = null } = request.body;
+        const { comment = null, digest = null } = request.body;
         const result = await ports.decideApproval({
           principal,
           workspace: ws,
           approvalId: id,
           verdict,
           comment,
-          digest: null,
+          digest,
         });
         if (result.kind === 'problem') throw new Refused(result.problem, {});
         return voteToWire(result, ports.settings().publicUrl);

@@ -4,7 +4,7 @@ import type { LedgerActor } from '../effects/model/ledger.ts';
 import type { Principal } from '../effects/model/principal.ts';
 import { keyFromRequest } from '../identity/credentials.ts';
 import { parseKey } from '../identity/key-format.ts';
-import { permit } from '../identity/permissions.ts';
+import { type EndpointId, permit, sessionMay } from '../identity/permissions.ts';
 import type { Caller } from './app.ts';
 import type { InvalidKeyLimiter } from './invalid-key-limiter.ts';
 import type { ApiPorts } from './ports.ts';
@@ -18,7 +18,7 @@ const QUERY_KEY_DEPRECATED = '@1767225600';
  * before the body is read. On a run request the core handles the 403: it becomes a decision with a ledger event.
  */
 export function identifyCaller(
-  ports: Pick<ApiPorts, 'authenticate' | 'settings' | 'store' | 'directory'>,
+  ports: Pick<ApiPorts, 'authenticate' | 'settings' | 'store' | 'directory' | 'sessions'>,
   limiter: InvalidKeyLimiter,
 ): (request: FastifyRequest, reply: FastifyReply) => Promise<void> {
   return async (request, reply) => {
@@ -27,7 +27,11 @@ export function identifyCaller(
     const started = performance.now();
     const query = queryOf(request);
     const credentials = keyFromRequest({ headers: request.headers, query }, ports.settings().queryKey);
-    if (credentials.kind === 'missing') throw refuse('missing_key', 'Send an API key in the header X-API-Key.');
+    if (credentials.kind === 'missing') {
+      const principal = await visitorFor(ports, request, endpoint);
+      request.caller = callerFor(principal, request, endpoint, started, ports);
+      return;
+    }
     if (credentials.kind === 'key' && credentials.viaQuery) {
       reply.header('deprecation', QUERY_KEY_DEPRECATED);
       reply.header('link', `<${ports.settings().publicUrl}/docs/errors/missing_key>; rel="deprecation"`);
@@ -35,6 +39,20 @@ export function identifyCaller(
     const principal = await ownerOf(ports, limiter, credentials, request.ip);
     request.caller = callerFor(principal, request, endpoint, started, ports);
   };
+}
+
+/** Who sends a request without a key: somebody with a session of the console. @throws Refused */
+async function visitorFor(
+  { sessions }: Pick<ApiPorts, 'sessions'>,
+  { headers, method }: FastifyRequest,
+  endpoint: EndpointId,
+): Promise<Principal> {
+  const may = sessionMay(endpoint, method);
+  const visitor = may === 'no' ? null : await sessions.visitorOf(headers);
+  if (visitor === null) throw refuse('missing_key', 'Send an API key in the header X-API-Key.');
+  if (may === 'after_step_up' && !visitor.hasShownKey)
+    throw refuse('step_up_required', 'This session was opened by a link. Show your own key once to go on.');
+  return visitor.principal;
 }
 
 /**
@@ -68,7 +86,7 @@ export async function ownerOf(
 function callerFor(
   principal: Principal,
   request: FastifyRequest,
-  endpoint: NonNullable<FastifyRequest['routeOptions']['config']['endpoint']>,
+  endpoint: EndpointId,
   started: number,
   ports: Pick<ApiPorts, 'store' | 'directory'>,
 ): Caller {

@@ -8,7 +8,9 @@ import { checkQuery, identifyCaller } from './caller.ts';
 import { addCatalogRoutes } from './catalog.ts';
 import { addCheckRoutes } from './checks.ts';
 import { addClaimRoutes } from './claims.ts';
+import { addConsoleLinkRoute } from './console-links.ts';
 import { addDocsPages } from './docs-pages.ts';
+import { addEffectStream } from './effect-stream.ts';
 import { addEffectRoutes } from './effects.ts';
 import { addEraseRoute } from './erase.ts';
 import { addObservedReadsRoute } from './observed-reads.ts';
@@ -51,6 +53,7 @@ export async function addControlPlane(
     await addOpenApi(app, () => ports.settings().publicUrl, version, elsewhere);
     const { lists } = ports;
     addEffectRoutes(app, ports, lists);
+    addEffectStream(app, ports);
     addEraseRoute(app, ports);
     addObservedReadsRoute(app, ports, lists);
     addApprovalRoutes(app, ports, lists);
@@ -65,6 +68,7 @@ export async function addControlPlane(
     addCatalogRoutes(app, ports);
     addPinRoutes(app, ports, lists);
     addPolicyActivationRoutes(app, ports);
+    addConsoleLinkRoute(app, ports);
     addCheckRoutes(app);
     addWellKnownRoutes(app, ports);
     if (!healthElsewhere) addHealthRoutes(app, ports);

@@ -16,6 +16,7 @@ import type { Directory } from '../identity/directory.ts';
 import type { KeyRequest, MadeKey } from '../identity/key-record.ts';
 import type { KeyProfile } from '../identity/profiles.ts';
 import type { Lists } from './lists.ts';
+import type { IncomingHttpHeaders } from 'node:http';
 import type { BrainPort } from '../brain/port.ts';
 import type { BrainWriter } from '../brain/writer.ts';
 import type { PinComparison } from '../pins/compare.ts';
@@ -36,6 +37,8 @@ export interface ApiPorts {
   readonly authenticate: (key: string) => Authenticated | Promise<Authenticated>;
   /** Whom the key of this id belongs to now; for sessions that began with that key. Rejects without the store. */
   readonly stillValid: (keyId: string) => Promise<Authenticated>;
+  /** People at the console. */
+  readonly sessions: ApiSessions;
   /** Seals what browsers carry for people. */
   readonly seals: Pick<Secrets, 'sealText' | 'openText'>;
   /** What each address has used up with invalid keys; all doors share it. */
@@ -141,6 +144,26 @@ export interface ApiPins {
   }[];
   /** What a server says now beside what was approved, or why it cannot be read; `null` if no MCP server has this id. */
   compare(upstream: string): Promise<PinComparison | string | null>;
+}
+
+/** Sessions of the console, as the API sees them. */
+export interface ApiSessions {
+  /**
+   * Who sends a request without a key; `null` where no session does that is good now. Only requests that the console's
+   * own pages make count.
+   */
+  visitorOf(headers: IncomingHttpHeaders): Promise<Visitor | null>;
+  /** Makes a link that opens a session once, for the owner of a key. */
+  makeLink(principal: Principal): Promise<{ readonly token: string; readonly until: number }>;
+}
+
+/** Somebody with a session. */
+export interface Visitor {
+  readonly principal: Principal;
+  /** Whether the session has seen the key itself, and not only a link. */
+  readonly hasShownKey: boolean;
+  /** When the session ends, ms. */
+  readonly until: number;
 }
 
 export interface ApiCatalog {

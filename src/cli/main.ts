@@ -6,6 +6,7 @@ import { addApprovals } from './approvals.ts';
 import type { CliContext } from './command.ts';
 import { addConfig } from './config.ts';
 import { addDemo } from './demo.ts';
+import { addConsole } from './console.ts';
 import { addDoctor } from './doctor.ts';
 import { addEffects } from './effects.ts';
 import { addInit } from './init.ts';
@@ -32,6 +33,7 @@ const ADD_COMMANDS = [
   addEffects,
   addApprovals,
   addTail,
+  addConsole,
   addPauses,
   addPolicy,
   addVerify,

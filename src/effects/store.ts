@@ -1,6 +1,7 @@
 import type { Amounts } from './model/amounts.ts';
 import type { ReadingTurns } from './run/reading-turns.ts';
 import type { EntityStore } from './entity-store.ts';
+import type { SessionStore } from './session-store.ts';
 import type { Mismatch } from './model/action-call.ts';
 import type { ApprovalRecord } from './model/approval.ts';
 import type { BudgetRow } from './model/budget.ts';
@@ -310,6 +311,9 @@ export interface EffectFilter {
   readonly decision: Decision | null;
   readonly tool: string | null;
   readonly agentId: string | null;
+  readonly target?: string | undefined;
+  /** A rule that decided, or that matched. */
+  readonly rule?: string | undefined;
   /** ms, inclusive. */
   readonly since: number | null;
   /** ms, exclusive. */
@@ -409,7 +413,7 @@ export type Erasure =
  * that is not durable. Times are by the store's clock: `now()` is its time when last seen, plus the monotonic time
  * since then. A step that cannot be made durable rejects with {@link StoreUnavailable}.
  */
-export interface EffectStore extends EntityStore {
+export interface EffectStore extends EntityStore, SessionStore {
   /** Id of this installation. It is kept in the store and beside the gateway. */
   readonly installId: string;
   now(): number;

@@ -16,6 +16,8 @@ import { createLists } from '../api/lists.ts';
 import type { ApiPorts } from '../api/ports.ts';
 import { createListeningServer, createServer } from '../api/server.ts';
 import { CommandFailure, type GatewayOptions, type RunningGateway } from '../cli/ports.ts';
+import { addConsole } from '../console/plugin.ts';
+import { createSessions } from '../console/sessions.ts';
 import { storeFolder } from '../config/resolve-store.ts';
 import { watchFiles } from '../config/watch.ts';
 import { decideApproval, type People } from '../effects/run/decide-approval.ts';
@@ -352,12 +354,15 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const lists = createLists(store.turns);
   const openParams: ApiPorts['openParams'] = ({ sealed, workspace, id, fingerprint }) =>
     sealed === null ? null : secrets.open(sealed, { workspace, effectId: id, fingerprint });
+  const stillValid: ApiPorts['stillValid'] = (keyId) => authenticator.stillValid(keyId);
+  const sessions = createSessions({ store, seals: secrets, stillValid, settings });
   await addControlPlane(
     server,
     {
       store,
       authenticate,
-      stillValid: (keyId) => authenticator.stillValid(keyId),
+      stillValid,
+      sessions,
       seals: secrets,
       invalidKeys: limiter,
       run,
@@ -393,6 +398,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     { paths: MCP_PATHS, schemas: MCP_SCHEMAS },
     adminPort !== null,
   );
+  await addConsole(server, { sessions, authenticate, invalidKeys: limiter, settings, directory });
   const mcpControl = mcpControlPorts({
     core: ports,
     current,

@@ -70,6 +70,7 @@ export const ENDPOINTS = {
       `GET ${WS}/effects/{id}`,
       `GET ${WS}/effects/{id}/receipt`,
       `GET ${WS}/effects/{id}/run`,
+      `GET ${WS}/effects/stream`,
       `GET ${WS}/observed-reads`,
     ],
     changes: false,
@@ -392,6 +393,15 @@ export const ENDPOINTS = {
     administrative: 'any',
     profile: ['governance:read'],
   },
+  'console.enter': {
+    does: 'Sign in to the console, by the key itself or by a one-time link that it makes',
+    routes: ['POST /v1/beta/console/links', 'the sign-in page of the console'],
+    changes: false,
+    account: 'workspace',
+    agent: 'no',
+    administrative: 'any',
+    profile: 'workspace',
+  },
   'key_profiles.read': {
     does: 'Read the key profiles',
     routes: ['GET /v1/mcp/key-profiles'],
@@ -404,6 +414,23 @@ export const ENDPOINTS = {
 } as const satisfies Readonly<Record<string, Endpoint>>;
 
 export type EndpointId = keyof typeof ENDPOINTS;
+
+/** What only a key itself does, and no session of the console: actions are those of agents, and sessions make no sessions. */
+const BY_KEY_ALONE: ReadonlySet<EndpointId> = new Set(['effects.run', 'console.enter']);
+
+/** What lets something happen: for this a session has to have seen the key, and not only a link. By method. */
+const STEP_UP: Readonly<Partial<Record<EndpointId, readonly string[]>>> = {
+  'approvals.decide': ['POST'],
+  'keys.manage': ['POST', 'DELETE'],
+  'pauses.write': ['DELETE'],
+  'policies.activate': ['POST'],
+};
+
+/** What a request by a session of the console needs, besides what its key may do. */
+export function sessionMay(endpoint: EndpointId, method: string): 'yes' | 'after_step_up' | 'no' {
+  if (BY_KEY_ALONE.has(endpoint)) return 'no';
+  return STEP_UP[endpoint]?.includes(method) === true ? 'after_step_up' : 'yes';
+}
 
 /** What a permitted key sees: things of one agent, of its workspace, or of any workspace. */
 export type View =
@@ -486,6 +513,12 @@ export function permissionsPage(): string {
     '- A kind that may not is answered `wrong_key_kind`, a missing scope `insufficient_scope`, another workspace in the',
     '  path `wrong_workspace`, all 403. On a run request the same codes come as the decision `denied_permission`.',
     '- `allowed_tools` of a key limits the tools that it can call or see (`tool_not_allowed`).',
+    '- A session of the console may do what its key may, but for what only a key does: ' +
+      `${[...BY_KEY_ALONE].map((id) => `\`${id}\``).join(' and ')}.`,
+    '- A session that a link opened has to show the key once (`step_up_required`) before it does these: ' +
+      `${Object.entries(STEP_UP)
+        .map(([id, methods]) => `\`${id}\` (${methods.join(', ')})`)
+        .join(', ')}.`,
     '',
     '| endpoint | what | changes | account | agent | administrative | profile |',
     '|---|---|---|---|---|---|---|',

@@ -91,13 +91,18 @@ function listFor({ state, decision, agentId }: EffectFilter, someEnded: boolean)
   return agentId === null ? EFFECTS : effectsOfAgent(agentId);
 }
 
-function matches(effect: EffectRecord, { state, decision, tool, agentId, since, until }: EffectFilter): boolean {
+function matches(
+  effect: EffectRecord,
+  { state, decision, tool, agentId, target, rule, since, until }: EffectFilter,
+): boolean {
   return (
     (since === null || effect.createdAt >= since) &&
     (until === null || effect.createdAt < until) &&
     (state === null || effect.life.state === state) &&
     (decision === null || decisionOf(effect) === decision) &&
     (tool === null || effect.action.tool === tool) &&
-    (agentId === null || effect.actor.agentId === agentId)
+    (agentId === null || effect.actor.agentId === agentId) &&
+    (target === undefined || effect.action.target === target) &&
+    (rule === undefined || effect.trace.matched.some((matched) => matched.rule === rule))
   );
 }

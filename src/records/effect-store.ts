@@ -29,6 +29,7 @@ import { createPolicies } from './policies.ts';
 import { type Retention, sweepWorkspace } from './retention.ts';
 import { createStepRunner, readRecord } from './runner.ts';
 import { remoteSteps } from './program.ts';
+import { createSessionStore } from './sessions.ts';
 import { createSteps } from './steps.ts';
 import { appendEvents, eventOf } from './view.ts';
 
@@ -397,6 +398,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     policyBundle: policies.policyBundle,
     onPolicyChanged: (listener) => void policyListeners.push(listener),
     ...installation,
+    ...createSessionStore(store, runner),
     ...createEntities(store, runner, turns, write),
     onEntitiesChanged: (listener) => void entityListeners.push(listener),
     onKeysChanged: (listener) => void keyListeners.push(listener),

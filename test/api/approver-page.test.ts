@@ -176,6 +176,8 @@ describe('what is shown', () => {
     const { text } = await look(path, await enter(path, rig.keys.approver));
     for (const part of [
       `Refund ${60_000 + unique}`,
+      `EUR ${((60_000 + unique) / 100).toFixed(2)}`,
+      'Agent bot of olga asks. Why you: Large refunds are looked at.',
       'Refund (payments.refund)',
       'payment:pay_1',
       'payments POST /v1/payments/pay_1/refunds',
@@ -268,8 +270,9 @@ describe('a session', () => {
   });
 
   it('ends with its key at once, and after its time', async () => {
-    const { path, effect } = asked;
+    // A key that is younger than the request would not decide on it.
     const { key, id } = await made('maria');
+    const { path, effect } = await waiting();
     const browser = await enter(path, key);
     const form = formIn(await look(path, browser));
     expect(form).not.toBe('');
@@ -335,14 +338,23 @@ describe('a vote', () => {
     const { path, effect } = asked;
     const owner = await made('olga');
     for (const [key, why] of [
-      [owner.key, /cannot decide the request|made after the request/],
-      [rig.keys.account, /policy asks role finance-lead|cannot decide the request/],
+      [owner.key, /It is your own request/],
+      [rig.keys.account, /It is your own request/],
+      [(await made('maria')).key, /Your key was made after the request/],
     ] as const) {
       const browser = await enter(path, key);
-      const vote = await post(path, { form: formIn(await look(path, browser)), verdict: 'approve' }, browser);
+      const seen = await look(path, browser);
+      expect(seen.text).toMatch(why);
+      expect(seen.text).not.toContain('name="verdict"');
+      const vote = await post(path, { form: formIn(seen), verdict: 'approve' }, browser);
       expect(vote.status).toBe(403);
-      expect(vote.text).toMatch(why);
     }
+    // A form of one's own does not help: the vote itself is judged.
+    const principal = await rig.ports.authenticate(owner.key);
+    if ('failure' in principal) throw new Error('the key is not valid');
+    const { id: approvalId } = asked;
+    const vote = { principal, workspace: 'demo', approvalId, verdict: 'approve', comment: null, digest: null } as const;
+    expect(await rig.ports.decideApproval(vote)).toMatchObject({ kind: 'problem', problem: { code: 'own_request' } });
     expect(await state(effect)).toMatchObject({ state: 'pending_approval', approval: { approvals: 0 } });
   });
 

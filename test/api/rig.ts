@@ -21,6 +21,8 @@ import { previewEffect } from '../../src/effects/run/preview-effect.ts';
 import type { KeyKind, Scope } from '../../src/effects/model/principal.ts';
 import { resolveEffect } from '../../src/effects/run/resolve-effect.ts';
 import { runEffect } from '../../src/effects/run/run-effect.ts';
+import { addConsole } from '../../src/console/plugin.ts';
+import { createSessions } from '../../src/console/sessions.ts';
 import { discloser } from '../../src/gateway/disclose.ts';
 import { createPauseView } from '../../src/gateway/pause-view.ts';
 import { sealedStore } from '../../src/gateway/sealed-store.ts';
@@ -275,12 +277,15 @@ export async function startRig(
     digestKey: (workspace) => secrets.fingerprintKey(workspace),
     limits: () => configuration.limits.brain,
   });
+  const stillValid: ApiPorts['stillValid'] = (keyId) => authenticator.stillValid(keyId);
+  const sessions = createSessions({ store, seals: secrets, stillValid, settings: () => settings });
   const ports: ApiPorts = {
     store,
+    sessions,
     lists: createLists(store.turns),
     invalidKeys: createInvalidKeyLimiter(() => performance.now()),
     authenticate: (key) => authenticator.authenticate(key),
-    stillValid: (keyId) => authenticator.stillValid(keyId),
+    stillValid,
     seals: secrets,
     run: (request) => runEffect(core, request),
     running: core.running,
@@ -324,6 +329,7 @@ export async function startRig(
     connections: 1000,
   });
   await addControlPlane(app, ports, '0.0.0-test', { paths: MCP_PATHS, schemas: MCP_SCHEMAS });
+  await addConsole(app, { ...ports, sessions });
   await app.ready();
 
   const actor = { type: 'gateway', id: 'rig' } as const;
@@ -400,6 +406,20 @@ export async function startRig(
         },
         ...(payload === undefined ? {} : { payload }),
       };
+      if (path.endsWith('/stream')) {
+        // It has no end of its own; that it begins is all that is asked.
+        const { statusCode, headers: sent, ...begun } = await app.inject({ ...request, payloadAsStream: true });
+        const isStream = String(sent['content-type']).startsWith('text/event-stream');
+        const text = isStream
+          ? ''
+          : await begun
+              .stream()
+              .setEncoding('utf8')
+              .toArray()
+              .then((parts) => parts.join(''));
+        if (isStream) begun.stream().destroy();
+        return { status: statusCode, headers: sent, text, json: text === '' ? {} : JSON.parse(text) };
+      }
       const ask = () => app.inject(request);
       const answer = await (once ? ask() : askAgain(ask, ({ body: text }) => text));
       const isJson = String(answer.headers['content-type'] ?? '').includes('json');

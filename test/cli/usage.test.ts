@@ -36,6 +36,7 @@ describe('help and usage', () => {
     ['pause'],
     ['resume'],
     ['tail'],
+    ['console'],
     ['verify'],
     ['store', 'accept-loss'],
     ['store', 'recover'],

@@ -137,6 +137,39 @@ export function describeKeys(open: OpenStore, capabilities: Capabilities): void 
       expect(events.map(({ kind }) => kind)).toEqual(['agent.registered', 'agent.registered']);
     });
 
+    it('keeps a session until somebody takes it: of several at once, one', async () => {
+      const session = { text: 'sealed', until: at.store.now() + 60_000, keyId: 'key_a' };
+      await at.store.putSession('session_1', session);
+      await at.reopen();
+      expect(await at.store.session('session_1')).toBe('sealed');
+      expect(await at.store.session('session_2')).toBeNull();
+      const taken = await Promise.all([1, 2, 3].map(() => at.store.takeSession('session_1')));
+      expect(taken.filter((text) => text !== null)).toEqual(['sealed']);
+      expect(await at.store.session('session_1')).toBeNull();
+    });
+
+    it('keeps the latest twenty sessions of a key', async () => {
+      for (let count = 0; count < 22; count += 1)
+        await at.store.putSession(`session_${count}`, {
+          text: '',
+          until: at.store.now() + 60_000 + count,
+          keyId: 'key_a',
+        });
+      await at.store.putSession('session_other', { text: 'other', until: at.store.now() + 60_000, keyId: 'key_b' });
+      const kept = await Promise.all([...Array(22).keys()].map((count) => at.store.session(`session_${count}`)));
+      expect(kept.map((text) => text !== null)).toEqual([false, false, ...Array(20).fill(true)]);
+      expect(await at.store.session('session_other')).toBe('other');
+    });
+
+    at.timed('ends a session at its time, and removes it with the next one', async () => {
+      await at.store.putSession('session_1', { text: 'one', until: at.now() + 1_000, keyId: 'key_a' });
+      at.advance(999);
+      expect(await at.store.session('session_1')).toBe('one');
+      at.advance(1);
+      expect(await at.store.session('session_1')).toBeNull();
+      expect(await at.store.takeSession('session_1')).toBeNull();
+    });
+
     it('keeps the id of the installation', async () => {
       const { installId } = at.store;
       expect(installId).not.toBe('');

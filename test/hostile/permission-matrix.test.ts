@@ -204,6 +204,8 @@ const OPERATIONS: Readonly<Record<string, (column: string) => Prepared | Promise
   listObservedReads: () => ({ path: `${WS}/observed-reads?limit=1` }),
   getEffect: async () => ({ path: `${WS}/effects/${await thing('committed')}` }),
   getReceipt: async () => ({ path: `${WS}/effects/${await thing('committed')}/receipt` }),
+  streamEffects: () => ({ path: `${WS}/effects/stream` }),
+  createConsoleLink: () => ({ path: '/v1/beta/console/links', body: {} }),
   getRun: async () => ({ path: `${WS}/effects/${await thing('committed')}/run` }),
   resolveEffect: async () => ({ path: `${WS}/effects/${await thing('lost')}/resolve`, body: { outcome: 'happened' } }),
   eraseEffect: async () => ({ path: `${WS}/effects/${await thing('committed')}/params` }),
@@ -445,7 +447,10 @@ async function request(
     },
     ...(body === undefined ? {} : { body: JSON.stringify(body) }),
   });
-  const text = await response.text();
+  // One stream has no end of its own: that it begins says who may.
+  const isStream = response.status === 200 && path.endsWith('/effects/stream');
+  if (isStream) await response.body?.cancel();
+  const text = isStream ? '' : await response.text();
   const isJson = response.headers.get('content-type')?.includes('json') ?? false;
   const answer = isJson ? JSON.parse(text) : {};
   const called =

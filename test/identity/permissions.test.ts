@@ -69,6 +69,7 @@ const DOCUMENT: Readonly<Record<EndpointId, readonly [string, string, string, st
   'mcp.traces': ['workspace', 'own', 'no', 'traces:read'],
   'mcp.observability': ['workspace', 'own', 'no', 'observability:read'],
   'mcp.governance': ['workspace', 'no', 'any', 'governance:read'],
+  'console.enter': ['workspace', 'no', 'any', 'workspace'],
   'key_profiles.read': ['workspace', 'own', 'any', 'workspace'],
 };
 
@@ -124,7 +125,14 @@ describe('the permission table', () => {
   });
 
   it('marks everything that is not a read as a change', () => {
-    const looksOnly = ['effects.preview', 'state.verify', 'outcomes.reconcile', 'mcp.connect', 'proxy.read'];
+    const looksOnly = [
+      'console.enter',
+      'effects.preview',
+      'state.verify',
+      'outcomes.reconcile',
+      'mcp.connect',
+      'proxy.read',
+    ];
     for (const [id, row] of Object.entries(ENDPOINTS)) {
       const writes = row.routes.some((route) => /^(POST|PUT|PATCH|DELETE) /.test(route));
       expect(row.changes, id).toBe(writes && !looksOnly.includes(id));

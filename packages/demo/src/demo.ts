@@ -42,7 +42,7 @@ export async function runDemo(options: DemoOptions, { ports, terminal }: CliCont
   if (options.tour) return tour(ports, terminal);
   const demo = await startDemo(ports, options.port ?? null, './data', options.json ? 'warnings' : 'text');
   try {
-    if (options.json) terminal.out(JSON.stringify(asJson(demo)));
+    if (options.json) terminal.out(JSON.stringify(await asJson(demo)));
     else await introduce(demo, terminal);
     await stopped;
   } finally {
@@ -132,16 +132,23 @@ function curlLine({ gateway, keys }: Demo): string {
   return `curl -sS ${url} -H 'X-API-Key: ${keys.agent}' -H 'Content-Type: application/json' -d '${JSON.stringify(body)}'`;
 }
 
+/** Signs maria in, who sees what happens, and approves. */
+async function consoleLink({ gateway, keys }: Demo): Promise<string> {
+  const svc = new Svc({ apiKey: keys.approver, baseUrl: gateway.url, workspace: WORKSPACE });
+  return (await svc.console.link()).url;
+}
+
 function adminKeyFile({ gateway }: Demo): string | null {
   const first = gateway.administrativeKey;
   return first !== null && 'file' in first ? first.file : null;
 }
 
-function asJson(demo: Demo): Record<string, string | null> {
+async function asJson(demo: Demo): Promise<Record<string, string | null>> {
   return {
     event: 'ready',
     url: demo.gateway.url,
     proxy_url: `${demo.gateway.url}/payments`,
+    console_url: await consoleLink(demo),
     upstream_url: demo.upstream.url,
     workspace: WORKSPACE,
     agent_key: demo.keys.agent,
@@ -162,6 +169,7 @@ async function introduce(demo: Demo, terminal: Terminal): Promise<void> {
   line('gateway', url);
   line('proxy', `${url}/payments   (the payments API's own paths, governed)`);
   line('MCP', `${url}/mcp/desk   (an MCP server behind the gateway: a support desk)`);
+  line('console', `${await consoleLink(demo)}   (opens once, within 5 minutes, as maria)`);
   line('docs', `${url}/docs   (OpenAPI: ${url}/openapi.json)`);
   line('payments API', demo.upstream.url);
   line('workspace', `${WORKSPACE}, agent ${AGENT}`);

@@ -10,8 +10,8 @@ import type { ShownApproval } from './shown.ts';
 const STYLE = html`:root{color-scheme:light dark}*{box-sizing:border-box}
 body{font:16px/1.5 system-ui,sans-serif;max-width:42rem;margin:0 auto;padding:1rem;overflow-wrap:anywhere}
 h1{font-size:1.4rem;margin:.5rem 0}h2{font-size:1rem;margin:1.5rem 0 .25rem}
-.what{font-size:1.15rem}.what,td,dd,pre,li,.notice{unicode-bidi:isolate}
-.notice,.what{border-left:4px solid;padding:.5rem .75rem;margin:.75rem 0}
+.card{border:1px solid color-mix(in srgb,currentColor 25%,transparent);border-radius:10px;padding:1rem}.card p{margin:0 0 .75rem}.what{font-size:1.25rem;font-weight:650;line-height:1.35}.amount{font-size:1.5rem;font-weight:650}.both{display:grid;grid-auto-flow:column;grid-auto-columns:1fr;gap:.75rem}.what,td,dd,pre,li,.notice{unicode-bidi:isolate}
+.notice{border-left:4px solid;padding:.5rem .75rem;margin:.75rem 0}
 dl{margin:.5rem 0}dt{opacity:.75;font-size:.875rem}dd{margin:0 0 .5rem}
 table{border-collapse:collapse;width:100%}th,td{text-align:left;vertical-align:top;padding:.25rem .5rem .25rem 0;border-bottom:1px solid color-mix(in srgb,currentColor 20%,transparent)}th{font-weight:600}
 pre{font:.9rem/1.4 ui-monospace,monospace;margin:0;white-space:pre-wrap}
@@ -82,9 +82,11 @@ export function approvalPage(
   const { title, text } = standingOf(shown);
   return page(
     title,
-    html`${noticeOf(notice)}<p>${text}</p>
-${replaced(shown)}<p class="what">${shown.approval.requirements[0]?.summary ?? ''}</p>
-${actionOf(shown)}${paramsOf(shown.params)}${costsOf(shown)}${whyOf(shown)}${votersOf(shown)}${votesOf(shown.approval)}${isOpen(shown) ? voteForm(shown.approval, user, form, path) : ''}
+    html`${noticeOf(notice)}${replaced(shown)}<section class="card"><p class="what">${shown.approval.requirements[0]?.summary ?? ''}</p>
+${amountOf(shown)}<p>${whoAsks(shown)}</p>
+<p>${text}${resultLink(shown)}</p>
+${isOpen(shown) ? decisionOf(shown, user, form, path) : ''}</section>
+${actionOf(shown)}${paramsOf(shown.params)}${costsOf(shown)}${whyOf(shown)}${votersOf(shown)}${votesOf(shown.approval)}
 <footer><form method="post" action="${path}/leave">You are ${user}. <button>Leave</button></form></footer>`,
   );
 }
@@ -164,6 +166,31 @@ function outcomeText(effect: ShownApproval['effect']): string {
     case undefined:
       return 'Its record is gone.';
   }
+}
+
+/** The amount that the params name, as money, where they name its currency. */
+function amountOf({ params }: ShownApproval): Html {
+  const { params: own } = params;
+  const { amount, currency } = isJsonObject(own) ? own : {};
+  if (typeof amount !== 'number' || !Number.isSafeInteger(amount)) return html``;
+  if (typeof currency !== 'string' || !/^[A-Z]{3}$/.test(currency)) return html``;
+  const format = new Intl.NumberFormat('en', { style: 'currency', currency, currencyDisplay: 'code' });
+  const digits = format.resolvedOptions().maximumFractionDigits ?? 2;
+  const shown = format.format(amount / 10 ** digits).replaceAll('\u00a0', ' ');
+  return html`<p class="amount">${shown}</p>`;
+}
+
+/** Who asks, and for what reason somebody is asked. */
+function whoAsks({ approval, why }: ShownApproval): string {
+  const { agentId, agentOwner } = approval.requester;
+  const reason = why[0]?.description ?? why[0]?.rule ?? '';
+  return `Agent ${agentId}${agentOwner === null ? '' : ` of ${agentOwner}`} asks.${reason === '' ? '' : ` Why you: ${reason}.`}`;
+}
+
+/** Where what became of it stands in full, and its receipt. */
+function resultLink({ approval, effect }: ShownApproval): Html {
+  if (approval.status !== 'used' || effect === null) return html``;
+  return html` <a href="/console/${approval.workspace}/effects/${effect.id}">Look at it${effect.life.state === 'committed' ? ', and at its receipt' : ''}</a>.`;
 }
 
 function replaced({ approval, replacedBy }: ShownApproval): Html {
@@ -255,15 +282,17 @@ function votesOf({ votes }: ApprovalRecord): Html {
   )}</ul>`;
 }
 
-function voteForm({ votes }: ApprovalRecord, user: string, form: string, path: string): Html {
+/** Both buttons, first of all; why there are none, for who does not decide. */
+function decisionOf({ approval: { votes }, obstacle }: ShownApproval, user: string, form: string, path: string): Html {
+  if (obstacle !== null) return html`<p class="notice">${obstacle}</p>`;
   const hasApproved = votes.some((vote) => vote.user === user && vote.verdict === 'approve');
-  return html`<h2>Your decision</h2>
-<form method="post" action="${path}">
+  return html`<form method="post" action="${path}">
 <input type="hidden" name="form" value="${form}">
+${hasApproved ? html`<p>You have approved it. It waits for others.</p>` : ''}<div class="both">${
+    hasApproved ? '' : html`<button class="yes" name="verdict" value="approve">Approve</button>`
+  }<button class="no" name="verdict" value="reject">Reject</button></div>
 <label for="comment">Comment, if you like: it is kept with the vote</label>
 <textarea id="comment" name="comment" rows="2" maxlength="${MOST_COMMENT}"></textarea>
-${hasApproved ? html`<p>You have approved it. It waits for others.</p>` : html`<button class="yes" name="verdict" value="approve">Approve</button>`}
-<button class="no" name="verdict" value="reject">Reject</button>
 </form>`;
 }
 

@@ -22,6 +22,8 @@ export interface ShownApproval {
   readonly why: ReturnType<typeof whyAsked>;
   /** The request that took the place of this one, because what is asked has changed. */
   readonly replacedBy: string | null;
+  /** Why this person does not decide on it; `null` where nothing is seen that stands against it. */
+  readonly obstacle: string | null;
   /** ms since the epoch, by the store's clock. */
   readonly now: number;
 }
@@ -29,7 +31,7 @@ export interface ShownApproval {
 /** Reads a request for approval for its page; `null` if there is none. @throws StoreUnavailable */
 export async function shownTo(
   ports: ApiPorts,
-  { principal }: Approver,
+  approver: Approver,
   workspace: string,
   approvalId: string,
 ): Promise<ShownApproval | null> {
@@ -40,7 +42,7 @@ export async function shownTo(
     store.effect(workspace, approval.effectId),
     approval.costs.length === 0 ? [] : store.budgets(workspace),
   ]);
-  const calls = readCalls(ports, principal, 'one');
+  const calls = readCalls(ports, approver.principal, 'one');
   const waitsOn = effect?.life.state === 'pending_approval' ? effect.life.approvalId : null;
   return {
     approval,
@@ -51,6 +53,23 @@ export async function shownTo(
     costs: approval.costs.map((cost) => ({ cost, row: rowOf(cost, budgets) })),
     why: whyAsked(approval, effect, ports.policies().set.rules),
     replacedBy: waitsOn === null || waitsOn === approvalId ? null : waitsOn,
+    obstacle: obstacleFor(ports, approver, approval),
     now: store.now(),
   };
+}
+
+/** What the vote of this person would be refused for, as far as that is known before. The vote is judged anyway. */
+function obstacleFor({ directory }: ApiPorts, { principal, user }: Approver, approval: ApprovalRecord): string | null {
+  const { requester, requirements, workspace, createdAt } = approval;
+  const agent = directory.agent(workspace, requester.agentId);
+  const close = [requester.user, requester.agentOwner, requester.keyMadeBy, agent?.registeredBy];
+  if (close.includes(user) || requester.keyId === principal.keyId)
+    return 'It is your own request, or that of your agent or your key. Somebody else decides.';
+  if (principal.keyCreatedAt > createdAt)
+    return 'Your key was made after the request, so it does not decide on it. Use one that is older.';
+  const roles = directory.rolesOf(user);
+  const isNamed = requirements.some(
+    ({ approvers }) => approvers.users.includes(user) || approvers.roles.some((role) => roles.includes(role)),
+  );
+  return isNamed ? null : 'The policy names others to decide; who they are stands below.';
 }

@@ -1,0 +1,106 @@
+import type { JSX } from 'preact';
+import type { Json, JsonObject } from './api.ts';
+
+type Tone = 'yes' | 'wait' | 'stop' | 'bad' | 'plain';
+
+/** What people call each decision, and what its colour says. */
+export const DECISIONS: Readonly<Record<string, { readonly name: string; readonly tone: Tone }>> = {
+  committed: { name: 'Happened', tone: 'yes' },
+  duplicate_blocked: { name: 'Duplicate', tone: 'plain' },
+  in_progress: { name: 'Running', tone: 'wait' },
+  pending_approval: { name: 'Waits for approval', tone: 'wait' },
+  failed: { name: 'Failed', tone: 'stop' },
+  unknown_effect: { name: 'Unknown', tone: 'bad' },
+  denied_policy: { name: 'Denied by policy', tone: 'stop' },
+  denied_budget: { name: 'Over budget', tone: 'stop' },
+  denied_claim: { name: 'Claim in the way', tone: 'stop' },
+  denied_reservation: { name: 'No free unit', tone: 'stop' },
+  denied_paused: { name: 'Paused', tone: 'stop' },
+  denied_permission: { name: 'Key may not', tone: 'stop' },
+  denied_identity: { name: 'Agent not known', tone: 'stop' },
+  idempotency_conflict: { name: 'Key conflict', tone: 'stop' },
+};
+
+export function Mark({ decision }: { readonly decision: string }): JSX.Element {
+  const { name, tone } = DECISIONS[decision] ?? { name: decision, tone: 'plain' as const };
+  return <span class={`mark ${tone}`}>{name}</span>;
+}
+
+/** Text of others: never HTML, and what would turn its direction stays within it. */
+export function Text({ children, mono = false }: { readonly children: string; readonly mono?: boolean }): JSX.Element {
+  return (
+    <bdi class={mono ? 'mono' : undefined} title={children.length > 40 ? children : undefined}>
+      {visible(children)}
+    </bdi>
+  );
+}
+
+/** Characters that nobody can see, and that would change how a text is read, are shown by their code. */
+export function visible(text: string): string {
+  return text.replaceAll(
+    /(?![\n\t])[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu,
+    (hidden) => `\\u${(hidden.codePointAt(0) ?? 0).toString(16).padStart(4, '0')}`,
+  );
+}
+
+const DAY = new Intl.DateTimeFormat(undefined, { month: 'short', day: 'numeric' });
+const CLOCK = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit', second: '2-digit' });
+const SHORT_CLOCK = new Intl.DateTimeFormat(undefined, { hour: '2-digit', minute: '2-digit' });
+
+/** A time in the reader's zone; the exact one, in UTC, on hover. */
+export function Time({ at, short = false }: { readonly at: string; readonly short?: boolean }): JSX.Element {
+  const date = new Date(at);
+  const isToday = date.toDateString() === new Date().toDateString();
+  const clock = (short ? SHORT_CLOCK : CLOCK).format(date);
+  return (
+    <time dateTime={at} title={at}>
+      {isToday ? clock : `${DAY.format(date)}, ${clock}`}
+    </time>
+  );
+}
+
+/** How long ago, or until when, in words. */
+export function spanText(ms: number): string {
+  const seconds = Math.max(0, Math.round(ms / 1000));
+  if (seconds < 60) return `${seconds} s`;
+  if (seconds < 3_600) return `${Math.floor(seconds / 60)} min`;
+  if (seconds < 172_800) return `${Math.floor(seconds / 3_600)} h ${Math.floor((seconds % 3_600) / 60)} min`;
+  return `${Math.floor(seconds / 86_400)} days`;
+}
+
+const NUMBER = new Intl.NumberFormat();
+
+/** An amount of a budget: money as money where its currency is known. */
+export function amountText(amount: number, unit: string, currency: Json | undefined = null): string {
+  const named = /^([A-Z]{3})[-_ ]?cents?$/i.exec(unit)?.[1]?.toUpperCase();
+  const known = named ?? (/^cents?$/.test(unit) && isCurrency(currency) ? currency : undefined);
+  if (known !== undefined) return moneyText(amount, known);
+  return `${NUMBER.format(amount)} ${unit}${amount === 1 || unit.endsWith('s') ? '' : 's'}`;
+}
+
+function isCurrency(value: Json | undefined): value is string {
+  return typeof value === 'string' && /^[A-Z]{3}$/.test(value);
+}
+
+/** @param amount in the smallest unit of the currency */
+function moneyText(amount: number, currency: string): string {
+  try {
+    const format = new Intl.NumberFormat(undefined, { style: 'currency', currency });
+    return format.format(amount / 10 ** (format.resolvedOptions().maximumFractionDigits ?? 2));
+  } catch {
+    return `${NUMBER.format(amount)} (smallest unit of ${currency})`;
+  }
+}
+
+/** The amount that params name, as money, where they name its currency. */
+export function moneyOf(params: JsonObject | undefined): string | null {
+  const { amount, currency } = params ?? {};
+  return typeof amount === 'number' && Number.isInteger(amount) && isCurrency(currency)
+    ? moneyText(amount, currency)
+    : null;
+}
+
+/** A value for people: texts as they are, all else as JSON. */
+export function valueText(value: Json): string {
+  return typeof value === 'string' ? value : JSON.stringify(value, null, 2);
+}

@@ -1,0 +1,114 @@
+import { useQuery } from '@tanstack/preact-query';
+import type { JSX } from 'preact';
+import { ask, type Budget, of } from '../api.ts';
+import { amountText, spanText, Text, Time } from '../format.tsx';
+import { Bar, Copies, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
+import { useCurrent } from '../session.tsx';
+
+/** How long windows of the calendar are, as far as a forecast needs it, ms. */
+const WINDOWS: Readonly<Record<string, number>> = {
+  hour: 3_600_000,
+  day: 86_400_000,
+  week: 604_800_000,
+  month: 2_629_800_000,
+  year: 31_557_600_000,
+};
+
+export function BudgetsScreen(): JSX.Element {
+  const { workspace } = useCurrent();
+  const now = useNow(10_000);
+  const path = `${of(workspace)}/budgets`;
+  const found = useQuery({
+    queryKey: [workspace, 'budgets'],
+    queryFn: () => ask<{ budgets: Budget[] }>('GET', path),
+    refetchInterval: 5_000,
+  });
+  const budgets = (found.data?.budgets ?? []).toSorted((one, other) => shareOf(other) - shareOf(one));
+  return (
+    <>
+      <Head
+        title="Budgets"
+        does="What agents may spend, what they have, and what calls that run have set aside. The fullest first."
+      />
+      <Fault of={found.error} />
+      {found.data !== undefined && budgets.length === 0 && (
+        <Empty title="Nothing was spent in any budget that runs now">
+          <p>
+            Budgets are written in the policies, and stand here from the first call on that takes something of them.
+          </p>
+        </Empty>
+      )}
+      <ul class="stack">
+        {budgets.map((budget) => (
+          <BudgetCard key={`${budget.budget} ${budget.bucket} ${budget.window}`} budget={budget} now={now} />
+        ))}
+      </ul>
+      <Copies curl={curlOf('GET', path)} cli={`svc effects list --decision denied_budget --workspace ${workspace}`} />
+    </>
+  );
+}
+
+function BudgetCard({ budget, now }: { readonly budget: Budget; readonly now: number }): JSX.Element {
+  const { unit, limit, spent, held, resets_at: resets } = budget;
+  const forecast = forecastOf(budget, now);
+  const isOver = forecast !== null && forecast > limit;
+  return (
+    <li class="card">
+      <header>
+        <h2>
+          <Text>{budget.budget}</Text> <span class="faint">{bucketText(budget.bucket)}</span>
+        </h2>
+        <span class="num">
+          <strong>{amountText(spent + held, unit)}</strong> of {amountText(limit, unit)}
+        </span>
+      </header>
+      <Bar
+        parts={[
+          { share: spent / Math.max(1, limit), tone: spent / Math.max(1, limit) >= 0.9 ? 'bad' : 'spent' },
+          { share: held / Math.max(1, limit), tone: 'held' },
+        ]}
+      />
+      <p class="faint">
+        {amountText(spent, unit)} spent, {amountText(held, unit)} set aside,{' '}
+        {amountText(Math.max(0, limit - spent - held), unit)} left.{' '}
+        {resets === null ? (
+          'Counted over a rolling window.'
+        ) : (
+          <>
+            Begins anew at <Time at={resets} short />, in {spanText(Date.parse(resets) - now)}.
+          </>
+        )}
+      </p>
+      {forecast !== null && (
+        <p class={isOver ? 'banner' : 'faint'}>
+          {isOver ? 'At this pace it runs out before: ' : 'At this pace: '}
+          {amountText(Math.round(forecast), unit)} by then.
+        </p>
+      )}
+    </li>
+  );
+}
+
+function shareOf({ spent, held, limit }: Budget): number {
+  return (spent + held) / Math.max(1, limit);
+}
+
+/** What will be spent when the window ends, if it goes on as so far; `null` where too little of it is over to say. */
+function forecastOf({ window, resets_at: resets, spent, held }: Budget, now: number): number | null {
+  const length = WINDOWS[window.split(' ')[0] ?? ''];
+  if (length === undefined || resets === null) return null;
+  const over = 1 - (Date.parse(resets) - now) / length;
+  return over < 0.1 || over > 1 ? null : (spent + held) / over;
+}
+
+/** Whose budget it is. */
+function bucketText(bucket: string): string {
+  try {
+    const values: unknown = JSON.parse(bucket);
+    return Array.isArray(values)
+      ? values.map((value) => (typeof value === 'string' ? value : JSON.stringify(value))).join(', ')
+      : '';
+  } catch {
+    return '';
+  }
+}

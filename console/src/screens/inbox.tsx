@@ -1,0 +1,306 @@
+import { useQuery, useQueryClient } from '@tanstack/preact-query';
+import type { JSX } from 'preact';
+import { useEffect, useRef, useState } from 'preact/hooks';
+import { Link, useSearchParams } from 'wouter-preact';
+import { type Approval, ask, of, type Session } from '../api.ts';
+import { amountText, moneyOf, spanText, Text, Time, visible } from '../format.tsx';
+import { Copies, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
+import { useCurrent, useMay } from '../session.tsx';
+import { Facts, Params } from './effect.tsx';
+
+type Verdict = 'approve' | 'reject';
+
+/** What became of a vote, to be shown after it. */
+interface Voted {
+  readonly approval: Approval;
+  readonly message: string;
+  readonly isGood: boolean;
+}
+
+export function InboxScreen(): JSX.Element {
+  const { workspace, session } = useCurrent();
+  const queries = useQueryClient();
+  const mayDecide = useMay('approvals.decide');
+  const now = useNow();
+  const [query, setQuery] = useSearchParams();
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
+  const [voted, setVoted] = useState<readonly Voted[]>([]);
+  const [fault, setFault] = useState<unknown>(null);
+  const [isBusy, setBusy] = useState(false);
+  const path = `${of(workspace)}/approvals?status=pending&limit=200`;
+  const found = useQuery({
+    queryKey: [workspace, 'approvals', 'pending'],
+    queryFn: () => ask<{ approvals: Approval[] }>('GET', path),
+    refetchInterval: 3_000,
+  });
+  const waiting = (found.data?.approvals ?? [])
+    .filter(({ expires_at: end }) => Date.parse(end) > now)
+    .toSorted((one, other) => (one.created_at < other.created_at ? -1 : 1));
+  const wanted = query.get('approval');
+  const at = Math.max(
+    0,
+    waiting.findIndex(({ id }) => id === wanted),
+  );
+  const open = waiting[at];
+  const selected = waiting.filter(({ id }) => chosen.has(id));
+  const inBatch =
+    selected.length > 1 && open !== undefined && chosen.has(open.id) && selected.every((one) => isAlike(one, open));
+  const look = (approval: Approval | undefined): void => {
+    if (approval !== undefined) setQuery({ approval: approval.id }, { replace: true });
+  };
+  const choose = (id: string): void => {
+    const next = new Set(chosen);
+    if (!next.delete(id)) next.add(id);
+    setChosen(next);
+  };
+
+  const decide = async (verdict: Verdict, comment: string): Promise<void> => {
+    if (open === undefined || isBusy) return;
+    setBusy(true);
+    setFault(null);
+    for (const approval of inBatch ? selected : [open]) {
+      try {
+        const { became } = await ask<{ became: { what: string; message: string } }>(
+          'POST',
+          `${of(workspace)}/approvals/${approval.id}/${verdict}`,
+          { digest: approval.digest, ...(comment === '' ? {} : { comment }) },
+        );
+        const isGood = became.what === 'dispatched' || became.what === 'rejected' || became.what === 'waiting';
+        setVoted((before) => [{ approval, message: became.message, isGood }, ...before].slice(0, 10));
+      } catch (error) {
+        setFault(error);
+        // The others would be refused alike.
+        break;
+      }
+    }
+    setChosen(new Set());
+    setBusy(false);
+    look(waiting[at + 1] ?? waiting[at - 1]);
+    await queries.invalidateQueries({ queryKey: [workspace, 'approvals'] });
+  };
+
+  const keys = useRef<(key: string) => boolean>(() => false);
+  keys.current = (key) => {
+    if (key === 'j') look(waiting[at + 1]);
+    else if (key === 'k') look(waiting[at - 1]);
+    else if (key === 'x' && open !== undefined) choose(open.id);
+    else if (key === 'a' || key === 'r') document.querySelector<HTMLButtonElement>(`button[data-key=${key}]`)?.focus();
+    else return false;
+    return true;
+  };
+  useEffect(() => {
+    const press = (event: KeyboardEvent): void => {
+      const isTyping =
+        event.target instanceof HTMLElement &&
+        event.target.matches('input:not([type=checkbox]), textarea, select, dialog *');
+      if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
+      if (keys.current(event.key)) event.preventDefault();
+    };
+    document.addEventListener('keydown', press);
+    return () => document.removeEventListener('keydown', press);
+  }, []);
+
+  return (
+    <>
+      <Head title="Inbox" does="Calls that wait for a person, the oldest first. Nothing of them has happened yet." />
+      <Fault of={found.error ?? fault} />
+      <div role="status" class="said stack">
+        {voted.slice(0, 3).map(({ approval, message, isGood }) => (
+          <p key={approval.id} class={`banner ${isGood ? 'ok' : ''}`}>
+            <span>
+              {visible(approval.summary ?? approval.tool)}: {message}
+            </span>
+            <Link href={`/${workspace}/effects/${approval.effect_id}`}>The effect and its receipt</Link>
+          </p>
+        ))}
+      </div>
+      {found.data !== undefined && open === undefined && (
+        <Empty title="Nothing waits">
+          <p>
+            When a rule of policy wants a person to look first, the call waits here. You may leave this page open: it
+            looks by itself.
+          </p>
+        </Empty>
+      )}
+      {open !== undefined && (
+        <div class="cols inbox">
+          <Question
+            key={open.id}
+            approval={open}
+            many={inBatch ? selected.length : 1}
+            why={mayDecide ? whyNot(open, session) : 'Your key may look, and not decide.'}
+            now={now}
+            isBusy={isBusy}
+            decide={decide}
+          />
+          <section class="stack" aria-labelledby="waiting">
+            <h2 id="waiting">
+              {waiting.length === 1 ? 'One waits' : `${waiting.length} wait`}
+              {selected.length > 0 && <span class="faint"> · {selected.length} chosen</span>}
+            </h2>
+            {selected.length > 1 && !inBatch && (
+              <p class="faint">They are not alike (same tool, same rule): they are decided one by one.</p>
+            )}
+            <ol class="list" aria-label="Requests for approval, oldest first">
+              {waiting.map((approval) => (
+                <li key={approval.id}>
+                  <div class={`cells waits ${approval === open ? 'chosen' : ''}`}>
+                    <input
+                      type="checkbox"
+                      aria-label={`Choose ${approval.summary ?? approval.tool}`}
+                      checked={chosen.has(approval.id)}
+                      onChange={() => choose(approval.id)}
+                    />
+                    <Link
+                      class="wrap"
+                      href={`/${workspace}/inbox?approval=${approval.id}`}
+                      replace
+                      aria-current={approval === open ? 'true' : undefined}
+                    >
+                      <Text>{approval.summary ?? approval.tool}</Text>
+                    </Link>
+                    <span class="faint num">{spanText(now - Date.parse(approval.created_at))}</span>
+                  </div>
+                </li>
+              ))}
+            </ol>
+            <p class="faint small">
+              Keys: <kbd>j</kbd> next, <kbd>k</kbd> before, <kbd>x</kbd> choose, <kbd>a</kbd> or <kbd>r</kbd> and then{' '}
+              <kbd>Enter</kbd> to decide.
+            </p>
+          </section>
+        </div>
+      )}
+      <Copies
+        curl={
+          open === undefined
+            ? curlOf('GET', path)
+            : curlOf('POST', `${of(workspace)}/approvals/${open.id}/approve`, { digest: open.digest })
+        }
+        cli={
+          open === undefined
+            ? `svc approvals list --workspace ${workspace}`
+            : `svc approvals approve ${open.id} --workspace ${workspace}`
+        }
+      />
+    </>
+  );
+}
+
+/** Whether one answer can be that to both. */
+function isAlike(one: Approval, other: Approval): boolean {
+  const rules = ({ requirements }: Approval): string => requirements.map(({ rule }) => rule).join();
+  return (
+    one.tool === other.tool && rules(one) === rules(other) && one.requested_by.agent_id === other.requested_by.agent_id
+  );
+}
+
+/** Why somebody does not decide on it, as far as that is seen from here; the gateway judges it anyway. */
+function whyNot(approval: Approval, { user, roles }: Session): string | null {
+  const { requested_by: by, requirements, votes } = approval;
+  if (user === null) return 'Your key belongs to no user, and only people decide.';
+  if (by.user === user || by.agent_owner === user)
+    return 'It is your own request, or your agent’s. Somebody else decides.';
+  if (votes.some((vote) => vote.user === user && vote.verdict === 'approve'))
+    return 'You have approved it. It waits for others.';
+  const fits = requirements.some(
+    ({ approvers }) => approvers.users.includes(user) || approvers.roles.some((role) => roles.includes(role)),
+  );
+  return fits ? null : 'The policy names others to decide.';
+}
+
+function Question({
+  approval,
+  many,
+  why,
+  now,
+  isBusy,
+  decide,
+}: {
+  readonly approval: Approval;
+  readonly many: number;
+  readonly why: string | null;
+  readonly now: number;
+  readonly isBusy: boolean;
+  readonly decide: (verdict: Verdict, comment: string) => Promise<void>;
+}): JSX.Element {
+  const { workspace } = useCurrent();
+  const [comment, setComment] = useState('');
+  const money = moneyOf(approval.params);
+  const left = Date.parse(approval.expires_at) - now;
+  return (
+    <section class="card" aria-labelledby="question">
+      <header>
+        <h2 id="question" class="ask">
+          <Text>{approval.summary ?? `${approval.tool} on ${approval.target}`}</Text>
+        </h2>
+        {money !== null && <span class="amount">{money}</span>}
+      </header>
+      <p>
+        <Text>{approval.requested_by.agent_id}</Text>
+        {approval.requested_by.agent_owner === null ? (
+          ''
+        ) : (
+          <>
+            {' '}
+            (of <Text>{approval.requested_by.agent_owner}</Text>)
+          </>
+        )}{' '}
+        asks. Without a decision it ends by itself in <strong class="num">{spanText(left)}</strong>, at{' '}
+        <Time at={approval.expires_at} short />, and nothing is sent.
+      </p>
+      {why === null ? (
+        <>
+          <label>
+            <span>Comment, if you like: it is kept with the vote</span>
+            <input
+              name="comment"
+              maxLength={1000}
+              value={comment}
+              onInput={({ currentTarget }) => setComment(currentTarget.value)}
+            />
+          </label>
+          <div class="row decide">
+            <button class="yes" data-key="a" disabled={isBusy} onClick={() => void decide('approve', comment.trim())}>
+              {many > 1 ? `Approve ${many}` : 'Approve'} <kbd>a</kbd>
+            </button>
+            <button class="no" data-key="r" disabled={isBusy} onClick={() => void decide('reject', comment.trim())}>
+              {many > 1 ? `Reject ${many}` : 'Reject'} <kbd>r</kbd>
+            </button>
+          </div>
+        </>
+      ) : (
+        <p class="banner">{why}</p>
+      )}
+      <Facts
+        of={[
+          ['Tool', <Text mono>{approval.tool}</Text>],
+          ['Acts on', <Text mono>{approval.target}</Text>],
+          ...approval.costs.map(
+            ({ budget, unit, amount, limit }) =>
+              [
+                `Takes from ${budget}`,
+                `${amount === null ? 'an amount that is not known' : amountText(amount, unit, approval.params?.['currency'])}${limit === undefined ? '' : ` of ${amountText(limit, unit, approval.params?.['currency'])}`}`,
+              ] as const,
+          ),
+          ...approval.requirements.map(
+            ({ rule, quorum, approvals, approvers }) =>
+              [
+                `Asked by rule ${rule}`,
+                `${approvals} of ${quorum} from ${[...approvers.roles, ...approvers.users].join(', ')}`,
+              ] as const,
+          ),
+        ]}
+      />
+      <h2>Params</h2>
+      <Params effect={approval} />
+      {approval.votes.map(({ user, verdict, at, comment: said }) => (
+        <p key={`${user} ${at}`} class="faint">
+          {visible(user)} {verdict === 'approve' ? 'approved' : 'rejected'} at <Time at={at} />
+          {said === null ? '' : `: ${visible(said)}`}
+        </p>
+      ))}
+      <Link href={`/${workspace}/effects/${approval.effect_id}`}>Everything about this call</Link>
+    </section>
+  );
+}

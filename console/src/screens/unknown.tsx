@@ -1,0 +1,107 @@
+import { useQuery } from '@tanstack/preact-query';
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import { Link } from 'wouter-preact';
+import { ask, type Effect, of } from '../api.ts';
+import { spanText, Text } from '../format.tsx';
+import { Copies, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
+import { ResolveForm } from '../resolve.tsx';
+import { useCurrent, useMay } from '../session.tsx';
+
+export function UnknownScreen(): JSX.Element {
+  const { workspace } = useCurrent();
+  const now = useNow();
+  const may = useMay('effects.resolve');
+  const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
+  const path = `${of(workspace)}/effects?state=unknown&limit=200`;
+  const found = useQuery({
+    queryKey: [workspace, 'effects', 'unknown'],
+    queryFn: () => ask<{ effects: Effect[]; next_cursor: string | null }>('GET', path),
+    refetchInterval: 5_000,
+  });
+  const effects = (found.data?.effects ?? []).toReversed();
+  const selected = effects.filter(({ id }) => chosen.has(id));
+  const choose = (id: string, isChosen: boolean): void => {
+    const next = new Set(chosen);
+    if (isChosen) next.add(id);
+    else next.delete(id);
+    setChosen(next);
+  };
+
+  return (
+    <>
+      <Head
+        title="Unknown outcomes"
+        does="Calls whose answer was lost. They may have happened. The gateway sends none of them again by itself: somebody looks, and says what is so."
+      />
+      <Fault of={found.error} />
+      {found.data !== undefined && effects.length === 0 && (
+        <Empty title="Nothing is unknown">
+          <p>Of every call that was sent, it is known whether it happened. There is nothing to do here.</p>
+        </Empty>
+      )}
+      {effects.length > 0 && (
+        <div class={may ? 'cols' : ''}>
+          <div class="list unknown">
+            <div class="heads" aria-hidden="true">
+              <span />
+              <span>Since</span>
+              <span>What</span>
+              <span>Why, and what would settle it</span>
+            </div>
+            <ol aria-label="Unknown outcomes, oldest first">
+              {effects.map((effect) => (
+                <li key={effect.id}>
+                  <div class={`cells ${chosen.has(effect.id) ? 'chosen' : ''}`}>
+                    <span class="pick">
+                      {may && (
+                        <input
+                          type="checkbox"
+                          aria-label={`Choose ${effect.tool} on ${effect.target}`}
+                          checked={chosen.has(effect.id)}
+                          onChange={({ currentTarget }) => choose(effect.id, currentTarget.checked)}
+                        />
+                      )}
+                    </span>
+                    <span class="num since">{spanText(now - Date.parse(effect.created_at))}</span>
+                    <span class="wrap what">
+                      <Link href={`/${workspace}/effects/${effect.id}`}>
+                        <Text mono>{effect.tool}</Text>
+                      </Link>
+                      <br />
+                      <span class="faint">
+                        <Text mono>{effect.target}</Text>, by <Text>{effect.agent_id}</Text>
+                      </span>
+                    </span>
+                    <span class="wrap why">
+                      {effect.evidence?.message ?? effect.reason.message}
+                      <br />
+                      <span class="faint">
+                        {effect.safe_to_retry
+                          ? 'Or the agent sends it again: the upstream removes duplicates.'
+                          : `Look in ${effect.upstream}.`}
+                      </span>
+                    </span>
+                  </div>
+                </li>
+              ))}
+            </ol>
+          </div>
+          {may && (
+            <section class="card" aria-labelledby="settle">
+              <h2 id="settle">
+                {selected.length === 0 ? 'Choose what you looked at' : `Settle ${selected.length} of ${effects.length}`}
+              </h2>
+              {selected.length === 0 ? (
+                <p class="faint">Choose one, or several that have the same answer.</p>
+              ) : (
+                <ResolveForm key={[...chosen].join()} effects={selected} settled={() => setChosen(new Set())} />
+              )}
+            </section>
+          )}
+        </div>
+      )}
+      <Copies curl={curlOf('GET', path)} cli={`svc effects list --state unknown --workspace ${workspace}`} />
+    </>
+  );
+}

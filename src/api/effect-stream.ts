@@ -1,0 +1,169 @@
+import type { IncomingHttpHeaders } from 'node:http';
+import { Readable } from 'node:stream';
+import type { FastifyReply } from 'fastify';
+import type { EffectRecord } from '../effects/model/effect.ts';
+import { effectToWire } from '../effects/wire/effect.ts';
+import { permit } from '../identity/permissions.ts';
+import type { ApiApp, Caller } from './app.ts';
+import { callerOf, mayBeSeen } from './caller.ts';
+import type { ApiPorts } from './ports.ts';
+import { refuse } from './problem.ts';
+import { InWorkspace, NoQuery, answers } from './schema.ts';
+
+/** How often the ledger of a workspace is read that somebody watches, ms. */
+const LOOK_MS = 500;
+/** How often it is looked whether those who watch still may, ms. It is also a sign of life to them. */
+const RECHECK_MS = 2_000;
+/** The most events of one look, and the most effects that are shown of it. Beyond that only their number is told. */
+const MOST_EVENTS = 400;
+const MOST_EFFECTS = 100;
+/** The most that a slow reader may have waiting, bytes. */
+const MOST_WAITING = 256 * 1024;
+const MOST_STREAMS = 200;
+const MOST_OF_KEY = 20;
+
+interface Watcher {
+  readonly caller: Caller;
+  readonly headers: IncomingHttpHeaders;
+  /** Whether a session of the console opened it; then it ends with that. */
+  readonly isVisitor: boolean;
+  readonly stream: Readable;
+}
+
+/** Those who watch the effects of one workspace. They share one series of reads. */
+interface Watched {
+  readonly watchers: Set<Watcher>;
+  /** The last event that was read; `null` before the first look. */
+  after: number | null;
+  recheckAt: number;
+}
+
+type StreamPorts = Pick<ApiPorts, 'store' | 'sessions' | 'stillValid' | 'settings' | 'catalog'>;
+
+/**
+ * `GET …/effects/stream`: effects as they change, as server-sent events. `effect`: one, without receipt and answer.
+ * `more`: so much happened that only the list has it. Costs nothing while nobody watches.
+ */
+export function addEffectStream(app: ApiApp, ports: StreamPorts): void {
+  const watched = new Map<string, Watched>();
+
+  app.get(
+    '/v1/workspaces/:ws/effects/stream',
+    {
+      config: { endpoint: 'effects.read' },
+      schema: {
+        operationId: 'streamEffects',
+        summary: 'Effects as they change (server-sent events)',
+        description:
+          'Events: `effect` (an effect as the list shows it, without receipt and result), `more` (too many at once: ask for the list). After a break ask for the list first.',
+        tags: ['effects'],
+        params: InWorkspace,
+        querystring: NoQuery,
+        response: answers({}),
+      },
+    },
+    async (request, reply) => {
+      const caller = callerOf(request);
+      const all = [...watched.values()].flatMap(({ watchers }) => [...watchers]);
+      const ofKey = all.filter((one) => one.caller.principal.keyId === caller.principal.keyId);
+      if (all.length >= MOST_STREAMS || ofKey.length >= MOST_OF_KEY)
+        throw refuse('too_many_requests', 'Too many streams of effects are open.', { retryAfterMs: 10_000 });
+      const isVisitor = (await ports.sessions.visitorOf(request.headers)) !== null;
+      const watcher = { caller, headers: request.headers, isVisitor, stream: new Readable({ read() {} }) };
+      watch(request.params.ws, watcher);
+      return sendEvents(reply, watcher.stream);
+    },
+  );
+
+  app.addHook('preClose', async () => {
+    for (const { watchers } of watched.values()) for (const { stream } of watchers) stream.push(null);
+    watched.clear();
+  });
+
+  function watch(workspace: string, watcher: Watcher): void {
+    const known = watched.get(workspace);
+    const of = known ?? { watchers: new Set<Watcher>(), after: null, recheckAt: performance.now() + RECHECK_MS };
+    of.watchers.add(watcher);
+    watcher.stream.once('close', () => of.watchers.delete(watcher));
+    // Whoever reads knows at once that it is open.
+    watcher.stream.push(': open\n\n');
+    if (known !== undefined) return;
+    watched.set(workspace, of);
+    void look(workspace, of);
+  }
+
+  async function look(workspace: string, of: Watched): Promise<void> {
+    // Where the store cannot be read, it is tried again: those who watch are told nothing meanwhile.
+    const text = await changesOf(workspace, of).catch(() => null);
+    for (const watcher of of.watchers) if (text !== null) send(watcher, text(watcher));
+    if (performance.now() >= of.recheckAt) await recheck(workspace, of).catch(() => undefined);
+    if (of.watchers.size === 0) watched.delete(workspace);
+    else if (watched.get(workspace) === of) setTimeout(() => void look(workspace, of), LOOK_MS).unref();
+  }
+
+  /** What happened since the last look, as each of those who watch may see it. */
+  async function changesOf(workspace: string, of: Watched): Promise<(watcher: Watcher) => string> {
+    const { store } = ports;
+    const newest = async (): Promise<number> => (await store.ledgerBefore(workspace, null, 1)).at(0)?.seq ?? 0;
+    if (of.after === null) {
+      of.after = await newest();
+      return () => '';
+    }
+    const events = await store.ledger(workspace, of.after, MOST_EVENTS);
+    const ids = [...new Set(events.flatMap(({ effectId }) => effectId ?? []))];
+    if (events.length >= MOST_EVENTS || ids.length > MOST_EFFECTS) {
+      of.after = await newest();
+      return () => 'event: more\ndata: {}\n\n';
+    }
+    of.after = events.at(-1)?.seq ?? of.after;
+    const changed: { readonly effect: EffectRecord; readonly text: string }[] = [];
+    for (const id of ids) {
+      const effect = await store.turns.run(() => store.effect(workspace, id));
+      if (effect !== null) changed.push({ effect, text: `event: effect\ndata: ${JSON.stringify(shown(effect))}\n\n` });
+    }
+    return ({ caller }) =>
+      changed.map(({ effect, text }) => (mayBeSeen(caller, effect.actor.agentId) ? text : '')).join('');
+  }
+
+  function shown(effect: EffectRecord) {
+    const { receipt: _, ...rest } = effectToWire(effect, {
+      publicUrl: ports.settings().publicUrl,
+      receiptView: () => ({}),
+      tool: ports.catalog().tool(effect.action.tool),
+      withResult: false,
+      approval: null,
+      now: ports.store.now(),
+    });
+    return rest;
+  }
+
+  /** Ends the streams of those who may not watch any more. */
+  async function recheck(workspace: string, of: Watched): Promise<void> {
+    of.recheckAt = performance.now() + RECHECK_MS;
+    for (const watcher of of.watchers) {
+      if (await mayWatch(workspace, watcher)) send(watcher, ':\n\n');
+      else watcher.stream.push(null);
+    }
+    // After a loss that was accepted the ledger may go on at a lower place.
+    const last = (await ports.store.ledgerBefore(workspace, null, 1)).at(0)?.seq ?? 0;
+    if (of.after !== null && last < of.after) of.after = last;
+  }
+
+  async function mayWatch(workspace: string, { caller, headers, isVisitor }: Watcher): Promise<boolean> {
+    const principal = await ports.stillValid(caller.principal.keyId);
+    if ('failure' in principal || !permit(principal, 'effects.read', workspace).ok) return false;
+    return !isVisitor || (await ports.sessions.visitorOf(headers)) !== null;
+  }
+}
+
+function sendEvents(reply: FastifyReply, stream: Readable): FastifyReply {
+  const headers = { 'cache-control': 'no-store', 'x-accel-buffering': 'no' };
+  return reply.type('text/event-stream').headers(headers).send(stream);
+}
+
+/** Whoever reads too slowly is cut off, and comes back for the list. */
+function send({ stream }: Watcher, text: string): void {
+  if (text === '' || stream.destroyed || stream.readableEnded) return;
+  if (stream.readableLength > MOST_WAITING) stream.destroy();
+  else stream.push(text);
+}

@@ -1,0 +1,307 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Browser, BrowserContext, Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { makeApiKey, send } from '../system/gateway.ts';
+import { refund, startWorld, type World, worldFiles } from '../system/world.ts';
+import { faultsOf, openBrowser } from './browser.ts';
+
+const WIDE = { width: 1280, height: 800 };
+const PHONE = { width: 390, height: 844 };
+/** What an agent may put into names and params. Nothing of it may become more than text. */
+const MARKUP = [
+  '<img src=x onerror="window.owned=1">',
+  '<script>window.owned=1</script>',
+  '<a href="javascript:window.owned=1">click</a>',
+  '<style>*{display:none}</style>',
+  '"><svg onload=window.owned=1>',
+  '\u202Egnp.exe',
+];
+
+let world: World;
+let browser: Browser;
+let page: Page;
+let context: BrowserContext;
+/** Several large refunds wait at once. */
+const withRoom = (url: string): ReturnType<typeof worldFiles> => {
+  const { config, policies } = worldFiles(url);
+  return {
+    config,
+    policies: { 'world.yaml': (policies['world.yaml'] ?? '').replace('limit: 100000 }', 'limit: 100000000 }') },
+  };
+};
+/** Whatever a page complains of, or asks of another host. */
+const complaints: string[] = [];
+
+beforeAll(async () => {
+  [world, browser] = await Promise.all([startWorld({ files: withRoom }), openBrowser()]);
+  await world.run(refund({ payment_id: 'pay_1', amount: 1250, reason: MARKUP.join(' ') }));
+  await world.run(refund({ payment_id: 'pay_2', currency: 'CHF' }));
+  await world.run({ ...refund(), tool: MARKUP[0] });
+  ({ page, context } = await signedIn(WIDE, 'light'));
+});
+afterAll(async () => {
+  await browser?.close();
+  await world?.close();
+});
+
+/** A browser of its own, signed in by a link, as `svc console` prints one. */
+async function signedIn(
+  viewport: typeof WIDE,
+  colorScheme: 'light' | 'dark',
+  key = world.keys.approver,
+): Promise<{ readonly page: Page; readonly context: BrowserContext }> {
+  const opened = await browser.newContext({ viewport, colorScheme, baseURL: world.gateway.url });
+  const own = await opened.newPage();
+  own.on('pageerror', (error) => complaints.push(`error: ${error.message}`));
+  own.on('console', (message) => {
+    const isRefusal = /status of (?:40[13]|503)/.test(message.text());
+    if (message.type() === 'error' && !isRefusal) complaints.push(`console: ${message.text()}`);
+  });
+  own.on('request', (request) => {
+    if (!request.url().startsWith(world.gateway.url) && !request.url().startsWith('data:'))
+      complaints.push(`asks ${request.url()}`);
+  });
+  const { body } = await send(world.gateway.url, key, 'POST', '/v1/beta/console/links', {});
+  await own.goto(body.url);
+  await own.waitForSelector('.shell');
+  return { page: own, context: opened };
+}
+
+async function open(path: string, ready: string, of = page): Promise<void> {
+  await of.goto(`/console/demo/${path}`);
+  await of.waitForSelector(ready);
+}
+
+/** A call that waits for maria. */
+async function asked(amount: number, payment = 'pay_1'): Promise<string> {
+  const { body } = await world.run(refund({ payment_id: payment, amount }));
+  return body.effect_id;
+}
+
+async function stateOf(id: string): Promise<string> {
+  return (await world.get(`/effects/${id}`)).body.effect.state;
+}
+
+describe('what is sent to a browser', () => {
+  it('is at most 90 kB on first load, compressed', () => {
+    const folder = join(process.cwd(), 'dist', 'src', 'console', 'pages');
+    const files = readdirSync(folder, { recursive: true, encoding: 'utf8' }).filter((name) => name.endsWith('.gz'));
+    expect(files.length).toBeGreaterThan(2);
+    const bytes = files.reduce((sum, name) => sum + readFileSync(join(folder, name)).length, 0);
+    expect(bytes).toBeLessThan(90_000);
+  });
+
+  it('is named by its content, allows nothing of others, and is asked for once', async () => {
+    const first = await fetch(`${world.gateway.url}/console/demo/effects`);
+    expect(first.headers.get('content-security-policy')).toMatch(/^default-src 'none'; script-src 'self';/);
+    expect(first.headers.get('x-frame-options')).toBe('DENY');
+    const etag = first.headers.get('etag') ?? '';
+    const again = await fetch(`${world.gateway.url}/console`, { headers: { 'if-none-match': etag } });
+    expect(again.status).toBe(304);
+    const [script = ''] = /\/console\/assets\/[\w-]+\.js/.exec(await first.text()) ?? [];
+    const asset = await fetch(`${world.gateway.url}${script}`);
+    expect(asset.headers.get('cache-control')).toContain('immutable');
+    expect(asset.headers.get('content-encoding')).toBe('gzip');
+    expect((await fetch(`${world.gateway.url}/console/assets/..%2findex.html`)).status).toBe(404);
+  });
+});
+
+describe('effects', () => {
+  it('appear as they happen, and lead to why they were decided so', async () => {
+    await open('effects', 'a.cells');
+    await page.getByText('Live', { exact: true }).waitFor();
+    const { body } = await world.run(refund({ payment_id: 'pay_9', amount: 4_200 }));
+    await page.locator(`a[href$="${body.effect_id}"]`).click();
+    await page.getByText('Holds', { exact: true }).waitFor();
+    const text = await page.innerText('main');
+    for (const shown of ['Happened', '€42.00', 'payment:pay_9', 'world/refund-small', 'world.yaml:', 'admission'])
+      expect(text).toContain(shown);
+  });
+
+  it('are filtered, and the address says by what', async () => {
+    await open('effects', 'a.cells');
+    await page.getByLabel('Decision').selectOption('denied_policy');
+    await expect.poll(() => page.locator('a.cells').count()).toBe(2);
+    expect(page.url()).toContain('decision=denied_policy');
+    await page.getByLabel('Rule').selectOption('world/currency');
+    await expect.poll(() => page.locator('a.cells').count()).toBe(1);
+    await page.reload();
+    await page.waitForSelector('a.cells');
+    expect(await page.getByLabel('Decision').inputValue()).toBe('denied_policy');
+    await expect.poll(() => page.locator('a.cells').count()).toBe(1);
+  });
+
+  it('of agents are text, whatever they hold', async () => {
+    await open('effects', 'a.cells');
+    await page.locator('a.cells', { hasText: 'pay_1' }).last().click();
+    await page.getByText('Holds', { exact: true }).waitFor();
+    const text = await page.innerText('main');
+    for (const markup of MARKUP.slice(0, 5)) expect(text).toContain(markup);
+    expect(text).toContain('\\u202egnp.exe');
+    expect(await page.evaluate(() => 'owned' in globalThis)).toBe(false);
+    expect(await page.locator('main img, main script, main a[href^="javascript"]').count()).toBe(0);
+  });
+});
+
+describe('the inbox, by keyboard', () => {
+  it('asks whoever came by a link for the key once, and then decides', async () => {
+    const first = await asked(60_000);
+    const second = await asked(70_000, 'pay_2');
+    await open('inbox', '#question');
+    expect(await page.innerText('#question')).toContain('Refund 60000 cents');
+    await page.keyboard.press('j');
+    await page.getByText('Refund 70000 cents', { exact: false }).first().waitFor();
+    await page.keyboard.press('k');
+    await page.keyboard.press('a');
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'Show your key once' }).waitFor();
+    expect(await stateOf(first)).toBe('pending_approval');
+    await page.keyboard.type(world.keys.approver);
+    await page.keyboard.press('Enter');
+    await page.getByText('Approved, and sent: committed', { exact: false }).waitFor();
+    expect(await stateOf(first)).toBe('committed');
+    await page.keyboard.press('r');
+    await page.keyboard.press('Enter');
+    await page.getByText('Rejected. Nothing is sent', { exact: false }).first().waitFor();
+    expect(await stateOf(second)).toBe('rejected');
+    await page.getByText('Nothing waits').waitFor();
+  });
+
+  it('decides several that are alike at once', async () => {
+    const ids = [await asked(51_000, 'pay_5'), await asked(52_000, 'pay_6'), await asked(53_000, 'pay_7')];
+    await open('inbox', '#question');
+    for (const key of ['x', 'j', 'x']) await page.keyboard.press(key);
+    await page.getByRole('button', { name: 'Reject 2' }).waitFor();
+    await page.keyboard.press('r');
+    await page.keyboard.press('Enter');
+    await expect.poll(async () => Promise.all(ids.map(stateOf))).toEqual(['rejected', 'rejected', 'pending_approval']);
+  });
+
+  it('has no buttons for who asked, and says why', async () => {
+    const own = await signedIn(
+      PHONE,
+      'dark',
+      await makeApiKey(world.gateway, 'olga', { kind: 'account', workspace: 'demo' }),
+    );
+    await open('inbox', '#question', own.page);
+    expect(await own.page.getByRole('button', { name: /Approve|Reject/ }).count()).toBe(0);
+    await own.page.getByText('It is your own request', { exact: false }).waitFor();
+    await own.context.close();
+  });
+});
+
+describe('what is unknown', () => {
+  it('is settled by keyboard, several at once', async () => {
+    const ids: string[] = [];
+    for (const payment of ['pay_11', 'pay_12']) {
+      const { body } = await world.run(refund({ payment_id: payment, reason: 'mode:drop_after' }));
+      ids.push(body.effect_id);
+    }
+    expect(await Promise.all(ids.map(stateOf))).toEqual(['unknown', 'unknown']);
+    await open('unknown', '.unknown input');
+    for (const box of await page.locator('.unknown input').all()) {
+      await box.focus();
+      await page.keyboard.press('Space');
+    }
+    await page.getByLabel('It happened', { exact: false }).focus();
+    await page.keyboard.press('Space');
+    await page.getByLabel('How do you know', { exact: false }).focus();
+    await page.keyboard.type('Both stand in the books');
+    await page.keyboard.press('Tab');
+    await page.keyboard.press('Enter');
+    await page.getByText('Nothing is unknown').waitFor();
+    expect(await Promise.all(ids.map(stateOf))).toEqual(['committed', 'committed']);
+  });
+});
+
+describe('pauses and keys', () => {
+  it('a pause is set, stands on every screen, and is lifted', async () => {
+    await open('pauses', 'h1');
+    await page.getByRole('button', { name: 'Pause something' }).click();
+    await page.getByLabel('Which').fill('bot');
+    await page.getByLabel('Why?', { exact: false }).fill('It repeats itself');
+    await page.getByRole('button', { name: 'Pause', exact: true }).click();
+    await page.getByRole('button', { name: 'Lift' }).waitFor();
+    expect((await world.run(refund())).body.decision).toBe('denied_paused');
+    await open('effects', '.banner');
+    expect(await page.innerText('.banner')).toContain('It repeats itself');
+    await open('pauses', 'h1');
+    await page.getByRole('button', { name: 'Lift' }).click();
+    await page.getByRole('button', { name: 'Yes, let calls run again' }).click();
+    await page.getByText('Nothing is paused').waitFor();
+  });
+
+  it('a key is made, shown once, rotated and revoked', async () => {
+    const admin = await signedIn(WIDE, 'dark', world.gateway.administrativeKey);
+    const { page: at } = admin;
+    await open('agents', '#keys', at);
+    await at.getByRole('button', { name: 'Make a key' }).click();
+    await at.locator('select[name=agent]').selectOption('bot');
+    await at.getByLabel('Name, for people').fill('made in the console');
+    await at.getByLabel('User who answers for it').fill('olga');
+    await at.getByRole('button', { name: 'Make it' }).click();
+    await at.getByLabel('Your API key').fill(world.gateway.administrativeKey);
+    await at.getByRole('button', { name: 'Go on' }).click();
+    const key = await at.locator('.card .copies code').first().innerText();
+    expect((await world.run(refund(), key)).body.decision).toBe('committed');
+    const row = at.locator('.keys li', { hasText: 'made in the console' });
+    await row.first().getByRole('button', { name: 'Revoke' }).click();
+    await row.first().getByRole('button', { name: 'Yes, revoke' }).click();
+    await expect.poll(() => row.count()).toBe(0);
+    await expect.poll(async () => (await world.run(refund(), key)).status).toBe(401);
+    expect(await faultsOf(at)).toEqual([]);
+    await admin.context.close();
+  });
+});
+
+describe('every screen', () => {
+  const SCREENS = ['effects', 'inbox', 'unknown', 'pauses', 'budgets', 'policies', 'agents'];
+
+  it.each([
+    ['wide and light', WIDE, 'light'],
+    ['as wide as a phone, and dark', PHONE, 'dark'],
+    ['at 320 px', { width: 320, height: 640 }, 'light'],
+  ] as const)('fits and can be used by everybody: %s', async (_what, viewport, scheme) => {
+    const other = await signedIn(viewport, scheme);
+    const { page: at } = other;
+    const faults: string[] = [];
+    const look = async (name: string): Promise<void> => {
+      // What is narrower than a phone has the same elements.
+      if (viewport.width > 320) faults.push(...(await faultsOf(at)).map((fault) => `${name}: ${fault}`));
+      const isTooWide = await at.evaluate('document.documentElement.scrollWidth > innerWidth');
+      if (isTooWide) faults.push(`${name} is wider than the screen`);
+    };
+    for (const screen of SCREENS) {
+      await open(screen, 'main h1', at);
+      await expect.poll(() => at.innerText('body')).not.toContain('Loading');
+      await look(screen);
+    }
+    await open('effects?decision=committed', 'a.cells', at);
+    await at.locator('a.cells').first().click();
+    await at.getByText('Holds', { exact: true }).waitFor();
+    await look('effect');
+    expect(faults).toEqual([]);
+    await other.context.close();
+  });
+});
+
+describe('leaving', () => {
+  it('ends the session at the gateway, and the sign-in page is there', async () => {
+    const cookies = await context.cookies();
+    const cookie = cookies.map(({ name, value }) => `${name}=${value}`).join('; ');
+    expect(cookies.every(({ httpOnly, sameSite }) => httpOnly && sameSite === 'Strict')).toBe(true);
+    await page.getByRole('button', { name: 'Leave' }).click();
+    await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+    expect(await faultsOf(page)).toEqual([]);
+    const headers = { cookie, 'svc-console': '1' };
+    expect((await fetch(`${world.gateway.url}/v1/workspaces/demo/effects`, { headers })).status).toBe(401);
+    await page.getByLabel('Your API key').fill(world.keys.approver);
+    await page.keyboard.press('Enter');
+    await page.waitForSelector('.shell');
+  });
+
+  it('and all that while no page complained, or asked another host for anything', () => {
+    expect(complaints).toEqual([]);
+  });
+});
