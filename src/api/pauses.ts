@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox';
 import type { PauseRecord, PauseScope } from '../effects/model/pause.ts';
 import type { JsonObject } from '../json/value.ts';
-import { undeclaredRead } from '../config/undeclared-read.ts';
+import { undeclaredRead } from '../config/stand-in-tools.ts';
 import { type CompiledPattern, compilePattern } from '../policy/glob.ts';
 import type { ApiApp } from './app.ts';
 import { callerOf, ledgerActor } from './caller.ts';

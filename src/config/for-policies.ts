@@ -1,6 +1,5 @@
 import type { Configuration } from './configuration.ts';
-import { JUDGED_METHODS, passingTool } from './passing-tool.ts';
-import { undeclaredRead } from './undeclared-read.ts';
+import { JUDGED_METHODS, passingTool, undeclaredRead } from './stand-in-tools.ts';
 
 /** What policies are compiled with: their paths, and the names that they can use. */
 export function surroundingsOfPolicies(configuration: Configuration) {

@@ -1,6 +1,6 @@
 import type { GatewayOptions } from '../cli/ports.ts';
 import { createLogger, logSink } from '../telemetry/logger.ts';
-import { endHard } from './end-hard.ts';
+import { endHard } from './exit-stack.ts';
 import { type GatewayProcess, startGateway } from './start.ts';
 
 /** After a fault, what runs has this long to be settled, ms. */

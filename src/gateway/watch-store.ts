@@ -1,6 +1,6 @@
 import type { EffectStore, StoreHealth } from '../effects/store.ts';
 import type { createLogger } from '../telemetry/logger.ts';
-import { endHard } from './end-hard.ts';
+import { endHard } from './exit-stack.ts';
 
 const LOOK_MS = 250;
 

@@ -1,7 +1,7 @@
 import type { Route, RouteRule } from '../config/configuration.ts';
 import { type Entrance, placeOf } from '../config/entrance.ts';
 import { isWithin, type Segments } from '../config/rule-order.ts';
-import { undeclaredRead } from '../config/undeclared-read.ts';
+import { undeclaredRead } from '../config/stand-in-tools.ts';
 import { type HttpTool, isHttpTool } from '../effects/model/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
 import {

@@ -6,7 +6,7 @@ import { join, resolve } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { surroundingsOfPolicies } from '../../src/config/for-policies.ts';
 import { loadConfiguration } from '../../src/config/load.ts';
-import { undeclaredRead } from '../../src/config/undeclared-read.ts';
+import { undeclaredRead } from '../../src/config/stand-in-tools.ts';
 import type { Tool } from '../../src/effects/model/tool.ts';
 import { evaluatePolicies } from '../../src/policy/evaluate.ts';
 import { loadPolicySets } from '../../src/policy/load.ts';

@@ -1,4 +1,4 @@
-import { passingTool } from '../../config/passing-tool.ts';
+import { passingTool } from '../../config/stand-in-tools.ts';
 import type { Tool } from '../../effects/model/tool.ts';
 
 const made = new Map<string, Tool>();

@@ -1,4 +1,4 @@
-import { JUDGED_METHODS } from '../../config/passing-tool.ts';
+import { JUDGED_METHODS } from '../../config/stand-in-tools.ts';
 import { TASK_METHODS } from '../../mcp-protocol/tasks.ts';
 
 /** What the gateway does with what a client sends. */
