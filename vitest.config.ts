@@ -1,7 +1,7 @@
 import { defineConfig } from 'vitest/config';
-import once from './test/once.json' with { type: 'json' };
 import { needOwnProcess } from './test/own-process.ts';
 import { plantFaults } from './test/planted-faults.ts';
+import { leftOut } from './test/selection.mjs';
 
 /** `unit` and `unit-alone` need no service and no build; `system` starts real processes from `dist/`. */
 const SYSTEM = [
@@ -87,10 +87,12 @@ const PATIENT = {
   testTimeout: PATIENCE_MS,
   hookTimeout: PATIENCE_MS,
   expect: { poll: { timeout: 30_000, interval: 20 } },
+  // What differs stands in the message, which is all that the end of a long run repeats.
+  chaiConfig: { truncateThreshold: 400 },
 };
 
-/** Not run: on the second Node of CI, what says the same on each (`test/once.json` has the reasons). */
-const skipped = ['node_modules/**', ...(process.env['SVC_TEST_SECOND_NODE'] === '1' ? Object.keys(once) : [])];
+/** Not run by `npm test`, or not on its second Node: `test/selection.json` has the reasons. */
+const skipped = ['node_modules/**', ...leftOut(process.env['SVC_TEST_RUN'])];
 
 const alias = { '@svc-gateway/client': new URL('./client/src/index.ts', import.meta.url).pathname };
 

@@ -1,25 +1,32 @@
-// `npm test`: builds, then runs every test on the Node that runs this, and, with CI=true, once more on Node 24, but for
-// what says the same on each Node (`once.json`), which is named.
-// Closes with `N passed, N failed`. Exit code 0 only when nothing failed and something ran.
+// `npm test`: builds, then runs every test on the Node that runs this, but for what `selection.json` leaves to another
+// command, which is named; with CI=true once more on Node 24, what can differ there. `--form`: the tests of form only, for
+// `npm run verify`. `--deep`: what takes long, and properties on more inputs. Closes with the files that took longest and
+// `N passed, N failed`. Exit code 0 only when nothing failed and something ran.
 import { spawnSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { node24 } from './node-24.mjs';
+import { deeper, filesOf, leftOutInWords } from './selection.mjs';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const folder = mkdtempSync(join(tmpdir(), 'svc-test-'));
-const only = process.argv.slice(2);
-/** Test files that one Node is enough for, and why. */
-const once = JSON.parse(readFileSync(join(root, 'test', 'once.json'), 'utf8'));
+const words = process.argv.slice(2);
+const isForm = words.includes('--form');
+const isDeep = words.includes('--deep');
+const [form, deep] = ['form', 'deep', 'once'].map((group) => filesOf(root, group));
+const chosen = isForm ? form : isDeep ? [...deep, ...deeper(root)] : [];
+const only = [...words.filter((word) => word !== '--form' && word !== '--deep'), ...chosen];
+/** Of the files that took longest, how many are named. */
+const SLOWEST = 25;
 
 run(process.execPath, ['node_modules/typescript/bin/tsc', '--version'], 'TypeScript is missing: run `npm ci` first');
 // By the launcher, which then knows that it is fresh: else the first gateway builds once more, below those that run.
-run(process.execPath, ['bin/svc.mjs', '--version'], 'the build failed');
+if (!isForm) run(process.execPath, ['bin/svc.mjs', '--version'], 'the build failed');
 
 const nodes = [process.execPath];
-if (process.env.CI && Number(process.versions.node.split('.')[0]) < 24) nodes.push(node24());
+if (process.env.CI && !isForm && !isDeep && Number(process.versions.node.split('.')[0]) < 24) nodes.push(node24());
 
 let passed = 0;
 let failed = 0;
@@ -28,9 +35,9 @@ for (const node of nodes) {
   const report = join(folder, `report-${nodes.indexOf(node)}.json`);
   const version = spawnSync(node, ['--version'], { encoding: 'utf8' }).stdout.trim();
   console.log(`\n# tests on Node ${version}`);
-  const isSecond = node !== nodes[0];
-  if (isSecond)
-    for (const [file, why] of Object.entries(once)) console.log(`ran on the first Node only: ${file} ${why}`);
+  const part = isForm || isDeep ? 'named' : node === nodes[0] ? 'first' : 'second';
+  for (const line of leftOutInWords(part)) console.log(`left out: ${line}`);
+  if (part !== 'named') console.log(`on fewer inputs than npm run test:deep: ${deeper(root).join(' ')}`);
   const result = spawnSync(
     node,
     [
@@ -50,11 +57,13 @@ for (const node of nodes) {
         ...process.env,
         NODE_COMPILE_CACHE: join(folder, 'compiled'),
         PATH: `${dirname(node)}:${process.env.PATH}`,
-        SVC_TEST_SECOND_NODE: isSecond ? '1' : '0',
+        SVC_TEST_RUN: part,
+        SVC_TEST_DEEP: isDeep ? '1' : '0',
       },
     },
   );
   const counts = readReport(report);
+  if (!isForm) for (const line of counts.slowest) console.log(line);
   passed += counts.passed;
   failed += counts.failed;
   failures.push(...counts.failures.map((failure) => `failed on Node ${version}: ${failure}`));
@@ -89,10 +98,23 @@ function readReport(path) {
         ({ fullName, failureMessages }) => `${file}: ${fullName}\n  ${inShort(failureMessages.join('\n'))}`,
       );
     });
-    return { passed: numPassedTests, failed: numFailedTests, skipped, failures };
+    return { passed: numPassedTests, failed: numFailedTests, skipped, failures, slowest: slowestOf(testResults) };
   } catch (error) {
-    return { passed: 0, failed: 1, skipped: [], failures: [`no report was written: ${String(error)}`] };
+    return { passed: 0, failed: 1, skipped: [], failures: [`no report was written: ${String(error)}`], slowest: [] };
   }
+}
+
+/** Where the time goes: a suite grows slow by one file at a time. */
+function slowestOf(results) {
+  const files = results
+    .map(({ name, startTime, endTime }) => ({ file: relative(root, name), seconds: (endTime - startTime) / 1000 }))
+    .sort((one, other) => other.seconds - one.seconds);
+  const all = files.reduce((sum, { seconds }) => sum + seconds, 0);
+  const line = ({ file, seconds }) => `${seconds.toFixed(1).padStart(7)} s  ${file}`;
+  return [
+    ...files.slice(0, SLOWEST).map(line),
+    line({ file: `all ${files.length} files, one after the other`, seconds: all }),
+  ];
 }
 
 function inShort(message) {

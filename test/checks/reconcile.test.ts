@@ -122,7 +122,6 @@ describe('reconcile', () => {
               : 'replan';
         expect(decide(conditions, state, params).decision).toBe(expected);
       }),
-      { numRuns: 2000 },
     );
   });
 });

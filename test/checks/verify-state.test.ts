@@ -113,7 +113,6 @@ describe('verifyState', () => {
         expect(result.mismatches.map((mismatch) => mismatch.field)).toContain(field);
         expect(result.decision).toBe('replan');
       }),
-      { numRuns: 300 },
     );
   });
 });

@@ -7,16 +7,17 @@ import type { Answers, CostWorld, Door, Write } from './world.ts';
 /** By as many callers as the gateway is measured with: what is alive at once is what the collector copies. */
 const CALLERS = 64;
 const EXPECTED = [200, 201];
-const OVERLOADED = 503;
+/** A gateway that gets no time of the processor answers so; neither says anything of what a write costs. */
+const OVERLOADED = [502, 503];
 const WARM_UP = 2_000;
 const HEAP_CALLS = 2_000;
-const HEAP_ROUNDS = 2;
 const HEAP_TRIES = 20;
 const OVERLOADED_MS = 1_000;
-/** Each counted alone. What the gateway does by the clock falls on some of them, and on more where the machine is slow. */
+/**
+ * Each counted alone, and the cheapest one counts: what the gateway does by the clock falls on some of them, and on most
+ * where the machine is slow.
+ */
 const CALLS = 30;
-/** The share of writes that cost less than what counts as the cost of one. */
-const QUANTILE = 0.25;
 /** After the answer, for what is done when it has gone. */
 const SETTLING_MS = 10;
 
@@ -47,16 +48,25 @@ export interface Costs {
   readonly threads: Readonly<Record<string, number>>;
 }
 
-/** What one write costs at a door of a gateway. */
+/** What one write costs at a door of a gateway. What else happens meanwhile only adds: the least of several is nearest. */
 export async function costsOf(world: CostWorld, door: Door): Promise<Costs> {
   await warmUp(world, door);
   const heap = await heapOf(world, door);
   const counts = await countsOf(world, door);
-  const called = await calledBy(world, door);
+  const calls = await callsTo(world, door);
   return {
-    main: { ...sizeOf(called.main), ...counts.main, ...heap.main },
-    threads: { ...sizeOf(called.threads), ...counts.threads, ...heap.threads },
+    main: { ...sizeOf(calls.map(ofMain)), ...counts.main, ...heap.main },
+    threads: { ...sizeOf(calls.map(ofThreads)), ...counts.threads, ...heap.threads },
   };
+}
+
+/** Of each count the lesser. */
+export function lesser(one: Costs, other: Costs): Costs {
+  const of = (where: keyof Costs): Readonly<Record<string, number>> =>
+    Object.fromEntries(
+      Object.entries(one[where]).map(([name, cost]) => [name, Math.min(cost, other[where][name] ?? cost)]),
+    );
+  return { main: of('main'), threads: of('threads') };
 }
 
 /** The functions that a write calls, and the places where it makes promises, for a person. */
@@ -65,17 +75,17 @@ export async function listingOf(world: CostWorld, door: Door): Promise<string> {
   const rounds = await eachAlone<Counts>(world, door, 'start places', 'take counts');
   const places = new Set(rounds.flatMap(({ main: { places: made = [] } }) => made.map(([place]) => place)));
   const promises = [...places]
-    .map((place) => [place, quantile(rounds.map((round) => new Map(round.main.places).get(place) ?? 0))] as const)
+    .map((place) => [place, least(rounds.map((round) => new Map(round.main.places).get(place) ?? 0))] as const)
     .filter(([, made]) => made > 0)
     .sort(([, one], [, other]) => other - one)
     .map(([place, made]) => `${String(made).padStart(6)}  ${place}`);
-  const called = await calledBy(world, door);
-  const { main, threads, outside } = called;
+  const calls = await callsTo(world, door);
+  const outside = least(calls.map(({ main }) => main.outside));
   return [
     `# main thread: own functions, calls a write (and ${outside} of packages and Node)`,
-    ...linesOf(main),
+    ...linesOf(cheapest(calls.map(ofMain))),
     '# other threads',
-    ...linesOf(threads),
+    ...linesOf(cheapest(calls.map(ofThreads))),
     '# promises by the first place of ours on the stack',
     ...promises,
   ].join('\n');
@@ -85,7 +95,7 @@ function linesOf(called: readonly Called[]): readonly string[] {
   const files = new Map<string, Called[]>();
   for (const one of called) files.set(one[0], [...(files.get(one[0]) ?? []), one]);
   return [...files]
-    .map(([file, functions]) => ({ file, functions, calls: sum(functions, ([, , , calls]) => calls) }))
+    .map(([file, functions]) => ({ file, functions, calls: callsOf(functions) }))
     .sort((one, other) => other.calls - one.calls)
     .flatMap(({ file, functions, calls }) => [
       `${String(calls).padStart(6)}  ${file}`,
@@ -98,7 +108,7 @@ function linesOf(called: readonly Called[]): readonly string[] {
     ]);
 }
 
-/** @returns whether all were done; a gateway on a busy machine may refuse some for being overloaded */
+/** @returns whether all were done; on a busy machine some may not be */
 async function writeMany(world: CostWorld, door: Door, calls: number, connections = CALLERS): Promise<boolean> {
   const next = count(calls, () => {
     const { path, headers, body } = world.next(door);
@@ -108,7 +118,8 @@ async function writeMany(world: CostWorld, door: Door, calls: number, connection
     await load({ url: world.url, connections, next, expected: EXPECTED });
     return true;
   } catch (error) {
-    if (!(error instanceof Error) || !error.message.includes('The gateway is overloaded')) throw error;
+    if (!(error instanceof Error) || !OVERLOADED.some((status) => error.message.includes(`HTTP/1.1 ${status} `)))
+      throw error;
     await sleep(OVERLOADED_MS);
     return false;
   }
@@ -145,72 +156,71 @@ async function writeOn(agent: Agent, url: string, { path, headers, body }: Write
   const [answer] = (await once(sent, 'response')) as [IncomingMessage];
   answer.resume();
   await once(answer, 'end');
-  if (answer.statusCode === OVERLOADED) await sleep(OVERLOADED_MS);
-  else if (!EXPECTED.includes(answer.statusCode ?? 0)) throw new Error(`answered with ${answer.statusCode}`);
-  return answer.statusCode !== OVERLOADED;
+  const { statusCode = 0 } = answer;
+  if (EXPECTED.includes(statusCode)) return true;
+  if (!OVERLOADED.includes(statusCode)) throw new Error(`answered with ${statusCode}`);
+  await sleep(OVERLOADED_MS);
+  return false;
 }
 
-/** Of the rounds the least: what else happens only adds. */
 async function heapOf(world: CostWorld, door: Door): Promise<Costs> {
-  const rounds: Answers<Heap>[] = [];
-  for (let tries = 0; rounds.length < HEAP_ROUNDS; tries += 1) {
-    if (tries === HEAP_TRIES)
-      throw new Error('the machine is too busy: the gateway refuses calls for being overloaded');
+  for (let tries = 0; tries < HEAP_TRIES; tries += 1) {
     await world.ask('start heap');
     const isDone = await writeMany(world, door, HEAP_CALLS);
-    const heap = await world.ask<Heap>('take heap');
-    if (isDone) rounds.push(heap);
+    const { main, others } = await world.ask<Heap>('take heap');
+    if (!isDone) continue;
+    const aCall = (bytes: number): number => Math.round(bytes / HEAP_CALLS);
+    return {
+      main: { allocatedBytes: aCall(main.allocated), movedBytes: aCall(main.moved) },
+      threads: { allocatedBytes: aCall(sum(others, ({ allocated }) => allocated)) },
+    };
   }
-  const least = (of: (answers: Answers<Heap>) => number): number =>
-    Math.round(Math.min(...rounds.map(of)) / HEAP_CALLS);
-  return {
-    main: { allocatedBytes: least(({ main }) => main.allocated), movedBytes: least(({ main }) => main.moved) },
-    threads: { allocatedBytes: least(({ others }) => sum(others, ({ allocated }) => allocated)) },
-  };
+  throw new Error('the machine is too busy: the gateway refuses calls');
 }
 
 async function countsOf(world: CostWorld, door: Door): Promise<Costs> {
   const rounds = await eachAlone<Counts>(world, door, 'start counts', 'take counts');
   const each = (of: (answers: Answers<Counts>) => readonly Counts[]): Readonly<Record<string, number>> =>
     Object.fromEntries(
-      COUNTED.map((name) => [name, quantile(rounds.map((round) => sum(of(round), (counts) => counts[name] ?? 0)))]),
+      COUNTED.map((name) => [name, least(rounds.map((round) => sum(of(round), (counts) => counts[name] ?? 0)))]),
     );
   return { main: each(({ main }) => [main]), threads: each(({ others }) => others) };
 }
 
-async function calledBy(
-  world: CostWorld,
-  door: Door,
-): Promise<{ readonly main: readonly Called[]; readonly threads: readonly Called[]; readonly outside: number }> {
+async function callsTo(world: CostWorld, door: Door): Promise<readonly Answers<Calls>[]> {
   await world.ask('start calls');
   const rounds = await eachAlone<Calls>(world, door, 'reset calls', 'take calls');
   await world.ask('stop calls');
+  return rounds;
+}
+
+function ofMain({ main }: Answers<Calls>): readonly Called[] {
+  return main.own;
+}
+
+function ofThreads({ others }: Answers<Calls>): readonly Called[] {
+  return others.flatMap(({ own }) => own);
+}
+
+/** What the write with the fewest calls called. */
+function cheapest(writes: readonly (readonly Called[])[]): readonly Called[] {
+  return writes.reduce((one, other) => (callsOf(other) < callsOf(one) ? other : one));
+}
+
+function callsOf(called: readonly Called[]): number {
+  return sum(called, ([, , , calls]) => calls);
+}
+
+function least(values: readonly number[]): number {
+  return Math.min(...values);
+}
+
+/** Of the writes the least of each. */
+function sizeOf(writes: readonly (readonly Called[])[]): Readonly<Record<string, number>> {
   return {
-    main: aWrite(rounds.map(({ main }) => main.own)),
-    threads: aWrite(rounds.map(({ others }) => others.flatMap(({ own }) => own))),
-    outside: quantile(rounds.map(({ main }) => main.outside)),
-  };
-}
-
-/** Functions with their calls a write. */
-function aWrite(rounds: readonly (readonly Called[])[]): readonly Called[] {
-  const nameOf = ([file, line, name]: Called): string => `${file}:${line} ${name}`;
-  const all = new Map(rounds.flatMap((called) => called.map((one) => [nameOf(one), one] as const)));
-  const counts = rounds.map((called) => new Map(called.map((one) => [nameOf(one), one[3]])));
-  return [...all]
-    .map(([id, [file, line, name]]): Called => [file, line, name, quantile(counts.map((of) => of.get(id) ?? 0))])
-    .filter(([, , , calls]) => calls > 0);
-}
-
-function quantile(values: readonly number[]): number {
-  return values.toSorted((one, other) => one - other)[Math.floor(values.length * QUANTILE)] ?? 0;
-}
-
-function sizeOf(called: readonly Called[]): Readonly<Record<string, number>> {
-  return {
-    ownFiles: new Set(called.map(([file]) => file)).size,
-    ownFunctions: called.length,
-    ownCalls: sum(called, ([, , , calls]) => calls),
+    ownFiles: least(writes.map((called) => new Set(called.map(([file]) => file)).size)),
+    ownFunctions: least(writes.map((called) => called.length)),
+    ownCalls: least(writes.map(callsOf)),
   };
 }
 

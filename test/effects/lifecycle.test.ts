@@ -264,7 +264,6 @@ describe('any sequence of events', () => {
           if (openUnknown && one.kind === 'settle') expect(effect.life.state).not.toBe('failed');
         }
       }),
-      { numRuns: 5000 },
     );
   });
 });

@@ -174,7 +174,6 @@ describe('strict JSON', () => {
         const text = JSON.stringify(value);
         expect(parseStrictJson(text, LIMITS).ok).toBe(reference(text));
       }),
-      { numRuns: 3000 },
     );
   });
 
@@ -207,7 +206,6 @@ describe('strict JSON', () => {
       fc.property(fc.oneof(text, closed, members, number), (candidate) => {
         expect(parseStrictJson(candidate, LIMITS).ok, candidate).toBe(reference(candidate));
       }),
-      { numRuns: 40_000 },
     );
   });
 });
@@ -274,7 +272,6 @@ describe('how much one text may hold', () => {
         const [whole, parts] = [parseStrictJson(text, limits), await parseStrictJsonInSlices(text, limits, slice)];
         expect(parts).toStrictEqual(whole);
       }),
-      { numRuns: 2_000 },
     );
   });
 

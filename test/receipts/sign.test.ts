@@ -262,7 +262,6 @@ describe('the signed text', () => {
           expect(canonicalJson(JSON.parse(text))).toBe(text);
         },
       ),
-      { numRuns: 300 },
     );
   });
 });

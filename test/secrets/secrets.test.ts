@@ -170,7 +170,6 @@ describe('seals', () => {
           expect(secrets.open(secrets.seal(content, where), where)).toEqual(content);
         },
       ),
-      { numRuns: 200 },
     );
   });
 

@@ -1,10 +1,7 @@
 import { concluded, type Stand, torture, type TortureReport } from './harness.ts';
 
-/**
- * How much of a run there is: on the second Node of CI half. Seeds are new each time, so that it adds to what the first has
- * looked at; what another Node does otherwise shows in few calls.
- */
-export const SHARE = process.env['SVC_TEST_SECOND_NODE'] === '1' ? 0.5 : 1;
+/** How much of a run there is: half, but for `npm run test:deep`. Seeds are new each time, so that runs add up. */
+export const SHARE = process.env['SVC_TEST_DEEP'] === '1' ? 1 : 0.5;
 
 /** Runs in all, where the upstream gets too little time to keep what is declared of it. */
 const MOST_RUNS = 3;

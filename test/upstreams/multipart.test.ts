@@ -183,7 +183,6 @@ describe('multipart is read into params', () => {
         expect(again).toEqual({ ok: true, members: params });
         await upload.discard();
       }),
-      { numRuns: 200 },
     );
   });
 });

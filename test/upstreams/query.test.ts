@@ -206,6 +206,7 @@ test('property: what the check takes is read back as it is, by the gateway and b
     value: fc.oneof({ maxDepth: 3 }, leaf, fc.array(tie('value'), { minLength: 2, maxLength: 3 }), tie('object')),
     object: fc.dictionary(word, tie('value'), { minKeys: 1, maxKeys: 3 }),
   }));
+  let made = 0;
   let taken = 0;
   fc.assert(
     fc.property(
@@ -219,8 +220,9 @@ test('property: what the check takes is read back as it is, by the gateway and b
         },
         { requiredKeys: [] },
       ),
-      (made) => {
-        const params: JsonObject = JSON.parse(JSON.stringify(made));
+      (drawn) => {
+        made += 1;
+        const params: JsonObject = JSON.parse(JSON.stringify(drawn));
         if (catalog.check(tool, { id: 'i', ...params }).length > 0) return;
         if (Object.keys(params).length > 0) taken += 1;
         const { pathAndQuery } = renderRequest(planOf(template), { id: 'i', ...params });
@@ -228,13 +230,12 @@ test('property: what the check takes is read back as it is, by the gateway and b
         expect(read(text)).toEqual(params);
         const options = { depth: 20, arrayLimit: 1000, plainObjects: true };
         const { more, ...rest } = params;
-        const joined = made.words === undefined ? {} : { words: made.words.join(' ') };
+        const joined = drawn.words === undefined ? {} : { words: drawn.words.join(' ') };
         expect(qs.parse(text, options)).toEqual(
           qs.parse(qs.stringify({ ...rest, ...joined, ...Object(more) }), options),
         );
       },
     ),
-    { numRuns: 1000 },
   );
-  expect(taken).toBeGreaterThan(200);
+  expect(taken).toBeGreaterThan(made / 5);
 });
