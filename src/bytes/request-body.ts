@@ -32,25 +32,37 @@ export class TinyPieces extends Error {
 
 /** Reads a request's body up to `limit` bytes. */
 export function readBody(message: IncomingMessage, limit: number): Promise<ReadBody> {
-  if (Number(message.headers['content-length'] ?? 0) > limit) return Promise.resolve({ kind: 'too_large' });
-  return new Promise((resolve) => {
-    const gathered = new Gathered();
-    const pieces = new Pieces(message);
-    const refuse = (kind: 'too_large' | 'tiny_pieces'): void => {
-      message.pause().off('data', take);
-      gathered.take();
-      resolve({ kind });
-    };
-    const take = (piece: Buffer): void => {
-      if (gathered.byteLength + piece.byteLength > limit) refuse('too_large');
-      else if (pieces.areTiny(piece)) refuse('tiny_pieces');
-      else gathered.add(piece);
-    };
-    message.on('data', take);
-    message.once('end', () => resolve({ kind: 'body', bytes: gathered.take() }));
-    message.once('close', () => resolve({ kind: 'gone' }));
-    message.on('error', () => resolve({ kind: 'gone' }));
-  });
+  return new Promise((resolve) => takeBody(message, limit, resolve));
+}
+
+/** The same without a promise. @param done called once; may be called at once, and must not throw */
+export function takeBody(message: IncomingMessage, limit: number, done: (read: ReadBody) => void): void {
+  if (Number(message.headers['content-length'] ?? 0) > limit) {
+    done({ kind: 'too_large' });
+    return;
+  }
+  const gathered = new Gathered();
+  const pieces = new Pieces(message);
+  let isOver = false;
+  const end = (read: ReadBody): void => {
+    if (isOver) return;
+    isOver = true;
+    done(read);
+  };
+  const refuse = (kind: 'too_large' | 'tiny_pieces'): void => {
+    message.pause().off('data', take);
+    gathered.take();
+    end({ kind });
+  };
+  const take = (piece: Buffer): void => {
+    if (gathered.byteLength + piece.byteLength > limit) refuse('too_large');
+    else if (pieces.areTiny(piece)) refuse('tiny_pieces');
+    else gathered.add(piece);
+  };
+  const gone = (): void => end({ kind: 'gone' });
+  message.on('data', take);
+  message.once('end', () => end({ kind: 'body', bytes: gathered.take() }));
+  message.once('close', gone).on('error', gone);
 }
 
 /**

@@ -90,6 +90,8 @@ export interface ReceiptFacts {
   readonly effect: EffectRecord;
   /** `null` where the seal no longer opens. The receipt then has no commitments to that content. */
   readonly sealed: SealedParams | null;
+  /** The canonical form of the sealed params, where it is known. */
+  readonly paramsText?: string;
   readonly settledBy: SettledBy;
   readonly evidence: Evidence;
   /** The kept part of the answer; `null` where there was no answer. */
@@ -147,8 +149,9 @@ export interface EffectPorts {
   readonly pauses: PauseView;
   /**
    * Loads the policy and the pauses that the store has in force, and what it says of entities that policy looked at.
+   * @param policy the version in force, as a stale admission names it
    */
-  readonly refresh: (workspace: string, entities?: readonly EntityRef[]) => Promise<void>;
+  readonly refresh: (workspace: string, entities?: readonly EntityRef[], policy?: string | null) => Promise<void>;
   readonly secrets: {
     fingerprintKey(workspace: string): KeyObject;
     newSalts(): Buffer;

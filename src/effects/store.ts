@@ -416,7 +416,7 @@ export type Erasure =
 export interface EffectStore extends EntityStore, SessionStore {
   /** Id of this installation. It is kept in the store and beside the gateway. */
   readonly installId: string;
-  now(): number;
+  readonly now: () => number;
   health(): StoreHealth;
   commits(): StoreCommits;
   /** For what is read from here and takes long to show. */

@@ -15,7 +15,7 @@ import type { Secrets } from '../secrets/vault.ts';
 import type { SpillJournal } from '../stores/journal/spill.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Upstreams } from '../upstreams/upstreams.ts';
-import type { InForce } from './in-force.ts';
+import type { Held } from './in-force.ts';
 import type { LivePauseView } from './pause-view.ts';
 import type { PinView } from './pin-view.ts';
 import { followPolicy } from './policy-in-store.ts';
@@ -47,7 +47,7 @@ export function createElapsed(): () => number {
  * @param entities what the company brain is known to say
  */
 export function policyInputs(
-  current: () => InForce,
+  held: Held,
   directory: Directory,
   entities: Pick<EntityFacts, 'look'>,
   pins: Pick<PinView, 'stateOf'>,
@@ -56,7 +56,7 @@ export function policyInputs(
     { agent, key, tool, workspace, target, params, headers, requestIp, now },
     entity = entities.look(workspace).entity,
   ) => {
-    const { configuration, upstreamEnv } = current();
+    const { configuration, upstreamEnv } = held.inForce;
     const env = tool.env ?? upstreamEnv.get(tool.upstream) ?? directory.envOf(workspace);
     const { mode } = configuration.policies;
     const pin = pins.stateOf(tool);
@@ -79,7 +79,7 @@ function withoutPolicy(reason: Reason, policyVersion: string): Verdict {
 export function corePorts(parts: {
   readonly store: EffectStore;
   readonly upstream: Upstreams;
-  readonly current: () => InForce;
+  readonly held: Held;
   readonly directory: Directory;
   readonly pauses: LivePauseView;
   readonly pins: PinView;
@@ -92,31 +92,31 @@ export function corePorts(parts: {
   /** Takes on the policies that are in force in the store. */
   readonly policies: { readonly follow: () => Promise<void>; readonly hindrance: () => string | null };
 }): EffectPorts {
-  const { current, directory, pauses, secrets, signer } = parts;
-  const policyInput = policyInputs(current, directory, parts.entities, parts.pins);
-  const { store, catchUp } = followPolicy(parts.store, () => current().policies.version, parts.policies);
+  const { held, directory, pauses, secrets, signer } = parts;
+  const policyInput = policyInputs(held, directory, parts.entities, parts.pins);
+  const catchUp = followPolicy(() => held.inForce.policies.version, parts.policies);
   return {
-    store,
+    store: parts.store,
     upstream: parts.upstream,
     place: (upstream, workspace, agentId) => parts.upstream.place('calls', upstream, `${workspace}\n${agentId}`),
-    catalog: () => current().catalog,
+    catalog: () => held.inForce.catalog,
     authorize: (principal, request) => authorize(directory, principal, request),
     judge(input) {
       const quarantine = parts.pins.refusal(input.tool);
-      if (quarantine !== null) return withoutPolicy(quarantine, current().policies.version);
+      if (quarantine !== null) return withoutPolicy(quarantine, held.inForce.policies.version);
       const look = parts.entities.look(input.workspace);
-      const verdict = evaluatePolicies(current().policies, policyInput(input, look.entity));
+      const verdict = evaluatePolicies(held.inForce.policies, policyInput(input, look.entity));
       const entities = look.seen();
       return entities === null ? verdict : { ...verdict, trace: { ...verdict.trace, entities } };
     },
     seeTool: (tool) => parts.pins.known(tool),
-    policyVersion: () => current().policies.version,
-    policyMode: () => current().configuration.policies.mode,
+    policyVersion: () => held.inForce.policies.version,
+    policyMode: () => held.inForce.configuration.policies.mode,
     pauses,
-    async refresh(workspace, entities = []) {
+    async refresh(workspace, entities = [], policy = null) {
       if (entities.length > 0) await parts.entities.read(workspace, entities);
       await pauses.refresh(workspace);
-      await catchUp();
+      await catchUp(policy);
     },
     secrets,
     issueReceipt: (facts) => signer.issue(facts),
@@ -127,7 +127,7 @@ export function corePorts(parts: {
     owner: randomUUID(),
     running: new Running(),
     settings: () => {
-      const { limits, resolve } = current().configuration;
+      const { limits, resolve } = held.inForce.configuration;
       return {
         dispatchWindowMs: DISPATCH_WINDOW_MS,
         allowForce: resolve.allowForce,

@@ -19,7 +19,10 @@ export interface Drain {
    * more requests come. Then no request can be on its way on the idle connections that are closed next.
    */
   drain(): Promise<void>;
-  /** Work that continues after its caller has gone: what was sent must be settled while the store is open. */
+  /** Work begins that continues after its caller has gone: what was sent must be settled while the store is open. */
+  begin(): void;
+  end(): void;
+  /** The same, for as long as a promise takes. */
   running<T>(work: Promise<T>): Promise<T>;
   /** Resolves when no such work is running. */
   finished(): Promise<void>;
@@ -31,6 +34,13 @@ export function createDrain(elapsed: () => number): Drain {
   let lastAt = Number.NEGATIVE_INFINITY;
   let underWay = 0;
   let whenNone: () => void = () => undefined;
+  const begin = (): void => {
+    underWay += 1;
+  };
+  const end = (): void => {
+    underWay -= 1;
+    if (underWay === 0) whenNone();
+  };
   return {
     arrived() {
       lastAt = elapsed();
@@ -47,14 +57,11 @@ export function createDrain(elapsed: () => number): Drain {
         left = lastAt === last ? left - 1 : QUIET_LOOKS;
       }
     },
-    async running(work) {
-      underWay += 1;
-      try {
-        return await work;
-      } finally {
-        underWay -= 1;
-        if (underWay === 0) whenNone();
-      }
+    begin,
+    end,
+    running(work) {
+      begin();
+      return work.finally(end);
     },
     async finished() {
       if (underWay > 0)

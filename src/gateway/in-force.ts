@@ -44,6 +44,11 @@ export interface InForce {
   readonly warnings: readonly string[];
 }
 
+/** What is in force now. The same object for as long as the gateway runs. */
+export interface Held {
+  inForce: InForce;
+}
+
 /**
  * Reads configuration and policies, compiles them, and proves that a forbidden call is denied.
  * @param environment overrides that of the process when `${NAME}` is expanded

@@ -14,7 +14,7 @@ import type { ReceiptSigner } from '../receipts/sign.ts';
 import { receiptView } from '../receipts/view.ts';
 import type { FastifyBaseLogger } from 'fastify';
 import { policyInputs } from './core-ports.ts';
-import type { InForce } from './in-force.ts';
+import type { Held } from './in-force.ts';
 import type { LivePauseView } from './pause-view.ts';
 import type { PinView } from './pin-view.ts';
 import { identify } from './proxy-ports.ts';
@@ -24,7 +24,7 @@ const LOOPBACK = /^(?:localhost|127\.\d+\.\d+\.\d+|::1)$/;
 /** Connects the rooms to what the MCP control plane needs. */
 export function mcpControlPorts(parts: {
   readonly core: EffectPorts;
-  readonly current: () => InForce;
+  readonly held: Held;
   readonly directory: Directory;
   readonly brain: BrainPort;
   readonly lists: Lists;
@@ -42,7 +42,7 @@ export function mcpControlPorts(parts: {
   };
   readonly logger: FastifyBaseLogger;
 }): ControlPorts {
-  const { core, current, directory, lists, logger, health, settings } = parts;
+  const { core, held, directory, lists, logger, health, settings } = parts;
   return {
     store: core.store,
     identify: (key, address) => identify(parts, key, address),
@@ -58,18 +58,18 @@ export function mcpControlPorts(parts: {
     renderProblem: (problem, { id, keyed }) =>
       renderProblem(problem, {}, { publicUrl: settings().publicUrl, requestId: id, run: keyed, changes: false }),
     preview: (request) => previewEffect(core, request),
-    policyInput: policyInputs(current, directory, parts.entities, parts.pins),
+    policyInput: policyInputs(held, directory, parts.entities, parts.pins),
     directory,
-    catalog: () => current().catalog,
+    catalog: () => held.inForce.catalog,
     brain: parts.brain,
     pins: parts.pins,
-    policies: () => ({ set: current().policies, mode: current().configuration.policies.mode }),
+    policies: () => ({ set: held.inForce.policies, mode: held.inForce.configuration.policies.mode }),
     openParams: parts.openParams,
     receipts: { view: receiptView, jwks: () => parts.signer.jwks() },
     running: core.running,
     inLine: (keyId, make) => lists.make({ principal: { keyId } }, make),
     installation: () => {
-      const { server, auth, secrets } = current().configuration;
+      const { server, auth, secrets } = held.inForce.configuration;
       return {
         entrance:
           server.tls !== null

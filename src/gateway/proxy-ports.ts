@@ -14,13 +14,13 @@ import type { ProxyPorts, ProxySettings } from '../proxy/ports.ts';
 import { receiptView } from '../receipts/view.ts';
 import type { Spool } from '../upstreams/http/spool.ts';
 import type { Upstreams } from '../upstreams/upstreams.ts';
-import type { InForce } from './in-force.ts';
+import type { Held, InForce } from './in-force.ts';
 import type { LivePauseView } from './pause-view.ts';
 
 /** Connects the rooms to what the data plane needs. */
 export function proxyPorts(parts: {
   readonly core: EffectPorts;
-  readonly current: () => InForce;
+  readonly held: Held;
   readonly authenticate: Authenticator['authenticate'];
   /** Shared with the control plane. */
   readonly limiter: InvalidKeyLimiter;
@@ -35,9 +35,9 @@ export function proxyPorts(parts: {
     readonly allowedHosts: readonly string[];
   };
 }): ProxyPorts {
-  const { core, current, pauses, upstreams } = parts;
+  const { core, held, pauses, upstreams } = parts;
   const { store } = core;
-  const entranceOf = createEntrances(() => current().configuration.routes);
+  const entranceOf = createEntrances(() => held.inForce.configuration.routes);
   const listeners = new Set<() => void>();
   const changed = (): void => {
     for (const listener of listeners) listener();
@@ -47,8 +47,8 @@ export function proxyPorts(parts: {
 
   let known: Known | null = null;
   return {
-    routes: () => current().configuration.routes,
-    catalog: () => current().catalog,
+    routes: () => held.inForce.configuration.routes,
+    catalog: () => held.inForce.catalog,
     entranceOf,
     doorFault: createDoorCheck(parts.settings, entranceOf),
     identify: (key, address) => identify(parts, key, address),
@@ -64,7 +64,7 @@ export function proxyPorts(parts: {
     append: (workspace, events) => store.append(workspace, events),
     stream: (id) => upstreams.stream(id),
     place: (kind, upstream, workspace, agentId) => upstreams.place(kind, upstream, `${workspace}\n${agentId}`),
-    upstream: (id) => upstreams.settings(id),
+    upstream: upstreams.settings,
     receiptView,
     renderProblem: (problem, { id, method, keyed }) => {
       const changes = method !== 'GET' && method !== 'HEAD';
@@ -78,12 +78,12 @@ export function proxyPorts(parts: {
     shadowed: parts.shadowed,
     settings: () => {
       const own = parts.settings();
-      const { limits } = current().configuration;
+      const { limits } = held.inForce.configuration;
       if (own !== known?.own || limits !== known.limits) known = { own, limits, settings: settingsOf(own, limits) };
       return known.settings;
     },
     spool: parts.spool,
-    now: () => store.now(),
+    now: store.now,
     newId,
     onAccessChanged(listener) {
       listeners.add(listener);

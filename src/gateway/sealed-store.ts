@@ -6,11 +6,13 @@ import {
   type Admission,
   type AdmitRequest,
   type EffectStore,
+  type Settlement,
   type SettleRequest,
   StoreUnavailable,
 } from '../effects/store.ts';
 import type { ApprovalRequirement } from '../effects/model/verdict.ts';
 import type { Secrets } from '../secrets/vault.ts';
+import type { MeasuredStep, Metrics } from '../telemetry/metrics.ts';
 import { readOwnJson } from '../json/read.ts';
 
 /*
@@ -20,6 +22,14 @@ import { readOwnJson } from '../json/read.ts';
 
 type Seals = Pick<Secrets, 'sealText' | 'openText'>;
 
+/** Hears of the steps of a store, and of the stages of each settled attempt. */
+type Measures = Pick<Metrics, 'step' | 'stage' | 'shadowed'>;
+
+/** For a store that is open before there are metrics. */
+export function unmeasured(): Measures {
+  return { step: () => undefined, stage: () => undefined, shadowed: () => undefined };
+}
+
 /** How many characters of sealed answers one list opens; the rest stays sealed. */
 const OPENED_IN_LIST = 1024 * 1024;
 
@@ -27,9 +37,9 @@ const UNREADABLE = '(the summary cannot be read)';
 
 /**
  * The store with sealing: seals on the way in, opens on the way out. Records from before seals existed are read
- * unchanged.
+ * unchanged. Its steps are measured.
  */
-export function sealedStore(store: EffectStore, seals: Seals): EffectStore {
+export function sealedStore(store: EffectStore, seals: Seals, measures = unmeasured()): EffectStore {
   /** @throws StoreUnavailable where something else than a gateway wrote it, or its master secret is gone */
   function openEntity(workspace: string, entity: EntityRecord): EntityRecord {
     const body = seals.openText(entity.body, bindingOfEntity(workspace, entity));
@@ -39,8 +49,27 @@ export function sealedStore(store: EffectStore, seals: Seals): EffectStore {
     );
   }
 
+  /** Measures a step until it is durable, and opens its reply. */
+  function measured<Reply>(step: MeasuredStep, running: Promise<Reply>, open: (reply: Reply) => Reply): Promise<Reply> {
+    const begun = performance.now();
+    return running.then(
+      (reply) => {
+        measures.step(step, 'done', performance.now() - begun);
+        return open(reply);
+      },
+      (error: unknown) => {
+        measures.step(step, 'failed', performance.now() - begun);
+        throw error;
+      },
+    );
+  }
+
   const openApproval = (approval: ApprovalRecord): ApprovalRecord => withSummaries(approval, seals);
   const openEffect = (effect: EffectRecord): EffectRecord => withResult(effect, seals);
+
+  function openSettlement(settlement: Settlement): Settlement {
+    return settlement.kind === 'refused' ? { ...settlement, effect: openEffect(settlement.effect) } : settlement;
+  }
 
   function openAdmission(admission: Admission): Admission {
     switch (admission.kind) {
@@ -62,24 +91,29 @@ export function sealedStore(store: EffectStore, seals: Seals): EffectStore {
     get installId() {
       return store.installId;
     },
-    admit: (request) => store.admit(withSealedSummaries(request, seals)).then(openAdmission),
-    async preview(request) {
-      return openAdmission(await store.preview(request));
+    admit(request) {
+      const { shadow } = request.verdict.trace;
+      const admitting = store.admit(withSealedSummaries(request, seals));
+      if (shadow.length === 0) return measured('admit', admitting, openAdmission);
+      return measured('admit', admitting, (admission) => {
+        // Calls that are known already or must be judged again do not count.
+        if (isDecided(admission)) measures.shadowed(shadow);
+        return openAdmission(admission);
+      });
     },
-    settle: (request) =>
-      store
-        .settle(sealedSettlement(request, seals))
-        .then((settlement) =>
-          settlement.kind === 'refused' ? { ...settlement, effect: openEffect(settlement.effect) } : settlement,
-        ),
-    async resolve(request) {
-      const resolution = await store.resolve(request);
-      return resolution.kind === 'absent' ? resolution : { ...resolution, effect: openEffect(resolution.effect) };
+    preview: (request) => measured('preview', store.preview(request), openAdmission),
+    settle(request) {
+      for (const { stage, durationMs } of request.stages) if (durationMs !== null) measures.stage(stage, durationMs);
+      return measured('settle', store.settle(sealedSettlement(request, seals)), openSettlement);
     },
-    async vote(request) {
-      const voted = await store.vote(request);
-      return voted.kind === 'absent' ? voted : { ...voted, approval: openApproval(voted.approval) };
-    },
+    resolve: (request) =>
+      measured('resolve', store.resolve(request), (resolution) =>
+        resolution.kind === 'absent' ? resolution : { ...resolution, effect: openEffect(resolution.effect) },
+      ),
+    vote: (request) =>
+      measured('vote', store.vote(request), (voted) =>
+        voted.kind === 'absent' ? voted : { ...voted, approval: openApproval(voted.approval) },
+      ),
     async giveUp(request) {
       const given = await store.giveUp(request);
       return given.kind === 'absent' ? given : { ...given, approval: openApproval(given.approval) };
@@ -131,6 +165,20 @@ export function sealedStore(store: EffectStore, seals: Seals): EffectStore {
       return { ...slice, entities: await store.turns.map(slice.entities, (entity) => openEntity(workspace, entity)) };
     },
   };
+}
+
+function isDecided(admission: Admission): boolean {
+  switch (admission.kind) {
+    case 'dispatch':
+    case 'refused':
+      return true;
+    case 'pending':
+      return admission.created;
+    case 'existing':
+    case 'expired':
+    case 'stale':
+      return false;
+  }
 }
 
 /** A settlement with its kept answer sealed, for the store and for the spill journal. */
@@ -202,8 +250,9 @@ function withResult(effect: EffectRecord, seals: Seals): EffectRecord {
 }
 
 function withSealedSummaries(request: AdmitRequest, seals: Seals): AdmitRequest {
-  const { verdict, workspace, approvalId } = request;
+  const { verdict, workspace } = request;
   if (verdict.kind !== 'permit' || verdict.approvals.length === 0) return request;
+  const { approvalId } = request;
   const approvals = verdict.approvals.map((requirement, part): ApprovalRequirement => {
     const bound = { what: 'summary', workspace, of: approvalId, part } as const;
     return { ...requirement, summary: '', sealedSummary: seals.sealText(requirement.summary, bound) };

@@ -45,7 +45,7 @@ import { settlementTexts } from '../records/settlement-text.ts';
 import { openSpillJournal } from '../stores/journal/spill.ts';
 import { createAccessLog } from '../telemetry/access-log.ts';
 import { createLogger, logSink } from '../telemetry/logger.ts';
-import { createMetrics, measured } from '../telemetry/metrics.ts';
+import { createMetrics } from '../telemetry/metrics.ts';
 import { openSpool } from '../upstreams/http/spool.ts';
 import { createUpstreams } from '../upstreams/upstreams.ts';
 import { VERSION } from '../version.ts';
@@ -57,7 +57,7 @@ import { createFileEntities } from './file-entities.ts';
 import { createFileReader } from './file-reader.ts';
 import { createExitStack, endHard, type ExitStack } from './exit-stack.ts';
 import { makeFirstKey } from './first-key.ts';
-import { activate, type InForce, readFiles } from './in-force.ts';
+import { activate, type Held, type InForce, readFiles } from './in-force.ts';
 import { mcpGatewayPorts } from './mcp-gateway-ports.ts';
 import { mcpControlPorts } from './mcp-ports.ts';
 import { watchNeighbours } from './neighbours.ts';
@@ -69,7 +69,7 @@ import { createPauseView } from './pause-view.ts';
 import { createPinAlarm, createPinView } from './pin-view.ts';
 import { proxyPorts } from './proxy-ports.ts';
 import { createReloader } from './reload.ts';
-import { sealedStore } from './sealed-store.ts';
+import { sealedStore, unmeasured } from './sealed-store.ts';
 import { startSweeper } from './sweeper.ts';
 import { createTakeUp } from './take-up.ts';
 import { watchStore } from './watch-store.ts';
@@ -119,9 +119,9 @@ export async function startGateway(
 }
 
 async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitStack): Promise<GatewayProcess> {
-  let inForce = await readFiles(options.configFile, options.environment);
-  const { configuration } = inForce;
-  const current = (): InForce => inForce;
+  const held: Held = { inForce: await readFiles(options.configFile, options.environment) };
+  const { configuration } = held.inForce;
+  const current = (): InForce => held.inForce;
   const sink = logSink();
   opened.push(() => sink.written());
   const logger = createLogger({
@@ -129,7 +129,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     sink,
     isText: options.log === 'text',
   });
-  for (const warning of inForce.warnings) logger.warn({ warning }, 'configuration');
+  for (const warning of held.inForce.warnings) logger.warn({ warning }, 'configuration');
 
   const folder = storeFolder(configuration.store);
   const keySeals = createLateKeySeals((key, why) => forgery(key, why));
@@ -138,7 +138,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   opened.push(() => storeWatch.stop());
   opened.push(() => unsealed.close());
   const secrets = await mendable(openSecretsFor(unsealed, configuration.secrets));
-  const store = sealedStore(unsealed, secrets);
+  const measures = unmeasured();
+  const store = sealedStore(unsealed, secrets, measures);
   const signer = await mendable(
     openSigner({
       keys: { path: configuration.receipts.keysDir, read: readKeyFile, make: makeKeyFile },
@@ -161,12 +162,12 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       await bindToStore(store, secrets, configuration.secrets);
       const startedWith = { how: 'files', by: { type: 'gateway', id: ports.owner } } as const;
       const again = fleet === null ? 'after_files' : 'no';
-      const instead = await activate(store, inForce, { ...startedWith, again }, secrets.policySeals);
+      const instead = await activate(store, held.inForce, { ...startedWith, again }, secrets.policySeals);
       // What other gateways run, or somebody has chosen, is not turned back by files of before.
       if (instead !== null) await reloader.follow();
-      await store.seeUsers(inForce.configuration.users.map(({ id }) => id));
+      await store.seeUsers(held.inForce.configuration.users.map(({ id }) => id));
       await fileEntities.begin();
-      agreement.announce(inForce);
+      agreement.announce(held.inForce);
       await directory.refresh();
       // A key that is made later cannot be shown to anybody.
       const firstKey = isListening ? 'file' : options.firstKey;
@@ -187,22 +188,23 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const brainWriter = createBrainWriter({
     store,
     digestKey: (workspace) => secrets.fingerprintKey(workspace),
-    limits: () => inForce.configuration.limits.brain,
+    limits: () => held.inForce.configuration.limits.brain,
   });
   let toolsSeen: ReturnType<typeof createPinAlarm> = () => undefined;
   const upstreams = createUpstreams(
     configuration.upstreams,
     configuration.limits,
-    () => store.now(),
+    store.now,
     (upstream, names) => toolsSeen(upstream, names),
     (address) => namesGateway(address, settings()),
   );
-  const pins = createPinView(upstreams, () => inForce);
+  const pins = createPinView(upstreams, () => held.inForce);
   opened.push(() => upstreams.close());
   const metrics = createMetrics({ store, workspaces: () => directory.workspaces() });
+  Object.assign(measures, metrics);
   toolsSeen = createPinAlarm({
     upstreams,
-    declared: () => inForce,
+    declared: () => held.inForce,
     quarantined: (tool, state) => {
       metrics.alerted('tool_quarantined');
       logger.error({ alert: 'tool_quarantined', tool, state }, 'an MCP server changed this tool: it is not called');
@@ -225,9 +227,9 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   keySeals.use(secrets.keySeals);
   const ports = hooks.decorate(
     corePorts({
-      store: measured(store, metrics, () => performance.now()),
+      store,
       upstream: upstreams,
-      current,
+      held,
       directory,
       pauses,
       pins,
@@ -253,7 +255,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     alert: () => metrics.alerted('configuration_rejected'),
   });
   opened.push(() => fileEntities.stop());
-  inForce = fileEntities.take(inForce);
+  held.inForce = fileEntities.take(held.inForce);
   const people = peopleOf(directory, store);
   const authenticator = createAuthenticator({
     store,
@@ -263,31 +265,32 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   opened.push(() => authenticator.close());
   const authenticate: typeof authenticator.authenticate = (key) =>
     takeUp.isDone() ? authenticator.authenticate(key) : Promise.reject(new StoreUnavailable('The store is not ready.'));
-  const run = async (request: RunRequest): Promise<RunResult> => {
-    const result = await drain.running(runEffect(ports, request));
-    if (result.kind === 'outcome') {
+  const run = (request: RunRequest): Promise<RunResult> => {
+    drain.begin();
+    return runEffect(ports, request, (result) => {
+      drain.end();
+      if (result?.kind !== 'outcome') return;
       const { decision, reason, observed, repeat } = result.outcome;
       metrics.decided(decision, reason.code, request.via);
       if (observed !== null && !repeat) metrics.observed(observed.would, request.via);
-    }
-    return result;
+    });
   };
 
   let origin = configuration.server.publicUrl ?? '';
   let isListening = false;
   const drain = createDrain(() => performance.now());
-  let known = { of: inForce, origin, settings: settingsOf(inForce, origin) };
+  let known = { of: held.inForce, origin, settings: settingsOf(held.inForce, origin) };
   const settings = () => {
-    if (known.of !== inForce || known.origin !== origin)
-      known = { of: inForce, origin, settings: settingsOf(inForce, origin) };
+    if (known.of !== held.inForce || known.origin !== origin)
+      known = { of: held.inForce, origin, settings: settingsOf(held.inForce, origin) };
     return known.settings;
   };
   const keyContext = () => ({
     pepper: secrets.keyPepper,
     now: store.now(),
-    profiles: allProfiles(inForce.configuration.auth.profiles),
+    profiles: allProfiles(held.inForce.configuration.auth.profiles),
     workspaces: directory.workspaces(),
-    defaultExpiryMs: inForce.configuration.auth.defaultExpiryMs,
+    defaultExpiryMs: held.inForce.configuration.auth.defaultExpiryMs,
   });
   let tellWatch: (stamp: string) => void = () => undefined;
   const reloader = createReloader({
@@ -297,7 +300,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     isFleet: fleet !== null,
     current,
     adopt(next) {
-      inForce = fileEntities.take(next);
+      held.inForce = fileEntities.take(next);
       agreement.announce(next);
       tellWatch(next.stamp);
       upstreams.update(next.configuration.upstreams, next.configuration.limits);
@@ -305,7 +308,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       listeners.update(next.configuration.server.tls, next.configuration.listeners);
     },
     noted(same) {
-      inForce = fileEntities.take(same);
+      held.inForce = fileEntities.take(same);
       tellWatch(same.stamp);
     },
     // What another gateway puts in force is to be in force here at once.
@@ -344,7 +347,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     settings,
     bodyLimit: configuration.limits.bodyBytes,
     tls: configuration.server.tls,
-    routes: () => inForce.configuration.routes,
+    routes: () => held.inForce.configuration.routes,
     connections: connectionsOf(configuration.limits.connections, openFilesLimit()),
     arrived: drain.arrived,
     isStopping: drain.isDraining,
@@ -373,13 +376,13 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       openParams,
       directory,
       upstream: (id) => upstreams.settings(id),
-      catalog: () => inForce.catalog,
+      catalog: () => held.inForce.catalog,
       policies: () => ({
-        set: inForce.policies,
-        mode: inForce.configuration.policies.mode,
-        filesVersion: inForce.own.version,
+        set: held.inForce.policies,
+        mode: held.inForce.configuration.policies.mode,
+        filesVersion: held.inForce.own.version,
       }),
-      profiles: () => allProfiles(inForce.configuration.auth.profiles),
+      profiles: () => allProfiles(held.inForce.configuration.auth.profiles),
       keys: {
         create: (request) => createKeyRecord(request, keyContext()),
         successor: (record) => successorOf(record, keyContext()),
@@ -388,7 +391,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       lists,
       brain: { query: (workspace, question) => brain.query(workspace, question), put: brainWriter.put },
       pins,
-      pools: () => inForce.pools,
+      pools: () => held.inForce.pools,
       settings,
       newId,
       ...health,
@@ -400,7 +403,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   await addConsole(server, { sessions, authenticate, invalidKeys: limiter, settings, directory });
   const mcpControl = mcpControlPorts({
     core: ports,
-    current,
+    held,
     directory,
     brain,
     lists,
@@ -421,7 +424,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const isAccessTold = configuration.telemetry.accessLog && logger.isLevelEnabled('info');
   const data = proxyPorts({
     core: ports,
-    current,
+    held,
     authenticate,
     limiter,
     pauses,
@@ -480,14 +483,14 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     opened.push(
       watchNeighbours(directory, pauses, async () => {
         const version = takeUp.isDone() ? await store.policyInForce() : null;
-        if (version !== null && version !== inForce.policies.version) await reloader.follow();
+        if (version !== null && version !== held.inForce.policies.version) await reloader.follow();
       }),
     );
 
   const watch = watchFiles(
-    () => inForce.files,
+    () => held.inForce.files,
     () => void reloader.reload(),
-    inForce.stamp,
+    held.inForce.stamp,
   );
   // A reload may read a later change than the one that triggered it.
   tellWatch = (stamp) => watch.adopted(stamp);
@@ -498,7 +501,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       url: listening,
       ...(configuration.listeners.length === 0 ? {} : { listeners: routesListen }),
       version: VERSION,
-      policy_version: inForce.policies.version,
+      policy_version: held.inForce.policies.version,
       durability: store.health().durability,
     },
     takeUp.isDone() ? 'ready' : 'listening; the store is not ready',
@@ -513,7 +516,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     lost: storeWatch.lost,
     async close() {
       await drain.drain();
-      const { tools } = inForce.configuration;
+      const { tools } = held.inForce.configuration;
       const longest = Math.max(0, ...tools.map(({ timeoutMs, streams }) => streams?.totalMs ?? timeoutMs));
       if (await opened.closeWithin(longest + STOP_MS)) return;
       logger.error('not everything came to its end: the gateway ends without it');

@@ -1,5 +1,5 @@
 import { PLAIN } from './quote.ts';
-import { type Json, type JsonObject, isJsonArray, isJsonObject } from './value.ts';
+import { type Json, type JsonObject, isJsonArray } from './value.ts';
 
 /**
  * The canonical form of a JSON value (RFC 8785, JCS): names sorted by UTF-16 code units, no white space, numbers and
@@ -13,8 +13,8 @@ export function canonicalJson(value: Json): string {
     // `+ 0` turns -0 into 0, as the standard demands.
     return String(value + 0);
   }
-  if (isJsonArray(value)) return canonicalArray(value);
-  return isJsonObject(value) ? canonicalObject(value) : String(value);
+  if (value === null || typeof value === 'boolean') return String(value);
+  return isJsonArray(value) ? canonicalArray(value) : canonicalObject(value);
 }
 
 function canonicalArray(items: readonly Json[]): string {
@@ -27,13 +27,16 @@ function canonicalArray(items: readonly Json[]): string {
 }
 
 function canonicalObject(object: JsonObject): string {
-  const names = inOrder(Object.keys(object));
+  const names = Object.keys(object);
+  if (names.length > 1) inOrder(names);
   let text = '{';
   let separator = '';
   for (const name of names) {
     const member = object[name];
     if (member === undefined) continue;
-    text += `${separator}${PLAIN.test(name) ? `"${name}"` : escaped(name)}:${canonicalJson(member)}`;
+    // No call for each of the plain texts that most names and members are.
+    const value = typeof member === 'string' && PLAIN.test(member) ? `"${member}"` : canonicalJson(member);
+    text += `${separator}${PLAIN.test(name) ? `"${name}"` : escaped(name)}:${value}`;
     separator = ',';
   }
   return `${text}}`;
@@ -43,8 +46,11 @@ function canonicalObject(object: JsonObject): string {
 const FEW_NAMES = 12;
 
 /** Sorts in place by UTF-16 code units, as RFC 8785 requires. `<` and `sort` compare in this order by default. */
-function inOrder(names: string[]): readonly string[] {
-  if (names.length > FEW_NAMES) return names.sort();
+function inOrder(names: string[]): void {
+  if (names.length > FEW_NAMES) {
+    names.sort();
+    return;
+  }
   for (let to = 1; to < names.length; to += 1) {
     const name = names[to] ?? '';
     let at = to;
@@ -54,7 +60,6 @@ function inOrder(names: string[]): readonly string[] {
     }
     names[at] = name;
   }
-  return names;
 }
 
 function escaped(text: string): string {

@@ -334,9 +334,15 @@ function scanValue(scan: Scan, until: number): void {
     return;
   }
   if (code === QUOTE) {
-    scan.textFrom = scan.at;
-    beginString(scan);
-    goOnText(scan, until);
+    const end = plainEnd(scan.text, scan.at + 1);
+    if (end === -1) {
+      scan.textFrom = scan.at;
+      beginString(scan);
+      goOnText(scan, until);
+    } else {
+      scan.at = end;
+      scan.isAfter = true;
+    }
     return;
   }
   if (code === MINUS || (code >= ZERO && code <= NINE)) {
@@ -370,7 +376,9 @@ function scanMember(scan: Scan, inner: Open, names: string[]): void {
   const { text } = scan;
   const start = scan.at;
   if (text.charCodeAt(start) !== QUOTE) throw new Fault(`${named(scan)} where a name in quotes is expected`, start);
-  const name = scanName(scan);
+  const end = plainEnd(text, start + 1);
+  const name = end === -1 ? scanName(scan) : text.slice(start + 1, end - 1);
+  if (end !== -1) scan.at = end;
   if (name.length > scan.maxName) throw nameTooLong(scan, start);
   inner.name = name;
   if (name === '__proto__') throw new Fault('the name "__proto__" is not allowed', start);
@@ -398,6 +406,21 @@ function nameTooLong({ maxName }: Scan, start: number): Fault {
 
 function shownName(name: string): string {
   return name.length <= SHOWN_NAME ? JSON.stringify(name) : `${JSON.stringify(name.slice(0, SHOWN_NAME))}…`;
+}
+
+/** Most names and texts have at most so many characters, none of which needs more than a look. */
+const FEW_CHARACTERS = 64;
+
+/** Behind the quotation mark of a short and plain string; -1 where it is not: then it is scanned character by character. */
+function plainEnd(text: string, from: number): number {
+  const most = from + FEW_CHARACTERS;
+  for (let at = from; at < most; at += 1) {
+    const code = text.charCodeAt(at);
+    if (code === QUOTE) return at + 1;
+    // The comparison is negated because `code` is NaN at the end of the text.
+    if (code === BACKSLASH || !(code >= 0x20)) return -1;
+  }
+  return -1;
 }
 
 /** Scans a name and returns it decoded. */

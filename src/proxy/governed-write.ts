@@ -8,8 +8,8 @@ import { type Arrival, type Arrived, receive } from './arrival.ts';
 import { hasBody, paramsOf, type ReadRequest, readParams, runRequestOf, unread } from './governed.ts';
 import type { Identities } from './identities.ts';
 import { linkedAnswer } from './own-links.ts';
-import type { ProxyPorts } from './ports.ts';
-import { type ReadBody, readBody } from '../bytes/request-body.ts';
+import type { ProxyPorts, ProxySettings } from './ports.ts';
+import { type ReadBody, takeBody } from '../bytes/request-body.ts';
 import { contentFault } from './read-content.ts';
 import type { RouteMatch, RouteTable } from './route-table.ts';
 import { planOf, takesFiles } from '../upstreams/http/request-template.ts';
@@ -113,23 +113,30 @@ export class GovernedWrite {
       return;
     }
     const type = contentFault(match.tool, request.headers);
-    const { bodyLimit } = ports.settings();
+    const { bodyLimit, jsonLimits } = ports.settings();
     if (type !== null || Number(request.headers['content-length'] ?? 0) > bodyLimit) {
       this.#route((routed, reply) => this.#door.proceed(arrival, routed, reply));
       return;
     }
-    readBody(request, bodyLimit)
-      .then((body) => this.#read(arrival, match, bodyLimit, body))
-      .catch(this.#fail);
+    takeBody(request, bodyLimit, (body) => this.#read(arrival, match, { bodyLimit, jsonLimits }, body));
   }
 
-  #read(arrived: Arrived, match: RuleMatch, limit: number, body: ReadBody): void {
-    const read: ReadRequest | Promise<ReadRequest> =
-      body.kind === 'body'
-        ? readParams(this.#door.ports, arrived, match, this.#request, body.bytes)
-        : unread(body, limit);
-    if (read instanceof Promise) read.then((whole) => this.#run(arrived, match, whole)).catch(this.#fail);
-    else this.#run(arrived, match, read);
+  #read(
+    arrived: Arrived,
+    match: RuleMatch,
+    { bodyLimit, jsonLimits }: Pick<ProxySettings, 'bodyLimit' | 'jsonLimits'>,
+    body: ReadBody,
+  ): void {
+    try {
+      const read: ReadRequest | Promise<ReadRequest> =
+        body.kind === 'body'
+          ? readParams(this.#door.ports, arrived, match, this.#request, body.bytes, jsonLimits)
+          : unread(body, bodyLimit);
+      if (read instanceof Promise) read.then((whole) => this.#run(arrived, match, whole)).catch(this.#fail);
+      else this.#run(arrived, match, read);
+    } catch (error) {
+      this.#fail(error);
+    }
   }
 
   #run(arrived: Arrived, match: RuleMatch, read: ReadRequest): void {

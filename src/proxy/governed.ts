@@ -7,7 +7,7 @@ import type { JsonObject } from '../json/value.ts';
 import { NO_FILES } from '../effects/model/files.ts';
 import type { Problem, RunRequest } from '../effects/model/run-request.ts';
 import type { RequestBody } from '../effects/upstream.ts';
-import { LARGE_TEXT } from '../json/strict.ts';
+import { type JsonLimits, LARGE_TEXT } from '../json/strict.ts';
 import { isUsualSpelling } from '../upstreams/http/path.ts';
 import { isNested, writeQuery } from '../upstreams/http/query.ts';
 import { planOf, takesFiles } from '../upstreams/http/request-template.ts';
@@ -65,13 +65,13 @@ export async function readRequest(
   const type = contentFault(match.tool, request.headers);
   if (type !== null) return { kind: 'problem', problem: type };
   if (takesFiles(planOf(match.tool.call.request))) return readWithFiles(ports, arrived, match, request);
-  const { bodyLimit } = ports.settings();
+  const { bodyLimit, jsonLimits } = ports.settings();
   const read = await readBody(request, bodyLimit);
   if (read.kind !== 'body') return unread(read, bodyLimit);
   const decoded = await decodeBody(read.bytes, request.headers['content-encoding'], bodyLimit);
   return 'problem' in decoded
     ? { kind: 'problem', problem: decoded.problem }
-    : readParams(ports, arrived, match, request, decoded.bytes);
+    : readParams(ports, arrived, match, request, decoded.bytes, jsonLimits);
 }
 
 /** What becomes of a request whose body was not read as a whole. */
@@ -118,13 +118,13 @@ export function readParams(
   match: ReadMatch,
   request: IncomingMessage,
   body: Buffer,
+  jsonLimits: JsonLimits,
 ): ReadRequest | Promise<ReadRequest> {
   if (!isInForce(ports, match)) return { kind: 'problem', problem: CHANGED };
   if (body.includes(arrived.key)) return { kind: 'problem', problem: keyGoesOn() };
-  const { jsonLimits } = ports.settings();
   const content = readContent(match.tool, body, jsonLimits);
   if (body.byteLength < LARGE_TEXT && !(content instanceof Promise))
-    return paramsOf(ports, arrived, match, request, { bytes: body, content });
+    return paramsOf(ports, arrived, match, request, { bytes: body, content }, jsonLimits);
   return readLarge(ports, arrived, match, request, { bytes: body, content });
 }
 
@@ -155,6 +155,7 @@ export function paramsOf(
   match: ReadMatch,
   request: IncomingMessage,
   body: { readonly bytes: Buffer | null; readonly content: ReadContent } | null,
+  limits = ports.settings().jsonLimits,
 ): ReadRequest {
   const observes = ports.policyMode() === 'observe';
   const collected = collectParams(ports.catalog(), match.tool, {
@@ -164,7 +165,7 @@ export function paramsOf(
     onlyDeclared: match.route.undeclaredQuery === 'refuse',
     headers: request.headers,
     body: body?.content ?? null,
-    limits: ports.settings().jsonLimits,
+    limits,
   });
   if (collected.ok) {
     const plan = planOf(match.tool.call.request);

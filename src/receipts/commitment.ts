@@ -16,20 +16,16 @@ const MOST_BYTES = 3;
  * @param salt base64url
  */
 export function commit(salt: string, value: Json): string {
-  const bytes = Buffer.from(salt, 'base64url');
-  return commitment(bytes, 0, bytes.length, canonicalJson(value));
+  const salted = Buffer.concat([Buffer.from(salt, 'base64url'), Buffer.from(canonicalJson(value))]);
+  return `sc1:${hash('sha256', salted, 'base64url')}`;
 }
 
 /** Like {@link commit}, for a field of a receipt with these salts. @param text the value in canonical form */
 export function commitField(salts: Buffer, field: SaltedField, text: string): string {
-  const at = SALT_BYTES * SALTED_FIELDS.indexOf(field);
-  return commitment(salts, at, at + SALT_BYTES, text);
-}
-
-function commitment(salts: Buffer, from: number, to: number, text: string): string {
+  const place = SALTED_FIELDS.indexOf(field);
   const most = salts.length + text.length * MOST_BYTES;
   const bytes = most <= SCRATCH_BYTES ? scratch : Buffer.alloc(most);
-  const salted = salts.copy(bytes, 0, from, to);
+  const salted = salts.copy(bytes, 0, place * SALT_BYTES, (place + 1) * SALT_BYTES);
   const length = salted + bytes.write(text, salted, 'utf8');
   return `sc1:${hash('sha256', bytes.subarray(0, length), 'base64url')}`;
 }

@@ -35,7 +35,7 @@ export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
   const committed: Committed = (field, text) =>
     sealed === null ? 'null' : `"${commitField(sealed.salts, field, text)}"`;
   const target = committed('target', canonicalJson(action.target));
-  const paramsText = sealed === null ? '' : canonicalJson(sealed.params);
+  const paramsText = sealed === null ? '' : (input.paramsText ?? canonicalJson(sealed.params));
   const params = committed('params', paramsText);
   const idem = committed('idem', canonicalJson(effect.idempotencyKey));
   const request =
@@ -48,15 +48,32 @@ export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
   const who = `"actor":{"agent_id":${quote(actor.agentId)},"key_id":${quote(actor.keyId)},"key_kind":"${actor.keyKind}","user":${quoteOr(actor.user)},"via":"${actor.via}"}`;
   const approved = approval === null ? '[]' : approvalText(approval, params, committed);
   // With the salt of the target: a reader can see that a claim is on the target itself, and learns no other target.
-  const claims = effect.claims.map((claim) =>
-    claim === action.target ? target : committed('target', canonicalJson(claim)),
-  );
+  const claims =
+    effect.claims.length === 0
+      ? '[]'
+      : listText(
+          effect.claims.map((claim) => (claim === action.target ? target : committed('target', canonicalJson(claim)))),
+        );
   const run = `"effect":{"attempt":${effect.attempt},"decision":"committed","id":${quote(effect.id)},"settled_by":${settledByText(input.settledBy, committed)}}`;
   const issued = `"iat":${timeText(input.issuedAt)},"id":${quote(input.id)},"iss":${quote(issuer.iss)},"ledger":{"epoch":${input.ledger.epoch},"seq":${input.ledger.seq}},"log":null`;
-  const uses = effect.uses.map(({ pool, units }) => `{"pool":${quote(pool)},"units":${units}}`);
-  const svc = `"svc":{"node":${quote(issuer.node)},"version":${quote(issuer.version)}}`;
+  const uses =
+    effect.uses.length === 0
+      ? '[]'
+      : listText(effect.uses.map(({ pool, units }) => `{"pool":${quote(pool)},"units":${units}}`));
   const upstream = `"upstream":{"ended":${timeText(evidence.endedAt)},"name":${quote(action.upstream)},"request":${request},"response":${response},"started":${timeText(evidence.startedAt)},"status":${statusShown(evidence.answered)}}`;
-  return `{${did},${who},"approval":${approved},"budget":${budgetText(effect.holds, input.amounts)},"claims":${listText(claims)},"durability":${quote(issuer.durability())},${run},${issued},"policy":${policyText(trace)},"reservations":${listText(uses)},${svc},${upstream},"v":1,"ws":${quote(effect.workspace)}}`;
+  return `{${did},${who},"approval":${approved},"budget":${budgetText(effect.holds, input.amounts)},"claims":${claims},"durability":${quote(issuer.durability())},${run},${issued},"policy":${policyText(trace)},"reservations":${uses},${issuedBy(issuer)},${upstream},"v":1,"ws":${quote(effect.workspace)}}`;
+}
+
+const issuedByTexts = new WeakMap<Issuer, string>();
+
+/** The software that issues: the same in every receipt of an issuer. */
+function issuedBy(issuer: Issuer): string {
+  let text = issuedByTexts.get(issuer);
+  if (text === undefined) {
+    text = `"svc":{"node":${quote(issuer.node)},"version":${quote(issuer.version)}}`;
+    issuedByTexts.set(issuer, text);
+  }
+  return text;
 }
 
 function listText(items: readonly string[]): string {
@@ -64,21 +81,25 @@ function listText(items: readonly string[]): string {
 }
 
 function budgetText(holds: readonly Hold[], amounts: Amounts | undefined): string {
-  return listText(
-    holds.map(
-      (hold) => `{"id":${quote(hold.budget)},"posted":${amountToPost(hold, amounts)},"unit":${quote(hold.unit)}}`,
-    ),
-  );
+  let text = '';
+  for (const hold of holds) {
+    if (text !== '') text += ',';
+    text += `{"id":${quote(hold.budget)},"posted":${amountToPost(hold, amounts)},"unit":${quote(hold.unit)}}`;
+  }
+  return `[${text}]`;
 }
 
 function policyText({ matched, observed, policyVersion }: VerdictTrace): string {
-  const rules = listText(matched.map(({ rule, effect: ruled }) => `{"effect":${quote(ruled)},"rule":${quote(rule)}}`));
-  const unknown = matched
-    .filter((rule) => rule.unknown.length > 0)
-    .map(({ rule, unknown: paths }) => ({ paths, rule }));
+  let rules = '';
+  const unknown: { readonly paths: readonly string[]; readonly rule: string }[] = [];
+  for (const { rule, effect: ruled, unknown: paths } of matched) {
+    if (rules !== '') rules += ',';
+    rules += `{"effect":"${ruled}","rule":${quote(rule)}}`;
+    if (paths.length > 0) unknown.push({ paths, rule });
+  }
   const outcome = observed === null ? 'permit' : 'observe';
   const would = observed === null ? '' : `,"would":${quote(observed.would)},"would_rule":${quoteOr(observed.rule)}`;
-  return `{"matched":${rules},"outcome":"${outcome}","unknown":${unknown.length === 0 ? '[]' : JSON.stringify(unknown)},"version":${quote(policyVersion)}${would}}`;
+  return `{"matched":[${rules}],"outcome":"${outcome}","unknown":${unknown.length === 0 ? '[]' : JSON.stringify(unknown)},"version":${quote(policyVersion)}${would}}`;
 }
 
 /**

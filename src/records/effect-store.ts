@@ -234,7 +234,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     get installId() {
       return store.installId;
     },
-    now: () => store.now(),
+    now: store.now,
     health: () => store.health(),
     commits: runner.commits,
     turns,

@@ -261,12 +261,15 @@ function encodeStages(stages: readonly Stage[], from: number): string {
 /** The same as values, for a message. */
 export function stageTuples(stages: readonly Stage[]): readonly StageTuple[] {
   let before = 0;
-  return stages.map(({ stage, status, startedAt, durationMs, detail }): StageTuple => {
+  const tuples: StageTuple[] = [];
+  for (const { stage, status, startedAt, durationMs, detail } of stages) {
     const after = startedAt - before;
     before = startedAt;
-    const numbers = [STAGE_NUMBERS[stage], STATUS_NUMBERS[status], after, durationMs] as const;
-    return detail === null ? numbers : [...numbers, detail];
-  });
+    const of = STAGE_NUMBERS[stage];
+    const became = STATUS_NUMBERS[status];
+    tuples.push(detail === null ? [of, became, after, durationMs] : [of, became, after, durationMs, detail]);
+  }
+  return tuples;
 }
 
 export function stagesOf(tuples: readonly StageTuple[]): readonly Stage[] {

@@ -137,7 +137,8 @@ function sealKeysOf(master: Buffer): SealKeys {
 }
 
 function paramsBinding({ workspace, effectId, fingerprint }: SealBinding): string {
-  return `${quote(workspace)},${quote(effectId)},${quote(fingerprint)}`;
+  // Ids and fingerprints need no escapes.
+  return `${quote(workspace)},"${effectId}","${fingerprint}"`;
 }
 
 /** Has other members than {@link paramsBinding}, so that a sealed text never opens as params, nor params as a text. */

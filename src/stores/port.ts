@@ -245,7 +245,7 @@ export interface RowStore {
   /** Removes figures that no longer count anything, at most `limit`. */
   prune(workspace: string, limit: number): Promise<number>;
   /** The last seen store time plus the time that has passed since, ms. */
-  now(): number;
+  readonly now: () => number;
   close(): Promise<void>;
 }
 

@@ -1,10 +1,10 @@
 import { Counter, Gauge, Registry, collectDefaultMetrics } from 'prom-client';
 import type { Decision } from '../effects/model/decision.ts';
-import type { Admission, EffectStore } from '../effects/store.ts';
+import type { EffectStore } from '../effects/store.ts';
 import { createDurations } from './durations.ts';
 
 /** Steps of the store that are measured. */
-const MEASURED_STEPS = ['admit', 'preview', 'settle', 'resolve', 'vote'] as const;
+export type MeasuredStep = 'admit' | 'preview' | 'settle' | 'resolve' | 'vote';
 
 /** Most effects that are counted for one gauge. It bounds what a scrape reads. */
 const MAX_COUNTED = 2_000;
@@ -22,7 +22,7 @@ export interface Metrics {
   /** A stage of a run took this long, ms. */
   stage(stage: string, durationMs: number): void;
   /** A step of the store took this long, ms; `failed` where it rejected. */
-  step(step: (typeof MEASURED_STEPS)[number], result: 'done' | 'failed', durationMs: number): void;
+  step(step: MeasuredStep, result: 'done' | 'failed', durationMs: number): void;
   /** An HTTP request was answered. `route` is the pattern, never the path. */
   answered(route: string, method: string, status: number, durationMs: number): void;
   /** A request through the proxy was answered. `decision` is `null` where none was made. */
@@ -179,67 +179,6 @@ export function createMetrics(watched: {
       return { contentType: registry.contentType, text: `${await registry.metrics()}\n${durations}\n` };
     },
   };
-}
-
-/**
- * The same store, with its steps measured. It also counts the stages of each settled attempt, and what rules in shadow
- * mode say about each decided call. Calls that are known already or must be judged again do not count.
- * @param elapsed monotonic ms
- */
-export function measured(
-  store: EffectStore,
-  metrics: Pick<Metrics, 'step' | 'stage' | 'shadowed'>,
-  elapsed: () => number,
-): EffectStore {
-  const timed = <T>(step: (typeof MEASURED_STEPS)[number], running: Promise<T>): Promise<T> => {
-    const begun = elapsed();
-    return running.then(
-      (reply) => {
-        metrics.step(step, 'done', elapsed() - begun);
-        return reply;
-      },
-      (error: unknown) => {
-        metrics.step(step, 'failed', elapsed() - begun);
-        throw error;
-      },
-    );
-  };
-  return {
-    ...store,
-    get installId() {
-      return store.installId;
-    },
-    admit(request) {
-      const admitted = timed('admit', store.admit(request));
-      const { shadow } = request.verdict.trace;
-      if (shadow.length === 0) return admitted;
-      return admitted.then((admission) => {
-        if (isDecided(admission)) metrics.shadowed(shadow);
-        return admission;
-      });
-    },
-    preview: (request) => timed('preview', store.preview(request)),
-    settle: (request) => {
-      for (const { stage, durationMs } of request.stages) if (durationMs !== null) metrics.stage(stage, durationMs);
-      return timed('settle', store.settle(request));
-    },
-    resolve: (request) => timed('resolve', store.resolve(request)),
-    vote: (request) => timed('vote', store.vote(request)),
-  };
-}
-
-function isDecided(admission: Admission): boolean {
-  switch (admission.kind) {
-    case 'dispatch':
-    case 'refused':
-      return true;
-    case 'pending':
-      return admission.created;
-    case 'existing':
-    case 'expired':
-    case 'stale':
-      return false;
-  }
 }
 
 const UNKNOWN = { state: 'unknown', decision: null, tool: null, agentId: null, since: null, until: null } as const;

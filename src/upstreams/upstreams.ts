@@ -88,7 +88,7 @@ export function createUpstreams(
       }
       return { kind: 'unreadable', message: 'the upstream is not declared any more' };
     },
-    settings: (id) => http.settings(id),
+    settings: http.settings,
     stream: (id) => http.stream(id),
     place: (kind, id, agent) => lanes.get(id)?.[kind].take(agent) ?? NOWHERE,
     server: (id) => mcp.server(id),

@@ -3,7 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { StoreUnavailable } from '../../src/effects/store.ts';
 import { makeKey } from '../../src/identity/key-format.ts';
 import { createLogger, redactSecrets } from '../../src/telemetry/logger.ts';
-import { createMetrics, measured } from '../../src/telemetry/metrics.ts';
+import { createMetrics } from '../../src/telemetry/metrics.ts';
+import { sealedStore } from '../../src/gateway/sealed-store.ts';
 import { refund, startRig } from './rig.ts';
 
 function collect(): { readonly sink: Writable; readonly text: () => string } {
@@ -91,15 +92,12 @@ describe('metrics', () => {
     const rig = await startRig();
     const { store } = rig.ports;
     const seen: string[] = [];
-    const watched = measured(
-      store,
-      {
-        step: (step, result, ms) => seen.push(`${step} ${result} ${ms >= 0}`),
-        stage: (stage, ms) => seen.push(`stage ${stage} ${ms}`),
-        shadowed: (rules) => seen.push(...rules),
-      },
-      () => performance.now(),
-    );
+    const unsealed = { sealText: (text: string) => text, openText: (text: string) => text };
+    const watched = sealedStore(store, unsealed, {
+      step: (step, result, ms) => seen.push(`${step} ${result} ${ms >= 0}`),
+      stage: (stage, ms) => seen.push(`stage ${stage} ${ms}`),
+      shadowed: (rules) => seen.push(...rules),
+    });
     expect(watched.installId).toBe(store.installId);
     await expect(
       watched.resolve({

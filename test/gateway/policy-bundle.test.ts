@@ -107,7 +107,7 @@ function world(isFleet = true) {
     if ((await activate(effects, inForce, { how: 'files', by: GATEWAY, again }, POLICY_SEALS)) !== null)
       await reloader.follow();
     effects.onPolicyChanged(() => void reloader.follow());
-    const followed = followPolicy(effects, () => inForce.policies.version, reloader);
+    const catchUp = followPolicy(() => inForce.policies.version, reloader);
     const agreement = createAgreement(null, () => inForce);
     return {
       store: effects,
@@ -122,9 +122,9 @@ function world(isFleet = true) {
         for (;;) {
           const seen = { policy: inForce.policies.version, pauses: 0 };
           const judgedBy = inForce.policies.rules.map(({ id }) => id).join();
-          const { kind } = await followed.store.admit(admitRequest({ seen }));
-          if (kind !== 'stale') return `${kind} by ${judgedBy}`;
-          await followed.catchUp();
+          const admission = await effects.admit(admitRequest({ seen }));
+          if (admission.kind !== 'stale') return `${admission.kind} by ${judgedBy}`;
+          await catchUp(admission.versions.policy);
         }
       },
     };

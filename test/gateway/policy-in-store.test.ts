@@ -29,29 +29,28 @@ afterEach(async () => {
 it('while the policies in force cannot be taken on, nothing is judged, and the reason is said; then it goes on', async () => {
   let version = 'v1';
   let hindrance: string | null = 'no pool slots';
-  const { store, catchUp } = followPolicy(opened, () => version, {
+  const catchUp = followPolicy(() => version, {
     follow: async () => {
       if (hindrance === null) version = 'v2';
     },
     hindrance: () => hindrance,
   });
-  const admit = () => store.admit(admitRequest({ seen: { policy: version, pauses: 0 } }));
+  const admit = () => opened.admit(admitRequest({ seen: { policy: version, pauses: 0 } }));
   expect((await admit()).kind).toBe('dispatch');
-  await catchUp();
+  await catchUp(null);
 
   await opened.activatePolicy('v2', []);
   expect((await admit()).kind).toBe('stale');
-  await expect(catchUp()).rejects.toThrow(new StoreUnavailable('no pool slots'));
+  await expect(catchUp('v2')).rejects.toThrow(new StoreUnavailable('no pool slots'));
   hindrance = null;
-  await catchUp();
+  await catchUp(null);
   expect((await admit()).kind).toBe('dispatch');
 });
 
 it('policies that take long to be taken on are waited for, and not for ever', async () => {
   let version = 'v1';
   let take: () => void = () => undefined;
-  const { store, catchUp } = followPolicy(
-    opened,
+  const catchUp = followPolicy(
     () => version,
     {
       follow: () =>
@@ -66,10 +65,10 @@ it('policies that take long to be taken on are waited for, and not for ever', as
     20,
   );
   await opened.activatePolicy('v2', []);
-  const admit = () => store.admit(admitRequest({ seen: { policy: version, pauses: 0 } }));
+  const admit = () => opened.admit(admitRequest({ seen: { policy: version, pauses: 0 } }));
   expect((await admit()).kind).toBe('stale');
-  await expect(catchUp()).rejects.toThrow('still being taken on');
-  const waiting = catchUp();
+  await expect(catchUp('v2')).rejects.toThrow('still being taken on');
+  const waiting = catchUp('v2');
   take();
   await waiting;
   expect((await admit()).kind).toBe('dispatch');
@@ -77,10 +76,10 @@ it('policies that take long to be taken on are waited for, and not for ever', as
 
 it('what was heard of policies of before stands in no call’s way', async () => {
   let version = 'v0';
-  const { store, catchUp } = followPolicy(opened, () => version, { follow: async () => {}, hindrance: () => null });
-  const late = await store.admit(admitRequest({ seen: { policy: 'v0', pauses: 0 } }));
+  const catchUp = followPolicy(() => version, { follow: async () => {}, hindrance: () => null });
+  const late = await opened.admit(admitRequest({ seen: { policy: 'v0', pauses: 0 } }));
   expect(late.kind).toBe('stale');
   // Meanwhile the gateway has taken on what came after that.
   version = 'v2';
-  await catchUp();
+  await catchUp(late.kind === 'stale' ? late.versions.policy : null);
 });

@@ -45,7 +45,7 @@ beforeEach(async () => {
   mkdirSync(join(folder, 'policies'));
   writeFileSync(join(folder, 'gateway.yaml'), CONFIG(folder));
   const inForce = await readFiles(join(folder, 'gateway.yaml'), {});
-  const current = () => inForce;
+  const held = { inForce };
   const secrets = await openSecrets({ masterFile: join(folder, 'master'), previous: [] });
   const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
   const plain = await openEmbeddedStore({
@@ -63,7 +63,7 @@ beforeEach(async () => {
   core = corePorts({
     store,
     upstream: upstreams,
-    current,
+    held,
     directory: createDirectory(inForce.configuration, store),
     pauses,
     pins: createPinView(upstreams, () => inForce),
@@ -84,7 +84,7 @@ beforeEach(async () => {
   const { authenticate } = createAuthenticator({ store, peppers: [secrets.keyPepper], elapsed: () => 0 });
   proxy = proxyPorts({
     core,
-    current,
+    held,
     authenticate,
     // Its clock stands still: nothing is given back.
     limiter: createInvalidKeyLimiter(() => 0),

@@ -260,7 +260,7 @@ export async function startProxiedWorld(
         return upstreams.send(dispatch);
       },
     },
-    current: () => inForce,
+    held: { inForce },
     directory,
     pauses,
     pins: createPinView(upstreams, () => inForce),

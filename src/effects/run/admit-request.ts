@@ -11,8 +11,14 @@ import type { AdmitRequest } from '../store.ts';
 import type { Tool } from '../model/tool.ts';
 import type { Obligation, Permit, Verdict } from '../model/verdict.ts';
 
-/** The admission request for a checked call and its verdict. */
-export function admitRequest(ports: EffectPorts, call: Call, verdict: Verdict, stages: readonly Stage[]): AdmitRequest {
+/** The admission request for a checked call and its verdict. @param now when it was judged, ms */
+export function admitRequest(
+  ports: EffectPorts,
+  call: Call,
+  verdict: Verdict,
+  stages: readonly Stage[],
+  now: number,
+): AdmitRequest {
   const { workspace, tool, actor, fingerprint, proposal } = call;
   const waits = verdict.kind === 'permit' && verdict.approvals.length > 0;
   const subject = { tool: tool.name, agentId: actor.agentId, upstream: tool.upstream, keyId: actor.keyId };
@@ -42,7 +48,7 @@ export function admitRequest(ports: EffectPorts, call: Call, verdict: Verdict, s
     verdict,
     approvalDigest: waits ? approvalDigest(ports.secrets.fingerprintKey(workspace), call, verdict) : '',
     dispatches: proposal.dispatches,
-    pausedBy: ports.pauses.match(workspace, subject, ports.store.now()),
+    pausedBy: ports.pauses.match(workspace, subject, now),
     seen: { policy: verdict.trace.policyVersion, pauses: ports.pauses.version(workspace) },
     times: {
       dispatchWindowMs: ports.settings().dispatchWindowMs,

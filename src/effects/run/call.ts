@@ -19,6 +19,8 @@ export interface Call {
   readonly tool: Tool;
   readonly target: string;
   readonly params: JsonObject;
+  /** Their canonical form. It is made once, for the fingerprint and for what a receipt commits to. */
+  readonly paramsText: string;
   readonly headers: CallHeaders;
   readonly idempotencyKey: string;
   /** Of a derived key with generations: see `AdmitRequest`. */
@@ -40,6 +42,8 @@ export interface Call {
   /** Faults of the params, where policy only observes and the bytes are sent on unchanged. Otherwise empty. */
   readonly faults: readonly RequestFault[];
   readonly stages: readonly Stage[];
+  /** How long the checks took, ms. */
+  readonly checkedMs: number;
 }
 
 /**

@@ -3,6 +3,7 @@ import type { Call } from './call.ts';
 import { type FingerprintedAction, keyFor, fingerprint } from './fingerprint.ts';
 import { INSTALLATION } from '../model/ledger.ts';
 import { holdsOwnKey } from './own-key.ts';
+import { canonicalJson } from '../../json/canonical.ts';
 import type { Stage } from '../model/effect.ts';
 import type { Authorized, EffectPorts } from '../ports.ts';
 import { type Principal, keyFactsOf } from '../model/principal.ts';
@@ -91,16 +92,19 @@ export function checkCall(
     headers: request.headers.bound,
   };
   const key = ports.secrets.fingerprintKey(workspace);
-  const printed = fingerprint(key, action);
+  const paramsText = canonicalJson(request.params);
+  const printed = fingerprint(key, action, paramsText);
   const { idempotencyKey } = request;
+  const checkedMs = ports.elapsed() - begun;
   const call: Call = {
     workspace,
     agent: authorized.agent,
     tool,
     target,
     params: request.params,
+    paramsText,
     headers: request.headers,
-    idempotencyKey: keyFor(idempotencyKey, printed, ports.store.now()),
+    idempotencyKey: keyFor(idempotencyKey, printed, startedAt),
     generationMs:
       typeof idempotencyKey === 'object' && 'generationMs' in idempotencyKey ? idempotencyKey.generationMs : null,
     fingerprint: printed,
@@ -116,7 +120,8 @@ export function checkCall(
     listen: request.listen ?? null,
     requestIp: request.requestIp,
     faults: misfits,
-    stages: [...request.stages, ...stages, validated(misfits, startedAt, ports.store.now() - startedAt)],
+    stages: [...request.stages, ...stages, validated(misfits, startedAt, Math.round(checkedMs))],
+    checkedMs,
   };
   return { kind: 'call', call };
 }

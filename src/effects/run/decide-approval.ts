@@ -7,7 +7,8 @@ import { filesKept } from '../model/files.ts';
 import type { RunOutcome } from '../model/outcome.ts';
 import type { EffectPorts, SealedParams } from '../ports.ts';
 import type { Agent, Principal } from '../model/principal.ts';
-import { admitAndExecute } from './run-effect.ts';
+import { admitAndExecute } from './execute.ts';
+import { canonicalJson } from '../../json/canonical.ts';
 import type { Problem } from '../model/run-request.ts';
 import { NoPlace, StoreUnavailable } from '../store.ts';
 import type { Tool } from '../model/tool.ts';
@@ -186,6 +187,7 @@ export async function dispatchGranted(
     tool,
     target: effect.action.target,
     params,
+    paramsText: canonicalJson(params),
     headers,
     idempotencyKey: effect.idempotencyKey,
     generationMs: null,
@@ -212,6 +214,7 @@ export async function dispatchGranted(
     listen: null,
     requestIp,
     faults: [],
+    checkedMs: 0,
     stages: [
       ...effect.stages,
       {

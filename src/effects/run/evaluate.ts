@@ -1,3 +1,4 @@
+import { setImmediate as others } from 'node:timers/promises';
 import { admitRequest } from './admit-request.ts';
 import type { Call, Proposal } from './call.ts';
 import type { EffectActor, Stage } from '../model/effect.ts';
@@ -6,7 +7,9 @@ import type { EffectPorts } from '../ports.ts';
 import { UNREAD_ENTITY } from '../model/entity.ts';
 import { type AdmitRequest, StoreUnavailable } from '../store.ts';
 import type { Verdict, VerdictTrace } from '../model/verdict.ts';
-import { turnOfOthers } from './turns.ts';
+
+/** After this long without a break, a call gives others their turn, ms. Large params are read several times. */
+const LONG_MS = 3;
 
 /** How often configuration, policy, pauses or a budget window may change during one admission. */
 export const MAX_EVALUATIONS = 5;
@@ -14,25 +17,24 @@ export const MAX_EVALUATIONS = 5;
 /**
  * Gives other calls their turn if the checks of this call took long. Its seal will then take long too, so it is made in
  * a separate turn. Also reads the files that would be kept.
- * @param begun `ports.elapsed()` when the checks began
  */
-export function sealInTurn(ports: EffectPorts, call: Call, begun: number): Promise<void> | null {
-  if (call.files.bytes > 0) return keepAndSeal(ports, call, begun);
-  const turn = turnOfOthers(ports.elapsed, begun);
-  return turn === null ? null : sealAfter(turn, ports, call.proposal);
+export function sealInTurn(ports: EffectPorts, call: Call): Promise<void> | null {
+  const { checkedMs, files, proposal } = call;
+  if (files.bytes > 0) return keepAndSeal(ports, call);
+  return checkedMs < LONG_MS ? null : sealAfter(others(), ports, proposal);
 }
 
-async function keepAndSeal(ports: EffectPorts, { proposal, files, params }: Call, begun: number): Promise<void> {
+async function keepAndSeal(ports: EffectPorts, { proposal, files, params, checkedMs }: Call): Promise<void> {
+  const begun = ports.elapsed() - checkedMs;
   if (files.bytes <= ports.settings().filesKeptBytes) proposal.keepFiles(await keptFiles(files, params));
-  const turn = turnOfOthers(ports.elapsed, begun);
-  if (turn !== null) await sealAfter(turn, ports, proposal);
+  if (ports.elapsed() - begun >= LONG_MS) await sealAfter(others(), ports, proposal);
 }
 
 async function sealAfter(turn: Promise<void>, ports: EffectPorts, proposal: Proposal): Promise<void> {
   await turn;
   const sealing = ports.elapsed();
   proposal.sealed();
-  await turnOfOthers(ports.elapsed, sealing);
+  if (ports.elapsed() - sealing >= LONG_MS) await others();
 }
 
 /** How many entities may be read one after the other for one verdict: each may lead to rules that look at another. */
@@ -96,7 +98,7 @@ function evaluate(ports: EffectPorts, call: Call): AdmitRequest {
     durationMs: Math.round((ports.elapsed() - begun) * 1000) / 1000,
     detail: stageDetail(verdict),
   };
-  return admitRequest(ports, call, verdict, [...call.stages, policy]);
+  return admitRequest(ports, call, verdict, [...call.stages, policy], now);
 }
 
 /** The rule that refuses, or the code where no rule does; of what passes, the first rule that matched. */

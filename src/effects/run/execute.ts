@@ -1,5 +1,17 @@
-import { baseOf, COMMITTED, failedReason, outcomeOfRecord, unknownReason } from './to-outcome.ts';
-import type { Mismatch, StateCheck } from '../model/action-call.ts';
+import {
+  baseOf,
+  COMMITTED,
+  failedReason,
+  outcomeOfAdmission,
+  outcomeOfRecord,
+  settledBudgets,
+  shownBudgets,
+  unknownReason,
+} from './to-outcome.ts';
+import { checkState } from './check-state.ts';
+import { evaluateKnown, MAX_EVALUATIONS } from './evaluate.ts';
+import { waitForPlace, wouldDispatch } from './place.ts';
+import type { Mismatch } from '../model/action-call.ts';
 import type { Reason } from '../model/decision.ts';
 import { BUSY, type EffectRecord, type Evidence, type Lease, type SignedReceipt, type Stage } from '../model/effect.ts';
 import type { RunOutcome } from '../model/outcome.ts';
@@ -7,10 +19,16 @@ import type { EffectPorts, SealedParams } from '../ports.ts';
 import type { RunningAttempt } from './running.ts';
 import type { Call } from './call.ts';
 import { isExhausted } from '../steps/lifecycle.ts';
-import { fieldList } from '../checks/mismatches.ts';
-import type { Admission, SettleOutcome, Settlement, SettleRequest } from '../store.ts';
+import {
+  type Admission,
+  NoPlace,
+  type SettleOutcome,
+  type Settlement,
+  type SettleRequest,
+  StoreUnavailable,
+} from '../store.ts';
+import type { Verdict } from '../model/verdict.ts';
 import type { Dispatch, UpstreamResult } from '../upstream.ts';
-import { compareState } from '../checks/verify-state.ts';
 
 type Dispatched = Extract<Admission, { kind: 'dispatch' }>;
 
@@ -20,6 +38,7 @@ type Committed = Extract<UpstreamResult, { kind: 'committed' }>;
 class Attempt implements Dispatch, RunningAttempt {
   readonly ports: EffectPorts;
   readonly call: Call;
+  readonly verdict: Verdict;
   readonly admission: Dispatched;
   readonly effect: EffectRecord;
   readonly lease: Lease;
@@ -39,13 +58,21 @@ class Attempt implements Dispatch, RunningAttempt {
   #running: Stage['stage'] | null = null;
   /** `elapsed` at the end of the last stage, and the time of the store's clock then. */
   #endedAt: number;
-  #now: number;
+  #storeTime: number;
 
-  constructor(ports: EffectPorts, call: Call, admission: Dispatched, sentAt: number) {
+  constructor(
+    ports: EffectPorts,
+    call: Call,
+    verdict: Verdict,
+    admission: Dispatched,
+    sentAt: number,
+    sentTime: number,
+  ) {
     const { effect } = admission;
     if (effect.life.state !== 'executing') throw new TypeError('an admitted effect is executing');
     this.ports = ports;
     this.call = call;
+    this.verdict = verdict;
     this.admission = admission;
     this.effect = effect;
     this.lease = effect.life.lease;
@@ -58,12 +85,12 @@ class Attempt implements Dispatch, RunningAttempt {
     this.proxied = call.proxied;
     this.files = call.files;
     this.#endedAt = sentAt;
-    this.#now = ports.store.now() - (ports.elapsed() - sentAt);
+    this.#storeTime = sentTime;
     this.ends('admission', 'passed', `attempt ${effect.attempt}`);
   }
 
   get now(): RunningAttempt['now'] {
-    return this.#running === null ? null : { stage: this.#running, startedAt: Math.round(this.#now) };
+    return this.#running === null ? null : { stage: this.#running, startedAt: Math.round(this.#storeTime) };
   }
 
   begins(stage: Stage['stage']): void {
@@ -77,19 +104,19 @@ class Attempt implements Dispatch, RunningAttempt {
     this.over.push({
       stage,
       status,
-      startedAt: Math.round(this.#now),
+      startedAt: Math.round(this.#storeTime),
       durationMs: Math.round(tookMs * 1000) / 1000,
       detail,
     });
     this.#running = null;
     this.#endedAt = elapsed;
-    this.#now += tookMs;
+    this.#storeTime += tookMs;
     return elapsed;
   }
 
   /** The stages of the attempt, with its settlement, which begins now. */
   settles(kind: SettleOutcome['kind']): readonly Stage[] {
-    const startedAt = Math.round(this.#now);
+    const startedAt = Math.round(this.#storeTime);
     this.over.push({ stage: 'settle', status: 'passed', startedAt, durationMs: null, detail: kind });
     return this.over;
   }
@@ -97,54 +124,102 @@ class Attempt implements Dispatch, RunningAttempt {
   /** Called just before the first byte. Checks the time since before the admission, and pauses that came in since. */
   readonly gate = (): 'go' | 'late' | 'paused' => {
     const { ports, call, tool } = this;
-    if (isLate(ports.elapsed() - this.sentAt, this.lease)) return 'late';
+    const elapsed = ports.elapsed();
+    if (isLate(elapsed - this.sentAt, this.lease)) return 'late';
     const { agentId, keyId } = call.actor;
     const subject = { tool: tool.name, agentId, upstream: tool.upstream, keyId };
-    if (ports.pauses.match(call.workspace, subject, ports.store.now()) !== null) return 'paused';
+    if (ports.pauses.match(call.workspace, subject, this.#storeTime + (elapsed - this.#endedAt)) !== null)
+      return 'paused';
     this.maySend = true;
     return 'go';
   };
 }
 
 /**
- * Sends one admitted attempt and records its outcome. Never throws: after admission the answer is always a decision.
- * @param sentAt `ports.elapsed()` from before the admission was asked for
+ * Gets the verdict and the admission, makes the attempt where it is admitted, and records its outcome. Once a call is
+ * admitted, its answer is always a decision.
+ * @returns `null` when the configuration that the call was checked with is no longer in force
+ * @throws StoreUnavailable, NoPlace only before admission
  */
-export async function executeAttempt(
-  ports: EffectPorts,
-  call: Call,
-  admission: Dispatched,
-  sentAt: number,
-): Promise<RunOutcome> {
-  const attempt = new Attempt(ports, call, admission, sentAt);
-  const { effect } = attempt;
-  ports.running.begin(attempt);
+export async function admitAndExecute(ports: EffectPorts, call: Call): Promise<RunOutcome | null> {
+  const { tool, workspace } = call;
+  const taken = ports.place(tool.upstream, workspace, call.actor.agentId);
+  const giveBack = taken instanceof Promise ? await waitForPlace(ports, call, taken) : taken;
+  let attempt: Attempt | null = null;
   try {
-    const drifted = call.stateCheck === null ? null : await checkState(attempt, call.stateCheck);
-    if (drifted !== null) return await refuseBeforeSend(attempt, drifted.reason, drifted.mismatches);
-    attempt.begins('execute');
-    attempt.listener = call.listen?.(effect) ?? null;
-    const result = await ports.upstream.send(attempt);
-    const endedAt = attempt.ends('execute', executeStatus(result), result.evidence.code);
-    if (result.kind !== 'committed') return await recordOther(attempt, result);
-    const receipt = sign(attempt, result, endedAt);
-    const settled = await record(attempt, settlementOfCommitted(receipt, result), result.evidence);
-    return committed(attempt, result, receipt, settled);
+    if (giveBack === null && (await wouldDispatch(ports, call)))
+      throw new NoPlace('Too many calls to this upstream are under way. Nothing was sent; send the call again.');
+    for (let evaluations = 0; evaluations < MAX_EVALUATIONS; evaluations += 1) {
+      // A tool of an old configuration must not be judged by the new policy.
+      if (ports.catalog().tool(tool.name) !== tool) return null;
+      const evaluated = evaluateKnown(ports, call);
+      const request = evaluated instanceof Promise ? await evaluated : evaluated;
+      // What was waited for before is no part of the time to send: nothing was admitted then.
+      const sentAt = ports.elapsed();
+      const sentTime = endOf(request.stages.at(-1)) ?? ports.store.now();
+      const admission = await ports.store.admit(request);
+      if (admission.kind === 'stale') {
+        await ports.refresh(workspace, request.verdict.trace.entities, admission.versions.policy);
+        continue;
+      }
+      if (admission.kind === 'refused' && admission.foreign) ports.alert('foreign_key_reuse', admission.effectId);
+      if (admission.kind !== 'dispatch') return outcomeOfAdmission(request, admission);
+      attempt = new Attempt(ports, call, request.verdict, admission, sentAt, sentTime);
+      ports.running.begin(attempt);
+      if (call.stateCheck !== null) {
+        const drifted = await checkState(attempt, call.stateCheck);
+        if (drifted !== null)
+          return withBudgets(attempt, await refuseBeforeSend(attempt, drifted.reason, drifted.mismatches));
+      }
+      attempt.begins('execute');
+      attempt.listener = call.listen?.(admission.effect) ?? null;
+      const result = await ports.upstream.send(attempt);
+      const endedAt = attempt.ends('execute', executeStatus(result), result.evidence.code);
+      if (result.kind !== 'committed') return withBudgets(attempt, await recordOther(attempt, result));
+      const receipt = sign(attempt, result, endedAt);
+      const settling = settleRequest(attempt, settlementOfCommitted(receipt, result), result.evidence);
+      let settlement: Settlement;
+      try {
+        settlement = await ports.store.settle(settling);
+      } catch (cause) {
+        return withBudgets(attempt, committed(attempt, result, receipt, await spilled(ports, settling, cause)));
+      }
+      return withBudgets(attempt, committed(attempt, result, receipt, recordedOf(attempt, settlement)));
+    }
+    throw new StoreUnavailable('policy or pauses changed faster than the call could be evaluated');
   } catch (error) {
-    // The gateway itself failed during an attempt. What reached the upstream is not known.
-    ports.alert('attempt_fault', effect.id, error);
-    if (!attempt.maySend) return await recordUnsent(attempt, FAULT_BEFORE, FAULT_BEFORE.message);
-    const evidence: Evidence = {
-      code: 'internal',
-      message: 'The gateway failed during the attempt.',
-      answered: null,
-      startedAt: attempt.lease.admittedAt,
-      endedAt: null,
-    };
-    return unknownOutcome(attempt, await record(attempt, { kind: 'unknown' }, evidence));
+    if (attempt === null) throw error;
+    return withBudgets(attempt, await recordFault(attempt, error));
   } finally {
-    ports.running.end(attempt);
+    if (attempt !== null) ports.running.end(attempt);
+    giveBack?.();
   }
+}
+
+/** When a stage ended, by the store's clock. */
+function endOf(stage: Stage | undefined): number | null {
+  return stage?.durationMs == null ? null : stage.startedAt + stage.durationMs;
+}
+
+/** An outcome with what the budgets have left, of what admission saw. */
+function withBudgets({ admission, verdict }: Attempt, outcome: RunOutcome): RunOutcome {
+  const { budgets, effect, observed } = admission;
+  const settled = settledBudgets(budgets, effect.holds, outcome);
+  return Object.assign(outcome, { budgets: shownBudgets(settled, verdict), observed });
+}
+
+/** The gateway itself failed during an attempt. What reached the upstream is not known. */
+async function recordFault(attempt: Attempt, error: unknown): Promise<RunOutcome> {
+  attempt.ports.alert('attempt_fault', attempt.effectId, error);
+  if (!attempt.maySend) return recordUnsent(attempt, FAULT_BEFORE, FAULT_BEFORE.message);
+  const evidence: Evidence = {
+    code: 'internal',
+    message: 'The gateway failed during the attempt.',
+    answered: null,
+    startedAt: attempt.lease.admittedAt,
+    endedAt: null,
+  };
+  return unknownOutcome(attempt, await record(attempt, { kind: 'unknown' }, evidence));
 }
 
 const FAULT_BEFORE: Reason = {
@@ -155,48 +230,6 @@ const FAULT_BEFORE: Reason = {
 /** Whether it is too late to send an attempt. @param elapsedMs ms since before its admission was asked for */
 export function isLate(elapsedMs: number, lease: Pick<Lease, 'admittedAt' | 'dispatchBy'>): boolean {
   return elapsedMs >= lease.dispatchBy - lease.admittedAt;
-}
-
-interface Drift {
-  readonly reason: Reason;
-  readonly mismatches: readonly Mismatch[];
-}
-
-async function checkState(attempt: Attempt, stateCheck: StateCheck): Promise<Drift | null> {
-  attempt.begins('state_check');
-  const reading = await attempt.ports.upstream.readState(attempt.tool, attempt.params);
-  if (reading.kind === 'unreadable') {
-    attempt.ends('state_check', 'refused', reading.message);
-    return {
-      reason: {
-        code: 'state_unreadable',
-        message: `The live state could not be read: ${reading.message}`,
-        next: stateCheck.onMismatch,
-      },
-      mismatches: [],
-    };
-  }
-  const mismatches = compareState({
-    requiredFields: stateCheck.requiredFields,
-    assumed: stateCheck.assumedState,
-    current: reading.state,
-    conditions: stateCheck.conditions,
-  });
-  attempt.ends('state_check', mismatches?.length === 0 ? 'passed' : 'refused', null);
-  if (mismatches === null) {
-    const message = 'The live state could not be compared: the fields and conditions take too many steps on it.';
-    return { reason: { code: 'state_unreadable', message, next: stateCheck.onMismatch }, mismatches: [] };
-  }
-  if (mismatches.length === 0) return null;
-  const fields = fieldList(mismatches.map(({ field }) => field));
-  return {
-    reason: {
-      code: 'state_drift',
-      message: `The live state is not what was assumed: ${fields}.`,
-      next: stateCheck.onMismatch,
-    },
-    mismatches,
-  };
 }
 
 async function refuseBeforeSend(
@@ -324,6 +357,8 @@ function sign(attempt: Attempt, seen: Committed, endedAt: number): SignedReceipt
     id: ports.newId('rcp'),
     effect,
     sealed: sealedOf(ports, effect, call),
+    // The fingerprint is of these params, so whatever was sealed under it has the same.
+    paramsText: call.paramsText,
     settledBy: { by: 'owner' },
     evidence: seen.evidence,
     result: seen.result,
@@ -337,15 +372,13 @@ function sign(attempt: Attempt, seen: Committed, endedAt: number): SignedReceipt
 }
 
 /** All attempts of an effect share the salts of the first one. */
-function sealedOf(ports: EffectPorts, effect: EffectRecord, { proposal }: Call): SealedParams {
-  if (effect.sealed === null || effect.sealed === proposal.sealed()) return proposal.sealedParams();
-  return (
-    ports.secrets.open(effect.sealed, {
-      workspace: effect.workspace,
-      effectId: effect.id,
-      fingerprint: effect.fingerprint,
-    }) ?? proposal.sealedParams()
-  );
+function sealedOf(
+  ports: EffectPorts,
+  { id: effectId, workspace, fingerprint, sealed }: EffectRecord,
+  { proposal }: Call,
+): SealedParams {
+  if (sealed === null || sealed === proposal.sealed()) return proposal.sealedParams();
+  return ports.secrets.open(sealed, { workspace, effectId, fingerprint }) ?? proposal.sealedParams();
 }
 
 type Recorded =
@@ -357,9 +390,9 @@ type Recorded =
 
 const DONE: Recorded = { kind: 'done' };
 
-function record(attempt: Attempt, outcome: SettleOutcome, evidence: Evidence): Promise<Recorded> {
-  const { ports, effect, lease } = attempt;
-  const request: SettleRequest = {
+function settleRequest(attempt: Attempt, outcome: SettleOutcome, evidence: Evidence): SettleRequest {
+  const { effect, lease } = attempt;
+  return {
     workspace: effect.workspace,
     effectId: effect.id,
     fence: lease.fence,
@@ -368,13 +401,18 @@ function record(attempt: Attempt, outcome: SettleOutcome, evidence: Evidence): P
     evidence,
     stages: attempt.settles(outcome.kind),
   };
+}
+
+function record(attempt: Attempt, outcome: SettleOutcome, evidence: Evidence): Promise<Recorded> {
+  const { ports } = attempt;
+  const request = settleRequest(attempt, outcome, evidence);
   return ports.store.settle(request).then(
-    (settlement) => recordedOf(ports, effect, settlement),
+    (settlement) => recordedOf(attempt, settlement),
     (cause: unknown) => spilled(ports, request, cause),
   );
 }
 
-function recordedOf(ports: EffectPorts, { id }: EffectRecord, settlement: Settlement): Recorded {
+function recordedOf({ ports, effectId: id }: Attempt, settlement: Settlement): Recorded {
   switch (settlement.kind) {
     case 'settled':
       return DONE;

@@ -19,20 +19,23 @@ export interface FingerprintedAction {
 /**
  * The fingerprint of an action: HMAC-SHA-256 of its canonical form, under a key of the workspace. (A plain hash of
  * params could be guessed with a dictionary.) `fp1:` is the version of the form.
+ * @param paramsText the params in canonical form
  */
-export function fingerprint(key: KeyObject, action: FingerprintedAction): string {
-  const canonical = canonicalJson({
-    v: 1,
-    workspace: action.workspace,
-    agent_id: action.agentId,
-    action_type: action.actionType,
-    tool: action.tool,
-    target: action.target,
-    params: action.params,
-    // Left out where there are none. Most calls have none, and older fingerprints stay valid.
-    ...(Object.keys(action.headers).length === 0 ? null : { headers: action.headers }),
-  });
+export function fingerprint(
+  key: KeyObject,
+  { workspace, agentId, actionType, tool, target, params, headers }: FingerprintedAction,
+  paramsText = canonicalJson(params),
+): string {
+  // Left out where there are none. Most calls have none, and older fingerprints stay valid.
+  const bound = hasAny(headers) ? `"headers":${canonicalJson(headers)},` : '';
+  // In the order of RFC 8785, so the text is canonical. A test compares it with the sorted form.
+  const canonical = `{"action_type":${canonicalJson(actionType)},"agent_id":${canonicalJson(agentId)},${bound}"params":${paramsText},"target":${canonicalJson(target)},"tool":${canonicalJson(tool)},"v":1,"workspace":${canonicalJson(workspace)}}`;
   return `fp1:${hmacSha256(key, canonical)}`;
+}
+
+function hasAny(headers: Readonly<Record<string, string>>): boolean {
+  for (const _ in headers) return true;
+  return false;
 }
 
 /**

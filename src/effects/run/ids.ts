@@ -54,20 +54,16 @@ export function newId(prefix: string): string {
       commonText = commonOf(idTime);
     }
   }
-  return `${prefix}_${commonText}${base32(low, 8)}`;
+  return `${prefix}_${commonText}${eightDigits(low)}`;
+}
+
+/** Writes a number below 2^40 with eight digits of base 32. */
+function eightDigits(value: number): string {
+  const upper = Math.floor(value / 2 ** 20);
+  const lower = value % 2 ** 20;
+  return `${PAIRS[upper >> 10]}${PAIRS[upper & 1023]}${PAIRS[lower >> 10]}${PAIRS[lower & 1023]}`;
 }
 
 function commonOf(time: number): string {
-  return base32(Math.floor(time / HALF), 2) + base32(time % HALF, 8) + base32(high, 8);
-}
-
-/** Writes a number below 2^40 with this many digits of base 32. The count must be even. */
-function base32(value: number, digits: number): string {
-  let text = '';
-  let rest = value;
-  for (let at = 0; at < digits; at += 2) {
-    text = `${PAIRS[rest % 1024]}${text}`;
-    rest = Math.floor(rest / 1024);
-  }
-  return text;
+  return `${PAIRS[Math.floor(time / HALF)]}${eightDigits(time % HALF)}${eightDigits(high)}`;
 }

@@ -29,7 +29,7 @@ export async function wouldDispatch(ports: EffectPorts, call: Call): Promise<boo
     if (request.verdict.kind === 'deny') return false;
     const seen = await ports.store.preview(request);
     if (seen.kind !== 'stale') return seen.kind === 'dispatch';
-    await ports.refresh(request.workspace, request.verdict.trace.entities);
+    await ports.refresh(request.workspace, request.verdict.trace.entities, seen.versions.policy);
   }
   return true;
 }

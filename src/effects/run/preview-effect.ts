@@ -36,7 +36,6 @@ export type PreviewResult = Preview | { readonly kind: 'problem'; readonly probl
 
 /** Judges a call like a run, with a read-only admission. Writes nothing, sends nothing. */
 export async function previewEffect(ports: EffectPorts, request: RunRequest): Promise<PreviewResult> {
-  const begun = ports.elapsed();
   const checked = checkCall(ports, request, 'effects.preview');
   if (checked.kind === 'problem') return checked;
   try {
@@ -55,7 +54,7 @@ export async function previewEffect(ports: EffectPorts, request: RunRequest): Pr
         };
       }
     }
-    if (checked.kind === 'call') await sealInTurn(ports, checked.call, begun);
+    if (checked.kind === 'call') await sealInTurn(ports, checked.call);
     const admit =
       checked.kind === 'denied'
         ? denialRequest(ports, request, checked.denied)
@@ -63,7 +62,7 @@ export async function previewEffect(ports: EffectPorts, request: RunRequest): Pr
     const admission = await ports.store.preview(admit);
     if (admission.kind !== 'stale') return previewOf(admit, admission);
     // Policy, pauses or a budget window changed, so everything is checked again.
-    await ports.refresh(admit.workspace, admit.verdict.trace.entities);
+    await ports.refresh(admit.workspace, admit.verdict.trace.entities, admission.versions.policy);
     return previewEffect(ports, request);
   } catch (error) {
     if (!(error instanceof StoreUnavailable)) throw error;

@@ -36,11 +36,7 @@ const LIMITS = { depth: 64, values: 20_000 };
  * @param named by the answer's own `Connection` header
  */
 export function passesBack(name: string, setCookie: boolean, named: ReadonlySet<string> | null): boolean {
-  let fate = fates.get(name);
-  if (fate === undefined) {
-    fate = fateOf(name);
-    if (fates.size < MOST_REMEMBERED) fates.set(name, fate);
-  }
+  const fate = fates.get(name) ?? fateOf(name);
   return fate === 'cookie' ? setCookie : fate === 'pass' && (named === null || !named.has(name));
 }
 
@@ -53,9 +49,10 @@ const OF_THE_ORIGIN = /^(?:refresh|clear-site-data|service-worker-allowed|access
 type Fate = 'pass' | 'cookie' | 'end';
 
 function fateOf(name: string): Fate {
-  if (HOP_BY_HOP.has(name) || name.startsWith('svc-') || name === 'x-should-retry') return 'end';
-  if (OF_THE_ORIGIN.test(name)) return 'end';
-  return name === 'set-cookie' || name === 'set-cookie2' ? 'cookie' : 'pass';
+  const ends = HOP_BY_HOP.has(name) || name.startsWith('svc-') || name === 'x-should-retry' || OF_THE_ORIGIN.test(name);
+  const fate: Fate = ends ? 'end' : name === 'set-cookie' || name === 'set-cookie2' ? 'cookie' : 'pass';
+  if (fates.size < MOST_REMEMBERED) fates.set(name, fate);
+  return fate;
 }
 
 /** The most names whose fate is remembered. There is a limit because upstreams choose the names. */
@@ -104,7 +101,10 @@ export function headersBack(incoming: IncomingHeaders, setCookie: boolean): Http
   const headers: Record<string, string | readonly string[]> = {};
   for (const name of Object.keys(incoming)) {
     const value = incoming[name];
-    if (value !== undefined && passesBack(name, setCookie, named)) headers[name] = value;
+    if (value === undefined) continue;
+    // No call for each of the headers that most answers have.
+    const isPlain = named === null && fates.get(name) === 'pass';
+    if (isPlain || passesBack(name, setCookie, named)) headers[name] = value;
   }
   return headers;
 }

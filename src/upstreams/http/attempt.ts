@@ -80,14 +80,25 @@ class GivenUp extends Error {}
 /**
  * Sends one request on one connection, once, and reads its answer.
  * @param released called once the connection can carry another request
+ * @param read makes of the outcome what the caller waits for
  */
-export function attempt(
+export function attempt<Result>(
   connection: Connection,
   request: AttemptRequest,
   options: AttemptOptions,
   released: (connection: Connection) => void,
-): Promise<Attempt> {
-  return new Promise((resolve) => new Sending(connection, options, released, resolve).dispatch(request));
+  read: (outcome: Attempt) => Result,
+): Promise<Result> {
+  return new Promise((resolve, reject) => {
+    const settled = (outcome: Attempt): void => {
+      try {
+        resolve(read(outcome));
+      } catch (error) {
+        reject(error);
+      }
+    };
+    new Sending(connection, options, released, settled).dispatch(request);
+  });
 }
 
 /**

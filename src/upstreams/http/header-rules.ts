@@ -39,6 +39,8 @@ type Fate =
 /** The rules for one upstream and route. */
 export interface HeaderRules {
   fate(name: string): Fate;
+  /** Fates that are known, so that most headers need no call. */
+  readonly fates: ReadonlyMap<string, Fate>;
   /** Headers that the gateway sets, with the placeholders in their values. */
   readonly set: readonly (readonly [string, string])[];
 }
@@ -85,6 +87,7 @@ function makeRules({ forward, drop, volatile, set }: HeaderSettings): HeaderRule
   };
   return {
     set: Object.entries(set),
+    fates,
     fate: (name) => {
       let fate = fates.get(name);
       if (fate === undefined) {
@@ -165,7 +168,7 @@ export function sortHeaders(
   for (const name of Object.keys(headers)) {
     const value = headers[name];
     if (value === undefined || taken.includes(name)) continue;
-    const fate = rules.fate(name);
+    const fate = rules.fates.get(name) ?? rules.fate(name);
     if (fate === 'drop') continue;
     const text = typeof value === 'string' ? value : value.join(', ');
     if (fate === 'ambiguous') faults.push({ path: pathOf(name), message: WITH_UNDERSCORE });
@@ -180,7 +183,7 @@ export function sortHeaders(
       if (fate === 'bound') bind(bound, name, text);
     }
   }
-  if (!taken.includes('x-request-id') && rules.fate('x-request-id') !== 'drop')
+  if (!taken.includes('x-request-id') && (rules.fates.get('x-request-id') ?? rules.fate('x-request-id')) !== 'drop')
     sent['x-request-id'] ??= values.request_id;
   for (const [name, template] of rules.set) {
     const value = template.replaceAll(PLACEHOLDER, (_, placeholder: keyof HeaderPlaceholders) => values[placeholder]);

@@ -55,17 +55,12 @@ export interface HttpUpstream {
  * Sends a dispatch, once. Never throws: every failure is a result. If the request might have reached the upstream, the
  * result is `unknown`.
  */
-export async function sendDispatch(
-  upstream: HttpUpstream,
-  dispatch: Dispatch,
-  tool: HttpTool,
-): Promise<UpstreamResult> {
-  const { outcomes } = tool.call;
+export function sendDispatch(upstream: HttpUpstream, dispatch: Dispatch, tool: HttpTool): Promise<UpstreamResult> {
   let request: RenderedRequest;
   try {
     request = requestOf(upstream, dispatch, tool);
   } catch (error) {
-    return notDispatched(error instanceof Error ? error.message : 'the request cannot be made', null);
+    return Promise.resolve(notDispatched(error instanceof Error ? error.message : 'the request cannot be made', null));
   }
   const passing = passingTo(upstream, dispatch, tool);
   const options: AttemptOptions = {
@@ -77,7 +72,21 @@ export async function sendDispatch(
     now: upstream.now,
   };
   const { sending, digest } = digested(request, dispatch.files);
-  const result = await attemptOn(upstream, sending, options);
+  return attemptOn(upstream, sending, options, (outcome) =>
+    resultOfAttempt(upstream, dispatch, tool, outcome, passing, digest),
+  );
+}
+
+/** @param digest of what was sent */
+function resultOfAttempt(
+  upstream: HttpUpstream,
+  dispatch: Dispatch,
+  tool: HttpTool,
+  result: Attempt,
+  passing: PassingOn | null,
+  digest: () => string | null,
+): UpstreamResult {
+  const { outcomes } = tool.call;
   const sent = 'startedAt' in result ? digest() : null;
   const endedAt = upstream.now();
   switch (result.kind) {
@@ -152,14 +161,18 @@ export async function readToolState(upstream: HttpUpstream, tool: HttpTool, para
     return unreadable(error instanceof Error ? error.message : 'the request cannot be made');
   }
   const deadline = performance.now() + tool.timeoutMs;
-  const result = await attemptOn(upstream, digested(request, NO_FILES).sending, {
+  const options: AttemptOptions = {
     gate: () => (performance.now() < deadline ? 'go' : 'late'),
     timeoutMs: tool.timeoutMs,
     stream: null,
     passing: null,
     responseBytes: upstream.limits.responseBytes,
     now: upstream.now,
-  });
+  };
+  return attemptOn(upstream, digested(request, NO_FILES).sending, options, stateOfAttempt);
+}
+
+function stateOfAttempt(result: Attempt): StateReading {
   switch (result.kind) {
     case 'passed_on':
     case 'held_back':
@@ -241,25 +254,32 @@ function passingTo({ limits }: HttpUpstream, { listener, proxied }: Dispatch, to
   };
 }
 
-function attemptOn(upstream: HttpUpstream, request: AttemptRequest, options: AttemptOptions): Promise<Attempt> {
-  const { connections } = upstream;
+function attemptOn<Result>(
+  { connections }: HttpUpstream,
+  request: AttemptRequest,
+  options: AttemptOptions,
+  read: (outcome: Attempt) => Result,
+): Promise<Result> {
   const connection = connections.take();
   return connection === null
-    ? attemptWhenFree(connections, request, options)
-    : attempt(connection, request, options, connections.release);
+    ? attemptWhenFree(connections, request, options, read)
+    : attempt(connection, request, options, connections.release, read);
 }
 
-async function attemptWhenFree(
+async function attemptWhenFree<Result>(
   connections: Connections,
   request: AttemptRequest,
   options: AttemptOptions,
-): Promise<Attempt> {
+  read: (outcome: Attempt) => Result,
+): Promise<Result> {
   const connection = await connections.wait(() => options.gate() === 'go');
-  if (connection !== null) return attempt(connection, request, options, connections.release);
+  if (connection !== null) return attempt(connection, request, options, connections.release, read);
   const gate = options.gate();
-  return gate === 'go'
-    ? { kind: 'nothing_sent', message: 'the gateway closes its connections' }
-    : { kind: 'held_back', by: gate };
+  return read(
+    gate === 'go'
+      ? { kind: 'nothing_sent', message: 'the gateway closes its connections' }
+      : { kind: 'held_back', by: gate },
+  );
 }
 
 const OWN_HEADERS = { 'user-agent': 'svc-gateway', accept: '*/*' };

@@ -15,7 +15,7 @@ import { sameTls } from './upstream-tls.ts';
 /** The upstreams that are reached over HTTP. */
 export interface HttpUpstreams extends UpstreamKind {
   /** Settings of an upstream; `null` if no upstream of this kind has this id. */
-  settings(id: string): UpstreamSettings | null;
+  readonly settings: (id: string) => UpstreamSettings | null;
   /** The pool for streamed reads of an upstream; `null` if no upstream of this kind has this id. */
   stream(id: string): Dispatcher | null;
   /** Switches to another configuration. Running calls finish on their connections. */

@@ -29,13 +29,14 @@ export function misfits(request: DeclaredRequest, params: JsonObject, most: numb
   let found: Misfit[] | null = null;
   for (const [name, value] of Object.entries(params)) {
     if ((found?.length ?? 0) >= most) break;
-    const place = placeOf(plan, name);
+    const place = plan.places.get(name) ?? placeOf(plan, name);
+    if (place?.in === 'body' && plan.bodyType === 'json') continue;
     const message =
       place === null
         ? 'is a param that no part of the request uses; if it stands in the query, add it to query of the request of the tool, or query_rest: NAME for all that is there'
-        : (misfit(place, value) ??
-          queryPartsMisfit(request, place, name, params) ??
-          bodyMisfit(request, place, name, value));
+        : place.in === 'body'
+          ? bodyMisfit(request, name, value)
+          : (misfit(place, value) ?? (place.in === 'query' ? queryPartsMisfit(request, place, name, params) : null));
     if (message !== null) (found ??= []).push({ name, message });
   }
   for (const [name, place] of plan.places) {
@@ -48,19 +49,18 @@ export function misfits(request: DeclaredRequest, params: JsonObject, most: numb
 /** Of what may have parts in the query. */
 function queryPartsMisfit(
   { plan, schema }: DeclaredRequest,
-  place: Place,
+  place: Extract<Place, { in: 'query' }>,
   name: string,
   params: JsonObject,
 ): string | null {
   const value = params[name];
-  if (place.in !== 'query' || place.style === null || value === undefined) return null;
+  if (place.style === null || value === undefined) return null;
   return place.style === 'rest'
     ? restMisfit(plan.query, value, params, schema)
     : queryMisfit(name, value, place.style, schema);
 }
 
-function bodyMisfit({ plan, schema }: DeclaredRequest, place: Place, name: string, value: Json): string | null {
-  if (place.in !== 'body') return null;
+function bodyMisfit({ plan, schema }: DeclaredRequest, name: string, value: Json): string | null {
   const { bodyType, formLists: lists } = plan;
   switch (bodyType) {
     case 'json':
