@@ -2,6 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { setImmediate as others } from 'node:timers/promises';
 import { readEscapedNames } from './read.ts';
 import { isJsonArray, type Json } from './value.ts';
+import { isWhole } from './whole-number.ts';
 
 export type StrictJson =
   | { readonly ok: true; readonly value: Json }
@@ -542,23 +543,6 @@ function checkNumber(token: string, offset: number): void {
   if (!Number.isInteger(value)) return;
   if (!Number.isSafeInteger(value)) throw new Fault('an integer beyond ±(2^53−1)', offset);
   if (!isWhole(token)) throw new Fault('a number with more digits than a double holds', offset);
-}
-
-/** Whether the decimal text is a whole number, without any rounding. */
-function isWhole(token: string): boolean {
-  const [mantissa = '', exponent = '0'] = token.toLowerCase().split('e');
-  const [whole = '', fraction = ''] = mantissa.replace('-', '').split('.');
-  const significant = withoutLastZeros(`${whole}${fraction}`);
-  if (significant === '') return true;
-  // Digits left of the decimal point once the exponent is applied.
-  return whole.length + Number(exponent) >= significant.length;
-}
-
-/** A loop instead of `/0+$/`, which takes quadratic time on long runs of zeros that are not at the end. */
-function withoutLastZeros(digits: string): string {
-  let end = digits.length;
-  while (end > 0 && digits.charCodeAt(end - 1) === ZERO) end -= 1;
-  return digits.slice(0, end);
 }
 
 function scanWord(scan: Scan, word: string): boolean {
