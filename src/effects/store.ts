@@ -154,7 +154,7 @@ export type SettleOutcome =
   /** Refused before the first byte, because of drift or a pause. */
   | {
       readonly kind: 'denied';
-      readonly decision: 'denied_claim' | 'denied_paused';
+      readonly decision: 'denied_claim' | 'denied_paused' | 'denied_policy';
       readonly reason: Reason;
       readonly mismatches: readonly Mismatch[];
     };
@@ -214,6 +214,8 @@ export interface VoteRequest {
   readonly comment: string | null;
   /** Indices of the requirements for which the voter's roles or name qualify. */
   readonly requirements: readonly number[];
+  /** What vouches for the vote; stored with it. */
+  readonly seal?: string;
   readonly actor: LedgerActor;
 }
 
@@ -449,6 +451,8 @@ export interface EffectStore extends EntityStore, SessionStore {
   append(workspace: string, events: readonly LedgerDraft[]): Promise<void>;
 
   approval(workspace: string, id: string): Promise<ApprovalRecord | null>;
+  /** The effect that an idempotency key is used for; `null` where it is free. */
+  boundTo(workspace: string, idempotencyKey: string): Promise<string | null>;
   /** Ends a session of an approver at every gateway, until it would have ended by itself. */
   endSession(workspace: string, session: string, until: number): Promise<void>;
   hasEnded(workspace: string, session: string): Promise<boolean>;

@@ -1,8 +1,8 @@
 import type { KeyRecord, KeySeals } from '../effects/model/key.ts';
 import type { JudgingSeals, SealJudgement } from '../secrets/key-seals.ts';
 
-/** Called with the record of a key that lets nobody in, and why. */
-type Unfit = (key: KeyRecord, why: Exclude<SealJudgement, 'sound'>) => void;
+/** Called with the record of a key that lets nobody in, or with which other row does not count, and why. */
+type Unfit = (of: KeyRecord | { readonly row: string }, why: Exclude<SealJudgement, 'sound'>) => void;
 
 /** Seals for a store that is opened before the secrets, because the store says whether a new secret may be made. */
 export interface LateKeySeals extends KeySeals {
@@ -29,6 +29,12 @@ export function createLateKeySeals(unfit: Unfit): LateKeySeals {
       if (judgement !== 'sound') unfit(key, judgement);
       return judgement === 'sound';
     },
+    sealRow: (row, text) => opened().sealRow(row, text),
+    fitsRow(row, text, seal) {
+      const judgement = opened().judgeRow(row, text, seal);
+      if (judgement !== 'sound') unfit({ row }, judgement);
+      return judgement === 'sound';
+    },
   };
 }
 
@@ -39,6 +45,11 @@ export const UNJUDGED: JudgingSeals = {
   },
   judge: () => 'sound',
   fits: () => true,
+  sealRow() {
+    throw new Error('Nothing is sealed here.');
+  },
+  judgeRow: () => 'sound',
+  fitsRow: () => true,
 };
 
 /** A record that is used again and again is reported once in this time, ms. */
@@ -52,17 +63,18 @@ const MOST_TOLD = 1000;
  */
 export function createForgeryAlarm(parts: {
   readonly count: () => void;
-  readonly say: (keyId: string, why: Parameters<Unfit>[1]) => void;
+  readonly say: (of: { readonly key_id: string } | { readonly record: string }, why: Parameters<Unfit>[1]) => void;
   readonly elapsed: () => number;
 }): Unfit {
   const saidAt = new Map<string, number>();
-  return ({ id }, why) => {
+  return (of, why) => {
+    const id = 'row' in of ? of.row : of.id;
     if (why === 'forged') parts.count();
     const now = parts.elapsed();
     const last = saidAt.get(id);
     if (last !== undefined && now - last < TELL_EVERY_MS) return;
     if (saidAt.size >= MOST_TOLD) saidAt.clear();
     saidAt.set(id, now);
-    parts.say(id, why);
+    parts.say('row' in of ? { record: of.row } : { key_id: of.id }, why);
   };
 }

@@ -10,6 +10,7 @@ import { keyState } from '../identity/key-record.ts';
 import { acceptTime } from './embedded-store.ts';
 import { openBeside } from './beside-redis.ts';
 import { createLateKeySeals, UNJUDGED } from './key-seals.ts';
+import { sealedStore } from './sealed-store.ts';
 import { findSecret } from './master-secret.ts';
 import { openOnRedis, openStore } from './open-store.ts';
 
@@ -56,7 +57,11 @@ export const checkStore: CliPorts['checkStore'] = async ({ configFile, environme
   const { configuration } = await loadConfiguration(configFile, { environment });
   const { store: settings, retention, workspaces, secrets } = configuration;
   const unfit = new Map<string, { readonly key: KeyRecord; readonly store: string }>();
-  const note = (key: KeyRecord, why: keyof typeof UNFIT): void => void unfit.set(key.id, { key, store: UNFIT[why] });
+  const forged = new Map<string, string>();
+  const note = (of: KeyRecord | { readonly row: string }, why: keyof typeof UNFIT): void => {
+    if ('row' in of) forged.set(of.row, UNFIT[why]);
+    else unfit.set(of.id, { key: of, store: UNFIT[why] });
+  };
   const keySeals = createLateKeySeals(note);
   const opening: Promise<EffectStore> =
     settings.kind === 'redis' ? openBeside(settings, retention, keySeals) : openStore(configuration, keySeals);
@@ -96,18 +101,41 @@ export const checkStore: CliPorts['checkStore'] = async ({ configFile, environme
       if (fault !== null)
         found.push({ workspace: key.workspace ?? '', what: 'key', where: key.id, ledger: 'a key', store: fault });
     }
+    await store.agents();
     const known = [INSTALLATION, ...workspaces.map(({ id }) => id), ...(await store.workspaces())];
     for (const workspace of new Set(known)) {
-      const differences = await checkWorkspace(store, workspace);
+      const differences = await checkWorkspace(store, workspace, retention.effectsMs);
       if (differences === null)
         throw new CommandFailure(
           `Workspace ${workspace} is written to all the time, so it cannot be read as of one moment. Pause it (svc pause --all), or try again.`,
         );
       found.push(...differences.map((difference) => ({ ...difference, workspace })));
+      await store.pauses(workspace);
+      if (secret.kind === 'right')
+        await readApprovals(
+          sealedStore(store, secret.secrets, undefined, (row) => note({ row }, 'forged')),
+          workspace,
+        );
     }
+    for (const [where, is] of forged)
+      found.push({ workspace: INSTALLATION, what: 'seal', where, ledger: 'a record of a gateway', store: is });
     return found;
   });
 };
+
+/** Reads all requests for approval: their seals are judged by that. */
+async function readApprovals(store: EffectStore, workspace: string): Promise<void> {
+  let cursor: string | null = null;
+  do {
+    const page: Awaited<ReturnType<EffectStore['approvals']>> = await store.approvals(workspace, {
+      status: null,
+      agentId: null,
+      limit: 100,
+      cursor,
+    });
+    cursor = page.next;
+  } while (cursor !== null);
+}
 
 async function onRedis(
   { configFile, environment }: StoreOptions,

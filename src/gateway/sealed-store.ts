@@ -1,4 +1,4 @@
-import type { ApprovalRecord } from '../effects/model/approval.ts';
+import { type ApprovalRecord, isQuorate, type Vote } from '../effects/model/approval.ts';
 import type { KeptHttpResult, KeptMessage, KeptResult } from '../effects/model/answer.ts';
 import { entityName, type EntityRecord, type EntityRef } from '../effects/model/entity.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
@@ -36,10 +36,17 @@ const OPENED_IN_LIST = 1024 * 1024;
 const UNREADABLE = '(the summary cannot be read)';
 
 /**
- * The store with sealing: seals on the way in, opens on the way out. Records from before seals existed are read
- * unchanged. Its steps are measured.
+/**
+ * The store with sealing: seals on the way in, opens on the way out. Answers from before seals existed are read
+ * unchanged; requests for approval and votes count for nothing without them. Its steps are measured.
+ * @param forged hears of each of these that is read and is not as a gateway wrote it
  */
-export function sealedStore(store: EffectStore, seals: Seals, measures = unmeasured()): EffectStore {
+export function sealedStore(
+  store: EffectStore,
+  seals: Seals,
+  measures = unmeasured(),
+  forged: (record: string) => void = () => undefined,
+): EffectStore {
   /** @throws StoreUnavailable where something else than a gateway wrote it, or its master secret is gone */
   function openEntity(workspace: string, entity: EntityRecord): EntityRecord {
     const body = seals.openText(entity.body, bindingOfEntity(workspace, entity));
@@ -64,7 +71,11 @@ export function sealedStore(store: EffectStore, seals: Seals, measures = unmeasu
     );
   }
 
-  const openApproval = (approval: ApprovalRecord): ApprovalRecord => withSummaries(approval, seals);
+  function openApproval(approval: ApprovalRecord): ApprovalRecord {
+    const opened = withSummaries(approval, seals);
+    if (opened.isForged === true) forged(`approval ${approval.workspace} ${approval.id}`);
+    return opened;
+  }
   const openEffect = (effect: EffectRecord): EffectRecord => withResult(effect, seals);
 
   function openSettlement(settlement: Settlement): Settlement {
@@ -93,7 +104,7 @@ export function sealedStore(store: EffectStore, seals: Seals, measures = unmeasu
     },
     admit(request) {
       const { shadow } = request.verdict.trace;
-      const admitting = store.admit(withSealedSummaries(request, seals));
+      const admitting = store.admit(withSealedSummaries(request, seals, store.now()));
       if (shadow.length === 0) return measured('admit', admitting, openAdmission);
       return measured('admit', admitting, (admission) => {
         // Calls that are known already or must be judged again do not count.
@@ -110,10 +121,12 @@ export function sealedStore(store: EffectStore, seals: Seals, measures = unmeasu
       measured('resolve', store.resolve(request), (resolution) =>
         resolution.kind === 'absent' ? resolution : { ...resolution, effect: openEffect(resolution.effect) },
       ),
-    vote: (request) =>
-      measured('vote', store.vote(request), (voted) =>
+    vote(request) {
+      const seal = seals.sealText(termsOfVote(request), bindingOfVote(request.workspace, request.approvalId));
+      return measured('vote', store.vote({ ...request, seal }), (voted) =>
         voted.kind === 'absent' ? voted : { ...voted, approval: openApproval(voted.approval) },
-      ),
+      );
+    },
     async giveUp(request) {
       const given = await store.giveUp(request);
       return given.kind === 'absent' ? given : { ...given, approval: openApproval(given.approval) };
@@ -249,24 +262,64 @@ function withResult(effect: EffectRecord, seals: Seals): EffectRecord {
   return text === null ? effect : { ...effect, life: { ...life, result: withPrivate(life.result, text) } };
 }
 
-function withSealedSummaries(request: AdmitRequest, seals: Seals): AdmitRequest {
-  const { verdict, workspace } = request;
+function withSealedSummaries(request: AdmitRequest, seals: Seals, now: number): AdmitRequest {
+  const { verdict, workspace, approvalId, actor, approvalDigest } = request;
   if (verdict.kind !== 'permit' || verdict.approvals.length === 0) return request;
-  const { approvalId } = request;
+  const terms = { digest: approvalDigest, requester: actor, of: verdict.approvals.length };
   const approvals = verdict.approvals.map((requirement, part): ApprovalRequirement => {
-    const bound = { what: 'summary', workspace, of: approvalId, part } as const;
-    return { ...requirement, summary: '', sealedSummary: seals.sealText(requirement.summary, bound) };
+    const content = [requirement.summary, now, termsOfApproval(terms, requirement)];
+    const bound = { what: 'approval', workspace, of: approvalId, part } as const;
+    return { ...requirement, summary: '', sealedSummary: seals.sealText(JSON.stringify(content), bound) };
   });
   return { ...request, verdict: { ...verdict, approvals } };
 }
 
+/** By how much the time of a request may differ from when a gateway asked for it, ms. */
+const MOST_LATE_MS = 60_000;
+
+/** With summaries, and marked where anything that a vote rests on is not as a gateway wrote it. */
 function withSummaries(approval: ApprovalRecord, seals: Seals): ApprovalRecord {
-  const { workspace, id } = approval;
+  const { workspace, id, requester, digest, status, votes } = approval;
+  const terms = { digest, requester, of: approval.requirements.length };
+  let isSound = terms.of > 0;
   const requirements = approval.requirements.map((requirement, part): ApprovalRequirement => {
     const { sealedSummary, ...rest } = requirement;
-    if (sealedSummary === undefined) return requirement;
-    const bound = { what: 'summary', workspace, of: id, part } as const;
-    return { ...rest, summary: seals.openText(sealedSummary, bound) ?? UNREADABLE };
+    const bound = { what: 'approval', workspace, of: id, part } as const;
+    const text = sealedSummary === undefined ? null : seals.openText(sealedSummary, bound);
+    const [summary, askedAt, sealed] = text === null ? [] : readOwnJson<readonly [string, number, string]>(text);
+    const asked = askedAt ?? Number.NEGATIVE_INFINITY;
+    isSound &&= sealed === termsOfApproval(terms, requirement) && approval.createdAt <= asked + MOST_LATE_MS;
+    return { ...rest, summary: summary ?? (sealedSummary === undefined ? requirement.summary : UNREADABLE) };
   });
-  return { ...approval, requirements };
+  isSound &&= votes.every((vote) => isSealed(vote, approval, seals));
+  isSound &&= (status !== 'granted' && status !== 'used') || isQuorate(approval.requirements, votes);
+  const opened = { ...approval, requirements, votes: votes.map(({ seal: _, ...vote }) => vote) };
+  return isSound ? opened : { ...opened, isForged: true };
+}
+
+/** What a vote rests on, but for the summary and the time. */
+function termsOfApproval(
+  { digest, requester, of }: Pick<ApprovalRecord, 'digest' | 'requester'> & { readonly of: number },
+  { rule, ruleDigest, approvers, quorum, expiresMs, hold }: ApprovalRequirement,
+): string {
+  const { agentId, agentOwner, user, keyId, keyMadeBy } = requester;
+  return JSON.stringify([
+    digest,
+    [agentId, agentOwner, user, keyId, keyMadeBy],
+    [rule, ruleDigest, approvers.roles, approvers.users, quorum, expiresMs, hold],
+    of,
+  ]);
+}
+
+function termsOfVote({ user, keyId, verdict, comment, requirements }: Omit<Vote, 'at' | 'seal'>): string {
+  return JSON.stringify([user, keyId, verdict, comment, requirements]);
+}
+
+function bindingOfVote(workspace: string, approvalId: string) {
+  return { what: 'vote', workspace, of: approvalId, part: 0 } as const;
+}
+
+function isSealed(vote: Vote, { workspace, id }: ApprovalRecord, seals: Seals): boolean {
+  const text = vote.seal === undefined ? null : seals.openText(vote.seal, bindingOfVote(workspace, id));
+  return text === termsOfVote(vote);
 }

@@ -139,7 +139,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   opened.push(() => unsealed.close());
   const secrets = await mendable(openSecretsFor(unsealed, configuration.secrets));
   const measures = unmeasured();
-  const store = sealedStore(unsealed, secrets, measures);
+  const store = sealedStore(unsealed, secrets, measures, (row) => forgery({ row }, 'forged'));
   const signer = await mendable(
     openSigner({
       keys: { path: configuration.receipts.keysDir, read: readKeyFile, make: makeKeyFile },
@@ -215,13 +215,13 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   });
   const forgery = createForgeryAlarm({
     count: () => metrics.alerted('key_forged'),
-    say: (key_id, why) =>
+    say: (of, why) =>
       why === 'forged'
         ? logger.error(
-            { alert: 'key_forged', key_id },
-            'the record of this key is not as it was sealed: something else than a gateway wrote to the store',
+            { alert: 'key_id' in of ? 'key_forged' : 'record_forged', ...of },
+            'this record is not as it was sealed: something else than a gateway wrote to the store',
           )
-        : logger.warn({ key_id }, 'this key was sealed under a master secret that is not named here'),
+        : logger.warn(of, 'this was sealed under a master secret that is not named here'),
     elapsed: () => performance.now(),
   });
   keySeals.use(secrets.keySeals);

@@ -14,7 +14,7 @@ import type { OpenRows } from '../stores/open-rows.ts';
 import type { LedgerEntry } from '../stores/port.ts';
 import { APPROVALS, approvalRows, approvalsIn, leftRows } from './approval-rows.ts';
 import { capCounts } from './cap-counts.ts';
-import { ONLY, pauseRows, pausesOf, policyRows } from './control-rows.ts';
+import { pauseRows, pausesOf, policyRows, putPauses } from './control-rows.ts';
 import type { Draft } from './draft.ts';
 import { brainRows, createEntities } from './entities.ts';
 import { pageOfEffects } from './effect-pages.ts';
@@ -311,6 +311,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     },
 
     approval: (workspace, id) => readRecord(runner, approvalRows, workspace, id),
+    boundTo: (workspace, key) => readRecord(runner, keyRows, workspace, key),
     endSession: (workspace, session, until) =>
       write(workspace, (draft) => {
         if (leftRows.get(draft, session) === null) leftRows.put(draft, session, { until });
@@ -360,28 +361,31 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     setPause({ id, workspace, scope, reason, until, by, actor }) {
       return write(workspace, (draft): PauseRecord => {
         const pause: PauseRecord = { id, workspace, scope, reason, by, createdAt: draft.now, until };
-        const { version, pauses } = pausesOf(draft);
+        const { version, pauses } = pausesOf(draft, workspace, keySeals);
         const others = pauses.filter((other) => other.id !== id);
-        pauseRows.put(draft, ONLY, { version: version + 1, pauses: [...others, pause] });
+        putPauses(draft, workspace, keySeals, { version: version + 1, pauses: [...others, pause] });
         appendEvents(draft, [pauseSet(pause, actor)]);
         return pause;
       });
     },
     liftPause(workspace, id, by, actor) {
       return write(workspace, (draft) => {
-        const { version, pauses } = pausesOf(draft);
+        const { version, pauses } = pausesOf(draft, workspace, keySeals);
         const pause = pauses.find((other) => other.id === id);
         if (pause === undefined) return { kind: 'absent' };
         if (pause.by.keyKind === 'administrative' && by !== 'administrative')
           return { kind: 'administrative_only', pause };
-        pauseRows.put(draft, ONLY, { version: version + 1, pauses: pauses.filter((other) => other.id !== id) });
+        putPauses(draft, workspace, keySeals, {
+          version: version + 1,
+          pauses: pauses.filter((other) => other.id !== id),
+        });
         appendEvents(draft, [{ kind: 'pause.lifted', effectId: null, actor, data: { pause_id: id } }]);
         return { kind: 'lifted', pause };
       });
     },
     async pauses(workspace) {
       await enter(workspace);
-      return runner.peek(workspace, pausesOf);
+      return runner.peek(workspace, (draft) => pausesOf(draft, workspace, keySeals));
     },
 
     async budgets(workspace): Promise<readonly BudgetRow[]> {

@@ -37,9 +37,13 @@ export const ENTERED = 'entered';
 export const enteredRows = stock(textKind('entered', () => [{ list: ENTERED, at: 0 }]));
 
 const AGENTS = 'agents';
-export const agentRows = stock(jsonKind<Agent>('agent', () => [{ list: AGENTS, at: 0 }]));
+/** An agent as its row has it. Its roles decide, and who owns it approves none of its calls. */
+type SealedAgent = Agent & { readonly seal?: string };
+export const agentRows = stock(jsonKind<SealedAgent>('agent', () => [{ list: AGENTS, at: 0 }]));
 
-export const userRows = stock(jsonKind<number>('user', () => []));
+/** Since when there is a user. */
+type SealedUser = { readonly since: number; readonly seal?: string };
+export const userRows = stock(jsonKind<SealedUser>('user', () => []));
 /** Id of the row that is there once users were looked at for the first time. */
 const LOOKED = '';
 
@@ -86,6 +90,18 @@ export function createInstallation(
     const { seal, ...record } = stored;
     const key = { ...record, id };
     return seals.fits(key, seal) ? key : null;
+  }
+
+  /** The agent of a row, if its seal is right. */
+  function soundAgent({ seal, ...agent }: SealedAgent): Agent | null {
+    return seals.fitsRow(`agent ${agent.workspace} ${agent.id}`, JSON.stringify(agent), seal) ? agent : null;
+  }
+
+  const rowOfUser = (id: string): string => `user ${id}`;
+
+  function soundUser(id: string, stored: SealedUser | null): number | null {
+    if (stored === null) return null;
+    return seals.fitsRow(rowOfUser(id), String(stored.since), stored.seal) ? stored.since : null;
   }
 
   async function hasKeys(): Promise<boolean> {
@@ -165,12 +181,14 @@ export function createInstallation(
     async seeUsers(ids) {
       await runner.run(INSTALLATION, (draft) => {
         const isFirst = userRows.get(draft, LOOKED) === null;
-        if (isFirst) userRows.put(draft, LOOKED, 0);
+        const put = (id: string, since: number): void =>
+          userRows.put(draft, id, { since, seal: seals.sealRow(rowOfUser(id), String(since)) });
+        if (isFirst) put(LOOKED, 0);
         for (const id of new Set(ids))
-          if (id !== LOOKED && userRows.get(draft, id) === null) userRows.put(draft, id, isFirst ? 0 : draft.now);
+          if (id !== LOOKED && soundUser(id, userRows.get(draft, id)) === null) put(id, isFirst ? 0 : draft.now);
       });
     },
-    userSince: (id) => readRecord(runner, userRows, INSTALLATION, id),
+    userSince: async (id) => soundUser(id, await readRecord(runner, userRows, INSTALLATION, id)),
     putWorkspace(id, actor) {
       const event = newId();
       return run((draft) => {
@@ -185,15 +203,20 @@ export function createInstallation(
       const event = newId();
       const id = `${agent.workspace}\n${agent.id}`;
       await run((draft) => {
-        const there = agentRows.get(draft, id);
+        const stored = agentRows.get(draft, id);
+        const there = stored === null ? null : soundAgent(stored);
         if (there !== null && JSON.stringify(there) === JSON.stringify(agent)) return;
-        agentRows.put(draft, id, agent);
+        const seal = seals.sealRow(`agent ${agent.workspace} ${agent.id}`, JSON.stringify(agent));
+        agentRows.put(draft, id, { ...agent, seal });
         const { disabled, team, owner } = agent;
         appendTo(draft, agent.workspace, event, [
           { kind: 'agent.registered', effectId: null, actor, data: { agent_id: agent.id, disabled, team, owner } },
         ]);
       });
     },
-    agents: () => recordsOf(store, agentRows, INSTALLATION, AGENTS),
+    async agents() {
+      const stored = await recordsOf(store, agentRows, INSTALLATION, AGENTS);
+      return stored.map(soundAgent).filter((agent) => agent !== null);
+    },
   };
 }

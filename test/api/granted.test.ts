@@ -1,6 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { dispatchGranted, type People } from '../../src/effects/run/decide-approval.ts';
 import type { EffectPorts } from '../../src/effects/ports.ts';
+import { join } from 'node:path';
+import { loadDriver } from '../../src/stores/embedded/driver.ts';
 import { refund, type Rig, startRig } from './rig.ts';
 
 const WS = 'demo';
@@ -107,5 +109,71 @@ describe('a granted call', () => {
     await rig.send('POST', `${keys}/${rotated}/rotate`, { key: rig.keys.admin, body: { overlap: 0 } });
     expect(await rig.people.key(rotated)).toBeNull();
     expect(await rig.people.key('key_000000000000')).toBeNull();
+  });
+});
+
+describe('whoever writes to the store without a gateway', () => {
+  type Row = { votes: Record<string, unknown>[]; requirements: Record<string, unknown>[] } & Record<string, unknown>;
+
+  /** Changes the row of a request for approval in the file of the store. */
+  async function tamper(id: string, change: (row: Row) => void): Promise<void> {
+    const openDatabase = await loadDriver();
+    const database = openDatabase(join(rig.storeFolder(), 'store.db'));
+    try {
+      const found = database.prepare('SELECT text FROM rows WHERE id = ?').get(id);
+      const row = JSON.parse(String(found?.['text']));
+      change(row);
+      database.prepare("UPDATE rows SET text = ?, version = version || 'x' WHERE id = ?").run(JSON.stringify(row), id);
+    } finally {
+      database.close();
+    }
+  }
+
+  const ask = async (body: ReturnType<typeof refund>) => rig.send('POST', EFFECTS, { body });
+  async function waiting() {
+    payments += 1;
+    const body = refund({ params: { payment_id: 'pay_2', amount: 60_000 + payments, currency: 'EUR' } });
+    const { json } = await ask(body);
+    const { id } = json['approval'] as unknown as { readonly id: string };
+    return { body, id, effect: String(json['effect_id']) };
+  }
+  const decide = (id: string, key: string) =>
+    rig.send('POST', `/v1/workspaces/demo/approvals/${id}/approve`, { key, body: {} });
+  const vote = { user: 'maria', keyId: 'key_of_maria', verdict: 'approve', at: 1, comment: null, requirements: [0] };
+
+  it.each<readonly [string, (row: Row) => void]>([
+    ['another requester', (row) => Object.assign(row['requester'] as object, { user: 'nobody', keyMadeBy: 'nobody' })],
+    [
+      'other approvers',
+      ({ requirements: [first] }) => Object.assign(first ?? {}, { approvers: { roles: [], users: ['ops'] } }),
+    ],
+    ['a smaller quorum', ({ requirements: [first] }) => Object.assign(first ?? {}, { quorum: 0 })],
+    ['no seal', ({ requirements: [first] }) => delete first?.['sealedSummary']],
+    ['one requirement less', (row) => row.requirements.pop()],
+    ['a later beginning', (row) => (row['createdAt'] = Number(row['createdAt']) + 3_600_000)],
+    ['a vote of somebody else', (row) => row.votes.push(vote)],
+    ['a granted status', (row) => Object.assign(row, { status: 'granted', decidedAt: 1 })],
+  ])('gets nothing approved by %s', async (_what, change) => {
+    const { id, effect, body } = await waiting();
+    await tamper(id, change);
+    const decided = await decide(id, rig.keys.approver);
+    expect([decided.status, decided.json['code']], decided.text).toEqual([409, 'conflict']);
+    // Nor by asking again, nor by what the gateway does for itself.
+    const again = await ask(body);
+    expect(['pending_approval', 'denied_policy']).toContain(again.json['decision']);
+    for (const approval of await rig.core.store.grantedApprovals(10)) {
+      const of = await rig.core.store.effect(WS, approval.effectId);
+      if (of !== null) await dispatchGranted(rig.core, rig.people, approval, of);
+    }
+    const after = await rig.core.store.effect(WS, effect);
+    expect(['pending_approval', 'denied']).toContain(after?.life.state);
+    expect(after?.attempt).toBeLessThanOrEqual(1);
+    expect((await rig.core.store.approval(WS, id))?.isForged).toBe(true);
+  });
+
+  it('changes nothing where nothing was changed', async () => {
+    const { id } = await waiting();
+    await tamper(id, () => undefined);
+    expect((await decide(id, rig.keys.approver)).json['became'], id).toMatchObject({ what: 'dispatched' });
   });
 });

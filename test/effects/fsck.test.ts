@@ -7,7 +7,15 @@ import type { EffectRecord } from '../../src/effects/model/effect.ts';
 import { emptyState, viewOf } from '../contract/map-view.ts';
 import { createEffectStore } from '../../src/records/effect-store.ts';
 import { RETENTION } from '../contract/fixture.ts';
-import { admitRequest, claimRequest, keyRecord, WORKSPACE } from '../contract/requests.ts';
+import {
+  admitRequest,
+  claimRequest,
+  committed,
+  dispatched,
+  keyRecord,
+  settleRequest,
+  WORKSPACE,
+} from '../contract/requests.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
 import { ALONE, emptyRows, mapStore } from '../port/map-rows.ts';
 import type { LedgerEvent, LedgerKind } from '../../src/effects/model/ledger.ts';
@@ -31,6 +39,28 @@ const row = (spent: number, held: number, window = 'c:0:9000') => ({
   spent,
   held,
   resetsAt: null,
+});
+
+it('a key that was set free behind the store, and a record that is gone too soon, are named', async () => {
+  const rows = emptyRows();
+  const store = createEffectStore(
+    { ...mapStore(rows, () => 1_750_000_000_000), ...ALONE },
+    { retention: RETENTION, keySeals: KEY_SEALS, maxFreezeMs: 0 },
+  );
+  const { effect } = await dispatched(store);
+  await store.settle(settleRequest(effect, committed()));
+  expect(await checkWorkspace(store, WORKSPACE, 1e9)).toEqual([]);
+  const bound = { ...store, boundTo: async () => null };
+  expect(await checkWorkspace(bound, WORKSPACE, 1e9)).toEqual([
+    { what: 'binding', where: effect.id, ledger: effect.idempotencyKey, store: 'nothing' },
+  ]);
+  const gone = { ...store, effects: async () => ({ items: [], next: null }) };
+  expect(await checkWorkspace(gone, WORKSPACE, 1e9)).toEqual([
+    { what: 'binding', where: effect.id, ledger: 'a record', store: 'nothing' },
+  ]);
+  // After its time a record may be gone.
+  expect(await checkWorkspace(gone, WORKSPACE)).toEqual([]);
+  await store.close();
 });
 
 it('figures of caps are compared with the claims on record', async () => {

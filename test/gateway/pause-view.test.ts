@@ -1,4 +1,6 @@
 import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { loadDriver } from '../../src/stores/embedded/driver.ts';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { PauseScope } from '../../src/effects/model/pause.ts';
 import type { PauseSubject } from '../../src/effects/ports.ts';
@@ -77,4 +79,26 @@ it.each<[PauseScope, Partial<PauseSubject>]>([
   await view.refresh(WORKSPACE);
   expect(view.match(WORKSPACE, SUBJECT, store.now())).not.toBeNull();
   expect(view.match(WORKSPACE, { ...SUBJECT, ...other }, store.now())).toBeNull();
+});
+
+it('pauses that something else than a gateway wrote pause the workspace, until an administrator lifts that', async () => {
+  const set = await pause({ kind: 'tool', glob: 'payments.*' });
+  const openDatabase = await loadDriver();
+  const database = openDatabase(join(path, 'store.db'));
+  const stored = database.prepare("SELECT id, kind, text FROM rows WHERE text LIKE '%payments.*%' AND id = ''").get();
+  const text = String(stored?.['text']).replace('payments.*', 'nothing.*');
+  database
+    .prepare("UPDATE rows SET text = ?, version = version || 'x' WHERE id = '' AND kind = ?")
+    .run(text, Number(stored?.['kind']));
+  database.close();
+  const { pauses } = await store.pauses(WORKSPACE);
+  expect(pauses).toMatchObject([{ id: set.id }, { id: 'pau_unsealed', scope: { kind: 'workspace' } }]);
+  // Another pause does not vouch for what is there.
+  await pause({ kind: 'agent', id: 'a' });
+  expect((await store.pauses(WORKSPACE)).pauses.map(({ id }) => id)).toContain('pau_unsealed');
+  expect(await store.liftPause(WORKSPACE, 'pau_unsealed', 'account', PERSON)).toMatchObject({
+    kind: 'administrative_only',
+  });
+  expect(await store.liftPause(WORKSPACE, 'pau_unsealed', 'administrative', PERSON)).toMatchObject({ kind: 'lifted' });
+  expect((await store.pauses(WORKSPACE)).pauses.map(({ id }) => id)).not.toContain('pau_unsealed');
 });

@@ -110,7 +110,8 @@ it('records of before are read as they are', async () => {
   const verdict = permit([], [approvalBy({ summary: SUMMARY })]);
   const waiting = await plain.admit(admitRequest({ verdict }));
   if (waiting.kind !== 'pending') throw new Error('it waits');
-  expect(await store.approval(WORKSPACE, waiting.approval.id)).toEqual(waiting.approval);
+  // Who can write to the store could make such a one: it is shown, and nothing is approved by it.
+  expect(await store.approval(WORKSPACE, waiting.approval.id)).toEqual({ ...waiting.approval, isForged: true });
   const { effect } = await dispatched(plain);
   await plain.settle(settleRequest(effect, outcome()));
   expect(await store.effect(WORKSPACE, effect.id)).toMatchObject({ life: { result: result() } });
@@ -123,7 +124,7 @@ it('what another secret sealed, or what was moved to another record, is not show
   const other = sealedStore(plain, await openSecrets({ masterFile: join(folder, 'other'), previous: [] }));
   const seen = await other.effect(WORKSPACE, effect.id);
   expect(seen).toMatchObject({ life: { state: 'committed', result: { status: 201, body: { kind: 'sealed' } } } });
-  const bound = { what: 'summary', workspace: WORKSPACE, of: 'apr_1', part: 0 } as const;
+  const bound = { what: 'approval', workspace: WORKSPACE, of: 'apr_1', part: 0 } as const;
   const sealed = secrets.sealText('a', bound);
   expect(secrets.openText(sealed, bound)).toBe('a');
   for (const elsewhere of [

@@ -20,7 +20,7 @@ export function describeForgedKeys(name: string, open: (seals: KeySeals) => Prom
   describe(`records of keys that were tampered with: ${name}`, () => {
     let at: TamperedStore;
     let unfit: string[] = [];
-    const seals = createLateKeySeals((key) => unfit.push(key.id));
+    const seals = createLateKeySeals((of) => unfit.push('row' in of ? of.row : of.id));
 
     beforeEach(async () => {
       unfit = [];
@@ -132,6 +132,33 @@ export function describeForgedKeys(name: string, open: (seals: KeySeals) => Prom
       await alter(key.id, { kind: 'administrative', seal: undefined });
       expect(await at.store.bindSecret(['mark'])).toBe(true);
       await expectNoKey(key);
+    });
+
+    it('an agent with another owner, or other roles, is none; a user who was there earlier has just come', async () => {
+      const agent = {
+        id: 'bot',
+        workspace: 'demo',
+        disabled: false,
+        team: null,
+        owner: 'olga',
+        roles: [],
+        attributes: {},
+      };
+      await at.store.putAgent(agent, PERSON);
+      await at.store.seeUsers(['maria']);
+      await at.store.seeUsers(['maria', 'tom']);
+      expect(await at.store.agents()).toEqual([agent]);
+      const since = await at.store.userSince('tom');
+      expect(since).toBeGreaterThan(0);
+      const rowOf = async (kind: string, id: string): Promise<object> => Object(JSON.parse(await at.text(kind, id)));
+      await at.write('agent', 'demo\nbot', JSON.stringify({ ...(await rowOf('agent', 'demo\nbot')), roles: ['lead'] }));
+      await at.write('user', 'tom', JSON.stringify({ ...(await rowOf('user', 'tom')), since: 0 }));
+      expect(await at.store.agents()).toEqual([]);
+      expect(await at.store.userSince('tom')).toBeNull();
+      expect(unfit).toEqual(['agent demo bot', 'user tom']);
+      // Seen again, the user is there from now on.
+      await at.store.seeUsers(['tom']);
+      expect(await at.store.userSince('tom')).toBeGreaterThanOrEqual(since ?? 0);
     });
 
     it('keys that are none still count as keys: nobody is handed a first one', async () => {

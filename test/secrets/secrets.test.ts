@@ -249,7 +249,7 @@ describe('a seal by the native library and one by node:crypto', () => {
 });
 
 describe('sealed texts', () => {
-  const text = { what: 'summary', workspace: 'demo', of: 'apr_1', part: 0 } as const;
+  const text = { what: 'approval', workspace: 'demo', of: 'apr_1', part: 0 } as const;
   it.each([
     ['kind', { ...text, what: 'result' } as const],
     ['workspace', { ...text, workspace: 'demo2' }],

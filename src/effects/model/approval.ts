@@ -12,6 +12,8 @@ export interface Vote {
   readonly at: number;
   readonly comment: string | null;
   readonly requirements: readonly number[];
+  /** As it is stored: what a gateway vouches for of the vote. */
+  readonly seal?: string;
 }
 
 /** Why a call with a granted approval was not sent when the gateway last tried. */
@@ -58,6 +60,8 @@ export interface ApprovalRecord {
   readonly decidedAt: number | null;
   /** Why the call is not sent although approval is granted (it is tried until `expiresAt`), or why it was given up. */
   readonly stopped: Stopped | null;
+  /** Something else than a gateway wrote the request, or a vote on it. Nothing is approved by it. */
+  readonly isForged?: boolean;
 }
 
 /** Whether every requirement has its quorum of different people. */

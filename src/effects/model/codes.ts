@@ -56,6 +56,7 @@ export const CODES = {
   tool_unseen: { status: null, title: 'Nobody can see whether the tool is what was approved' },
   route_not_declared: { status: null, title: 'No route matches the request' },
   approval_rejected: { status: null, title: 'An approver rejected the action' },
+  approval_forged: { status: null, title: 'The request for approval is not as a gateway wrote it' },
   approval_expired: { status: null, title: 'The request for approval is over' },
   key_ended: { status: null, title: 'The key that asked is no longer valid' },
   params_unreadable: { status: null, title: 'The params kept for the action cannot be read' },

@@ -36,4 +36,7 @@ export interface KeySeals {
    * @param seal `undefined` where the record has none
    */
   fits(key: KeyRecord, seal: string | undefined): boolean;
+  /** The same for another row: an agent, a user, the pauses of a workspace. `row`: which one it is. */
+  sealRow(row: string, text: string): string;
+  fitsRow(row: string, text: string, seal: string | undefined): boolean;
 }

@@ -64,7 +64,7 @@ export interface ApprovalRequirement {
   readonly expiresMs: number;
   /** What will happen, in plain words: filled in, limited in length, without control characters. */
   readonly summary: string;
-  /** The summary as it is stored: sealed. */
+  /** As it is stored: the summary, and all that a vote rests on, sealed. */
   readonly sealedSummary?: string;
   /** Which budgets a waiting effect holds: the agent's own, or all. */
   readonly hold: 'own' | 'all';

@@ -3,6 +3,7 @@ import type { ApprovalRecord } from '../model/approval.ts';
 import type { Code } from '../model/codes.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
 import type { EffectRecord } from '../model/effect.ts';
+import { FORGED } from './forged-approval.ts';
 import { filesKept } from '../model/files.ts';
 import type { RunOutcome } from '../model/outcome.ts';
 import type { EffectPorts, SealedParams } from '../ports.ts';
@@ -70,6 +71,7 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
   try {
     const approval = await ports.store.approval(workspace, call.approvalId);
     if (approval === null) return problem('not_found', 'There is no request for approval of this id in the workspace.');
+    if (approval.isForged === true) return problem('conflict', FORGED.message);
     if (call.digest !== null && call.digest !== approval.digest)
       return problem('conflict', 'What is asked has changed since it was shown. The vote does not count.');
     // The person who registered an agent counts as a requester too, whoever owns the agent.
@@ -105,6 +107,7 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
       case 'counted':
         break;
     }
+    if (voted.approval.isForged === true) return problem('conflict', FORGED.message);
     if (voted.approval.status !== 'granted') {
       const kind = voted.approval.status === 'rejected' ? 'rejected' : 'waiting';
       return { ...voted, kind: 'decided', became: { kind }, votedAlready: false };
@@ -167,7 +170,10 @@ export async function dispatchGranted(
   effect: EffectRecord,
 ): Promise<Became> {
   const { workspace, actor } = effect;
-  const given = await recall(ports, people, effect);
+  const given =
+    approval.isForged === true
+      ? ({ kind: 'gone', decision: 'denied_policy', reason: FORGED } as const)
+      : await recall(ports, people, effect);
   if (given.kind === 'gone') {
     await ports.store.giveUp({
       workspace,

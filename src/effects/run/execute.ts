@@ -10,6 +10,7 @@ import {
 } from './to-outcome.ts';
 import { checkState } from './check-state.ts';
 import { evaluateKnown, MAX_EVALUATIONS } from './evaluate.ts';
+import { FORGED } from './forged-approval.ts';
 import { waitForPlace, wouldDispatch } from './place.ts';
 import type { Mismatch } from '../model/action-call.ts';
 import type { Reason } from '../model/decision.ts';
@@ -166,6 +167,8 @@ export async function admitAndExecute(ports: EffectPorts, call: Call): Promise<R
       if (admission.kind !== 'dispatch') return outcomeOfAdmission(request, admission);
       attempt = new Attempt(ports, call, request.verdict, admission, sentAt, sentTime);
       ports.running.begin(attempt);
+      if (admission.approval?.isForged === true)
+        return withBudgets(attempt, await refuseBeforeSend(attempt, FORGED, []));
       if (call.stateCheck !== null) {
         const drifted = await checkState(attempt, call.stateCheck);
         if (drifted !== null)
@@ -237,7 +240,7 @@ async function refuseBeforeSend(
   reason: Reason,
   mismatches: readonly Mismatch[],
 ): Promise<RunOutcome> {
-  const decision = reason.code === 'paused' ? 'denied_paused' : 'denied_claim';
+  const decision = reason === FORGED ? 'denied_policy' : reason.code === 'paused' ? 'denied_paused' : 'denied_claim';
   const evidence: Evidence = {
     code: 'not_dispatched',
     message: 'Nothing was sent.',

@@ -37,6 +37,7 @@ export function voteStep(view: StepView, request: VoteRequest): Plan<VoteResult>
     at: view.now,
     comment: request.comment,
     requirements: request.requirements,
+    ...(request.seal === undefined ? null : { seal: request.seal }),
   };
   return request.verdict === 'approve'
     ? approve(view, request, approval, effect, vote)

@@ -7,7 +7,7 @@ import type { EffectStore } from '../store.ts';
 
 /** A place where the store differs from its ledger, or (`cap`) a figure from what it counts. */
 export interface Difference {
-  readonly what: 'state' | 'holds' | 'held' | 'spent' | 'cap' | 'key' | 'secret';
+  readonly what: 'state' | 'holds' | 'held' | 'spent' | 'cap' | 'key' | 'secret' | 'seal' | 'binding';
   /** Id of an effect or a key, `budget bucket window` of a row, name of a cap, or a file. */
   readonly where: string;
   /** What the ledger says; of a cap: how many claims or reservations are on record. */
@@ -224,10 +224,16 @@ function spentOf(
 
 /**
  * Computes states and figures of a workspace from its ledger, and compares them with the store. Changes nothing.
+ * @param keptMs how long a settled record is kept, ms: one that is younger and not there is a difference
  * @returns `null` where the store changed so often that no consistent reading was possible
  */
-export async function checkWorkspace(store: EffectStore, workspace: string): Promise<readonly Difference[] | null> {
+export async function checkWorkspace(
+  store: EffectStore,
+  workspace: string,
+  keptMs = 0,
+): Promise<readonly Difference[] | null> {
   const audit = createAudit();
+  const settled = new Map<string, number>();
   let seq = 0;
   async function follow(): Promise<number> {
     const before = seq;
@@ -236,6 +242,8 @@ export async function checkWorkspace(store: EffectStore, workspace: string): Pro
       for (const event of events) {
         audit.add(event);
         seq = event.seq;
+        const { effectId, kind, at } = event;
+        if (effectId !== null && SETTLING.has(kind)) settled.set(effectId, at);
       }
       if (events.length === 0) return seq - before;
     }
@@ -245,11 +253,41 @@ export async function checkWorkspace(store: EffectStore, workspace: string): Pro
     const effects = await allEffects(store, workspace);
     const rows = await store.budgets(workspace);
     const keys = await store.keys(null);
+    const since = store.now() - keptMs + CLOCKS_MS;
+    const unbound = await lostBindings(store, workspace, effects, settled, since);
     if ((await follow()) !== 0) continue;
     const caps = await wrongCaps(store, workspace);
-    return caps === null ? null : [...audit.compare(effects, rows, store.now()), ...audit.compareKeys(keys), ...caps];
+    return caps === null
+      ? null
+      : [...audit.compare(effects, rows, store.now()), ...audit.compareKeys(keys), ...unbound, ...caps];
   }
   return null;
+}
+
+/** After these a record is settled, and kept for a time. */
+const SETTLING: ReadonlySet<LedgerKind> = new Set(['execution.succeeded', 'execution.failed', 'approval.rejected']);
+/** A record is aged by when it was settled, an event stands in the ledger a moment later. */
+const CLOCKS_MS = 60_000;
+
+/** Effects whose key is free, or another's, so that the same call could run again; and records that are gone too soon. */
+async function lostBindings(
+  store: EffectStore,
+  workspace: string,
+  effects: readonly EffectRecord[],
+  settled: ReadonlyMap<string, number>,
+  since: number,
+): Promise<readonly Difference[]> {
+  const found: Difference[] = [];
+  const there = new Set<string>();
+  for (const { id, idempotencyKey, life } of effects) {
+    there.add(id);
+    if (life.state === 'denied') continue;
+    const bound = await store.boundTo(workspace, idempotencyKey);
+    if (bound !== id) found.push({ what: 'binding', where: id, ledger: idempotencyKey, store: bound ?? 'nothing' });
+  }
+  for (const [id, at] of settled)
+    if (at >= since && !there.has(id)) found.push({ what: 'binding', where: id, ledger: 'a record', store: 'nothing' });
+  return found;
 }
 
 /** Figures of caps that are wrong. What is given back stands in no ledger, so two readings have to find the same. */
