@@ -1,8 +1,8 @@
-import type { Effect, EffectFilter, EffectPage, Json, ObservedRead, ObservedReadPage, Svc } from '@svc-gateway/client';
-import { type Command, InvalidArgumentError, Option } from 'commander';
+import type { Effect, EffectFilter, EffectPage, ObservedRead, ObservedReadPage, Svc } from '@svc-gateway/client';
+import { type Command, Option } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
+import { addResolve } from './effects-resolve.ts';
 import { inShort, json, paramsText, styled, table, type Terminal, wire } from './terminal.ts';
-import { readJson } from '../json/read.ts';
 
 interface ListOptions extends GatewayAccess {
   readonly state?: NonNullable<EffectFilter['state']>;
@@ -16,17 +16,11 @@ interface ListOptions extends GatewayAccess {
   readonly cursor?: string;
 }
 
-interface ResolveOptions extends GatewayAccess {
-  readonly outcome: 'happened' | 'not_happened';
-  readonly comment?: string;
-  readonly evidence?: Json;
-  readonly force?: true;
-}
-
 const STATES = ['pending_approval', 'executing', 'committed', 'failed', 'unknown', 'rejected', 'denied'] as const;
 
 /** `svc effects list|show|resolve`. */
-export function addEffects(program: Command, { terminal }: CliContext): void {
+export function addEffects(program: Command, context: CliContext): void {
+  const { terminal } = context;
   const effects = program.command('effects').description('actions that the gateway ran or refused');
 
   talksToGateway(effects.command('list').description('effects, newest first'))
@@ -85,29 +79,7 @@ export function addEffects(program: Command, { terminal }: CliContext): void {
       );
     });
 
-  talksToGateway(effects.command('resolve').description('settle an unknown outcome; needs an account key'))
-    .argument('<id>', 'effect id')
-    .addOption(
-      new Option('--outcome <outcome>', 'what you found out')
-        .choices(['happened', 'not_happened'])
-        .makeOptionMandatory(),
-    )
-    .option('--comment <text>', 'how you found out; kept with the effect')
-    .option('--evidence <json>', 'what you found, as JSON', toJson)
-    .option('--force', 'say not_happened before the quiet time is over; needs a second user')
-    .action(async (id: string, options: ResolveOptions) => {
-      const { outcome, comment, evidence, force } = options;
-      const svc = await connect(options);
-      const result = await svc.resolve(id, {
-        outcome,
-        ...(comment !== undefined && { comment }),
-        ...(evidence !== undefined && { evidence }),
-        ...(force && { force }),
-      });
-      terminal.out(
-        options.json ? json(wire(result)) : `${result.effectId} is ${result.status}: ${result.reason.message}`,
-      );
-    });
+  addResolve(effects, context);
 
   talksToGateway(
     effects
@@ -225,12 +197,4 @@ function observedLine({ observed }: Effect): readonly (readonly [string, string]
   if (observed === undefined) return [];
   const why = observed.rule ?? (observed.would === 'denied_policy' ? 'no rule allows it' : null);
   return [['policy', `only observes; in force: ${observed.would}${why === null ? '' : ` (${why})`}`]];
-}
-
-function toJson(text: string): Json {
-  try {
-    return readJson(text);
-  } catch {
-    throw new InvalidArgumentError('Not JSON.');
-  }
 }

@@ -337,6 +337,10 @@ export interface SweepReport {
   readonly approvalsExpired: number;
   /** Records that were old enough to be removed. They are tombstones now, or gone. */
   readonly aged: number;
+  /** Effects past their age that stay, because they are not settled. */
+  readonly unsettled: number;
+  /** When the record was made that the look for old ones has reached; `null` where it has seen them all. */
+  readonly reached: number | null;
 }
 
 /**

@@ -45,8 +45,6 @@ export function createReloader(parts: {
     'activatePolicy' | 'policyInForce' | 'policyHistory' | 'policyBundle' | 'seeUsers' | 'append'
   >;
   readonly seals: PolicySeals;
-  /** Whether other gateways share the store: then files that were in force before do not come back by themselves. */
-  readonly isFleet: boolean;
   readonly current: () => InForce;
   readonly adopt: (next: InForce) => void;
   /** Called with where the files are and their current state, if their content is what is in force. */
@@ -118,9 +116,10 @@ export function createReloader(parts: {
         caughtUp();
         return;
       }
-      // Policies that stay as they are were judged before; only the configuration is new.
+      // Policies that stay as they are were judged before; only the configuration is new. Policy files that were edited
+      // say what is wanted now, also where the same stood there before.
       const isNews = found.inForce.own.version !== before.own.version;
-      const again: PolicyChange['again'] = isNews && !parts.isFleet ? 'yes' : 'no';
+      const again: PolicyChange['again'] = isNews ? 'yes' : 'no';
       const instead = await activate(store, found.inForce, { how: 'files', by: gateway, again }, seals);
       const next = instead === null ? found.inForce : await compiled(instead);
       if (next === null) throw new FilesRefused(gone(instead));
@@ -173,7 +172,9 @@ export function createReloader(parts: {
       const how = choice.kind === 'before' ? 'rollback' : 'activate';
       await activate(store, next, { how, by, again: 'yes' }, seals);
       await takeOn(next, 'the policies that somebody chose are in force');
-      caughtUp();
+      failed = null;
+      // Files that were refused are no better for it.
+      if (choice.kind === 'files') caughtUp();
       return { kind: 'active', version: next.policies.version };
     } catch (error) {
       if (error instanceof StoreUnavailable) throw error;

@@ -28,7 +28,7 @@ import { resolveEffect } from '../effects/run/resolve-effect.ts';
 import { runEffect } from '../effects/run/run-effect.ts';
 import { newId } from '../effects/run/ids.ts';
 import type { RunRequest } from '../effects/model/run-request.ts';
-import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
+import { type EffectStore, StoreUnavailable, type SweepReport } from '../effects/store.ts';
 import { createAuthenticator } from '../identity/authenticate.ts';
 import { createDirectory, type Directory } from '../identity/directory.ts';
 import { createKeyRecord, keyState, successorOf } from '../identity/key-record.ts';
@@ -70,7 +70,7 @@ import { createPinAlarm, createPinView } from './pin-view.ts';
 import { proxyPorts } from './proxy-ports.ts';
 import { createReloader } from './reload.ts';
 import { sealedStore, unmeasured } from './sealed-store.ts';
-import { startSweeper } from './sweeper.ts';
+import { retentionNotes, startSweeper } from './sweeper.ts';
 import { createTakeUp } from './take-up.ts';
 import { watchStore } from './watch-store.ts';
 
@@ -200,7 +200,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   );
   const pins = createPinView(upstreams, () => held.inForce);
   opened.push(() => upstreams.close());
-  const metrics = createMetrics({ store, workspaces: () => directory.workspaces() });
+  let swept: () => SweepReport | null = () => null;
+  const metrics = createMetrics({ store, workspaces: () => directory.workspaces(), swept: () => swept() });
   Object.assign(measures, metrics);
   toolsSeen = createPinAlarm({
     upstreams,
@@ -297,7 +298,6 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     ...options,
     store,
     seals: secrets.policySeals,
-    isFleet: fleet !== null,
     current,
     adopt(next) {
       held.inForce = fileEntities.take(next);
@@ -333,7 +333,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       const notes = behind === null ? [] : [{ part: 'configuration', message: BEHIND[behind] }];
       const entities = fileEntities.behind();
       const ofBrain = entities === null ? [] : [{ part: 'brain', message: entities }];
-      return [...notes, ...ofBrain, ...agreement.notes()];
+      return [...notes, ...ofBrain, ...retentionNotes(swept()), ...agreement.notes()];
     },
     metrics: () => metrics.render(),
   };
@@ -456,6 +456,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const sweeper = startSweeper(ports, people, spill, SWEEP_EVERY_MS, (error) =>
     logger.error({ err: error }, 'sweeping failed'),
   );
+  swept = sweeper.last;
   opened.push(() => sweeper.stop());
   // After this, a repeated call gets its outcome if this gateway knows it.
   await Promise.race([sweeper.begun, delay(FIRST_DRAIN_MS, undefined, { ref: false })]);

@@ -1,6 +1,6 @@
 import { dispatchGranted, type People } from '../effects/run/decide-approval.ts';
 import type { EffectPorts } from '../effects/ports.ts';
-import { StoreUnavailable } from '../effects/store.ts';
+import { StoreUnavailable, type SweepReport } from '../effects/store.ts';
 import type { SpillJournal } from '../stores/journal/spill.ts';
 
 /** How many rows of each kind one round declares. */
@@ -16,6 +16,8 @@ const MOST_ROUNDS = 7;
 export interface Sweeper {
   /** The settlements that the spill journal had at the start are in the store, or cannot be written yet. */
   readonly begun: Promise<void>;
+  /** What the last round left of old records; `null` before the first. */
+  last(): SweepReport | null;
   stop(): Promise<void>;
 }
 
@@ -31,6 +33,7 @@ export function startSweeper(
   report: (error: unknown) => void,
 ): Sweeper {
   let stopped = false;
+  let last: SweepReport | null = null;
   let wake: () => void = () => undefined;
   /** Granted calls that were stopped: how many rounds until the next try, and how many they waited last time. */
   const waits = new Map<string, { rounds: number; readonly waited: number }>();
@@ -46,7 +49,8 @@ export function startSweeper(
 
   async function sweep(): Promise<void> {
     for (;;) {
-      const { lost, approvalsExpired, aged } = await ports.store.sweep(BATCH);
+      last = await ports.store.sweep(BATCH);
+      const { lost, approvalsExpired, aged } = last;
       if (Math.max(lost, approvalsExpired, aged) < BATCH) break;
     }
   }
@@ -96,10 +100,22 @@ export function startSweeper(
 
   return {
     begun,
+    last: () => last,
     stop() {
       stopped = true;
       wake();
       return running;
     },
   };
+}
+
+/** What people have to know of records that stay though they are past their age. */
+export function retentionNotes(
+  last: SweepReport | null,
+): readonly { readonly part: string; readonly message: string }[] {
+  if (last === null || last.unsettled === 0) return [];
+  const { unsettled, reached } = last;
+  const where = reached === null ? '' : ` The look for more has reached ${new Date(reached).toISOString()}.`;
+  const message = `${unsettled} effects are older than retention.effects and stay, because what became of them is not known: svc effects resolve settles many at once.${where}`;
+  return [{ part: 'retention', message }];
 }

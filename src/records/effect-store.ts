@@ -26,7 +26,7 @@ import { entries, firstOf, shownOf } from './lists.ts';
 import { emptyOutbox } from './outbox.ts';
 import { pageOf } from './pages.ts';
 import { createPolicies } from './policies.ts';
-import { type Retention, sweepWorkspace } from './retention.ts';
+import { type AgeLook, type Retention, sweepWorkspace } from './retention.ts';
 import { createStepRunner, readRecord } from './runner.ts';
 import { remoteSteps } from './program.ts';
 import { createSessionStore } from './sessions.ts';
@@ -56,6 +56,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
       ? createSteps(store, runner, { ended: store.ended, maxFreezeMs })
       : remoteSteps(store.program, runner, store.ended);
   const policies = createPolicies(store, runner);
+  const looks = new Map<string, AgeLook>();
   let ids = 0;
   const boot = crypto.randomUUID();
   const installation = createInstallation(readable, runner, keySeals, () => {
@@ -254,18 +255,23 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
       if (problem?.code === 'clock_ahead') throw new StoreUnavailable(problem.message);
       await emptyOutbox(store, runner);
       await flush();
-      const total = { lost: 0, approvalsExpired: 0, aged: 0 };
+      const total = { lost: 0, approvalsExpired: 0, aged: 0, unsettled: 0 };
+      let reached: number | null = null;
       for (const workspace of await workspaces()) {
         await store.ended.known(workspace);
         await enter(workspace);
         // After an interrupted activation the policy may not be in force everywhere.
         await policies.bring(workspace);
-        const swept = await sweepWorkspace({ store, runner, steps }, workspace, limit, retention);
+        const look = looks.get(workspace) ?? { reached: null, unsettled: 0, unsettledBefore: 0 };
+        looks.set(workspace, look);
+        const swept = await sweepWorkspace({ store, runner, steps, look }, workspace, limit, retention);
+        total.unsettled += Math.max(look.unsettled, look.unsettledBefore);
+        if (look.reached !== null) reached = Math.min(reached ?? look.reached.at, look.reached.at);
         total.lost += swept.lost;
         total.approvalsExpired += swept.approvalsExpired;
         total.aged += swept.aged;
       }
-      return total;
+      return { ...total, reached };
     },
     async grantedApprovals(limit) {
       const found: ApprovalRecord[] = [];

@@ -1,4 +1,4 @@
-import { INSTALLATION } from '../effects/model/ledger.ts';
+import { INSTALLATION, type LedgerActor } from '../effects/model/ledger.ts';
 import type {
   BudgetDefinition,
   EffectStore,
@@ -14,6 +14,8 @@ import { budgetGroup } from './figures.ts';
 import { jsonKind, stock, textKind } from './kind.ts';
 import { readRecord, type StepRunner } from './runner.ts';
 import { appendEvents } from './view.ts';
+
+const GATEWAY: LedgerActor = { type: 'gateway', id: 'policy' };
 
 type Definition = Pick<BudgetDefinition, 'unit' | 'window'>;
 
@@ -164,6 +166,8 @@ export function createPolicies(store: RowStore, runner: StepRunner): Policies {
         for (const workspace of before)
           await runner.run(workspace, (draft) => {
             for (const { definition } of redefined) draft.reset(budgetGroup(definition.budget));
+            const data = { budgets: redefined.map(({ definition }) => definition.budget), policy_version: version };
+            appendEvents(draft, [{ kind: 'budget.reset', effectId: null, actor: change?.by ?? GATEWAY, data }]);
           });
       const { said } = await runner.run(INSTALLATION, (draft): PolicyActivation => {
         const meanwhile = supersededBy(draft, version, change);

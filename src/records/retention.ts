@@ -33,16 +33,33 @@ export interface Retention {
 /** How long a claim that has ended is still shown, ms. */
 const CLAIM_KEPT_MS = 60_000;
 
-/** How many effects are checked for their age, among those old enough to be settled. */
-const LOOKED_AT = 1000;
+/**
+ * So many times its limit of effects one sweep checks for their age, among those old enough to be settled. The next goes
+ * on from there.
+ */
+const LOOKED_AT = 10;
+
+/** How far the look for effects that are past their age has got in a workspace. */
+export interface AgeLook {
+  /** The effect that it has reached, by its creation; `null`: it begins with the oldest. */
+  reached: { readonly at: number; readonly id: string } | null;
+  /** Effects past their age that stay because they are not settled: so far, and in all of the look before. */
+  unsettled: number;
+  unsettledBefore: number;
+}
 
 /** Declares what has ended in one workspace, at most `limit` of each kind. */
 export async function sweepWorkspace(
-  { store, runner, steps }: { readonly store: RowStore; readonly runner: StepRunner; readonly steps: Steps },
+  {
+    store,
+    runner,
+    steps,
+    look,
+  }: { readonly store: RowStore; readonly runner: StepRunner; readonly steps: Steps; readonly look: AgeLook },
   workspace: string,
   limit: number,
   retention: Retention,
-): Promise<SweepReport> {
+): Promise<Omit<SweepReport, 'unsettled' | 'reached'>> {
   const now = store.now();
   const due = (list: string, kind: string, to: number, most = limit): Promise<readonly Entry[]> =>
     firstOf(store, { workspace, list, kind, to }, most);
@@ -66,15 +83,16 @@ export async function sweepWorkspace(
       });
   };
   let looked = 0;
-  for await (const { id, row } of entries(store, {
-    workspace,
-    list: EFFECTS,
-    kind: effectRows.kind,
-    to: now - retention.effectsMs,
-  })) {
+  const old = { workspace, list: EFFECTS, kind: effectRows.kind, to: now - retention.effectsMs, after: look.reached };
+  let isWhole = true;
+  for await (const { at, id, row } of entries(store, old)) {
+    isWhole = looked < LOOKED_AT * limit && aged < limit;
+    if (!isWhole) break;
     looked += 1;
-    if (looked > LOOKED_AT + limit || aged >= limit) break;
-    if (tombstoneOf(effectRows.of(row), now - retention.effectsMs) === null) continue;
+    look.reached = { at, id };
+    const found = effectRows.of(row);
+    if (isUnsettled(found)) look.unsettled += 1;
+    if (tombstoneOf(found, now - retention.effectsMs) === null) continue;
     await write((draft) => {
       const stored = effectRows.get(draft, id);
       const tombstone = stored === null ? null : tombstoneOf(stored, now - retention.effectsMs);
@@ -83,6 +101,7 @@ export async function sweepWorkspace(
     await removeApprovals(id);
     aged += 1;
   }
+  if (isWhole) Object.assign(look, { reached: null, unsettled: 0, unsettledBefore: look.unsettled });
   for (const { id } of await due(DENIED, effectRows.kind, now - retention.denialsMs, limit - aged)) {
     await write((draft) => {
       if (effectRows.get(draft, id) !== null) effectRows.put(draft, id, null);
@@ -129,10 +148,15 @@ export async function sweepWorkspace(
   return { lost, approvalsExpired: overdue.length, aged };
 }
 
-function tombstoneOf(
-  stored: { readonly kind: 'effect'; readonly effect: EffectRecord } | { readonly kind: 'tombstone' },
-  before: number,
-): Tombstone | null {
+type Stored = { readonly kind: 'effect'; readonly effect: EffectRecord } | { readonly kind: 'tombstone' };
+
+function isUnsettled(stored: Stored): boolean {
+  if (stored.kind === 'tombstone') return false;
+  const { state } = stored.effect.life;
+  return state === 'unknown' || state === 'executing' || state === 'pending_approval';
+}
+
+function tombstoneOf(stored: Stored, before: number): Tombstone | null {
   if (stored.kind === 'tombstone') return null;
   const { life, id, workspace, idempotencyKey, fingerprint, action, actor, attempt } = stored.effect;
   if (life.state !== 'committed' && life.state !== 'failed' && life.state !== 'rejected') return null;

@@ -1,6 +1,6 @@
 import { Counter, Gauge, Registry, collectDefaultMetrics } from 'prom-client';
 import type { Decision } from '../effects/model/decision.ts';
-import type { EffectStore } from '../effects/store.ts';
+import type { EffectStore, SweepReport } from '../effects/store.ts';
 import { createDurations } from './durations.ts';
 
 /** Steps of the store that are measured. */
@@ -40,6 +40,7 @@ export interface Metrics {
 export function createMetrics(watched: {
   readonly store: Pick<EffectStore, 'health' | 'commits' | 'effects' | 'approvals'>;
   readonly workspaces: () => readonly string[];
+  readonly swept: () => Pick<SweepReport, 'unsettled' | 'reached'> | null;
 }): Metrics {
   const registry = new Registry();
   const registers = [registry];
@@ -129,6 +130,22 @@ export function createMetrics(watched: {
     registers,
     collect() {
       this.set(watched.store.health().ready ? 1 : 0);
+    },
+  });
+  new Gauge({
+    name: 'svc_retention_unsettled',
+    help: 'Effects older than retention.effects that stay, because they are not settled',
+    registers,
+    collect() {
+      this.set(watched.swept()?.unsettled ?? 0);
+    },
+  });
+  new Gauge({
+    name: 'svc_retention_reached_timestamp_seconds',
+    help: 'When the effect was made that the look for old records has reached; now, where it has seen all of them',
+    registers,
+    collect() {
+      this.set((watched.swept()?.reached ?? Date.now()) / 1000);
     },
   });
   new Gauge({

@@ -65,6 +65,7 @@ test('tools beyond a thousand series are one', async () => {
       approvals: () => Promise.resolve({ items: [], next: null }),
     },
     workspaces: () => [],
+    swept: () => null,
   });
   for (let count = 0; count < 5_000; count += 1) metrics.called('api', `api.t${count}`, 'committed', 1);
   const { text } = await metrics.render();

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { Writable } from 'node:stream';
 import type { InjectOptions } from 'fastify';
 import { ulid } from 'ulid';
+import { expectSilentFsck } from '../silent-fsck.ts';
 import type { ApiApp } from '../../src/api/app.ts';
 import { createBrain } from '../../src/brain/brain.ts';
 import { createBrainWriter } from '../../src/brain/writer.ts';
@@ -23,6 +24,7 @@ import { resolveEffect } from '../../src/effects/run/resolve-effect.ts';
 import { runEffect } from '../../src/effects/run/run-effect.ts';
 import { addConsole } from '../../src/console/plugin.ts';
 import { createSessions } from '../../src/console/sessions.ts';
+import { StoreUnavailable } from '../../src/effects/store.ts';
 import { discloser } from '../../src/gateway/disclose.ts';
 import { createPauseView } from '../../src/gateway/pause-view.ts';
 import { sealedStore } from '../../src/gateway/sealed-store.ts';
@@ -270,7 +272,7 @@ export async function startRig(
     jsonLimits: { depth: 64, values: 5000 },
     ...change,
   };
-  const metrics = createMetrics({ store, workspaces: () => directory.workspaces() });
+  const metrics = createMetrics({ store, workspaces: () => directory.workspaces(), swept: () => null });
   const brain = createBrain({ store, turns: store.turns, failed: () => undefined });
   const brainWriter = createBrainWriter({
     store,
@@ -436,6 +438,10 @@ export async function startRig(
       await authenticator.close();
       await upstreams.close();
       await upstream.close();
+      await expectSilentFsck(store).catch((error: unknown) => {
+        // Some tests close it themselves.
+        if (!(error instanceof StoreUnavailable)) throw error;
+      });
       await store.close();
       await rm(folder, { recursive: true, force: true });
     },

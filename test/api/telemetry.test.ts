@@ -68,7 +68,12 @@ describe('metrics', () => {
     expect((await rig.send('POST', '/v1/workspaces/demo/effects', { body: refund() })).json['decision']).toBe(
       'unknown_effect',
     );
-    const metrics = createMetrics({ store: rig.ports.store, workspaces: () => ['demo', 'elsewhere'] });
+    const swept = { unsettled: 3, reached: 1_750_000_000_000 };
+    const metrics = createMetrics({
+      store: rig.ports.store,
+      workspaces: () => ['demo', 'elsewhere'],
+      swept: () => swept,
+    });
     metrics.decided('unknown_effect', 'outcome_unknown', 'effects_api');
     metrics.answered('/v1/x/:id', 'GET', 200, 12);
     metrics.alerted('contradiction');
@@ -80,6 +85,8 @@ describe('metrics', () => {
     expect(text).toMatch(/^(?:# HELP svc_\w+ .+\n# TYPE svc_\w+ \w+\n(?:svc_\w+(?:\{.*\})? \S+\n)*\n?)+$/);
     expect(text).toContain('svc_alerts_total{what="contradiction"} 1');
     expect(text).toContain('svc_store_ready 1');
+    expect(text).toContain('svc_retention_unsettled 3');
+    expect(text).toContain('svc_retention_reached_timestamp_seconds 1750000000');
     const { done } = rig.ports.store.commits();
     expect(done).toBeGreaterThan(1);
     expect(text).toContain(`svc_store_commits_total{result="done"} ${done}`);

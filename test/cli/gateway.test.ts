@@ -282,6 +282,31 @@ describe('effects', () => {
     const again = await asAccount('effects', 'resolve', lost.effect_id, '--outcome', 'not_happened');
     expect(again.err).toMatch(/\[already_resolved\]$/);
   });
+
+  test('resolve settles many: of a tool, before a time, or of a file, after a dry run', async () => {
+    const lost: string[] = [];
+    for (let n = 0; n < 4; n += 1) {
+      upstream.loseNextAnswer();
+      lost.push((await refund(200, `many-${n}`)).effect_id);
+    }
+    const resolve = (...more: readonly string[]) => asAccount('effects', 'resolve', '--outcome', 'happened', ...more);
+    const [first = '', second = '', third = ''] = lost;
+    const file = join(folder, 'ids');
+    writeFileSync(file, `# looked up\n${first}\n\n${second}\n`);
+    const dry = await resolve('--from', file, '--dry-run');
+    expect(dry.out).toMatch(new RegExp(`${first} .* unknown [\\s\\S]*${second} .* unknown `));
+    expect(dry.out).toContain('Would settle as happened: 2. Nothing was changed.');
+    expect(await resolve('--from', file)).toMatchObject({ code: 0, out: 'Settled as happened: 2. Refused: 0.' });
+    const { created_at: made } = JSON.parse((await asAccount('effects', 'show', third, '--json')).out).effect;
+    expect((await resolve('--tool', 'notes.none', '--dry-run')).out).toContain(': 0.');
+    expect((await resolve('--before', made, '--dry-run')).out).toContain(': 0.');
+    expect((await resolve('--tool', 'payments.refund')).out).toBe('Settled as happened: 2. Refused: 0.');
+    writeFileSync(file, `${first}\n`);
+    const again = await asAccount('effects', 'resolve', '--outcome', 'not_happened', '--from', file);
+    expect(again).toMatchObject({ code: 1, err: expect.stringMatching(`${first}: .*\\[already_resolved\\]`) });
+    for (const which of [[], [first, '--from', file], ['--from', file, '--tool', 'x']])
+      expect((await resolve(...which)).err).toMatch(/^svc: Say which/);
+  });
 });
 
 describe('approvals', () => {

@@ -1,5 +1,8 @@
 import { afterEach, beforeEach, it } from 'vitest';
+import type { LedgerKind } from '../../src/effects/model/ledger.ts';
 import type { EffectStore } from '../../src/effects/store.ts';
+import { expectSilentFsck } from '../silent-fsck.ts';
+import { WORKSPACE } from './requests.ts';
 
 /** How a store is to be opened for one promise. */
 export interface ContractOptions {
@@ -41,7 +44,10 @@ export interface Fixture {
 export const DAY = 86_400_000;
 export const RETENTION = { keysMs: 365 * DAY, effectsMs: 30 * DAY, denialsMs: 7 * DAY };
 
-/** Opens a fresh store before each promise, and closes it afterwards. To be called within a `describe`. */
+/** Events that the promises led to so far: what fsck was silent about. */
+export const kindsSeen = new Set<LedgerKind>();
+
+/** Opens a fresh store before each promise; afterwards it is as its ledger says, and is closed. To be called within a `describe`. */
 export function useStore(open: OpenStore, capabilities: Capabilities, retention = RETENTION): Fixture {
   let time = 1_750_000_000_000;
   let opened: StoreUnderTest | null = null;
@@ -50,8 +56,14 @@ export function useStore(open: OpenStore, capabilities: Capabilities, retention 
     opened = await open({ retention, clock: () => time });
   });
   afterEach(async () => {
-    await opened?.close();
+    const { store, close } = current();
     opened = null;
+    try {
+      await expectSilentFsck(store);
+      for (const { kind } of await store.ledger(WORKSPACE, 0, 1_000)) kindsSeen.add(kind);
+    } finally {
+      await close();
+    }
   });
   function current(): StoreUnderTest {
     if (opened === null) throw new Error('the store is opened before each promise, not before');

@@ -7,6 +7,7 @@ import {
   dispatched,
   FAILED,
   permit,
+  resolveRequest,
   settleRequest,
   UNKNOWN,
   WORKSPACE,
@@ -76,6 +77,27 @@ export function describeRetention(open: OpenStore, capabilities: Capabilities): 
       for (const { effect } of [running, unknown]) {
         expect(await at.store.effect(WORKSPACE, effect.id)).toMatchObject({ life: { state: 'unknown' } });
       }
+    });
+
+    at.timed('goes on behind any number of records that stay, and says how far it is', async () => {
+      const open = [];
+      for (let n = 0; n < 25; n += 1) open.push((await dispatched(at.store)).effect);
+      for (const effect of open) await at.store.settle(settleRequest(effect, UNKNOWN));
+      at.advance(1);
+      const { effect } = await dispatched(at.store);
+      await at.store.settle(settleRequest(effect, committed()));
+      at.advance(RETENTION.effectsMs + 1);
+      expect(await at.store.sweep(1)).toMatchObject({ aged: 0, unsettled: 10, reached: open[0]?.createdAt });
+      expect(await at.store.sweep(1)).toMatchObject({ aged: 0, unsettled: 20 });
+      expect(await at.store.sweep(1)).toMatchObject({ aged: 1, unsettled: 25, reached: null });
+      expect(await at.store.effect(WORKSPACE, effect.id)).toBeNull();
+      // And begins anew: what was settled meanwhile goes.
+      const [first] = open;
+      if (first === undefined) throw new Error('there is none');
+      await at.store.resolve(resolveRequest(first, 'happened'));
+      at.advance(RETENTION.effectsMs + 1);
+      expect(await at.store.sweep(1)).toMatchObject({ aged: 1 });
+      expect(await at.store.effect(WORKSPACE, first.id)).toBeNull();
     });
 
     at.timed('forgets refusals when their time is over, in as many rounds as it takes', async () => {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import type { SettleOutcome } from '../../src/effects/store.ts';
 import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
 import {
   admitRequest,
@@ -118,21 +119,44 @@ export function describeSettlement(open: OpenStore, capabilities: Capabilities):
       expect(await at.store.receipt(WORKSPACE, first.effect.id)).toMatchObject({ jws: 'second.attempt' });
     });
 
+    const DRIFTED: SettleOutcome = {
+      kind: 'denied',
+      decision: 'denied_claim',
+      reason: { code: 'state_drift', message: 'The payment has changed.' },
+      mismatches: [{ field: 'status', assumed: 'open', current: 'closed' }],
+    };
+
     it('frees the key of a first attempt that was stopped before its first byte', async () => {
       const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
-      await at.store.settle(
-        settleRequest(effect, {
-          kind: 'denied',
-          decision: 'denied_claim',
-          reason: { code: 'state_drift', message: 'The payment has changed.' },
-          mismatches: [{ field: 'status', assumed: 'open', current: 'closed' }],
-        }),
-      );
+      await at.store.settle(settleRequest(effect, DRIFTED));
       expect(await at.store.effect(WORKSPACE, effect.id)).toMatchObject({
         life: { state: 'denied', mismatches: [{ field: 'status', assumed: 'open', current: 'closed' }] },
       });
       const { effect: next } = await dispatched(at.store, { idempotencyKey: 'k', fingerprint: 'replanned' });
       expect(next.id).not.toBe(effect.id);
+    });
+
+    it.each([
+      ['failed', FAILED, {}],
+      ['unknown', UNKNOWN, IDEMPOTENT],
+    ] as const)(
+      'after a %s attempt, one that was stopped leaves the effect as it was',
+      async (state, first, request) => {
+        const { effect } = await dispatched(at.store, { idempotencyKey: 'k', ...request });
+        await at.store.settle(settleRequest(effect, first));
+        const second = await dispatched(at.store, { idempotencyKey: 'k', ...request });
+        const stages = [{ stage: 'state_check', status: 'passed', startedAt: 0, durationMs: 1, detail: null }] as const;
+        await at.store.settle(settleRequest(second.effect, DRIFTED, { stages }));
+        expect(await at.store.effect(WORKSPACE, effect.id)).toMatchObject({ attempt: 2, life: { state } });
+      },
+    );
+
+    at.timed('takes the owner’s late word that it was stopped, after the lease', async () => {
+      const { effect } = await dispatched(at.store);
+      at.advance(10_000);
+      await at.store.sweep(100);
+      expect(await at.store.settle(settleRequest(effect, DRIFTED))).toEqual({ kind: 'settled' });
+      expect(await at.store.effect(WORKSPACE, effect.id)).toMatchObject({ life: { state: 'denied' } });
     });
 
     at.timed('declares an attempt lost when its lease is over, and not before', async () => {
@@ -184,6 +208,13 @@ export function describeSettlement(open: OpenStore, capabilities: Capabilities):
       const resolution = await at.store.resolve(resolveRequest(effect, 'happened'));
       expect(resolution).toMatchObject({ kind: 'resolved', effect: { life: { state: 'committed' } } });
       expect(await at.store.receipt(WORKSPACE, effect.id)).toMatchObject({ jws: 'jws.resolved' });
+    });
+
+    it('takes the word of a probe', async () => {
+      const effect = await unknownEffect();
+      const settledBy = { by: 'probe', evidence: { status: 'paid' } } as const;
+      const resolution = await at.store.resolve(resolveRequest(effect, 'happened', { settledBy }));
+      expect(resolution).toMatchObject({ kind: 'resolved', effect: { life: { state: 'committed', settledBy } } });
     });
 
     it('refuses “not happened” while something may still be under way', async () => {

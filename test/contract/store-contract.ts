@@ -1,9 +1,10 @@
-import { describe } from 'vitest';
+import { describe, expect, it } from 'vitest';
+import { LEDGER_KINDS } from '../../src/effects/model/ledger.ts';
 import { describeAdmission } from './admission.ts';
 import { describeGenerations } from './generations.ts';
 import { describeApprovals } from './approvals.ts';
 import { describeBudgets } from './budgets.ts';
-import type { Capabilities, OpenStore } from './fixture.ts';
+import { type Capabilities, kindsSeen, type OpenStore } from './fixture.ts';
 import { describeEntities } from './entities.ts';
 import { describeErasure } from './erasure.ts';
 import { describeGranted } from './granted.ts';
@@ -37,5 +38,9 @@ export function describeStoreContract(name: string, open: OpenStore, capabilitie
     describeRepresentation(open, capabilities);
     // All of it is about time that passes.
     if (capabilities.noClock === null) describeRetention(open, capabilities);
+    it('fsck was silent about every event of effects and their money', () => {
+      const ofEffects = LEDGER_KINDS.filter((kind) => /^(effect|approval|state|execution|budget|receipt)\./.test(kind));
+      expect(ofEffects.filter((kind) => !kindsSeen.has(kind))).toEqual([]);
+    });
   });
 }

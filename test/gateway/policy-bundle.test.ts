@@ -82,7 +82,6 @@ function world(isFleet = true) {
       environment: {},
       store: effects,
       seals: POLICY_SEALS,
-      isFleet,
       current: () => inForce,
       adopt: (next) => {
         inForce = next;

@@ -77,7 +77,7 @@ beforeEach(async () => {
       durability: () => 'fsync',
     }),
     spill,
-    metrics: createMetrics({ store, workspaces: () => [WORKSPACE] }),
+    metrics: createMetrics({ store, workspaces: () => [WORKSPACE], swept: () => null }),
     alert: () => undefined,
     policies: { follow: () => Promise.resolve(), hindrance: () => null },
   });

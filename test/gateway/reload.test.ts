@@ -55,7 +55,6 @@ beforeEach(async () => {
       },
     },
     seals: POLICY_SEALS,
-    isFleet: false,
     current: () => inForce,
     adopt: (next) => {
       inForce = next;
@@ -64,7 +63,7 @@ beforeEach(async () => {
     reader: createFileReader({ entry: null, longestMs: 60_000 }),
     owner: 'test',
     logger: createLogger({ level: 'fatal', sink: { write: () => undefined } }),
-    metrics: createMetrics({ store, workspaces: () => [] }),
+    metrics: createMetrics({ store, workspaces: () => [], swept: () => null }),
   });
 });
 afterEach(async () => {
@@ -90,6 +89,21 @@ it('files that are refused leave what is in force, and it is said until they are
   writeFileSync(join(folder, 'policy.yaml'), POLICY('two'));
   await reloader.reload();
   expect([reloader.behind(), inForce.policies.rules.map(({ id }) => id)]).toEqual([null, ['a/two']]);
+});
+
+it('files that are edited are in force, whatever stood there before; who chooses other policies mends no file', async () => {
+  const by = { type: 'user', id: 'maria' } as const;
+  const rules = () => inForce.policies.rules.map(({ id }) => id);
+  for (const rule of ['two', 'one', 'two']) {
+    writeFileSync(join(folder, 'policy.yaml'), POLICY(rule));
+    await reloader.reload();
+    expect(rules()).toEqual([`a/${rule}`]);
+  }
+  expect(await store.policyInForce()).toBe(inForce.policies.version);
+  writeFileSync(join(folder, 'policy.yaml'), 'no: policy');
+  await reloader.reload();
+  expect(await reloader.choose({ kind: 'before' }, by)).toMatchObject({ kind: 'active' });
+  expect([reloader.behind(), rules()]).toEqual(['refused', ['a/one']]);
 });
 
 it('what could not be taken on because the store was away is taken on by itself when it is back', async () => {

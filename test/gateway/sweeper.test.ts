@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { startSweeper } from '../../src/gateway/sweeper.ts';
+import { retentionNotes, startSweeper } from '../../src/gateway/sweeper.ts';
 import { settlementTexts } from '../../src/records/settlement-text.ts';
 import { openSpillJournal } from '../../src/stores/journal/spill.ts';
 import { type Rig, startRig } from '../api/rig.ts';
@@ -40,4 +40,12 @@ it('a settlement that cannot be read keeps nothing else from its turn, and is to
   await sweeper.stop();
   expect(told[0]).toContain('0.settlement.json');
   rmSync(folder, { recursive: true });
+});
+
+it('records that stay because nobody knows what became of them are named in /readyz', () => {
+  const report = { lost: 0, approvalsExpired: 0, aged: 0 };
+  expect(retentionNotes(null)).toEqual([]);
+  expect(retentionNotes({ ...report, unsettled: 0, reached: 5 })).toEqual([]);
+  const [note] = retentionNotes({ ...report, unsettled: 1_200, reached: 1_750_000_000_000 });
+  expect(note).toMatchObject({ part: 'retention', message: expect.stringMatching(/^1200 effects .*2025-06-15T/) });
 });

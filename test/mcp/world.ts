@@ -2,6 +2,7 @@ import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { startPaymentsUpstream } from '../../packages/demo/src/payments-upstream.ts';
+import { expectSilentFsckIn } from '../silent-fsck.ts';
 import { startGateway } from '../../src/gateway/start.ts';
 import { loadDriver } from '../../src/stores/embedded/driver.ts';
 import type { Answer } from '../system/gateway.ts';
@@ -173,6 +174,7 @@ export async function startMcpWorld(
     async close() {
       await gateway.close();
       await upstream.close();
+      await expectSilentFsckIn(join(folder, 'store'));
       await rm(folder, { recursive: true, force: true });
     },
   };

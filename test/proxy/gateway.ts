@@ -1,3 +1,4 @@
+import { expectSilentFsck } from '../silent-fsck.ts';
 import { createEntityFacts } from '../../src/brain/facts.ts';
 import { mkdtemp, mkdir, rm, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
@@ -268,7 +269,7 @@ export async function startProxiedWorld(
     secrets,
     signer,
     spill: await openSpillJournal(join(folder, 'spill'), settlementTexts),
-    metrics: createMetrics({ store, workspaces: () => ['demo'] }),
+    metrics: createMetrics({ store, workspaces: () => ['demo'], swept: () => null }),
     alert: () => {},
     policies: { follow: () => Promise.resolve(), hindrance: () => null },
   });
@@ -428,6 +429,7 @@ export async function startProxiedWorld(
       await server.close();
       await authenticator.close();
       await upstreams.close();
+      await expectSilentFsck(store);
       await store.close();
       await service.stop();
       await rm(folder, { recursive: true, force: true });

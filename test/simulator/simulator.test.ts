@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { seededRandom } from '../torture/random.ts';
 import { MUTANTS } from './mutants.ts';
-import { actions, newWorld, PRODUCTION, type Rules, type Scope, violation } from './world.ts';
+import { actions, fsckOf, newWorld, PRODUCTION, type Rules, type Scope, violation } from './world.ts';
 
 const SCOPE: Scope = {
   keys: ['a', 'b', 'c'],
@@ -22,7 +22,7 @@ function walk(
   rules: Rules,
 ): { readonly broken: string; readonly history: readonly string[] } | null {
   const random = seededRandom(seed);
-  const world = newWorld(scope);
+  const world = newWorld(scope, 'ledger');
   const history: string[] = [];
   for (let step = 0; step < STEPS; step += 1) {
     const possible = actions(world, scope, rules);
@@ -33,7 +33,8 @@ function walk(
     const broken = violation(world, scope);
     if (broken !== null) return { broken, history };
   }
-  return null;
+  const differs = fsckOf(world);
+  return differs === null ? null : { broken: differs, history };
 }
 
 function firstBroken(seeds: number, scope: Scope, rules: Rules): ReturnType<typeof walk> {

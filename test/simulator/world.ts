@@ -1,6 +1,7 @@
 import { admitStep } from '../../src/effects/steps/admission.ts';
 import type { EffectRecord, Evidence, Fence } from '../../src/effects/model/effect.ts';
 import type { Plan, StepView } from '../../src/effects/steps/plan.ts';
+import { createAudit } from '../../src/effects/upkeep/fsck.ts';
 import { isLate } from '../../src/effects/run/execute.ts';
 import { resolveStep, settleStep } from '../../src/effects/steps/settlement.ts';
 import type {
@@ -33,6 +34,8 @@ export interface World {
   /** Requests that clients may still make. */
   requestsLeft: number;
   nonce: number;
+  /** What was written to the ledger, where one life is walked through; a search keeps no ledger. */
+  readonly written: MapState['ledger'] | null;
 }
 
 export type Gateway =
@@ -105,7 +108,7 @@ const VERSIONS = { policy: 'v1', pauses: 0 };
 const EVIDENCE: Evidence = { code: 'http_status', message: '', answered: null, startedAt: null, endedAt: null };
 
 /** A world in which nothing has happened. */
-export function newWorld(scope: Scope): World {
+export function newWorld(scope: Scope, keeps: 'ledger' | 'nothing' = 'nothing'): World {
   const state = emptyState(VERSIONS);
   state.maxFreezeMs = TIMES.maxFreezeMs;
   return {
@@ -118,6 +121,7 @@ export function newWorld(scope: Scope): World {
     freezesLeft: scope.freezes,
     requestsLeft: scope.requests,
     nonce: 0,
+    written: keeps === 'ledger' ? [] : null,
   };
 }
 
@@ -139,7 +143,8 @@ export function actions(world: World, scope: Scope, rules: Rules): readonly Acti
   const commit = (target: World, mutate: (state: MapState) => void): void => {
     target.state = copyState(target.state);
     mutate(target.state);
-    // Replies and the ledger are not looked at here, and would keep equal states apart.
+    target.written?.push(...target.state.ledger);
+    // Replies and the ledger are not looked at in a search, and would keep equal states apart.
     target.state.ledger = [];
   };
   const step = <Reply>(target: World, plan: Plan<Reply>): Reply => {
@@ -408,6 +413,18 @@ function admitRequest(key: string, scope: Scope, nonce: number): AdmitRequest {
     sealed: '',
     stages: [],
   };
+}
+
+/** What fsck would find at the end of a life. */
+export function fsckOf({ state, now, written }: World): string | null {
+  const audit = createAudit();
+  for (const event of written ?? []) audit.add({ ...event, id: '' });
+  const rows = [...state.budgets].map(([key, { spent, held }]) => {
+    const [budget, bucket, window] = JSON.parse(key);
+    return { budget, bucket, window, unit: '', limit: 0, spent, held, resetsAt: null };
+  });
+  const [first] = audit.compare([...state.effects.values()], rows, now);
+  return first === undefined ? null : `fsck: ${JSON.stringify(first)}`;
 }
 
 /** What must hold in every world. @returns the first invariant that is broken, or `null` */

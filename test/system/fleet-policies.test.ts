@@ -144,4 +144,22 @@ describe('a rolling policy update of three gateways under load', () => {
     expect(await untilAllHave(activated.body.version)).toBeLessThan(WITHIN_MS);
     expect((await fleet.run(0, refund())).body.decision).toBe('committed');
   });
+
+  it('an edit while they run is in force on all, also of what stood there before; a broken file is named', async () => {
+    const now = await versionOf(1);
+    const text = await readFile(fileOf(1), 'utf8');
+    const earlier = text.replace('owner: team-new', 'owner: team-test');
+    expect(earlier).not.toBe(text);
+    await writeFile(fileOf(1), earlier);
+    await until(async () => (await versionOf(1)) !== now);
+    expect(await untilAllHave(await versionOf(1))).toBeLessThan(WITHIN_MS);
+
+    await writeFile(fileOf(0), 'apiVersion: broken');
+    await until(async () => {
+      const { body } = await fleet.ask(0, 'GET', '/readyz');
+      return (body.notes ?? []).some(({ part }: { readonly part: string }) => part === 'configuration');
+    });
+    await writeFile(fileOf(0), earlier);
+    await until(async () => (await notesOf(0)).length === 0);
+  });
 });

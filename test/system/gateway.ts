@@ -34,8 +34,8 @@ export interface TestGateway {
   kill(signal: NodeJS.Signals): void;
   /** Starts a gateway again on the same folder, at the same address. */
   restart(): Promise<TestGateway>;
-  /** Stops it and what was started after it, and removes the folder. */
-  dispose(): Promise<void>;
+  /** Stops it and what was started after it, and removes the folder, after a look at it. */
+  dispose(look?: () => Promise<void>): Promise<void>;
 }
 
 interface BootOptions {
@@ -122,10 +122,14 @@ async function boot(
       successor = await boot(folder, administrativeKey, new URL(url).port, options);
       return successor;
     },
-    async dispose() {
+    async dispose(look) {
       await stop();
-      await successor?.dispose();
-      await rm(folder, { recursive: true, force: true });
+      if (successor !== null) return successor.dispose(look);
+      try {
+        await look?.();
+      } finally {
+        await rm(folder, { recursive: true, force: true });
+      }
     },
   };
 }

@@ -1,6 +1,7 @@
 import { mkdtemp, rm } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { expectSilentFsckIn } from '../silent-fsck.ts';
 import { type LedgerUpstream, startLedgerUpstream } from '../upstream/start.ts';
 import { type Answer, makeApiKey, send, startGateway, type TestFiles, type TestGateway } from './gateway.ts';
 
@@ -162,6 +163,8 @@ export async function startWorld(
     readonly env?: Record<string, string>;
     readonly entry?: string;
     readonly openFiles?: number;
+    /** The test damages the store: nothing is looked for in it afterwards. */
+    readonly lost?: true;
   } = {},
 ): Promise<World> {
   const folder = await mkdtemp(join(tmpdir(), 'svc-up-'));
@@ -193,9 +196,12 @@ export async function startWorld(
       return body.ledger.map((event: { kind: string }) => event.kind);
     },
     async close() {
-      await gateway.dispose();
-      await upstream.stop();
-      await rm(folder, { recursive: true, force: true });
+      try {
+        await gateway.dispose(options.lost === true ? undefined : () => expectSilentFsckIn(gateway.dataFolder));
+      } finally {
+        await upstream.stop();
+        await rm(folder, { recursive: true, force: true });
+      }
     },
   };
 }

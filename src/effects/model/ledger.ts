@@ -24,6 +24,7 @@ export const LEDGER_KINDS = [
   'budget.posted',
   'budget.voided',
   'budget.overdraft',
+  'budget.reset',
   'receipt.issued',
   'read.batch',
   'key.created',

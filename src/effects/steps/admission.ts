@@ -2,7 +2,7 @@ import { entitiesToWire } from '../model/entity.ts';
 import type { ApprovalRecord } from '../model/approval.ts';
 import { costsOf, isQuorate } from '../model/approval.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
-import type { EffectRecord, Lease, Tombstone } from '../model/effect.ts';
+import type { EffectRecord, Hold, Lease, Tombstone } from '../model/effect.ts';
 import type { Json } from '../../json/value.ts';
 import type { LedgerDraft } from '../model/ledger.ts';
 import { advance, begin, EXPIRED_GRANTED, type FreshEffect, isExhausted, MAX_ATTEMPTS } from './lifecycle.ts';
@@ -435,8 +435,7 @@ function dispatch(
   if (trace.shadow.length > 0) admitted['shadow'] = trace.shadow;
   if (trace.entities !== undefined) admitted['entities'] = entitiesToWire(trace.entities);
   const events: LedgerDraft[] = [event('effect.admitted', effect.id, agentOf(request), admitted)];
-  if (met.holds.length > 0)
-    events.push(event('budget.held', effect.id, agentOf(request), { holds: holdsToWire(met.holds) }));
+  events.push(...holdEvents(request, effect.id, met.holds, earlier));
   return {
     reply: {
       kind: 'dispatch',
@@ -456,6 +455,25 @@ function dispatch(
     uses: met.uses.map((use) => ({ ...use, effectId: effect.id, agentId: request.actor.agentId, until: null })),
     events,
   };
+}
+
+/** What is held from now on, and what of it the effect held before and does not hold twice. */
+function holdEvents(
+  request: AdmitRequest,
+  effectId: string,
+  holds: readonly Hold[],
+  earlier: EffectRecord | null,
+): readonly LedgerDraft[] {
+  const before = earlier?.holdState === 'held' ? earlier.holds : [];
+  const agent = agentOf(request);
+  if (holds.length > 0)
+    return [
+      event('budget.held', effectId, agent, {
+        holds: holdsToWire(holds),
+        ...(before.length === 0 ? {} : { taken_over: holdsToWire(before) }),
+      }),
+    ];
+  return before.length === 0 ? [] : [event('budget.voided', effectId, agent, { holds: holdsToWire(before) })];
 }
 
 function makeLease(view: StepView, request: AdmitRequest, n: number): Lease {
@@ -545,8 +563,7 @@ function askForApproval(
       policy_version: request.seen.policy,
     }),
   ];
-  if (met !== null && met.holds.length > 0)
-    events.push(event('budget.held', effect.id, agentOf(request), { holds: holdsToWire(met.holds) }));
+  if (met !== null) events.push(...holdEvents(request, effect.id, met.holds, earlier));
   return {
     reply: { kind: 'pending', effect, approval, created: true },
     effects: [{ record: effect, binding: earlier === null ? 'bind' : 'keep' }],

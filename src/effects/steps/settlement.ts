@@ -2,9 +2,9 @@ import type { Amounts } from '../model/amounts.ts';
 import { statusShown } from '../model/answer.ts';
 import type { EffectRecord, Lease } from '../model/effect.ts';
 import { isoTime } from '../model/iso-time.ts';
-import type { Json } from '../../json/value.ts';
 import type { LedgerActor, LedgerDraft } from '../model/ledger.ts';
 import { advance, changed, type LifeRefusal } from './lifecycle.ts';
+import { recordedAs } from './ledger-states.ts';
 import type { Plan, StepView } from './plan.ts';
 import { release } from './give-back.ts';
 import type { ResolveRequest, Resolution, Settlement, SettleOutcome, SettleRequest } from '../store.ts';
@@ -84,8 +84,8 @@ function executionEvents(before: EffectRecord, after: EffectRecord, request: Set
     data,
   });
   const attempt = request.fence.n;
-  const seen: Record<string, Json> = { attempt, code: evidence.code, status: statusShown(evidence.answered) };
-  if (after.life.state !== outcome.kind) seen['recorded_as'] = after.life.state;
+  const seen = { attempt, code: evidence.code, status: statusShown(evidence.answered) };
+  const { state } = after.life;
   const started =
     evidence.startedAt === null ? [] : [draft('execution.started', { attempt, at: isoTime(evidence.startedAt) })];
   const verified = request.stages.some((stage) => stage.stage === 'state_check' && stage.status === 'passed')
@@ -96,13 +96,17 @@ function executionEvents(before: EffectRecord, after: EffectRecord, request: Set
       return [
         ...verified,
         ...started,
-        draft('execution.succeeded', seen),
+        draft('execution.succeeded', { ...seen, ...recordedAs('execution.succeeded', state) }),
         draft('receipt.issued', { receipt_id: outcome.receipt.id }),
       ];
     case 'failed':
-      return [...verified, ...started, draft('execution.failed', seen)];
+      return [
+        ...verified,
+        ...started,
+        draft('execution.failed', { ...seen, ...recordedAs('execution.failed', state) }),
+      ];
     case 'unknown':
-      return [...verified, ...started, draft('execution.lost', seen)];
+      return [...verified, ...started, draft('execution.lost', { ...seen, ...recordedAs('execution.lost', state) })];
     case 'denied': {
       const drifted =
         outcome.reason.code === 'state_drift'
@@ -111,7 +115,12 @@ function executionEvents(before: EffectRecord, after: EffectRecord, request: Set
       return [
         ...verified,
         ...drifted,
-        draft('effect.denied', { attempt, decision: outcome.decision, code: outcome.reason.code }),
+        draft('effect.denied', {
+          attempt,
+          decision: outcome.decision,
+          code: outcome.reason.code,
+          ...recordedAs('effect.denied', state),
+        }),
       ];
     }
   }

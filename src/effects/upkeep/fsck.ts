@@ -3,6 +3,7 @@ import type { KeyRecord } from '../model/key.ts';
 import type { EffectRecord, EffectState, Hold } from '../model/effect.ts';
 import { isJsonObject, type Json } from '../../json/value.ts';
 import type { LedgerEvent, LedgerKind } from '../model/ledger.ts';
+import { stateAfter } from '../steps/ledger-states.ts';
 import type { EffectStore } from '../store.ts';
 
 /** A place where the store differs from its ledger, or (`cap`) a figure from what it counts. */
@@ -27,20 +28,6 @@ interface Row {
   held: number;
   readonly spends: { readonly at: number; readonly amount: number }[];
 }
-
-/** The state of an effect after each event; {@link stateAfter} knows the exceptions. */
-const STATES: Readonly<Partial<Record<LedgerKind, EffectState>>> = {
-  'approval.requested': 'pending_approval',
-  'approval.renewed': 'pending_approval',
-  'approval.rejected': 'rejected',
-  'approval.expired': 'denied',
-  'effect.admitted': 'executing',
-  'effect.denied': 'denied',
-  'effect.conflict': 'denied',
-  'execution.succeeded': 'committed',
-  'execution.failed': 'failed',
-  'execution.lost': 'unknown',
-};
 
 /** How an event changes the rows of its holds: the factor for `held`, and whether the amount is spent. */
 interface MoneyMeaning {
@@ -86,12 +73,23 @@ export function createAudit(): Audit {
     if (meaning === undefined) return;
     holdings.set(effectId, meaning.leaves);
     for (const hold of holdsOf(data['holds'])) {
-      const name = nameOf(hold);
-      const row = rows.get(name) ?? { hold, held: 0, spends: [] };
-      rows.set(name, row);
+      const row = rowOf(hold);
       row.held += meaning.held * hold.amount;
       if (meaning.spends) row.spends.push({ at, amount: hold.posted ?? hold.amount });
     }
+    for (const hold of holdsOf(data['taken_over'])) rowOf(hold).held -= hold.amount;
+  }
+
+  function rowOf(hold: Hold): Row {
+    const name = nameOf(hold);
+    const row = rows.get(name) ?? { hold, held: 0, spends: [] };
+    rows.set(name, row);
+    return row;
+  }
+
+  function reset(budgets: Json | undefined): void {
+    if (Array.isArray(budgets))
+      for (const { hold, spends } of rows.values()) if (budgets.includes(hold.budget)) spends.length = 0;
   }
 
   function compareEffects(effects: readonly EffectRecord[]): Difference[] {
@@ -143,6 +141,7 @@ export function createAudit(): Audit {
       const standing = KEY_STANDINGS[event.kind];
       const keyId = event.data['key_id'];
       if (standing !== undefined && typeof keyId === 'string') keyStandings.set(keyId, standing);
+      if (event.kind === 'budget.reset') reset(event.data['budgets']);
       if (effectId === null) return;
       const state = stateAfter(states.get(effectId) ?? null, event);
       if (state !== null) states.set(effectId, state);
@@ -160,20 +159,6 @@ export function createAudit(): Audit {
       });
     },
   };
-}
-
-/** The state of an effect after an event; `null` where the event does not determine it. */
-function stateAfter(before: EffectState | null, { kind, data }: LedgerEvent): EffectState | null {
-  if (kind === 'effect.resolved' || kind === 'effect.reconciled')
-    return data['outcome'] === 'happened' ? 'committed' : 'failed';
-  // The refusal of a later attempt does not change the effect.
-  if (kind === 'effect.denied' && (before === 'failed' || before === 'unknown' || before === 'committed')) return null;
-  // A call that waits for approval, or has it, continues to wait.
-  if (kind === 'effect.denied' && before === 'pending_approval') return null;
-  const usual = STATES[kind] ?? null;
-  const said = data['recorded_as'];
-  const isOutcome = kind.startsWith('execution.') && usual !== null;
-  return isOutcome && (said === 'unknown' || said === 'failed' || said === 'committed') ? said : usual;
 }
 
 function standingOf(key: KeyRecord): KeyStanding {
