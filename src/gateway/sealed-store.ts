@@ -293,8 +293,12 @@ function withSummaries(approval: ApprovalRecord, seals: Seals): ApprovalRecord {
   });
   isSound &&= votes.every((vote) => isSealed(vote, approval, seals));
   isSound &&= (status !== 'granted' && status !== 'used') || isQuorate(approval.requirements, votes);
-  const opened = { ...approval, requirements, votes: votes.map(({ seal: _, ...vote }) => vote) };
+  const opened = { ...approval, requirements, votes: votes.map(withoutSeal) };
   return isSound ? opened : { ...opened, isForged: true };
+}
+
+function withoutSeal({ user, keyId, verdict, at, comment, requirements }: Vote): Vote {
+  return { user, keyId, verdict, at, comment, requirements };
 }
 
 /** What a vote rests on, but for the summary and the time. */

@@ -3,7 +3,7 @@ import { ABSENT } from '../../port.ts';
 import type { WorkspaceNames } from './names.ts';
 import { openReader } from './reader.ts';
 import type { Entry } from './rows-table.ts';
-import type { Tables } from './session.ts';
+import type { Tables } from './tables.ts';
 
 const NOT_WHOLE = 'a store keeps whole numbers only';
 

@@ -10,22 +10,9 @@ import { openMetaTable } from './meta-table.ts';
 import { openNames, type WorkspaceNames } from './names.ts';
 import { openPlacesTable } from './places-table.ts';
 import { type Entry, openRowsTable } from './rows-table.ts';
+import type { Tables } from './tables.ts';
 
 export type RowSession = ReturnType<typeof openRowSession>;
-
-/** The tables of a store, with what writes to several of them. */
-export interface Tables {
-  readonly database: SqlDatabase;
-  readonly names: ReturnType<typeof openNames>;
-  readonly rows: ReturnType<typeof openRowsTable>;
-  readonly places: ReturnType<typeof openPlacesTable>;
-  readonly figures: ReturnType<typeof openFiguresTable>;
-  readonly ledger: ReturnType<typeof openLedgerTable>;
-  readonly meta: ReturnType<typeof openMetaTable>;
-  write(workspace: WorkspaceNames, entry: Entry, put: Omit<Put, 'version'>, version: string): void;
-  /** Says that the transaction writes something. */
-  wrote(): void;
-}
 
 /**
  * One open database, and the operations on it, within a transaction or a look.
