@@ -10,7 +10,7 @@ export async function ageing(at: Segment, restart: Restart): Promise<void> {
   const asked = await at.run('waits for two seconds', expiring);
   const claim = await at.at('a claim for a second', 'POST', '/claims', {
     key: 'other',
-    body: { target: 'short', ttl_s: 1 },
+    body: { target: 'payment:short', ttl_s: 1 },
   });
   await restarted(at, restart);
   await killed(at, restart);
@@ -21,7 +21,7 @@ export async function ageing(at: Segment, restart: Restart): Promise<void> {
   });
   await at.run('the same runs again', { ...lost });
   await at.at('the claim is over', 'POST', `/claims/${claim.json?.id}/renew`, { key: 'other', body: { ttl_s: 60 } });
-  await at.at('another may claim it', 'POST', '/claims', { key: 'bot', body: { target: 'short', ttl_s: 60 } });
+  await at.at('another may claim it', 'POST', '/claims', { key: 'bot', body: { target: 'payment:short', ttl_s: 60 } });
   await until(at, asked, (effect) => effect['state'] !== 'pending_approval');
   await at.at('nobody decided', 'GET', `/effects/${asked.json?.effect_id}`, { looks: false });
   await at.at('a vote after the time', 'POST', `/approvals/${asked.json?.approval?.id}/approve`, {
