@@ -41,11 +41,11 @@ export const FAULTS = {
   },
   'follow-a-redirect': {
     file: 'src/upstreams/http/http-upstream.ts',
-    line: 'const result = await attemptOn(upstream, sending, options);',
+    line: 'return attemptOn(upstream, sending, options, (outcome) =>',
     instead:
-      'const first = await attemptOn(upstream, sending, options);' +
-      "const follows = first.kind === 'answer' && first.status === 303;" +
-      'const result = follows ? await attemptOn(upstream, sending, options) : first;',
+      'const once = () => attemptOn(upstream, sending, options, (one) => one);' +
+      "const follow = (one) => (one.kind === 'answer' && one.status === 303 ? once() : one);" +
+      'return once().then(follow).then((outcome) =>',
   },
   'guard-dropped': {
     file: 'src/records/draft.ts',

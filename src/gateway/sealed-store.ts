@@ -36,7 +36,6 @@ const OPENED_IN_LIST = 1024 * 1024;
 const UNREADABLE = '(the summary cannot be read)';
 
 /**
-/**
  * The store with sealing: seals on the way in, opens on the way out. Answers from before seals existed are read
  * unchanged; requests for approval and votes count for nothing without them. Its steps are measured.
  * @param forged hears of each of these that is read and is not as a gateway wrote it
