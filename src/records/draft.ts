@@ -7,21 +7,11 @@ import {
   type Guard,
   type Place,
   type Put,
-  type Row,
+  type ReadRow,
   type SumChange,
   type SumName,
   type Want,
 } from '../stores/port.ts';
-
-/**
- * A row with its decoded content. The content is decoded once, because rows never change. Only the row's own kind uses
- * `read`.
- */
-export interface ReadRow extends Row {
-  read?: object;
-  /** Steps rarely look at it again, so it is not remembered after it is written. */
-  isOver?: boolean;
-}
 
 /** Options of a look at a row. */
 export interface Look {
@@ -35,8 +25,8 @@ export interface Look {
 export const MOSTLY_ABSENT: Look = { assumeAbsent: true };
 
 /**
- * What one step looks at and what it writes. The rows that it looked at become the guards of its change. Its later
- * looks see what it wrote.
+ * What one step looks at and what it writes. Its later looks see what it wrote. Where the store has one writer these are
+ * the store's own rows (`LocalRows`); elsewhere the rows that a step looked at become the guards of its change.
  */
 export interface Draft {
   readonly workspace: string;
@@ -44,11 +34,11 @@ export interface Draft {
   readonly now: number;
   readonly epoch: number;
   row(kind: string, id: string, look?: Look): ReadRow | null;
-  /** The row as the first look found it; `null` if there was none, or nobody looked. */
-  found(kind: string, id: string): ReadRow | null;
+  /** The row that a {@link put} would replace; `null` if there is none, or nobody looked. */
+  replaced(kind: string, id: string): ReadRow | null;
   /**
    * Writes a row in place of the one that was looked at. A row that was not looked at is new.
-   * @param before the places of the row that was found
+   * @param before the places of the row that it replaces
    * @returns the row that is written
    */
   put(
@@ -64,7 +54,9 @@ export interface Draft {
   figureAsStored(name: SumName): Figure;
   sum(change: SumChange): void;
   reset(group: string): void;
-  event(event: EventDraft): void;
+  /** The place of the next event, where it is known; else 0, and the store adds the place of the first. */
+  nextSeq(): number;
+  events(events: readonly EventDraft[]): void;
   /** The step's decision no longer holds from this time on, ms. */
   validUntil(at: number): void;
 }
@@ -203,7 +195,7 @@ export function createDraft(ground: Ground): OpenDraft {
     now,
     epoch,
     row: (kind, id, look = AS_IT_IS) => lookAt(kind, id, look).row,
-    found: (kind, id) => entryOf(kind, id)?.found ?? null,
+    replaced: (kind, id) => entryOf(kind, id)?.found ?? null,
     put(kind, id, text, places, before) {
       const entry = entryOf(kind, id) ?? add({ kind, id, follow: undefined, found: null, row: null, written: null });
       const row = text === null ? null : { version: entry.found?.version ?? ABSENT, text };
@@ -232,7 +224,8 @@ export function createDraft(ground: Ground): OpenDraft {
       sums.set(change.name, there === undefined ? change : bothSums(there, change));
     },
     reset: (group) => void resets.push(group),
-    event: (event) => void events.push(event),
+    nextSeq: () => 0,
+    events: (more) => void events.push(...more),
     validUntil(at) {
       until = Math.min(until, at);
     },

@@ -1,5 +1,5 @@
-import type { Place } from '../stores/port.ts';
-import type { Draft, Look, ReadRow } from './draft.ts';
+import type { Place, ReadRow } from '../stores/port.ts';
+import type { Draft, Look } from './draft.ts';
 import { readOwnJson } from '../json/read.ts';
 
 /**
@@ -23,6 +23,8 @@ export interface Stock<Stored> {
   readonly kind: string;
   of(row: ReadRow): Stored;
   get(draft: Draft, id: string, look?: Look): Stored | null;
+  /** The record that a put would replace; `null` if there is none, or nobody looked. */
+  replaced(draft: Draft, id: string): Stored | null;
   /** Puts a record in place of the one that was looked at. One that was not looked at is new. `null` removes it. */
   put(draft: Draft, id: string, stored: Stored | null): void;
 }
@@ -48,6 +50,11 @@ export function stock<Stored>({ name, encode, decode, places, isOver }: Kind<Sto
     return stored;
   }
 
+  function replaced(draft: Draft, id: string): Stored | null {
+    const row = draft.replaced(name, id);
+    return row === null ? null : of(row);
+  }
+
   return {
     kind: name,
     of,
@@ -55,9 +62,9 @@ export function stock<Stored>({ name, encode, decode, places, isOver }: Kind<Sto
       const row = draft.row(name, id, look);
       return row === null ? null : of(row);
     },
+    replaced,
     put(draft, id, stored) {
-      const found = draft.found(name, id);
-      const was = found === null ? null : of(found);
+      const was = replaced(draft, id);
       const before = was === null ? NOWHERE : places(was);
       if (stored === null) {
         draft.put(name, id, null, NOWHERE, before);

@@ -33,30 +33,30 @@ export const PROGRAM_MODULE = new URL(import.meta.url);
 /** Runs the rules' steps where the store's file is. */
 export const program: Program = (ended) => {
   const steps = new LocalSteps(ended);
-  return (rows, request) => {
+  return (store, request) => {
     if (request.startsWith(ADMIT)) {
       const admit = readAdmit(request.slice(ADMIT.length));
-      return writeAdmission(steps.run(rows, 'admit', admit.workspace, admit), admit);
+      return writeAdmission(steps.run(store, 'admit', admit.workspace, admit), admit);
     }
     if (request.startsWith(SETTLE)) {
       const settle = readSettle(request.slice(SETTLE.length));
-      return writeSettlement(steps.run(rows, 'settle', settle.workspace, settle));
+      return writeSettlement(steps.run(store, 'settle', settle.workspace, settle));
     }
     const asked = readOwnJson<Asked>(request);
     switch (asked[0]) {
       case 'run':
-        return JSON.stringify(steps.run(rows, asked[1], asked[2], asked[3]));
+        return JSON.stringify(steps.run(store, asked[1], asked[2], asked[3]));
       case 'preview':
-        return JSON.stringify(steps.preview(rows, asked[1], asked[2], asked[3]));
+        return JSON.stringify(steps.preview(store, asked[1], asked[2], asked[3]));
       case 'declare_lost':
-        return JSON.stringify(steps.declareLost(rows, asked[1], asked[2]));
+        return JSON.stringify(steps.declareLost(store, asked[1], asked[2]));
       case 'declare_lost_leases':
-        return JSON.stringify(steps.declareLostLeases(rows, asked[1], asked[2]));
+        return JSON.stringify(steps.declareLostLeases(store, asked[1], asked[2]));
       case 'give_back_over':
-        steps.giveBackOver(rows, asked[1], COUNTED, asked[2]);
+        steps.giveBackOver(store.in(asked[1]), COUNTED, asked[2]);
         return 'null';
       case 'flush_counted':
-        steps.flushCounted(rows);
+        steps.flushCounted(store);
         return 'null';
     }
   };

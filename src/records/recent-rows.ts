@@ -1,5 +1,4 @@
-import type { Found } from '../stores/port.ts';
-import type { ReadRow } from './draft.ts';
+import type { Found, ReadRow } from '../stores/port.ts';
 
 /** The most rows, and the most characters of texts, that are remembered. */
 const MOST_ROWS = 20_000;

@@ -1,4 +1,3 @@
-import type { EffectRecord } from '../effects/model/effect.ts';
 import type { StepView } from '../effects/steps/plan.ts';
 import type { Admission, AdmitRequest, Settlement, SettleRequest } from '../effects/store.ts';
 import { loseLeaseStep } from '../effects/steps/sweep.ts';
@@ -12,7 +11,7 @@ import { budgetSum } from './figures.ts';
 import { entries, firstOf } from './lists.ts';
 import { First, type Made, type StepRunner } from './runner.ts';
 import { createThrottle } from './throttle.ts';
-import { appendEvents, viewOn } from './view.ts';
+import { appendEvents, type LooksHeard, RecordsView } from './view.ts';
 import { writePlan } from './write-plan.ts';
 
 /** Runs the rules' steps on the records of a store: in this thread, or in the one that has the store's file. */
@@ -58,7 +57,7 @@ function isDispatch(reply: unknown): reply is Dispatch {
   return typeof reply === 'object' && reply !== null && 'kind' in reply && reply.kind === 'dispatch';
 }
 
-const NOTHING = (): void => {};
+const NOBODY: LooksHeard = { seen() {}, reached() {} };
 
 /**
  * Declares an effect lost in a draft, if its owner has ended or its lease is over.
@@ -76,9 +75,9 @@ export function writeLost(
   const { lease } = stored.effect.life;
   const quiet = ended.quietAt(draft.workspace, lease);
   const life = { ...stored.effect.life, lease: quiet === null ? lease : { ...lease, quiesceUntil: quiet } };
-  const plan = loseLeaseStep(viewOn(draft, settings, false, NOTHING, NOTHING), { ...effect, life }, quiet !== null);
+  const plan = loseLeaseStep(new RecordsView(draft, settings, false, NOBODY), { ...effect, life }, quiet !== null);
   if (plan === null) return false;
-  writePlan(draft, plan, (of) => (of === id ? effect : null));
+  writePlan(draft, plan);
   return true;
 }
 
@@ -120,23 +119,16 @@ export function createSteps(
     };
   }
 
-  /** The view, and the effects that the step looked at, as they were found. */
-  function look(
-    draft: Draft,
-    reached: (cap: string) => void,
-  ): { readonly view: StepView; readonly found: ReadonlyMap<string, EffectRecord> } {
-    const found = new Map<string, EffectRecord>();
-    const seen = (effect: EffectRecord): void => {
-      found.set(effect.id, effect);
-      if (
-        effect.life.state !== 'executing' ||
-        !ended.any(draft.workspace) ||
-        ended.quietAt(draft.workspace, effect.life.lease) === null
-      )
-        return;
-      throw new First(() => declareLost(draft.workspace, effect.id));
-    };
-    return { view: viewOn(draft, settings, ended.any(draft.workspace), seen, reached), found };
+  function viewOf(draft: Draft, reached: (cap: string) => void): StepView {
+    const { workspace } = draft;
+    const isAny = ended.any(workspace);
+    return new RecordsView(draft, settings, isAny, {
+      seen({ id, life }) {
+        if (isAny && life.state === 'executing' && ended.quietAt(workspace, life.lease) !== null)
+          throw new First(() => declareLost(workspace, id));
+      },
+      reached,
+    });
   }
 
   async function declareLost(workspace: string, id: string): Promise<boolean> {
@@ -155,20 +147,19 @@ export function createSteps(
       const reached = oncePerCap(workspace);
       let counted: { readonly word: string; readonly isWritten: boolean } | null = null;
       const { said, made } = await runner.run(workspace, (draft) => {
-        const { view, found } = look(draft, reached);
-        const plan = step(view, request);
+        const plan = step(viewOf(draft, reached), request);
         const { throttle: word } = plan;
         if (word !== undefined && counted?.word !== word) {
           const isWritten = throttle.admits(word, workspace, plan.events ?? [], draft.now);
           counted = { word, isWritten };
         }
-        if (word === undefined || counted?.isWritten === true) writePlan(draft, plan, (id) => found.get(id) ?? null);
+        if (word === undefined || counted?.isWritten === true) writePlan(draft, plan);
         return plan.reply;
       });
       return placed(said, made);
     },
     preview: (name, workspace, request) =>
-      runner.peek(workspace, (draft) => stepOf(name)(look(draft, NOTHING).view, request).reply),
+      runner.peek(workspace, (draft) => stepOf(name)(viewOf(draft, NOBODY.reached), request).reply),
     declareLost,
     giveBackOver: (workspace, limit) => giveBackAll(workspace, COUNTED, limit),
     async declareLostLeases(workspace, limit) {

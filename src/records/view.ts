@@ -1,8 +1,12 @@
+import type { ApprovalRecord } from '../effects/model/approval.ts';
 import type { ClaimRecord } from '../effects/model/claim.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
+import type { SeenEntity } from '../effects/model/entity.ts';
 import type { LedgerDraft } from '../effects/model/ledger.ts';
+import type { ReservationRecord } from '../effects/model/reservation.ts';
 import { quote } from '../json/quote.ts';
-import type { Binding, StepView } from '../effects/steps/plan.ts';
+import type { Binding, BudgetFigures, RunningUse, StepView } from '../effects/steps/plan.ts';
+import type { SeenVersions } from '../effects/store.ts';
 import type { EventDraft } from '../stores/port.ts';
 import { approvalRows, pendingOf, rejectionRows } from './approval-rows.ts';
 import { versionsOf } from './control-rows.ts';
@@ -25,91 +29,142 @@ import { readOwnJson } from '../json/read.ts';
 /** How many effects of claims and pools a step looks at besides its own. */
 const AT_ONCE = 100;
 
-/**
- * The view of a step over its draft.
- * @param someEnded whether owners have ended and may have left running effects behind
- * @param seen is told of each effect that is looked at. It throws if that effect has to be declared lost first, because
- *   its owner has ended
- * @param reached is told of each cap that is reached. It throws if what is over has to be given back first
- */
-export function viewOn(
-  draft: Draft,
-  { maxFreezeMs, leaseOwner }: Pick<StepView, 'maxFreezeMs' | 'leaseOwner'>,
-  someEnded: boolean,
-  seen: (effect: EffectRecord) => void,
-  reached: (cap: string) => void,
-): StepView {
-  function effect(id: string): EffectRecord | null {
-    const stored = effectRows.get(draft, id);
-    if (stored?.kind !== 'effect') return null;
-    seen(stored.effect);
-    return stored.effect;
+/** Who hears of what a step looks at, and may throw to have something else done first. */
+export interface LooksHeard {
+  /** Each effect that is looked at: it throws if that has to be declared lost first, because its owner has ended. */
+  seen(effect: EffectRecord): void;
+  /** Each cap that is reached: it throws if what is over has to be given back first. */
+  reached(cap: string): void;
+}
+
+/** The records that a step sees in its draft. They are of one workspace, so nothing asks which. */
+export class RecordsView implements StepView {
+  readonly now: number;
+  readonly epoch: number;
+  readonly maxFreezeMs: number;
+  readonly leaseOwner: string | null;
+  readonly #draft: Draft;
+  readonly #someEnded: boolean;
+  readonly #heard: LooksHeard;
+
+  /** @param someEnded whether owners have ended and may have left running effects behind */
+  constructor(
+    draft: Draft,
+    { maxFreezeMs, leaseOwner }: Pick<StepView, 'maxFreezeMs' | 'leaseOwner'>,
+    someEnded: boolean,
+    heard: LooksHeard,
+  ) {
+    this.now = draft.now;
+    this.epoch = draft.epoch;
+    this.maxFreezeMs = maxFreezeMs;
+    this.leaseOwner = leaseOwner;
+    this.#draft = draft;
+    this.#someEnded = someEnded;
+    this.#heard = heard;
   }
 
-  function binding(key: string): Binding | null {
-    const id = boundId(draft, key);
-    const stored = id === null ? null : effectRows.get(draft, id);
-    if (stored === null) return null;
-    if (stored.kind === 'effect') seen(stored.effect);
+  versions(): SeenVersions {
+    return versionsOf(this.#draft);
+  }
+
+  nextSeq(): number {
+    return this.#draft.nextSeq();
+  }
+
+  binding(_: string, key: string): Binding | null {
+    const id = boundId(this.#draft, key);
+    const stored = id === null ? null : effectRows.get(this.#draft, id);
+    if (stored?.kind === 'effect') this.#heard.seen(stored.effect);
     return stored;
   }
 
-  /** Looks at the effects that hold something, so that those of owners that have ended let go first. */
-  function settleRunning(ids: readonly string[]): void {
-    if (someEnded) for (const id of ids.slice(0, AT_ONCE)) effect(id);
+  effect(_: string, id: string): EffectRecord | null {
+    const stored = effectRows.get(this.#draft, id);
+    if (stored?.kind !== 'effect') return null;
+    this.#heard.seen(stored.effect);
+    return stored.effect;
   }
 
-  function onTarget(target: string): ClaimRecord | null {
-    const claim = claimOn(draft, target);
-    settleRunning(claim?.runningEffects ?? []);
+  rejection(_: string, fingerprint: string): { readonly effectId: string; readonly until: number } | null {
+    const rejection = rejectionRows.get(this.#draft, fingerprint, MOSTLY_ABSENT);
+    return rejection !== null && rejection.until > this.now ? rejection : null;
+  }
+
+  entityVersion(_: string, seen: SeenEntity): number {
+    return entityVersion(this.#draft, seen);
+  }
+
+  approval(_: string, id: string): ApprovalRecord | null {
+    return approvalRows.get(this.#draft, id);
+  }
+
+  pendingApprovals(_: string, agentId: string): number {
+    return pendingOf(this.#draft, agentId);
+  }
+
+  claim(_: string, id: string): ClaimRecord | null {
+    const claim = claimById(this.#draft, id);
+    if (claim !== null) this.#settleRunning(claim.runningEffects);
     return claim;
   }
 
-  function counted({ name, limit }: Cap): number {
-    const count = countOf(draft, name);
-    if (count >= limit) reached(name);
-    return count;
+  claimOn(_: string, target: string): ClaimRecord | null {
+    const claim = claimOn(this.#draft, target);
+    if (claim !== null) this.#settleRunning(claim.runningEffects);
+    return claim;
   }
 
-  return {
-    now: draft.now,
-    epoch: draft.epoch,
-    maxFreezeMs,
-    leaseOwner,
-    versions: () => versionsOf(draft),
-    // The store assigns places on commit. Here the first event of a change has place 0.
-    nextSeq: () => 0,
-    binding: (_, key) => binding(key),
-    effect: (_, id) => effect(id),
-    rejection(_, fingerprint) {
-      const rejection = rejectionRows.get(draft, fingerprint, MOSTLY_ABSENT);
-      return rejection !== null && rejection.until > draft.now ? rejection : null;
-    },
-    entityVersion: (_, seen) => entityVersion(draft, seen),
-    approval: (_, id) => approvalRows.get(draft, id),
-    pendingApprovals: (_, agentId) => pendingOf(draft, agentId),
-    claim(_, id) {
-      const claim = claimById(draft, id);
-      settleRunning(claim?.runningEffects ?? []);
-      return claim;
-    },
-    claimOn: (_, target) => onTarget(target),
-    claimCount: (_, agentId) => counted(claimsOfAgent(agentId)),
-    claimsOfKey: (_, keyId) => counted(claimsOfKey(keyId)),
-    reservation: (_, id) => reservationRows.get(draft, id),
-    reservationsOf: (_, pool) => poolState(draft, pool).reservations,
-    reservationsOfKey: (_, keyId) => counted(reservationsOfKey(keyId)),
-    usesOf(_, pool) {
-      const { uses } = poolState(draft, pool);
-      settleRunning(uses.flatMap(({ effectId, until }) => (until === null ? [effectId] : [])));
-      return uses;
-    },
-    budget: (_, budget, bucket, window) =>
-      draft.figure(budgetSum({ budget, bucket, window })) ?? { spent: 0, held: 0, rows: 0 },
-    budgetAsStored: (_, budget, bucket, window) => draft.figureAsStored(budgetSum({ budget, bucket, window })),
-    rate: (_, id, bucket, windowMs) => draft.figure(rateSum({ id, bucket, windowMs }))?.spent ?? 0,
-  };
+  claimCount(_: string, agentId: string): number {
+    return this.#counted(claimsOfAgent(agentId));
+  }
+
+  claimsOfKey(_: string, keyId: string): number {
+    return this.#counted(claimsOfKey(keyId));
+  }
+
+  reservation(_: string, id: string): ReservationRecord | null {
+    return reservationRows.get(this.#draft, id);
+  }
+
+  reservationsOf(_: string, pool: string): readonly ReservationRecord[] {
+    return poolState(this.#draft, pool).reservations;
+  }
+
+  reservationsOfKey(_: string, keyId: string): number {
+    return this.#counted(reservationsOfKey(keyId));
+  }
+
+  usesOf(_: string, pool: string): readonly RunningUse[] {
+    const { uses } = poolState(this.#draft, pool);
+    this.#settleRunning(uses.flatMap(({ effectId, until }) => (until === null ? [effectId] : [])));
+    return uses;
+  }
+
+  budget(_: string, budget: string, bucket: string, window: string): BudgetFigures {
+    return this.#draft.figure(budgetSum({ budget, bucket, window })) ?? NOTHING_SPENT;
+  }
+
+  budgetAsStored(_: string, budget: string, bucket: string, window: string): BudgetFigures {
+    return this.#draft.figureAsStored(budgetSum({ budget, bucket, window }));
+  }
+
+  rate(_: string, id: string, bucket: string, windowMs: number): number {
+    return this.#draft.figure(rateSum({ id, bucket, windowMs }))?.spent ?? 0;
+  }
+
+  /** Looks at the effects that hold something, so that those of owners that have ended let go first. */
+  #settleRunning(ids: readonly string[]): void {
+    if (this.#someEnded) for (const id of ids.slice(0, AT_ONCE)) this.effect('', id);
+  }
+
+  #counted({ name, limit }: Cap): number {
+    const count = countOf(this.#draft, name);
+    if (count >= limit) this.#heard.reached(name);
+    return count;
+  }
 }
+
+const NOTHING_SPENT: BudgetFigures = { spent: 0, held: 0, rows: 0 };
 
 /** An event of the ledger as it is stored. */
 type EventText = readonly [
@@ -120,7 +175,7 @@ type EventText = readonly [
 ];
 
 export function appendEvents(draft: Draft, events: readonly LedgerDraft[]): void {
-  for (const event of events) draft.event(eventDraft(event));
+  draft.events(events.map(eventDraft));
 }
 
 export function eventDraft({ kind, effectId, actor, data }: LedgerDraft): EventDraft {

@@ -1,4 +1,3 @@
-import type { EffectRecord } from '../effects/model/effect.ts';
 import type { Plan } from '../effects/steps/plan.ts';
 import { putApproval, rejectionRows } from './approval-rows.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';
@@ -8,8 +7,8 @@ import { putClaim, putReservation, putUses, removeReservation } from './held-row
 import { appendEvents } from './view.ts';
 
 /** Turns the plan of a step into rows of its draft. */
-export function writePlan(draft: Draft, plan: Plan<unknown>, known: (id: string) => EffectRecord | null): void {
-  const poolsBefore = plan.usesGone === undefined ? [] : (known(plan.usesGone)?.uses.map(({ pool }) => pool) ?? []);
+export function writePlan(draft: Draft, plan: Plan<unknown>): void {
+  const poolsBefore = plan.usesGone === undefined ? NONE : poolsOf(draft, plan.usesGone);
   for (const { record, binding } of plan.effects ?? []) {
     if (binding === 'bind') {
       boundId(draft, record.idempotencyKey);
@@ -30,11 +29,9 @@ export function writePlan(draft: Draft, plan: Plan<unknown>, known: (id: string)
   for (const claim of plan.claims ?? []) putClaim(draft, claim.target, claim);
   if (plan.reservationGone !== undefined) removeReservation(draft, plan.reservationGone);
   if (plan.reservation !== undefined) putReservation(draft, plan.reservation);
-  if (plan.usesGone !== undefined || (plan.uses ?? []).length > 0) {
-    const [first] = plan.uses ?? [];
-    const effectId = plan.usesGone ?? first?.effectId;
-    if (effectId !== undefined) putUses(draft, effectId, poolsBefore, plan.uses ?? []);
-  }
+  const { uses = [] } = plan;
+  const effectId = plan.usesGone ?? uses[0]?.effectId;
+  if (effectId !== undefined && poolsBefore.length + uses.length > 0) putUses(draft, effectId, poolsBefore, uses);
   if (plan.rejection !== undefined) {
     const { fingerprint, effectId, until } = plan.rejection;
     rejectionRows.get(draft, fingerprint, MOSTLY_ABSENT);
@@ -42,4 +39,14 @@ export function writePlan(draft: Draft, plan: Plan<unknown>, known: (id: string)
   }
   appendEvents(draft, plan.events ?? []);
   if (plan.validUntil !== undefined) draft.validUntil(plan.validUntil);
+}
+
+const NONE: readonly string[] = [];
+
+/** The pools that an effect used before. */
+function poolsOf(draft: Draft, effectId: string): readonly string[] {
+  const stored = effectRows.replaced(draft, effectId);
+  return stored?.kind !== 'effect' || stored.effect.uses.length === 0
+    ? NONE
+    : stored.effect.uses.map(({ pool }) => pool);
 }

@@ -1,6 +1,6 @@
 import type { Lease } from '../effects/model/effect.ts';
 import type { StoreHealth, StoreUnavailable } from '../effects/store.ts';
-import type { LocalRows, RowStore } from './port.ts';
+import type { LocalStore, RowStore } from './port.ts';
 
 /** Effects that are still recorded as running although their gateway has ended. */
 export interface Ended {
@@ -23,7 +23,7 @@ export interface Ended {
  * A program that runs where the file of a store is, each request in a transaction of its own that also has those of
  * others. The store hands texts through. Everything that an answer tells of is durable when it is answered.
  */
-export type Program = (ended: Ended) => (rows: LocalRows, request: string) => string;
+export type Program = (ended: Ended) => (store: LocalStore, request: string) => string;
 
 /** An open store of rows, with what only its opener knows. */
 export interface OpenRows extends RowStore {

@@ -249,15 +249,52 @@ export interface RowStore {
   close(): Promise<void>;
 }
 
-/** The rows of a store within one of its transactions, for who runs in the thread that has its file. */
+/** A row in memory, with what its reader made of the text: only the reader's own kind uses `read`. */
+export interface ReadRow extends Row {
+  read?: object | undefined;
+  /** Steps seldom look at it again, so what was made of it is not kept. */
+  isOver?: boolean;
+}
+
+/**
+ * One workspace within a transaction of the store, for who runs in the thread that has the file. Nobody else writes
+ * between what is read here and what is written, and what is written is there at once.
+ */
 export interface LocalRows {
+  readonly workspace: string;
   /** The store's time of the transaction, ms. */
   readonly now: number;
   readonly epoch: number;
-  /** {@link ABSENT} where there is no such row. */
-  version(workspace: string, kind: string, id: string): string;
-  row(workspace: string, kind: string, id: string): Row | null;
-  figure(workspace: string, name: SumName): Figure;
-  commit(change: Change): Answer;
-  list(query: ListQuery): Listed;
+  /** The row that is there now. It is the same object for as long as it is remembered, and changes when it is written. */
+  row(kind: string, id: string): ReadRow | null;
+  /** The row that a {@link put} replaces; `null` if there is none, or nobody looked here. */
+  replaced(kind: string, id: string): ReadRow | null;
+  /**
+   * Writes a row, or removes it. `before`: the places of the one that is there.
+   * @throws TypeError where there is one that nobody looked at here
+   */
+  put(
+    kind: string,
+    id: string,
+    text: string | null,
+    places: readonly Place[],
+    before: readonly Place[],
+  ): ReadRow | null;
+  figure(name: SumName): Figure;
+  figureAsStored(name: SumName): Figure;
+  /** @throws TypeError where the figure would pass its limit */
+  sum(change: SumChange): void;
+  /** The place of the next event. */
+  nextSeq(): number;
+  events(events: readonly EventDraft[]): void;
+  reset(group: string): void;
+  /** Says nothing here: the transaction has one time. */
+  validUntil(at: number): void;
+  list(query: Omit<ListQuery, 'workspace'>): Listed;
+}
+
+/** A transaction of the store. */
+export interface LocalStore {
+  readonly now: number;
+  in(workspace: string): LocalRows;
 }

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import type { ReadRow } from '../../src/records/draft.ts';
 import { createRecentRows } from '../../src/records/recent-rows.ts';
+import type { ReadRow } from '../../src/stores/port.ts';
 
 test('what a change wrote is remembered once it is done; a row that is over only while the change runs', () => {
   const recent = createRecentRows();

@@ -14,7 +14,7 @@ const both = (draft: Draft): string => {
   const one = draft.row('k', 'one');
   const other = draft.row('k', 'other');
   if ((one === null) !== (other === null)) throw new TypeError('one without the other');
-  draft.event({ about: null, text: one === null ? 'none' : 'both' });
+  draft.events([{ about: null, text: one === null ? 'none' : 'both' }]);
   return one === null ? 'none' : 'both';
 };
 

@@ -248,13 +248,16 @@ export function openFiguresTable(database: SqlDatabase) {
       cache = new Map();
       groups = new Map();
     },
+    /** @throws TypeError where the figure would pass its limit: whoever changes it has looked before */
     change(workspace: number, sum: SumChange, now: number): void {
-      const { hold, spend, span, text } = sum;
+      const { hold, spend, span, text, limit, most } = sum;
       const found = find(workspace, sum.name, now);
       const kept = found ?? make(workspace, sum, now);
       const counted = found !== null && counts(kept.ends, kept.held, now);
       // Count before the change is in memory, so that the result does not include it.
       rowsOf(workspace, kept.grouped, kept.group, now);
+      if (limit !== null && kept.spent + kept.held + hold + spend > limit)
+        throw new TypeError(`${sum.name} passes its limit`);
       kept.held = Math.min(Number.MAX_SAFE_INTEGER, Math.max(0, kept.held + hold));
       kept.spent = Math.min(Number.MAX_SAFE_INTEGER, kept.spent + spend);
       if (spend !== 0 && span.kind === 'rolling') {
@@ -268,7 +271,10 @@ export function openFiguresTable(database: SqlDatabase) {
       const counting = counts(kept.ends, kept.held, now);
       const { group } = kept;
       if (counting && kept.ends > now) group.until = Math.min(group.until, kept.ends);
-      if (counting !== counted) group.rows += counting ? 1 : -1;
+      if (counting === counted) return;
+      group.rows += counting ? 1 : -1;
+      if (counting && most !== null && group.rows > most)
+        throw new TypeError(`${sum.group} has more figures than it may`);
     },
     /** Figures that count something, by name, after a name. */
     list(workspace: number, after: string | null, limit: number, now: number): readonly SumListed[] {

@@ -11,13 +11,14 @@ const LIST = 2;
 
 /** The numbers of the names in one workspace. */
 export interface WorkspaceNames {
+  readonly name: string;
   readonly n: number;
   readonly kinds: Map<string, number>;
   readonly lists: Map<string, number>;
 }
 
 /** For an unknown workspace: nothing has the number 0. */
-const NOBODY: WorkspaceNames = { n: 0, kinds: new Map(), lists: new Map() };
+const NOBODY: WorkspaceNames = { name: '', n: 0, kinds: new Map(), lists: new Map() };
 
 /** Numbers for the names that callers use. What finds them without making any says 0 for new names. */
 export function openNames(database: SqlDatabase) {
@@ -53,8 +54,8 @@ export function openNames(database: SqlDatabase) {
 
   function workspaceOf(name: string, n: number): WorkspaceNames {
     if (n === 0) return NOBODY;
-    const names: WorkspaceNames = { n, kinds: new Map(), lists: new Map() };
-    workspaces.set(ownText(name), names);
+    const names: WorkspaceNames = { name: ownText(name), n, kinds: new Map(), lists: new Map() };
+    workspaces.set(names.name, names);
     return names;
   }
 

@@ -1,4 +1,4 @@
-import type { Row } from '../../port.ts';
+import type { ReadRow, Row } from '../../port.ts';
 import { ABSENT } from '../../port.ts';
 import type { SqlDatabase } from '../driver.ts';
 import { columnText, integer, plainText, text } from './columns.ts';
@@ -11,18 +11,39 @@ const REMEMBERED = 4096;
 /** Texts up to this length are remembered with their rows. */
 const SHORT_TEXT = 256;
 
+/** After texts of so many characters rows are forgotten too: what was made of them may be kept with them. */
+const REMEMBERED_CHARACTERS = 8 * 1024 * 1024;
+
 /** A row as it will be at the end of the transaction. */
-export interface Entry {
+export class Entry implements ReadRow {
   readonly kind: number;
   /** Its number in the file; 0: it is not there. */
   n: number;
   /** {@link ABSENT}: there is none. */
   version: string;
   /** `null`: not read. */
-  text: string | null;
+  known: string | null = null;
   /** To be written, with the id of this change. */
-  isChanged: boolean;
-  id: string;
+  isChanged = false;
+  id = '';
+  read: object | undefined = undefined;
+  isOver = false;
+  /** Version that those give who looked at it last. */
+  readFor = '';
+  /** Length of the text that `read` was made of. */
+  size = 0;
+  readonly #load: (entry: Entry) => string;
+
+  constructor(kind: number, n: number, version: string, load: (entry: Entry) => string) {
+    this.kind = kind;
+    this.n = n;
+    this.version = version;
+    this.#load = load;
+  }
+
+  get text(): string {
+    return this.known ?? this.#load(this);
+  }
 }
 
 /**
@@ -40,12 +61,13 @@ export function openRowsTable(database: SqlDatabase) {
   let old = new Map<string, Entry>();
   let changed: Entry[] = [];
   let highest: number | null = null;
+  let characters = 0;
 
   function look(kind: number, id: string): Entry {
     const row = kind === 0 ? undefined : select.get(kind, columnText(id));
     const n = row === undefined ? 0 : integer(row['n']);
     const version = row === undefined ? ABSENT : text(row['version']);
-    return { kind, n, version, text: null, isChanged: false, id: '' };
+    return new Entry(kind, n, version, load);
   }
 
   function find(kind: number, id: string): Entry {
@@ -53,20 +75,22 @@ export function openRowsTable(database: SqlDatabase) {
     const known = young.get(name);
     if (known !== undefined) return known;
     const entry = old.get(name) ?? look(kind, id);
+    characters += entry.size;
     young.set(ownText(name), entry);
     return entry;
   }
 
-  function textOf(entry: Entry): string {
-    if (entry.text !== null) return entry.text;
+  function load(entry: Entry): string {
     const read = plainText(selectText.get(entry.n)?.['text']);
-    if (read.length <= SHORT_TEXT) entry.text = read;
+    if (read.length <= SHORT_TEXT) entry.known = read;
+    entry.size = read.length;
+    characters += read.length;
     return read;
   }
 
   function put(entry: Entry): void {
     const { n, version } = entry;
-    const column = columnText(entry.text ?? '');
+    const column = columnText(entry.known ?? '');
     if (n > 0) {
       if (version === ABSENT) {
         remove.run(n);
@@ -77,20 +101,24 @@ export function openRowsTable(database: SqlDatabase) {
       entry.n = highest;
       insert.add(highest, entry.kind, columnText(entry.id), version, column);
     }
-    entry.text = null;
+    entry.known = null;
     entry.version = ownText(version);
     entry.isChanged = false;
     entry.id = '';
+    if (entry.isOver) entry.read = undefined;
+    entry.size = entry.read === undefined ? 0 : column.length;
+    characters += entry.size;
   }
 
   return {
     find,
     /** The row of an entry, with its text. */
-    row: (entry: Entry): Row | null =>
-      entry.version === ABSENT ? null : { version: entry.version, text: textOf(entry) },
+    row: (entry: Entry): Row | null => (entry.version === ABSENT ? null : { version: entry.version, text: entry.text }),
     write(entry: Entry, id: string, version: string, written: string | null): void {
       entry.version = written === null ? ABSENT : version;
-      entry.text = written;
+      entry.known = written;
+      entry.read = undefined;
+      entry.isOver = false;
       if (entry.isChanged) return;
       entry.isChanged = true;
       entry.id = id;
@@ -100,9 +128,13 @@ export function openRowsTable(database: SqlDatabase) {
       for (const entry of changed) put(entry);
       changed = [];
       insert.flush();
-      if (young.size <= REMEMBERED) return;
+    },
+    /** Called at the end of a transaction. */
+    shrink(): void {
+      if (young.size <= REMEMBERED && characters <= REMEMBERED_CHARACTERS) return;
       old = young;
       young = new Map();
+      characters = 0;
     },
     forget(): void {
       young = new Map();

@@ -1,16 +1,31 @@
-import type { Answer, Change, Figure, Found, Listed, ListQuery, Row, Seen } from '../../port.ts';
+import { randomBytes } from 'node:crypto';
+import type { Answer, Change, Figure, Found, LocalRows, Place, Put, Row, Seen } from '../../port.ts';
 import type { SumListed, SumName, Want, Watched } from '../../port.ts';
 import { inTransaction } from '../connection.ts';
 import type { SqlDatabase } from '../driver.ts';
 import { openFiguresTable } from './figures-table.ts';
 import { openLedgerTable } from './ledger-table.ts';
+import { LocalTables } from './local-rows.ts';
 import { openMetaTable } from './meta-table.ts';
-import { openNames } from './names.ts';
+import { openNames, type WorkspaceNames } from './names.ts';
 import { openPlacesTable } from './places-table.ts';
-import { openReader } from './reader.ts';
 import { type Entry, openRowsTable } from './rows-table.ts';
 
 export type RowSession = ReturnType<typeof openRowSession>;
+
+/** The tables of a store, with what writes to several of them. */
+export interface Tables {
+  readonly database: SqlDatabase;
+  readonly names: ReturnType<typeof openNames>;
+  readonly rows: ReturnType<typeof openRowsTable>;
+  readonly places: ReturnType<typeof openPlacesTable>;
+  readonly figures: ReturnType<typeof openFiguresTable>;
+  readonly ledger: ReturnType<typeof openLedgerTable>;
+  readonly meta: ReturnType<typeof openMetaTable>;
+  write(workspace: WorkspaceNames, entry: Entry, put: Omit<Put, 'version'>, version: string): void;
+  /** Says that the transaction writes something. */
+  wrote(): void;
+}
 
 /**
  * One open database, and the operations on it, within a transaction or a look.
@@ -26,6 +41,21 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
   let told: Watched[] = [];
   let writes = 0;
   let now = 0;
+  const boot = randomBytes(9).toString('base64url');
+  let versions = 0;
+  const tables: Tables = {
+    database,
+    names,
+    rows,
+    places,
+    figures,
+    ledger,
+    meta,
+    write: writeRow,
+    wrote() {
+      writes += 1;
+    },
+  };
 
   function entryOf(workspace: string, kind: string, id: string): Entry {
     const place = names.findWorkspace(workspace);
@@ -79,6 +109,23 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
     return sums.map((sum) => figures.read(n, sum, now));
   }
 
+  function writeRow(
+    workspace: WorkspaceNames,
+    entry: Entry,
+    { kind, id, text, enter, leave }: Omit<Put, 'version'>,
+    version: string,
+  ): void {
+    writes += 1;
+    // The row was already written in this transaction, and may now leave a list that it has just entered.
+    if (entry.isChanged) places.flush();
+    rows.write(entry, id, version, text);
+    for (const place of leave)
+      if (!isAmong(enter, place)) places.leave(names.list(workspace, place.list), place.at, id);
+    for (const place of enter)
+      if (!isAmong(leave, place)) places.enter(names.list(workspace, place.list), place.at, id);
+    if (watched.has(kind)) told.push({ workspace: workspace.name, kind, id });
+  }
+
   function write(change: Change, entries: readonly Entry[]): void {
     const { id, puts, sums, resets, events } = change;
     if (puts.length === 0 && sums.length === 0 && resets.length === 0 && events.length === 0) return;
@@ -86,18 +133,7 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
     const workspace = names.workspace(change.workspace);
     for (const [index, put] of puts.entries()) {
       const entry = entries[index];
-      if (entry === undefined) continue;
-      const { enter, leave, kind } = put;
-      // The row was already written in this transaction, and may now leave a list that it has just entered.
-      if (entry.isChanged) places.flush();
-      rows.write(entry, put.id, id, put.text);
-      for (const { list, at } of leave)
-        if (enter.length === 0 || !enter.some((other) => other.list === list && other.at === at))
-          places.leave(names.list(workspace, list), at, put.id);
-      for (const { list, at } of enter)
-        if (leave.length === 0 || !leave.some((other) => other.list === list && other.at === at))
-          places.enter(names.list(workspace, list), at, put.id);
-      if (watched.has(kind)) told.push({ workspace: change.workspace, kind, id: put.id });
+      if (entry !== undefined) writeRow(workspace, entry, put, id);
     }
     for (const group of resets) figures.reset(workspace.n, group);
     for (const sum of sums) figures.change(workspace.n, sum, now);
@@ -144,6 +180,7 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
     const before = writes;
     const result = work();
     if (writes !== before) flush();
+    rows.shrink();
     return result;
   }
 
@@ -154,17 +191,9 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
     get now() {
       return now;
     },
-    get epoch() {
-      return meta.get().epoch;
-    },
-    version: (workspace: string, kind: string, id: string): string => entryOf(workspace, kind, id).version,
-    row: (workspace: string, kind: string, id: string): Row | null => rows.row(entryOf(workspace, kind, id)),
-    figure: (workspace: string, name: SumName): Figure => figures.read(names.findWorkspace(workspace).n, name, now),
-    /** Seldom used. Sees what the transaction has written. */
-    list(query: ListQuery): Listed {
-      rows.flush();
-      places.flush();
-      return openReader(database).list(query);
+    in(workspace: string): LocalRows {
+      versions += 1;
+      return new LocalTables(workspace, now, `${boot}.${versions.toString(36)}`, tables);
     },
     sums: (workspace: string, after: string | null, limit: number): readonly SumListed[] =>
       figures.list(names.findWorkspace(workspace).n, after, limit, now),
@@ -193,6 +222,11 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
     },
     forget,
   };
+}
+
+function isAmong(places: readonly Place[], { list, at }: Place): boolean {
+  for (const other of places) if (other.list === list && other.at === at) return true;
+  return false;
 }
 
 function whole(value: number): void {
