@@ -50,7 +50,13 @@ export function createCalls(
   /** Asks the primary once. If the workspace has moved in a cluster, the server says so before anything is done. */
   function ask<Reply>(workspace: string, send: (connection: RedisConnection) => Promise<Reply>): Promise<Reply> {
     const connectionNow = (): RedisConnection => topology.primaryOf(workspace).connection();
-    return send(connectionNow()).then(
+    let sent: Promise<Reply>;
+    try {
+      sent = send(connectionNow());
+    } catch (error) {
+      sent = Promise.reject(error);
+    }
+    return sent.then(
       (reply) => {
         report(null);
         return reply;
