@@ -31,7 +31,15 @@ const REMOVABLE: readonly (readonly (string | null)[])[] = [
 const validate = createValidator();
 
 function createValidator() {
-  const ajv = new Ajv2020({ strict: true, allErrors: true, verbose: true, useDefaults: true, allowUnionTypes: true });
+  const ajv = new Ajv2020({
+    strict: true,
+    allErrors: true,
+    verbose: true,
+    useDefaults: true,
+    allowUnionTypes: true,
+    // Every start and every `svc config check` waits for this compilation; what it makes runs a few times only.
+    code: { optimize: false },
+  });
   ajv.addVocabulary(['x-expected', 'x-later', 'x-name']);
   ajv.addKeyword({
     keyword: 'x-duration',

@@ -58,16 +58,22 @@ interface ToolSpec<Input extends TSchema>
   readonly answer: (args: Static<Input>, call: ToolCall) => Promise<ToolAnswer | ToolFaults>;
 }
 
-/** Makes a tool whose arguments are checked against its schema before it runs. Nothing is filled in or coerced. */
+/**
+ * Makes a tool whose arguments are checked against its schema before it runs. Nothing is filled in or coerced. The schema
+ * is compiled for the first call: no start waits for it.
+ */
 export function defineTool<Input extends TSchema>(spec: ToolSpec<Input>): ControlTool {
   const { input, answer, ofWorkspace = true, givesBusinessData = false, ...rest } = spec;
-  const fits = validator.compile<Static<Input>>(input);
+  let compiled: ValidateFunction<Static<Input>> | null = null;
   return {
     ...rest,
     ofWorkspace,
     givesBusinessData,
     inputSchema: input,
-    run: async (args, call) => (isFit(fits, args) ? answer(args, call) : { kind: 'faults', faults: faultsOf(fits) }),
+    run: async (args, call) => {
+      const fits = (compiled ??= validator.compile<Static<Input>>(input));
+      return isFit(fits, args) ? answer(args, call) : { kind: 'faults', faults: faultsOf(fits) };
+    },
   };
 }
 
