@@ -89,6 +89,18 @@ function edges(all: readonly Source[]): Edge[] {
   );
 }
 
+/** A file and all that is loaded before it runs: types are not, nor what it imports when it needs it. */
+function loadedWith(start: string): readonly Source[] {
+  const files = new Map(all.map((source) => [source.file, source]));
+  const found = new Set([start]);
+  for (const file of found)
+    for (const [, specifier = ''] of (files.get(file)?.text ?? '').matchAll(
+      /^(?:import|export) (?!type\b)[^;]*? from '(\.{1,2}\/[^']+)'/gm,
+    ))
+      found.add(relative(SRC, resolve(SRC, dirname(file), specifier)));
+  return [...found].flatMap((file) => files.get(file) ?? []);
+}
+
 /** Files that import each other in a circle: a file is in one where it can be reached from what it imports. */
 function circles(of: readonly Edge[]): string[] {
   const next = new Map<string, string[]>();
@@ -155,6 +167,13 @@ describe('imports go one way', () => {
       'cli/mcp.ts imports ../packages/bridge/src/bridge.ts',
     ]);
     expect(loaded.filter((edge) => !isLoadedByCommand(edge)).map(name)).toEqual([]);
+  });
+
+  it('a command loads what it needs: the command line itself neither configuration, policies nor a server', () => {
+    const loaded = loadedWith('cli/main.ts');
+    expect(loaded.length).toBeGreaterThan(20);
+    const heavy = /^import (?!type\b)[^;]*? from '(?:ajv|fastify|json-rules-engine|undici|yaml)\b/m;
+    expect(loaded.filter(({ text }) => heavy.test(text)).map(({ file }) => file)).toEqual([]);
   });
 
   it('no file imports itself by way of others', () => {

@@ -1,5 +1,4 @@
 import type { Command } from 'commander';
-import { checkFiles } from './check-files.ts';
 import { type CliContext, withExitCodes } from './command.ts';
 import { json } from './terminal.ts';
 
@@ -12,6 +11,8 @@ export function addConfig(program: Command, { terminal, exit }: CliContext): voi
     .argument('<file>', 'the configuration')
     .option('--json', 'print JSON')
     .action(async (file: string, options: { readonly json?: true }) => {
+      // Loaded for this command only: configuration and policies are a third of what any command would wait for.
+      const { checkFiles } = await import('./check-files.ts');
       const checked = await checkFiles(file, { environment: {}, color: terminal.color });
       if (options.json) terminal.out(json({ findings: checked.findings }));
       else if (checked.exit === 0) terminal.out(checked.text.trimEnd());

@@ -5,7 +5,6 @@ import { dirname } from 'node:path';
 import type { Command } from 'commander';
 import type { Configuration } from '../config/configuration.ts';
 import { storeFolder } from '../config/resolve-store.ts';
-import { checkFiles } from './check-files.ts';
 import { type CliContext, withExitCodes } from './command.ts';
 import type { Check, CliPorts, StoreInspection } from './ports.ts';
 import { json, styled, type Terminal } from './terminal.ts';
@@ -33,6 +32,7 @@ export function addDoctor(program: Command, { ports, terminal, exit }: CliContex
 }
 
 async function diagnose(file: string, ports: CliPorts): Promise<readonly Check[]> {
+  const { checkFiles } = await import('./check-files.ts');
   const { configuration, exit, findings, text } = await checkFiles(file, { environment: {}, color: false });
   const remedy = `mend the file; svc config check ${file} says the same`;
   const said = sumFirst(text);
