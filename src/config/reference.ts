@@ -50,7 +50,8 @@ route (both apply; what the route sets wins) has these rules:
 - **Never sent on**: ${listed(NEVER_HEADERS)}, and what \`Connection\` names (a 400).
 - **Stays here unless \`forward\` names it**: ${listed(DROPPED_HEADERS)}.
 - **Credentials of callers** go on only to upstreams without \`credentials\`; no rule sees them, and they are no part of the
-  action: ${listed(CREDENTIAL_HEADERS)}.
+  action: ${listed(CREDENTIAL_HEADERS)}. Of cookies, the gateway's own
+  (console, approver's page) go to no upstream, whatever \`forward\` names.
 - **Calls that are governed** are sent without ${listed(NOT_GOVERNED_HEADERS)}: the gateway looks into their answers.
 - A name with \`_\` is refused unless \`forward\` or \`drop\` has it, because some servers read it as \`-\`. \`X-Request-Id\` is
   kept, or made.

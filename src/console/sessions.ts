@@ -2,6 +2,7 @@ import { createHash, randomBytes } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ApiPorts, ApiSessions, Visitor } from '../api/ports.ts';
 import type { Principal } from '../effects/model/principal.ts';
+import { CONSOLE_COOKIE, CONSOLE_COOKIE_TLS } from '../effects/run/header-names.ts';
 import { parseObject } from '../json/parse.ts';
 
 /** How long a link opens a session, ms. */
@@ -39,8 +40,7 @@ export function createSessions({
   settings,
 }: Pick<ApiPorts, 'store' | 'seals' | 'stillValid' | 'settings'>): ConsoleSessions {
   const isSecure = (): boolean => settings().publicUrl.startsWith('https:');
-  /** With the prefix, a browser takes the cookie over TLS alone, for this host alone, and for all of its paths. */
-  const nameOf = (): string => (isSecure() ? '__Host-svc_console' : 'svc_console');
+  const nameOf = (): string => (isSecure() ? CONSOLE_COOKIE_TLS : CONSOLE_COOKIE);
 
   async function keep(
     kind: 'link' | 'session',

@@ -6,6 +6,7 @@ import type { HeaderSettings } from '../../src/config/configuration.ts';
 import { isNeverSent } from '../../src/effects/run/header-names.ts';
 import { forwardedHeaders, type HeaderContext, returnedHeaders } from '../../src/proxy/headers.ts';
 import { readQuery } from '../../src/proxy/query.ts';
+import { headersNamed } from '../../src/mcp/gateway/arrival.ts';
 import { matchPattern, readPath, readPattern } from '../../src/upstreams/http/path.ts';
 import { makeTool } from '../upstreams/tool.ts';
 import { BOT } from './principal.ts';
@@ -289,6 +290,22 @@ describe('headers', () => {
     expect(forward({ x_tenant: 'a', 'x-tenant': 'b' }, { rules: { forward: ['x_tenant'] } })).toMatchObject({
       kind: 'problem',
     });
+  });
+
+  test('the gateway’s own cookies go nowhere, whatever is forwarded', () => {
+    const own = ['svc_console=a', '__Host-svc_console=b', 'svc_approver=c', ' svc_console =d'];
+    for (const forwarded of ['cookie', '*']) {
+      const others = forward(
+        { cookie: ['a=1', ...own, 'svc_consoles=2', 'b'].join(';') },
+        { rules: { forward: [forwarded] } },
+      );
+      expect(others).toMatchObject({ apart: { cookie: 'a=1; svc_consoles=2; b' } });
+      const alone = forward({ cookie: own.join('; ') }, { rules: { forward: [forwarded] } });
+      expect(alone.kind === 'headers' && alone.apart).toEqual({});
+    }
+    const cookie = `a=1; ${own.join('; ')}`;
+    expect(headersNamed({ headers: { cookie } }, ['cookie'])).toEqual({ cookie: 'a=1' });
+    expect(headersNamed({ headers: { cookie: 'svc_console=a' } }, ['cookie'])).toEqual({});
   });
 
   test('a media type is part of the action where it is not the usual one of its kind', () => {

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { APPROVER_COOKIE } from '../../effects/run/header-names.ts';
 import { parseObject } from '../../json/parse.ts';
 import type { JsonObject } from '../../json/value.ts';
 import type { Principal } from '../../effects/model/principal.ts';
@@ -8,8 +9,6 @@ import type { Secrets } from '../../secrets/vault.ts';
 
 /** How long a person need not show the key again, ms. */
 export const SESSION_MS = 10 * 60_000;
-/** The cookie goes to this page only. */
-const COOKIE = 'svc_approver';
 
 /** Who looks at a page, after showing a key. */
 export interface Approver {
@@ -117,15 +116,16 @@ function open(
 }
 
 function setCookie(workspace: string, value: string, maxAgeS: number, isSecure: boolean): string {
+  // The cookie goes to this page only.
   const attributes = `Path=/approve/${workspace}; Max-Age=${maxAgeS}; HttpOnly; SameSite=Strict`;
-  return `${COOKIE}=${value}; ${attributes}${isSecure ? '; Secure' : ''}`;
+  return `${APPROVER_COOKIE}=${value}; ${attributes}${isSecure ? '; Secure' : ''}`;
 }
 
 function cookieIn(header: string | undefined): string | null {
   const own = (header ?? '')
     .split(';')
     .map((one) => one.trim())
-    .filter((one) => one.startsWith(`${COOKIE}=`));
+    .filter((one) => one.startsWith(`${APPROVER_COOKIE}=`));
   // Two of one name: somebody else has put one there.
-  return own.length === 1 ? (own[0] ?? '').slice(COOKIE.length + 1) : null;
+  return own.length === 1 ? (own[0] ?? '').slice(APPROVER_COOKIE.length + 1) : null;
 }

@@ -117,6 +117,23 @@ export const VOLATILE_HEADERS: readonly string[] = [
   'x-trace-id',
 ];
 
+/**
+ * Cookies by which browsers are known to the gateway's own pages. Where a route is on their origin, browsers add them to
+ * whatever they send there.
+ */
+export const APPROVER_COOKIE = 'svc_approver';
+export const CONSOLE_COOKIE = 'svc_console';
+/** With the prefix, a browser takes the cookie over TLS alone, for this host alone, and for all of its paths. */
+export const CONSOLE_COOKIE_TLS = `__Host-${CONSOLE_COOKIE}`;
+const OWN_COOKIES: readonly string[] = [APPROVER_COOKIE, CONSOLE_COOKIE, CONSOLE_COOKIE_TLS];
+
+/** A `Cookie` header without the gateway's own cookies, which no upstream gets; empty if there are no others. */
+export function withoutOwnCookies(header: string): string {
+  if (!OWN_COOKIES.some((name) => header.includes(name))) return header;
+  const pairs = header.split(';').map((pair) => pair.trim());
+  return pairs.filter((pair) => !OWN_COOKIES.includes((pair.split('=')[0] ?? '').trim())).join('; ');
+}
+
 /** The placeholders that values of `headers.set` may use, in braces. */
 export const HEADER_PLACEHOLDERS = ['agent_id', 'client_ip', 'host', 'proto', 'request_id'] as const;
 

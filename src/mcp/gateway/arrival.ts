@@ -1,5 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Principal } from '../../effects/model/principal.ts';
+import { withoutOwnCookies } from '../../effects/run/header-names.ts';
 import { holdsOwnKey } from '../../effects/run/own-key.ts';
 import { isJsonObject, type JsonObject } from '../../json/value.ts';
 import { takesUrls, URLS_SINCE } from '../../mcp-protocol/elicitation.ts';
@@ -126,7 +127,7 @@ export function refuseOwnKey({ principal }: Sender, params: JsonObject): void {
     );
 }
 
-/** Those headers of a request that have one of the names. */
+/** Those headers of a request that have one of the names. Of cookies the gateway's own are left out. */
 export function headersNamed(
   { headers }: Pick<FastifyRequest, 'headers'>,
   names: readonly string[],
@@ -134,7 +135,8 @@ export function headersNamed(
   const found: Record<string, string> = {};
   for (const name of names) {
     const value = headers[name];
-    if (typeof value === 'string') found[name] = value;
+    const passed = name === 'cookie' && typeof value === 'string' ? withoutOwnCookies(value) : value;
+    if (typeof passed === 'string' && passed !== '') found[name] = passed;
   }
   return found;
 }

@@ -7,6 +7,7 @@ import {
   namesHeader,
   NOT_GOVERNED_HEADERS,
   VOLATILE_HEADERS,
+  withoutOwnCookies,
 } from '../../effects/run/header-names.ts';
 import type { RequestFault } from '../../effects/model/run-request.ts';
 import { isHttpTool, type Tool } from '../../effects/model/tool.ts';
@@ -177,7 +178,8 @@ export function sortHeaders(
     else if (ending?.has(name) === true)
       faults.push({ path: pathOf(name), message: 'is named by the header Connection, and would not go on' });
     else if (fate === 'credential') {
-      if (!target.ownCredentials) credentials[name] = text;
+      const others = name === 'cookie' ? withoutOwnCookies(text) : text;
+      if (!target.ownCredentials && others !== '') credentials[name] = others;
     } else if (!target.governed || !NOT_GOVERNED_HEADERS.includes(name)) {
       sent[name] = text;
       if (fate === 'bound') bind(bound, name, text);
