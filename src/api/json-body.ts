@@ -1,6 +1,7 @@
 import type { FastifyRequest } from 'fastify';
 import { readBody, TinyPieces } from '../bytes/request-body.ts';
-import { type JsonLimits, LARGE_TEXT, parseStrictJson, parseStrictJsonInSlices } from '../json/strict.ts';
+import { parseStrictJsonInSlices } from '../json/strict-in-slices.ts';
+import { type JsonLimits, LARGE_TEXT, parseStrictJson } from '../json/strict.ts';
 import type { ApiApp } from './app.ts';
 import { refuse } from './problem.ts';
 

@@ -296,7 +296,7 @@ interface Pool {
   readonly units: number;
 }
 
-/** The limits that an operator can set. `limits.ts` has all limits. */
+/** The limits that an operator can set. `docs/operating/limits.md` has all limits. */
 interface ConfiguredLimits {
   /** Body of a request, bytes. */
   readonly bodyBytes: number;

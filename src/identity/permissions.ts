@@ -1,22 +1,20 @@
 import type { KeyKind, Principal, Scope } from '../effects/model/principal.ts';
 
 /**
- * What a kind of key may do at an endpoint. `workspace`: everything in its workspace. `own`: what belongs to its agent.
- * `any`: in every workspace. A list: it needs one of these scopes.
+ * A row of the table. What a kind of key may do: `workspace`: everything in its workspace. `own`: what belongs to its
+ * agent. `any`: in every workspace. A list: it needs one of these scopes. A kind that is not named may not.
  */
-type Grant = 'no' | 'workspace' | 'own' | 'any' | readonly [Scope, ...Scope[]];
-
-interface Endpoint {
+export interface Endpoint {
   /** What the row is about, for people. */
   readonly does: string;
   /** The methods and paths that the row is for. */
   readonly routes: readonly string[];
   /** Whether the endpoint changes something. Then a read-only key is refused. */
   readonly changes: boolean;
-  readonly account: 'no' | 'workspace';
-  readonly agent: 'no' | 'own';
-  readonly administrative: 'no' | 'any';
-  readonly profile: 'no' | 'workspace' | readonly [Scope, ...Scope[]];
+  readonly account?: 'workspace';
+  readonly agent?: 'own';
+  readonly administrative?: 'any';
+  readonly profile?: 'workspace' | readonly [Scope, ...Scope[]];
 }
 
 const WS = '/v1/workspaces/{ws}';
@@ -34,7 +32,6 @@ export const ENDPOINTS = {
     changes: true,
     account: 'workspace',
     agent: 'own',
-    administrative: 'no',
     profile: ['effects:run'],
   },
   'proxy.read': {
@@ -51,7 +48,6 @@ export const ENDPOINTS = {
     changes: false,
     account: 'workspace',
     agent: 'own',
-    administrative: 'no',
     profile: ['effects:run'],
   },
   'effects.preview': {
@@ -60,7 +56,6 @@ export const ENDPOINTS = {
     changes: false,
     account: 'workspace',
     agent: 'own',
-    administrative: 'no',
     profile: ['effects:preview', 'effects:run'],
   },
   'effects.read': {
@@ -76,7 +71,6 @@ export const ENDPOINTS = {
     changes: false,
     account: 'workspace',
     agent: 'own',
-    administrative: 'no',
     profile: ['traces:read'],
   },
   'effects.resolve': {
@@ -84,18 +78,12 @@ export const ENDPOINTS = {
     routes: [`POST ${WS}/effects/{id}/resolve`],
     changes: true,
     account: 'workspace',
-    agent: 'no',
-    administrative: 'no',
-    profile: 'no',
   },
   'effects.erase': {
     does: 'Forget params, salts and the kept answer of an effect that is over',
     routes: [`DELETE ${WS}/effects/{id}/params`],
     changes: true,
     account: 'workspace',
-    agent: 'no',
-    administrative: 'no',
-    profile: 'no',
   },
   'approvals.decide': {
     does: "Approve or reject another user's request",
@@ -106,8 +94,6 @@ export const ENDPOINTS = {
     ],
     changes: true,
     account: 'workspace',
-    agent: 'no',
-    administrative: 'no',
     profile: ['approvals:decide'],
   },
   'approvals.read': {
@@ -116,7 +102,6 @@ export const ENDPOINTS = {
     changes: false,
     account: 'workspace',
     agent: 'own',
-    administrative: 'no',
     profile: ['approvals:read'],
   },
   'claims.write': {
@@ -125,7 +110,6 @@ export const ENDPOINTS = {
     changes: true,
     account: 'workspace',
     agent: 'own',
-    administrative: 'no',
     profile: ['claims:write'],
   },
   'claims.read': {
@@ -134,7 +118,6 @@ export const ENDPOINTS = {
     changes: false,
     account: 'workspace',
     agent: 'own',
-    administrative: 'no',
     profile: ['governance:read'],
   },
   'reservations.write': {
@@ -143,7 +126,6 @@ export const ENDPOINTS = {
     changes: true,
     account: 'workspace',
     agent: 'own',
-    administrative: 'no',
     profile: ['claims:write'],
   },
   'reservations.read': {
@@ -152,7 +134,6 @@ export const ENDPOINTS = {
     changes: false,
     account: 'workspace',
     agent: 'own',
-    administrative: 'no',
     profile: ['governance:read'],
   },
   'pauses.write': {
@@ -160,7 +141,6 @@ export const ENDPOINTS = {
     routes: [`POST ${WS}/pauses`, `DELETE ${WS}/pauses/{id}`],
     changes: true,
     account: 'workspace',
-    agent: 'no',
     administrative: 'any',
     profile: ['governance:write'],
   },
@@ -179,7 +159,6 @@ export const ENDPOINTS = {
     changes: false,
     account: 'workspace',
     agent: 'own',
-    administrative: 'no',
     profile: ['governance:read'],
   },
   'brain.read': {
@@ -195,8 +174,6 @@ export const ENDPOINTS = {
     does: 'Put and delete entities of the company brain, which policies read; no key of one agent may',
     routes: [`PUT ${WS}/brain/entities`, `DELETE ${WS}/brain/entities/{type}/{id}`],
     changes: true,
-    account: 'no',
-    agent: 'no',
     administrative: 'any',
     profile: ['governance:write'],
   },
@@ -213,19 +190,13 @@ export const ENDPOINTS = {
     does: 'Read which policies were in force, and who put them there',
     routes: ['GET /v1/beta/policies/activations'],
     changes: false,
-    account: 'no',
-    agent: 'no',
     administrative: 'any',
-    profile: 'no',
   },
   'policies.activate': {
     does: 'Put policies in force, or those of before',
     routes: ['POST /v1/beta/policies/activations', 'POST /v1/beta/policies/rollback'],
     changes: true,
-    account: 'no',
-    agent: 'no',
     administrative: 'any',
-    profile: 'no',
   },
   'tools.read': {
     does: 'Read the declared tools',
@@ -241,7 +212,6 @@ export const ENDPOINTS = {
     routes: [`GET ${WS}/pins`, `GET ${WS}/pins/{upstream}`],
     changes: false,
     account: 'workspace',
-    agent: 'no',
     administrative: 'any',
     profile: ['governance:read'],
   },
@@ -259,18 +229,13 @@ export const ENDPOINTS = {
     routes: [`POST ${WS}/agents`],
     changes: true,
     account: 'workspace',
-    agent: 'no',
     administrative: 'any',
-    profile: 'no',
   },
   'agents.describe': {
     does: 'Register an agent with team, roles or attributes, or of another owner',
     routes: [`POST ${WS}/agents`],
     changes: true,
-    account: 'no',
-    agent: 'no',
     administrative: 'any',
-    profile: 'no',
   },
   'keys.manage': {
     does: 'Make, list, revoke and rotate keys',
@@ -284,19 +249,13 @@ export const ENDPOINTS = {
       'POST /v1/beta/keys/{key_id}/rotate',
     ],
     changes: true,
-    account: 'no',
-    agent: 'no',
     administrative: 'any',
-    profile: 'no',
   },
   'workspaces.manage': {
     does: 'Make and list workspaces',
     routes: ['POST /v1/workspaces', 'GET /v1/workspaces'],
     changes: true,
-    account: 'no',
-    agent: 'no',
     administrative: 'any',
-    profile: 'no',
   },
   'state.verify': {
     does: 'Compare assumed with live state',
@@ -340,7 +299,6 @@ export const ENDPOINTS = {
     changes: false,
     account: 'workspace',
     agent: 'own',
-    administrative: 'no',
     profile: ['policy:simulate'],
   },
   'mcp.brain': {
@@ -349,7 +307,6 @@ export const ENDPOINTS = {
     changes: false,
     account: 'workspace',
     agent: 'own',
-    administrative: 'no',
     profile: ['brain:read'],
   },
   'mcp.approvals': {
@@ -358,7 +315,6 @@ export const ENDPOINTS = {
     changes: false,
     account: 'workspace',
     agent: 'own',
-    administrative: 'no',
     profile: ['approvals:read'],
   },
   'mcp.traces': {
@@ -372,7 +328,6 @@ export const ENDPOINTS = {
     changes: false,
     account: 'workspace',
     agent: 'own',
-    administrative: 'no',
     profile: ['traces:read'],
   },
   'mcp.observability': {
@@ -381,7 +336,6 @@ export const ENDPOINTS = {
     changes: false,
     account: 'workspace',
     agent: 'own',
-    administrative: 'no',
     profile: ['observability:read'],
   },
   'mcp.governance': {
@@ -389,7 +343,6 @@ export const ENDPOINTS = {
     routes: ['svc.governance.readiness over MCP'],
     changes: false,
     account: 'workspace',
-    agent: 'no',
     administrative: 'any',
     profile: ['governance:read'],
   },
@@ -398,7 +351,6 @@ export const ENDPOINTS = {
     routes: ['POST /v1/beta/console/links', 'the sign-in page of the console'],
     changes: false,
     account: 'workspace',
-    agent: 'no',
     administrative: 'any',
     profile: 'workspace',
   },
@@ -416,10 +368,10 @@ export const ENDPOINTS = {
 export type EndpointId = keyof typeof ENDPOINTS;
 
 /** What only a key itself does, and no session of the console: actions are those of agents, and sessions make no sessions. */
-const BY_KEY_ALONE: ReadonlySet<EndpointId> = new Set(['effects.run', 'console.enter']);
+export const BY_KEY_ALONE: ReadonlySet<EndpointId> = new Set(['effects.run', 'console.enter']);
 
 /** What lets something happen: for this a session has to have seen the key, and not only a link. By method. */
-const STEP_UP: Readonly<Partial<Record<EndpointId, readonly string[]>>> = {
+export const STEP_UP: Readonly<Partial<Record<EndpointId, readonly string[]>>> = {
   'approvals.decide': ['POST'],
   'keys.manage': ['POST', 'DELETE'],
   'pauses.write': ['DELETE'],
@@ -455,9 +407,9 @@ export type Permission =
  */
 export function permit(principal: Principal, endpoint: EndpointId, workspace: string | null = null): Permission {
   const row: Endpoint = ENDPOINTS[endpoint];
-  const grant: Grant = row[principal.kind];
-  if (grant === 'no') {
-    const kinds = KINDS.filter((kind) => row[kind] !== 'no');
+  const grant = row[principal.kind];
+  if (grant === undefined) {
+    const kinds = KINDS.filter((kind) => row[kind] !== undefined);
     return refuse('wrong_key_kind', `${AN[principal.kind]} key may not do this. It takes: ${kinds.join(', ')} key.`);
   }
   if (principal.kind === 'profile' && typeof grant === 'object' && !grant.some((one) => principal.scopes.includes(one)))
@@ -496,43 +448,4 @@ const AN: Readonly<Record<KeyKind, string>> = {
 
 function refuse(code: Exclude<Permission, { ok: true }>['code'], detail: string): Permission {
   return { ok: false, code, detail };
-}
-
-/** The table as a page of the documentation (`docs/operating/permissions.md`). */
-export function permissionsPage(): string {
-  const lines = [
-    '# What each kind of key may do',
-    '',
-    'This page is written from `src/identity/permissions.ts`, the table that the routes ask; a test keeps the two equal.',
-    '',
-    '- **workspace**: everything in its workspace. **own**: what belongs to its agent. **any**: in every workspace.',
-    '- A scope: keys with a profile need it (or one of several).',
-    '- A profile key that was made for one agent sees what belongs to that agent only, and decides on no request for',
-    '  approval; one without a workspace sees no workspace data.',
-    '- A read-only key can never do what is marked *changes*, whatever else it was given (`read_only_key`).',
-    '- A kind that may not is answered `wrong_key_kind`, a missing scope `insufficient_scope`, another workspace in the',
-    '  path `wrong_workspace`, all 403. On a run request the same codes come as the decision `denied_permission`.',
-    '- `allowed_tools` of a key limits the tools that it can call or see (`tool_not_allowed`).',
-    '- A session of the console may do what its key may, but for what only a key does: ' +
-      `${[...BY_KEY_ALONE].map((id) => `\`${id}\``).join(' and ')}.`,
-    '- A session that a link opened has to show the key once (`step_up_required`) before it does these: ' +
-      `${Object.entries(STEP_UP)
-        .map(([id, methods]) => `\`${id}\` (${methods.join(', ')})`)
-        .join(', ')}.`,
-    '',
-    '| endpoint | what | changes | account | agent | administrative | profile |',
-    '|---|---|---|---|---|---|---|',
-  ];
-  for (const [id, row] of Object.entries<Endpoint>(ENDPOINTS)) {
-    const cells = KINDS.map((kind) => grantText(row[kind]));
-    lines.push(`| \`${id}\` | ${row.does} | ${row.changes ? 'changes' : ''} | ${cells.join(' | ')} |`);
-  }
-  lines.push('', '## Routes', '', '| endpoint | routes |', '|---|---|');
-  for (const [id, row] of Object.entries<Endpoint>(ENDPOINTS))
-    lines.push(`| \`${id}\` | ${row.routes.map((route) => `\`${route}\``).join('<br>')} |`);
-  return `${lines.join('\n')}\n`;
-}
-
-function grantText(grant: Grant): string {
-  return typeof grant === 'string' ? grant : grant.map((scope) => `\`${scope}\``).join(' or ');
 }

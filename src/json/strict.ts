@@ -1,7 +1,6 @@
 import { isUtf8 } from 'node:buffer';
-import { setImmediate as others } from 'node:timers/promises';
 import { readEscapedNames } from './read.ts';
-import { isJsonArray, type Json } from './value.ts';
+import type { Json } from './value.ts';
 import { isWhole } from './whole-number.ts';
 
 export type StrictJson =
@@ -32,6 +31,7 @@ const CLOSE_OBJECT = 0x7d;
 
 const LONE_SURROGATE = /\p{Surrogate}/u;
 const PLAIN_ASCII = /^[ -~]*$/;
+const HEX = /^[0-9A-Fa-f]{4}$/;
 /** Control characters, and those that nobody sees. */
 const UNSEEN = /[\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]/gu;
 /** Up to this many names are compared one by one. A set is slower for so few. */
@@ -63,7 +63,7 @@ export const MAX_NAME = 1_024;
 const SHOWN_NAME = 100;
 
 /** A list or an object that is not closed yet. */
-interface Open {
+export interface Open {
   /** Names of the object so far, case-folded; `null` in a list. */
   readonly names: string[] | null;
   /** The same names as a set, once there are many. */
@@ -79,12 +79,12 @@ interface Open {
 }
 
 /** A value that is made part by part. */
-type Made =
+export type Made =
   | { readonly kind: 'list'; readonly value: Json[] }
   | { readonly kind: 'object'; readonly value: Record<string, Json> };
 
 /** The state of a scan. A fault ends it. */
-interface Scan {
+export interface Scan {
   readonly text: string;
   readonly maxDepth: number;
   readonly maxValues: number;
@@ -104,6 +104,8 @@ interface Scan {
   escapedNames: boolean;
   /** Characters that are read, and made, in one go. */
   readonly slice: number;
+  /** Makes the values of the text up to a place; it is not called where the whole text is one slice. */
+  readonly make: (scan: Scan, until: number) => void;
   /** All before this place has been made. */
   madeTo: number;
   /** What was made of the whole; `null` where it is still text. */
@@ -136,82 +138,21 @@ class Fault extends Error {
 export function parseStrictJson(bytes: Buffer | string, limits: JsonLimits): StrictJson {
   const text = textOf(bytes);
   if (typeof text === 'object') return text;
-  const scan = beginScan(text, limits, Number.POSITIVE_INFINITY);
+  const scan = beginScan(text, limits, Number.POSITIVE_INFINITY, () => {});
   if ('ok' in scan) return scan;
   const judged = advance(scan, Number.POSITIVE_INFINITY);
   return typeof judged === 'string' ? parsed(scan) : judged;
 }
 
-/** Characters scanned in one go. */
-const SLICE = 32_768;
-/** Bytes decoded in one go. */
-const DECODED = 262_144;
 /** A text of this many bytes is read in slices where other requests wait. */
 export const LARGE_TEXT = 32_768;
 
-/**
- * Like {@link parseStrictJson}, for a large text: reads it in parts, so that other requests get their turn in between.
- * The value is made in parts, too: `JSON.parse` takes a tenth of a second for 8 MiB of names.
- * @param slice characters that are read in one go
- */
-export async function parseStrictJsonInSlices(bytes: Buffer, limits: JsonLimits, slice = SLICE): Promise<StrictJson> {
-  if (!isUtf8(bytes)) return NOT_UTF8;
-  const scan = beginScan(await decoded(bytes), limits, slice);
-  if ('ok' in scan) return scan;
-  for (;;) {
-    await others();
-    const judged = advance(scan, scan.at + slice);
-    if (judged === 'more') continue;
-    if (typeof judged === 'object') return judged;
-    await others();
-    const value: StrictJson = scan.root === null ? parsed(scan) : { ok: true, value: scan.root.value };
-    await others();
-    return value;
-  }
-}
-
-/**
- * Makes values of the text up to `until`, where a member or an element of the innermost list or object ends. What is
- * open around it is made, too.
- */
-function make(scan: Scan, until: number): void {
-  const { text, open } = scan;
-  let outer: Open | null = null;
-  for (const inner of open) {
-    const made = inner.made ?? (inner.names === null ? { kind: 'list', value: [] } : { kind: 'object', value: {} });
-    if (inner.made === null) {
-      inner.made = made;
-      if (outer === null) scan.root = made;
-      else put(outer, made.value);
-    }
-    const end = inner === open.at(-1) ? until : inner.comma;
-    const start = Math.max(inner.start, scan.madeTo);
-    if (end > start) add(scan, made, text.slice(start, end));
-    outer = inner;
-  }
-  scan.madeTo = until;
-}
-
-function put({ made, name }: Open, value: Json): void {
-  if (made?.kind === 'list') made.value.push(value);
-  else if (made?.kind === 'object') made.value[name] = value;
-}
-
-/** Adds elements or members. A comma before the first stands behind one that was made before. */
-function add(scan: Scan, made: Made, text: string): void {
-  const whole = text.replace(/^[ \n\r\t]*,/, '');
-  if (made.kind === 'list') {
-    const more = valueOf(scan, `[${whole}]`);
-    if (isJsonArray(more)) for (const one of more) made.value.push(one);
-  } else Object.assign(made.value, valueOf(scan, `{${whole}}`));
-}
-
 /** The value of a part of the text that was scanned. */
-function valueOf({ escapedNames }: Scan, text: string): Json {
+export function valueOf({ escapedNames }: Scan, text: string): Json {
   return escapedNames ? readEscapedNames(text) : JSON.parse(text);
 }
 
-function parsed(scan: Scan): StrictJson {
+export function parsed(scan: Scan): StrictJson {
   try {
     return { ok: true, value: valueOf(scan, scan.text) };
   } catch {
@@ -219,21 +160,7 @@ function parsed(scan: Scan): StrictJson {
   }
 }
 
-/** UTF-8 as a text. */
-async function decoded(bytes: Buffer): Promise<string> {
-  let text = '';
-  for (let at = 0; at < bytes.length; ) {
-    let end = Math.min(at + DECODED, bytes.length);
-    // Not within a character.
-    while (end < bytes.length && ((bytes[end] ?? 0) & 0xc0) === 0x80) end -= 1;
-    text += bytes.toString('utf8', at, end);
-    at = end;
-    await others();
-  }
-  return text;
-}
-
-const NOT_UTF8: Refused = { ok: false, message: 'the text is not UTF-8', at: null };
+export const NOT_UTF8: Refused = { ok: false, message: 'the text is not UTF-8', at: null };
 
 /** A text that was bytes has no lone surrogates. */
 function textOf(bytes: Buffer | string): string | Refused {
@@ -245,7 +172,7 @@ function textOf(bytes: Buffer | string): string | Refused {
 }
 
 /** A scan at the start of the text, or the fault of the text as a whole. */
-function beginScan(text: string, limits: JsonLimits, slice: number): Scan | Refused {
+export function beginScan(text: string, limits: JsonLimits, slice: number, make: Scan['make']): Scan | Refused {
   if (text.charCodeAt(0) === 0xfeff) return refuse(text, 'the text begins with a byte order mark', 0);
   return {
     text,
@@ -262,6 +189,7 @@ function beginScan(text: string, limits: JsonLimits, slice: number): Scan | Refu
     unicode: false,
     escapedNames: false,
     slice,
+    make,
     madeTo: 0,
     root: null,
   };
@@ -281,7 +209,7 @@ function refuse(text: string, message: string, offset: number): Refused {
  * Continues the scan until a place in the text, or a little beyond it.
  * @returns the fault; `end` when the text is complete and sound, `more` before that
  */
-function advance(scan: Scan, until: number): Refused | 'more' | 'end' {
+export function advance(scan: Scan, until: number): Refused | 'more' | 'end' {
   const { text, open } = scan;
   try {
     while (scan.at < until) {
@@ -304,13 +232,13 @@ function advance(scan: Scan, until: number): Refused | 'more' | 'end' {
       }
       const next = text.charCodeAt(scan.at);
       if (next === COMMA) {
-        if (scan.at - scan.madeTo > scan.slice) make(scan, scan.at);
+        if (scan.at - scan.madeTo > scan.slice) scan.make(scan, scan.at);
         inner.comma = scan.at;
         scan.at += 1;
         if (inner.names !== null) scanMember(scan, inner, inner.names);
         scan.isAfter = false;
       } else if (next === (inner.names === null ? CLOSE_ARRAY : CLOSE_OBJECT)) {
-        if (inner.made !== null) make(scan, scan.at);
+        if (inner.made !== null) scan.make(scan, scan.at);
         scan.at += 1;
         if (inner.made !== null) scan.madeTo = scan.at;
         open.pop();
@@ -380,15 +308,16 @@ function scanMember(scan: Scan, inner: Open, names: string[]): void {
   const end = plainEnd(text, start + 1);
   const name = end === -1 ? scanName(scan) : text.slice(start + 1, end - 1);
   if (end !== -1) scan.at = end;
-  if (name.length > scan.maxName) throw nameTooLong(scan, start);
+  if (name.length > scan.maxName) throw new Fault(`a name of more than ${scan.maxName} characters`, start);
   inner.name = name;
   if (name === '__proto__') throw new Fault('the name "__proto__" is not allowed', start);
   // To a parser that ends texts with one, the name ends there.
   if (name.includes('\0')) throw new Fault('a name with the character U+0000', start);
   const folded = fold(name);
   if (inner.many === null ? names.includes(folded) : inner.many.has(folded)) {
+    const shown = `${JSON.stringify(name.slice(0, SHOWN_NAME))}${name.length > SHOWN_NAME ? '…' : ''}`;
     throw new Fault(
-      `the name ${shownName(name)} stands twice in one object (names that differ only in case or in invisible characters count as equal)`,
+      `the name ${shown} stands twice in one object (names that differ only in case or in invisible characters count as equal)`,
       start,
     );
   }
@@ -399,14 +328,6 @@ function scanMember(scan: Scan, inner: Open, names: string[]): void {
   if (scan.text.charCodeAt(scan.at) <= SPACE_CODE) skipSpace(scan);
   if (text.charCodeAt(scan.at) !== COLON) throw new Fault(`${named(scan)} where ":" is expected`, scan.at);
   scan.at += 1;
-}
-
-function nameTooLong({ maxName }: Scan, start: number): Fault {
-  return new Fault(`a name of more than ${maxName} characters`, start);
-}
-
-function shownName(name: string): string {
-  return name.length <= SHOWN_NAME ? JSON.stringify(name) : `${JSON.stringify(name.slice(0, SHOWN_NAME))}…`;
 }
 
 /** Most names and texts have at most so many characters, none of which needs more than a look. */
@@ -424,12 +345,12 @@ function plainEnd(text: string, from: number): number {
   return -1;
 }
 
-/** Scans a name and returns it decoded. */
+/** Scans a name and returns it decoded; the beginning of one that is too long. */
 function scanName(scan: Scan): string {
   const start = scan.at;
   beginString(scan);
   // In escapes a character has six.
-  if (!scanCharacters(scan, start + 6 * scan.maxName + 2)) throw nameTooLong(scan, start);
+  if (!scanCharacters(scan, start + 6 * scan.maxName + 2)) return scan.text.slice(start, scan.at);
   checkSurrogates(scan, start);
   if (!scan.escaped) return scan.text.slice(start + 1, scan.at - 1);
   scan.escapedNames = true;
@@ -464,9 +385,7 @@ function scanCharacters(scan: Scan, until: number): boolean {
       scan.escaped = true;
       const kind = text[at + 1] ?? '';
       if (kind === 'u') {
-        if (!isHex(text, at + 2) || !isHex(text, at + 3) || !isHex(text, at + 4) || !isHex(text, at + 5)) {
-          throw new Fault('"\\u" without four hexadecimal digits', at);
-        }
+        if (!HEX.test(text.slice(at + 2, at + 6))) throw new Fault('"\\u" without four hexadecimal digits', at);
         scan.unicode = true;
         at += 6;
       } else if (kind !== '' && '"\\/bfnrt'.includes(kind)) {
@@ -491,12 +410,6 @@ function checkSurrogates(scan: Scan, start: number): void {
   if (scan.unicode && LONE_SURROGATE.test(JSON.parse(scan.text.slice(start, scan.at)) as string)) {
     throw new Fault('a lone surrogate is not a character', start);
   }
-}
-
-function isHex(text: string, at: number): boolean {
-  const code = text.charCodeAt(at);
-  // Upper and lower case of a letter differ in one bit.
-  return (code >= ZERO && code <= NINE) || ((code | 0x20) >= 0x61 && (code | 0x20) <= 0x66);
 }
 
 function scanNumber(scan: Scan): void {

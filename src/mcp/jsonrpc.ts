@@ -1,11 +1,6 @@
 import { isUtf8 } from 'node:buffer';
-import {
-  type JsonLimits,
-  LARGE_TEXT,
-  parseStrictJson,
-  parseStrictJsonInSlices,
-  type StrictJson,
-} from '../json/strict.ts';
+import { parseStrictJsonInSlices } from '../json/strict-in-slices.ts';
+import { type JsonLimits, LARGE_TEXT, parseStrictJson, type StrictJson } from '../json/strict.ts';
 import { type Json, type JsonObject, isJsonArray, isJsonObject } from '../json/value.ts';
 
 /** The id of a request. JSON-RPC also knows `null` and fractions; MCP does not. */

@@ -1,12 +1,7 @@
 import type { Json } from '../json/value.ts';
 import type { Problem } from '../effects/model/run-request.ts';
-import {
-  type JsonLimits,
-  LARGE_TEXT,
-  parseStrictJson,
-  parseStrictJsonInSlices,
-  type StrictJson,
-} from '../json/strict.ts';
+import { parseStrictJsonInSlices } from '../json/strict-in-slices.ts';
+import { type JsonLimits, LARGE_TEXT, parseStrictJson, type StrictJson } from '../json/strict.ts';
 import { BODY_TYPES, type BodyType, type HttpTool } from '../effects/model/tool.ts';
 import { type FormOptions, type ReadForm, readForm, readFormInSlices } from '../upstreams/http/form.ts';
 import { mediaType } from '../upstreams/http/header-rules.ts';

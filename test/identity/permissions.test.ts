@@ -1,8 +1,9 @@
 import { describe, expect, it } from 'vitest';
 import type { KeyKind, Principal, Scope } from '../../src/effects/model/principal.ts';
 import { SCOPES } from '../../src/effects/model/principal.ts';
-import { ENDPOINTS, type EndpointId, permissionsPage, permit } from '../../src/identity/permissions.ts';
+import { ENDPOINTS, type EndpointId, permit } from '../../src/identity/permissions.ts';
 import { allProfiles } from '../../src/identity/profiles.ts';
+import { permissionsPage } from './permissions-page.ts';
 
 const base = {
   keyId: 'key_1',

@@ -2,7 +2,8 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { parseObject } from '../../src/json/parse.ts';
 import { readJson } from '../../src/json/read.ts';
-import { parseStrictJson, parseStrictJsonInSlices } from '../../src/json/strict.ts';
+import { parseStrictJsonInSlices } from '../../src/json/strict-in-slices.ts';
+import { parseStrictJson } from '../../src/json/strict.ts';
 import type { Json } from '../../src/json/value.ts';
 
 const LIMITS = { depth: 64, values: 5_000 };

@@ -1,6 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { LARGE_TEXT, parseStrictJson, parseStrictJsonInSlices } from '../../src/json/strict.ts';
+import { parseStrictJsonInSlices } from '../../src/json/strict-in-slices.ts';
+import { LARGE_TEXT, parseStrictJson } from '../../src/json/strict.ts';
 import { shortest } from '../shortest.ts';
 
 const LIMITS = { depth: 64, values: 5_000 };

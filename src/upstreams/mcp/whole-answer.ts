@@ -1,11 +1,6 @@
 import { Gathered } from '../../bytes/gathered.ts';
-import {
-  type JsonLimits,
-  LARGE_TEXT,
-  parseStrictJson,
-  parseStrictJsonInSlices,
-  type StrictJson,
-} from '../../json/strict.ts';
+import { parseStrictJsonInSlices } from '../../json/strict-in-slices.ts';
+import { type JsonLimits, LARGE_TEXT, parseStrictJson, type StrictJson } from '../../json/strict.ts';
 
 /** What a server says is longer than what is read of it. */
 export class TooLong extends Error {

@@ -5,9 +5,9 @@ import {
   NEVER_HEADERS,
   NOT_GOVERNED_HEADERS,
   VOLATILE_HEADERS,
-} from '../effects/run/header-names.ts';
-import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
-import { GATEWAY_FILE } from './schema.ts';
+} from '../../src/effects/run/header-names.ts';
+import { isJsonObject, type Json, type JsonObject } from '../../src/json/value.ts';
+import { GATEWAY_FILE } from '../../src/config/schema.ts';
 
 const INTRODUCTION = `# Configuration
 

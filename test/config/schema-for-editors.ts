@@ -1,5 +1,5 @@
-import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
-import { GATEWAY_FILE } from './schema.ts';
+import { isJsonObject, type Json, type JsonObject } from '../../src/json/value.ts';
+import { GATEWAY_FILE } from '../../src/config/schema.ts';
 
 /**
  * The JSON Schema for editors. Fields with a default are optional, our annotations are left out, and a reference to the
