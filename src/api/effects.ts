@@ -10,6 +10,7 @@ import type { RequestFault, RunRequest } from '../effects/model/run-request.ts';
 import type { EffectFilter } from '../effects/store.ts';
 import { turnOfOthers } from '../effects/run/turns.ts';
 import type { ApiApp, Caller } from './app.ts';
+import { disclosureText } from '../receipts/disclosure.ts';
 import { readCalls } from '../effects/wire/calls.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import { effectToWire } from '../effects/wire/effect.ts';
@@ -279,7 +280,8 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
             'Params and salts were erased, or the record’s time is over. The receipt holds.',
           );
         await turnOfOthers(() => performance.now(), begun);
-        return { receipt: shown, disclosure };
+        const text = `{"receipt":${JSON.stringify(shown)},"disclosure":${await disclosureText(disclosure)}}`;
+        return reply.type('application/json; charset=utf-8').send(text);
       }
       if (!/\bapplication\/jose\b/i.test(request.headers.accept ?? '')) return shown;
       return reply.type('application/jose').send(receipt.jws);

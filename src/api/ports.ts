@@ -22,6 +22,7 @@ import type { BrainWriter } from '../brain/writer.ts';
 import type { PinComparison } from '../pins/compare.ts';
 import type { PinState } from '../pins/observed.ts';
 import type { CompiledPolicies } from '../policy/policies.ts';
+import type { Disclosure } from '../receipts/disclosure.ts';
 import type { SealedParams } from '../effects/ports.ts';
 import type { Secrets } from '../secrets/vault.ts';
 import type { HeaderSettings } from '../upstreams/http/header-rules.ts';
@@ -83,7 +84,7 @@ export interface ApiPorts {
     /** The JSON view of a signed receipt. */
     readonly view: (jws: string) => JsonObject;
     /** Salts and values that open a receipt's commitments; `null` if they were erased or the seal does not open. */
-    readonly disclosure: (effect: EffectRecord, jws: string) => JsonObject | null;
+    readonly disclosure: (effect: EffectRecord, jws: string) => Disclosure | null;
     /** All receipt keys, including retired ones (RFC 7517). */
     readonly jwks: () => JsonObject;
   };

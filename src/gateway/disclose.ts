@@ -1,6 +1,5 @@
 import type { EffectRecord } from '../effects/model/effect.ts';
-import type { JsonObject } from '../json/value.ts';
-import { disclosureOf } from '../receipts/disclosure.ts';
+import { type Disclosure, disclosureOf } from '../receipts/disclosure.ts';
 import { receiptView } from '../receipts/view.ts';
 import type { Secrets } from '../secrets/vault.ts';
 
@@ -8,7 +7,7 @@ import type { Secrets } from '../secrets/vault.ts';
  * Opens the seal of a committed effect for a caller who may read its params; `null` if there is none, or it does not
  * open.
  */
-export function discloser(secrets: Pick<Secrets, 'open'>): (effect: EffectRecord, jws: string) => JsonObject | null {
+export function discloser(secrets: Pick<Secrets, 'open'>): (effect: EffectRecord, jws: string) => Disclosure | null {
   return (effect, jws) => {
     const { workspace, id: effectId, fingerprint, sealed } = effect;
     const opened = sealed === null ? null : secrets.open(sealed, { workspace, effectId, fingerprint });

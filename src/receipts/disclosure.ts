@@ -2,7 +2,8 @@ import { canonicalJson } from '../json/canonical.ts';
 import { type KeptResult, statusShown } from '../effects/model/answer.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import { quote } from '../json/quote.ts';
-import type { Json, JsonObject } from '../json/value.ts';
+import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
+import { jsonInSlices } from '../json/write.ts';
 import { SALT_BYTES, SALTED_FIELDS, type SaltedField, type SealedParams } from '../effects/ports.ts';
 import { commitmentIn } from './commitments.ts';
 
@@ -50,12 +51,18 @@ export function responseContent(response: KeptResult): JsonObject {
   return status === null ? { result } : { upstream_status: status, result };
 }
 
+/** Salts and values that open commitments, by the name of the field. */
+export interface Disclosure extends JsonObject {
+  readonly salts: JsonObject;
+  readonly values: JsonObject;
+}
+
 /**
  * Opens the commitments of a receipt: gives the salts and values in the form that `svc verify --disclosure` takes. A
  * field stays closed when its value is no longer on record.
  * @param payload the payload of the receipt
  */
-export function disclosureOf(effect: EffectRecord, sealed: SealedParams, payload: JsonObject): JsonObject {
+export function disclosureOf(effect: EffectRecord, sealed: SealedParams, payload: JsonObject): Disclosure {
   const { life } = effect;
   if (life.state !== 'committed') throw new TypeError('only committed effects have a receipt');
   const { settledBy, result, evidence } = life;
@@ -68,7 +75,7 @@ export function disclosureOf(effect: EffectRecord, sealed: SealedParams, payload
     comment: settledBy.by === 'resolve' ? settledBy.comment : null,
     evidence: settledBy.by === 'resolve' || settledBy.by === 'probe' ? settledBy.evidence : null,
   };
-  const salts: Record<string, Json> = {};
+  const salts: Record<string, string> = {};
   const values: Record<string, Json> = {};
   for (const [index, field] of SALTED_FIELDS.entries()) {
     const value = known[field];
@@ -77,4 +84,28 @@ export function disclosureOf(effect: EffectRecord, sealed: SealedParams, payload
     values[field] = value;
   }
   return { salts, values };
+}
+
+/** A disclosure as `JSON.stringify` writes it. The params are in it twice, and are written once, in parts. */
+export async function disclosureText({ salts, values }: Disclosure): Promise<string> {
+  const { params } = values;
+  const written = params === undefined ? '' : await textInSlices(params);
+  const members: string[] = [];
+  for (const [field, value] of Object.entries(values)) {
+    const isRequest = field === 'request' && isJsonObject(value) && value['params'] === params;
+    const text = value === params ? written : isRequest ? aroundParams(value, written) : await textInSlices(value);
+    members.push(`${quote(field)}:${text}`);
+  }
+  return `{"salts":${JSON.stringify(salts)},"values":{${members.join(',')}}}`;
+}
+
+function aroundParams(request: JsonObject, params: string): string {
+  const members = Object.entries(request).map(
+    ([name, value]) => `${quote(name)}:${name === 'params' ? params : JSON.stringify(value)}`,
+  );
+  return `{${members.join(',')}}`;
+}
+
+async function textInSlices(value: Json): Promise<string> {
+  return (await jsonInSlices(value)).toString('utf8');
 }

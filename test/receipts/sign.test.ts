@@ -9,7 +9,7 @@ import type { KeptResult } from '../../src/effects/model/answer.ts';
 import type { SettledBy } from '../../src/effects/model/effect.ts';
 import { canonicalJson } from '../../src/json/canonical.ts';
 import { commit } from '../../src/receipts/commitment.ts';
-import { disclosureOf } from '../../src/receipts/disclosure.ts';
+import { disclosureOf, disclosureText } from '../../src/receipts/disclosure.ts';
 import { openSigner, type ReceiptSigner } from '../../src/receipts/sign.ts';
 import { receiptView } from '../../src/receipts/view.ts';
 import { verifyReceipt } from '../../src/receipts/verify.ts';
@@ -174,6 +174,24 @@ describe('a receipt', () => {
     const closed = disclosed({ kind: 'sealed', value: 'sealed.by.a.lost.secret' });
     expect(closed['values']).not.toHaveProperty('response');
     expect(verifyReceipt({ content: jws, trust: signer.jwks(), disclosure: closed }).verdict).toBe('VALID');
+  });
+
+  it('writes the params of a disclosure once, though they stand in it twice', async () => {
+    let reads = 0;
+    const params = {
+      get 'é"'() {
+        reads += 1;
+        return ['a', 1];
+      },
+    };
+    const request = { headers: { b: '1', a: '2' }, params, tool_pin: 'pin', upstream_key: 'key.1' };
+    const disclosure = { salts: { params: 's' }, values: { target: 't', params, request, evidence: [params] } };
+    const text = JSON.stringify(disclosure);
+    reads = 0;
+    // Once for the two, once for the evidence, which is another value.
+    expect([await disclosureText(disclosure), reads]).toEqual([text, 2]);
+    const none = { salts: {}, values: { comment: 'é', request: { tool_pin: 'pin' } } };
+    expect(await disclosureText(none)).toBe(JSON.stringify(none));
   });
 
   it('is still issued when the sealed values are gone, and then commits to nothing', () => {
