@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import type { EntityFacts } from '../brain/facts.ts';
-import type { EffectPorts, JudgeInput } from '../effects/ports.ts';
+import type { CoreSettings, EffectPorts, JudgeInput } from '../effects/ports.ts';
 import type { Reason } from '../effects/model/decision.ts';
 import type { Verdict } from '../effects/model/verdict.ts';
 import { newId, randomPooled } from '../effects/run/ids.ts';
@@ -15,7 +15,7 @@ import type { Secrets } from '../secrets/vault.ts';
 import type { SpillJournal } from '../stores/journal/spill.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Upstreams } from '../upstreams/upstreams.ts';
-import type { Held } from './in-force.ts';
+import type { Held, InForce } from './in-force.ts';
 import type { LivePauseView } from './pause-view.ts';
 import type { PinView } from './pin-view.ts';
 import { followPolicy } from './policy-in-store.ts';
@@ -75,6 +75,15 @@ function withoutPolicy(reason: Reason, policyVersion: string): Verdict {
   };
 }
 
+function coreSettings({ limits, resolve }: InForce['configuration']): CoreSettings {
+  return {
+    dispatchWindowMs: DISPATCH_WINDOW_MS,
+    allowForce: resolve.allowForce,
+    // As much as the effects API could take: base64 needs four bytes for three.
+    filesKeptBytes: Math.floor((limits.bodyBytes / 4) * 3),
+  };
+}
+
 /** Connects the rooms to what the core needs. */
 export function corePorts(parts: {
   readonly store: EffectStore;
@@ -95,6 +104,8 @@ export function corePorts(parts: {
   const { held, directory, pauses, secrets, signer } = parts;
   const policyInput = policyInputs(held, directory, parts.entities, parts.pins);
   const catchUp = followPolicy(() => held.inForce.policies.version, parts.policies);
+  const { configuration } = held.inForce;
+  let known = { configuration, settings: coreSettings(configuration) };
   return {
     store: parts.store,
     upstream: parts.upstream,
@@ -127,13 +138,9 @@ export function corePorts(parts: {
     owner: randomUUID(),
     running: new Running(),
     settings: () => {
-      const { limits, resolve } = held.inForce.configuration;
-      return {
-        dispatchWindowMs: DISPATCH_WINDOW_MS,
-        allowForce: resolve.allowForce,
-        // As much as the effects API could take: base64 needs four bytes for three.
-        filesKeptBytes: Math.floor((limits.bodyBytes / 4) * 3),
-      };
+      const { configuration } = held.inForce;
+      if (known.configuration !== configuration) known = { configuration, settings: coreSettings(configuration) };
+      return known.settings;
     },
     alert: (what, effectId, cause) => {
       parts.metrics.alerted(what);

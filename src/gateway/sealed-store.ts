@@ -103,7 +103,7 @@ export function sealedStore(
     },
     admit(request) {
       const { shadow } = request.verdict.trace;
-      const admitting = store.admit(withSealedSummaries(request, seals, store.now()));
+      const admitting = store.admit(withSealedSummaries(request, seals, store.now));
       if (shadow.length === 0) return measured('admit', admitting, openAdmission);
       return measured('admit', admitting, (admission) => {
         // Calls that are known already or must be judged again do not count.
@@ -261,12 +261,15 @@ function withResult(effect: EffectRecord, seals: Seals): EffectRecord {
   return text === null ? effect : { ...effect, life: { ...life, result: withPrivate(life.result, text) } };
 }
 
-function withSealedSummaries(request: AdmitRequest, seals: Seals, now: number): AdmitRequest {
-  const { verdict, workspace, approvalId, actor, approvalDigest } = request;
+function withSealedSummaries(request: AdmitRequest, seals: Seals, now: () => number): AdmitRequest {
+  const { verdict } = request;
   if (verdict.kind !== 'permit' || verdict.approvals.length === 0) return request;
+  // The id is made where it is first asked for, and the time is needed by few calls.
+  const { workspace, approvalId, actor, approvalDigest } = request;
+  const askedAt = now();
   const terms = { digest: approvalDigest, requester: actor, of: verdict.approvals.length };
   const approvals = verdict.approvals.map((requirement, part): ApprovalRequirement => {
-    const content = [requirement.summary, now, termsOfApproval(terms, requirement)];
+    const content = [requirement.summary, askedAt, termsOfApproval(terms, requirement)];
     const bound = { what: 'approval', workspace, of: approvalId, part } as const;
     return { ...requirement, summary: '', sealedSummary: seals.sealText(JSON.stringify(content), bound) };
   });

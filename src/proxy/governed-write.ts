@@ -191,15 +191,25 @@ export class GovernedWrite {
     const durationMs = performance.now() - this.#began;
     const isWhole = response.writableFinished;
     if (isWhole) front.answered(method, response.statusCode, durationMs);
-    ports.access?.({
-      ...partOf(this.#arrived),
+    if (ports.access === null) return;
+    const { workspace, agentId, tool, upstream, rpc, authenticatedInMs } = partOf(this.#arrived);
+    const { bytesIn, bytesOut } = bytesSince(socket);
+    // Every write comes here: spreads would cost 4 kB.
+    ports.access({
+      workspace,
+      agentId,
+      tool,
+      upstream,
+      rpc,
+      authenticatedInMs,
       decision: wordOf(this.#headerOf('svc-decision')),
       effectId: wordOf(this.#headerOf('svc-effect-id')),
       lasts: false,
       requestId: this.#requestId,
       method,
       status: response.headersSent ? response.statusCode : 499,
-      ...bytesSince(socket),
+      bytesIn,
+      bytesOut,
       durationMs,
       traceId: traceOf(headers['traceparent']),
       cut: !isWhole,

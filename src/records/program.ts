@@ -1,4 +1,4 @@
-import type { Ended, Program } from '../stores/open-rows.ts';
+import type { AskProgram, Ended, Program } from '../stores/open-rows.ts';
 import { readOwnJson } from '../json/read.ts';
 import type { RequestOf, StepName } from '../effects/steps/table.ts';
 import { COUNTED } from './counted.ts';
@@ -63,17 +63,13 @@ export const program: Program = (ended) => {
 };
 
 /** The steps, as they are run in the store's thread. */
-export function remoteSteps(ask: (request: string) => Promise<string>, runner: StepRunner, ended: Ended): Steps {
+export function remoteSteps(ask: AskProgram, runner: StepRunner, ended: Ended): Steps {
   const send = <T>(asked: readonly unknown[], isCommit = false): Promise<T> =>
-    runner.elsewhere(() => ask(JSON.stringify(asked)), readOwnJson<T>, isCommit);
+    runner.elsewhere(ask, JSON.stringify(asked), readOwnJson<T>, isCommit);
   return {
     admit: (request) =>
-      runner.elsewhere(
-        () => ask(ADMIT + writeAdmit(request)),
-        (answer) => readAdmission(answer, request),
-        true,
-      ),
-    settle: (request) => runner.elsewhere(() => ask(SETTLE + writeSettle(request)), readSettlement, true),
+      runner.elsewhere(ask, ADMIT + writeAdmit(request), (answer) => readAdmission(answer, request), true),
+    settle: (request) => runner.elsewhere(ask, SETTLE + writeSettle(request), readSettlement, true),
     run: (name, workspace, request) => send(['run', name, workspace, request], true),
     preview: (name, workspace, request) => send(['preview', name, workspace, request]),
     declareLost: (workspace, id) => send(['declare_lost', workspace, id]),

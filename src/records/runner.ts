@@ -12,6 +12,7 @@ import {
   type SumName,
   type Want,
 } from '../stores/port.ts';
+import type { AskProgram } from '../stores/open-rows.ts';
 import { createDraft, type Draft, type OpenDraft, Unknown } from './draft.ts';
 import type { Stock } from './kind.ts';
 import { createRecentRows } from './recent-rows.ts';
@@ -46,7 +47,7 @@ export interface StepRunner {
    * Asks for what runs in the store's thread, and reads the answer; {@link close} waits for it.
    * @param isCommit whether it counts as a commit
    */
-  elsewhere<T>(ask: () => Promise<string>, read: (answer: string) => T, isCommit: boolean): Promise<T>;
+  elsewhere<T>(ask: AskProgram, request: string, read: (answer: string) => T, isCommit: boolean): Promise<T>;
   /** How the store answered so far. */
   commits(): StoreCommits;
   /** Waits for running steps; no new ones start. */
@@ -296,22 +297,27 @@ export function createStepRunner(store: RowStore): StepRunner {
     run,
     peek,
     read,
-    // Each promise of a chain costs every call: this is one.
-    elsewhere(ask, read, isCommit) {
-      if (closed) return Promise.reject(new StoreUnavailable(CLOSED));
-      underWay += 1;
-      return ask().then(
-        (answer) => {
-          underWay -= 1;
-          if (isCommit) answered.done += 1;
-          return read(answer);
-        },
-        (error: unknown) => {
-          underWay -= 1;
-          throw error;
-        },
-      );
-    },
+    // Each promise of a chain costs every call: this is the only one between a step and the store's thread.
+    elsewhere: (ask, request, read, isCommit) =>
+      new Promise((resolve, reject) => {
+        begun();
+        ask(
+          request,
+          (answer) => {
+            underWay -= 1;
+            if (isCommit) answered.done += 1;
+            try {
+              resolve(read(answer));
+            } catch (error) {
+              reject(error);
+            }
+          },
+          (error) => {
+            underWay -= 1;
+            reject(error);
+          },
+        );
+      }),
     commits: () => ({ ...answered }),
     async close() {
       // Between two of its steps a call has no running change.

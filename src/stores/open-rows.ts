@@ -25,10 +25,13 @@ export interface Ended {
  */
 export type Program = (ended: Ended) => (store: LocalStore, request: string) => string;
 
+/** Asks a store's program: exactly one of `done` and `failed` is called, later. */
+export type AskProgram = (request: string, done: (answer: string) => void, failed: (error: Error) => void) => void;
+
 /** An open store of rows, with what only its opener knows. */
 export interface OpenRows extends RowStore {
   /** Asks the store's program. Absent where the store runs none. */
-  readonly program?: (request: string) => Promise<string>;
+  readonly program?: AskProgram;
   /** Identifies this store for as long as it exists. */
   readonly installId: string;
   /** As of now; does not wait. */

@@ -95,6 +95,19 @@ it('neither summaries nor kept answers stand in the files of the store, and read
   expect(sealedSettlement(settlement, secrets)).toBe(settlement);
 });
 
+it('a call that nobody is asked for needs no id of a request for approval, and no time', async () => {
+  const request = Object.defineProperty(admitRequest({ idempotencyKey: 'unasked' }), 'approvalId', {
+    get: () => expect.unreachable('an id was made'),
+  });
+  const stale = { kind: 'stale', versions: request.seen, now: 1 } as const;
+  const inner: EffectStore = {
+    ...plain,
+    now: () => expect.unreachable('the clock was read'),
+    admit: async () => stale,
+  };
+  expect(await sealedStore(inner, secrets).admit(request)).toEqual(stale);
+});
+
 it('a kept answer that is a message is sealed and opened like one over HTTP', async () => {
   const message = { kind: 'message', body: { kind: 'json', value: { text: RESULT } }, truncated: false } as const;
   const { effect } = await dispatched(store);

@@ -56,3 +56,23 @@ it('what has to be committed first is seen by the step that is run again', async
   expect(await runner.peek('w', step)).toBe('committed first');
   expect((await runner.run('w', step)).said).toBe('committed first');
 });
+
+it('an answer from elsewhere that cannot be read rejects, and holds up no close', async () => {
+  const runner = createStepRunner(mapStore(emptyRows(), () => 1000));
+  const asked: string[] = [];
+  const answering = (request: string, done: (answer: string) => void): void => {
+    asked.push(request);
+    queueMicrotask(() => done('an answer'));
+  };
+  const failing = (_: string, __: unknown, failed: (error: Error) => void): void => failed(new Error('no store'));
+  const unreadable = (): never => {
+    throw new TypeError('cannot be read');
+  };
+  await expect(runner.elsewhere(answering, 'one', unreadable, true)).rejects.toThrow('cannot be read');
+  await expect(runner.elsewhere(failing, 'two', String, true)).rejects.toThrow('no store');
+  expect(await runner.elsewhere(answering, 'three', String, true)).toBe('an answer');
+  expect(runner.commits()).toMatchObject({ done: 2 });
+  await runner.close();
+  await expect(runner.elsewhere(answering, 'four', String, true)).rejects.toThrow('The store is closed.');
+  expect(asked).toEqual(['one', 'three']);
+});

@@ -5,6 +5,7 @@ import { INSTALLATION } from '../model/ledger.ts';
 import { holdsOwnKey } from './own-key.ts';
 import { canonicalJson } from '../../json/canonical.ts';
 import type { Stage } from '../model/effect.ts';
+import type { Json } from '../../json/value.ts';
 import type { Authorized, EffectPorts } from '../ports.ts';
 import { type Principal, keyFactsOf } from '../model/principal.ts';
 import type { Problem, RequestFault, RunRequest } from '../model/run-request.ts';
@@ -142,15 +143,14 @@ function otherFaults(tool: Tool, request: RunRequest): readonly RequestFault[] {
   const { keyId } = request.principal;
   if (holdsOwnKey(request.params, keyId))
     faults.push({ path: '/params', message: 'hold the key that this call is made with, which must not go on' });
-  for (const [path, value] of [
-    ['/idempotency_key', typeof request.idempotencyKey === 'string' ? request.idempotencyKey : null],
-    ['/target', request.target],
-    ['/metadata', request.metadata],
-    ['/headers', { ...request.headers.sent }],
-  ] as const) {
+  const keeps = (path: string, value: Json): void => {
     if (value !== null && holdsOwnKey(value, keyId))
       faults.push({ path, message: 'holds the key that this call is made with, which would be kept and shown' });
-  }
+  };
+  keeps('/idempotency_key', typeof request.idempotencyKey === 'string' ? request.idempotencyKey : null);
+  keeps('/target', request.target);
+  keeps('/metadata', request.metadata);
+  keeps('/headers', request.headers.sent);
   if (
     request.actionType !== null &&
     request.actionType !== tool.actionType &&

@@ -45,14 +45,17 @@ export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<Op
     },
     onShut: () => looker?.letGo(),
   };
-  const { installId, now, health, boot, ask, close } =
-    entry === null
-      ? await writeHere({ path, lockWaitMs, maxClockJumpMs, clock, program: program?.run ?? null }, listener)
-      : await writeInThread(
-          entry,
-          { path, lockWaitMs, maxClockJumpMs, program: program?.module.href ?? null },
-          listener,
-        );
+  const {
+    installId,
+    now,
+    health,
+    boot,
+    ask,
+    program: askProgram,
+    close,
+  } = entry === null
+    ? await writeHere({ path, lockWaitMs, maxClockJumpMs, clock, program: program?.run ?? null }, listener)
+    : await writeInThread(entry, { path, lockWaitMs, maxClockJumpMs, program: program?.module.href ?? null }, listener);
   const looking = entry === null ? await lookHere(path) : lookInThread(entry, path);
   looker = looking;
 
@@ -90,7 +93,7 @@ export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<Op
       if (looks > 0) await new Promise<void>((resolve) => (allSeen = resolve));
       await close();
     },
-    ...(program === null ? {} : { program: (request: string) => ask('program', request) }),
+    ...(program === null ? {} : { program: askProgram }),
     commit: (change) => ask('commit', change),
     read: (workspace, wants, sums) => ask('read', { workspace, wants, sums }),
     list: (query) => look('list', query),

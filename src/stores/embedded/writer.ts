@@ -1,4 +1,5 @@
 import { type StoreHealth, StoreUnavailable } from '../../effects/store.ts';
+import type { AskProgram } from '../open-rows.ts';
 import type { Watched } from '../port.ts';
 import { createStoreClock } from './clock.ts';
 import { type EngineOptions, startEngine } from './engine.ts';
@@ -20,6 +21,7 @@ export interface Writer {
   boot(): Boot;
   /** Answers once everything in the answer is durable. */
   readonly ask: Ask<Writing>;
+  readonly program: AskProgram;
   close(): Promise<void>;
 }
 
@@ -77,6 +79,7 @@ export async function writeHere(
     health: () => told.health,
     boot: () => told.boot,
     ask: asking(engine.handlers),
+    program: engine.handlers.program,
     async close() {
       await engine.close();
     },
@@ -154,6 +157,7 @@ export async function writeInThread(
     }, waitMs).unref();
   }
 
+  const isClosed = (): StoreUnavailable => new StoreUnavailable(told.health.problem?.message ?? 'The store is closed.');
   const first = await start();
   const clock = createStoreClock(first.now, options.maxClockJumpMs);
 
@@ -162,10 +166,11 @@ export async function writeInThread(
     now: () => Math.max(seen, clock.now()),
     health: () => told.health,
     boot: () => told.boot,
-    ask: (op, asked) =>
-      thread !== null && closing === null
-        ? thread.ask(op, asked)
-        : Promise.reject(new StoreUnavailable(told.health.problem?.message ?? 'The store is closed.')),
+    ask: (op, asked) => (thread !== null && closing === null ? thread.ask(op, asked) : Promise.reject(isClosed())),
+    program(request, done, failed) {
+      if (thread !== null && closing === null) thread.send('program', request, done, failed);
+      else failed(isClosed());
+    },
     close() {
       return new Promise<void>((resolve) => {
         if (restartTimer !== null) clearTimeout(restartTimer);

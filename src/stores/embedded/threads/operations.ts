@@ -43,6 +43,14 @@ export type Handlers<Of extends Operation> = {
   readonly [Op in Of]: (asked: Asked<Op>, done: (answer: AnswerTo<Op>) => void, failed: (error: Error) => void) => void;
 };
 
+/** Requests an operation, in this thread or in another one: exactly one of `done` and `failed` is called. */
+export type Send<Of extends Operation> = <Op extends Of>(
+  op: Op,
+  asked: Asked<Op>,
+  done: (answer: AnswerTo<Op>) => void,
+  failed: (error: Error) => void,
+) => void;
+
 /** Asks in this thread. */
 export function asking<Of extends Operation>(handlers: Handlers<Of>): Ask<Of> {
   return (op, asked) => new Promise((resolve, reject) => handlers[op](asked, resolve, reject));

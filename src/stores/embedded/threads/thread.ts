@@ -1,7 +1,7 @@
 import { Worker } from 'node:worker_threads';
 import { StoreUnavailable } from '../../../effects/store.ts';
 import { DONE, type ThreadData, type ToGateway, type ToStore, UNAVAILABLE } from './channel.ts';
-import { type Ask, FORMS, type Operation } from './operations.ts';
+import { type Ask, FORMS, type Operation, type Send } from './operations.ts';
 import { type Message, readingTape, type Tape, writingTape } from './tape.ts';
 
 interface Waiting {
@@ -13,6 +13,7 @@ interface Waiting {
 /** A thread of the store, as the gateway's thread sees it. */
 export interface StoreThread {
   /** All requests of one turn are one message. */
+  readonly send: Send<Operation>;
   readonly ask: Ask<Operation>;
   /** Sends what was asked, and then this. */
   tell(message: Exclude<ToStore, { kind: 'requests' }>): void;
@@ -61,9 +62,19 @@ export function startThread(
     worker.postMessage(message);
   }
 
-  function send(): void {
+  function postRequests(): void {
     if (!outgoing.isEmpty()) post({ kind: 'requests', message: outgoing.take() });
   }
+
+  const send: Send<Operation> = (op, asked, done, reject) => {
+    if (outgoing.isEmpty()) setImmediate(postRequests);
+    const id = free.pop() ?? waiting.length;
+    outgoing.number(id);
+    outgoing.text(op);
+    const forms = FORMS[op];
+    forms.asked(outgoing, asked);
+    waiting[id] = { take: (replies) => done(forms.answer(replies)), reject };
+  };
 
   worker.on('message', (message: ToGateway) => {
     receive(message);
@@ -82,18 +93,10 @@ export function startThread(
   });
 
   return {
-    ask: (op, asked) =>
-      new Promise((resolve, reject) => {
-        if (outgoing.isEmpty()) setImmediate(send);
-        const id = free.pop() ?? waiting.length;
-        outgoing.number(id);
-        outgoing.text(op);
-        const forms = FORMS[op];
-        forms.asked(outgoing, asked);
-        waiting[id] = { take: (replies) => resolve(forms.answer(replies)), reject };
-      }),
+    send,
+    ask: (op, asked) => new Promise((resolve, reject) => send(op, asked, resolve, reject)),
     tell(message) {
-      send();
+      postRequests();
       post(message);
     },
     unref: () => worker.unref(),
