@@ -95,8 +95,9 @@ export function retryAfter({ retryAfterMs }: Pick<Problem, 'retryAfterMs'>): Rea
 export function renderProblem(problem: Problem, members: JsonObject, context: ProblemContext): ProblemAnswer {
   const { title } = CODES[problem.code];
   const status = statusOf(problem);
-  const happened = didItHappen(status, context);
+  const happened = problem.code === 'not_ready' && !context.run ? 'no' : didItHappen(status, context);
   const retry = shouldRetry(status);
+  const mayHaveRun = context.run && [429, 503].includes(status) && (members['did_it_happen'] ?? happened) === 'maybe';
   const headers: Record<string, string> = {
     'content-type': 'application/problem+json; charset=utf-8',
     'x-should-retry': retry ? 'true' : 'false',
@@ -108,7 +109,8 @@ export function renderProblem(problem: Problem, members: JsonObject, context: Pr
     type: `${context.publicUrl}/docs/errors/${problem.code}`,
     title,
     status,
-    detail: problem.detail,
+    // The detail is about this request, `did_it_happen` about the action.
+    detail: mayHaveRun ? `${problem.detail} An earlier request for the same action may have run.` : problem.detail,
     code: problem.code,
     request_id: context.requestId,
     did_it_happen: happened,

@@ -275,12 +275,15 @@ describe('what goes wrong inside', () => {
     const run = await broken.send('POST', EFFECTS, { body: refund() });
     expect([run.status, run.json['code'], run.headers['x-should-retry']]).toEqual([503, 'store_unavailable', 'true']);
     expect(run.json).toMatchObject({ did_it_happen: 'maybe', safe_to_retry: true, next: 'retry' });
+    const earlier = 'An earlier request for the same action may have run.';
+    expect(run.json).toHaveProperty('detail', expect.stringContaining(earlier));
     expect(Number(run.headers['retry-after'])).toBeGreaterThan(0);
     // An earlier run of a write may have happened. A read changes nothing, whatever became of it.
     const body = { tool: 'payments.get', params: { payment_id: 'pay_1' }, idempotency_key: 'read-1', agent_id: 'bot' };
     const read = await broken.send('POST', EFFECTS, { body });
     expect([read.status, read.json['code']]).toEqual([503, 'store_unavailable']);
     expect(read.json).toMatchObject({ did_it_happen: 'no', safe_to_retry: true, next: 'retry' });
+    expect(read.json).toHaveProperty('detail', expect.not.stringContaining(earlier));
     await broken.close();
   });
 

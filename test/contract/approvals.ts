@@ -111,6 +111,7 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
           admitRequest({ idempotencyKey, fingerprint: 'refund of 42', verdict: asking() }),
         );
         expect(again).toMatchObject({ kind: 'refused', reason: { code: 'approval_rejected' } });
+        expect(again).toHaveProperty('reason.message', expect.stringMatching(/The approver's reason: "no"$/));
       }
     });
 

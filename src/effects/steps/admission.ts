@@ -2,6 +2,7 @@ import { entitiesToWire } from '../model/entity.ts';
 import type { ApprovalRecord } from '../model/approval.ts';
 import { costsOf, isQuorate } from '../model/approval.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
+import { quote } from '../../json/quote.ts';
 import type { EffectRecord, Hold, Lease, Tombstone } from '../model/effect.ts';
 import type { Json } from '../../json/value.ts';
 import type { LedgerDraft } from '../model/ledger.ts';
@@ -121,7 +122,7 @@ function sameKeyAgain(view: StepView, request: AdmitRequest, effect: EffectRecor
     case 'pending_approval':
       return waiting(view, request, effect, life.approvalId);
     case 'rejected':
-      return denial(view, request, 'denied_policy', REJECTED, effect);
+      return denial(view, request, 'denied_policy', rejectedAs(view, request, effect), effect);
     case 'denied':
       return evaluateFresh(view, request, null, carried);
   }
@@ -140,6 +141,19 @@ const REJECTED: Reason = {
   code: 'approval_rejected',
   message: 'An approver rejected this action. Do something else, or talk to the approver.',
 };
+/** The most characters of an approver's reason in an answer. */
+const MOST_REASON = 400;
+
+/** Why a rejected action is refused, in the approver's own words where they are on record. */
+function rejectedAs(view: StepView, request: AdmitRequest, effect: EffectRecord | null): Reason {
+  if (effect?.life.state !== 'rejected') return REJECTED;
+  const votes = view.approval(request.workspace, effect.life.approvalId)?.votes ?? [];
+  const comment = votes.find(({ verdict }) => verdict === 'reject')?.comment ?? '';
+  if (comment === '') return REJECTED;
+  const shown =
+    comment.length <= MOST_REASON ? comment : `${comment.slice(0, MOST_REASON).replace(/[\uD800-\uDBFF]$/, '')}…`;
+  return { ...REJECTED, message: `${REJECTED.message} The approver's reason: ${quote(shown)}` };
+}
 
 function longAgo(view: StepView, request: AdmitRequest, tombstone: Tombstone): Plan<Admission> {
   switch (tombstone.outcome.state) {
@@ -331,12 +345,12 @@ function evaluateFresh(
     );
   }
   if (verdict.kind === 'deny') return carry(carried, denial(view, request, verdict.decision, verdict.reason, earlier));
-  if (
-    verdict.approvals.length > 0 &&
-    verdict.mode === 'enforce' &&
-    view.rejection(request.workspace, request.fingerprint) !== null
-  ) {
-    return carry(carried, denial(view, request, 'denied_policy', REJECTED, earlier));
+  if (verdict.approvals.length > 0 && verdict.mode === 'enforce') {
+    const rejection = view.rejection(request.workspace, request.fingerprint);
+    if (rejection !== null) {
+      const reason = rejectedAs(view, request, view.effect(request.workspace, rejection.effectId));
+      return carry(carried, denial(view, request, 'denied_policy', reason, earlier));
+    }
   }
   return evaluatePermit(view, request, verdict, earlier, null, carried);
 }
