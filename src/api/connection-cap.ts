@@ -8,6 +8,8 @@ const LINGER_MS = 1_000;
 const MOST_LINGER_MS = 10_000;
 
 export interface ConnectionCap {
+  /** The number of running requests, for connections that have any. */
+  readonly underWay: ReadonlyMap<Socket, number>;
   /** Counts a connection. If there are too many, closes this one or another. Returns whether this one may stay. */
   admit(socket: Socket): boolean;
   /** From now on the connection uses the other socket, which encrypts it. */
@@ -32,7 +34,6 @@ export function capConnections(server: Server, most: number, mostLingerMs = MOST
   const open = new Set<Socket>();
   /** Connections without a running request, the longest idle first. */
   const idle = new Set<Socket>();
-  /** The number of running requests, for connections that have any. */
   const underWay = new Map<Socket, number>();
   let isOver = false;
 
@@ -85,6 +86,7 @@ export function capConnections(server: Server, most: number, mostLingerMs = MOST
   server.on('upgrade', ({ socket }: IncomingMessage) => void idle.delete(socket));
 
   return {
+    underWay,
     admit,
     replace(plain, encrypted) {
       open.delete(plain);

@@ -19,6 +19,9 @@ interface Routed {
 /** What the server knows of a request, and does for each of them; the same that the router's hooks know and do. */
 interface FrontOptions {
   /** Whether the server would take this request, and nothing stands against it at this moment. */
+  readonly isOverloaded: () => boolean;
+  /** The answer to a request that arrives meanwhile; `null` for one that is served nevertheless. */
+  readonly whileOverloaded: (request: IncomingMessage, requestId: string) => WholeAnswer | null;
   readonly admits: (request: IncomingMessage) => boolean;
   readonly newId: () => string;
   readonly isStopping: () => boolean;
@@ -97,7 +100,17 @@ export class Front {
     this.#options.answered(method, status, durationMs);
   }
 
+  #refused(request: IncomingMessage, response: ServerResponse): boolean {
+    const answer = this.#options.whileOverloaded(request, this.#options.newId());
+    if (answer === null) return false;
+    const length = String(Buffer.byteLength(answer.body));
+    response.writeHead(answer.status, { ...answer.headers, 'content-length': length }).end(answer.body);
+    this.#options.answered(request.method ?? '', answer.status, 0);
+    return true;
+  }
+
   #arrived(request: IncomingMessage, response: ServerResponse): void {
+    if (this.#options.isOverloaded() && this.#refused(request, response)) return;
     if (this.#take === null || !isPlainWrite(request) || !this.#options.admits(request)) this.#route(request, response);
     else this.#take(request, response, this.#options.newId());
   }

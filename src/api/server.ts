@@ -111,7 +111,7 @@ export function createListeningServer(options: ServerOptions): {
       headersTimeout: HEADERS_TIMEOUT_MS,
       connectionsCheckingInterval: TIMEOUTS_EVERY_MS,
     },
-    clientErrorHandler: answerBrokenRequest,
+    clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, overload.wasLate()),
     frameworkErrors: (_error, request, reply) => {
       answer(
         reply,
@@ -129,7 +129,7 @@ export function createListeningServer(options: ServerOptions): {
   const { connections, listeners } = createListeners(app.server, options.tls ?? null, (server) =>
     capConnections(server, options.connections),
   );
-  const overload = measureOverload();
+  const overload = measureOverload(connections.underWay);
   app.addHook('onReady', async () => overload.started());
   app.addHook('onClose', async () => overload.close());
 
@@ -143,8 +143,11 @@ export function createListeningServer(options: ServerOptions): {
   });
   app.addHook('onClose', () => listenersClosed);
   const front = new Front(app.server, {
+    isOverloaded: overload.isOverloaded,
+    whileOverloaded: (request, requestId) =>
+      PROBES.has(request.url ?? '') ? null : refusedByOverload(request, requestId, settings()),
     admits(request) {
-      if (isClosing || overload.isOverloaded() || doorFault(request) !== null) return false;
+      if (isClosing || doorFault(request) !== null) return false;
       options.arrived?.();
       return true;
     },
@@ -165,9 +168,13 @@ export function createListeningServer(options: ServerOptions): {
       done(new Refused(fault, {}));
     } else if (isClosing && !isProbe(request)) {
       reply.header('connection', 'close');
-      done(refuse('not_ready', 'The gateway is shutting down. Nothing was done.', { retryAfterMs: 1_000 }));
-    } else if (overload.isOverloaded() && !isProbe(request)) {
-      done(refuse('not_ready', 'The gateway is overloaded. Nothing was done.', { retryAfterMs: 1_000 }));
+      done(
+        refuse('not_ready', 'The gateway is shutting down. Nothing was done with this request.', {
+          retryAfterMs: 1_000,
+        }),
+      );
+    } else if (!isProbe(request) && overload.isOverloaded()) {
+      done(refuse('not_ready', OVERLOADED, { retryAfterMs: 1_000 }));
     } else {
       if (!isProbe(request)) options.arrived?.();
       done();
@@ -276,12 +283,28 @@ function byEntrance(entranceOf: (request: IncomingMessage) => Entrance) {
 
 /** Health and metrics must answer under load too: that is when they are needed. */
 function isProbe(request: FastifyRequest): boolean {
-  return (
-    request.routeOptions.url === '/livez' ||
-    request.routeOptions.url === '/readyz' ||
-    request.routeOptions.url === '/metrics'
-  );
+  return PROBES.has(request.routeOptions.url ?? '');
 }
+
+const PROBES: ReadonlySet<string> = new Set(['/livez', '/readyz', '/metrics']);
+
+/** The answer to a request while there is more work than can be done. It is made before the router: it has to cost little. */
+function refusedByOverload(
+  request: IncomingMessage,
+  requestId: string,
+  { publicUrl }: ApiSettings,
+): { readonly status: number; readonly headers: Readonly<Record<string, string>>; readonly body: string } {
+  const { method = '', url = '', headers } = request;
+  const problem = { ...plainProblem('not_ready', OVERLOADED), retryAfterMs: 1_000 };
+  const run = (method === 'POST' && RUN_PATH.test(url)) || headers['idempotency-key'] !== undefined;
+  const changes = method !== 'GET' && method !== 'HEAD';
+  const rendered = renderProblem(problem, {}, { publicUrl, requestId, run, changes });
+  const more = { 'x-request-id': requestId, ...(mayNotEnd(request) ? { connection: 'close' } : {}) };
+  return { status: rendered.status, headers: { ...rendered.headers, ...more }, body: JSON.stringify(rendered.body) };
+}
+
+const OVERLOADED = 'The gateway is overloaded. Nothing was done with this request.';
+const RUN_PATH = /^\/v1\/workspaces\/[^/]+\/effects(?:\?|$)/;
 
 function answer(
   reply: FastifyReply,
@@ -344,12 +367,14 @@ function allowedMethods(app: ApiApp): (url: string) => readonly string[] {
 }
 
 /** What Node's parser refuses never becomes a request, so the answer is written directly on the socket. */
-function answerBrokenRequest(error: Error & { readonly code?: string }, socket: Socket): void {
+function answerBrokenRequest(error: Error & { readonly code?: string }, socket: Socket, wasLate: boolean): void {
   if (error.code === 'ECONNRESET' || !socket.writable) {
     socket.destroy();
     return;
   }
-  endWith(socket, error.code === 'HPE_HEADER_OVERFLOW' ? 431 : error.code === 'ERR_HTTP_REQUEST_TIMEOUT' ? 408 : 400);
+  const isTimeout = error.code === 'ERR_HTTP_REQUEST_TIMEOUT';
+  // Where the gateway itself was late, what the caller sent in time may not have been read.
+  endWith(socket, error.code === 'HPE_HEADER_OVERFLOW' ? 431 : !isTimeout ? 400 : wasLate ? 503 : 408);
 }
 
 /** Sends the last answer on a connection. */
@@ -373,24 +398,23 @@ const BROKEN: Readonly<Record<number, string>> = {
   417: 'Of Expect only 100-continue is met.',
   431: 'The headers of the request are too large.',
   501: 'This gateway is no forward proxy: it has no CONNECT.',
+  503: 'The gateway is overloaded and did not read the request in time. Nothing was done.',
 };
 
 function brokenBody(status: number): JsonObject {
+  const code = status === 503 ? 'not_ready' : 'invalid_request';
   return {
-    title: CODES.invalid_request.title,
+    title: CODES[code].title,
     status,
     detail: BROKEN[status] ?? 'This is not a request that can be read (RFC 9112).',
-    code: 'invalid_request',
+    code,
     did_it_happen: 'no',
     safe_to_retry: true,
     next: isLate(status) ? 'retry' : 'replan',
   };
 }
 
-/**
- * The only fault of such a request is that it came too slowly. On a busy machine, the slow part may have been the
- * gateway.
- */
+/** The only fault of such a request is that it came, or was read, too slowly. */
 function isLate(status: number): boolean {
-  return status === 408;
+  return status === 408 || status === 503;
 }

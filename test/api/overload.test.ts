@@ -10,14 +10,36 @@ afterEach(() => {
 
 it('the work of the start is no load; what comes two seconds later is', () => {
   // The event loop does not turn in this test: each sample finds that it stood still.
-  const overload = measureOverload();
+  const overload = measureOverload({ size: 0 });
   vi.advanceTimersByTime(10_000);
-  expect(overload.isOverloaded()).toBe(true);
+  expect([overload.isOverloaded(), overload.wasLate()]).toEqual([true, true]);
   overload.started();
   expect(overload.isOverloaded()).toBe(false);
   vi.advanceTimersByTime(2_000);
   expect(overload.isOverloaded()).toBe(false);
   vi.advanceTimersByTime(1);
   expect(overload.isOverloaded()).toBe(true);
+  overload.close();
+});
+
+it('with 128 requests under way, what arrives after 100 ms of one turn is refused, and what arrives within a second', async () => {
+  // Time goes on, and no sample is taken.
+  vi.useFakeTimers({ toFake: ['performance'] });
+  const underWay = { size: 128 };
+  const overload = measureOverload(underWay);
+  vi.advanceTimersByTime(2_001);
+  const after = (ms: number): boolean => {
+    vi.advanceTimersByTime(ms);
+    return overload.isOverloaded();
+  };
+  expect([after(0), after(100), after(1)]).toEqual([false, false, true]);
+  underWay.size = 127;
+  expect(after(0)).toBe(false);
+  underWay.size = 128;
+  await new Promise(setImmediate);
+  expect([after(999), after(1)]).toEqual([true, false]);
+  // A turn that is long before anything arrives in it is none that new requests make long.
+  await new Promise(setImmediate);
+  expect([after(500), overload.wasLate()]).toEqual([false, false]);
   overload.close();
 });
