@@ -1,4 +1,4 @@
-import { type QueryStyle, type RequestTemplate, rootOfName } from '../effects/model/tool.ts';
+import { pathParams, type QueryStyle, type RequestTemplate, rootOfName } from '../effects/model/tool.ts';
 import { memberSchema, typesOf } from '../json/schema-walk.ts';
 import { isJsonObject, type JsonObject } from '../json/value.ts';
 import type { Judge } from './judge.ts';
@@ -25,7 +25,7 @@ export function restOf(entry: ToolEntry, withRest: ReadonlySet<string>, judge: J
   if (request.query_rest !== undefined || !withRest.has(entry.name)) return request.query_rest ?? null;
   const properties = entry.params_schema?.['properties'];
   const named = [
-    ...[...request.path.matchAll(/\{([^{}]+)\}/g)].map(([, name]) => name),
+    ...pathParams(request.path),
     ...request.query,
     ...(Array.isArray(request.headers) ? request.headers : Object.keys(request.headers)),
     ...(request.body === '*' ? [] : request.body),

@@ -1,10 +1,10 @@
 import { isIP } from 'node:net';
 import { isNeverSent } from '../effects/run/header-names.ts';
-import { isHttpTool, type Tool } from '../effects/model/tool.ts';
+import { isHttpTool, pathParams, type Tool } from '../effects/model/tool.ts';
 import type { Route, RouteIdempotency, RouteKeys, RouteRule } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import { resolveHeaders } from './resolve-headers.ts';
-import { isAmbiguous, type Segments } from './rule-order.ts';
+import { isAmbiguous, REST, type Segments } from './rule-order.ts';
 import type { GatewayFile } from './schema.ts';
 import { parseDuration } from './units.ts';
 
@@ -47,10 +47,14 @@ export function resolveRoutes(file: GatewayFile, tools: readonly Tool[], names: 
       judge.known('tool', rule, ['tool'], rule.tool, names.tools);
       const pattern = readMatch(rule, judge);
       if (pattern === null) continue;
-      const key = `${pattern.method} ${pattern.segments.length}`;
+      const isRest = pattern.segments.at(-1) === REST;
+      const key = `${pattern.method} ${isRest ? '*' : pattern.segments.length}`;
       const alike = patterns.get(key) ?? [];
       patterns.set(key, alike);
-      const other = alike.find((earlier) => isAmbiguous(earlier.pattern.segments, pattern.segments));
+      const rivals = isRest
+        ? [...patterns].flatMap(([one, some]) => (one.startsWith(`${pattern.method} `) ? some : []))
+        : [...alike, ...(patterns.get(`${pattern.method} *`) ?? [])];
+      const other = rivals.find((earlier) => isAmbiguous(earlier.pattern.segments, pattern.segments));
       if (other !== undefined)
         judge.error(
           'overlapping_rules',
@@ -209,15 +213,20 @@ function readMatch(rule: RuleEntry, judge: Judge): Pattern | null {
       'GET, POST, PUT, PATCH, DELETE or OPTIONS',
     );
   if (/[?#]/.test(path)) return refuse("The path of a match has no '?' or '#'", 'the query becomes params by the tool');
-  if (path.includes('*'))
-    return refuse("There is no '*' in a match", 'write each path, with :params for whole segments');
-  if (!/^\/[A-Za-z0-9\-._~!$&'()+,;=:@%/{}]*$/.test(path))
+  if (!/^\/[A-Za-z0-9\-._~!$&'()*+,;=:@%/{}]*$/.test(path))
     return refuse('The path has a character that a path may not have', 'percent-encode it');
-  const segments: (string | null)[] = [];
+  const segments: Segments[number][] = [];
   const params: string[] = [];
   const parts = path.slice(1).split('/');
   for (const [index, part] of parts.entries()) {
-    const name = /^:([A-Za-z_][A-Za-z0-9_]*)$/.exec(part)?.[1] ?? /^\{([A-Za-z_][A-Za-z0-9_]*)\}$/.exec(part)?.[1];
+    const [, rest] = /^(?:\*|\{\+)([A-Za-z_][A-Za-z0-9_]*)\}?$/.exec(part) ?? [];
+    const name =
+      rest ?? /^:([A-Za-z_][A-Za-z0-9_]*)$/.exec(part)?.[1] ?? /^\{([A-Za-z_][A-Za-z0-9_]*)\}$/.exec(part)?.[1];
+    if (rest === undefined ? part.includes('*') : index < parts.length - 1)
+      return refuse(
+        "A '*' begins the last segment of a match: *name is the rest of the path",
+        'write :params for whole segments; encoded_slashes names those that may hold %2F',
+      );
     if (name !== undefined && params.includes(name))
       return refuse(`The param '${name}' stands twice in the path`, null);
     if (name === undefined && (part.startsWith(':') || /[{}]/.test(part)))
@@ -226,7 +235,7 @@ function readMatch(rule: RuleEntry, judge: Judge): Pattern | null {
     if (/^\.{1,2}$/.test(part) || /%(2e|2f|5c|00)/i.test(part))
       return refuse("The path has a '.' or '..' segment, or an encoded one", null);
     if (name !== undefined) params.push(name);
-    segments.push(name === undefined ? part : null);
+    segments.push(rest !== undefined ? REST : name === undefined ? part : null);
   }
   return { method, path, segments, params };
 }
@@ -251,7 +260,7 @@ function checkAgainstTool(route: RouteEntry, rule: RuleEntry, pattern: Pattern, 
     return;
   }
   const { request } = tool.call;
-  const own = [...request.path.matchAll(/\{([^{}]+)\}/g)].map(([, name]) => name ?? '');
+  const own = pathParams(request.path);
   const strange = pattern.params.find((name) => !own.includes(name));
   const missing = own.find((name) => !pattern.params.includes(name));
   if (strange !== undefined || missing !== undefined) {
@@ -262,8 +271,19 @@ function checkAgainstTool(route: RouteEntry, rule: RuleEntry, pattern: Pattern, 
     judge.error('route_differs', rule, ['match'], message, `the tool's request is ${request.method} ${request.path}`);
     return;
   }
-  const shape = request.path.replaceAll(/\{([^{}]+)\}/g, ':$1');
-  if (pattern.method !== request.method || pattern.path.replaceAll(/\{([^{}]+)\}/g, ':$1') !== shape)
+  for (const [index, name] of rule.encoded_slashes.entries())
+    judge.known('param', rule, ['encoded_slashes', index], name, new Set(own));
+  const shape = shapeOf(request.path);
+  if (shapeOf(pattern.path).includes('/*') && !shape.includes('/*')) {
+    const message = "The rest of the path is no single segment, as the tool's path has it";
+    judge.error(
+      'route_differs',
+      rule,
+      ['match'],
+      message,
+      `write ${request.path.replace(/\{([^{}]+)\}$/, '{+$1}')} there`,
+    );
+  } else if (pattern.method !== request.method || shapeOf(pattern.path) !== shape)
     judge.warn(
       'route_differs',
       rule,
@@ -276,6 +296,11 @@ function checkAgainstTool(route: RouteEntry, rule: RuleEntry, pattern: Pattern, 
     judge.warn('read_with_key', rule, ['idempotency'], 'Reads are not effects and need no idempotency key');
   if (rule.frames !== undefined && pattern.method !== 'GET')
     judge.error('frames_on_write', rule, ['frames'], 'A WebSocket begins with GET');
+}
+
+/** A path as routes write it. */
+function shapeOf(path: string): string {
+  return path.replaceAll(/\{\+([^{}]+)\}/g, '*$1').replaceAll(/\{([^{}]+)\}/g, ':$1');
 }
 
 function resolveIdempotency(rule: RuleEntry, tool: Tool | undefined): RouteIdempotency {

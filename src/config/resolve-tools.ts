@@ -4,9 +4,16 @@ import addFormats from 'ajv-formats';
 import { RE2JS } from 're2js';
 import { canonicalJson } from '../json/canonical.ts';
 import { isJsonObject, type JsonObject } from '../json/value.ts';
-import type { OutcomeMap, RequestTemplate, Tool, UpstreamIdempotency } from '../effects/model/tool.ts';
+import {
+  type OutcomeMap,
+  pathParams,
+  type RequestTemplate,
+  type Tool,
+  type UpstreamIdempotency,
+} from '../effects/model/tool.ts';
 import type { UpstreamSettings } from './configuration.ts';
 import type { Judge } from './judge.ts';
+import { checkPath, slashesIn, slashesOf } from './resolve-path.ts';
 import { resolveQuery, restOf, toolsWithRest, withRest } from './resolve-query.ts';
 import type { GatewayFile } from './schema.ts';
 import { parseDuration, parseSize } from './units.ts';
@@ -17,8 +24,6 @@ type RequestEntry = ToolEntry['request'];
 /** Headers that a param can never be sent as: credentials, framing, hop-by-hop, overrides, headers of the gateway. */
 const FORBIDDEN_HEADERS =
   /^(authorization|cookie|x-api-key|host|content-length|content-type|content-encoding|transfer-encoding|connection|keep-alive|te|trailer|upgrade|expect|proxy-.*|svc-.*|x-forwarded-.*|forwarded|x-http-method(-override)?|x-method-override|x-original-url|x-rewrite-url)$/;
-
-const PLAIN_PATH = /^\/[A-Za-z0-9\-._~!$&'()*+,;=:@%/{}]*$/;
 
 /** Checks the tools and computes their digests. References to upstreams are checked against `upstreamNames`. */
 export function resolveTools(
@@ -31,6 +36,7 @@ export function resolveTools(
   const tools: Tool[] = [];
   const ajv = createAjv();
   const passing = toolsWithRest(file);
+  const holding = slashesOf(file);
   for (const entry of file.tools) {
     judge.known('upstream', entry, ['upstream'], entry.upstream, upstreamNames);
     if (/^svc[./:]/.test(entry.name))
@@ -47,9 +53,10 @@ export function resolveTools(
     const params = schema === null ? null : paramsOf(ajv, entry, schema, judge);
     const taken = new Map<string, string>();
     if (upstream?.credentials) taken.set(upstream.credentials.header, 'the credentials of the upstream');
-    const state = resolveState(entry, { params, rest: entry.state?.request.query_rest ?? null, schema }, taken, judge);
+    const of = { params, rest, schema, slashes: holding.get(entry.name) ?? [] };
+    const state = resolveState(entry, { ...of, rest: entry.state?.request.query_rest ?? null }, taken, judge);
     const idempotent = resolveIdempotent(entry, taken, judge);
-    const request = resolveRequest(entry, 'request', entry.request, { params, rest, schema }, taken, judge);
+    const request = resolveRequest(entry, 'request', entry.request, of, taken, judge);
     if (params !== null && request.body !== '*') warnOfUnused(entry, request, params, judge);
     checkTarget(entry, params, judge);
     if (upstream === undefined) continue;
@@ -157,6 +164,8 @@ interface ToolParams {
   /** The param that holds what stands in the query without a name. */
   readonly rest: string | null;
   readonly schema: JsonObject | null;
+  /** Names of params that may hold encoded slashes. */
+  readonly slashes: readonly string[];
 }
 
 /** The params that a schema declares. The schema must be valid JSON Schema 2020-12. */
@@ -263,7 +272,7 @@ function resolveRequest(
   entry: ToolEntry,
   field: 'request' | 'state',
   request: RequestEntry,
-  { params, rest, schema }: ToolParams,
+  { params, rest, schema, slashes }: ToolParams,
   taken: ReadonlyMap<string, string>,
   judge: Judge,
 ): RequestTemplate {
@@ -365,6 +374,7 @@ function resolveRequest(
   return {
     method: request.method,
     path: request.path,
+    ...slashesIn(request.path, slashes),
     query: request.query,
     ...resolveQuery(request, rest, schema, judge),
     headers,
@@ -378,34 +388,8 @@ function takesFiles(type: RequestEntry['body_type']): boolean {
   return type === 'multipart' || type === 'opaque';
 }
 
-/** The params of a path template; reports faults. */
-function checkPath(request: RequestEntry, judge: Judge): string[] {
-  const { path } = request;
-  const fault = (message: string, hint: string | null = null): string[] => {
-    judge.error('bad_path', request, ['path'], message, hint);
-    return [];
-  };
-  if (!path.startsWith('/'))
-    return fault("A path begins with '/'", /^https?:/.test(path) ? 'the host stands in the upstream' : null);
-  if (/[?#]/.test(path)) return fault("A path has no '?' or '#'", 'params of the query stand under query');
-  if (!PLAIN_PATH.test(path)) return fault('The path has a character that a path may not have', 'percent-encode it');
-  const params: string[] = [];
-  for (const [index, segment] of path.slice(1).split('/').entries()) {
-    const name = /^\{([^{}]+)\}$/.exec(segment)?.[1];
-    if (name !== undefined) params.push(name);
-    else if (/[{}]/.test(segment)) return fault('A param fills a whole segment of the path', 'write /{name}/');
-    else if (segment.startsWith(':'))
-      return fault(`'${segment}' is how routes write a param`, `write {${segment.slice(1)}}`);
-    else if (segment === '' && (index > 0 || path.length > 1) && index < path.split('/').length - 2)
-      return fault("The path has an empty segment ('//')");
-    else if (/^\.{1,2}$/.test(segment) || /%(2e|2f|5c|00)/i.test(segment))
-      return fault("The path has a '.' or '..' segment, or an encoded one");
-  }
-  return params;
-}
-
 function warnOfUnused(entry: ToolEntry, request: RequestTemplate, params: Params, judge: Judge): void {
-  const used = new Set([...request.path.matchAll(/\{([^{}]+)\}/g)].map(([, name]) => name));
+  const used = new Set(pathParams(request.path));
   for (const name of [...request.query, ...Object.keys(request.headers), ...(request.body === '*' ? [] : request.body)])
     used.add(name);
   if (request.bodyAs !== undefined) used.add(request.bodyAs);

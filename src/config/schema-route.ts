@@ -4,8 +4,15 @@ import { serverTls } from './schema-tls.ts';
 import { duration, flag, list, oneOf, record, text } from './schema-fields.ts';
 
 const routeRule = record('a route rule', 'Requests that are calls of a tool.', {
-  match: Type.String({ description: 'Method and path after the prefix: POST /v1/payments/:payment_id/refunds.' }),
+  match: Type.String({
+    description:
+      'Method and path after the prefix: POST /v1/payments/:payment_id/refunds. *name at the end is the rest of the path, its slashes encoded or not; request.path of the tool has {+name} there.',
+  }),
   tool: Type.String({ description: 'The tool that they call.' }),
+  encoded_slashes: list(
+    'Params of the path that may hold slashes, encoded as %2F. What policies see is decoded, what is sent are the bytes of the caller.',
+    text('^[A-Za-z_][A-Za-z0-9_]*$', 'the name of a param', 'Name of a param.'),
+  ),
   idempotency: Type.Optional(
     Type.Union(
       [
@@ -115,7 +122,7 @@ export const route = record('a route', "A part of the gateway's addresses that s
     ),
   ),
   rules: list(
-    'Rules. A fixed segment comes before a param: /users/me before /users/:id. Two of which neither comes before the other may not match one request.',
+    'Rules. A fixed segment comes before a param, a param before the rest: /users/me, /users/:id, /users/*path. Two of which neither comes before the other may not match one request.',
     routeRule,
   ),
 });

@@ -19,7 +19,10 @@ const param = text('^[^\\u0000-\\u001f{}]{1,128}$', 'the name of a param', 'Name
 const request = (description: string) =>
   record('a request', description, {
     method: text('^[A-Z]{1,20}$', 'an HTTP method in capitals', 'HTTP method.'),
-    path: Type.String({ description: 'Path with params: /v1/payments/{payment_id}.' }),
+    path: Type.String({
+      description:
+        'Path with params: /v1/payments/{payment_id}. {+name} at the end is a param that holds slashes: the rest of the path.',
+    }),
     query: list('Params sent in the query. Those whose schema says array or object may have elements or parts.', param),
     query_lists: oneOf(
       ['indices', 'brackets', 'repeat'],

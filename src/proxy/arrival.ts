@@ -88,10 +88,12 @@ export function receive(
     const authenticatedInMs = Math.round((performance.now() - began) * 1000) / 1000;
     const fault = framingFault(request) ?? queryFault(query.faults) ?? keyFault(request, path, query, key);
     if (fault !== null) return { kind: 'problem', problem: fault, viaQuery, style };
-    const plain = readPath(located?.rest ?? path);
+    const plain = readPath(located?.rest ?? path, located?.route.takesSlashes);
     if (!plain.ok) return problem('invalid_request', `The path cannot be used: ${plain.message}.`, viaQuery, style);
     const match: RouteMatch =
       located === null ? { kind: 'none' } : table.match(located.route, request.method ?? 'GET', plain.segments);
+    if (match.kind !== 'rule' && plain.segments.some((segment) => segment.includes('/')))
+      return problem('invalid_request', ENCODED_SLASH, viaQuery, style);
     const repeated = queryFault(query.repeated);
     if (repeated !== null && !takesLists(match)) return { kind: 'problem', problem: repeated, viaQuery, style };
     const { principal } = who;
@@ -125,6 +127,9 @@ export function pathAndQuery({ path, query: { forwarded } }: Arrived, query: str
   const sent = query ?? forwarded;
   return sent === '' ? path : `${path}?${sent}`;
 }
+
+const ENCODED_SLASH =
+  'The path has an encoded slash (%2F) that no rule of the route takes, or that leads to another rule once it is decoded: declare the param as *name at the end of match, or name it in encoded_slashes.';
 
 /** A problem that a door found. */
 export function problemOf(code: Code, detail: string, errors: readonly RequestFault[] = []): Problem {

@@ -1,10 +1,12 @@
 import type { Route, RouteRule } from '../config/configuration.ts';
 import { type Entrance, placeOf } from '../config/entrance.ts';
-import { isWithin, type Segments } from '../config/rule-order.ts';
+import { isWithin, REST, type Segments } from '../config/rule-order.ts';
 import { undeclaredRead } from '../config/stand-in-tools.ts';
 import { type HttpTool, isHttpTool } from '../effects/model/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
 import {
+  fitsDecoded,
+  holdsSlashes,
   isReadAlike,
   matchPattern,
   type PatternSegment,
@@ -49,15 +51,20 @@ export interface CompiledRoute {
   readonly route: Route;
   readonly undeclared: HttpTool;
   readonly rules: ReadonlyMap<string, readonly CompiledRule[]>;
-  /** Patterns of the rules for GET and HEAD, without a "/" at the end. */
+  /** Patterns of the rules for GET and HEAD, folded, without a "/" at the end. */
   readonly reads: readonly (readonly PatternSegment[])[];
+  /** Whether a param of some rule may hold slashes, so that a path may have them encoded. */
+  readonly takesSlashes: boolean;
 }
 
 interface CompiledRule {
   readonly rule: RouteRule;
   readonly tool: HttpTool;
   readonly pattern: readonly PatternSegment[];
-  /** Patterns of rules that win over this one if both match: `/users/me` wins over `/users/:id`. */
+  /**
+   * Patterns, folded, of rules that win over this one if both match: `/users/me` wins over `/users/:id`. Over a rule whose
+   * params may hold slashes those win, too, that a server finds which decodes slashes first.
+   */
   readonly before: readonly (readonly PatternSegment[])[];
 }
 
@@ -111,24 +118,30 @@ export function createRouteTable(routes: readonly Route[], catalog: Catalog): Ro
 
 function find({ route, rules }: CompiledRoute, method: string, segments: readonly string[]): RouteMatch | null {
   // Rules with this method and length. Those with more fixed segments come first. The configuration makes sure that, if
-  // two rules match, one of them has all the fixed segments of the other.
-  for (const { rule, tool, pattern, before } of rules.get(`${method} ${segments.length}`) ?? []) {
-    const pathParams = matchPattern(pattern, segments);
-    if (pathParams === null) continue;
-    // `/users/ME` matches no rule: it fits `/users/:id`, but some servers take it for `/users/me`.
-    if (before.some((each) => isTakenFor(each, segments))) return null;
-    return { kind: 'rule', route, rule, tool, pathParams };
-  }
+  // two rules match, one of them has all the fixed segments of the other. Those for the rest of a path come last.
+  for (const some of [rules.get(`${method} ${segments.length}`), rules.get(`${method} *`)])
+    for (const { rule, tool, pattern, before } of some ?? []) {
+      const pathParams = matchPattern(pattern, segments);
+      if (pathParams === null) continue;
+      // `/users/ME` matches no rule: it fits `/users/:id`, but some servers take it for `/users/me`.
+      if (before.length > 0) {
+        const cut = decodedSegments(segments).map(asCut);
+        if (before.some((each) => fitsDecoded(each, cut))) return null;
+      }
+      return { kind: 'rule', route, rule, tool, pathParams };
+    }
   return null;
 }
 
-/**
- * Whether some server may take segments for those of a pattern, because it ignores case, changes the Unicode form,
- * leaves out what nobody sees, or cuts off an end.
- */
-function isTakenFor(pattern: readonly PatternSegment[], segments: readonly string[]): boolean {
-  return pattern.every((part, index) => part.kind === 'param' || fold(part.text) === asCut(segments[index] ?? ''));
+/** Segments as a server sees them that decodes slashes before it looks at segments. */
+function decodedSegments(segments: readonly string[]): readonly string[] {
+  return segments.flatMap((segment) => segment.split('/'));
 }
+
+/**
+ * A segment as some server may take it, because it ignores case, changes the Unicode form, leaves out what nobody sees, or
+ * cuts off an end.
+ */
 
 function asCut(segment: string): string {
   let text = segment;
@@ -158,11 +171,11 @@ function decodedOnce(text: string): string {
 function resembles({ reads }: CompiledRoute, segments: readonly string[]): boolean {
   if (!segments.every(isReadAlike)) return true;
   const folded = withoutLastSlash(segments, segments.at(-1) === '').map(fold);
-  return reads.some(
-    (pattern) =>
-      pattern.length === folded.length &&
-      pattern.every((part, index) => part.kind === 'param' || fold(part.text) === folded[index]),
-  );
+  return reads.some((pattern) => fitsDecoded(pattern, folded));
+}
+
+function foldedPattern(pattern: readonly PatternSegment[]): readonly PatternSegment[] {
+  return pattern.map((part) => (part.kind === 'param' ? part : { kind: 'literal', text: fold(part.text) }));
 }
 
 function fold(text: string): string {
@@ -177,37 +190,43 @@ function compileRoute(route: Route, catalog: Catalog): CompiledRoute {
   const found = new Map<string, CompiledRule[]>();
   const reads: (readonly PatternSegment[])[] = [];
   for (const rule of route.rules) {
-    const pattern = readPattern(rule.path);
     const tool = catalog.tool(rule.tool);
+    const request = tool !== null && isHttpTool(tool) ? tool.call.request : null;
+    const pattern = readPattern(rule.path, request?.encodedSlashes);
     if (pattern === null || tool === null || !isHttpTool(tool)) {
       throw new Error(`the rule ${rule.method} ${rule.path} of ${route.prefix} cannot be used`);
     }
     const last = pattern.at(-1);
     if (rule.method === 'GET' || rule.method === 'HEAD')
-      reads.push(withoutLastSlash(pattern, last?.kind === 'literal' && last.text === ''));
-    const key = `${rule.method} ${pattern.length}`;
+      reads.push(foldedPattern(withoutLastSlash(pattern, last?.kind === 'literal' && last.text === '')));
+    const isRest = last?.kind === 'param' && last.holds === 'any';
+    const key = `${rule.method} ${isRest ? '*' : pattern.length}`;
     const same = found.get(key);
     if (same === undefined) found.set(key, [{ rule, tool, pattern, before: [] }]);
     else same.push({ rule, tool, pattern, before: [] });
   }
-  const rules = new Map([...found].map(([key, same]) => [key, inOrder(same)] as const));
-  return { route, undeclared: undeclaredRead(route.upstream), rules, reads };
+  const all = [...found.values()].flat();
+  const rules = new Map([...found].map(([key, same]) => [key, inOrder(same, all)] as const));
+  const takesSlashes = all.some(({ pattern }) => holdsSlashes(pattern));
+  return { route, undeclared: undeclaredRead(route.upstream), rules, reads, takesSlashes };
 }
 
-function inOrder(rules: readonly CompiledRule[]): readonly CompiledRule[] {
-  const fixed = rules
-    .toSorted((a, b) => paramsOf(a) - paramsOf(b))
-    .map((rule) => ({ rule, segments: segmentsOf(rule) }));
-  return fixed.map(({ rule, segments }) =>
-    paramsOf(rule) === 0
-      ? rule
-      : {
-          ...rule,
-          before: fixed
-            .filter((other) => other.rule !== rule && isWithin(other.segments, segments))
-            .map((other) => other.rule.pattern),
-        },
-  );
+/** @param all the rules of the route */
+function inOrder(rules: readonly CompiledRule[], all: readonly CompiledRule[]): readonly CompiledRule[] {
+  const sorted = rules.toSorted((a, b) => b.pattern.length - a.pattern.length || paramsOf(a) - paramsOf(b));
+  return sorted.map((rule) => {
+    if (paramsOf(rule) === 0) return rule;
+    const segments = segmentsOf(rule);
+    const winners = holdsSlashes(rule.pattern)
+      ? all.filter((one) => one.rule.method === rule.rule.method && !isWithin(segments, segmentsOf(one)))
+      : sorted.filter((one) => one !== rule && isWithin(segmentsOf(one), segments));
+    return { ...rule, before: winners.map(({ pattern }) => foldedPattern(pattern.map(asOne))) };
+  });
+}
+
+/** A server that decodes slashes first has them in the rest of a path only. */
+function asOne(part: PatternSegment): PatternSegment {
+  return part.kind === 'param' && part.holds === 'encoded' ? { kind: 'param', name: part.name } : part;
 }
 
 function paramsOf({ pattern }: CompiledRule): number {
@@ -215,5 +234,5 @@ function paramsOf({ pattern }: CompiledRule): number {
 }
 
 function segmentsOf({ pattern }: CompiledRule): Segments {
-  return pattern.map((part) => (part.kind === 'literal' ? part.text : null));
+  return pattern.map((part) => (part.kind === 'literal' ? part.text : part.holds === 'any' ? REST : null));
 }

@@ -254,6 +254,46 @@ describe('params beside the body', () => {
     expect(httpCall(tool).request.path).toBe('/v1/x/{path_name}');
   });
 
+  test('params that hold slashes, as GitHub, GitLab, Kubernetes, gateways and OpenAPI 3.2 write them', async () => {
+    const of = (path: string, ...more: Record<string, unknown>[]): Record<string, unknown> => {
+      const names = [...path.matchAll(/\{([^{}]+)\}/g)].map(([, name]) => name);
+      const parameters = names.map((name, at) => ({
+        name,
+        in: 'path',
+        required: true,
+        schema: { type: 'string' },
+        ...more[at],
+      }));
+      return { [path]: { get: { parameters, responses: DONE } } };
+    };
+    const tools = await toolsOf(
+      documentOf({
+        ...of('/contents/{path}', { 'x-multi-segment': true }),
+        ...of('/contents/readme'),
+        ...of(
+          '/projects/{id}/files/{file}/raw',
+          { description: 'The ID or URL-encoded path of the project' },
+          { description: 'The url encoded path' },
+        ),
+        ...of('/pods/{name}/proxy/{path}', {}, { description: 'path to the resource' }),
+        ...of('/functions/{proxy+}'),
+        ...of('/pages/{page}', { allowReserved: true }),
+        ...of('/users/{id}', { description: 'Its path' }),
+      }),
+    );
+    const found = tools.map((tool) => httpCall(tool).request);
+    expect(found.map(({ path, encodedSlashes = [] }) => [path, ...encodedSlashes])).toEqual([
+      ['/v1/contents/{+path}'],
+      ['/v1/contents/readme'],
+      ['/v1/projects/{id}/files/{file}/raw', 'id', 'file'],
+      ['/v1/pods/{name}/proxy/{+path}'],
+      ['/v1/functions/{+proxy}'],
+      ['/v1/pages/{+page}'],
+      ['/v1/users/{id}'],
+    ]);
+    expect(tools[0]?.paramsSchema).toMatchObject({ properties: { path: { not: { enum: ['readme'] } } } });
+  });
+
   test('segments with a literal part are params with a pattern', async () => {
     const parameters = ['a', 'b'].map((name) => ({ name, in: 'path', required: true, schema: { type: 'string' } }));
     const [tool] = await toolsOf(documentOf({ '/compare/{a}...{b}': { get: { parameters, responses: DONE } } }));

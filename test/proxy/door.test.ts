@@ -7,7 +7,7 @@ import { isNeverSent } from '../../src/effects/run/header-names.ts';
 import { forwardedHeaders, type HeaderContext, returnedHeaders } from '../../src/proxy/headers.ts';
 import { readQuery } from '../../src/proxy/query.ts';
 import { headersNamed } from '../../src/mcp/gateway/arrival.ts';
-import { matchPattern, readPath, readPattern } from '../../src/upstreams/http/path.ts';
+import { isUsualSpelling, matchPattern, readPath, readPattern } from '../../src/upstreams/http/path.ts';
 import { makeTool } from '../upstreams/tool.ts';
 import { BOT } from './principal.ts';
 
@@ -69,6 +69,27 @@ describe('paths', () => {
     ['/v1/%252e%252e', ['v1', '%2e%2e']],
   ])('%s passes', (path, segments) => {
     expect(readPath(path)).toEqual({ ok: true, segments });
+  });
+
+  test('encoded slashes, where a param may hold them, and nothing else that servers read in two ways', () => {
+    expect(readPath('/v1/a%2fb%2Fc', true)).toEqual({ ok: true, segments: ['v1', 'a/b/c'] });
+    for (const path of ['/a%2f..%2fb', '/..%2fa', '/a%2F.', '/a%2F%2e%2e', '/a%2Fb%5cc', '/a%2Fb%00', '/%2F..;x'])
+      expect(readPath(path, true), path).toMatchObject({ ok: false });
+  });
+
+  test.each([
+    ['/files/a/b', true],
+    ['/files/a%2Fb', false],
+    ['/files/a/b%2Fc', false],
+    ['/files/a+b/c', false],
+    ['/files/a%2Bb/c', true],
+    ['/files/%61/c', true],
+  ])('of the spellings of one value, that of the request of the tool is usual: %s', (path, usual) => {
+    expect(isUsualSpelling(path, '/files/*path')).toBe(usual);
+  });
+  test('in the middle, an encoded slash is spelled as the request of the tool has it', () => {
+    expect(isUsualSpelling('/projects/a%2Fb/x', '/projects/:id/x')).toBe(true);
+    expect(isUsualSpelling('/projects/a%2fb/x', '/projects/:id/x')).toBe(true);
   });
 
   test('a URL parser leaves a path that passes as it is', () => {

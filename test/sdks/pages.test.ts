@@ -198,7 +198,15 @@ test('github', async () => {
   expect(pages.headers.link).toBeUndefined();
   expect(pages.headers['svc-foreign-link']).toContain('https://api.github.com/');
   await octokit.repos.listBranches({ owner: 'acme', repo: 'shop' });
+  const at = { owner: 'acme', repo: 'shop' };
+  const file = { ...at, message: 'm', content: 'eA==' };
+  await octokit.repos.getContent({ ...at, path: 'src/a.ts' });
+  await octokit.repos.createOrUpdateFileContents({ ...file, path: 'src/a.ts' });
+  await octokit.git.getRef({ ...at, ref: 'heads/main' });
+  expect(api.seen.at(-2)).toMatchObject({ method: 'PUT', url: '/repos/acme/shop/contents/src%2Fa.ts' });
   const seen = api.seen.length;
+  const workflow = octokit.repos.createOrUpdateFileContents({ ...file, path: '.github/workflows/ci.yml' });
+  expect(await thrown(workflow)).toMatchObject({ status: 403 });
   expect(await thrown(octokit.issues.create({ owner: 'else', repo: 'shop', title: 'Broken' }))).toMatchObject({
     status: 403,
   });

@@ -72,6 +72,10 @@ function answer({ method, url, body }: Seen): { status?: number; headers?: Recor
   }
   if (method === 'GET' && url.startsWith('/repos/acme/leaky/'))
     return { status: 302, headers: { location: elsewhere.url, link: `<${elsewhere.url}/i>; rel="next"` }, json: [] };
+  if (url.startsWith('/repos/acme/shop/contents/'))
+    return { json: { path: decodeURIComponent(url), content: { sha: 's' } } };
+  if (url.startsWith('/repos/acme/shop/git/ref/')) return { json: { ref: url } };
+  if (url.startsWith('/repos/acme/shop/branches/')) return { json: {} };
   if (method === 'POST' && url === '/repos/acme/shop/issues')
     return { status: 201, json: { number: 7, title: 'Broken' } };
   if (url === '/api/chat.postMessage') return { json: { ok: true, channel: 'C1', ts: '1.2' } };
@@ -99,12 +103,16 @@ tools:
   - { name: openai.chat, upstream: api, kind: write, request: { method: POST, path: /v1/chat/completions, body: "*" } }
   - { name: github.issue, upstream: api, kind: write, request: { method: POST, path: "/repos/{owner}/{repo}/issues", body: "*" } }
   - { name: github.issues, upstream: api, kind: read, request: { method: GET, path: "/repos/{owner}/{repo}/issues", query: [page] } }
+  - { name: github.file, upstream: api, kind: read, request: { method: GET, path: "/repos/{owner}/{repo}/contents/{+path}" }, target: "file:{owner}:{repo}:{path}" }
+  - { name: github.write_file, upstream: api, kind: write, request: { method: PUT, path: "/repos/{owner}/{repo}/contents/{+path}", body: "*" }, target: "file:{owner}:{repo}:{path}" }
+  - { name: github.ref, upstream: api, kind: read, request: { method: GET, path: "/repos/{owner}/{repo}/git/ref/{+ref}" } }
+  - { name: github.unprotect, upstream: api, kind: write, request: { method: DELETE, path: "/repos/{owner}/{repo}/branches/{branch}/protection" }, target: "branch:{branch}" }
   - { name: slack.post, upstream: api, kind: write, request: { method: POST, path: /api/chat.postMessage, body: "*", body_type: form } }
 routes:
   - { upstream: api, prefix: /, listen: "127.0.0.1:0", error_format: stripe, pending_status: 409, rules: [ { match: "POST /v1/refunds", tool: stripe.refund }, { match: "GET /v1/customers", tool: stripe.customers } ] }
   - { upstream: api, prefix: /shop, links: [paging.next, _links.*.href], rules: [ { match: "GET /orders", tool: shop.orders }, { match: "POST /orders", tool: shop.order, idempotency: required, on_duplicate: replay } ] }
   - { upstream: api, prefix: /openai, error_format: openai, pending_status: 409, rules: [ { match: "POST /v1/chat/completions", tool: openai.chat, idempotency: derive } ] }
-  - { upstream: api, prefix: /github, error_format: github, pending_status: 409, keys: [token, bearer], rules: [ { match: "POST /repos/:owner/:repo/issues", tool: github.issue, idempotency: derive }, { match: "GET /repos/:owner/:repo/issues", tool: github.issues } ] }
+  - { upstream: api, prefix: /github, error_format: github, pending_status: 409, keys: [token, bearer], rules: [ { match: "POST /repos/:owner/:repo/issues", tool: github.issue, idempotency: derive }, { match: "GET /repos/:owner/:repo/issues", tool: github.issues }, { match: "GET /repos/:owner/:repo/contents/*path", tool: github.file }, { match: "PUT /repos/:owner/:repo/contents/*path", tool: github.write_file, idempotency: derive }, { match: "GET /repos/:owner/:repo/git/ref/*ref", tool: github.ref }, { match: "DELETE /repos/:owner/:repo/branches/:branch/protection", tool: github.unprotect, encoded_slashes: [branch], idempotency: derive } ] }
   - { upstream: api, prefix: /slack, pending_status: 409, rules: [ { match: "POST /api/chat.postMessage", tool: slack.post, idempotency: none } ] }
 `;
 const POLICY = `
@@ -116,7 +124,8 @@ budgets: { refunds: { unit: cent, by: [agent.id], per: year, limit: 5000 } }
 rules:
   - { id: refund, effect: allow, match: { tools: [stripe.refund] }, obligations: [ { budget: { use: refunds, amount: params.amount } } ] }
   - { id: large, effect: require_approval, match: { tools: [stripe.refund] }, when: { params.amount: { gt: 4000 } }, approval: { approvers: { roles: [lead] }, quorum: 1, expires: 1h, summary: "Refund" } }
-  - { id: rest, effect: allow, match: { tools: [shop.orders, shop.order, stripe.customers, openai.chat, github.issue, github.issues, slack.post] } }
+  - { id: rest, effect: allow, match: { tools: [shop.orders, shop.order, stripe.customers, openai.chat, "github.*", slack.post] } }
+  - { id: no-workflows, effect: deny, match: { targets: ["file:acme:shop:.github/**", "branch:release/*"] }, reason: "Not these files" }
   - { id: no-chat, effect: deny, match: { tools: [openai.chat] }, when: { params.model: gpt-forbidden }, reason: "Not this model" }
   - { id: no-repo, effect: deny, match: { tools: [github.issue] }, when: { params.repo: secret }, reason: "Not this repository" }
   - { id: no-channel, effect: deny, match: { tools: [slack.post] }, when: { params.channel: C_SECRET }, reason: "Not this channel" }
@@ -362,6 +371,40 @@ describe('octokit', () => {
     expect(answered.headers.get('svc-foreign-location')).toBe(elsewhere.url);
     expect(api.seen.length).toBe(2);
     expect(elsewhere.seen).toEqual([]);
+  });
+  it('files and refs, whose names have slashes, pass as the library writes them, and policies see them decoded', async () => {
+    const { octokit } = client();
+    const at = { owner: 'acme', repo: 'shop' };
+    const file = { ...at, message: 'm', content: 'eA==' };
+    await octokit.repos.getContent({ ...at, path: 'src/a.ts' });
+    await octokit.repos.createOrUpdateFileContents({ ...file, path: 'src/a.ts' });
+    await octokit.git.getRef({ ...at, ref: 'heads/main' });
+    await octokit.repos.deleteBranchProtection({ ...at, branch: 'feature/a' });
+    expect(api.seen.map(({ method, url }) => `${method} ${url.slice('/repos/acme/shop'.length)}`)).toEqual([
+      'GET /contents/src%2Fa.ts',
+      'PUT /contents/src%2Fa.ts',
+      'GET /git/ref/heads%2Fmain',
+      'DELETE /branches/feature%2Fa/protection',
+    ]);
+    const denied = [
+      () => octokit.repos.getContent({ ...at, path: '.github/workflows/ci.yml' }),
+      () => octokit.repos.createOrUpdateFileContents({ ...file, path: '.github/workflows/ci.yml' }),
+      () => octokit.repos.deleteBranchProtection({ ...at, branch: 'release/1' }),
+    ];
+    for (const each of denied)
+      expect(await thrown(each())).toMatchObject({ status: 403, message: expect.stringContaining('Not these files') });
+    for (const path of ['src/../.github/a', 'src/./a', 'src//a', 'src/a/', 'src/%2e%2e/.github/a', 'a/x;y/b', 'a/b .'])
+      expect(await thrown(octokit.repos.getContent({ ...at, path })), path).toMatchObject({ status: 400 });
+    const raw = async (path: string): Promise<number> =>
+      (await fetch(`${gateway.url}/github/repos/acme/shop/${path}`, { headers: { authorization: `token ${key}` } }))
+        .status;
+    // The same file spelled with plain slashes is judged alike; what no rule takes stays refused.
+    expect(await raw('contents/src/a.ts')).toBe(200);
+    expect(await raw('contents/.github/workflows/ci.yml')).toBe(403);
+    expect(await raw('contents/src%2F%2e%2e%2F.github/a')).toBe(400);
+    expect(await raw('contents/src%2F..%2F.github%2Fa')).toBe(400);
+    expect(await raw('issues%2F1')).toBe(400);
+    expect(api.seen.at(-1)?.url).toBe('/repos/acme/shop/contents/src/a.ts');
   });
   it('a denial is a RequestError with our message', async () => {
     const { octokit, count } = client();

@@ -163,6 +163,35 @@ describe('requests', () => {
   });
 });
 
+test('params that hold slashes: any text between them that all servers read alike', () => {
+  const request = { ...free.call.request, path: '/x/{id}/{+a}', encodedSlashes: ['id'], body: [] };
+  const tool = makeTool({ name: 'rest', target: null, request, state: null });
+  const [plan, check] = [planOf(request), createCatalog([tool])];
+  expect(renderRequest(plan, { id: 'g/p', a: 'src/é ?.ts' }).pathAndQuery).toBe('/x/g%2Fp/src/%C3%A9%20%3F.ts');
+  for (const odd of [
+    '',
+    '/',
+    'a/',
+    '/a',
+    'a//b',
+    '..',
+    'a/../b',
+    'a/.',
+    'a/b.',
+    'a/%2e%2e/b',
+    'a%2Fb',
+    'a/;b',
+    'a\\b',
+    '．．/a',
+    1.5,
+  ])
+    for (const name of ['id', 'a']) {
+      const params = { id: 'p', a: 'q', [name]: odd };
+      expect(check.check(tool, params), `${name} ${odd}`).toMatchObject([{ path: `/params/${name}` }]);
+      expect(() => renderRequest(plan, params)).toThrow();
+    }
+});
+
 describe('targets', () => {
   test('no two sets of params have one target', () => {
     expect(catalog.target(refund, { payment_id: 'p1' })).toBe('payment:p1');

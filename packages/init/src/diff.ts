@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { loadConfiguration } from '../../../src/config/load.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../../src/json/value.ts';
-import { type HttpTool, isHttpTool } from '../../../src/effects/model/tool.ts';
+import { type HttpTool, isHttpTool, pathParams } from '../../../src/effects/model/tool.ts';
 import type { CliContext } from '../../../src/cli/command.ts';
 import type { InitOptions } from '../../../src/cli/init.ts';
 import { plainFolder } from './options.ts';
@@ -105,10 +105,6 @@ function differences(before: HttpTool, after: DraftTool): readonly string[] {
   return details.length <= MOST_DETAILS
     ? details
     : [...details.slice(0, MOST_DETAILS), `and ${details.length - MOST_DETAILS} more`];
-}
-
-function pathParams(path: string): readonly string[] {
-  return [...path.matchAll(/\{([^{}]+)\}/g)].map(([, name]) => name ?? '');
 }
 
 /** Gives a path param the name that the configured tool uses: a different name there changes nothing for the API. */

@@ -245,7 +245,7 @@ function entryOf(tool: DraftTool): readonly string[] {
 
 /** `/v1/notes/{id}` gets the target `notes:{id}`. Approvers see it, and claims are taken on it. */
 function targetLine({ path }: DraftTool): readonly string[] {
-  const [, noun, param] = /([A-Za-z0-9_-]+)\/\{(\w+)\}[^{}]*$/.exec(path) ?? [];
+  const [, noun, param] = /([A-Za-z0-9_-]+)\/\{\+?(\w+)\}[^{}]*$/.exec(path) ?? [];
   return noun === undefined || param === undefined ? [] : [`    target: ${quoted(`${noun}:{${param}}`)}`];
 }
 
@@ -257,9 +257,10 @@ function ruleLines(tools: readonly DraftTool[]): readonly string[] {
     '    rules:',
   ];
   for (const tool of tools) {
-    const path = tool.path.replace(/\{(\w+)\}/g, ':$1');
+    const path = tool.path.replace(/\{\+(\w+)\}/g, '*$1').replace(/\{(\w+)\}/g, ':$1');
+    const slashes = tool.encodedSlashes.length === 0 ? '' : `, encoded_slashes: [${tool.encodedSlashes.join(', ')}]`;
     const idempotency = tool.kind === 'write' ? ', idempotency: none' : '';
-    lines.push(`      - { match: ${quoted(`${tool.method} ${path}`)}, tool: ${tool.name}${idempotency} }`);
+    lines.push(`      - { match: ${quoted(`${tool.method} ${path}`)}, tool: ${tool.name}${slashes}${idempotency} }`);
   }
   return lines;
 }

@@ -28,8 +28,10 @@ export function rootOfName(name: string): string {
 /** How params become a request to the upstream. Each name is the name of a param. */
 export interface RequestTemplate {
   readonly method: string;
-  /** Path with `{param}` placeholders, beginning with `/`. */
+  /** Path with `{param}` placeholders, beginning with `/`. `{+param}`, at the end: it holds the rest of the path. */
   readonly path: string;
+  /** Params of the path that hold slashes, which are sent encoded. Absent: none. */
+  readonly encodedSlashes?: readonly string[];
   /** Params sent in the query, by name. */
   readonly query: readonly string[];
   /** Of those the ones that may be lists or objects, and how each is written. Absent: all are single values. */
@@ -51,6 +53,11 @@ export interface RequestTemplate {
   readonly bodyType?: BodyType;
   /** Absent: `indices`. */
   readonly formLists?: FormLists;
+}
+
+/** The names of the params in a path, in their order. */
+export function pathParams(path: string): string[] {
+  return [...path.matchAll(/\{\+?([^{}]+)\}/g)].map(([, name]) => name ?? '');
 }
 
 /** What the tool declares about answers of its upstream, beyond the default table. */

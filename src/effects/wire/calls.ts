@@ -100,9 +100,11 @@ function requestOf({ call }: Tool, params: JsonObject, redacted: ReadonlySet<str
 
 /** The path with its params. A redacted one keeps its placeholder. */
 function pathOf(request: RequestTemplate, params: JsonObject, redacted: ReadonlySet<string>): string {
-  const filled = request.path.replace(/\{([^{}]+)\}/g, (placeholder, name: string) => {
+  const filled = request.path.replace(/\{(\+?)([^{}]+)\}/g, (placeholder, rest: string, name: string) => {
     const value = Object.hasOwn(params, name) && !redacted.has(name) ? params[name] : undefined;
-    return typeof value === 'string' || typeof value === 'number' ? encodeURIComponent(String(value)) : placeholder;
+    if (typeof value !== 'string' && typeof value !== 'number') return placeholder;
+    const text = encodeURIComponent(String(value));
+    return rest === '' ? text : text.replaceAll('%2F', '/');
   });
   return filled.length > 2_000 ? `${filled.slice(0, 2_000)}…` : filled;
 }

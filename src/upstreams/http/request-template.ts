@@ -10,12 +10,20 @@ import {
 import type { RequestBody } from '../../effects/upstream.ts';
 import { foldedName, writeForm } from './form.ts';
 import { writeMultipart, writeOpaque } from './multipart-body.ts';
-import { matchPattern, readPath, readPattern, type PatternSegment } from './path.ts';
+import {
+  isReadAlike,
+  matchPattern,
+  type PatternSegment,
+  readPath,
+  readPattern,
+  type Slashes,
+  written,
+} from './path.ts';
 import { type QueryPlan, writeQuery } from './query.ts';
 
 /** Where a param goes. Each param goes to exactly one place. */
 export type Place =
-  | { readonly in: 'path' }
+  | { readonly in: 'path'; readonly holds: Slashes }
   /** `style`: for lists and objects; `null` for a single value, `rest` for the param that holds what has no name. */
   | { readonly in: 'query'; readonly style: QueryStyle | 'rest' | null }
   | { readonly in: 'header'; readonly header: string }
@@ -65,14 +73,14 @@ export function planOf(template: RequestTemplate): RequestPlan {
 }
 
 function makePlan(template: RequestTemplate): RequestPlan {
-  const path = readPattern(template.path);
+  const path = readPattern(template.path, template.encodedSlashes);
   if (path === null) throw new Error(`a placeholder of the path ${template.path} does not fill its segment`);
   const places = new Map<string, Place>();
   const put = (name: string, place: Place): void => {
     if (places.has(name)) throw new Error(`the param ${name} has two places in the request ${template.path}`);
     places.set(name, place);
   };
-  for (const segment of path) if (segment.kind === 'param') put(segment.name, { in: 'path' });
+  for (const segment of path) if (segment.kind === 'param') put(segment.name, { in: 'path', holds: segment.holds });
   const { queryStyles = {}, queryRest: rest = null, queryLists = 'repeat' } = template;
   const styles = new Map(Object.entries(queryStyles));
   for (const name of template.query) put(name, { in: 'query', style: styles.get(name) ?? null });
@@ -111,6 +119,12 @@ export function misfit(place: Place, value: Json): string | null {
       }
       // Most ids are plain words, which every server reads in the same way.
       if (PLAIN_WORD.test(text)) return null;
+      if (place.holds !== undefined)
+        return text
+          .split('/')
+          .every((part) => part !== '' && isReadAlike(part) && readPath(`/${encodeURIComponent(part)}`).ok)
+          ? null
+          : 'goes into the path: between its slashes there must be names that all servers read alike, none of them empty, "." or ".."';
       const read = readPath(`/${encodeURIComponent(text)}`);
       if (!read.ok || read.segments.length !== 1 || read.segments[0] !== text) {
         return 'goes into the path: it must not be "." or "..", nor have slashes, backslashes or control characters';
@@ -160,12 +174,12 @@ function renderPath(plan: RequestPlan, params: JsonObject): string {
       continue;
     }
     const value = own(params, segment.name);
-    if (value === undefined || misfit({ in: 'path' }, value) !== null) {
+    if (value === undefined || misfit({ in: 'path', holds: segment.holds }, value) !== null) {
       throw new Error(`the param ${segment.name} does not fit into the path`);
     }
-    path += `/${encodeURIComponent(textOf(value))}`;
+    path += `/${written(textOf(value), segment.holds)}`;
   }
-  const read = readPath(path);
+  const read = readPath(path, true);
   const again = read.ok ? matchPattern(plan.path, read.segments) : null;
   if (again === null || Object.entries(again).some(([name, text]) => text !== textOf(own(params, name)))) {
     throw new Error('the rendered path does not match its template');

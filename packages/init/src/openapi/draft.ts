@@ -1,4 +1,4 @@
-import { isAmbiguous, isWithin } from '../../../../src/config/rule-order.ts';
+import { isAmbiguous, isWithin, REST, type Segments } from '../../../../src/config/rule-order.ts';
 import type { Tree } from '../../../../src/config/expand.ts';
 import {
   CREDENTIAL_HEADERS,
@@ -8,7 +8,7 @@ import {
   NOT_GOVERNED_HEADERS,
   VOLATILE_HEADERS,
 } from '../../../../src/effects/run/header-names.ts';
-import { type QueryStyle, rootOfName } from '../../../../src/effects/model/tool.ts';
+import { pathParams, type QueryStyle, rootOfName } from '../../../../src/effects/model/tool.ts';
 import type { Json } from '../../../../src/json/value.ts';
 import { type ApiDocument, list, object, resolve, resolveObject } from './document.ts';
 import type { ApiBody, ApiOperation, ApiParam } from './operations.ts';
@@ -20,7 +20,7 @@ import {
   type SchemaWriter,
   isTreeMap,
 } from './params-schema.ts';
-import { type PathTemplate, readTemplate } from './path-template.ts';
+import { type PathParam, type PathTemplate, readTemplate } from './path-template.ts';
 import { type Risk, riskOf } from './risk.ts';
 import { plainText, snakeWord, word } from './words.ts';
 
@@ -34,8 +34,10 @@ export interface DraftTool {
   readonly risk: Risk | null;
   readonly tags: readonly string[];
   readonly method: string;
-  /** Such as `/v1/payments/{payment_id}`. */
+  /** Such as `/v1/payments/{payment_id}`, or `/v1/files/{+path}`. */
   readonly path: string;
+  /** Params in the middle of the path that hold slashes. */
+  readonly encodedSlashes: readonly string[];
   readonly query: readonly string[];
   /** How lists and objects of the query are written. */
   readonly queryStyles: Readonly<Record<string, QueryStyle>>;
@@ -139,27 +141,27 @@ function shown({ method, path, server }: ApiOperation): string {
 /** If two operations get the same name, the path tells them apart, else a number. */
 function freeName({ name, path }: DraftTool, tools: ReadonlyMap<string, DraftTool>): string {
   if (!tools.has(name)) return name;
-  const last = [...path.matchAll(/\{(\w+)\}/g)].at(-1)?.[1];
+  const last = pathParams(path).at(-1);
   const byParam = last === undefined ? name : `${name}_by_${snakeWord(last)}`;
   let free = byParam;
   for (let count = 2; tools.has(free); count += 1) free = `${byParam}_${count}`;
   return free;
 }
 
-type Shape = readonly (string | null)[];
-
 /**
  * A request must have only one meaning. `/users/me` wins over `/users/{id}`. If neither of two operations wins over the
  * other, only one can get a rule: the one with more params, because its rule also lets requests of the other pass.
  */
 function withoutOverlaps(tools: readonly DraftTool[], leftOut: readonly LeftOut[]): Draft {
-  const kept = new Map<string, { readonly tool: DraftTool; readonly shape: Shape }[]>();
+  const kept = new Map<string, { readonly tool: DraftTool; readonly shape: Segments }[]>();
   const dropped = new Map<DraftTool, LeftOut>();
   const excluded = new Map<DraftTool, Map<string, Set<string>>>();
   const params = ({ path }: DraftTool): number => path.split('{').length;
   for (const tool of tools.toSorted((a, b) => params(b) - params(a))) {
-    const shape = tool.path.split('/').map((segment) => (segment.startsWith('{') ? null : segment));
-    const key = `${tool.upstream} ${tool.method} ${shape.length}`;
+    const shape = tool.path
+      .split('/')
+      .map((segment) => (segment.startsWith('{+') ? REST : segment.startsWith('{') ? null : segment));
+    const key = `${tool.upstream} ${tool.method}`;
     const alike = kept.get(key) ?? [];
     kept.set(key, alike);
     const other = alike.find((one) => isAmbiguous(one.shape, shape));
@@ -183,16 +185,18 @@ function withoutOverlaps(tools: readonly DraftTool[], leftOut: readonly LeftOut[
  * If only one segment separates an operation from one that wins over it, the param there must not have that segment as
  * its value.
  */
-function exclude(excluded: Map<DraftTool, Map<string, Set<string>>>, tool: DraftTool, before: Shape): void {
+function exclude(excluded: Map<DraftTool, Map<string, Set<string>>>, tool: DraftTool, before: Segments): void {
   const differing = tool.path
     .split('/')
     .flatMap((segment, index) => (segment.startsWith('{') && before[index] !== null ? [{ segment, index }] : []));
   const [only] = differing;
   if (only === undefined || differing.length > 1) return;
-  const param = only.segment.slice(1, -1);
+  const param = only.segment.replace(/^\{\+?|\}$/g, '');
+  const values = before.slice(only.index, only.segment.startsWith('{+') ? undefined : only.index + 1);
+  if (!values.every((value) => typeof value === 'string')) return;
   const byParam = excluded.get(tool) ?? new Map<string, Set<string>>();
   excluded.set(tool, byParam);
-  byParam.set(param, (byParam.get(param) ?? new Set()).add(before[only.index] ?? ''));
+  byParam.set(param, (byParam.get(param) ?? new Set()).add(values.join('/')));
 }
 
 /** With this value, a request through the effects API would be the other operation but would be judged as this one. */
@@ -238,7 +242,10 @@ function draftTool(document: ApiDocument, operation: ApiOperation, upstream: str
   }
 
   const taken = new Set([...inBody, ...query.keys()]);
-  const path = renamed(template, taken);
+  const holds = (one: PathParam): boolean =>
+    one.hasSlashes ||
+    operation.params.some(({ name, in: place, hasSlashes }) => place === 'path' && hasSlashes && one.of.includes(name));
+  const path = renamed(template, taken, holds);
   for (const [param, name] of path.names) {
     const own = operation.params.find((one) => one.in === 'path' && param.of.includes(one.name));
     const schema = param.pattern === null ? pathSchema(writer, own) : { type: 'string', pattern: param.pattern };
@@ -284,6 +291,7 @@ function draftTool(document: ApiDocument, operation: ApiOperation, upstream: str
     tags: [...new Set(tags)].slice(0, MOST_TAGS),
     method,
     path: path.text,
+    encodedSlashes: path.encoded,
     query: [...query.keys()],
     queryStyles: Object.fromEntries(
       [...query].flatMap(([name, { style }]): [string, QueryStyle][] => (style === null ? [] : [[name, style]])),
@@ -480,9 +488,11 @@ function nameFault(names: readonly string[]): string | null {
 function renamed(
   { segments }: PathTemplate,
   taken: ReadonlySet<string>,
-): { readonly text: string; readonly names: ReadonlyMap<Exclude<PathTemplate['segments'][number], string>, string> } {
+  holdsSlashes: (param: PathParam) => boolean,
+): { readonly text: string; readonly encoded: readonly string[]; readonly names: ReadonlyMap<PathParam, string> } {
   const used = new Set(taken);
-  const names = new Map<Exclude<PathTemplate['segments'][number], string>, string>();
+  const names = new Map<PathParam, string>();
+  const encoded: string[] = [];
   let text = '';
   for (const segment of segments) {
     if (typeof segment === 'string') {
@@ -493,9 +503,11 @@ function renamed(
     while (used.has(name)) name = `path_${name}`;
     used.add(name);
     names.set(segment, name);
-    text += `/{${name}}`;
+    const isRest = holdsSlashes(segment) && segment === segments.at(-1);
+    if (holdsSlashes(segment) && !isRest) encoded.push(name);
+    text += isRest ? `/{+${name}}` : `/{${name}}`;
   }
-  return { text, names };
+  return { text, encoded, names };
 }
 
 /** `getPaymentById` becomes `get_payment_by_id`. Without an operation id: the method and the literal segments. */

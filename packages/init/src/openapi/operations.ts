@@ -10,6 +10,8 @@ export interface ApiParam {
   readonly in: ParamPlace;
   readonly required: boolean;
   readonly schema: Json;
+  /** Whether it holds slashes, as far as the document says so. For params of the path only. */
+  readonly hasSlashes: boolean;
   /**
    * How a list or an object is written in a query: `a=1&a=2`, `a=1,2`, `a=1 2`, `a=1|2`, `a[b]=1`, as JSON, or in a way
    * that nothing else has.
@@ -123,7 +125,7 @@ function readParams(document: ApiDocument, isTwo: boolean, item: JsonObject, ope
     else if (name === null) continue;
     else if (place === 'formData') fields.push({ name, param });
     else if (place === 'path' || place === 'query' || place === 'header' || place === 'cookie')
-      params.set(`${place} ${name}`, readParam(name, place, isTwo, param));
+      params.set(`${place} ${name}`, readParam(document, name, place, isTwo, param));
   }
   const consumes = mediaTypes(operation['consumes'] ?? document.root['consumes']);
   const readBody = !isTwo
@@ -136,11 +138,25 @@ function readParams(document: ApiDocument, isTwo: boolean, item: JsonObject, ope
   return { params: [...params.values()], body: readBody, lost };
 }
 
-function readParam(name: string, place: ParamPlace, isTwo: boolean, param: JsonObject): ApiParam {
+function readParam(
+  document: ApiDocument,
+  name: string,
+  place: ParamPlace,
+  isTwo: boolean,
+  param: JsonObject,
+): ApiParam {
   const [content] = entries(param['content']);
   const schema = isTwo ? param : ((content === undefined ? param['schema'] : object(content[1])['schema']) ?? {});
   const written = content !== undefined ? 'json' : isTwo ? writtenInTwo(param) : writtenInThree(param);
-  return { name, in: place, required: place === 'path' || param['required'] === true, schema, written };
+  const hasSlashes = place === 'path' && saysSlashes(name, param, object(resolveObject(document, schema)));
+  return { name, in: place, required: place === 'path' || param['required'] === true, schema, written, hasSlashes };
+}
+
+/** GitHub, OpenAPI 3.2, GitLab, and Kubernetes say it so. */
+function saysSlashes(name: string, param: JsonObject, schema: JsonObject): boolean {
+  if (param['x-multi-segment'] === true || param['allowReserved'] === true || schema['format'] === 'path') return true;
+  const text = textOf(param['description']) ?? '';
+  return /\burl[- ]?encoded\b/i.test(text) || (/(^|_)path$/i.test(name) && /\bpath\b/i.test(text));
 }
 
 const FORMATS_IN_TWO: Readonly<Record<string, ApiParam['written']>> = {

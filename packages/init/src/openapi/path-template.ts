@@ -12,6 +12,8 @@ export interface PathParam {
   readonly of: readonly string[];
   /** The form of a value if the segment has a literal part: `{id}.json`. */
   readonly pattern: string | null;
+  /** It is written as one that holds slashes: `{path+}`, `{+path}`, `{path*}`, `{path=**}`, `{path:.*}`. */
+  readonly hasSlashes: boolean;
 }
 
 /** Reads a path of the document. @returns a text with the reason if it cannot be declared */
@@ -39,7 +41,10 @@ function readSegment(part: string): string | PathParam | null {
     return isPlain ? part : null;
   }
   const whole = /^\{([^{}]+)\}$/.exec(part)?.[1];
-  if (whole !== undefined) return { name: word(whole), of: [whole], pattern: null };
+  if (whole !== undefined) {
+    const [, name = whole] = /^[+*]?([\w-]+)(?:[+*]|=\*\*|:\.[*+])?$/.exec(whole) ?? [];
+    return { name: word(name), of: [whole, name], pattern: null, hasSlashes: name !== whole };
+  }
   const pieces = part.split(/(\{[^{}]+\})/).filter((piece) => piece !== '');
   const isParam = (piece: string): boolean => piece.startsWith('{') && piece.endsWith('}');
   if (pieces.some((piece) => !isParam(piece) && !LITERAL.test(piece))) return null;
@@ -48,5 +53,6 @@ function readSegment(part: string): string | PathParam | null {
     name: word(part),
     of: pieces.filter(isParam).map((piece) => piece.slice(1, -1)),
     pattern: `^${pattern}$`,
+    hasSlashes: false,
   };
 }
