@@ -5,11 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';
 import { Pool } from 'undici';
-import { commitField } from '../src/receipts/commitment.ts';
-import { signBytesWith } from '../src/receipts/sign-bytes.ts';
 import { loadSodium } from '../src/sodium/load.ts';
 import { openSecrets } from '../src/secrets/vault.ts';
 import type { FloorWrite } from './floor-writer.ts';
+import { commitField } from '../src/receipts/commitments.ts';
+import { signBytesWith } from '../src/receipts/sign.ts';
 
 /**
  * What no gateway can leave out that promises what this one does, and nothing else: a row that is durable before the

@@ -10,7 +10,6 @@ import type { RequestFault, RunRequest } from '../effects/model/run-request.ts';
 import type { EffectFilter } from '../effects/store.ts';
 import { turnOfOthers } from '../effects/run/turns.ts';
 import type { ApiApp, Caller } from './app.ts';
-import { disclosureText } from '../receipts/disclosure.ts';
 import { readCalls } from '../effects/wire/calls.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import { effectToWire } from '../effects/wire/effect.ts';
@@ -23,6 +22,7 @@ import { Refused, refuse, refuseFaults } from './problem.ts';
 import { timeFromWire } from '../effects/wire/time.ts';
 import { AgentId, AnyObject, AnyValue, InWorkspace, NoQuery, Time, Tool, WithId, answers } from './schema.ts';
 import { createEffectWatch } from './effect-watch.ts';
+import { disclosureText } from '../receipts/commitments.ts';
 
 const WS = '/v1/workspaces/:ws';
 /** Longest wait that `Prefer: wait=n` may ask for, s. */

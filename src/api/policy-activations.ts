@@ -1,12 +1,12 @@
 import { Type } from 'typebox';
 import type { JsonObject } from '../json/value.ts';
-import type { PolicyInForce } from '../effects/store.ts';
 import type { ApiApp } from './app.ts';
 import { callerOf, ledgerActor } from './caller.ts';
 import type { ApiPorts, ChosenPolicy } from './ports.ts';
 import { refuse } from './problem.ts';
 import { timeToWire } from '../effects/wire/time.ts';
 import { AnyObject, NoQuery, answers } from './schema.ts';
+import type { PolicyInForce } from '../effects/policy-store.ts';
 
 const ACTIVATIONS = '/v1/beta/policies/activations';
 

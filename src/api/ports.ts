@@ -22,11 +22,11 @@ import type { BrainWriter } from '../brain/writer.ts';
 import type { PinComparison } from '../pins/compare.ts';
 import type { PinState } from '../pins/observed.ts';
 import type { CompiledPolicies } from '../policy/policies.ts';
-import type { Disclosure } from '../receipts/disclosure.ts';
 import type { SealedParams } from '../effects/ports.ts';
 import type { Secrets } from '../secrets/vault.ts';
 import type { HeaderSettings } from '../upstreams/http/header-rules.ts';
 import type { InvalidKeyLimiter } from './invalid-key-limiter.ts';
+import type { Disclosure } from '../receipts/commitments.ts';
 
 /**
  * What the control plane needs of the rest of the gateway. `src/gateway/` builds it. Whatever a reload can change is a

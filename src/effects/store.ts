@@ -1,12 +1,13 @@
 import type { Amounts } from './model/amounts.ts';
 import type { ReadingTurns } from './run/reading-turns.ts';
 import type { EntityStore } from './entity-store.ts';
+import type { KeyStore } from './key-store.ts';
+import type { PolicyStore } from './policy-store.ts';
 import type { SessionStore } from './session-store.ts';
 import type { Mismatch } from './model/action-call.ts';
 import type { ApprovalRecord } from './model/approval.ts';
 import type { BudgetRow } from './model/budget.ts';
 import type { ClaimRecord } from './model/claim.ts';
-import type { KeyRecord } from './model/key.ts';
 import type { PauseRecord, PauseScope } from './model/pause.ts';
 import type { ReservationRecord } from './model/reservation.ts';
 import type { Decision, DeniedDecision, Reason } from './model/decision.ts';
@@ -245,56 +246,6 @@ export type GiveUpResult =
   | { readonly kind: 'already_decided'; readonly approval: ApprovalRecord }
   | { readonly kind: 'absent' };
 
-/** The part of a budget's definition that its rows depend on. */
-export interface BudgetDefinition {
-  readonly budget: string;
-  readonly unit: string;
-  /** Canonical text of the window, e.g. `day Europe/Berlin`, `rolling 604800000`. */
-  readonly window: string;
-  readonly reset: boolean;
-}
-
-/** The policy files of a gateway, packed: what all gateways of a store run. */
-export interface PolicyBundle {
-  /** Of what is in it. */
-  readonly version: string;
-  /** Vouches for the version: who can only write to the store puts no policies in force. */
-  readonly seal: string;
-  /** A store keeps each as a row. */
-  readonly parts: readonly string[];
-}
-
-/** A version that was put in force. */
-export interface PolicyInForce {
-  readonly version: string;
-  /** ms */
-  readonly at: number;
-  readonly by: LedgerActor;
-  /** `files`: a gateway found it in its files, at its start or when they changed. */
-  readonly how: 'files' | 'activate' | 'rollback';
-}
-
-/** How policies come in force, beside their version. */
-export interface PolicyChange extends Pick<PolicyInForce, 'by' | 'how'> {
-  /** `null` where the store has it already, or it is too large to be kept there. */
-  readonly bundle: PolicyBundle | null;
-  /**
-   * Whether a version comes back that was in force before the one that is now; `after_files`: only where files put the
-   * present one in force, and no person.
-   */
-  readonly again: 'yes' | 'after_files' | 'no';
-}
-
-export type PolicyActivation =
-  | { readonly kind: 'active'; readonly version: string }
-  /** It was in force before the one that is, and was not to come back. Nothing was changed. */
-  | { readonly kind: 'superseded'; readonly version: string }
-  /** Unit or window of a budget with rows would change, and `reset: true` is missing. */
-  | {
-      readonly kind: 'budget_redefined';
-      readonly budgets: readonly { readonly budget: string; readonly was: string; readonly is: string }[];
-    };
-
 export interface Page<T> {
   readonly items: readonly T[];
   /** The `cursor` for the next page; `null` at the end. */
@@ -393,12 +344,6 @@ export type PauseLift =
   | { readonly kind: 'administrative_only'; readonly pause: PauseRecord }
   | { readonly kind: 'absent' };
 
-/**
- * Marks that distinguish master secrets and reveal nothing else about them: of the secret in use, then of those that
- * are being rotated out.
- */
-export type SecretMarks = readonly [string, ...string[]];
-
 /** Erases what the receipt of an effect only commits to: params, salts, and the kept answer. */
 export interface EraseRequest {
   readonly workspace: string;
@@ -419,7 +364,7 @@ export type Erasure =
  * that is not durable. Times are by the store's clock: `now()` is its time when last seen, plus the monotonic time
  * since then. A step that cannot be made durable rejects with {@link StoreUnavailable}.
  */
-export interface EffectStore extends EntityStore, SessionStore {
+export interface EffectStore extends EntityStore, SessionStore, PolicyStore, KeyStore {
   /** Id of this installation. It is kept in the store and beside the gateway. */
   readonly installId: string;
   readonly now: () => number;
@@ -509,57 +454,8 @@ export interface EffectStore extends EntityStore, SessionStore {
   /** Rows whose window has not ended. */
   budgets(workspace: string): Promise<readonly BudgetRow[]>;
   capCounts(workspace: string): Promise<readonly CapCount[]>;
-  /**
-   * Sets the policy version in force; the newest activation wins. Later admissions must have been evaluated with it. With
-   * `change` it is kept with its files, and is recorded in the history and the ledger.
-   */
-  activatePolicy(
-    version: string,
-    budgets: readonly BudgetDefinition[],
-    change?: PolicyChange,
-  ): Promise<PolicyActivation>;
-  /** The version in force; `null` before the first. */
-  policyInForce(): Promise<string | null>;
-  /** Newest first, at most 100. */
-  policyHistory(): Promise<readonly PolicyInForce[]>;
-  /** `null` where it is not kept, or not any more. */
-  policyBundle(version: string): Promise<PolicyBundle | null>;
-  /** Called when other policies may have come in force. */
-  onPolicyChanged(listener: () => void): void;
-
-  putKey(key: KeyRecord, actor: LedgerActor): Promise<void>;
-  /** Puts a key if there is none at all. @returns whether it did; of several gateways at once, only one does */
-  putFirstKey(key: KeyRecord, actor: LedgerActor): Promise<boolean>;
-  /** Finds a key by its handle. A key whose record does not fit its seal counts as absent, here and in lists. */
-  key(handle: string): Promise<KeyRecord | null>;
-  keys(user: string | null): Promise<readonly KeyRecord[]>;
-  /**
-   * Sets `revokedAt` (now) or, on rotation, `expiresAt` and `replacedBy`. A key that is already revoked or replaced is
-   * not replaced: then `replacedBy` of the returned record is not the `by` of this call.
-   */
-  endKey(
-    id: string,
-    end: { readonly kind: 'revoked' } | { readonly kind: 'replaced'; readonly by: string; readonly overlapMs: number },
-    actor: LedgerActor,
-  ): Promise<KeyRecord | null>;
-  /** Best effort, at most once a minute for each key. */
-  touchKeys(ids: readonly string[], at: number): Promise<void>;
-  /** The listener gets the handles whose keys may have changed; `null` means all of them. */
-  onKeysChanged(listener: (handles: readonly string[] | null) => void): void;
   /** The listener gets each workspace whose pauses have changed. */
   onPausesChanged(listener: (workspace: string) => void): void;
-
-  /** Whether any key was ever put, whether its record is sound or not. */
-  hasKeys(): Promise<boolean>;
-
-  /** The mark of the master secret that the store is used with, see {@link bindSecret}; `null` before the first. */
-  secretMark(): Promise<string | null>;
-  /**
-   * Binds the store to a master secret by a mark derived from it. If the store has no mark yet, or has one of the given
-   * marks, it gets the first of them.
-   * @returns whether it is bound; a store that belongs to another secret is not changed
-   */
-  bindSecret(marks: SecretMarks): Promise<boolean>;
 
   /**
    * Records the users that the configuration names, with the time when each was first seen. The users of the very first

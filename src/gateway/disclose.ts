@@ -1,7 +1,7 @@
 import type { EffectRecord } from '../effects/model/effect.ts';
-import { type Disclosure, disclosureOf } from '../receipts/disclosure.ts';
 import { receiptView } from '../receipts/view.ts';
 import type { Secrets } from '../secrets/vault.ts';
+import { type Disclosure, disclosureOf } from '../receipts/commitments.ts';
 
 /**
  * Opens the seal of a committed effect for a caller who may read its params; `null` if there is none, or it does not

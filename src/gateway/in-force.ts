@@ -1,7 +1,7 @@
 import type { Configuration } from '../config/configuration.ts';
 import { surroundingsOfPolicies } from '../config/for-policies.ts';
 import { InvalidFiles } from '../diagnostics/invalid-files.ts';
-import type { EffectStore, PolicyChange } from '../effects/store.ts';
+import type { EffectStore } from '../effects/store.ts';
 import { type PackedPolicies, unpackPolicies } from '../policy/packed.ts';
 import type { CompiledPolicies } from '../policy/policies.ts';
 import { proveUndeclaredDenied } from '../policy/self-test.ts';
@@ -18,6 +18,7 @@ import {
   unpackConfiguration,
 } from './read-files.ts';
 import { inSlices } from './slices.ts';
+import type { PolicyChange } from '../effects/policy-store.ts';
 
 /** Configuration and policies, checked and compiled. They are replaced as a whole or not at all. */
 export interface InForce {

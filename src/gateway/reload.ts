@@ -4,11 +4,12 @@ import { unchangeable } from '../config/changes.ts';
 import { InvalidFiles } from '../diagnostics/invalid-files.ts';
 import type { JsonObject } from '../json/value.ts';
 import { INSTALLATION, type LedgerActor, type LedgerKind } from '../effects/model/ledger.ts';
-import { type EffectStore, type PolicyChange, StoreUnavailable } from '../effects/store.ts';
+import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import type { PolicySeals } from '../secrets/policy-seals.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { type FileReader, FilesNotRead } from './file-reader.ts';
 import { activate, FilesRefused, type InForce, rereadFiles } from './in-force.ts';
+import type { PolicyChange } from '../effects/policy-store.ts';
 
 /** If files could not be put in force because the store was away, the next try comes after this long. */
 const RETRY_MS = 1_000;

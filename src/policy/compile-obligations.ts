@@ -1,7 +1,6 @@
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 import type { Json } from '../json/value.ts';
-import type { BudgetDefinition } from '../effects/store.ts';
 import type { SetContext } from './set-context.ts';
 import type { Names } from './condition.ts';
 import { type FactPath, factType, isPathFault, parseFactPath } from './fact-path.ts';
@@ -11,6 +10,7 @@ import type { AmountPlan, ApprovalPlan, BucketingPlan, BudgetPlan, CountPlan, Ob
 import type { ApprovalSource, BudgetSource, ObligationSource } from './schema.ts';
 import { constantText, parseTemplate } from './template.ts';
 import { readDuration } from './windows.ts';
+import type { BudgetDefinition } from '../effects/policy-store.ts';
 
 const DEFAULT_EXPIRES = '24h';
 

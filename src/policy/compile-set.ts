@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto';
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { Position } from '../diagnostics/finding.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
-import type { BudgetDefinition } from '../effects/store.ts';
 import type { Expression } from './condition.ts';
 import { compileApproval, compileBudget, compileObligation } from './compile-obligations.ts';
 import { noSymbols, RuleTooLarge, type Symbols, toEngineForm } from './engine-form.ts';
@@ -15,6 +14,7 @@ import type { PolicyFile, RuleSource } from './schema.ts';
 import type { SetContext, Surroundings } from './set-context.ts';
 import { parseTemplate } from './template.ts';
 import { isTimeZone, parseInstant } from './windows.ts';
+import type { BudgetDefinition } from '../effects/policy-store.ts';
 
 /** A checked policy set. */
 export interface CompiledSet {

@@ -8,7 +8,6 @@ import { didYouMean } from '../diagnostics/nearest.ts';
 import { readYamlSource, type YamlSource } from '../diagnostics/yaml-source.ts';
 import { canonicalJson } from '../json/canonical.ts';
 import type { Json } from '../json/value.ts';
-import type { BudgetDefinition } from '../effects/store.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import { advise } from './advice.ts';
 import { differentAmounts, type ReadRule } from './amounts.ts';
@@ -26,6 +25,7 @@ import { collectInto, type Reporter } from './reporter.ts';
 import { EFFECTS, type PolicyFile, PolicySetSchema } from './schema.ts';
 import { hasShape } from './shape.ts';
 import { NOTHING_REDACTED } from './tool-index.ts';
+import type { BudgetDefinition } from '../effects/policy-store.ts';
 
 export interface PolicyLoadOptions {
   /** Files, and folders that are searched for `*.yaml` and `*.yml`. */

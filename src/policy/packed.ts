@@ -1,6 +1,5 @@
 import { deserialize, serialize } from 'node:v8';
 import type { Json } from '../json/value.ts';
-import type { BudgetDefinition } from '../effects/store.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import { buildBudget, buildRule, type RuleParts } from './build-rule.ts';
 import type { ValueTable } from './condition.ts';
@@ -13,6 +12,7 @@ import type { CompiledPolicies } from './policies.ts';
 import type { CompiledBudget, CompiledRule } from './compiled-rule.ts';
 import type { BudgetPlan, RulePlan } from './rule-plan.ts';
 import { type KeyIndex, NOTHING_REDACTED, type RuleIndex, type ToolIndex } from './tool-index.ts';
+import type { BudgetDefinition } from '../effects/policy-store.ts';
 
 /**
  * Compiled policies on their way to another thread. They are split into small pieces of bytes, so that the receiver can

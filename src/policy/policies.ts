@@ -1,6 +1,6 @@
-import type { BudgetDefinition } from '../effects/store.ts';
 import type { CompiledRule } from './compiled-rule.ts';
 import type { ToolIndex } from './tool-index.ts';
+import type { BudgetDefinition } from '../effects/policy-store.ts';
 
 /** All policy sets of a gateway, compiled for its tools. Immutable. */
 export interface CompiledPolicies {

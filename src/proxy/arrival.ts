@@ -10,10 +10,10 @@ import { readPath } from '../upstreams/http/path.ts';
 import { isNested } from '../upstreams/http/query.ts';
 import { planOf } from '../upstreams/http/request-template.ts';
 import { type ErrorStyle, PLAIN_STYLE } from './error-shape.ts';
-import type { Identities } from './identities.ts';
 import type { ProxyPorts } from './ports.ts';
 import { type ReadQuery, readQuery } from './query.ts';
 import type { RouteMatch, RouteTable } from './route-table.ts';
+import type { Socket } from 'node:net';
 
 /** A request whose sender is known, and whose path and query have only one meaning. */
 export interface Arrived {
@@ -224,4 +224,48 @@ export function keyGoesOn(): Problem {
 function agentOf(request: IncomingMessage): string | null {
   const named = request.headers['svc-agent-id'];
   return typeof named === 'string' && named !== '' ? named : null;
+}
+
+/** Who sends requests. A key that was just verified on a connection is not verified again for a short time. */
+export interface Identities {
+  /** Returns a promise only if the key is not in the cache. */
+  of(request: IncomingMessage, key: string, address: string): Identified | Promise<Identified>;
+  close(): void;
+}
+
+interface Remembered {
+  readonly key: string;
+  readonly who: Identified;
+  readonly at: number;
+  readonly change: number;
+}
+
+/** How long a verified key counts on its connection without another check, ms. */
+const REMEMBERED_MS = 500;
+
+/**
+ * Verifies a key at most twice a second on one connection. In between, the earlier result counts if nothing about keys
+ * or pauses has changed since.
+ */
+export function createIdentities(ports: Pick<ProxyPorts, 'identify' | 'onAccessChanged'>): Identities {
+  const remembered = new WeakMap<Socket, Remembered>();
+  let change = 0;
+  const unsubscribe = ports.onAccessChanged(() => {
+    change += 1;
+  });
+  return {
+    of: (request, key, address) => {
+      const now = performance.now();
+      const before = remembered.get(request.socket);
+      if (before?.key === key && before.change === change && now - before.at < REMEMBERED_MS) return before.who;
+      const asked = change;
+      const keep = (who: Identified): Identified => {
+        if (who.kind === 'principal') remembered.set(request.socket, { key, who, at: now, change: asked });
+        return who;
+      };
+      const who = ports.identify(key, address);
+      return who instanceof Promise ? who.then(keep) : keep(who);
+    },
+    close: unsubscribe,
+  };
 }

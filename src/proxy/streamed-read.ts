@@ -1,7 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { Route } from '../config/configuration.ts';
 import { NOT_GOVERNED_HEADERS } from '../effects/run/header-names.ts';
-import { holdsOwnKey } from '../effects/run/own-key.ts';
 import type { Problem } from '../effects/model/run-request.ts';
 import { ConnectFailed } from '../upstreams/http/connect.ts';
 import { type Arrived, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
@@ -13,6 +12,7 @@ import type { LiveConnection } from './live.ts';
 import type { ProxyPorts, ReadCall, ReadVerdict } from './ports.ts';
 import type { PassedRead } from './read-ledger.ts';
 import type { RouteMatch } from './route-table.ts';
+import { holdsOwnKey } from '../effects/run/check-call.ts';
 
 /** A read that is being streamed. */
 export interface StreamedRead {

@@ -1,5 +1,11 @@
-import { SALTED_FIELDS, type SaltedField } from '../effects/ports.ts';
+import { SALT_BYTES, SALTED_FIELDS, type SaltedField, type SealedParams } from '../effects/ports.ts';
 import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
+import { hash } from 'node:crypto';
+import { canonicalJson } from '../json/canonical.ts';
+import { type KeptResult, statusShown } from '../effects/model/answer.ts';
+import type { EffectRecord } from '../effects/model/effect.ts';
+import { quote } from '../json/quote.ts';
+import { jsonInSlices } from '../json/write.ts';
 
 /** The path of each committed field in the payload. */
 const PLACES: Readonly<Record<SaltedField, readonly [string, ...string[]]>> = {
@@ -25,4 +31,134 @@ export function memberAt(object: JsonObject, path: readonly string[]): Json | un
     (place, name) => (isJsonObject(place) && Object.hasOwn(place, name) ? place[name] : undefined),
     object,
   );
+}
+
+/** A buffer that is used again. Most values fit, and a new buffer for each would be a large part of the cost. */
+const SCRATCH_BYTES = 4096;
+const scratch = Buffer.alloc(SCRATCH_BYTES);
+
+/** A UTF-16 code unit takes at most this many bytes in UTF-8. */
+const MOST_BYTES = 3;
+
+/**
+ * A salted commitment: `sc1:` and SHA-256(salt || JCS of the value), base64url. Whoever has the salt and the value can
+ * show that they belong to the commitment. Without the salt nobody can guess the value.
+ * @param salt base64url
+ */
+export function commit(salt: string, value: Json): string {
+  const salted = Buffer.concat([Buffer.from(salt, 'base64url'), Buffer.from(canonicalJson(value))]);
+  return `sc1:${hash('sha256', salted, 'base64url')}`;
+}
+
+/** Like {@link commit}, for a field of a receipt with these salts. @param text the value in canonical form */
+export function commitField(salts: Buffer, field: SaltedField, text: string): string {
+  const place = SALTED_FIELDS.indexOf(field);
+  const most = salts.length + text.length * MOST_BYTES;
+  const bytes = most <= SCRATCH_BYTES ? scratch : Buffer.alloc(most);
+  const salted = salts.copy(bytes, 0, place * SALT_BYTES, (place + 1) * SALT_BYTES);
+  const length = salted + bytes.write(text, salted, 'utf8');
+  return `sc1:${hash('sha256', bytes.subarray(0, length), 'base64url')}`;
+}
+
+/**
+ * What was sent: the params, the headers that are part of the action, the digest of the bytes (method, path and query,
+ * body), the pin of the tool, and the key that the upstream got. The digest is absent where no gateway saw the request
+ * being sent.
+ */
+export function requestContent(effect: EffectRecord, sealed: Sent, sent: string | undefined): JsonObject {
+  const headers = boundHeaders(sealed);
+  return { ...(headers === null ? {} : { headers }), params: sealed.params, ...besideParams(effect, sent) };
+}
+
+type Sent = Pick<SealedParams, 'params' | 'headers'>;
+
+/**
+ * The canonical form of {@link requestContent}. It reuses the text of the params, so that large params are serialised
+ * once.
+ */
+export function requestText(effect: EffectRecord, sealed: Sent, params: string, sent: string | undefined): string {
+  const headers = boundHeaders(sealed);
+  // In the order of RFC 8785, `headers` and `params` come first.
+  const first = headers === null ? '' : `"headers":${canonicalJson(headers)},`;
+  const digest = sent === undefined ? '' : `"sent_sha256":${quote(sent)},`;
+  const pin = quote(effect.action.toolDigest);
+  return `{${first}"params":${params},${digest}"tool_pin":${pin},"upstream_key":"${effect.id}.${effect.generation}"}`;
+}
+
+function boundHeaders({ headers }: Sent): JsonObject | null {
+  return headers === undefined || Object.keys(headers.bound).length === 0 ? null : headers.bound;
+}
+
+function besideParams({ action, id, generation }: EffectRecord, sent: string | undefined): JsonObject {
+  return {
+    ...(sent === undefined ? {} : { sent_sha256: sent }),
+    tool_pin: action.toolDigest,
+    upstream_key: `${id}.${generation}`,
+  };
+}
+
+/** The members `upstream_status` (if answers of its kind have one) and `result` that answers show. */
+export function responseContent(response: KeptResult): JsonObject {
+  const status = statusShown(response);
+  const result = response.body.value;
+  return status === null ? { result } : { upstream_status: status, result };
+}
+
+/** Salts and values that open commitments, by the name of the field. */
+export interface Disclosure extends JsonObject {
+  readonly salts: JsonObject;
+  readonly values: JsonObject;
+}
+
+/**
+ * Opens the commitments of a receipt: gives the salts and values in the form that `svc verify --disclosure` takes. A
+ * field stays closed when its value is no longer on record.
+ * @param payload the payload of the receipt
+ */
+export function disclosureOf(effect: EffectRecord, sealed: SealedParams, payload: JsonObject): Disclosure {
+  const { life } = effect;
+  if (life.state !== 'committed') throw new TypeError('only committed effects have a receipt');
+  const { settledBy, result, evidence } = life;
+  const known: Readonly<Record<SaltedField, Json | null>> = {
+    target: effect.action.target,
+    params: sealed.params,
+    idem: effect.idempotencyKey,
+    request: requestContent(effect, sealed, evidence.sent),
+    response: result === null || result.body.kind === 'sealed' ? null : responseContent(result),
+    comment: settledBy.by === 'resolve' ? settledBy.comment : null,
+    evidence: settledBy.by === 'resolve' || settledBy.by === 'probe' ? settledBy.evidence : null,
+  };
+  const salts: Record<string, string> = {};
+  const values: Record<string, Json> = {};
+  for (const [index, field] of SALTED_FIELDS.entries()) {
+    const value = known[field];
+    if (value === null || commitmentIn(payload, field) === null) continue;
+    salts[field] = sealed.salts.toString('base64url', index * SALT_BYTES, (index + 1) * SALT_BYTES);
+    values[field] = value;
+  }
+  return { salts, values };
+}
+
+/** A disclosure as `JSON.stringify` writes it. The params are in it twice, and are written once, in parts. */
+export async function disclosureText({ salts, values }: Disclosure): Promise<string> {
+  const { params } = values;
+  const written = params === undefined ? '' : await textInSlices(params);
+  const members: string[] = [];
+  for (const [field, value] of Object.entries(values)) {
+    const isRequest = field === 'request' && isJsonObject(value) && value['params'] === params;
+    const text = value === params ? written : isRequest ? aroundParams(value, written) : await textInSlices(value);
+    members.push(`${quote(field)}:${text}`);
+  }
+  return `{"salts":${JSON.stringify(salts)},"values":{${members.join(',')}}}`;
+}
+
+function aroundParams(request: JsonObject, params: string): string {
+  const members = Object.entries(request).map(
+    ([name, value]) => `${quote(name)}:${name === 'params' ? params : JSON.stringify(value)}`,
+  );
+  return `{${members.join(',')}}`;
+}
+
+async function textInSlices(value: Json): Promise<string> {
+  return (await jsonInSlices(value)).toString('utf8');
 }

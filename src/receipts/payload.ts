@@ -8,8 +8,7 @@ import { quote, quoteOr } from '../json/quote.ts';
 import type { Json } from '../json/value.ts';
 import type { ReceiptFacts, SaltedField } from '../effects/ports.ts';
 import type { VerdictTrace } from '../effects/model/verdict.ts';
-import { commitField } from './commitment.ts';
-import { requestText } from './disclosure.ts';
+import { commitField, requestText } from './commitments.ts';
 
 /** The members about the issuer. They are the same in every receipt of a gateway. */
 export interface Issuer {

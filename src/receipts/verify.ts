@@ -3,8 +3,7 @@ import { canonicalJson } from '../json/canonical.ts';
 import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import { parseStrictJson } from '../json/strict.ts';
 import { decodeBase64url } from './base64url.ts';
-import { commit } from './commitment.ts';
-import { commitmentIn, memberAt } from './commitments.ts';
+import { commit, commitmentIn, memberAt } from './commitments.ts';
 import { RECEIPT_ALG, RECEIPT_TYP, receiptKeyOf } from './jwk.ts';
 
 /** The result of one check. `undecided`: something that the check needs is missing. */

@@ -8,8 +8,7 @@ import { effectRows, LEASES } from './effect-rows.ts';
 import type { Entry } from './lists.ts';
 import { writeLost } from './steps.ts';
 import { createThrottle } from './throttle.ts';
-import { appendEvents, type LooksHeard, RecordsView } from './view.ts';
-import { writePlan } from './write-plan.ts';
+import { appendEvents, type LooksHeard, RecordsView, writePlan } from './view.ts';
 
 /** No process of another gateway sends calls: the folder is locked. A frozen one finds its lease over when it wakes. */
 const SETTINGS: Pick<StepView, 'maxFreezeMs' | 'leaseOwner'> = { maxFreezeMs: 0, leaseOwner: null };

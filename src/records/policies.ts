@@ -1,12 +1,5 @@
 import { INSTALLATION, type LedgerActor } from '../effects/model/ledger.ts';
-import type {
-  BudgetDefinition,
-  EffectStore,
-  PolicyActivation,
-  PolicyBundle,
-  PolicyChange,
-  PolicyInForce,
-} from '../effects/store.ts';
+import type { EffectStore } from '../effects/store.ts';
 import type { RowStore } from '../stores/port.ts';
 import { ONLY, policyRows } from './control-rows.ts';
 import type { Draft } from './draft.ts';
@@ -14,6 +7,13 @@ import { budgetGroup } from './figures.ts';
 import { jsonKind, stock, textKind } from './kind.ts';
 import { readRecord, type StepRunner } from './runner.ts';
 import { appendEvents } from './view.ts';
+import type {
+  BudgetDefinition,
+  PolicyActivation,
+  PolicyBundle,
+  PolicyChange,
+  PolicyInForce,
+} from '../effects/policy-store.ts';
 
 const GATEWAY: LedgerActor = { type: 'gateway', id: 'policy' };
 

@@ -11,8 +11,7 @@ import { budgetSum } from './figures.ts';
 import { entries, firstOf } from './lists.ts';
 import { First, type Made, type StepRunner } from './runner.ts';
 import { createThrottle } from './throttle.ts';
-import { appendEvents, type LooksHeard, RecordsView } from './view.ts';
-import { writePlan } from './write-plan.ts';
+import { appendEvents, type LooksHeard, RecordsView, writePlan } from './view.ts';
 
 /** Runs the rules' steps on the records of a store: in this thread, or in the one that has the store's file. */
 export interface Steps {

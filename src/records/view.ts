@@ -5,22 +5,26 @@ import type { SeenEntity } from '../effects/model/entity.ts';
 import type { LedgerDraft } from '../effects/model/ledger.ts';
 import type { ReservationRecord } from '../effects/model/reservation.ts';
 import { quote } from '../json/quote.ts';
-import type { Binding, BudgetFigures, RunningUse, StepView } from '../effects/steps/plan.ts';
+import type { Binding, BudgetFigures, Plan, RunningUse, StepView } from '../effects/steps/plan.ts';
 import type { SeenVersions } from '../effects/store.ts';
 import type { EventDraft } from '../stores/port.ts';
-import { approvalRows, pendingOf, rejectionRows } from './approval-rows.ts';
+import { approvalRows, pendingOf, putApproval, rejectionRows } from './approval-rows.ts';
 import { versionsOf } from './control-rows.ts';
 import { type Cap, countOf } from './counted.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';
 import { entityVersion } from './entity-rows.ts';
-import { boundId, effectRows } from './effect-rows.ts';
-import { budgetSum, rateSum } from './figures.ts';
+import { boundId, effectRows, keyRows } from './effect-rows.ts';
+import { budgetChange, budgetSum, rateChange, rateSum } from './figures.ts';
 import {
   claimById,
   claimOn,
   claimsOfAgent,
   claimsOfKey,
   poolState,
+  putClaim,
+  putReservation,
+  putUses,
+  removeReservation,
   reservationRows,
   reservationsOfKey,
 } from './held-rows.ts';
@@ -186,4 +190,49 @@ export function eventOf(about: string | null, text: string): LedgerDraft {
   // Only `eventDraft` writes the texts of the ledger.
   const [kind, type, id, data] = readOwnJson<EventText>(text);
   return { kind, effectId: about, actor: { type, id }, data };
+}
+
+/** Turns the plan of a step into rows of its draft. */
+export function writePlan(draft: Draft, plan: Plan<unknown>): void {
+  const poolsBefore = plan.usesGone === undefined ? NONE : poolsOf(draft, plan.usesGone);
+  for (const { record, binding } of plan.effects ?? []) {
+    if (binding === 'bind') {
+      boundId(draft, record.idempotencyKey);
+      keyRows.put(draft, record.idempotencyKey, record.id);
+    }
+    if (binding === 'release' && keyRows.get(draft, record.idempotencyKey) === record.id)
+      keyRows.put(draft, record.idempotencyKey, null);
+    effectRows.put(draft, record.id, { kind: 'effect', effect: record });
+  }
+  if (plan.bindAlso !== undefined) {
+    boundId(draft, plan.bindAlso.key);
+    keyRows.put(draft, plan.bindAlso.key, plan.bindAlso.effectId);
+  }
+  for (const approval of plan.approvals ?? []) putApproval(draft, approval);
+  for (const change of plan.budgets ?? []) draft.sum(budgetChange(change));
+  for (const rate of plan.rates ?? []) draft.sum(rateChange(rate));
+  for (const target of plan.claimsGone ?? []) putClaim(draft, target, null);
+  for (const claim of plan.claims ?? []) putClaim(draft, claim.target, claim);
+  if (plan.reservationGone !== undefined) removeReservation(draft, plan.reservationGone);
+  if (plan.reservation !== undefined) putReservation(draft, plan.reservation);
+  const { uses = [] } = plan;
+  const effectId = plan.usesGone ?? uses[0]?.effectId;
+  if (effectId !== undefined && poolsBefore.length + uses.length > 0) putUses(draft, effectId, poolsBefore, uses);
+  if (plan.rejection !== undefined) {
+    const { fingerprint, effectId, until } = plan.rejection;
+    rejectionRows.get(draft, fingerprint, MOSTLY_ABSENT);
+    rejectionRows.put(draft, fingerprint, { effectId, until });
+  }
+  appendEvents(draft, plan.events ?? []);
+  if (plan.validUntil !== undefined) draft.validUntil(plan.validUntil);
+}
+
+const NONE: readonly string[] = [];
+
+/** The pools that an effect used before. */
+function poolsOf(draft: Draft, effectId: string): readonly string[] {
+  const stored = effectRows.replaced(draft, effectId);
+  return stored?.kind !== 'effect' || stored.effect.uses.length === 0
+    ? NONE
+    : stored.effect.uses.map(({ pool }) => pool);
 }

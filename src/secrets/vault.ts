@@ -2,7 +2,6 @@ import type { KeyObject } from 'node:crypto';
 import { inspect } from 'node:util';
 import type { Sodium } from 'sodium-native';
 import type { SealedParams } from '../effects/ports.ts';
-import type { SecretMarks } from '../effects/store.ts';
 import { quote } from '../json/quote.ts';
 import { loadSodium } from '../sodium/load.ts';
 import { createKeySeals, type JudgingSeals, type SealingKey } from './key-seals.ts';
@@ -10,6 +9,7 @@ import { createPolicySeals, type PolicySeals } from './policy-seals.ts';
 import { deriveKey, openMaster, readMaster } from './master.ts';
 import { newSalts, paramsOf, paramsText } from './sealed-params.ts';
 import { createSeals, type SealKeys } from './seals.ts';
+import type { SecretMarks } from '../effects/key-store.ts';
 
 /**
  * What a seal is bound to; it does not open for anything else. A generation is not needed: the fingerprint covers the

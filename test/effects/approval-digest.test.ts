@@ -1,8 +1,8 @@
 import { createSecretKey } from 'node:crypto';
 import { expect, it } from 'vitest';
-import { approvalDigest } from '../../src/effects/run/admit-request.ts';
 import type { Permit } from '../../src/effects/model/verdict.ts';
 import { approvalBy, budgetOf, permit } from '../contract/requests.ts';
+import { approvalDigest } from '../../src/effects/run/evaluate.ts';
 
 const key = createSecretKey(Buffer.alloc(32, 7));
 const call = { fingerprint: 'fp1:one', tool: { digest: 'sha256:tool' } };

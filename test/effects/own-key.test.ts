@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { holdsOwnKey } from '../../src/effects/run/own-key.ts';
 import { makeKey } from '../../src/identity/key-format.ts';
+import { holdsOwnKey } from '../../src/effects/run/check-call.ts';
 
 const { key, handle } = makeKey('agent');
 const keyId = `key_${handle}`;

@@ -2,13 +2,13 @@ import { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { expect, test, vi } from 'vitest';
 import { readRequest } from '../../src/proxy/governed.ts';
-import { createIdentities } from '../../src/proxy/identities.ts';
 import type { Identified } from '../../src/identity/identified.ts';
 import { readQuery } from '../../src/proxy/query.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { makeTool } from '../upstreams/tool.ts';
 import { BOT } from './principal.ts';
 import { NO_SPOOL, UPLOADS } from './uploads.ts';
+import { createIdentities } from '../../src/proxy/arrival.ts';
 
 const SMALL = '{"amount":1}';
 const LARGE = `{"amount":1,"note":"${'x'.repeat(70_000)}"}`;

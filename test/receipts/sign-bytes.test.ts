@@ -1,8 +1,8 @@
 import { generateKeyPairSync, randomBytes, sign } from 'node:crypto';
 import { afterEach, describe, expect, it, vi } from 'vitest';
-import { signBytesWith } from '../../src/receipts/sign-bytes.ts';
 import { loadSodium } from '../../src/sodium/load.ts';
 import { keyBench, receiptInput } from './facts.ts';
+import { signBytesWith } from '../../src/receipts/sign.ts';
 
 const { privateKey } = generateKeyPairSync('ed25519');
 

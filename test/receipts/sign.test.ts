@@ -8,13 +8,12 @@ import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
 import type { KeptResult } from '../../src/effects/model/answer.ts';
 import type { SettledBy } from '../../src/effects/model/effect.ts';
 import { canonicalJson } from '../../src/json/canonical.ts';
-import { commit } from '../../src/receipts/commitment.ts';
-import { disclosureOf, disclosureText } from '../../src/receipts/disclosure.ts';
 import { openSigner, type ReceiptSigner } from '../../src/receipts/sign.ts';
 import { receiptView } from '../../src/receipts/view.ts';
 import { verifyReceipt } from '../../src/receipts/verify.ts';
 import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
 import { type Bench, keyBench, PARAMS, receiptInput, SALTS } from './facts.ts';
+import { commit, disclosureOf, disclosureText } from '../../src/receipts/commitments.ts';
 
 let bench: Bench;
 let signer: ReceiptSigner;

@@ -3,7 +3,6 @@ import type { ApprovalRecord } from '../model/approval.ts';
 import type { Code } from '../model/codes.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
 import type { EffectRecord } from '../model/effect.ts';
-import { FORGED } from './forged-approval.ts';
 import { filesKept } from '../model/files.ts';
 import type { RunOutcome } from '../model/outcome.ts';
 import type { EffectPorts, SealedParams } from '../ports.ts';
@@ -13,6 +12,7 @@ import { canonicalJson } from '../../json/canonical.ts';
 import type { Problem } from '../model/run-request.ts';
 import { NoPlace, StoreUnavailable } from '../store.ts';
 import type { Tool } from '../model/tool.ts';
+import { FORGED } from './to-outcome.ts';
 
 /** A vote on a request for approval. */
 export interface ApprovalCall {

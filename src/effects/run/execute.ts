@@ -2,6 +2,7 @@ import {
   baseOf,
   COMMITTED,
   failedReason,
+  FORGED,
   outcomeOfAdmission,
   outcomeOfRecord,
   settledBudgets,
@@ -10,7 +11,6 @@ import {
 } from './to-outcome.ts';
 import { checkState } from './check-state.ts';
 import { evaluateKnown, MAX_EVALUATIONS } from './evaluate.ts';
-import { FORGED } from './forged-approval.ts';
 import { waitForPlace, wouldDispatch } from './place.ts';
 import type { Mismatch } from '../model/action-call.ts';
 import type { Reason } from '../model/decision.ts';

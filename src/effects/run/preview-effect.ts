@@ -1,9 +1,8 @@
 import type { SeenEntity } from '../model/entity.ts';
-import { denialRequest } from './admit-request.ts';
 import { outcomeOfAdmission, shownBudgets } from './to-outcome.ts';
 import { checkCall } from './check-call.ts';
 import { type Decision, type Reason, statusOf } from '../model/decision.ts';
-import { evaluateKnown, sealInTurn } from './evaluate.ts';
+import { denialRequest, evaluateKnown, sealInTurn } from './evaluate.ts';
 import type { ShownBudget } from '../model/outcome.ts';
 import type { EffectPorts } from '../ports.ts';
 import type { Problem, RunRequest } from '../model/run-request.ts';

@@ -1,9 +1,8 @@
-import { denialRequest } from './admit-request.ts';
 import { outcomeOfAdmission } from './to-outcome.ts';
 import { checkCall, type DeniedCall } from './check-call.ts';
 import type { Code } from '../model/codes.ts';
 import { admitAndExecute } from './execute.ts';
-import { MAX_EVALUATIONS, sealInTurn } from './evaluate.ts';
+import { denialRequest, MAX_EVALUATIONS, sealInTurn } from './evaluate.ts';
 import type { RunOutcome, RunResult } from '../model/outcome.ts';
 import type { EffectPorts } from '../ports.ts';
 import type { RunRequest } from '../model/run-request.ts';

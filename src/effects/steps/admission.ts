@@ -1,24 +1,28 @@
-import { entitiesToWire } from '../model/entity.ts';
 import type { ApprovalRecord } from '../model/approval.ts';
-import { costsOf, isQuorate } from '../model/approval.ts';
+import { isQuorate } from '../model/approval.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
 import { quote } from '../../json/quote.ts';
-import type { EffectRecord, Hold, Lease, Tombstone } from '../model/effect.ts';
-import type { Json } from '../../json/value.ts';
-import type { LedgerDraft } from '../model/ledger.ts';
-import { advance, begin, EXPIRED_GRANTED, type FreshEffect, isExhausted, MAX_ATTEMPTS } from './lifecycle.ts';
+import type { EffectRecord, Lease, Tombstone } from '../model/effect.ts';
+import { EXPIRED_GRANTED, isExhausted } from './lifecycle.ts';
 import { satisfyObligations } from './obligations.ts';
-import { agentOf, conflict, denial, deniedData, event, freshEffect, refusedAs, type Terms } from './refusal.ts';
+import {
+  agentOf,
+  askForApproval,
+  CLOSED,
+  conflict,
+  denial,
+  deniedData,
+  dispatch,
+  event,
+  EXHAUSTED,
+  refusedAs,
+} from './admission-plans.ts';
 import { generationOf } from './generations.ts';
 import type { Binding, EffectWrite, Plan, StepView } from './plan.ts';
-import { holdsToWire } from './give-back.ts';
 import type { Admission, AdmitRequest, Refusal } from '../store.ts';
 import { loseLeaseStep } from './sweep.ts';
 import type { Obligation, Permit } from '../model/verdict.ts';
 import { expireApprovalStep } from './voting.ts';
-
-/** At most this many effects of one agent wait for approval. */
-const MAX_PENDING = 20;
 
 /** How long a caller should wait before it asks again for a running effect, ms. */
 const POLL_MS = 1000;
@@ -128,15 +132,6 @@ function sameKeyAgain(view: StepView, request: AdmitRequest, effect: EffectRecor
   }
 }
 
-const CLOSED: Reason = {
-  code: 'key_closed',
-  message:
-    'Evidence about earlier attempts of this action contradicts itself; the key takes no more attempts. Look at the effect’s ledger and settle it by hand.',
-};
-const EXHAUSTED: Reason = {
-  code: 'attempts_exhausted',
-  message: `The action was attempted ${MAX_ATTEMPTS} times. Find out why it fails, then use a new idempotency key.`,
-};
 const REJECTED: Reason = {
   code: 'approval_rejected',
   message: 'An approver rejected this action. Do something else, or talk to the approver.',
@@ -397,205 +392,4 @@ function evaluatePermit(
     carried,
     dispatch(view, request, earlier, observed === met.observed ? met : { ...met, observed }, granted),
   );
-}
-
-type Met = Extract<ReturnType<typeof satisfyObligations>, { kind: 'satisfied' }>;
-
-function dispatch(
-  view: StepView,
-  request: AdmitRequest,
-  earlier: EffectRecord | null,
-  met: Met,
-  granted: ApprovalRecord | null,
-): Plan<Admission> {
-  const lease = makeLease(view, request, (earlier?.attempt ?? 0) + 1);
-  const { trace } = request.verdict;
-  const terms: Terms = {
-    holds: met.holds,
-    holdState: met.holds.length === 0 ? 'none' : 'held',
-    claims: met.claims.map((claim) => claim.target),
-    uses: met.uses,
-    trace: trace.observed === met.observed ? trace : { ...trace, observed: met.observed },
-  };
-  let effect: EffectRecord;
-  if (earlier === null) effect = begin(freshEffect(view, request, terms), { kind: 'admit', lease });
-  else {
-    const base: EffectRecord = {
-      ...earlier,
-      ...terms,
-      action: request.action,
-      stages: request.stages,
-      metadata: request.metadata ?? earlier.metadata,
-      sealed: earlier.sealed ?? request.sealed,
-    };
-    const step = advance(base, { kind: 'admit', lease });
-    if (step.kind === 'refused') return denial(view, request, 'denied_policy', EXHAUSTED, earlier);
-    effect = step.effect;
-  }
-  const used: ApprovalRecord | null = granted === null ? null : { ...granted, status: 'used', stopped: null };
-  // Policy no longer asks for approval, so the open request is closed.
-  const moot =
-    used === null && earlier?.life.state === 'pending_approval'
-      ? view.approval(request.workspace, earlier.life.approvalId)
-      : null;
-  const admitted: Record<string, Json> = {
-    attempt: effect.attempt,
-    tool: effect.action.tool,
-    policy_version: request.seen.policy,
-    rules: trace.matched.map((rule) => rule.rule),
-  };
-  if (used !== null) admitted['approval_id'] = used.id;
-  if (met.observed !== null) admitted['observed'] = { would: met.observed.would, rule: met.observed.rule };
-  if (trace.shadow.length > 0) admitted['shadow'] = trace.shadow;
-  if (trace.entities !== undefined) admitted['entities'] = entitiesToWire(trace.entities);
-  const events: LedgerDraft[] = [event('effect.admitted', effect.id, agentOf(request), admitted)];
-  events.push(...holdEvents(request, effect.id, met.holds, earlier));
-  return {
-    reply: {
-      kind: 'dispatch',
-      effect,
-      budgets: met.budgets,
-      observed: met.observed,
-      ledger: { epoch: view.epoch, seq: view.nextSeq(request.workspace) },
-      approval: used,
-    },
-    effects: [{ record: effect, binding: earlier === null ? 'bind' : 'keep' }],
-    approvals: used !== null ? [used] : moot !== null ? [{ ...moot, status: 'expired', decidedAt: view.now }] : [],
-    budgets: met.changes,
-    ...endOfWindows(request),
-    rates: met.rates,
-    claims: met.claims,
-    usesGone: effect.id,
-    uses: met.uses.map((use) => ({ ...use, effectId: effect.id, agentId: request.actor.agentId, until: null })),
-    events,
-  };
-}
-
-/** What is held from now on, and what of it the effect held before and does not hold twice. */
-function holdEvents(
-  request: AdmitRequest,
-  effectId: string,
-  holds: readonly Hold[],
-  earlier: EffectRecord | null,
-): readonly LedgerDraft[] {
-  const before = earlier?.holdState === 'held' ? earlier.holds : [];
-  const agent = agentOf(request);
-  if (holds.length > 0)
-    return [
-      event('budget.held', effectId, agent, {
-        holds: holdsToWire(holds),
-        ...(before.length === 0 ? {} : { taken_over: holdsToWire(before) }),
-      }),
-    ];
-  return before.length === 0 ? [] : [event('budget.voided', effectId, agent, { holds: holdsToWire(before) })];
-}
-
-function makeLease(view: StepView, request: AdmitRequest, n: number): Lease {
-  const { dispatchWindowMs, timeoutMs, maxProcessingMs } = request.times;
-  const dispatchBy = view.now + dispatchWindowMs;
-  const leaseEnd = dispatchBy + timeoutMs + 2000;
-  return {
-    fence: { epoch: view.epoch, n, nonce: request.nonce },
-    owner: view.leaseOwner ?? request.owner,
-    admittedAt: view.now,
-    dispatchBy,
-    leaseEnd,
-    quiesceUntil: leaseEnd + maxProcessingMs + view.maxFreezeMs,
-  };
-}
-
-function askForApproval(
-  view: StepView,
-  request: AdmitRequest,
-  permit: Permit,
-  earlier: EffectRecord | null,
-  met: Met | null = null,
-): Plan<Admission> {
-  const renews = earlier?.life.state === 'pending_approval';
-  if (!renews && view.pendingApprovals(request.workspace, request.actor.agentId) >= MAX_PENDING) {
-    return denial(
-      view,
-      request,
-      'denied_policy',
-      {
-        code: 'too_many_pending',
-        message: `${MAX_PENDING} actions of this agent wait for approval already. Wait until some are decided.`,
-      },
-      earlier,
-    );
-  }
-  const base = earlier ?? freshEffect(view, request);
-  const approval: ApprovalRecord = {
-    id: request.approvalId,
-    workspace: request.workspace,
-    effectId: base.id,
-    digest: request.approvalDigest,
-    tool: request.action.tool,
-    target: request.action.target,
-    requester: {
-      agentId: request.actor.agentId,
-      agentOwner: request.actor.agentOwner,
-      user: request.actor.user,
-      keyId: request.actor.keyId,
-      keyMadeBy: request.actor.keyMadeBy,
-    },
-    requirements: permit.approvals,
-    costs: costsOf(permit.obligations),
-    votes: [],
-    status: 'pending',
-    createdAt: view.now,
-    expiresAt: view.now + Math.min(...permit.approvals.map((requirement) => requirement.expiresMs)),
-    decidedAt: null,
-    stopped: null,
-  };
-  const holds = met === null ? base.holds : met.holds;
-  const fresh: FreshEffect = {
-    ...base,
-    action: request.action,
-    holds,
-    holdState: holds.length === 0 ? 'none' : 'held',
-    trace: permit.trace,
-    stages: request.stages,
-    sealed: earlier?.sealed ?? request.sealed,
-  };
-  let effect: EffectRecord;
-  if (earlier === null) effect = begin(fresh, { kind: 'ask', approvalId: approval.id });
-  else {
-    const step = advance({ ...fresh, life: earlier.life }, { kind: 'ask', approvalId: approval.id });
-    if (step.kind === 'refused') return denial(view, request, 'denied_policy', CLOSED, earlier);
-    effect = step.effect;
-  }
-  const old =
-    renews && earlier.life.state === 'pending_approval'
-      ? view.approval(request.workspace, earlier.life.approvalId)
-      : null;
-  const events = [
-    event(renews ? 'approval.renewed' : 'approval.requested', effect.id, agentOf(request), {
-      approval_id: approval.id,
-      rules: permit.approvals.map((requirement) => requirement.rule),
-      expires_at: new Date(approval.expiresAt).toISOString(),
-      policy_version: request.seen.policy,
-    }),
-  ];
-  if (met !== null) events.push(...holdEvents(request, effect.id, met.holds, earlier));
-  return {
-    reply: { kind: 'pending', effect, approval, created: true },
-    effects: [{ record: effect, binding: earlier === null ? 'bind' : 'keep' }],
-    approvals: old === null ? [approval] : [{ ...old, status: 'expired', decidedAt: view.now }, approval],
-    budgets: met?.changes ?? [],
-    ...endOfWindows(request),
-    rates: met?.rates ?? [],
-    events,
-  };
-}
-
-/**
- * Holds belong to the windows at the time of the evaluation, so the plan is valid only until the first of them ends.
- */
-function endOfWindows({ verdict }: AdmitRequest): Pick<Plan<unknown>, 'validUntil'> {
-  let until = Infinity;
-  for (const obligation of verdict.kind === 'permit' ? verdict.obligations : [])
-    if (obligation.kind === 'budget' && obligation.window.kind === 'calendar')
-      until = Math.min(until, obligation.window.end);
-  return until === Infinity ? {} : { validUntil: until };
 }

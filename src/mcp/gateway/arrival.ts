@@ -1,7 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import type { Principal } from '../../effects/model/principal.ts';
 import { withoutOwnCookies } from '../../effects/run/header-names.ts';
-import { holdsOwnKey } from '../../effects/run/own-key.ts';
 import { isJsonObject, type JsonObject } from '../../json/value.ts';
 import { takesUrls, URLS_SINCE } from '../../mcp-protocol/elicitation.ts';
 import { callerOf } from '../caller.ts';
@@ -12,6 +11,7 @@ import { note, tellOfMessages } from './access.ts';
 import { knownMethod } from './methods.ts';
 import type { GatewayPorts } from './ports.ts';
 import { openSession, type SessionOwner } from './sessions.ts';
+import { holdsOwnKey } from '../../effects/run/check-call.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {

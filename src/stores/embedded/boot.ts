@@ -1,11 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import { beginningOf, countFrom, createStoreClock, type StoreClock } from './clock.ts';
-import type { OpenDatabase, SqlDatabase } from './driver.ts';
+import { configureConnection, inTransaction, type OpenDatabase, type SqlDatabase } from './driver.ts';
 import { makePrivateFile, makePrivateFolder, syncFolder } from '../private-folder.ts';
 import { type InstallMark, readInstallMark, writeInstallMark } from './install.ts';
 import { rewriteJournal, seeJournal } from './rewrite.ts';
-import { configureConnection, inTransaction } from './connection.ts';
 import type { Boot } from './ended.ts';
 import type { FileMeta } from './tables/meta-table.ts';
 import { ensureRowTables } from './tables/schema.ts';

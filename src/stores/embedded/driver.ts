@@ -147,3 +147,88 @@ function openWith({ DatabaseSync }: SqliteModule): OpenDatabase {
     };
   };
 }
+
+/** How many rows one statement writes. The largest size that fits is used. */
+const SIZES = [32, 8, 1];
+
+/**
+ * Writes many rows with few statements, because a call of the driver costs as much as a row.
+ * @param before the statement before its rows
+ * @param columns of a row
+ * @param after the statement after its rows
+ */
+export function bulk(database: SqlDatabase, before: string, columns: number, after = '') {
+  const row = `(${Array.from({ length: columns }, () => '?').join(', ')})`;
+  const statements: readonly (readonly [number, SqlStatement])[] = SIZES.map((size) => [
+    size * columns,
+    database.prepare(`${before} ${Array.from({ length: size }, () => row).join(', ')}${after}`),
+  ]);
+  let gathered: SqlValue[] = [];
+  return {
+    /** The columns of one more row. */
+    add(...values: readonly SqlValue[]): void {
+      for (const value of values) gathered.push(value);
+    },
+    flush(): void {
+      if (gathered.length === 0) return;
+      let at = 0;
+      for (const [size, statement] of statements)
+        for (; gathered.length - at >= size; at += size) statement.run(...gathered.slice(at, at + size));
+      gathered = [];
+    },
+    forget(): void {
+      gathered = [];
+    },
+  };
+}
+
+/** Settings of a connection: durable on commit, readers in parallel to the writer, a short wait for another writer. */
+export function configureConnection(database: SqlDatabase): void {
+  database.prepare('PRAGMA busy_timeout = 5000').all();
+  database.prepare('PRAGMA page_size = 8192').all();
+  database.prepare('PRAGMA journal_mode = WAL').all();
+  database.prepare('PRAGMA synchronous = FULL').all();
+  database.prepare('PRAGMA cache_size = -32768').all();
+  database.prepare('PRAGMA wal_autocheckpoint = 4000').all();
+}
+
+/** Ends a transaction without its writes. After some errors SQLite has already done so. */
+export function rollback(database: SqlDatabase): void {
+  try {
+    database.exec('ROLLBACK');
+  } catch {
+    // No transaction is open any more, as wanted.
+  }
+}
+
+/**
+ * Settings of a connection that only reads, beside the one that writes: it cannot write and never waits for the other.
+ */
+export function configureReader(database: SqlDatabase): void {
+  database.prepare('PRAGMA busy_timeout = 5000').all();
+  database.prepare('PRAGMA query_only = 1').all();
+  database.prepare('PRAGMA cache_size = -8192').all();
+}
+
+/** Runs `read` on one state of the database. */
+export function onOneState<T>(database: SqlDatabase, read: () => T): T {
+  database.exec('BEGIN');
+  try {
+    return read();
+  } finally {
+    rollback(database);
+  }
+}
+
+/** Runs `work` in a transaction, which writes all or nothing. */
+export function inTransaction<T>(database: SqlDatabase, work: () => T): T {
+  database.exec('BEGIN IMMEDIATE');
+  try {
+    const result = work();
+    database.exec('COMMIT');
+    return result;
+  } catch (error) {
+    rollback(database);
+    throw error;
+  }
+}

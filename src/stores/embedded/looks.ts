@@ -1,8 +1,7 @@
 import { join } from 'node:path';
 import { StoreUnavailable } from '../../effects/store.ts';
 import { STORE_FILE } from './boot.ts';
-import { configureReader, onOneState } from './connection.ts';
-import { loadDriver, type OpenDatabase, type SqlDatabase } from './driver.ts';
+import { configureReader, loadDriver, onOneState, type OpenDatabase, type SqlDatabase } from './driver.ts';
 import { openReader, type Reader } from './tables/reader.ts';
 import { type Ask, asking, type Handlers, type Looking } from './threads/operations.ts';
 import { startThread, type StoreThread } from './threads/thread.ts';

@@ -29,3 +29,11 @@ export function text(value: Column): string {
   if (typeof value !== 'string') throw new TypeError('a text column holds something else');
   return value;
 }
+
+/**
+ * The same text in its own memory. A text that was cut out of a message keeps the whole message in memory. One that is
+ * kept for longer than its transaction must not do that.
+ */
+export function ownText(text: string): string {
+  return Buffer.from(text, 'utf16le').toString('utf16le');
+}

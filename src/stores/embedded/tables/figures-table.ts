@@ -1,7 +1,6 @@
 import type { Figure, SumChange, SumListed, SumName } from '../../port.ts';
 import type { SqlDatabase, SqlRow } from '../driver.ts';
-import { ownText } from './own-text.ts';
-import { columnText, integer, plainText } from './columns.ts';
+import { columnText, integer, ownText, plainText } from './columns.ts';
 
 /** A rolling window is divided into this many slots. A slot counts until its end is a whole window ago. */
 const SLOTS = 1000;

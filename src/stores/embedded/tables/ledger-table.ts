@@ -1,7 +1,6 @@
 import type { EventDraft, LedgerEntry, LedgerQuery } from '../../port.ts';
-import type { SqlDatabase, SqlRow, SqlStatement, SqlValue } from '../driver.ts';
+import { bulk, type SqlDatabase, type SqlRow, type SqlStatement, type SqlValue } from '../driver.ts';
 import { columnText, integer, plainText } from './columns.ts';
-import { bulk } from './bulk.ts';
 
 /** The most changes in one row: reading the events about one id means reading whole rows. */
 const CHANGES_PER_ROW = 64;

@@ -1,6 +1,5 @@
 import type { SqlDatabase, SqlStatement } from '../driver.ts';
-import { columnText, integer } from './columns.ts';
-import { ownText } from './own-text.ts';
+import { columnText, integer, ownText } from './columns.ts';
 
 /** The most names that stay in memory, for one workspace and in total. */
 const CACHED = 20_000;

@@ -1,9 +1,7 @@
 import type { ReadRow, Row } from '../../port.ts';
 import { ABSENT } from '../../port.ts';
-import type { SqlDatabase } from '../driver.ts';
-import { columnText, integer, plainText, text } from './columns.ts';
-import { bulk } from './bulk.ts';
-import { ownText } from './own-text.ts';
+import { bulk, type SqlDatabase } from '../driver.ts';
+import { columnText, integer, ownText, plainText, text } from './columns.ts';
 
 /** How many rows are remembered after they were looked at; sometimes up to twice as many. */
 const REMEMBERED = 4096;
@@ -142,6 +140,32 @@ export function openRowsTable(database: SqlDatabase) {
       changed = [];
       highest = null;
       insert.forget();
+    },
+  };
+}
+
+/**
+ * Places of rows in lists. Only people's reads use them, so they are collected and written at the end of the
+ * transaction.
+ */
+export function openPlacesTable(database: SqlDatabase) {
+  const insert = bulk(database, 'INSERT INTO places (list, at, id) VALUES', 3, ' ON CONFLICT DO NOTHING');
+  const remove = bulk(database, 'DELETE FROM places WHERE (list, at, id) IN (VALUES', 3, ')');
+  return {
+    enter(list: number, at: number, id: string): void {
+      insert.add(list, at, columnText(id));
+    },
+    leave(list: number, at: number, id: string): void {
+      remove.add(list, at, columnText(id));
+    },
+    /** Writes what was collected: first what leaves lists, then what enters them. */
+    flush(): void {
+      remove.flush();
+      insert.flush();
+    },
+    forget(): void {
+      insert.forget();
+      remove.forget();
     },
   };
 }

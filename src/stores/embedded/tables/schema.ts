@@ -1,5 +1,4 @@
-import type { SqlDatabase } from '../driver.ts';
-import { inTransaction } from '../connection.ts';
+import { inTransaction, type SqlDatabase } from '../driver.ts';
 import { integer } from './columns.ts';
 
 /** Version of the tables below; `PRAGMA user_version` of the file. */

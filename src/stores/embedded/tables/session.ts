@@ -1,15 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import type { Answer, Change, Figure, Found, LocalRows, Place, Put, Row, Seen } from '../../port.ts';
 import type { SumListed, SumName, Want, Watched } from '../../port.ts';
-import { inTransaction } from '../connection.ts';
-import type { SqlDatabase } from '../driver.ts';
+import { inTransaction, type SqlDatabase } from '../driver.ts';
 import { openFiguresTable } from './figures-table.ts';
 import { openLedgerTable } from './ledger-table.ts';
 import { LocalTables } from './local-rows.ts';
 import { openMetaTable } from './meta-table.ts';
 import { openNames, type WorkspaceNames } from './names.ts';
-import { openPlacesTable } from './places-table.ts';
-import { type Entry, openRowsTable } from './rows-table.ts';
+import { type Entry, openPlacesTable, openRowsTable } from './rows-table.ts';
 import type { Tables } from './tables.ts';
 
 export type RowSession = ReturnType<typeof openRowSession>;

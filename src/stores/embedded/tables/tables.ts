@@ -4,8 +4,7 @@ import type { openFiguresTable } from './figures-table.ts';
 import type { openLedgerTable } from './ledger-table.ts';
 import type { openMetaTable } from './meta-table.ts';
 import type { openNames, WorkspaceNames } from './names.ts';
-import type { openPlacesTable } from './places-table.ts';
-import type { Entry, openRowsTable } from './rows-table.ts';
+import type { Entry, openPlacesTable, openRowsTable } from './rows-table.ts';
 
 /** The tables of a store, with what writes to several of them. */
 export interface Tables {

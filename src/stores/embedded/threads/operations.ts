@@ -1,7 +1,7 @@
 import type { Answer, Change, EventDraft, Figure, Found, Listed, ListQuery, Place, Seen } from '../../port.ts';
 import type { Guard, LedgerEntry, LedgerQuery, Put, Span, SumChange, SumListed, SumName, Want } from '../../port.ts';
-import { ownText } from '../tables/own-text.ts';
 import type { Form, Tape } from './tape.ts';
+import { ownText } from '../tables/columns.ts';
 
 /** What the store's threads do: what each operation is asked, and its answer. */
 interface Operations {

@@ -1,4 +1,4 @@
-import { ownText } from '../tables/own-text.ts';
+import { ownText } from '../tables/columns.ts';
 
 /**
  * The form of messages between two threads: all numbers in one array, all texts in one string. Neither side has to copy

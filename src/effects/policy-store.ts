@@ -1,0 +1,72 @@
+import type { LedgerActor } from './model/ledger.ts';
+
+/** The part of a budget's definition that its rows depend on. */
+export interface BudgetDefinition {
+  readonly budget: string;
+  readonly unit: string;
+  /** Canonical text of the window, e.g. `day Europe/Berlin`, `rolling 604800000`. */
+  readonly window: string;
+  readonly reset: boolean;
+}
+
+/** The policy files of a gateway, packed: what all gateways of a store run. */
+export interface PolicyBundle {
+  /** Of what is in it. */
+  readonly version: string;
+  /** Vouches for the version: who can only write to the store puts no policies in force. */
+  readonly seal: string;
+  /** A store keeps each as a row. */
+  readonly parts: readonly string[];
+}
+
+/** A version that was put in force. */
+export interface PolicyInForce {
+  readonly version: string;
+  /** ms */
+  readonly at: number;
+  readonly by: LedgerActor;
+  /** `files`: a gateway found it in its files, at its start or when they changed. */
+  readonly how: 'files' | 'activate' | 'rollback';
+}
+
+/** How policies come in force, beside their version. */
+export interface PolicyChange extends Pick<PolicyInForce, 'by' | 'how'> {
+  /** `null` where the store has it already, or it is too large to be kept there. */
+  readonly bundle: PolicyBundle | null;
+  /**
+   * Whether a version comes back that was in force before the one that is now; `after_files`: only where files put the
+   * present one in force, and no person.
+   */
+  readonly again: 'yes' | 'after_files' | 'no';
+}
+
+export type PolicyActivation =
+  | { readonly kind: 'active'; readonly version: string }
+  /** It was in force before the one that is, and was not to come back. Nothing was changed. */
+  | { readonly kind: 'superseded'; readonly version: string }
+  /** Unit or window of a budget with rows would change, and `reset: true` is missing. */
+  | {
+      readonly kind: 'budget_redefined';
+      readonly budgets: readonly { readonly budget: string; readonly was: string; readonly is: string }[];
+    };
+
+/** The policies that are in force for all gateways of a store. */
+export interface PolicyStore {
+  /**
+   * Sets the policy version in force; the newest activation wins. Later admissions must have been evaluated with it. With
+   * `change` it is kept with its files, and is recorded in the history and the ledger.
+   */
+  activatePolicy(
+    version: string,
+    budgets: readonly BudgetDefinition[],
+    change?: PolicyChange,
+  ): Promise<PolicyActivation>;
+  /** The version in force; `null` before the first. */
+  policyInForce(): Promise<string | null>;
+  /** Newest first, at most 100. */
+  policyHistory(): Promise<readonly PolicyInForce[]>;
+  /** `null` where it is not kept, or not any more. */
+  policyBundle(version: string): Promise<PolicyBundle | null>;
+  /** Called when other policies may have come in force. */
+  onPolicyChanged(listener: () => void): void;
+}
