@@ -91,7 +91,7 @@ export interface ApiPorts {
   /** Lists of all doors are made in the same lines. */
   readonly lists: Lists;
   /** The company brain. */
-  readonly brain: BrainPort & Pick<BrainWriter, 'put'>;
+  readonly brain: Pick<BrainPort, 'query'> & Pick<BrainWriter, 'put'>;
   /** What was approved of the tools of MCP servers, beside what they say. */
   readonly pins: ApiPins;
   /** Resource pools and their capacity. */

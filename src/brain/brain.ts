@@ -198,6 +198,7 @@ export function createBrain(parts: {
       const read = await readAll(workspace, refs, ANSWER_CHARACTERS);
       return answerOf(hits, joins, read, more || !isAll || !read.isAll);
     },
+    types: (workspace) => workspaces.get(workspace)?.index.types() ?? [],
     close() {
       closed = true;
       for (const timer of timers) clearTimeout(timer);

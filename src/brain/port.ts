@@ -73,4 +73,6 @@ export interface BrainPort {
    * @throws BadQuestion, BrainNotReady, StoreUnavailable
    */
   query(workspace: string, question: BrainQuestion): Promise<BrainAnswer>;
+  /** The types of entities that there are, as far as they have been read. */
+  types(workspace: string): readonly string[];
 }

@@ -12,6 +12,8 @@ export interface Linked extends EntityRef {
 export interface WorkspaceIndex {
   put(entity: Entity): void;
   remove(ref: EntityRef): void;
+  /** Types with entities, by name. */
+  types(): readonly string[];
   search(type: string, query: string, limit: number): { readonly found: readonly Found[]; readonly more: boolean };
   /**
    * Linked entities of a type, outgoing ones first; `more` says whether there are others, or may be.
@@ -70,6 +72,7 @@ export function createWorkspaceIndex(): WorkspaceIndex {
       outgoing.delete(entityName(ref));
       types.get(ref.type)?.remove(ref.id);
     },
+    types: () => [...types].flatMap(([type, index]) => (index.size().live > 0 ? [type] : [])).toSorted(),
     search: (type, query, limit) => types.get(type)?.search(query, limit) ?? NOTHING,
     linked(of, type, limit, budget) {
       const name = entityName(of);

@@ -10,7 +10,8 @@ interface BridgeOptions extends KeyOptions {
 
 interface ConfigOptions extends BridgeOptions {
   readonly client: ClientName;
-  readonly name: string;
+  readonly name?: string;
+  readonly http?: true;
 }
 
 /** `svc mcp-bridge` and `svc mcp config`: hosts that start servers as processes, before a gateway that is one over HTTP. */
@@ -44,12 +45,14 @@ export function addMcp(program: Command, { terminal }: CliContext): void {
   const mcp = program.command('mcp').description('MCP: set-up of clients');
   const config = withUrl(mcp.command('config').description('what to write into the configuration of an MCP client'))
     .addOption(new Option('--client <client>', 'the client').choices(CLIENTS).makeOptionMandatory())
-    .option('--name <name>', 'what the client calls the server', toName, 'svc')
+    .option('--name <name>', 'what the client calls the server; by default the upstream of /mcp/ID, or svc', toName)
+    .option('--http', 'the address itself, for clients that speak HTTP, in place of the bridge')
     .action((options: ConfigOptions) => {
       const key = keySource(options);
       const source = key.kind === 'file' ? ['--key-file', key.file] : ['--key-env', key.name];
       const snippet = snippetFor(options.client, {
-        name: options.name,
+        name: options.name ?? nameIn(options.url),
+        url: options.http === true ? options.url.href : null,
         // Hosts with windows do not have the search path of a shell.
         command: process.execPath,
         args: [process.argv[1] ?? 'svc', 'mcp-bridge', '--url', options.url.href, ...source],
@@ -67,6 +70,11 @@ function withUrl(command: Command): Command {
     command.requiredOption('--url <url>', 'the MCP server, e.g. http://127.0.0.1:8080/v1/mcp', toMcpUrl),
     'the gateway',
   );
+}
+
+/** The upstream of an address `/mcp/ID`. */
+function nameIn({ pathname }: URL): string {
+  return /\/mcp\/([A-Za-z0-9][A-Za-z0-9_-]{0,63})$/.exec(pathname)?.[1] ?? 'svc';
 }
 
 function toName(text: string): string {

@@ -200,7 +200,9 @@ function toolsOf(
       continue;
     }
     const said = entry.tools.find((one) => one.name === pin.name);
-    const schema = schemaOf(pin, entry, judge);
+    const kind = said?.kind ?? (entry.trust_annotations && says(pin, 'readOnlyHint') ? 'read' : 'write');
+    const meta = [...new Set([...entry.meta, ...(said?.meta ?? [])])];
+    const schema = withMeta(schemaOf(pin, entry, judge), meta, pin, entry, judge);
     const federated = federatedName(id, pin.name);
     if (federated === null)
       judge.warn(
@@ -214,7 +216,7 @@ function toolsOf(
       name,
       title: titleOf(pin),
       upstream: id,
-      kind: said?.kind ?? (entry.trust_annotations && saysReadOnly(pin) ? 'read' : 'write'),
+      kind,
       actionType: 'mcp.tool_call',
       tags: said?.tags ?? [],
       risk: said?.risk ?? null,
@@ -224,7 +226,12 @@ function toolsOf(
         name: pin.name,
         pinned: pin.tool,
         ...(federated === null ? {} : { federated }),
+        ...(meta.length === 0 ? {} : { meta }),
         ...(said?.key_from === undefined ? {} : { keyFrom: said.key_from }),
+        repeatMs:
+          said?.repeat_window === undefined
+            ? usualRepeatMs(kind, pin, entry)
+            : (parseDuration(said.repeat_window) ?? 0),
         isError: said?.is_error ?? 'unknown',
         onClientClose: said?.on_client_close ?? 'finish',
       },
@@ -233,20 +240,24 @@ function toolsOf(
       timeoutMs: (said?.timeout === undefined ? null : parseDuration(said.timeout)) ?? upstream.timeoutMs,
       maxProcessingMs: parseDuration(said?.max_processing ?? '60s') ?? 0,
       idempotent: { kind: 'none' },
-      digest: digestOf(upstream, pin),
+      digest: digestOf(upstream, pin, meta),
     });
   }
   return tools;
 }
 
-function digestOf({ id, url, credentials, mcp }: UpstreamSettings, { name, sha256 }: PinnedTool): string {
+function digestOf(
+  { id, url, credentials, mcp }: UpstreamSettings,
+  { name, sha256 }: PinnedTool,
+  meta: readonly string[],
+): string {
   const child = mcp?.child ?? null;
   const bound: JsonObject = {
     ...(child !== null && {
       child: { command: child.command, args: child.args, cwd: child.cwd, env: Object.keys(child.env).sort() },
     }),
     upstream: { id, url, path: mcp?.path ?? '', credentials: credentials?.header ?? null },
-    mcp: { name, sha256 },
+    mcp: { name, sha256, ...(meta.length > 0 && { meta }) },
   };
   return createHash('sha256').update(canonicalJson(bound)).digest('base64url');
 }
@@ -258,8 +269,15 @@ function titleOf({ name, tool }: PinnedTool): string {
   return typeof annotated === 'string' && annotated !== '' ? annotated : name;
 }
 
-function saysReadOnly({ tool: { annotations } }: PinnedTool): boolean {
-  return isJsonObject(annotations) && annotations['readOnlyHint'] === true;
+function says({ tool: { annotations } }: PinnedTool, hint: 'readOnlyHint' | 'idempotentHint'): boolean {
+  return isJsonObject(annotations) && annotations[hint] === true;
+}
+
+/** A host that lost an answer calls again within this time, ms. */
+const REPEAT_MS = 120_000;
+
+function usualRepeatMs(kind: Tool['kind'], pin: PinnedTool, { trust_annotations: trusted }: McpEntry): number {
+  return kind === 'read' || (trusted && says(pin, 'idempotentHint')) ? 0 : REPEAT_MS;
 }
 
 /** The schema of the arguments. One that cannot be checked here is the server's to check. */
@@ -278,4 +296,30 @@ function schemaOf({ name, tool }: PinnedTool, entry: McpEntry, judge: Judge): Js
     null,
   );
   return null;
+}
+
+/** The schema of the params: the arguments, and beside them what is declared of `_meta`. */
+function withMeta(
+  schema: JsonObject | null,
+  meta: readonly string[],
+  { name }: PinnedTool,
+  entry: McpEntry,
+  judge: Judge,
+): JsonObject | null {
+  if (meta.length === 0) return schema;
+  const properties = isJsonObject(schema?.['properties']) ? schema['properties'] : {};
+  if (properties['_meta'] !== undefined)
+    judge.error(
+      'bad_pins',
+      entry,
+      ['meta'],
+      `The tool '${name}' has an argument _meta, so nothing of the message's _meta can be declared for it`,
+      'name the members under mcp.tools of those tools that need them',
+    );
+  const declared = {
+    type: 'object',
+    properties: Object.fromEntries(meta.map((one) => [one, {}])),
+    additionalProperties: false,
+  };
+  return { ...schema, properties: { ...properties, _meta: declared } };
 }

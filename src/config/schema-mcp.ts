@@ -1,6 +1,10 @@
 import { Type } from 'typebox';
 import { duration, flag, integer, list, oneOf, path, record, roleName, text } from './schema-fields.ts';
 
+/** Names of the protocol and of the gateway itself are no business of a server. */
+const META_NAME =
+  '^(?!progressToken$|traceparent$|tracestate$|io\\.modelcontextprotocol/|dev\\.svc-gateway/)[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$';
+
 /** What is said of one tool of an MCP server beside its pin. */
 const mcpTool = record('a tool of an MCP upstream', 'What holds for one tool beside its pin.', {
   name: Type.String({ minLength: 1, maxLength: 128, description: 'Its name at the server.' }),
@@ -21,6 +25,12 @@ const mcpTool = record('a tool of an MCP upstream', 'What holds for one tool bes
   key_from: Type.Optional(
     Type.String({ minLength: 1, description: 'The argument whose value is the idempotency key of calls without one.' }),
   ),
+  repeat_window: Type.Optional(
+    duration(
+      'How long after it was done an equal call without a key of its own is the same one, and not done again. 0s: each call is meant, as for clicks and toggles. Default: 2m; none for reads, and for tools that trusted annotations call idempotent.',
+      { min: '0s', max: '24h' },
+    ),
+  ),
   timeout: Type.Optional(
     duration('How long an answer may take. Default: that of the upstream.', { min: '1ms', max: '1h' }),
   ),
@@ -28,6 +38,10 @@ const mcpTool = record('a tool of an MCP upstream', 'What holds for one tool bes
     'How long the server may still be at it after the answer was given up.',
     { min: '0s', max: '7d' },
     '60s',
+  ),
+  meta: list(
+    'Members of _meta that the server needs for this tool, beside those of mcp.meta.',
+    text(META_NAME, 'the name of a member', 'A name, for example com.example/tenant.'),
   ),
   is_error: oneOf(
     ['unknown', 'failed'],
@@ -87,6 +101,10 @@ export const mcp = record('mcp', 'An MCP server. Agents reach it at /mcp/ID, and
   trust_annotations: flag(
     'Whether readOnlyHint of a pinned tool makes it a read. Pins are reviewed; an annotation is still only what the server says of itself.',
     false,
+  ),
+  meta: list(
+    'Members of _meta in calls that the server needs for all of its tools. They are the param _meta: policy reads them, and with another value it is another action. Nothing else in _meta reaches the server, but what the protocol defines.',
+    text(META_NAME, 'the name of a member', 'A name, for example com.example/tenant.'),
   ),
   allow: list(
     'Methods of clients that pass beside those that this gateway knows.',

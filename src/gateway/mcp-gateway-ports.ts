@@ -42,7 +42,6 @@ export function mcpGatewayPorts(parts: {
       }
     },
     workspaceKey: (workspace) => core.secrets.fingerprintKey(workspace),
-    receiptView: proxy.receiptView,
     effect: (workspace, id) => core.store.effect(workspace, id),
     effectsKeptMs: () => {
       const { effectsMs, denialsMs } = current().configuration.retention;

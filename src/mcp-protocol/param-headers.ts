@@ -40,6 +40,30 @@ function searched(schema: Json | undefined, path: readonly string[]): readonly P
   return [...own, ...Object.entries(properties).flatMap(([name, inner]) => searched(inner, [...path, name]))];
 }
 
+/**
+ * Why a schema declares headers that cannot be sent: clients of 2026-07-28 leave out such a tool. `null`: it does not.
+ */
+export function paramHeaderFault(schema: Json | undefined): string | null {
+  const names = new Set<string>();
+  const check = (value: Json | undefined, level: number): string | null => {
+    if (!isJsonObject(value) || level > MOST_LEVELS) return null;
+    const { 'x-mcp-header': header, type, properties } = value;
+    if (header !== undefined) {
+      if (typeof header !== 'string' || !TOKEN.test(header)) return 'a name in x-mcp-header is none of a header';
+      if (level === 0 || type === 'object' || type === 'array')
+        return `${header} repeats no text, number or truth value`;
+      if (names.has(header.toLowerCase())) return `${header} stands twice`;
+      names.add(header.toLowerCase());
+    }
+    for (const inner of isJsonObject(properties) ? Object.values(properties) : []) {
+      const fault = check(inner, level + 1);
+      if (fault !== null) return fault;
+    }
+    return null;
+  };
+  return check(schema, 0);
+}
+
 /** The headers of a call: those of arguments that are there, and are a text, a number or a truth value. */
 export function paramHeadersOf(declared: readonly ParamHeader[], given: Json | undefined): Record<string, string> {
   const headers: Record<string, string> = {};

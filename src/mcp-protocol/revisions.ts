@@ -11,6 +11,7 @@ export const META = {
   clientInfo: 'io.modelcontextprotocol/clientInfo',
   clientCapabilities: 'io.modelcontextprotocol/clientCapabilities',
   serverInfo: 'io.modelcontextprotocol/serverInfo',
+  logLevel: 'io.modelcontextprotocol/logLevel',
 } as const;
 
 /** The revision that a message of the stateless era names in itself; `null` for a message of the era of sessions. */

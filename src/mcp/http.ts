@@ -160,7 +160,9 @@ const RPC_CODE: Readonly<Partial<Record<Problem['code'], number>>> = {
 
 /** Sends a JSON-RPC error. */
 export function sendError(reply: FastifyReply, status: number, id: RpcId | null, error: RpcError): FastifyReply {
-  return sendMessage(reply.code(status), errorMessage(id, error));
+  const { id: _none, ...message } = errorMessage(id, error);
+  // Before the key is known nothing is read, and official clients take no message with an id of null.
+  return sendMessage(reply.code(status), status === 401 && id === null ? message : errorMessage(id, error));
 }
 
 /** Sends one JSON-RPC message as the whole answer. */

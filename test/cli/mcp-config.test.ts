@@ -36,6 +36,18 @@ describe('svc mcp config', () => {
     expect(JSON.parse((await config(client, '--key-env', 'MY_KEY')).out)).toEqual(byVariable);
   });
 
+  test('an address for clients that speak HTTP, under the name of its upstream', async () => {
+    const url = 'http://127.0.0.1:8080/mcp/crm';
+    const http = (client: string, ...more: string[]) =>
+      svc('mcp', 'config', '--url', url, '--client', client, '--http', ...more);
+    const server = { type: 'http', url, headers: { 'X-API-Key': '${SVC_API_KEY}' } };
+    expect(JSON.parse((await http('claude-code')).out)).toEqual({ mcpServers: { crm: server } });
+    expect((await http('codex')).out).toContain('[mcp_servers.crm]\nurl = "http://127.0.0.1:8080/mcp/crm"\n');
+    const without: readonly [string, ...string[]][] = [['claude-desktop'], ['cursor', '--key-file', '/run/key']];
+    for (const more of without)
+      expect(await http(...more)).toMatchObject({ code: 2, out: '', err: expect.stringContaining('--http') });
+  });
+
   test('codex', async () => {
     const { out } = await config('codex', '--key-env', 'MY_KEY', '--name', 'my-gateway');
     expect(out.split('\n')).toEqual([

@@ -74,7 +74,7 @@ test('a key sees those of its own, and nobody one that is known to be something 
 });
 
 test('a long list comes in pages, each tool once; a cursor that is none of the list is refused', () => {
-  const many = catalogOf(Array.from({ length: 450 }, (_, at) => toolOf('crm', `t${String(at).padStart(3, '0')}`)));
+  const many = catalogOf(Array.from({ length: 2_250 }, (_, at) => toolOf('crm', `t${String(at).padStart(4, '0')}`)));
   const seen: unknown[] = [];
   const sizes: number[] = [];
   for (let cursor: string | undefined; ; ) {
@@ -86,9 +86,9 @@ test('a long list comes in pages, each tool once; a cursor that is none of the l
     if (typeof page['nextCursor'] !== 'string') break;
     cursor = page['nextCursor'];
   }
-  expect(sizes).toEqual([200, 200, 50]);
-  expect(new Set(seen).size).toBe(450);
+  expect(sizes).toEqual([1_000, 1_000, 250]);
+  expect(new Set(seen).size).toBe(2_250);
   expect(() => federatedList(many, KEY, ask('crm__none'), everything)).toThrow();
   // A tool that this key does not see is no place to begin at.
-  expect(() => federatedList(many, { allowedTools: ['crm.t000'] }, ask('crm__t200'), everything)).toThrow();
+  expect(() => federatedList(many, { allowedTools: ['crm.t0000'] }, ask('crm__t1000'), everything)).toThrow();
 });

@@ -2,7 +2,7 @@ import { Client as Client2, StreamableHTTPClientTransport as Transport2 } from '
 import { Client as Client1 } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport as Transport1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { DECISIONS } from '../../src/effects/model/decision.ts';
+import { type Decision, DECISIONS } from '../../src/effects/model/decision.ts';
 import { type McpTable, ROWS, startMcpTable } from './mcp-table.ts';
 
 /**
@@ -62,6 +62,25 @@ const CLIENTS: Readonly<Record<string, () => Promise<Connected>>> = {
   'client 2.4, 2026-07-28': () => newer('auto'),
 };
 
+const REFUSED: unknown = expect.stringMatching(/^Refused, nothing happened: /);
+/** What a model reads first, where a library hands on the text and nothing else. */
+const FIRST_WORDS: Readonly<Record<Decision, unknown>> = {
+  committed: 'fine',
+  duplicate_blocked: expect.stringMatching(/^Already done: /),
+  pending_approval: expect.stringMatching(/^Waiting for approval: /),
+  in_progress: expect.stringMatching(/^Still running: /),
+  failed: expect.stringMatching(/^Not done: /),
+  unknown_effect: expect.stringMatching(/^Unknown whether /),
+  idempotency_conflict: expect.stringMatching(/^Not done: /),
+  denied_permission: REFUSED,
+  denied_policy: REFUSED,
+  denied_identity: REFUSED,
+  denied_budget: REFUSED,
+  denied_claim: REFUSED,
+  denied_reservation: REFUSED,
+  denied_paused: REFUSED,
+};
+
 let notes = 0;
 
 describe.each(Object.entries(CLIENTS))('%s', (client, connect) => {
@@ -88,7 +107,12 @@ describe.each(Object.entries(CLIENTS))('%s', (client, connect) => {
       expect(table.arrived() - seen).toBe(row.sent);
       expect(result).toMatchObject({
         ...(decision === 'committed' ? {} : { isError: true }),
-        content: [{ type: 'text' }, ...(decision === 'committed' ? [] : [{ type: 'text' }])],
+        // The gateway's sentence, what the server says of a refusal, and the decision as a line of JSON.
+        content: [
+          { type: 'text', text: FIRST_WORDS[decision] },
+          ...(decision === 'failed' ? [{ type: 'text', text: 'No such thing' }] : []),
+          ...(decision === 'committed' ? [] : [{ type: 'text', text: expect.stringMatching(/^\{"decision":"/) }]),
+        ],
         _meta: { 'dev.svc-gateway/decision': { decision, code: row.code } },
       });
       table.release();

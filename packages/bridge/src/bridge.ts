@@ -29,6 +29,7 @@ import {
   mirrorHeaders,
   readMessage,
   ToolHeaders,
+  withoutUnsendable,
 } from './message.ts';
 import { CODE, refusalOf } from './refusal.ts';
 import {
@@ -408,17 +409,21 @@ class Bridge {
       return;
     }
     const { id, method } = value;
+    let sendable: string | null = null;
     if (typeof method !== 'string') {
       const waits = this.#open.get(JSON.stringify(id ?? null));
       if (waits === undefined) return;
       if (!isAnswer(value))
         return this.#refuseOpen(waits, CODE.http, `${this.#where()} answered with something that is no answer of MCP.`);
       if (!this.#settle(waits)) return;
-      if (waits.message.method === 'tools/list') this.#tools.learn(value['result']);
+      if (waits.message.method === 'tools/list') {
+        this.#tools.learn(value['result']);
+        if (statelessVersion(waits.message.params) !== null) sendable = withoutUnsendable(value, this.#say);
+      }
       if (waits.message.method === 'initialize' && waits === open) this.#agree(value['result']);
     }
     // In JSON, line breaks stand between the parts of a value only.
-    await this.#write(text.replaceAll(/[\r\n]+/g, ' '));
+    await this.#write((sendable ?? text).replaceAll(/[\r\n]+/g, ' '));
   }
 
   #begin(initialize: Buffer, id: string | null): void {

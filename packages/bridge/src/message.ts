@@ -1,7 +1,12 @@
 import { parseJson } from '../../../src/json/parse.ts';
 import { type Json, type JsonObject, isJsonArray, isJsonObject } from '../../../src/json/value.ts';
 import { encodeHeader, namedIn } from '../../../src/mcp-protocol/mirror-headers.ts';
-import { type ParamHeader, paramHeadersIn, paramHeadersOf } from '../../../src/mcp-protocol/param-headers.ts';
+import {
+  type ParamHeader,
+  paramHeaderFault,
+  paramHeadersIn,
+  paramHeadersOf,
+} from '../../../src/mcp-protocol/param-headers.ts';
 
 /** The id of a request. */
 export type Id = string | number;
@@ -88,6 +93,24 @@ export class ToolHeaders {
   headersFor(tool: string, given: Json | undefined): Record<string, string> {
     return paramHeadersOf(this.#declared.get(tool) ?? [], given);
   }
+}
+
+/**
+ * The answer to `tools/list` without tools whose headers cannot be sent, which clients of the stateless era leave out;
+ * `null` where there are none.
+ */
+export function withoutUnsendable(answer: JsonObject, say: (line: string) => void): string | null {
+  const { result } = answer;
+  if (!isJsonObject(result) || !isJsonArray(result['tools'])) return null;
+  const { tools } = result;
+  const sendable = tools.filter((tool) => {
+    const why = isJsonObject(tool) ? paramHeaderFault(tool['inputSchema']) : null;
+    if (why !== null && isJsonObject(tool)) say(`the tool ${JSON.stringify(tool['name'])} was left out: ${why}`);
+    return why === null;
+  });
+  return sendable.length === tools.length
+    ? null
+    : JSON.stringify({ ...answer, result: { ...result, tools: sendable } });
 }
 
 const SAFE: ReadonlySet<string> = new Set([

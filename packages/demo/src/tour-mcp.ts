@@ -1,3 +1,4 @@
+import { DECISION_TABLE, DECISIONS } from '../../../src/effects/model/decision.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../../src/json/value.ts';
 import { CommandFailure } from '../../../src/cli/ports.ts';
 
@@ -55,16 +56,17 @@ export async function openTourClient(url: string, key: string): Promise<TourClie
   return {
     tools: Array.isArray(tools) ? tools.map((tool) => textIn(tool, 'name')) : [],
     async call(name, args) {
-      const { content, _meta: meta, structuredContent } = await ask('tools/call', { name, arguments: args });
+      const { content, _meta: meta } = await ask('tools/call', { name, arguments: args });
       const decision = isJsonObject(meta) ? meta['dev.svc-gateway/decision'] : undefined;
       if (!isJsonObject(decision)) throw new CommandFailure(`the call of ${name} has no decision`);
       const [first] = Array.isArray(content) ? content : [];
+      const made = DECISIONS.find((one) => one === decision['decision']) ?? 'unknown_effect';
+      const { happened, next } = DECISION_TABLE[made];
       return {
-        decision: textIn(decision, 'decision'),
+        decision: made,
         code: textIn(decision, 'code'),
-        // What was done is the server's own result; everything else says whether it happened, and what to do.
-        happened: textIn(structuredContent, 'did_it_happen') || 'yes',
-        next: textIn(structuredContent, 'next') || 'proceed',
+        happened,
+        next,
         text: textIn(first, 'text'),
       };
     },

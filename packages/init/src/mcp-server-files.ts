@@ -92,8 +92,9 @@ export function mcpGatewayFile(
     `      pins: ${quoted(pathIn(folder, lockFileIn(upstream)))}`,
     '      # What the tools do is a first guess, from what the server says of them and from their names: set it right',
     '      # where it is wrong. A write runs once under its idempotency key; without one, the same call again within two',
-    '      # minutes is a repetition, and does not run. After an error of the tool nobody knows whether it wrote; where it',
-    '      # certainly did not, say is_error: failed.',
+    '      # minutes is a repetition, and does not run; repeat_window: 0s where each call is meant, as its name says of clicks',
+    '      # and toggles. After an error of the tool (isError) nobody knows whether it wrote; is_error: failed where it did',
+    '      # not, or may be repeated: guessed where the server says idempotentHint, or the name that it reads.',
     '      tools:',
     ...TOOL_GROUPS.flatMap((group) => groupLines(group, tools)),
   ];
@@ -129,8 +130,10 @@ function groupLines(group: ToolGroup, tools: readonly GroupedTool[]): readonly s
   if (own.length === 0) return [];
   return [
     `        # -- ${MEANING[group](own.length)}`,
-    ...own.map(({ name, risk, doubt }) => {
-      const entry = `        - { name: ${idText(name)}, ${risk === null ? 'kind: read' : `risk: ${risk}`} }`;
+    ...own.map(({ name, risk, failsCleanly, isMeantEachTime, doubt }) => {
+      const more = [...(failsCleanly ? ['is_error: failed'] : []), ...(isMeantEachTime ? ['repeat_window: 0s'] : [])];
+      const settings = risk === null ? ['kind: read'] : [`risk: ${risk}`, ...more];
+      const entry = `        - { name: ${idText(name)}, ${settings.join(', ')} }`;
       return doubt === null ? entry : `${entry}   # ${doubt}`;
     }),
   ];

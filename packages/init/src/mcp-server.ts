@@ -100,7 +100,7 @@ export async function initMcp(
   terminal.out(`  ${svc} start --config ${file}`);
   terminal.out(`  ${key} agent --workspace ${workspace} --agent ${agent} --user operator`);
   terminal.out(`  export SVC_API_KEY=…        # that key`);
-  terminal.out(`  ${svc} mcp config --client claude-code --url http://127.0.0.1:8080/mcp/${upstream}`);
+  terminal.out(`  ${svc} mcp config --client claude-code --http --url http://127.0.0.1:8080/mcp/${upstream}`);
   terminal.out('Who approves what waits:');
   terminal.out(`  ${key} account --workspace ${workspace} --user reviewer`);
   terminal.out(`  ${svc} approvals list --workspace ${workspace}        # with the reviewer's key in SVC_API_KEY`);

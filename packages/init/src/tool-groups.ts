@@ -15,6 +15,10 @@ export interface GroupedTool {
   readonly group: ToolGroup;
   /** `null` for reads. */
   readonly risk: Risk | null;
+  /** After an error of it nothing was done, or a repetition does no harm: `is_error: failed`. */
+  readonly failsCleanly: boolean;
+  /** Each call is meant, also an equal one right after another: `repeat_window: 0s`. */
+  readonly isMeantEachTime: boolean;
   /** What a person has to look at; `null` where annotations and name agree. */
   readonly doubt: string | null;
 }
@@ -28,6 +32,10 @@ const ADDING = /^(add|append|comment|create|insert|log|new|open|post|queue|remem
 const CHANGING =
   /^(add|append|cancel|charge|create|delete|deploy|destroy|drop|edit|erase|execute|exec|grant|insert|invite|kill|merge|move|patch|pay|publish|purge|put|refund|remove|rename|replace|reset|revoke|rotate|send|set|suspend|terminate|transfer|truncate|update|withdraw|write)$/;
 
+/** Words of tools that people use many times in a row: they move through something, or switch it. */
+const EACH_TIME =
+  /^(back|click|decrement|drag|forward|go|hover|increment|navigate|next|pause|play|press|previous|reload|scroll|step|tap|toggle|type|wait)$/;
+
 /**
  * Groups a tool by its annotations and its name. Both are only hints: a server says what it likes of itself. So an
  * annotation makes a tool harmless only where the name does not contradict it, and a tool of which nothing is said, by
@@ -37,8 +45,15 @@ export function groupOf(tool: JsonObject): GroupedTool {
   const name = typeof tool['name'] === 'string' ? tool['name'] : '';
   const annotations = isJsonObject(tool['annotations']) ? tool['annotations'] : {};
   const { readOnlyHint, destructiveHint } = annotations;
-  const said = { name, title: titleOf(tool, annotations, name) };
   const verb = firstVerb(name);
+  const said = {
+    name,
+    title: titleOf(tool, annotations, name),
+    failsCleanly: annotations['idempotentHint'] === true || (verb !== null && READING.test(verb)),
+    isMeantEachTime: snakeWord(name)
+      .split('_')
+      .some((word) => EACH_TIME.test(word)),
+  };
   if (readOnlyHint === true)
     return verb !== null && CHANGING.test(verb)
       ? { ...said, group: 'destructive', risk: graver(name), doubt: 'the server says that it only reads' }

@@ -15,6 +15,8 @@ export interface BridgeCommand {
   readonly command: string;
   readonly args: readonly string[];
   readonly key: KeySource;
+  /** The address, for a client that speaks HTTP; `null`: the bridge is started. */
+  readonly url: string | null;
 }
 
 export type Snippet =
@@ -23,7 +25,8 @@ export type Snippet =
 
 /** What to write into a client's configuration. No key stands in it, and none in the arguments. */
 export function snippetFor(client: ClientName, bridge: BridgeCommand): Snippet {
-  const { name, command, args, key } = bridge;
+  const { name, command, args, key, url } = bridge;
+  if (url !== null) return httpSnippet(client, name, url, key);
   const start = { command, args: [...args] };
   switch (client) {
     case 'claude-code': {
@@ -61,6 +64,42 @@ export function snippetFor(client: ClientName, bridge: BridgeCommand): Snippet {
         ...(key.kind === 'variable' ? [`env_vars = [${toml(key.name)}]`] : []),
       ];
       return { ok: true, text: lines.join('\n'), where: '~/.codex/config.toml' };
+    }
+    default:
+      return client satisfies never;
+  }
+}
+
+/** The address of a server, with the key in a header that the client fills from a variable. */
+function httpSnippet(client: ClientName, name: string, url: string, key: KeySource): Snippet {
+  if (client === 'claude-desktop' || key.kind === 'file')
+    return {
+      ok: false,
+      why:
+        key.kind === 'file'
+          ? 'No client reads the header of an address from a file. Name a variable with --key-env, or leave out --http.'
+          : 'The file of Claude Desktop names no addresses. Leave out --http, and name a file with --key-file.',
+    };
+  const header = (value: string): { readonly headers: Record<string, string> } => ({ headers: { 'X-API-Key': value } });
+  switch (client) {
+    case 'claude-code': {
+      const server = { type: 'http', url, ...header(`\${${key.name}}`) };
+      return found({ mcpServers: { [name]: server } }, '.mcp.json in the folder of the project');
+    }
+    case 'vscode': {
+      const id = `${name}-key`;
+      const inputs = [{ type: 'promptString', id, description: 'Key of svc-gateway', password: true }];
+      const server = { type: 'http', url, ...header(`\${input:${id}}`) };
+      return found({ inputs, servers: { [name]: server } }, '.vscode/mcp.json in the folder of the project');
+    }
+    case 'cursor': {
+      const where = '.cursor/mcp.json in the folder of the project, or ~/.cursor/mcp.json';
+      return found({ mcpServers: { [name]: { url, ...header(`\${env:${key.name}}`) } } }, where);
+    }
+    case 'codex': {
+      const headers = `env_http_headers = { "X-API-Key" = ${toml(key.name)} }`;
+      const text = [`[mcp_servers.${name}]`, `url = ${toml(url)}`, headers].join('\n');
+      return { ok: true, text, where: '~/.codex/config.toml' };
     }
     default:
       return client satisfies never;

@@ -96,8 +96,15 @@ export interface McpCall {
   readonly pinned: JsonObject;
   /** Its name at the door to all servers, which no other tool has. Absent: it is not there. */
   readonly federated?: string;
+  /**
+   * Members of `_meta` that the server needs. They are the param `_meta`: part of the action, and seen by policy. Absent:
+   * none.
+   */
+  readonly meta?: readonly string[];
   /** The param whose value is the idempotency key of a call that brings none. Absent: the key is derived. */
   readonly keyFrom?: string;
+  /** How long after it was done an equal call without a key of its own is the same one, ms. Absent: each is meant. */
+  readonly repeatMs?: number;
   /** What a result with `isError` means for a write. */
   readonly isError: 'unknown' | 'failed';
   /** What becomes of a call whose caller has gone. */

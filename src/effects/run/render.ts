@@ -38,10 +38,7 @@ export function renderOutcome(outcome: RunOutcome, context: RenderContext): Rend
     attempt: outcome.attempt,
     reason: { code, message, ...(policy === undefined ? {} : { policy }), ...(rule === undefined ? {} : { rule }) },
     did_it_happen: DECISION_TABLE[outcome.decision].happened,
-    safe_to_retry:
-      outcome.decision === 'unknown_effect'
-        ? outcome.safeToRetry
-        : DECISION_TABLE[outcome.decision].happened !== 'maybe',
+    safe_to_retry: isSafeToRetry(outcome),
     next: nextStep(outcome),
     ...specifics(outcome, context),
     links: links(outcome, self, context.publicUrl),
@@ -73,7 +70,15 @@ function shouldRetry(outcome: RunOutcome): boolean {
   return decision === 'in_progress' || (decision === 'unknown_effect' && outcome.safeToRetry);
 }
 
-function nextStep(outcome: RunOutcome): NextStep {
+/** Whether the same call under the same key could do no harm. */
+export function isSafeToRetry(outcome: RunOutcome): boolean {
+  return outcome.decision === 'unknown_effect'
+    ? outcome.safeToRetry
+    : DECISION_TABLE[outcome.decision].happened !== 'maybe';
+}
+
+/** What the caller should do now. */
+export function nextStep(outcome: RunOutcome): NextStep {
   if (outcome.next !== null) return outcome.next;
   if (outcome.decision === 'unknown_effect' && outcome.safeToRetry) return 'retry';
   return nextOf(outcome.decision, outcome.reason.code);

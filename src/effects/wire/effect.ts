@@ -108,6 +108,11 @@ function nextStep(effect: EffectRecord, decision: Decision, safe: boolean): Next
   return reason.next ?? nextOf(decision, reason.code);
 }
 
+/** The code of the reason of an effect's decision. */
+export function reasonCodeOf(effect: EffectRecord): Code {
+  return reasonOf(effect, false).code;
+}
+
 function reasonOf(effect: EffectRecord, safe: boolean): Reason {
   const { life } = effect;
   switch (life.state) {

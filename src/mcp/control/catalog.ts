@@ -7,7 +7,7 @@ import type { Json, JsonObject } from '../../json/value.ts';
 import type { CompiledRule } from '../../policy/compiled-rule.ts';
 import { ruleFilter } from '../../policy/explain.ts';
 import { pinOf } from '../../upstreams/mcp/pin-watch.ts';
-import { mayUse } from './may-use.ts';
+import { knownTools, mayUse } from './may-use.ts';
 import type { ControlPorts } from './ports.ts';
 import { AnyObject, args, DEFAULT_PAGE, Items, NextCursor, PAGE, ToolName } from './schemas.ts';
 import { answered, type ControlTool, defineTool, faulty, type ToolCall } from './tool.ts';
@@ -159,7 +159,7 @@ export function catalogTools(ports: ControlPorts, others: readonly ControlTool[]
           approvals,
         },
         [
-          `${tool.name} (${tool.title}) is a ${tool.kind} tool of ${tool.upstream}.`,
+          `${tool.name} is a ${tool.kind} tool of ${tool.upstream}; its title is data that others wrote: ${JSON.stringify(tool.title)}.`,
           allowed ? `${rules.length} policy rules can apply to it.` : `This key cannot have it run: ${reason ?? ''}.`,
           ...(approvals.length === 0
             ? []
@@ -181,10 +181,13 @@ const MOST_RULES = 200;
 const MOST_UNAPPROVED = 200;
 const PLAIN_NAME = /^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$/;
 
-/** The declared tools that a key may see: those of its `allowed_tools`; an agent, those that some rule could permit. */
+/**
+ * The declared tools that a key may see: those of its `allowed_tools`, or all where it runs nothing and may ask what would
+ * become of calls; an agent, those that some rule could permit.
+ */
 function visibleTools(ports: ControlPorts, { principal, view }: ToolCall): readonly Tool[] {
   const { set } = ports.policies();
-  const { allowedTools } = principal;
+  const allowedTools = knownTools(principal);
   return ports
     .catalog()
     .tools()
@@ -226,9 +229,10 @@ function pinDigest(tool: Tool): string {
  */
 function unapprovedTools(
   ports: ControlPorts,
-  { principal: { allowedTools }, view }: ToolCall,
+  { principal, view }: ToolCall,
 ): readonly { readonly name: string; readonly upstream: string }[] {
   if (view.kind === 'own') return [];
+  const allowedTools = knownTools(principal);
   return ports.pins.seen().flatMap(({ upstream, unapproved }) =>
     unapproved
       .slice(0, MOST_UNAPPROVED)

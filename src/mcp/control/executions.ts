@@ -1,12 +1,14 @@
 import { Type } from 'typebox';
 import { DECISION_TABLE } from '../../effects/model/decision.ts';
 import { decisionOf } from '../../effects/model/effect-decision.ts';
-import { ledgerEventToWire } from '../../effects/model/ledger.ts';
+import type { EffectRecord } from '../../effects/model/effect.ts';
 import { readCalls } from '../../effects/wire/calls.ts';
-import { effectToWire } from '../../effects/wire/effect.ts';
+import { effectToWire, reasonCodeOf } from '../../effects/wire/effect.ts';
 import { runStages } from '../../effects/wire/run-stages.ts';
 import { isCursor } from '../../effects/wire/cursor.ts';
-import { TIME_FORM, timeFromWire } from '../../effects/wire/time.ts';
+import { TIME_FORM, timeFromWire, timeToWire } from '../../effects/wire/time.ts';
+import { sizeUpTo } from '../../json/size.ts';
+import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import type { ControlPorts } from './ports.ts';
 import {
   AgentId,
@@ -31,12 +33,19 @@ const Time = Type.String({
 });
 
 /** The newest events of an effect are shown. */
-const MOST_EVENTS = 200;
+const MOST_EVENTS = 8;
+/** Characters of params, and of a result, that are shown: a model reads each of them. The rest is at `links.effect`. */
+const MOST_SHOWN = 300;
 
-const Listed = Type.Object({ effects: Items('An effect: one action of an agent.'), next_cursor: NextCursor });
+const Listed = Type.Object({
+  effects: Items('An effect, in short: `effect_id`, `tool`, `agent_id`, `decision`, `code` of its reason, `at`.'),
+  next_cursor: NextCursor,
+});
 const One = Type.Object({
-  effect: AnyObject('The effect; with `receipt` where it is committed.'),
-  ledger: Items('An event.'),
+  effect: AnyObject(
+    'The effect, with `params` and `result` where they are short, and the address of its `receipt` where it is committed. The whole is at `links.effect`.',
+  ),
+  ledger: Items('An event: `kind` and `at`.'),
   ledger_left_out: Type.Integer({ description: 'Older events that are not shown.' }),
 });
 const Trace = Type.Object({
@@ -88,17 +97,12 @@ export function executionTools(ports: ControlPorts): readonly ControlTool[] {
             limit,
             cursor: cursor ?? null,
           });
-          const effects = await store.turns.map(page.items, (effect) =>
-            effectToWire(effect, { ...wireContext(ports, call, effect), approval: null }),
-          );
-          const lines = page.items
-            .slice(0, 10)
-            .map((effect) => `${effect.id} ${effect.action.tool} ${decisionOf(effect)}`);
+          const effects = page.items.map(shortEffect);
           return answered(
             { effects, next_cursor: page.next },
             effects.length === 0
               ? 'No effect fits.'
-              : `${effects.length} effects${page.next === null ? '' : ', and there are more'}: ${lines.join('; ')}.`,
+              : `${effects.length} effects${page.next === null ? '' : ', and there are more'}, newest first.`,
           );
         });
       },
@@ -107,7 +111,7 @@ export function executionTools(ports: ControlPorts): readonly ControlTool[] {
       name: 'svc.executions.get',
       title: 'Get an execution',
       description:
-        'One effect with its ledger events, its params (redacted) and its receipt. After a call without a clear outcome, it tells whether it happened.',
+        'One effect with its newest ledger events, its params (redacted), and where its receipt is. After a call without a clear outcome, it tells whether it happened.',
       endpoint: 'mcp.traces',
       input: args({ effect_id: EffectId }),
       outputSchema: One,
@@ -120,11 +124,23 @@ export function executionTools(ports: ControlPorts): readonly ControlTool[] {
           life.state === 'pending_approval' ? store.approval(call.workspace, life.approvalId) : null,
         ]);
         // An effect that is asked for again and again has many events.
-        const events = await store.turns.map(ledger.slice(-MOST_EVENTS), ledgerEventToWire);
+        const events = ledger.slice(-MOST_EVENTS).map(({ kind, at }) => ({ kind, at: timeToWire(at) }));
         const params = readCalls(ports, call.principal, 'one').params(effect);
-        const shown = effectToWire(effect, { ...wireContext(ports, call, effect), approval });
+        const url = ports.settings().publicUrl;
+        const shown = effectToWire(effect, {
+          ...wireContext(ports, call, effect),
+          approval,
+          receiptView: () => ({
+            id: life.state === 'committed' ? life.receipt.id : null,
+            url: receiptUrl(url, effect),
+          }),
+        });
         return answered(
-          { effect: { ...shown, ...params }, ledger: events, ledger_left_out: ledger.length - events.length },
+          {
+            effect: briefEffect({ ...shown, ...params }),
+            ledger: events,
+            ledger_left_out: ledger.length - events.length,
+          },
           `${effect.actor.agentId} called ${effect.action.tool}: ${decisionOf(effect)}; it happened: ${DECISION_TABLE[decisionOf(effect)].happened}.`,
         );
       },
@@ -147,4 +163,57 @@ export function executionTools(ports: ControlPorts): readonly ControlTool[] {
       },
     }),
   ];
+}
+
+/** An effect as a line of a list: what to ask for the whole by, and what to choose by. */
+function shortEffect(effect: EffectRecord): JsonObject {
+  return {
+    effect_id: effect.id,
+    tool: effect.action.tool,
+    agent_id: effect.actor.agentId,
+    decision: decisionOf(effect),
+    code: reasonCodeOf(effect),
+    at: timeToWire(effect.createdAt),
+  };
+}
+
+/** Members that a model needs to know what became of a call, and what to do. */
+const BRIEF = [
+  'effect_id',
+  'tool',
+  'target',
+  'agent_id',
+  'decision',
+  'attempt',
+  'reason',
+  'did_it_happen',
+  'safe_to_retry',
+  'next',
+  'created_at',
+  'settled_at',
+  'receipt',
+  'approval',
+  'mismatches',
+  'refused_until',
+  'quiesce_until',
+  'params_omitted',
+  'links',
+] as const;
+
+function briefEffect(shown: JsonObject): JsonObject {
+  const brief: Record<string, Json> = {};
+  for (const name of BRIEF) if (shown[name] !== undefined && shown[name] !== null) brief[name] = shown[name];
+  const { effect, resolve } = isJsonObject(shown['links']) ? shown['links'] : {};
+  brief['links'] = { ...(effect !== undefined && { effect }), ...(resolve !== undefined && { resolve }) };
+  for (const name of ['params', 'result'] as const) {
+    const { [name]: value } = shown;
+    if (value === undefined) continue;
+    if (sizeUpTo(value, MOST_SHOWN) <= MOST_SHOWN) brief[name] = value;
+    else brief[`${name}_omitted`] = 'it is long: see links.effect';
+  }
+  return brief;
+}
+
+function receiptUrl(publicUrl: string, { workspace, id }: EffectRecord): string {
+  return `${publicUrl}/v1/workspaces/${workspace}/effects/${id}/receipt`;
 }

@@ -20,3 +20,17 @@ export function mayUse(tool: ControlTool, principal: Principal): Use {
 function refusal(code: Problem['code'], detail: string): Use {
   return { kind: 'refused', problem: { code, detail, errors: [], retryAfterMs: null } };
 }
+
+/**
+ * The key as which a call is judged. A key that runs effects asks for its own calls, within its limits. One that does
+ * not asks for those of others: what it may not do itself says nothing about them.
+ */
+export function asking(principal: Principal): Principal {
+  if (principal.kind !== 'profile' || principal.scopes.includes('effects:run')) return principal;
+  return { ...principal, scopes: [...principal.scopes, 'effects:preview'], allowedTools: null };
+}
+
+/** The tools that a key may know of: those that it may call or ask about. `null`: all. */
+export function knownTools(principal: Principal): readonly string[] | null {
+  return permit(principal, 'mcp.simulate').ok ? asking(principal).allowedTools : principal.allowedTools;
+}

@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { nearest } from '../../diagnostics/nearest.ts';
 import { NO_HEADERS } from '../../effects/model/action-call.ts';
-import { type Agent, type Principal, keyFactsOf } from '../../effects/model/principal.ts';
+import { type Agent, keyFactsOf } from '../../effects/model/principal.ts';
 import type { RunRequest } from '../../effects/model/run-request.ts';
 import { MAX_TARGET, type Tool } from '../../effects/model/tool.ts';
 import type { Verdict } from '../../effects/model/verdict.ts';
@@ -12,6 +12,7 @@ import type { JsonObject } from '../../json/value.ts';
 import { evaluatePolicies } from '../../policy/evaluate.ts';
 import { takeFiles } from '../../upstreams/http/given-files.ts';
 import { RpcProblem } from '../http.ts';
+import { asking } from './may-use.ts';
 import type { ControlPorts } from './ports.ts';
 import { AgentId, AnyObject, args, Decision, Items, NumberOrNull, Reason, TextOrNull, ToolName } from './schemas.ts';
 import { answered, type ControlTool, defineTool, faulty, type ToolAnswer, type ToolCall } from './tool.ts';
@@ -129,15 +130,6 @@ export function simulationTools(ports: ControlPorts): readonly ControlTool[] {
       },
     }),
   ];
-}
-
-/**
- * The key as which a call is judged. A key that runs effects asks for its own calls, within its limits. One that does
- * not asks for those of others: what it may not do itself says nothing about them.
- */
-function asking(principal: Principal): Principal {
-  if (principal.kind !== 'profile' || principal.scopes.includes('effects:run')) return principal;
-  return { ...principal, scopes: [...principal.scopes, 'effects:preview'], allowedTools: null };
 }
 
 /** @returns the agent, or what is wrong with the name */

@@ -1,20 +1,24 @@
+import { mismatchToWire } from '../../effects/model/action-call.ts';
+import { statusOf } from '../../effects/model/decision.ts';
 import type { RunOutcome } from '../../effects/model/outcome.ts';
-import { renderOutcome } from '../../effects/run/render.ts';
-import { urlAsked } from './approval-url.ts';
-import { waitingTask } from './waiting-task.ts';
+import { budgetToWire, isSafeToRetry, nextStep } from '../../effects/run/render.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
+import { urlAsked } from './approval-url.ts';
+import { sentenceOf } from './sentences.ts';
+import { waitingTask } from './waiting-task.ts';
 
 /** Begins the names of what the gateway adds to `_meta`. */
 export const META_PREFIX = 'dev.svc-gateway/';
 
 export interface AnswerContext {
   readonly publicUrl: string;
-  readonly receiptView: (jws: string) => JsonObject;
   readonly policyVersion: string;
-  /** The tool says what its `structuredContent` is: clients check it, and throw at anything else. */
+  /** The tool says what its `structuredContent` is: clients check it, and throw at an answer without it that is no error. */
   readonly hasOutputSchema: boolean;
-  /** The key was derived: the caller did not choose it. */
-  readonly isDerived: boolean;
+  /** The caller has the result of the effect already, and did not choose its key: an equal call may be meant anew. */
+  readonly hasResult: boolean;
+  /** How long an equal call without a key of its own is the same one, ms. */
+  readonly sameForMs: number;
   /** The call is of the era in which a result says of itself that it is complete. */
   readonly isStateless: boolean;
   /** What the client takes in place of a result that waits. */
@@ -34,15 +38,15 @@ export interface LastMessage {
 
 /**
  * The result of a call as an MCP client gets it. What the server said is passed on as it is, with `_meta` beside it,
- * where it is the answer: committed, or failed with a reason of the server. Everything else is the gateway's decision.
+ * where it is the answer: committed, or failed with a reason of the server. A call that is joined to its own effect, because
+ * that was approved meanwhile or its answer was lost, gets the same. Everything else is the gateway's decision.
  *
- * The content of an error ends with the decision as JSON on a line of its own, whatever the server said before it: some
- * clients throw an error with the text, and keep nothing else (LangChain's adapter).
+ * It begins with a sentence, and ends with the decision as JSON on a line of its own, whatever the server said in between:
+ * some clients throw an error with the text, or hand it on, and keep nothing else.
  */
 export function resultOf(outcome: RunOutcome, last: LastMessage | null, context: AnswerContext): JsonObject {
-  const { publicUrl, receiptView } = context;
-  const rendered = renderOutcome(outcome, { publicUrl, receiptView, forAgent: true });
-  const meta = metaOf(outcome, rendered.status, rendered.body, context);
+  const { publicUrl } = context;
+  const meta = metaOf(outcome, context);
   if (outcome.decision === 'pending_approval')
     switch (context.waits.kind) {
       case 'task':
@@ -55,30 +59,38 @@ export function resultOf(outcome: RunOutcome, last: LastMessage | null, context:
         break;
     }
   const said = last?.message['result'];
-  if (isJsonObject(said) && outcome.decision === 'committed') return withMeta(said, meta);
-  if (isJsonObject(said) && outcome.decision === 'failed') {
-    if (said['isError'] !== true || !isJsonArray(said['content'])) return withMeta(said, meta);
-    // What the server said stands there already.
-    const { result: _, ...decision } = rendered.body;
-    return withMeta({ ...said, content: [...said['content'], asText(decision)] }, meta);
-  }
-  if (outcome.decision === 'committed' && outcome.answer?.kind === 'message' && isJsonObject(outcome.answer.message))
-    return complete(withMeta(outcome.answer.message, meta), context);
-  if (outcome.decision === 'committed' || (outcome.decision === 'duplicate_blocked' && !context.isDerived)) {
-    const kept = outcome.result;
-    if (kept?.body.kind === 'json' && !kept.truncated && isJsonObject(kept.body.value))
-      return complete(withMeta(kept.body.value, meta), context);
-  }
-  const content: Json[] = [{ type: 'text', text: sentenceOf(outcome, context) }];
-  // An outcome that is not known: what the server said helps to find out.
+  const isRefusal = isJsonObject(said) && said['isError'] === true && isJsonArray(said['content']);
+  if (isJsonObject(said) && (outcome.decision === 'committed' || (outcome.decision === 'failed' && !isRefusal)))
+    return withMeta(said, meta);
+  const kept = keptResult(outcome, context);
+  if (kept !== null) return complete(withMeta(kept, meta), context);
+  const sentence = sentenceOf(outcome, {
+    publicUrl,
+    next: nextStep(outcome),
+    sameForMs: context.sameForMs,
+  });
+  const content: Json[] = [asText(sentence)];
+  // What the server said helps to mend the call, or to find out what became of it.
   if (isJsonObject(said) && isJsonArray(said['content'])) content.push(...said['content']);
-  content.push(asText(rendered.body));
-  const structured = context.hasOutputSchema ? {} : { structuredContent: rendered.body };
-  return complete({ content, isError: true, ...structured, _meta: meta }, context);
+  content.push(asText(JSON.stringify(lineOf(outcome))));
+  const isDone = outcome.decision === 'committed' || (outcome.decision === 'duplicate_blocked' && !context.hasResult);
+  const result = { content, ...(isDone && !context.hasOutputSchema ? {} : { isError: true }) };
+  return complete(withMeta(isJsonObject(said) && isRefusal ? { ...said, ...result } : result, meta), context);
 }
 
-function asText(decision: JsonObject): JsonObject {
-  return { type: 'text', text: JSON.stringify(decision) };
+/** The server's own result of an effect that is done, where the caller is to have it. */
+function keptResult(outcome: RunOutcome, { hasResult }: AnswerContext): JsonObject | null {
+  if (outcome.decision === 'committed' && outcome.answer?.kind === 'message' && isJsonObject(outcome.answer.message))
+    return outcome.answer.message;
+  if (outcome.decision !== 'committed' && (outcome.decision !== 'duplicate_blocked' || hasResult)) return null;
+  const { result } = outcome;
+  return result?.body.kind === 'json' && !result.truncated && isJsonObject(result.body.value)
+    ? result.body.value
+    : null;
+}
+
+function asText(text: string): JsonObject {
+  return { type: 'text', text };
 }
 
 /** A result that does not come from the server in answer to this call, in the form of the call's era. */
@@ -91,48 +103,45 @@ function withMeta(result: JsonObject, added: JsonObject): JsonObject {
   return { ...result, _meta: { ...(isJsonObject(own) ? own : {}), ...added } };
 }
 
-function metaOf(outcome: RunOutcome, status: number, body: JsonObject, { policyVersion }: AnswerContext): JsonObject {
+/** For programs. */
+function metaOf(outcome: RunOutcome, { policyVersion, publicUrl, hasResult }: AnswerContext): JsonObject {
+  const { decision, effectId, reason, repeat, workspace } = outcome;
+  const decided = {
+    decision,
+    http_status: statusOf(decision, repeat),
+    effect_id: effectId,
+    code: reason.code,
+    retry_after_ms: waitOf(outcome),
+    safe_to_retry: isSafeToRetry(outcome),
+    policy_version: policyVersion,
+  };
+  if (outcome.decision !== 'committed' && outcome.decision !== 'duplicate_blocked')
+    return { [`${META_PREFIX}decision`]: decided };
+  const { id } = outcome.receipt;
+  // The address came with the result.
+  const receipt = hasResult
+    ? { id }
+    : { id, url: `${publicUrl}/v1/workspaces/${workspace}/effects/${effectId}/receipt` };
+  return { [`${META_PREFIX}decision`]: decided, [`${META_PREFIX}receipt`]: receipt };
+}
+
+/** For programs that keep nothing but the text, and what a model needs to plan anew. */
+function lineOf(outcome: RunOutcome): JsonObject {
+  const { decision, effectId, reason, budgets } = outcome;
+  const wait = waitOf(outcome);
   return {
-    [`${META_PREFIX}decision`]: {
-      decision: outcome.decision,
-      http_status: status,
-      effect_id: outcome.effectId,
-      code: outcome.reason.code,
-      retry_after_ms: outcome.retryAfterMs,
-      safe_to_retry: body['safe_to_retry'] ?? false,
-      policy_version: policyVersion,
-    },
-    ...(body['receipt'] === undefined ? {} : { [`${META_PREFIX}receipt`]: body['receipt'] }),
+    decision,
+    effect_id: effectId,
+    reason: { code: reason.code },
+    safe_to_retry: isSafeToRetry(outcome),
+    ...(wait === null ? {} : { retry_after_ms: wait }),
+    ...('mismatches' in outcome &&
+      outcome.mismatches.length > 0 && { mismatches: outcome.mismatches.map(mismatchToWire) }),
+    ...(outcome.decision === 'denied_budget' && { budgets: budgets.map((budget) => budgetToWire(budget, true)) }),
   };
 }
 
-/** What a model can act on. */
-function sentenceOf(outcome: RunOutcome, { isDerived }: AnswerContext): string {
-  const { decision, reason, tool } = outcome;
-  switch (decision) {
-    case 'committed':
-      return `${tool} was done. ${reason.message}`;
-    case 'duplicate_blocked':
-      return isDerived
-        ? `${tool} was done with the same arguments before, and nothing ran again: this is that call's receipt. Do not repeat it. If it is really meant a second time, call it with another ${META_PREFIX}idempotency-key in _meta, or later.`
-        : `${tool} was done under this idempotency key before, and nothing ran again.`;
-    case 'pending_approval':
-      return `${tool} waits for a person to approve it; nothing has happened yet. Go on with something else. To ask how it stands, call it again with exactly the same arguments: that joins this request and does not make another.`;
-    case 'in_progress':
-      return `${tool} is running under the same arguments or key. Wait a moment, then call it again with exactly the same arguments to get its outcome.`;
-    case 'failed':
-      return `${tool} was not done: ${reason.message}`;
-    case 'unknown_effect':
-      return `Whether ${tool} was done is not known. ${reason.message}`;
-    case 'idempotency_conflict':
-      return `${tool} was not done: ${reason.message}`;
-    case 'denied_permission':
-    case 'denied_policy':
-    case 'denied_identity':
-    case 'denied_budget':
-    case 'denied_claim':
-    case 'denied_reservation':
-    case 'denied_paused':
-      return `${tool} was refused and nothing happened: ${reason.message}`;
-  }
+/** When to ask again, ms. That an unknown outcome is known by then is nothing that anybody has promised. */
+function waitOf(outcome: RunOutcome): number | null {
+  return outcome.decision === 'unknown_effect' ? null : outcome.retryAfterMs;
 }

@@ -4,27 +4,26 @@ import { NO_HEADERS } from '../../effects/model/action-call.ts';
 import { NO_FILES } from '../../effects/model/files.ts';
 import { readIdempotencyKey } from '../../effects/model/idempotency-key.ts';
 import type { Principal } from '../../effects/model/principal.ts';
-import type { GivenKey } from '../../effects/model/run-request.ts';
+import type { GivenKey, Problem } from '../../effects/model/run-request.ts';
 import { type McpCall, pinnedCall, type Tool } from '../../effects/model/tool.ts';
 import type { MessageListener } from '../../effects/upstream.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { jsonInSlices } from '../../json/write.ts';
+import { declaredMeta, protocolMeta } from '../../mcp-protocol/call-params.ts';
 import { paramHeadersIn, paramHeadersOf, paramMismatch } from '../../mcp-protocol/param-headers.ts';
 import { paramsWithoutTasks, takesTasks } from '../../mcp-protocol/tasks.ts';
 import { eventOf } from '../../upstreams/mcp/server-events.ts';
-import { problem, RpcRefused, sendProblem, sendWritten } from '../http.ts';
+import { problem, RpcRefused, sendMessage, sendProblem, sendWritten } from '../http.ts';
 import { errorMessage, refused, RPC, type RpcId, resultMessage, type RpcRequest } from '../jsonrpc.ts';
 import { type Era, mismatch } from '../protocol.ts';
 import { note } from './access.ts';
 import type { EventIdMarks } from './event-ids.ts';
 import { META_PREFIX, resultOf, type WaitingForm } from './answer.ts';
 import { urlRequest, withoutAnswerToUs } from './approval-url.ts';
+import { answeredEarly, asksForMore, openedRound, sealedRound } from './input-rounds.ts';
 import type { LiveCalls } from './live-calls.ts';
 import type { GatewayPorts } from './ports.ts';
-import { type AnswerHeaders, sealHeaders } from './sessions.ts';
-
-/** How long after it was settled a write is still the same call, where the caller brings no key, ms. */
-const SAME_WRITE_MS = 120_000;
+import { type AnswerHeaders, sealHeaders, type SessionOwner } from './sessions.ts';
 
 /** A call of a tool, as it came in. */
 export interface ArrivedCall {
@@ -32,6 +31,8 @@ export interface ArrivedCall {
   readonly workspace: string;
   readonly agentId: string | null;
   readonly upstream: string;
+  /** Whose session it is in, at the door that it came through. */
+  readonly owner: SessionOwner;
   readonly message: RpcRequest;
   /** Headers of the transport that go on. */
   readonly headers: Readonly<Record<string, string>>;
@@ -71,7 +72,7 @@ export async function runCall(
   // Without sessions headers repeat arguments, and results say that they are complete.
   const isStateless = era.kind === 'stateless';
   const params = withoutAnswerToUs(paramsWithoutTasks(message.params));
-  const { name, arguments: given = {}, task, ...beside } = params;
+  const { name, arguments: given = {}, task, _meta: meta } = params;
   const wrong = (text: string): RpcRefused => new RpcRefused(refused(200, message.id, RPC.invalidParams, text));
   if (typeof name !== 'string' || name === '') throw wrong('params.name must be the name of a tool.');
   if (!isJsonObject(given)) throw wrong('params.arguments must be an object.');
@@ -83,7 +84,14 @@ export async function runCall(
   const call = pinned?.name === name ? pinned : null;
   if (call !== null) note(request, { tool: `${upstream}.${name}` });
   const paramHeaders = isStateless && call !== null ? repeatedIn(call, given, message.id, request) : {};
-  const key = keyOf(tool, call, given, beside, request);
+  const key = keyOf(tool, call, given, meta, request);
+  const asked = { owner: arrived.owner, tool: `${upstream}.${name}`, given };
+  const round = isStateless ? openedRound(ports.workspaceKey(workspace), asked, params) : {};
+  if (round === null) throw wrong('params.requestState is none that this call was given. Send the call without it.');
+  const needed = declaredMeta(meta, call?.meta ?? []);
+  if (call?.meta !== undefined && given['_meta'] !== undefined)
+    throw wrong('_meta is no argument: it stands in params.');
+  const protocol = protocolMeta(meta);
   const answer = beginAnswer(request, reply, arrived);
   const breakOff = new AbortController();
   if (call?.onClientClose === 'abort') answer.onGone(() => breakOff.abort());
@@ -92,44 +100,62 @@ export async function runCall(
     abort: () => breakOff.abort(),
   });
   try {
-    const result = await ports.run({
-      principal,
-      via: 'mcp',
-      workspace,
-      agentId,
-      actionType: null,
-      tool: `${upstream}.${name}`,
-      target: null,
-      params: given,
-      files: NO_FILES,
-      headers: NO_HEADERS,
-      idempotencyKey: key,
-      stateCheck: null,
-      claimId: null,
-      reservationId: null,
-      metadata: null,
-      proxied: {
-        kind: 'message',
-        id: message.id,
-        beside,
-        headers: { ...arrived.headers, ...paramHeaders },
-        sessionOf: federated?.sessionOf ?? null,
-        signal: breakOff.signal,
-        hears: answer.listener,
-      },
-      requestIp: request.ip,
-      stages: [
-        { stage: 'authenticate', status: 'passed', startedAt: arrived.authenticatedAt, durationMs: null, detail: null },
-      ],
-    });
+    const run = (ofRound: JsonObject): ReturnType<GatewayPorts['run']> =>
+      ports.run({
+        principal,
+        via: 'mcp',
+        workspace,
+        agentId,
+        actionType: null,
+        tool: `${upstream}.${name}`,
+        target: null,
+        params: Object.keys(needed).length === 0 ? given : { ...given, _meta: needed },
+        files: NO_FILES,
+        headers: NO_HEADERS,
+        idempotencyKey: key,
+        stateCheck: null,
+        claimId: null,
+        reservationId: null,
+        metadata: null,
+        proxied: {
+          kind: 'message',
+          id: message.id,
+          beside: { ...ofRound, ...(Object.keys(protocol).length > 0 && { _meta: protocol }) },
+          headers: { ...arrived.headers, ...paramHeaders },
+          sessionOf: federated?.sessionOf ?? null,
+          signal: breakOff.signal,
+          hears: answer.listener,
+        },
+        requestIp: request.ip,
+        stages: [
+          {
+            stage: 'authenticate',
+            status: 'passed',
+            startedAt: arrived.authenticatedAt,
+            durationMs: null,
+            detail: null,
+          },
+        ],
+      });
+    let result = await run(round);
+    const early = isStateless && federated === null ? answeredEarly(params, answer.said().last) : null;
+    if (early !== null) {
+      answer.forget();
+      result = await run(early);
+    }
     if (result.kind === 'problem') {
       if (!answer.hasBegun()) {
-        if (result.problem.code === 'invalid_request') throw wrong(faultText(result.problem));
+        if (result.problem.code === 'invalid_request') {
+          const misfit = inForm(misfitResult(result.problem), isStateless);
+          return sendMessage(reply, resultMessage(message.id, federated?.shape(misfit) ?? misfit));
+        }
         return sendProblem(ports, request, reply, result.problem);
       }
       return answer.end(errorMessage(message.id, { code: RPC.internalError, message: result.problem.detail }));
     }
     const { outcome } = result;
+    if (outcome.decision === 'committed' || outcome.decision === 'duplicate_blocked')
+      answer.onGiven(() => live.gave(outcome.effectId));
     note(request, { decision: outcome.decision, effectId: outcome.effectId });
     const { status, last: said } = answer.said();
     // Nobody answers questions through that door: a client that tried would ask in vain.
@@ -140,17 +166,21 @@ export async function runCall(
       return answer.end(last.message);
     const made = resultOf(outcome, last, {
       publicUrl: ports.settings().publicUrl,
-      receiptView: ports.receiptView,
       policyVersion: ports.policyVersion(),
       hasOutputSchema: call !== null && call.pinned['outputSchema'] !== undefined,
-      isDerived: typeof key === 'object',
+      hasResult: typeof key === 'object' && live.hasGiven(outcome.effectId),
+      sameForMs: call?.repeatMs ?? 0,
       isStateless,
       waits: waitingForm(ports, arrived),
     });
     const headers = { 'svc-decision': outcome.decision, 'svc-effect-id': outcome.effectId };
     if (outcome.decision === 'pending_approval' && !outcome.repeat && asksOnTheWay(arrived, request))
       answer.ask(urlRequest(outcome, ports.settings().publicUrl), headers);
-    return answer.end(resultMessage(message.id, federated?.shape(made) ?? made), headers);
+    const shown =
+      isStateless && last !== null && asksForMore({ result: made })
+        ? sealedRound(ports.workspaceKey(workspace), asked, made)
+        : made;
+    return answer.end(resultMessage(message.id, federated?.shape(shown) ?? shown), headers);
   } finally {
     leave();
   }
@@ -178,18 +208,17 @@ function repeatedIn(call: McpCall, given: JsonObject, id: RpcId, { headers }: Fa
   return paramHeadersOf(declared, given);
 }
 
-function asksForMore(message: JsonObject | undefined): boolean {
-  const result = message?.['result'];
-  return isJsonObject(result) && result['resultType'] === 'input_required';
+/** Arguments that do not fit are for the model to mend. */
+function misfitResult(problem: Problem): JsonObject {
+  const text = `Not done: the arguments do not fit. Mend them, and call again.\n${faultText(problem)}`;
+  return { content: [{ type: 'text', text }], isError: true };
 }
 
-function faultText({
-  detail,
-  errors,
-}: {
-  readonly detail: string;
-  readonly errors: readonly { readonly path: string; readonly message: string }[];
-}): string {
+function inForm(result: JsonObject, isStateless: boolean): JsonObject {
+  return isStateless ? { resultType: 'complete', ...result } : result;
+}
+
+function faultText({ detail, errors }: Problem): string {
   return [
     detail,
     ...errors.slice(0, 20).map(({ path, message }) => `${path.replace(/^\/params/, '/arguments')} ${message}`),
@@ -201,10 +230,9 @@ function keyOf(
   tool: Tool | null,
   call: McpCall | null,
   given: JsonObject,
-  beside: JsonObject,
+  meta: Json | undefined,
   request: FastifyRequest,
 ): GivenKey {
-  const { _meta: meta } = beside;
   const inMeta = isJsonObject(meta) ? meta[`${META_PREFIX}idempotency-key`] : undefined;
   if (inMeta !== undefined) {
     const read = typeof inMeta === 'string' ? readIdempotencyKey(inMeta) : null;
@@ -218,12 +246,13 @@ function keyOf(
   const header = readIdempotencyKey(request.headers['idempotency-key']);
   if (header.kind === 'invalid') throw problem('invalid_request', `The header Idempotency-Key ${header.message}.`);
   if (header.kind === 'key') return header.key;
-  const argument = call?.keyFrom === undefined ? undefined : given[call.keyFrom];
+  const { keyFrom, repeatMs = 0 } = call ?? {};
+  const argument = keyFrom === undefined ? undefined : given[keyFrom];
   if (tool !== null && (typeof argument === 'string' || isWhole(argument))) {
     const key = `${tool.name}:${encodeURIComponent(argument)}`;
     if (key.length <= 255) return key;
   }
-  return { generationMs: tool?.kind === 'read' ? 0 : SAME_WRITE_MS };
+  return { generationMs: repeatMs };
 }
 
 function isWhole(value: Json | undefined): value is number {
@@ -234,6 +263,8 @@ interface BegunAnswer {
   readonly listener: MessageListener;
   hasBegun(): boolean;
   said(): { readonly status: HttpAnswer | null; readonly last: { readonly message: JsonObject } | null };
+  /** Another round begins: what the server said last is no answer. */
+  forget(): void;
   /** Asks the client something, where nothing has been sent yet. Nobody waits for what it says. */
   ask(message: JsonObject, headers: Readonly<Record<string, string>>): void;
   /** Sends the last message. */
@@ -241,6 +272,8 @@ interface BegunAnswer {
   /** Sends an answer of the server that is no message to the call. */
   pass(answer: HttpAnswer): FastifyReply;
   onGone(listen: () => void): void;
+  /** Called when all of it is written, while the caller is there. */
+  onGiven(listen: () => void): void;
 }
 
 /** The answer to a call: events are passed on as they come, and the last message waits until the effect is settled. */
@@ -256,9 +289,12 @@ function beginAnswer(
   return {
     hasBegun: () => hasBegun,
     said: () => ({ status: refusedWith, last }),
+    forget() {
+      last = null;
+    },
     listener: {
       began({ headers }) {
-        if (raw.destroyed) return;
+        if (hasBegun || raw.destroyed) return;
         hasBegun = true;
         reply.hijack();
         const { 'content-length': _length, ...others } = headers;
@@ -303,6 +339,9 @@ function beginAnswer(
         .code(status)
         .headers(mutable(sealHeaders(others, seal).headers))
         .send(body);
+    },
+    onGiven(listen) {
+      raw.once('finish', listen);
     },
     onGone(listen) {
       raw.once('close', () => {

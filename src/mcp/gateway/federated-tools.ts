@@ -14,8 +14,8 @@ export interface FederatedTool {
   readonly call: McpCall;
 }
 
-/** Tools on one page of a list. */
-const PAGE = 200;
+/** Tools on one page of a list. Some libraries read the first page only. */
+const PAGE = 1_000;
 
 const known = new WeakMap<Catalog, ReadonlyMap<string, FederatedTool>>();
 

@@ -155,6 +155,7 @@ export async function mcpFederatedPlugin(
         workspace,
         agentId,
         upstream: tool.upstream,
+        owner,
         message: { ...message, params },
         headers,
         session: sessionName(arrived),

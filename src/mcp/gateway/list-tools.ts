@@ -1,4 +1,4 @@
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
+import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 
 /** The result of an answer; `null` where it is an error. */
 export function resultIn({ result }: JsonObject): JsonObject | null {
@@ -6,15 +6,12 @@ export function resultIn({ result }: JsonObject): JsonObject | null {
 }
 
 /**
- * The answer to `tools/list` with some of its tools, in the order of their names.
+ * Some of the tools of an answer to `tools/list`, in the order of their names.
  * @param isVisible whether the tool is exactly as it was pinned, in this list too, and the key may call it. New and
  *   changed tools are not shown: their descriptions speak to the model
  */
-export function visibleTools(message: JsonObject, isVisible: (name: string) => boolean): JsonObject {
-  const { result } = message;
-  if (!isJsonObject(result) || !isJsonArray(result['tools'])) return message;
-  const tools = result['tools'].filter((tool) => isVisible(nameOf(tool))).toSorted(byName);
-  return { ...message, result: { ...result, tools } };
+export function visibleTools(tools: readonly Json[], isVisible: (name: string) => boolean): readonly Json[] {
+  return tools.filter((tool) => isVisible(nameOf(tool))).toSorted(byName);
 }
 
 function byName(left: Json, right: Json): number {

@@ -12,10 +12,18 @@ export interface LiveCalls {
   enter(session: string, id: RpcId, call: LiveCall): () => void;
   /** The call that a client cancels; `null` if it is none of these. */
   of(session: string, id: RpcId): LiveCall | null;
+  /** The result of an effect has been given to its caller. */
+  gave(effectId: string): void;
+  /** Whether this process has given it. What is not known any more counts as not given: then it is given once more. */
+  hasGiven(effectId: string): boolean;
 }
+
+/** So many effects are remembered. */
+const MOST_GIVEN = 10_000;
 
 export function createLiveCalls(): LiveCalls {
   const calls = new Map<string, LiveCall>();
+  const given = new Set<string>();
   const nameOf = (session: string, id: RpcId): string => JSON.stringify([session, id]);
   return {
     enter(session, id, call) {
@@ -26,5 +34,11 @@ export function createLiveCalls(): LiveCalls {
       };
     },
     of: (session, id) => calls.get(nameOf(session, id)) ?? null,
+    gave(effectId) {
+      given.add(effectId);
+      const [oldest] = given;
+      if (given.size > MOST_GIVEN && oldest !== undefined) given.delete(oldest);
+    },
+    hasGiven: (effectId) => given.has(effectId),
   };
 }

@@ -16,9 +16,9 @@ export function withMark(key: KeyObject, of: readonly Json[], id: string): strin
 }
 
 /** The server's own id; `null` if the mark is not that of this owner. */
-export function withoutMark(key: KeyObject, of: readonly Json[], marked: string): string | null {
+export function withoutMark(key: KeyObject, of: readonly Json[], marked: string, most: number = MAX_ID): string | null {
   const id = marked.slice(0, -(MARK_LENGTH + 1));
-  if (id === '' || id.length > MAX_ID || marked[id.length] !== '.') return null;
+  if (id === '' || id.length > most || marked[id.length] !== '.') return null;
   const mark = Buffer.from(marked.slice(id.length + 1), 'latin1');
   const expected = Buffer.from(markOf(key, of, id), 'latin1');
   return mark.length === expected.length && timingSafeEqual(mark, expected) ? id : null;

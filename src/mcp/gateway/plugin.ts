@@ -1,6 +1,8 @@
 import { pipeline } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { isJsonArray, isJsonObject, type JsonObject } from '../../json/value.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
+import { identityOf } from '../../mcp-protocol/call-params.ts';
+import { META } from '../../mcp-protocol/revisions.ts';
 import { paramsWithoutTasks, withoutExtension } from '../../mcp-protocol/tasks.ts';
 import { lookedThrough } from '../../pins/observed.ts';
 import { pinnedAt } from '../../upstreams/catalog.ts';
@@ -136,6 +138,7 @@ export async function mcpGatewayPlugin(
           workspace,
           agentId,
           upstream: server.settings.id,
+          owner: arrived.owner,
           message,
           headers: arrived.headers,
           session: sessionName(arrived),
@@ -182,7 +185,9 @@ export async function mcpGatewayPlugin(
               const tools = await lookedThrough(result['tools'], isPinned);
               // From here on at once: another list must not come between this one and what is shown of it.
               server.pins.passes({ tools }, isPinned);
-              return visibleTools({ ...answer, result: { ...result, tools } }, (name) => isVisible(arrived, name));
+              const { nextCursor, resultType, ttlMs, cacheScope } = result;
+              const list = { tools: visibleTools(tools, (name) => isVisible(arrived, name)) };
+              return { ...answer, result: { ...list, ...present({ nextCursor, resultType, ttlMs, cacheScope }) } };
             },
           },
         });
@@ -192,9 +197,7 @@ export async function mcpGatewayPlugin(
             id: message.id,
             change: (answer) => {
               const result = resultIn(answer);
-              return result === null
-                ? answer
-                : { ...answer, result: offered(arrived, server.pins.introduces(result, server.settings.mcp.words)) };
+              return result === null ? answer : { ...answer, result: introduced(arrived, result) };
             },
           },
         });
@@ -328,16 +331,36 @@ function arrive(ports: GatewayPorts, request: Incoming, message: RpcMessage | nu
 }
 
 /**
- * What a server says of itself, with the gateway's tasks in place of its own: a task of a server would have an outcome
- * that no effect knows.
+ * What a server says of itself, as far as somebody has approved it or the protocol needs it: models read names and
+ * instructions. The name is the pinned one, or that of the upstream.
  */
-function offered({ era }: Arrived, result: JsonObject): JsonObject {
-  const { capabilities } = result;
-  if (!isJsonObject(capabilities)) return result;
+function introduced({ era, server }: Arrived, result: JsonObject): JsonObject {
+  const { id, mcp } = server.settings;
+  const instructions = server.pins.introduces(result, mcp.words);
+  const { protocolVersion, supportedVersions, serverInfo, _meta: meta, resultType, ttlMs, cacheScope } = result;
+  const info = serverInfo ?? (isJsonObject(meta) ? meta[META.serverInfo] : undefined);
+  const identity = { ...identityOf(isJsonObject(info) ? info : {}), name: mcp.words?.server ?? id };
+  return {
+    ...present({ protocolVersion, supportedVersions, resultType, ttlMs, cacheScope }),
+    ...(isJsonObject(result['capabilities']) && { capabilities: offered(era, result['capabilities']) }),
+    ...(serverInfo !== undefined || era.kind === 'handshake' ? { serverInfo: identity } : {}),
+    ...(era.kind === 'stateless' && { _meta: { [META.serverInfo]: identity } }),
+    ...(instructions !== null && { instructions }),
+  };
+}
+
+/** The gateway's tasks are in place of a server's own: a task of a server would have an outcome that no effect knows. */
+function offered(era: Era, capabilities: JsonObject): JsonObject {
   const { tasks: _own, ...others } = withoutExtension(capabilities);
   const extensions = isJsonObject(others['extensions']) ? others['extensions'] : {};
   const ours = era.kind === 'stateless' ? { extensions: { ...extensions, ...OFFERS_TASKS.extensions } } : {};
-  return { ...result, capabilities: { ...others, ...ours } };
+  return { ...others, ...ours };
+}
+
+function present(members: Readonly<Record<string, Json | undefined>>): JsonObject {
+  const there: Record<string, Json> = {};
+  for (const [name, value] of Object.entries(members)) if (value !== undefined) there[name] = value;
+  return there;
 }
 
 /** The canonical form of a message: what was decided on is what is sent. */

@@ -25,7 +25,6 @@ export interface GatewayPorts extends CallerPorts, FaultPorts {
   readonly judge: (request: Passing) => Refused | null;
   /** The key for what is bound to a workspace. */
   readonly workspaceKey: (workspace: string) => KeyObject;
-  readonly receiptView: (jws: string) => JsonObject;
   readonly effect: (workspace: string, id: string) => Promise<EffectRecord | null>;
   /** How long an effect is kept at least, ms. */
   readonly effectsKeptMs: () => number;

@@ -96,10 +96,10 @@ function finalResult(ports: GatewayPorts, effect: EffectRecord): JsonObject {
   const call = ports.catalog().tool(effect.action.tool)?.call;
   return resultOf(outcomeFor(effect), null, {
     publicUrl: ports.settings().publicUrl,
-    receiptView: ports.receiptView,
     policyVersion: ports.policyVersion(),
     hasOutputSchema: call?.kind === 'mcp' && call.pinned['outputSchema'] !== undefined,
-    isDerived: false,
+    hasResult: false,
+    sameForMs: 0,
     isStateless: true,
     waits: { kind: 'text' },
   });

@@ -67,7 +67,7 @@ export async function sendCall(upstream: McpUpstream, dispatch: Dispatch, call: 
   const through = await throughOf(upstream, dispatch, call, proxied?.kind === 'message' ? proxied : null);
   if (typeof through === 'string') return notSent(upstream, 'connect_failed', through);
   const { id, beside, headers } = through;
-  const said = { ...beside, name: call.name, arguments: params };
+  const said = { ...beside, ...saidOf(call, params, beside) };
   const body = Buffer.from(JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/call', params: said }));
   const sent = createHash('sha256').update(body).digest('base64url');
   const deadline = new Deadline(tool.timeoutMs, through.signal);
@@ -99,6 +99,17 @@ export async function sendCall(upstream: McpUpstream, dispatch: Dispatch, call: 
   } finally {
     deadline.end();
   }
+}
+
+/** The name and the arguments of a call, and what of `_meta` is among its params. */
+function saidOf({ name, meta }: McpCall, params: JsonObject, { _meta: protocol }: JsonObject): JsonObject {
+  if (meta === undefined || !isJsonObject(params['_meta'])) return { name, arguments: params };
+  const { _meta: needed, ...given } = params;
+  return {
+    name,
+    arguments: given,
+    _meta: { ...(isJsonObject(protocol) && protocol), ...(isJsonObject(needed) && needed) },
+  };
 }
 
 /** What a call is sent with, and who hears the answer. */

@@ -1,7 +1,7 @@
 import { isJsonArray, type JsonObject } from '../../json/value.ts';
 import { wordsIn } from '../../mcp-protocol/read-server.ts';
 import type { LiveServer, ServerWords } from '../../pins/compare.ts';
-import { lookedThrough, ObservedServer, type PinState, sameWords, shaOf } from '../../pins/observed.ts';
+import { lookedThrough, ObservedServer, type PinState, shaOf } from '../../pins/observed.ts';
 import type { McpCall } from '../../effects/model/tool.ts';
 import { lookAt } from './look.ts';
 import type { Reached } from './server-requests.ts';
@@ -121,15 +121,13 @@ export class PinWatch {
 
   /**
    * The answer to `initialize` or `server/discover` passes.
-   * @returns it without instructions that nobody has approved: they speak to the model
+   * @returns instructions, where somebody has approved them: they speak to the model
    */
-  introduces(result: JsonObject, pinned: ServerWords | undefined): JsonObject {
+  introduces(result: JsonObject, pinned: ServerWords | undefined): string | null {
     const words = wordsIn(result);
     // It holds for all tools.
     if (this.#seen.passedWords(words)) this.#onSeen(null);
-    if (pinned === undefined || sameWords(pinned, words)) return result;
-    const { instructions: _unapproved, ...others } = result;
-    return pinned.instructions === words.instructions ? result : others;
+    return pinned?.instructions === words.instructions ? words.instructions : null;
   }
 
   #isWithin(name: string, ms: number): boolean {

@@ -2,7 +2,7 @@ import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { CreateMessageRequestSchema, ElicitRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { isJsonObject } from '../../../src/json/value.ts';
+import { isJsonObject, type JsonObject } from '../../../src/json/value.ts';
 import { send } from '../gateway.ts';
 import { textOf } from './lenient-server.ts';
 import { callOf, type McpWorld, post, resultOf, startMcpWorld } from './world.ts';
@@ -16,6 +16,7 @@ beforeEach(() => world.server.forget());
 
 const say = (method: string, params: Record<string, string> = {}) => ({ jsonrpc: '2.0', id: 1, method, params });
 let unique = 0;
+const lastParams = (): unknown => (JSON.parse(world.server.seen.at(-1)?.body ?? '{}') as { params?: unknown }).params;
 const fresh = (): { readonly n: number } => ({ n: (unique += 1) });
 
 describe('a call of a tool', () => {
@@ -77,6 +78,36 @@ describe('a call of a tool', () => {
     expect(world.server.ran).toHaveLength(4);
   });
 
+  test('reaches the server with its name, its arguments and what the protocol defines, and with nothing else', async () => {
+    const trace = { traceparent: `00-${'a'.repeat(32)}-${'b'.repeat(16)}-01` };
+    const unseen = { 'example.com/tenant': 'a', baggage: 'b=1', amount: 9 };
+    const given = fresh();
+    const more = { _meta: { progressToken: 't', ...trace, ...unseen }, args: { amount: 9 }, requestState: 's' };
+    expect(resultOf(await post(world, callOf('echo', given, more))).decision).toMatchObject({ decision: 'committed' });
+    expect(lastParams()).toEqual({ name: 'echo', arguments: given, _meta: { progressToken: 't', ...trace } });
+  });
+
+  test('has what its tool declares of _meta as a param: policy sees it, and another value is another action', async () => {
+    const given = { to: { region: 'eu' } };
+    const of = (tenant: string, more: JsonObject = {}) =>
+      post(world, callOf('routed', given, { _meta: { 'example.com/tenant': tenant, other: 1, ...more } }));
+    const keyed = { 'dev.svc-gateway/idempotency-key': 'one-tenant' };
+    expect(resultOf(await of('a', keyed)).decision).toMatchObject({ decision: 'committed' });
+    expect(lastParams()).toEqual({ name: 'routed', arguments: given, _meta: { 'example.com/tenant': 'a' } });
+    expect(resultOf(await of('b', keyed)).decision).toMatchObject({ decision: 'idempotency_conflict' });
+    expect(resultOf(await of('other')).decision).toMatchObject({ code: 'rule_denied' });
+    const hidden = await post(world, callOf('routed', { _meta: { 'example.com/tenant': 'c' } }));
+    expect(hidden.message['error']).toMatchObject({ code: -32602 });
+    const through = { tool: 'crm.routed', params: { _meta: { 'example.com/tenant': 'd' } }, idempotency_key: 'api' };
+    await send(world.url(), world.keys.bot, 'POST', '/v1/workspaces/demo/effects', through);
+    expect(lastParams()).toEqual({ name: 'routed', arguments: {}, _meta: { 'example.com/tenant': 'd' } });
+    const undeclared = { ...through, params: { _meta: { amount: 1 } }, idempotency_key: 'api-2' };
+    expect((await send(world.url(), world.keys.bot, 'POST', '/v1/workspaces/demo/effects', undeclared)).status).toBe(
+      400,
+    );
+    expect(world.server.ran).toHaveLength(2);
+  });
+
   test('takes its key from the argument that the configuration names', async () => {
     const n = 4711;
     await post(world, callOf('strict', { n }));
@@ -91,10 +122,11 @@ describe('a call of a tool', () => {
     expect(effect.body).toMatchObject({ effect: { idempotency_key: 'crm.strict:4711' } });
   });
 
-  test('whose arguments do not fit the pinned schema is a fault, and not sent', async () => {
-    const { status, message } = await post(world, callOf('strict', { n: 'x' }));
-    expect(status).toBe(200);
-    expect(message['error']).toMatchObject({ code: -32602, message: expect.stringContaining('/arguments/n') });
+  test('whose arguments do not fit the pinned schema is an error of the tool, for the model to mend, and not sent', async () => {
+    const said = await post(world, callOf('strict', { n: 'x' }));
+    expect(said.status).toBe(200);
+    const text = expect.stringMatching(/^Not done: the arguments do not fit\..*\/arguments\/n /s);
+    expect(resultOf(said).result).toEqual({ isError: true, content: [{ type: 'text', text }] });
     expect(world.server.ran).toEqual([]);
   });
 
@@ -102,7 +134,13 @@ describe('a call of a tool', () => {
     const said = await post(world, callOf('forbidden'));
     const { result, decision } = resultOf(said);
     expect(said.status).toBe(200);
-    expect(result).toMatchObject({ isError: true, structuredContent: { decision: 'denied_policy' } });
+    expect(result).toMatchObject({
+      isError: true,
+      content: [
+        { text: 'Refused, nothing happened: Never. Do not try it again or in another way; tell your user.' },
+        {},
+      ],
+    });
     expect(decision).toMatchObject({ decision: 'denied_policy', http_status: 403, code: 'rule_denied' });
     expect(world.server.ran).toEqual([]);
   });
@@ -116,16 +154,56 @@ describe('a call of a tool', () => {
     const given = fresh();
     const asked = resultOf(await post(world, callOf('ask', given)));
     expect(asked.decision).toMatchObject({ decision: 'pending_approval', http_status: 202 });
-    const { structuredContent } = asked.result;
-    const approval = isJsonObject(structuredContent) ? structuredContent['approval'] : null;
-    const id = isJsonObject(approval) ? textOf(approval['id']) : '';
+    const id = /\/approve\/demo\/(\w+)"/.exec(JSON.stringify(asked.result['content']))?.[1] ?? '';
+    expect(JSON.stringify(asked.result['content'])).toContain(
+      `Waiting for approval: crm.ask has not run. Call it again with the same arguments in a minute. A person approves it, tell your user: ${world.url()}/approve/demo/${id}`,
+    );
     expect(resultOf(await post(world, callOf('ask', given))).decision).toMatchObject({
       effect_id: asked.decision['effect_id'],
     });
     await send(world.url(), world.keys.lead, 'POST', `/v1/workspaces/demo/approvals/${id}/approve`, {});
     const done = resultOf(await post(world, callOf('ask', given)));
     expect(done.decision).toMatchObject({ decision: 'duplicate_blocked', effect_id: asked.decision['effect_id'] });
+    // It is the result of its own call. Who has it, and calls again, is told so.
+    expect(done.result).toMatchObject({ content: [{ type: 'text', text: JSON.stringify(given) }] });
+    expect(done.result).not.toHaveProperty('isError');
+    expect(resultOf(await post(world, callOf('ask', given))).result).toMatchObject({
+      isError: true,
+      content: [{ text: expect.stringMatching(/^Already done: crm\.ask ran.* wait 2 minutes or send another/) }, {}],
+    });
     expect(world.server.ran).toHaveLength(1);
+  });
+
+  test('adds at most 600 bytes to an answer, and says nothing twice', async () => {
+    const answers = {
+      committed: await post(world, callOf('echo', fresh())),
+      pending_approval: await post(world, callOf('ask', fresh())),
+      denied_policy: await post(world, callOf('forbidden')),
+      unknown_effect: await post(world, callOf('fail', fresh())),
+      duplicate_blocked:
+        (await post(world, callOf('echo', { same: 1 })), await post(world, callOf('echo', { same: 1 }))),
+    };
+    for (const [decision, said] of Object.entries(answers)) {
+      const { result, decision: found } = resultOf(said);
+      expect(found).toMatchObject({ decision });
+      // The sentence comes first, the line last; what is between them is the server's.
+      const { _meta: meta, content, ...rest } = result;
+      const own = decision === 'committed' || !Array.isArray(content) ? [] : [content[0], content.at(-1)];
+      const { 'server.example/own': _, ...added } = isJsonObject(meta) ? meta : {};
+      const whole = JSON.stringify([own, added]);
+      // Where the page and the receipt are is as long as the address of the gateway.
+      const { 'dev.svc-gateway/receipt': _link, ...others } = added;
+      const text = JSON.stringify([own, others]).replace(/http:[^"\\]*/g, '');
+      expect([Buffer.byteLength(text) <= 600, Buffer.byteLength(whole) <= 700], said.text).toEqual([true, true]);
+      expect(Object.keys(rest).filter((name) => name !== 'isError')).toEqual([]);
+    }
+  });
+
+  test('of a tool without a window runs each time, as without a gateway', async () => {
+    const given = fresh();
+    for (let times = 0; times < 3; times += 1)
+      expect(resultOf(await post(world, callOf('sends', given))).decision).toMatchObject({ decision: 'committed' });
+    expect(world.server.ran).toHaveLength(3);
   });
 
   test('with an output schema has no structuredContent in a refusal', async () => {
@@ -154,7 +232,7 @@ describe('a call of a tool', () => {
     expect(decision).toMatchObject({ decision: 'unknown_effect' });
     // The decision comes last, so that nothing that a tool says can be taken for it.
     expect(result['content']).toEqual([
-      { type: 'text', text: expect.stringMatching(/^Whether .* is not known/) },
+      { type: 'text', text: expect.stringMatching(/^Unknown whether crm\.fail was done\./) },
       { type: 'text', text: expect.stringContaining('it broke') },
       { type: 'text', text: expect.stringMatching(/^\{"decision":"unknown_effect",/) },
     ]);
@@ -226,8 +304,9 @@ describe('a call of a tool', () => {
     expect(resultOf(await post(world, callOf('slow', given))).decision).toMatchObject({ decision: 'in_progress' });
     world.server.release();
     await expect
-      .poll(async () => resultOf(await post(world, callOf('slow', given))).decision['decision'])
-      .toBe('duplicate_blocked');
+      .poll(async () => resultOf(await post(world, callOf('slow', given))).result)
+      // The answer was lost: this is it, and no error.
+      .toMatchObject({ content: [{ type: 'text', text: JSON.stringify(given) }] });
     expect(world.server.ran).toHaveLength(1);
   });
 

@@ -33,13 +33,19 @@ function call(
 
 /** Arguments of a call that was not made before, by which the server answers as they say. */
 const told = (answer: JsonObject): JsonObject => ({ answer, n: (unique += 1) });
-const asking = { resultType: 'input_required', inputRequests: { sure: { method: 'elicitation/create', params: {} } } };
+const asking = {
+  resultType: 'input_required',
+  requestState: 'from the server',
+  inputRequests: { sure: { method: 'elicitation/create', params: {} } },
+};
 const done = { resultType: 'complete', content: [{ type: 'text', text: 'done' }] };
 
 describe('an answer that asks for more', () => {
   test('comes as it is, with the decision beside it: nothing was done', async () => {
     const { result, decision } = resultOf(await call('says', told({ result: asking })));
-    expect(result).toMatchObject(asking);
+    expect(result).toMatchObject({ ...asking, requestState: expect.any(String) });
+    // It says what was asked, in a form that only the gateway can make.
+    expect(result['requestState']).toMatch(/^[\w-]+\.[\w-]{43}$/);
     expect(result).not.toHaveProperty('isError');
     expect(decision).toMatchObject({ decision: 'failed', code: 'upstream_refused', safe_to_retry: true });
   });
@@ -55,12 +61,60 @@ describe('an answer that asks for more', () => {
     expect(first.decision).toMatchObject({ decision: 'failed' });
     // The same arguments: the server is told another way what it shall answer now.
     world.server.answerNext({ result: done });
-    const second = resultOf(await round({ inputResponses: { sure: { action: 'accept' } }, requestState: 's' }));
+    const { requestState = null } = first.result;
+    const answers = { sure: { action: 'accept' }, unasked: { amount: 9 } };
+    const second = resultOf(await round({ inputResponses: answers, requestState }));
     expect(second.result).toMatchObject(done);
     expect(second.decision).toMatchObject({ decision: 'committed', effect_id: first.decision['effect_id'] });
-    expect(world.server.seen.at(-1)?.body).toContain('"inputResponses":{"sure":{"action":"accept"}}');
+    const sent = JSON.parse(world.server.seen.at(-1)?.body ?? '') as { params: JsonObject };
+    expect(sent.params).toEqual({
+      name: 'says',
+      arguments: given,
+      _meta: META,
+      inputResponses: { sure: { action: 'accept' } },
+      requestState: 'from the server',
+    });
     expect(resultOf(await round({})).decision).toMatchObject({ decision: 'duplicate_blocked' });
     expect(world.server.ran).toHaveLength(2);
+  });
+
+  test('is answered by a state of this very call, or nothing of the answer goes on', async () => {
+    const given = told({ result: asking });
+    const { requestState = null } = resultOf(await call('says', given)).result;
+    const answer = (params: JsonObject, of: JsonObject = given): Promise<Said> =>
+      call('says', of, { params: { _meta: META, inputResponses: { sure: {} }, ...params } });
+    for (const refused of [
+      await answer({ requestState: 'from the server' }),
+      await answer({ requestState: `x${JSON.stringify(requestState)}` }),
+      await answer({ requestState }, told({ result: asking })),
+    ])
+      expect(refused.message['error']).toMatchObject({
+        code: -32602,
+        message: expect.stringContaining('requestState'),
+      });
+    expect(world.server.ran).toHaveLength(1);
+  });
+
+  test('is answered where the client has answered before it was asked: by what the server asks for, and nothing else', async () => {
+    const given = told({ result: asking });
+    const early = (inputResponses: JsonObject, of: JsonObject = given): Promise<Said> =>
+      call('says', of, { params: { _meta: META, inputResponses } });
+    const bodies = (): readonly JsonObject[] =>
+      world.server.seen.map(({ body }) => (JSON.parse(body) as { params: JsonObject }).params);
+    expect(resultOf(await early({ unasked: { amount: 9 } })).result).toMatchObject({ resultType: 'input_required' });
+    expect(bodies()).toEqual([{ name: 'says', arguments: given, _meta: META }]);
+    world.server.forget();
+    await early({ sure: { action: 'accept' }, unasked: { amount: 9 } });
+    const round = { inputResponses: { sure: { action: 'accept' } }, requestState: 'from the server' };
+    expect(bodies()).toEqual([
+      { name: 'says', arguments: given, _meta: META },
+      { name: 'says', arguments: given, _meta: META, ...round },
+    ]);
+    world.server.forget();
+    // Who is asked nothing is told nothing.
+    expect(resultOf(await early({ sure: {} }, told({ result: done }))).result).toMatchObject(done);
+    expect(world.server.ran).toHaveLength(1);
+    expect(JSON.stringify(bodies())).not.toContain('inputResponses');
   });
 
   test('is a result like any other before that revision', async () => {

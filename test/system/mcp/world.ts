@@ -24,6 +24,8 @@ upstreams:
       tools:
         - { name: strict, risk: high, key_from: n }
         - { name: slow, on_client_close: finish }
+        - { name: sends, repeat_window: 0s }
+        - { name: routed, meta: [example.com/tenant] }
 `;
 
 const POLICY = `
@@ -35,6 +37,7 @@ rules:
   - { id: all, effect: allow, match: { upstreams: [crm] } }
   - { id: never, effect: deny, match: { tools: [crm.forbidden] }, reason: "Never" }
   - { id: no-secrets, effect: deny, match: { tools: ["crm.(resources/read)"] }, when: { params.uri: "file:///secret" }, reason: "Secret" }
+  - { id: own-tenant, effect: deny, match: { tools: [crm.routed] }, when: { params._meta: { exists: true }, 'params._meta["example.com/tenant"]': other }, reason: "Tenant" }
   - { id: ask, effect: require_approval, match: { tools: [crm.ask] }, approval: { approvers: { roles: [lead] }, quorum: 1, expires: 1h, summary: "May it?" } }
 `;
 
