@@ -24,7 +24,7 @@ import { federatedList, type FederatedTool, federatedTool } from './federated-to
 import { createLiveCalls } from './live-calls.ts';
 import { mayNotify } from './methods.ts';
 import type { GatewayPorts } from './ports.ts';
-import { sealSession } from './sessions.ts';
+import { holderOf, sealSession } from './sessions.ts';
 import { answerTask, OFFERS_TASKS } from './tasks.ts';
 
 type Incoming = FastifyRequest<{ Body: RpcMessage | undefined }>;
@@ -160,7 +160,7 @@ export async function mcpFederatedPlugin(
         headers,
         session: sessionName(arrived),
         federated: {
-          sessionOf: JSON.stringify([workspace, owner.agentId]),
+          sessionOf: holderOf(owner),
           shape: (result) => inForm(result, era, OWN),
         },
         // The servers' ids of sessions stay here.

@@ -33,7 +33,7 @@ import { resultIn, visibleTools } from './list-tools.ts';
 import { createLiveCalls } from './live-calls.ts';
 import { mayNotify, treatmentOf } from './methods.ts';
 import type { GatewayPorts } from './ports.ts';
-import { type AnswerHeaders, sealHeaders, sealSession } from './sessions.ts';
+import { type AnswerHeaders, holderOf, sealHeaders, sealSession } from './sessions.ts';
 import { answerTask, OFFERS_TASKS } from './tasks.ts';
 
 type Incoming = FastifyRequest<{ Params: { readonly upstream: string }; Body: RpcMessage | undefined }>;
@@ -364,7 +364,7 @@ function present(members: Readonly<Record<string, Json | undefined>>): JsonObjec
 }
 
 /** The canonical form of a message: what was decided on is what is sent. */
-function postOf({ server, headers }: Arrived, message: RpcMessage): McpRequest {
+function postOf({ server, headers, owner }: Arrived, message: RpcMessage): McpRequest {
   const { kind: _kind, ...members } =
     message.kind === 'response'
       ? { kind: message.kind, id: message.id, ...answerOf(message) }
@@ -374,6 +374,7 @@ function postOf({ server, headers }: Arrived, message: RpcMessage): McpRequest {
     path: server.settings.mcp.path,
     headers: { ...headers, 'content-type': 'application/json' },
     body: Buffer.from(JSON.stringify({ jsonrpc: '2.0', ...members })),
+    holder: holderOf(owner),
   };
 }
 

@@ -9,6 +9,11 @@ export interface SessionOwner {
   readonly agentId: string;
 }
 
+/** Whom sessions count for, where a server has room for some only. */
+export function holderOf({ workspace, agentId }: SessionOwner): string {
+  return JSON.stringify([workspace, agentId]);
+}
+
 /** A session, by the server's own id of it. */
 export interface Session {
   readonly id: string;

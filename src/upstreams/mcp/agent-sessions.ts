@@ -23,7 +23,7 @@ export class AgentSessions {
   /** The session of an agent. Ends those that nobody has used for long, and the oldest where there are too many. */
   of(agent: string, upstream: Reached): OwnSession {
     const now = this.#now();
-    const session = this.#sessions.get(agent)?.session ?? new OwnSession();
+    const session = this.#sessions.get(agent)?.session ?? new OwnSession(agent);
     this.#sessions.delete(agent);
     this.#sessions.set(agent, { session, usedAt: now });
     const { child, sse } = upstream.settings.mcp;

@@ -11,6 +11,8 @@ export interface McpRequest {
   /** Lower-case names. */
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer | null;
+  /** Whose session it begins, where it begins one; absent: the gateway's own. */
+  readonly holder?: string;
 }
 
 /** What became of a request up to the head of its answer. */

@@ -19,12 +19,18 @@ const SAY_MS = 5_000;
  * the session, or be of another era since.
  */
 export class OwnSession {
+  readonly #holder: string | undefined;
   #begun: Promise<Begun | string> | null = null;
   #lastId = 0;
 
+  /** @param holder whom it is for; absent: for whoever calls without a session */
+  constructor(holder?: string) {
+    this.#holder = holder;
+  }
+
   /** Resolves with what to send, or with why nothing can be sent. */
   async enter(upstream: Reached, timeoutMs: number): Promise<Entered | string> {
-    const beginning = (this.#begun ??= begin(upstream, timeoutMs));
+    const beginning = (this.#begun ??= begin(upstream, timeoutMs, this.#holder));
     const begun = await beginning;
     if (typeof begun === 'string') {
       if (this.#begun === beginning) this.#begun = null;
@@ -50,8 +56,8 @@ export class OwnSession {
   }
 }
 
-function requests(upstream: Reached, timeoutMs: number): ServerRequests {
-  return new ServerRequests(upstream, NAME, AbortSignal.timeout(timeoutMs));
+function requests(upstream: Reached, timeoutMs: number, holder?: string): ServerRequests {
+  return new ServerRequests(upstream, NAME, AbortSignal.timeout(timeoutMs), holder);
 }
 
 /**
@@ -65,9 +71,9 @@ export function answerServer(upstream: Reached, begun: Begun, message: JsonObjec
     .catch(() => undefined);
 }
 
-async function begin(upstream: Reached, timeoutMs: number): Promise<Begun | string> {
+async function begin(upstream: Reached, timeoutMs: number, holder: string | undefined): Promise<Begun | string> {
   try {
-    const answer = await beginWith(requests(upstream, timeoutMs), { name: NAME, version: VERSION });
+    const answer = await beginWith(requests(upstream, timeoutMs, holder), { name: NAME, version: VERSION });
     if (answer.begun !== null) return answer.begun;
     return `the server answers neither initialize (${answer.answered.status}) nor server/discover`;
   } catch (error) {

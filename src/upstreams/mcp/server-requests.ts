@@ -27,16 +27,19 @@ export class ServerRequests implements Line<LineAnswered> {
   readonly #server: Reached;
   readonly #name: string;
   readonly #signal: AbortSignal;
+  readonly #holder: { readonly holder?: string };
   #bytes = 0;
 
   /**
    * @param name what the gateway calls itself
    * @param signal the time that all requests together have
+   * @param holder whom a session is for that they begin; absent: for the gateway itself
    */
-  constructor(server: Reached, name: string, signal: AbortSignal) {
+  constructor(server: Reached, name: string, signal: AbortSignal, holder?: string) {
     this.#server = server;
     this.#name = name;
     this.#signal = signal;
+    this.#holder = holder === undefined ? {} : { holder };
   }
 
   /** @throws Error where it does not answer, or in what reads in more than one way */
@@ -101,7 +104,7 @@ export class ServerRequests implements Line<LineAnswered> {
       ...headers,
       'user-agent': this.#name,
     });
-    const request = { method, path: settings.mcp.path, headers: sent, body };
+    const request = { method, path: settings.mcp.path, headers: sent, body, ...this.#holder };
     const opened = await open(through, request, { gate: () => 'go', signal, now });
     if (opened.kind === 'held_back') throw new Error('it did not answer in time');
     if (opened.kind !== 'answer') throw new Error(opened.message);

@@ -15,6 +15,8 @@ export interface Asked {
 
 export interface Asking {
   readonly session?: string;
+  /** Whose session it begins. */
+  readonly holder?: string;
   readonly gate?: () => void;
   /** Whether the reader pauses at once. */
   readonly pause?: boolean;
@@ -27,6 +29,7 @@ export function ask(through: Through, method: 'POST' | 'GET' | 'DELETE', message
   const asked: Asked = { status: 0, headers: {}, text: '', controller: null, head: head.promise, end: end.promise };
   through.dispatch(
     {
+      ...(asking.holder === undefined ? {} : { holder: asking.holder }),
       method,
       path: '/',
       headers: asking.session === undefined ? {} : { 'mcp-session-id': asking.session },
@@ -73,20 +76,26 @@ function settled(): Settled {
 }
 
 /** Begins a session. @returns its id */
-export async function initialize(through: Through): Promise<string> {
-  return (await begin(through)).session;
+export async function initialize(through: Through, holder?: string): Promise<string> {
+  return (await begin(through, holder)).session;
 }
 
 /** Begins a session. @returns it, and what the server says of itself */
 export async function begin(
   through: Through,
+  holder?: string,
 ): Promise<{ readonly session: string; readonly instructions: string | null }> {
   const params = {
     protocolVersion: '2025-11-25',
     capabilities: { elicitation: {} },
     clientInfo: { name: 't', version: '1' },
   };
-  const asked = ask(through, 'POST', { jsonrpc: '2.0', id: 0, method: 'initialize', params });
+  const asked = ask(
+    through,
+    'POST',
+    { jsonrpc: '2.0', id: 0, method: 'initialize', params },
+    { ...(holder !== undefined && { holder }) },
+  );
   await asked.end;
   const session = asked.headers['mcp-session-id'];
   if (asked.status !== 200 || typeof session !== 'string') throw new Error(`${asked.status} ${asked.text}`);

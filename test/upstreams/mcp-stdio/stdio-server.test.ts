@@ -323,6 +323,55 @@ describe('children that end, hang or never begin', () => {
     await initialize(server);
   });
 
+  test('one holder does not keep the others out: the idlest session of who has most makes room', async () => {
+    const server = odd('good', { settings: { most: 3 } });
+    const taken: string[] = [];
+    for (let count = 0; count < 3; count += 1) {
+      clock += 1;
+      taken.push(await initialize(server, 'greedy'));
+    }
+    const [first = '', second = '', third = ''] = taken;
+    // A client that is there listens. That does not hold the place.
+    const listening = ask(server, 'GET', null, { session: second });
+    await listening.head;
+    clock += 1;
+    for (const session of [first, third]) await tool(server, session, 'print');
+    await expect(initialize(server, 'greedy')).rejects.toThrow('503');
+    const [idlest] = [server.pids().get(second) ?? 0];
+    const other = await initialize(server, 'other');
+    await listening.end;
+    await expect.poll(() => isAlive(idlest)).toBe(false);
+    expect(ask(server, 'POST', { jsonrpc: '2.0', id: 1, method: 'ping' }, { session: second }).status).toBe(404);
+    for (const session of [first, third, other]) expect(saidIn(await tool(server, session, 'print'))).toBe('printed');
+    // Shares are as even as they can be.
+    for (const holder of ['other', 'greedy']) await expect(initialize(server, holder)).rejects.toThrow('503');
+    // What nobody has used for a minute goes also to who has as many.
+    clock += 60_000;
+    await tool(server, other, 'print');
+    await tool(server, third, 'print');
+    await initialize(server, 'other');
+    await expect(tool(server, first, 'print')).rejects.toThrow('Session not found');
+  });
+
+  test('a session that makes room while it is asked answers first, takes nothing more, and ends', async () => {
+    const server = odd('good', { settings: { most: 2 } });
+    const [one, two] = [await initialize(server, 'greedy'), await initialize(server, 'greedy')];
+    const question = { jsonrpc: '2.0', id: 7, method: 'tools/call', params: { name: 'ask' } };
+    const [first, second] = [one, two].map((session) => ask(server, 'POST', question, { session }));
+    await Promise.all([first?.head, second?.head]);
+    const [child] = [server.pids().get(one) ?? 0];
+    const other = await initialize(server, 'other');
+    expect(saidIn(await tool(server, other, 'print'))).toBe('printed');
+    expect(ask(server, 'POST', { jsonrpc: '2.0', id: 8, method: 'ping' }, { session: one }).status).toBe(404);
+    expect([isAlive(child), server.report().running]).toEqual([true, 3]);
+    // Its client is asked in the middle of the call, and answers.
+    await ask(server, 'POST', { jsonrpc: '2.0', id: 'q', result: { which: 1 } }, { session: one }).end;
+    await first?.end;
+    expect(first?.text).toContain('"said":{"which":1}');
+    await expect.poll(() => isAlive(child)).toBe(false);
+    await expect.poll(() => server.report().running).toBe(2);
+  });
+
   test('clients without sessions are told which revisions there are', async () => {
     const server = odd();
     const _meta = { 'io.modelcontextprotocol/protocolVersion': '2026-07-28' };

@@ -28,7 +28,12 @@ export interface PipeReport {
   readonly lastEnd: string | null;
 }
 
+/** A request, and whose session it begins. */
+type HeldOptions = Dispatcher.DispatchOptions & { readonly holder?: string };
+
 const FIRST_WAIT_MS = 250;
+/** A session that was not used for so long may go when another holder has none, ms. */
+const UNUSED_MS = 60_000;
 const EVERY_MS = 10_000;
 
 /**
@@ -40,6 +45,8 @@ export class PipeServer implements Through {
   readonly #settings: PipeServerSettings;
   readonly #now: () => number;
   readonly #sessions = new Map<string, PipeSession>();
+  /** Those that made room for others: they take no requests, and end once theirs are answered. */
+  readonly #leaving = new Map<string, PipeSession>();
   readonly #ending = new Set<Promise<void>>();
   #failures = 0;
   #notBefore = Number.NEGATIVE_INFINITY;
@@ -54,7 +61,7 @@ export class PipeServer implements Through {
   }
 
   report(): PipeReport {
-    return { running: this.#sessions.size, failures: this.#failures, lastEnd: this.#lastEnd };
+    return { running: this.#sessions.size + this.#leaving.size, failures: this.#failures, lastEnd: this.#lastEnd };
   }
 
   /** Process ids of the processes, by session. */
@@ -62,9 +69,9 @@ export class PipeServer implements Through {
     return new Map([...this.#sessions].map(([id, { pid }]) => [id, pid]));
   }
 
-  dispatch(options: Dispatcher.DispatchOptions, handler: Dispatcher.DispatchHandler): boolean {
+  dispatch(options: HeldOptions, handler: Dispatcher.DispatchHandler): boolean {
     const id = headersIn(options.headers)['mcp-session-id'] ?? null;
-    const session = id === null ? undefined : this.#sessions.get(id);
+    const session = id === null ? undefined : (this.#sessions.get(id) ?? this.#leaving.get(id));
     const exchange: Exchange = new Exchange(handler, () => session?.changed());
     if (options.method === 'POST') this.#post(exchange, options, id, session);
     else if (session === undefined) refuse(exchange, 404, -32_001, 'Session not found');
@@ -81,19 +88,20 @@ export class PipeServer implements Through {
 
   async close(): Promise<void> {
     this.#isClosed = true;
-    for (const session of this.#sessions.values()) this.#end(session);
+    for (const session of [...this.#sessions.values(), ...this.#leaving.values()]) this.#end(session);
     if (this.#sweep !== null) clearInterval(this.#sweep);
     await Promise.all(this.#ending);
   }
 
   async destroy(): Promise<void> {
-    for (const session of this.#sessions.values()) session.kill('the gateway is ending');
+    for (const session of [...this.#sessions.values(), ...this.#leaving.values()])
+      session.kill('the gateway is ending');
     await this.close();
   }
 
   #post(
     exchange: Exchange,
-    { body, headers }: Dispatcher.DispatchOptions,
+    { body, headers, holder = '' }: HeldOptions,
     id: string | null,
     session: PipeSession | undefined,
   ): void {
@@ -108,9 +116,10 @@ export class PipeServer implements Through {
     // A line ends at a line break: a message has none but between the parts of it.
     const line = bytes.includes(0x0a) ? Buffer.from(JSON.stringify(message)) : bytes;
     if (id === null && isRequest && method === 'initialize')
-      return this.#begin(exchange, { id: requestId, method, params }, line, said);
+      return this.#begin(exchange, { id: requestId, method, params }, line, said, holder);
     if (id === null) return refuse(exchange, 400, -32_600, 'There is no session: begin with initialize.');
-    if (session === undefined) return refuse(exchange, 404, -32_001, 'Session not found');
+    if (session === undefined || (isRequest && this.#leaving.has(id)))
+      return refuse(exchange, 404, -32_001, 'Session not found');
     if (isRequest) session.request(exchange, { id: requestId, method, params }, line, said);
     else session.notify(exchange, line, said);
   }
@@ -120,8 +129,9 @@ export class PipeServer implements Through {
     request: { readonly id: Json; readonly method: string; readonly params: Json | undefined },
     line: Buffer,
     headers: PipeHeaders,
+    holder: string,
   ): void {
-    const why = this.#hindrance();
+    const why = this.#hindrance(holder);
     if (why !== null) {
       if (exchange.start()) exchange.answer(503, notStarted(why));
       return;
@@ -130,7 +140,7 @@ export class PipeServer implements Through {
     let session: PipeSession;
     try {
       session = new PipeSession(
-        id,
+        { id, holder },
         (events) => this.#settings.open(events, headers),
         {
           begun: () => {
@@ -154,19 +164,39 @@ export class PipeServer implements Through {
     if (exchange.isOver) this.#end(session);
   }
 
-  #hindrance(): string | null {
+  #hindrance(holder: string): string | null {
     if (this.#isClosed) return 'the gateway is ending';
     const wait = this.#notBefore - this.#now();
     if (wait > 0)
       return `it failed ${this.#failures} times in a row, and is tried again in ${Math.ceil(wait)} ms; last: ${this.#lastEnd ?? 'unknown'}`;
-    if (this.#sessions.size >= this.#settings.most)
+    if (this.#sessions.size >= this.#settings.most && !this.#makeRoom(holder))
       return `${this.#settings.most} sessions are open, and there may be no more`;
     return null;
   }
 
+  /**
+   * Lets the largest holder's idlest session go, where that holder would still have as many as this one then; else where
+   * nobody has used it for a while. What it is asked at that moment is still answered.
+   */
+  #makeRoom(holder: string): boolean {
+    if (this.#leaving.size >= this.#settings.most) return false;
+    const held = new Map<string, number>();
+    for (const { holder: of } of this.#sessions.values()) held.set(of, (held.get(of) ?? 0) + 1);
+    const largest = Math.max(...held.values());
+    const [idlest] = [...this.#sessions.values()]
+      .filter(({ holder: of }) => held.get(of) === largest)
+      .toSorted((one, other) => Number(one.isBusy) - Number(other.isBusy) || one.usedAt - other.usedAt);
+    const isMore = largest >= (held.get(holder) ?? 0) + 2;
+    if (idlest === undefined || !(isMore || idlest.idleMs() >= UNUSED_MS)) return false;
+    this.#sessions.delete(idlest.id);
+    this.#leaving.set(idlest.id, idlest);
+    idlest.leave();
+    return true;
+  }
+
   #over(id: string, reason: string, begun: boolean): void {
     // Those that the gateway ended are not in the list any more.
-    if (!this.#sessions.delete(id)) return;
+    if (this.#leaving.delete(id) || !this.#sessions.delete(id)) return;
     this.#lastEnd = reason;
     if (begun) return;
     this.#failures += 1;
@@ -175,6 +205,7 @@ export class PipeServer implements Through {
 
   #end(session: PipeSession): void {
     this.#sessions.delete(session.id);
+    this.#leaving.delete(session.id);
     session.end();
   }
 

@@ -47,6 +47,8 @@ export interface SessionEvents {
  */
 export class PipeSession {
   readonly id: string;
+  /** Whose it is. */
+  readonly holder: string;
   readonly #pipe: Pipe;
   readonly #open = new Map<string, Open>();
   readonly #events: SessionEvents;
@@ -60,10 +62,17 @@ export class PipeSession {
   /** Why nothing comes any more, as soon as that is read. */
   #ended: string | null = null;
   #usedAt: number;
+  #isLeaving = false;
 
   /** @throws what `open` throws */
-  constructor(id: string, open: (events: PipeEvents) => Pipe, events: SessionEvents, now: () => number) {
+  constructor(
+    { id, holder }: Pick<PipeSession, 'id' | 'holder'>,
+    open: (events: PipeEvents) => Pipe,
+    events: SessionEvents,
+    now: () => number,
+  ) {
     this.id = id;
+    this.holder = holder;
     this.#events = events;
     this.#now = now;
     this.#usedAt = now();
@@ -81,6 +90,16 @@ export class PipeSession {
   /** How long nobody has asked or listened, ms. */
   idleMs(): number {
     return this.#open.size > 0 || this.#listener !== null ? 0 : this.#now() - this.#usedAt;
+  }
+
+  /** When something was asked or answered last, by the clock of the session; the later, the more in use. */
+  get usedAt(): number {
+    return this.#usedAt;
+  }
+
+  /** Whether somebody waits for an answer. */
+  get isBusy(): boolean {
+    return [...this.#open.values()].some(({ exchange }) => !exchange.isOver);
   }
 
   /** Sends a request, and answers the exchange with what comes for it. */
@@ -156,10 +175,21 @@ export class PipeSession {
       [...this.#open.values()].some(({ exchange }) => exchange.paused);
     if (isPaused) this.#pipe.pause();
     else this.#pipe.resume();
+    this.#endIfLeft();
   }
 
   end(): void {
     this.#pipe.end();
+  }
+
+  /** Ends it as soon as nobody waits for an answer. */
+  leave(): void {
+    this.#isLeaving = true;
+    this.#endIfLeft();
+  }
+
+  #endIfLeft(): void {
+    if (this.#isLeaving && !this.isBusy) this.end();
   }
 
   kill(why: string): void {
