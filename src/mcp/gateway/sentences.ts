@@ -25,7 +25,7 @@ export function sentenceOf(outcome: RunOutcome, context: SentenceContext): strin
         ? `Already done: ${tool} ran once with these arguments; its result cannot be shown, and nothing ran again. Do not repeat it.`
         : `Already done: ${tool} ran, you have its result. If meant again: wait ${inWords(context.sameForMs)} or send another idempotency-key in _meta.`;
     case 'pending_approval':
-      return `Waiting for approval: ${tool} has not run. Call it again with the same arguments in a minute. A person approves it, tell your user: ${approvalUrl(outcome.approval, context.publicUrl)}`;
+      return `Waiting for approval: ${tool} has not run. Tell your user: it is approved at ${approvalUrl(outcome.approval, context.publicUrl)} Repeat the call in a minute.`;
     case 'in_progress':
       return `Still running: ${tool} has no outcome yet. ${again} in ${inWords(retryAfterMs ?? 1_000)} to get its result.`;
     case 'failed':

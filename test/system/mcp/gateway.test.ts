@@ -154,9 +154,9 @@ describe('a call of a tool', () => {
     const given = fresh();
     const asked = resultOf(await post(world, callOf('ask', given)));
     expect(asked.decision).toMatchObject({ decision: 'pending_approval', http_status: 202 });
-    const id = /\/approve\/demo\/(\w+)"/.exec(JSON.stringify(asked.result['content']))?.[1] ?? '';
+    const id = /\/approve\/demo\/(\w+)/.exec(JSON.stringify(asked.result['content']))?.[1] ?? '';
     expect(JSON.stringify(asked.result['content'])).toContain(
-      `Waiting for approval: crm.ask has not run. Call it again with the same arguments in a minute. A person approves it, tell your user: ${world.url()}/approve/demo/${id}`,
+      `Waiting for approval: crm.ask has not run. Tell your user: it is approved at ${world.url()}/approve/demo/${id} Repeat the call in a minute.`,
     );
     expect(resultOf(await post(world, callOf('ask', given))).decision).toMatchObject({
       effect_id: asked.decision['effect_id'],
@@ -193,7 +193,7 @@ describe('a call of a tool', () => {
       const whole = JSON.stringify([own, added]);
       // Where the page and the receipt are is as long as the address of the gateway.
       const { 'dev.svc-gateway/receipt': _link, ...others } = added;
-      const text = JSON.stringify([own, others]).replace(/http:[^"\\]*/g, '');
+      const text = JSON.stringify([own, others]).replace(/http:[^"\\ ]*/g, '');
       expect([Buffer.byteLength(text) <= 600, Buffer.byteLength(whole) <= 700], said.text).toEqual([true, true]);
       expect(Object.keys(rest).filter((name) => name !== 'isError')).toEqual([]);
     }
