@@ -252,7 +252,7 @@ export interface Route {
   /** Status of the answer to a call that waits for approval. */
   readonly pendingStatus: number;
   /** The form of errors that client libraries of the upstream expect. */
-  readonly errorFormat: 'problem' | 'stripe' | 'openai' | 'anthropic' | 'github' | 'slack' | 'graphql';
+  readonly errorFormat: 'problem' | 'stripe' | 'openai' | 'anthropic' | 'github' | 'slack' | 'graphql' | 'kubernetes';
   /** Status of final answers whose own status some libraries repeat; `null`: their own. */
   readonly finalStatus: 409 | 422 | null;
   /** What becomes of query params that a tool does not declare; `null`: as the tool says. */

@@ -96,8 +96,8 @@ export const route = record('a route', "A part of the gateway's addresses that s
     default: 202,
   }),
   error_format: oneOf(
-    ['problem', 'stripe', 'openai', 'anthropic', 'github', 'slack', 'graphql'],
-    'The form of errors in answers that are not the upstream’s: `error` and `message` beside the decision, as client libraries of the family read them. slack and graphql: with status 200, as these APIs say no.',
+    ['problem', 'stripe', 'openai', 'anthropic', 'github', 'slack', 'graphql', 'kubernetes'],
+    'The form of errors in answers that are not the upstream’s: `error` and `message` beside the decision, as client libraries of the family read them. slack and graphql: with status 200, as these APIs say no; kubernetes: a Status.',
     'problem',
   ),
   final_status: Type.Optional(

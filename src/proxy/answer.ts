@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import type { Route } from '../config/configuration.ts';
+import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import type { AnswerHead, KeptHttpResult, KeptResult } from '../effects/model/answer.ts';
 import type { RunOutcome, RunResult } from '../effects/model/outcome.ts';
 import type { Principal } from '../effects/model/principal.ts';
@@ -10,6 +11,7 @@ import {
   errorMembers,
   ownHeaders,
   PLAIN_STYLE,
+  type ShownError,
   shownStatus,
   successMembers,
   withRetryHints,
@@ -166,7 +168,40 @@ export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerCo
   const members = errorMembers(shown, context.style.errorFormat);
   const status = shownStatus(decided, headers['x-should-retry'] === 'true', context.style);
   const told = ownHeaders(headers, context.style.errorFormat, context.request.id);
-  return { status, headers: told, body: JSON.stringify({ ...rendered.body, ...members }) };
+  const body = { ...rendered.body, ...members };
+  const text = JSON.stringify(body);
+  if (Buffer.byteLength(text) <= MOST_BYTES || 'receipt' in body || 'result' in body)
+    return { status, headers: told, body: text };
+  return { status, headers: told, body: shortened(rendered.body, shown, context.style) };
+}
+
+/** The most bytes of an answer that has neither a receipt nor a result: agents read it, and it costs tokens. */
+const MOST_BYTES = 1_500;
+
+/** An answer whose texts are cut until it is short, with as many entries of its lists as have room. */
+function shortened(body: JsonObject, shown: ShownError, { errorFormat }: ErrorStyle): string {
+  const { budgets, mismatches, reason, target, idempotency_key: key, ...rest } = body;
+  let text = '';
+  for (const most of [300, 150, 80, 20]) {
+    const cut = (long: Json | undefined): string => {
+      const whole = typeof long === 'string' ? long : '';
+      return whole.length > most ? `${whole.slice(0, most).replace(/[\uD800-\uDBFF]$/, '')}…` : whole;
+    };
+    const some = (name: string, list: Json | undefined): JsonObject =>
+      Array.isArray(list) ? { [name]: list.slice(0, Math.floor(most / 100)) } : {};
+    text = JSON.stringify({
+      ...rest,
+      target: cut(target),
+      idempotency_key: cut(key),
+      ...(isJsonObject(reason) ? { reason: { ...reason, message: cut(reason['message']) } } : {}),
+      ...some('budgets', budgets),
+      ...some('mismatches', mismatches),
+      truncated: true,
+      ...errorMembers({ ...shown, message: cut(shown.message) }, errorFormat),
+    });
+    if (Buffer.byteLength(text) <= MOST_BYTES) break;
+  }
+  return text;
 }
 
 /** The reason of a call that waits is the summary for its approvers: as an error it would not say what is wrong. */

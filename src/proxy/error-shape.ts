@@ -26,6 +26,17 @@ export function errorMembers(shown: ShownError, format: Route['errorFormat']): J
   switch (format) {
     case 'problem':
       return { error: { type: decision, code, message }, message };
+    case 'kubernetes':
+      return {
+        kind: 'Status',
+        apiVersion: 'v1',
+        metadata: {},
+        status: 'Failure',
+        message,
+        reason: kubernetesReason(shown),
+        details: { causes: [{ reason: code, message: decision }] },
+        code: shown.status,
+      };
     case 'openai':
       return { error: { message, type: decision, param: null, code }, message };
     case 'anthropic':
@@ -66,6 +77,7 @@ export function shownStatus(status: number, again: boolean, { errorFormat, final
     case 'openai':
     case 'anthropic':
     case 'github':
+    case 'kubernetes':
       return finalStatus === null || again || status < 400 || NEVER_REPEATED.includes(status) ? status : finalStatus;
   }
 }
@@ -84,6 +96,23 @@ function stripeType({ decision, status }: ShownError): Json {
   return 'invalid_request_error';
 }
 
+/** Why, in the words that clients of Kubernetes look for. A `Conflict` some of them repeat by themselves. */
+function kubernetesReason({ decision, status }: ShownError): string {
+  if (decision === 'duplicate_blocked') return 'AlreadyExists';
+  return KUBERNETES_REASONS[status] ?? (status >= 500 ? 'InternalError' : 'Forbidden');
+}
+
+const KUBERNETES_REASONS: Readonly<Record<number, string>> = {
+  400: 'BadRequest',
+  401: 'Unauthorized',
+  413: 'RequestEntityTooLarge',
+  415: 'UnsupportedMediaType',
+  422: 'Invalid',
+  429: 'TooManyRequests',
+  503: 'ServiceUnavailable',
+  504: 'Timeout',
+};
+
 /** Generated libraries obey one of these headers, Stripe's the other. */
 export function withRetryHints<Headers extends Readonly<Record<string, string | string[]>>>(
   headers: Headers,
@@ -98,7 +127,7 @@ export function ownHeaders(
   format: Route['errorFormat'],
   requestId: string,
 ): Readonly<Record<string, string>> {
-  const hinted = withRetryHints(headers);
+  const hinted = withRetryHints(format === 'problem' ? headers : asJson(headers));
   switch (format) {
     case 'stripe':
     case 'anthropic':
@@ -109,6 +138,14 @@ export function ownHeaders(
     case 'github':
     case 'slack':
     case 'graphql':
+    case 'kubernetes':
       return hinted;
   }
+}
+
+/** Some libraries read a body as JSON by its exact type only. */
+function asJson(headers: Readonly<Record<string, string>>): Readonly<Record<string, string>> {
+  return headers['content-type']?.startsWith('application/problem+json') === true
+    ? { ...headers, 'content-type': 'application/json; charset=utf-8' }
+    : headers;
 }

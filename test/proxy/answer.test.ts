@@ -1,13 +1,16 @@
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import type { KeptResult } from '../../src/effects/model/answer.ts';
 import type { RunOutcome } from '../../src/effects/model/outcome.ts';
-import { outcomeAnswer } from '../../src/proxy/answer.ts';
+import { renderProblem } from '../../src/api/problem.ts';
+import type { Code } from '../../src/effects/model/codes.ts';
+import { type AnswerContext, outcomeAnswer, problemAnswer } from '../../src/proxy/answer.ts';
 import { BOT } from './principal.ts';
 import { UPLOADS } from './uploads.ts';
 
 const PORTS: Parameters<typeof outcomeAnswer>[0] = {
   receiptView: () => ({}),
-  renderProblem: () => ({ status: 500, headers: {}, body: {} }),
+  renderProblem: (problem, { id, keyed }) =>
+    renderProblem(problem, {}, { publicUrl: 'http://gateway', requestId: id, run: keyed, changes: true }),
   settings: () => ({
     publicUrl: 'http://gateway',
     queryKey: 'allow',
@@ -17,6 +20,21 @@ const PORTS: Parameters<typeof outcomeAnswer>[0] = {
   }),
   upstream: () => null,
 };
+
+const CONTEXT: AnswerContext = {
+  request: { id: 'req_1', method: 'POST', keyed: true },
+  principal: BOT,
+  prefix: '/shop',
+  upstream: 'shop',
+  setCookie: false,
+  origin: () => 'https://gateway.test',
+  foreignLinks: 'hide',
+  links: [],
+  onDuplicate: 'replay',
+  pendingStatus: 202,
+  style: { errorFormat: 'problem', finalStatus: null },
+};
+const FORMATS = ['problem', 'stripe', 'openai', 'anthropic', 'github', 'slack', 'graphql', 'kubernetes'] as const;
 
 function answerOf(truncated: boolean, kept?: KeptResult): ReturnType<typeof outcomeAnswer> {
   const outcome: RunOutcome = {
@@ -44,23 +62,7 @@ function answerOf(truncated: boolean, kept?: KeptResult): ReturnType<typeof outc
     },
     resultExpired: false,
   };
-  return outcomeAnswer(
-    PORTS,
-    { kind: 'outcome', outcome },
-    {
-      request: { id: 'req_1', method: 'POST', keyed: true },
-      principal: BOT,
-      prefix: '/shop',
-      upstream: 'shop',
-      setCookie: false,
-      origin: () => 'https://gateway.test',
-      foreignLinks: 'hide',
-      links: [],
-      onDuplicate: 'replay',
-      pendingStatus: 202,
-      style: { errorFormat: 'problem', finalStatus: null },
-    },
-  );
+  return outcomeAnswer(PORTS, { kind: 'outcome', outcome }, CONTEXT);
 }
 
 test('on_duplicate: replay gives the whole stored answer; of one that was cut it gives the decision', () => {
@@ -83,4 +85,104 @@ test('an answer of another kind is not replayed as if it were HTTP: the decision
     decision: 'duplicate_blocked',
     result: { isError: false },
   });
+});
+
+describe('what is no decision, as the libraries of the route read it', () => {
+  const refusals: readonly (readonly [Code, number])[] = [
+    ['invalid_request', 400],
+    ['invalid_key', 401],
+    ['too_large', 413],
+    ['unsupported_media_type', 415],
+    ['busy', 429],
+  ];
+  /** Where each format has the message. */
+  const messageIn = (format: (typeof FORMATS)[number], body: Record<string, any>): unknown => {
+    if (format === 'slack') return body['response_metadata'].messages[0].replace('[ERROR] ', '');
+    if (format === 'graphql') return body['errors'][0].message;
+    return format === 'kubernetes' || format === 'github' ? body['message'] : body['error'].message;
+  };
+
+  test.each(FORMATS.flatMap((format) => refusals.map(([code, status]) => [format, code, status] as const)))(
+    '%s: %s',
+    (format, code, status) => {
+      const problem = { code, detail: 'It cannot be.', errors: [], retryAfterMs: 2000 };
+      const {
+        status: shown,
+        headers,
+        body,
+      } = problemAnswer(PORTS, problem, CONTEXT.request, {
+        errorFormat: format,
+        finalStatus: null,
+      });
+      expect(headers['content-type']).toMatch(
+        format === 'problem' ? /^application\/problem\+json/ : /^application\/json/,
+      );
+      const says = JSON.parse(String(body));
+      expect([messageIn(format, says), JSON.stringify(says).includes(`"${code}"`)]).toEqual(['It cannot be.', true]);
+      // Slack and GraphQL say no with 200, but not to come back later: their libraries wait and ask again.
+      const isTheirs = format === 'slack' ? status !== 429 : format === 'graphql' && status !== 429 && status !== 401;
+      expect([shown, headers['retry-after']]).toEqual([isTheirs ? 200 : status, '2']);
+    },
+  );
+
+  test('kubernetes: a Status', () => {
+    const problem = { code: 'invalid_key' as const, detail: 'Which key?', errors: [], retryAfterMs: null };
+    const style = { errorFormat: 'kubernetes', finalStatus: null } as const;
+    expect(JSON.parse(String(problemAnswer(PORTS, problem, CONTEXT.request, style).body))).toMatchObject({
+      kind: 'Status',
+      apiVersion: 'v1',
+      status: 'Failure',
+      reason: 'Unauthorized',
+      code: 401,
+      message: 'Which key?',
+      details: { causes: [{ reason: 'invalid_key' }] },
+    });
+  });
+});
+
+test.each(FORMATS)('%s: an answer without receipt and result has at most 1,500 bytes', (errorFormat) => {
+  const budget = {
+    row: { budget: 'b'.repeat(60), unit: 'cent', limit: 5, spent: 5, held: 0, resetsAt: 0 },
+    sharing: 'own',
+    warnAt: 80,
+  };
+  const outcome = {
+    decision: 'denied_claim',
+    workspace: 'demo',
+    effectId: `eff_${'0'.repeat(26)}`,
+    tool: 't'.repeat(128),
+    target: 'ü'.repeat(1024),
+    agentId: 'a'.repeat(64),
+    idempotencyKey: 'k'.repeat(255),
+    attempt: 1,
+    reason: { code: 'state_drift', message: 'é'.repeat(2_000), policy: 'p'.repeat(64), rule: 'r'.repeat(64) },
+    budgets: Array.from({ length: 20 }, () => budget),
+    observed: null,
+    repeat: false,
+    retryAfterMs: null,
+    next: null,
+    mismatches: Array.from({ length: 50 }, (_, index) => ({
+      field: `f${index}`,
+      assumed: 'x'.repeat(100),
+      current: null,
+    })),
+  } as unknown as RunOutcome;
+  const { body } = outcomeAnswer(
+    PORTS,
+    { kind: 'outcome', outcome },
+    { ...CONTEXT, style: { errorFormat, finalStatus: null } },
+  );
+  expect(Buffer.byteLength(body)).toBeLessThanOrEqual(1_500);
+  expect(JSON.parse(String(body))).toMatchObject({
+    decision: 'denied_claim',
+    effect_id: outcome.effectId,
+    truncated: true,
+  });
+  const short = { ...outcome, target: 't', mismatches: [], budgets: [], reason: { ...outcome.reason, message: 'No' } };
+  const whole = outcomeAnswer(
+    PORTS,
+    { kind: 'outcome', outcome: short as RunOutcome },
+    { ...CONTEXT, style: { errorFormat, finalStatus: null } },
+  );
+  expect(JSON.parse(String(whole.body))).not.toHaveProperty('truncated');
 });

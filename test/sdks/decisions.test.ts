@@ -152,8 +152,31 @@ describe.each(LIBRARIES)('$name', (library) => {
 
   it('a key that is wrong', async () => {
     const before = doorOf('up').count();
-    await expect(library.call(callOf({ word: 'fine' }, { key: 'svc_agent_wrong' }))).rejects.toThrow();
+    const error: unknown = await library
+      .call(callOf({ word: 'fine' }, { key: 'svc_agent_wrong' }))
+      .catch((thrown) => thrown);
     expect(doorOf('up').count()).toBe(before + 1);
+    // The status is the transport's: what this library throws then has no errors of GraphQL.
+    if (library.name === 'octokit-graphql') expect(error).toMatchObject({ status: 401 });
+    else
+      expect(library.told(error), String(error)).toMatchObject({
+        code: 'invalid_key',
+        message: expect.stringMatching(/^[^{]/),
+      });
+  });
+
+  it('a request that is not accepted', async () => {
+    const before = [doorOf('up').count(), fake().seen.length];
+    const call = callOf({ word: 'fine' }, { idempotencyKey: 'k'.repeat(300) });
+    const error: unknown = await library.call(call).catch((thrown) => thrown);
+    expect([doorOf('up').count(), fake().seen.length]).toEqual([(before[0] ?? 0) + 1, before[1]]);
+    const told = library.told(error);
+    expect(told, String(error)).toMatchObject({
+      code: 'invalid_request',
+      message: expect.stringContaining('Idempotency-Key'),
+    });
+    // Not the whole document, which libraries show that cannot read it.
+    expect(told?.message).toMatch(/^[^{]*The header/);
   });
 
   it.each(Object.entries(ROWS))('%s', async (decision, row) => {
