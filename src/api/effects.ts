@@ -2,7 +2,7 @@ import { type Static, Type } from 'typebox';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { DECISIONS } from '../effects/model/decision.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
-import { type JsonObject, isJsonObject } from '../json/value.ts';
+import { type JsonObject, isJsonArray, isJsonObject } from '../json/value.ts';
 import { ledgerEventToWire } from '../effects/model/ledger.ts';
 import { type RenderedOutcome, renderOutcome } from '../effects/run/render.ts';
 import { previewToWire } from '../effects/wire/preview.ts';
@@ -271,9 +271,15 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
       if (view.kind === 'own' && !(isJsonObject(actor) && actor['agent_id'] === view.agentId)) throw noSuchEffect();
       if (request.query.disclosure === '1') {
         mayReadParams(callerOf(request), shown);
-        const effect = await ports.store.effect(ws, id);
+        const named = isJsonArray(shown['approval']) ? shown['approval'][0] : undefined;
+        const approvalId = isJsonObject(named) && typeof named['id'] === 'string' ? named['id'] : null;
+        const [effect, approval] = await Promise.all([
+          ports.store.effect(ws, id),
+          approvalId === null ? null : ports.store.approval(ws, approvalId),
+        ]);
         const begun = performance.now();
-        const disclosure = effect?.life.state === 'committed' ? ports.receipts.disclosure(effect, receipt.jws) : null;
+        const isOpen = effect?.life.state === 'committed';
+        const disclosure = isOpen ? ports.receipts.disclosure(effect, receipt.jws, approval) : null;
         if (disclosure === null)
           throw refuse(
             'disclosure_gone',

@@ -1,5 +1,6 @@
 import type { KeyRecord } from '../effects/model/key.ts';
 import type { ApprovalCall, ApprovalResult } from '../effects/run/decide-approval.ts';
+import type { ApprovalRecord } from '../effects/model/approval.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import type { LedgerActor } from '../effects/model/ledger.ts';
 import type { JsonObject } from '../json/value.ts';
@@ -84,7 +85,7 @@ export interface ApiPorts {
     /** The JSON view of a signed receipt. */
     readonly view: (jws: string) => JsonObject;
     /** Salts and values that open a receipt's commitments; `null` if they were erased or the seal does not open. */
-    readonly disclosure: (effect: EffectRecord, jws: string) => Disclosure | null;
+    readonly disclosure: (effect: EffectRecord, jws: string, approval: ApprovalRecord | null) => Disclosure | null;
     /** All receipt keys, including retired ones (RFC 7517). */
     readonly jwks: () => JsonObject;
   };

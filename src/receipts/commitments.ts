@@ -1,8 +1,9 @@
 import { SALT_BYTES, SALTED_FIELDS, type SaltedField, type SealedParams } from '../effects/ports.ts';
-import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import { hash } from 'node:crypto';
 import { canonicalJson } from '../json/canonical.ts';
 import { type KeptResult, statusShown } from '../effects/model/answer.ts';
+import type { ApprovalRecord } from '../effects/model/approval.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import { quote } from '../json/quote.ts';
 import { jsonInSlices } from '../json/write.ts';
@@ -21,8 +22,15 @@ const PLACES: Readonly<Record<SaltedField, readonly [string, ...string[]]>> = {
 /** The commitment to a field; `null` where the payload has none. */
 export function commitmentIn(payload: JsonObject, field: string): string | null {
   const salted = SALTED_FIELDS.find((one) => one === field);
-  const found = salted === undefined ? undefined : memberAt(payload, PLACES[salted]);
+  const index = /^approval\.(\d{1,4})\.comment$/.exec(field)?.[1];
+  const found = salted !== undefined ? memberAt(payload, PLACES[salted]) : commentAt(payload, Number(index));
   return typeof found === 'string' ? found : null;
+}
+
+/** The commitment to the comment of an approval. */
+function commentAt({ approval }: JsonObject, index: number): Json | undefined {
+  const one = isJsonArray(approval) ? approval[index] : undefined;
+  return isJsonObject(one) ? one['comment'] : undefined;
 }
 
 /** A member of an object, by its path. */
@@ -58,6 +66,21 @@ export function commitField(salts: Buffer, field: SaltedField, text: string): st
   const salted = salts.copy(bytes, 0, place * SALT_BYTES, (place + 1) * SALT_BYTES);
   const length = salted + bytes.write(text, salted, 'utf8');
   return `sc1:${hash('sha256', bytes.subarray(0, length), 'base64url')}`;
+}
+
+/**
+ * The salt of the comment of an approval, base64url: one for each, so that equal comments do not look equal. It follows
+ * from all salts of the receipt; whoever gets one of these, or of those, learns none of the others.
+ * @param index of the approval in the receipt
+ */
+export function commentSalt(salts: Buffer, index: number): string {
+  const digest = hash('sha256', Buffer.concat([salts, Buffer.from(commentField(index))]), 'buffer');
+  return digest.subarray(0, SALT_BYTES).toString('base64url');
+}
+
+/** The name of such a comment among the fields of a disclosure. */
+function commentField(index: number): string {
+  return `approval.${index}.comment`;
 }
 
 /**
@@ -114,8 +137,14 @@ export interface Disclosure extends JsonObject {
  * Opens the commitments of a receipt: gives the salts and values in the form that `svc verify --disclosure` takes. A
  * field stays closed when its value is no longer on record.
  * @param payload the payload of the receipt
+ * @param approval that the receipt names; `null` where there is none, or it is not on record any more
  */
-export function disclosureOf(effect: EffectRecord, sealed: SealedParams, payload: JsonObject): Disclosure {
+export function disclosureOf(
+  effect: EffectRecord,
+  sealed: SealedParams,
+  payload: JsonObject,
+  approval: ApprovalRecord | null,
+): Disclosure {
   const { life } = effect;
   if (life.state !== 'committed') throw new TypeError('only committed effects have a receipt');
   const { settledBy, result, evidence } = life;
@@ -135,6 +164,13 @@ export function disclosureOf(effect: EffectRecord, sealed: SealedParams, payload
     if (value === null || commitmentIn(payload, field) === null) continue;
     salts[field] = sealed.salts.toString('base64url', index * SALT_BYTES, (index + 1) * SALT_BYTES);
     values[field] = value;
+  }
+  const approvals = approval?.votes.filter(({ verdict }) => verdict === 'approve') ?? [];
+  for (const [index, { comment }] of approvals.entries()) {
+    const field = commentField(index);
+    if (comment === null || commitmentIn(payload, field) === null) continue;
+    salts[field] = commentSalt(sealed.salts, index);
+    values[field] = comment;
   }
   return { salts, values };
 }

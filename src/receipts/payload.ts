@@ -8,7 +8,7 @@ import { quote, quoteOr } from '../json/quote.ts';
 import type { Json } from '../json/value.ts';
 import type { ReceiptFacts, SaltedField } from '../effects/ports.ts';
 import type { VerdictTrace } from '../effects/model/verdict.ts';
-import { commitField, requestText } from './commitments.ts';
+import { commentSalt, commit, commitField, requestText } from './commitments.ts';
 
 /** The members about the issuer. They are the same in every receipt of a gateway. */
 export interface Issuer {
@@ -45,7 +45,7 @@ export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
   // in a fraction of the time that sorting takes. A test compares it with the sorted form.
   const did = `"action":{"idem":${idem},"params":${params},"target":${target},"tool":${quote(action.tool)},"tool_pin":${quote(action.toolDigest)},"type":${quote(action.type)}}`;
   const who = `"actor":{"agent_id":${quote(actor.agentId)},"key_id":${quote(actor.keyId)},"key_kind":"${actor.keyKind}","user":${quoteOr(actor.user)},"via":"${actor.via}"}`;
-  const approved = approval === null ? '[]' : approvalText(approval, params, committed);
+  const approved = approval === null ? '[]' : approvalText(approval, params, sealed?.salts ?? null);
   // With the salt of the target: a reader can see that a claim is on the target itself, and learns no other target.
   const claims =
     effect.claims.length === 0
@@ -134,11 +134,12 @@ function committedOr(committed: Committed, field: SaltedField, value: Json): str
 }
 
 /** One item per approving vote. `params` commits to the approved params, which are those of the action. */
-function approvalText({ id, votes }: ApprovalRecord, params: string, committed: Committed): string {
+function approvalText({ id, votes }: ApprovalRecord, params: string, salts: Buffer | null): string {
   const items = votes
     .filter(({ verdict }) => verdict === 'approve')
-    .map(({ at, user, comment }) => {
-      const words = comment === null ? '' : `,"comment":${committedOr(committed, 'comment', comment)}`;
+    .map(({ at, user, comment }, index) => {
+      const commitment = salts === null || comment === null ? null : commit(commentSalt(salts, index), comment);
+      const words = comment === null ? '' : `,"comment":${quoteOr(commitment)}`;
       return `{"at":${timeText(at)},"by":${quote(user)}${words},"id":${quote(id)},"params":${params}}`;
     });
   return listText(items);

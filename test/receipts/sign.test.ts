@@ -8,12 +8,13 @@ import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
 import type { KeptResult } from '../../src/effects/model/answer.ts';
 import type { SettledBy } from '../../src/effects/model/effect.ts';
 import { canonicalJson } from '../../src/json/canonical.ts';
+import type { JsonObject } from '../../src/json/value.ts';
 import { openSigner, type ReceiptSigner } from '../../src/receipts/sign.ts';
 import { receiptView } from '../../src/receipts/view.ts';
 import { verifyReceipt } from '../../src/receipts/verify.ts';
 import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
 import { type Bench, keyBench, PARAMS, receiptInput, SALTS } from './facts.ts';
-import { commit, disclosureOf, disclosureText } from '../../src/receipts/commitments.ts';
+import { commit, commitmentIn, disclosureOf, disclosureText } from '../../src/receipts/commitments.ts';
 
 let bench: Bench;
 let signer: ReceiptSigner;
@@ -128,7 +129,12 @@ describe('a receipt', () => {
       target: 't',
       requester: { agentId: 'support-bot', agentOwner: null, user: null, keyId: 'key_1', keyMadeBy: null },
       requirements: [],
-      votes: [vote('maria', 'approve', 'fine by canary'), vote('zoe', 'reject', null), vote('tom', 'approve', null)],
+      votes: [
+        vote('maria', 'approve', 'fine by canary'),
+        vote('zoe', 'reject', null),
+        vote('tom', 'approve', null),
+        vote('ada', 'approve', 'fine by canary'),
+      ],
       status: 'used',
       createdAt: 0,
       expiresAt: 1,
@@ -136,14 +142,31 @@ describe('a receipt', () => {
       stopped: null,
       costs: [],
     };
-    const view = receiptView(signer.issue(receiptInput({ approval })).jws);
+    const input = receiptInput({ approval });
+    const { id, jws } = signer.issue(input);
+    const view = receiptView(jws);
     const params = commit(SALTS['params']!, PARAMS);
     const at = '2026-05-06T00:00:00.000Z';
+    const committed = expect.stringMatching(/^sc1:/);
     expect(view['approval']).toEqual([
-      { id: 'apr_1', by: 'maria', at, params, comment: commit(SALTS['comment']!, 'fine by canary') },
+      { id: 'apr_1', by: 'maria', at, params, comment: committed },
       { id: 'apr_1', by: 'tom', at, params },
+      { id: 'apr_1', by: 'ada', at, params, comment: committed },
     ]);
     expect(JSON.stringify(view)).not.toContain('canary');
+    // Equal comments do not look equal, and each can be opened.
+    const comments = ['approval.0.comment', 'approval.2.comment'];
+    expect(new Set(comments.map((field) => commitmentIn(view, field))).size).toBe(2);
+    const { sealed, evidence, settledBy, result } = input;
+    const life = { state: 'committed', at: 1, settledBy, evidence, receipt: { id, jws }, result } as const;
+    const effect = { ...input.effect, life: { ...life, accepted: false, responseTruncated: false } };
+    const disclosure = disclosureOf(effect, sealed!, view, approval);
+    const checked = (values: JsonObject) =>
+      verifyReceipt({ content: jws, trust: signer.jwks(), disclosure: { ...disclosure, values } }).verdict;
+    expect(Object.keys(disclosure.values)).toEqual(expect.arrayContaining(comments));
+    expect(checked(disclosure.values)).toBe('VALID');
+    for (const field of comments) expect(checked({ ...disclosure.values, [field]: 'fine' })).toBe('INVALID');
+    expect(checked({ 'approval.1.comment': 'fine by canary' })).toBe('UNDECIDABLE');
   });
 
   it('says of a call that policy only observed what policy would have done', () => {
@@ -167,7 +190,7 @@ describe('a receipt', () => {
       const receipt = { id, jws };
       const life = { state: 'committed', at: 1, settledBy, evidence, receipt, result } as const;
       const effect = { ...input.effect, life: { ...life, accepted: false, responseTruncated: false } };
-      return disclosureOf(effect, sealed, receiptView(jws));
+      return disclosureOf(effect, sealed, receiptView(jws), null);
     };
     expect(disclosed({ kind: 'json', value: { refund: 're_9' } })['values']).toHaveProperty('response');
     const closed = disclosed({ kind: 'sealed', value: 'sealed.by.a.lost.secret' });

@@ -131,7 +131,7 @@ describe('an upstream of another kind', () => {
     });
 
     const record = await rig.core.store.effect('demo', outcome.effectId);
-    const disclosure = record === null ? null : rig.ports.receipts.disclosure(record, outcome.receipt.jws);
+    const disclosure = record === null ? null : rig.ports.receipts.disclosure(record, outcome.receipt.jws, null);
     expect(disclosure).toHaveProperty('values.response', { result: message });
     const trust = rig.ports.receipts.jwks();
     const verified = verifyReceipt({ content: outcome.receipt.jws, trust, disclosure });
