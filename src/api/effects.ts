@@ -275,7 +275,7 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
         const approvalId = isJsonObject(named) && typeof named['id'] === 'string' ? named['id'] : null;
         const [effect, approval] = await Promise.all([
           ports.store.effect(ws, id),
-          approvalId === null ? null : ports.store.approval(ws, approvalId),
+          typeof approvalId === 'string' ? ports.store.approval(ws, approvalId) : null,
         ]);
         const begun = performance.now();
         const isOpen = effect?.life.state === 'committed';
