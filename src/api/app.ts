@@ -1,4 +1,5 @@
 import type { TypeBoxTypeProvider } from '@fastify/type-provider-typebox';
+import type {} from '@fastify/swagger';
 import type {
   FastifyBaseLogger,
   FastifyInstance,

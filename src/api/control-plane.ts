@@ -19,7 +19,8 @@ import { acceptStrictJson } from './json-body.ts';
 import { addKeyProfileRoutes } from './key-profiles.ts';
 import { refuseKeysInTexts } from './keys-in-texts.ts';
 import { addKeyRoutes } from './keys.ts';
-import { addOpenApi, type DescribedElsewhere } from './openapi.ts';
+import { addOpenApi } from './openapi.ts';
+import { ProblemDocument } from './schema.ts';
 import { addPauseRoutes } from './pauses.ts';
 import { addPinRoutes } from './pins.ts';
 import { addPolicyActivationRoutes } from './policy-activations.ts';
@@ -31,14 +32,12 @@ import { addWorkspaceRoutes } from './workspaces.ts';
 /**
  * Adds the control plane to the server, in its own scope, so that its hooks and parsers do not apply to other doors.
  * @param version of the product, for the OpenAPI document
- * @param elsewhere what other doors have in that document
  * @param healthElsewhere health and metrics have their own port (`server.admin_port`)
  */
 export async function addControlPlane(
   server: ApiApp,
   ports: ApiPorts,
   version: string,
-  elsewhere: DescribedElsewhere,
   healthElsewhere = false,
 ): Promise<void> {
   await server.register(async (scope) => {
@@ -50,7 +49,8 @@ export async function addControlPlane(
     app.addHook('preValidation', refuseKeysInTexts);
     app.addHook('onResponse', logRequest);
 
-    await addOpenApi(app, () => ports.settings().publicUrl, version, elsewhere);
+    app.addSchema(ProblemDocument);
+    addOpenApi(app, () => ports.settings().publicUrl, version, healthElsewhere);
     const { lists } = ports;
     addEffectRoutes(app, ports, lists);
     addEffectStream(app, ports);

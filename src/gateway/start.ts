@@ -36,7 +36,6 @@ import { allProfiles } from '../identity/profiles.ts';
 import { mcpControlPlugin } from '../mcp/control/plugin.ts';
 import { mcpFederatedPlugin } from '../mcp/gateway/federated.ts';
 import { mcpGatewayPlugin } from '../mcp/gateway/plugin.ts';
-import { MCP_PATHS, MCP_SCHEMAS } from '../mcp/openapi.ts';
 import { proxyPlugin } from '../proxy/plugin.ts';
 import { openSigner, ReceiptKeyFault } from '../receipts/sign.ts';
 import { receiptView } from '../receipts/view.ts';
@@ -397,7 +396,6 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       ...health,
     },
     VERSION,
-    { paths: MCP_PATHS, schemas: MCP_SCHEMAS },
     adminPort !== null,
   );
   await addConsole(server, { sessions, authenticate, invalidKeys: limiter, settings, directory });

@@ -45,7 +45,6 @@ import { createMetrics } from '../../src/telemetry/metrics.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { createUpstreams } from '../../src/upstreams/upstreams.ts';
 import { startPaymentsUpstream } from '../../packages/demo/src/payments-upstream.ts';
-import { MCP_PATHS, MCP_SCHEMAS } from '../../src/mcp/openapi.ts';
 import { askAgain } from '../ask-again.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
 
@@ -188,6 +187,7 @@ rules:
 export async function startRig(
   change: Partial<ApiSettings> = {},
   other: Partial<Pick<ApiPorts, 'choosePolicy'>> = {},
+  beforeRoutes: (app: ApiApp) => Promise<void> = async () => {},
 ): Promise<Rig> {
   const folder = await mkdtemp(join(tmpdir(), 'svc-api-'));
   const upstream = await startPaymentsUpstream({ port: 0 });
@@ -330,7 +330,8 @@ export async function startRig(
     bodyLimit: 256 * 1024,
     connections: 1000,
   });
-  await addControlPlane(app, ports, '0.0.0-test', { paths: MCP_PATHS, schemas: MCP_SCHEMAS });
+  await beforeRoutes(app);
+  await addControlPlane(app, ports, '0.0.0-test');
   await addConsole(app, { ...ports, sessions });
   await app.ready();
 

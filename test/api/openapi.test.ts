@@ -1,0 +1,68 @@
+import { join } from 'node:path';
+import swagger from '@fastify/swagger';
+import { expect, it } from 'vitest';
+import { MCP_PATHS, MCP_SCHEMAS } from '../../src/mcp/openapi.ts';
+import { startRig } from './rig.ts';
+
+const TAGS = [
+  { name: 'effects', description: 'Actions run by the gateway.' },
+  { name: 'approvals', description: 'What waits for people.' },
+  { name: 'claims', description: 'Exclusive rights on targets.' },
+  { name: 'reservations', description: 'Units of pools, set aside.' },
+  { name: 'pauses', description: 'Stop switches.' },
+  { name: 'budgets', description: 'What is spent, held and left.' },
+  { name: 'checks', description: 'State verification and outcome reconciliation, standing alone.' },
+  { name: 'keys', description: 'Keys and their profiles.' },
+  { name: 'workspaces', description: 'Workspaces and agents.' },
+  { name: 'catalog', description: 'Tools and policies.' },
+  { name: 'mcp', description: 'The Model Context Protocol: the control plane, and servers behind the gateway.' },
+  { name: 'receipts', description: 'Keys that receipts are checked with.' },
+  { name: 'health', description: 'For operators.' },
+];
+
+it('schemas/openapi.json is what the schemas of the routes say', async () => {
+  const rig = await startRig({}, {}, async (app) => {
+    await app.register(swagger, {
+      openapi: {
+        openapi: '3.1.0',
+        info: {
+          title: 'svc-gateway',
+          version: '',
+          description:
+            'Runs the tool calls of agents as effects that happen at most once, within budget and policy, and can be proven afterwards. Every answer that is not 2xx carries `x-should-retry`, and says whether the action happened and what to do next.',
+        },
+        tags: TAGS,
+        components: {
+          securitySchemes: {
+            apiKey: { type: 'apiKey', in: 'header', name: 'X-API-Key' },
+            bearer: { type: 'http', scheme: 'bearer' },
+            queryKey: { type: 'apiKey', in: 'query', name: 'api_key', description: 'Deprecated.' },
+          },
+        },
+        security: [{ apiKey: [] }, { bearer: [] }, { queryKey: [] }],
+      },
+      refResolver: {
+        buildLocalReference: (schema, _base, _fragment, index) =>
+          typeof schema['$id'] === 'string' ? schema['$id'] : `schema-${index}`,
+      },
+      // Routes of other doors have no operation id and are not in this document.
+      transform: ({ schema, url }) => ({
+        schema: { ...schema, ...(schema?.operationId === undefined ? { hide: true } : {}) },
+        url,
+      }),
+    });
+  });
+  try {
+    const own = JSON.parse(JSON.stringify(rig.app.swagger()));
+    const document = {
+      ...own,
+      servers: [{ url: '' }],
+      paths: { ...own.paths, ...MCP_PATHS },
+      components: { ...own.components, schemas: { ...own.components.schemas, ...MCP_SCHEMAS } },
+    };
+    const file = join(import.meta.dirname, '..', '..', 'schemas', 'openapi.json');
+    await expect(`${JSON.stringify(document, null, 1)}\n`).toMatchFileSnapshot(file);
+  } finally {
+    await rig.close();
+  }
+});
