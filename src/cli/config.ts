@@ -10,14 +10,16 @@ export function addConfig(program: Command, { terminal, exit }: CliContext): voi
     .description('check a configuration and its policies; all findings at once')
     .argument('<file>', 'the configuration')
     .option('--json', 'print JSON')
-    .action(async (file: string, options: { readonly json?: true }) => {
+    .option('--strict', 'warnings count as findings: exit 1')
+    .action(async (file: string, options: { readonly json?: true; readonly strict?: true }) => {
       // Loaded for this command only: configuration and policies are a third of what any command would wait for.
       const { checkFiles } = await import('./check-files.ts');
       const checked = await checkFiles(file, { environment: {}, color: terminal.color });
+      const code = options.strict && checked.exit === 0 && checked.findings.length > 0 ? 1 : checked.exit;
       if (options.json) terminal.out(json({ findings: checked.findings }));
-      else if (checked.exit === 0) terminal.out(checked.text.trimEnd());
+      else if (code === 0) terminal.out(checked.text.trimEnd());
       else terminal.err(checked.text.trimEnd());
-      exit(checked.exit);
+      exit(code);
     });
   withExitCodes(check, 'it can be used', 'there are findings', 'it cannot be read');
 }

@@ -3,7 +3,11 @@ import { JUDGED_METHODS, passingTool, undeclaredRead } from './stand-in-tools.ts
 
 /** What policies are compiled with: their paths, and the names that they can use. */
 export function surroundingsOfPolicies(configuration: Configuration) {
-  const { policies, tools, upstreams, pools, roles, rolesOf, routes } = configuration;
+  const { policies, tools, upstreams, pools, roles, rolesOf, routes, workspaces, users } = configuration;
+  const agents = workspaces.flatMap((workspace) => workspace.agents);
+  const present = (names: readonly (string | null)[]): string[] => [
+    ...new Set(names.filter((name): name is string => name !== null)),
+  ];
   const passing = new Set(
     routes.filter((route) => route.undeclared === 'passthrough_reads').map((route) => route.upstream),
   );
@@ -17,5 +21,13 @@ export function surroundingsOfPolicies(configuration: Configuration) {
     pools: new Map(pools.map(({ id, units }) => [id, units])),
     roles,
     rolesOf,
+    declared: new Map([
+      ['env', present([...workspaces, ...upstreams, ...tools].map(({ env }) => env))],
+      ['workspace', workspaces.map(({ id }) => id)],
+      ['agent.id', agents.map(({ id }) => id)],
+      ['agent.team', present(agents.map(({ team }) => team))],
+      ['agent.roles', present(agents.flatMap((agent) => agent.roles))],
+      ['key.user', users.map(({ id }) => id)],
+    ]),
   };
 }

@@ -247,8 +247,9 @@ function sayAll(warnings: readonly Finding[]): readonly string[] {
   return more > 0 ? [...first, `and ${more} more: svc config check shows all`] : first;
 }
 
-function said({ at, message }: Finding): string {
-  return at === null ? message : `${at.file}:${at.line}:${at.column} ${message}`;
+function said({ at, message, hint }: Finding): string {
+  const advice = hint === null ? message : `${message} (${hint})`;
+  return at === null ? advice : `${at.file}:${at.line}:${at.column} ${advice}`;
 }
 
 /** Reads files and compares them with what is in force; another thread takes over the result. @throws errors of ours */

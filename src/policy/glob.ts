@@ -43,6 +43,27 @@ export function compilePattern(kind: PatternKind, pattern: string): CompiledPatt
   }
 }
 
+/**
+ * Whether an expression without groups and alternatives has an anchor where no text can have one: `^` after a character
+ * that has to be there, or `$` before one.
+ */
+export function deadPattern(expression: string): boolean {
+  if (/[()|]/.test(expression.replaceAll(/\\./gs, ''))) return false;
+  const tokens =
+    expression.match(/\\[pP]\{[^}]*\}|\\x\{[^}]*\}|\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d+(?:,\d*)?\}|./gsu) ?? [];
+  let after = false;
+  let ended = false;
+  for (const [at, token] of tokens.entries()) {
+    if (/^(?:[*+?]|\{\d+(?:,\d*)?\})$/.test(token)) continue;
+    const isAnchor = token === '^' || token === '$' || /^\\[AzbB]$/.test(token);
+    const isNeeded = !isAnchor && !/^(?:[*?]|\{0)/.test(tokens[at + 1] ?? '');
+    if ((token === '^' && after) || (isNeeded && ended)) return true;
+    after ||= isNeeded;
+    ended ||= token === '$';
+  }
+  return false;
+}
+
 /** Whether a text has a special meaning as a glob. */
 export function isGlob(text: string): boolean {
   return /[*?{}\\]/.test(text);

@@ -20,6 +20,7 @@ import type { CompiledPolicies } from './policies.ts';
 import type { CompiledRule } from './compiled-rule.ts';
 import { catalogueOf } from './match.ts';
 import type { BudgetPlan, RulePlan } from './rule-plan.ts';
+import { warnOfNeverApplying } from './never-applies.ts';
 import { rulesByTool } from './rules-by-tool.ts';
 import { collectInto, type Reporter } from './reporter.ts';
 import { EFFECTS, type PolicyFile, PolicySetSchema } from './schema.ts';
@@ -38,6 +39,10 @@ export interface PolicyLoadOptions {
   readonly roles: readonly string[];
   /** The users of the configuration, each with all roles. */
   readonly rolesOf: ReadonlyMap<string, readonly string[]>;
+  /** Names that the configuration declares, by the fact that has them. Absent: rules are not held against it. */
+  readonly declared?: ReadonlyMap<string, readonly string[]>;
+  /** When the files are checked, ms since the epoch. Default: now. */
+  readonly now?: number;
 }
 
 /** All policy sets after checking, as data. */
@@ -157,8 +162,8 @@ export function compilePolicies(
   earlier: readonly Finding[] = [],
   known: CheckedFiles = NOTHING_KNOWN,
 ): { readonly set: CompiledPolicies; readonly plan: PolicyPlan; readonly warnings: readonly Finding[] } {
-  const { tools, upstreams, pools, roles, rolesOf } = options;
-  const surroundings = { ...catalogueOf(tools, upstreams), pools, roles, rolesOf };
+  const { tools, upstreams, pools, roles, rolesOf, declared = new Map(), now = Date.now() } = options;
+  const surroundings = { ...catalogueOf(tools, upstreams), pools, roles, rolesOf, declared, now };
   const files: BuiltFile[] = texts.map((text) => {
     const before = known.get(text);
     if (before !== null) return { checked: before, rules: buildRules(before, surroundings) };
@@ -223,6 +228,7 @@ function checkFile(text: PolicyText, surroundings: Surroundings): BuiltFile {
   const checked = { ...compiled, name: file.name, place: source.at(['name']), form, findings };
   const rules = buildRules(checked, surroundings);
   advise(rules, file, surroundings.tools, report);
+  warnOfNeverApplying(compiled.rules, rules, file, surroundings, report);
   return { checked, rules };
 }
 

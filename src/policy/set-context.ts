@@ -8,6 +8,10 @@ export interface Surroundings extends Catalogue {
   readonly pools: ReadonlyMap<string, number>;
   readonly roles: readonly string[];
   readonly rolesOf: ReadonlyMap<string, readonly string[]>;
+  /** Names that the configuration declares, by the fact that has them (`env`, `agent.team`); none where it declares none. */
+  readonly declared: ReadonlyMap<string, readonly string[]>;
+  /** When the files are checked, ms since the epoch. */
+  readonly now: number;
 }
 
 /** What the rules of one set share during compilation. */

@@ -74,6 +74,32 @@ export function areApart(some: HeldFacts, others: HeldFacts): boolean {
   return false;
 }
 
+/**
+ * A fact whose conditions contradict each other in every way in which a condition could hold; `null` where there is none.
+ * What is asked of a fact's presence or type alone is left out: a fact that cannot be judged may satisfy it.
+ */
+export function contradictoryFact(condition: EngineCondition, symbols: Symbols): string | null {
+  const facts = waysToHold(ofValues(condition), symbols).map((way) => {
+    for (const [fact, held] of way) if (isNothing(held) && !asksForNothing(condition, fact)) return fact;
+    return null;
+  });
+  return facts.every((fact) => fact !== null) ? (facts[0] ?? null) : null;
+}
+
+function ofValues(condition: EngineCondition): EngineCondition {
+  if ('all' in condition) return { all: condition.all.map(ofValues) };
+  if ('any' in condition) return { any: condition.any.map(ofValues) };
+  const { name } = readOperator(condition.operator);
+  return name === 'exists' || name === 'type' ? { all: [] } : condition;
+}
+
+/** Whether an empty list is compared with: the name that it came from is warned of already. */
+function asksForNothing(condition: EngineCondition, fact: string): boolean {
+  if ('all' in condition) return condition.all.some((part) => asksForNothing(part, fact));
+  if ('any' in condition) return condition.any.some((part) => asksForNothing(part, fact));
+  return condition.fact === fact && Array.isArray(condition.value) && condition.value.length === 0;
+}
+
 function bothHold(some: HeldFacts, others: HeldFacts): HeldFacts {
   const both = new Map(some);
   for (const [fact, held] of others) {

@@ -167,6 +167,24 @@ describe('config check', () => {
     expect(out).toContain(`${policy}:5:`);
     expect(out).toContain('    5 |   - { id: a, effect: allow, match: { tools: [x.y] } }');
     expect(code).toBe(0);
+    const strict = await svc('config', 'check', '--strict', file('c.yaml', `policies: { paths: ["${policy}"] }\n`));
+    expect(strict.err).toContain(`${policy}:5:`);
+    expect(strict.code).toBe(1);
+  });
+
+  test('--strict: a rule that never applies is 1, and what has no warning 0', async () => {
+    const text =
+      'apiVersion: svc-gateway/v1\nkind: PolicySet\nname: p\nrules:\n  - { id: a, effect: deny, match: { env: [prdo] } }\n';
+    const config = file(
+      'never.yaml',
+      `workspaces: [{ id: w, env: prod }]\npolicies: { paths: ["${file('never-policy.yaml', text)}"] }\n`,
+    );
+    const { err, code } = await svc('config', 'check', config, '--strict');
+    expect(err).toContain("no environment 'prdo'");
+    expect(err).toContain("did you mean 'prod'?");
+    expect(code).toBe(1);
+    const good = file('good.yaml', `workspaces: [{ id: w }]\npolicies: { paths: ["${POLICY}"] }\n`);
+    expect((await svc('config', 'check', '--strict', good)).code).toBe(0);
   });
 
   test('a file that is not there: 2', async () => {

@@ -13,7 +13,7 @@ const INTRODUCTION = `# Configuration
 
 The gateway reads one file, \`gateway.yaml\`. Two to begin with are [\`config/minimal.yaml\`](../../config/minimal.yaml)
 and [\`config/demo.yaml\`](../../config/demo.yaml). \`npx svc config check FILE\` finds all faults at once, each with line,
-column and caret. With the first line
+column and caret; with \`--strict\`, warnings are findings too, and it exits 1. With the first line
 
 \`\`\`yaml
 # yaml-language-server: $schema=../schemas/gateway.schema.json
