@@ -127,6 +127,12 @@ export const FAULTS = {
       'const begin = (): Known => ({ rows: new Map(), isRead: false, figures: figuresKept,',
     within: RECORDS,
   },
+  'unknown-does-not-restrict': {
+    file: 'src/policy/compiled-condition.ts',
+    line: 'return test.judge(input, item) ?? unknownIs;',
+    instead: 'return test.judge(input, item) ?? false;',
+    within: ['src/policy/', 'src/gateway/core-ports.ts'],
+  },
   'answer-before-the-sync': {
     file: 'src/stores/embedded/behind.ts',
     line: 'fdatasync(descriptor, ended);',

@@ -152,6 +152,8 @@ export interface PolicySettings {
   /** Existing files and folders. */
   readonly paths: readonly string[];
   readonly mode: 'enforce' | 'observe';
+  /** Time between two decisions that json-rules-engine's own engine is asked about, ms; `null`: never. */
+  readonly secondOpinionMs: number | null;
 }
 
 /** The company brain. */

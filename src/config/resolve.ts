@@ -163,7 +163,7 @@ async function resolvePolicies(file: GatewayFile, isWritten: boolean, judge: Jud
       );
     if (paths.indexOf(path) < index) judge.error('duplicate_path', policies, ['paths', index], `${path} stands twice`);
   }
-  return { paths, mode: policies.mode };
+  return { paths, mode: policies.mode, secondOpinionMs: parseDuration(policies.second_opinion) };
 }
 
 /** The upstreams of a file, without what is pinned of them. */

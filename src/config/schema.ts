@@ -161,6 +161,12 @@ const policies = section('policies', 'What agents may do.', {
     'observe: decide and record, but let what policy alone would stop go through.',
     'enforce',
   ),
+  second_opinion: durationOr(
+    'never',
+    "Time between two decisions about which json-rules-engine's own engine is asked as well, after they were made. Where it says something else of a rule, that is an alert, a metric, and a note in `/readyz`.",
+    { min: '100ms', max: '1d' },
+    '1s',
+  ),
 });
 
 const brain = section('brain', 'The company brain: what agents and policies may know of the organisation.', {

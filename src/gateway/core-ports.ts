@@ -1,4 +1,5 @@
 import { randomUUID } from 'node:crypto';
+import type { FastifyBaseLogger } from 'fastify';
 import type { EntityFacts } from '../brain/facts.ts';
 import type { CoreSettings, EffectPorts, JudgeInput } from '../effects/ports.ts';
 import type { Reason } from '../effects/model/decision.ts';
@@ -10,6 +11,7 @@ import { authorize } from '../identity/authorize.ts';
 import type { Directory } from '../identity/directory.ts';
 import { evaluatePolicies } from '../policy/evaluate.ts';
 import type { PolicyInput } from '../policy/input.ts';
+import { SecondOpinion } from '../policy/second-opinion.ts';
 import type { ReceiptSigner } from '../receipts/sign.ts';
 import type { Secrets } from '../secrets/vault.ts';
 import type { SpillJournal } from '../stores/journal/spill.ts';
@@ -65,6 +67,36 @@ export function policyInputs(
   };
 }
 
+/** Asks json-rules-engine about some decisions. What it says otherwise is logged, counted, and a note in `/readyz`. */
+export function secondOpinionOf(held: Held, metrics: Metrics, logger: FastifyBaseLogger): SecondOpinion {
+  return new SecondOpinion({
+    everyMs: () => held.inForce.configuration.policies.secondOpinionMs,
+    elapsed: () => performance.now(),
+    later: (run) => setImmediate(run),
+    found({ rule, tool, policyVersion, here, engine }) {
+      metrics.differed(rule);
+      logger.error(
+        { alert: 'policy_difference', rule, tool, policy_version: policyVersion, here, engine },
+        'json-rules-engine judges a rule otherwise than this gateway',
+      );
+    },
+    failed: (err) => {
+      metrics.alerted('second_opinion_failed');
+      logger.error({ alert: 'second_opinion_failed', err }, 'json-rules-engine could not evaluate a rule');
+    },
+  });
+}
+
+export function opinionNotes(
+  held: Held,
+  opinion: SecondOpinion,
+): { readonly part: string; readonly message: string }[] {
+  return opinion.differences(held.inForce.policies.version).map(({ rule, tool, here }) => ({
+    part: 'policies',
+    message: `The rule ${rule} ${here ? 'matched' : 'did not match'} a call of ${tool}; json-rules-engine says otherwise. Do not rely on the rule, and report it.`,
+  }));
+}
+
 /** A refusal that no rule can lift, in observe mode either. */
 function withoutPolicy(reason: Reason, policyVersion: string): Verdict {
   return {
@@ -97,6 +129,7 @@ export function corePorts(parts: {
   readonly signer: ReceiptSigner;
   readonly spill: SpillJournal;
   readonly metrics: Metrics;
+  readonly opinion: Pick<SecondOpinion, 'offer'>;
   readonly alert: EffectPorts['alert'];
   /** Takes on the policies that are in force in the store. */
   readonly policies: { readonly follow: () => Promise<void>; readonly hindrance: () => string | null };
@@ -116,7 +149,10 @@ export function corePorts(parts: {
       const quarantine = parts.pins.refusal(input.tool);
       if (quarantine !== null) return withoutPolicy(quarantine, held.inForce.policies.version);
       const look = parts.entities.look(input.workspace);
-      const verdict = evaluatePolicies(held.inForce.policies, policyInput(input, look.entity));
+      const { policies } = held.inForce;
+      const whole = policyInput(input, look.entity);
+      const verdict = evaluatePolicies(policies, whole);
+      parts.opinion.offer('call', policies, whole);
       const entities = look.seen();
       return entities === null ? verdict : { ...verdict, trace: { ...verdict.trace, entities } };
     },

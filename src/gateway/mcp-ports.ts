@@ -13,6 +13,7 @@ import type { ControlPorts, Installation } from '../mcp/control/ports.ts';
 import type { ReceiptSigner } from '../receipts/sign.ts';
 import { receiptView } from '../receipts/view.ts';
 import type { FastifyBaseLogger } from 'fastify';
+import type { SecondOpinion } from '../policy/second-opinion.ts';
 import { policyInputs } from './core-ports.ts';
 import type { Held } from './in-force.ts';
 import type { LivePauseView } from './pause-view.ts';
@@ -34,6 +35,7 @@ export function mcpControlPorts(parts: {
   readonly pins: PinView;
   readonly entities: Pick<EntityFacts, 'look'>;
   readonly signer: ReceiptSigner;
+  readonly opinion: Pick<SecondOpinion, 'offer'>;
   readonly openParams: CallReaderPorts['openParams'];
   readonly settings: ControlPorts['settings'];
   readonly health: {
@@ -59,6 +61,7 @@ export function mcpControlPorts(parts: {
       renderProblem(problem, {}, { publicUrl: settings().publicUrl, requestId: id, run: keyed, changes: false }),
     preview: (request) => previewEffect(core, request),
     policyInput: policyInputs(held, directory, parts.entities, parts.pins),
+    secondOpinion: (policies, input) => parts.opinion.offer('simulation', policies, input),
     directory,
     catalog: () => held.inForce.catalog,
     brain: parts.brain,

@@ -49,7 +49,7 @@ import { openSpool } from '../upstreams/http/spool.ts';
 import { createUpstreams } from '../upstreams/upstreams.ts';
 import { VERSION } from '../version.ts';
 import { createAgreement } from './agreement.ts';
-import { corePorts } from './core-ports.ts';
+import { corePorts, opinionNotes, secondOpinionOf } from './core-ports.ts';
 import { discloser } from './disclose.ts';
 import { createDrain } from './drain.ts';
 import { createFileEntities } from './file-entities.ts';
@@ -225,8 +225,10 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     elapsed: () => performance.now(),
   });
   keySeals.use(secrets.keySeals);
+  const opinion = secondOpinionOf(held, metrics, logger);
   const ports = hooks.decorate(
     corePorts({
+      opinion,
       store,
       upstream: upstreams,
       held,
@@ -332,7 +334,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       const notes = behind === null ? [] : [{ part: 'configuration', message: BEHIND[behind] }];
       const entities = fileEntities.behind();
       const ofBrain = entities === null ? [] : [{ part: 'brain', message: entities }];
-      return [...notes, ...ofBrain, ...retentionNotes(swept()), ...agreement.notes()];
+      return [...notes, ...ofBrain, ...retentionNotes(swept()), ...agreement.notes(), ...opinionNotes(held, opinion)];
     },
     metrics: () => metrics.render(),
   };
@@ -401,6 +403,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   await addConsole(server, { sessions, authenticate, invalidKeys: limiter, settings, directory });
   const mcpControl = mcpControlPorts({
     core: ports,
+    opinion,
     held,
     directory,
     brain,

@@ -19,11 +19,11 @@ export interface RuleParts {
 
 /** Compiles a checked rule. Its rank is its place in the order of report. */
 export function buildRule(plan: RulePlan, rank: number, parts: RuleParts): CompiledRule {
-  const { symbols, reason, approval, obligations, ...same } = plan;
+  const { reason, approval, obligations, ...same } = plan;
   return {
     ...same,
     rank,
-    ...split(parts.testOf(plan.conditions, symbols)),
+    ...split(parts.testOf(plan.conditions, plan.symbols)),
     reason: reason === null ? null : buildTemplate(reason),
     obligations: obligations.map((obligation) => buildObligation(obligation, parts)),
     approval:

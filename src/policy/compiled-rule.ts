@@ -2,7 +2,7 @@ import type { Position } from '../diagnostics/finding.ts';
 import type { Json } from '../json/value.ts';
 import type { ApprovalRequirement, MatchedRule } from '../effects/model/verdict.ts';
 import type { Test } from './compiled-condition.ts';
-import type { EngineCondition } from './engine-form.ts';
+import type { EngineCondition, Symbols } from './engine-form.ts';
 import type { ReadFact } from './fact-path.ts';
 import type { PolicyInput } from './input.ts';
 import type { Template } from './template.ts';
@@ -27,6 +27,8 @@ export interface CompiledRule {
   readonly until: number;
   /** Match, `when` and `unless` in the engine's rule format. */
   readonly conditions: Extract<EngineCondition, { all: unknown }>;
+  /** What the names in it stand for. */
+  readonly symbols: Symbols;
   /** The part of the condition that depends only on the tool, and the rest. */
   readonly perTool: Test;
   readonly perCall: Test;

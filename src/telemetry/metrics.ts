@@ -27,6 +27,8 @@ export interface Metrics {
   answered(route: string, method: string, status: number, durationMs: number): void;
   /** A request through the proxy was answered. `decision` is `null` where none was made. */
   called(upstream: string | null, tool: string | null, decision: string | null, durationMs: number): void;
+  /** json-rules-engine's own engine judges a rule otherwise. */
+  differed(rule: string): void;
   /** Something that a person has to look at. */
   alerted(what: string): void;
   /** Everything, in the Prometheus text format. */
@@ -111,6 +113,12 @@ export function createMetrics(watched: {
     labelNames: ['what'] as const,
     registers,
   });
+  const differences = new Counter({
+    name: 'svc_policy_differences_total',
+    help: "Rules that json-rules-engine's own engine judged otherwise, once for each version of the policies",
+    labelNames: ['rule'] as const,
+    registers,
+  });
   new Counter({
     name: 'svc_store_commits_total',
     help: 'Changes that steps asked the store for: done; moved (something had changed, and the step was run again); steps given up after they had moved too often',
@@ -191,6 +199,7 @@ export function createMetrics(watched: {
       calls.observe(bounded(`${upstream ?? 'none'}\n${tool ?? 'none'}\n${made}`, made), durationMs);
     },
     alerted: (what) => alerts.inc({ what }),
+    differed: (rule) => differences.inc({ rule }),
     async render() {
       const durations = [stages, steps, requests, calls].map((each) => each.render()).join('\n\n');
       return { contentType: registry.contentType, text: `${await registry.metrics()}\n${durations}\n` };

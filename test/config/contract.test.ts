@@ -45,7 +45,7 @@ describe('the promised format', () => {
           agents: [{ id: 'support-bot', workspace: 'demo', team: 'support', owner: 'maria', attributes: { trust: 2 } }],
         },
       ],
-      policies: { paths: ['./policies', './policies/payments.yaml'], mode: 'enforce' },
+      policies: { paths: ['./policies', './policies/payments.yaml'], mode: 'enforce', secondOpinionMs: 1000 },
       upstreams: [
         {
           id: 'payments',

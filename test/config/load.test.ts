@@ -63,7 +63,7 @@ describe('defaults', () => {
       retention: { keysMs: 365 * 86_400_000, effectsMs: 30 * 86_400_000, denialsMs: 7 * 86_400_000 },
       secrets: { masterFile: 'data/keys/master', previous: [] },
       receipts: { keysDir: 'data/keys', issuer: null },
-      policies: { paths: [], mode: 'enforce' },
+      policies: { paths: [], mode: 'enforce', secondOpinionMs: 1000 },
       limits: {
         bodyBytes: 1_048_576,
         paramsDepth: 64,

@@ -62,6 +62,7 @@ beforeEach(async () => {
   const pauses = createPauseView(store);
   core = corePorts({
     store,
+    opinion: { offer: () => undefined },
     upstream: upstreams,
     held,
     directory: createDirectory(inForce.configuration, store),

@@ -6,7 +6,7 @@ import { noSymbols, toEngineForm } from '../../src/policy/engine-form.ts';
 import { namesOf } from '../../src/policy/names.ts';
 import { collectInto } from '../../src/policy/reporter.ts';
 import type { PolicyFile } from '../../src/policy/schema.ts';
-import { engineTruth } from './engine-oracle.ts';
+import { engineTruth } from '../../src/policy/engine-truth.ts';
 import { BOT, call, GET, REFUND } from './fixtures.ts';
 import { seeded } from './random.ts';
 import { hostileParams, NAMES, randomBlock } from './random-conditions.ts';

@@ -252,6 +252,7 @@ export async function startProxiedWorld(
   let between = (): Promise<void> => Promise.resolve();
   const core = corePorts({
     store,
+    opinion: { offer: () => undefined },
     upstream: {
       ...upstreams,
       send: async (dispatch) => {

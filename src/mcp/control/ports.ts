@@ -38,6 +38,8 @@ export interface ControlPorts extends CallerPorts, FaultPorts, CallReaderPorts {
   readonly preview: (request: RunRequest) => Promise<PreviewResult>;
   /** Everything that a decision by policy depends on. */
   readonly policyInput: (input: JudgeInput) => PolicyInput;
+  /** Has a decision judged by json-rules-engine's own engine as well, if it is one of the sample. */
+  readonly secondOpinion: (policies: CompiledPolicies, input: PolicyInput) => void;
   readonly directory: Pick<Directory, 'agent'>;
   readonly catalog: () => Catalog;
   readonly brain: BrainPort;

@@ -206,20 +206,19 @@ async function simulate(
   const misfits = [...given.faults, ...catalog.check(tool, given.params)];
   await turnOfOthers(clock, begun);
   const { set, mode } = ports.policies();
-  const verdict = evaluatePolicies(
-    set,
-    ports.policyInput({
-      agent,
-      key: keyFactsOf(principal),
-      tool,
-      workspace,
-      target: (misfits.length > 0 ? null : catalog.target(tool, given.params)) ?? tool.name,
-      params: given.params,
-      headers: {},
-      requestIp: address,
-      now: ports.store.now(),
-    }),
-  );
+  const input = ports.policyInput({
+    agent,
+    key: keyFactsOf(principal),
+    tool,
+    workspace,
+    target: (misfits.length > 0 ? null : catalog.target(tool, given.params)) ?? tool.name,
+    params: given.params,
+    headers: {},
+    requestIp: address,
+    now: ports.store.now(),
+  });
+  const verdict = evaluatePolicies(set, input);
+  ports.secondOpinion(set, input);
   const { decision, reason } = decided(verdict);
   const permit = verdict.kind === 'permit' ? verdict : null;
   const obligations = [
