@@ -129,7 +129,7 @@ export function corePorts(parts: {
   readonly signer: ReceiptSigner;
   readonly spill: SpillJournal;
   readonly metrics: Metrics;
-  readonly opinion: Pick<SecondOpinion, 'offer'>;
+  readonly opinion: Pick<SecondOpinion, 'offer' | 'next'>;
   readonly alert: EffectPorts['alert'];
   /** Takes on the policies that are in force in the store. */
   readonly policies: { readonly follow: () => Promise<void>; readonly hindrance: () => string | null };
@@ -152,7 +152,8 @@ export function corePorts(parts: {
       const { policies } = held.inForce;
       const whole = policyInput(input, look.entity);
       const verdict = evaluatePolicies(policies, whole);
-      parts.opinion.offer('call', policies, whole);
+      // Asked here, so that calls which are not in the sample pay for one comparison.
+      if (input.now >= parts.opinion.next.call) parts.opinion.offer('call', policies, whole);
       const entities = look.seen();
       return entities === null ? verdict : { ...verdict, trace: { ...verdict.trace, entities } };
     },

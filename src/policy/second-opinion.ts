@@ -40,7 +40,7 @@ class TooMuch extends Error {}
  */
 export class SecondOpinion {
   /** When the next decision of a kind is taken, by the time of the store. */
-  readonly #next: Record<DecisionKind, number> = { call: 0, simulation: 0 };
+  readonly next: Record<DecisionKind, number> = { call: 0, simulation: 0 };
   #isBusy = false;
   /** Where in the rules the next sample goes on. */
   #at = 0;
@@ -62,7 +62,7 @@ export class SecondOpinion {
 
   /** Takes the decision as a sample if one is due. */
   offer(kind: DecisionKind, policies: CompiledPolicies, input: PolicyInput): void {
-    if (input.now >= this.#next[kind]) this.#take(kind, policies, input);
+    if (input.now >= this.next[kind]) this.#take(kind, policies, input);
   }
 
   /** The rules of a version that differed so far. */
@@ -72,7 +72,7 @@ export class SecondOpinion {
 
   #take(kind: DecisionKind, policies: CompiledPolicies, input: PolicyInput): void {
     const everyMs = this.#options.everyMs();
-    this.#next[kind] = input.now + (everyMs ?? 1_000);
+    this.next[kind] = input.now + (everyMs ?? 1_000);
     if (everyMs === null || this.#isBusy) return;
     this.#isBusy = true;
     this.#options.later(() => {

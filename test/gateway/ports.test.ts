@@ -62,7 +62,7 @@ beforeEach(async () => {
   const pauses = createPauseView(store);
   core = corePorts({
     store,
-    opinion: { offer: () => undefined },
+    opinion: { offer: () => undefined, next: { call: Infinity, simulation: Infinity } },
     upstream: upstreams,
     held,
     directory: createDirectory(inForce.configuration, store),

@@ -252,7 +252,7 @@ export async function startProxiedWorld(
   let between = (): Promise<void> => Promise.resolve();
   const core = corePorts({
     store,
-    opinion: { offer: () => undefined },
+    opinion: { offer: () => undefined, next: { call: Infinity, simulation: Infinity } },
     upstream: {
       ...upstreams,
       send: async (dispatch) => {
