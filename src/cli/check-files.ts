@@ -50,7 +50,7 @@ export async function checkFiles(
   });
   if (configuration.brain.files.length > 0)
     await part(async () => {
-      const { byWorkspace } = await readEntityFiles(configuration.brain.files, configuration.limits.brain);
+      const { byWorkspace } = await readEntityFiles(configuration.brain.files, configuration.brain.limits);
       const entities = [...byWorkspace.values()].reduce((sum, { length }) => sum + length, 0);
       return `the brain's files hold: ${entities} ${entities === 1 ? 'entity' : 'entities'}\n`;
     });

@@ -2,6 +2,8 @@ import type { EntityLimits } from '../effects/entity-store.ts';
 import type { Agent, KeyKind, Scope } from '../effects/model/principal.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import type { ServerWords } from '../pins/compare.ts';
+import type { Decoded } from './decode.ts';
+import type { GatewayFile } from './schema.ts';
 
 /**
  * The content of `gateway.yaml` after reading, checking and resolving: defaults are filled in, names are known to
@@ -11,9 +13,9 @@ export interface Configuration {
   readonly server: ServerSettings;
   readonly listeners: readonly ListenerSettings[];
   readonly store: StoreSettings;
-  readonly retention: RetentionSettings;
-  /** `allowForce`: a second user may say `not_happened` before the quiet time of an effect is over. */
-  readonly resolve: { readonly allowForce: boolean };
+  /** `keysMs`: `null` keeps keys and receipts forever. */
+  readonly retention: Decoded<GatewayFile['retention']>;
+  readonly resolve: Decoded<GatewayFile['resolve']>;
   readonly secrets: SecretsSettings;
   readonly receipts: ReceiptsSettings;
   readonly users: readonly User[];
@@ -29,8 +31,9 @@ export interface Configuration {
   readonly routes: readonly Route[];
   readonly pools: readonly Pool[];
   readonly brain: BrainSettings;
-  readonly limits: ConfiguredLimits;
-  readonly telemetry: TelemetrySettings;
+  /** The limits that an operator can set; `docs/operating/limits.md` has all. */
+  readonly limits: Decoded<GatewayFile['limits']>;
+  readonly telemetry: Decoded<GatewayFile['telemetry']>;
   /**
    * SHA-256 over the content after expansion, base64url. It covers secrets, so only people who may see them may see it.
    */
@@ -98,13 +101,6 @@ export interface RedisStoreSettings {
   readonly allowWeakDurability: boolean;
 }
 
-interface RetentionSettings {
-  /** Keys and receipts; `null` keeps them forever. */
-  readonly keysMs: number | null;
-  readonly effectsMs: number;
-  readonly denialsMs: number;
-}
-
 interface SecretsSettings {
   readonly masterFile: string;
   /** Files of earlier master secrets. They still open what was sealed with them. */
@@ -160,6 +156,8 @@ export interface PolicySettings {
 export interface BrainSettings {
   /** Existing files and folders of entities. `workspace`: the one that they belong to, which is configured. */
   readonly files: readonly { readonly path: string; readonly workspace: string }[];
+  /** What a workspace may hold. */
+  readonly limits: EntityLimits;
 }
 
 export interface UpstreamSettings {
@@ -296,31 +294,4 @@ export type RouteIdempotency =
 interface Pool {
   readonly id: string;
   readonly units: number;
-}
-
-/** The limits that an operator can set. `docs/operating/limits.md` has all limits. */
-interface ConfiguredLimits {
-  /** Body of a request, bytes. */
-  readonly bodyBytes: number;
-  /** Limits for the body of a request with files, and for one of its files, bytes. */
-  readonly uploadBytes: number;
-  readonly uploadFileBytes: number;
-  /** Files of all running requests together, bytes. */
-  readonly spoolBytes: number;
-  readonly paramsDepth: number;
-  readonly paramsValues: number;
-  /** The part of an upstream's answer that is kept for duplicates, bytes. */
-  readonly responseKeptBytes: number;
-  /** The part of an upstream's answer that is read, bytes. */
-  readonly responseBytes: number;
-  /** Simultaneous connections of callers. */
-  readonly connections: number;
-  /** What the company brain of a workspace may hold. */
-  readonly brain: EntityLimits;
-}
-
-interface TelemetrySettings {
-  readonly logLevel: 'trace' | 'debug' | 'info' | 'warn' | 'error' | 'fatal' | 'silent';
-  /** Whether each request through the proxy or to an MCP server is a line of the log. */
-  readonly accessLog: boolean;
 }

@@ -2,9 +2,10 @@ import type { BrainSettings } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import { kindOfFile } from './kind-of-file.ts';
 import type { GatewayFile } from './schema.ts';
+import { parseSize } from './units.ts';
 
 /** What the files themselves say is read with the policies (`src/brain/entity-files.ts`). */
-export async function resolveBrain({ brain, workspaces }: GatewayFile, judge: Judge): Promise<BrainSettings> {
+export async function resolveBrain({ brain, workspaces, limits }: GatewayFile, judge: Judge): Promise<BrainSettings> {
   const ids = new Set(workspaces.map(({ id }) => id));
   const only = workspaces.length === 1 ? workspaces[0]?.id : undefined;
   const files = brain.files.map((entry) => (typeof entry === 'string' ? { path: entry, workspace: undefined } : entry));
@@ -33,5 +34,8 @@ export async function resolveBrain({ brain, workspaces }: GatewayFile, judge: Ju
     if (seen.has(name)) judge.error('duplicate_path', brain, ['files', index], `${path} stands twice`);
     seen.add(name);
   }
-  return { files: files.map(({ path, workspace = only ?? '' }) => ({ path, workspace })) };
+  return {
+    files: files.map(({ path, workspace = only ?? '' }) => ({ path, workspace })),
+    limits: { entities: limits.brain_entities, characters: parseSize(limits.brain_size) ?? 0 },
+  };
 }

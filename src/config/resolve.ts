@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import type { FileReading } from '../diagnostics/file-reading.ts';
 import type { Configuration, PolicySettings, ServerSettings, UpstreamSettings } from './configuration.ts';
+import { decode } from './decode.ts';
 import { kindOfFile } from './kind-of-file.ts';
 import { resolveBrain } from './resolve-brain.ts';
 import { resolveCredentials } from './resolve-credentials.ts';
@@ -14,7 +15,7 @@ import { resolveRoutes } from './resolve-routes.ts';
 import { resolveStore, storeFolder } from './resolve-store.ts';
 import { resolveTlsPair, resolveUpstreamTls } from './resolve-tls.ts';
 import { resolveTools } from './resolve-tools.ts';
-import type { GatewayFile } from './schema.ts';
+import { GATEWAY_FILE, type GatewayFile } from './schema.ts';
 import { parseDuration, parseSize } from './units.ts';
 
 /**
@@ -48,7 +49,7 @@ export async function resolveConfiguration(
     listeners: await resolveListeners(file, judge, reading),
     store,
     retention: resolveRetention(file, judge),
-    resolve: { allowForce: file.resolve.allow_force },
+    resolve: decode(GATEWAY_FILE.properties.resolve, file.resolve),
     secrets: await resolveSecrets(file, keys, judge),
     receipts: { keysDir: file.receipts.keys ?? keys, issuer: file.receipts.issuer ?? null },
     ...people,
@@ -61,7 +62,7 @@ export async function resolveConfiguration(
     pools: file.pools,
     brain: await resolveBrain(file, judge),
     limits: resolveLimits(file, judge),
-    telemetry: { logLevel: file.telemetry.log_level, accessLog: file.telemetry.access_log },
+    telemetry: decode(GATEWAY_FILE.properties.telemetry, file.telemetry),
   };
 }
 
@@ -110,8 +111,8 @@ function httpUrl(text: string): URL | null {
 
 function resolveRetention(file: GatewayFile, judge: Judge): Configuration['retention'] {
   const { retention } = file;
-  const keysMs = retention.keys === 'forever' ? null : milliseconds(retention.keys);
-  const effectsMs = milliseconds(retention.effects);
+  const decoded = decode(GATEWAY_FILE.properties.retention, retention);
+  const { keysMs, effectsMs } = decoded;
   if (keysMs !== null && keysMs < effectsMs)
     judge.error(
       'retention_order',
@@ -120,7 +121,7 @@ function resolveRetention(file: GatewayFile, judge: Judge): Configuration['reten
       'retention.keys is shorter than retention.effects',
       'keys and receipts outlive the records',
     );
-  return { keysMs, effectsMs, denialsMs: milliseconds(retention.denials) };
+  return decoded;
 }
 
 async function resolveSecrets(file: GatewayFile, keys: string, judge: Judge): Promise<Configuration['secrets']> {
@@ -234,18 +235,7 @@ function isLoopback(hostname: string): boolean {
 
 function resolveLimits(file: GatewayFile, judge: Judge): Configuration['limits'] {
   const { limits } = file;
-  const resolved = {
-    bodyBytes: parseSize(limits.body) ?? 0,
-    uploadBytes: parseSize(limits.upload) ?? 0,
-    uploadFileBytes: parseSize(limits.upload_file) ?? 0,
-    spoolBytes: parseSize(limits.spool) ?? 0,
-    paramsDepth: limits.params_depth,
-    paramsValues: limits.params_values,
-    responseKeptBytes: parseSize(limits.response_kept) ?? 0,
-    responseBytes: parseSize(limits.response) ?? 0,
-    connections: limits.connections,
-    brain: { entities: limits.brain_entities, characters: parseSize(limits.brain_size) ?? 0 },
-  };
+  const decoded = decode(GATEWAY_FILE.properties.limits, limits);
   for (const [part, whole] of [
     ['upload_file', 'upload'],
     ['upload', 'spool'],
@@ -258,7 +248,7 @@ function resolveLimits(file: GatewayFile, judge: Judge): Configuration['limits']
         `limits.${part} is larger than limits.${whole}`,
         'the one is a part of the other',
       );
-  if (resolved.responseKeptBytes > resolved.responseBytes)
+  if (decoded.responseKeptBytes > decoded.responseBytes)
     judge.error(
       'limit_order',
       limits,
@@ -266,5 +256,5 @@ function resolveLimits(file: GatewayFile, judge: Judge): Configuration['limits']
       'limits.response_kept is larger than limits.response',
       'what is kept is a part of what is read',
     );
-  return resolved;
+  return decoded;
 }

@@ -1,5 +1,5 @@
 import { type TSchema, Type } from 'typebox';
-import { DURATION_PATTERN, SIZE_PATTERN } from './units.ts';
+import { type Duration, DURATION_PATTERN, type Size, SIZE_PATTERN } from './units.ts';
 
 /** The kinds of fields in the configuration; see `schema.ts` for the annotations. */
 
@@ -30,7 +30,8 @@ export function text(pattern: string, expected: string, description: string, byD
 
 /** A duration within bounds. */
 export function duration(description: string, bounds: { min: string; max: string }, byDefault?: string) {
-  return Type.String({
+  return Type.Unsafe<Duration>({
+    type: 'string',
     pattern: DURATION_PATTERN,
     'x-expected': 'a duration such as 250ms, 5s, 10m, 4h or 30d',
     'x-duration': bounds,
@@ -40,8 +41,14 @@ export function duration(description: string, bounds: { min: string; max: string
 }
 
 /** A duration within bounds, or a word. */
-export function durationOr(word: string, description: string, bounds: { min: string; max: string }, byDefault: string) {
-  return Type.String({
+export function durationOr<const Word extends string>(
+  word: Word,
+  description: string,
+  bounds: { min: string; max: string },
+  byDefault: string,
+) {
+  return Type.Unsafe<Duration | Word>({
+    type: 'string',
     pattern: `${DURATION_PATTERN}|^${word}$`,
     'x-expected': `a duration such as 30d, or ${word}`,
     'x-duration': bounds,
@@ -52,7 +59,8 @@ export function durationOr(word: string, description: string, bounds: { min: str
 
 /** A size within bounds. */
 export function size(description: string, bounds: { min: string; max: string }, byDefault: string) {
-  return Type.String({
+  return Type.Unsafe<Size>({
+    type: 'string',
     pattern: SIZE_PATTERN,
     'x-expected': 'a size such as 512B, 64KiB or 1MiB',
     'x-size': bounds,

@@ -14,6 +14,10 @@ const MILLISECONDS: Readonly<Record<string, number>> = {
 
 const BYTES: Readonly<Record<string, number>> = { B: 1, KiB: 1024, MiB: 1024 ** 2, GiB: 1024 ** 3 };
 
+/** A text that the schema has accepted as a duration, or as a size. `unit` exists for the compiler alone. */
+export type Duration = string & { readonly unit: 'ms' };
+export type Size = string & { readonly unit: 'bytes' };
+
 /** `250ms`, `5s`, `10m`, `4h`, `30d` in ms; `null` where the text is not a duration. */
 export function parseDuration(text: string): number | null {
   return parseUnits(text, /^([0-9]{1,9})(ms|s|m|h|d)$/, MILLISECONDS);

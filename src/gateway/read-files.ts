@@ -199,11 +199,11 @@ async function readOnce(
 }
 
 async function entitiesOf(
-  { brain, limits }: Configuration,
+  { brain }: Configuration,
   reading: FileReading,
 ): Promise<{ readonly packed: PackedEntities; readonly files: readonly string[] }> {
   if (brain.files.length === 0) return { packed: NO_ENTITIES, files: [] };
-  const read = await readEntityFiles(brain.files, limits.brain, reading);
+  const read = await readEntityFiles(brain.files, brain.limits, reading);
   return { packed: packEntities(read), files: read.files };
 }
 

@@ -187,7 +187,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const brainWriter = createBrainWriter({
     store,
     digestKey: (workspace) => secrets.fingerprintKey(workspace),
-    limits: () => held.inForce.configuration.limits.brain,
+    limits: () => held.inForce.configuration.brain.limits,
   });
   let toolsSeen: ReturnType<typeof createPinAlarm> = () => undefined;
   const upstreams = createUpstreams(

@@ -277,7 +277,7 @@ export async function startRig(
   const brainWriter = createBrainWriter({
     store,
     digestKey: (workspace) => secrets.fingerprintKey(workspace),
-    limits: () => configuration.limits.brain,
+    limits: () => configuration.brain.limits,
   });
   const stillValid: ApiPorts['stillValid'] = (keyId) => authenticator.stillValid(keyId);
   const sessions = createSessions({ store, seals: secrets, stillValid, settings: () => settings });
