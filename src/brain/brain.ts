@@ -22,7 +22,7 @@ export const MAX_QUERY = 256;
 /** Linked entities of one hit, and of all. */
 export const JOINED_OF_HIT = 20;
 export const JOINED = 100;
-/** Links that are looked at for all hits of an answer. */
+/** Links that are visited for all hits of an answer. */
 const LINKS_LOOKED_AT = 20_000;
 /** Entities that are read at once, and characters of all in one answer, each counted as often as it is shown. */
 const READ_AT_ONCE = 25;
@@ -183,7 +183,7 @@ export function createBrain(parts: {
     },
     async caughtUp(workspace) {
       const known = knownOf(workspace);
-      // The one that is under way may have looked before.
+      // The one that is under way may have read before.
       if (known.reading !== null) await known.reading.catch(() => undefined);
       await read(workspace, known);
     },

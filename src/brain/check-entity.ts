@@ -14,7 +14,7 @@ export const MAX_LINKS = 100;
 /** Levels of nesting below `attributes`. */
 export const MAX_DEPTH = 8;
 
-/** Faults after which unknown members are not told any more: to find what each was meant to be takes its time. */
+/** Faults after which unknown members are not reported any more: to find what each was meant to be takes its time. */
 export const MOST_FAULTS = 100;
 
 /** Something in an entity that cannot be used. `path` leads there from the entity. */

@@ -41,13 +41,13 @@ const WANTED = {
 const MAX_FILE = 256 * 1024 * 1024;
 /** What one line may hold. An entity that is within its own limits is within these. */
 const LINE_LIMITS = { depth: MAX_DEPTH + 4, values: 20_000 };
-/** Faults that are told: a file with one wrong column has them by the thousand. */
+/** Faults that are reported: a file with one wrong column has them by the thousand. */
 const MOST_FAULTS = 100;
 
 /** Where entities are collected while files are read. */
 interface Collected {
   readonly findings: Finding[];
-  /** Whether there are so many faults that reading on tells nothing new. */
+  /** Whether there are so many faults that reading on finds nothing new. */
   isHopeless(): boolean;
   add(value: Json, at: (path: DataPath) => Position): void;
 }

@@ -18,12 +18,12 @@ const MOST_CHARACTERS = 16 * 1024 * 1024;
 export interface EntityLook {
   /** `null`: there is none, or it is not known here. */
   entity(type: string, id: string): Entity | null;
-  /** What was looked at, in the versions that were seen; `null`: nothing. */
+  /** What was read, in the versions that were seen; `null`: nothing. */
   seen(): readonly SeenEntity[] | null;
 }
 
 /**
- * Entities that policies looked at lately. They may be out of date: an admission is held against the versions in the
+ * Entities that policies read lately. They may be out of date: an admission is held against the versions in the
  * store, and where one has changed, the entity is read again and the call judged anew.
  */
 export interface EntityFacts {

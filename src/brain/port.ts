@@ -1,6 +1,6 @@
 import type { Entity, EntityOrigin, EntityRef } from '../effects/model/entity.ts';
 
-/** What is looked for. */
+/** A query. */
 export interface BrainQuestion {
   /** Words; each may have one typing error. The id of an entity finds it too. */
   readonly query: string;
@@ -62,7 +62,7 @@ export class BadQuestion extends Error {
   override readonly name = 'BadQuestion';
 }
 
-/** The most hits of one answer, and how many there are where nobody says. */
+/** The most hits of one answer, and the default. */
 export const MOST_HITS = 50;
 export const DEFAULT_HITS = 10;
 

@@ -8,9 +8,9 @@ const WORDS_OF_ENTITY = 300;
 const WORDS_OF_QUERY = 8;
 /** Words that one word of a query stands for: those that begin with it, or are like it. */
 const VARIANTS = 50;
-/** Places of words that one query looks at. It takes a few ms for so many. */
+/** Places of words that one query visits. It takes a few ms for so many. */
 const LOOKED_AT = 10_000;
-/** Places of the vocabulary that one query looks at for words with typing errors. */
+/** Places of the vocabulary that one query visits for words with typing errors. */
 const LOOKED_FOR = 10_000;
 /** Words of all entities of a type. So many take a quarter of a gigabyte. What comes after is found by its id and its other words. */
 export const MOST_WORDS = 1_000_000;
@@ -38,7 +38,7 @@ export interface Found {
   readonly score: number;
 }
 
-/** The entities of one type, by the words of their names and attributes. What it looks at for one query is bounded. */
+/** The entities of one type, by the words of their names and attributes. What it visits for one query is bounded. */
 export interface SearchIndex {
   put(entity: Entity): void;
   remove(id: string): void;

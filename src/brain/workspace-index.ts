@@ -17,7 +17,7 @@ export interface WorkspaceIndex {
   search(type: string, query: string, limit: number): { readonly found: readonly Found[]; readonly more: boolean };
   /**
    * Linked entities of a type, outgoing ones first; `more` says whether there are others, or may be.
-   * @param budget links that may be looked at
+   * @param budget links that may be visited
    */
   linked(
     of: EntityRef,

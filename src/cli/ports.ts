@@ -71,7 +71,7 @@ export interface GatewayOptions extends StoreOptions {
   readonly log: 'stderr' | 'warnings' | 'text' | 'none';
   /**
    * Where the first administrative key of a fresh store goes: `shown`, the caller prints it on a terminal;
-   * `file`, it is written with mode 0600 beside the store.
+   * `file`, it is written with mode 0600 next to the store.
    */
   readonly firstKey: 'shown' | 'file';
 }
@@ -133,7 +133,7 @@ export interface StoreInspection {
 /** What `svc migrate` reports. */
 export interface FormatReport {
   readonly store: 'embedded' | 'redis';
-  /** Of the store; `null` if there is none, or it cannot be told. */
+  /** Of the store; `null` if there is none, or it cannot be determined. */
   readonly format: number | null;
   /** Of this program; `null` on Redis. */
   readonly current: number | null;

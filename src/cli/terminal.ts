@@ -1,6 +1,6 @@
 import { printable } from '../diagnostics/render.ts';
 
-/** Where a command writes, and how it is told to stop. */
+/** Where a command writes, and how it is stopped. */
 export interface Terminal {
   /** Result of the command: standard output, one line. */
   out(line: string): void;

@@ -36,7 +36,7 @@ interface Server {
   readonly read: () => Promise<LiveServer>;
 }
 
-/** What a server says now, beside its lock file. */
+/** What a server lists now, compared with its lock file. */
 interface Looked {
   readonly file: string;
   readonly lock: PinLock | null;

@@ -181,7 +181,7 @@ export interface UpstreamSettings {
 export interface McpSettings {
   /** Path and query of its one address. */
   readonly path: string;
-  /** Methods of clients that pass beside those that the gateway knows. */
+  /** Methods of clients that pass in addition to those that the gateway knows. */
   readonly allow: readonly string[];
   /** What the server says of itself, by its lock file; absent where that could not be read. */
   readonly words?: ServerWords;

@@ -156,7 +156,7 @@ interface Shaped {
   readonly pathOf: (item: object) => DataPath;
   /** Variables by name. */
   readonly lookup: (name: string) => string | undefined;
-  /** Whether a finding says something that is not told yet. */
+  /** Whether a finding is about a place that has no error yet. */
   readonly isNews: (finding: Finding) => boolean;
 }
 

@@ -97,7 +97,7 @@ export function resolveMcpUrl(upstream: UpstreamEntry, judge: Judge): URL | null
   return url;
 }
 
-/** The tools of the MCP upstreams, by their lock files, and the upstreams with what they pin beside. */
+/** The tools of the MCP upstreams, by their lock files, and the upstreams with what else the lock files pin. */
 export async function resolveMcpTools(
   file: GatewayFile,
   upstreams: readonly UpstreamSettings[],

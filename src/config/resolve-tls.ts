@@ -107,7 +107,7 @@ async function resolveCas(
     const blocks = text.match(CERTIFICATE) ?? [];
     if (blocks.length === 0)
       judge.error('bad_certificate', written, steps, `${file} holds no certificate`, '-----BEGIN CERTIFICATE-----');
-    // OpenSSL would leave out the first one that is broken, and all behind it, and say nothing.
+    // OpenSSL would leave out the first one that is broken, and all after it, without an error.
     for (const [at, block] of blocks.slice(0, MAX_CAS).entries()) {
       const what = blocks.length === 1 ? `The certificate in ${file}` : `Certificate ${at + 1} in ${file}`;
       const certificate = certificateIn(block);

@@ -127,7 +127,7 @@ function streamsOf(file: GatewayFile, entry: ToolEntry, judge: Judge): Pick<Tool
   };
 }
 
-/** How long a stream may take if nobody says. */
+/** How long a stream may take by default. */
 const STREAM_TIME = '10m';
 
 /** Digest of what a repeat must find unchanged: where the call goes, with which credentials, and in which form. */

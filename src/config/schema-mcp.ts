@@ -5,7 +5,7 @@ import { duration, flag, integer, list, oneOf, path, record, roleName, text } fr
 const META_NAME =
   '^(?!progressToken$|traceparent$|tracestate$|io\\.modelcontextprotocol/|dev\\.svc-gateway/)[A-Za-z0-9][A-Za-z0-9._/-]{0,127}$';
 
-/** What is said of one tool of an MCP server beside its pin. */
+/** Settings of one tool of an MCP server, in addition to its pin. */
 const mcpTool = record('a tool of an MCP upstream', 'What holds for one tool beside its pin.', {
   name: Type.String({ minLength: 1, maxLength: 128, description: 'Its name at the server.' }),
   kind: Type.Optional(

@@ -1,6 +1,6 @@
 import type { HttpTool, Tool } from '../effects/model/tool.ts';
 
-/** What tells one stand-in from another. */
+/** What distinguishes one stand-in from another. */
 type StandIn<Call> = Pick<Tool, 'name' | 'title' | 'upstream' | 'actionType'> & { readonly call: Call };
 
 /**

@@ -5,7 +5,7 @@ import type { Finding } from './finding.ts';
 /** Changes in deeper folders would not be noticed (`config/watch.ts`). */
 const MAX_FOLDERS_DEEP = 8;
 
-/** The files that are looked for in folders. */
+/** The files that are searched for in folders. */
 export interface WantedFiles {
   /** What one is, and what many hold, in messages: 'policy file', 'policies'. */
   readonly one: string;

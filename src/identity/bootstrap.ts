@@ -5,7 +5,7 @@ import { recordOf } from './key-record.ts';
 
 /** The result for the first administrative key. The key itself is included only if it was made here. */
 export type Bootstrap =
-  /** The store has keys already, or must not get any (an "empty" store beside existing data). */
+  /** The store has keys already, or must not get any (an "empty" store next to existing data). */
   | { readonly made: false; readonly key: null }
   /** `key`: to be shown once; `null` where the operator provided the key. */
   | { readonly made: true; readonly key: string | null };

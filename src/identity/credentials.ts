@@ -37,7 +37,7 @@ const OWN = /svc_(?:acct|agent|admin|mcp)_/i;
 
 /**
  * Finds the key of a request in its carriers: headers, the query, `Authorization`. Other schemes of `Authorization` are
- * ignored. A token beside a key belongs to the upstream, unless it looks like a gateway key. The same key twice counts
+ * ignored. A token that comes with a key belongs to the upstream, unless it looks like a gateway key. The same key twice counts
  * as one key. Two different keys are invalid.
  * @param request.headers with lower-case names, as Node gives them
  * @param request.query decoded; only `api_key` is read

@@ -1,7 +1,7 @@
 import type { Principal } from '../effects/model/principal.ts';
 import type { Problem } from '../effects/model/run-request.ts';
 
-/** Whom a key belongs to, or why nobody knows. */
+/** The principal of a key, or why there is none. */
 export type Identified =
   | { readonly kind: 'principal'; readonly principal: Principal }
   | { readonly kind: 'problem'; readonly problem: Problem };

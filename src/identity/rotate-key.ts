@@ -5,7 +5,7 @@ import type { EffectStore } from '../effects/store.ts';
 type Answer<T> = T | Promise<T>;
 
 /**
- * The part of a store that rotation needs. It can be the gateway's store, or a store file that was opened beside it.
+ * The part of a store that rotation needs. It can be the gateway's store, or a store file that a command opened.
  */
 interface KeyShelf {
   putKey(key: KeyRecord, actor: LedgerActor): Answer<void>;

@@ -37,7 +37,7 @@ function hasEscapedName(text: string): boolean {
   return false;
 }
 
-/** Just behind the string in which `from` is, at a whole character of it, and whether an escape follows there. */
+/** Just after the string in which `from` is, at a whole character of it, and whether an escape follows there. */
 function endOfString(text: string, from: number): { readonly at: number; readonly escaped: boolean } {
   let escaped = false;
   let at = from;

@@ -67,7 +67,7 @@ function put({ made, name }: Open, value: Json): void {
   else if (made?.kind === 'object') made.value[name] = value;
 }
 
-/** Adds elements or members. A comma before the first stands behind one that was made before. */
+/** Adds elements or members. A comma before the first follows one that was made before. */
 function add(scan: Scan, made: Made, text: string): void {
   const whole = text.replace(/^[ \n\r\t]*,/, '');
   if (made.kind === 'list') {

@@ -32,7 +32,7 @@ const CLOSE_OBJECT = 0x7d;
 const LONE_SURROGATE = /\p{Surrogate}/u;
 const PLAIN_ASCII = /^[ -~]*$/;
 const HEX = /^[0-9A-Fa-f]{4}$/;
-/** Control characters, and those that nobody sees. */
+/** Control characters, and invisible ones. */
 const UNSEEN = /[\p{Cc}\p{Cf}\p{Default_Ignorable_Code_Point}]/gu;
 /** Up to this many names are compared one by one. A set is slower for so few. */
 const FEW_NAMES = 12;
@@ -52,7 +52,7 @@ export interface JsonLimits {
   readonly name?: number;
   /**
    * Members of one object; as many as `values` where it is left out. Whoever asks an object for its names waits until it
-   * has told all of them: that takes a tenth of a second for 200,000.
+   * has listed all of them: that takes a tenth of a second for 200,000.
    */
   readonly members?: number;
 }
@@ -68,7 +68,7 @@ export interface Open {
   readonly names: string[] | null;
   /** The same names as a set, once there are many. */
   many: Set<string> | null;
-  /** Just behind its bracket. */
+  /** Just after its bracket. */
   readonly start: number;
   /** Where its last comma so far is; -1 before the first. */
   comma: number;
@@ -124,7 +124,7 @@ class Fault extends Error {
  * Reads strict I-JSON (RFC 7493, with more limits):
  *
  * - UTF-8 without a byte order mark, and no lone surrogates;
- * - no name twice in one object, and no two names that differ only in case or in what nobody sees; no `__proto__`
+ * - no name twice in one object, and no two names that differ only in case or in invisible characters; no `__proto__`
  *   and no U+0000 in a name;
  * - only numbers that a double holds: finite, integers within ±(2^53−1), none that rounding would turn into a whole
  *   number;

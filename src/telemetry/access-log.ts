@@ -49,8 +49,8 @@ export interface AccessLog {
 /**
  * Writes one JSON line for each request, in the log's own form. Lines are put together by hand: the
  * logger's way takes several times as long, and looks for secrets in texts that cannot hold any. Only the agent's name
- * may come from a caller, and is looked through.
- * @param write takes whole lines, and waits for nobody
+ * may come from a caller, and is searched.
+ * @param write takes whole lines, and does not wait
  * @param now ms since the epoch
  */
 export function createAccessLog(write: (lines: string) => void, now: () => number = Date.now): AccessLog {

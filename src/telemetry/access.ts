@@ -33,10 +33,10 @@ export function tellOf(
   });
 }
 
-/** Bytes of a connection that lines have told of already: requests follow one another on it. */
+/** Bytes of a connection that were logged already: requests follow one another on it. */
 const told = new WeakMap<object, { read: number; written: number }>();
 
-/** What went over a connection since the line before, and is told of from now on. */
+/** What went over a connection since the line before, and counts as logged from now on. */
 export function bytesSince(socket: Socket): Pick<AccessLine, 'bytesIn' | 'bytesOut'> {
   const before = told.get(socket) ?? { read: 0, written: 0 };
   const now = { read: socket.bytesRead, written: socket.bytesWritten };

@@ -15,7 +15,7 @@ const MOST = 16 * 1024 * 1024;
 const LIMITS = { depth: 128, values: 1_000_000, name: 10_000 };
 const TIMEOUT_MS = 30_000;
 
-/** Said where nobody takes a POST. */
+/** The hint where no POST is accepted. */
 const OLD =
   ' A server of 2024-11-05, whose address often ends in /sse, is declared with `transport: sse` and pinned with `svc tools pin --config`: docs/mcp.md.';
 
