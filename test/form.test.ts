@@ -2,6 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { parseSync, Visitor, type VisitorObject } from 'oxc-parser';
 import { describe, expect, it } from 'vitest';
+import { FAULTS } from './planted-faults.ts';
 
 const ROOT = join(import.meta.dirname, '..');
 const FOLDERS = ['src', 'packages', 'client/src', 'console/src'];
@@ -95,5 +96,14 @@ describe('how much code there is', () => {
       ['interface One {}', 'const two = () => {', ...inner, '};', ''].join('\n');
     expect(measureText('short.ts', text(lines.slice(1)))).toMatchObject({ lines: 71, types: 1, long: [] });
     expect(measureText('long.ts', text(lines))).toMatchObject({ lines: 72, long: ['long.ts:2 (71)'] });
+  });
+});
+
+describe('planted faults', () => {
+  it('each names a line that is there: a change of the product changes its faults', () => {
+    const gone = Object.entries(FAULTS).filter(
+      ([, { file, line }]) => !readFileSync(join(ROOT, file), 'utf8').includes(line),
+    );
+    expect(gone.map(([name]) => name)).toEqual([]);
   });
 });

@@ -73,7 +73,7 @@ export const FAULTS = {
   },
   'what-is-over-counts-still': {
     file: 'src/records/view.ts',
-    line: 'if (count >= limit) reached(name);',
+    line: 'if (count >= limit) this.#heard.reached(name);',
     instead: '',
     within: RECORDS,
   },
