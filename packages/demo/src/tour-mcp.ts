@@ -1,4 +1,3 @@
-import { DECISION_TABLE, DECISIONS } from '../../../src/effects/model/decision.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../../src/json/value.ts';
 import { CommandFailure } from '../../../src/cli/ports.ts';
 
@@ -19,6 +18,16 @@ export interface TourClient {
   /** @throws CommandFailure where the answer is no result with a decision */
   call(name: string, args: JsonObject): Promise<McpCalled>;
 }
+
+/** Whether the action happened, and what to do: of those decisions that are no refusal. */
+const MEANING: Readonly<Record<string, readonly [happened: string, next: string]>> = {
+  committed: ['yes', 'proceed'],
+  duplicate_blocked: ['yes', 'proceed'],
+  pending_approval: ['no', 'wait'],
+  in_progress: ['maybe', 'wait'],
+  unknown_effect: ['maybe', 'resolve'],
+  failed: ['no', 'retry'],
+};
 
 /**
  * Begins a session, as every client does, and lists the tools.
@@ -60,8 +69,8 @@ export async function openTourClient(url: string, key: string): Promise<TourClie
       const decision = isJsonObject(meta) ? meta['dev.svc-gateway/decision'] : undefined;
       if (!isJsonObject(decision)) throw new CommandFailure(`the call of ${name} has no decision`);
       const [first] = Array.isArray(content) ? content : [];
-      const made = DECISIONS.find((one) => one === decision['decision']) ?? 'unknown_effect';
-      const { happened, next } = DECISION_TABLE[made];
+      const made = textIn(decision, 'decision');
+      const [happened, next] = MEANING[made] ?? ['no', 'block'];
       return {
         decision: made,
         code: textIn(decision, 'code'),

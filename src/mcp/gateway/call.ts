@@ -305,13 +305,7 @@ function beginAnswer(
         heard(event);
         // A caller that has gone takes everything at once: the call goes on.
         if (raw.destroyed || raw.write(events?.write(event) ?? event)) return undefined;
-        return new Promise((resolve) => {
-          const done = (): void => {
-            raw.off('drain', done).off('close', done);
-            resolve();
-          };
-          raw.on('drain', done).on('close', done);
-        });
+        return drained(raw);
       },
       ended: (message, beside) => {
         last = { message, beside: events?.write(Buffer.from(beside)).toString() ?? beside };
@@ -350,6 +344,17 @@ function beginAnswer(
       if (request.raw.destroyed && raw.destroyed) listen();
     },
   };
+}
+
+/** Resolves when more can be written, or nobody reads any more. */
+function drained(raw: FastifyReply['raw']): Promise<void> {
+  return new Promise((resolve) => {
+    const done = (): void => {
+      raw.off('drain', done).off('close', done);
+      resolve();
+    };
+    raw.on('drain', done).on('close', done);
+  });
 }
 
 /** Writes the head of an answer that flows, at once: its caller may wait for it before anything else comes. */
