@@ -5,7 +5,6 @@ import {
   type Answer,
   type Change,
   type Figure,
-  type Found,
   type Row,
   type RowStore,
   type Seen,
@@ -39,6 +38,12 @@ export interface StepRunner {
     workspace: string,
     step: (draft: Draft) => Said,
   ): Promise<{ readonly said: Said; readonly made: Made | null }>;
+  /** The same, and makes the answer of both. */
+  runTo<Said, Answer>(
+    workspace: string,
+    step: (draft: Draft) => Said,
+    answer: (said: Said, made: Made | null) => Answer,
+  ): Promise<Answer>;
   /** What the step would say now, figures included; writes nothing. */
   peek<Said>(workspace: string, step: (draft: Draft) => Said): Promise<Said>;
   /** Rows as the store has them, to be shown. */
@@ -203,20 +208,6 @@ export function createStepRunner(store: RowStore): StepRunner {
 
   const begin = (): Known => ({ rows: new Map(), isRead: false, figures: new Map(), now: 0, reads: 0 });
 
-  async function commit(change: Change, written: readonly Found[]): Promise<Answer> {
-    const underWay = recent.begin(change.workspace, written);
-    try {
-      const answer = await store.commit(change);
-      answered[answer.kind] += 1;
-      if (answer.kind === 'done') recent.done(underWay);
-      else recent.drop(underWay);
-      return answer;
-    } catch (error) {
-      recent.drop(underWay);
-      throw error;
-    }
-  }
-
   let closed = false;
   let underWay = 0;
   function begun(): void {
@@ -224,32 +215,85 @@ export function createStepRunner(store: RowStore): StepRunner {
     underWay += 1;
   }
 
-  async function run<Said>(
+  /** What a step said, and what was made of its change; `null`: it has to run again on what is known now. */
+  type Ran<Said> = { readonly said: Said; readonly made: Made | null } | null;
+
+  /** Commits what a step has drawn. */
+  function commit<Said>(workspace: string, known: Known, said: Said, draft: OpenDraft): Promise<Ran<Said>> {
+    const drafted = draft.change(nextId());
+    if (drafted === null) return Promise.resolve({ said, made: null });
+    const { change, written } = drafted;
+    const asked = recent.tick();
+    const changing = recent.begin(change.workspace, written);
+    return store.commit(change).then(
+      (answer) => {
+        answered[answer.kind] += 1;
+        if (answer.kind === 'done') {
+          recent.done(changing);
+          epochs.set(workspace, answer.epoch);
+          return { said, made: { ...answer, change } };
+        }
+        recent.drop(changing);
+        learn(workspace, known, answer, asked);
+        learnFigures(known, change.sums, answer.figures);
+        return null;
+      },
+      (error: unknown) => {
+        recent.drop(changing);
+        throw error;
+      },
+    );
+  }
+
+  /** Most steps are done with their first run, and each promise of a chain costs every call. */
+  function runTo<Said, Answer>(
     workspace: string,
     step: (draft: Draft) => Said,
-  ): Promise<{ readonly said: Said; readonly made: Made | null }> {
-    begun();
+    answer: (said: Said, made: Made | null) => Answer,
+  ): Promise<Answer> {
+    if (closed) return Promise.reject(new StoreUnavailable(CLOSED));
+    underWay += 1;
+    const known = begin();
+    let runs = 0;
+    let ran: Promise<Ran<Said>>;
     try {
-      const known = begin();
-      for (let runs = 0; runs < RUNS; ) {
+      const drawn = draw(workspace, known, step);
+      if (drawn.kind === 'drawn') {
+        runs = 1;
+        ran = commit(workspace, known, drawn.said, drawn.draft);
+      } else ran = drawn.work().then(() => null);
+    } catch (error) {
+      ran = Promise.reject(error);
+    }
+    return ran.then(
+      (first) => {
+        if (first === null) return runAgain(workspace, known, step, runs).then(({ said, made }) => answer(said, made));
+        underWay -= 1;
+        return answer(first.said, first.made);
+      },
+      (error: unknown) => {
+        underWay -= 1;
+        throw error;
+      },
+    );
+  }
+
+  async function runAgain<Said>(
+    workspace: string,
+    known: Known,
+    step: (draft: Draft) => Said,
+    runsSoFar: number,
+  ): Promise<{ readonly said: Said; readonly made: Made | null }> {
+    try {
+      for (let runs = runsSoFar; runs < RUNS; ) {
         const drawn = draw(workspace, known, step);
         if (drawn.kind === 'first') {
           await drawn.work();
           continue;
         }
-        const { said, draft } = drawn;
-        const drafted = draft.change(nextId());
-        if (drafted === null) return { said, made: null };
-        const { change, written } = drafted;
-        const asked = recent.tick();
-        const answer = await commit(change, written);
-        if (answer.kind === 'done') {
-          epochs.set(workspace, answer.epoch);
-          return { said, made: { ...answer, change } };
-        }
+        const ran = await commit(workspace, known, drawn.said, drawn.draft);
+        if (ran !== null) return ran;
         runs += 1;
-        learn(workspace, known, answer, asked);
-        learnFigures(known, change.sums, answer.figures);
       }
       answered.givenUp += 1;
       throw new StoreUnavailable('Too much happens at once around this action. Send the same call again.');
@@ -294,7 +338,8 @@ export function createStepRunner(store: RowStore): StepRunner {
   }
 
   return {
-    run,
+    run: (workspace, step) => runTo(workspace, step, (said, made) => ({ said, made })),
+    runTo,
     peek,
     read,
     // Each promise of a chain costs every call: this is the only one between a step and the store's thread.

@@ -138,14 +138,14 @@ export function createSteps(
   const steps: Steps = {
     admit: (request) => steps.run('admit', request.workspace, request),
     settle: (request) => steps.run('settle', request.workspace, request),
-    async run(name, workspace, request) {
+    run(name, workspace, request) {
       const step = stepOf(name);
       /**
        * Refusals beyond the first ones of a second are not written. They are counted once, however often the step runs.
        */
       const reached = oncePerCap(workspace);
       let counted: { readonly word: string; readonly isWritten: boolean } | null = null;
-      const { said, made } = await runner.run(workspace, (draft) => {
+      const run = (draft: Draft): ReplyOf<typeof name> => {
         const plan = step(viewOf(draft, reached), request);
         const { throttle: word } = plan;
         if (word !== undefined && counted?.word !== word) {
@@ -154,8 +154,8 @@ export function createSteps(
         }
         if (word === undefined || counted?.isWritten === true) writePlan(draft, plan);
         return plan.reply;
-      });
-      return placed(said, made);
+      };
+      return runner.runTo(workspace, run, placed);
     },
     preview: (name, workspace, request) =>
       runner.peek(workspace, (draft) => stepOf(name)(viewOf(draft, NOBODY.reached), request).reply),

@@ -10,7 +10,7 @@ async function append(journal: StepJournal, from: number, count: number): Promis
   const steps = Array.from({ length: count }, (_, n) => from + n);
   const taken = await Promise.allSettled(
     steps.map((step) =>
-      journal.append({ workspace: 'w', step, at: step, redo: 'x'.repeat(3000), words: [], epoch: 1 }),
+      journal.appended({ workspace: 'w', step, at: step, redo: 'x'.repeat(3000), words: [], epoch: 1 }),
     ),
   );
   return steps.filter((_, n) => taken[n]?.status === 'fulfilled');
@@ -59,7 +59,7 @@ it('keeps about 32 MB, the newest', async () => {
     const journal = await openStepJournal(folder);
     const redo = 'x'.repeat(1024 * 1024);
     for (let step = 1; step <= 60; step += 1)
-      await journal.append({ workspace: 'w', step, at: step, redo, words: [], epoch: 1 });
+      await journal.appended({ workspace: 'w', step, at: step, redo, words: [], epoch: 1 });
     const kept = await stepsIn(journal);
     expect(kept.at(-1)).toBe(60);
     expect(kept).toEqual(kept.map((_, n) => 60 - kept.length + 1 + n));
@@ -76,10 +76,10 @@ it('the newest step of a workspace stays known when the file that it was in is d
   try {
     const journal = await openStepJournal(folder);
     await journal.remember({ installId: 'i', gatewayId: 'g', accepted: 0 });
-    await journal.append({ workspace: 'quiet', step: 7, at: 7, redo: 'x', words: [], epoch: 1 });
+    await journal.appended({ workspace: 'quiet', step: 7, at: 7, redo: 'x', words: [], epoch: 1 });
     const redo = 'x'.repeat(1024 * 1024);
     for (let step = 1; step <= 60; step += 1)
-      await journal.append({ workspace: 'w', step, at: step, redo, words: [], epoch: 1 });
+      await journal.appended({ workspace: 'w', step, at: step, redo, words: [], epoch: 1 });
     expect(await journal.after('quiet', 0)).toEqual([]);
     // It was not closed: this is what a killed gateway left.
     const again = await openStepJournal(folder);
@@ -133,7 +133,7 @@ it('writes nothing once it is closed: the folder may be another’s', async () =
     const step = { workspace: 'w', step: 1, at: 1, redo: '', words: [], epoch: 1 };
     for (const write of [
       () => journal.remember(memory),
-      () => journal.append(step),
+      () => journal.appended(step),
       () => journal.check(),
       () => journal.forget('w'),
       () => journal.noteNeighbours('w', { step: 1, version: 1, gateways: [], gone: [] }),

@@ -1,4 +1,4 @@
-import { constants, write as writeOnce } from 'node:fs';
+import { constants, fdatasync, write as writeOnce } from 'node:fs';
 import { open, readdir, readFile, stat, unlink, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
@@ -52,8 +52,10 @@ export interface Neighbours {
 export interface StepJournal {
   readonly memory: InstallMemory | null;
   remember(memory: InstallMemory): Promise<void>;
-  /** Resolves when the step is on disk. @throws when it cannot be written */
-  append(step: JournaledStep): Promise<void>;
+  /** Calls `done` when the step is on disk, or cannot be written. */
+  append(step: JournaledStep, done: (error: Error | null) => void): void;
+  /** The same for a step that is awaited. @throws when it cannot be written */
+  appended(step: JournaledStep): Promise<void>;
   /** Tries whether steps can be written again. @throws when they cannot */
   check(): Promise<void>;
   /** Steps of a workspace after `base` that are still kept, in order. */
@@ -84,6 +86,8 @@ const FORMAT = 2;
  */
 const SYNCED = process.platform === 'linux' ? constants.O_DSYNC : 0;
 
+const CLOSED = 'the journal is closed';
+
 /** Opens the journal in `folder`, which it creates with mode 0700. Leaves out an incomplete end from a crash. */
 export async function openStepJournal(folder: string): Promise<StepJournal> {
   makePrivateFolder(folder);
@@ -97,8 +101,9 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
   let number = numberOf(names.at(-1)) + 1;
   let file: FileHandle | null = null;
   let size = 0;
-  let waiting: { readonly line: string; readonly step: JournaledStep | null; done(error: unknown): void }[] = [];
-  let writing: Promise<void> | null = null;
+  let waiting: { readonly line: string; readonly step: JournaledStep | null; done(error: Error | null): void }[] = [];
+  let isWriting = false;
+  let whenWritten: (() => void)[] = [];
   let closed = false;
 
   function raise(made: JournaledStep): void {
@@ -146,45 +151,57 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
     }
   }
 
-  async function writeGroups(): Promise<void> {
-    while (waiting.length > 0) {
-      // All that the store answers in one turn of the event loop is one group.
-      await new Promise((resolve) => setImmediate(resolve));
-      const group = waiting;
-      waiting = [];
-      try {
-        const target = file === null || size > SEGMENT_BYTES ? await nextSegment() : file;
-        const bytes = Buffer.from(group.map(({ line }) => line).join(''));
-        await writeAll(target, bytes);
-        if (SYNCED === 0) await target.datasync();
-        size += bytes.length;
-        for (const { step, done } of group) {
-          if (step !== null) raise(step);
-          done(null);
-        }
-      } catch (error) {
-        // Nobody knows how much of the group is in the file, so the next group begins another file.
-        await file?.close().catch(() => undefined);
-        file = null;
-        for (const { done } of group) done(error);
-      }
+  /** Groups are written one after the other; all that the store answers in one turn of the event loop is one group. */
+  function writeGroup(): void {
+    const group = waiting;
+    waiting = [];
+    if (group.length === 0) {
+      isWriting = false;
+      const written = whenWritten;
+      whenWritten = [];
+      for (const done of written) done();
+      return;
     }
-    writing = null;
+    const bytes = Buffer.from(group.map(({ line }) => line).join(''));
+    const written = (error: unknown): void => {
+      let failed: Error | null = null;
+      if (error === null) {
+        size += bytes.length;
+        for (const { step } of group) if (step !== null) raise(step);
+      } else {
+        failed = error instanceof Error ? error : new Error('the journal cannot be written');
+        // Nobody knows how much of the group is in the file, so the next group begins another file.
+        void file?.close().catch(() => undefined);
+        file = null;
+      }
+      for (const { done } of group) done(failed);
+      setImmediate(writeGroup);
+    };
+    if (file !== null && size <= SEGMENT_BYTES) writeAll(file, bytes, written);
+    else void nextSegment().then((target) => writeAll(target, bytes, written), written);
   }
 
   function refuseIfClosed(): void {
-    if (closed) throw new Error('the journal is closed');
+    if (closed) throw new Error(CLOSED);
   }
 
-  async function write(line: string, step: JournaledStep | null): Promise<void> {
-    refuseIfClosed();
-    await new Promise<void>((resolve, reject) => {
-      const done = (error: unknown): void => {
+  function write(line: string, step: JournaledStep | null, done: (error: Error | null) => void): void {
+    if (closed) {
+      done(new Error(CLOSED));
+      return;
+    }
+    waiting.push({ line, step, done });
+    if (isWriting) return;
+    isWriting = true;
+    setImmediate(writeGroup);
+  }
+
+  function written(line: string, step: JournaledStep | null): Promise<void> {
+    return new Promise((resolve, reject) => {
+      write(line, step, (error) => {
         if (error === null) resolve();
-        else reject(error instanceof Error ? error : new Error('the journal cannot be written'));
-      };
-      waiting.push({ line, step, done });
-      writing ??= writeGroups();
+        else reject(error);
+      });
     });
   }
 
@@ -197,9 +214,10 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
       memory = next;
       await saveMemory();
     },
-    append: (step) => write(lineOf(step), step),
+    append: (step, done) => write(lineOf(step), step, done),
+    appended: (step) => written(lineOf(step), step),
     // Its checksum is wrong, so readers do not take it for a step.
-    check: () => write(`${' '.repeat(CHECKED_BYTES)}\n`, null),
+    check: () => written(`${' '.repeat(CHECKED_BYTES)}\n`, null),
     async after(workspace, base) {
       const found = new Map<number, JournaledStep>();
       for (const name of await segments(folder)) {
@@ -214,7 +232,7 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
     heads: () => heads,
     async forget(workspace) {
       const mark = { workspace, step: FORGETTING, at: 0, redo: '', words: [], epoch: 0 };
-      await write(lineOf(mark), mark);
+      await written(lineOf(mark), mark);
       await saveMemory();
     },
     neighbours: (workspace) => neighbours.get(workspace) ?? null,
@@ -227,7 +245,7 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
     },
     async close() {
       closed = true;
-      await writing;
+      if (isWriting) await new Promise<void>((resolve) => whenWritten.push(resolve));
       await file?.close();
       file = null;
       await saveMemory();
@@ -241,14 +259,12 @@ export async function rememberedInstall(folder: string): Promise<string | null> 
 }
 
 /** Uses the callback interface: the one with promises would double the cost of each group. */
-function writeAll({ fd }: FileHandle, bytes: Buffer): Promise<void> {
-  return new Promise((resolve, reject) => {
-    writeOnce(fd, bytes, (error, written) => {
-      if (error !== null) reject(error);
-      else if (written < bytes.length)
-        reject(new Error(`${written} of ${bytes.length} bytes of the journal were written`));
-      else resolve();
-    });
+function writeAll({ fd }: FileHandle, bytes: Buffer, done: (error: Error | null) => void): void {
+  writeOnce(fd, bytes, (error, written) => {
+    if (error !== null) done(error);
+    else if (written < bytes.length) done(new Error(`${written} of ${bytes.length} bytes of the journal were written`));
+    else if (SYNCED === 0) fdatasync(fd, done);
+    else done(null);
   });
 }
 

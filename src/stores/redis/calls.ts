@@ -47,67 +47,131 @@ export function createCalls(
   fleet: Fleet,
   report: (error: StoreUnavailable | null) => void,
 ): Calls {
-  /** Asks the primary once. If the workspace has moved in a cluster, the server says so before anything is done. */
-  async function ask<Reply>(workspace: string, send: (connection: RedisConnection) => Promise<Reply>): Promise<Reply> {
+  /**
+   * Asks the primary once. If the workspace has moved in a cluster, the server says so before anything is done.
+   * @param read makes the answer of the reply
+   */
+  function ask<Reply, Answer>(
+    workspace: string,
+    send: (connection: RedisConnection) => Promise<Reply>,
+    read: (reply: Reply) => Answer | Promise<Answer>,
+  ): Promise<Answer> {
+    let sent: Promise<Reply>;
     try {
-      const reply = await send(topology.primaryOf(workspace).connection());
-      report(null);
-      return reply;
+      sent = send(topology.primaryOf(workspace).connection());
     } catch (error) {
-      if (!(error instanceof StoreUnavailable)) throw error;
-      if (!error.message.startsWith('Redis: MOVED')) {
-        report(error);
-        // The workspace may have moved.
-        void topology.relocate().catch(() => undefined);
-        throw error;
-      }
+      sent = Promise.reject(error);
+    }
+    return sent.then(
+      (reply) => {
+        report(null);
+        return read(reply);
+      },
+      (error: unknown) =>
+        afterMove(workspace, error)
+          .then(() => send(topology.primaryOf(workspace).connection()))
+          .then(read),
+    );
+  }
+
+  /** Resolves when it is known where the workspace has moved to. @throws an error that says anything else */
+  async function afterMove(workspace: string, error: unknown): Promise<void> {
+    if (!(error instanceof StoreUnavailable)) throw error;
+    if (!error.message.startsWith('Redis: MOVED')) {
+      report(error);
+      // The workspace may have moved.
+      void topology.relocate().catch(() => undefined);
+      throw error;
     }
     await topology.relocate();
     fleet.detach(workspace);
-    return send(topology.primaryOf(workspace).connection());
   }
 
-  const call = (name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[]> =>
-    ask(workspace, (connection) => connection.evaluate(name, workspace, args));
+  /** @param asked how often the call was made before */
+  function evaluateIn(
+    epoch: string,
+    name: ScriptName,
+    workspace: string,
+    args: readonly string[],
+    asked: number,
+  ): Promise<readonly unknown[]> {
+    return ask(
+      workspace,
+      (connection) => connection.evaluate(name, workspace, [epoch, gatewayId, time.argument(), ...args]),
+      (reply) =>
+        reply[0] === 'ok'
+          ? reply
+          : answerOf(name, workspace, reply).then(
+              (answer) => answer ?? evaluateAgain(name, workspace, args, asked + 1),
+            ),
+    );
+  }
+
+  async function evaluateAgain(
+    name: ScriptName,
+    workspace: string,
+    args: readonly string[],
+    asked: number,
+  ): Promise<readonly unknown[]> {
+    if (asked === ASKED_AGAIN) throw new StoreUnavailable('Redis: the store changes its epoch over and over');
+    return evaluateIn(await fleet.attach(workspace), name, workspace, args, asked);
+  }
+
+  /** The answer in a reply that is not simply done; `null`: nothing was done, and the call can be made again. */
+  async function answerOf(
+    name: ScriptName,
+    workspace: string,
+    reply: readonly unknown[],
+  ): Promise<readonly unknown[] | null> {
+    const [tag] = reply;
+    switch (tag) {
+      case 'absent':
+      case 'unregistered':
+      case 'new_epoch':
+        fleet.detach(workspace);
+        return null;
+      case 'new_history':
+      case 'waiting':
+        await fleet.recover(workspace);
+        return null;
+      case 'ahead':
+        // It was done, with the known time.
+        time.disbelieve(workspace, Number(reply[3]), Number(reply[1]));
+        return reply.slice(2);
+      case 'replica':
+        topology.primaryOf(workspace).connection().reset();
+        void topology.relocate().catch(() => undefined);
+        throw new StoreUnavailable('Redis: the server is no longer a primary');
+      default:
+        throw new TypeError(`script ${name} answered ${String(tag)}`);
+    }
+  }
 
   return {
-    async evaluate(name, workspace, args) {
-      for (let asked = 0; asked < ASKED_AGAIN; asked += 1) {
-        const epoch = await fleet.attach(workspace);
-        const reply = await call(name, workspace, [epoch, gatewayId, time.argument(), ...args]);
-        const [tag] = reply;
-        switch (tag) {
-          case 'ok':
-            return reply;
-          case 'absent':
-          case 'unregistered':
-          case 'new_epoch':
-            fleet.detach(workspace);
-            break;
-          case 'new_history':
-          case 'waiting':
-            await fleet.recover(workspace);
-            break;
-          case 'ahead':
-            // It was done, with the known time.
-            time.disbelieve(workspace, Number(reply[3]), Number(reply[1]));
-            return reply.slice(2);
-          case 'replica':
-            topology.primaryOf(workspace).connection().reset();
-            void topology.relocate().catch(() => undefined);
-            throw new StoreUnavailable('Redis: the server is no longer a primary');
-          default:
-            throw new TypeError(`script ${name} answered ${String(tag)}`);
-        }
-      }
-      throw new StoreUnavailable('Redis: the store changes its epoch over and over');
+    evaluate(name, workspace, args) {
+      const epoch = fleet.attached().get(workspace);
+      return epoch === undefined
+        ? evaluateAgain(name, workspace, args, 0)
+        : evaluateIn(epoch, name, workspace, args, 0);
     },
-    async read(name, workspace, args) {
-      const reply = await call(name, workspace, ['', gatewayId, time.argument(), ...args]);
-      if (reply[0] === 'ahead') return reply.slice(2);
-      return reply[0] === 'ok' ? reply : null;
+    read(name, workspace, args) {
+      const words = ['', gatewayId, time.argument(), ...args];
+      return ask(
+        workspace,
+        (connection) => connection.evaluate(name, workspace, words),
+        (reply) => {
+          if (reply[0] === 'ahead') return reply.slice(2);
+          return reply[0] === 'ok' ? reply : null;
+        },
+      );
     },
     commands: async (workspace, commands) =>
-      commands.length === 0 ? [] : ask(workspace, (connection) => connection.pipeline(commands)),
+      commands.length === 0
+        ? []
+        : ask(
+            workspace,
+            (connection) => connection.pipeline(commands),
+            (replies) => replies,
+          ),
   };
 }

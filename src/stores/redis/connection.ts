@@ -131,24 +131,18 @@ export function openConnection(
     });
   }
 
-  async function evaluate(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[]> {
+  function evaluate(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[]> {
     const { sha, source } = script(name);
     const key = metaKey(workspace);
-    let reply: unknown;
-    try {
-      try {
-        cork();
-        reply = await client.evalsha(sha, 1, key, ...args);
-      } catch (error) {
-        // The server does not have the script, so nothing ran: sending its text does not repeat anything.
-        if (!(error instanceof Error) || !error.message.startsWith('NOSCRIPT')) throw error;
-        reply = await client.eval(source, 1, key, ...args);
-      }
-    } catch (error) {
+    const fail = (error: unknown): never => {
       throw down(error);
-    }
-    if (!Array.isArray(reply)) throw new TypeError('a reply of Redis is not a list');
-    return reply;
+    };
+    cork();
+    return client.evalsha(sha, 1, key, ...args).then(listOf, (error: unknown) => {
+      if (!(error instanceof Error) || !error.message.startsWith('NOSCRIPT')) return fail(error);
+      // The server does not have the script, so nothing ran: sending its text does not repeat anything.
+      return client.eval(source, 1, key, ...args).then(listOf, fail);
+    });
   }
 
   return {
@@ -186,7 +180,7 @@ export function openConnection(
         return value;
       });
     },
-    run: async (name, workspace, args) => textsOf(await evaluate(name, workspace, args)),
+    run: (name, workspace, args) => evaluate(name, workspace, args).then(textsOf),
     evaluate,
     reset: () => client.disconnect(true),
     close() {
@@ -194,6 +188,11 @@ export function openConnection(
       client.disconnect();
     },
   };
+}
+
+function listOf(reply: unknown): readonly unknown[] {
+  if (!Array.isArray(reply)) throw new TypeError('a reply of Redis is not a list');
+  return reply;
 }
 
 /** The message is shown to people who should not see where the store is. */

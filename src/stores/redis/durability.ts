@@ -38,7 +38,9 @@ interface Waiter {
 
 /** Waits until earlier writes to a primary are as durable as requested. */
 export interface Barrier {
-  /** @throws StoreUnavailable if it is not confirmed in time, or the primary is not the one of the step */
+  /** Calls `done` when it is confirmed, is not confirmed in time, or the primary is not the one of the step. */
+  afterwards(workspace: string, epoch: string, done: (error: StoreUnavailable | null) => void): void;
+  /** The same for who awaits it. @throws StoreUnavailable */
   wait(workspace: string, epoch: string): Promise<void>;
   /** Why nothing is confirmed at present, or `null`. Rounds continue until something is confirmed. */
   fault(): StoreUnavailable | null;
@@ -157,21 +159,25 @@ export function createBarrier(
     }
   }
 
+  function afterwards(workspace: string, epoch: string, done: Waiter['done']): void {
+    waiting.push({ workspace, epoch, done });
+    if (!running) void rounds();
+  }
+
   function wait(workspace: string, epoch: string): Promise<void> {
     return new Promise((resolve, reject) => {
-      waiting.push({
-        workspace,
-        epoch,
-        done(error) {
-          if (error === null) resolve();
-          else reject(error);
-        },
+      afterwards(workspace, epoch, (error) => {
+        if (error === null) resolve();
+        else reject(error);
       });
-      if (!running) void rounds();
     });
   }
 
   return {
+    afterwards(workspace, epoch, done) {
+      if (mode() === 'none') done(null);
+      else afterwards(workspace, epoch, done);
+    },
     wait: (workspace, epoch) => (mode() === 'none' ? Promise.resolve() : wait(workspace, epoch)),
     fault: () => fault,
     close() {

@@ -369,7 +369,7 @@ export function createFleet(settings: FleetSettings): Fleet {
       if (tag === 'ok') {
         waiting.delete(workspace);
         const made = openingStep(workspace, Number(epoch), reply);
-        await Promise.all([journal.append(made), topology.primaryOf(workspace).barrier.wait(workspace, epoch)]);
+        await Promise.all([journal.appended(made), topology.primaryOf(workspace).barrier.wait(workspace, epoch)]);
         return;
       }
       if (tag === 'more') continue;

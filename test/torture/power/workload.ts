@@ -61,7 +61,7 @@ async function steps(): Promise<void> {
   const last = journal.heads().get(WORKSPACE)?.step ?? 0;
   for (let n = 1; n <= Math.ceil(calls / 10); n += 1) {
     const step = last + n;
-    await journal.append({
+    await journal.appended({
       workspace: WORKSPACE,
       step,
       at: step,

@@ -12,8 +12,8 @@ const UNDER_WAY = 4;
 
 /** Commits together what is passed in one turn of the event loop. */
 export interface Batches {
-  /** @throws StoreUnavailable if nobody knows whether the change was made, or it is not durable */
-  commit(change: Change): Promise<Answer>;
+  /** `failed`: with StoreUnavailable if nobody knows whether the change was made, or it is not durable. */
+  commit(change: Change, done: (answer: Answer) => void, failed: (error: unknown) => void): void;
 }
 
 interface Waiting {
@@ -54,12 +54,10 @@ export function createBatches(
     while (lane.queue.length > 0 && lane.underWay < (lane.queue.length < most ? 1 : UNDER_WAY)) {
       const batch = next(lane);
       lane.underWay += 1;
-      void commit(workspace, batch, () => {
+      commit(workspace, batch, () => {
         lane.underWay -= 1;
         if (lane.queue.length > 0) plan(workspace, lane);
         else if (lane.underWay === 0) lanes.delete(workspace);
-      }).catch((error: unknown) => {
-        for (const { failed } of batch) failed(error);
       });
     }
   }
@@ -76,55 +74,88 @@ export function createBatches(
   }
 
   /** @param answered called when the script has answered or failed */
-  async function commit(workspace: string, batch: readonly Waiting[], answered: () => void): Promise<void> {
-    const words = wordsOfChanges(batch.map(({ change }) => change));
-    let reply: readonly unknown[];
+  function commit(workspace: string, batch: readonly Waiting[], answered: () => void): void {
+    const fail = (error: unknown): void => {
+      for (const { failed } of batch) failed(error);
+    };
+    let words: readonly string[];
+    let asked: Promise<readonly unknown[]>;
     try {
-      reply = await calls.evaluate('commit', workspace, words);
+      words = wordsOfChanges(batch.map(({ change }) => change));
+      asked = calls.evaluate('commit', workspace, words);
     } catch (error) {
-      // The changes that waited behind it have waited long enough for a store that does not answer.
-      if (error instanceof StoreUnavailable) {
-        report(error);
-        for (const { failed } of lanes.get(workspace)?.queue.splice(0) ?? []) failed(error);
-      }
-      throw error;
-    } finally {
       answered();
+      fail(error);
+      return;
     }
-    const [, at, epoch, step, ...answers] = reply;
+    asked
+      .then(
+        (reply) => {
+          answered();
+          whenDurable(workspace, batch, words, reply);
+        },
+        (error: unknown) => {
+          // The changes that waited behind it have waited long enough for a store that does not answer.
+          if (error instanceof StoreUnavailable) {
+            report(error);
+            for (const { failed } of lanes.get(workspace)?.queue.splice(0) ?? []) failed(error);
+          }
+          answered();
+          fail(error);
+        },
+      )
+      .catch(fail);
+  }
+
+  /** Answers when the journal and the barrier have ended: also when one has failed, waits for the other. */
+  function whenDurable(
+    workspace: string,
+    batch: readonly Waiting[],
+    words: readonly string[],
+    reply: readonly unknown[],
+  ): void {
+    const [, at, epoch, step, ...replies] = reply;
     const now = Number(at);
+    const answers: Answer[] = [];
+    for (const index of batch.keys()) answers.push(answerOf(replies[index], now, Number(epoch)));
     time.observe(now);
-    const redo = answers.map(seqOf).join(',');
-    const kept =
-      step === ''
-        ? Promise.resolve()
-        : journal.append({ workspace, step: Number(step), at: now, redo, words, epoch: Number(epoch) });
-    // What others wrote is shown only when it is as durable as this gateway's own writes.
-    const durable = topology.primaryOf(workspace).barrier.wait(workspace, String(epoch));
-    for (const settled of await Promise.allSettled([kept, durable])) {
-      if (settled.status === 'fulfilled') continue;
-      const error =
-        settled.reason instanceof StoreUnavailable
-          ? settled.reason
-          : new StoreUnavailable('the journal beside the gateway cannot be written', { cause: settled.reason });
-      report(error);
-      throw error;
+    let waitsFor = step === '' ? 1 : 2;
+    let failure: StoreUnavailable | null = null;
+    const ended = (error: StoreUnavailable | null): void => {
+      failure ??= error;
+      waitsFor -= 1;
+      if (waitsFor > 0) return;
+      if (failure !== null) report(failure);
+      for (const [index, { done, failed }] of batch.entries()) {
+        const answer = answers[index];
+        if (failure !== null || answer === undefined) failed(failure);
+        else done(answer);
+      }
+    };
+    if (step !== '') {
+      const redo = replies.map(seqOf).join(',');
+      const made = { workspace, step: Number(step), at: now, redo, words, epoch: Number(epoch) };
+      journal.append(made, (cause) =>
+        ended(
+          cause === null ? null : new StoreUnavailable('the journal beside the gateway cannot be written', { cause }),
+        ),
+      );
     }
-    for (const [index, { done }] of batch.entries()) done(answerOf(answers[index], now, Number(epoch)));
+    // What others wrote is shown only when it is as durable as this gateway's own writes.
+    topology.primaryOf(workspace).barrier.afterwards(workspace, String(epoch), ended);
   }
 
   return {
-    commit: (change) =>
-      new Promise((done, failed) => {
-        const { workspace } = change;
-        let lane = lanes.get(workspace);
-        if (lane === undefined) {
-          lane = { queue: [], underWay: 0, planned: false };
-          lanes.set(workspace, lane);
-        }
-        lane.queue.push({ change, done, failed });
-        plan(workspace, lane);
-      }),
+    commit(change, done, failed) {
+      const { workspace } = change;
+      let lane = lanes.get(workspace);
+      if (lane === undefined) {
+        lane = { queue: [], underWay: 0, planned: false };
+        lanes.set(workspace, lane);
+      }
+      lane.queue.push({ change, done, failed });
+      plan(workspace, lane);
+    },
   };
 }
 

@@ -3,6 +3,7 @@ import { type StoreHealth, StoreUnavailable } from '../../../effects/store.ts';
 import { MAX_CLOCK_JUMP_MS } from '../../clock-jump.ts';
 import { openStepJournal } from '../../journal/step-journal.ts';
 import type { OpenRows } from '../../open-rows.ts';
+import type { Answer } from '../../port.ts';
 import { accessOf, clusterNodes, targetOf } from '../addresses.ts';
 import { createBoard, type InForceDigests } from '../board.ts';
 import { createCalls } from '../calls.ts';
@@ -272,10 +273,26 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     },
     workspaces,
     commit: (change) =>
-      counted(async () => {
-        const answer = await batches.commit(change);
-        if (answer.kind === 'done') for (const { kind, id } of change.puts) notices.changed(change.workspace, kind, id);
-        return answer;
+      new Promise((resolve, reject) => {
+        if (closed) throw new StoreUnavailable('the store is closed');
+        underWay += 1;
+        const failed = (error: unknown): void => {
+          underWay -= 1;
+          reject(error);
+        };
+        const done = (answer: Answer): void => {
+          try {
+            if (answer.kind === 'done')
+              for (const { kind, id } of change.puts) notices.changed(change.workspace, kind, id);
+          } catch (error) {
+            // A listener's fault must not keep the rest of the group from its answers.
+            failed(error);
+            return;
+          }
+          underWay -= 1;
+          resolve(answer);
+        };
+        batches.commit(change, done, failed);
       }),
     read: (...asked) => counted(() => reads.read(...asked)),
     list: (query) => counted(() => reads.list(query)),

@@ -72,7 +72,9 @@ export function createReads(parts: {
       // While nothing is confirmed, fail at once instead of letting the caller wait in vain.
       const fault = topology.primaryOf(workspace).barrier.fault();
       if (fault !== null) throw fault;
-      return seenIn(await looks.commit(lookAt(workspace, wants, sums)));
+      return seenIn(
+        await new Promise<Answer>((done, failed) => looks.commit(lookAt(workspace, wants, sums), done, failed)),
+      );
     },
     async list(query): Promise<Listed> {
       const reply = await calls.read('list', query.workspace, argumentsOf(query));
