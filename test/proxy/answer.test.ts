@@ -96,10 +96,18 @@ describe('what is no decision, as the libraries of the route read it', () => {
     ['busy', 429],
   ];
   /** Where each format has the message. */
-  const messageIn = (format: (typeof FORMATS)[number], body: Record<string, any>): unknown => {
-    if (format === 'slack') return body['response_metadata'].messages[0].replace('[ERROR] ', '');
-    if (format === 'graphql') return body['errors'][0].message;
-    return format === 'kubernetes' || format === 'github' ? body['message'] : body['error'].message;
+  const messageIn = (format: (typeof FORMATS)[number], body: unknown): string => {
+    const places = new Map([
+      ['slack', ['response_metadata', 'messages', '0']],
+      ['graphql', ['errors', '0', 'message']],
+      ['github', ['message']],
+      ['kubernetes', ['message']],
+    ]);
+    const found = (places.get(format) ?? ['error', 'message']).reduce<unknown>(
+      (inner, name) => (typeof inner === 'object' && inner !== null ? Reflect.get(inner, name) : undefined),
+      body,
+    );
+    return String(found).replace('[ERROR] ', '');
   };
 
   test.each(FORMATS.flatMap((format) => refusals.map(([code, status]) => [format, code, status] as const)))(
