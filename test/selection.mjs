@@ -34,7 +34,7 @@ export function filesOf(root, group) {
 
 /** Files that `npm run test:deep` runs as well, on more inputs: those with properties, and torture. */
 export function deeper(root) {
-  const isDeeper = /from 'fast-check'|SVC_TEST_DEEP|\bSHARE\b/;
+  const isDeeper = /from 'fast-check'|\bDEEP\b|\bSHARE\b/;
   return testFiles(root).filter((file) => isDeeper.test(readFileSync(join(root, file), 'utf8')));
 }
 

@@ -1,8 +1,11 @@
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { DEEP } from '../deep.ts';
 import type { Answer } from '../system/gateway.ts';
 import { freshKey, startWorld, type World, worldFilesWith } from '../system/world.ts';
 import { seededRandom } from '../torture/random.ts';
+
+const CALLS = DEEP ? 300 : 75;
 
 const TOOLS = `
   - name: stripe.refund
@@ -198,7 +201,7 @@ function words(): string[] {
   return Array.from({ length: 1 + Math.floor(random() * 3) }, text);
 }
 
-it('proxy and effects API send the same bytes for 300 generated calls', async () => {
+it(`proxy and effects API send the same bytes for ${CALLS} generated calls`, async () => {
   const kinds = [
     () => ({
       tool: 'stripe.refund',
@@ -235,7 +238,7 @@ it('proxy and effects API send the same bytes for 300 generated calls', async ()
       };
     },
   ];
-  for (let index = 0; index < 300; index += 1) {
+  for (let index = 0; index < CALLS; index += 1) {
     const call = (kinds[index % kinds.length] ?? kinds[0])?.();
     if (call === undefined) throw new Error('no kind');
     const key = freshKey();

@@ -7,6 +7,7 @@ import { namesOf } from '../../src/policy/names.ts';
 import { collectInto } from '../../src/policy/reporter.ts';
 import type { PolicyFile } from '../../src/policy/schema.ts';
 import { engineTruth } from '../../src/policy/engine-truth.ts';
+import { DEEP } from '../deep.ts';
 import { BOT, call, GET, REFUND } from './fixtures.ts';
 import { seeded } from './random.ts';
 import { hostileParams, NAMES, randomBlock } from './random-conditions.ts';
@@ -14,7 +15,7 @@ import { referenceTruth } from './reference.ts';
 
 const SEED = Number(process.env['SVC_TEST_SEED'] ?? 20_260_101);
 /** A condition is small, and faults are in their combinations: more of them than of other properties. */
-const CONDITIONS = process.env['SVC_TEST_DEEP'] === '1' ? 100_000 : 10_000;
+const CONDITIONS = DEEP ? 100_000 : 10_000;
 
 const FILE: PolicyFile = {
   apiVersion: 'svc-gateway/v1',

@@ -1,7 +1,8 @@
+import { DEEP } from '../deep.ts';
 import { concluded, type Stand, torture, type TortureReport } from './harness.ts';
 
 /** How much of a run there is: half, but for `npm run test:deep`. Seeds are new each time, so that runs add up. */
-export const SHARE = process.env['SVC_TEST_DEEP'] === '1' ? 1 : 0.5;
+export const SHARE = DEEP ? 1 : 0.5;
 
 /** Runs in all, where the upstream gets too little time to keep what is declared of it. */
 const MOST_RUNS = 3;
