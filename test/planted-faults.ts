@@ -91,8 +91,8 @@ export const FAULTS = {
   },
   'moved-is-taken-for-done': {
     file: 'src/records/runner.ts',
-    line: "        if (answer.kind === 'done') {\n          epochs",
-    instead: '        if (answer.kind.length > 0) {\n          epochs',
+    line: "        if (answer.kind === 'done') {\n          recent.done",
+    instead: '        if (answer.kind.length > 0) {\n          recent.done',
     within: RECORDS,
   },
   'lost-answer-is-not-looked-for': {
