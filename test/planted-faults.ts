@@ -31,13 +31,13 @@ export const FAULTS = {
   },
   'redirect-is-a-refusal': {
     file: 'src/upstreams/http/classify.ts',
-    line: "return row(status === 301 || status === 302 || status === 303 ? 'unknown' : 'failed', 'http_status', said);",
-    instead: "return row('failed', 'http_status', said);",
+    line: "return row(status === 301 || status === 302 || status === 303 ? 'unknown' : 'failed', 'http_status', reason);",
+    instead: "return row('failed', 'http_status', reason);",
   },
   'error-is-a-failure': {
     file: 'src/upstreams/http/classify.ts',
-    line: "return row(REFUSALS.has(status) ? 'failed' : 'unknown', 'http_status', said);",
-    instead: "return row('failed', 'http_status', said);",
+    line: "return row(REFUSALS.has(status) ? 'failed' : 'unknown', 'http_status', reason);",
+    instead: "return row('failed', 'http_status', reason);",
   },
   'follow-a-redirect': {
     file: 'src/upstreams/http/http-upstream.ts',
@@ -60,7 +60,7 @@ export const FAULTS = {
     within: RECORDS,
   },
   'sum-without-its-limit': {
-    file: 'src/records/figures.ts',
+    file: 'src/records/counters.ts',
     line: '    limit,\n    most:',
     instead: '    limit: null,\n    most:',
     within: RECORDS,
@@ -73,7 +73,7 @@ export const FAULTS = {
   },
   'what-is-over-counts-still': {
     file: 'src/records/view.ts',
-    line: 'if (count >= limit) this.#heard.reached(name);',
+    line: 'if (count >= limit) this.#observer.reached(name);',
     instead: '',
     within: RECORDS,
   },
@@ -121,10 +121,10 @@ export const FAULTS = {
   },
   'stale-figure': {
     file: 'src/records/runner.ts',
-    line: 'const begin = (): Known => ({ rows: new Map(), isRead: false, figures: new Map(),',
+    line: 'const begin = (): Known => ({ rows: new Map(), isRead: false, counters: new Map(),',
     instead:
-      'const figuresKept = new Map<string, Figure>();' +
-      'const begin = (): Known => ({ rows: new Map(), isRead: false, figures: figuresKept,',
+      'const figuresKept = new Map<string, Counter>();' +
+      'const begin = (): Known => ({ rows: new Map(), isRead: false, counters: figuresKept,',
     within: RECORDS,
   },
   'unknown-does-not-restrict': {
@@ -134,7 +134,7 @@ export const FAULTS = {
     within: ['src/policy/', 'src/gateway/core-ports.ts'],
   },
   'answer-before-the-sync': {
-    file: 'src/stores/embedded/behind.ts',
+    file: 'src/stores/embedded/sync-queue.ts',
     line: 'fdatasync(descriptor, ended);',
     instead: 'ended(null);',
   },

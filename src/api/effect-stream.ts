@@ -11,7 +11,7 @@ import { refuse } from './problem.ts';
 import { InWorkspace, NoQuery, answers } from './schema.ts';
 
 /** How often the ledger of a workspace is read that somebody watches, ms. */
-const LOOK_MS = 500;
+const CHECK_MS = 500;
 /** How often it is looked whether those who watch still may, ms. It is also a sign of life to them. */
 const RECHECK_MS = 2_000;
 /** The most events of one look, and the most effects that are shown of it. Beyond that only their number is told. */
@@ -89,16 +89,16 @@ export function addEffectStream(app: ApiApp, ports: StreamPorts): void {
     watcher.stream.push(': open\n\n');
     if (known !== undefined) return;
     watched.set(workspace, of);
-    void look(workspace, of);
+    void check(workspace, of);
   }
 
-  async function look(workspace: string, of: Watched): Promise<void> {
+  async function check(workspace: string, of: Watched): Promise<void> {
     // Where the store cannot be read, it is tried again: those who watch are told nothing meanwhile.
     const text = await changesOf(workspace, of).catch(() => null);
     for (const watcher of of.watchers) if (text !== null) send(watcher, text(watcher));
     if (performance.now() >= of.recheckAt) await recheck(workspace, of).catch(() => undefined);
     if (of.watchers.size === 0) watched.delete(workspace);
-    else if (watched.get(workspace) === of) setTimeout(() => void look(workspace, of), LOOK_MS).unref();
+    else if (watched.get(workspace) === of) setTimeout(() => void check(workspace, of), CHECK_MS).unref();
   }
 
   /** What happened since the last look, as each of those who watch may see it. */

@@ -1,7 +1,7 @@
 import type { EffectRecord } from '../effects/model/effect.ts';
 
-const FIRST_LOOK_MS = 25;
-const SLOWEST_LOOK_MS = 500;
+const FIRST_CHECK_MS = 25;
+const SLOWEST_CHECK_MS = 500;
 
 export interface EffectWatch {
   /** Resolves with `true` when the effect is no longer executing, or with `false` when the time ends first. */
@@ -12,7 +12,7 @@ export interface EffectWatch {
 export function createEffectWatch(read: (workspace: string, id: string) => Promise<EffectRecord | null>): EffectWatch {
   const waiting = new Map<string, Set<(settled: boolean) => void>>();
 
-  const look = async (workspace: string, id: string, key: string, delayMs: number): Promise<void> => {
+  const check = async (workspace: string, id: string, key: string, delayMs: number): Promise<void> => {
     const waiters = waiting.get(key);
     if (waiters === undefined) return;
     // If the store cannot be read, try again later: the waiters have their own time limit.
@@ -22,7 +22,7 @@ export function createEffectWatch(read: (workspace: string, id: string) => Promi
       for (const wake of waiters) wake(true);
       return;
     }
-    setTimeout(() => void look(workspace, id, key, Math.min(delayMs * 2, SLOWEST_LOOK_MS)), delayMs).unref();
+    setTimeout(() => void check(workspace, id, key, Math.min(delayMs * 2, SLOWEST_CHECK_MS)), delayMs).unref();
   };
 
   return {
@@ -41,7 +41,7 @@ export function createEffectWatch(read: (workspace: string, id: string) => Promi
         waiters.add(wake);
         if (known !== undefined) return;
         waiting.set(key, waiters);
-        void look(workspace, id, key, FIRST_LOOK_MS);
+        void check(workspace, id, key, FIRST_CHECK_MS);
       });
     },
   };

@@ -51,11 +51,11 @@ export function faultSummary(errors: readonly RequestFault[]): string {
   const [first] = errors;
   if (first === undefined) return 'The request does not have the expected shape.';
   const place = first.path === '' ? 'the body' : shortened(first.path);
-  const said = `${place}: ${shortened(first.message)}.`;
-  if (errors.length === 1) return said;
+  const summary = `${place}: ${shortened(first.message)}.`;
+  if (errors.length === 1) return summary;
   return errors.length < MAX_LISTED
-    ? `${errors.length} faults; the first: ${said}`
-    : `${MAX_LISTED} faults or more; the first: ${said}`;
+    ? `${errors.length} faults; the first: ${summary}`
+    : `${MAX_LISTED} faults or more; the first: ${summary}`;
 }
 
 /** Names and values of a request may be as long as its body; a message quotes only their beginning. */

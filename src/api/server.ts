@@ -192,9 +192,9 @@ export function createListeningServer(options: ServerOptions): {
   app.decorateReply('contained', function () {
     const { headers, routeOptions } = this.request;
     if (!NAVIGATIONS.has(String(headers['sec-fetch-dest'])) || routeOptions.config?.page === true) return;
-    const said = this.getHeader('content-security-policy');
+    const present = this.getHeader('content-security-policy');
     // Of several policies each counts, so nothing that an upstream says takes this back.
-    this.header('content-security-policy', said === undefined ? 'sandbox' : `${String(said)}, sandbox`);
+    this.header('content-security-policy', present === undefined ? 'sandbox' : `${String(present)}, sandbox`);
   });
   app.decorateReply('lastHeaders', function () {
     this.contained();

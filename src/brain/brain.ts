@@ -23,7 +23,7 @@ export const MAX_QUERY = 256;
 export const JOINED_OF_HIT = 20;
 export const JOINED = 100;
 /** Links that are visited for all hits of an answer. */
-const LINKS_LOOKED_AT = 20_000;
+const MAX_LINKS_VISITED = 20_000;
 /** Entities that are read at once, and characters of all in one answer, each counted as often as it is shown. */
 const READ_AT_ONCE = 25;
 export const ANSWER_CHARACTERS = 512 * 1024;
@@ -50,7 +50,7 @@ interface Known {
   /** The reading that is under way. */
   reading: Promise<void> | null;
   /** Whether something changed since that began. */
-  isBehind: boolean;
+  isStale: boolean;
 }
 
 type Store = Pick<EntityStore, 'brainState' | 'entitiesSince' | 'entities' | 'onEntitiesChanged'>;
@@ -105,7 +105,7 @@ export function createBrain(parts: {
 
   function read(workspace: string, known: Known): Promise<void> {
     if (known.reading !== null) {
-      known.isBehind = true;
+      known.isStale = true;
       return known.reading;
     }
     const reading = follow(workspace, known)
@@ -116,8 +116,8 @@ export function createBrain(parts: {
     known.reading = reading;
     reading.then(
       () => {
-        if (!known.isBehind) return;
-        known.isBehind = false;
+        if (!known.isStale) return;
+        known.isStale = false;
         void read(workspace, known).catch(() => undefined);
       },
       (error: unknown) => {
@@ -218,7 +218,7 @@ interface Join {
 }
 
 function emptyIndex(): Known {
-  return { index: createWorkspaceIndex(), version: 0, isComplete: false, reading: null, isBehind: false };
+  return { index: createWorkspaceIndex(), version: 0, isComplete: false, reading: null, isStale: false };
 }
 
 function startAnew(known: Known): void {
@@ -253,7 +253,7 @@ function joinsOf(
   const joins: Join[] = [];
   let isAll = true;
   let left = JOINED;
-  const budget = { left: LINKS_LOOKED_AT };
+  const budget = { left: MAX_LINKS_VISITED };
   for (const hit of hits) {
     const { linked, more } = index.linked(hit, joinTo, Math.min(JOINED_OF_HIT, left), budget);
     if (more) isAll = false;

@@ -15,7 +15,7 @@ const MOST_ENTITIES = 5000;
 const MOST_CHARACTERS = 16 * 1024 * 1024;
 
 /** What policy sees of the company brain in one decision. */
-export interface EntityLook {
+export interface EntityView {
   /** `null`: there is none, or it is not known here. */
   entity(type: string, id: string): Entity | null;
   /** What was read, in the versions that were seen; `null`: nothing. */
@@ -28,7 +28,7 @@ export interface EntityLook {
  */
 export interface EntityFacts {
   /** Synchronous. What is not remembered is seen as unread. */
-  look(workspace: string): EntityLook;
+  view(workspace: string): EntityView;
   /** Reads entities from the store, also where they are remembered. @throws StoreUnavailable */
   read(workspace: string, refs: readonly EntityRef[]): Promise<void>;
 }
@@ -61,7 +61,7 @@ export function createEntityFacts(store: Pick<EntityStore, 'entities'>): EntityF
   }
 
   return {
-    look(workspace) {
+    view(workspace) {
       let seen: Map<string, SeenEntity> | null = null;
       return {
         entity(type, id) {

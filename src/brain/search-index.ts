@@ -9,9 +9,9 @@ const WORDS_OF_QUERY = 8;
 /** Words that one word of a query stands for: those that begin with it, or are like it. */
 const VARIANTS = 50;
 /** Places of words that one query visits. It takes a few ms for so many. */
-const LOOKED_AT = 10_000;
+const MAX_PLACES = 10_000;
 /** Places of the vocabulary that one query visits for words with typing errors. */
-const LOOKED_FOR = 10_000;
+const MAX_CANDIDATES = 10_000;
 /** Words of all entities of a type. So many take a quarter of a gigabyte. What comes after is found by its id and its other words. */
 export const MOST_WORDS = 1_000_000;
 /** A word with a typing error is looked for from this many letters on, and with two from this many. */
@@ -119,7 +119,7 @@ export function createSearchIndex(mostWords = MOST_WORDS): SearchIndex {
   function scoresOf(query: string): ReadonlyMap<number, number> {
     let errors = MOST_TWO_ERRORS;
     const asked = [...new Set(wordsOf(query, 2 * WORDS_OF_QUERY))].slice(0, WORDS_OF_QUERY);
-    const budget = { left: LOOKED_FOR };
+    const budget = { left: MAX_CANDIDATES };
     const all = asked.map((word) =>
       wanted(word, budget, () => {
         errors -= 1;
@@ -127,7 +127,7 @@ export function createSearchIndex(mostWords = MOST_WORDS): SearchIndex {
       }),
     );
     const scores = new Map<number, number>();
-    let left = LOOKED_AT;
+    let left = MAX_PLACES;
     // Rare words first: they say most, and a word that is nearly everywhere is then only looked for in what they found.
     for (const { variants, count } of all.toSorted((one, other) => one.count - other.count)) {
       if (count === 0) continue;

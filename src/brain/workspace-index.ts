@@ -86,15 +86,15 @@ export function createWorkspaceIndex(): WorkspaceIndex {
       };
       for (const link of linksOf(name)) take(link.rel, link, 'outgoing');
       const from = incoming.get(`${name}\n${type}`) ?? [];
-      let looked = 0;
+      let visited = 0;
       for (const other of from) {
         if (linked.length > limit || budget.left <= 0) break;
-        looked += 1;
+        visited += 1;
         const links = linksOf(entityName(other));
         budget.left -= 1 + links.length;
         for (const link of links) if (link.id === of.id && link.type === of.type) take(link.rel, other, 'incoming');
       }
-      return { linked: linked.slice(0, limit), more: linked.length > limit || looked < from.length };
+      return { linked: linked.slice(0, limit), more: linked.length > limit || visited < from.length };
     },
     isWorn() {
       let live = 0;

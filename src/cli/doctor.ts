@@ -35,13 +35,13 @@ async function diagnose(file: string, ports: CliPorts): Promise<readonly Check[]
   const { checkFiles } = await import('./check-files.ts');
   const { configuration, exit, findings, text } = await checkFiles(file, { environment: {}, color: false });
   const remedy = `mend the file; svc config check ${file} says the same`;
-  const said = sumFirst(text);
+  const summary = sumFirst(text);
   const files: Check =
     exit !== 0
-      ? failed('configuration', said, remedy)
+      ? failed('configuration', summary, remedy)
       : findings.length > 0
-        ? warning('configuration', said, remedy)
-        : ok('configuration', said);
+        ? warning('configuration', summary, remedy)
+        : ok('configuration', summary);
   if (configuration === null) return [ok('node', `Node.js ${process.versions.node}`), files];
   const store = await ports.inspectStore({ configFile: file, environment: {} });
   const answers = await Promise.all(configuration.upstreams.map((upstream) => reach(upstream, ports)));

@@ -36,7 +36,7 @@ export function addMcp(program: Command, { terminal }: CliContext): void {
           : `Set the variable ${key.name} to a valid key where the server is configured, and start the server again.`,
       input: process.stdin,
       output: process.stdout,
-      say: (line) => terminal.err(`svc mcp-bridge: ${line}`),
+      log: (line) => terminal.err(`svc mcp-bridge: ${line}`),
       stopped: terminal.stopped(),
     });
   });

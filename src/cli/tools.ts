@@ -37,7 +37,7 @@ interface Server {
 }
 
 /** What a server lists now, compared with its lock file. */
-interface Looked {
+interface Inspection {
   readonly file: string;
   readonly lock: PinLock | null;
   readonly live: LiveServer;
@@ -51,7 +51,7 @@ export function addTools(program: Command, context: CliContext): void {
 
   const list = onServer(tools.command('list').description('the tools of a server, and how each stands to its pin'));
   list.action(async (options: ToolsOptions) => {
-    const { comparison } = await look(await serverOf(options, context));
+    const { comparison } = await inspect(await serverOf(options, context));
     if (options.json) return terminal.out(json(comparisonToWire(comparison)));
     const rows = comparison.tools.map((state) => [
       state.name ?? '(without a name)',
@@ -66,7 +66,7 @@ export function addTools(program: Command, context: CliContext): void {
 
   const diff = onServer(tools.command('diff').description('what a server lists now against what was approved'));
   diff.action(async (options: ToolsOptions) => {
-    const { comparison } = await look(await serverOf(options, context));
+    const { comparison } = await inspect(await serverOf(options, context));
     await show(terminal, options, comparison);
     if (!comparison.isUnchanged) exit(1);
   });
@@ -79,7 +79,7 @@ export function addTools(program: Command, context: CliContext): void {
       throw new CommandFailure('Name the upstream of the configuration that the server is: --upstream ID.');
     if (existsSync(server.lock))
       throw new CommandFailure(`${server.lock} is there already; \`svc tools approve\` changes it.`);
-    await approve(terminal, options, await look(server), { kind: 'all' });
+    await approve(terminal, options, await inspect(server), { kind: 'all' });
   });
   withExitCodes(pin, 'pinned', 'is not used', 'could not run');
 
@@ -94,10 +94,11 @@ export function addTools(program: Command, context: CliContext): void {
     .action(async (names: string[], options: ApproveOptions) => {
       if (names.length > 0 === (options.all === true) && options.about !== true)
         throw new CommandFailure('Name the tools to approve, or say --all, or --about.');
-      const looked = await look(await serverOf(options, context));
-      if (looked.lock === null) throw new CommandFailure(`There is no ${looked.file}; \`svc tools pin\` writes it.`);
+      const inspected = await inspect(await serverOf(options, context));
+      if (inspected.lock === null)
+        throw new CommandFailure(`There is no ${inspected.file}; \`svc tools pin\` writes it.`);
       const chosen: Approval = options.all ? { kind: 'all' } : { kind: 'tools', names, about: options.about === true };
-      await approve(terminal, options, looked, chosen);
+      await approve(terminal, options, inspected, chosen);
     });
   withExitCodes(approving, 'approved', 'is not used', 'could not run; nothing was approved');
 }
@@ -161,7 +162,7 @@ async function readAt(url: URL, options: ToolsOptions): Promise<LiveServer> {
 }
 
 /** @throws CommandFailure also where the lock file is another server's */
-async function look({ upstream, lock: file, name, read }: Server): Promise<Looked> {
+async function inspect({ upstream, lock: file, name, read }: Server): Promise<Inspection> {
   const { comparePins } = await import('../pins/compare.ts');
   const lock = existsSync(file) ? await readLock(file) : null;
   if (lock !== null && upstream !== null && lock.upstream !== upstream)
@@ -180,7 +181,7 @@ async function readLock(file: string): Promise<PinLock> {
 async function approve(
   terminal: Terminal,
   options: ToolsOptions,
-  { file, lock, live, comparison }: Looked,
+  { file, lock, live, comparison }: Inspection,
   chosen: Approval,
 ): Promise<void> {
   const [{ approvePins }, { renderPinLock }] = await Promise.all([
@@ -193,12 +194,12 @@ async function approve(
   await show(terminal, options, comparison);
   // In one step: a gateway that watches the file never sees a half of it.
   await mkdir(dirname(file), { recursive: true });
-  const beside = `${file}.${process.pid}.new`;
+  const temporary = `${file}.${process.pid}.new`;
   try {
-    await writeFile(beside, renderPinLock(approved.lock));
-    await rename(beside, file);
+    await writeFile(temporary, renderPinLock(approved.lock));
+    await rename(temporary, file);
   } finally {
-    await rm(beside, { force: true });
+    await rm(temporary, { force: true });
   }
   terminal.err(`${file}: ${approved.lock.tools.length} tools are approved.`);
 }
@@ -215,6 +216,6 @@ async function show(terminal: Terminal, options: ToolsOptions, comparison: PinCo
 }
 
 function titleOf(tool: { readonly [name: string]: unknown }): string {
-  const said = [tool['title'], tool['description']].find((text) => typeof text === 'string');
-  return typeof said === 'string' ? printable(said.split('\n')[0] ?? '').slice(0, 80) : '';
+  const described = [tool['title'], tool['description']].find((text) => typeof text === 'string');
+  return typeof described === 'string' ? printable(described.split('\n')[0] ?? '').slice(0, 80) : '';
 }

@@ -17,15 +17,15 @@ const KNOWN: readonly { readonly what: string; readonly form: RegExp }[] = [
 /** Every value with a secret of a known form, before `${…}` is replaced. */
 export function findLiteralSecrets(value: PlainValue): { readonly path: DataPath; readonly what: string }[] {
   const found: { path: DataPath; what: string }[] = [];
-  const look = (node: PlainValue, path: DataPath): void => {
+  const visit = (node: PlainValue, path: DataPath): void => {
     if (typeof node === 'string') {
       for (const { what, form } of KNOWN) if (node.search(form) >= 0) found.push({ path, what });
       return;
     }
     if (typeof node !== 'object' || node === null) return;
-    for (const [name, item] of Object.entries(node)) look(item, [...path, Array.isArray(node) ? Number(name) : name]);
+    for (const [name, item] of Object.entries(node)) visit(item, [...path, Array.isArray(node) ? Number(name) : name]);
   };
-  look(value, []);
+  visit(value, []);
   return found;
 }
 

@@ -194,8 +194,9 @@ function shapeOf(
   const tree = structuredClone(expanded.tree);
   const { file, pathOf, findings: faults } = checkShape(expanded, source);
   // If YAML or a reference has already caused an error at a place, further shape errors there add nothing.
-  const told = new Set(findings.filter(({ severity }) => severity === 'error').map(({ at }) => placeOf(at)));
-  const isNews = ({ code, at }: Finding): boolean => /^missing|^unknown|^not_yet/.test(code) || !told.has(placeOf(at));
+  const reported = new Set(findings.filter(({ severity }) => severity === 'error').map(({ at }) => placeOf(at)));
+  const isNews = ({ code, at }: Finding): boolean =>
+    /^missing|^unknown|^not_yet/.test(code) || !reported.has(placeOf(at));
   findings.push(...faults.filter(isNews));
   return file === null ? null : { file, tree, pathOf, lookup, isNews };
 }
@@ -276,7 +277,7 @@ function digestsOf(
     server: _listens,
     secrets: _keeps,
     receipts: _signs,
-    telemetry: _tells,
+    telemetry: _logs,
     brain: _reads,
     policies,
     ...shared

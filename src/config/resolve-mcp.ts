@@ -135,10 +135,10 @@ export async function resolveMcpTools(
         'rename the one under tools',
       );
   const pinned = upstreams.map((upstream) => {
-    const said = words.get(upstream.id);
-    return upstream.mcp === null || said === undefined
+    const stated = words.get(upstream.id);
+    return upstream.mcp === null || stated === undefined
       ? upstream
-      : { ...upstream, mcp: { ...upstream.mcp, words: said } };
+      : { ...upstream, mcp: { ...upstream.mcp, words: stated } };
   });
   return { tools, upstreams: pinned };
 }
@@ -185,7 +185,7 @@ function toolsOf(
 ): readonly Tool[] {
   judge.unique('tool', entry.tools, 'name');
   const known = new Set(pins.map(({ name }) => name));
-  for (const said of entry.tools) judge.known('pinned tool', said, ['name'], said.name, known);
+  for (const stated of entry.tools) judge.known('pinned tool', stated, ['name'], stated.name, known);
   const tools: Tool[] = [];
   for (const pin of pins) {
     const name = `${id}.${pin.name}`;
@@ -199,9 +199,9 @@ function toolsOf(
       );
       continue;
     }
-    const said = entry.tools.find((one) => one.name === pin.name);
-    const kind = said?.kind ?? (entry.trust_annotations && says(pin, 'readOnlyHint') ? 'read' : 'write');
-    const meta = [...new Set([...entry.meta, ...(said?.meta ?? [])])];
+    const stated = entry.tools.find((one) => one.name === pin.name);
+    const kind = stated?.kind ?? (entry.trust_annotations && isAnnotated(pin, 'readOnlyHint') ? 'read' : 'write');
+    const meta = [...new Set([...entry.meta, ...(stated?.meta ?? [])])];
     const schema = withMeta(schemaOf(pin, entry, judge), meta, pin, entry, judge);
     const federated = federatedName(id, pin.name);
     if (federated === null)
@@ -218,8 +218,8 @@ function toolsOf(
       upstream: id,
       kind,
       actionType: 'mcp.tool_call',
-      tags: said?.tags ?? [],
-      risk: said?.risk ?? null,
+      tags: stated?.tags ?? [],
+      risk: stated?.risk ?? null,
       env: upstream.env,
       call: {
         kind: 'mcp',
@@ -227,18 +227,18 @@ function toolsOf(
         pinned: pin.tool,
         ...(federated === null ? {} : { federated }),
         ...(meta.length === 0 ? {} : { meta }),
-        ...(said?.key_from === undefined ? {} : { keyFrom: said.key_from }),
+        ...(stated?.key_from === undefined ? {} : { keyFrom: stated.key_from }),
         repeatMs:
-          said?.repeat_window === undefined
+          stated?.repeat_window === undefined
             ? usualRepeatMs(kind, pin, entry)
-            : (parseDuration(said.repeat_window) ?? 0),
-        isError: said?.is_error ?? 'unknown',
-        onClientClose: said?.on_client_close ?? 'finish',
+            : (parseDuration(stated.repeat_window) ?? 0),
+        isError: stated?.is_error ?? 'unknown',
+        onClientClose: stated?.on_client_close ?? 'finish',
       },
       paramsSchema: schema,
-      target: said?.target ?? null,
-      timeoutMs: (said?.timeout === undefined ? null : parseDuration(said.timeout)) ?? upstream.timeoutMs,
-      maxProcessingMs: parseDuration(said?.max_processing ?? '60s') ?? 0,
+      target: stated?.target ?? null,
+      timeoutMs: (stated?.timeout === undefined ? null : parseDuration(stated.timeout)) ?? upstream.timeoutMs,
+      maxProcessingMs: parseDuration(stated?.max_processing ?? '60s') ?? 0,
       idempotent: { kind: 'none' },
       digest: digestOf(upstream, pin, meta),
     });
@@ -269,7 +269,7 @@ function titleOf({ name, tool }: PinnedTool): string {
   return typeof annotated === 'string' && annotated !== '' ? annotated : name;
 }
 
-function says({ tool: { annotations } }: PinnedTool, hint: 'readOnlyHint' | 'idempotentHint'): boolean {
+function isAnnotated({ tool: { annotations } }: PinnedTool, hint: 'readOnlyHint' | 'idempotentHint'): boolean {
   return isJsonObject(annotations) && annotations[hint] === true;
 }
 
@@ -277,7 +277,7 @@ function says({ tool: { annotations } }: PinnedTool, hint: 'readOnlyHint' | 'ide
 const REPEAT_MS = 120_000;
 
 function usualRepeatMs(kind: Tool['kind'], pin: PinnedTool, { trust_annotations: trusted }: McpEntry): number {
-  return kind === 'read' || (trusted && says(pin, 'idempotentHint')) ? 0 : REPEAT_MS;
+  return kind === 'read' || (trusted && isAnnotated(pin, 'idempotentHint')) ? 0 : REPEAT_MS;
 }
 
 /** The schema of the arguments. One that cannot be checked here is the server's to check. */

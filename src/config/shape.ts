@@ -203,7 +203,7 @@ function explain(
   fromEnvironment: ReadonlySet<string>,
 ): Finding[] {
   const findings: Finding[] = [];
-  const laterSaid = new Set<string>();
+  const laterReported = new Set<string>();
   const patternFailed = new Set(
     errors.filter(({ keyword }) => keyword === 'pattern').map((error) => error.instancePath),
   );
@@ -223,7 +223,7 @@ function explain(
     if (later !== null) {
       // Several fields of one unsupported feature count as one fault.
       const key = `${pointerTo(path.slice(0, -1))} ${later}`;
-      if (!laterSaid.has(key))
+      if (!laterReported.has(key))
         add(
           'not_yet_supported',
           later === label ? `${label} is not yet supported` : `${label} is not yet supported (${later})`,
@@ -231,7 +231,7 @@ function explain(
           path,
           'key',
         );
-      laterSaid.add(key);
+      laterReported.add(key);
       continue;
     }
     switch (error.keyword) {

@@ -7,7 +7,7 @@ const SETTLE_MS = 100;
 /** Where changes never pause, the files are compared after this long anyway. */
 const LONGEST_MS = 1_000;
 /** Some file systems send no notices (network mounts, some container mounts). So files are also compared this often. */
-const LOOK_MS = 10_000;
+const CHECK_MS = 10_000;
 /** Depth to which folders are searched. Policies in deeper folders are refused (`policy/load.ts`). */
 const MAX_DEPTH = 8;
 
@@ -34,9 +34,9 @@ export function watchFiles(paths: () => readonly string[], onChange: () => void,
     const since = settling?.since ?? now;
     if (settling !== null) clearTimeout(settling.timer);
     const left = Math.max(0, since + LONGEST_MS - now);
-    settling = { timer: setTimeout(look, Math.min(SETTLE_MS, left)).unref(), since };
+    settling = { timer: setTimeout(check, Math.min(SETTLE_MS, left)).unref(), since };
   };
-  const look = (): void => {
+  const check = (): void => {
     settling = null;
     const found = stampOf(paths());
     const isChanged = found !== known;
@@ -72,8 +72,8 @@ export function watchFiles(paths: () => readonly string[], onChange: () => void,
   let known = read ?? stampOf(paths());
   if (read !== undefined) wait();
   const looking = setInterval(() => {
-    if (settling === null) look();
-  }, LOOK_MS).unref();
+    if (settling === null) check();
+  }, CHECK_MS).unref();
 
   return {
     adopted(stamp) {

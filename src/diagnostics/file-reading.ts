@@ -17,17 +17,17 @@ export interface FileReading {
 export function createReading(): FileReading {
   const read = new Map<string, Promise<Buffer>>();
   const listed = new Map<string, Promise<readonly string[] | null>>();
-  const looked = new Map<string, Promise<Look>>();
-  const look = (path: string): Promise<Look> => remembered(looked, path, lookAt);
-  const fresh = async (path: string): Promise<Look> => {
-    const found = await look(path);
+  const states = new Map<string, Promise<FileState>>();
+  const stateOf = (path: string): Promise<FileState> => remembered(states, path, readState);
+  const fresh = async (path: string): Promise<FileState> => {
+    const found = await stateOf(path);
     if ('error' in found) throw found.error;
     return found;
   };
   return {
     bytes: (path) =>
       remembered(read, path, async () => {
-        await look(path);
+        await stateOf(path);
         return readFile(path);
       }),
     async size(path) {
@@ -40,8 +40,8 @@ export function createReading(): FileReading {
         return 'error' in found || !found.isFolder ? null : (await readdir(path)).sort();
       }),
     async isStill() {
-      for (const [path, before] of looked) {
-        const [was, is] = [await before, await lookAt(path)];
+      for (const [path, before] of states) {
+        const [was, is] = [await before, await readState(path)];
         if (was.stamp !== is.stamp) return false;
       }
       return true;
@@ -49,11 +49,11 @@ export function createReading(): FileReading {
   };
 }
 
-type Look =
+type FileState =
   | { readonly stamp: string; readonly isFolder: boolean; readonly size: number }
   | { readonly stamp: string; readonly error: unknown };
 
-async function lookAt(path: string): Promise<Look> {
+async function readState(path: string): Promise<FileState> {
   try {
     const found = await stat(path, { bigint: true });
     return {

@@ -149,7 +149,7 @@ function compose(text: string, position: (offset: number) => Position, report: R
   if (document.directives.yaml.explicit === true && document.directives.yaml.version !== '1.2')
     report('yaml_version', 0, 'The file asks for another YAML version', 'remove the %YAML line: files are YAML 1.2');
   let structure = true;
-  let told = false;
+  let reported = false;
   let lastLine = Number.NEGATIVE_INFINITY;
   for (const { code, pos, message } of document.errors) {
     // An empty alias is reported below, with a better message.
@@ -162,8 +162,8 @@ function compose(text: string, position: (offset: number) => Position, report: R
     if (isEcho) continue;
     // For the parser the document ends here, so it would report everything that follows.
     const isOver = message.endsWith('in YAML stream') || message.includes(' in YAML stream:');
-    if (isOver && told) break;
-    told ||= isOver;
+    if (isOver && reported) break;
+    reported ||= isOver;
     const words = SYNTAX.find(([form]) => form.test(`${code} ${message}`));
     const offset = Math.min(pos[0], Math.max(0, text.length - 1));
     report('yaml_syntax', offset, words?.[1] ?? message, syntaxHint(text, pos[0]) ?? words?.[2] ?? null);

@@ -325,7 +325,7 @@ export interface StoreCommits {
 export interface CapCount {
   readonly cap: string;
   /** What the store's limit is held against. */
-  readonly figure: number;
+  readonly counter: number;
   /** Those on record. What is over counts until it is given back. */
   readonly oneByOne: number;
 }

@@ -34,7 +34,7 @@ export interface ProxiedMessage {
   readonly kind: 'message';
   readonly id: string | number;
   /** Members of the message's params beside the name and the arguments, as they go on. */
-  readonly beside: JsonObject;
+  readonly rest: JsonObject;
   /** Headers of the transport and the caller's own credentials; lower-case names. */
   readonly headers: Readonly<Record<string, string>>;
   /** Whose session of the gateway's own it is sent in; `null`: it is in the caller's, which the headers name. */
@@ -54,8 +54,8 @@ export interface MessageListener {
    * what is returned.
    */
   passed(event: Buffer, message: JsonObject | null): Promise<void> | undefined;
-  /** The last message; `beside`: the lines of its event that are no data. It is not passed on before it is settled. */
-  ended(message: JsonObject, beside: string): void;
+  /** The last message; `rest`: the lines of its event that are no data. It is not passed on before it is settled. */
+  ended(message: JsonObject, rest: string): void;
   /** An answer that is no message to the call: the server refused the request as such. */
   refused(answer: HttpAnswer): void;
 }

@@ -51,12 +51,12 @@ export function createElapsed(): () => number {
 export function policyInputs(
   held: Held,
   directory: Directory,
-  entities: Pick<EntityFacts, 'look'>,
+  entities: Pick<EntityFacts, 'view'>,
   pins: Pick<PinView, 'stateOf'>,
 ): (input: JudgeInput, entity?: PolicyInput['entity']) => PolicyInput {
   return (
     { agent, key, tool, workspace, target, params, headers, requestIp, now },
-    entity = entities.look(workspace).entity,
+    entity = entities.view(workspace).entity,
   ) => {
     const { configuration, upstreamEnv } = held.inForce;
     const env = tool.env ?? upstreamEnv.get(tool.upstream) ?? directory.envOf(workspace);
@@ -148,13 +148,13 @@ export function corePorts(parts: {
     judge(input) {
       const quarantine = parts.pins.refusal(input.tool);
       if (quarantine !== null) return withoutPolicy(quarantine, held.inForce.policies.version);
-      const look = parts.entities.look(input.workspace);
+      const view = parts.entities.view(input.workspace);
       const { policies } = held.inForce;
-      const whole = policyInput(input, look.entity);
+      const whole = policyInput(input, view.entity);
       const verdict = evaluatePolicies(policies, whole);
       // Asked here, so that calls which are not in the sample pay for one comparison.
       if (input.now >= parts.opinion.next.call) parts.opinion.offer('call', policies, whole);
-      const entities = look.seen();
+      const entities = view.seen();
       return entities === null ? verdict : { ...verdict, trace: { ...verdict.trace, entities } };
     },
     seeTool: (tool) => parts.pins.known(tool),

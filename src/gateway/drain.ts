@@ -2,12 +2,12 @@
 const QUIET_MS = 200;
 /** But at most this long, ms: a caller that ignores `/readyz` must not keep the gateway from stopping. */
 const MOST_MS = 5_000;
-const LOOK_MS = 20;
+const CHECK_MS = 20;
 /**
  * Between two looks the process reads what has arrived. If the process does not run for a while, that counts as one
  * look, however long it was.
  */
-const QUIET_LOOKS = QUIET_MS / LOOK_MS;
+const QUIET_CHECKS = QUIET_MS / CHECK_MS;
 
 /** How a gateway stops without cutting off anybody: first not ready, then the last requests, then the port. */
 export interface Drain {
@@ -50,11 +50,11 @@ export function createDrain(elapsed: () => number): Drain {
       isDraining = true;
       const began = elapsed();
       // Requests that came while the process was stopped are read after this look, not before it.
-      let left = began - lastAt < QUIET_MS ? QUIET_LOOKS : 1;
+      let left = began - lastAt < QUIET_MS ? QUIET_CHECKS : 1;
       while (left > 0 && elapsed() - began < MOST_MS) {
         const last = lastAt;
-        await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
-        left = lastAt === last ? left - 1 : QUIET_LOOKS;
+        await new Promise((resolve) => setTimeout(resolve, CHECK_MS));
+        left = lastAt === last ? left - 1 : QUIET_CHECKS;
       }
     },
     begin,

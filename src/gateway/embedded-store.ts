@@ -13,7 +13,7 @@ import { createStepRunner } from '../records/runner.ts';
 import { appendEvents } from '../records/view.ts';
 import { timeAccepted } from './time-accepted.ts';
 import { MAX_CLOCK_JUMP_MS } from '../stores/clock-jump.ts';
-import { openRowsBeside, type RowsBeside } from '../stores/embedded/beside.ts';
+import { openSharedRows, type SharedRows } from '../stores/embedded/shared-rows.ts';
 import { beginningOf } from '../stores/embedded/clock.ts';
 import { loadDriver } from '../stores/embedded/driver.ts';
 import { isLocked } from '../stores/embedded/lock.ts';
@@ -52,7 +52,7 @@ export async function openKeyStore(
   keySeals: KeySeals,
   maxClockJumpMs = MAX_CLOCK_JUMP_MS,
 ): Promise<KeyStore> {
-  const rows = await openRowsBeside(path, ({ record, counted }) => {
+  const rows = await openSharedRows(path, ({ record, counted }) => {
     // Keys can be revoked even if the machine's clock is not trusted; then the time stands still.
     const beginning = beginningOf(record, counted, maxClockJumpMs);
     return beginning.kind === 'believed' ? beginning.time : record;
@@ -60,7 +60,7 @@ export async function openKeyStore(
   return { ...installationOf(rows, keySeals), installId: rows.installId, close: rows.close };
 }
 
-function installationOf(rows: RowsBeside, keySeals: KeySeals): ReturnType<typeof createInstallation> {
+function installationOf(rows: SharedRows, keySeals: KeySeals): ReturnType<typeof createInstallation> {
   return createInstallation({ store: rows, turns: createReadingTurns() }, createStepRunner(rows), keySeals, () =>
     randomBytes(16).toString('hex'),
   );
@@ -80,7 +80,7 @@ const UNREMARKABLE_MS = 60_000;
  */
 export async function acceptTime(path: string): Promise<{ readonly before: number; readonly time: number } | null> {
   const time = Date.now();
-  const rows = await openRowsBeside(path, () => time);
+  const rows = await openSharedRows(path, () => time);
   try {
     const { record, counted } = rows.known();
     const before = Math.max(record, Math.floor(counted ?? 0));
@@ -93,7 +93,7 @@ export async function acceptTime(path: string): Promise<{ readonly before: numbe
 }
 
 /** What a look at a store found. */
-export type StoreGlance =
+export type StoreProbe =
   | { readonly state: 'absent' }
   | { readonly state: 'broken'; readonly message: string; readonly inUse: boolean }
   | {
@@ -105,11 +105,11 @@ export type StoreGlance =
     };
 
 /** Looks at a store without creating or changing it, even while a gateway runs on it. */
-export async function glanceAtStore(path: string): Promise<StoreGlance> {
+export async function probeStore(path: string): Promise<StoreProbe> {
   if (!existsSync(join(path, 'store.db')) && !existsSync(join(path, 'install.json'))) return { state: 'absent' };
   const inUse = isLocked(path, await loadDriver());
   try {
-    const rows = await openRowsBeside(path, ({ record }) => record);
+    const rows = await openSharedRows(path, ({ record }) => record);
     try {
       return { state: 'ready', durability: 'fsync', inUse, keys: await installationOf(rows, UNJUDGED).keys(null) };
     } finally {

@@ -15,7 +15,7 @@ export interface FileEntities {
   /** Puts into the store what was taken over, and from then on does so by itself. @throws InvalidFiles, StoreUnavailable */
   begin(): Promise<void>;
   /** Why the store does not say what the files say; `null` where it does, or will in a moment. */
-  behind(): string | null;
+  problem(): string | null;
   stop(): Promise<void>;
 }
 
@@ -33,7 +33,7 @@ export function createFileEntities(parts: {
 }): FileEntities {
   const { loader, logger } = parts;
   let waiting: Waiting | null = null;
-  let behind: string | null = null;
+  let problem: string | null = null;
   let hasBegun = false;
   let isStopping = false;
   let running: Promise<void> | null = null;
@@ -68,7 +68,7 @@ export function createFileEntities(parts: {
         }
       }
       if (waiting === now) waiting = null;
-      behind = null;
+      problem = null;
     }
   }
 
@@ -85,8 +85,8 @@ export function createFileEntities(parts: {
         if (isStopping) return;
         const detail = error instanceof Error ? error.message : 'it could not be written';
         logger.error({ detail }, 'the files of the company brain are not in the store');
-        if (behind === null) parts.alert();
-        behind = 'The files of the company brain are not in the store. The log says why.';
+        if (problem === null) parts.alert();
+        problem = 'The files of the company brain are not in the store. The log says why.';
         if (waiting !== null) retry = setTimeout(goOn, RETRY_MS).unref();
       },
     );
@@ -105,7 +105,7 @@ export function createFileEntities(parts: {
       hasBegun = true;
       goOn();
     },
-    behind: () => behind,
+    problem: () => problem,
     async stop() {
       isStopping = true;
       clearTimeout(retry);

@@ -54,7 +54,7 @@ export function createFileReader(
     spare = worker;
   }
 
-  function readBeside(program: URL, request: ReadRequest): Promise<ReadAnswer> {
+  function readInThread(program: URL, request: ReadRequest): Promise<ReadAnswer> {
     return new Promise((resolve, reject) => {
       const worker = spare ?? begin(program);
       spare = null;
@@ -89,7 +89,7 @@ export function createFileReader(
 
   if (entry !== null) prepareLater(entry);
   return {
-    read: (request) => (entry === null ? answerRead(request) : readBeside(entry, request)),
+    read: (request) => (entry === null ? answerRead(request) : readInThread(entry, request)),
     async close() {
       isClosed = true;
       clearTimeout(preparing);

@@ -53,9 +53,9 @@ export const UNJUDGED: JudgingSeals = {
 };
 
 /** A record that is used again and again is reported once in this time, ms. */
-const TELL_EVERY_MS = 60_000;
+const REPORT_EVERY_MS = 60_000;
 /** For how many records the time of the last report is remembered. */
-const MOST_TOLD = 1000;
+const MAX_REPORTED = 1000;
 
 /**
  * Reports such records. Forged ones are counted, and each is logged at most once a minute.
@@ -63,18 +63,18 @@ const MOST_TOLD = 1000;
  */
 export function createForgeryAlarm(parts: {
   readonly count: () => void;
-  readonly say: (of: { readonly key_id: string } | { readonly record: string }, why: Parameters<Unfit>[1]) => void;
+  readonly report: (of: { readonly key_id: string } | { readonly record: string }, why: Parameters<Unfit>[1]) => void;
   readonly elapsed: () => number;
 }): Unfit {
-  const saidAt = new Map<string, number>();
+  const reportedAt = new Map<string, number>();
   return (of, why) => {
     const id = 'row' in of ? of.row : of.id;
     if (why === 'forged') parts.count();
     const now = parts.elapsed();
-    const last = saidAt.get(id);
-    if (last !== undefined && now - last < TELL_EVERY_MS) return;
-    if (saidAt.size >= MOST_TOLD) saidAt.clear();
-    saidAt.set(id, now);
-    parts.say('row' in of ? { record: of.row } : { key_id: of.id }, why);
+    const last = reportedAt.get(id);
+    if (last !== undefined && now - last < REPORT_EVERY_MS) return;
+    if (reportedAt.size >= MAX_REPORTED) reportedAt.clear();
+    reportedAt.set(id, now);
+    parts.report('row' in of ? { record: of.row } : { key_id: of.id }, why);
   };
 }

@@ -33,7 +33,7 @@ export function mcpControlPorts(parts: {
   readonly limiter: InvalidKeyLimiter;
   readonly pauses: LivePauseView;
   readonly pins: PinView;
-  readonly entities: Pick<EntityFacts, 'look'>;
+  readonly entities: Pick<EntityFacts, 'view'>;
   readonly signer: ReceiptSigner;
   readonly opinion: Pick<SecondOpinion, 'offer'>;
   readonly openParams: CallReaderPorts['openParams'];

@@ -2,7 +2,7 @@ import type { Directory } from '../identity/directory.ts';
 import type { LivePauseView } from './pause-view.ts';
 
 /** How often this gateway looks for changes of other gateways, ms. A message usually announces them earlier. */
-const LOOK_EVERY_MS = 400;
+const CHECK_EVERY_MS = 400;
 
 /**
  * Keeps what is read without the store (workspaces, agents, pauses, policies) as other gateways have left it. One look at
@@ -15,21 +15,21 @@ export function watchNeighbours(
   pauses: LivePauseView,
   follow: () => Promise<void>,
 ): () => Promise<void> {
-  let looking: Promise<void> | null = null;
-  async function look(): Promise<void> {
+  let checking: Promise<void> | null = null;
+  async function check(): Promise<void> {
     await Promise.allSettled([
       directory.refresh(),
       follow(),
       ...pauses.loaded().map((workspace) => pauses.refresh(workspace)),
     ]);
-    looking = null;
+    checking = null;
   }
   const timer = setInterval(() => {
-    looking ??= look();
-  }, LOOK_EVERY_MS);
+    checking ??= check();
+  }, CHECK_EVERY_MS);
   timer.unref();
   return async () => {
     clearInterval(timer);
-    await looking;
+    await checking;
   };
 }

@@ -9,7 +9,7 @@ import { rotateKey as rotate } from '../identity/rotate-key.ts';
 import { KeyFileFault } from '../secrets/key-file.ts';
 import type { Secrets } from '../secrets/vault.ts';
 import { openKeyStore } from './embedded-store.ts';
-import { openBeside } from './beside-redis.ts';
+import { openForCommand } from './redis-for-commands.ts';
 import { createLateKeySeals, type LateKeySeals } from './key-seals.ts';
 import { bindToStore, openSecretsFor } from './master-secret.ts';
 
@@ -119,7 +119,7 @@ async function openShelf({ store, retention }: Configuration): Promise<Shelf> {
     case 'embedded':
       return { ...(await openKeyStore(store.path, keySeals, store.maxClockJumpMs)), keySeals };
     case 'redis':
-      return { ...(await openBeside(store, retention, keySeals)), keySeals };
+      return { ...(await openForCommand(store, retention, keySeals)), keySeals };
   }
 }
 

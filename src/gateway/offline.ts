@@ -2,34 +2,34 @@ import { loadConfiguration } from '../config/load.ts';
 import type { CliPorts } from '../cli/ports.ts';
 import { KEY_KINDS } from '../effects/model/principal.ts';
 import { keyState } from '../identity/key-record.ts';
-import { glanceAtStore } from './embedded-store.ts';
-import { inspectRedis } from './beside-redis.ts';
+import { probeStore } from './embedded-store.ts';
+import { inspectRedis } from './redis-for-commands.ts';
 
 /** Looks at a store without changing it, even while a gateway runs on it. */
 export const inspectStore: CliPorts['inspectStore'] = async ({ configFile, environment }) => {
   const { configuration } = await loadConfiguration(configFile, { environment });
   if (configuration.store.kind === 'redis') return inspectRedis(configuration.store);
   const { path } = configuration.store;
-  const glance = await glanceAtStore(path);
-  switch (glance.state) {
+  const probe = await probeStore(path);
+  switch (probe.state) {
     case 'absent':
       return { state: 'absent', problem: null, durability: null, inUse: false, keys: null };
     case 'broken':
       return {
         state: 'broken',
         problem: {
-          message: glance.message,
+          message: probe.message,
           remedy: `Look at ${path}; restore a backup, or start with another store.path.`,
         },
         durability: null,
-        inUse: glance.inUse,
+        inUse: probe.inUse,
         keys: null,
       };
     case 'ready': {
       const keys = { account: 0, agent: 0, administrative: 0, profile: 0 };
       for (const kind of KEY_KINDS)
-        keys[kind] = glance.keys.filter((key) => key.kind === kind && keyState(key, Date.now()) === 'active').length;
-      return { state: 'ready', problem: null, durability: glance.durability, inUse: glance.inUse, keys };
+        keys[kind] = probe.keys.filter((key) => key.kind === kind && keyState(key, Date.now()) === 'active').length;
+      return { state: 'ready', problem: null, durability: probe.durability, inUse: probe.inUse, keys };
     }
   }
 };

@@ -8,7 +8,7 @@ import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { faultOfKey } from '../identity/authenticate.ts';
 import { keyState } from '../identity/key-record.ts';
 import { acceptTime } from './embedded-store.ts';
-import { openBeside } from './beside-redis.ts';
+import { openForCommand } from './redis-for-commands.ts';
 import { createLateKeySeals, UNJUDGED } from './key-seals.ts';
 import { sealedStore } from './sealed-store.ts';
 import { findSecret } from './master-secret.ts';
@@ -25,7 +25,7 @@ export const acceptClock: CliPorts['acceptClock'] = async ({ configFile, environ
   const { configuration } = await loadConfiguration(configFile, { environment });
   const { store, retention } = configuration;
   if (store.kind === 'redis') {
-    const accepted = await using(openBeside(store, retention), (opened) => opened.acceptTime());
+    const accepted = await using(openForCommand(store, retention), (opened) => opened.acceptTime());
     if (accepted !== null) return accepted;
     throw new CommandFailure('The clock of the Redis server is believed as it is: there is nothing to accept.');
   }
@@ -39,7 +39,7 @@ export const acceptClock: CliPorts['acceptClock'] = async ({ configFile, environ
 /** Declares that the journal of a gateway is lost. */
 export const recoverLost: CliPorts['recoverLost'] = async (options, gateway) => {
   const { store: settings, retention } = await onRedis(options, 'recover');
-  await using(openBeside(settings, retention), async (store) => {
+  await using(openForCommand(settings, retention), async (store) => {
     await store.recoverLost(gateway).catch((error: unknown) => {
       throw error instanceof Error && !(error instanceof StoreUnavailable) ? new CommandFailure(error.message) : error;
     });
@@ -64,7 +64,7 @@ export const checkStore: CliPorts['checkStore'] = async ({ configFile, environme
   };
   const keySeals = createLateKeySeals(note);
   const opening: Promise<EffectStore> =
-    settings.kind === 'redis' ? openBeside(settings, retention, keySeals) : openStore(configuration, keySeals);
+    settings.kind === 'redis' ? openForCommand(settings, retention, keySeals) : openStore(configuration, keySeals);
   return using(opening, async (store) => {
     const { ready, problem } = store.health();
     if (!ready) throw new CommandFailure(problem?.message ?? 'The store is not ready.');

@@ -136,16 +136,16 @@ export function createPinAlarm(parts: {
   readonly released: (tool: string) => void;
   readonly unapproved: (upstream: string, names: readonly string[]) => void;
 }): (upstream: string, ...seen: Parameters<OnSeen>) => void {
-  const told = new Map<string, 'changed' | 'gone'>();
+  const reported = new Map<string, 'changed' | 'gone'>();
   const listed = new Map<string, string>();
   const judge = ({ pins, settings }: McpUpstream, { tool, call }: PinnedAt): void => {
     const state = pins.stateOf(settings.mcp.words, call);
-    if (state === 'unseen' || state === (told.get(tool.name) ?? 'pinned')) return;
+    if (state === 'unseen' || state === (reported.get(tool.name) ?? 'pinned')) return;
     if (state === 'pinned') {
-      told.delete(tool.name);
+      reported.delete(tool.name);
       parts.released(tool.name);
     } else {
-      told.set(tool.name, state);
+      reported.set(tool.name, state);
       parts.quarantined(tool.name, state);
     }
   };

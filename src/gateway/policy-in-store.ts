@@ -19,15 +19,15 @@ export function followPolicy(
 ): (named: string | null) => Promise<void> {
   let inForce: string | null = null;
   let reading: Promise<void> | null = null;
-  let last: { readonly lookedFor: string; readonly at: number } | null = null;
+  let last: { readonly wanted: string; readonly at: number } | null = null;
 
   return async (named) => {
     inForce = named ?? inForce;
     if (inForce === null || inForce === version()) return;
     const why = take.hindrance();
-    const isNews = last === null || last.lookedFor !== inForce || performance.now() - last.at >= READ_AGAIN_MS;
+    const isNews = last === null || last.wanted !== inForce || performance.now() - last.at >= READ_AGAIN_MS;
     if (reading === null && (why === null || isNews)) {
-      last = { lookedFor: inForce, at: performance.now() };
+      last = { wanted: inForce, at: performance.now() };
       reading = take.follow().finally(() => {
         reading = null;
       });

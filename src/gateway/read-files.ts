@@ -172,13 +172,13 @@ async function readOnce(
       plan: loaded.plan,
       policies: loaded.set,
       own: { version: loaded.set.version, parts: packBundle(loaded.texts) },
-      warnings: sayAll([...warnings, ...loaded.warnings]),
+      warnings: describeAll([...warnings, ...loaded.warnings]),
     };
   }
   // What the files here say is not in force: their faults are told when somebody changes them.
   const [own, brain] = await Promise.all([loading.catch(unlessFaulty), entities.catch(unlessFaulty)]);
   const taken = compilePolicies(unpackBundle(shared.parts), surroundings, [], known);
-  if (taken.set.version !== shared.version) throw new InvalidFiles([notWhatItSays(shared.version)], new Map());
+  if (taken.set.version !== shared.version) throw new InvalidFiles([versionMismatch(shared.version)], new Map());
   proveDenial(taken.set);
   return {
     seen: await seenOf(
@@ -194,7 +194,7 @@ async function readOnce(
     plan: taken.plan,
     policies: taken.set,
     own: { version: own?.set.version ?? null, parts: [] },
-    warnings: sayAll(warnings),
+    warnings: describeAll(warnings),
   };
 }
 
@@ -231,7 +231,7 @@ async function seenOf(files: readonly string[], reading: FileReading): Promise<F
   return { files, content: await digestOf(files, reading), stamp: stampOf(files) };
 }
 
-function notWhatItSays(version: string): Finding {
+function versionMismatch(version: string): Finding {
   return {
     code: 'wrong_bundle',
     severity: 'error',
@@ -241,13 +241,13 @@ function notWhatItSays(version: string): Finding {
   };
 }
 
-function sayAll(warnings: readonly Finding[]): readonly string[] {
+function describeAll(warnings: readonly Finding[]): readonly string[] {
   const more = warnings.length - MAX_WARNINGS;
-  const first = warnings.slice(0, MAX_WARNINGS).map(said);
+  const first = warnings.slice(0, MAX_WARNINGS).map(describe);
   return more > 0 ? [...first, `and ${more} more: svc config check shows all`] : first;
 }
 
-function said({ at, message, hint }: Finding): string {
+function describe({ at, message, hint }: Finding): string {
   const advice = hint === null ? message : `${message} (${hint})`;
   return at === null ? advice : `${at.file}:${at.line}:${at.column} ${advice}`;
 }

@@ -30,7 +30,7 @@ export interface Reloader {
   /** Why the policies in force cannot be those of this gateway; `null` where they are, or are being taken on. */
   hindrance(): string | null;
   /** Whether the current files were refused, or could not be read at all and are tried again. */
-  behind(): 'refused' | 'unread' | null;
+  staleness(): 'refused' | 'unread' | null;
   /** @throws StoreUnavailable */
   choose(choice: PolicyChoice, by: LedgerActor): Promise<ChosenPolicy>;
   /** Resolves when no reload is running. */
@@ -57,7 +57,7 @@ export function createReloader(parts: {
 }): Reloader {
   const { store, seals, current, logger } = parts;
   let running: Promise<unknown> = Promise.resolve();
-  let behind: 'refused' | 'unread' | null = null;
+  let staleness: 'refused' | 'unread' | null = null;
   let hindrance: string | null = null;
   let previous: Pick<InForce, 'policies' | 'configuration'> | null = null;
   let failed: { readonly version: string; readonly at: number } | null = null;
@@ -129,7 +129,7 @@ export function createReloader(parts: {
     } catch (error) {
       if (isStopping) return;
       if (error instanceof FilesNotRead) return unread(error);
-      behind = 'refused';
+      staleness = 'refused';
       retryMs = RETRY_MS;
       logger.error({ detail: detailOf(error) }, 'the new configuration is not in force; the last good one is');
       parts.metrics.alerted('configuration_rejected');
@@ -155,12 +155,12 @@ export function createReloader(parts: {
       failed = null;
     } catch (error) {
       if (isStopping) return;
-      const said = `The policies in force in the store cannot be those of this gateway: ${detailOf(error)}`;
-      if (said !== hindrance) {
+      const reason = `The policies in force in the store cannot be those of this gateway: ${detailOf(error)}`;
+      if (reason !== hindrance) {
         logger.error({ detail: detailOf(error) }, 'the policies in force cannot be taken on; calls are refused');
         parts.metrics.alerted('configuration_rejected');
       }
-      hindrance = said;
+      hindrance = reason;
       if (error instanceof StoreUnavailable || error instanceof FilesNotRead) failed = null;
       later(failed === null ? RETRY_MS : FOLLOW_AGAIN_MS);
     }
@@ -192,14 +192,14 @@ export function createReloader(parts: {
   }
 
   function caughtUp(): void {
-    behind = null;
+    staleness = null;
     failed = null;
     retryMs = RETRY_MS;
   }
 
   /** The files' content is not the cause: the next try can succeed without a change. */
   function unread({ message }: FilesNotRead): void {
-    behind = 'unread';
+    staleness = 'unread';
     logger.error({ detail: message, retry_after_ms: retryMs }, 'the files could not be read; they are tried again');
     parts.metrics.alerted('configuration_rejected');
     later(retryMs);
@@ -212,7 +212,7 @@ export function createReloader(parts: {
   }
 
   /** One thing is taken on after the other. */
-  function inTurn<Said>(work: () => Promise<Said>): Promise<Said> {
+  function inTurn<Result>(work: () => Promise<Result>): Promise<Result> {
     const next = running.then(work);
     running = next.catch(() => undefined);
     return next;
@@ -228,7 +228,7 @@ export function createReloader(parts: {
     reload: reloadNext,
     follow: () => inTurn(follow),
     hindrance: () => hindrance,
-    behind: () => behind,
+    staleness: () => staleness,
     choose: (choice, by) => inTurn(() => choose(choice, by)),
     async settled() {
       isStopping = true;
@@ -244,10 +244,10 @@ function gone(version: string | null): string {
 }
 
 function detailOf(error: unknown): string {
-  const isSaid =
+  const isExplained =
     error instanceof FilesRefused ||
     error instanceof FilesNotRead ||
     error instanceof InvalidFiles ||
     error instanceof StoreUnavailable;
-  return isSaid ? error.message : 'it could not be read';
+  return isExplained ? error.message : 'it could not be read';
 }

@@ -78,7 +78,7 @@ const SWEEP_EVERY_MS = 1000;
 const STOP_MS = 30_000;
 /** The most connections of the admin port at the same time, for scrapes and probes. */
 const ADMIN_CONNECTIONS = 16;
-const BEHIND = {
+const STALE_NOTES = {
   refused: 'The files cannot be used as they are; the last good version is in force. The log says what is wrong.',
   unread:
     'The files could not be read; the last good version is in force. They are tried again by themselves. The log says why.',
@@ -215,7 +215,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   });
   const forgery = createForgeryAlarm({
     count: () => metrics.alerted('key_forged'),
-    say: (of, why) =>
+    report: (of, why) =>
       why === 'forged'
         ? logger.error(
             { alert: 'key_id' in of ? 'key_forged' : 'record_forged', ...of },
@@ -294,7 +294,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     workspaces: directory.workspaces(),
     defaultExpiryMs: held.inForce.configuration.auth.defaultExpiryMs,
   });
-  let tellWatch: (stamp: string) => void = () => undefined;
+  let notifyWatch: (stamp: string) => void = () => undefined;
   const reloader = createReloader({
     ...options,
     store,
@@ -303,14 +303,14 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     adopt(next) {
       held.inForce = fileEntities.take(next);
       agreement.announce(next);
-      tellWatch(next.stamp);
+      notifyWatch(next.stamp);
       upstreams.update(next.configuration.upstreams, next.configuration.limits);
       directory.update(next.configuration);
       listeners.update(next.configuration.server.tls, next.configuration.listeners);
     },
     noted(same) {
       held.inForce = fileEntities.take(same);
-      tellWatch(same.stamp);
+      notifyWatch(same.stamp);
     },
     // What another gateway puts in force is to be in force here at once.
     reader: createFileReader({ spare: fleet !== null }),
@@ -330,9 +330,9 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       return hindrance === null ? [] : [{ part: 'policies', message: hindrance }];
     },
     notes: () => {
-      const behind = reloader.behind();
-      const notes = behind === null ? [] : [{ part: 'configuration', message: BEHIND[behind] }];
-      const entities = fileEntities.behind();
+      const staleness = reloader.staleness();
+      const notes = staleness === null ? [] : [{ part: 'configuration', message: STALE_NOTES[staleness] }];
+      const entities = fileEntities.problem();
       const ofBrain = entities === null ? [] : [{ part: 'brain', message: entities }];
       return [...notes, ...ofBrain, ...retentionNotes(swept()), ...agreement.notes(), ...opinionNotes(held, opinion)];
     },
@@ -422,7 +422,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   await server.register(mcpControlPlugin, { ports: mcpControl });
   const access = createAccessLog((lines) => sink.write(lines));
   opened.push(async () => access.flush());
-  const isAccessTold = configuration.telemetry.accessLog && logger.isLevelEnabled('info');
+  const isAccessLogged = configuration.telemetry.accessLog && logger.isLevelEnabled('info');
   const data = proxyPorts({
     core: ports,
     held,
@@ -436,7 +436,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     observed: (would) => metrics.observed(would, 'proxy'),
     access: (line) => {
       if (!line.lasts) metrics.called(line.upstream, line.tool, line.decision, line.durationMs);
-      if (isAccessTold) access.tell(line);
+      if (isAccessLogged) access.record(line);
     },
     settings,
   });
@@ -495,7 +495,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     held.inForce.stamp,
   );
   // A reload may read a later change than the one that triggered it.
-  tellWatch = (stamp) => watch.adopted(stamp);
+  notifyWatch = (stamp) => watch.adopted(stamp);
   opened.push(() => reloader.settled());
   opened.push(() => watch.close());
   logger.info(

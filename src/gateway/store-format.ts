@@ -2,7 +2,7 @@ import type { CliPorts, FormatReport } from '../cli/ports.ts';
 import type { RedisStoreSettings } from '../config/configuration.ts';
 import { loadConfiguration } from '../config/load.ts';
 import { readFormat, type StoredFormat } from '../stores/embedded/format.ts';
-import { glanceAtRedis } from '../stores/redis/glance.ts';
+import { probeRedis } from '../stores/redis/probe.ts';
 
 const ON_REDIS = { store: 'redis', format: null, current: null, records: null } as const;
 
@@ -14,8 +14,8 @@ const NO_MIGRATION = [
 
 /** What a start would do with the store on Redis. The nodes of a cluster are not searched for it. */
 async function reportOnRedis(settings: RedisStoreSettings): Promise<FormatReport> {
-  const glance = await glanceAtRedis(settings);
-  switch (glance.state) {
+  const probe = await probeRedis(settings);
+  switch (probe.state) {
     case 'absent':
       return { ...ON_REDIS, start: 'makes', explanation: ['There is no store on this Redis: a start makes one.'] };
     case 'other_format':
@@ -25,7 +25,7 @@ async function reportOnRedis(settings: RedisStoreSettings): Promise<FormatReport
         explanation: ['The store on this Redis was written by another version, in another format.', ...NO_MIGRATION],
       };
     case 'unfit':
-      return { ...ON_REDIS, start: 'refuses', explanation: [glance.message] };
+      return { ...ON_REDIS, start: 'refuses', explanation: [probe.message] };
     case 'ready':
       if (settings.mode === 'cluster') return { ...ON_REDIS, start: 'none', explanation: NO_MIGRATION };
       return { ...ON_REDIS, start: 'opens', explanation: ['A start opens the store on this Redis as it is.'] };

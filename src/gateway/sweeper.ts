@@ -55,7 +55,7 @@ export function startSweeper(
     }
   }
 
-  async function dispatchLeftBehind(): Promise<void> {
+  async function dispatchLeftOvers(): Promise<void> {
     const granted = await ports.store.grantedApprovals(MOST_GRANTED);
     const ids = new Set(granted.map(({ id }) => id));
     for (const id of waits.keys()) if (!ids.has(id)) waits.delete(id);
@@ -84,7 +84,7 @@ export function startSweeper(
     await begun;
     while (!stopped) {
       await attempt(sweep);
-      await attempt(dispatchLeftBehind);
+      await attempt(dispatchLeftOvers);
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, everyMs);
         timer.unref();

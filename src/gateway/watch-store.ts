@@ -2,7 +2,7 @@ import type { EffectStore, StoreHealth } from '../effects/store.ts';
 import type { createLogger } from '../telemetry/logger.ts';
 import { endHard } from './exit-stack.ts';
 
-const LOOK_MS = 250;
+const CHECK_MS = 250;
 
 export interface StoreWatch {
   /** Resolves, with a message, when only another process can go on with the store. */
@@ -16,16 +16,16 @@ export interface StoreWatch {
  * disk.
  */
 export function watchStore(store: Pick<EffectStore, 'health'>, logger: ReturnType<typeof createLogger>): StoreWatch {
-  let said: StoreHealth['problem'] = null;
-  let tell: (message: string) => void = () => undefined;
+  let reported: StoreHealth['problem'] = null;
+  let fail: (message: string) => void = () => undefined;
   const lost = new Promise<string>((resolve) => {
-    tell = resolve;
+    fail = resolve;
   });
 
-  function look(): void {
+  function check(): void {
     const { problem } = store.health();
-    if (problem?.code === said?.code && problem?.message === said?.message) return;
-    said = problem;
+    if (problem?.code === reported?.code && problem?.message === reported?.message) return;
+    reported = problem;
     if (problem === null) {
       logger.info('the store is ready again');
       return;
@@ -33,15 +33,15 @@ export function watchStore(store: Pick<EffectStore, 'health'>, logger: ReturnTyp
     logger.error({ code: problem.code, reason: problem.message }, 'the store is not ready');
     if (problem.code !== 'store_sync_failed') return;
     process.once('exit', endHard);
-    tell(problem.message);
+    fail(problem.message);
   }
 
-  look();
-  const timer = setInterval(look, LOOK_MS).unref();
+  check();
+  const timer = setInterval(check, CHECK_MS).unref();
   return {
     lost,
     stop() {
-      look();
+      check();
       clearInterval(timer);
     },
   };

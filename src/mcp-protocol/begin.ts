@@ -11,7 +11,7 @@ export interface Answered {
 /** How messages come to a server. `headers`: those that the protocol asks for. */
 export interface Line<Answer extends Answered> {
   ask(request: JsonObject & { readonly id: number }, headers: Headers): Promise<Answer>;
-  tell(notification: JsonObject, headers: Headers): Promise<void>;
+  notify(notification: JsonObject, headers: Headers): Promise<void>;
   /** The session is over. */
   end(headers: Headers): Promise<void>;
 }
@@ -35,29 +35,31 @@ const [STATELESS] = STATELESS_VERSIONS;
 /**
  * Begins to speak with a server: in the era of sessions, which most servers know, and else in the stateless one. The
  * request has the id 0; those that follow have others.
- * @returns `said`: what the server says of itself. `begun` is `null` where it speaks in no era; then `answered` is its
+ * @returns `description`: what the server says of itself. `begun` is `null` where it speaks in no era; then `answered` is its
  *   answer to `initialize`
  * @throws what the line throws
  */
 export async function beginWith<Answer extends Answered>(
   line: Line<Answer>,
   clientInfo: JsonObject,
-): Promise<{ readonly begun: Begun; readonly said: JsonObject } | { readonly begun: null; readonly answered: Answer }> {
+): Promise<
+  { readonly begun: Begun; readonly description: JsonObject } | { readonly begun: null; readonly answered: Answer }
+> {
   const params = { protocolVersion: SESSIONS, capabilities: {}, clientInfo };
   const answered = await line.ask({ id: 0, method: 'initialize', params }, {});
   if (answered.result === null) {
     const meta = { [META.protocolVersion]: STATELESS, [META.clientInfo]: clientInfo, [META.clientCapabilities]: {} };
     const begun = { kind: 'stateless', headers: { 'mcp-protocol-version': STATELESS }, meta } as const;
     const { result } = await line.ask(...addressed(begun, 0, 'server/discover', {}));
-    return result === null ? { begun: null, answered } : { begun, said: result };
+    return result === null ? { begun: null, answered } : { begun, description: result };
   }
   const { protocolVersion: version } = answered.result;
   const headers = {
     ...(typeof version === 'string' && { 'mcp-protocol-version': version }),
     ...(answered.session !== null && { 'mcp-session-id': answered.session }),
   };
-  await line.tell({ method: 'notifications/initialized' }, headers);
-  return { begun: { kind: 'session', headers, isNamed: answered.session !== null }, said: answered.result };
+  await line.notify({ method: 'notifications/initialized' }, headers);
+  return { begun: { kind: 'session', headers, isNamed: answered.session !== null }, description: answered.result };
 }
 
 /** A request as a server wants it, and its headers. What the header `Mcp-Name` repeats is added by who asks for it. */

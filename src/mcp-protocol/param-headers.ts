@@ -79,7 +79,7 @@ export function paramHeadersOf(declared: readonly ParamHeader[], given: Json | u
 export interface ParamMismatch {
   readonly name: string;
   /** `null` where it is missing. */
-  readonly said: string | null;
+  readonly actual: string | null;
 }
 
 /**
@@ -94,16 +94,16 @@ export function paramMismatch(
   const expected = paramHeadersOf(declared, given);
   for (const { name, path } of declared) {
     const header = headers[name];
-    const said = header === undefined ? null : String(header).trim();
+    const actual = header === undefined ? null : String(header).trim();
     const wanted = expected[name] ?? null;
-    if (said === wanted) continue;
-    if (said === null || wanted === null) return { name, said };
-    const decoded = decodeHeader(said);
+    if (actual === wanted) continue;
+    if (actual === null || wanted === null) return { name, actual };
+    const decoded = decodeHeader(actual);
     const value = valueAt(given, path);
     const isSame =
       decoded !== null &&
       (typeof value === 'number' ? decoded !== '' && Number(decoded) === value : decoded === decodeHeader(wanted));
-    if (!isSame) return { name, said };
+    if (!isSame) return { name, actual };
   }
   return null;
 }

@@ -3,11 +3,11 @@ import { addressed, type Answered, beginWith, type Line } from './begin.ts';
 import { META } from './revisions.ts';
 
 /** What a server says of itself, and all of its tools. */
-export interface ServerSays extends SaidOfItself {
+export interface ServerDescription extends SelfDescription {
   readonly tools: readonly Json[];
 }
 
-interface SaidOfItself {
+interface SelfDescription {
   /** Its name. */
   readonly server: string | null;
   readonly instructions: string | null;
@@ -35,14 +35,14 @@ export const MOST_TOOLS = 10_000;
 export async function readServer<Answer extends Answered>(
   line: ServerLine<Answer>,
   clientInfo: JsonObject,
-): Promise<ServerSays> {
+): Promise<ServerDescription> {
   const answer = await beginWith(line, clientInfo);
   if (answer.begun === null) throw line.unread('not_begun', answer.answered);
-  const { begun, said } = answer;
+  const { begun, description } = answer;
   let lastId = 0;
   try {
     return {
-      ...wordsIn(said),
+      ...wordsIn(description),
       tools: await allTools(line, (method, given) => {
         lastId += 1;
         return line.ask(...addressed(begun, lastId, method, given));
@@ -72,7 +72,7 @@ async function allTools<Answer extends Answered>(
 }
 
 /** What a server says of itself, in its answer to `initialize` or `server/discover`. */
-export function wordsIn(result: JsonObject): SaidOfItself {
+export function wordsIn(result: JsonObject): SelfDescription {
   const { instructions, serverInfo, _meta: meta } = result;
   const info = serverInfo ?? (isJsonObject(meta) ? meta[META.serverInfo] : undefined);
   const name = isJsonObject(info) ? info['name'] : undefined;

@@ -92,8 +92,8 @@ export function messageIn(request: FastifyRequest<{ Body: RpcMessage | undefined
 }
 
 function contentFault(type: string | undefined): RpcRefused {
-  const said = type === undefined ? 'The body has no content type' : `The content type is ${type.slice(0, 100)}`;
-  return refusal(415, RPC.invalidRequest, `${said}: send the message as application/json in UTF-8.`);
+  const fault = type === undefined ? 'The body has no content type' : `The content type is ${type.slice(0, 100)}`;
+  return refusal(415, RPC.invalidRequest, `${fault}: send the message as application/json in UTF-8.`);
 }
 
 function refusal(status: number, code: number, message: string): RpcRefused {
@@ -122,8 +122,8 @@ export interface FaultPorts {
 export function answerFaults(app: FastifyInstance, ports: FaultPorts): void {
   app.setErrorHandler((error, request, reply) => {
     if (error instanceof RpcRefused) {
-      const { status, id, error: said } = error.refusal;
-      return sendError(reply, status, id ?? request.rpcId, said);
+      const { status, id, error: fault } = error.refusal;
+      return sendError(reply, status, id ?? request.rpcId, fault);
     }
     return sendProblem(
       ports,

@@ -124,8 +124,8 @@ function unsupported(id: RpcId | null, requested: string, supported: readonly st
 
 /** The refusal of a message whose header does not say what its body says. @param value `null` where it is missing */
 export function mismatch(id: RpcId | null, header: string, value: string | null, body: string): RpcRefusal {
-  const said = value === null ? `The header ${header} is missing` : `The header ${header} says ${value.slice(0, 100)}`;
-  return refused(400, id, RPC.headerMismatch, `${said}, and ${body}.`, { header });
+  const found = value === null ? `The header ${header} is missing` : `The header ${header} says ${value.slice(0, 100)}`;
+  return refused(400, id, RPC.headerMismatch, `${found}, and ${body}.`, { header });
 }
 
 /** A header that stands several times is joined by Node, and equals nothing. */

@@ -46,7 +46,7 @@ const SLICE_MS = 2;
  * asked of these tools afterwards takes no time.
  * @returns these tools
  */
-export async function lookedThrough(
+export async function readTools(
   tools: readonly Json[],
   matters: (name: string) => boolean,
 ): Promise<readonly JsonObject[]> {
@@ -70,7 +70,7 @@ export async function lookedThrough(
  * servers may list by session.
  */
 export class ObservedServer {
-  #looked: Seen | null = null;
+  #listed: Seen | null = null;
   #lookedAt = -Infinity;
   #words: ServerWords | null = null;
   readonly #passed = new Map<string, SeenTool>();
@@ -80,9 +80,9 @@ export class ObservedServer {
    * @param at monotonic ms
    * @param since what passed earlier is forgotten
    */
-  looked(live: LiveServer, at: number, since: number): void {
+  listed(live: LiveServer, at: number, since: number): void {
     for (const [name, seen] of this.#passed) if (seen.at < since) this.#passed.delete(name);
-    this.#looked = byName(live.tools, at);
+    this.#listed = byName(live.tools, at);
     this.#lookedAt = at;
     this.#words = live;
   }
@@ -116,14 +116,14 @@ export class ObservedServer {
 
   /** Names that the gateway saw in its last look. */
   names(): readonly string[] {
-    return [...(this.#looked?.keys() ?? [])];
+    return [...(this.#listed?.keys() ?? [])];
   }
 
   /** How a tool stands. @param pin SHA-256 of the tool as it was approved */
   stateOf(pinned: ServerWords | undefined, name: string, pin: string): PinState {
-    const [looked, passed] = [this.#looked?.get(name), this.#passed.get(name)];
-    const last = passed !== undefined && passed.at >= (looked?.at ?? -Infinity) ? passed : looked;
-    if (last === undefined) return this.#looked === null ? 'unseen' : 'gone';
+    const [listed, passed] = [this.#listed?.get(name), this.#passed.get(name)];
+    const last = passed !== undefined && passed.at >= (listed?.at ?? -Infinity) ? passed : listed;
+    if (last === undefined) return this.#listed === null ? 'unseen' : 'gone';
     // What the server says of itself holds for all of its tools.
     if (pinned !== undefined && this.#words !== null && !sameWords(pinned, this.#words)) return 'changed';
     return last.sha256 === pin ? 'pinned' : 'changed';

@@ -153,7 +153,7 @@ function because(unknown: readonly string[]): string {
 
 function refusal(rule: CompiledRule, input: PolicyInput, trace: VerdictTrace, redacted: ReadonlySet<string>): Deny {
   const isPause = rule.effect === 'pause';
-  const said =
+  const text =
     rule.reason === null
       ? `The rule ${rule.id} ${isPause ? 'pauses' : 'refuses'} this call`
       : renderForPeople(rule.reason, input, redacted);
@@ -161,7 +161,7 @@ function refusal(rule: CompiledRule, input: PolicyInput, trace: VerdictTrace, re
     isPause ? 'denied_paused' : 'denied_policy',
     {
       code: isPause ? 'policy_paused' : 'rule_denied',
-      message: said + because(trace.matched[0]?.unknown ?? []),
+      message: text + because(trace.matched[0]?.unknown ?? []),
       policy: rule.set,
       rule: rule.id,
     },

@@ -29,7 +29,7 @@ interface Slot {
 const MAX_VALUE = 120;
 const MAX_TEXT = 1_000;
 /** Characters of a value that are looked at for such a text. */
-const MAX_LOOKED_AT = 10_000;
+const MAX_EXAMINED = 10_000;
 /** Most params that the text of {@link renderCall} lists by name. */
 const MAX_NAMES = 50;
 const REDACTED = '(redacted)';
@@ -109,7 +109,7 @@ function withParams(names: string[], params: JsonObject, redacted: ReadonlySet<s
   if (names.length === 0) return '';
   if (names.length > MAX_NAMES) return ` with ${names.length} params`;
   const listed = names.sort().map((name) => {
-    const word = capped(name.slice(0, MAX_LOOKED_AT).replace(UNSAFE, ''), MAX_VALUE);
+    const word = capped(name.slice(0, MAX_EXAMINED).replace(UNSAFE, ''), MAX_VALUE);
     return `${word} ${redacted.has(name) ? REDACTED : valueText(params[name], true)}`;
   });
   return ` with ${listed.join(', ')}`;
@@ -124,7 +124,7 @@ function valueText(value: Json | undefined, quoted: boolean): string {
   if (value === undefined || value === null) return '(absent)';
   if (typeof value === 'number' || typeof value === 'boolean') return String(value);
   // Only the beginning of a very long value is read, but more than is shown: characters may be removed from it.
-  const whole = (typeof value === 'string' ? value : jsonText(value)).slice(0, MAX_LOOKED_AT);
+  const whole = (typeof value === 'string' ? value : jsonText(value)).slice(0, MAX_EXAMINED);
   const text = capped(whole.replace(UNSAFE, ''), MAX_VALUE);
   return quoted ? JSON.stringify(text) : text;
 }

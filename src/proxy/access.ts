@@ -1,16 +1,16 @@
 import type { IncomingMessage } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { actingAgent } from '../effects/model/principal.ts';
-import { bytesSince, type KnownOfRequest, tellOf, traceOf, wordOf } from '../telemetry/access.ts';
+import { bytesSince, type KnownOfRequest, recordRequest, traceOf, wordOf } from '../telemetry/access.ts';
 import type { AccessLine } from '../telemetry/access-log.ts';
 import type { Arrived } from './arrival.ts';
 
 /** Tells of a request through the proxy when it is over. */
-export function tellOfProxied(
+export function recordProxied(
   request: FastifyRequest,
   reply: FastifyReply,
   arrivedOf: (request: FastifyRequest) => Arrived | null,
-  tell: (line: AccessLine) => void,
+  record: (line: AccessLine) => void,
 ): void {
   const known = (): KnownOfRequest => ({
     ...partOf(arrivedOf(request)),
@@ -18,7 +18,7 @@ export function tellOfProxied(
     effectId: wordOf(reply.getHeader('svc-effect-id')),
     lasts: false,
   });
-  tellOf(request, reply, known, tell);
+  recordRequest(request, reply, known, record);
 }
 
 /** What is told of an upgrade besides what its connection says. */
@@ -32,10 +32,10 @@ export interface UpgradeAccess {
 }
 
 /** Tells of an upgrade, a tunnel or a refused one, when its connection is over: one line, with all bytes of it. */
-export function tellOfUpgrade(
+export function recordUpgrade(
   request: IncomingMessage,
   requestId: string,
-  tell: (line: AccessLine) => void,
+  record: (line: AccessLine) => void,
 ): UpgradeAccess {
   const { socket, method = 'GET', headers } = request;
   const began = performance.now();
@@ -43,7 +43,7 @@ export function tellOfUpgrade(
   // Headers are replaced by those that go on.
   const traceId = traceOf(headers['traceparent']);
   socket.once('close', () =>
-    tell({
+    record({
       ...partOf(access.arrived),
       requestId,
       method,

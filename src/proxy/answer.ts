@@ -167,12 +167,12 @@ export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerCo
   const shown = { decision: outcome.decision, status: decided, code, message, docs };
   const members = errorMembers(shown, context.style.errorFormat);
   const status = shownStatus(decided, headers['x-should-retry'] === 'true', context.style);
-  const told = ownHeaders(headers, context.style.errorFormat, context.request.id);
+  const sent = ownHeaders(headers, context.style.errorFormat, context.request.id);
   const body = { ...rendered.body, ...members };
   const text = JSON.stringify(body);
   if (Buffer.byteLength(text) <= MOST_BYTES || 'receipt' in body || 'result' in body)
-    return { status, headers: told, body: text };
-  return { status, headers: told, body: shortened(rendered.body, shown, context.style) };
+    return { status, headers: sent, body: text };
+  return { status, headers: sent, body: shortened(rendered.body, shown, context.style) };
 }
 
 /** The most bytes of an answer that has neither a receipt nor a result: agents read it, and it costs tokens. */

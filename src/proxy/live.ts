@@ -37,7 +37,7 @@ const RECHECK_MS = 2000;
 /** How long reads may go on while the gateway stops, ms. Kubernetes kills a container after 30 s. */
 const MOST_READ_MS = 20_000;
 /** How often, while it stops, what is open is looked at: a read may only now turn out to be an event stream. */
-const STOP_LOOK_MS = 50;
+const STOP_CHECK_MS = 50;
 
 export function createLive(ports: Pick<ProxyPorts, 'identify' | 'evaluateRead' | 'onAccessChanged'>): Live {
   const open = new Set<LiveConnection>();
@@ -69,7 +69,7 @@ export function createLive(ports: Pick<ProxyPorts, 'identify' | 'evaluateRead' |
     },
     stop: () => {
       const began = performance.now();
-      const look = (): void => {
+      const checkStop = (): void => {
         const isOver = performance.now() - began >= MOST_READ_MS;
         for (const connection of open) {
           if (connection.isAdmitted || !(isOver || connection.stands())) continue;
@@ -77,8 +77,8 @@ export function createLive(ports: Pick<ProxyPorts, 'identify' | 'evaluateRead' |
           connection.cut();
         }
       };
-      stopping ??= setInterval(look, STOP_LOOK_MS).unref();
-      look();
+      stopping ??= setInterval(checkStop, STOP_CHECK_MS).unref();
+      checkStop();
     },
     close: () => {
       unsubscribe();

@@ -3,7 +3,7 @@ import type { Route } from '../config/configuration.ts';
 import type { RunResult } from '../effects/model/outcome.ts';
 import type { RunRequest } from '../effects/model/run-request.ts';
 import { isEventStream } from '../upstreams/http/events.ts';
-import { tellOfProxied } from './access.ts';
+import { recordProxied } from './access.ts';
 import { answered, contextOf, passedOnHeaders, problemAnswer, type ProxyAnswer } from './answer.ts';
 import { type Arrival, type Arrived, createIdentities, receive } from './arrival.ts';
 import { hasBody, liveAnswer, paramsOf, type ReadRequest, readRequest, runRequestOf } from './governed.ts';
@@ -236,7 +236,7 @@ export async function proxyPlugin(
       routed.next(request, reply);
       return;
     }
-    if (ports.access !== null) tellOfProxied(request, reply, arrivedOf, ports.access);
+    if (ports.access !== null) recordProxied(request, reply, arrivedOf, ports.access);
     try {
       const arrival = receive(ports, identities, table(), request.raw, request.ip, request.id);
       if (arrival instanceof Promise) {

@@ -133,8 +133,8 @@ export const BUSY: Problem = {
 
 /** What the caller of a read or a tunnel is told of an upstream that could not be reached. */
 export function unreachableWords(error: unknown): string {
-  const said = 'The upstream could not be reached';
-  return error instanceof ConnectFailed ? `${said}: ${error.message}.` : `${said}.`;
+  const summary = 'The upstream could not be reached';
+  return error instanceof ConnectFailed ? `${summary}: ${error.message}.` : `${summary}.`;
 }
 
 function noUpstream(): Problem {

@@ -4,7 +4,7 @@ import type { Duplex } from 'node:stream';
 import httpProxy from 'http-proxy';
 import { guardedConnector } from '../upstreams/http/connect.ts';
 import { CONNECT_TIMEOUT_MS } from '../upstreams/http/connections.ts';
-import { tellOfUpgrade, type UpgradeAccess } from './access.ts';
+import { recordUpgrade, type UpgradeAccess } from './access.ts';
 import { type AnswerContext, outcomeAnswer, problemAnswer, type ProxyAnswer } from './answer.ts';
 import { type Arrived, type Identities, problemOf, receive } from './arrival.ts';
 import { PLAIN_STYLE } from './error-shape.ts';
@@ -50,10 +50,10 @@ export function attachUpgrades(server: Server, parts: UpgradeParts): { close(): 
     socket.on('error', () => socket.destroy());
     const { ports } = parts;
     const requestId = ports.newId('eff').replace('eff_', 'req_');
-    const told = tellOfUpgrade(request, requestId, ports.access ?? (() => {}));
-    handshake(parts, request, socket, told)
+    const entry = recordUpgrade(request, requestId, ports.access ?? (() => {}));
+    handshake(parts, request, socket, entry)
       .then((read) => {
-        if (read !== null) tunnel(request, socket, head, read, told);
+        if (read !== null) tunnel(request, socket, head, read, entry);
       })
       .catch(() => socket.destroy());
   };
@@ -66,21 +66,21 @@ async function handshake(
   parts: UpgradeParts,
   request: IncomingMessage,
   socket: Duplex,
-  told: UpgradeAccess,
+  entry: UpgradeAccess,
 ): Promise<StreamedRead | null> {
   const { ports, identities, table, refusals } = parts;
-  const context = { id: told.requestId, method: request.method ?? 'GET', keyed: false };
-  const answer = (given: ProxyAnswer): null => answerWith(socket, given, told);
+  const context = { id: entry.requestId, method: request.method ?? 'GET', keyed: false };
+  const answer = (given: ProxyAnswer): null => answerWith(socket, given, entry);
   const fault = ports.doorFault(request);
   if (fault !== null) return answer(problemAnswer(ports, fault, context));
   const address = request.socket.remoteAddress ?? '';
-  const arrival = await receive(ports, identities, table(), request, address, told.requestId);
+  const arrival = await receive(ports, identities, table(), request, address, entry.requestId);
   if (arrival.kind === 'own') {
     const problem = problemOf('invalid_request', 'This path does not take upgrades.');
     return answer(problemAnswer(ports, problem, context));
   }
   if (arrival.kind === 'problem') return answer(problemAnswer(ports, arrival.problem, context));
-  told.arrived = arrival;
+  entry.arrived = arrival;
   const { match } = arrival;
   const refuse = async (refusal: DoorRefusal): Promise<null> => {
     const result = await refusals.refuse(arrival, context.method, refusal);
@@ -149,10 +149,10 @@ function isWebSocket(request: IncomingMessage): boolean {
 }
 
 /** Writes an answer on a socket that never became a tunnel, and closes it. */
-function answerWith(socket: Duplex, { status, headers, body }: ProxyAnswer, told: UpgradeAccess): null {
-  told.status = status;
-  told.decision = textOf(headers['svc-decision']);
-  told.effectId = textOf(headers['svc-effect-id']);
+function answerWith(socket: Duplex, { status, headers, body }: ProxyAnswer, entry: UpgradeAccess): null {
+  entry.status = status;
+  entry.decision = textOf(headers['svc-decision']);
+  entry.effectId = textOf(headers['svc-effect-id']);
   const lines = [`HTTP/1.1 ${status} ${STATUS_CODES[status] ?? ''}`];
   for (const [name, value] of Object.entries({ 'x-should-retry': 'false', ...headers })) {
     for (const each of typeof value === 'string' ? [value] : value) lines.push(`${name}: ${each}`);
@@ -167,14 +167,20 @@ function textOf(header: string | readonly string[] | undefined): string | null {
   return typeof header === 'string' ? header : null;
 }
 
-type Tunnel = (request: IncomingMessage, socket: Duplex, head: Buffer, read: StreamedRead, told: UpgradeAccess) => void;
+type Tunnel = (
+  request: IncomingMessage,
+  socket: Duplex,
+  head: Buffer,
+  read: StreamedRead,
+  entry: UpgradeAccess,
+) => void;
 
 function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
   const proxy = quietly(() => httpProxy.createProxyServer({ ws: true, xfwd: false, toProxy: true }));
-  const open = new WeakMap<IncomingMessage, { readonly read: StreamedRead; readonly told: UpgradeAccess }>();
+  const open = new WeakMap<IncomingMessage, { readonly read: StreamedRead; readonly entry: UpgradeAccess }>();
   // Runs before http-proxy's own listeners, so that they copy only what may pass.
   proxy.on('proxyReqWs', (proxyRequest, request, socket) => {
-    const { read, told } = open.get(request) ?? {};
+    const { read, entry } = open.get(request) ?? {};
     const clean = (response: IncomingMessage): void => {
       const { connection, upgrade } = response.headers;
       const kept = returnedHeaders(response.headers, {
@@ -189,9 +195,9 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
       if (observed !== null) kept['svc-observed'] = observed;
       response.headers = switching ? { ...kept, connection: 'Upgrade', upgrade } : { ...kept, connection: 'close' };
       if (read !== undefined) reads.record(read.passed, response.statusCode ?? null);
-      if (told !== undefined) {
-        told.status = response.statusCode ?? null;
-        told.decision = switching ? 'committed' : 'failed';
+      if (entry !== undefined) {
+        entry.status = response.statusCode ?? null;
+        entry.decision = switching ? 'committed' : 'failed';
       }
     };
     proxyRequest.on('response', clean);
@@ -205,8 +211,8 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
     });
     socket.once('close', () => proxyRequest.destroy());
   });
-  return (request, socket, head, read, told) => {
-    open.set(request, { read, told });
+  return (request, socket, head, read, entry) => {
+    open.set(request, { read, entry });
     live.add(read.live);
     socket.once('close', () => live.remove(read.live));
     const { protocol, hostname, port } = new URL(read.upstreamUrl);
@@ -235,7 +241,7 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
             did_it_happen: 'no',
           }),
         };
-        answerWith(socket, failed, told);
+        answerWith(socket, failed, entry);
       }),
     );
   };

@@ -90,7 +90,7 @@ function commentField(index: number): string {
  */
 export function requestContent(effect: EffectRecord, sealed: Sent, sent: string | undefined): JsonObject {
   const headers = boundHeaders(sealed);
-  return { ...(headers === null ? {} : { headers }), params: sealed.params, ...besideParams(effect, sent) };
+  return { ...(headers === null ? {} : { headers }), params: sealed.params, ...otherFacts(effect, sent) };
 }
 
 type Sent = Pick<SealedParams, 'params' | 'headers'>;
@@ -112,7 +112,7 @@ function boundHeaders({ headers }: Sent): JsonObject | null {
   return headers === undefined || Object.keys(headers.bound).length === 0 ? null : headers.bound;
 }
 
-function besideParams({ action, id, generation }: EffectRecord, sent: string | undefined): JsonObject {
+function otherFacts({ action, id, generation }: EffectRecord, sent: string | undefined): JsonObject {
   return {
     ...(sent === undefined ? {} : { sent_sha256: sent }),
     tool_pin: action.toolDigest,

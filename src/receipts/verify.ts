@@ -113,7 +113,7 @@ function findReceipt(content: string): Found | null {
 }
 
 /** Members of an answer that its receipt repeats, with their path in the payload. */
-const TOLD_TWICE: Readonly<Record<string, readonly string[]>> = {
+const STATED_TWICE: Readonly<Record<string, readonly string[]>> = {
   effect_id: ['effect', 'id'],
   tool: ['action', 'tool'],
   agent_id: ['actor', 'agent_id'],
@@ -126,7 +126,7 @@ const WITH_RECEIPT: readonly Json[] = ['committed', 'duplicate_blocked'];
 /** Checks that the receipt belongs to the answer around it. */
 function checkAround(around: JsonObject | null, payload: JsonObject): readonly Check[] {
   if (around === null) return [];
-  const differing = Object.entries(TOLD_TWICE).flatMap(([name, path]) =>
+  const differing = Object.entries(STATED_TWICE).flatMap(([name, path]) =>
     Object.hasOwn(around, name) && around[name] !== memberAt(payload, path) ? [name] : [],
   );
   const { decision } = around;
@@ -134,7 +134,7 @@ function checkAround(around: JsonObject | null, payload: JsonObject): readonly C
   differing.push(...['jws', 'effect', 'action', 'actor'].filter((name) => Object.hasOwn(around, name)));
   if (differing.length > 0)
     return [failed('around', `The answer around the receipt says something else: ${named(differing)}.`)];
-  const unsigned = Object.keys(around).filter((name) => !Object.hasOwn(TOLD_TWICE, name));
+  const unsigned = Object.keys(around).filter((name) => !Object.hasOwn(STATED_TWICE, name));
   return unsigned.length === 0
     ? [passed('around', 'The answer around the receipt says what was signed.')]
     : [{ name: 'around', status: 'skipped', detail: `Not signed; anybody may have written it: ${named(unsigned)}.` }];
@@ -215,10 +215,10 @@ function trustedKey(trust: JsonObject, kid: string) {
 /** People and programs read the view, so it must equal what was signed. */
 function checkView(view: JsonObject | null, payload: JsonObject): Check {
   if (view === null) return { name: 'view', status: 'skipped', detail: 'The file has no view.' };
-  const { jws: _, ...said } = view;
-  if (canonicalJson(said) === canonicalJson(payload)) return passed('view', 'The view says what was signed.');
-  const names = [...new Set([...Object.keys(said), ...Object.keys(payload)])];
-  const differing = names.filter((name) => textOf(said, name) !== textOf(payload, name));
+  const { jws: _, ...stated } = view;
+  if (canonicalJson(stated) === canonicalJson(payload)) return passed('view', 'The view says what was signed.');
+  const names = [...new Set([...Object.keys(stated), ...Object.keys(payload)])];
+  const differing = names.filter((name) => textOf(stated, name) !== textOf(payload, name));
   return failed('view', `The view differs from what was signed: ${named(differing)}.`);
 }
 

@@ -1,6 +1,6 @@
 import type { ApprovalRecord } from '../effects/model/approval.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';
-import { jsonKind, stock } from './kind.ts';
+import { jsonKind, repository } from './kind.ts';
 
 /** Lists of requests for approval. */
 export const APPROVALS = 'approvals';
@@ -9,7 +9,7 @@ export const AWAITED = 'approvals:awaited';
 export const approvalsIn = (status: 'pending' | 'granted'): string => `approvals:${status}`;
 export const approvalsOfEffect = (effectId: string): string => `approvals_of:${effectId}`;
 
-export const approvalRows = stock(
+export const approvalRows = repository(
   jsonKind<ApprovalRecord>('approval', ({ status, createdAt, expiresAt, effectId }) => [
     { list: APPROVALS, at: createdAt },
     { list: approvalsOfEffect(effectId), at: createdAt },
@@ -23,7 +23,7 @@ export const approvalRows = stock(
 );
 
 /** Ids of an agent's pending requests. */
-const pendingRows = stock(jsonKind<readonly string[]>('pending_of_agent', () => []));
+const pendingRows = repository(jsonKind<readonly string[]>('pending_of_agent', () => []));
 
 export function pendingOf(draft: Draft, agentId: string): number {
   return pendingRows.get(draft, agentId, MOSTLY_ABSENT)?.length ?? 0;
@@ -47,8 +47,12 @@ interface Rejection {
 
 /** Rejected fingerprints, ordered by when they end. */
 export const REJECTIONS = 'rejections';
-export const rejectionRows = stock(jsonKind<Rejection>('rejection', ({ until }) => [{ list: REJECTIONS, at: until }]));
+export const rejectionRows = repository(
+  jsonKind<Rejection>('rejection', ({ until }) => [{ list: REJECTIONS, at: until }]),
+);
 
 /** Sessions of approvers who have left, ordered by when they would have ended. */
 export const LEFT = 'left';
-export const leftRows = stock(jsonKind<{ readonly until: number }>('left', ({ until }) => [{ list: LEFT, at: until }]));
+export const leftRows = repository(
+  jsonKind<{ readonly until: number }>('left', ({ until }) => [{ list: LEFT, at: until }]),
+);

@@ -2,7 +2,7 @@ import type { KeySeals } from '../effects/model/key.ts';
 import type { PauseRecord } from '../effects/model/pause.ts';
 import type { SeenVersions } from '../effects/store.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';
-import { jsonKind, stock, textKind } from './kind.ts';
+import { jsonKind, repository, textKind } from './kind.ts';
 
 /** The id of a row that is the only one of its kind. */
 export const ONLY = '';
@@ -10,7 +10,7 @@ export const ONLY = '';
 /**
  * The policy in force: one row for the installation and, because admissions look at it there, one in each workspace.
  */
-export const policyRows = stock(textKind('policy'));
+export const policyRows = repository(textKind('policy'));
 
 interface Pauses {
   /** Grows whenever a pause is set or lifted. */
@@ -20,7 +20,7 @@ interface Pauses {
 }
 
 /** The pauses of a workspace. */
-export const pauseRows = stock(jsonKind<Pauses>('pauses', () => []));
+export const pauseRows = repository(jsonKind<Pauses>('pauses', () => []));
 
 const NONE: Pauses = { version: 0, pauses: [] };
 

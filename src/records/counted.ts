@@ -1,10 +1,10 @@
 import type { SumChange, SumName } from '../stores/port.ts';
-import type { Draft, Look } from './draft.ts';
-import { jsonKind, stock } from './kind.ts';
+import type { Draft, ReadHint } from './draft.ts';
+import { jsonKind, repository } from './kind.ts';
 
 /*
  * What counts toward caps until a time: claims and reservations that somebody asked for. Each such thing has a row that
- * names its caps, and each cap a figure: how many rows name it. The store checks the limit, so nobody looks at what
+ * names its caps, and each cap a counter: how many rows name it. The store checks the limit, so nobody looks at what
  * others have. What is over still counts until its row is removed. So a cap is never exceeded, but may seem reached too
  * early: what is over is given back before anybody is refused.
  */
@@ -27,21 +27,21 @@ export const COUNTED = 'counted';
 /** What counts toward one cap, ordered by when it is over. */
 export const countedToward = (cap: string): string => `counted:${cap}`;
 
-export const countedRows = stock(
+export const countedRows = repository(
   jsonKind<Counted>('counted', ({ caps, until }) =>
     [COUNTED, ...caps.map(countedToward)].map((list) => ({ list, at: until })),
   ),
 );
 
-/** The figures of all caps are in one group. */
+/** The counters of all caps are in one group. */
 const GROUP = 'counted';
 
-/** Nothing is ever spent, so the figure is over as soon as nothing counts. */
+/** Nothing is ever spent, so the counter is over as soon as nothing counts. */
 export function capSum(cap: string): SumName {
   return { name: `counted ${cap}`, span: { kind: 'until', end: 0 }, group: GROUP };
 }
 
-/** The cap that a figure belongs to; `null`: it belongs to none. */
+/** The cap that a counter belongs to; `null`: it belongs to none. */
 export function capOf({ name, group }: { readonly name: string; readonly group: string }): string | null {
   return group === GROUP ? name.slice('counted '.length) : null;
 }
@@ -52,10 +52,10 @@ function capChange(cap: string, more: 1 | -1, limit: number | null): SumChange {
 
 /**
  * Counts a thing toward caps until a time, instead of what it counted toward before.
- * @param look whether it may have counted before
+ * @param hint whether it may have counted before
  */
-export function count(draft: Draft, thing: string, caps: readonly Cap[], until: number, look?: Look): void {
-  const before = countedRows.get(draft, thing, look)?.caps ?? [];
+export function count(draft: Draft, thing: string, caps: readonly Cap[], until: number, hint?: ReadHint): void {
+  const before = countedRows.get(draft, thing, hint)?.caps ?? [];
   const names = caps.map(({ name }) => name);
   for (const name of before) if (!names.includes(name)) draft.sum(capChange(name, -1, null));
   for (const { name, limit } of caps) if (!before.includes(name)) draft.sum(capChange(name, 1, limit));
@@ -74,5 +74,5 @@ export function giveBack(draft: Draft, thing: string): void {
 
 /** How many count toward a cap, where that is known. If it is not, the store judges. */
 export function countOf(draft: Draft, cap: string): number {
-  return draft.figure(capSum(cap))?.held ?? 0;
+  return draft.counter(capSum(cap))?.held ?? 0;
 }

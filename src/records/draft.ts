@@ -2,7 +2,7 @@ import {
   ABSENT,
   type Change,
   type EventDraft,
-  type Figure,
+  type Counter,
   type Found,
   type Guard,
   type Place,
@@ -14,7 +14,7 @@ import {
 } from '../stores/port.ts';
 
 /** Options of a look at a row. */
-export interface Look {
+export interface ReadHint {
   /** Take the row to be absent if nothing is known of it. The guess is guarded and mostly right. */
   readonly assumeAbsent?: boolean;
   /** Kind of the row that this row's text names. If there is such a row, it is read as well. */
@@ -22,7 +22,7 @@ export interface Look {
 }
 
 /** For rows that are mostly absent: a wrong guess costs no more than a read. */
-export const MOSTLY_ABSENT: Look = { assumeAbsent: true };
+export const MOSTLY_ABSENT: ReadHint = { assumeAbsent: true };
 
 /**
  * What one step looks at and what it writes. Its later looks see what it wrote. Where the store has one writer these are
@@ -33,7 +33,7 @@ export interface Draft {
   /** The store's time, ms. */
   readonly now: number;
   readonly epoch: number;
-  row(kind: string, id: string, look?: Look): ReadRow | null;
+  row(kind: string, id: string, hint?: ReadHint): ReadRow | null;
   /** The row that a {@link put} would replace; `null` if there is none, or nobody looked. */
   replaced(kind: string, id: string): ReadRow | null;
   /**
@@ -48,10 +48,10 @@ export interface Draft {
     places: readonly Place[],
     before: readonly Place[],
   ): ReadRow | null;
-  /** The figure, where it is known. `null`: the store will judge. */
-  figure(name: SumName): Figure | null;
-  /** The figure, for those who show it: it is read where it is not known. */
-  figureAsStored(name: SumName): Figure;
+  /** The counter, where it is known. `null`: the store will judge. */
+  counter(name: SumName): Counter | null;
+  /** The counter, for those who show it: it is read where it is not known. */
+  counterAsStored(name: SumName): Counter;
   sum(change: SumChange): void;
   reset(group: string): void;
   /** The place of the next event, where it is known; else 0, and the store adds the place of the first. */
@@ -79,7 +79,7 @@ export interface Ground {
   readonly epoch: number;
   /** `undefined`: not known; `null`: known to be absent. */
   row(kind: string, id: string): ReadRow | null | undefined;
-  figure(name: SumName): Figure | undefined;
+  counter(name: SumName): Counter | undefined;
 }
 
 /** How far the store's time may be from the time at which a step ran, ms. A step that waited longer is run again. */
@@ -108,7 +108,7 @@ interface Written {
 const FEW = 32;
 
 const NOWHERE: readonly Place[] = [];
-const AS_IT_IS: Look = {};
+const AS_IT_IS: ReadHint = {};
 
 export interface OpenDraft extends Draft {
   /**
@@ -117,7 +117,7 @@ export interface OpenDraft extends Draft {
    */
   change(id: string): { readonly change: Change; readonly written: readonly Found[] } | null;
   /** What the step has looked at. */
-  looked(): { readonly rows: readonly Guard[]; readonly sums: readonly SumName[] };
+  observed(): { readonly rows: readonly Guard[]; readonly sums: readonly SumName[] };
 }
 
 export function createDraft(ground: Ground): OpenDraft {
@@ -125,7 +125,7 @@ export function createDraft(ground: Ground): OpenDraft {
   const entries: Entry[] = [];
   let byName: Map<string, Entry> | null = null;
   const written: Entry[] = [];
-  const figures = new Map<string, SumName>();
+  const counters = new Map<string, SumName>();
   const sums = new Map<string, SumChange>();
   const resets: string[] = [];
   const events: EventDraft[] = [];
@@ -144,7 +144,7 @@ export function createDraft(ground: Ground): OpenDraft {
     return entry;
   }
 
-  function lookAt(kind: string, id: string, { assumeAbsent, follow }: Look): Entry {
+  function readRow(kind: string, id: string, { assumeAbsent, follow }: ReadHint): Entry {
     const there = entryOf(kind, id);
     if (there !== undefined) return there;
     const found = ground.row(kind, id);
@@ -194,7 +194,7 @@ export function createDraft(ground: Ground): OpenDraft {
     workspace,
     now,
     epoch,
-    row: (kind, id, look = AS_IT_IS) => lookAt(kind, id, look).row,
+    row: (kind, id, hint = AS_IT_IS) => readRow(kind, id, hint).row,
     replaced: (kind, id) => entryOf(kind, id)?.found ?? null,
     put(kind, id, text, places, before) {
       const entry = entryOf(kind, id) ?? add({ kind, id, follow: undefined, found: null, row: null, written: null });
@@ -210,12 +210,12 @@ export function createDraft(ground: Ground): OpenDraft {
       entry.row = row;
       return row;
     },
-    figure(name) {
-      figures.set(name.name, name);
-      return ground.figure(name) ?? null;
+    counter(name) {
+      counters.set(name.name, name);
+      return ground.counter(name) ?? null;
     },
-    figureAsStored(name) {
-      const known = ground.figure(name);
+    counterAsStored(name) {
+      const known = ground.counter(name);
       if (known === undefined) throw new Unknown([], [name]);
       return known;
     },
@@ -248,7 +248,7 @@ export function createDraft(ground: Ground): OpenDraft {
       const isEmpty = change.puts.length + sums.size + resets.length + events.length + guarded.length === 0;
       return isEmpty ? null : { change, written: rows };
     },
-    looked: () => ({ rows: guards(true), sums: [...figures.values()] }),
+    observed: () => ({ rows: guards(true), sums: [...counters.values()] }),
   };
 }
 
@@ -262,7 +262,7 @@ function samePlace(one: Place, other: Place): boolean {
   return one.list === other.list && one.at === other.at;
 }
 
-/** Merges two changes of one figure. */
+/** Merges two changes of one counter. */
 function bothSums(one: SumChange, other: SumChange): SumChange {
   return {
     ...other,

@@ -5,12 +5,12 @@ import {
   encodeLife,
   encodeOutcome,
   encodeTerms,
-  type SaidOutcome,
+  type KnownOutcome,
   sameCall,
 } from './effect-text.ts';
 import type { Place } from '../stores/port.ts';
-import { type Draft, type Look, MOSTLY_ABSENT } from './draft.ts';
-import { type Kind, stock, textKind } from './kind.ts';
+import { type Draft, type ReadHint, MOSTLY_ABSENT } from './draft.ts';
+import { type Kind, repository, textKind } from './kind.ts';
 import { readOwnJson } from '../json/read.ts';
 
 /** The content of an effect's row: its record, or what is left of it. */
@@ -43,10 +43,10 @@ export const effectsIn = (state: 'pending_approval' | 'unknown' | 'rejected' | '
 
 /** One text per line: JSON on one line contains no line ends. */
 function encodeEffect(effect: EffectRecord, { call, terms, admittedStages }: EffectTexts): string {
-  const said = outcomeOf(effect);
+  const known = outcomeOf(effect);
   const begin = `${call}\n${terms}\n${encodeLife(effect, admittedStages)}`;
-  if (said === null) return begin;
-  const { outcome, payload } = encodeOutcome(said);
+  if (known === null) return begin;
+  const { outcome, payload } = encodeOutcome(known);
   return payload === null ? `${begin}\n${outcome}` : `${begin}\n${outcome}\n${payload}`;
 }
 
@@ -74,7 +74,7 @@ function beginsWith(stages: readonly Stage[], first: readonly Stage[], count: nu
   return stages.length >= count;
 }
 
-function outcomeOf({ life }: EffectRecord): SaidOutcome | null {
+function outcomeOf({ life }: EffectRecord): KnownOutcome | null {
   switch (life.state) {
     case 'committed':
       return { evidence: life.evidence, receipt: life.receipt, result: life.result };
@@ -103,8 +103,8 @@ const kind: Kind<StoredEffect> = {
     if (text.startsWith(TOMBSTONE_MARK))
       return { kind: 'tombstone', tombstone: readOwnJson<Tombstone>(text.slice(TOMBSTONE_MARK.length)) };
     const [call = '', terms = '', life = '', outcome = null, payload = null] = text.split('\n');
-    const said = outcome === null ? null : { outcome, payload };
-    const { record, admittedStages } = decodeEffect({ call, terms, life, said });
+    const known = outcome === null ? null : { outcome, payload };
+    const { record, admittedStages } = decodeEffect({ call, terms, life, known });
     return { kind: 'effect', effect: record, texts: { call, terms, admittedStages } };
   },
   // Thousands of settled effects in memory would make garbage collection slower for every call.
@@ -133,12 +133,12 @@ function placesOf({ createdAt, actor, life }: EffectRecord): readonly Place[] {
   }
 }
 
-export const effectRows = stock(kind);
+export const effectRows = repository(kind);
 
 /** The id of the effect that an idempotency key is bound to. */
-export const keyRows = stock(textKind('key'));
+export const keyRows = repository(textKind('key'));
 
-const BOUND: Look = { ...MOSTLY_ABSENT, follow: effectRows.kind };
+const BOUND: ReadHint = { ...MOSTLY_ABSENT, follow: effectRows.kind };
 
 /** Mostly the key is bound to no effect. If it is, the step needs the effect's record too. */
 export function boundId(draft: Draft, idempotencyKey: string): string | null {

@@ -19,14 +19,14 @@ import type { Draft } from './draft.ts';
 import { brainRows, createEntities } from './entities.ts';
 import { pageOfEffects } from './effect-pages.ts';
 import { effectRows, keyRows, type StoredEffect } from './effect-rows.ts';
-import { budgetRow } from './figures.ts';
+import { budgetRow } from './counters.ts';
 import { CLAIMS, claimRows, POOLS, poolRows } from './held-rows.ts';
 import { apiKeyRows, createInstallation, ENTERED, enteredRows } from './installation.ts';
 import { entries, firstOf, shownOf } from './lists.ts';
 import { emptyOutbox } from './outbox.ts';
 import { pageOf } from './pages.ts';
 import { createPolicies } from './policies.ts';
-import { type AgeLook, type Retention, sweepWorkspace } from './retention.ts';
+import { type AgeScan, type Retention, sweepWorkspace } from './retention.ts';
 import { createStepRunner, readRecord } from './runner.ts';
 import { remoteSteps } from './program.ts';
 import { createSessionStore } from './sessions.ts';
@@ -56,7 +56,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
       ? createSteps(store, runner, { ended: store.ended, maxFreezeMs })
       : remoteSteps(store.program, runner, store.ended);
   const policies = createPolicies(store, runner);
-  const looks = new Map<string, AgeLook>();
+  const scans = new Map<string, AgeScan>();
   let ids = 0;
   const boot = crypto.randomUUID();
   const installation = createInstallation(readable, runner, keySeals, () => {
@@ -143,9 +143,9 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     return steps.run(name, workspace, request);
   };
 
-  async function write<Said>(workspace: string, step: (draft: Draft) => Said): Promise<Said> {
+  async function write<Result>(workspace: string, step: (draft: Draft) => Result): Promise<Result> {
     await enter(workspace);
-    return (await runner.run(workspace, step)).said;
+    return (await runner.run(workspace, step)).result;
   }
 
   async function storedEffect(workspace: string, id: string): Promise<StoredEffect | null> {
@@ -262,11 +262,11 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
         await enter(workspace);
         // After an interrupted activation the policy may not be in force everywhere.
         await policies.bring(workspace);
-        const look = looks.get(workspace) ?? { reached: null, unsettled: 0, unsettledBefore: 0 };
-        looks.set(workspace, look);
-        const swept = await sweepWorkspace({ store, runner, steps, look }, workspace, limit, retention);
-        total.unsettled += Math.max(look.unsettled, look.unsettledBefore);
-        if (look.reached !== null) reached = Math.min(reached ?? look.reached.at, look.reached.at);
+        const scan = scans.get(workspace) ?? { reached: null, unsettled: 0, unsettledBefore: 0 };
+        scans.set(workspace, scan);
+        const swept = await sweepWorkspace({ store, runner, steps, scan }, workspace, limit, retention);
+        total.unsettled += Math.max(scan.unsettled, scan.unsettledBefore);
+        if (scan.reached !== null) reached = Math.min(reached ?? scan.reached.at, scan.reached.at);
         total.lost += swept.lost;
         total.approvalsExpired += swept.approvalsExpired;
         total.aged += swept.aged;

@@ -75,7 +75,7 @@ export type StageTuple = readonly [
 type HoldTuple = readonly [budget: string, unit: string, bucket: string, window: string, amount: number];
 type LifeTuple = readonly [
   createdAt: number,
-  life: StoredLife | ExecutingTuple | SaidTuple,
+  life: StoredLife | ExecutingTuple | KnownTuple,
   attempt: number,
   generation: number,
   firstDispatchAt: number | null,
@@ -105,7 +105,7 @@ type StoredLife =
   | Extract<Life, { readonly state: 'pending_approval' | 'rejected' | 'denied' }>
   | (Omit<Extract<Life, { readonly state: 'unknown' }>, 'evidence'> & { readonly evidence: StoredEvidence });
 /** A settled life without its outcome, which has its own text. */
-type SaidTuple = readonly [
+type KnownTuple = readonly [
   state: 'committed' | 'failed',
   at: number,
   settledBy: SettledBy,
@@ -133,7 +133,7 @@ type TermsTuple = readonly [
 ];
 
 /** What an owner reports of an outcome. The receipt is `null` if nothing happened. */
-export interface SaidOutcome {
+export interface KnownOutcome {
   readonly evidence: Evidence;
   readonly receipt: SignedReceipt | null;
   readonly result: KeptResult | null;
@@ -285,7 +285,7 @@ export function stagesOf(tuples: readonly StageTuple[]): readonly Stage[] {
   });
 }
 
-function lifeOf(tuple: LifeTuple[1], outcome: SaidOutcome | null): Life {
+function lifeOf(tuple: LifeTuple[1], outcome: KnownOutcome | null): Life {
   if ('state' in tuple) return tuple.state === 'unknown' ? { ...tuple, evidence: evidenceOf(tuple.evidence) } : tuple;
   if (tuple[0] === 'executing') {
     const [, epoch, n, nonce, owner, admittedAt, dispatchBy, leaseEnd, quiesceUntil] = tuple;
@@ -301,7 +301,7 @@ function lifeOf(tuple: LifeTuple[1], outcome: SaidOutcome | null): Life {
 }
 
 /** @returns the texts of outcome and payload, which is `null` where there is none, or the receipt is kept whole */
-export function encodeOutcome({ evidence, receipt, result }: SaidOutcome): OutcomeTexts {
+export function encodeOutcome({ evidence, receipt, result }: KnownOutcome): OutcomeTexts {
   const { code, message, answered, startedAt, endedAt, sent = null } = evidence;
   const { id, jws } = receipt ?? { id: null, jws: null };
   const parts = jws === null ? null : partsOf(jws);
@@ -313,7 +313,7 @@ export function encodeOutcome({ evidence, receipt, result }: SaidOutcome): Outco
   return { outcome, payload: parts?.payload ?? null };
 }
 
-export function decodeOutcome({ outcome, payload }: OutcomeTexts): SaidOutcome {
+export function decodeOutcome({ outcome, payload }: OutcomeTexts): KnownOutcome {
   const [code, message, status, startedAt, endedAt, id, signed, kept, sent = null] = readOwnJson<OutcomeTuple>(outcome);
   const seen: Evidence = { code, message, answered: answeredOf(status), startedAt, endedAt };
   const evidence = sent === null ? seen : { ...seen, sent };
@@ -381,7 +381,7 @@ export function decodeEffect(row: {
   readonly terms: string;
   readonly life: string;
   /** `null` if the life has none. */
-  readonly said: OutcomeTexts | null;
+  readonly known: OutcomeTexts | null;
 }): DecodedEffect {
   const call = decodeCall(row.call);
   const [trace, holds, admitted] = readOwnJson<TermsTuple>(row.terms);
@@ -396,7 +396,7 @@ export function decodeEffect(row: {
     action: call.action,
     actor: call.actor,
     createdAt,
-    life: lifeOf(life, row.said === null ? null : decodeOutcome(row.said)),
+    life: lifeOf(life, row.known === null ? null : decodeOutcome(row.known)),
     attempt,
     unsent,
     generation,

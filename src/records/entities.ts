@@ -5,14 +5,14 @@ import { PAGE_BYTES } from '../effects/store.ts';
 import type { RowStore } from '../stores/port.ts';
 import { ONLY } from './control-rows.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';
-import { jsonKind, stock } from './kind.ts';
+import { jsonKind, repository } from './kind.ts';
 import { ENTITIES, entitiesOfType, entityRows, rowId, type StoredEntity } from './entity-rows.ts';
 import { pageOf } from './pages.ts';
 import type { StepRunner } from './runner.ts';
 import { appendEvents } from './view.ts';
 
 /** What the brain of a workspace holds. */
-export const brainRows = stock(jsonKind<BrainState>('brain', () => []));
+export const brainRows = repository(jsonKind<BrainState>('brain', () => []));
 const EMPTY: BrainState = { version: 0, entities: 0, characters: 0, removed: [], forgotten: 0, files: [] };
 
 /** Removals, and digests of files, that are remembered. */
@@ -30,7 +30,7 @@ export function createEntities(
   store: RowStore,
   runner: StepRunner,
   turns: ReadingTurns,
-  write: <Said>(workspace: string, step: (draft: Draft) => Said) => Promise<Said>,
+  write: <Result>(workspace: string, step: (draft: Draft) => Result) => Promise<Result>,
 ): Omit<EntityStore, 'onEntitiesChanged'> {
   /** Reads at once what a step would ask for one by one. */
   async function readAll(workspace: string, refs: readonly EntityRef[]): Promise<readonly (StoredEntity | null)[]> {

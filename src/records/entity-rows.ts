@@ -7,7 +7,7 @@ import {
   type SeenEntity,
 } from '../effects/model/entity.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';
-import { jsonKind, stock } from './kind.ts';
+import { jsonKind, repository } from './kind.ts';
 
 /** An entity with the length of its body before it was sealed, which counts toward the limit. */
 export interface StoredEntity extends EntityRecord {
@@ -18,7 +18,7 @@ export const ENTITIES = 'entities';
 export const entitiesOfType = (type: string): string => `entities_of:${type}`;
 
 /** Entities, in the order of the versions that wrote them. */
-export const entityRows = stock<StoredEntity>({
+export const entityRows = repository<StoredEntity>({
   ...jsonKind<StoredEntity>('entity', ({ type, version }) => [
     { list: ENTITIES, at: version },
     { list: entitiesOfType(type), at: version },
@@ -34,6 +34,6 @@ export function rowId(ref: EntityRef): string {
 
 /** The version of an entity, as a step sees it. */
 export function entityVersion(draft: Draft, seen: SeenEntity): number {
-  const look = seen.version === ABSENT_ENTITY ? MOSTLY_ABSENT : undefined;
-  return entityRows.get(draft, rowId(seen), look)?.version ?? ABSENT_ENTITY;
+  const hint = seen.version === ABSENT_ENTITY ? MOSTLY_ABSENT : undefined;
+  return entityRows.get(draft, rowId(seen), hint)?.version ?? ABSENT_ENTITY;
 }

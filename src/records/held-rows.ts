@@ -4,16 +4,18 @@ import { MAX_CLAIMS, MAX_CLAIMS_OF_KEY, MAX_RESERVATIONS_OF_KEY } from '../effec
 import type { RunningUse } from '../effects/steps/plan.ts';
 import { type Cap, count, countNoMore } from './counted.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';
-import { jsonKind, stock, textKind } from './kind.ts';
+import { jsonKind, repository, textKind } from './kind.ts';
 
 /** Claims by target, ordered by when their rows may be removed. */
 export const CLAIMS = 'claims';
 /** A claim that running effects hold is not removed. */
 const NEVER = Number.MAX_SAFE_INTEGER;
 
-export const claimRows = stock(jsonKind<ClaimRecord>('claim', (claim) => [{ list: CLAIMS, at: activeUntil(claim) }]));
+export const claimRows = repository(
+  jsonKind<ClaimRecord>('claim', (claim) => [{ list: CLAIMS, at: activeUntil(claim) }]),
+);
 /** The target of a claim, by the claim's id. */
-const targetRows = stock(textKind('claim_target'));
+const targetRows = repository(textKind('claim_target'));
 function activeUntil({ runningEffects, expiresAt, extendedUntil }: ClaimRecord): number {
   return runningEffects.length > 0 ? NEVER : Math.max(expiresAt, extendedUntil);
 }
@@ -57,7 +59,7 @@ export function putClaim(draft: Draft, target: string, claim: ClaimRecord | null
   if (claim !== null && there?.id !== claim.id) targetRows.put(draft, claim.id, target);
 }
 
-/** Claims that calls take, and calls under a claim, change nothing here: they share no row and no figure. */
+/** Claims that calls take, and calls under a claim, change nothing here: they share no row and no counter. */
 function countClaim(draft: Draft, target: string, there: ClaimRecord | null, claim: ClaimRecord | null): void {
   const was = there !== null && there.expiresAt > draft.now ? there : null;
   const is = claim !== null && claim.expiresAt > draft.now ? claim : null;
@@ -65,8 +67,8 @@ function countClaim(draft: Draft, target: string, there: ClaimRecord | null, cla
   if (is === null) countNoMore(draft, countedClaim(target));
   else {
     // One that is over may not have been given back yet.
-    const look = was === null ? MOSTLY_ABSENT : undefined;
-    count(draft, countedClaim(target), capsOfClaim(is), is.expiresAt, look);
+    const hint = was === null ? MOSTLY_ABSENT : undefined;
+    count(draft, countedClaim(target), capsOfClaim(is), is.expiresAt, hint);
   }
 }
 
@@ -81,8 +83,8 @@ export const POOLS = 'pools';
 /** Reservations, ordered by when they end. */
 export const RESERVATIONS = 'reservations';
 
-export const poolRows = stock(jsonKind<PoolState>('pool', () => [{ list: POOLS, at: 0 }]));
-export const reservationRows = stock(
+export const poolRows = repository(jsonKind<PoolState>('pool', () => [{ list: POOLS, at: 0 }]));
+export const reservationRows = repository(
   jsonKind<ReservationRecord>('reservation', ({ expiresAt }) => [{ list: RESERVATIONS, at: expiresAt }]),
 );
 const EMPTY: PoolState = { reservations: [], uses: [] };

@@ -5,7 +5,7 @@ import type { Agent } from '../effects/model/principal.ts';
 import type { EffectStore } from '../effects/store.ts';
 import { ONLY } from './control-rows.ts';
 import type { Draft } from './draft.ts';
-import { jsonKind, stock, textKind } from './kind.ts';
+import { jsonKind, repository, textKind } from './kind.ts';
 import { firstOf, type Readable, recordsOf, shownOf } from './lists.ts';
 import { appendTo, emptyOutbox } from './outbox.ts';
 import { readRecord, type StepRunner } from './runner.ts';
@@ -18,36 +18,36 @@ const keysOfUser = (user: string): string => `keys:${user}`;
 /** A key as its row has it. Who writes to the store without the master secret can leave out the seal. */
 type SealedKey = KeyRecord & { readonly seal?: string };
 
-export const apiKeyRows = stock(
+export const apiKeyRows = repository(
   jsonKind<SealedKey>('api_key', ({ createdAt, user }) => [
     { list: KEYS, at: createdAt },
     ...(user === null ? [] : [{ list: keysOfUser(user), at: createdAt }]),
   ]),
 );
 /** Id of a key by its handle. */
-export const handleRows = stock(textKind('key_handle'));
+export const handleRows = repository(textKind('key_handle'));
 
 /** The key that was put when there was none. */
-const firstKeyRows = stock(textKind('first_key'));
+const firstKeyRows = repository(textKind('first_key'));
 
 const WORKSPACES = 'workspaces';
-export const workspaceRows = stock(textKind('workspace', () => [{ list: WORKSPACES, at: 0 }]));
+export const workspaceRows = repository(textKind('workspace', () => [{ list: WORKSPACES, at: 0 }]));
 /** Workspaces in which anything was ever written. */
 export const ENTERED = 'entered';
-export const enteredRows = stock(textKind('entered', () => [{ list: ENTERED, at: 0 }]));
+export const enteredRows = repository(textKind('entered', () => [{ list: ENTERED, at: 0 }]));
 
 const AGENTS = 'agents';
 /** An agent as its row has it. Its roles decide, and who owns it approves none of its calls. */
 type SealedAgent = Agent & { readonly seal?: string };
-export const agentRows = stock(jsonKind<SealedAgent>('agent', () => [{ list: AGENTS, at: 0 }]));
+export const agentRows = repository(jsonKind<SealedAgent>('agent', () => [{ list: AGENTS, at: 0 }]));
 
 /** Since when there is a user. */
 type SealedUser = { readonly since: number; readonly seal?: string };
-export const userRows = stock(jsonKind<SealedUser>('user', () => []));
+export const userRows = repository(jsonKind<SealedUser>('user', () => []));
 /** Id of the row that is there once users were looked at for the first time. */
-const LOOKED = '';
+const CHECKED = '';
 
-export const secretRows = stock(textKind('secret'));
+export const secretRows = repository(textKind('secret'));
 
 type Installation = Pick<
   EffectStore,
@@ -76,10 +76,10 @@ export function createInstallation(
   newId: () => string,
 ): Installation {
   /** Runs a step of the installation, and then brings the events that it left for other ledgers. */
-  async function run<Said>(step: (draft: Draft) => Said): Promise<Said> {
-    const { said } = await runner.run(INSTALLATION, step);
+  async function run<Result>(step: (draft: Draft) => Result): Promise<Result> {
+    const { result } = await runner.run(INSTALLATION, step);
     await emptyOutbox(store, runner);
-    return said;
+    return result;
   }
 
   const sealed = (key: KeyRecord): SealedKey => ({ ...key, seal: seals.seal(key) });
@@ -170,22 +170,22 @@ export function createInstallation(
     },
     secretMark: () => readRecord(runner, secretRows, INSTALLATION, ONLY),
     async bindSecret(marks) {
-      const { said } = await runner.run(INSTALLATION, (draft) => {
+      const { result } = await runner.run(INSTALLATION, (draft) => {
         const there = secretRows.get(draft, ONLY);
         if (there !== null && !marks.includes(there)) return false;
         if (there !== marks[0]) secretRows.put(draft, ONLY, marks[0]);
         return true;
       });
-      return said;
+      return result;
     },
     async seeUsers(ids) {
       await runner.run(INSTALLATION, (draft) => {
-        const isFirst = userRows.get(draft, LOOKED) === null;
+        const isFirst = userRows.get(draft, CHECKED) === null;
         const put = (id: string, since: number): void =>
           userRows.put(draft, id, { since, seal: seals.sealRow(rowOfUser(id), String(since)) });
-        if (isFirst) put(LOOKED, 0);
+        if (isFirst) put(CHECKED, 0);
         for (const id of new Set(ids))
-          if (id !== LOOKED && soundUser(id, userRows.get(draft, id)) === null) put(id, isFirst ? 0 : draft.now);
+          if (id !== CHECKED && soundUser(id, userRows.get(draft, id)) === null) put(id, isFirst ? 0 : draft.now);
       });
     },
     userSince: async (id) => soundUser(id, await readRecord(runner, userRows, INSTALLATION, id)),

@@ -1,5 +1,5 @@
 import type { Place, ReadRow } from '../stores/port.ts';
-import type { Draft, Look } from './draft.ts';
+import type { Draft, ReadHint } from './draft.ts';
 import { readOwnJson } from '../json/read.ts';
 
 /**
@@ -19,10 +19,10 @@ export interface Kind<Stored> {
 }
 
 /** Reads and writes the records of one kind. */
-export interface Stock<Stored> {
+export interface Repository<Stored> {
   readonly kind: string;
   of(row: ReadRow): Stored;
-  get(draft: Draft, id: string, look?: Look): Stored | null;
+  get(draft: Draft, id: string, hint?: ReadHint): Stored | null;
   /** The record that a put would replace; `null` if there is none, or nobody looked. */
   replaced(draft: Draft, id: string): Stored | null;
   /** Puts a record in place of the one that was looked at. One that was not looked at is new. `null` removes it. */
@@ -32,7 +32,7 @@ export interface Stock<Stored> {
 const NOWHERE: readonly Place[] = [];
 
 /** Rows never change, so each row is decoded once and keeps the result. */
-export function stock<Stored>({ name, encode, decode, places, isOver }: Kind<Stored>): Stock<Stored> {
+export function repository<Stored>({ name, encode, decode, places, isOver }: Kind<Stored>): Repository<Stored> {
   /** Belongs to this kind only, so the result has the right type without a look-up. */
   class Read {
     readonly stored: Stored;
@@ -58,8 +58,8 @@ export function stock<Stored>({ name, encode, decode, places, isOver }: Kind<Sto
   return {
     kind: name,
     of,
-    get(draft, id, look) {
-      const row = draft.row(name, id, look);
+    get(draft, id, hint) {
+      const row = draft.row(name, id, hint);
       return row === null ? null : of(row);
     },
     replaced,

@@ -1,6 +1,6 @@
 import type { ReadingTurns } from '../effects/run/reading-turns.ts';
 import type { ListQuery, Row, RowStore } from '../stores/port.ts';
-import type { Stock } from './kind.ts';
+import type { Repository } from './kind.ts';
 
 /** Most characters of rows in one slice of a list. */
 const SLICE_CHARACTERS = 1024 * 1024;
@@ -83,7 +83,7 @@ export async function firstOf(store: RowStore, asked: Asked, limit: number): Pro
 /** All records of a list. */
 export async function recordsOf<Stored>(
   store: RowStore,
-  rows: Stock<Stored>,
+  rows: Repository<Stored>,
   workspace: string,
   list: string,
 ): Promise<readonly Stored[]> {

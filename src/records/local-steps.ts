@@ -8,7 +8,7 @@ import { effectRows, LEASES } from './effect-rows.ts';
 import type { Entry } from './lists.ts';
 import { writeLost } from './steps.ts';
 import { createThrottle } from './throttle.ts';
-import { appendEvents, type LooksHeard, RecordsView, writePlan } from './view.ts';
+import { appendEvents, type ReadObserver, RecordsView, writePlan } from './view.ts';
 
 /** No process of another gateway sends calls: the folder is locked. A frozen one finds its lease over when it wakes. */
 const SETTINGS: Pick<StepView, 'maxFreezeMs' | 'leaseOwner'> = { maxFreezeMs: 0, leaseOwner: null };
@@ -99,10 +99,10 @@ export class LocalSteps {
     request: RequestOf<Name>,
     mayWrite: boolean,
   ): Plan<ReplyOf<Name>> {
-    const heard = new BeforeStep(this.#ended, rows, mayWrite);
+    const observer = new BeforeStep(this.#ended, rows, mayWrite);
     for (;;) {
       try {
-        return stepOf(name)(new RecordsView(rows, SETTINGS, heard.someEnded, heard), request);
+        return stepOf(name)(new RecordsView(rows, SETTINGS, observer.someEnded, observer), request);
       } catch (error) {
         if (!(error instanceof Before)) throw error;
         if (error.lost !== null) writeLost(rows, error.lost, this.#ended, SETTINGS);
@@ -125,7 +125,7 @@ class Before extends Error {
 }
 
 /** Stops a step that comes upon something that has to be written before it. */
-class BeforeStep implements LooksHeard {
+class BeforeStep implements ReadObserver {
   readonly someEnded: boolean;
   readonly #ended: Ended;
   readonly #rows: LocalRows;

@@ -2,7 +2,7 @@ import type { LedgerDraft } from '../effects/model/ledger.ts';
 import { INSTALLATION } from '../effects/model/ledger.ts';
 import type { RowStore } from '../stores/port.ts';
 import type { Draft } from './draft.ts';
-import { jsonKind, stock, textKind } from './kind.ts';
+import { jsonKind, repository, textKind } from './kind.ts';
 import { entries, firstOf } from './lists.ts';
 import type { StepRunner } from './runner.ts';
 import { appendEvents } from './view.ts';
@@ -19,13 +19,13 @@ interface Waiting {
 }
 
 const OUTBOX = 'outbox';
-const waitingRows = stock(jsonKind<Waiting>('outbox', ({ at }) => [{ list: OUTBOX, at }]));
+const waitingRows = repository(jsonKind<Waiting>('outbox', ({ at }) => [{ list: OUTBOX, at }]));
 
 /** List of what has been brought, with the time when it no longer waited, ms. */
 const ARRIVED = 'arrived';
 const WAITS = 'waits';
 /** What has been brought from the outbox, so that nothing is brought twice. */
-const arrivedRows = stock(textKind('arrived', (at) => (at === WAITS ? [] : [{ list: ARRIVED, at: Number(at) }])));
+const arrivedRows = repository(textKind('arrived', (at) => (at === WAITS ? [] : [{ list: ARRIVED, at: Number(at) }])));
 
 /** Whoever saw an event wait brings it within this time, ms. */
 const BROUGHT_WITHIN_MS = 60_000;

@@ -6,7 +6,7 @@ import { type Asked, type Readable, slicesInTurns } from './lists.ts';
  * Entries that one page looks at. A filter without a list of its own is searched piece by piece, and the cursor says
  * how far the search came.
  */
-const LOOKED_AT = 2000;
+const MAX_SCANNED = 2000;
 
 /**
  * A page of a list, newest first. It may have fewer items than asked for even if others follow.
@@ -23,7 +23,7 @@ export async function pageOf<Item>(
   asOfNow: (item: Item) => Item | null | Promise<Item | null> = (item) => item,
 ): Promise<Page<Item>> {
   const items: Item[] = [];
-  let looked = 0;
+  let scanned = 0;
   let characters = 0;
   let last: string | null = null;
   for await (const entries of slicesInTurns(from, { ...asked, order: 'down', after: parseCursor(cursor) })) {
@@ -33,9 +33,9 @@ export async function pageOf<Item>(
       const item = listed === null ? null : await asOfNow(listed);
       if (item !== null) characters += row.text.length;
       const isFull = items.length >= most.items || (items.length > 0 && characters > most.characters);
-      if ((item !== null && isFull) || looked >= LOOKED_AT) return { items, next: last };
+      if ((item !== null && isFull) || scanned >= MAX_SCANNED) return { items, next: last };
       if (item !== null) items.push(item);
-      looked += 1;
+      scanned += 1;
       last = `${at.toString(36)}.${id}`;
     }
   }

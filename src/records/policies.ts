@@ -3,8 +3,8 @@ import type { EffectStore } from '../effects/store.ts';
 import type { RowStore } from '../stores/port.ts';
 import { ONLY, policyRows } from './control-rows.ts';
 import type { Draft } from './draft.ts';
-import { budgetGroup } from './figures.ts';
-import { jsonKind, stock, textKind } from './kind.ts';
+import { budgetGroup } from './counters.ts';
+import { jsonKind, repository, textKind } from './kind.ts';
 import { readRecord, type StepRunner } from './runner.ts';
 import { appendEvents } from './view.ts';
 import type {
@@ -20,22 +20,24 @@ const GATEWAY: LedgerActor = { type: 'gateway', id: 'policy' };
 type Definition = Pick<BudgetDefinition, 'unit' | 'window'>;
 
 /** What decides the rows of each budget. */
-export const definitionRows = stock(jsonKind<Readonly<Record<string, Definition>>>('budget_definitions', () => []));
+export const definitionRows = repository(
+  jsonKind<Readonly<Record<string, Definition>>>('budget_definitions', () => []),
+);
 
 /** What was in force, newest first. */
-const historyRows = stock(jsonKind<readonly PolicyInForce[]>('policy_history', () => []));
+const historyRows = repository(jsonKind<readonly PolicyInForce[]>('policy_history', () => []));
 const MOST_HISTORY = 100;
 
 /** Packed files by their version; their parts are rows of their own. */
-const bundleRows = stock(jsonKind<{ readonly seal: string; readonly parts: number }>('policy_bundle', () => []));
-const partRows = stock(textKind('policy_part'));
+const bundleRows = repository(jsonKind<{ readonly seal: string; readonly parts: number }>('policy_bundle', () => []));
+const partRows = repository(textKind('policy_part'));
 const partId = (version: string, part: number): string => `${version}/${part}`;
 
 /** Versions whose files are kept: those that were in force last. */
 const MOST_BUNDLES = 10;
 
-/** How many figures of a workspace are searched for budgets in use. */
-const FIGURES = 100_000;
+/** How many counters of a workspace are searched for budgets in use. */
+const MAX_COUNTERS = 100_000;
 
 export interface Policies extends Pick<EffectStore, 'policyInForce' | 'policyHistory' | 'policyBundle'> {
   activate(
@@ -51,7 +53,8 @@ export interface Policies extends Pick<EffectStore, 'policyInForce' | 'policyHis
 export function createPolicies(store: RowStore, runner: StepRunner): Policies {
   async function groupsInUse(workspaces: readonly string[]): Promise<ReadonlySet<string>> {
     const groups = new Set<string>();
-    for (const workspace of workspaces) for (const { group } of await store.sums(workspace, FIGURES)) groups.add(group);
+    for (const workspace of workspaces)
+      for (const { group } of await store.sums(workspace, MAX_COUNTERS)) groups.add(group);
     return groups;
   }
 
@@ -63,12 +66,12 @@ export function createPolicies(store: RowStore, runner: StepRunner): Policies {
     for (;;) {
       const policy = await readRecord(runner, policyRows, INSTALLATION, ONLY);
       if (policy === null) return;
-      const { said } = await runner.run(workspace, (draft) => {
+      const { result } = await runner.run(workspace, (draft) => {
         if (policyRows.get(draft, ONLY) === policy) return false;
         policyRows.put(draft, ONLY, policy);
         return true;
       });
-      if (!said) return;
+      if (!result) return;
     }
   }
 
@@ -169,7 +172,7 @@ export function createPolicies(store: RowStore, runner: StepRunner): Policies {
             const data = { budgets: redefined.map(({ definition }) => definition.budget), policy_version: version };
             appendEvents(draft, [{ kind: 'budget.reset', effectId: null, actor: change?.by ?? GATEWAY, data }]);
           });
-      const { said } = await runner.run(INSTALLATION, (draft): PolicyActivation => {
+      const { result } = await runner.run(INSTALLATION, (draft): PolicyActivation => {
         const meanwhile = supersededBy(draft, version, change);
         if (meanwhile !== null) return { kind: 'superseded', version: meanwhile };
         const there = definitionRows.get(draft, ONLY) ?? {};
@@ -184,7 +187,7 @@ export function createPolicies(store: RowStore, runner: StepRunner): Policies {
       // Workspaces that were entered meanwhile may have got the previous policy.
       for (const workspace of await workspaces()) await bring(workspace);
       if (change !== null) await dropOldest();
-      return said;
+      return result;
     },
   };
 }

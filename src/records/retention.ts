@@ -37,10 +37,10 @@ const CLAIM_KEPT_MS = 60_000;
  * So many times its limit of effects one sweep checks for their age, among those old enough to be settled. The next goes
  * on from there.
  */
-const LOOKED_AT = 10;
+const MAX_SCANNED = 10;
 
 /** How far the look for effects that are past their age has got in a workspace. */
-export interface AgeLook {
+export interface AgeScan {
   /** The effect that it has reached, by its creation; `null`: it begins with the oldest. */
   reached: { readonly at: number; readonly id: string } | null;
   /** Effects past their age that stay because they are not settled: so far, and in all of the look before. */
@@ -54,8 +54,8 @@ export async function sweepWorkspace(
     store,
     runner,
     steps,
-    look,
-  }: { readonly store: RowStore; readonly runner: StepRunner; readonly steps: Steps; readonly look: AgeLook },
+    scan,
+  }: { readonly store: RowStore; readonly runner: StepRunner; readonly steps: Steps; readonly scan: AgeScan },
   workspace: string,
   limit: number,
   retention: Retention,
@@ -82,16 +82,16 @@ export async function sweepWorkspace(
         approvalRows.put(draft, id, null);
       });
   };
-  let looked = 0;
-  const old = { workspace, list: EFFECTS, kind: effectRows.kind, to: now - retention.effectsMs, after: look.reached };
+  let scanned = 0;
+  const old = { workspace, list: EFFECTS, kind: effectRows.kind, to: now - retention.effectsMs, after: scan.reached };
   let isWhole = true;
   for await (const { at, id, row } of entries(store, old)) {
-    isWhole = looked < LOOKED_AT * limit && aged < limit;
+    isWhole = scanned < MAX_SCANNED * limit && aged < limit;
     if (!isWhole) break;
-    looked += 1;
-    look.reached = { at, id };
+    scanned += 1;
+    scan.reached = { at, id };
     const found = effectRows.of(row);
-    if (isUnsettled(found)) look.unsettled += 1;
+    if (isUnsettled(found)) scan.unsettled += 1;
     if (tombstoneOf(found, now - retention.effectsMs) === null) continue;
     await write((draft) => {
       const stored = effectRows.get(draft, id);
@@ -101,7 +101,7 @@ export async function sweepWorkspace(
     await removeApprovals(id);
     aged += 1;
   }
-  if (isWhole) Object.assign(look, { reached: null, unsettled: 0, unsettledBefore: look.unsettled });
+  if (isWhole) Object.assign(scan, { reached: null, unsettled: 0, unsettledBefore: scan.unsettled });
   for (const { id } of await due(DENIED, effectRows.kind, now - retention.denialsMs, limit - aged)) {
     await write((draft) => {
       if (effectRows.get(draft, id) !== null) effectRows.put(draft, id, null);

@@ -4,7 +4,7 @@ import {
   ABSENT,
   type Answer,
   type Change,
-  type Figure,
+  type Counter,
   type Row,
   type RowStore,
   type Seen,
@@ -13,7 +13,7 @@ import {
 } from '../stores/port.ts';
 import type { AskProgram } from '../stores/open-rows.ts';
 import { createDraft, type Draft, type OpenDraft, Unknown } from './draft.ts';
-import type { Stock } from './kind.ts';
+import type { Repository } from './kind.ts';
 import { createRecentRows } from './recent-rows.ts';
 
 /** How often a step is run again when its rows have changed. After that the store is too busy for it. */
@@ -34,18 +34,18 @@ export interface StepRunner {
    * @returns what the step said and what the store assigned; `made` is `null` if there was nothing to commit
    * @throws StoreUnavailable
    */
-  run<Said>(
+  run<Result>(
     workspace: string,
-    step: (draft: Draft) => Said,
-  ): Promise<{ readonly said: Said; readonly made: Made | null }>;
+    step: (draft: Draft) => Result,
+  ): Promise<{ readonly result: Result; readonly made: Made | null }>;
   /** The same, and makes the answer of both. */
-  runTo<Said, Answer>(
+  runTo<Result, Answer>(
     workspace: string,
-    step: (draft: Draft) => Said,
-    answer: (said: Said, made: Made | null) => Answer,
+    step: (draft: Draft) => Result,
+    answer: (result: Result, made: Made | null) => Answer,
   ): Promise<Answer>;
-  /** What the step would say now, figures included; writes nothing. */
-  peek<Said>(workspace: string, step: (draft: Draft) => Said): Promise<Said>;
+  /** What the step would say now, counters included; writes nothing. */
+  peek<Result>(workspace: string, step: (draft: Draft) => Result): Promise<Result>;
   /** Rows as the store has them, to be shown. */
   read(workspace: string, wants: readonly Want[]): Promise<readonly (Row | null)[]>;
   /**
@@ -62,7 +62,7 @@ export interface StepRunner {
 /** The record of a row as the store has it; `null`: absent. */
 export async function readRecord<Stored>(
   runner: StepRunner,
-  rows: Stock<Stored>,
+  rows: Repository<Stored>,
   workspace: string,
   id: string,
 ): Promise<Stored | null> {
@@ -97,7 +97,7 @@ export function createStepRunner(store: RowStore): StepRunner {
     readonly rows: Map<string, Row | null>;
     /** Use only what the store returned, not what is remembered. */
     isRead: boolean;
-    readonly figures: Map<string, Figure>;
+    readonly counters: Map<string, Counter>;
     now: number;
     reads: number;
   }
@@ -109,10 +109,10 @@ export function createStepRunner(store: RowStore): StepRunner {
     for (const { kind, id, row } of seen.rows) known.rows.set(`${kind}\n${id}`, row);
   }
 
-  function learnFigures(known: Known, sums: readonly SumName[], figures: readonly Figure[]): void {
+  function learnCounters(known: Known, sums: readonly SumName[], counters: readonly Counter[]): void {
     for (const [index, { name }] of sums.entries()) {
-      const figure = figures[index];
-      if (figure !== undefined) known.figures.set(name, figure);
+      const counter = counters[index];
+      if (counter !== undefined) known.counters.set(name, counter);
     }
   }
 
@@ -126,11 +126,11 @@ export function createStepRunner(store: RowStore): StepRunner {
   function forget(known: Known): void {
     countRead(known);
     known.rows.clear();
-    known.figures.clear();
+    known.counters.clear();
     known.isRead = false;
   }
 
-  async function look(
+  async function readRows(
     workspace: string,
     known: Known,
     wants: readonly Want[],
@@ -144,19 +144,19 @@ export function createStepRunner(store: RowStore): StepRunner {
   }
 
   async function readUnknown(workspace: string, known: Known, { wants, sums }: Unknown): Promise<void> {
-    const seen = await look(workspace, known, wants, sums);
-    learnFigures(known, sums, seen.figures);
+    const seen = await readRows(workspace, known, wants, sums);
+    learnCounters(known, sums, seen.counters);
   }
 
-  const firstLooks = new Map<string, Promise<Seen>>();
+  const firstReads = new Map<string, Promise<Seen>>();
   /** If many steps come to a workspace at once, one looks for all. */
-  async function firstLook(workspace: string, known: Known): Promise<void> {
-    let looking = firstLooks.get(workspace);
-    if (looking === undefined) {
-      looking = look(workspace, known, [], []).finally(() => firstLooks.delete(workspace));
-      firstLooks.set(workspace, looking);
+  async function firstRead(workspace: string, known: Known): Promise<void> {
+    let reading = firstReads.get(workspace);
+    if (reading === undefined) {
+      reading = readRows(workspace, known, [], []).finally(() => firstReads.delete(workspace));
+      firstReads.set(workspace, reading);
     }
-    known.now = Math.max(known.now, (await looking).now);
+    known.now = Math.max(known.now, (await reading).now);
   }
 
   function draftOn(workspace: string, epoch: number, known: Known): OpenDraft {
@@ -166,47 +166,47 @@ export function createStepRunner(store: RowStore): StepRunner {
       now: Math.max(store.now(), known.now),
       row: (kind, id) =>
         (known.isRead ? undefined : recent.get(workspace, kind, id)) ?? known.rows.get(`${kind}\n${id}`),
-      figure: ({ name }) => known.figures.get(name),
+      counter: ({ name }) => known.counters.get(name),
     });
   }
 
   /** A step that ran on what is known, or what has to be done before it can run. */
-  type Drawn<Said> =
-    | { readonly kind: 'drawn'; readonly said: Said; readonly draft: OpenDraft }
+  type Drawn<Result> =
+    | { readonly kind: 'drawn'; readonly result: Result; readonly draft: OpenDraft }
     | { readonly kind: 'first'; readonly work: () => Promise<unknown> };
 
   /** Synchronous: nothing else may run between the look at running changes and the change that results. */
-  function draw<Said>(workspace: string, known: Known, step: (draft: Draft) => Said): Drawn<Said> {
+  function draw<Result>(workspace: string, known: Known, step: (draft: Draft) => Result): Drawn<Result> {
     const epoch = epochs.get(workspace);
-    if (epoch === undefined) return { kind: 'first', work: () => firstLook(workspace, known) };
+    if (epoch === undefined) return { kind: 'first', work: () => firstRead(workspace, known) };
     const draft = draftOn(workspace, epoch, known);
     try {
-      return { kind: 'drawn', said: step(draft), draft };
+      return { kind: 'drawn', result: step(draft), draft };
     } catch (error) {
       if (error instanceof Unknown) return { kind: 'first', work: () => readUnknown(workspace, known, error) };
       if (error instanceof First) {
         const { work } = error;
         return { kind: 'first', work: () => work().then(() => forget(known)) };
       }
-      return { kind: 'first', work: () => lookAgain(workspace, known, error, draft) };
+      return { kind: 'first', work: () => readAgain(workspace, known, error, draft) };
     }
   }
 
   /** Whether everything that a draft looked at is true at one moment. Rows that have changed are known afterwards. */
   async function isAsRead(workspace: string, known: Known, draft: OpenDraft): Promise<boolean> {
-    const { rows, sums } = draft.looked();
-    const seen = await look(workspace, known, rows, sums);
-    learnFigures(known, sums, seen.figures);
+    const { rows, sums } = draft.observed();
+    const seen = await readRows(workspace, known, rows, sums);
+    learnCounters(known, sums, seen.counters);
     return rows.every(({ kind, id, version }) => (known.rows.get(`${kind}\n${id}`)?.version ?? ABSENT) === version);
   }
 
   /** Rows of different moments may contradict each other. An error is only real if all rows are of one moment. */
-  async function lookAgain(workspace: string, known: Known, error: unknown, draft: OpenDraft): Promise<void> {
+  async function readAgain(workspace: string, known: Known, error: unknown, draft: OpenDraft): Promise<void> {
     if (await isAsRead(workspace, known, draft)) throw error;
     known.isRead = true;
   }
 
-  const begin = (): Known => ({ rows: new Map(), isRead: false, figures: new Map(), now: 0, reads: 0 });
+  const begin = (): Known => ({ rows: new Map(), isRead: false, counters: new Map(), now: 0, reads: 0 });
 
   let closed = false;
   let underWay = 0;
@@ -216,12 +216,12 @@ export function createStepRunner(store: RowStore): StepRunner {
   }
 
   /** What a step said, and what was made of its change; `null`: it has to run again on what is known now. */
-  type Ran<Said> = { readonly said: Said; readonly made: Made | null } | null;
+  type Ran<Result> = { readonly result: Result; readonly made: Made | null } | null;
 
   /** Commits what a step has drawn. */
-  function commit<Said>(workspace: string, known: Known, said: Said, draft: OpenDraft): Promise<Ran<Said>> {
+  function commit<Result>(workspace: string, known: Known, result: Result, draft: OpenDraft): Promise<Ran<Result>> {
     const drafted = draft.change(nextId());
-    if (drafted === null) return Promise.resolve({ said, made: null });
+    if (drafted === null) return Promise.resolve({ result, made: null });
     const { change, written } = drafted;
     const asked = recent.tick();
     const changing = recent.begin(change.workspace, written);
@@ -231,11 +231,11 @@ export function createStepRunner(store: RowStore): StepRunner {
         if (answer.kind === 'done') {
           recent.done(changing);
           epochs.set(workspace, answer.epoch);
-          return { said, made: { ...answer, change } };
+          return { result, made: { ...answer, change } };
         }
         recent.drop(changing);
         learn(workspace, known, answer, asked);
-        learnFigures(known, change.sums, answer.figures);
+        learnCounters(known, change.sums, answer.counters);
         return null;
       },
       (error: unknown) => {
@@ -246,30 +246,31 @@ export function createStepRunner(store: RowStore): StepRunner {
   }
 
   /** Most steps are done with their first run, and each promise of a chain costs every call. */
-  function runTo<Said, Answer>(
+  function runTo<Result, Answer>(
     workspace: string,
-    step: (draft: Draft) => Said,
-    answer: (said: Said, made: Made | null) => Answer,
+    step: (draft: Draft) => Result,
+    answer: (result: Result, made: Made | null) => Answer,
   ): Promise<Answer> {
     if (closed) return Promise.reject(new StoreUnavailable(CLOSED));
     underWay += 1;
     const known = begin();
     let runs = 0;
-    let ran: Promise<Ran<Said>>;
+    let ran: Promise<Ran<Result>>;
     try {
       const drawn = draw(workspace, known, step);
       if (drawn.kind === 'drawn') {
         runs = 1;
-        ran = commit(workspace, known, drawn.said, drawn.draft);
+        ran = commit(workspace, known, drawn.result, drawn.draft);
       } else ran = drawn.work().then(() => null);
     } catch (error) {
       ran = Promise.reject(error);
     }
     return ran.then(
       (first) => {
-        if (first === null) return runAgain(workspace, known, step, runs).then(({ said, made }) => answer(said, made));
+        if (first === null)
+          return runAgain(workspace, known, step, runs).then(({ result, made }) => answer(result, made));
         underWay -= 1;
-        return answer(first.said, first.made);
+        return answer(first.result, first.made);
       },
       (error: unknown) => {
         underWay -= 1;
@@ -278,12 +279,12 @@ export function createStepRunner(store: RowStore): StepRunner {
     );
   }
 
-  async function runAgain<Said>(
+  async function runAgain<Result>(
     workspace: string,
     known: Known,
-    step: (draft: Draft) => Said,
+    step: (draft: Draft) => Result,
     runsSoFar: number,
-  ): Promise<{ readonly said: Said; readonly made: Made | null }> {
+  ): Promise<{ readonly result: Result; readonly made: Made | null }> {
     try {
       for (let runs = runsSoFar; runs < RUNS; ) {
         const drawn = draw(workspace, known, step);
@@ -291,7 +292,7 @@ export function createStepRunner(store: RowStore): StepRunner {
           await drawn.work();
           continue;
         }
-        const ran = await commit(workspace, known, drawn.said, drawn.draft);
+        const ran = await commit(workspace, known, drawn.result, drawn.draft);
         if (ran !== null) return ran;
         runs += 1;
       }
@@ -302,7 +303,7 @@ export function createStepRunner(store: RowStore): StepRunner {
     }
   }
 
-  async function peek<Said>(workspace: string, step: (draft: Draft) => Said): Promise<Said> {
+  async function peek<Result>(workspace: string, step: (draft: Draft) => Result): Promise<Result> {
     begun();
     try {
       const known = begin();
@@ -312,11 +313,11 @@ export function createStepRunner(store: RowStore): StepRunner {
           await drawn.work();
           continue;
         }
-        const { said, draft } = drawn;
-        const { rows, sums } = draft.looked();
-        if (rows.length + sums.length === 0) return said;
-        const figuresKnown = sums.every(({ name }) => known.figures.has(name));
-        if ((await isAsRead(workspace, known, draft)) && figuresKnown) return said;
+        const { result, draft } = drawn;
+        const { rows, sums } = draft.observed();
+        if (rows.length + sums.length === 0) return result;
+        const countersKnown = sums.every(({ name }) => known.counters.has(name));
+        if ((await isAsRead(workspace, known, draft)) && countersKnown) return result;
         // A running change may still fail, so do not count on it.
         known.isRead = true;
       }
@@ -338,7 +339,7 @@ export function createStepRunner(store: RowStore): StepRunner {
   }
 
   return {
-    run: (workspace, step) => runTo(workspace, step, (said, made) => ({ said, made })),
+    run: (workspace, step) => runTo(workspace, step, (result, made) => ({ result, made })),
     runTo,
     peek,
     read,

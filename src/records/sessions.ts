@@ -1,14 +1,14 @@
 import { INSTALLATION } from '../effects/model/ledger.ts';
 import type { KeptSession, SessionStore } from '../effects/session-store.ts';
 import type { RowStore } from '../stores/port.ts';
-import { jsonKind, stock } from './kind.ts';
+import { jsonKind, repository } from './kind.ts';
 import { firstOf } from './lists.ts';
 import { readRecord, type StepRunner } from './runner.ts';
 
 const SESSIONS = 'sessions';
 const sessionsOf = (keyId: string): string => `sessions:${keyId}`;
 
-export const sessionRows = stock(
+export const sessionRows = repository(
   jsonKind<KeptSession>('session', ({ until, keyId }) => [
     { list: SESSIONS, at: until },
     { list: sessionsOf(keyId), at: until },
@@ -46,13 +46,13 @@ export function createSessionStore(store: RowStore, runner: StepRunner): Session
       return kept === null || kept.until <= store.now() ? null : kept.text;
     },
     async takeSession(id) {
-      const { said } = await runner.run(INSTALLATION, (draft) => {
+      const { result } = await runner.run(INSTALLATION, (draft) => {
         const kept = sessionRows.get(draft, id);
         if (kept === null) return null;
         sessionRows.put(draft, id, null);
         return kept.until <= draft.now ? null : kept.text;
       });
-      return said;
+      return result;
     },
   };
 }

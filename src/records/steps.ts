@@ -7,11 +7,11 @@ import type { RowStore } from '../stores/port.ts';
 import { COUNTED, countedRows, countedToward, giveBack } from './counted.ts';
 import type { Draft } from './draft.ts';
 import { effectRows, LEASES } from './effect-rows.ts';
-import { budgetSum } from './figures.ts';
+import { budgetSum } from './counters.ts';
 import { entries, firstOf } from './lists.ts';
 import { First, type Made, type StepRunner } from './runner.ts';
 import { createThrottle } from './throttle.ts';
-import { appendEvents, type LooksHeard, RecordsView, writePlan } from './view.ts';
+import { appendEvents, type ReadObserver, RecordsView, writePlan } from './view.ts';
 
 /** Runs the rules' steps on the records of a store: in this thread, or in the one that has the store's file. */
 export interface Steps {
@@ -36,16 +36,16 @@ export interface Steps {
   flushCounted(): Promise<void>;
 }
 
-/** Adds to the reply of an admission what the store assigned: its place in the ledger, and the figures of its budgets. */
-export function placed<Reply>(reply: Reply, made: Pick<Made, 'epoch' | 'seq' | 'figures' | 'change'> | null): Reply {
+/** Adds to the reply of an admission what the store assigned: its place in the ledger, and the counters of its budgets. */
+export function placed<Reply>(reply: Reply, made: Pick<Made, 'epoch' | 'seq' | 'counters' | 'change'> | null): Reply {
   if (made === null || !isDispatch(reply)) return reply;
-  const figures = new Map(made.change.sums.map(({ name }, index) => [name, made.figures[index]]));
+  const counters = new Map(made.change.sums.map(({ name }, index) => [name, made.counters[index]]));
   return {
     ...reply,
     ledger: { epoch: made.epoch, seq: made.seq + reply.ledger.seq },
     budgets: reply.budgets.map((row) => {
-      const figure = figures.get(budgetSum(row).name);
-      return figure === undefined ? row : { ...row, spent: figure.spent, held: figure.held };
+      const counter = counters.get(budgetSum(row).name);
+      return counter === undefined ? row : { ...row, spent: counter.spent, held: counter.held };
     }),
   };
 }
@@ -56,7 +56,7 @@ function isDispatch(reply: unknown): reply is Dispatch {
   return typeof reply === 'object' && reply !== null && 'kind' in reply && reply.kind === 'dispatch';
 }
 
-const NOBODY: LooksHeard = { seen() {}, reached() {} };
+const NO_OBSERVER: ReadObserver = { seen() {}, reached() {} };
 
 /**
  * Declares an effect lost in a draft, if its owner has ended or its lease is over.
@@ -74,7 +74,7 @@ export function writeLost(
   const { lease } = stored.effect.life;
   const quiet = ended.quietAt(draft.workspace, lease);
   const life = { ...stored.effect.life, lease: quiet === null ? lease : { ...lease, quiesceUntil: quiet } };
-  const plan = loseLeaseStep(new RecordsView(draft, settings, false, NOBODY), { ...effect, life }, quiet !== null);
+  const plan = loseLeaseStep(new RecordsView(draft, settings, false, NO_OBSERVER), { ...effect, life }, quiet !== null);
   if (plan === null) return false;
   writePlan(draft, plan);
   return true;
@@ -131,8 +131,8 @@ export function createSteps(
   }
 
   async function declareLost(workspace: string, id: string): Promise<boolean> {
-    const { said } = await runner.run(workspace, (draft) => writeLost(draft, id, ended, settings));
-    return said;
+    const { result } = await runner.run(workspace, (draft) => writeLost(draft, id, ended, settings));
+    return result;
   }
 
   const steps: Steps = {
@@ -158,7 +158,7 @@ export function createSteps(
       return runner.runTo(workspace, run, placed);
     },
     preview: (name, workspace, request) =>
-      runner.peek(workspace, (draft) => stepOf(name)(viewOf(draft, NOBODY.reached), request).reply),
+      runner.peek(workspace, (draft) => stepOf(name)(viewOf(draft, NO_OBSERVER.reached), request).reply),
     declareLost,
     giveBackOver: (workspace, limit) => giveBackAll(workspace, COUNTED, limit),
     async declareLostLeases(workspace, limit) {

@@ -5,7 +5,7 @@ import type { SeenEntity } from '../effects/model/entity.ts';
 import type { LedgerDraft } from '../effects/model/ledger.ts';
 import type { ReservationRecord } from '../effects/model/reservation.ts';
 import { quote } from '../json/quote.ts';
-import type { Binding, BudgetFigures, Plan, RunningUse, StepView } from '../effects/steps/plan.ts';
+import type { Binding, BudgetCounter, Plan, RunningUse, StepView } from '../effects/steps/plan.ts';
 import type { SeenVersions } from '../effects/store.ts';
 import type { EventDraft } from '../stores/port.ts';
 import { approvalRows, pendingOf, putApproval, rejectionRows } from './approval-rows.ts';
@@ -14,7 +14,7 @@ import { type Cap, countOf } from './counted.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';
 import { entityVersion } from './entity-rows.ts';
 import { boundId, effectRows, keyRows } from './effect-rows.ts';
-import { budgetChange, budgetSum, rateChange, rateSum } from './figures.ts';
+import { budgetChange, budgetSum, rateChange, rateSum } from './counters.ts';
 import {
   claimById,
   claimOn,
@@ -34,7 +34,7 @@ import { readOwnJson } from '../json/read.ts';
 const AT_ONCE = 100;
 
 /** Who hears of what a step looks at, and may throw to have something else done first. */
-export interface LooksHeard {
+export interface ReadObserver {
   /** Each effect that is looked at: it throws if that has to be declared lost first, because its owner has ended. */
   seen(effect: EffectRecord): void;
   /** Each cap that is reached: it throws if what is over has to be given back first. */
@@ -49,14 +49,14 @@ export class RecordsView implements StepView {
   readonly leaseOwner: string | null;
   readonly #draft: Draft;
   readonly #someEnded: boolean;
-  readonly #heard: LooksHeard;
+  readonly #observer: ReadObserver;
 
   /** @param someEnded whether owners have ended and may have left running effects behind */
   constructor(
     draft: Draft,
     { maxFreezeMs, leaseOwner }: Pick<StepView, 'maxFreezeMs' | 'leaseOwner'>,
     someEnded: boolean,
-    heard: LooksHeard,
+    observer: ReadObserver,
   ) {
     this.now = draft.now;
     this.epoch = draft.epoch;
@@ -64,7 +64,7 @@ export class RecordsView implements StepView {
     this.leaseOwner = leaseOwner;
     this.#draft = draft;
     this.#someEnded = someEnded;
-    this.#heard = heard;
+    this.#observer = observer;
   }
 
   versions(): SeenVersions {
@@ -78,14 +78,14 @@ export class RecordsView implements StepView {
   binding(_: string, key: string): Binding | null {
     const id = boundId(this.#draft, key);
     const stored = id === null ? null : effectRows.get(this.#draft, id);
-    if (stored?.kind === 'effect') this.#heard.seen(stored.effect);
+    if (stored?.kind === 'effect') this.#observer.seen(stored.effect);
     return stored;
   }
 
   effect(_: string, id: string): EffectRecord | null {
     const stored = effectRows.get(this.#draft, id);
     if (stored?.kind !== 'effect') return null;
-    this.#heard.seen(stored.effect);
+    this.#observer.seen(stored.effect);
     return stored.effect;
   }
 
@@ -144,16 +144,16 @@ export class RecordsView implements StepView {
     return uses;
   }
 
-  budget(_: string, budget: string, bucket: string, window: string): BudgetFigures {
-    return this.#draft.figure(budgetSum({ budget, bucket, window })) ?? NOTHING_SPENT;
+  budget(_: string, budget: string, bucket: string, window: string): BudgetCounter {
+    return this.#draft.counter(budgetSum({ budget, bucket, window })) ?? NOTHING_SPENT;
   }
 
-  budgetAsStored(_: string, budget: string, bucket: string, window: string): BudgetFigures {
-    return this.#draft.figureAsStored(budgetSum({ budget, bucket, window }));
+  budgetAsStored(_: string, budget: string, bucket: string, window: string): BudgetCounter {
+    return this.#draft.counterAsStored(budgetSum({ budget, bucket, window }));
   }
 
   rate(_: string, id: string, bucket: string, windowMs: number): number {
-    return this.#draft.figure(rateSum({ id, bucket, windowMs }))?.spent ?? 0;
+    return this.#draft.counter(rateSum({ id, bucket, windowMs }))?.spent ?? 0;
   }
 
   /** Looks at the effects that hold something, so that those of owners that have ended let go first. */
@@ -163,12 +163,12 @@ export class RecordsView implements StepView {
 
   #counted({ name, limit }: Cap): number {
     const count = countOf(this.#draft, name);
-    if (count >= limit) this.#heard.reached(name);
+    if (count >= limit) this.#observer.reached(name);
     return count;
   }
 }
 
-const NOTHING_SPENT: BudgetFigures = { spent: 0, held: 0, rows: 0 };
+const NOTHING_SPENT: BudgetCounter = { spent: 0, held: 0, rows: 0 };
 
 /** An event of the ledger as it is stored. */
 type EventText = readonly [

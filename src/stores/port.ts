@@ -1,6 +1,6 @@
 /*
  * The port between the rules and a store. Rules run in the gateway; a store reads, commits and watches. It knows rows,
- * figures and a ledger, but nothing about decisions. Everything that passes is plain data, so that it can be sent over
+ * counters and a ledger, but nothing about decisions. Everything that passes is plain data, so that it can be sent over
  * a socket.
  */
 
@@ -59,22 +59,22 @@ export interface Put extends Want {
 }
 
 /**
- * The span of a figure: until a time, or the last `ms`. A rolling one is divided into 1,000 slots: what was spent
+ * The span of a counter: until a time, or the last `ms`. A rolling one is divided into 1,000 slots: what was spent
  * counts until the end of its slot is a whole window ago.
  */
 export type Span = { readonly kind: 'until'; readonly end: number } | { readonly kind: 'rolling'; readonly ms: number };
 
-/** Names a figure of the workspace. */
+/** Names a counter of the workspace. */
 export interface SumName {
   /** Unique in the workspace. It contains the span too, so that the span of a name never changes. */
   readonly name: string;
   readonly span: Span;
-  /** Figures that are counted, listed and reset together. */
+  /** Counters that are counted, listed and reset together. */
   readonly group: string;
 }
 
 /**
- * A change of a figure. Changes can be made in any order: nothing that they are computed from is guarded, and the store
+ * A change of a counter. Changes can be made in any order: nothing that they are computed from is guarded, and the store
  * itself checks the limit. Amounts are whole numbers up to 2^53-1.
  */
 export interface SumChange extends SumName {
@@ -84,20 +84,20 @@ export interface SumChange extends SumName {
   /** The change is refused if spent + held + hold + spend would be more; `null`: no limit. */
   readonly limit: number | null;
   /**
-   * The change is refused if it would add one more figure of the group that counts something, beyond this number;
+   * The change is refused if it would add one more counter of the group that counts something, beyond this number;
    * `null`: no limit.
    */
   readonly most: number | null;
-  /** Kept with the figure for readers; `null` keeps the existing text. */
+  /** Kept with the counter for readers; `null` keeps the existing text. */
   readonly text: string | null;
 }
 
-/** A figure as it is now. */
-export interface Figure {
+/** A counter as it is now. */
+export interface Counter {
   readonly spent: number;
   readonly held: number;
   /**
-   * How many figures of the group count something: their span is not over (rolling: something is in it), or something
+   * How many counters of the group count something: their span is not over (rolling: something is in it), or something
    * is held.
    */
   readonly rows: number;
@@ -116,7 +116,7 @@ export interface LedgerEntry extends EventDraft {
   readonly at: number;
 }
 
-/** All or nothing. A row appears only once among the guards and puts, a figure only once among the sums. */
+/** All or nothing. A row appears only once among the guards and puts, a counter only once among the sums. */
 export interface Change {
   /** Never used twice; without blanks; at most 40 characters. */
   readonly id: string;
@@ -135,7 +135,7 @@ export interface Change {
   readonly puts: readonly Put[];
   readonly sums: readonly SumChange[];
   /**
-   * Groups whose figures are reset before `sums`: figures that hold nothing are removed, and for the others nothing is
+   * Groups whose counters are reset before `sums`: counters that hold nothing are removed, and for the others nothing is
    * spent.
    */
   readonly resets: readonly string[];
@@ -145,7 +145,7 @@ export interface Change {
 /**
  * `done`: made and durable. A change without writes is done if its guards hold, and then what it confirms is durable.
  * `moved`: nothing was written. It has the rows of guards and puts that differ from what was said (and what they
- * follow), and all figures of its sums as they are. Of the other changes of a batch, only those before this one affect
+ * follow), and all counters of its sums as they are. Of the other changes of a batch, only those before this one affect
  * the answer.
  */
 export type Answer =
@@ -156,14 +156,14 @@ export type Answer =
       /** The place of the first event, or of the next one if the change has no events. */
       readonly seq: number;
       /** After the change, in the order of its sums. */
-      readonly figures: readonly Figure[];
+      readonly counters: readonly Counter[];
     }
   | {
       readonly kind: 'moved';
       readonly now: number;
       readonly epoch: number;
       readonly rows: readonly Found[];
-      readonly figures: readonly Figure[];
+      readonly counters: readonly Counter[];
     };
 
 /** Everything that was read together: one state of the workspace. */
@@ -171,7 +171,7 @@ export interface Seen {
   readonly now: number;
   readonly epoch: number;
   readonly rows: readonly Found[];
-  readonly figures: readonly Figure[];
+  readonly counters: readonly Counter[];
 }
 
 /** A slice of a list. */
@@ -208,7 +208,7 @@ export interface Listed {
   readonly more: boolean;
 }
 
-export interface SumListed extends Figure {
+export interface SumListed extends Counter {
   readonly name: string;
   readonly group: string;
   readonly text: string;
@@ -235,14 +235,14 @@ export interface RowStore {
   commit(change: Change): Promise<Answer>;
   list(query: ListQuery): Promise<Listed>;
   /**
-   * Figures of the workspace that count something. They are read a few at a time, and changes are made in between: each
-   * figure is as it was at some time of the read.
+   * Counters of the workspace that count something. They are read a few at a time, and changes are made in between: each
+   * counter is as it was at some time of the read.
    */
   sums(workspace: string, limit: number): Promise<readonly SumListed[]>;
   ledger(query: LedgerQuery): Promise<readonly LedgerEntry[]>;
   /** Calls the listener within a second for changes of rows of these kinds, whoever made them. */
   watch(kinds: readonly string[], listener: (changed: Watched) => void): void;
-  /** Removes figures that no longer count anything, at most `limit`. */
+  /** Removes counters that no longer count anything, at most `limit`. */
   prune(workspace: string, limit: number): Promise<number>;
   /** The last seen store time plus the time that has passed since, ms. */
   readonly now: () => number;
@@ -280,9 +280,9 @@ export interface LocalRows {
     places: readonly Place[],
     before: readonly Place[],
   ): ReadRow | null;
-  figure(name: SumName): Figure;
-  figureAsStored(name: SumName): Figure;
-  /** @throws TypeError where the figure would pass its limit */
+  counter(name: SumName): Counter;
+  counterAsStored(name: SumName): Counter;
+  /** @throws TypeError where the counter would pass its limit */
   sum(change: SumChange): void;
   /** The place of the next event. */
   nextSeq(): number;

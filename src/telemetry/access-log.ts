@@ -41,7 +41,7 @@ const LONGEST = 128;
 
 export interface AccessLog {
   /** Never waits, never throws. */
-  tell(line: AccessLine): void;
+  record(line: AccessLine): void;
   /** Writes what is there. */
   flush(): void;
 }
@@ -66,7 +66,7 @@ export function createAccessLog(write: (lines: string) => void, now: () => numbe
   };
   return {
     flush,
-    tell(line) {
+    record(line) {
       lines.push(textOf(line, now()));
       if (lines.length >= GATHERED) flush();
       else timer ??= setTimeout(flush, GATHERED_MS).unref();

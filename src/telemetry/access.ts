@@ -10,16 +10,16 @@ export type KnownOfRequest = Pick<
 >;
 
 /** Tells of a request when its connection has taken the answer, or its caller has gone. */
-export function tellOf(
+export function recordRequest(
   request: FastifyRequest,
   reply: FastifyReply,
   knownOf: () => KnownOfRequest,
-  tell: (line: AccessLine) => void,
+  record: (line: AccessLine) => void,
 ): void {
   reply.raw.once('close', () => {
     const { raw } = request;
     const known = knownOf();
-    tell({
+    record({
       ...known,
       requestId: request.id,
       method: request.method,
@@ -34,13 +34,13 @@ export function tellOf(
 }
 
 /** Bytes of a connection that were logged already: requests follow one another on it. */
-const told = new WeakMap<object, { read: number; written: number }>();
+const counted = new WeakMap<object, { read: number; written: number }>();
 
 /** What went over a connection since the line before, and counts as logged from now on. */
 export function bytesSince(socket: Socket): Pick<AccessLine, 'bytesIn' | 'bytesOut'> {
-  const before = told.get(socket) ?? { read: 0, written: 0 };
+  const before = counted.get(socket) ?? { read: 0, written: 0 };
   const now = { read: socket.bytesRead, written: socket.bytesWritten };
-  told.set(socket, now);
+  counted.set(socket, now);
   return { bytesIn: now.read - before.read, bytesOut: now.written - before.written };
 }
 

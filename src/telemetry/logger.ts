@@ -86,7 +86,7 @@ export interface LogSink extends DestinationStream {
 }
 
 const MOST_WAIT_MS = 1_000;
-const LOOK_MS = 10;
+const CHECK_MS = 10;
 
 let standardError: LogSink | null = null;
 
@@ -119,7 +119,7 @@ function openStandardError(): LogSink {
     isWritten: () => isWritten,
     async written() {
       const until = performance.now() + MOST_WAIT_MS;
-      while (!isWritten && performance.now() < until) await delay(LOOK_MS);
+      while (!isWritten && performance.now() < until) await delay(CHECK_MS);
     },
   };
 }

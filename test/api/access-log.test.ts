@@ -28,9 +28,9 @@ test('a name that a caller gives cannot break a line, nor put a key into it', ()
     (lines) => written.push(lines),
     () => 0,
   );
-  log.tell({ ...LINE, agentId: 'a"\n{"level":"fatal' });
-  log.tell({ ...LINE, agentId: 'svc_agent_7hQ2mZx0PbKdAAAABBBBCCCCDDDD' });
-  log.tell({ ...LINE, agentId: 'a'.repeat(100_000) });
+  log.record({ ...LINE, agentId: 'a"\n{"level":"fatal' });
+  log.record({ ...LINE, agentId: 'svc_agent_7hQ2mZx0PbKdAAAABBBBCCCCDDDD' });
+  log.record({ ...LINE, agentId: 'a'.repeat(100_000) });
   log.flush();
   const lines = written
     .join('')
@@ -49,7 +49,7 @@ test('lines are gathered, and never many of them', () => {
   vi.useFakeTimers();
   const written: string[] = [];
   const log = createAccessLog((lines) => written.push(lines));
-  for (let count = 0; count < 600; count += 1) log.tell(LINE);
+  for (let count = 0; count < 600; count += 1) log.record(LINE);
   expect(written.map((lines) => lines.split('\n').length - 1)).toEqual([256, 256]);
   vi.advanceTimersByTime(100);
   expect(written.length).toBe(3);

@@ -24,22 +24,22 @@ function factsOf(characters: number): EntityFacts {
 const customer = (id: string): EntityRef => ({ type: 'customer', id });
 
 function isKnown(facts: EntityFacts, id: string, workspace = 'demo'): boolean {
-  return facts.look(workspace).entity('customer', id) !== null;
+  return facts.view(workspace).entity('customer', id) !== null;
 }
 
 it('what one workspace has read is unread in another', async () => {
   const facts = factsOf(1);
   await facts.read('demo', [customer('a')]);
   expect(isKnown(facts, 'a')).toBe(true);
-  const look = facts.look('other');
-  expect(look.entity('customer', 'a')).toBeNull();
-  expect(look.seen()).toEqual([{ type: 'customer', id: 'a', version: UNREAD_ENTITY, digest: '' }]);
+  const view = facts.view('other');
+  expect(view.entity('customer', 'a')).toBeNull();
+  expect(view.seen()).toEqual([{ type: 'customer', id: 'a', version: UNREAD_ENTITY, digest: '' }]);
 });
 
 it.each(['', 'a\u202eb', 'a\nb', 'x'.repeat(257), '\ud800'])('%j can be no id, and is not looked up', (id) => {
-  const look = factsOf(1).look('demo');
-  expect(look.entity('customer', id)).toBeNull();
-  expect(look.seen()).toBeNull();
+  const view = factsOf(1).view('demo');
+  expect(view.entity('customer', id)).toBeNull();
+  expect(view.seen()).toBeNull();
 });
 
 it('remembers so many entities, and forgets the oldest', async () => {

@@ -71,7 +71,7 @@ export async function bridged(handle: Handle): Promise<Bridged> {
     keyHint: 'Another key.',
     input,
     output,
-    say: (line) => said.push(line),
+    log: (line) => said.push(line),
     stopped,
   });
   return Object.assign(made, {

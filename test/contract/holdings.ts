@@ -129,7 +129,7 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
       expect(await take(20)).toMatchObject({ kind: 'too_many' });
       expect(await at.store.capCounts(WORKSPACE)).toContainEqual({
         cap: 'claims_of_agent support-bot',
-        figure: 20,
+        counter: 20,
         oneByOne: 20,
       });
       expect(await checkWorkspace(at.store, WORKSPACE)).toEqual([]);
@@ -171,7 +171,7 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
       at.advance(1_000);
       await at.store.takeClaim(claimRequest('customer:7', { ...OTHER, keyId: 'key_agent0000002' }));
       const counts = await at.store.capCounts(WORKSPACE);
-      const full = counts.map(({ cap, figure }) => `${cap} ${figure}`).toSorted();
+      const full = counts.map(({ cap, counter }) => `${cap} ${counter}`).toSorted();
       expect(full).toEqual(['claims_of_agent other-bot 1', 'claims_of_key key_agent0000002 1']);
       expect(await checkWorkspace(at.store, WORKSPACE)).toEqual([]);
     });

@@ -6,7 +6,7 @@ import type { LedgerDraft } from '../../src/effects/model/ledger.ts';
 import type { Plan, RunningUse, StepView } from '../../src/effects/steps/plan.ts';
 import type { SeenVersions } from '../../src/effects/store.ts';
 
-interface BudgetFigures {
+interface BudgetCounter {
   readonly spent: number;
   readonly held: number;
   /** Postings of a rolling window, by the time of their settlement. */
@@ -26,7 +26,7 @@ export interface MapState {
   claims: Map<string, ClaimRecord>;
   reservations: Map<string, ReservationRecord>;
   uses: Map<string, readonly RunningUse[]>;
-  budgets: Map<string, BudgetFigures>;
+  budgets: Map<string, BudgetCounter>;
   rates: Map<string, readonly number[]>;
   ledger: (LedgerDraft & { readonly seq: number; readonly at: number })[];
 }

@@ -71,7 +71,7 @@ it('figures of caps are compared with the claims on record', async () => {
   );
   await store.takeClaim(claimRequest('customer:7'));
   expect(await checkWorkspace(store, WORKSPACE)).toEqual([]);
-  for (const figure of rows.spaces.get(WORKSPACE)?.figures.values() ?? []) figure.held += 2;
+  for (const counter of rows.spaces.get(WORKSPACE)?.counters.values() ?? []) counter.held += 2;
   expect(await checkWorkspace(store, WORKSPACE)).toEqual([
     { what: 'cap', where: 'claims_of_agent support-bot', ledger: '1', store: '3' },
     { what: 'cap', where: 'claims_of_key key_agent0000001', ledger: '1', store: '3' },
@@ -116,8 +116,8 @@ describe('figures from the ledger', () => {
     const window = 'r:1000000';
     audit.add(event('budget.posted', 'old', holds(50, window), 1000));
     audit.add(event('budget.posted', 'new', holds(5, window), 900_000));
-    const spent = (figure: number) =>
-      audit.compare([], [row(figure, -55, window)], 1_500_000).filter(({ what }) => what === 'spent');
+    const spent = (counter: number) =>
+      audit.compare([], [row(counter, -55, window)], 1_500_000).filter(({ what }) => what === 'spent');
     expect(spent(5)).toEqual([]);
     expect(spent(55)).toHaveLength(1);
     expect(spent(0)).toHaveLength(1);

@@ -85,10 +85,10 @@ it('a user who came with a reload is one since then: what was asked before is no
 it('files that are refused leave what is in force, and it is said until they are mended', async () => {
   writeFileSync(join(folder, 'policy.yaml'), POLICY('one').replace('effect', 'efect'));
   await reloader.reload();
-  expect([reloader.behind(), inForce.policies.rules.map(({ id }) => id)]).toEqual(['refused', ['a/one']]);
+  expect([reloader.staleness(), inForce.policies.rules.map(({ id }) => id)]).toEqual(['refused', ['a/one']]);
   writeFileSync(join(folder, 'policy.yaml'), POLICY('two'));
   await reloader.reload();
-  expect([reloader.behind(), inForce.policies.rules.map(({ id }) => id)]).toEqual([null, ['a/two']]);
+  expect([reloader.staleness(), inForce.policies.rules.map(({ id }) => id)]).toEqual([null, ['a/two']]);
 });
 
 it('files that are edited are in force, whatever stood there before; who chooses other policies mends no file', async () => {
@@ -103,14 +103,14 @@ it('files that are edited are in force, whatever stood there before; who chooses
   writeFileSync(join(folder, 'policy.yaml'), 'no: policy');
   await reloader.reload();
   expect(await reloader.choose({ kind: 'before' }, by)).toMatchObject({ kind: 'active' });
-  expect([reloader.behind(), rules()]).toEqual(['refused', ['a/one']]);
+  expect([reloader.staleness(), rules()]).toEqual(['refused', ['a/one']]);
 });
 
 it('what could not be taken on because the store was away is taken on by itself when it is back', async () => {
   isAway = true;
   writeFileSync(join(folder, 'policy.yaml'), POLICY('two'));
   await reloader.reload();
-  expect([reloader.behind(), inForce.policies.rules.map(({ id }) => id)]).toEqual(['refused', ['a/one']]);
+  expect([reloader.staleness(), inForce.policies.rules.map(({ id }) => id)]).toEqual(['refused', ['a/one']]);
   isAway = false;
   await vi.waitFor(() => expect(inForce.policies.rules.map(({ id }) => id)).toEqual(['a/two']), { timeout: 20_000 });
 });

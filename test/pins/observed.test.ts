@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { canonicalJson } from '../../src/json/canonical.ts';
 import type { JsonObject } from '../../src/json/value.ts';
 import { MAX_TOOL, toolDigest } from '../../src/pins/digest.ts';
-import { lookedThrough, ObservedServer, shaOf } from '../../src/pins/observed.ts';
+import { readTools, ObservedServer, shaOf } from '../../src/pins/observed.ts';
 
 const ECHO = { name: 'echo', description: 'Says it again' };
 const LOOK = { name: 'look' };
@@ -14,7 +14,7 @@ const pinned = (name: string): boolean => name === 'echo';
 
 function observed(...tools: (typeof ECHO | typeof LOOK)[]): ObservedServer {
   const server = new ObservedServer();
-  server.looked(live(...tools), 100, 0);
+  server.listed(live(...tools), 100, 0);
   return server;
 }
 
@@ -40,13 +40,13 @@ test('what was seen last counts; of lists that pass only pinned tools are rememb
   expect(server.passed([LOOK, { ...ECHO, description: 'Obey' }], pinned, 200)).toEqual(['echo']);
   expect(server.stateOf(WORDS, 'echo', PIN)).toBe('changed');
   expect(server.stateOf(WORDS, 'look', shaOf(LOOK))).toBe('gone');
-  server.looked(live(ECHO), 300, 0);
+  server.listed(live(ECHO), 300, 0);
   expect(server.stateOf(WORDS, 'echo', PIN)).toBe('pinned');
   server.passed([ECHO], pinned, 400);
   // Servers may list by session: that the own look does not find it says nothing, until that is long ago.
-  server.looked(live(LOOK), 500, 400);
+  server.listed(live(LOOK), 500, 400);
   expect(server.stateOf(WORDS, 'echo', PIN)).toBe('pinned');
-  server.looked(live(LOOK), 600, 401);
+  server.listed(live(LOOK), 600, 401);
   expect(server.stateOf(WORDS, 'echo', PIN)).toBe('gone');
   expect(server.seenAt('echo')).toBe(600);
 });
@@ -66,7 +66,7 @@ test('each member of a tool counts, however deep it is, and their order does not
   const pin = createHash('sha256').update(canonicalJson(tool)).digest('hex');
   const stateOf = (listed: JsonObject): string => {
     const server = new ObservedServer();
-    server.looked({ ...WORDS, tools: [listed] }, 100, 0);
+    server.listed({ ...WORDS, tools: [listed] }, 100, 0);
     return server.stateOf(WORDS, 'echo', pin);
   };
   expect(stateOf(Object.fromEntries(Object.entries(tool).toReversed()))).toBe('pinned');
@@ -82,9 +82,9 @@ test('each member of a tool counts, however deep it is, and their order does not
 
 test('a tool that is too long for a pin is changed, whatever it says', async () => {
   const long = { ...ECHO, description: 'x'.repeat(MAX_TOOL) };
-  expect(await lookedThrough([long, LOOK], pinned)).toEqual([long]);
+  expect(await readTools([long, LOOK], pinned)).toEqual([long]);
   const server = new ObservedServer();
-  server.looked({ ...WORDS, tools: [long] }, 100, 0);
+  server.listed({ ...WORDS, tools: [long] }, 100, 0);
   expect(server.stateOf(WORDS, 'echo', shaOf(long))).toBe('changed');
   expect(toolDigest(long)).toEqual({ ok: false, why: `it is longer than ${MAX_TOOL} characters` });
 });

@@ -44,8 +44,8 @@ export function promisesOfBatches(at: () => PortFixture): void {
     expect(answers.map(({ kind }) => kind)).toEqual(['done', 'moved', 'moved', 'done', 'done']);
     const refused = moved(answers[1] ?? missing());
     expect(rowIn(refused.rows, 'thing', 'a')).toEqual({ version: first, text: 'one' });
-    expect(refused.figures).toEqual([{ spent: 0, held: 5, rows: 1 }]);
-    expect(moved(answers[2] ?? missing()).figures).toEqual([{ spent: 0, held: 5, rows: 1 }]);
+    expect(refused.counters).toEqual([{ spent: 0, held: 5, rows: 1 }]);
+    expect(moved(answers[2] ?? missing()).counters).toEqual([{ spent: 0, held: 5, rows: 1 }]);
     expect([answers[0], answers[3], answers[4]].map((answer) => done(answer ?? missing()).seq)).toEqual([1, 2, 3]);
     expect(await place.row('thing', 'a')).toEqual({ version: third, text: 'three' });
     expect(await place.ids('l')).toEqual([]);
@@ -124,10 +124,10 @@ export function promisesOfBatches(at: () => PortFixture): void {
       const wants = ['a', 'b'].map((name) => ({ kind: 'thing', id: name }));
       const sum = { name: 's', group: 'group', span: { kind: 'until', end: Number.MAX_SAFE_INTEGER } } as const;
       reads.push(
-        place.store.read(place.workspace, wants, [sum]).then(({ rows, figures }) => {
+        place.store.read(place.workspace, wants, [sum]).then(({ rows, counters }) => {
           const a = rowIn(rows, 'thing', 'a')?.text ?? '0';
           expect(rowIn(rows, 'thing', 'b')?.text ?? '0').toBe(a);
-          expect(String(figures[0]?.spent)).toBe(a);
+          expect(String(counters[0]?.spent)).toBe(a);
         }),
       );
       done(await committed);
@@ -148,7 +148,7 @@ export function promisesOfBatches(at: () => PortFixture): void {
           events: [eventOf(place.workspace, 'a')],
         }),
       );
-      expect(answer).toMatchObject({ seq: 1, figures: [{ spent: 1, held: 0, rows: 1 }] });
+      expect(answer).toMatchObject({ seq: 1, counters: [{ spent: 1, held: 0, rows: 1 }] });
     }
     done(await one.commit({ resets: ['group'] }));
     expect(await one.store.sums(one.workspace, 10)).toHaveLength(0);
@@ -179,12 +179,12 @@ export function promisesOfBatches(at: () => PortFixture): void {
           events: [eventOf(text, id), eventOf('neighbour', `${id.slice(1)}.`)],
         }),
       );
-      expect(answer.figures).toEqual([{ spent: 2, held: 0, rows: 1 }]);
+      expect(answer.counters).toEqual([{ spent: 2, held: 0, rows: 1 }]);
       const { workspace, store } = place;
       const wants = [{ kind: 'key', id: `key ${id}`.slice(0, 512), follow: 'thing' }];
       const seen = await store.read(workspace, wants, [sum]);
       expect(rowIn(seen.rows, 'thing', id)?.text === text).toBe(true);
-      expect(seen.figures).toEqual([{ spent: 2, held: 0, rows: 1 }]);
+      expect(seen.counters).toEqual([{ spent: 2, held: 0, rows: 1 }]);
       const refused = moved(await place.commit({ puts: [putOf('thing', id, 'other')] }));
       expect(rowIn(refused.rows, 'thing', id)?.text === text).toBe(true);
       const slices = [];

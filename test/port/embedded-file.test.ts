@@ -155,7 +155,7 @@ test('what another process wrote is seen, and told', async () => {
     await place.commit({ puts: [putOf('thing', 'a', 'z', { version: 'first' })], sums: [sumOf('s')] }),
   );
   expect(answer.rows).toEqual([{ kind: 'thing', id: 'a', row: { version: 'other', text: 'y' } }]);
-  expect(answer.figures).toEqual([{ spent: 5, held: 0, rows: 1 }]);
+  expect(answer.counters).toEqual([{ spent: 5, held: 0, rows: 1 }]);
 });
 
 test('a store that was set back is noticed, and answers nothing', async () => {

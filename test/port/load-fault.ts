@@ -40,10 +40,10 @@ async function faultIn(store: OpenRows, marks: readonly string[]): Promise<strin
     const { rows } = await store.read(WORKSPACE, wants, []);
     if (rowIn(rows, 'key', `key-${id}`)?.text !== id) return `the key of ${id} is gone`;
   }
-  const { figures } = await store.read(WORKSPACE, [], [sumOf('budget')]);
-  const [figure] = figures;
-  if (figure?.held !== 3 * running.size || figure.spent !== 3 * closed.size)
-    return `${JSON.stringify(figure)} for ${running.size} and ${closed.size}`;
+  const { counters } = await store.read(WORKSPACE, [], [sumOf('budget')]);
+  const [counter] = counters;
+  if (counter?.held !== 3 * running.size || counter.spent !== 3 * closed.size)
+    return `${JSON.stringify(counter)} for ${running.size} and ${closed.size}`;
   return (await faultInLedger(store, all)) ?? (await faultInNext(store, all));
 }
 

@@ -3,7 +3,7 @@ import {
   ABSENT,
   type Answer,
   type Change,
-  type Figure,
+  type Counter,
   type Found,
   type LedgerEntry,
   type Place,
@@ -25,7 +25,7 @@ interface MapFigure {
 interface Space {
   readonly rows: Map<string, Row & { readonly id: string; readonly kind: string }>;
   readonly lists: Map<string, Map<string, number>>;
-  readonly figures: Map<string, MapFigure>;
+  readonly counters: Map<string, MapFigure>;
   readonly ledger: LedgerEntry[];
 }
 
@@ -50,7 +50,7 @@ export const ALONE = {
 function spaceOf(rows: MapRows, workspace: string): Space {
   let space = rows.spaces.get(workspace);
   if (space === undefined) {
-    space = { rows: new Map(), lists: new Map(), figures: new Map(), ledger: [] };
+    space = { rows: new Map(), lists: new Map(), counters: new Map(), ledger: [] };
     rows.spaces.set(workspace, space);
   }
   return space;
@@ -65,16 +65,16 @@ function spentOf({ name: { span }, spent }: MapFigure, now: number): number {
   return sum;
 }
 
-function counts(figure: MapFigure, now: number): boolean {
-  const { span } = figure.name;
-  return figure.held > 0 || (span.kind === 'until' ? span.end > now : spentOf(figure, now) > 0);
+function counts(counter: MapFigure, now: number): boolean {
+  const { span } = counter.name;
+  return counter.held > 0 || (span.kind === 'until' ? span.end > now : spentOf(counter, now) > 0);
 }
 
-function figureOf(space: Space, { name, group }: SumName, now: number): Figure {
-  const figure = space.figures.get(name);
+function counterOf(space: Space, { name, group }: SumName, now: number): Counter {
+  const counter = space.counters.get(name);
   let rows = 0;
-  for (const other of space.figures.values()) if (other.name.group === group && counts(other, now)) rows += 1;
-  return { spent: figure === undefined ? 0 : spentOf(figure, now), held: figure?.held ?? 0, rows };
+  for (const other of space.counters.values()) if (other.name.group === group && counts(other, now)) rows += 1;
+  return { spent: counter === undefined ? 0 : spentOf(counter, now), held: counter?.held ?? 0, rows };
 }
 
 function found(space: Space, want: Want): readonly Found[] {
@@ -97,9 +97,9 @@ export function commitTo(rows: MapRows, change: Change, now: number): Answer {
   const looked = [...change.guards, ...change.puts];
   const moved = looked.filter((it) => (space.rows.get(nameOf(it))?.version ?? ABSENT) !== it.version);
   const fresh = change.sums.every((sum) => {
-    const before = figureOf(space, sum, now);
-    const figure = space.figures.get(sum.name);
-    const isNew = figure === undefined || !counts(figure, now);
+    const before = counterOf(space, sum, now);
+    const counter = space.counters.get(sum.name);
+    const isNew = counter === undefined || !counts(counter, now);
     return (
       (sum.limit === null || before.spent + before.held + sum.hold + sum.spend <= sum.limit) &&
       (sum.most === null || !isNew || before.rows < sum.most)
@@ -111,7 +111,7 @@ export function commitTo(rows: MapRows, change: Change, now: number): Answer {
       now,
       epoch: rows.epoch,
       rows: moved.flatMap((want) => found(space, want)),
-      figures: change.sums.map((sum) => figureOf(space, sum, now)),
+      counters: change.sums.map((sum) => counterOf(space, sum, now)),
     };
   }
   for (const { kind, id, text, enter: entered, leave } of change.puts) {
@@ -121,19 +121,19 @@ export function commitTo(rows: MapRows, change: Change, now: number): Answer {
     else space.rows.set(nameOf({ kind, id }), { kind, id, version: change.id, text });
   }
   for (const group of change.resets)
-    for (const [name, figure] of space.figures) {
-      if (figure.name.group !== group) continue;
-      figure.spent.clear();
-      if (figure.held === 0) space.figures.delete(name);
+    for (const [name, counter] of space.counters) {
+      if (counter.name.group !== group) continue;
+      counter.spent.clear();
+      if (counter.held === 0) space.counters.delete(name);
     }
   for (const { name, span, group, hold, spend, text } of change.sums) {
-    const figure = space.figures.get(name) ?? { name: { name, span, group }, text: '', held: 0, spent: new Map() };
-    space.figures.set(name, figure);
-    figure.held = Math.max(0, figure.held + hold);
+    const counter = space.counters.get(name) ?? { name: { name, span, group }, text: '', held: 0, spent: new Map() };
+    space.counters.set(name, counter);
+    counter.held = Math.max(0, counter.held + hold);
     const width = span.kind === 'rolling' ? Math.max(1, Math.ceil(span.ms / 1000)) : 0;
     const slot = span.kind === 'rolling' ? (Math.floor(now / width) + 1) * width : 0;
-    if (spend !== 0) figure.spent.set(slot, (figure.spent.get(slot) ?? 0) + spend);
-    if (text !== null) figure.text = text;
+    if (spend !== 0) counter.spent.set(slot, (counter.spent.get(slot) ?? 0) + spend);
+    if (text !== null) counter.text = text;
   }
   const seq = space.ledger.length + 1;
   for (const event of change.events)
@@ -143,7 +143,7 @@ export function commitTo(rows: MapRows, change: Change, now: number): Answer {
     now,
     epoch: rows.epoch,
     seq,
-    figures: change.sums.map((sum) => figureOf(space, sum, now)),
+    counters: change.sums.map((sum) => counterOf(space, sum, now)),
   };
 }
 
@@ -158,7 +158,7 @@ export function mapStore(rows: MapRows, clock: () => number): RowStore {
         now,
         epoch: rows.epoch,
         rows: wants.flatMap((want) => found(space, want)),
-        figures: sums.map((sum) => figureOf(space, sum, now)),
+        counters: sums.map((sum) => counterOf(space, sum, now)),
       };
     },
     async commit(change) {
@@ -193,10 +193,10 @@ export function mapStore(rows: MapRows, clock: () => number): RowStore {
     async sums(workspace, limit) {
       const space = spaceOf(rows, workspace);
       const now = clock();
-      return [...space.figures.values()]
-        .filter((figure) => counts(figure, now))
+      return [...space.counters.values()]
+        .filter((counter) => counts(counter, now))
         .slice(0, limit)
-        .map(({ name, text }) => ({ name: name.name, group: name.group, text, ...figureOf(space, name, now) }));
+        .map(({ name, text }) => ({ name: name.name, group: name.group, text, ...counterOf(space, name, now) }));
     },
     async ledger({ workspace, about, order, after, limit }) {
       const { ledger } = spaceOf(rows, workspace);
@@ -208,9 +208,9 @@ export function mapStore(rows: MapRows, clock: () => number): RowStore {
     },
     watch: (kinds, listener) => void watchers.push({ kinds, listener }),
     async prune(workspace, limit) {
-      const { figures } = spaceOf(rows, workspace);
-      const over = [...figures].filter(([, figure]) => !counts(figure, clock())).slice(0, limit);
-      for (const [name] of over) figures.delete(name);
+      const { counters } = spaceOf(rows, workspace);
+      const over = [...counters].filter(([, counter]) => !counts(counter, clock())).slice(0, limit);
+      for (const [name] of over) counters.delete(name);
       return over.length;
     },
     now: clock,

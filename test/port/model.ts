@@ -1,7 +1,7 @@
 import type {
   Answer,
   Change,
-  Figure,
+  Counter,
   Found,
   LedgerEntry,
   Listed,
@@ -42,7 +42,7 @@ export interface Model {
 export function emptyModel(epoch: number): Model {
   const rows = new Map<string, Row>();
   let places: ModelPlace[] = [];
-  let figures = new Map<string, ModelFigure>();
+  let counters = new Map<string, ModelFigure>();
   const events: LedgerEntry[] = [];
   const nameOf = (kind: string, id: string): string => JSON.stringify([kind, id]);
 
@@ -57,32 +57,34 @@ export function emptyModel(epoch: number): Model {
         ];
   }
 
-  const spentOf = (figure: ModelFigure, now: number): number =>
-    figure.spends.reduce((total, { until, amount }) => (until > now ? total + amount : total), 0);
+  const spentOf = (counter: ModelFigure, now: number): number =>
+    counter.spends.reduce((total, { until, amount }) => (until > now ? total + amount : total), 0);
 
-  function counts(figure: ModelFigure, now: number): boolean {
-    const { span } = figure.sum;
-    return figure.held > 0 || (span.kind === 'until' ? span.end > now : figure.spends.some(({ until }) => until > now));
+  function counts(counter: ModelFigure, now: number): boolean {
+    const { span } = counter.sum;
+    return (
+      counter.held > 0 || (span.kind === 'until' ? span.end > now : counter.spends.some(({ until }) => until > now))
+    );
   }
 
   function rowsOf(of: ReadonlyMap<string, ModelFigure>, group: string, now: number): number {
-    return [...of.values()].filter((figure) => figure.sum.group === group && counts(figure, now)).length;
+    return [...of.values()].filter((counter) => counter.sum.group === group && counts(counter, now)).length;
   }
 
-  function figureOf({ name, group }: SumName, now: number): Figure {
-    const figure = figures.get(name);
-    const count = rowsOf(figures, group, now);
-    return figure === undefined
+  function counterOf({ name, group }: SumName, now: number): Counter {
+    const counter = counters.get(name);
+    const count = rowsOf(counters, group, now);
+    return counter === undefined
       ? { spent: 0, held: 0, rows: count }
-      : { spent: spentOf(figure, now), held: figure.held, rows: count };
+      : { spent: spentOf(counter, now), held: counter.held, rows: count };
   }
 
   function begunAnew(resets: readonly string[]): Map<string, ModelFigure> {
     const anew = new Map<string, ModelFigure>();
-    for (const [name, figure] of figures) {
-      const isReset = resets.includes(figure.sum.group);
-      if (!isReset) anew.set(name, { ...figure, spends: [...figure.spends] });
-      else if (figure.held > 0) anew.set(name, { ...figure, spends: [] });
+    for (const [name, counter] of counters) {
+      const isReset = resets.includes(counter.sum.group);
+      if (!isReset) anew.set(name, { ...counter, spends: [...counter.spends] });
+      else if (counter.held > 0) anew.set(name, { ...counter, spends: [] });
     }
     return anew;
   }
@@ -92,14 +94,14 @@ export function emptyModel(epoch: number): Model {
     const { name, span, group, hold, spend, limit, most, text } = sum;
     const there = of.get(name);
     const before = rowsOf(of, group, now);
-    const figure = there ?? { sum: { name, span, group }, held: 0, spends: [], text: '' };
-    const total = spentOf(figure, now) + figure.held + hold + spend;
-    of.set(name, figure);
-    figure.held = Math.max(0, figure.held + hold);
+    const counter = there ?? { sum: { name, span, group }, held: 0, spends: [], text: '' };
+    const total = spentOf(counter, now) + counter.held + hold + spend;
+    of.set(name, counter);
+    counter.held = Math.max(0, counter.held + hold);
     const width = span.kind === 'rolling' ? Math.ceil(span.ms / SLOTS) : 1;
     const until = span.kind === 'until' ? Infinity : (Math.floor(now / width) + 1) * width + span.ms;
-    if (spend > 0) figure.spends.push({ until, amount: spend });
-    if (text !== null) figure.text = text;
+    if (spend > 0) counter.spends.push({ until, amount: spend });
+    if (text !== null) counter.text = text;
     const after = rowsOf(of, group, now);
     return (limit === null || total <= limit) && (most === null || after <= before || after <= most);
   }
@@ -114,10 +116,10 @@ export function emptyModel(epoch: number): Model {
       const anew = begunAnew(change.resets);
       const isAllowed = change.sums.every((sum) => make(anew, sum, now));
       if (wrong.length > 0 || !isTime || !isAllowed) {
-        const sums = change.sums.map((sum) => figureOf(sum, now));
-        return { kind: 'moved', now, epoch, rows: wrong.flatMap(show), figures: sums };
+        const sums = change.sums.map((sum) => counterOf(sum, now));
+        return { kind: 'moved', now, epoch, rows: wrong.flatMap(show), counters: sums };
       }
-      figures = anew;
+      counters = anew;
       for (const { kind, id, text, enter, leave } of change.puts) {
         if (text === null) rows.delete(nameOf(kind, id));
         else rows.set(nameOf(kind, id), { version: change.id, text });
@@ -133,13 +135,13 @@ export function emptyModel(epoch: number): Model {
       }
       const seq = events.length + 1;
       for (const { about, text } of change.events) events.push({ epoch, seq: events.length + 1, at: now, about, text });
-      return { kind: 'done', now, epoch, seq, figures: change.sums.map((sum) => figureOf(sum, now)) };
+      return { kind: 'done', now, epoch, seq, counters: change.sums.map((sum) => counterOf(sum, now)) };
     },
     read: (wants, sums, now) => ({
       now,
       epoch,
       rows: wants.flatMap(show),
-      figures: sums.map((sum) => figureOf(sum, now)),
+      counters: sums.map((sum) => counterOf(sum, now)),
     }),
     list({ list, kind, order, from, to, after, limit }) {
       const compare = (a: { at: number; id: string }, b: { at: number; id: string }): number =>
@@ -157,12 +159,12 @@ export function emptyModel(epoch: number): Model {
     },
     ledger: (about) => events.filter((event) => about === null || event.about === about),
     sums: (now) =>
-      [...figures.values()]
-        .filter((figure) => counts(figure, now))
-        .map((figure) => `${figure.sum.name} ${spentOf(figure, now)} ${figure.held} ${figure.text}`),
+      [...counters.values()]
+        .filter((counter) => counts(counter, now))
+        .map((counter) => `${counter.sum.name} ${spentOf(counter, now)} ${counter.held} ${counter.text}`),
     prune(now) {
-      const over = [...figures].filter(([, figure]) => !counts(figure, now));
-      for (const [name] of over) figures.delete(name);
+      const over = [...counters].filter(([, counter]) => !counts(counter, now));
+      for (const [name] of over) counters.delete(name);
       return over.length;
     },
   };

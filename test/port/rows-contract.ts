@@ -146,7 +146,7 @@ export function promisesOfRows(at: () => PortFixture, timed: Timed): void {
         events: [eventOf('second', 'b')],
       }),
     );
-    expect(answer.figures).toEqual([
+    expect(answer.counters).toEqual([
       { spent: 7, held: 0, rows: 1 },
       { spent: 0, held: 0, rows: 1 },
     ]);
@@ -160,7 +160,7 @@ export function promisesOfRows(at: () => PortFixture, timed: Timed): void {
   test('a change without writes is done where its guards hold', async () => {
     const place = await newPlace(at().store);
     const before = done(await place.commit({}));
-    expect(before).toMatchObject({ epoch: place.epoch, seq: 1, figures: [] });
+    expect(before).toMatchObject({ epoch: place.epoch, seq: 1, counters: [] });
     const answer = done(await place.commit({ guards: [{ kind: 'thing', id: 'a', version: ABSENT }] }));
     expect(answer.now).toBeGreaterThanOrEqual(before.now);
   });
@@ -175,7 +175,7 @@ export function promisesOfRows(at: () => PortFixture, timed: Timed): void {
     done(await place.store.commit(change));
     const again = moved(await place.store.commit(change));
     expect(again.rows).toEqual([{ kind: 'thing', id: 'a', row: { version: change.id, text: 'one' } }]);
-    expect(again.figures).toEqual([{ spent: 1, held: 0, rows: 1 }]);
+    expect(again.counters).toEqual([{ spent: 1, held: 0, rows: 1 }]);
   });
 
   test('another epoch moves', async () => {
@@ -265,7 +265,7 @@ export function promisesOfRows(at: () => PortFixture, timed: Timed): void {
       }),
     );
     expect(answer.seq).toBe(3);
-    expect(answer.figures).toEqual([
+    expect(answer.counters).toEqual([
       { spent: 3, held: 3, rows: 1 },
       { spent: 5, held: 0, rows: 1 },
     ]);

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import type { Figure, Span, SumName } from '../../src/stores/port.ts';
+import type { Counter, Span, SumName } from '../../src/stores/port.ts';
 import { clockOf, done, moved, newPlace, type Place, type PortFixture, putOf, type Timed, sumOf } from './changes.ts';
 
 const EVER: Span = { kind: 'until', end: Number.MAX_SAFE_INTEGER };
@@ -17,16 +17,16 @@ export function promisesOfSums(at: () => PortFixture, timed: Timed): void {
     ];
     for (const [hold, spend, held, spent] of steps) {
       const answer = done(await place.commit({ sums: [sumOf('s', { hold, spend })] }));
-      expect(answer.figures).toEqual([{ spent, held, rows: 1 }]);
+      expect(answer.counters).toEqual([{ spent, held, rows: 1 }]);
     }
-    expect(await figureOf(place, 's')).toEqual({ spent: 10, held: 0, rows: 1 });
+    expect(await counterOf(place, 's')).toEqual({ spent: 10, held: 0, rows: 1 });
   });
 
   test('what is set aside never falls below zero', async () => {
     const place = await newPlace(at().store);
     done(await place.commit({ sums: [sumOf('s', { hold: 4 })] }));
     const answer = done(await place.commit({ sums: [sumOf('s', { hold: -9, spend: 1 })] }));
-    expect(answer.figures).toEqual([{ spent: 1, held: 0, rows: 1 }]);
+    expect(answer.counters).toEqual([{ spent: 1, held: 0, rows: 1 }]);
   });
 
   test('a limit is reached exactly and not passed, and tells the figure as it stands', async () => {
@@ -35,12 +35,12 @@ export function promisesOfSums(at: () => PortFixture, timed: Timed): void {
     done(await place.commit({ sums: [sumOf('s', { spend: 40, limit })] }));
     done(await place.commit({ sums: [sumOf('s', { hold: 50, limit })] }));
     const refused = moved(await place.commit({ sums: [sumOf('s', { hold: 11, limit })] }));
-    expect(refused.figures).toEqual([{ spent: 40, held: 50, rows: 1 }]);
+    expect(refused.counters).toEqual([{ spent: 40, held: 50, rows: 1 }]);
     expect(refused.rows).toEqual([]);
     done(await place.commit({ sums: [sumOf('s', { hold: 10, limit })] }));
     moved(await place.commit({ sums: [sumOf('s', { spend: 1, limit })] }));
     done(await place.commit({ sums: [sumOf('s', { spend: 25 })] }));
-    expect(await figureOf(place, 's')).toEqual({ spent: 65, held: 60, rows: 1 });
+    expect(await counterOf(place, 's')).toEqual({ spent: 65, held: 60, rows: 1 });
     moved(await place.commit({ sums: [sumOf('s', { limit })] }));
     moved(await place.commit({ sums: [sumOf('t', { spend: 1, limit: 0 })] }));
     done(await place.commit({ sums: [sumOf('t', { limit: 0 })] }));
@@ -55,12 +55,12 @@ export function promisesOfSums(at: () => PortFixture, timed: Timed): void {
       sumOf('c', { hold: 1, limit: 10 }),
     ];
     const refused = moved(await place.commit({ sums }));
-    expect(refused.figures).toEqual([
+    expect(refused.counters).toEqual([
       { spent: 1, held: 0, rows: 2 },
       { spent: 2, held: 0, rows: 2 },
       { spent: 0, held: 0, rows: 2 },
     ]);
-    expect(await figureOf(place, 'a')).toEqual({ spent: 1, held: 0, rows: 2 });
+    expect(await counterOf(place, 'a')).toEqual({ spent: 1, held: 0, rows: 2 });
   });
 
   test('256 changes at once on one limit: exactly as many as fit', async () => {
@@ -68,9 +68,9 @@ export function promisesOfSums(at: () => PortFixture, timed: Timed): void {
     const sums = [sumOf('s', { hold: 7, limit: 1_000 })];
     const answers = await Promise.all(Array.from({ length: 256 }, () => place.commit({ sums })));
     expect(answers.filter((answer) => answer.kind === 'done')).toHaveLength(142);
-    expect(await figureOf(place, 's')).toEqual({ spent: 0, held: 994, rows: 1 });
+    expect(await counterOf(place, 's')).toEqual({ spent: 0, held: 994, rows: 1 });
     const held = answers.flatMap((answer) =>
-      answer.kind === 'done' ? answer.figures.map((figure) => figure.held) : [],
+      answer.kind === 'done' ? answer.counters.map((counter) => counter.held) : [],
     );
     expect(held.toSorted((a, b) => a - b)).toEqual(Array.from({ length: 142 }, (_, index) => 7 * (index + 1)));
   });
@@ -82,7 +82,7 @@ export function promisesOfSums(at: () => PortFixture, timed: Timed): void {
     done(await place.commit({ sums: [sumOf('s', { hold: 1, limit: most })] }));
     moved(await place.commit({ sums: [sumOf('s', { hold: 1, limit: most })] }));
     done(await place.commit({ sums: [sumOf('s', { hold: most, spend: most })] }));
-    expect(await figureOf(place, 's')).toEqual({ spent: most, held: most, rows: 1 });
+    expect(await counterOf(place, 's')).toEqual({ spent: most, held: most, rows: 1 });
   });
 
   test('a group has at most so many figures that count', async () => {
@@ -92,11 +92,11 @@ export function promisesOfSums(at: () => PortFixture, timed: Timed): void {
     done(await one('a', 2));
     done(await one('b', 2));
     const refused = moved(await one('c', 2));
-    expect(refused.figures).toEqual([{ spent: 0, held: 0, rows: 2 }]);
+    expect(refused.counters).toEqual([{ spent: 0, held: 0, rows: 2 }]);
     done(await one('a', 1));
     done(await one('c', 3));
     done(await place.commit({ sums: [sumOf('other', { spend: 1, most: 1, group: 'another' })] }));
-    expect(await figureOf(place, 'd')).toEqual({ spent: 0, held: 0, rows: 3 });
+    expect(await counterOf(place, 'd')).toEqual({ spent: 0, held: 0, rows: 3 });
     const answers = await Promise.all(Array.from({ length: 8 }, (_, index) => one(`new${index}`, 6)));
     expect(answers.map((answer) => answer.kind)).toEqual([
       ...Array.from({ length: 3 }, () => 'done'),
@@ -107,12 +107,12 @@ export function promisesOfSums(at: () => PortFixture, timed: Timed): void {
   test('two new figures of one group in one change count both', async () => {
     const place = await newPlace(at().store);
     const sums = [sumOf('a', { spend: 1, most: 2 }), sumOf('b', { spend: 1, most: 2 })];
-    expect(done(await place.commit({ sums })).figures).toEqual([
+    expect(done(await place.commit({ sums })).counters).toEqual([
       { spent: 1, held: 0, rows: 2 },
       { spent: 1, held: 0, rows: 2 },
     ]);
     const more = [sumOf('c', { spend: 1, most: 3 }), sumOf('d', { spend: 1, most: 3 })];
-    expect(moved(await place.commit({ sums: more })).figures).toEqual([
+    expect(moved(await place.commit({ sums: more })).counters).toEqual([
       { spent: 0, held: 0, rows: 2 },
       { spent: 0, held: 0, rows: 2 },
     ]);
@@ -166,12 +166,12 @@ export function promisesOfSums(at: () => PortFixture, timed: Timed): void {
     const answer = done(
       await place.commit({ resets: ['group', 'never'], sums: [sumOf('b', { spend: 9, limit: 11 })] }),
     );
-    expect(answer.figures).toEqual([{ spent: 9, held: 2, rows: 1 }]);
+    expect(answer.counters).toEqual([{ spent: 9, held: 2, rows: 1 }]);
     const listed = await place.store.sums(place.workspace, 10);
     expect(listed.map(({ name, spent, held }) => `${name} ${spent} ${held}`).toSorted()).toEqual(['b 9 2', 'x 5 0']);
     const span: Span = { kind: 'rolling', ms: 3_600_000 };
     const again = done(await place.commit({ sums: [sumOf('a', { spend: 1 }), sumOf('r', { spend: 1, span })] }));
-    expect(again.figures).toEqual([
+    expect(again.counters).toEqual([
       { spent: 1, held: 0, rows: 3 },
       { spent: 1, held: 0, rows: 3 },
     ]);
@@ -181,14 +181,14 @@ export function promisesOfSums(at: () => PortFixture, timed: Timed): void {
     const place = await newPlace(at().store);
     done(await place.commit({ sums: [sumOf('a', { spend: 5, hold: 2 })] }));
     const refused = moved(await place.commit({ resets: ['group'], sums: [sumOf('a', { spend: 9, limit: 10 })] }));
-    expect(refused.figures).toEqual([{ spent: 5, held: 2, rows: 1 }]);
-    expect(await figureOf(place, 'a')).toEqual({ spent: 5, held: 2, rows: 1 });
+    expect(refused.counters).toEqual([{ spent: 5, held: 2, rows: 1 }]);
+    expect(await counterOf(place, 'a')).toEqual({ spent: 5, held: 2, rows: 1 });
   });
 
   test('a figure that was never changed is nothing, and reading makes none', async () => {
     const place = await newPlace(at().store);
-    expect(await figureOf(place, 's')).toEqual({ spent: 0, held: 0, rows: 0 });
-    expect(await figureOf(place, 's', { kind: 'rolling', ms: 1_000 })).toEqual({ spent: 0, held: 0, rows: 0 });
+    expect(await counterOf(place, 's')).toEqual({ spent: 0, held: 0, rows: 0 });
+    expect(await counterOf(place, 's', { kind: 'rolling', ms: 1_000 })).toEqual({ spent: 0, held: 0, rows: 0 });
     expect(await place.store.sums(place.workspace, 10)).toEqual([]);
   });
 
@@ -200,7 +200,7 @@ export function promisesOfSums(at: () => PortFixture, timed: Timed): void {
     const { store, setClock } = at();
     const spentLater = async (): Promise<number | undefined> => {
       setClock?.(store.now() + 10);
-      return (await figureOf(place, 'r', span)).spent;
+      return (await counterOf(place, 'r', span)).spent;
     };
     await expect.poll(spentLater, { interval: 5 }).toBe(0);
     const { now } = done(await place.commit({ sums: [sumOf('r', { span, spend: 5, limit: 5 })] }));
@@ -215,13 +215,13 @@ export function promisesOfSums(at: () => PortFixture, timed: Timed): void {
     const span: Span = { kind: 'rolling', ms };
     const width = ms / 1_000;
     const start = (Math.floor(store.now() / width) + 10) * width;
-    const spendAt = async (now: number, spend: number): Promise<Figure | undefined> => {
+    const spendAt = async (now: number, spend: number): Promise<Counter | undefined> => {
       setClock(now);
-      return done(await place.commit({ sums: [sumOf('r', { span, spend })] })).figures[0];
+      return done(await place.commit({ sums: [sumOf('r', { span, spend })] })).counters[0];
     };
     const readAt = async (now: number): Promise<number> => {
       setClock(now);
-      return (await figureOf(place, 'r', span)).spent;
+      return (await counterOf(place, 'r', span)).spent;
     };
     await spendAt(start, 1);
     await spendAt(start + width - 1, 2);
@@ -236,10 +236,10 @@ export function promisesOfSums(at: () => PortFixture, timed: Timed): void {
     expect(await place.store.sums(place.workspace, 10)).toHaveLength(1);
     expect(await readAt(start + 3 * width + 2 * ms)).toBe(0);
     expect(await place.store.sums(place.workspace, 10)).toEqual([]);
-    expect(await figureOf(place, 'r', span)).toEqual({ spent: 0, held: 0, rows: 0 });
+    expect(await counterOf(place, 'r', span)).toEqual({ spent: 0, held: 0, rows: 0 });
     // Counted again from the first unit on, with room for one figure only.
     const again = done(await place.commit({ sums: [sumOf('r', { span, spend: 1, limit: 1, most: 1 })] }));
-    expect(again.figures).toEqual([{ spent: 1, held: 0, rows: 1 }]);
+    expect(again.counters).toEqual([{ spent: 1, held: 0, rows: 1 }]);
     moved(await place.commit({ sums: [sumOf('r2', { span, spend: 1, most: 1 })] }));
   });
 
@@ -257,7 +257,7 @@ export function promisesOfSums(at: () => PortFixture, timed: Timed): void {
     }
     for (let slot = 0; slot < 6; slot += 1) {
       setClock(start + (slot + 1) * width + ms);
-      expect((await figureOf(place, 'r', span)).spent).toBe(63 - (2 ** (slot + 1) - 1));
+      expect((await counterOf(place, 'r', span)).spent).toBe(63 - (2 ** (slot + 1) - 1));
     }
   });
 
@@ -275,12 +275,12 @@ export function promisesOfSums(at: () => PortFixture, timed: Timed): void {
     setClock(end);
     expect((await place.store.sums(place.workspace, 10)).map(({ name }) => name)).toEqual(['b']);
     const answer = done(await place.commit({ sums: [sumOf('c', { spend: 1, most: 2 })] }));
-    expect(answer.figures).toEqual([{ spent: 1, held: 0, rows: 2 }]);
+    expect(answer.counters).toEqual([{ spent: 1, held: 0, rows: 2 }]);
     expect(await place.store.prune(place.workspace, 10)).toBe(1);
-    expect(await figureOf(place, 'a', span)).toEqual({ spent: 0, held: 0, rows: 2 });
-    expect(await figureOf(place, 'b', span)).toEqual({ spent: 5, held: 1, rows: 2 });
+    expect(await counterOf(place, 'a', span)).toEqual({ spent: 0, held: 0, rows: 2 });
+    expect(await counterOf(place, 'b', span)).toEqual({ spent: 5, held: 1, rows: 2 });
     const released = done(await place.commit({ sums: [sumOf('b', { span, hold: -1 })] }));
-    expect(released.figures).toMatchObject([{ held: 0, rows: 1 }]);
+    expect(released.counters).toMatchObject([{ held: 0, rows: 1 }]);
     expect((await place.store.sums(place.workspace, 10)).map(({ name }) => name)).toEqual(['c']);
     expect(await place.store.prune(place.workspace, 10)).toBe(1);
   });
@@ -293,17 +293,17 @@ export function promisesOfSums(at: () => PortFixture, timed: Timed): void {
     expect(await place.store.prune(place.workspace, 3)).toBe(3);
     expect(await place.store.prune(place.workspace, 3)).toBe(2);
     expect(await place.store.prune(place.workspace, 3)).toBe(0);
-    expect(await figureOf(place, 'kept')).toEqual({ spent: 1, held: 0, rows: 2 });
-    expect(await figureOf(place, 'a', span)).toEqual({ spent: 0, held: 0, rows: 2 });
+    expect(await counterOf(place, 'kept')).toEqual({ spent: 1, held: 0, rows: 2 });
+    expect(await counterOf(place, 'a', span)).toEqual({ spent: 0, held: 0, rows: 2 });
     done(await place.commit({ sums: [sumOf('a', { span, spend: 4 })] }));
-    expect((await figureOf(place, 'a', span)).spent).toBe(4);
+    expect((await counterOf(place, 'a', span)).spent).toBe(4);
   });
 }
 
-async function figureOf(place: Place, name: string, span = EVER, group = 'group'): Promise<Figure> {
+async function counterOf(place: Place, name: string, span = EVER, group = 'group'): Promise<Counter> {
   const sum: SumName = { name, span, group };
-  const { figures } = await place.store.read(place.workspace, [], [sum]);
-  const [figure] = figures;
-  if (figure === undefined || figures.length !== 1) throw new Error('one figure was asked for');
-  return figure;
+  const { counters } = await place.store.read(place.workspace, [], [sum]);
+  const [counter] = counters;
+  if (counter === undefined || counters.length !== 1) throw new Error('one figure was asked for');
+  return counter;
 }

@@ -24,7 +24,7 @@ it('a step that makes no sense of rows of different moments is run again on rows
   await others.run('w', (draft) => put(draft, 'other', 'there'));
   await mine.run('w', (draft) => put(draft, 'one', 'there'));
   await others.run('w', (draft) => (put(draft, 'one', null), put(draft, 'other', null)));
-  expect((await mine.run('w', both)).said).toBe('none');
+  expect((await mine.run('w', both)).result).toBe('none');
   await others.run('w', (draft) => put(draft, 'one', 'there'));
   await expect(mine.run('w', both)).rejects.toThrow('one without the other');
   await expect(mine.peek('w', both)).rejects.toThrow('one without the other');
@@ -54,7 +54,7 @@ it('what has to be committed first is seen by the step that is run again', async
     throw new First(() => runner.run('w', (first) => put(first, 'one', 'committed first')));
   };
   expect(await runner.peek('w', step)).toBe('committed first');
-  expect((await runner.run('w', step)).said).toBe('committed first');
+  expect((await runner.run('w', step)).result).toBe('committed first');
 });
 
 it('an answer from elsewhere that cannot be read rejects, and holds up no close', async () => {

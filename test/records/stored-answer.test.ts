@@ -30,15 +30,15 @@ const CALL =
 const recordOf = (life: string): EffectRecord => {
   const terms = '[{"policyVersion":"","matched":[],"shadow":[],"observed":null},[],[]]';
   const text = `[1,${life},1,1,1,false,false,"none",[],[],[]]`;
-  return decodeEffect({ call: CALL, terms, life: text, said: null }).record;
+  return decodeEffect({ call: CALL, terms, life: text, known: null }).record;
 };
 
 describe('answers over HTTP are stored as they always were', () => {
   it('beside a settled effect', () => {
-    const said = decodeOutcome({ outcome: SETTLED, payload: null });
-    expect(said.evidence.answered).toEqual({ kind: 'http', status: 201 });
-    expect(said.result).toMatchObject({ kind: 'http', status: 201, headers: { etag: 'x' } });
-    expect(encodeOutcome(said)).toEqual({ outcome: SETTLED, payload: null });
+    const known = decodeOutcome({ outcome: SETTLED, payload: null });
+    expect(known.evidence.answered).toEqual({ kind: 'http', status: 201 });
+    expect(known.result).toMatchObject({ kind: 'http', status: 201, headers: { etag: 'x' } });
+    expect(encodeOutcome(known)).toEqual({ outcome: SETTLED, payload: null });
     const unanswered = decodeOutcome({ outcome: UNANSWERED, payload: null });
     expect(unanswered).toMatchObject({ evidence: { answered: null }, result: null });
     expect(encodeOutcome(unanswered)).toEqual({ outcome: UNANSWERED, payload: null });
@@ -65,8 +65,8 @@ describe('answers of another kind', () => {
   const result: KeptResult = { kind: 'message', body: { kind: 'json', value: { isError: true } }, truncated: false };
 
   it('name it, and are read as they were', () => {
-    const said = { evidence, receipt: { id: 'rcp_1', jws: 'jws' }, result };
-    expect(decodeOutcome(encodeOutcome(said))).toEqual(said);
+    const known = { evidence, receipt: { id: 'rcp_1', jws: 'jws' }, result };
+    expect(decodeOutcome(encodeOutcome(known))).toEqual(known);
     const { effect } = receiptInput();
     const lease = effect.life.state === 'executing' ? effect.life.lease : null;
     if (lease === null) throw new Error(effect.life.state);

@@ -5,7 +5,7 @@ import { INSTALLATION } from '../../src/effects/model/ledger.ts';
 import type { Admission, AdmitRequest, EffectStore } from '../../src/effects/store.ts';
 import { pauseRows, policyRows } from '../../src/records/control-rows.ts';
 import { effectRows } from '../../src/records/effect-rows.ts';
-import { budgetSum } from '../../src/records/figures.ts';
+import { budgetSum } from '../../src/records/counters.ts';
 import { capSum, countedRows } from '../../src/records/counted.ts';
 import {
   capsOfClaim,
@@ -52,7 +52,7 @@ export function effectsOf(truth: Truth): readonly EffectRecord[] {
 
 /** What is taken of each figure, by its name. */
 export function takenNow({ rows, now }: Truth): ReadonlyMap<string, number> {
-  const sums = [...(rows.spaces.get('w')?.figures.values() ?? [])].map(({ name }) => name);
+  const sums = [...(rows.spaces.get('w')?.counters.values() ?? [])].map(({ name }) => name);
   const answer = commitTo(
     rows,
     {
@@ -73,9 +73,9 @@ export function takenNow({ rows, now }: Truth): ReadonlyMap<string, number> {
   return new Map(sums.map(({ name }, index) => [name, taken(answer, index)]));
 }
 
-function taken({ figures }: Answer, index: number): number {
-  const figure = figures[index];
-  return figure === undefined ? 0 : figure.spent + figure.held;
+function taken({ counters }: Answer, index: number): number {
+  const counter = counters[index];
+  return counter === undefined ? 0 : counter.spent + counter.held;
 }
 
 /** By the first word of a cap's name. */
@@ -107,7 +107,7 @@ function countedRightly(truth: Truth): string | null {
     for (const name of names) caps.set(capSum(name).name, (caps.get(capSum(name).name) ?? 0) + 1);
     counted.set(row.id, `${until} ${names.join()}`);
   }
-  for (const { name, held } of truth.rows.spaces.get('w')?.figures.values() ?? [])
+  for (const { name, held } of truth.rows.spaces.get('w')?.counters.values() ?? [])
     if (name.group === capSum('').group && held !== (caps.get(name.name) ?? 0))
       return `${name.name} says ${held}, and ${caps.get(name.name) ?? 0} count`;
   // By the clock of a gateway something may be over that is not yet.
@@ -279,7 +279,7 @@ export async function brokenAtTheEnd(truth: Truth, store: EffectStore): Promise<
     if (life.state !== 'unknown' && holdState === 'held') return `${id} is ${life.state} and holds`;
   }
   const space = truth.rows.spaces.get('w');
-  for (const { name, held } of space?.figures.values() ?? [])
+  for (const { name, held } of space?.counters.values() ?? [])
     if (held !== 0 && !effectsOf(truth).some(({ life }) => life.state === 'unknown'))
       return `${name.name} holds ${held} for nobody`;
   for (const row of rowsOf(truth).values()) {

@@ -119,8 +119,8 @@ export function createNetwork(
             return answer;
           };
           const refusal = (): Answer => {
-            const { figures } = lookAt(rows, now(), change.workspace, [], change.sums);
-            return { kind: 'moved', now: now(), epoch: rows.epoch, rows: [], figures };
+            const { counters } = lookAt(rows, now(), change.workspace, [], change.sums);
+            return { kind: 'moved', now: now(), epoch: rows.epoch, rows: [], counters };
           };
           return ask(gateway, false, work, refusal);
         },

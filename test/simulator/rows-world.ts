@@ -616,10 +616,10 @@ export async function newWorld(scope: Scope, product: Product): Promise<World> {
   function signature(): string {
     const named = (text: string): string =>
       [...boots].reduce((known, boot, index) => known.replaceAll(boot, `boot ${index}`), text);
-    const space = [...rows.spaces].map(([name, { rows: kept, figures, ledger }]) => [
+    const space = [...rows.spaces].map(([name, { rows: kept, counters, ledger }]) => [
       name,
       [...kept.values()].map(({ kind, id, version, text }) => [kind, id, version, text]).sort(byText),
-      [...figures.values()].map(({ name: of, held, spent }) => [of.name, held, [...spent]]).sort(byText),
+      [...counters.values()].map(({ name: of, held, spent }) => [of.name, held, [...spent]]).sort(byText),
       ledger.length,
     ]);
     return named(

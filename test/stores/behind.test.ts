@@ -2,7 +2,7 @@ import { rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
-import { syncBehind } from '../../src/stores/embedded/behind.ts';
+import { createSyncQueue } from '../../src/stores/embedded/sync-queue.ts';
 import { startEngine } from '../../src/stores/embedded/engine.ts';
 import { asking } from '../../src/stores/embedded/threads/operations.ts';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
@@ -195,7 +195,7 @@ it('closing waits for the disk', async () => {
 });
 
 it('what waits for a sync is not answered by it when another sync of the file has failed meanwhile', async () => {
-  const journal = syncBehind(join(path, 'store.db-wal'), 8192, false, () => {});
+  const journal = createSyncQueue(join(path, 'store.db-wal'), 8192, false, () => {});
   hold();
   const said: string[] = [];
   const wait = (name: string): void =>
@@ -216,7 +216,7 @@ it('what waits for a sync is not answered by it when another sync of the file ha
 
 describe('a thread that may wait for the disk', () => {
   const opened = (mayWait = true, faulted: (error: Error) => void = () => {}) => {
-    const journal = syncBehind(join(path, 'store.db-wal'), 8192, mayWait, faulted);
+    const journal = createSyncQueue(join(path, 'store.db-wal'), 8192, mayWait, faulted);
     const said: string[] = [];
     const add = (name: string, isLone: boolean): void =>
       journal.add({ answer: () => void said.push(name), fail: () => void said.push(`${name}: failed`) }, isLone);

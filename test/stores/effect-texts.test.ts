@@ -68,8 +68,8 @@ describe('the texts of an effect', () => {
     } as const;
     fc.assert(
       fc.property(fc.oneof(sealed, signed), fc.boolean(), (jws, isKept) => {
-        const said = { evidence, receipt: jws === null ? null : { id: 'rcp_1', jws }, result: isKept ? result : null };
-        expect(decodeOutcome(encodeOutcome(said))).toEqual(said);
+        const known = { evidence, receipt: jws === null ? null : { id: 'rcp_1', jws }, result: isKept ? result : null };
+        expect(decodeOutcome(encodeOutcome(known))).toEqual(known);
       }),
     );
   });
@@ -91,16 +91,16 @@ describe('the texts of an effect', () => {
       fc.property(long, fc.boolean(), (text, isCommitted) => {
         const record = recordSaying(text, isCommitted);
         const { life } = record;
-        const said = life.state === 'committed' ? life : null;
+        const known = life.state === 'committed' ? life : null;
         const texts = {
           call: encodeCall(record),
           terms: encodeTerms({ ...record, stages: record.stages.slice(0, 1) }),
           life: encodeLife(record, 1),
         };
-        const outcome = said === null ? null : encodeOutcome(said);
+        const outcome = known === null ? null : encodeOutcome(known);
         for (const each of [...Object.values(texts), outcome?.outcome ?? '1'])
           expect(each).toBe(JSON.stringify(JSON.parse(each)));
-        expect(decodeEffect({ ...texts, said: outcome })).toEqual({ record, admittedStages: 1 });
+        expect(decodeEffect({ ...texts, known: outcome })).toEqual({ record, admittedStages: 1 });
       }),
     );
   });

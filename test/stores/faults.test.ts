@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
 import { loadDriver } from '../../src/stores/embedded/driver.ts';
-import { glanceAtStore, openKeyStore } from '../../src/gateway/embedded-store.ts';
+import { probeStore, openKeyStore } from '../../src/gateway/embedded-store.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import {
@@ -235,7 +235,7 @@ describe('a folder of another version', () => {
     });
     await expect(open()).rejects.toEqual(said);
     await expect(openKeyStore(path, KEY_SEALS)).rejects.toEqual(said);
-    expect(await glanceAtStore(path)).toMatchObject({ state: 'broken', message: expect.stringContaining('format 3') });
+    expect(await probeStore(path)).toMatchObject({ state: 'broken', message: expect.stringContaining('format 3') });
   });
 
   it('is refused when the file is of another program', async () => {

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { type AnswerTo, type Asked, FORMS, type Operation } from '../../src/stores/embedded/threads/operations.ts';
-import { type Form, readingTape, writingTape } from '../../src/stores/embedded/threads/tape.ts';
+import { type Form, decoder, encoder } from '../../src/stores/embedded/threads/codec.ts';
 import type { SumChange } from '../../src/stores/port.ts';
 
 const until: SumChange = {
@@ -50,8 +50,8 @@ const SAMPLES: { readonly [Op in Operation]: { asked: readonly Asked<Op>[]; answ
       },
     ],
     answers: [
-      { kind: 'done', now: 1, epoch: 2, seq: 3, figures: [{ spent: 4, held: 5, rows: 6 }] },
-      { kind: 'moved', now: 1, epoch: 2, rows: [{ kind: 'kind', id: 'id', row: null }], figures: [] },
+      { kind: 'done', now: 1, epoch: 2, seq: 3, counters: [{ spent: 4, held: 5, rows: 6 }] },
+      { kind: 'moved', now: 1, epoch: 2, rows: [{ kind: 'kind', id: 'id', row: null }], counters: [] },
     ],
   },
   read: {
@@ -63,7 +63,7 @@ const SAMPLES: { readonly [Op in Operation]: { asked: readonly Asked<Op>[]; answ
       },
     ],
     answers: [
-      { now: 1, epoch: 2, rows: [{ kind: 'kind', id: 'id', row: { version: 'v', text: 'text' } }], figures: [] },
+      { now: 1, epoch: 2, rows: [{ kind: 'kind', id: 'id', row: { version: 'v', text: 'text' } }], counters: [] },
     ],
   },
   list: {
@@ -93,9 +93,9 @@ const OPERATIONS = Object.keys(SAMPLES) as Operation[];
 
 /** All values in one message, read again. */
 function crossed<T>(form: Form<T>, values: readonly T[]): readonly T[] {
-  const written = writingTape();
+  const written = encoder();
   for (const value of values) form(written, value);
-  const read = readingTape(written.take());
+  const read = decoder(written.take());
   const there: T[] = [];
   while (!read.isAtEnd()) there.push(form(read));
   return there;
@@ -112,12 +112,12 @@ it.each(OPERATIONS)(
 );
 
 it('a message that lacks something is no message', () => {
-  const written = writingTape();
+  const written = encoder();
   expect(() => FORMS.commit.asked(written)).toThrow(TypeError);
   const { numbers, texts } = ((): ReturnType<typeof written.take> => {
-    const whole = writingTape();
-    FORMS.read.answer(whole, { now: 1, epoch: 2, rows: [], figures: [{ spent: 1, held: 2, rows: 3 }] });
+    const whole = encoder();
+    FORMS.read.answer(whole, { now: 1, epoch: 2, rows: [], counters: [{ spent: 1, held: 2, rows: 3 }] });
     return whole.take();
   })();
-  expect(() => FORMS.read.answer(readingTape({ numbers: numbers.slice(0, -1), texts }))).toThrow('ends too soon');
+  expect(() => FORMS.read.answer(decoder({ numbers: numbers.slice(0, -1), texts }))).toThrow('ends too soon');
 });

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { createRecentRows } from '../../src/records/recent-rows.ts';
 import { loadDriver, type SqlDatabase } from '../../src/stores/embedded/driver.ts';
 import { FORMS } from '../../src/stores/embedded/threads/operations.ts';
-import { type Form, readingTape, writingTape } from '../../src/stores/embedded/threads/tape.ts';
+import { type Form, decoder, encoder } from '../../src/stores/embedded/threads/codec.ts';
 import { ensureRowTables } from '../../src/stores/embedded/tables/schema.ts';
 import { openRowSession, type RowSession } from '../../src/stores/embedded/tables/session.ts';
 import { ABSENT, type Answer, type SumName } from '../../src/stores/port.ts';
@@ -40,9 +40,9 @@ function sumName(index: number): SumName {
 
 /** What another thread sent, as it arrives: one text that all texts are cut out of. */
 function arrived<T>(form: Form<T>, value: T): T {
-  const message = writingTape();
+  const message = encoder();
   form(message, value);
-  return form(readingTape(message.take()));
+  return form(decoder(message.take()));
 }
 
 it('a change leaves its rows and figures in the memory of the store’s thread, and not the message that brought it', () => {
@@ -68,7 +68,7 @@ it('a look at figures leaves them in the memory of the store’s thread, and not
     const wanted = [{ kind: 'effect', id: 'x'.repeat(LONG) }];
     const asked = { workspace: 'the-only-workspace', wants: wanted, sums: [sumName(index)] };
     const { workspace, wants, sums } = arrived(FORMS.read.asked, asked);
-    expect(session.read(workspace, wants, sums).figures).toMatchObject([{ held: 1 }]);
+    expect(session.read(workspace, wants, sums).counters).toMatchObject([{ held: 1 }]);
   }
   expect(used() - before).toBeLessThan(MOST_KEPT);
 });
@@ -83,7 +83,7 @@ it('the gateway remembers a row that it was shown, and not the answer that it st
       id: `pause-number-${index}`,
       row: { version: `version-number-${index}`, text: 'short' },
     };
-    const seen = arrived(FORMS.read.answer, { now: 1, epoch: 1, rows: [long, short], figures: [] });
+    const seen = arrived(FORMS.read.answer, { now: 1, epoch: 1, rows: [long, short], counters: [] });
     recent.learn('the-only-workspace', seen.rows, recent.tick());
   }
   expect(recent.get('the-only-workspace', 'pause', 'pause-number-7')?.text).toBe('short');

@@ -2,7 +2,7 @@ import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { EffectStore } from '../../src/effects/store.ts';
-import { glanceAtStore, openKeyStore } from '../../src/gateway/embedded-store.ts';
+import { probeStore, openKeyStore } from '../../src/gateway/embedded-store.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { dispatched, keyRecord, PERSON, settleRequest, FAILED, WORKSPACE } from '../contract/requests.ts';
@@ -97,25 +97,25 @@ describe('keys made beside a gateway', () => {
 
 describe('a glance at a store', () => {
   it('sees that nothing is there, and makes nothing', async () => {
-    expect(await glanceAtStore(join(path, 'none'))).toEqual({ state: 'absent' });
-    expect(await glanceAtStore(path)).toEqual({ state: 'absent' });
+    expect(await probeStore(join(path, 'none'))).toEqual({ state: 'absent' });
+    expect(await probeStore(path)).toEqual({ state: 'absent' });
   });
 
   it('sees whether a gateway uses it, and its keys', async () => {
     const store = await startGateway();
     const key = keyRecord();
     await store.putKey(key, PERSON);
-    expect(await glanceAtStore(path)).toEqual({ state: 'ready', durability: 'fsync', inUse: true, keys: [key] });
+    expect(await probeStore(path)).toEqual({ state: 'ready', durability: 'fsync', inUse: true, keys: [key] });
     // Looking must not have taken the gateway's lock away.
-    expect(await glanceAtStore(path)).toMatchObject({ inUse: true });
+    expect(await probeStore(path)).toMatchObject({ inUse: true });
     await store.close();
-    expect(await glanceAtStore(path)).toMatchObject({ state: 'ready', inUse: false });
+    expect(await probeStore(path)).toMatchObject({ state: 'ready', inUse: false });
   });
 
   it('sees that it was emptied', async () => {
     const store = await startGateway();
     await store.close();
     rmSync(join(path, 'store.db'));
-    expect(await glanceAtStore(path)).toMatchObject({ state: 'broken', inUse: false });
+    expect(await probeStore(path)).toMatchObject({ state: 'broken', inUse: false });
   });
 });

@@ -14,9 +14,9 @@ vi.mock('node:fs', async (original) => ({
     disk.syncs += 1;
   },
 }));
-vi.mock('../../src/stores/embedded/behind.ts', async (original) => {
+vi.mock('../../src/stores/embedded/sync-queue.ts', async (original) => {
   const { planted } = await import('../planted-faults.ts');
-  return planted(await original<typeof import('../../src/stores/embedded/behind.ts')>(), 'answer-before-the-sync');
+  return planted(await original<typeof import('../../src/stores/embedded/sync-queue.ts')>(), 'answer-before-the-sync');
 });
 
 it('a store that answers before the disk has it (synchronous = NORMAL and no sync behind) is noticed', async () => {

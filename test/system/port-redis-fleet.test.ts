@@ -86,10 +86,10 @@ async function picture(store: RedisRows): Promise<unknown> {
     { name: 'r', group: 'group', span: { kind: 'rolling', ms: 86_400_000 } },
   ] as const;
   const wants = ['a', 'b', 'gone', 'long'].map((id) => ({ kind: 'thing', id }));
-  const { rows, figures }: Seen = await store.read(WORKSPACE, wants, sums);
+  const { rows, counters }: Seen = await store.read(WORKSPACE, wants, sums);
   const lists = await Promise.all(['l', 'm'].map((list) => store.list(listOf(WORKSPACE, list))));
   const about = await store.ledger({ workspace: WORKSPACE, about: 'a', order: 'up', after: null, limit: 100 });
-  return { rows, figures, lists, sums: await store.sums(WORKSPACE, 10), ledger: await ledger(store), about };
+  return { rows, counters, lists, sums: await store.sums(WORKSPACE, 10), ledger: await ledger(store), about };
 }
 
 describe('a tail of the log that is lost', () => {
@@ -333,10 +333,10 @@ describe('a primary that is killed, and a replica takes over', () => {
     stop = true;
     await Promise.all(work);
     const wants = [...acknowledged.keys()].map((id) => ({ kind: 'thing', id }));
-    const { rows, figures } = await two.read(WORKSPACE, wants, [sumOf('s')]);
+    const { rows, counters } = await two.read(WORKSPACE, wants, [sumOf('s')]);
     expect(rows.filter(({ id, row: found }) => found?.version !== acknowledged.get(id))).toEqual([]);
-    expect(figures[0]?.spent).toBeGreaterThanOrEqual(spent);
-    expect(figures[0]?.spent).toBeLessThanOrEqual(spent + uncertain);
+    expect(counters[0]?.spent).toBeGreaterThanOrEqual(spent);
+    expect(counters[0]?.spent).toBeLessThanOrEqual(spent + uncertain);
     const events = new Map<string, number>();
     for (let after: number | null = null; ; ) {
       const slice: readonly LedgerEntry[] = await one.ledger({

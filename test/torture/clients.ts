@@ -34,7 +34,7 @@ const PAUSE_FIRST_MS = 40;
 const PAUSE_MOST_MS = 300;
 
 /** How often a person looks again, and how often an operation comes back to one. */
-const LOOK_MS = 400;
+const CHECK_MS = 400;
 const MOST_ROUNDS = 4;
 
 /** A library leaves keys in progress for ever: asking on is of no use. */
@@ -122,7 +122,7 @@ export function createClients(rig: Rig, upstream: LedgerUpstream, random: () => 
       if (response?.status === 409 && !isEarly) return null;
       if (response !== null && response.status !== 503 && !isEarly)
         faults.push(`resolve: ${response.status} ${text?.slice(0, 300)}`);
-      await pause(LOOK_MS);
+      await pause(CHECK_MS);
     }
     return null;
   }

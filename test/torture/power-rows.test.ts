@@ -41,7 +41,7 @@ it.each([
 });
 
 it('a store that answers before the sync is found out', async () => {
-  const file = 'src/stores/embedded/behind.ts';
+  const file = 'src/stores/embedded/sync-queue.ts';
   const checkpoints = ['CHECKPOINT_PAGES = 60', 'CHECKPOINT_PAGES = 4000'] as const;
   // A checkpoint would sync as well.
   store.alter(ENGINE, ...checkpoints);

@@ -72,7 +72,7 @@ test('a look that began before the server announced a change does not count', as
   const { pins, reached, state, known } = watch();
   await known();
   now = 1_000;
-  const looking = pins.look(reached);
+  const looking = pins.inspect(reached);
   now = 1_500;
   server.tools = [{ ...ECHO, description: 'Other' }];
   pins.doubt(reached);

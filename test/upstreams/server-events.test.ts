@@ -33,12 +33,10 @@ test.each([
     const events = await read(bytes, size);
     // Half of a line's end, in a piece of its own, says nothing.
     const said = events.filter(({ bytes: own }) => own.length > 1);
-    expect(
-      said.map(({ data, id, retryMs, beside }) => ({ data: data?.toString() ?? null, id, retryMs, beside })),
-    ).toEqual([
-      { data: '{"a":\n1}', id: '7', retryMs: null, beside: 'id: 7\n' },
-      { data: null, id: null, retryMs: null, beside: ': nothing\n' },
-      { data: '2', id: null, retryMs: 250, beside: 'retry: 250\n' },
+    expect(said.map(({ data, id, retryMs, rest }) => ({ data: data?.toString() ?? null, id, retryMs, rest }))).toEqual([
+      { data: '{"a":\n1}', id: '7', retryMs: null, rest: 'id: 7\n' },
+      { data: null, id: null, retryMs: null, rest: ': nothing\n' },
+      { data: '2', id: null, retryMs: 250, rest: 'retry: 250\n' },
     ]);
     const whole = lines.slice(0, -1).join(end) + end;
     expect(Buffer.concat(events.map((event) => event.bytes)).toString()).toBe(whole);

@@ -45,7 +45,7 @@ export function InboxScreen(): JSX.Element {
   const selected = waiting.filter(({ id }) => chosen.has(id));
   const inBatch =
     selected.length > 1 && open !== undefined && chosen.has(open.id) && selected.every((one) => isAlike(one, open));
-  const look = (approval: Approval | undefined): void => {
+  const show = (approval: Approval | undefined): void => {
     if (approval !== undefined) setQuery({ approval: approval.id }, { replace: true });
   };
   const choose = (id: string): void => {
@@ -75,14 +75,14 @@ export function InboxScreen(): JSX.Element {
     }
     setChosen(new Set());
     setBusy(false);
-    look(waiting[at + 1] ?? waiting[at - 1]);
+    show(waiting[at + 1] ?? waiting[at - 1]);
     await queries.invalidateQueries({ queryKey: [workspace, 'approvals'] });
   };
 
   const keys = useRef<(key: string) => boolean>(() => false);
   keys.current = (key) => {
-    if (key === 'j') look(waiting[at + 1]);
-    else if (key === 'k') look(waiting[at - 1]);
+    if (key === 'j') show(waiting[at + 1]);
+    else if (key === 'k') show(waiting[at - 1]);
     else if (key === 'x' && open !== undefined) choose(open.id);
     else if (key === 'a' || key === 'r') document.querySelector<HTMLButtonElement>(`button[data-key=${key}]`)?.focus();
     else return false;
@@ -294,10 +294,10 @@ function Question({
       />
       <h2>Params</h2>
       <Params effect={approval} />
-      {approval.votes.map(({ user, verdict, at, comment: said }) => (
+      {approval.votes.map(({ user, verdict, at, comment: note }) => (
         <p key={`${user} ${at}`} class="faint">
           {visible(user)} {verdict === 'approve' ? 'approved' : 'rejected'} at <Time at={at} />
-          {said === null ? '' : `: ${visible(said)}`}
+          {note === null ? '' : `: ${visible(note)}`}
         </p>
       ))}
       <Link href={`/${workspace}/effects/${approval.effect_id}`}>Everything about this call</Link>

@@ -55,7 +55,7 @@ export interface BridgeSides {
   readonly input: Readable;
   readonly output: Writable;
   /** A line for people, on standard error. */
-  readonly say: (line: string) => void;
+  readonly log: (line: string) => void;
   /** Resolves when the process is told to end. */
   readonly stopped: Promise<void>;
 }
@@ -103,7 +103,7 @@ class Bridge {
   readonly #ending = new AbortController();
   readonly #waiting = new LineQueue(MOST_WAITING_BYTES);
   readonly #arriving = { most: MOST_MESSAGE, allowance: new Allowance(MOST_ARRIVING_BYTES) };
-  readonly #say: (line: string) => void;
+  readonly #log: (line: string) => void;
   #openBytes = 0;
   #key: string;
   #session: Session | null = null;
@@ -120,7 +120,7 @@ class Bridge {
     this.#sides = sides;
     this.#key = key;
     this.#sender = new Sender(sides.url);
-    this.#say = sparing(sides.say);
+    this.#log = sparing(sides.log);
   }
 
   async run(): Promise<void> {
@@ -194,7 +194,7 @@ class Bridge {
   async #dropLine(line: Line): Promise<void> {
     const message = line.kind === 'line' ? readMessage(line.bytes) : null;
     if (message?.kind === 'request') return this.#refuse(message.id, CODE.busy, TOO_MUCH, { did_it_happen: 'no' });
-    this.#say('too many lines wait for the server; one was dropped');
+    this.#log('too many lines wait for the server; one was dropped');
   }
 
   async #takeLine(line: Line): Promise<void> {
@@ -292,9 +292,9 @@ class Bridge {
       const answer = await this.#post(body, this.#versionHeaders(stateless), signal);
       answer.body.destroy();
       if (answer.status < 300) return true;
-      this.#say(`the server refused ${printable(what)} with status ${answer.status}`);
+      this.#log(`the server refused ${printable(what)} with status ${answer.status}`);
     } catch (error) {
-      if (!this.#ending.signal.aborted) this.#say(`${printable(what)} was not delivered: ${whyOf(error)}`);
+      if (!this.#ending.signal.aborted) this.#log(`${printable(what)} was not delivered: ${whyOf(error)}`);
     }
     return false;
   }
@@ -405,7 +405,7 @@ class Bridge {
   async #pass(text: string, open: Open | null): Promise<void> {
     const value = parseJson(text);
     if (value === undefined || !isJsonObject(value)) {
-      this.#say('the server sent something that is no JSON-RPC message; it was dropped');
+      this.#log('the server sent something that is no JSON-RPC message; it was dropped');
       return;
     }
     const { id, method } = value;
@@ -418,7 +418,7 @@ class Bridge {
       if (!this.#settle(waits)) return;
       if (waits.message.method === 'tools/list') {
         this.#tools.learn(value['result']);
-        if (statelessVersion(waits.message.params) !== null) sendable = withoutUnsendable(value, this.#say);
+        if (statelessVersion(waits.message.params) !== null) sendable = withoutUnsendable(value, this.#log);
       }
       if (waits.message.method === 'initialize' && waits === open) this.#agree(value['result']);
     }
@@ -449,7 +449,7 @@ class Bridge {
 
   async #initializeAgain(lost: Session): Promise<boolean> {
     if (this.#initialize === null) return false;
-    this.#say('the server has forgotten the session; beginning a new one');
+    this.#log('the server has forgotten the session; beginning a new one');
     try {
       const answer = await this.#post(this.#initialize, {}, this.#ending.signal, true);
       const id = headerText(answer.headers['mcp-session-id']);

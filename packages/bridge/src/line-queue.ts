@@ -1,7 +1,7 @@
 import type { Line } from '../../../src/bytes/lines.ts';
 
 /** What a line costs beside its bytes. */
-const BESIDE = 256;
+const OVERHEAD = 256;
 
 /**
  * Lines in their order, from who reads them to who takes them, so that the end of the input is seen while a line is being
@@ -52,5 +52,5 @@ export class LineQueue {
 }
 
 function costOf(line: Line): number {
-  return BESIDE + (line.kind === 'line' ? line.bytes.length : 0);
+  return OVERHEAD + (line.kind === 'line' ? line.bytes.length : 0);
 }

@@ -99,13 +99,13 @@ export class ToolHeaders {
  * The answer to `tools/list` without tools whose headers cannot be sent, which clients of the stateless era leave out;
  * `null` where there are none.
  */
-export function withoutUnsendable(answer: JsonObject, say: (line: string) => void): string | null {
+export function withoutUnsendable(answer: JsonObject, log: (line: string) => void): string | null {
   const { result } = answer;
   if (!isJsonObject(result) || !isJsonArray(result['tools'])) return null;
   const { tools } = result;
   const sendable = tools.filter((tool) => {
     const why = isJsonObject(tool) ? paramHeaderFault(tool['inputSchema']) : null;
-    if (why !== null && isJsonObject(tool)) say(`the tool ${JSON.stringify(tool['name'])} was left out: ${why}`);
+    if (why !== null && isJsonObject(tool)) log(`the tool ${JSON.stringify(tool['name'])} was left out: ${why}`);
     return why === null;
   });
   return sendable.length === tools.length

@@ -20,17 +20,17 @@ interface Refused {
  * @param key it stands in none
  */
 export function refusalOf({ where, status, headers, text }: Refused, key: string, keyHint: string): JsonObject {
-  const said = parseObject(text) ?? {};
-  const error = isError(said['error']) ? said['error'] : null;
+  const problem = parseObject(text) ?? {};
+  const error = isError(problem['error']) ? problem['error'] : null;
   const isAuth = status === 401 || status === 403;
   if (error !== null && !isAuth) return error;
-  const detail = [error?.['message'], said['detail'], said['title']].find((one) => typeof one === 'string');
+  const detail = [error?.['message'], problem['detail'], problem['title']].find((one) => typeof one === 'string');
   // Some servers repeat the key that they refuse.
   const reason = typeof detail === 'string' ? `: ${detail.replaceAll(key, '…').slice(0, 1_000)}` : '.';
   const retryAfter = headerText(headers['retry-after']);
   const data: JsonObject = {
     http_status: status,
-    ...(typeof said['code'] === 'string' && { code: said['code'] }),
+    ...(typeof problem['code'] === 'string' && { code: problem['code'] }),
     ...(retryAfter !== null && { retry_after: retryAfter }),
   };
   if (!isAuth) return { code: CODE.http, message: `${where} answered with status ${status}${reason}`, data };

@@ -32,18 +32,20 @@ export function createDesk(): (message: Json | undefined) => DeskAnswer {
   const closed = new Map<string, number>();
   const call = (name: Json | undefined, args: JsonObject): JsonObject => {
     const { ticket_id: ticket } = args;
-    if (typeof ticket !== 'string') return said('ticket_id is missing', true);
+    if (typeof ticket !== 'string') return textResult('ticket_id is missing', true);
     switch (textOf(name)) {
       case 'find_ticket':
-        return said(`${ticket} is ${closed.has(ticket) ? 'closed' : 'open'}; mails sent: ${closed.get(ticket) ?? 0}`);
+        return textResult(
+          `${ticket} is ${closed.has(ticket) ? 'closed' : 'open'}; mails sent: ${closed.get(ticket) ?? 0}`,
+        );
       case 'close_ticket':
         closed.set(ticket, (closed.get(ticket) ?? 0) + 1);
-        return said(`${ticket} is closed, and its customer has a mail`);
+        return textResult(`${ticket} is closed, and its customer has a mail`);
       case 'delete_ticket':
         closed.delete(ticket);
-        return said(`${ticket} is gone`);
+        return textResult(`${ticket} is gone`);
       default:
-        return said('There is no such tool', true);
+        return textResult('There is no such tool', true);
     }
   };
   return (message) => {
@@ -76,7 +78,7 @@ function textOf(value: Json | undefined): string {
   return typeof value === 'string' ? value : '';
 }
 
-function said(text: string, isError = false): JsonObject {
+function textResult(text: string, isError = false): JsonObject {
   return { content: [{ type: 'text', text }], ...(isError && { isError }) };
 }
 

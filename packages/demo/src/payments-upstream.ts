@@ -46,9 +46,9 @@ export async function startPaymentsUpstream(options: { readonly port: number }):
   const server = createServer((request, response) => {
     void readJson(request).then((body) => {
       if (request.url === '/mcp') {
-        const said = request.method === 'POST' ? desk(body) : refused(405, 'use POST').body;
-        if (said === null) response.writeHead(202).end();
-        else send(response, request.method === 'POST' ? 200 : 405, said);
+        const reply = request.method === 'POST' ? desk(body) : refused(405, 'use POST').body;
+        if (reply === null) response.writeHead(202).end();
+        else send(response, request.method === 'POST' ? 200 : 405, reply);
         return;
       }
       const { status, body: members } = answer(request, body);

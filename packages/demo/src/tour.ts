@@ -39,56 +39,56 @@ export async function playTour(stage: TourStage, terminal: Terminal): Promise<vo
     play({ what, decision, code: reason.code, happened, next }, reason.message);
     return result;
   };
-  const say = (words: string): void => terminal.out(`\n${words}`);
+  const narrate = (words: string): void => terminal.out(`\n${words}`);
   const agent = agentOf(stage);
 
-  say('An agent refunds 12.00 EUR.');
+  narrate('An agent refunds 12.00 EUR.');
   const first = played('refund 12 EUR', await agent.call(refund('pay_1', 1200, { idempotencyKey: 'tour-1' })));
 
-  say('Its next refund is sent and done, but the answer is lost on the way back. The client asks again by itself.');
+  narrate('Its next refund is sent and done, but the answer is lost on the way back. The client asks again by itself.');
   const forgetful = agentOf(stage, loseFirstAnswer());
   played('the same, answer lost', await forgetful.call(refund('pay_2', 900)));
 
-  say('Unsure, it repeats its very first call. Nothing runs again; it gets the first receipt.');
+  narrate('Unsure, it repeats its very first call. Nothing runs again; it gets the first receipt.');
   played('refund 12 EUR again', await agent.call(refund('pay_1', 1200, { idempotencyKey: 'tour-1' })));
 
-  say('It uses the same key for another amount.');
+  narrate('It uses the same key for another amount.');
   played('same key, 99 EUR', await agent.call(refund('pay_1', 9900, { idempotencyKey: 'tour-1' })));
 
-  say('It tries a currency that no rule allows.');
+  narrate('It tries a currency that no rule allows.');
   played('refund in JPY', await agent.call(refund('pay_1', 1200, { currency: 'JPY' })));
 
-  say('It refunds 900.00 EUR, which needs a finance lead. Maria looks at it and approves.');
+  narrate('It refunds 900.00 EUR, which needs a finance lead. Maria looks at it and approves.');
   const large = played('refund 900 EUR', await agent.call(refund('pay_3', 90_000)));
   if (large.status === 'pending_approval') {
     await stage.approver.approvals.approve(large.approval.id, { comment: 'checked with the customer' });
     played('… approved by maria', await agent.wait(large, { timeoutMs: 10_000 }));
   }
 
-  say('It believes that a payment is 20.00 EUR; the live payment says otherwise.');
+  narrate('It believes that a payment is 20.00 EUR; the live payment says otherwise.');
   const stateCheck = { intent: 'refund', requiredFields: ['amount'], assumedState: { amount: 2000 }, conditions: {} };
   played(
     'refund on old facts',
     await agent.call(refund('pay_4', 500, { stateCheck: { ...stateCheck, onMismatch: 'replan' } })),
   );
 
-  say('Somebody pauses all payments tools, and lets them go again.');
+  narrate('Somebody pauses all payments tools, and lets them go again.');
   const pause = await stage.operator.pauses.set({ scope: { tool: 'payments.**' }, reason: 'Looking into an incident' });
   played('refund while paused', await agent.call(refund('pay_5', 500)));
   await stage.operator.pauses.lift(pause.id);
 
-  say(
+  narrate(
     'The payments API does a refund and dies before it answers. Nobody knows; the gateway says so, and does not guess.',
   );
   stage.loseNextAnswer();
   const doubtful = refund('pay_5', 700, { idempotencyKey: 'tour-lost' });
   const lost = played('refund, the API dies', await agent.call(doubtful));
   played('the same again', await agent.call(doubtful));
-  say('Ada looks at the payment, sees the refund, and settles it. Now it has a receipt.');
+  narrate('Ada looks at the payment, sees the refund, and settles it. Now it has a receipt.');
   const finding = { outcome: 'happened', comment: 'the refund is there' } as const;
   played('… resolved by ada', await stage.operator.resolve(lost.effectId, finding));
 
-  say('Then it runs away, refunding 500.00 EUR over and over, until its budget for the day is used up.');
+  narrate('Then it runs away, refunding 500.00 EUR over and over, until its budget for the day is used up.');
   for (let number = 1; number <= MOST_REFUNDS; number++) {
     const result = await agent.call(refund(`pay_${6 + (number % 4)}`, 50_000));
     if (result.status === 'committed') continue;
@@ -96,9 +96,9 @@ export async function playTour(stage: TourStage, terminal: Terminal): Promise<vo
     break;
   }
 
-  await playMcp(stage, say, play);
+  await playMcp(stage, narrate, play);
 
-  say('What became of it:\n');
+  narrate('What became of it:\n');
   terminal.out(
     table(
       ['call', 'decision', 'reason', 'happened', 'next'],
@@ -111,7 +111,7 @@ export async function playTour(stage: TourStage, terminal: Terminal): Promise<vo
 /** The same agent with an MCP client, at the gateway's door to an MCP server. */
 async function playMcp(
   { url, agentKey }: TourStage,
-  say: (words: string) => void,
+  narrate: (words: string) => void,
   play: (scene: Scene, words: string) => void,
 ): Promise<void> {
   const client = await openTourClient(`${url}/mcp/desk`, agentKey);
@@ -119,13 +119,15 @@ async function playMcp(
     const { text, ...result } = await client.call(tool, { ticket_id: 'T-7' });
     play({ what, ...result }, text);
   };
-  say(`The agent has an MCP client, too. At ${url}/mcp/desk it sees ${client.tools.join(', ')}. It closes a ticket.`);
+  narrate(
+    `The agent has an MCP client, too. At ${url}/mcp/desk it sees ${client.tools.join(', ')}. It closes a ticket.`,
+  );
   await call('MCP: close_ticket', 'close_ticket');
-  say(
+  narrate(
     'Its model forgets, and closes the ticket again. MCP clients send no keys: the gateway derives one from the call.',
   );
   await call('MCP: the same again', 'close_ticket');
-  say('It tries to delete the ticket. The server would; policy does not let it.');
+  narrate('It tries to delete the ticket. The server would; policy does not let it.');
   await call('MCP: delete_ticket', 'delete_ticket');
 }
 

@@ -29,7 +29,7 @@ const USUAL_VARIABLES = ['PATH', 'HOME'];
 /** The longest name of a tool in a policy. */
 const MOST_NAME = 128;
 
-const SAYS: Readonly<Record<ToolGroup, string>> = {
+const GROUP_TEXTS: Readonly<Record<ToolGroup, string>> = {
   reads: 'allowed, they only read',
   writes: 'allowed, they write',
   destructive: 'wait for a person each time',
@@ -84,7 +84,8 @@ export async function initMcp(
   terminal.out(`${count} of ${plainText(live.server ?? upstream, 80)}, pinned as they are now:`);
   for (const group of TOOL_GROUPS) {
     const own = inGroup(group);
-    if (own.length > 0) terminal.out(`  ${own.length} ${SAYS[group]}: ${own.map(({ name }) => name).join(', ')}`);
+    if (own.length > 0)
+      terminal.out(`  ${own.length} ${GROUP_TEXTS[group]}: ${own.map(({ name }) => name).join(', ')}`);
   }
   for (const { name, why } of unusable) terminal.out(`  left out: ${plainText(`${name}: ${why}`, 200)}`);
   const checked = await checkFiles(files.gateway, { environment: {}, color: terminal.color });
@@ -193,9 +194,9 @@ async function readProgram(server: McpServer, ports: CliPorts): Promise<LiveServ
 }
 
 /** `everything` for a server that calls itself `mcp-servers/everything`. */
-function upstreamFrom({ server: said }: LiveServer, server: McpServer): string {
+function upstreamFrom({ server: serverName }: LiveServer, server: McpServer): string {
   const host = server.kind === 'address' ? new URL(server.url).hostname : '';
-  for (const text of [said ?? '', host]) {
+  for (const text of [serverName ?? '', host]) {
     const words = text
       .toLowerCase()
       .split(/[^a-z0-9]+/)

@@ -46,7 +46,7 @@ export function groupOf(tool: JsonObject): GroupedTool {
   const annotations = isJsonObject(tool['annotations']) ? tool['annotations'] : {};
   const { readOnlyHint, destructiveHint } = annotations;
   const verb = firstVerb(name);
-  const said = {
+  const known = {
     name,
     title: titleOf(tool, annotations, name),
     failsCleanly: annotations['idempotentHint'] === true || (verb !== null && READING.test(verb)),
@@ -56,21 +56,26 @@ export function groupOf(tool: JsonObject): GroupedTool {
   };
   if (readOnlyHint === true)
     return verb !== null && CHANGING.test(verb)
-      ? { ...said, group: 'destructive', risk: graver(name), doubt: 'the server says that it only reads' }
-      : { ...said, group: 'reads', risk: null, doubt: null };
+      ? { ...known, group: 'destructive', risk: graver(name), doubt: 'the server says that it only reads' }
+      : { ...known, group: 'reads', risk: null, doubt: null };
   const isSilent = readOnlyHint === undefined && typeof destructiveHint !== 'boolean';
   if (isSilent && verb !== null && READING.test(verb))
-    return { ...said, group: 'writes', risk: 'low', doubt: 'only its name says that it reads; if it does: kind: read' };
+    return {
+      ...known,
+      group: 'writes',
+      risk: 'low',
+      doubt: 'only its name says that it reads; if it does: kind: read',
+    };
   const risk = riskOf('POST', '', name);
   const isGrave = risk === 'high' || risk === 'critical';
   if (destructiveHint === false)
     return isGrave
-      ? { ...said, group: 'destructive', risk, doubt: 'the server says that it destroys nothing' }
-      : { ...said, group: 'writes', risk, doubt: null };
+      ? { ...known, group: 'destructive', risk, doubt: 'the server says that it destroys nothing' }
+      : { ...known, group: 'writes', risk, doubt: null };
   if (isSilent && !isGrave && verb !== null && ADDING.test(verb))
-    return { ...said, group: 'writes', risk: 'medium', doubt: 'only its name says so; the server says nothing' };
+    return { ...known, group: 'writes', risk: 'medium', doubt: 'only its name says so; the server says nothing' };
   const doubt = isSilent ? 'the server does not say what it does' : null;
-  return { ...said, group: 'destructive', risk: graver(name), doubt };
+  return { ...known, group: 'destructive', risk: graver(name), doubt };
 }
 
 /** The first word of a name that says what the tool does. */

@@ -19,7 +19,7 @@ export class Allowance {
 }
 
 /** At most some lines at once, and one more each second: who says something over and over fills no log. */
-export function sparing(say: (line: string) => void): (line: string) => void {
+export function sparing(log: (line: string) => void): (line: string) => void {
   let left = MOST_AT_ONCE;
   let at = Date.now();
   let unsaid = 0;
@@ -34,7 +34,7 @@ export function sparing(say: (line: string) => void): (line: string) => void {
       return;
     }
     left -= 1;
-    say(unsaid === 0 ? line : `${line} (and ${unsaid} lines more before)`);
+    log(unsaid === 0 ? line : `${line} (and ${unsaid} lines more before)`);
     unsaid = 0;
   };
 }

@@ -62,7 +62,7 @@ class Reader implements ServerLine<CliAnswered> {
     return this.#post(request, headers);
   }
 
-  async tell(notification: JsonObject, headers: Readonly<Record<string, string>>): Promise<void> {
+  async notify(notification: JsonObject, headers: Readonly<Record<string, string>>): Promise<void> {
     await this.#post(notification, headers);
   }
 
@@ -135,13 +135,13 @@ class Reader implements ServerLine<CliAnswered> {
 
   #refused({ status, message }: CliAnswered): CommandFailure {
     const error = isJsonObject(message?.['error']) ? message['error'] : {};
-    const said = typeof error['message'] === 'string' ? `: ${error['message'].slice(0, 500)}` : '';
+    const detail = typeof error['message'] === 'string' ? `: ${error['message'].slice(0, 500)}` : '';
     const hint =
       status === 401 || status === 403
         ? ' It wants a key, or another one: name the variable that holds it with --key-env.'
         : ` Is this the address of its MCP endpoint?${status === 404 || status === 405 ? OLD : ''}`;
     return new CommandFailure(
-      `${this.#address.url.href} does not list its tools over MCP (status ${status})${said}.${hint}`,
+      `${this.#address.url.href} does not list its tools over MCP (status ${status})${detail}.${hint}`,
     );
   }
 }

@@ -122,8 +122,8 @@ function stageDetail(verdict: Verdict): string | null {
 function answeredFor(verdict: Verdict, actor: EffectActor): Verdict {
   if (verdict.kind !== 'permit' || verdict.mode !== 'enforce') return verdict;
   const [asking] = verdict.approvals;
-  const behind = actor.user ?? (actor.keyKind === 'agent' ? actor.agentOwner : null);
-  if (asking === undefined || behind !== null) return verdict;
+  const responsible = actor.user ?? (actor.keyKind === 'agent' ? actor.agentOwner : null);
+  if (asking === undefined || responsible !== null) return verdict;
   return {
     kind: 'deny',
     decision: 'denied_policy',

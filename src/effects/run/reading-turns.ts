@@ -4,7 +4,7 @@ import { performance } from 'node:perf_hooks';
 const PART_MS = 2;
 
 /** What a part costs besides its own time: its request, its answer, and what the store sends for it, ms. */
-const BESIDE_MS = 0.5;
+const OVERHEAD_MS = 0.5;
 
 /** After a part, the thread is left alone for this many times as long: while calls run, and while next to nothing does. */
 const PAUSE_BUSY = 9;
@@ -50,7 +50,7 @@ export function createReadingTurns(thread: Thread = thisThread()): ReadingTurns 
     const pause = thread.used() < BUSY ? PAUSE_CALM : PAUSE_BUSY;
     const begun = thread.now();
     part();
-    const cost = thread.now() - begun + BESIDE_MS;
+    const cost = thread.now() - begun + OVERHEAD_MS;
     thread.used();
     thread.after(cost * pause, serve);
   }

@@ -3,7 +3,7 @@ import type { ClaimRecord } from '../model/claim.ts';
 import type { ReservationRecord } from '../model/reservation.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
 import type { Hold, PoolUse } from '../model/effect.ts';
-import type { BudgetChange, BudgetFigures, RateCount, RunningUse, StepView } from './plan.ts';
+import type { BudgetChange, BudgetCounter, RateCount, RunningUse, StepView } from './plan.ts';
 import type { AdmitRequest } from '../store.ts';
 import { type Obligation, type Observed, type Permit, windowId } from '../model/verdict.ts';
 
@@ -326,7 +326,7 @@ function budgetObligation(
     0,
   );
   const resetsAt = obligation.window.kind === 'calendar' ? obligation.window.end : null;
-  const rowOf = ({ spent, held }: BudgetFigures): BudgetRow => ({
+  const rowOf = ({ spent, held }: BudgetCounter): BudgetRow => ({
     budget,
     unit,
     bucket,
@@ -340,10 +340,10 @@ function budgetObligation(
   const deny = (
     code: 'amount_invalid' | 'budget_exceeded' | 'too_many_rows',
     passes: 'in time' | 'never',
-    say: (free: number) => string,
+    explain: (free: number) => string,
   ): Refused => {
     const row = rowOf(view.budgetAsStored(request.workspace, budget, bucket, window));
-    const message = say(Math.max(0, limit - row.spent - row.held));
+    const message = explain(Math.max(0, limit - row.spent - row.held));
     const wait = passes === 'never' || resetsAt === null ? null : resetsAt - view.now;
     return refuse('denied_budget', { code, message, rule }, [row], wait);
   };
@@ -355,8 +355,8 @@ function budgetObligation(
       () => `${what} is absent or not a whole number from 0 to 2^53-1. Budget ${budget} counts it in ${unit}.`,
     );
   }
-  const figures = view.budget(request.workspace, budget, bucket, window);
-  if (figures.rows >= MAX_BUDGET_ROWS && figures.spent + figures.held === 0) {
+  const counter = view.budget(request.workspace, budget, bucket, window);
+  if (counter.rows >= MAX_BUDGET_ROWS && counter.spent + counter.held === 0) {
     return deny(
       'too_many_rows',
       'in time',
@@ -364,7 +364,7 @@ function budgetObligation(
         `Budget ${budget} has ${MAX_BUDGET_ROWS} rows, which is the limit. Ask the owner of the policy to count by fewer values.`,
     );
   }
-  const row = rowOf(figures);
+  const row = rowOf(counter);
   if (amount > limit - row.spent - row.held) {
     return deny('budget_exceeded', amount > limit ? 'never' : 'in time', (free) =>
       obligation.sharing === 'own'

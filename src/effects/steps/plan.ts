@@ -66,15 +66,15 @@ export interface StepView {
    * Figures of a budget row. For a rolling window, `spent` is what counts at `now`. Zeroes where there is no row, or where
    * they are not known: then the store judges, because the change carries the limit. Not to be shown to anybody.
    */
-  budget(workspace: string, budget: string, bucket: string, window: string): BudgetFigures;
+  budget(workspace: string, budget: string, bucket: string, window: string): BudgetCounter;
   /** The same as the store has them, for a refusal that quotes them. If they are not known, the step has to run again. */
-  budgetAsStored(workspace: string, budget: string, bucket: string, window: string): BudgetFigures;
+  budgetAsStored(workspace: string, budget: string, bucket: string, window: string): BudgetCounter;
   /** Attempts counted in the last `windowMs`. */
   rate(workspace: string, id: string, bucket: string, windowMs: number): number;
 }
 
 /** Units of one budget row, and how many rows the budget has. */
-export interface BudgetFigures {
+export interface BudgetCounter {
   readonly spent: number;
   readonly held: number;
   readonly rows: number;

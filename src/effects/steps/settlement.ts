@@ -209,8 +209,8 @@ function alreadySettled(effect: EffectRecord, request: ResolveRequest): Resoluti
   const { life } = effect;
   if (life.state !== 'committed' && life.state !== 'failed') return { kind: 'not_unknown', effect };
   if (life.settledBy.by !== 'resolve' && life.settledBy.by !== 'probe') return { kind: 'not_unknown', effect };
-  const said = life.state === 'committed' ? 'happened' : 'not_happened';
-  return said === request.outcome.kind ? { kind: 'unchanged', effect } : { kind: 'already_resolved', effect };
+  const resolved = life.state === 'committed' ? 'happened' : 'not_happened';
+  return resolved === request.outcome.kind ? { kind: 'unchanged', effect } : { kind: 'already_resolved', effect };
 }
 
 function refusedResolution(view: StepView, effect: EffectRecord, lease: Lease, why: LifeRefusal): Resolution {

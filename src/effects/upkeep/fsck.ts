@@ -280,13 +280,13 @@ async function wrongCaps(store: EffectStore, workspace: string): Promise<readonl
   let before = '';
   for (let reads = 0; reads < MAX_READS; reads += 1) {
     const wrong = (await store.capCounts(workspace))
-      .filter(({ figure, oneByOne }) => figure !== oneByOne)
+      .filter(({ counter, oneByOne }) => counter !== oneByOne)
       .map(
-        ({ cap, figure, oneByOne }): Difference => ({
+        ({ cap, counter, oneByOne }): Difference => ({
           what: 'cap',
           where: cap,
           ledger: String(oneByOne),
-          store: String(figure),
+          store: String(counter),
         }),
       )
       .toSorted((one, other) => (one.where < other.where ? -1 : 1));

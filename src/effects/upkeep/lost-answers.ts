@@ -2,7 +2,7 @@ import type { EffectRecord } from '../model/effect.ts';
 import type { AdmitRequest, SettleRequest } from '../store.ts';
 
 /** Times at which a lost admission is searched for, ms after it was lost. Its request to the store may arrive late. */
-const LOOKED_FOR_AT = [0, 1000, 5000, 30_000, 120_000];
+const CHECK_AFTER_MS = [0, 1000, 5000, 30_000, 120_000];
 
 /** How often due searches are looked for, ms. */
 const EVERY_MS = 100;
@@ -30,7 +30,7 @@ interface Lost {
   readonly key: string;
   readonly nonce: string;
   readonly since: number;
-  looked: number;
+  checks: number;
 }
 
 /** @param boundTo the effect that an idempotency key is bound to; `null` where there is none with a record */
@@ -43,7 +43,7 @@ export function watchLostAnswers(
 
   const nameOf = ({ workspace, nonce }: AdmitRequest): string => `${workspace}\n${nonce}`;
 
-  async function look({ workspace, key, nonce }: Lost): Promise<boolean> {
+  async function check({ workspace, key, nonce }: Lost): Promise<boolean> {
     const effect = await boundTo(workspace, key);
     if (effect?.life.state !== 'executing' && effect?.life.state !== 'unknown') return false;
     const { fence } = effect.life.lease;
@@ -53,7 +53,7 @@ export function watchLostAnswers(
   }
 
   async function settleFirst(of: readonly (readonly [string, Lost])[]): Promise<void> {
-    for (const [name, it] of of) if (await look(it)) open.delete(name);
+    for (const [name, it] of of) if (await check(it)) open.delete(name);
   }
 
   async function round(): Promise<void> {
@@ -61,11 +61,11 @@ export function watchLostAnswers(
     looking = true;
     try {
       for (const [name, it] of open) {
-        const due = LOOKED_FOR_AT[it.looked];
+        const due = CHECK_AFTER_MS[it.checks];
         if (due !== undefined && performance.now() - it.since < due) continue;
-        const found = await look(it);
-        it.looked += 1;
-        if (found || it.looked >= LOOKED_FOR_AT.length) open.delete(name);
+        const found = await check(it);
+        it.checks += 1;
+        if (found || it.checks >= CHECK_AFTER_MS.length) open.delete(name);
       }
     } catch {
       // The store is still unreachable, or faulty. The search goes on.
@@ -82,7 +82,7 @@ export function watchLostAnswers(
     lost(request) {
       if (open.size >= REMEMBERED) return;
       const { workspace, idempotencyKey, nonce } = request;
-      open.set(nameOf(request), { workspace, key: idempotencyKey, nonce, since: performance.now(), looked: 0 });
+      open.set(nameOf(request), { workspace, key: idempotencyKey, nonce, since: performance.now(), checks: 0 });
     },
     before(request) {
       if (open.size === 0) return null;

@@ -65,19 +65,19 @@ export function createDispatch(
       );
     const { principal, request } = asking;
     const permission = mayUse(tool, principal);
-    const told = { keyId: principal.keyId, tool: tool.name };
+    const entry = { keyId: principal.keyId, tool: tool.name };
     if (permission.kind === 'refused') {
-      ports.called(request, { ...told, outcome: 'refused', code: permission.problem.code });
+      ports.called(request, { ...entry, outcome: 'refused', code: permission.problem.code });
       throw new RpcProblem(permission.problem);
     }
     try {
       const result = await tool.run(args, callOf(asking, permission.view));
       switch (result.kind) {
         case 'answer':
-          ports.called(request, { ...told, outcome: 'answered', code: null });
+          ports.called(request, { ...entry, outcome: 'answered', code: null });
           return answerResult(result.structured, result.text);
         case 'faults': {
-          ports.called(request, { ...told, outcome: 'error', code: 'invalid_request' });
+          ports.called(request, { ...entry, outcome: 'error', code: 'invalid_request' });
           const [first] = result.faults;
           const detail = `The arguments do not fit: ${first?.path ?? ''} ${first?.message ?? ''}.`.slice(0, 500);
           return errorResult({ code: 'invalid_request', detail, errors: result.faults, retryAfterMs: null });
@@ -86,7 +86,7 @@ export function createDispatch(
     } catch (error) {
       // HTTP 5xx would cost official clients the body, and a model needs to know what to do.
       const problem = error instanceof RpcProblem ? error.problem : ports.problemOf(error, request);
-      ports.called(request, { ...told, outcome: 'error', code: problem.code });
+      ports.called(request, { ...entry, outcome: 'error', code: problem.code });
       return errorResult(problem);
     }
   }

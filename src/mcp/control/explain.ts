@@ -67,7 +67,7 @@ async function explainEffect(ports: ControlPorts, effect: EffectRecord, call: To
   if (tool === null || agent === null)
     return answered(
       { ...ofEffect(effect, set.version), rules: traced(effect), near_misses: [], rules_left_out: 0 },
-      `${said(effect)} ${tool === null ? 'Its tool' : 'Its agent'} is not declared any more, so its rules are named without values.`,
+      `${describe(effect)} ${tool === null ? 'Its tool' : 'Its agent'} is not declared any more, so its rules are named without values.`,
     );
   const { allowedTools } = call.principal;
   const opened = ports.openParams(effect);
@@ -110,7 +110,7 @@ async function explainEffect(ports: ControlPorts, effect: EffectRecord, call: To
       near_misses: near.slice(0, MOST_RULES),
       rules_left_out: rules.length - shown.length,
     },
-    `${said(effect)} ${rules.filter(({ explained }) => explained.matches).length} rules match${near.length === 0 ? '' : `; one change away: ${near.slice(0, 5).join(', ')}`}.${note}`,
+    `${describe(effect)} ${rules.filter(({ explained }) => explained.matches).length} rules match${near.length === 0 ? '' : `; one change away: ${near.slice(0, 5).join(', ')}`}.${note}`,
   );
 }
 
@@ -124,7 +124,7 @@ function ofEffect(effect: EffectRecord, version: string): JsonObject {
   };
 }
 
-function said(effect: EffectRecord): string {
+function describe(effect: EffectRecord): string {
   return `${effect.actor.agentId} called ${effect.action.tool} and got ${decisionOf(effect)}.`;
 }
 

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify';
 import { actingAgent } from '../../effects/model/principal.ts';
-import { type KnownOfRequest, tellOf } from '../../telemetry/access.ts';
+import { type KnownOfRequest, recordRequest } from '../../telemetry/access.ts';
 import type { AccessLine } from '../../telemetry/access-log.ts';
 
 declare module 'fastify' {
@@ -25,12 +25,12 @@ interface Noted {
 }
 
 /** Has each request of a door told of when it is over. Hooks that find out who sends it come after this one. */
-export function tellOfMessages(app: FastifyInstance, tell: ((line: AccessLine) => void) | null): void {
+export function recordMessages(app: FastifyInstance, record: ((line: AccessLine) => void) | null): void {
   app.decorateRequest('mcpNoted', null);
-  if (tell === null) return;
+  if (record === null) return;
   app.addHook('onRequest', async (request, reply) => {
     request.mcpNoted = { upstream: null, tool: null, rpc: null, decision: null, effectId: null, lasts: false };
-    tellOf(request, reply, () => knownOf(request), tell);
+    recordRequest(request, reply, () => knownOf(request), record);
   });
 }
 

@@ -58,10 +58,10 @@ export function resultOf(outcome: RunOutcome, last: LastMessage | null, context:
       case 'text':
         break;
     }
-  const said = last?.message['result'];
-  const isRefusal = isJsonObject(said) && said['isError'] === true && isJsonArray(said['content']);
-  if (isJsonObject(said) && (outcome.decision === 'committed' || (outcome.decision === 'failed' && !isRefusal)))
-    return withMeta(said, meta);
+  const given = last?.message['result'];
+  const isRefusal = isJsonObject(given) && given['isError'] === true && isJsonArray(given['content']);
+  if (isJsonObject(given) && (outcome.decision === 'committed' || (outcome.decision === 'failed' && !isRefusal)))
+    return withMeta(given, meta);
   const kept = keptResult(outcome, context);
   if (kept !== null) return complete(withMeta(kept, meta), context);
   const sentence = sentenceOf(outcome, {
@@ -71,11 +71,11 @@ export function resultOf(outcome: RunOutcome, last: LastMessage | null, context:
   });
   const content: Json[] = [asText(sentence)];
   // What the server said helps to mend the call, or to find out what became of it.
-  if (isJsonObject(said) && isJsonArray(said['content'])) content.push(...said['content']);
+  if (isJsonObject(given) && isJsonArray(given['content'])) content.push(...given['content']);
   content.push(asText(JSON.stringify(lineOf(outcome))));
   const isDone = outcome.decision === 'committed' || (outcome.decision === 'duplicate_blocked' && !context.hasResult);
   const result = { content, ...(isDone && !context.hasOutputSchema ? {} : { isError: true }) };
-  return complete(withMeta(isJsonObject(said) && isRefusal ? { ...said, ...result } : result, meta), context);
+  return complete(withMeta(isJsonObject(given) && isRefusal ? { ...given, ...result } : result, meta), context);
 }
 
 /** The server's own result of an effect that is done, where the caller is to have it. */

@@ -35,9 +35,9 @@ export function isAskedHere(id: Json): boolean {
 
 /** Params of a call without the answer to {@link urlAsked}. */
 export function withoutAnswerToUs(params: JsonObject): JsonObject {
-  const { inputResponses: said, ...others } = params;
-  if (!isJsonObject(said) || said[ASKED] === undefined) return params;
-  const { [ASKED]: _ours, ...theirs } = said;
+  const { inputResponses: responses, ...others } = params;
+  if (!isJsonObject(responses) || responses[ASKED] === undefined) return params;
+  const { [ASKED]: _ours, ...theirs } = responses;
   return Object.keys(theirs).length === 0 ? others : { ...others, inputResponses: theirs };
 }
 

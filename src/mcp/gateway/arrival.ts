@@ -7,7 +7,7 @@ import { callerOf } from '../caller.ts';
 import { problem, acceptMessages, answerFaults, messageIn, RpcRefused } from '../http.ts';
 import { refused, RPC, type RpcMessage } from '../jsonrpc.ts';
 import { type Era, eraOf } from '../protocol.ts';
-import { note, tellOfMessages } from './access.ts';
+import { note, recordMessages } from './access.ts';
 import { knownMethod } from './methods.ts';
 import type { GatewayPorts } from './ports.ts';
 import { openSession, type SessionOwner } from './sessions.ts';
@@ -39,7 +39,7 @@ export function guardDoor(app: FastifyInstance, ports: GatewayPorts): void {
   acceptMessages(app, ports.jsonLimits);
   answerFaults(app, ports);
   app.decorateRequest('mcpSender', null);
-  tellOfMessages(app, ports.access);
+  recordMessages(app, ports.access);
   app.addHook('onRequest', async (request, reply) => {
     const began = performance.now();
     const principal = await callerOf(ports, request, reply);
@@ -93,8 +93,8 @@ export function senderOf(
       refused(404, id, RPC.refused, 'There is no such session of this agent. Begin a new one with initialize.', {}),
     );
   const session = opened?.id ?? null;
-  const says = opened?.takesUrls ?? beginsWithUrls(message);
-  return { principal, workspace, agentId, owner, session, takesUrls: says, authenticatedAt: caller.at };
+  const acceptsUrls = opened?.takesUrls ?? beginsWithUrls(message);
+  return { principal, workspace, agentId, owner, session, takesUrls: acceptsUrls, authenticatedAt: caller.at };
 }
 
 function beginsWithUrls(message: RpcMessage | null): boolean {

@@ -120,7 +120,7 @@ export async function runCall(
         proxied: {
           kind: 'message',
           id: message.id,
-          beside: { ...ofRound, ...(Object.keys(protocol).length > 0 && { _meta: protocol }) },
+          rest: { ...ofRound, ...(Object.keys(protocol).length > 0 && { _meta: protocol }) },
           headers: { ...arrived.headers, ...paramHeaders },
           sessionOf: federated?.sessionOf ?? null,
           signal: breakOff.signal,
@@ -138,7 +138,7 @@ export async function runCall(
         ],
       });
     let result = await run(round);
-    const early = isStateless && federated === null ? answeredEarly(params, answer.said().last) : null;
+    const early = isStateless && federated === null ? answeredEarly(params, answer.sent().last) : null;
     if (early !== null) {
       answer.forget();
       result = await run(early);
@@ -157,9 +157,9 @@ export async function runCall(
     if (outcome.decision === 'committed' || outcome.decision === 'duplicate_blocked')
       answer.onGiven(() => live.gave(outcome.effectId));
     note(request, { decision: outcome.decision, effectId: outcome.effectId });
-    const { status, last: said } = answer.said();
+    const { status, last: sent } = answer.sent();
     // Nobody answers questions through that door: a client that tried would ask in vain.
-    const last = federated !== null && asksForMore(said?.message) ? null : said;
+    const last = federated !== null && asksForMore(sent?.message) ? null : sent;
     // What the server refused as such goes on as it came: clients act on the status (404: begin a new session).
     if (outcome.decision === 'failed' && status !== null && federated === null) return answer.pass(status);
     if (outcome.decision === 'failed' && last !== null && isJsonObject(last.message['error']))
@@ -204,7 +204,7 @@ function asksOnTheWay({ era, takesUrls }: ArrivedCall, { headers }: FastifyReque
 function repeatedIn(call: McpCall, given: JsonObject, id: RpcId, { headers }: FastifyRequest): Record<string, string> {
   const declared = paramHeadersIn(call.pinned['inputSchema']);
   const fault = paramMismatch(declared, given, headers);
-  if (fault !== null) throw new RpcRefused(mismatch(id, fault.name, fault.said, 'the arguments say something else'));
+  if (fault !== null) throw new RpcRefused(mismatch(id, fault.name, fault.actual, 'the arguments say something else'));
   return paramHeadersOf(declared, given);
 }
 
@@ -262,7 +262,7 @@ function isWhole(value: Json | undefined): value is number {
 interface BegunAnswer {
   readonly listener: MessageListener;
   hasBegun(): boolean;
-  said(): { readonly status: HttpAnswer | null; readonly last: { readonly message: JsonObject } | null };
+  sent(): { readonly status: HttpAnswer | null; readonly last: { readonly message: JsonObject } | null };
   /** Another round begins: what the server said last is no answer. */
   forget(): void;
   /** Asks the client something, where nothing has been sent yet. Nobody waits for what it says. */
@@ -284,11 +284,11 @@ function beginAnswer(
 ): BegunAnswer {
   const { raw } = reply;
   let refusedWith: HttpAnswer | null = null;
-  let last: { readonly message: JsonObject; readonly beside: string } | null = null;
+  let last: { readonly message: JsonObject; readonly rest: string } | null = null;
   let hasBegun = false;
   return {
     hasBegun: () => hasBegun,
-    said: () => ({ status: refusedWith, last }),
+    sent: () => ({ status: refusedWith, last }),
     forget() {
       last = null;
     },
@@ -307,8 +307,8 @@ function beginAnswer(
         if (raw.destroyed || raw.write(events?.write(event) ?? event)) return undefined;
         return drained(raw);
       },
-      ended: (message, beside) => {
-        last = { message, beside: events?.write(Buffer.from(beside)).toString() ?? beside };
+      ended: (message, rest) => {
+        last = { message, rest: events?.write(Buffer.from(rest)).toString() ?? rest };
       },
       refused: (answer) => {
         refusedWith = answer;
@@ -324,7 +324,7 @@ function beginAnswer(
     async end(message, headers = {}) {
       const written = await jsonInSlices(message);
       if (!hasBegun) return sendWritten(reply.headers(headers), written);
-      raw.end(eventOf({ beside: last?.beside ?? '' }, written));
+      raw.end(eventOf({ rest: last?.rest ?? '' }, written));
       return reply;
     },
     pass({ status, headers, body }) {

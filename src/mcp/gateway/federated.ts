@@ -93,17 +93,17 @@ export async function mcpFederatedPlugin(
     request: Incoming,
     reply: FastifyReply,
   ): Promise<FastifyReply> {
-    const say = (result: JsonObject): FastifyReply =>
+    const answerWith = (result: JsonObject): FastifyReply =>
       sendMessage(reply, resultMessage(message.id, inForm(result, era, OWN)));
     switch (message.method) {
       case 'tools/call':
         return call(arrived, message, era, request, reply);
       case 'tools/list':
-        return say(cacheable(federatedList(ports.catalog(), arrived.principal, message, isQuarantined), era));
+        return answerWith(cacheable(federatedList(ports.catalog(), arrived.principal, message, isQuarantined), era));
       case 'tasks/get':
       case 'tasks/update':
       case 'tasks/cancel':
-        if (era.kind === 'stateless') return say(await answerTask(ports, arrived, message, era, null));
+        if (era.kind === 'stateless') return answerWith(await answerTask(ports, arrived, message, era, null));
         break;
       case 'initialize':
         if (era.kind === 'handshake')
@@ -116,7 +116,7 @@ export async function mcpFederatedPlugin(
           );
     }
     const answer = acquainted(message, era, OWN);
-    if (answer !== null) return say(answer);
+    if (answer !== null) return answerWith(answer);
     throw noMethod(
       message,
       era,

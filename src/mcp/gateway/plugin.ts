@@ -4,7 +4,7 @@ import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../jso
 import { identityOf } from '../../mcp-protocol/call-params.ts';
 import { META } from '../../mcp-protocol/revisions.ts';
 import { paramsWithoutTasks, withoutExtension } from '../../mcp-protocol/tasks.ts';
-import { lookedThrough } from '../../pins/observed.ts';
+import { readTools } from '../../pins/observed.ts';
 import { pinnedAt } from '../../upstreams/catalog.ts';
 import { isEventStream } from '../../upstreams/http/events.ts';
 import type { McpUpstream } from '../../upstreams/mcp/mcp-upstream.ts';
@@ -182,7 +182,7 @@ export async function mcpGatewayPlugin(
               const result = resultIn(answer);
               if (result === null || !isJsonArray(result['tools'])) return answer;
               const isPinned = (name: string): boolean => pinnedAt(ports.catalog(), server.settings.id, name) !== null;
-              const tools = await lookedThrough(result['tools'], isPinned);
+              const tools = await readTools(result['tools'], isPinned);
               // From here on at once: another list must not come between this one and what is shown of it.
               server.pins.passes({ tools }, isPinned);
               const { nextCursor, resultType, ttlMs, cacheScope } = result;

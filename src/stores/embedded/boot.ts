@@ -57,7 +57,7 @@ export function openStoreFile(
   inUse: boolean,
 ): OpenStore | RolledBack {
   makePrivateFolder(path);
-  const beside = readInstallMark(path);
+  const known = readInstallMark(path);
   const file = join(path, STORE_FILE);
   makePrivateFile(file);
   const journal = inUse ? null : seeJournal(path);
@@ -69,12 +69,12 @@ export function openStoreFile(
     syncFolder(path);
     const session = openRowSession(database, watched);
     const found = session.meta.find();
-    const wrong = beside === null ? null : whatIsWrong(found, beside);
-    if (beside !== null && wrong !== null) {
+    const wrong = known === null ? null : whatIsWrong(found, known);
+    if (known !== null && wrong !== null) {
       database.close();
       return {
         kind: 'store_rolled_back',
-        installId: beside.installId,
+        installId: known.installId,
         message: `The store in ${path} ${wrong}: acknowledged actions may be missing from it, and repeating them could run them twice. Restore the newest copy of store.db; or, to go on with this one in a new epoch and accept the loss, delete ${join(path, 'install.json')}.`,
       };
     }
@@ -87,12 +87,12 @@ export function openStoreFile(
     }
     const { installId, epoch, commits } = session.meta.get();
     // If the mark is gone, nobody can tell whether this is the newest state of the store: a new epoch.
-    const continued = beside === null && found !== null ? epoch + 1 : epoch;
+    const continued = known === null && found !== null ? epoch + 1 : epoch;
     return {
       kind: 'open',
       database,
       session,
-      mark: { installId, epoch: continued, commits, seen: beside?.seen ?? null },
+      mark: { installId, epoch: continued, commits, seen: known?.seen ?? null },
       fresh: found === null,
     };
   } catch (error) {
@@ -102,10 +102,10 @@ export function openStoreFile(
 }
 
 /** Why a store is not the one that its mark remembers, or `null`. */
-function whatIsWrong(found: FileMeta | null, beside: InstallMark): string | null {
+function whatIsWrong(found: FileMeta | null, known: InstallMark): string | null {
   if (found === null) return 'is empty';
-  if (found.installId !== beside.installId) return 'belongs to another installation';
-  return found.epoch < beside.epoch || found.commits < beside.commits ? 'is older than this gateway has seen it' : null;
+  if (found.installId !== known.installId) return 'belongs to another installation';
+  return found.epoch < known.epoch || found.commits < known.commits ? 'is older than this gateway has seen it' : null;
 }
 
 /**
@@ -126,9 +126,9 @@ export function bootStore(
   if (opened.kind !== 'open') return opened;
   const { database, session, mark } = opened;
   try {
-    const told = session.meta.get();
+    const recorded = session.meta.get();
     // After a boot, no time is used a second time, because the time of an admission tells that it was before the boot.
-    const start = told.boots === 0 ? told.clock : told.clock + 1;
+    const start = recorded.boots === 0 ? recorded.clock : recorded.clock + 1;
     const clock = running ?? clockFrom(start, mark, maxJumpMs);
     if ('message' in clock) {
       database.close();

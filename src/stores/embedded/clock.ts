@@ -48,10 +48,10 @@ export function createStoreClock(start: number, maxJumpMs: number): StoreClock {
         awake = awakeNow;
       }
     }
-    const behind = wallNow - store;
-    ahead = behind > maxJumpMs ? behind : 0;
+    const lag = wallNow - store;
+    ahead = lag > maxJumpMs ? lag : 0;
     const most = elapsed * SLEW;
-    if (ahead === 0) store += Math.max(-most, Math.min(most, behind));
+    if (ahead === 0) store += Math.max(-most, Math.min(most, lag));
     return Math.floor(store);
   }
 

@@ -1,6 +1,6 @@
 import { join } from 'node:path';
 import { type StoreHealth, StoreUnavailable } from '../../effects/store.ts';
-import { type Committed, syncBehind, type SyncBehind } from './behind.ts';
+import { type Committed, createSyncQueue, type SyncQueue } from './sync-queue.ts';
 import { type Booted, bootStore } from './boot.ts';
 import { machineAhead, type StoreClock, trustedClock } from './clock.ts';
 import {
@@ -39,7 +39,7 @@ const REOPEN_FIRST_MS = 100;
 const REOPEN_MOST_MS = 5000;
 
 /** How often a clock that is not trusted is checked, ms. */
-const CLOCK_LOOK_MS = 500;
+const CLOCK_CHECK_MS = 500;
 
 /** With this many pages in the journal, they are moved into the file of the store. */
 const CHECKPOINT_PAGES = 4000;
@@ -78,7 +78,7 @@ interface OpenState {
   readonly session: RowSession;
   readonly clock: StoreClock;
   readonly dataVersion: SqlStatement;
-  readonly journal: SyncBehind;
+  readonly journal: SyncQueue;
   readonly checkpoint: SqlStatement;
   seenVersion: unknown;
   /** Number of commits: taken (waiting for the disk or durable), durable, and recorded in the mark. */
@@ -103,7 +103,7 @@ class TornStep extends Error {}
  * while a commit runs, share one transaction. All transactions that are committed while the disk works share its next
  * sync. Rejects with {@link StoreUnavailable} when the store cannot be opened.
  */
-export async function startEngine(options: EngineOptions, tell: (news: News) => void): Promise<Engine> {
+export async function startEngine(options: EngineOptions, notify: (news: News) => void): Promise<Engine> {
   const { path } = options;
   const open = await loadDriver();
   const lock = await lockFolder(path, open, options.lockWaitMs);
@@ -112,7 +112,7 @@ export async function startEngine(options: EngineOptions, tell: (news: News) => 
     const watched = new Set<string>();
     const clock = options.clock === null ? null : trustedClock(options.clock);
     const first = bootStore(path, open, watched, clock, options.maxClockJumpMs);
-    return runEngine(options, tell, open, lock, watched, first);
+    return runEngine(options, notify, open, lock, watched, first);
   } catch (error) {
     lock.release();
     throw new StoreUnavailable(describe(path, error));
@@ -134,7 +134,7 @@ async function lockFolder(path: string, open: OpenDatabase, waitMs: number): Pro
 
 function runEngine(
   options: EngineOptions,
-  tell: (news: News) => void,
+  notify: (news: News) => void,
   open: OpenDatabase,
   lock: StoreLock,
   watched: Set<string>,
@@ -159,15 +159,15 @@ function runEngine(
 
   function enter(booted: Booted): OpenState | Shut {
     if (booted.kind !== 'open') {
-      tellHealth({ code: booted.kind, message: booted.message });
-      if (booted.kind === 'clock_ahead') openAfter(CLOCK_LOOK_MS);
+      notifyHealth({ code: booted.kind, message: booted.message });
+      if (booted.kind === 'clock_ahead') openAfter(CLOCK_CHECK_MS);
       return { kind: 'failed', why: booted.message };
     }
     const { database, session } = booted;
     ({ clock, boot } = booted);
-    tell({ kind: 'boot', boot });
+    notify({ kind: 'boot', boot });
     health = { ...health, epoch: session.meta.get().epoch };
-    tellHealth(null);
+    notifyHealth(null);
     const dataVersion = database.prepare('PRAGMA data_version');
     const seenVersion = dataVersion.get()?.['data_version'];
     const { commits } = session.meta.get();
@@ -188,10 +188,10 @@ function runEngine(
   }
 
   /** From now on answers wait for the disk, but commits do not. */
-  function followJournal(database: SqlDatabase): SyncBehind {
+  function followJournal(database: SqlDatabase): SyncQueue {
     try {
       const pageBytes = Number(database.prepare('PRAGMA page_size').get()?.['page_size']);
-      const journal = syncBehind(join(path, JOURNAL), pageBytes, isOwnThread, (error) => giveUp(database, error));
+      const journal = createSyncQueue(join(path, JOURNAL), pageBytes, isOwnThread, (error) => giveUp(database, error));
       // The first write created the journal: its name must be durable too.
       syncFolder(path);
       database.prepare('PRAGMA synchronous = NORMAL').all();
@@ -282,7 +282,7 @@ function runEngine(
     replies: readonly ((() => void) | Error)[],
   ): void {
     const { session, journal } = store;
-    const told = session.takeTold();
+    const changed = session.takeChanged();
     const answer = (instead: Error | null): void => {
       for (const [index, { failed }] of jobs.entries()) {
         const reply = replies[index];
@@ -294,7 +294,7 @@ function runEngine(
     const transaction: Committed = {
       answer() {
         store.durableCommits = commits;
-        if (told.length > 0) tell({ kind: 'told', told });
+        if (changed.length > 0) notify({ kind: 'changed', changed });
         answer(null);
       },
       fail: (error) => answer(new StoreUnavailable(describe(path, error))),
@@ -325,7 +325,7 @@ function runEngine(
     store.session.forget();
     // An operator may have accepted a later time.
     store.clock.accept(store.session.meta.get().clock);
-    tell({ kind: 'told', told: null });
+    notify({ kind: 'changed', changed: null });
   }
 
   /** Nothing may be assumed about running transactions: the file is closed and reopened as after a crash. */
@@ -372,24 +372,24 @@ function runEngine(
     unsynced.push(database);
     const why = `${describe(path, error)} It could not be synced, so nobody can tell what is on the disk: this process admits nothing more and has to end. The next start writes the journal of the store anew.`;
     if (state.kind !== 'closed') state = { kind: 'failed', why };
-    tellHealth({ code: 'store_sync_failed', message: why });
+    notifyHealth({ code: 'store_sync_failed', message: why });
   }
 
-  function tellHealth(problem: StoreHealth['problem']): void {
+  function notifyHealth(problem: StoreHealth['problem']): void {
     health = { ...health, ready: problem === null, problem };
-    tell({ kind: 'health', health });
+    notify({ kind: 'health', health });
   }
 
   function fail(why: string, error: unknown): void {
     state = { kind: 'failed', why };
-    tellHealth({ code: isFull(error) ? 'store_full' : 'store_unavailable', message: why });
+    notifyHealth({ code: isFull(error) ? 'store_full' : 'store_unavailable', message: why });
   }
 
   function openAfter(waitMs: number): void {
     openTimer = setTimeout(() => {
       try {
         state = enter(bootStore(path, open, watched, clock, maxClockJumpMs));
-        if (state.kind === 'open') tell({ kind: 'told', told: null });
+        if (state.kind === 'open') notify({ kind: 'changed', changed: null });
       } catch (error) {
         fail(describe(path, error), error);
         openAfter(Math.min(waitMs * 2, REOPEN_MOST_MS));
@@ -404,7 +404,7 @@ function runEngine(
     const isAhead = ahead > 0;
     if (isAhead === (health.problem?.code === 'clock_ahead')) return;
     const message = machineAhead(now, now + ahead, maxClockJumpMs);
-    tellHealth(isAhead ? { code: 'clock_ahead', message } : null);
+    notifyHealth(isAhead ? { code: 'clock_ahead', message } : null);
   }
 
   function watch(): void {

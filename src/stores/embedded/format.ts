@@ -52,7 +52,7 @@ function openToRead(path: string, open: OpenDatabase): SqlDatabase {
   return database;
 }
 
-/** Rows by kind, events, figures. */
+/** Rows by kind, events, counters. */
 function countRecords(database: SqlDatabase): Readonly<Record<string, number>> {
   const count = (sql: string): number => integer(database.prepare(sql).get()?.['count']);
   const kinds = database

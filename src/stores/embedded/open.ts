@@ -4,13 +4,13 @@ import type { OpenRows, Program } from '../open-rows.ts';
 import type { SumListed, Watched } from '../port.ts';
 import { MAX_CLOCK_JUMP_MS } from '../clock-jump.ts';
 import { endedBefore } from './ended.ts';
-import { type Looker, lookHere, lookInThread } from './looks.ts';
-import type { Ask, Looking } from './threads/operations.ts';
+import { type ReadSide, readInThisThread, readInOwnThread } from './read-side.ts';
+import type { Ask, ReadOperations } from './threads/operations.ts';
 import { threadEntry } from './threads/thread.ts';
 import { isShut, writeHere, type WriterListener, writeInThread } from './writer.ts';
 
-/** Figures of one look: transactions wait for it. */
-const FIGURES_AT_ONCE = 100;
+/** Counters of one look: transactions wait for it. */
+const COUNTERS_AT_ONCE = 100;
 
 export interface EmbeddedRowsOptions {
   /** Folder of the store; created where it is absent. */
@@ -36,12 +36,12 @@ export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<Op
   const { path, lockWaitMs, clock = null, maxClockJumpMs = MAX_CLOCK_JUMP_MS, program = null } = options;
   const entry = options.worker === 'auto' && clock === null && availableParallelism() >= 2 ? threadEntry() : null;
   const watchers: Watcher[] = [];
-  let looker: Looker | null = null;
-  const tellWatched = (kinds: readonly string[]): void => void ask('watch', kinds).catch(() => {});
+  let looker: ReadSide | null = null;
+  const sendWatched = (kinds: readonly string[]): void => void ask('watch', kinds).catch(() => {});
   const listener: WriterListener = {
-    onTold(told) {
-      if (told === null) tellWatched(watchers.flatMap(({ kinds }) => kinds));
-      tell(watchers, told);
+    onChanged(changes) {
+      if (changes === null) sendWatched(watchers.flatMap(({ kinds }) => kinds));
+      notify(watchers, changes);
     },
     onShut: () => looker?.letGo(),
   };
@@ -56,24 +56,24 @@ export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<Op
   } = entry === null
     ? await writeHere({ path, lockWaitMs, maxClockJumpMs, clock, program: program?.run ?? null }, listener)
     : await writeInThread(entry, { path, lockWaitMs, maxClockJumpMs, program: program?.module.href ?? null }, listener);
-  const looking = entry === null ? await lookHere(path) : lookInThread(entry, path);
-  looker = looking;
+  const readSide = entry === null ? await readInThisThread(path) : readInOwnThread(entry, path);
+  looker = readSide;
 
-  let looks = 0;
+  let reads = 0;
   let allSeen = (): void => {};
 
   /** A look may have seen what is not on the disk yet. So its answer waits until that is there. */
-  const look: Ask<Looking> = async (op, query) => {
+  const askReader: Ask<ReadOperations> = async (op, query) => {
     const of = health();
     if (isShut(of)) throw new StoreUnavailable(of.problem?.message ?? '');
-    looks += 1;
+    reads += 1;
     try {
-      const seen = await looking.ask(op, query);
+      const seen = await readSide.ask(op, query);
       await ask('settled', null);
       return seen;
     } finally {
-      looks -= 1;
-      if (looks === 0) allSeen();
+      reads -= 1;
+      if (reads === 0) allSeen();
     }
   };
 
@@ -88,31 +88,31 @@ export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<Op
     },
     async close() {
       // Whoever closes the file last moves its journal into it. The writer does that in order.
-      await looking.close();
+      await readSide.close();
       // What was seen has still to settle there.
-      if (looks > 0) await new Promise<void>((resolve) => (allSeen = resolve));
+      if (reads > 0) await new Promise<void>((resolve) => (allSeen = resolve));
       await close();
     },
     ...(program === null ? {} : { program: askProgram }),
     commit: (change) => ask('commit', change),
     read: (workspace, wants, sums) => ask('read', { workspace, wants, sums }),
-    list: (query) => look('list', query),
-    ledger: (query) => look('ledger', query),
+    list: (query) => askReader('list', query),
+    ledger: (query) => askReader('ledger', query),
     async sums(workspace, limit) {
       const found: SumListed[] = [];
       for (;;) {
         const after = found.at(-1)?.name ?? null;
-        const most = Math.min(FIGURES_AT_ONCE, limit - found.length);
+        const most = Math.min(COUNTERS_AT_ONCE, limit - found.length);
         const sums = await ask('sums', { workspace, after, limit: most });
         found.push(...sums);
-        if (sums.length < FIGURES_AT_ONCE) return found;
+        if (sums.length < COUNTERS_AT_ONCE) return found;
       }
     },
     prune: (workspace, limit) => ask('prune', { workspace, limit }),
     watch(kinds, listener) {
       watchers.push({ kinds, listener });
       // If the store is away, listeners are told that anything may have changed when it is back.
-      tellWatched(kinds);
+      sendWatched(kinds);
     },
   };
 }
@@ -122,9 +122,9 @@ interface Watcher {
   readonly listener: (changed: Watched) => void;
 }
 
-function tell(watchers: readonly Watcher[], told: readonly Watched[] | null): void {
+function notify(watchers: readonly Watcher[], changes: readonly Watched[] | null): void {
   for (const { kinds, listener } of watchers) {
-    if (told === null) for (const kind of kinds) listener({ workspace: null, kind, id: null });
-    for (const changed of told ?? []) if (kinds.includes(changed.kind)) listener(changed);
+    if (changes === null) for (const kind of kinds) listener({ workspace: null, kind, id: null });
+    for (const changed of changes ?? []) if (kinds.includes(changed.kind)) listener(changed);
   }
 }

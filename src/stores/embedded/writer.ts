@@ -27,7 +27,7 @@ export interface Writer {
 
 export interface WriterListener {
   /** Changes of watched rows; `null`: anything may have changed, and nobody may remember what is watched. */
-  onTold(told: readonly Watched[] | null): void;
+  onChanged(changed: readonly Watched[] | null): void;
   /** The file is being closed: nobody else should have it open. */
   onShut(): void;
 }
@@ -38,32 +38,32 @@ export function isShut({ problem }: StoreHealth): boolean {
 }
 
 /** What the side that writes has told of itself, as of now. */
-interface Told {
+interface WriterState {
   health: StoreHealth;
   /** A store that is open but not used yet (the clock is not trusted) has none. */
   boot: Boot;
   hear(news: News): void;
 }
 
-function listening(listener: WriterListener): Told {
-  const told: Told = {
+function listening(listener: WriterListener): WriterState {
+  const state: WriterState = {
     health: { ready: false, problem: null, durability: 'fsync', epoch: 0 },
     boot: { at: 0, unwatchedMs: 0 },
     hear(news) {
       switch (news.kind) {
         case 'boot':
-          told.boot = news.boot;
+          state.boot = news.boot;
           return;
         case 'health':
-          told.health = news.health;
+          state.health = news.health;
           if (isShut(news.health)) listener.onShut();
           return;
-        case 'told':
-          listener.onTold(news.told);
+        case 'changed':
+          listener.onChanged(news.changed);
       }
     },
   };
-  return told;
+  return state;
 }
 
 /** Writes in this thread. */
@@ -71,13 +71,13 @@ export async function writeHere(
   options: Omit<EngineOptions, 'isOwnThread'>,
   listener: WriterListener,
 ): Promise<Writer> {
-  const told = listening(listener);
-  const engine = await startEngine({ ...options, isOwnThread: false }, told.hear);
+  const state = listening(listener);
+  const engine = await startEngine({ ...options, isOwnThread: false }, state.hear);
   return {
     installId: engine.installId,
     now: engine.now,
-    health: () => told.health,
-    boot: () => told.boot,
+    health: () => state.health,
+    boot: () => state.boot,
     ask: asking(engine.handlers),
     program: engine.handlers.program,
     async close() {
@@ -94,7 +94,7 @@ export async function writeInThread(
   options: Omit<EngineOptions, 'isOwnThread' | 'clock' | 'program'> & { readonly program: string | null },
   listener: WriterListener,
 ): Promise<Writer> {
-  const told = listening(listener);
+  const state = listening(listener);
   let thread: StoreThread | null = null;
   let seen = 0;
   let closing: (() => void) | null = null;
@@ -126,8 +126,8 @@ export async function writeInThread(
               return;
             case 'boot':
             case 'health':
-            case 'told':
-              told.hear(message);
+            case 'changed':
+              state.hear(message);
           }
         },
         (why) => {
@@ -144,28 +144,29 @@ export async function writeInThread(
       closing();
       return;
     }
-    told.health = { ...told.health, ready: false, problem: { code: 'store_unavailable', message: why } };
+    state.health = { ...state.health, ready: false, problem: { code: 'store_unavailable', message: why } };
     restartAfter(RESTART_FIRST_MS);
   }
 
   function restartAfter(waitMs: number): void {
     restartTimer = setTimeout(() => {
       start().then(
-        () => listener.onTold(null),
+        () => listener.onChanged(null),
         () => restartAfter(Math.min(waitMs * 2, RESTART_MOST_MS)),
       );
     }, waitMs).unref();
   }
 
-  const isClosed = (): StoreUnavailable => new StoreUnavailable(told.health.problem?.message ?? 'The store is closed.');
+  const isClosed = (): StoreUnavailable =>
+    new StoreUnavailable(state.health.problem?.message ?? 'The store is closed.');
   const first = await start();
   const clock = createStoreClock(first.now, options.maxClockJumpMs);
 
   return {
     installId: first.installId,
     now: () => Math.max(seen, clock.now()),
-    health: () => told.health,
-    boot: () => told.boot,
+    health: () => state.health,
+    boot: () => state.boot,
     ask: (op, asked) => (thread !== null && closing === null ? thread.ask(op, asked) : Promise.reject(isClosed())),
     program(request, done, failed) {
       if (thread !== null && closing === null) thread.send('program', request, done, failed);
@@ -179,7 +180,7 @@ export async function writeInThread(
           return;
         }
         closing = resolve;
-        thread.tell({ kind: 'close' });
+        thread.deliver({ kind: 'close' });
       });
     },
   };

@@ -104,9 +104,9 @@ export function openConnection(
   });
 
   function down(error: unknown): StoreUnavailable {
-    const said = withoutAddress(error instanceof Error ? error.message : String(error));
-    const more = said.includes('writeable') && lastError !== '' ? ` (${lastError})` : '';
-    return new StoreUnavailable(`Redis: ${said}${more}`, { cause: error });
+    const reason = withoutAddress(error instanceof Error ? error.message : String(error));
+    const more = reason.includes('writeable') && lastError !== '' ? ` (${lastError})` : '';
+    return new StoreUnavailable(`Redis: ${reason}${more}`, { cause: error });
   }
 
   async function command(name: string, ...args: readonly (string | number)[]): Promise<unknown> {

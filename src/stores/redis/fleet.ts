@@ -125,11 +125,11 @@ export function createFleet(settings: FleetSettings): Fleet {
   const decided: OperatorEvent = (kind, gateway) => stored(settings.operatorEvent(kind, gateway));
 
   function setBack(workspace: string, message: string): StoreUnavailable {
-    const said = `The store is not the one that was left: ${message}. Restore it, or accept the loss (svc store accept-loss).`;
+    const reason = `The store is not the one that was left: ${message}. Restore it, or accept the loss (svc store accept-loss).`;
     attached.delete(workspace);
     // While an accepted loss is being followed, missing parts of the store are still to come.
-    if (following === null) rolledBack = said;
-    return new StoreUnavailable(said);
+    if (following === null) rolledBack = reason;
+    return new StoreUnavailable(reason);
   }
 
   interface Joining {
@@ -290,8 +290,8 @@ export function createFleet(settings: FleetSettings): Fleet {
     if (begun[0] === 'absent') throw setBack(workspace, `${nameOf(workspace)} is not in it`);
     const [, epoch = '', open, base = '0', from = '0', handedIn] = begun;
     if (open === '1' || handedIn === '1') return { epoch, isOpen: open === '1', hadPart: handedIn === '1' };
-    const isBehind = head !== undefined && head.step > Number(base);
-    const kept = isBehind ? await journal.after(workspace, Number(base)) : [];
+    const isOlder = head !== undefined && head.step > Number(base);
+    const kept = isOlder ? await journal.after(workspace, Number(base)) : [];
     const missing = kept.filter((step) => step.epoch >= Number(from));
     if (accepted === null) checkSpan(workspace, missing, Number(base), head?.step ?? 0);
     const known = journal.neighbours(workspace);
@@ -308,7 +308,7 @@ export function createFleet(settings: FleetSettings): Fleet {
       ]);
     }
     // Nothing is left of what was acknowledged, so there is nothing to wait for.
-    if (accepted !== null && isBehind && missing.length === 0) await journal.forget(workspace);
+    if (accepted !== null && isOlder && missing.length === 0) await journal.forget(workspace);
     return { epoch, isOpen: false, hadPart: true };
   }
 

@@ -26,7 +26,7 @@ export interface StoreTime {
    * The server of a workspace returned its clock, and the recorded time there (0: none).
    * @returns whether the record should be renewed, because nobody has written for long
    */
-  look(workspace: string, record: number, time: number): boolean;
+  isStale(workspace: string, record: number, time: number): boolean;
   /** A script did not trust the clock of the server of a workspace. */
   disbelieve(workspace: string, known: number, time: number): void;
   /** Why some server's clock is not trusted, or `null`. */
@@ -64,8 +64,8 @@ export function createStoreTime(clock: (() => number) | undefined, maxJumpMs: nu
     const wall = Date.now() - at;
     if (at - asked.at >= ASKED_EVERY_MS || Math.abs(wall - asked.wall) > WALL_MS) {
       asked = { at, wall };
-      const behind = uptime() * 1000 - at - offset;
-      if (behind - slept > SLEPT_MS) slept = behind;
+      const lag = uptime() * 1000 - at - offset;
+      if (lag - slept > SLEPT_MS) slept = lag;
     }
     return at + slept;
   }
@@ -83,7 +83,7 @@ export function createStoreTime(clock: (() => number) | undefined, maxJumpMs: nu
 
   return {
     disbelieve,
-    look(workspace, record, time) {
+    isStale(workspace, record, time) {
       if (clock !== undefined || record === 0) return false;
       const expected = estimate();
       // The record only contains times that were trusted, or accepted by an operator.

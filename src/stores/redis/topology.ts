@@ -50,29 +50,29 @@ export interface TopologySettings {
 }
 
 /** A server whose settings did not pass the check is checked again after this long, ms. */
-const LOOK_AGAIN_MS = 100;
+const CHECK_AGAIN_MS = 100;
 
 /** Opens a primary with its two connections. Its settings are checked on every new connection, before any step. */
 function openPrimary(target: RedisTarget, settings: TopologySettings): Primary {
   const { access, durability, allowWeakDurability } = settings;
   const steps = openConnection(target, access, { name: `svc:${settings.gatewayId}` });
-  const behind = openConnection(target, access, {
+  const barrierConnection = openConnection(target, access, {
     name: `svc:${settings.gatewayId}:barrier`,
     answerMs: BARRIER_ANSWER_MS,
   });
-  let looked: { readonly mode: BarrierMode } | null = null;
+  let checked: { readonly mode: BarrierMode } | null = null;
   let fault: Error | null = null;
-  const barrier = createBarrier(behind, () => looked?.mode ?? 'wait', settings.gatewayId, settings.clock);
+  const barrier = createBarrier(barrierConnection, () => checked?.mode ?? 'wait', settings.gatewayId, settings.clock);
   let closed = false;
 
-  async function look(): Promise<void> {
+  async function check(): Promise<void> {
     try {
       const mode = await checkServer(steps, durability, allowWeakDurability, settings.atFirstStart());
       await steps.pipeline(SCRIPT_NAMES.map((name) => ['SCRIPT', 'LOAD', script(name).source] as const));
-      looked = { mode };
+      checked = { mode };
       fault = null;
     } catch (error) {
-      looked = null;
+      checked = null;
       fault = error instanceof Error ? error : new Error(String(error));
       // A server that is not a primary may become one, or another one is found; a setting may be corrected.
       const mayPass = error instanceof StoreUnavailable;
@@ -80,37 +80,37 @@ function openPrimary(target: RedisTarget, settings: TopologySettings): Primary {
         () => {
           if (closed || steps.client.status !== 'ready') return;
           if (mayPass) steps.reset();
-          else void look();
+          else void check();
         },
-        mayPass ? LOOK_AGAIN_MS : LOOK_AGAIN_MS * 10,
+        mayPass ? CHECK_AGAIN_MS : CHECK_AGAIN_MS * 10,
       ).unref();
     }
   }
-  steps.client.on('ready', () => void look());
+  steps.client.on('ready', () => void check());
   steps.client.on('close', () => {
-    looked = null;
+    checked = null;
   });
 
   return {
     connection() {
-      if (looked === null) throw new StoreUnavailable(fault?.message ?? 'Redis cannot be reached');
+      if (checked === null) throw new StoreUnavailable(fault?.message ?? 'Redis cannot be reached');
       return steps;
     },
     barrier,
     async ready() {
-      await Promise.all([steps.ready(), behind.ready()]);
+      await Promise.all([steps.ready(), barrierConnection.ready()]);
       const deadline = performance.now() + BARRIER_ANSWER_MS * 2;
-      while (looked === null && fault === null && performance.now() < deadline) {
+      while (checked === null && fault === null && performance.now() < deadline) {
         await new Promise((resolve) => setTimeout(resolve, 5));
       }
-      if (looked === null) throw fault ?? new StoreUnavailable('Redis cannot be reached');
+      if (checked === null) throw fault ?? new StoreUnavailable('Redis cannot be reached');
     },
     fault: () => fault?.message ?? null,
     close() {
       closed = true;
       barrier.close();
       steps.close();
-      behind.close();
+      barrierConnection.close();
     },
   };
 }
@@ -141,8 +141,8 @@ export function openCluster(nodes: readonly RedisAddress[], settings: TopologySe
   const primaries = new Map<string, Primary>();
   /** The address of the primary of each slot. */
   let owners: readonly string[] = [];
-  let looking: Promise<void> | null = null;
-  let lookedAt = -RELOCATE_AT_MOST_MS;
+  let checking: Promise<void> | null = null;
+  let checkedAt = -RELOCATE_AT_MOST_MS;
 
   async function slotsFrom(address: RedisAddress): Promise<Ranges> {
     const connection = openConnection({ kind: 'address', address }, settings.access, { name: 'svc:slots' });
@@ -171,7 +171,7 @@ export function openCluster(nodes: readonly RedisAddress[], settings: TopologySe
     }
   }
 
-  async function look(): Promise<void> {
+  async function check(): Promise<void> {
     const ranges = await askSlots();
     const next: string[] = [];
     for (const [first, last, owner] of ranges) for (let slot = first; slot <= last; slot += 1) next[slot] = owner;
@@ -190,12 +190,12 @@ export function openCluster(nodes: readonly RedisAddress[], settings: TopologySe
   }
 
   function relocate(): Promise<void> {
-    if (looking === null && performance.now() - lookedAt < RELOCATE_AT_MOST_MS) return Promise.resolve();
-    looking ??= look().finally(() => {
-      looking = null;
-      lookedAt = performance.now();
+    if (checking === null && performance.now() - checkedAt < RELOCATE_AT_MOST_MS) return Promise.resolve();
+    checking ??= check().finally(() => {
+      checking = null;
+      checkedAt = performance.now();
     });
-    return looking;
+    return checking;
   }
 
   const timer = setInterval(() => void relocate().catch(() => undefined), RELOCATE_EVERY_MS);

@@ -365,8 +365,8 @@ function isFramed(headers: IncomingHeaders): boolean {
 
 /** The hint changes no outcome: bytes were written. */
 function brokenWords({ encrypted, hasAnswered }: Connection): string {
-  const said = 'the connection broke before the answer came';
-  return encrypted && !hasAnswered ? `${said}; ${MAY_BE_REFUSED}` : said;
+  const reason = 'the connection broke before the answer came';
+  return encrypted && !hasAnswered ? `${reason}; ${MAY_BE_REFUSED}` : reason;
 }
 
 function isMalformed(error: Error): boolean {

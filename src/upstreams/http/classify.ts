@@ -76,15 +76,15 @@ function classifyAnswer(
   const { status } = seen;
   const cut = seen.body === 'cut';
   const accepted = status === 202;
-  const said = `the upstream answered ${status}${cut ? ', and its body was cut' : ''}`;
+  const reason = `the upstream answered ${status}${cut ? ', and its body was cut' : ''}`;
   const declared = cut ? null : declaredByBody(outcomes, seen.json);
   if (declared !== null) {
-    return { ...row(declared, 'declared', `${said} with a body that the tool's outcomes map`), accepted };
+    return { ...row(declared, 'declared', `${reason} with a body that the tool's outcomes map`), accepted };
   }
   const byStatus = declaredByStatus(outcomes, status);
   if (byStatus !== null && !(cut && kind === 'read')) {
     return {
-      ...row(byStatus, 'declared', `${said}, which the tool's outcomes map`),
+      ...row(byStatus, 'declared', `${reason}, which the tool's outcomes map`),
       accepted,
       responseTruncated: cut && byStatus === 'committed',
     };
@@ -92,19 +92,20 @@ function classifyAnswer(
   // If the body decides but cannot be read, the status line alone is not enough.
   const unasked = seen.body !== 'whole';
   if (status >= 200 && status < 300) {
-    if (kind === 'read') return row(cut ? 'failed' : 'committed', 'http_status', said);
-    if (status === 207) return row('unknown', 'http_status', `${said}, which says nothing of the whole`);
+    if (kind === 'read') return row(cut ? 'failed' : 'committed', 'http_status', reason);
+    if (status === 207) return row('unknown', 'http_status', `${reason}, which says nothing of the whole`);
     if (unasked && outcomes.body.length > 0)
-      return row('unknown', 'http_status', `${said}, and its body cannot be asked`);
-    return { ...row('committed', 'http_status', said), accepted, responseTruncated: cut };
+      return row('unknown', 'http_status', `${reason}, and its body cannot be asked`);
+    return { ...row('committed', 'http_status', reason), accepted, responseTruncated: cut };
   }
-  if (kind === 'read') return row('failed', 'http_status', said);
+  if (kind === 'read') return row('failed', 'http_status', reason);
   if (status >= 300 && status < 400) {
     // These three redirect a POST to a GET of its result, so the action may have happened.
-    return row(status === 301 || status === 302 || status === 303 ? 'unknown' : 'failed', 'http_status', said);
+    return row(status === 301 || status === 302 || status === 303 ? 'unknown' : 'failed', 'http_status', reason);
   }
-  if (unasked && outcomes.body.some(({ outcome }) => outcome !== 'failed')) return row('unknown', 'http_status', said);
-  return row(REFUSALS.has(status) ? 'failed' : 'unknown', 'http_status', said);
+  if (unasked && outcomes.body.some(({ outcome }) => outcome !== 'failed'))
+    return row('unknown', 'http_status', reason);
+  return row(REFUSALS.has(status) ? 'failed' : 'unknown', 'http_status', reason);
 }
 
 function row(outcome: Outcome, code: string, message: string): Classified {

@@ -198,7 +198,7 @@ function createReader(options: MultipartOptions): Reader {
       const read = fields.members();
       if (!read.ok) return read;
       // The names of fields can imitate a file that nobody sent.
-      return looksLikeFile({ ...read.members }, files)
+      return resemblesFile({ ...read.members }, files)
         ? { ok: false, path: '', message: 'has fields that look like a file: bytes, sha256' }
         : read;
     },
@@ -207,10 +207,10 @@ function createReader(options: MultipartOptions): Reader {
 
 const LINE_END = Buffer.from('\r\n');
 
-function looksLikeFile(value: Json | undefined, files: ReadonlySet<FileFacts>): boolean {
+function resemblesFile(value: Json | undefined, files: ReadonlySet<FileFacts>): boolean {
   if (typeof value !== 'object' || value === null) return false;
   if (isFile(value)) return !files.has(value);
-  return Object.values(value).some((member: Json) => looksLikeFile(member, files));
+  return Object.values(value).some((member: Json) => resemblesFile(member, files));
 }
 
 function pathOf(name: string | null): string {

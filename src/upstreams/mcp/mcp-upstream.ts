@@ -46,7 +46,7 @@ const RESUME_SOONEST_MS = 100;
 /** How long a server may leave a stream open behind the answer, ms. */
 const END_MS = 1_000;
 
-const NOBODY: MessageListener = {
+const NO_LISTENER: MessageListener = {
   began: () => undefined,
   passed: () => undefined,
   ended: () => undefined,
@@ -55,7 +55,7 @@ const NOBODY: MessageListener = {
 
 /** What one call heard. */
 type Heard =
-  | { readonly kind: 'message'; readonly message: JsonObject; readonly beside: string }
+  | { readonly kind: 'message'; readonly message: JsonObject; readonly rest: string }
   | { readonly kind: 'refused'; readonly status: number; readonly message: JsonObject | null }
   | { readonly kind: 'lost'; readonly code: 'timeout' | 'reset' | 'malformed'; readonly message: string };
 
@@ -66,9 +66,9 @@ export async function sendCall(upstream: McpUpstream, dispatch: Dispatch, call: 
   const { tool, params, proxied } = dispatch;
   const through = await throughOf(upstream, dispatch, call, proxied?.kind === 'message' ? proxied : null);
   if (typeof through === 'string') return notSent(upstream, 'connect_failed', through);
-  const { id, beside, headers } = through;
-  const said = { ...beside, ...saidOf(call, params, beside) };
-  const body = Buffer.from(JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/call', params: said }));
+  const { id, rest, headers } = through;
+  const callParams = { ...rest, ...sentParams(call, params, rest) };
+  const body = Buffer.from(JSON.stringify({ jsonrpc: '2.0', id, method: 'tools/call', params: callParams }));
   const sent = createHash('sha256').update(body).digest('base64url');
   const deadline = new Deadline(tool.timeoutMs, through.signal);
   const request = {
@@ -92,7 +92,7 @@ export async function sendCall(upstream: McpUpstream, dispatch: Dispatch, call: 
         const heard = await hear(upstream, opened, id, { headers: request.headers, deadline }, through.hears);
         if (heard.kind === 'refused' && NOT_TAKEN.includes(heard.status)) through.notTaken();
         const { startedAt } = opened;
-        const asked = { kind: tool.kind, call, isStateless: statelessVersion(beside) !== null };
+        const asked = { kind: tool.kind, call, isStateless: statelessVersion(rest) !== null };
         return resultOf(upstream, asked, heard, { sent, startedAt, endedAt: upstream.now() });
       }
     }
@@ -102,7 +102,7 @@ export async function sendCall(upstream: McpUpstream, dispatch: Dispatch, call: 
 }
 
 /** The name and the arguments of a call, and what of `_meta` is among its params. */
-function saidOf({ name, meta }: McpCall, params: JsonObject, { _meta: protocol }: JsonObject): JsonObject {
+function sentParams({ name, meta }: McpCall, params: JsonObject, { _meta: protocol }: JsonObject): JsonObject {
   if (meta === undefined || !isJsonObject(params['_meta'])) return { name, arguments: params };
   const { _meta: needed, ...given } = params;
   return {
@@ -113,7 +113,7 @@ function saidOf({ name, meta }: McpCall, params: JsonObject, { _meta: protocol }
 }
 
 /** What a call is sent with, and who hears the answer. */
-interface Through extends Pick<ProxiedMessage, 'id' | 'beside' | 'headers' | 'hears'> {
+interface Through extends Pick<ProxiedMessage, 'id' | 'rest' | 'headers' | 'hears'> {
   readonly signal: AbortSignal | null;
   /** The server refused the request as such. */
   notTaken(): void;
@@ -138,7 +138,7 @@ async function throughOf(
   const { begun } = entered;
   const own = ownCall(entered, call, params);
   const notTaken = (): void => void session.forget(begun);
-  if (message === null) return { ...own, hears: NOBODY, signal: null, notTaken };
+  if (message === null) return { ...own, hears: NO_LISTENER, signal: null, notTaken };
   return { ...inSharedSession(message, own, (answer) => answerServer(upstream, begun, answer)), notTaken };
 }
 
@@ -205,12 +205,12 @@ async function hearOne(
     const type = String(headers['content-type'] ?? '');
     if (!isFirst && status !== 200) return lost('reset', `the stream cannot be taken up again (${status})`);
     if (status !== 200 || !/^text\/event-stream\b/i.test(type)) {
-      const said = await guardedWhole(headers, await wholeOf(body, upstream.limits.responseBytes), upstream);
-      const { bytes: whole, message } = said;
+      const received = await guardedWhole(headers, await wholeOf(body, upstream.limits.responseBytes), upstream);
+      const { bytes: whole, message } = received;
       if (message !== null && isAnswer(message, id)) {
         if (status === 200) {
           listener.ended(message, '');
-          return { kind: 'message', message, beside: '' };
+          return { kind: 'message', message, rest: '' };
         }
         if (isFirst) listener.refused({ kind: 'http', status, headers: headersOf(headers), body: whole });
         return { kind: 'refused', status, message };
@@ -224,16 +224,19 @@ async function hearOne(
       lastEventId = event.id ?? lastEventId;
       retryMs = event.retryMs ?? retryMs;
       const { data } = event;
-      const said = data === null ? null : await guarded(data, upstream.namesGateway);
+      const received = data === null ? null : await guarded(data, upstream.namesGateway);
       // What a client might read as something else than the gateway is left out.
-      if (data !== null && said === null) continue;
-      const message = said?.message ?? null;
+      if (data !== null && received === null) continue;
+      const message = received?.message ?? null;
       if (message !== null && isAnswer(message, id)) {
         isAnswered = true;
-        listener.ended(message, event.beside);
-        return { kind: 'message', message, beside: event.beside };
+        listener.ended(message, event.rest);
+        return { kind: 'message', message, rest: event.rest };
       }
-      await listener.passed(said === null || said.bytes === data ? event.bytes : eventOf(event, said.bytes), message);
+      await listener.passed(
+        received === null || received.bytes === data ? event.bytes : eventOf(event, received.bytes),
+        message,
+      );
     }
     if (lastEventId !== null && lastEventId !== '') return { kind: 'paused', lastEventId, retryMs };
     return lost('reset', 'the server ended the stream without an answer');
@@ -322,10 +325,10 @@ function resultOf(
     answered: heard.kind === 'lost' ? null : { kind: 'message' },
   });
   /** What did not go well: of a read nothing is left to know. */
-  const bad = (code: string, message: string, said: Json | null, hasFailed: boolean): UpstreamResult => {
+  const bad = (code: string, message: string, received: Json | null, hasFailed: boolean): UpstreamResult => {
     if (kind === 'write' && !hasFailed) return { kind: 'unknown', evidence: evidence(code, message) };
-    const answer = said === null ? null : ({ kind: 'message', message: said } as const);
-    const result = said === null ? null : kept(said, upstream.limits.responseKeptBytes);
+    const answer = received === null ? null : ({ kind: 'message', message: received } as const);
+    const result = received === null ? null : kept(received, upstream.limits.responseKeptBytes);
     return { kind: 'failed', evidence: evidence(code, message), answer, result };
   };
   switch (heard.kind) {
@@ -342,10 +345,10 @@ function resultOf(
     case 'message': {
       const { result, error } = heard.message;
       if (isJsonObject(error)) {
-        const said = typeof error['message'] === 'string' ? error['message'].slice(0, 500) : 'it gives no reason';
+        const received = typeof error['message'] === 'string' ? error['message'].slice(0, 500) : 'it gives no reason';
         return bad(
           'rpc_error',
-          `the server answered with an error: ${said}`,
+          `the server answered with an error: ${received}`,
           { error },
           NOT_BEGUN.includes(error['code'] ?? null),
         );

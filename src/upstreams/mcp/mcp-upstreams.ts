@@ -60,7 +60,7 @@ export function createMcpUpstreams(
       const server = { settings, through, session, agentSessions, pins, limits: nextLimits, namesGateway, now };
       made.set(settings.id, server);
       // A program is not started before somebody calls it.
-      if (!isKept && (settings.mcp.child ?? null) === null) void pins.look(server);
+      if (!isKept && (settings.mcp.child ?? null) === null) void pins.inspect(server);
     }
     for (const [id, { through }] of current) if (made.get(id)?.through !== through) retire(through);
     current = made;

@@ -8,7 +8,7 @@ import type { Entered } from './own-session.ts';
 export interface OwnCall {
   readonly id: number;
   /** Members of the message's params beside the name and the arguments. */
-  readonly beside: JsonObject;
+  readonly rest: JsonObject;
   readonly headers: Readonly<Record<string, string>>;
 }
 
@@ -16,11 +16,11 @@ export interface OwnCall {
 export function ownCall({ id, begun }: Entered, { name, pinned }: McpCall, params: JsonObject): OwnCall {
   switch (begun.kind) {
     case 'session':
-      return { id, beside: {}, headers: begun.headers };
+      return { id, rest: {}, headers: begun.headers };
     case 'stateless':
       return {
         id,
-        beside: { _meta: begun.meta },
+        rest: { _meta: begun.meta },
         headers: {
           ...begun.headers,
           'mcp-method': 'tools/call',

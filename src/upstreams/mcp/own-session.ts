@@ -11,7 +11,7 @@ export interface Entered {
 
 const NAME = 'svc-gateway';
 /** How long a server may take to hear an answer, ms. */
-const SAY_MS = 5_000;
+const NOTIFY_MS = 5_000;
 
 /**
  * How the gateway itself speaks with a server, for calls that did not come in a session with it. It is found out when
@@ -50,7 +50,7 @@ export class OwnSession {
   end(upstream: Reached): void {
     void this.#begun?.then((begun) => {
       if (typeof begun === 'string' || begun.kind === 'stateless' || !begun.isNamed) return;
-      return requests(upstream, SAY_MS).end(begun.headers);
+      return requests(upstream, NOTIFY_MS).end(begun.headers);
     });
     this.#begun = null;
   }
@@ -66,8 +66,8 @@ function requests(upstream: Reached, timeoutMs: number, holder?: string): Server
  */
 export function answerServer(upstream: Reached, begun: Begun, message: JsonObject): void {
   if (begun.kind === 'stateless') return;
-  void requests(upstream, SAY_MS)
-    .tell(message, begun.headers)
+  void requests(upstream, NOTIFY_MS)
+    .notify(message, begun.headers)
     .catch(() => undefined);
 }
 

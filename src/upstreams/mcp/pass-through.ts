@@ -74,8 +74,8 @@ async function* guardedEvents(body: Readable, changed: Change | null, upstream: 
       yield event.bytes;
       continue;
     }
-    const said = await guarded(data, upstream.namesGateway);
-    const now = said === null ? null : await changedIn(said, changed);
+    const received = await guarded(data, upstream.namesGateway);
+    const now = received === null ? null : await changedIn(received, changed);
     // What a client might read as something else than the gateway is left out.
     if (now !== null) yield now === data ? event.bytes : eventOf(event, now);
   }
@@ -83,11 +83,11 @@ async function* guardedEvents(body: Readable, changed: Change | null, upstream: 
 
 async function guardedWhole(body: Readable, changed: Change | null, upstream: McpUpstream): Promise<Buffer> {
   const bytes = await wholeOf(body, upstream.limits.responseBytes);
-  const said = await guarded(bytes, upstream.namesGateway);
-  if (said === null) throw new Error('its answer reads in more than one way');
-  const made = await changedIn(said, changed);
+  const received = await guarded(bytes, upstream.namesGateway);
+  if (received === null) throw new Error('its answer reads in more than one way');
+  const made = await changedIn(received, changed);
   // What is not the answer would pass unseen.
-  if (changed !== null && made === said.bytes) throw new Error('its answer is not the answer to the request');
+  if (changed !== null && made === received.bytes) throw new Error('its answer is not the answer to the request');
   return made;
 }
 

@@ -1,9 +1,9 @@
 import { isJsonArray, type JsonObject } from '../../json/value.ts';
 import { wordsIn } from '../../mcp-protocol/read-server.ts';
 import type { LiveServer, ServerWords } from '../../pins/compare.ts';
-import { lookedThrough, ObservedServer, type PinState, shaOf } from '../../pins/observed.ts';
+import { readTools, ObservedServer, type PinState, shaOf } from '../../pins/observed.ts';
 import type { McpCall } from '../../effects/model/tool.ts';
-import { lookAt } from './look.ts';
+import { inspectServer } from './inspect-server.ts';
 import type { Reached } from './server-requests.ts';
 
 /** What was seen longer ago is looked at again beside the next call, ms. */
@@ -40,7 +40,7 @@ export class PinWatch {
   readonly #seen = new ObservedServer();
   readonly #elapsed: () => number;
   readonly #onSeen: OnSeen;
-  #looking: Promise<LiveServer | string> | null = null;
+  #inspecting: Promise<LiveServer | string> | null = null;
   #begunAt = -Infinity;
   #failure: string | null = null;
   /** What was seen before may have changed since. */
@@ -71,16 +71,16 @@ export class PinWatch {
   known(server: Reached, call: McpCall): Promise<void> | null {
     const isPinned = this.stateOf(server.settings.mcp.words, call) === 'pinned';
     // What would be refused is looked at once more: it may be as it was approved again.
-    if (!isPinned && this.#elapsed() - this.#begunAt > AGAIN_MS) return this.look(server);
+    if (!isPinned && this.#elapsed() - this.#begunAt > AGAIN_MS) return this.inspect(server);
     if (this.#isWithin(call.name, FRESH_MS)) return null;
-    const looking = this.look(server);
+    const inspecting = this.inspect(server);
     if (this.#isWithin(call.name, TRUSTED_MS)) return null;
     // A look that began before the server announced a change does not tell what is now.
-    return looking.then(() => (this.#begunAt > this.#doubtedAt ? undefined : this.look(server)));
+    return inspecting.then(() => (this.#begunAt > this.#doubtedAt ? undefined : this.inspect(server)));
   }
 
   /** Looks now, unless that was tried a moment ago. Never rejects. */
-  async look(server: Reached): Promise<void> {
+  async inspect(server: Reached): Promise<void> {
     await this.read(server);
   }
 
@@ -89,30 +89,30 @@ export class PinWatch {
    * is not kept: it may be long.
    */
   read(server: Reached): Promise<LiveServer | string> {
-    if (this.#looking !== null) return this.#looking;
+    if (this.#inspecting !== null) return this.#inspecting;
     const now = this.#elapsed();
     if (now - this.#begunAt < AGAIN_MS && this.#failure !== null) return Promise.resolve(this.#failure);
     this.#begunAt = now;
-    this.#looking = lookAt(server).then(async (live) => {
-      if (typeof live !== 'string') await lookedThrough(live.tools, () => true);
-      this.#looking = null;
+    this.#inspecting = inspectServer(server).then(async (live) => {
+      if (typeof live !== 'string') await readTools(live.tools, () => true);
+      this.#inspecting = null;
       this.#failure = typeof live === 'string' ? live : null;
       // What changed while the list was read may not be in it: it was seen when the look began.
-      if (typeof live !== 'string') this.#seen.looked(live, now, now - TRUSTED_MS);
+      if (typeof live !== 'string') this.#seen.listed(live, now, now - TRUSTED_MS);
       this.#onSeen(null);
       return live;
     });
-    return this.#looking;
+    return this.#inspecting;
   }
 
   /** The server says that its list has changed: what was seen before counts no more. */
   doubt(server: Reached): void {
     this.#doubtedAt = this.#elapsed();
     // A server that announces changes all the time is looked at when the next call comes.
-    if (this.#doubtedAt - this.#begunAt > AGAIN_MS) void this.look(server);
+    if (this.#doubtedAt - this.#begunAt > AGAIN_MS) void this.inspect(server);
   }
 
-  /** The answer to `tools/list` passes, once it was {@link lookedThrough}. @param isPinned by the name at the server */
+  /** The answer to `tools/list` passes, once it was {@link readTools}. @param isPinned by the name at the server */
   passes(answer: JsonObject, isPinned: (name: string) => boolean): void {
     const { tools } = answer;
     if (!isJsonArray(tools)) return;

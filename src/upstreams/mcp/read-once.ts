@@ -1,6 +1,6 @@
 import { HANDSHAKE_VERSIONS } from '../../mcp-protocol/revisions.ts';
 import type { LiveServer } from '../../pins/compare.ts';
-import { lookAt } from './look.ts';
+import { inspectServer } from './inspect-server.ts';
 import type { McpUpstreamSettings } from './settings.ts';
 import { Keeper } from './stdio/keeper.ts';
 import { PipeServer } from './pipe/pipe-server.ts';
@@ -19,7 +19,7 @@ export async function readServerOnce(settings: McpUpstreamSettings): Promise<Liv
   const keeper = new Keeper();
   const through = openThrough(settings, keeper);
   try {
-    const read = await lookAt({ settings, through, now: Date.now }, TIMEOUT_MS);
+    const read = await inspectServer({ settings, through, now: Date.now }, TIMEOUT_MS);
     if (typeof read !== 'string' || !(through instanceof PipeServer)) return read;
     const { lastEnd } = through.report();
     return lastEnd ?? `${read}; with such servers the revisions of MCP that have sessions are spoken, up to ${NEWEST}`;

@@ -25,7 +25,7 @@ export interface ServerEvent {
   readonly id: string | null;
   readonly retryMs: number | null;
   /** The lines that are no data, as they came, each with a line end. */
-  readonly beside: string;
+  readonly rest: string;
 }
 
 /**
@@ -53,8 +53,8 @@ export async function* serverEvents(body: AsyncIterable<Buffer>, mostBytes: numb
 }
 
 /** The bytes of an event with other data, in one line. */
-export function eventOf({ beside }: Pick<ServerEvent, 'beside'>, data: Buffer): Buffer {
-  return Buffer.concat([Buffer.from(`${beside}data: `), data, Buffer.from('\n\n')]);
+export function eventOf({ rest }: Pick<ServerEvent, 'rest'>, data: Buffer): Buffer {
+  return Buffer.concat([Buffer.from(`${rest}data: `), data, Buffer.from('\n\n')]);
 }
 
 const BYTE_ORDER_MARK = Buffer.from('\ufeff');
@@ -66,7 +66,7 @@ function readEvent(bytes: Buffer): ServerEvent {
   let called: string | null = null;
   let id: string | null = null;
   let retryMs: number | null = null;
-  let beside = '';
+  let rest = '';
   let lines = 0;
   const ends = lineEnds(bytes);
   let at = bytes.subarray(0, BYTE_ORDER_MARK.byteLength).equals(BYTE_ORDER_MARK) ? BYTE_ORDER_MARK.byteLength : 0;
@@ -86,11 +86,11 @@ function readEvent(bytes: Buffer): ServerEvent {
     if (name === 'event') called = value.byteLength === 0 ? null : value.toString();
     if (name === 'id' && !value.includes(0)) id = value.toString();
     if (name === 'retry' && value.byteLength < 10 && /^\d{1,9}$/.test(value.toString())) retryMs = Number(value);
-    beside += `${line.toString()}\n`;
+    rest += `${line.toString()}\n`;
   }
   const [only = NOTHING] = data;
   const whole = data.length <= 1 ? only : Buffer.concat(data);
-  return { bytes, data: whole.byteLength === 0 ? null : inUtf8(whole), name: called, id, retryMs, beside };
+  return { bytes, data: whole.byteLength === 0 ? null : inUtf8(whole), name: called, id, retryMs, rest };
 }
 
 /** A reader puts a sign in place of what is no UTF-8. */

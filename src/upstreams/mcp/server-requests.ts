@@ -75,7 +75,7 @@ export class ServerRequests implements Line<LineAnswered> {
     }
   }
 
-  async tell(notification: JsonObject, headers: Readonly<Record<string, string>>): Promise<void> {
+  async notify(notification: JsonObject, headers: Readonly<Record<string, string>>): Promise<void> {
     (await this.#post(notification, headers)).body.resume();
   }
 

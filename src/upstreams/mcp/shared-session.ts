@@ -2,7 +2,7 @@ import type { ProxiedMessage } from '../../effects/upstream.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import type { OwnCall } from './own-call.ts';
 
-const NOBODY = { code: -32_601, message: 'The client of this session answers no questions.' };
+const NO_ANSWERER = { code: -32_601, message: 'The client of this session answers no questions.' };
 
 /**
  * A call in a session that other clients of the agent use, too. It gets an id and a progress token that nothing else has
@@ -13,13 +13,13 @@ const NOBODY = { code: -32_601, message: 'The client of this session answers no 
  */
 export function inSharedSession(
   proxied: ProxiedMessage,
-  { id, beside: own, headers }: OwnCall,
+  { id, rest: own, headers }: OwnCall,
   answer: (message: JsonObject) => void,
 ): ProxiedMessage {
-  const { beside, hears } = proxied;
-  const { _meta: meta } = beside;
+  const { rest, hears } = proxied;
+  const { _meta: meta } = rest;
   const token = isJsonObject(meta) ? meta['progressToken'] : undefined;
-  const said = {
+  const ownMeta = {
     ...(isJsonObject(meta) ? meta : {}),
     ...(token === undefined ? {} : { progressToken: id }),
     // What the gateway says of itself to the server is not for the client to say.
@@ -28,7 +28,7 @@ export function inSharedSession(
   return {
     ...proxied,
     id,
-    beside: { ...beside, ...(Object.keys(said).length === 0 ? {} : { _meta: said }) },
+    rest: { ...rest, ...(Object.keys(ownMeta).length === 0 ? {} : { _meta: ownMeta }) },
     headers: { ...proxied.headers, ...headers },
     hears: {
       began: (head) => hears.began(head),
@@ -37,7 +37,7 @@ export function inSharedSession(
         if (message === null) return hears.passed(Buffer.from(':\n\n'), null);
         const { method, id: question } = message;
         if (method !== undefined && question !== undefined) {
-          answer({ id: question, ...(method === 'ping' ? { result: {} } : { error: NOBODY }) });
+          answer({ id: question, ...(method === 'ping' ? { result: {} } : { error: NO_ANSWERER }) });
           return undefined;
         }
         const shown = token === undefined ? null : progressOf(message, id, token);

@@ -21,9 +21,11 @@ export async function wholeOf(body: AsyncIterable<Buffer>, mostBytes: number): P
 }
 
 /** What a server says in one message. */
-const SAID = { depth: 128, values: 200_000, name: 10_000, members: 20_000 } satisfies JsonLimits;
+const MESSAGE_LIMITS = { depth: 128, values: 200_000, name: 10_000, members: 20_000 } satisfies JsonLimits;
 
 /** Reads what a server says strictly; a long text in parts, since it must not keep all others waiting. */
 export async function readStrictly(bytes: Buffer): Promise<StrictJson> {
-  return bytes.byteLength < LARGE_TEXT ? parseStrictJson(bytes, SAID) : parseStrictJsonInSlices(bytes, SAID);
+  return bytes.byteLength < LARGE_TEXT
+    ? parseStrictJson(bytes, MESSAGE_LIMITS)
+    : parseStrictJsonInSlices(bytes, MESSAGE_LIMITS);
 }

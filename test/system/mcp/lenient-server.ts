@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import { createHash, randomUUID } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 import { canonicalJson } from '../../../src/json/canonical.ts';
-import { LOOKER } from '../../../src/upstreams/mcp/look.ts';
+import { INSPECTOR } from '../../../src/upstreams/mcp/inspect-server.ts';
 import { looseMessages } from './loose-reading.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../../src/json/value.ts';
 
@@ -248,7 +248,7 @@ export async function startLenientServer(): Promise<LenientServer & { release():
       const bytes = Buffer.concat(pieces);
       const body = bytes.toString();
       const { method = '', url = '', headers } = request;
-      if (headers['user-agent'] !== LOOKER) seen.push({ method, url, headers, body });
+      if (headers['user-agent'] !== INSPECTOR) seen.push({ method, url, headers, body });
       else if (!server.isSeen) return void response.writeHead(500).end();
       else if (body.includes('"tools/list"')) server.looks += 1;
       const messages = looseMessages({ url, headers, body: bytes });
@@ -295,7 +295,7 @@ export async function startLenientServer(): Promise<LenientServer & { release():
             result({ said: 'resources/read' });
             break;
           case 'tools/list':
-            if (server.listAs === null || headers['user-agent'] === LOOKER) result({ tools: server.tools });
+            if (server.listAs === null || headers['user-agent'] === INSPECTOR) result({ tools: server.tools });
             else say(server.listAs);
             break;
           case 'initialize':

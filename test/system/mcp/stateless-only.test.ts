@@ -13,7 +13,7 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { z } from 'zod';
 import { readLiveServer } from '../../../src/cli/mcp/live-server.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../../src/json/value.ts';
-import { LOOKER } from '../../../src/upstreams/mcp/look.ts';
+import { INSPECTOR } from '../../../src/upstreams/mcp/inspect-server.ts';
 import { makeApiKey, send, startGateway, type TestGateway } from '../gateway.ts';
 import { lockOf, textOf } from './lenient-server.ts';
 import { callOf, post, resultOf } from './world.ts';
@@ -52,7 +52,7 @@ async function startModernServer() {
       for await (const piece of request as AsyncIterable<Buffer>) pieces.push(piece);
       const body: Json = JSON.parse(Buffer.concat(pieces).toString());
       const { method = null, id = null, params = null } = isJsonObject(body) ? body : {};
-      if (request.headers['user-agent'] !== LOOKER) seen.push({ method: textOf(method), headers: request.headers });
+      if (request.headers['user-agent'] !== INSPECTOR) seen.push({ method: textOf(method), headers: request.headers });
       if (isSessionsOnly) {
         const result =
           method === 'initialize'

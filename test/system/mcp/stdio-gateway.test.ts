@@ -7,7 +7,7 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { approvePins, comparePins } from '../../../src/pins/compare.ts';
 import { renderPinLock } from '../../../src/pins/lock-file.ts';
-import { lookAt } from '../../../src/upstreams/mcp/look.ts';
+import { inspectServer } from '../../../src/upstreams/mcp/inspect-server.ts';
 import { Keeper } from '../../../src/upstreams/mcp/stdio/keeper.ts';
 import { StdioServer } from '../../../src/upstreams/mcp/stdio/stdio-server.ts';
 import { makeApiKey, send, startGateway, type TestGateway, untilSent } from '../gateway.ts';
@@ -58,7 +58,7 @@ async function lockOfServer(): Promise<string> {
   const server = new StdioServer({ command, most: 1, idleMs: 60_000, limits }, keeper, () => performance.now());
   const mcp = { path: '/', allow: [] };
   const settings = { id: 'every', url: '', timeoutMs: 10_000, network: 'any', credentials: null, mcp } as const;
-  const live = await lookAt({ settings, through: server, now: Date.now });
+  const live = await inspectServer({ settings, through: server, now: Date.now });
   await server.destroy();
   keeper.close();
   if (typeof live === 'string') throw new Error(live);

@@ -1,5 +1,5 @@
 /**
- * The fault of a store that answers before the sync, as lines of `src/stores/embedded/behind.ts` and what stands in their
+ * The fault of a store that answers before the sync, as lines of `src/stores/embedded/sync-queue.ts` and what stands in their
  * place. The sync comes with the 20th commit only, so that cuts come in between however fast the disk and the machine
  * are: after a time it would be done, on a busy machine, before its caller has been told.
  */

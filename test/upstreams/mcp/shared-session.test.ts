@@ -4,14 +4,14 @@ import type { JsonObject } from '../../../src/json/value.ts';
 import { inSharedSession } from '../../../src/upstreams/mcp/shared-session.ts';
 
 /** A call of a client in a session that others use, too, and what becomes of what the server says. */
-function shared(beside: JsonObject, own: JsonObject = {}) {
+function shared(rest: JsonObject, own: JsonObject = {}) {
   const passed: string[] = [];
   const ended: JsonObject[] = [];
   const answers: JsonObject[] = [];
   const proxied: ProxiedMessage = {
     kind: 'message',
     id: 'client-1',
-    beside,
+    rest,
     headers: { traceparent: 't', 'mcp-session-id': 'of the client' },
     sessionOf: 'bot',
     signal: new AbortController().signal,
@@ -23,7 +23,7 @@ function shared(beside: JsonObject, own: JsonObject = {}) {
     },
   };
   const headers = { 'mcp-session-id': 'of the gateway' };
-  const sent = inSharedSession(proxied, { id: 7, beside: own, headers }, (message) => answers.push(message));
+  const sent = inSharedSession(proxied, { id: 7, rest: own, headers }, (message) => answers.push(message));
   const says = (message: JsonObject | null): void => void sent.hears.passed(Buffer.from('as it came'), message);
   return { sent, says, passed, ended, answers };
 }
@@ -41,10 +41,10 @@ test('a call has an id, a token and a session of the gateway’s own; the client
     { _meta: { who: 'the gateway' } },
   );
   expect(sent.id).toBe(7);
-  expect(sent.beside).toEqual({ _meta: { progressToken: 7, note: 'n', who: 'the gateway' } });
+  expect(sent.rest).toEqual({ _meta: { progressToken: 7, note: 'n', who: 'the gateway' } });
   expect(sent.headers).toEqual({ traceparent: 't', 'mcp-session-id': 'of the gateway' });
-  expect(shared({}).sent.beside).toEqual({});
-  expect(shared({ _meta: {} }).sent.beside).toEqual({ _meta: {} });
+  expect(shared({}).sent.rest).toEqual({});
+  expect(shared({ _meta: {} }).sent.rest).toEqual({ _meta: {} });
 });
 
 test('the answer comes back under the client’s id', () => {

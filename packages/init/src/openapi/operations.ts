@@ -90,9 +90,9 @@ function busyOf(document: ApiDocument, operation: JsonObject): readonly number[]
   const responses = object(operation['responses']);
   const busy: number[] = [];
   if (responses['503'] !== undefined) {
-    const said = resolveObject(document, responses['503']);
-    const waits = entries(said['headers']).some(([name]) => name.toLowerCase() === 'retry-after');
-    if (waits || /overload|too busy|slow down|capacity/i.test(textOf(said['description']) ?? '')) busy.push(503);
+    const unavailable = resolveObject(document, responses['503']);
+    const waits = entries(unavailable['headers']).some(([name]) => name.toLowerCase() === 'retry-after');
+    if (waits || /overload|too busy|slow down|capacity/i.test(textOf(unavailable['description']) ?? '')) busy.push(503);
   }
   if (responses['529'] !== undefined) busy.push(529);
   return busy;
@@ -148,12 +148,12 @@ function readParam(
   const [content] = entries(param['content']);
   const schema = isTwo ? param : ((content === undefined ? param['schema'] : object(content[1])['schema']) ?? {});
   const written = content !== undefined ? 'json' : isTwo ? writtenInTwo(param) : writtenInThree(param);
-  const hasSlashes = place === 'path' && saysSlashes(name, param, object(resolveObject(document, schema)));
+  const hasSlashes = place === 'path' && allowsSlashes(name, param, object(resolveObject(document, schema)));
   return { name, in: place, required: place === 'path' || param['required'] === true, schema, written, hasSlashes };
 }
 
 /** GitHub, OpenAPI 3.2, GitLab, and Kubernetes say it so. */
-function saysSlashes(name: string, param: JsonObject, schema: JsonObject): boolean {
+function allowsSlashes(name: string, param: JsonObject, schema: JsonObject): boolean {
   if (param['x-multi-segment'] === true || param['allowReserved'] === true || schema['format'] === 'path') return true;
   const text = textOf(param['description']) ?? '';
   return /\burl[- ]?encoded\b/i.test(text) || (/(^|_)path$/i.test(name) && /\bpath\b/i.test(text));

@@ -110,8 +110,8 @@ function simplest(document: ApiDocument, schema: Json): Json {
   for (let hops = 0; hops < 8; hops += 1) {
     const { allOf, ...rest } = object(found);
     const only = list(allOf);
-    const says = Object.keys(rest).some((keyword) => KEPT.has(keyword) && keyword !== 'type');
-    if (only.length !== 1 || says || refOf(found) !== null) return found;
+    const hasOwnRules = Object.keys(rest).some((keyword) => KEPT.has(keyword) && keyword !== 'type');
+    if (only.length !== 1 || hasOwnRules || refOf(found) !== null) return found;
     found = only[0] ?? {};
   }
   return resolve(document, found) ?? {};

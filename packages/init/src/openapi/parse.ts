@@ -35,11 +35,11 @@ function parseJson(name: string, text: string): Json {
     const message = error instanceof Error ? error.message : 'it is not JSON';
     const position = /position (\d+)/.exec(message)?.[1];
     const offset = position === undefined ? text.trimEnd().length : Number(position);
-    const said = message
+    const reason = message
       .replace(/,? ?(?:\.{3})?"[^]*" is not valid JSON$/, '')
       .replace(/ in JSON at position.*$/s, '')
       .replace(/ \(line.*$/s, '');
-    throw new CommandFailure(`${name}:${place(text, offset)}: it is not JSON: ${said}`);
+    throw new CommandFailure(`${name}:${place(text, offset)}: it is not JSON: ${reason}`);
   }
 }
 

@@ -114,8 +114,8 @@ async function faultsOfForm(name: string, text: string, root: JsonObject, versio
   if (!Array.isArray(errors)) return [];
   // The checker reports every alternative that does not match. The deepest fault is the most specific one.
   const deepest = Math.max(...errors.map(({ instancePath }) => instancePath.split('/').length));
-  const told = errors.filter(({ instancePath }) => instancePath.split('/').length === deepest).slice(0, MOST_FAULTS);
-  return told.map(({ instancePath, message, params }) => {
+  const listed = errors.filter(({ instancePath }) => instancePath.split('/').length === deepest).slice(0, MOST_FAULTS);
+  return listed.map(({ instancePath, message, params }) => {
     const steps = instancePath
       .split('/')
       .slice(1)

@@ -25,12 +25,12 @@ export function riskOf(method: string, path: string, id: string): Risk {
       .toLowerCase()
       .split(/[^a-z0-9]+/),
   );
-  const says = (form: RegExp): boolean => words.some((one) => form.test(one));
+  const hasWord = (form: RegExp): boolean => words.some((one) => form.test(one));
   if (method === 'DELETE') {
     const last = literals.at(-1)?.toLowerCase() ?? '';
-    return GROUND.test(last) || says(MONEY) ? 'critical' : 'high';
+    return GROUND.test(last) || hasWord(MONEY) ? 'critical' : 'high';
   }
-  if (method === 'POST' && says(HARMLESS) && !says(GRAVE)) return 'low';
-  if (says(MONEY)) return 'critical';
-  return says(GRAVE) ? 'high' : 'medium';
+  if (method === 'POST' && hasWord(HARMLESS) && !hasWord(GRAVE)) return 'low';
+  if (hasWord(MONEY)) return 'critical';
+  return hasWord(GRAVE) ? 'high' : 'medium';
 }

@@ -1,4 +1,4 @@
-import type { EventDraft, Figure, Listed, ListQuery, LocalRows, Place, SumChange, SumName } from '../../port.ts';
+import type { EventDraft, Counter, Listed, ListQuery, LocalRows, Place, SumChange, SumName } from '../../port.ts';
 import { ABSENT } from '../../port.ts';
 import type { WorkspaceNames } from './names.ts';
 import { openReader } from './reader.ts';
@@ -49,12 +49,12 @@ export class LocalTables implements LocalRows {
     return text === null ? null : entry;
   }
 
-  figure(name: SumName): Figure {
-    return this.#tables.figures.read(this.#names.n, name, this.now);
+  counter(name: SumName): Counter {
+    return this.#tables.counters.read(this.#names.n, name, this.now);
   }
 
-  figureAsStored(name: SumName): Figure {
-    return this.figure(name);
+  counterAsStored(name: SumName): Counter {
+    return this.counter(name);
   }
 
   sum(change: SumChange): void {
@@ -63,7 +63,7 @@ export class LocalTables implements LocalRows {
     if (!Number.isSafeInteger(hold) || !Number.isSafeInteger(spend) || !Number.isSafeInteger(of))
       throw new TypeError(NOT_WHOLE);
     this.#tables.wrote();
-    this.#tables.figures.change(this.#made().n, change, this.now);
+    this.#tables.counters.change(this.#made().n, change, this.now);
   }
 
   nextSeq(): number {
@@ -79,7 +79,7 @@ export class LocalTables implements LocalRows {
 
   reset(group: string): void {
     this.#tables.wrote();
-    this.#tables.figures.reset(this.#made().n, group);
+    this.#tables.counters.reset(this.#made().n, group);
   }
 
   validUntil(): void {}

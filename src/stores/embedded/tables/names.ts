@@ -17,7 +17,7 @@ export interface WorkspaceNames {
 }
 
 /** For an unknown workspace: nothing has the number 0. */
-const NOBODY: WorkspaceNames = { name: '', n: 0, kinds: new Map(), lists: new Map() };
+const NO_WORKSPACE: WorkspaceNames = { name: '', n: 0, kinds: new Map(), lists: new Map() };
 
 /** Numbers for the names that callers use. What finds them without making any says 0 for new names. */
 export function openNames(database: SqlDatabase) {
@@ -52,7 +52,7 @@ export function openNames(database: SqlDatabase) {
   }
 
   function workspaceOf(name: string, n: number): WorkspaceNames {
-    if (n === 0) return NOBODY;
+    if (n === 0) return NO_WORKSPACE;
     const names: WorkspaceNames = { name: ownText(name), n, kinds: new Map(), lists: new Map() };
     workspaces.set(names.name, names);
     return names;

@@ -61,7 +61,7 @@ export function openRowsTable(database: SqlDatabase) {
   let highest: number | null = null;
   let characters = 0;
 
-  function look(kind: number, id: string): Entry {
+  function readEntry(kind: number, id: string): Entry {
     const row = kind === 0 ? undefined : select.get(kind, columnText(id));
     const n = row === undefined ? 0 : integer(row['n']);
     const version = row === undefined ? ABSENT : text(row['version']);
@@ -72,7 +72,7 @@ export function openRowsTable(database: SqlDatabase) {
     const name = `${kind} ${id}`;
     const known = young.get(name);
     if (known !== undefined) return known;
-    const entry = old.get(name) ?? look(kind, id);
+    const entry = old.get(name) ?? readEntry(kind, id);
     characters += entry.size;
     young.set(ownText(name), entry);
     return entry;

@@ -8,7 +8,7 @@ export const FORMAT_NUMBER = 2;
  * The names that callers use (workspaces, kinds, lists) are stored once in `names`; everything else has their numbers.
  * `rows.kind` and `places.list` are such numbers, and they identify the workspace too. A row of `ledger` has the events
  * of all changes of one transaction in one workspace (`ledger.ts`). `mentions` says which of them are about an id. A
- * rolling figure is the sum of its `slots`.
+ * rolling counter is the sum of its `slots`.
  */
 const TABLES = `
 CREATE TABLE meta (

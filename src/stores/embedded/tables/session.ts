@@ -1,8 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import type { Answer, Change, Figure, Found, LocalRows, Place, Put, Row, Seen } from '../../port.ts';
+import type { Answer, Change, Counter, Found, LocalRows, Place, Put, Row, Seen } from '../../port.ts';
 import type { SumListed, SumName, Want, Watched } from '../../port.ts';
 import { inTransaction, type SqlDatabase } from '../driver.ts';
-import { openFiguresTable } from './figures-table.ts';
+import { openCountersTable } from './counters-table.ts';
 import { openLedgerTable } from './ledger-table.ts';
 import { LocalTables } from './local-rows.ts';
 import { openMetaTable } from './meta-table.ts';
@@ -20,10 +20,10 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
   const names = openNames(database);
   const rows = openRowsTable(database);
   const places = openPlacesTable(database);
-  const figures = openFiguresTable(database);
+  const counters = openCountersTable(database);
   const ledger = openLedgerTable(database);
   const meta = openMetaTable(database);
-  let told: Watched[] = [];
+  let changed: Watched[] = [];
   let writes = 0;
   let now = 0;
   const boot = randomBytes(9).toString('base64url');
@@ -33,7 +33,7 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
     names,
     rows,
     places,
-    figures,
+    counters,
     ledger,
     meta,
     write: writeRow,
@@ -71,7 +71,7 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
     if (epoch !== meta.get().epoch || now < from || now >= until) return false;
     for (const [index, { version }] of guards.entries()) if (guarded[index]?.version !== version) return false;
     for (const [index, { version }] of puts.entries()) if (entries[index]?.version !== version) return false;
-    return sums.length === 0 || figures.allow(names.workspace(change.workspace).n, sums, resets, now);
+    return sums.length === 0 || counters.allow(names.workspace(change.workspace).n, sums, resets, now);
   }
 
   function refuse(change: Change, entries: readonly Entry[], guarded: readonly Entry[]): Answer {
@@ -85,13 +85,13 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
       const entry = entries[index];
       if (entry !== undefined && entry.version !== put.version) show(found, workspace, put, entry);
     }
-    return { kind: 'moved', now, epoch: meta.get().epoch, rows: found, figures: figuresOf(workspace, change.sums) };
+    return { kind: 'moved', now, epoch: meta.get().epoch, rows: found, counters: countersOf(workspace, change.sums) };
   }
 
-  function figuresOf(workspace: string, sums: readonly SumName[]): readonly Figure[] {
+  function countersOf(workspace: string, sums: readonly SumName[]): readonly Counter[] {
     if (sums.length === 0) return [];
     const { n } = names.findWorkspace(workspace);
-    return sums.map((sum) => figures.read(n, sum, now));
+    return sums.map((sum) => counters.read(n, sum, now));
   }
 
   function writeRow(
@@ -108,7 +108,7 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
       if (!isAmong(enter, place)) places.leave(names.list(workspace, place.list), place.at, id);
     for (const place of enter)
       if (!isAmong(leave, place)) places.enter(names.list(workspace, place.list), place.at, id);
-    if (watched.has(kind)) told.push({ workspace: workspace.name, kind, id });
+    if (watched.has(kind)) changed.push({ workspace: workspace.name, kind, id });
   }
 
   function write(change: Change, entries: readonly Entry[]): void {
@@ -120,8 +120,8 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
       const entry = entries[index];
       if (entry !== undefined) writeRow(workspace, entry, put, id);
     }
-    for (const group of resets) figures.reset(workspace.n, group);
-    for (const sum of sums) figures.change(workspace.n, sum, now);
+    for (const group of resets) counters.reset(workspace.n, group);
+    for (const sum of sums) counters.change(workspace.n, sum, now);
     if (events.length > 0) ledger.append(workspace.n, events);
   }
 
@@ -135,27 +135,27 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
     now = Math.max(now, change.at);
     const seq = ledger.nextSeq(place.n);
     write(change, entries);
-    return { kind: 'done', now, epoch: meta.get().epoch, seq, figures: figuresOf(workspace, change.sums) };
+    return { kind: 'done', now, epoch: meta.get().epoch, seq, counters: countersOf(workspace, change.sums) };
   }
 
   function read(workspace: string, wants: readonly Want[], sums: readonly SumName[]): Seen {
     const found: Found[] = [];
     for (const want of wants) show(found, workspace, want, entryOf(workspace, want.kind, want.id));
-    return { now, epoch: meta.get().epoch, rows: found, figures: figuresOf(workspace, sums) };
+    return { now, epoch: meta.get().epoch, rows: found, counters: countersOf(workspace, sums) };
   }
 
   function flush(): void {
     rows.flush();
     places.flush();
-    figures.flush();
+    counters.flush();
     ledger.flush(meta.get().epoch, now);
     meta.tick(now);
   }
 
   /** Another process wrote: nothing in memory is valid any more. */
   function forget(): void {
-    for (const part of [names, rows, places, figures, ledger, meta]) part.forget();
-    told = [];
+    for (const part of [names, rows, places, counters, ledger, meta]) part.forget();
+    changed = [];
   }
 
   /** Runs `work` at a time, within a transaction of the caller. What it collected in memory is then written. */
@@ -181,9 +181,9 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
       return new LocalTables(workspace, now, `${boot}.${versions.toString(36)}`, tables);
     },
     sums: (workspace: string, after: string | null, limit: number): readonly SumListed[] =>
-      figures.list(names.findWorkspace(workspace).n, after, limit, now),
+      counters.list(names.findWorkspace(workspace).n, after, limit, now),
     prune(workspace: string, limit: number): number {
-      const pruned = figures.prune(names.findWorkspace(workspace).n, limit, now);
+      const pruned = counters.prune(names.findWorkspace(workspace).n, limit, now);
       if (pruned > 0) writes += 1;
       return pruned;
     },
@@ -200,9 +200,9 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
     /** How many writes were made so far. It shows whether a failed request had already written something. */
     writes: (): number => writes,
     /** What listeners are told once the transaction is durable; a second call returns nothing. */
-    takeTold(): readonly Watched[] {
-      const taken = told;
-      if (taken.length > 0) told = [];
+    takeChanged(): readonly Watched[] {
+      const taken = changed;
+      if (taken.length > 0) changed = [];
       return taken;
     },
     forget,

@@ -1,6 +1,6 @@
 import type { Put } from '../../port.ts';
 import type { SqlDatabase } from '../driver.ts';
-import type { openFiguresTable } from './figures-table.ts';
+import type { openCountersTable } from './counters-table.ts';
 import type { openLedgerTable } from './ledger-table.ts';
 import type { openMetaTable } from './meta-table.ts';
 import type { openNames, WorkspaceNames } from './names.ts';
@@ -12,7 +12,7 @@ export interface Tables {
   readonly names: ReturnType<typeof openNames>;
   readonly rows: ReturnType<typeof openRowsTable>;
   readonly places: ReturnType<typeof openPlacesTable>;
-  readonly figures: ReturnType<typeof openFiguresTable>;
+  readonly counters: ReturnType<typeof openCountersTable>;
   readonly ledger: ReturnType<typeof openLedgerTable>;
   readonly meta: ReturnType<typeof openMetaTable>;
   write(workspace: WorkspaceNames, entry: Entry, put: Omit<Put, 'version'>, version: string): void;

@@ -1,7 +1,7 @@
 import type { StoreHealth } from '../../../effects/store.ts';
 import type { Watched } from '../../port.ts';
 import type { Boot } from '../ended.ts';
-import type { Message } from './tape.ts';
+import type { Message } from './codec.ts';
 
 /** The messages between the thread of the gateway and a thread of the store. */
 export type ToStore =
@@ -17,7 +17,7 @@ export type News =
   | { readonly kind: 'boot'; readonly boot: Boot }
   | { readonly kind: 'health'; readonly health: StoreHealth }
   /** What transactions have changed that listeners are told; `null`: anything may have changed. */
-  | { readonly kind: 'told'; readonly told: readonly Watched[] | null };
+  | { readonly kind: 'changed'; readonly changed: readonly Watched[] | null };
 
 export type ToGateway =
   | { readonly kind: 'open'; readonly installId: string; readonly now: number }

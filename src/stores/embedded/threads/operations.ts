@@ -1,6 +1,6 @@
-import type { Answer, Change, EventDraft, Figure, Found, Listed, ListQuery, Place, Seen } from '../../port.ts';
+import type { Answer, Change, EventDraft, Counter, Found, Listed, ListQuery, Place, Seen } from '../../port.ts';
 import type { Guard, LedgerEntry, LedgerQuery, Put, Span, SumChange, SumListed, SumName, Want } from '../../port.ts';
-import type { Form, Tape } from './tape.ts';
+import type { Form, Codec } from './codec.ts';
 import { ownText } from '../tables/columns.ts';
 
 /** What the store's threads do: what each operation is asked, and its answer. */
@@ -10,7 +10,7 @@ interface Operations {
     { readonly workspace: string; readonly wants: readonly Want[]; readonly sums: readonly SumName[] },
     Seen,
   ];
-  /** Figures by name, after a name. */
+  /** Counters by name, after a name. */
   readonly sums: readonly [
     { readonly workspace: string; readonly after: string | null; readonly limit: number },
     readonly SumListed[],
@@ -29,8 +29,8 @@ interface Operations {
 export type Operation = keyof Operations;
 
 /** What a connection does that only reads, for people. The one that writes does everything else. */
-export type Looking = 'list' | 'ledger';
-export type Writing = Exclude<Operation, Looking>;
+export type ReadOperations = 'list' | 'ledger';
+export type Writing = Exclude<Operation, ReadOperations>;
 
 export type Asked<Op extends Operation> = Operations[Op][0];
 export type AnswerTo<Op extends Operation> = Operations[Op][1];
@@ -59,138 +59,138 @@ export function asking<Of extends Operation>(handlers: Handlers<Of>): Ask<Of> {
 // JavaScript evaluates members in the order of the literal, so each literal is also the order of the message. (Spreads
 // are left out where calls wait: one costs as much as the rest of the object.)
 
-const place: Form<Place> = (tape, it) => ({ list: tape.text(it?.list), at: tape.number(it?.at) });
+const place: Form<Place> = (codec, it) => ({ list: codec.text(it?.list), at: codec.number(it?.at) });
 
-const want: Form<Want> = (tape, it) => ({
-  kind: tape.text(it?.kind),
-  id: tape.text(it?.id),
-  follow: tape.textOr(it?.follow) ?? undefined,
+const want: Form<Want> = (codec, it) => ({
+  kind: codec.text(it?.kind),
+  id: codec.text(it?.id),
+  follow: codec.textOr(it?.follow) ?? undefined,
 });
 
-const guard: Form<Guard> = (tape, it) => ({
-  kind: tape.text(it?.kind),
-  id: tape.text(it?.id),
-  follow: tape.textOr(it?.follow) ?? undefined,
-  version: tape.text(it?.version),
+const guard: Form<Guard> = (codec, it) => ({
+  kind: codec.text(it?.kind),
+  id: codec.text(it?.id),
+  follow: codec.textOr(it?.follow) ?? undefined,
+  version: codec.text(it?.version),
 });
 
-const put: Form<Put> = (tape, it) => ({
-  kind: tape.text(it?.kind),
-  id: tape.text(it?.id),
-  follow: tape.textOr(it?.follow) ?? undefined,
-  version: tape.text(it?.version),
-  text: tape.textOr(it?.text),
-  enter: tape.each(place, it?.enter),
-  leave: tape.each(place, it?.leave),
+const put: Form<Put> = (codec, it) => ({
+  kind: codec.text(it?.kind),
+  id: codec.text(it?.id),
+  follow: codec.textOr(it?.follow) ?? undefined,
+  version: codec.text(it?.version),
+  text: codec.textOr(it?.text),
+  enter: codec.each(place, it?.enter),
+  leave: codec.each(place, it?.leave),
 });
 
 const UNTIL = 0;
 const ROLLING = 1;
 
-const span: Form<Span> = (tape, it) =>
-  tape.number(it?.kind === 'rolling' ? ROLLING : UNTIL) === ROLLING
-    ? { kind: 'rolling', ms: tape.number(it?.kind === 'rolling' ? it.ms : undefined) }
-    : { kind: 'until', end: tape.number(it?.kind === 'until' ? it.end : undefined) };
+const span: Form<Span> = (codec, it) =>
+  codec.number(it?.kind === 'rolling' ? ROLLING : UNTIL) === ROLLING
+    ? { kind: 'rolling', ms: codec.number(it?.kind === 'rolling' ? it.ms : undefined) }
+    : { kind: 'until', end: codec.number(it?.kind === 'until' ? it.end : undefined) };
 
-const sumName: Form<SumName> = (tape, it) => ({
-  name: tape.text(it?.name),
-  group: tape.text(it?.group),
-  span: span(tape, it?.span),
+const sumName: Form<SumName> = (codec, it) => ({
+  name: codec.text(it?.name),
+  group: codec.text(it?.group),
+  span: span(codec, it?.span),
 });
 
-const sumChange: Form<SumChange> = (tape, it) => ({
-  name: tape.text(it?.name),
-  group: tape.text(it?.group),
-  span: span(tape, it?.span),
-  hold: tape.number(it?.hold),
-  spend: tape.number(it?.spend),
-  limit: tape.numberOr(it?.limit),
-  most: tape.numberOr(it?.most),
-  text: tape.textOr(it?.text),
+const sumChange: Form<SumChange> = (codec, it) => ({
+  name: codec.text(it?.name),
+  group: codec.text(it?.group),
+  span: span(codec, it?.span),
+  hold: codec.number(it?.hold),
+  spend: codec.number(it?.spend),
+  limit: codec.numberOr(it?.limit),
+  most: codec.numberOr(it?.most),
+  text: codec.textOr(it?.text),
 });
 
-const text: Form<string> = (tape, it) => tape.text(it);
+const text: Form<string> = (codec, it) => codec.text(it);
 
-const event: Form<EventDraft> = (tape, it) => ({ about: tape.textOr(it?.about), text: tape.text(it?.text) });
+const event: Form<EventDraft> = (codec, it) => ({ about: codec.textOr(it?.about), text: codec.text(it?.text) });
 
-const change: Form<Change> = (tape, it) => ({
-  id: tape.text(it?.id),
-  workspace: tape.text(it?.workspace),
-  epoch: tape.number(it?.epoch),
-  at: tape.number(it?.at),
-  from: tape.number(it?.from),
-  until: tape.number(it?.until),
-  guards: tape.each(guard, it?.guards),
-  puts: tape.each(put, it?.puts),
-  sums: tape.each(sumChange, it?.sums),
-  resets: tape.each(text, it?.resets),
-  events: tape.each(event, it?.events),
+const change: Form<Change> = (codec, it) => ({
+  id: codec.text(it?.id),
+  workspace: codec.text(it?.workspace),
+  epoch: codec.number(it?.epoch),
+  at: codec.number(it?.at),
+  from: codec.number(it?.from),
+  until: codec.number(it?.until),
+  guards: codec.each(guard, it?.guards),
+  puts: codec.each(put, it?.puts),
+  sums: codec.each(sumChange, it?.sums),
+  resets: codec.each(text, it?.resets),
+  events: codec.each(event, it?.events),
 });
 
-const figure: Form<Figure> = (tape, it) => ({
-  spent: tape.number(it?.spent),
-  held: tape.number(it?.held),
-  rows: tape.number(it?.rows),
+const counter: Form<Counter> = (codec, it) => ({
+  spent: codec.number(it?.spent),
+  held: codec.number(it?.held),
+  rows: codec.number(it?.rows),
 });
 
 /** The gateway keeps the rows that it gets, so they need texts of their own. */
-function found(tape: Tape, it?: Found): Found {
-  const kind = tape.keptText(it?.kind);
-  const id = tape.keptText(it?.id);
-  const version = tape.textOr(it?.row?.version);
+function found(codec: Codec, it?: Found): Found {
+  const kind = codec.keptText(it?.kind);
+  const id = codec.keptText(it?.id);
+  const version = codec.textOr(it?.row?.version);
   return {
     kind,
     id,
-    row: version === null ? null : { version: ownText(version), text: tape.keptText(it?.row?.text) },
+    row: version === null ? null : { version: ownText(version), text: codec.keptText(it?.row?.text) },
   };
 }
 
-const seen: Form<Seen> = (tape, it) => ({
-  now: tape.number(it?.now),
-  epoch: tape.number(it?.epoch),
-  rows: tape.each(found, it?.rows),
-  figures: tape.each(figure, it?.figures),
+const seen: Form<Seen> = (codec, it) => ({
+  now: codec.number(it?.now),
+  epoch: codec.number(it?.epoch),
+  rows: codec.each(found, it?.rows),
+  counters: codec.each(counter, it?.counters),
 });
 
 const DONE = 0;
 const MOVED = 1;
 
-function answer(tape: Tape, it?: Answer): Answer {
-  if (tape.number(it?.kind === 'moved' ? MOVED : DONE) === MOVED)
-    return { kind: 'moved', ...seen(tape, it?.kind === 'moved' ? it : undefined) };
+function answer(codec: Codec, it?: Answer): Answer {
+  if (codec.number(it?.kind === 'moved' ? MOVED : DONE) === MOVED)
+    return { kind: 'moved', ...seen(codec, it?.kind === 'moved' ? it : undefined) };
   return {
     kind: 'done',
-    now: tape.number(it?.now),
-    epoch: tape.number(it?.epoch),
-    seq: tape.number(it?.kind === 'done' ? it.seq : undefined),
-    figures: tape.each(figure, it?.figures),
+    now: codec.number(it?.now),
+    epoch: codec.number(it?.epoch),
+    seq: codec.number(it?.kind === 'done' ? it.seq : undefined),
+    counters: codec.each(counter, it?.counters),
   };
 }
 
-const listed: Form<Listed> = (tape, it) => ({
-  more: tape.number(it?.more === true ? 1 : 0) === 1,
-  entries: tape.each(
+const listed: Form<Listed> = (codec, it) => ({
+  more: codec.number(it?.more === true ? 1 : 0) === 1,
+  entries: codec.each(
     (_, entry) => ({
-      at: tape.number(entry?.at),
-      id: tape.text(entry?.id),
-      row: { version: tape.text(entry?.row.version), text: tape.text(entry?.row.text) },
+      at: codec.number(entry?.at),
+      id: codec.text(entry?.id),
+      row: { version: codec.text(entry?.row.version), text: codec.text(entry?.row.text) },
     }),
     it?.entries,
   ),
 });
 
-const ledgerEntry: Form<LedgerEntry> = (tape, it) => ({
-  epoch: tape.number(it?.epoch),
-  seq: tape.number(it?.seq),
-  at: tape.number(it?.at),
-  about: tape.textOr(it?.about),
-  text: tape.text(it?.text),
+const ledgerEntry: Form<LedgerEntry> = (codec, it) => ({
+  epoch: codec.number(it?.epoch),
+  seq: codec.number(it?.seq),
+  at: codec.number(it?.at),
+  about: codec.textOr(it?.about),
+  text: codec.text(it?.text),
 });
 
 /** The form of what is rare. */
-function json<T>(tape: Tape, it?: T): T {
-  if (it === undefined) return JSON.parse(tape.text());
-  tape.text(JSON.stringify(it));
+function json<T>(codec: Codec, it?: T): T {
+  if (it === undefined) return JSON.parse(codec.text());
+  codec.text(JSON.stringify(it));
   return it;
 }
 
@@ -198,15 +198,15 @@ function json<T>(tape: Tape, it?: T): T {
 export const FORMS: { readonly [Op in Operation]: { asked: Form<Asked<Op>>; answer: Form<AnswerTo<Op>> } } = {
   commit: { asked: change, answer },
   read: {
-    asked: (tape, it) => ({
-      workspace: tape.text(it?.workspace),
-      wants: tape.each(want, it?.wants),
-      sums: tape.each(sumName, it?.sums),
+    asked: (codec, it) => ({
+      workspace: codec.text(it?.workspace),
+      wants: codec.each(want, it?.wants),
+      sums: codec.each(sumName, it?.sums),
     }),
     answer: seen,
   },
   list: { asked: json, answer: listed },
-  ledger: { asked: json, answer: (tape, it) => tape.each(ledgerEntry, it) },
+  ledger: { asked: json, answer: (codec, it) => codec.each(ledgerEntry, it) },
   sums: { asked: json, answer: json },
   prune: { asked: json, answer: json },
   program: { asked: text, answer: text },

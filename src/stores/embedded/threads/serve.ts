@@ -2,7 +2,7 @@ import { parentPort } from 'node:worker_threads';
 import { StoreUnavailable } from '../../../effects/store.ts';
 import { DONE, FAULT, type ToGateway, type ToStore, UNAVAILABLE } from './channel.ts';
 import { FORMS, type Handlers, type Operation } from './operations.ts';
-import { readingTape, type Tape, writingTape } from './tape.ts';
+import { decoder, type Codec, encoder } from './codec.ts';
 
 /** What a thread of the store does beside its operations. */
 export interface Serving {
@@ -19,7 +19,7 @@ export function post(message: ToGateway): void {
 
 /** Answers the gateway's requests. All replies of one turn are one message. */
 export function serve<Of extends Operation>(handlers: Handlers<Of>, serving: Serving): void {
-  const replies = writingTape();
+  const replies = encoder();
   let isPosting = false;
 
   function postReplies(): void {
@@ -35,7 +35,7 @@ export function serve<Of extends Operation>(handlers: Handlers<Of>, serving: Ser
     queueMicrotask(postReplies);
   }
 
-  function take<Op extends Of>(op: Op, id: number, request: Tape): void {
+  function take<Op extends Of>(op: Op, id: number, request: Codec): void {
     const forms = FORMS[op];
     handlers[op](
       forms.asked(request),
@@ -65,7 +65,7 @@ export function serve<Of extends Operation>(handlers: Handlers<Of>, serving: Ser
   parentPort?.on('message', (message: ToStore) => {
     switch (message.kind) {
       case 'requests': {
-        const requests = readingTape(message.message);
+        const requests = decoder(message.message);
         while (!requests.isAtEnd()) {
           const id = requests.number();
           const op = requests.text();

@@ -2,11 +2,11 @@ import { Worker } from 'node:worker_threads';
 import { StoreUnavailable } from '../../../effects/store.ts';
 import { DONE, type ThreadData, type ToGateway, type ToStore, UNAVAILABLE } from './channel.ts';
 import { type Ask, FORMS, type Operation, type Send } from './operations.ts';
-import { type Message, readingTape, type Tape, writingTape } from './tape.ts';
+import { type Message, decoder, type Codec, encoder } from './codec.ts';
 
 interface Waiting {
   /** Reads the answer, and hands it over. */
-  take(replies: Tape): void;
+  take(replies: Codec): void;
   reject(error: Error): void;
 }
 
@@ -16,7 +16,7 @@ export interface StoreThread {
   readonly send: Send<Operation>;
   readonly ask: Ask<Operation>;
   /** Sends what was asked, and then this. */
-  tell(message: Exclude<ToStore, { kind: 'requests' }>): void;
+  deliver(message: Exclude<ToStore, { kind: 'requests' }>): void;
   /** The process may end although the thread runs. */
   unref(): void;
 }
@@ -39,11 +39,11 @@ export function startThread(
    */
   let waiting: (Waiting | null)[] = [];
   let free: number[] = [];
-  const outgoing = writingTape();
+  const outgoing = encoder();
   let fault = 'its thread ended';
 
   function takeReplies(message: Message): void {
-    const replies = readingTape(message);
+    const replies = decoder(message);
     while (!replies.isAtEnd()) {
       const id = replies.number();
       const caller = waiting[id];
@@ -95,7 +95,7 @@ export function startThread(
   return {
     send,
     ask: (op, asked) => new Promise((resolve, reject) => send(op, asked, resolve, reject)),
-    tell(message) {
+    deliver(message) {
       postRequests();
       post(message);
     },

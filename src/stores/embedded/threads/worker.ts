@@ -2,7 +2,7 @@ import { workerData } from 'node:worker_threads';
 import type { Program } from '../../open-rows.ts';
 import { loadDriver } from '../driver.ts';
 import { startEngine } from '../engine.ts';
-import { openLooks } from '../looks.ts';
+import { openReads } from '../read-side.ts';
 import type { ThreadData } from './channel.ts';
 import { post, serve } from './serve.ts';
 
@@ -19,13 +19,13 @@ try {
     serve(engine.handlers, { now: engine.now, letGo() {}, close: engine.close });
     post({ kind: 'open', installId: engine.installId, now: engine.now() });
   } else {
-    const looks = openLooks(data.path, await loadDriver());
-    serve(looks.handlers, {
+    const reads = openReads(data.path, await loadDriver());
+    serve(reads.handlers, {
       // It has no clock: the thread that writes says what time it is.
       now: () => 0,
-      letGo: looks.close,
+      letGo: reads.close,
       async close() {
-        looks.close();
+        reads.close();
         return true;
       },
     });

@@ -11,9 +11,9 @@ export interface EndedBoots extends Ended {
 /**
  * When a gateway joins a workspace, it names its boot; its earlier boot has then ended. Admissions carry the boot as
  * their owner.
- * @param look reads what the store has of a workspace, if anything
+ * @param load reads what the store has of a workspace, if anything
  */
-export function createEndedBoots(boot: string, look: (workspace: string) => Promise<void>): EndedBoots {
+export function createEndedBoots(boot: string, load: (workspace: string) => Promise<void>): EndedBoots {
   const known = new Map<
     string,
     { readonly count: string; readonly boots: ReadonlySet<string>; areDeclared: boolean }
@@ -21,7 +21,7 @@ export function createEndedBoots(boot: string, look: (workspace: string) => Prom
   return {
     owner: boot,
     async known(workspace) {
-      if (!known.has(workspace)) await look(workspace);
+      if (!known.has(workspace)) await load(workspace);
     },
     any(workspace) {
       const there = known.get(workspace);

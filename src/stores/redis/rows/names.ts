@@ -42,12 +42,12 @@ export function namedRow(name: string): { readonly kind: string; readonly id: st
   return { kind: kindOf(name.slice(2, colon)), id: unstored(name.slice(colon + 1)) };
 }
 
-/** A figure's key within its workspace. */
-export function figureName(name: string): string {
+/** A counter's key within its workspace. */
+export function counterName(name: string): string {
   return `f:${stored(name)}`;
 }
 
-export function namedFigure(name: string): string {
+export function namedCounter(name: string): string {
   return unstored(name.slice(2));
 }
 

@@ -1,5 +1,5 @@
 import type { Watched } from '../../port.ts';
-import { type Board, BOARD } from '../board.ts';
+import { type Announcements, ANNOUNCEMENTS } from '../announcements.ts';
 import type { Calls } from '../calls.ts';
 import { fieldsOf, type RedisConnection, textsOf } from '../connection.ts';
 import type { Fleet } from '../fleet.ts';
@@ -34,20 +34,20 @@ interface Versions {
 export async function openNotices(parts: {
   readonly calls: Calls;
   readonly fleet: Fleet;
-  readonly board: Board;
+  readonly announcements: Announcements;
   readonly subscriber: RedisConnection;
   /** Called with the recorded time of a workspace, and the time of its server's clock, ms. */
   readonly clockSeen: (workspace: string, record: number, time: number) => void;
   /** Called with the number of boots of gateways that have ended in a workspace. */
   readonly endedSeen: (workspace: string, count: string) => Promise<void>;
 }): Promise<Notices> {
-  const { calls, fleet, board, subscriber } = parts;
+  const { calls, fleet, announcements, subscriber } = parts;
   const versions = new Map<string, Versions>();
   const listeners = new Map<string, ((changed: Watched) => void)[]>();
   let seenAt = performance.now();
   let closed = false;
   let wake: () => void = () => undefined;
-  const looks = new Set<Promise<void>>();
+  const inspections = new Set<Promise<void>>();
 
   function workspaceOf(tag: string): string | undefined {
     return [...fleet.attached().keys()].find((workspace) => workspaceTag(workspace) === tag);
@@ -59,7 +59,7 @@ export async function openNotices(parts: {
     return known;
   }
 
-  function tell(workspace: string, kind: string, id: string | null): void {
+  function notify(workspace: string, kind: string, id: string | null): void {
     for (const listen of listeners.get(kind) ?? []) listen({ workspace, kind, id });
   }
 
@@ -70,7 +70,7 @@ export async function openNotices(parts: {
     if (step < known || !listeners.has(kind)) return;
     kinds.set(kind, step);
     // A gap: the changes in between were not reported.
-    tell(workspace, kind, before > known ? null : id);
+    notify(workspace, kind, before > known ? null : id);
   }
 
   subscriber.client.on('ready', () => {
@@ -82,18 +82,18 @@ export async function openNotices(parts: {
     const [install = '', what = '', before = '', step = '', kind = '', ...id] = message.split(' ');
     if (install !== fleet.installId() || workspace === undefined) return;
     if (what === 'row') heard(workspace, kindOf(kind), Number(before), Number(step), unstored(id.join(' ')));
-    else if (what === 'gateway') void look(workspace).catch(() => undefined);
+    else if (what === 'gateway') void inspect(workspace).catch(() => undefined);
   });
 
   /** Looks at a workspace, unless nothing is watched any more. */
-  function look(workspace: string): Promise<void> {
+  function inspect(workspace: string): Promise<void> {
     if (closed) return Promise.resolve();
-    const looking = lookAt(workspace).finally(() => looks.delete(looking));
-    looks.add(looking);
-    return looking;
+    const inspection = inspectWorkspace(workspace).finally(() => inspections.delete(inspection));
+    inspections.add(inspection);
+    return inspection;
   }
 
-  async function lookAt(workspace: string): Promise<void> {
+  async function inspectWorkspace(workspace: string): Promise<void> {
     if (workspace === '') await fleet.followAcceptance().catch(() => undefined);
     const known = fleet.attached().get(workspace);
     const [meta, counted, gateways, gone, replication, time, announced] = await calls.commands(workspace, [
@@ -103,7 +103,7 @@ export async function openNotices(parts: {
       ['HKEYS', keyOf(workspace, 'away')],
       ['INFO', 'replication'],
       ['TIME'],
-      ...(workspace === '' ? [['HGETALL', keyOf(workspace, BOARD)] as const] : []),
+      ...(workspace === '' ? [['HGETALL', keyOf(workspace, ANNOUNCEMENTS)] as const] : []),
     ]);
     if (!Array.isArray(meta)) return;
     const [epoch = '', open = '', rid = '', step = '', members = '', record = '', loud = '', boots = '0'] = meta.map(
@@ -128,7 +128,7 @@ export async function openNotices(parts: {
       await listenIn(workspace, loud);
     }
     if (known !== undefined && epoch !== '') await parts.endedSeen(workspace, boots);
-    if (workspace === '') await board.read(fieldsOf(textsOf(announced)), textsOf(gateways));
+    if (workspace === '') await announcements.read(fieldsOf(textsOf(announced)), textsOf(gateways));
     compare(workspace, epoch, fieldsOf(textsOf(counted)));
   }
 
@@ -153,17 +153,17 @@ export async function openNotices(parts: {
       const version = Number(counted.get(kindName(kind)) ?? 0);
       if (!anew && version <= (before.kinds.get(kind) ?? 0)) continue;
       before.kinds.set(kind, version);
-      tell(workspace, kind, null);
+      notify(workspace, kind, null);
     }
   }
 
-  await look('').catch(() => undefined);
+  await inspect('').catch(() => undefined);
 
   const running = (async () => {
     while (!closed) {
       try {
         const workspaces = new Set(['', ...fleet.attached().keys(), ...fleet.waiting().keys()]);
-        await Promise.all([...workspaces].map(look));
+        await Promise.all([...workspaces].map(inspect));
         seenAt = performance.now();
       } catch {
         // Health shows how old the last look is.
@@ -183,16 +183,16 @@ export async function openNotices(parts: {
   return {
     watch(kinds, listener) {
       for (const kind of kinds) listeners.set(kind, [...(listeners.get(kind) ?? []), listener]);
-      for (const workspace of new Set(['', ...fleet.attached().keys()])) void look(workspace).catch(() => undefined);
+      for (const workspace of new Set(['', ...fleet.attached().keys()])) void inspect(workspace).catch(() => undefined);
     },
-    changed: tell,
+    changed: notify,
     seenAt: () => seenAt,
     async close() {
       closed = true;
       wake();
       await running;
       // Also those that a message or a new listener began: a look may write to the journal, and register the gateway.
-      await Promise.allSettled(looks);
+      await Promise.allSettled(inspections);
     },
   };
 }

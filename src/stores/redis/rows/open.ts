@@ -5,7 +5,7 @@ import { openStepJournal } from '../../journal/step-journal.ts';
 import type { OpenRows } from '../../open-rows.ts';
 import type { Answer } from '../../port.ts';
 import { accessOf, clusterNodes, targetOf } from '../addresses.ts';
-import { createBoard, type InForceDigests } from '../board.ts';
+import { createAnnouncements, type InForceDigests } from '../announcements.ts';
 import { createCalls } from '../calls.ts';
 import { openConnection, textsOf } from '../connection.ts';
 import { createFleet, type FleetSettings } from '../fleet.ts';
@@ -146,7 +146,7 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     failure = error;
   });
   /** If the workspace is in the store, attaching to it tells which boots have ended. */
-  async function lookForEnded(workspace: string): Promise<void> {
+  async function findEnded(workspace: string): Promise<void> {
     try {
       const [there] = await calls.commands(workspace, [['EXISTS', metaKey(workspace)]]);
       if (Number(there) === 1) await fleet.attach(workspace);
@@ -154,13 +154,13 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
       ignoreUnavailable(error);
     }
   }
-  const ended = createEndedBoots(boot, lookForEnded);
+  const ended = createEndedBoots(boot, findEnded);
   const batches = createBatches(parts, calls, 64, (error) => {
     stepFailure = error;
   });
-  const looks = createBatches(parts, calls, 16, () => undefined);
-  const reads = createReads({ calls, topology, looks });
-  const board = createBoard(calls, fleet, gatewayId);
+  const readBatches = createBatches(parts, calls, 16, () => undefined);
+  const reads = createReads({ calls, topology, readBatches });
+  const announcements = createAnnouncements(calls, fleet, gatewayId);
 
   /**
    * After a failed step, checks whether steps would succeed again. A small write that succeeds does not prove it, so
@@ -200,10 +200,10 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
   const notices = await openNotices({
     calls,
     fleet,
-    board,
+    announcements,
     subscriber,
     clockSeen(workspace, record, at) {
-      const isOld = time.look(workspace, record, at);
+      const isOld = time.isStale(workspace, record, at);
       if (isOld && workspace === '') calls.evaluate('note', '', noteOf()).catch(ignoreUnavailable);
     },
     async endedSeen(workspace, count) {
@@ -309,8 +309,8 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
       for (const workspace of await workspaces()) await calls.evaluate('note', workspace, noteOf({ trusted: '1' }));
       return { before, time };
     },
-    announce: board.announce,
-    others: board.others,
+    announce: announcements.announce,
+    others: announcements.others,
     async close() {
       clearInterval(probing);
       await probed;

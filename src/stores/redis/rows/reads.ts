@@ -5,11 +5,11 @@ import { keyOf } from '../names.ts';
 import type { Topology } from '../topology.ts';
 import type { Batches } from './batches.ts';
 import { createLedgerPages } from './ledger-pages.ts';
-import { kindName, namedFigure, stored, unstored } from './names.ts';
-import { answerOf, lookAt, rowOf, spanOf, wordsOfChanges } from './words.ts';
+import { kindName, namedCounter, stored, unstored } from './names.ts';
+import { answerOf, readChange, rowOf, spanOf, wordsOfChanges } from './words.ts';
 
-/** Figures that are read at once, about. */
-const FIGURES_AT_ONCE = 100;
+/** Counters that are read at once, about. */
+const COUNTERS_AT_ONCE = 100;
 
 /** The most entries of a list that are read at once. */
 const ENTRIES_AT_ONCE = 1000;
@@ -17,33 +17,33 @@ const ENTRIES_AT_ONCE = 1000;
 type Reads = Pick<RowStore, 'read' | 'list' | 'sums' | 'ledger'>;
 
 /**
- * Reads of the store. Rows and figures on which rules decide are as durable as this gateway's own writes. People are
+ * Reads of the store. Rows and counters on which rules decide are as durable as this gateway's own writes. People are
  * shown what is there, even while nothing is confirmed.
  */
 export function createReads(parts: {
   readonly calls: Calls;
   readonly topology: Topology;
   /** For reads: those of one turn of the event loop go together, as changes do. */
-  readonly looks: Batches;
+  readonly readBatches: Batches;
 }): Reads {
-  const { calls, topology, looks } = parts;
+  const { calls, topology, readBatches } = parts;
 
   /** What is there, even while nothing is confirmed. */
   async function shown(workspace: string, wants: readonly Want[], sums: readonly SumName[]): Promise<Seen> {
-    const reply = await calls.read('commit', workspace, wordsOfChanges([lookAt(workspace, wants, sums)]));
+    const reply = await calls.read('commit', workspace, wordsOfChanges([readChange(workspace, wants, sums)]));
     if (reply !== null) return seenIn(answerOf(reply[4], Number(reply[1]), Number(reply[2])));
     return {
       now: 0,
       epoch: 0,
       rows: wants.map(({ kind, id }) => ({ kind, id, row: null })),
-      figures: sums.map(() => ({ spent: 0, held: 0, rows: 0 })),
+      counters: sums.map(() => ({ spent: 0, held: 0, rows: 0 })),
     };
   }
 
-  /** Figures of a group at one place of a scan, and the next place. */
+  /** Counters of a group at one place of a scan, and the next place. */
   async function scanned(workspace: string, group: string, place: string): Promise<readonly [SumListed[], string]> {
     const key = keyOf(workspace, `g:${group}`);
-    const [scan] = await calls.commands(workspace, [['ZSCAN', key, place, 'COUNT', FIGURES_AT_ONCE]]);
+    const [scan] = await calls.commands(workspace, [['ZSCAN', key, place, 'COUNT', COUNTERS_AT_ONCE]]);
     if (!Array.isArray(scan)) throw new TypeError('a scan of figures has another form');
     const ends = [...fieldsOf(textsOf(scan[1]))];
     const values = await calls.commands(
@@ -55,13 +55,13 @@ export function createReads(parts: {
       const [, span, text = ''] = /^(?:\d+ ){5}(\S+) ([^]*)$/.exec(String(values[index])) ?? [];
       return span === undefined
         ? []
-        : [{ name: namedFigure(name), span: spanOf(span), group: unstored(group), text: unstored(text), end }];
+        : [{ name: namedCounter(name), span: spanOf(span), group: unstored(group), text: unstored(text), end }];
     });
-    const { now, figures } = await shown(workspace, [], sums);
+    const { now, counters } = await shown(workspace, [], sums);
     const listed = sums.flatMap(({ name, group: of, text, end }, index) => {
-      const figure = figures[index];
+      const counter = counters[index];
       const counts = end === 'inf' || Number(end) > now;
-      return figure === undefined || !counts ? [] : [{ ...figure, group: of, name, text }];
+      return counter === undefined || !counts ? [] : [{ ...counter, group: of, name, text }];
     });
     return [listed, String(scan[0])];
   }
@@ -73,7 +73,9 @@ export function createReads(parts: {
       const fault = topology.primaryOf(workspace).barrier.fault();
       if (fault !== null) throw fault;
       return seenIn(
-        await new Promise<Answer>((done, failed) => looks.commit(lookAt(workspace, wants, sums), done, failed)),
+        await new Promise<Answer>((done, failed) =>
+          readBatches.commit(readChange(workspace, wants, sums), done, failed),
+        ),
       );
     },
     async list(query): Promise<Listed> {
@@ -86,7 +88,7 @@ export function createReads(parts: {
     },
     async sums(workspace, limit) {
       const [groups] = await calls.commands(workspace, [['SMEMBERS', keyOf(workspace, 'groups')]]);
-      // While others are added, a figure may come twice.
+      // While others are added, a counter may come twice.
       const listed = new Map<string, SumListed>();
       for (const group of textsOf(groups)) {
         let place = '0';
@@ -106,8 +108,8 @@ export function createReads(parts: {
 /** What was looked at, as the change could not be made. */
 function seenIn(answer: Answer): Seen {
   if (answer.kind === 'done') throw new TypeError('the store has made a change that is never in time');
-  const { now, epoch, rows, figures } = answer;
-  return { now, epoch, rows, figures };
+  const { now, epoch, rows, counters } = answer;
+  return { now, epoch, rows, counters };
 }
 
 function argumentsOf({ list, kind, order, from, to, after, limit, characters }: ListQuery): readonly string[] {

@@ -1,8 +1,8 @@
-import type { Answer, Change, Figure, Found, Put, Row, Span, SumName, Want } from '../../port.ts';
-import { aboutName, figureName, kindName, namedRow, rowName, stored, unstored } from './names.ts';
+import type { Answer, Change, Counter, Found, Put, Row, Span, SumName, Want } from '../../port.ts';
+import { aboutName, counterName, kindName, namedRow, rowName, stored, unstored } from './names.ts';
 
 /*
- * Changes in the form that the script `commit` reads: the names of rows and figures, each once, then the changes, which
+ * Changes in the form that the script `commit` reads: the names of rows and counters, each once, then the changes, which
  * refer to names by number. Numbers and other values become words when they are put into the array.
  */
 
@@ -57,7 +57,7 @@ export function wordsOfChanges(changes: readonly Change[]): readonly string[] {
     for (const sum of change.sums) {
       const { hold, spend, limit, most, text } = sum;
       words.push(
-        names.number(figureName(sum.name)),
+        names.number(counterName(sum.name)),
         stored(sum.group),
         spanWord(sum.span),
         String(hold),
@@ -104,8 +104,8 @@ export function spanOf(word: string): Span {
 /** A version that no row has: versions have no blanks. */
 const NO_VERSION = ' ';
 
-/** What is read, as a change that cannot be made: so the answer has all its rows and figures. */
-export function lookAt(workspace: string, wants: readonly Want[], sums: readonly SumName[]): Change {
+/** What is read, as a change that cannot be made: so the answer has all its rows and counters. */
+export function readChange(workspace: string, wants: readonly Want[], sums: readonly SumName[]): Change {
   return {
     ...NOTHING,
     id: 'look',
@@ -132,11 +132,11 @@ export const NOTHING: Omit<Change, 'id' | 'workspace'> = {
 export function answerOf(reply: unknown, now: number, epoch: number): Answer {
   if (typeof reply === 'string') {
     const [seq = '', ...numbers] = reply.slice(1).split(' ');
-    return { kind: 'done', now, epoch, seq: Number(seq), figures: figuresOf(numbers) };
+    return { kind: 'done', now, epoch, seq: Number(seq), counters: countersOf(numbers) };
   }
   if (!Array.isArray(reply)) throw new TypeError('an answer of the store has another form');
-  const [figures, ...rows] = reply;
-  return { kind: 'moved', now, epoch, rows: rowsOf(rows), figures: figuresOf(numbersOf(figures)) };
+  const [counters, ...rows] = reply;
+  return { kind: 'moved', now, epoch, rows: rowsOf(rows), counters: countersOf(numbersOf(counters)) };
 }
 
 /** The place of the first event of a change that was made; `''` if the change was not made. */
@@ -150,11 +150,11 @@ function numbersOf(text: unknown): readonly string[] {
   return typeof text !== 'string' || text === '' ? [] : text.split(' ');
 }
 
-function figuresOf(numbers: readonly string[]): readonly Figure[] {
-  const figures: Figure[] = [];
+function countersOf(numbers: readonly string[]): readonly Counter[] {
+  const counters: Counter[] = [];
   for (let i = 0; i + 2 < numbers.length; i += 3)
-    figures.push({ spent: Number(numbers[i]), held: Number(numbers[i + 1]), rows: Number(numbers[i + 2]) });
-  return figures;
+    counters.push({ spent: Number(numbers[i]), held: Number(numbers[i + 1]), rows: Number(numbers[i + 2]) });
+  return counters;
 }
 
 /** Rows in the form of a reply: name and value. */

@@ -105,7 +105,7 @@ export class PipeServer implements Through {
     id: string | null,
     session: PipeSession | undefined,
   ): void {
-    const said = headersIn(headers);
+    const stated = headersIn(headers);
     const bytes = Buffer.isBuffer(body) ? body : Buffer.from(typeof body === 'string' ? body : '');
     const message = parseObject(bytes.toString('utf8'));
     if (message === null) return refuse(exchange, 400, -32_700, 'The body is not one JSON-RPC message.');
@@ -116,12 +116,12 @@ export class PipeServer implements Through {
     // A line ends at a line break: a message has none but between the parts of it.
     const line = bytes.includes(0x0a) ? Buffer.from(JSON.stringify(message)) : bytes;
     if (id === null && isRequest && method === 'initialize')
-      return this.#begin(exchange, { id: requestId, method, params }, line, said, holder);
+      return this.#begin(exchange, { id: requestId, method, params }, line, stated, holder);
     if (id === null) return refuse(exchange, 400, -32_600, 'There is no session: begin with initialize.');
     if (session === undefined || (isRequest && this.#leaving.has(id)))
       return refuse(exchange, 404, -32_001, 'Session not found');
-    if (isRequest) session.request(exchange, { id: requestId, method, params }, line, said);
-    else session.notify(exchange, line, said);
+    if (isRequest) session.request(exchange, { id: requestId, method, params }, line, stated);
+    else session.notify(exchange, line, stated);
   }
 
   #begin(

@@ -224,10 +224,10 @@ export class PipeSession {
     for (const { exchange } of open) exchange.fail(new Error(`it said something that is not strict JSON: ${why}`));
   }
 
-  #hear(message: JsonObject | null, said: Buffer): void {
+  #hear(message: JsonObject | null, raw: Buffer): void {
     // What is no message is for nobody: servers print such lines by mistake.
     if (message === null) return;
-    const bytes = inOneLine(said);
+    const bytes = inOneLine(raw);
     if (typeof message['method'] === 'string') return this.#pass(message, bytes);
     const name = JSON.stringify(message['id'] ?? null);
     const open = this.#open.get(name);

@@ -95,12 +95,12 @@ export class StdioChild implements Pipe {
         for (const timer of this.#timers) clearTimeout(timer);
         const how = signal === null ? `with exit code ${String(code)}` : `by ${signal}`;
         // One line of it, whatever it was.
-        const said = printable(this.#error.trim().slice(-500).replaceAll(/\s+/g, ' '));
+        const errorOutput = printable(this.#error.trim().slice(-500).replaceAll(/\s+/g, ' '));
         // What it wrote at last is not waited for again.
         this.#isClosed = true;
         this.resume();
         void read.then(() => {
-          this.#over(this.#ended ?? `it ended ${how}${said === '' ? '' : `; it said: ${said}`}`);
+          this.#over(this.#ended ?? `it ended ${how}${errorOutput === '' ? '' : `; it said: ${errorOutput}`}`);
           resolve();
         });
       });

@@ -48,7 +48,7 @@ export class Keeper {
     // Neither keeps the gateway from ending.
     child.unref();
     if (child.stdin !== null && 'unref' in child.stdin && typeof child.stdin.unref === 'function') child.stdin.unref();
-    for (const group of this.#groups) this.#tell('+', group);
+    for (const group of this.#groups) this.#notify('+', group);
   }
 
   /** Starts another for the children that there are; again and again where the system has no process for it now. */
@@ -63,11 +63,11 @@ export class Keeper {
 
   add(group: number): void {
     this.#groups.add(group);
-    this.#tell('+', group);
+    this.#notify('+', group);
   }
 
   remove(group: number): void {
-    if (this.#groups.delete(group)) this.#tell('-', group);
+    if (this.#groups.delete(group)) this.#notify('-', group);
   }
 
   /** The gateway's id of the keeper's process, for tests. */
@@ -82,7 +82,7 @@ export class Keeper {
     this.#process = null;
   }
 
-  #tell(what: '+' | '-', group: number): void {
+  #notify(what: '+' | '-', group: number): void {
     this.#process?.stdin?.write(`${what}${group}\n`);
   }
 }

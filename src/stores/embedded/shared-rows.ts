@@ -21,7 +21,7 @@ export interface KnownTime {
  * The rows of a store, for another process than the gateway. Each change is one short transaction; the gateway notices
  * it.
  */
-export interface RowsBeside extends RowStore {
+export interface SharedRows extends RowStore {
   readonly installId: string;
   known(): KnownTime;
 }
@@ -31,7 +31,7 @@ export interface RowsBeside extends RowStore {
  * @param time the time of a transaction, ms
  * @throws StoreUnavailable for a store that was set back or emptied, or whose file cannot be used
  */
-export async function openRowsBeside(path: string, time: (known: KnownTime) => number): Promise<RowsBeside> {
+export async function openSharedRows(path: string, time: (known: KnownTime) => number): Promise<SharedRows> {
   const open = await loadDriver();
   makePrivateFolder(path);
   const inUse = isLocked(path, open);
@@ -56,7 +56,7 @@ export async function openRowsBeside(path: string, time: (known: KnownTime) => n
     return session.transact(begin, work);
   }
 
-  async function look<T>(work: () => T): Promise<T> {
+  async function reading<T>(work: () => T): Promise<T> {
     session.forget();
     return onOneState(database, () => session.within(begin, work));
   }
@@ -69,11 +69,11 @@ export async function openRowsBeside(path: string, time: (known: KnownTime) => n
     },
     now: begin,
     commit: (change) => write(() => session.commit(change)),
-    read: (workspace, wants, sums) => look(() => session.read(workspace, wants, sums)),
-    sums: (workspace, limit) => look(() => session.sums(workspace, null, limit)),
+    read: (workspace, wants, sums) => reading(() => session.read(workspace, wants, sums)),
+    sums: (workspace, limit) => reading(() => session.sums(workspace, null, limit)),
     prune: (workspace, limit) => write(() => session.prune(workspace, limit)),
-    list: (query) => look(() => reader.list(query)),
-    ledger: (query) => look(() => reader.ledger(query)),
+    list: (query) => reading(() => reader.list(query)),
+    ledger: (query) => reading(() => reader.ledger(query)),
     watch() {},
     async close() {
       database.close();

@@ -13,7 +13,7 @@ export interface Message {
  * Writes values to a message, or reads them from one in the same order. Either way a method returns the value: when it
  * writes, the one that it was given; when it reads, it is given none.
  */
-export interface Tape {
+export interface Codec {
   number(value?: number): number;
   numberOr(value?: number | null): number | null;
   text(value?: string): string;
@@ -25,21 +25,21 @@ export interface Tape {
 }
 
 /** How a value stands in a message: writes the one that it is given, or reads one. */
-export type Form<T> = (tape: Tape, value?: T) => T;
+export type Form<T> = (codec: Codec, value?: T) => T;
 
 const FIRST_ROOM = 1024;
 
 /** Stands for a text that is `null`. */
 const NO_TEXT = -1;
 
-export interface WritingTape extends Tape {
+export interface Encoder extends Codec {
   isEmpty(): boolean;
   /** What was written since the last call. */
   take(): Message;
 }
 
-/** A tape that collects a message. */
-export function writingTape(): WritingTape {
+/** A codec that collects a message. */
+export function encoder(): Encoder {
   let room = new Float64Array(FIRST_ROOM);
   let used = 0;
   let texts: string[] = [];
@@ -62,7 +62,7 @@ export function writingTape(): WritingTape {
     return value ?? '';
   }
 
-  const tape: WritingTape = {
+  const codec: Encoder = {
     number,
     numberOr(value = null) {
       number(value ?? Number.NaN);
@@ -77,7 +77,7 @@ export function writingTape(): WritingTape {
     keptText: text,
     each(form, values = []) {
       number(values.length);
-      for (const value of values) form(tape, value);
+      for (const value of values) form(codec, value);
       return values;
     },
     isEmpty: () => used === 0,
@@ -88,15 +88,15 @@ export function writingTape(): WritingTape {
       return message;
     },
   };
-  return tape;
+  return codec;
 }
 
-export interface ReadingTape extends Tape {
+export interface Decoder extends Codec {
   isAtEnd(): boolean;
 }
 
-/** A tape that reads a message. */
-export function readingTape({ numbers, texts }: Message): ReadingTape {
+/** A codec that reads a message. */
+export function decoder({ numbers, texts }: Message): Decoder {
   let at = 0;
   let place = 0;
 
@@ -115,7 +115,7 @@ export function readingTape({ numbers, texts }: Message): ReadingTape {
     return texts.slice(begin, place);
   }
 
-  const tape: ReadingTape = {
+  const codec: Decoder = {
     number,
     numberOr() {
       const value = number();
@@ -130,10 +130,10 @@ export function readingTape({ numbers, texts }: Message): ReadingTape {
     each<T>(form: Form<T>): T[] {
       const count = number();
       const all: T[] = [];
-      for (let left = count; left > 0; left -= 1) all.push(form(tape));
+      for (let left = count; left > 0; left -= 1) all.push(form(codec));
       return all;
     },
     isAtEnd: () => at === numbers.length,
   };
-  return tape;
+  return codec;
 }

@@ -9,7 +9,7 @@ export interface InForceDigests {
 }
 
 /** The place where the gateways of an installation announce what each has in force. */
-export interface Board {
+export interface Announcements {
   /** Announces it to the others. Call it once the policies have been activated. */
   announce(digests: InForceDigests): void;
   /** Takes what gateways announce in the store, and announces again what has disappeared from there. */
@@ -19,9 +19,9 @@ export interface Board {
 }
 
 /** Hash in the installation: gateway → digests. The script `note` writes it, and `leave` removes the entry. */
-export const BOARD = 'on';
+export const ANNOUNCEMENTS = 'on';
 
-export function createBoard(calls: Pick<Calls, 'evaluate'>, fleet: Fleet, gatewayId: string): Board {
+export function createAnnouncements(calls: Pick<Calls, 'evaluate'>, fleet: Fleet, gatewayId: string): Announcements {
   let own: string | null = null;
   let others: ReadonlyMap<string, InForceDigests> = new Map();
 
@@ -38,8 +38,8 @@ export function createBoard(calls: Pick<Calls, 'evaluate'>, fleet: Fleet, gatewa
     async read(announced, registered) {
       others = new Map(
         registered.flatMap((gateway) => {
-          const said = announced.get(gateway);
-          return said === undefined || gateway === gatewayId ? [] : [[gateway, JSON.parse(said) as InForceDigests]];
+          const text = announced.get(gateway);
+          return text === undefined || gateway === gatewayId ? [] : [[gateway, JSON.parse(text) as InForceDigests]];
         }),
       );
       if (announced.get(gatewayId) !== own) await announceOwn();

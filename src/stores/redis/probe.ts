@@ -6,7 +6,7 @@ import { INSTALL_FIELD, OTHER_FORMAT } from './fleet.ts';
 import type { RedisRowsOptions } from './rows/open.ts';
 
 /** What a look at a store found. */
-export type RedisGlance =
+export type RedisProbe =
   /** The servers are fit, but have no installation. */
   | { readonly state: 'absent' }
   | { readonly state: 'unfit'; readonly message: string }
@@ -15,9 +15,9 @@ export type RedisGlance =
   | { readonly state: 'ready'; readonly gateways: number };
 
 /** Looks at the servers (for a cluster at one node) without creating or changing anything. */
-export async function glanceAtRedis(
+export async function probeRedis(
   options: Pick<RedisRowsOptions, 'mode' | 'url' | 'nodes' | 'durability' | 'allowWeakDurability'>,
-): Promise<RedisGlance> {
+): Promise<RedisProbe> {
   const connection = openConnection(targetOf(options), accessOf(options.url), { name: 'svc:glance' });
   try {
     await connection.ready();

@@ -1,14 +1,14 @@
-import type { Figure, SumChange, SumListed, SumName } from '../../port.ts';
+import type { Counter, SumChange, SumListed, SumName } from '../../port.ts';
 import type { SqlDatabase, SqlRow } from '../driver.ts';
 import { columnText, integer, ownText, plainText } from './columns.ts';
 
 /** A rolling window is divided into this many slots. A slot counts until its end is a whole window ago. */
 const SLOTS = 1000;
 
-/** The most figures and groups that stay in memory between transactions. */
+/** The most counters and groups that stay in memory between transactions. */
 const CACHED = 20_000;
 
-/** How many figures of a group count something, and when they have to be counted again. */
+/** How many counters of a group count something, and when they have to be counted again. */
 interface Group {
   rows: number;
   countedAt: number;
@@ -37,11 +37,11 @@ interface Kept {
 }
 
 /**
- * Figures are kept in memory while a transaction runs and written once at its end, however many changes there were. A
+ * Counters are kept in memory while a transaction runs and written once at its end, however many changes there were. A
  * rolling one is a running total plus its slots, so its cost does not depend on how much it contains. Slots that are
- * too old are subtracted when the figure is next looked at.
+ * too old are subtracted when the counter is next looked at.
  */
-export function openFiguresTable(database: SqlDatabase) {
+export function openCountersTable(database: SqlDatabase) {
   const columns = 'n, workspace, name, grouped, rolling, text, spent, held, ends, pruned';
   const byName = database.prepare(`SELECT ${columns} FROM figures WHERE workspace = ? AND name = ?`);
   const insert = database.prepare(
@@ -90,7 +90,7 @@ export function openFiguresTable(database: SqlDatabase) {
     return made;
   }
 
-  /** Counting costs as much as there are figures, so it is not done more often than is useful. */
+  /** Counting costs as much as there are counters, so it is not done more often than is useful. */
   function rowsOf(workspace: number, grouped: string, group: Group, now: number): number {
     if (now < group.until || now < group.countedAt + group.rows / 10) return group.rows;
     writeChanged();
@@ -204,17 +204,17 @@ export function openFiguresTable(database: SqlDatabase) {
     kept.slots = new Map();
   }
 
-  function figureOf(workspace: number, { name, group }: SumName, now: number): Figure {
+  function counterOf(workspace: number, { name, group }: SumName, now: number): Counter {
     const kept = find(workspace, name, now);
     const rows = workspace === 0 ? 0 : rowsOf(workspace, group, groupOf(workspace, group), now);
     return kept === null ? { spent: 0, held: 0, rows } : { spent: kept.spent, held: kept.held, rows };
   }
 
   return {
-    read: figureOf,
+    read: counterOf,
     /** Whether all sums stay within their limits if they are made one after the other, after the resets. */
     allow(workspace: number, sums: readonly SumChange[], resets: readonly string[], now: number): boolean {
-      /** For each group, how many more figures count something after the sums so far. */
+      /** For each group, how many more counters count something after the sums so far. */
       let more: Map<string, number> | null = null;
       for (const { name, span, group, hold, spend, limit, most } of sums) {
         const kept = find(workspace, name, now);
@@ -247,7 +247,7 @@ export function openFiguresTable(database: SqlDatabase) {
       cache = new Map();
       groups = new Map();
     },
-    /** @throws TypeError where the figure would pass its limit: whoever changes it has looked before */
+    /** @throws TypeError where the counter would pass its limit: whoever changes it has looked before */
     change(workspace: number, sum: SumChange, now: number): void {
       const { hold, spend, span, text, limit, most } = sum;
       const found = find(workspace, sum.name, now);
@@ -275,7 +275,7 @@ export function openFiguresTable(database: SqlDatabase) {
       if (counting && most !== null && group.rows > most)
         throw new TypeError(`${sum.group} has more figures than it may`);
     },
-    /** Figures that count something, by name, after a name. */
+    /** Counters that count something, by name, after a name. */
     list(workspace: number, after: string | null, limit: number, now: number): readonly SumListed[] {
       writeChanged();
       const rows =
@@ -324,7 +324,7 @@ function counts(ends: number, held: number, now: number): boolean {
   return ends > now || held > 0;
 }
 
-/** The width of one slot of a rolling figure, ms. */
+/** The width of one slot of a rolling counter, ms. */
 function slotWidth(rollingMs: number): number {
   return Math.max(1, Math.ceil(rollingMs / SLOTS));
 }

@@ -3,42 +3,42 @@ import { StoreUnavailable } from '../../effects/store.ts';
 import { STORE_FILE } from './boot.ts';
 import { configureReader, loadDriver, onOneState, type OpenDatabase, type SqlDatabase } from './driver.ts';
 import { openReader, type Reader } from './tables/reader.ts';
-import { type Ask, asking, type Handlers, type Looking } from './threads/operations.ts';
+import { type Ask, asking, type Handlers, type ReadOperations } from './threads/operations.ts';
 import { startThread, type StoreThread } from './threads/thread.ts';
 
 /** After its thread died, nobody is served for so long, ms. */
 const RESTART_MS = 500;
 
 /** The side of the store that reads for people: in this thread or in another one. */
-export interface Looker {
+export interface ReadSide {
   /** What is answered may not be durable yet. */
-  readonly ask: Ask<Looking>;
+  readonly ask: Ask<ReadOperations>;
   /** Closes the file. The next request opens it again. */
   letGo(): void;
   close(): Promise<void>;
 }
 
 /** Looks in this thread, one look a turn of the event loop. */
-export async function lookHere(path: string): Promise<Looker> {
-  const looks = openLooks(path, await loadDriver());
-  const look = asking(looks.handlers);
+export async function readInThisThread(path: string): Promise<ReadSide> {
+  const reads = openReads(path, await loadDriver());
+  const read = asking(reads.handlers);
   let isClosed = false;
   return {
     async ask(op, query) {
       await new Promise((resolve) => setImmediate(resolve));
       if (isClosed) throw new StoreUnavailable('The store is closed.');
-      return look(op, query);
+      return read(op, query);
     },
-    letGo: looks.close,
+    letGo: reads.close,
     async close() {
       isClosed = true;
-      looks.close();
+      reads.close();
     },
   };
 }
 
 /** Looks in a thread of its own. If it dies, calls go on, and a later look starts it again. */
-export function lookInThread(entry: URL, path: string): Looker {
+export function readInOwnThread(entry: URL, path: string): ReadSide {
   let restartAt = 0;
   let closed: (() => void) | null = null;
 
@@ -61,26 +61,26 @@ export function lookInThread(entry: URL, path: string): Looker {
       thread ??= start();
       return thread.ask(op, query);
     },
-    letGo: () => thread?.tell({ kind: 'let_go' }),
+    letGo: () => thread?.deliver({ kind: 'let_go' }),
     close: () =>
       new Promise((resolve) => {
         closed = resolve;
         if (thread === null) resolve();
-        else thread.tell({ kind: 'close' });
+        else thread.deliver({ kind: 'close' });
       }),
   };
 }
 
 /** Reads what is committed, beside the connection that writes. What is seen may not be durable yet. */
-export interface Looks {
+export interface Reads {
   /** They fail with `StoreUnavailable` if the file cannot be read. */
-  readonly handlers: Handlers<Looking>;
+  readonly handlers: Handlers<ReadOperations>;
   /** Closes the file. The next look opens it again. */
   close(): void;
 }
 
 /** @param path folder of a store that is open; the file is opened at the first look */
-export function openLooks(path: string, open: OpenDatabase): Looks {
+export function openReads(path: string, open: OpenDatabase): Reads {
   let opened: { readonly database: SqlDatabase; readonly reader: Reader } | null = null;
 
   function connect(): { readonly database: SqlDatabase; readonly reader: Reader } {
@@ -95,12 +95,12 @@ export function openLooks(path: string, open: OpenDatabase): Looks {
   }
 
   /** All that one look reads is one state of the store. */
-  function answer<T>(look: (reader: Reader) => T, done: (answer: T) => void, failed: (error: Error) => void): void {
+  function answer<T>(read: (reader: Reader) => T, done: (answer: T) => void, failed: (error: Error) => void): void {
     let seen: T;
     try {
       opened ??= connect();
       const { database, reader } = opened;
-      seen = onOneState(database, () => look(reader));
+      seen = onOneState(database, () => read(reader));
     } catch (error) {
       close();
       failed(new StoreUnavailable(error instanceof Error ? error.message : String(error)));

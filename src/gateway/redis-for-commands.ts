@@ -6,7 +6,7 @@ import { CommandFailure, type StoreInspection } from '../cli/ports.ts';
 import type { Configuration, RedisStoreSettings } from '../config/configuration.ts';
 import type { KeySeals } from '../effects/model/key.ts';
 import { openStepJournal, rememberedInstall } from '../stores/journal/step-journal.ts';
-import { glanceAtRedis } from '../stores/redis/glance.ts';
+import { probeRedis } from '../stores/redis/probe.ts';
 import { UNJUDGED } from './key-seals.ts';
 import { openFit, redisOptions } from './open-store.ts';
 import type { RedisStore } from './redis-store.ts';
@@ -17,7 +17,7 @@ import type { RedisStore } from './redis-store.ts';
  * @param keySeals checks and makes the seals of keys, if the command reads or writes any
  * @throws StoreUnavailable, CommandFailure
  */
-export async function openBeside(
+export async function openForCommand(
   settings: RedisStoreSettings,
   retention: Configuration['retention'],
   keySeals: KeySeals = UNJUDGED,
@@ -51,15 +51,15 @@ export async function openBeside(
 /** Looks at the servers without changing anything in them. */
 export async function inspectRedis(settings: RedisStoreSettings): Promise<StoreInspection> {
   const none = { inUse: false, keys: null };
-  const glance = await glanceAtRedis(settings);
-  switch (glance.state) {
+  const probe = await probeRedis(settings);
+  switch (probe.state) {
     case 'absent':
       return { state: 'absent', problem: null, durability: null, ...none };
     case 'other_format':
       return {
         state: 'broken',
         problem: {
-          message: glance.message,
+          message: probe.message,
           remedy: 'Run svc migrate --check: it says how to begin anew, and what stays behind.',
         },
         durability: null,
@@ -69,13 +69,13 @@ export async function inspectRedis(settings: RedisStoreSettings): Promise<StoreI
       return {
         state: 'broken',
         problem: {
-          message: glance.message,
+          message: probe.message,
           remedy: 'Look at the settings of the servers and at store.url; docs/operating/redis.md says what is needed.',
         },
         durability: null,
         ...none,
       };
     case 'ready':
-      return { state: 'ready', problem: null, durability: settings.durability, ...none, inUse: glance.gateways > 0 };
+      return { state: 'ready', problem: null, durability: settings.durability, ...none, inUse: probe.gateways > 0 };
   }
 }

@@ -9,7 +9,7 @@ export interface Committed {
 }
 
 /** Syncs the journal of a database (its `-wal` file) after the commits. */
-export interface SyncBehind {
+export interface SyncQueue {
   /**
    * Takes a transaction right after its commit. Its answers are sent when it is durable.
    * @param isLone nothing else is there to be done meanwhile
@@ -58,12 +58,12 @@ const NOT_WAITED_FOR = 16;
  * @param mayWait whether this thread may wait for the disk; the gateway's own may not
  * @param faulted called when a sync failed, and with it everything that waited for it; nothing more is taken
  */
-export function syncBehind(
+export function createSyncQueue(
   file: string,
   pageBytes: number,
   mayWait: boolean,
   faulted: (error: Error) => void,
-): SyncBehind {
+): SyncQueue {
   const descriptor = openSync(file, 'r+');
   let begunAt = 0;
   let lastMs = Infinity;

@@ -7,7 +7,7 @@ import { type LineAnswered, type Reached, ServerRequests } from './server-reques
 const TIMEOUT_MS = 10_000;
 
 /** By this servers, and tests, tell looks from calls. */
-export const LOOKER = 'svc-gateway (pins)';
+export const INSPECTOR = 'svc-gateway (pins)';
 
 /**
  * Reads what a server says of itself and of its tools, all pages, in a session of its own: one in which calls are made
@@ -15,17 +15,17 @@ export const LOOKER = 'svc-gateway (pins)';
  * @param timeoutMs for all of it
  * @returns why nothing could be read, in its place
  */
-export async function lookAt(server: Reached, timeoutMs: number = TIMEOUT_MS): Promise<LiveServer | string> {
+export async function inspectServer(server: Reached, timeoutMs: number = TIMEOUT_MS): Promise<LiveServer | string> {
   try {
-    return await readServer(new Look(server, timeoutMs), { name: LOOKER, version: VERSION });
+    return await readServer(new Inspection(server, timeoutMs), { name: INSPECTOR, version: VERSION });
   } catch (error) {
     return error instanceof Error ? error.message : 'it cannot be read';
   }
 }
 
-class Look extends ServerRequests implements ServerLine<LineAnswered> {
+class Inspection extends ServerRequests implements ServerLine<LineAnswered> {
   constructor(server: Reached, timeoutMs: number) {
-    super(server, LOOKER, AbortSignal.timeout(timeoutMs));
+    super(server, INSPECTOR, AbortSignal.timeout(timeoutMs));
   }
 
   unread(why: Unread): Error {

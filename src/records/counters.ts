@@ -4,7 +4,7 @@ import type { BudgetChange, RateCount } from '../effects/steps/plan.ts';
 import { MAX_BUDGET_ROWS } from '../effects/steps/obligations.ts';
 import type { Span, SumChange, SumListed, SumName } from '../stores/port.ts';
 
-/** The text kept with a figure of a budget, for readers. */
+/** The text kept with a counter of a budget, for readers. */
 type BudgetText = readonly [budget: string, unit: string, bucket: string, window: string, limit: number];
 
 export function budgetGroup(budget: string): string {
@@ -69,7 +69,7 @@ export function budgetChange(change: BudgetChange): SumChange {
   };
 }
 
-/** What readers see of a row of a budget besides its figures. */
+/** What readers see of a row of a budget besides its counters. */
 export function budgetText(
   { budget, unit, bucket, window }: Pick<BudgetRow, 'budget' | 'unit' | 'bucket' | 'window'>,
   limit: number,
@@ -81,10 +81,10 @@ export function rateChange(rate: RateCount): SumChange {
   return { ...rateSum(rate), hold: 0, spend: 1, limit: rate.limit, most: null, text: null };
 }
 
-/** A budget row as readers see it; `null` if the figure is not one, or its window is over. */
+/** A budget row as readers see it; `null` if the counter is not one, or its window is over. */
 export function budgetRow({ text, spent, held }: SumListed, now: number): BudgetRow | null {
   if (text === '') return null;
-  // Only `budgetText` writes the text that is kept with a figure of a budget.
+  // Only `budgetText` writes the text that is kept with a counter of a budget.
   const [budget, unit, bucket, window, limit] = JSON.parse(text) as BudgetText;
   const span = spanOf(window);
   const resetsAt = span.kind === 'until' ? span.end : null;
