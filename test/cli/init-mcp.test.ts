@@ -86,8 +86,8 @@ describe('from a server to calls behind the gateway', () => {
       const { url } = JSON.parse(await running.line(/"event":"ready"/)) as { url: string };
       const made = await svc(...agentKey.split(' '));
       const [key = ''] = /svc_agent_\S+/.exec(made.out) ?? [];
-      const snippet = JSON.parse((await svc(...config.split(' '))).out) as { mcpServers: { svc: { args: string[] } } };
-      const [, , , at = ''] = snippet.mcpServers.svc.args;
+      const snippet = JSON.parse((await svc(...config.split(' '))).out) as { mcpServers: { files: { url: string } } };
+      const at = snippet.mcpServers.files.url;
       expect(at).toBe('http://127.0.0.1:8080/mcp/files');
       const client = new Client({ name: 'test', version: '1' });
       const transport = new StreamableHTTPClientTransport(new URL(at.replace('http://127.0.0.1:8080', url)), {
@@ -197,7 +197,7 @@ describe('what is made of the tools', () => {
     });
     const gateway = readFileSync('gateway.yaml', 'utf8');
     expect(gateway).toMatch(/\{ name: get_order, kind: read \}$/m);
-    expect(gateway).toMatch(/\{ name: list_things, risk: low \} .*only its name says/);
+    expect(gateway).toMatch(/\{ name: list_things, risk: low, is_error: failed \} .*only its name says/);
     expect(gateway).toMatch(/\{ name: create_refund, risk: critical \} .*the server says that it destroys nothing/);
     expect(gateway).toMatch(/\{ name: delete_order, risk: high \} .*the server says that it only reads/);
     expect(gateway).toMatch(/\{ name: frobnicate, risk: high \} .*does not say/);

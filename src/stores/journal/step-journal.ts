@@ -162,7 +162,9 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
       for (const done of written) done();
       return;
     }
-    const bytes = Buffer.from(group.map(({ line }) => line).join(''));
+    let lines = '';
+    for (const { line } of group) lines += line;
+    const bytes = Buffer.from(lines);
     const written = (error: unknown): void => {
       let failed: Error | null = null;
       if (error === null) {
@@ -179,10 +181,6 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
     };
     if (file !== null && size <= SEGMENT_BYTES) writeAll(file, bytes, written);
     else void nextSegment().then((target) => writeAll(target, bytes, written), written);
-  }
-
-  function refuseIfClosed(): void {
-    if (closed) throw new Error(CLOSED);
   }
 
   function write(line: string, step: JournaledStep | null, done: (error: Error | null) => void): void {
@@ -210,7 +208,7 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
       return memory;
     },
     async remember(next) {
-      refuseIfClosed();
+      if (closed) throw new Error(CLOSED);
       memory = next;
       await saveMemory();
     },
@@ -237,7 +235,7 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
     },
     neighbours: (workspace) => neighbours.get(workspace) ?? null,
     async noteNeighbours(workspace, now) {
-      refuseIfClosed();
+      if (closed) throw new Error(CLOSED);
       const { version, gateways } = neighbours.get(workspace) ?? { version: -1, gateways: [] };
       if (version === now.version && isDeepStrictEqual(gateways, now.gateways)) return;
       neighbours.set(workspace, now);

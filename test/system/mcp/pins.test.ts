@@ -18,6 +18,7 @@ afterAll(() => world.close());
 beforeEach(() => {
   world.server.tools = [...TOOLS];
   world.server.words = {};
+  world.server.listAs = null;
   world.server.ran.length = 0;
 });
 

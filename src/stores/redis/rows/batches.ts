@@ -81,7 +81,9 @@ export function createBatches(
     let words: readonly string[];
     let asked: Promise<readonly unknown[]>;
     try {
-      words = wordsOfChanges(batch.map(({ change }) => change));
+      const changes: Change[] = [];
+      for (const { change } of batch) changes.push(change);
+      words = wordsOfChanges(changes);
       asked = calls.evaluate('commit', workspace, words);
     } catch (error) {
       answered();
