@@ -49,7 +49,10 @@ export async function addControlPlane(
     app.addHook('preValidation', refuseKeysInTexts);
     app.addHook('onResponse', logRequest);
 
+    const { validatorCompiler } = app;
     app.addSchema(ProblemDocument);
+    // With a schema added, Fastify would make a compiler of its own.
+    if (validatorCompiler !== undefined) app.setValidatorCompiler(validatorCompiler);
     addOpenApi(app, () => ports.settings().publicUrl, version, healthElsewhere);
     const { lists } = ports;
     addEffectRoutes(app, ports, lists);
