@@ -24,8 +24,7 @@ RUN npm run build
 FROM ${NODE_IMAGE} AS dependencies
 WORKDIR /build
 COPY package.json package-lock.json .npmrc ./
-COPY client/package.json client/
-# The gateway alone: the workspace's packages (svc init, svc mcp-bridge, svc demo) and what they need stay out.
+# The bundle has all packages but those that are native or find files of their own.
 # @photostructure/sqlite is the SQLite of Node 20; this image has Node 24, whose own is used.
 RUN npm ci --ignore-scripts --omit=dev && rm -rf node_modules/@photostructure node_modules/node-addon-api node_modules/node-gyp-build
 
@@ -33,8 +32,7 @@ FROM ${RUN_IMAGE}
 WORKDIR /srv
 COPY --from=dependencies --chown=0:0 /build/node_modules node_modules
 COPY --from=build --chown=0:0 /build/dist/src dist/src
-COPY --from=build --chown=0:0 /build/client/dist client/dist
-COPY --chown=0:0 client/package.json client/
+COPY --from=build --chown=0:0 /build/dist/bundle dist/bundle
 COPY --chown=0:0 package.json ./
 COPY --chown=0:0 bin bin
 COPY --chown=0:0 docs/errors docs/errors

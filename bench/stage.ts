@@ -95,8 +95,14 @@ export async function openStage(kind: 'http' | 'mcp' = 'http'): Promise<Stage> {
       }
       const administrative = makeKey('administrative').key;
       await writeFile(join(home, 'admin.key'), administrative, { mode: 0o600 });
-      const launcher = fileBeside('../../bin/svc.mjs');
-      const args = [launcher, 'start', '--config', join(home, 'gateway.yaml'), '--port', '0'];
+      const args = [
+        fileBeside('../../test/module-a-file.mjs'),
+        'start',
+        '--config',
+        join(home, 'gateway.yaml'),
+        '--port',
+        '0',
+      ];
       const env = { BENCH_UPSTREAM: upstream.url, SVC_BOOTSTRAP_ADMIN_KEY_FILE: join(home, 'admin.key') };
       const begin = (): Promise<Server> => start(name, args, { cwd: home, env, place });
       let server = await begin();

@@ -22,7 +22,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
-const entry = join(root, 'dist', 'src', 'main.js');
+const entry = join(root, 'dist', 'bundle', 'main.js');
 const stamp = join(root, 'dist', '.built');
 const sources = [
   'src',
@@ -81,6 +81,7 @@ async function buildOnce() {
       existsSync(join(root, 'console')) ? run(process.execPath, join(root, 'console', 'build.mjs')) : undefined,
     ]);
     await run(process.execPath, join(root, 'src', 'copy-assets.mjs'));
+    await run(process.execPath, join(root, 'src', 'bundle.mjs'));
     writeFileSync(stamp, '');
     utimesSync(stamp, began, began);
     say(`built in ${((Date.now() - began.getTime()) / 1000).toFixed(1)} s`);

@@ -58,21 +58,6 @@ export async function connect(access: GatewayAccess): Promise<Svc> {
   }
 }
 
-/**
- * Loads what one command alone needs. It is in a package of the workspace, which an install of the gateway alone leaves
- * out. @throws CommandFailure where it is left out
- */
-export async function fromPackage<Loaded>(name: string, load: () => Promise<Loaded>): Promise<Loaded> {
-  try {
-    return await load();
-  } catch (error) {
-    if (!(error instanceof Error && 'code' in error && error.code === 'ERR_MODULE_NOT_FOUND')) throw error;
-    throw new CommandFailure(
-      `This is an install of the gateway alone, without the package '${name}' that this command is in. Run the command in a whole one: npm ci in the folder of the product.`,
-    );
-  }
-}
-
 /** The largest file that a command reads, bytes. Somebody else may have made the file. */
 const MOST_FILE = 16 * 1024 * 1024;
 

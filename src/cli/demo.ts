@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { type CliContext, fromPackage, toPort, withExitCodes } from './command.ts';
+import { type CliContext, toPort, withExitCodes } from './command.ts';
 
 export interface DemoOptions {
   readonly port?: number;
@@ -16,7 +16,7 @@ export function addDemo(program: Command, context: CliContext): void {
     .option('--tour', 'play an agent against a fresh store, show every decision, and end')
     .option('--json', 'print one JSON line')
     .action(async (options: DemoOptions) => {
-      const { runDemo } = await fromPackage('demo', () => import('../../packages/demo/src/demo.ts'));
+      const { runDemo } = await import('../../packages/demo/src/demo.ts');
       await runDemo(options, context);
     });
   withExitCodes(command, 'stopped by a signal, or the tour is over', 'is not used', 'could not start');

@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { type CliContext, fromPackage, withExitCodes } from './command.ts';
+import { type CliContext, withExitCodes } from './command.ts';
 
 /** The options of `svc init` as the user wrote them. */
 export interface InitOptions {
@@ -62,7 +62,7 @@ export function addInit(program: Command, context: CliContext): void {
     .option('--yes', 'ask nothing')
     .option('--json', 'print JSON; asks nothing')
     .action(async (words: readonly string[], options: InitOptions) => {
-      const { runInit } = await fromPackage('init', () => import('../../packages/init/src/init.ts'));
+      const { runInit } = await import('../../packages/init/src/init.ts');
       await runInit(words, options, context);
     });
   withExitCodes(

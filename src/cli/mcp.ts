@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { type CliContext, fromPackage, withExitCodes } from './command.ts';
+import { type CliContext, withExitCodes } from './command.ts';
 import { CLIENTS, type ClientName, snippetFor } from './mcp/client-snippets.ts';
 import { type KeyOptions, keySource, readKey, toMcpUrl, withKeyOptions } from './mcp/key.ts';
 import { CommandFailure } from './ports.ts';
@@ -26,7 +26,7 @@ export function addMcp(program: Command, { terminal }: CliContext): void {
       terminal.err(`svc: the key goes to ${options.url.host} unencrypted; use https there`);
     // Hosts may close it: an unread message is no reason to end.
     process.stderr.on('error', () => {});
-    const { runBridge } = await fromPackage('bridge', () => import('../../packages/bridge/src/bridge.ts'));
+    const { runBridge } = await import('../../packages/bridge/src/bridge.ts');
     await runBridge({
       url: options.url,
       readKey: () => readKey(key),

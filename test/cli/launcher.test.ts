@@ -25,15 +25,24 @@ beforeEach(() => {
   folders.push(home);
   mkdirSync(join(home, 'src'));
   mkdirSync(join(home, 'node_modules'));
-  for (const name of ['typescript', '@typescript', '@types', 'undici-types', '@scalar'])
+  for (const name of [
+    'typescript',
+    '@typescript',
+    '@types',
+    'undici-types',
+    '@scalar',
+    'rolldown',
+    '@rolldown',
+    '@oxc-project',
+  ])
     if (existsSync(join(root, 'node_modules', name)))
       symlinkSync(join(root, 'node_modules', name), join(home, 'node_modules', name));
   for (const path of ['bin', 'package.json', 'tsconfig.json', 'tsconfig.build.json'])
     cpSync(join(root, path), join(home, path), { recursive: true });
   for (const path of ['build.mjs', 'package.json', 'tsconfig.json', 'tsconfig.cjs.json', 'src'])
     cpSync(join(root, 'client', path), join(home, 'client', path), { recursive: true });
-  // The build's last step copies what the compiler leaves out.
-  for (const path of ['copy-assets.mjs', 'stores/redis/scripts'])
+  // The build's last steps copy what the compiler leaves out, and bundle.
+  for (const path of ['bundle.mjs', 'copy-assets.mjs', 'stores/redis/scripts'])
     cpSync(join(root, 'src', path), join(home, 'src', path), { recursive: true });
   write('one');
 });

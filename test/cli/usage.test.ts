@@ -2,7 +2,6 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
-import { fromPackage } from '../../src/cli/command.ts';
 import { svc } from './run.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'svc-usage-'));
@@ -196,14 +195,4 @@ describe('config check', () => {
     expect(JSON.parse(out)).toMatchObject({ findings: [{ code: 'unknown_field', at: { line: 1, column: 1 } }] });
     expect(code).toBe(1);
   });
-});
-
-test('a command whose package was left out says how to get it, and another fault is not taken for that', async () => {
-  const fault = (code: string) => async () => {
-    throw Object.assign(new Error('the loader says'), { code });
-  };
-  await expect(fromPackage('init', fault('ERR_MODULE_NOT_FOUND'))).rejects.toThrow(
-    /without the package 'init'.*npm ci/,
-  );
-  await expect(fromPackage('init', fault('ERR_OTHER'))).rejects.toThrow('the loader says');
 });

@@ -112,6 +112,7 @@ export async function startCostWorld(store: Store): Promise<CostWorld> {
         NODE_OPTIONS: `--import=${new URL('probe.mjs', import.meta.url).href}`,
         SVC_COST_SOCKET: socket,
       },
+      entry: join(process.cwd(), 'test', 'module-a-file.mjs'),
       beside: { 'tools.lock.json': lockOf('tools', [TOOL]) },
     },
   );
