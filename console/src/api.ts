@@ -202,6 +202,42 @@ export interface Pause {
   readonly until: string | null;
 }
 
+export interface Claim {
+  readonly id: string;
+  readonly target: string;
+  readonly agent_id: string;
+  readonly created_at: string;
+  readonly expires_at: string;
+  readonly running_effects: number;
+  readonly extended_until: string | null;
+}
+
+export interface Reservation {
+  readonly id: string;
+  readonly pool: string;
+  readonly units: number;
+  readonly agent_id: string;
+  readonly created_at: string;
+  readonly expires_at: string;
+}
+
+/** A tool of an MCP server, as it was approved. */
+export interface Pin {
+  readonly tool: string;
+  readonly upstream: string;
+  readonly name: string;
+  readonly state: string;
+}
+
+/** How a tool stands to what was approved of it. */
+export interface ToolChange {
+  readonly name: string | null;
+  readonly state: string;
+  readonly why?: string;
+  readonly from?: string;
+  readonly differences?: readonly { readonly path: string; readonly before?: Json; readonly after?: Json }[];
+}
+
 export interface Budget {
   readonly budget: string;
   readonly unit: string;

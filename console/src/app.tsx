@@ -7,11 +7,15 @@ import icon from './icon.svg';
 import { Fault } from './parts.tsx';
 import { AgentsScreen } from './screens/agents.tsx';
 import { BudgetsScreen } from './screens/budgets.tsx';
+import { ClaimsScreen } from './screens/claims.tsx';
 import { EffectScreen } from './screens/effect.tsx';
 import { EffectsScreen } from './screens/effects.tsx';
+import { HealthScreen } from './screens/health.tsx';
 import { InboxScreen } from './screens/inbox.tsx';
+import { OverviewScreen } from './screens/overview.tsx';
 import { PauseBanner, PausesScreen } from './screens/pauses.tsx';
 import { PoliciesScreen } from './screens/policies.tsx';
+import { ServersScreen } from './screens/servers.tsx';
 import { UnknownScreen } from './screens/unknown.tsx';
 import { CurrentProvider, SignIn, StepUp, useCurrent, useMay, whoIsIn } from './session.tsx';
 
@@ -20,10 +24,14 @@ const SCREENS = [
   { path: 'effects', name: 'Effects', needs: 'effects.read' },
   { path: 'inbox', name: 'Inbox', needs: 'approvals.read' },
   { path: 'unknown', name: 'Unknown outcomes', needs: 'effects.read' },
-  { path: 'pauses', name: 'Pauses', needs: 'pauses.read' },
-  { path: 'budgets', name: 'Budgets', needs: 'budgets.read' },
-  { path: 'policies', name: 'Policies', needs: 'policies.read' },
+  { path: 'overview', name: 'Overview', needs: 'effects.read' },
   { path: 'agents', name: 'Agents and keys', needs: 'agents.read' },
+  { path: 'budgets', name: 'Budgets', needs: 'budgets.read' },
+  { path: 'claims', name: 'Claims', needs: 'claims.read' },
+  { path: 'pauses', name: 'Pauses', needs: 'pauses.read' },
+  { path: 'policies', name: 'Policies', needs: 'policies.read' },
+  { path: 'servers', name: 'MCP servers', needs: 'pins.read' },
+  { path: 'health', name: 'Health', needs: 'effects.read' },
 ] as const;
 
 export function App(): JSX.Element {
@@ -84,6 +92,10 @@ function SignedIn({ session }: { readonly session: Session }): JSX.Element {
           <Route path="/:ws/budgets" component={BudgetsScreen} />
           <Route path="/:ws/policies" component={PoliciesScreen} />
           <Route path="/:ws/agents" component={AgentsScreen} />
+          <Route path="/:ws/overview" component={OverviewScreen} />
+          <Route path="/:ws/claims" component={ClaimsScreen} />
+          <Route path="/:ws/servers" component={ServersScreen} />
+          <Route path="/:ws/health" component={HealthScreen} />
           <Route>
             <Redirect to={`/${workspace}/${home}`} replace />
           </Route>

@@ -52,6 +52,40 @@ export function Fault({ of }: { readonly of: unknown }): JSX.Element | null {
   );
 }
 
+/** A button that asks once more before it acts, and says what went wrong. */
+export function Confirm({
+  label,
+  sure,
+  act,
+}: {
+  readonly label: string;
+  readonly sure: string;
+  readonly act: () => Promise<void>;
+}): JSX.Element {
+  const [isSure, setSure] = useState(false);
+  const [fault, setFault] = useState<unknown>(null);
+  const press = async (): Promise<void> => {
+    if (!isSure) return setSure(true);
+    setFault(null);
+    try {
+      await act();
+    } catch (error) {
+      setFault(error);
+      setSure(false);
+    }
+  };
+  return (
+    <>
+      <Fault of={fault} />
+      <div class="row">
+        <button type="button" class={isSure ? 'no' : ''} onClick={() => void press()}>
+          {isSure ? sure : label}
+        </button>
+      </div>
+    </>
+  );
+}
+
 /** What the screen shows, for a terminal: the same operation of the API, and the same command. */
 export function Copies({ curl, cli }: { readonly curl: string; readonly cli: string }): JSX.Element {
   return (

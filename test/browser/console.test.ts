@@ -215,6 +215,37 @@ describe('what is unknown', () => {
   });
 });
 
+describe('claims, overview and health', () => {
+  it('a claim of an agent is shown, and released for others', async () => {
+    const claims = '/v1/workspaces/demo/claims';
+    const target = 'payment:pay_7';
+    const { status } = await send(world.gateway.url, world.keys.bot, 'POST', claims, { target, ttl_s: 600 });
+    expect(status).toBe(201);
+    await open('claims', '.card header');
+    expect(await page.innerText('main')).toContain(target);
+    const card = page.locator('li.card', { hasText: target });
+    await card.getByRole('button', { name: 'Release' }).click();
+    await card.getByRole('button', { name: 'Yes, others may have it' }).click();
+    await card.waitFor({ state: 'detached' });
+    const { body } = await send(world.gateway.url, world.keys.bot, 'GET', claims);
+    expect(JSON.stringify(body.claims)).not.toContain(target);
+  });
+
+  it('the overview counts what became of actions, and what refused them', async () => {
+    await world.run({ ...refund(), tool: 'nobody.knows_it' });
+    const { body } = await world.get('/effects?decision=denied_policy&limit=200');
+    await open('overview', '.bar');
+    const row = page.locator('.rate', { hasText: 'Denied by policy' }).first();
+    await expect.poll(() => row.innerText()).toContain(String(body.effects.length));
+    expect(await page.innerText('main')).toContain('What refused them');
+  });
+
+  it('health says that calls are taken, and how durable they are', async () => {
+    await open('health', '.banner.ok');
+    expect(await page.innerText('main')).toContain('Each write is on the disk before it is answered');
+  });
+});
+
 describe('pauses and keys', () => {
   it('a pause is set, stands on every screen, and is lifted', async () => {
     await open('pauses', 'h1');
@@ -256,7 +287,19 @@ describe('pauses and keys', () => {
 });
 
 describe('every screen', () => {
-  const SCREENS = ['effects', 'inbox', 'unknown', 'pauses', 'budgets', 'policies', 'agents'];
+  const SCREENS = [
+    'effects',
+    'inbox',
+    'unknown',
+    'pauses',
+    'budgets',
+    'policies',
+    'agents',
+    'overview',
+    'claims',
+    'servers',
+    'health',
+  ];
 
   it.each([
     ['wide and light', WIDE, 'light'],

@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { ask, type JsonObject, of, type Pause } from '../api.ts';
 import { Text, Time } from '../format.tsx';
-import { Copies, curlOf, Empty, Fault, Head } from '../parts.tsx';
+import { Confirm, Copies, curlOf, Empty, Fault, Head } from '../parts.tsx';
 import { useCurrent, useMay } from '../session.tsx';
 
 function usePauses(): { readonly pauses: readonly Pause[]; readonly isRead: boolean; readonly fault: unknown } {
@@ -86,18 +86,9 @@ export function PausesScreen(): JSX.Element {
 function PauseCard({ pause, may }: { readonly pause: Pause; readonly may: boolean }): JSX.Element {
   const { workspace } = useCurrent();
   const queries = useQueryClient();
-  const [fault, setFault] = useState<unknown>(null);
-  const [isSure, setSure] = useState(false);
   const lift = async (): Promise<void> => {
-    if (!isSure) return setSure(true);
-    setFault(null);
-    try {
-      await ask('DELETE', `${of(workspace)}/pauses/${pause.id}`);
-      await queries.invalidateQueries({ queryKey: [workspace, 'pauses'] });
-    } catch (error) {
-      setFault(error);
-      setSure(false);
-    }
+    await ask('DELETE', `${of(workspace)}/pauses/${pause.id}`);
+    await queries.invalidateQueries({ queryKey: [workspace, 'pauses'] });
   };
   return (
     <li class="card">
@@ -105,13 +96,7 @@ function PauseCard({ pause, may }: { readonly pause: Pause; readonly may: boolea
         <h2>
           <Text>{scopeText(pause.scope)}</Text>
         </h2>
-        {may && (
-          <button type="button" class={isSure ? 'no' : ''} onClick={() => void lift()}>
-            {isSure ? 'Yes, let calls run again' : 'Lift'}
-          </button>
-        )}
       </header>
-      <Fault of={fault} />
       <p>
         <Text>{pause.reason}</Text>
       </p>
@@ -125,6 +110,7 @@ function PauseCard({ pause, may }: { readonly pause: Pause; readonly may: boolea
           </>
         )}
       </p>
+      {may && <Confirm label="Lift" sure="Yes, let calls run again" act={lift} />}
     </li>
   );
 }

@@ -1,0 +1,195 @@
+import { useQuery } from '@tanstack/preact-query';
+import type { JSX } from 'preact';
+import { Link } from 'wouter-preact';
+import { type Approval, ask, type Effect, of } from '../api.ts';
+import { DECISIONS, Mark, spanText, Text } from '../format.tsx';
+import { Bar, Copies, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
+import { useCurrent, useMay } from '../session.tsx';
+
+/** Of the newest actions, how many are looked at: as many as a page of the list has at most. */
+const NEWEST = 200;
+/** How many rules are named. */
+const MOST_RULES = 8;
+
+export function OverviewScreen(): JSX.Element {
+  const { workspace } = useCurrent();
+  const now = useNow(10_000);
+  const path = `${of(workspace)}/effects?limit=${NEWEST}`;
+  const every = { refetchInterval: 5_000 } as const;
+  const newest = useQuery({
+    queryKey: [workspace, 'overview'],
+    queryFn: () => ask<{ effects: Effect[] }>('GET', path),
+    ...every,
+  });
+  const unknown = useQuery({
+    queryKey: [workspace, 'effects', 'unknown'],
+    queryFn: () =>
+      ask<{ effects: Effect[]; next_cursor: string | null }>('GET', `${of(workspace)}/effects?state=unknown&limit=200`),
+    ...every,
+  });
+  const waiting = useQuery({
+    queryKey: [workspace, 'approvals', 'pending'],
+    queryFn: () => ask<{ approvals: Approval[] }>('GET', `${of(workspace)}/approvals?status=pending&limit=200`),
+    enabled: useMay('approvals.read'),
+    ...every,
+  });
+  const effects = newest.data?.effects ?? [];
+  const last = effects.at(-1);
+  return (
+    <>
+      <Head
+        title="Overview"
+        does={`What became of the ${NEWEST} newest actions, what waits, and what nobody can say yet.`}
+      />
+      <Fault of={newest.error ?? unknown.error ?? waiting.error} />
+      <div class="cols">
+        <Waits
+          title="Unknown outcomes"
+          to={`/${workspace}/unknown`}
+          times={(unknown.data?.effects ?? []).map((effect) => effect.settled_at ?? effect.created_at)}
+          isMore={unknown.data?.next_cursor != null}
+          now={now}
+          isBad
+        />
+        <Waits
+          title="Requests for approval"
+          to={`/${workspace}/inbox`}
+          times={(waiting.data?.approvals ?? []).map(({ created_at: at }) => at)}
+          now={now}
+        />
+      </div>
+      {newest.data !== undefined && last === undefined && (
+        <Empty title="Nothing was tried yet">
+          <p>Give an agent a key, and let it call a tool through the gateway.</p>
+        </Empty>
+      )}
+      {last !== undefined && (
+        <>
+          <section class="card">
+            <header>
+              <h2>Decisions</h2>
+              <span class="faint">
+                {effects.length} in {spanText(now - Date.parse(last.created_at))}
+              </span>
+            </header>
+            {counted(effects.map(({ decision }) => decision)).map(([decision, count]) => (
+              <div key={decision} class="rate">
+                <Link href={`/${workspace}/effects?decision=${decision}`}>
+                  <Mark decision={decision} />
+                </Link>
+                <Bar parts={[{ share: count / effects.length, tone: DECISIONS[decision]?.tone ?? 'plain' }]} />
+                <span class="num">{count}</span>
+              </div>
+            ))}
+          </section>
+          <div class="cols">
+            <Rules effects={effects} />
+            <Durations effects={effects} />
+          </div>
+        </>
+      )}
+      <Copies curl={curlOf('GET', path)} cli={`svc effects list --workspace ${workspace}`} />
+    </>
+  );
+}
+
+/** How many wait for somebody, and since when the oldest does. */
+function Waits({
+  title,
+  to,
+  times,
+  isMore = false,
+  isBad = false,
+  now,
+}: {
+  readonly title: string;
+  readonly to: string;
+  readonly times: readonly string[];
+  readonly isMore?: boolean;
+  readonly isBad?: boolean;
+  readonly now: number;
+}): JSX.Element {
+  const oldest = Math.min(...times.map((at) => Date.parse(at)));
+  return (
+    <section class="card">
+      <header>
+        <h2>
+          <Link href={to}>{title}</Link>
+        </h2>
+        <span class={`mark ${times.length === 0 ? 'yes' : isBad ? 'bad' : 'wait'}`}>
+          {times.length}
+          {isMore ? '+' : ''}
+        </span>
+      </header>
+      <p class="faint">{times.length === 0 ? 'None.' : `The oldest for ${spanText(now - oldest)}.`}</p>
+    </section>
+  );
+}
+
+/** The rules that refused most of them. */
+function Rules({ effects }: { readonly effects: readonly Effect[] }): JSX.Element {
+  const { workspace } = useCurrent();
+  const refused = effects.filter(({ decision }) => decision.startsWith('denied_'));
+  const isRule = new Set(refused.map(({ reason }) => reason.rule));
+  const rules = counted(refused.map(({ reason }) => reason.rule ?? reason.code));
+  return (
+    <section class="card">
+      <h2>What refused them</h2>
+      {rules.length === 0 && <p class="faint">Nothing was refused.</p>}
+      <ul class="stack">
+        {rules.slice(0, MOST_RULES).map(([rule, count]) => (
+          <li key={rule} class="row">
+            <span class="num">{count}</span>
+            {isRule.has(rule) ? (
+              <Link href={`/${workspace}/effects?rule=${encodeURIComponent(rule)}`}>
+                <Text>{rule}</Text>
+              </Link>
+            ) : (
+              <Text>{rule.replaceAll('_', ' ')}</Text>
+            )}
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+/** From the first moment of an action to its outcome. */
+function Durations({ effects }: { readonly effects: readonly Effect[] }): JSX.Element {
+  const lasted = effects
+    .flatMap(({ decision, created_at: from, settled_at: to }) =>
+      decision === 'committed' && to !== null ? [Date.parse(to) - Date.parse(from)] : [],
+    )
+    .toSorted((one, other) => one - other);
+  const at = (share: number): string => `${lasted[Math.floor(share * (lasted.length - 1))] ?? 0} ms`;
+  return (
+    <section class="card">
+      <h2>How long they took</h2>
+      {lasted.length === 0 ? (
+        <p class="faint">None of them happened.</p>
+      ) : (
+        <dl class="stack">
+          {(
+            [
+              ['Half of them at most', 0.5],
+              ['95 of 100 at most', 0.95],
+              ['All of them at most', 1],
+            ] as const
+          ).map(([words, share]) => (
+            <div key={words} class="row">
+              <dt class="faint">{words}</dt>
+              <dd class="num">{at(share)}</dd>
+            </div>
+          ))}
+        </dl>
+      )}
+    </section>
+  );
+}
+
+/** How often each is there, the most frequent first. */
+function counted(names: readonly string[]): readonly (readonly [string, number])[] {
+  const counts = new Map<string, number>();
+  for (const name of names) counts.set(name, (counts.get(name) ?? 0) + 1);
+  return [...counts].toSorted(([, one], [, other]) => other - one);
+}
