@@ -1,5 +1,6 @@
 import { Type } from 'typebox';
 import type { ClaimRecord } from '../effects/model/claim.ts';
+import { splitTemplate } from '../effects/model/param-template.ts';
 import type { JsonObject } from '../json/value.ts';
 import { type Caller as PolicyCaller, couldClaim, couldPermitCaller } from '../policy/could-permit.ts';
 import type { ApiApp, Caller } from './app.ts';
@@ -206,7 +207,7 @@ const ENCODED = /^[A-Za-z0-9\-_.!~*'()%]+$/;
 
 /** Whether a template can produce a text: its literal parts in order, and between them what values are written as. */
 function fitsTemplate(template: string, text: string): boolean {
-  const literals = template.split(/\{[^{}]*\}/);
+  const literals = splitTemplate(template).filter((_, index) => index % 2 === 0);
   const [first = '', ...rest] = literals;
   const last = rest.pop();
   if (last === undefined) return template === text;

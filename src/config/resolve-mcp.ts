@@ -10,6 +10,7 @@ import type { Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
 import { toolName } from './schema-fields.ts';
 import { checkFederated, federatedName } from './federated-names.ts';
+import { checkTarget, namedParam } from './param-names.ts';
 import { schemaFaultOf } from './resolve-tools.ts';
 import { parseDuration } from './units.ts';
 
@@ -190,19 +191,16 @@ function toolsOf(
   for (const pin of pins) {
     const name = `${id}.${pin.name}`;
     if (!new RegExp(toolName).test(name) || name.length > 128) {
-      judge.warn(
-        'tool_name',
-        entry,
-        ['pins'],
-        `The pinned tool '${pin.name}' cannot be called: it has no usable name`,
-        null,
-      );
+      judge.warn('tool_name', entry, ['pins'], `The pinned tool '${pin.name}' cannot be called: it has no usable name`);
       continue;
     }
     const stated = entry.tools.find((one) => one.name === pin.name);
     const kind = stated?.kind ?? (entry.trust_annotations && isAnnotated(pin, 'readOnlyHint') ? 'read' : 'write');
     const meta = [...new Set([...entry.meta, ...(stated?.meta ?? [])])];
     const schema = withMeta(schemaOf(pin, entry, judge), meta, pin, entry, judge);
+    if (stated !== undefined) checkTarget(stated, schema, judge);
+    const keyFrom =
+      stated?.key_from === undefined ? null : namedParam(stated, 'key_from', stated.key_from, schema, judge);
     const federated = federatedName(id, pin.name);
     if (federated === null)
       judge.warn(
@@ -210,7 +208,6 @@ function toolsOf(
         entry,
         ['pins'],
         `The pinned tool '${pin.name}' is at /mcp/${id} only: ${id}__${pin.name} is no name of at most 64 letters, digits, '_' and '-'`,
-        null,
       );
     tools.push({
       name,
@@ -227,7 +224,7 @@ function toolsOf(
         pinned: pin.tool,
         ...(federated === null ? {} : { federated }),
         ...(meta.length === 0 ? {} : { meta }),
-        ...(stated?.key_from === undefined ? {} : { keyFrom: stated.key_from }),
+        ...(keyFrom === null ? {} : { keyFrom }),
         repeatMs:
           stated?.repeat_window === undefined
             ? usualRepeatMs(kind, pin, entry)

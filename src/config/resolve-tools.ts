@@ -13,6 +13,7 @@ import {
 } from '../effects/model/tool.ts';
 import type { UpstreamSettings } from './configuration.ts';
 import type { Judge } from './judge.ts';
+import { checkTarget, partOfParam } from './param-names.ts';
 import { checkPath, slashesIn, slashesOf } from './resolve-path.ts';
 import { resolveQuery, restOf, toolsWithRest, withRest } from './resolve-query.ts';
 import type { GatewayFile } from './schema.ts';
@@ -58,7 +59,7 @@ export function resolveTools(
     const idempotent = resolveIdempotent(entry, taken, judge);
     const request = resolveRequest(entry, 'request', entry.request, of, taken, judge);
     if (params !== null && request.body !== '*') warnOfUnused(entry, request, params, judge);
-    checkTarget(entry, params, judge);
+    checkTarget(entry, params === null ? null : schema, judge);
     if (upstream === undefined) continue;
     tools.push({
       name: entry.name,
@@ -288,8 +289,16 @@ function resolveRequest(
         'a param has one place in a request',
       );
     seen.set(name, where);
-    if (params !== null && !params.names.has(name) && !params.isOpen)
-      judge.known('param', request, steps, name, params.names);
+    const whole = params === null || params.names.has(name) ? null : partOfParam(name, params.names);
+    if (whole !== null)
+      judge.error(
+        'part_of_param',
+        request,
+        steps,
+        `'${name}' is a part of the param '${whole}'`,
+        `a request takes whole params: put '${whole}' into the body, or declare a param of its own`,
+      );
+    else if (params !== null && !params.isOpen) judge.known('param', request, steps, name, params.names);
     if (where === 'the path' && params !== null && !params.required.has(name) && params.names.has(name))
       judge.warn(
         'path_param_optional',
@@ -403,27 +412,6 @@ function warnOfUnused(entry: ToolEntry, request: RequestTemplate, params: Params
         `No part of the request uses the param '${name}'`,
         'a call that has it is refused: add it to body or query, or remove it',
       );
-}
-
-function checkTarget(entry: ToolEntry, params: Params | null, judge: Judge): void {
-  if (entry.target === undefined) return;
-  const names = [...entry.target.matchAll(/\{([^{}]*)\}/g)].map(([, name]) => name ?? '');
-  if (/[{}]/.test(entry.target.replaceAll(/\{[^{}]+\}/g, ''))) {
-    judge.error('bad_target', entry, ['target'], 'The braces of the target do not match', 'write payment:{payment_id}');
-    return;
-  }
-  for (const name of names) {
-    if (params === null) continue;
-    if (!params.names.has(name)) judge.known('param', entry, ['target'], name, params.names);
-    else if (!params.required.has(name))
-      judge.warn(
-        'target_param_optional',
-        entry,
-        ['target'],
-        `The target needs the param '${name}', which is not required`,
-        'add it to required of params_schema',
-      );
-  }
 }
 
 /** @param taken the header of the idempotency key is added to it */

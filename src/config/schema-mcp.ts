@@ -19,11 +19,15 @@ const mcpTool = record('a tool of an MCP upstream', 'What holds for one tool bes
   target: Type.Optional(
     Type.String({
       minLength: 1,
-      description: 'What is acted on, from the arguments: order:{order_id}. Default: the name of the tool.',
+      description:
+        'What is acted on, from the arguments or parts of them: order:{order.id}. Default: the name of the tool.',
     }),
   ),
   key_from: Type.Optional(
-    Type.String({ minLength: 1, description: 'The argument whose value is the idempotency key of calls without one.' }),
+    Type.String({
+      minLength: 1,
+      description: 'The argument, or part of one, whose value is the idempotency key of calls without one.',
+    }),
   ),
   repeat_window: Type.Optional(
     duration(

@@ -127,7 +127,8 @@ export const tool = record('a tool', 'Something that agents can have done.', {
   target: Type.Optional(
     Type.String({
       minLength: 1,
-      description: 'What is acted on, from the params: payment:{payment_id}. Default: the caller says.',
+      description:
+        'What is acted on, from the params or parts of them: payment:{payment_id}, pod:{metadata.name}. Default: the caller says.',
     }),
   ),
   timeout: Type.Optional(

@@ -1,4 +1,4 @@
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from './value.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject, type Step } from './value.ts';
 
 /** How many references and branches are followed for one value. There is a limit because a schema may be recursive. */
 const MOST_STEPS = 32;
@@ -45,6 +45,52 @@ export function memberSchema(at: SchemaAt, name: string): SchemaAt {
   for (const { additionalProperties } of branches(at))
     if (isJsonObject(additionalProperties)) return { schema: additionalProperties, root: at.root };
   return { schema: null, root: at.root };
+}
+
+/**
+ * The members that a schema names, and whether it refuses all others; `null` if it says nothing of names, or not of all.
+ */
+function membersOf(at: SchemaAt): { readonly names: readonly string[]; readonly isClosed: boolean } | null {
+  const all = branches(at);
+  const isOpen = ({ $ref, if: chosen, patternProperties, additionalProperties }: JsonObject): boolean =>
+    chosen !== undefined ||
+    patternProperties !== undefined ||
+    isJsonObject(additionalProperties) ||
+    ($ref !== undefined && referred($ref, at.root) === null);
+  if (all.length >= MOST_STEPS || all.some(isOpen)) return null;
+  const naming = all.filter(({ properties }) => isJsonObject(properties));
+  const isClosed = (one: JsonObject): boolean => one['additionalProperties'] === false;
+  if (naming.length === 0 && !all.some(isClosed)) return null;
+  const names = naming.flatMap(({ properties }) => (isJsonObject(properties) ? Object.keys(properties) : []));
+  return { names, isClosed: naming.every(isClosed) };
+}
+
+/**
+ * Looks a place up in a schema, step by step, as far as it says what there is. `types`: those of the value there; empty
+ * if the schema does not say. `missing`: after how many steps there is no such one, with those that are there, and
+ * whether all others are refused.
+ */
+export function placeInSchema(
+  root: JsonObject | null,
+  steps: readonly Step[],
+): {
+  readonly types: ReadonlySet<string>;
+  readonly isRequired: boolean;
+  readonly missing: { readonly after: number; readonly names: readonly string[]; readonly isClosed: boolean } | null;
+} {
+  let at: SchemaAt = { schema: root, root };
+  let isRequired = true;
+  for (const [after, step] of steps.entries()) {
+    const types = typesOf(at);
+    const members = typeof step === 'number' ? null : membersOf(at);
+    if (types.size > 0 && !types.has(typeof step === 'number' ? 'array' : 'object'))
+      return { types, isRequired, missing: { after, names: [], isClosed: true } };
+    if (typeof step === 'string' && members?.names.includes(step) === false)
+      return { types, isRequired, missing: { after, ...members } };
+    isRequired &&= branches(at).some(({ required }) => isJsonArray(required) && required.includes(step));
+    at = typeof step === 'number' ? itemSchema(at) : memberSchema(at, step);
+  }
+  return { types: typesOf(at), isRequired, missing: null };
 }
 
 /** The schema of the elements of a list. */

@@ -15,3 +15,17 @@ export function isJsonObject(value: Json | undefined): value is JsonObject {
 export function isJsonArray(value: Json | undefined): value is readonly Json[] {
   return Array.isArray(value);
 }
+
+/** A member of an object, or an element of a list. */
+export type Step = string | number;
+
+/** The value at a path, along own members and elements only; `undefined` where there is none. */
+export function followSteps(start: Json | undefined, steps: readonly Step[]): Json | undefined {
+  let value = start;
+  for (const step of steps) {
+    if (typeof step === 'number') value = isJsonArray(value) ? value[step] : undefined;
+    else value = isJsonObject(value) && Object.hasOwn(value, step) ? value[step] : undefined;
+    if (value === undefined) return undefined;
+  }
+  return value;
+}

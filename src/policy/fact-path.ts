@@ -1,5 +1,6 @@
 import { didYouMean } from '../diagnostics/nearest.ts';
-import { type Json, type JsonObject, isJsonObject } from '../json/value.ts';
+import { readSteps, writeSteps } from '../json/path-steps.ts';
+import { followSteps, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import type { PolicyInput } from './input.ts';
 
 /**
@@ -7,7 +8,7 @@ import type { PolicyInput } from './input.ts';
  * of objects and indices of lists. A dot in a path never matches a dot inside a key.
  */
 export interface FactPath {
-  readonly root: FactRoot;
+  readonly root: (typeof FACT_ROOTS)[number];
   readonly steps: readonly (string | number)[];
   /** Canonical spelling. Of `brain` it names the entity too: sets may call different entities by the same name. */
   readonly text: string;
@@ -26,8 +27,6 @@ export interface EntityPlan {
 
 /** What the names after `brain.` stand for; `null` where such facts cannot stand. */
 export type Entities = ReadonlyMap<string, EntityPlan> | null;
-
-type FactRoot = 'agent' | 'key' | 'tool' | 'params' | 'target' | 'env' | 'request' | 'workspace' | 'item' | 'brain';
 
 /** Why a text is not a path, or not one that is allowed here. */
 export interface PathFault {
@@ -51,11 +50,9 @@ const OPEN_NAMES = [
   ['attributes', 'attribute'],
   ['headers', 'header'],
 ] as const;
-const ROOTS = ['agent', 'key', 'tool', 'params', 'target', 'env', 'request', 'brain'];
+const ROOTS = ['agent', 'key', 'tool', 'params', 'target', 'env', 'request', 'brain'] as const;
+const FACT_ROOTS = [...ROOTS, 'workspace', 'item'] as const;
 const LATER_ROOTS = ['state', 'budget', 'time'];
-const REFUSED_STEPS = ['__proto__', 'constructor', 'prototype'];
-const MAX_STEPS = 32;
-const STEP = /\.([A-Za-z_][A-Za-z0-9_-]*)|\[(0|[1-9][0-9]{0,4})\]|\[("(?:[^"\\]|\\.)*")\]/y;
 
 /**
  * Parses `root(.ident | [n] | ["any key"])*` against the fixed vocabulary.
@@ -72,7 +69,7 @@ export function parseFactPath(text: string, within: 'rule' | 'block', entities: 
       message: `'item' has a meaning only inside some and every`,
       hint: 'write params.<list>: { every: { item.<field>: … } }',
     };
-  const known = within === 'block' ? [...ROOTS, 'item'] : ROOTS;
+  const known: readonly string[] = within === 'block' ? [...ROOTS, 'item'] : ROOTS;
   if (!known.includes(root))
     return {
       code: 'unknown_fact',
@@ -81,8 +78,8 @@ export function parseFactPath(text: string, within: 'rule' | 'block', entities: 
         didYouMean(root, known) ??
         `facts begin with ${known.join(', ')}${root === '' ? '' : `; a param is params.${root}`}`,
     };
-  const steps = parseSteps(text, root.length);
-  if ('code' in steps) return steps;
+  const steps = readSteps(text, root.length);
+  if ('message' in steps) return { code: 'bad_path', ...steps };
   if (root === 'brain') return brainPath(steps, text, entities);
   return vocabularyFault(root, steps, text) ?? factPath(root, inOneSpelling(root, steps));
 }
@@ -102,7 +99,7 @@ function brainPath(steps: readonly (string | number)[], text: string, entities: 
   if (rest.length === 0)
     return fault(`'${text}' is a whole entity`, `write ${text}.id, .type, .name or the name of an attribute`);
   const of = [`${entity.type} ${entity.id.text}`, ...entity.links].join(' > ');
-  return { root: 'brain', steps: rest, text: `brain${steps.map(spell).join('')} <${of}>`, entity };
+  return { root: 'brain', steps: rest, text: `brain${writeSteps(steps)} <${of}>`, entity };
 }
 
 /** Header names are case-insensitive. In facts they are in lower case. */
@@ -122,63 +119,13 @@ export function internalPath(root: 'workspace' | 'tool' | 'agent', ...steps: rea
 }
 
 function factPath(root: string, steps: readonly (string | number)[]): FactPath {
-  return { root: asRoot(root), steps, text: root + steps.map(spell).join('') };
+  return { root: asRoot(root), steps, text: root + writeSteps(steps) };
 }
 
-function asRoot(root: string): FactRoot {
-  switch (root) {
-    case 'agent':
-    case 'key':
-    case 'tool':
-    case 'params':
-    case 'target':
-    case 'env':
-    case 'request':
-    case 'workspace':
-    case 'item':
-    case 'brain':
-      return root;
-    default:
-      throw new Error(`no root of facts: ${root}`);
-  }
-}
-
-function spell(step: string | number): string {
-  if (typeof step === 'number') return `[${step}]`;
-  return /^[A-Za-z_][A-Za-z0-9_-]*$/.test(step) ? `.${step}` : `[${JSON.stringify(step)}]`;
-}
-
-function parseSteps(text: string, from: number): readonly (string | number)[] | PathFault {
-  const steps: (string | number)[] = [];
-  let at = from;
-  while (at < text.length) {
-    STEP.lastIndex = at;
-    const found = STEP.exec(text);
-    if (found === null)
-      return {
-        code: 'bad_path',
-        message: `'${text}' is not a path (at character ${at + 1})`,
-        hint: 'a path is a root and then .name, [0] or ["any key"]; filters, wildcards and .. do not exist',
-      };
-    const step = found[1] ?? (found[2] === undefined ? unquote(found[3] ?? '') : Number(found[2]));
-    if (step === null) return { code: 'bad_path', message: `'${text}' has a key that is not a string`, hint: null };
-    if (typeof step === 'string' && REFUSED_STEPS.includes(step))
-      return { code: 'bad_path', message: `'${step}' cannot be part of a path`, hint: null };
-    steps.push(step);
-    at = STEP.lastIndex;
-  }
-  if (steps.length > MAX_STEPS)
-    return { code: 'bad_path', message: `A path has at most ${MAX_STEPS} steps`, hint: null };
-  return steps;
-}
-
-function unquote(quoted: string): string | null {
-  try {
-    const text: unknown = JSON.parse(quoted);
-    return typeof text === 'string' ? text : null;
-  } catch {
-    return null;
-  }
+function asRoot(root: string): FactPath['root'] {
+  const found = FACT_ROOTS.find((one) => one === root);
+  if (found === undefined) throw new Error(`no root of facts: ${root}`);
+  return found;
 }
 
 function vocabularyFault(root: string, steps: readonly (string | number)[], text: string): PathFault | null {
@@ -230,9 +177,9 @@ export function readerOf(path: FactPath): ReadFact {
   switch (path.root) {
     case 'params':
       if (typeof first === 'string' && rest.length === 0) return (input) => ownMember(input.params, first);
-      return (input) => follow(input.params, path.steps);
+      return (input) => followSteps(input.params, path.steps);
     case 'item':
-      return (_input, item) => follow(item, path.steps);
+      return (_input, item) => followSteps(item, path.steps);
     case 'brain':
       return brainReader(path);
     case 'target':
@@ -274,7 +221,7 @@ function brainReader({ entity, steps }: FactPath): ReadFact {
       found = only !== undefined && to.length === 1 ? (input.entity?.(only.type, only.id) ?? null) : null;
     }
     if (found === null) return undefined;
-    return isOfEntity(first) && steps.length === 1 ? found[first] : follow(found.attributes, within);
+    return isOfEntity(first) && steps.length === 1 ? found[first] : followSteps(found.attributes, within);
   };
 }
 
@@ -283,7 +230,7 @@ function requestReader(name: string | number | undefined, rest: readonly (string
     case 'ip':
       return (input) => input.requestIp;
     case 'headers':
-      return (input) => follow(input.headers, rest);
+      return (input) => followSteps(input.headers, rest);
     case undefined:
     default:
       return absent;
@@ -315,9 +262,9 @@ function agentReader(name: string | number | undefined, rest: readonly (string |
     case 'owner':
       return (input) => input.agent.owner;
     case 'roles':
-      return (input) => follow(input.agent.roles, rest);
+      return (input) => followSteps(input.agent.roles, rest);
     case 'attributes':
-      return (input) => follow(input.agent.attributes, rest);
+      return (input) => followSteps(input.agent.attributes, rest);
     case undefined:
     default:
       return absent;
@@ -335,7 +282,7 @@ function toolReader(name: string | number | undefined, rest: readonly (string | 
     case 'risk':
       return (input) => input.tool.risk;
     case 'tags':
-      return (input) => follow(input.tool.tags, rest);
+      return (input) => followSteps(input.tool.tags, rest);
     case 'declared':
       return (input) => input.tool.declared !== false;
     case 'pin':
@@ -358,20 +305,6 @@ function absent(): undefined {
 export function declaredParams(schema: JsonObject | null): readonly string[] {
   const properties = schema === null ? undefined : ownMember(schema, 'properties');
   return isJsonObject(properties) ? Object.keys(properties) : [];
-}
-
-function follow(start: Json | undefined, steps: readonly (string | number)[]): Json | undefined {
-  let value = start;
-  for (const step of steps) {
-    if (typeof step === 'number') value = Array.isArray(value) ? elementOf(value, step) : undefined;
-    else value = isJsonObject(value) ? ownMember(value, step) : undefined;
-    if (value === undefined) return undefined;
-  }
-  return value;
-}
-
-function elementOf(list: readonly Json[], index: number): Json | undefined {
-  return list[index];
 }
 
 function ownMember(object: JsonObject, name: string): Json | undefined {

@@ -1,5 +1,6 @@
 import { nearest } from '../diagnostics/nearest.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
+import { splitTemplate } from '../effects/model/param-template.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import { type Json, isJsonObject } from '../json/value.ts';
 import { holds } from './compiled-condition.ts';
@@ -203,7 +204,7 @@ function whyNeverByTools(leaf: Leaf, { name }: DecoratedOperator, known: Known):
 
 function otherTarget(value: Json, operator: OperatorName, { name, target }: Tool): Fault | null {
   if (target === null || !['equal', 'in', 'glob', 'starts_with'].includes(operator)) return null;
-  const begins = target.split('{')[0] ?? '';
+  const begins = splitTemplate(target)[0] ?? '';
   const isOther = (one: string): boolean => {
     const wanted = (operator === 'glob' ? one.split(/[*?{\\]/)[0] : one) ?? '';
     return !begins.startsWith(wanted) && !wanted.startsWith(begins);

@@ -1,8 +1,10 @@
 import { MOST_FAULTS } from '../diagnostics/stop-at.ts';
-import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
+import { followSteps, isJsonObject, type Json, type JsonObject, type Step } from '../json/value.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { MAX_TARGET, type McpCall, pinnedCall, type Tool } from '../effects/model/tool.ts';
+import { paramSteps, splitTemplate } from '../effects/model/param-template.ts';
 import { pointerTo } from '../json/pointer.ts';
+import { memberSchema, readTyped, type SchemaAt, typesOf } from '../json/schema-walk.ts';
 import { createParamsSchemas, type ParamsCheck, type ParamsSchemas } from './params-schema.ts';
 import { misfits } from './http/request-fit.ts';
 import { planOf, type RequestPlan } from './http/request-template.ts';
@@ -46,12 +48,11 @@ interface CompiledTool {
   readonly checkSchema: ParamsCheck | null;
   readonly target: readonly TargetPart[] | null;
   /** Types of params whose text is not a string. */
-  readonly textTypes: ReadonlyMap<string, 'integer' | 'number' | 'boolean'>;
+  readonly textTypes: ReadonlyMap<string, SchemaAt>;
 }
 
-type TargetPart =
-  | { readonly kind: 'literal'; readonly text: string }
-  | { readonly kind: 'param'; readonly name: string; readonly last: boolean };
+/** A text, or the place of a value in the params. */
+type TargetPart = string | { readonly steps: readonly Step[]; readonly last: boolean };
 
 /**
  * Compiles the tools of a configuration.
@@ -85,7 +86,10 @@ export function* catalogInSteps(tools: readonly Tool[]): Generator<void, Catalog
     tools: () => tools,
     check: (tool, params) => checkParams(of(tool), params),
     target: (tool, params) => renderTarget(of(tool).target, params),
-    textParam: (tool, name, text) => readText(of(tool).textTypes.get(name), text),
+    textParam: (tool, name, text) => {
+      const at = of(tool).textTypes.get(name);
+      return at === undefined ? text : readTyped(at, text);
+    },
   };
 }
 
@@ -95,7 +99,7 @@ function compileTool(schemas: ParamsSchemas, tool: Tool): CompiledTool {
       plan: planOfCall(tool.call),
       schema: tool.paramsSchema,
       checkSchema: tool.paramsSchema === null ? null : schemas(tool.paramsSchema),
-      target: tool.target === null ? null : readTarget(tool.target),
+      target: tool.target === null ? null : readTarget(tool.target, tool.paramsSchema),
       textTypes: textTypes(tool.paramsSchema),
     };
   } catch (error) {
@@ -122,17 +126,16 @@ function checkParams(tool: CompiledTool, params: JsonObject): readonly RequestFa
   const most = MOST_FAULTS - faults.size;
   const { plan, schema } = tool;
   for (const { name, message } of plan === null ? [] : misfits({ plan, schema }, params, most))
-    add(pathOf(name), message);
+    add(pathOf([name]), message);
   const target = tool.target ?? [];
   for (const part of target) {
-    if (part.kind === 'param' && !isTargetValue(params[part.name])) {
-      add(pathOf(part.name), 'names the target: it must be a string that is not empty, or an integer');
-    }
+    if (typeof part !== 'string' && targetValue(params, part.steps) === undefined)
+      add(pathOf(part.steps), 'names the target: it must be a string that is not empty, or an integer');
   }
   if (faults.size === 0 && (renderTarget(tool.target, params)?.length ?? 0) > MAX_TARGET) {
     for (const part of target) {
-      if (part.kind === 'param')
-        add(pathOf(part.name), `names the target, which may have at most ${MAX_TARGET} characters`);
+      if (typeof part !== 'string')
+        add(pathOf(part.steps), `names the target, which may have at most ${MAX_TARGET} characters`);
     }
   }
   return [...faults.values()];
@@ -141,17 +144,19 @@ function checkParams(tool: CompiledTool, params: JsonObject): readonly RequestFa
 /** The most characters of a name that a path shows. */
 const MOST_SHOWN = 300;
 
-function pathOf(name: string): string {
-  return `/params${pointerTo([name], MOST_SHOWN)}`;
+function pathOf(steps: readonly Step[]): string {
+  return `/params${pointerTo(steps, MOST_SHOWN)}`;
 }
 
-function readTarget(template: string): readonly TargetPart[] {
-  const parts = template.split(/(\{[^{}]+\})/).filter((text) => text !== '');
-  return parts.map((text, index) =>
-    text.startsWith('{') && text.endsWith('}')
-      ? { kind: 'param', name: text.slice(1, -1), last: index === parts.length - 1 }
-      : { kind: 'literal', text },
-  );
+/** @throws Error on a template that the configuration should have refused */
+function readTarget(template: string, schema: JsonObject | null): readonly TargetPart[] {
+  const parts = splitTemplate(template);
+  return parts.flatMap((text, index): TargetPart[] => {
+    if (index % 2 === 0) return text === '' ? [] : [text];
+    const steps = paramSteps(text, schema);
+    if (steps === null) throw new Error(`the target names no param '${text}'`);
+    return [{ steps, last: index === parts.length - 2 && parts.at(-1) === '' }];
+  });
 }
 
 /**
@@ -162,38 +167,33 @@ function renderTarget(parts: readonly TargetPart[] | null, params: JsonObject): 
   if (parts === null) return null;
   let target = '';
   for (const part of parts) {
-    if (part.kind === 'literal') {
-      target += part.text;
+    if (typeof part === 'string') {
+      target += part;
       continue;
     }
-    const value = params[part.name];
-    if (!isTargetValue(value)) throw new Error(`the param ${part.name} does not name a target`);
+    const value = targetValue(params, part.steps);
+    if (value === undefined) throw new Error(`the param ${part.steps.join('.')} does not name a target`);
     target += part.last ? String(value) : encodeURIComponent(String(value));
   }
   return target;
 }
 
-function isTargetValue(value: Json | undefined): value is string | number {
-  return typeof value === 'string' ? value !== '' : Number.isSafeInteger(value);
+/** The value at a place, if it can name a target. */
+function targetValue(params: JsonObject, steps: readonly Step[]): string | number | undefined {
+  const value = followSteps(params, steps);
+  if (typeof value === 'string') return value === '' ? undefined : value;
+  return typeof value === 'number' && Number.isSafeInteger(value) ? value : undefined;
 }
 
-function textTypes(schema: JsonObject | null): ReadonlyMap<string, 'integer' | 'number' | 'boolean'> {
-  const types = new Map<string, 'integer' | 'number' | 'boolean'>();
+/** Schemas of params whose texts are numbers or booleans. */
+function textTypes(schema: JsonObject | null): ReadonlyMap<string, SchemaAt> {
   const properties = schema?.['properties'];
-  if (!isJsonObject(properties)) return types;
-  for (const [name, property] of Object.entries(properties)) {
-    const type = isJsonObject(property) ? property['type'] : undefined;
-    if (type === 'integer' || type === 'number' || type === 'boolean') types.set(name, type);
-  }
-  return types;
-}
-
-function readText(type: 'integer' | 'number' | 'boolean' | undefined, text: string): Json {
-  if (type === undefined) return text;
-  if (type === 'boolean') return text === 'true' ? true : text === 'false' ? false : text;
-  const value = Number(text);
-  // Only the spelling that rendering would give, so that what is sent is what was evaluated.
-  return Number.isFinite(value) && String(value) === text && (!Number.isInteger(value) || Number.isSafeInteger(value))
-    ? value
-    : text;
+  const names = isJsonObject(properties) ? Object.keys(properties) : [];
+  return new Map(
+    names.flatMap((name) => {
+      const at = memberSchema({ schema, root: schema }, name);
+      const types = typesOf(at);
+      return types.has('integer') || types.has('number') || types.has('boolean') ? [[name, at]] : [];
+    }),
+  );
 }

@@ -150,6 +150,30 @@ tools:
     upstream: shop
     kind: read
     request: { method: GET, path: "/v1/stream" }
+  - name: kube.apply
+    upstream: shop
+    kind: write
+    request: { method: PUT, path: "/apis/apps/v1/namespaces/{namespace}/deployments/{name}", body: "*" }
+    params_schema:
+      type: object
+      required: [namespace, name, metadata]
+      properties:
+        namespace: { type: string }
+        name: { type: string }
+        metadata: { $ref: "#/$defs/meta" }
+        spec: { type: object }
+      $defs: { meta: { type: object, required: [name], properties: { name: { type: string }, labels: { type: object, additionalProperties: { type: string } } } } }
+    target: 'deployment:{namespace}/{metadata.name}:{metadata.labels["app.kubernetes.io/part-of"]}'
+  - name: graph.move
+    upstream: shop
+    kind: write
+    request: { method: POST, path: /graphql, body: "*" }
+    params_schema:
+      type: object
+      required: [query, variables]
+      properties: { query: { type: string }, variables: { type: object, required: [w], properties: { w: { type: [string, integer] } } } }
+      additionalProperties: false
+    target: "warehouse:{variables.w}"
   - { name: notes.add, title: Note, upstream: shop, kind: write, request: { method: POST, path: /v1/notes, body: [text] }, timeout: 3s }
   - { name: notes.derive, title: Note, upstream: shop, kind: write, request: { method: POST, path: /v1/derived, body: [text] }, timeout: 20s }
   - { name: notes.free, title: Note, upstream: shop, kind: write, request: { method: POST, path: /v1/free, body: [text] }, timeout: 20s }
@@ -167,6 +191,8 @@ routes:
       - { match: "GET /v1/secret", tool: orders.secret }
       - { match: "GET /v1/counted", tool: orders.counted }
       - { match: "GET /v1/stream", tool: orders.stream, frames: ungoverned }
+      - { match: "PUT /apis/apps/v1/namespaces/:namespace/deployments/:name", tool: kube.apply, idempotency: required }
+      - { match: "POST /graphql", tool: graph.move, idempotency: required }
       - { match: "POST /v1/notes", tool: notes.add, idempotency: required, on_duplicate: replay }
       - { match: "POST /v1/derived", tool: notes.derive, idempotency: derive }
       - { match: "POST /v1/free", tool: notes.free, idempotency: none }
@@ -209,6 +235,9 @@ rules:
   - { id: undeclared, effect: allow, match: { kinds: [read], upstreams: [open, counted] }, when: { tool.declared: false } }
   - { id: counted-upstream, effect: constrain, match: { upstreams: [counted] }, obligations: [ { rate_limit: { by: [agent.id], per: 1h, limit: 2 } } ] }
   - { id: tried, mode: shadow, effect: deny, match: { tools: [orders.stream] } }
+  - { id: parts, effect: allow, match: { tools: [kube.apply, graph.move] } }
+  - { id: on-the-app, effect: constrain, match: { tools: [kube.apply] }, when: { params.namespace: held }, obligations: [ { claim: { on: "app:\${params.metadata.name}", hold: existing } } ] }
+  - { id: theirs, effect: deny, match: { tools: [graph.move], targets: ["warehouse:theirs"] } }
   - { id: dear, effect: deny, match: { tools: [orders.create] }, when: { params.amount: { gt: 1000 } }, reason: "too dear" }
 `;
 

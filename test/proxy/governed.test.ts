@@ -36,6 +36,43 @@ describe('a governed write', () => {
     });
   });
 
+  test('a target, and a claim, are named by parts of a Kubernetes manifest', async () => {
+    const path = '/shop/apis/apps/v1/namespaces/prod/deployments/web';
+    const manifest = { metadata: { name: 'web', labels: { 'app.kubernetes.io/part-of': 'shop/eu' } }, spec: {} };
+    const body = JSON.stringify(manifest);
+    const answer = await world.call('PUT', path, { headers: key(), body });
+    expect(answer.status).toBe(201);
+    expect(answer.body.received).toEqual(manifest);
+    const id = String(answer.headers.get('svc-effect-id'));
+    const effect = await world.store.effect('demo', id);
+    expect(effect).toMatchObject({ action: { target: 'deployment:prod/web:shop/eu' } });
+    const held = await world.call('PUT', path.replace('prod', 'held'), { headers: key(), body });
+    expect(held.body).toMatchObject({ decision: 'denied_claim', reason: { code: 'claim_required' } });
+    const before = await arrived();
+    for (const labels of [undefined, { 'app.kubernetes.io/part-of': '' }, { 'app.kubernetes.io/part-of': ['a'] }]) {
+      const nameless = JSON.stringify({ ...manifest, metadata: { name: 'web', labels } });
+      const refused = await world.call('PUT', path, { headers: key(), body: nameless });
+      expect(refused.status).toBe(400);
+      expect(JSON.stringify(refused.body)).toContain('/params/metadata/labels/app.kubernetes.io~1part-of');
+    }
+    expect(await arrived()).toBe(before);
+  });
+
+  test('a target is named by a variable of GraphQL, and policy decides by it', async () => {
+    const move = async (w: unknown): Promise<number> => {
+      const body = JSON.stringify({ query: 'mutation($w: ID!) { move(w: $w) { id } }', variables: { w } });
+      const { status, headers } = await world.call('POST', '/shop/graphql', { headers: key(), body });
+      const id = headers.get('svc-effect-id');
+      const effect = id === null ? null : await world.store.effect('demo', id);
+      if (effect !== null) expect(effect).toMatchObject({ action: { target: `warehouse:${String(w)}` } });
+      return status;
+    };
+    expect(await move('w1')).toBe(201);
+    expect(await move(17)).toBe(201);
+    expect(await move('theirs')).toBe(403);
+    expect(await move({ id: 'w1' })).toBe(400);
+  });
+
   test('what was read goes on, in the order in which it came, with the gateway’s credentials', async () => {
     const body = '{ "note" : "\\u00e9 é",\n"amount":1 }';
     await world.call('POST', '/shop/v1/shops/s%20x/orders?dry=true', {

@@ -1,4 +1,4 @@
-import type { JsonObject } from '../../json/value.ts';
+import { type JsonObject, type Step } from '../../json/value.ts';
 
 /** Longest target of a call, whether sent or computed, in characters. */
 export const MAX_TARGET = 1_024;
@@ -101,8 +101,8 @@ export interface McpCall {
    * none.
    */
   readonly meta?: readonly string[];
-  /** The param whose value is the idempotency key of a call that brings none. Absent: the key is derived. */
-  readonly keyFrom?: string;
+  /** Where the params have the idempotency key of a call that brings none. Absent: the key is derived. */
+  readonly keyFrom?: readonly Step[];
   /** How long after it was done an equal call without a key of its own is the same one, ms. Absent: each is meant. */
   readonly repeatMs?: number;
   /** What a result with `isError` means for a write. */
@@ -128,7 +128,7 @@ export interface Tool {
   /** How the upstream is asked, by its kind. */
   readonly call: HttpCall | McpCall;
   readonly paramsSchema: JsonObject | null;
-  /** Template of the target, filled from params (`payment:{payment_id}`); `null` where the caller names the target. */
+  /** Template of the target, filled from params (`payment:{payment_id}`, `pod:{metadata.name}`); `null` where the caller names the target. */
   readonly target: string | null;
   readonly timeoutMs: number;
   readonly maxProcessingMs: number;

@@ -7,7 +7,7 @@ import type { Principal } from '../../effects/model/principal.ts';
 import type { GivenKey, Problem } from '../../effects/model/run-request.ts';
 import { type McpCall, pinnedCall, type Tool } from '../../effects/model/tool.ts';
 import type { MessageListener } from '../../effects/upstream.ts';
-import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
+import { followSteps, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { jsonInSlices } from '../../json/write.ts';
 import { declaredMeta, protocolMeta } from '../../mcp-protocol/call-params.ts';
 import { paramHeadersIn, paramHeadersOf, paramMismatch } from '../../mcp-protocol/param-headers.ts';
@@ -247,7 +247,7 @@ function keyOf(
   if (header.kind === 'invalid') throw problem('invalid_request', `The header Idempotency-Key ${header.message}.`);
   if (header.kind === 'key') return header.key;
   const { keyFrom, repeatMs = 0 } = call ?? {};
-  const argument = keyFrom === undefined ? undefined : given[keyFrom];
+  const argument = keyFrom === undefined ? undefined : followSteps(given, keyFrom);
   if (tool !== null && (typeof argument === 'string' || isWhole(argument))) {
     const key = `${tool.name}:${encodeURIComponent(argument)}`;
     if (key.length <= 255) return key;
