@@ -1,5 +1,4 @@
-import { Type } from 'typebox';
-import type { JsonObject } from '../json/value.ts';
+import { type Static, Type } from 'typebox';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { MOST_COMMENT } from '../effects/model/approval.ts';
 import type { ApiApp } from './app.ts';
@@ -10,7 +9,8 @@ import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
 import type { ApiPorts } from './ports.ts';
 import { Refused, refuse, refuseFaults } from './problem.ts';
-import { AnyObject, InWorkspace, NoQuery, WithId, answers } from './schema.ts';
+import { Decision, EffectState, PARAMS, PENDING_APPROVAL, Requirement } from './effect-answers.ts';
+import { answers, component, Flag, InWorkspace, List, NoQuery, Nullable, paged, Time, WithId } from './schema.ts';
 
 const APPROVALS = '/v1/workspaces/:ws/approvals';
 
@@ -27,8 +27,121 @@ const VoteBody = Type.Object(
   { additionalProperties: false },
 );
 
-const Record = AnyObject(
-  'A request for approval: what is asked, who may decide, who has. `url` is its page for people.',
+const Votes = List(
+  Type.Object({
+    user: Type.String(),
+    verdict: Type.Enum(['approve', 'reject']),
+    at: Time,
+    comment: Nullable(Type.String()),
+  }),
+);
+const Count = Type.Integer({ minimum: 0 });
+/** The request itself, as votes answer it too. */
+const REQUEST = {
+  ...PENDING_APPROVAL,
+  workspace: Type.String(),
+  effect_id: Type.String(),
+  tool: Type.String(),
+  target: Type.String(),
+  summary: Nullable(Type.String(), 'What would happen, in plain words.'),
+  requested_by: Type.Object({
+    agent_id: Type.String(),
+    agent_owner: Nullable(Type.String()),
+    user: Nullable(Type.String()),
+    key_id: Type.String(),
+  }),
+  requirements: List(Type.Object({ ...Requirement, approvals: Count }), 'Each has its quorum of people.'),
+  votes: Votes,
+  decided_at: Nullable(Time),
+  stopped: Type.Optional(
+    Type.Object(
+      {
+        at: Time,
+        decision: Decision,
+        code: Type.String(),
+        message: Type.String(),
+        rule: Type.Optional(Type.String()),
+      },
+      { description: 'Why the call was not sent although it is approved.' },
+    ),
+  ),
+  created_at: Time,
+};
+const Cost = Type.Object({
+  budget: Type.String(),
+  unit: Type.String(),
+  amount: Nullable(Count),
+  limit: Type.Optional(Count),
+  spent: Type.Optional(Count),
+  held: Type.Optional(Count),
+  resets_at: Type.Optional(Nullable(Time)),
+});
+const ASKED = {
+  ...REQUEST,
+  costs: List(Cost, 'What the call takes from budgets; agents see no more than that.'),
+  action: Type.Optional(
+    Type.Object(
+      {
+        type: Type.String(),
+        kind: Type.Enum(['read', 'write']),
+        upstream: Type.String(),
+        target: Type.String(),
+        title: Type.Optional(Type.String()),
+        method: Type.Optional(Type.String()),
+        path: Type.Optional(Type.String()),
+        name: Type.Optional(Type.String()),
+        tool_changed: Type.Optional(Flag('The tool has changed since the request.')),
+      },
+      { description: 'What is sent where: method and path, or the name at the MCP server.' },
+    ),
+  ),
+  ...PARAMS,
+  attempt: Type.Optional(Count),
+  digest: Type.String({ description: 'Of what a vote approves.' }),
+};
+const Why = Type.Object({
+  rule: Type.String(),
+  summary: Type.String(),
+  description: Nullable(Type.String()),
+  unknown: List(Type.String(), 'What the rule could not judge.'),
+});
+const Approval = component(
+  'Approval',
+  Type.Object(
+    { ...ASKED, why: Type.Optional(List(Why, 'Each rule that asks; not in lists.')) },
+    { description: 'A request for approval: what is asked, who may decide, who has. `url` is its page for people.' },
+  ),
+);
+const Approvals = paged({ approvals: List(Approval) });
+
+const Became = component(
+  'Became',
+  Type.Object(
+    {
+      what: Type.Enum(['waiting', 'rejected', 'dispatched', 'stopped', 'asked_anew', 'ended']),
+      message: Type.String({ description: 'For people.' }),
+      decision: Type.Optional(Decision),
+      code: Type.Optional(Type.String()),
+      rule: Type.Optional(Type.String()),
+      effect_id: Type.Optional(Type.String()),
+      receipt_id: Type.Optional(Type.String()),
+      approval_id: Type.Optional(Type.String({ description: '`asked_anew`: what people are asked now.' })),
+    },
+    { description: 'What a vote did to the call.' },
+  ),
+);
+const Voted = component(
+  'Voted',
+  Type.Object({
+    ...REQUEST,
+    effect: Type.Object({
+      effect_id: Type.String(),
+      state: EffectState,
+      decision: Decision,
+    }),
+    voted_already: Type.Boolean({ description: 'The same person had approved before: this vote changed nothing.' }),
+    became: Became,
+  }),
 );
 
 /** `…/approvals`: list, get, approve, reject. */
@@ -41,18 +154,15 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): v
       config: { endpoint: 'approvals.read' },
       schema: {
         operationId: 'listApprovals',
-        summary: 'List requests for approval',
+        summary: 'List requests for approval, newest first',
+        description: 'A page may be short though others follow.',
         tags: ['approvals'],
         params: InWorkspace,
         querystring: Type.Object(
           { status: Type.Optional(Type.Enum(['pending', 'granted', 'rejected', 'expired', 'used'])), ...PAGE_QUERY },
           { additionalProperties: false },
         ),
-        response: answers({
-          200: AnyObject(
-            '`approvals`, newest first, and `next_cursor` for the next page. A page may be short though others follow.',
-          ),
-        }),
+        response: answers({ 200: Approvals }),
       },
     },
     async (request, reply) => {
@@ -68,14 +178,14 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): v
           ...page,
         });
         const calls = readCalls(ports, caller.principal, 'list');
-        const approvals: JsonObject[] = [];
+        const approvals: Static<typeof Approval>[] = [];
         // One by one: records are large, but only a little of each is shown.
         for (const approval of items) {
           const effect = await store.turns.run(() => store.effect(approval.workspace, approval.effectId));
           const asked = askedToWire(approval, effect, calls, view.kind === 'own', null);
           approvals.push({ ...requestToWire(approval, ports.settings().publicUrl), ...asked, digest: approval.digest });
         }
-        return lists.send(reply, 'approvals', approvals, (approval) => approval, { next_cursor: next });
+        return lists.send(reply, Approvals, 'approvals', approvals, (approval) => approval, { next_cursor: next });
       });
     },
   );
@@ -90,7 +200,7 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): v
         tags: ['approvals'],
         params: WithId,
         querystring: NoQuery,
-        response: answers({ 200: Record }),
+        response: answers({ 200: Approval }),
       },
     },
     async (request) => {
@@ -129,9 +239,7 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): v
           params: WithId,
           querystring: NoQuery,
           body: VoteBody,
-          response: answers({
-            200: AnyObject('The request as it is now, the `effect`, and what `became` of the call by this vote.'),
-          }),
+          response: answers({ 200: Voted }),
         },
       },
       async (request) => {

@@ -14,7 +14,8 @@ import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
-import { AnyObject, AnyValue, answers, InWorkspace, NoQuery } from './schema.ts';
+import { Actor } from './effect-answers.ts';
+import { AnyObject, AnyValue, answers, component, InWorkspace, List, NoQuery, OneOf, paged, Time } from './schema.ts';
 
 const BRAIN = '/v1/workspaces/:ws/brain';
 /** The tool over MCP that returns the same. Keys that are limited to some tools need it here too. */
@@ -48,6 +49,38 @@ const Search = Type.Object(
   { additionalProperties: false },
 );
 
+const REF = { type: Type.String(), id: Type.String() };
+const ENTITY = {
+  ...REF,
+  name: Type.String(),
+  attributes: AnyObject('Facts, which policies may read.'),
+  links: List(Type.Object({ rel: Type.String(), ...REF })),
+  version: Type.Integer({ minimum: 1, description: 'Of the brain that wrote it: it only grows.' }),
+  updated_at: Time,
+};
+const FromApi = { kind: Type.Literal('api'), by: Actor };
+const FromFile = { kind: Type.Literal('file'), file: Type.String(), line: Type.Integer({ minimum: 1 }) };
+const Entity = component(
+  'Entity',
+  Type.Object(
+    { ...ENTITY, source: OneOf([Type.Object(FromApi), Type.Object(FromFile)]) },
+    { description: 'Something of the organisation that agents and policies may consult, and where it comes from.' },
+  ),
+);
+const Entities = paged({ entities: List(Entity) });
+const Count = Type.Integer({ minimum: 0 });
+const Put = Type.Object({ version: Count, created: Count, changed: Count, unchanged: Count });
+const Linked = Type.Object({ ...ENTITY, rel: Type.String(), direction: Type.Enum(['outgoing', 'incoming']) });
+const Found = component(
+  'Found',
+  Type.Object({
+    entities: List(Type.Object({ ...ENTITY, score: Type.Number() }), 'Best first.'),
+    joined: List(Type.Object({ of: Type.Object(REF), entities: List(Linked) })),
+    sources: List(OneOf([Type.Object({ ...REF, ...FromApi }), Type.Object({ ...REF, ...FromFile })])),
+    truncated: Type.Boolean({ description: 'There are more.' }),
+  }),
+);
+
 /** `…/brain`: entities of the organisation, put, listed, searched and deleted. */
 export function addBrainRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   const { store, brain } = ports;
@@ -74,7 +107,7 @@ export function addBrainRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
           },
           { additionalProperties: false },
         ),
-        response: answers({ 200: AnyObject('`version` of the brain, and how many were created, changed, unchanged.') }),
+        response: answers({ 200: Put }),
       },
     },
     async (request) => {
@@ -115,7 +148,7 @@ export function addBrainRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
         tags: ['brain'],
         params: InWorkspace,
         querystring: Type.Object({ type: Type.Optional(EntityType), ...PAGE_QUERY }, { additionalProperties: false }),
-        response: answers({ 200: AnyObject('`entities` and `next_cursor`.') }),
+        response: answers({ 200: Entities }),
       },
     },
     async (request, reply) => {
@@ -129,7 +162,7 @@ export function addBrainRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
           type: request.query.type ?? null,
           ...page,
         });
-        return lists.send(reply, 'entities', items, recordToWire, { next_cursor: next });
+        return lists.send(reply, Entities, 'entities', items, recordToWire, { next_cursor: next });
       });
     },
   );
@@ -144,7 +177,7 @@ export function addBrainRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
         tags: ['brain'],
         params: OfEntity,
         querystring: NoQuery,
-        response: answers({ 200: AnyObject('An entity.') }),
+        response: answers({ 200: Entity }),
       },
     },
     async (request) => {
@@ -167,7 +200,7 @@ export function addBrainRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
         tags: ['brain'],
         params: OfEntity,
         querystring: NoQuery,
-        response: answers({ 200: AnyObject('`type` and `id` of what was deleted.') }),
+        response: answers({ 200: Type.Object(REF) }),
       },
     },
     async (request) => {
@@ -194,7 +227,7 @@ export function addBrainRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
         tags: ['brain'],
         params: InWorkspace,
         querystring: Search,
-        response: answers({ 200: AnyObject('`entities`, best first, `joined`, `sources` and `truncated`.') }),
+        response: answers({ 200: Found }),
       },
     },
     async (request) => {
@@ -260,6 +293,6 @@ function checkedEntities(given: readonly unknown[], origin: EntityOrigin): reado
   return entities;
 }
 
-function recordToWire(record: EntityRecord): JsonObject {
+function recordToWire(record: EntityRecord) {
   return { ...entityToWire(shownEntity(record)), source: originToWire(record.origin) };
 }

@@ -1,6 +1,6 @@
 import { WARN_AT } from '../effects/run/to-outcome.ts';
 import type { BudgetRow } from '../effects/model/budget.ts';
-import { type Json, type JsonObject } from '../json/value.ts';
+import type { Json } from '../json/value.ts';
 import { budgetToWire } from '../effects/run/render.ts';
 import type { Agent } from '../effects/model/principal.ts';
 import type { CompiledPolicies } from '../policy/policies.ts';
@@ -9,7 +9,18 @@ import type { ApiApp } from './app.ts';
 import { callerOf } from './caller.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
-import { AnyObject, InWorkspace, NoQuery, answers } from './schema.ts';
+import { type Static, Type } from 'typebox';
+import { BUDGET } from './effect-answers.ts';
+import { answers, component, InWorkspace, List, NoQuery } from './schema.ts';
+
+const BudgetRowAnswer = component(
+  'BudgetRow',
+  Type.Object(
+    { ...BUDGET, bucket: Type.Optional(Type.String()), window: Type.Optional(Type.String()) },
+    { description: 'A budget as it stands. An agent sees no bucket of what it shares.' },
+  ),
+);
+const Budgets = Type.Object({ budgets: List(BudgetRowAnswer) });
 
 /** `GET …/budgets`: rows whose window has not ended. */
 export function addBudgetRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
@@ -24,7 +35,7 @@ export function addBudgetRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
         tags: ['budgets'],
         params: InWorkspace,
         querystring: NoQuery,
-        response: answers({ 200: AnyObject('`budgets`.') }),
+        response: answers({ 200: Budgets }),
       },
     },
     async (request, reply) => {
@@ -38,9 +49,11 @@ export function addBudgetRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
         const shown = await ports.store.turns.map(await ports.store.budgets(ws), (row) => shownTo(agent, row, set));
         return lists.send(
           reply,
+          Budgets,
           'budgets',
           shown.filter((row) => row !== null),
           (row) => row,
+          {},
         );
       });
     },
@@ -48,7 +61,7 @@ export function addBudgetRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
 }
 
 /** @param agent sees no more than its own and what it shares; `null`: somebody who sees everything */
-function shownTo(agent: Agent | null, row: BudgetRow, set: CompiledPolicies): JsonObject | null {
+function shownTo(agent: Agent | null, row: BudgetRow, set: CompiledPolicies): Static<typeof BudgetRowAnswer> | null {
   const sharing = agent === null ? 'own' : sharingWith(agent, row, set);
   switch (sharing) {
     case 'own':
@@ -64,7 +77,7 @@ function warnAtOf(row: BudgetRow, set: CompiledPolicies): number {
   return budgetOf(row.budget, set)?.warnAt ?? WARN_AT;
 }
 
-function rowToWire(row: BudgetRow, set: CompiledPolicies): JsonObject {
+function rowToWire(row: BudgetRow, set: CompiledPolicies) {
   return {
     ...budgetToWire({ row, sharing: 'own', warnAt: warnAtOf(row, set) }, false),
     bucket: row.bucket,

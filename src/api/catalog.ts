@@ -1,10 +1,28 @@
-import type { JsonObject } from '../json/value.ts';
+import { Type } from 'typebox';
 import { toolToWire } from '../effects/wire/tool.ts';
 import type { CompiledRule } from '../policy/compiled-rule.ts';
 import type { ApiApp } from './app.ts';
 import { callerOf } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
-import { AnyObject, InWorkspace, NoQuery, answers } from './schema.ts';
+import { Rule } from './effect-answers.ts';
+import { AnyObject, answers, component, InWorkspace, List, NoQuery, Nullable } from './schema.ts';
+
+const DeclaredTool = component(
+  'Tool',
+  Type.Object({
+    name: Type.String({ description: '`upstream.tool`.' }),
+    title: Type.String(),
+    upstream: Type.String(),
+    kind: Type.Enum(['read', 'write']),
+    action_type: Type.String(),
+    tags: List(Type.String()),
+    risk: Nullable(Type.Enum(['low', 'medium', 'high', 'critical'])),
+    target: Nullable(Type.String(), 'Its template; `null`: the caller names the target.'),
+    params_schema: Nullable(AnyObject('A JSON Schema.')),
+    idempotent: Type.Boolean({ description: 'The upstream itself removes duplicates.' }),
+    state_check: Type.Boolean({ description: 'The live state of what it acts on can be read.' }),
+  }),
+);
 
 /** `GET …/tools` and `GET …/policies`: what is declared, and what is in force. */
 export function addCatalogRoutes(app: ApiApp, ports: ApiPorts): void {
@@ -19,7 +37,7 @@ export function addCatalogRoutes(app: ApiApp, ports: ApiPorts): void {
         tags: ['catalog'],
         params: InWorkspace,
         querystring: NoQuery,
-        response: answers({ 200: AnyObject('`tools`.') }),
+        response: answers({ 200: Type.Object({ tools: List(DeclaredTool) }) }),
       },
     },
     async (request) => {
@@ -47,7 +65,9 @@ export function addCatalogRoutes(app: ApiApp, ports: ApiPorts): void {
         tags: ['catalog'],
         params: InWorkspace,
         querystring: NoQuery,
-        response: answers({ 200: AnyObject('`version`, `mode` and `rules`.') }),
+        response: answers({
+          200: Type.Object({ version: Type.String(), mode: Type.Enum(['enforce', 'observe']), rules: List(Rule) }),
+        }),
       },
     },
     async (request) => {
@@ -58,7 +78,7 @@ export function addCatalogRoutes(app: ApiApp, ports: ApiPorts): void {
   );
 }
 
-function ruleToWire(rule: CompiledRule, withPlace: boolean): JsonObject {
+function ruleToWire(rule: CompiledRule, withPlace: boolean) {
   return {
     id: rule.id,
     set: rule.set,

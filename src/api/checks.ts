@@ -8,7 +8,8 @@ import { verifyState } from '../effects/checks/verify-state.ts';
 import type { FastifyRequest } from 'fastify';
 import type { ApiApp } from './app.ts';
 import { type Refused, refuse, refuseFaults } from './problem.ts';
-import { AnyObject, AnyValue, NoQuery, answers } from './schema.ts';
+import { Mismatches } from './effect-answers.ts';
+import { AnyObject, answers, NoQuery } from './schema.ts';
 import { validationFaults } from './validation-faults.ts';
 
 const Conditions = AnyObject(
@@ -39,18 +40,7 @@ const VerifyBody = Type.Object(
 const VerifyAnswer = Type.Object({
   status: Type.Enum(['verified', 'mismatch_detected']),
   decision: Type.Enum(['proceed', 'replan', 'block']),
-  mismatches: Type.Array(
-    Type.Object({
-      field: Type.String(),
-      assumed: AnyValue('The assumed value.'),
-      current: AnyValue('The live value.'),
-      truncated: Type.Optional(
-        Type.Literal(true, {
-          description: 'A value is too long to be shown: it is a text with its beginning, or null.',
-        }),
-      ),
-    }),
-  ),
+  mismatches: Mismatches,
 });
 
 const ReconcileBody = Type.Object(

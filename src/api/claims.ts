@@ -1,7 +1,6 @@
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 import type { ClaimRecord } from '../effects/model/claim.ts';
 import { splitTemplate } from '../effects/model/param-template.ts';
-import type { JsonObject } from '../json/value.ts';
 import { type Caller as PolicyCaller, couldClaim, couldPermitCaller } from '../policy/could-permit.ts';
 import type { ApiApp, Caller } from './app.ts';
 import { actingAgent, callerOf, ledgerActor, mayBeSeen } from './caller.ts';
@@ -9,7 +8,7 @@ import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
 import { timeToWire } from '../effects/wire/time.ts';
-import { AgentId, AnyObject, InWorkspace, NoQuery, WithId, answers } from './schema.ts';
+import { AgentId, component, InWorkspace, List, NoQuery, Nullable, Time, WithId, answers } from './schema.ts';
 
 const CLAIMS = '/v1/workspaces/:ws/claims';
 /** The longest time for which a claim or a reservation may be taken, s. */
@@ -19,7 +18,23 @@ const RENEWAL_S = 300;
 /** How long a claim or reservation lasts. */
 export const Ttl = Type.Integer({ minimum: 1, maximum: MAX_TTL_S, description: 'Seconds from now.' });
 
-const Record = AnyObject('A claim.');
+const Claim = component(
+  'Claim',
+  Type.Object(
+    {
+      id: Type.String(),
+      workspace: Type.String(),
+      target: Type.String(),
+      agent_id: AgentId,
+      created_at: Time,
+      expires_at: Time,
+      running_effects: List(Type.String(), 'Effects that run under it, and extend it while they do.'),
+      extended_until: Nullable(Time),
+    },
+    { description: 'An exclusive right of an agent to act on a target, for a limited time.' },
+  ),
+);
+const Claims = Type.Object({ claims: List(Claim) });
 
 /** `…/claims`: take, list, renew, release. */
 export function addClaimRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
@@ -45,7 +60,7 @@ export function addClaimRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
           },
           { additionalProperties: false },
         ),
-        response: answers({ 201: Record }),
+        response: answers({ 201: Claim }),
       },
     },
     async (request, reply) => {
@@ -93,7 +108,7 @@ export function addClaimRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
         tags: ['claims'],
         params: InWorkspace,
         querystring: NoQuery,
-        response: answers({ 200: AnyObject('`claims`.') }),
+        response: answers({ 200: Claims }),
       },
     },
     async (request, reply) => {
@@ -101,7 +116,7 @@ export function addClaimRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
       return lists.make(caller, async () => {
         const claims = await store.claims(request.params.ws);
         const seen = claims.filter(({ agentId }) => mayBeSeen(caller, agentId));
-        return lists.send(reply, 'claims', seen, claimToWire);
+        return lists.send(reply, Claims, 'claims', seen, claimToWire, {});
       });
     },
   );
@@ -120,7 +135,7 @@ export function addClaimRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
           { ttl_s: Type.Optional({ ...Ttl, description: `Seconds from now; ${RENEWAL_S} if absent.` }) },
           { additionalProperties: false },
         ),
-        response: answers({ 200: Record }),
+        response: answers({ 200: Claim }),
       },
     },
     async (request) => {
@@ -144,7 +159,7 @@ export function addClaimRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
         tags: ['claims'],
         params: WithId,
         querystring: NoQuery,
-        response: answers({ 200: Record }),
+        response: answers({ 200: Claim }),
       },
     },
     async (request) => {
@@ -222,7 +237,7 @@ function fitsTemplate(template: string, text: string): boolean {
   return value !== '' && (last === '' || ENCODED.test(value));
 }
 
-function claimToWire(claim: ClaimRecord): JsonObject {
+function claimToWire(claim: ClaimRecord): Static<typeof Claim> {
   return {
     id: claim.id,
     workspace: claim.workspace,

@@ -20,7 +20,6 @@ import { addKeyProfileRoutes } from './key-profiles.ts';
 import { refuseKeysInTexts } from './keys-in-texts.ts';
 import { addKeyRoutes } from './keys.ts';
 import { addOpenApi } from './openapi.ts';
-import { ProblemDocument } from './schema.ts';
 import { addPauseRoutes } from './pauses.ts';
 import { addPinRoutes } from './pins.ts';
 import { addPolicyActivationRoutes } from './policy-activations.ts';
@@ -49,10 +48,6 @@ export async function addControlPlane(
     app.addHook('preValidation', refuseKeysInTexts);
     app.addHook('onResponse', logRequest);
 
-    const { validatorCompiler } = app;
-    app.addSchema(ProblemDocument);
-    // With a schema added, Fastify would make a compiler of its own.
-    if (validatorCompiler !== undefined) app.setValidatorCompiler(validatorCompiler);
     addOpenApi(app, () => ports.settings().publicUrl, version, healthElsewhere);
     const { lists } = ports;
     addEffectRoutes(app, ports, lists);

@@ -1,6 +1,8 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
+import { Type } from 'typebox';
+import type { JsonObject } from '../json/value.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import { effectToWire } from '../effects/wire/effect.ts';
 import { permit } from '../identity/permissions.ts';
@@ -8,7 +10,7 @@ import type { ApiApp, Caller } from './app.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
-import { InWorkspace, NoQuery, answers } from './schema.ts';
+import { answers, InWorkspace, NoQuery } from './schema.ts';
 
 /** How often the ledger of a workspace is read that somebody watches, ms. */
 const CHECK_MS = 500;
@@ -38,6 +40,11 @@ interface Watched {
   recheckAt: number;
 }
 
+const Events = Type.Unsafe<Readable>({
+  description: 'Events.',
+  content: { 'text/event-stream': { schema: { type: 'string' } } },
+});
+
 type StreamPorts = Pick<ApiPorts, 'store' | 'sessions' | 'stillValid' | 'settings' | 'catalog'>;
 
 /**
@@ -59,7 +66,7 @@ export function addEffectStream(app: ApiApp, ports: StreamPorts): void {
         tags: ['effects'],
         params: InWorkspace,
         querystring: NoQuery,
-        response: answers({}),
+        response: answers({ 200: Events }),
       },
     },
     async (request, reply) => {
@@ -126,7 +133,7 @@ export function addEffectStream(app: ApiApp, ports: StreamPorts): void {
   }
 
   function shown(effect: EffectRecord) {
-    const { receipt: _, ...rest } = effectToWire(effect, {
+    const { receipt: _, ...rest }: JsonObject = effectToWire(effect, {
       publicUrl: ports.settings().publicUrl,
       receiptView: () => ({}),
       tool: ports.catalog().tool(effect.action.tool),

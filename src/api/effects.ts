@@ -20,7 +20,8 @@ import { runStages } from '../effects/wire/run-stages.ts';
 import type { ApiPorts } from './ports.ts';
 import { Refused, refuse, refuseFaults } from './problem.ts';
 import { timeFromWire } from '../effects/wire/time.ts';
-import { AgentId, AnyObject, AnyValue, InWorkspace, NoQuery, Time, Tool, WithId, answers } from './schema.ts';
+import { DECIDED, Effect, Effects, EffectWithLedger, Preview, ReceiptAnswer, Run, STATES } from './effect-answers.ts';
+import { AgentId, AnyValue, answers, decisions, InWorkspace, NoQuery, Time, Tool, WithId } from './schema.ts';
 import { createEffectWatch } from './effect-watch.ts';
 import { disclosureText } from '../receipts/commitments.ts';
 
@@ -30,9 +31,7 @@ const MAX_WAIT_S = 30;
 
 const ListQuery = Type.Object(
   {
-    state: Type.Optional(
-      Type.Enum(['pending_approval', 'executing', 'committed', 'failed', 'unknown', 'rejected', 'denied']),
-    ),
+    state: Type.Optional(Type.Enum([...STATES])),
     decision: Type.Optional(Type.Enum([...DECISIONS])),
     tool: Type.Optional(Tool),
     agent_id: Type.Optional(AgentId),
@@ -61,47 +60,6 @@ const ResolveBody = Type.Object(
   { additionalProperties: false },
 );
 
-const RunAnswer = Type.Object({
-  decision: Type.Enum([...DECISIONS]),
-  effect_id: Type.String(),
-  tool: Type.String(),
-  target: Type.String(),
-  agent_id: Type.String(),
-  idempotency_key: Type.String(),
-  attempt: Type.Integer(),
-  reason: Type.Object({
-    code: Type.String(),
-    message: Type.String(),
-    policy: Type.Optional(Type.String()),
-    rule: Type.Optional(Type.String()),
-  }),
-  did_it_happen: Type.Enum(['yes', 'no', 'maybe']),
-  safe_to_retry: Type.Boolean(),
-  next: Type.Enum(['proceed', 'replan', 'block', 'wait', 'resolve', 'retry']),
-  receipt: Type.Optional(AnyObject('The signed receipt: its payload and the compact JWS (`jws`).')),
-  result: Type.Optional(AnyValue('What the upstream answered.')),
-  approval: Type.Optional(
-    AnyObject('The request for approval that the action waits for. `url` is the page on which people decide.'),
-  ),
-  budgets: Type.Optional(Type.Array(AnyObject('A budget.'))),
-  mismatches: Type.Optional(Type.Array(AnyObject('A field that has drifted.'))),
-  retry_after_ms: Type.Optional(Type.Integer()),
-  links: AnyObject('Where to go on.'),
-});
-
-const Decided = (description: string) => ({ ...RunAnswer, description });
-
-/** Permission is judged before the body. If the body cannot be read, its names are not known. */
-const RefusedAnswer = Type.Object({
-  ...RunAnswer.properties,
-  effect_id: Type.Optional(Type.String()),
-  tool: Type.Optional(Type.String()),
-  target: Type.Optional(Type.String()),
-  agent_id: Type.Optional(Type.String()),
-  idempotency_key: Type.Optional(Type.String()),
-  attempt: Type.Optional(Type.Integer()),
-});
-
 /** `…/effects`: run, preview, list, get, receipt, run stages, resolve. */
 export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   const watch = createEffectWatch((workspace, id) => ports.store.effect(workspace, id));
@@ -119,18 +77,7 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
         params: InWorkspace,
         querystring: NoQuery,
         body: RunBody,
-        response: answers({
-          200: Decided('committed'),
-          202: Decided('pending_approval'),
-          402: Decided('denied_budget'),
-          403: { ...RefusedAnswer, description: 'denied_permission, denied_policy or denied_identity' },
-          409: Decided(
-            'duplicate_blocked, in_progress, denied_claim, idempotency_conflict, or unknown_effect seen again',
-          ),
-          423: Decided('denied_reservation or denied_paused'),
-          502: Decided('failed'),
-          504: Decided('unknown_effect'),
-        }),
+        response: decisions(DECIDED),
       },
     },
     async (request, reply) => {
@@ -166,7 +113,7 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
         params: InWorkspace,
         querystring: NoQuery,
         body: PreviewBody,
-        response: answers({ 200: AnyObject('What would be decided, and why.') }),
+        response: answers({ 200: Preview }),
       },
     },
     async (request) => {
@@ -191,14 +138,11 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
       schema: {
         operationId: 'listEffects',
         summary: 'List effects, newest first',
+        description: 'A page may be short though others follow: records are large.',
         tags: ['effects'],
         params: InWorkspace,
         querystring: ListQuery,
-        response: answers({
-          200: AnyObject(
-            '`effects`, and `next_cursor` for the next page. A page may be short though others follow: records are large.',
-          ),
-        }),
+        response: answers({ 200: Effects }),
       },
     },
     async (request, reply) => {
@@ -209,7 +153,7 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
         const page = await ports.store.effects(request.params.ws, filter);
         const calls = request.query.params === 'true' ? readCalls(ports, caller.principal, 'list') : null;
         const render = (effect: EffectRecord) => ({ ...wireOf(effect, caller, ports), ...calls?.params(effect) });
-        return lists.send(reply, 'effects', page.items, render, { next_cursor: page.next });
+        return lists.send(reply, Effects, 'effects', page.items, render, { next_cursor: page.next });
       });
     },
   );
@@ -224,7 +168,7 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
         tags: ['effects'],
         params: WithId,
         querystring: NoQuery,
-        response: answers({ 200: AnyObject('`effect`, and `ledger`: its events in order.') }),
+        response: answers({ 200: EffectWithLedger }),
       },
     },
     async (request, reply) => {
@@ -238,7 +182,7 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
       const params = readCalls(ports, caller.principal, 'one').params(effect);
       const shown = { ...wireOf(effect, caller, ports, approval), ...params };
       // An effect that is asked for again and again has many events.
-      return lists.send(reply, 'ledger', ledger, ledgerEventToWire, { effect: shown });
+      return lists.send(reply, EffectWithLedger, 'ledger', ledger, ledgerEventToWire, { effect: shown });
     },
   );
 
@@ -254,7 +198,7 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
         tags: ['effects'],
         params: WithId,
         querystring: ReceiptQuery,
-        response: answers({ 200: AnyObject('The payload of the receipt and the compact JWS (`jws`).') }),
+        response: answers({ 200: ReceiptAnswer }),
       },
     },
     async (request, reply) => {
@@ -304,7 +248,7 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
         tags: ['effects'],
         params: WithId,
         querystring: NoQuery,
-        response: answers({ 200: AnyObject('`stages` in order.') }),
+        response: answers({ 200: Run }),
       },
     },
     async (request) => {
@@ -332,7 +276,7 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
         params: WithId,
         querystring: NoQuery,
         body: ResolveBody,
-        response: answers({ 200: AnyObject('`effect` as it is now.') }),
+        response: answers({ 200: Type.Object({ effect: Effect }) }),
       },
     },
     async (request) => {
@@ -378,7 +322,7 @@ function wireOf(
   caller: Caller,
   ports: ApiPorts,
   approval: Parameters<typeof effectToWire>[1]['approval'] = null,
-): JsonObject {
+) {
   const { allowedTools } = caller.principal;
   return effectToWire(effect, {
     publicUrl: ports.settings().publicUrl,

@@ -1,8 +1,9 @@
+import { Type } from 'typebox';
 import type { ApiApp } from './app.ts';
 import { callerOf, ledgerActor } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
-import { AnyObject, answers, NoQuery, WithId } from './schema.ts';
+import { answers, Flag, NoQuery, WithId } from './schema.ts';
 
 /** `DELETE …/effects/{id}/params`: removes the values behind the receipt's commitments. */
 export function addEraseRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'>): void {
@@ -18,7 +19,9 @@ export function addEraseRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'>): void
         tags: ['effects'],
         params: WithId,
         querystring: NoQuery,
-        response: answers({ 200: AnyObject('`effect_id`, and `erased: true`.') }),
+        response: answers({
+          200: Type.Object({ effect_id: Type.String(), erased: Flag('Also where it was before.') }),
+        }),
       },
     },
     async (request) => {

@@ -1,8 +1,20 @@
 import type { Json } from '../json/value.ts';
+import { Type } from 'typebox';
 import type { ApiApp } from './app.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
-import { AnyObject, answers } from './schema.ts';
+import { answers, Flag, List } from './schema.ts';
+
+const Readiness = Type.Object({
+  ready: Flag('It takes calls.'),
+  store: Type.Object({
+    durability: Type.String({ description: 'What the store guarantees of a confirmed write.' }),
+    epoch: Type.Integer(),
+  }),
+  notes: Type.Optional(
+    List(Type.Object({ part: Type.String(), message: Type.String() }), 'What somebody should look at.'),
+  ),
+});
 
 /** `/livez`, `/readyz`, `/metrics`: they need no key and do not ask the store. */
 export function addHealthRoutes(
@@ -17,10 +29,10 @@ export function addHealthRoutes(
         summary: 'The process answers',
         tags: ['health'],
         security: [],
-        response: answers({ 200: AnyObject('`status`.') }),
+        response: answers({ 200: Type.Object({ status: Type.Literal('ok') }) }),
       },
     },
-    async () => ({ status: 'ok' }),
+    async () => ({ status: 'ok' as const }),
   );
 
   app.get(
@@ -31,7 +43,7 @@ export function addHealthRoutes(
         summary: 'The gateway takes calls; if not, what keeps it from it',
         tags: ['health'],
         security: [],
-        response: answers({ 200: AnyObject('`ready`, and the durability in force.') }),
+        response: answers({ 200: Readiness }),
       },
     },
     async () => {
@@ -53,7 +65,7 @@ export function addHealthRoutes(
         const detail = `Not ready: ${parts.map(({ part }) => part).join(', ')}.`;
         throw refuse('not_ready', detail, { retryAfterMs: 1000, members: { ready: false, parts: named } });
       }
-      const notes: Json[] = ports.notes().map(({ part, message }) => ({ part, message }));
+      const notes = ports.notes().map(({ part, message }) => ({ part, message }));
       return { ready: true, store: { durability, epoch }, ...(notes.length === 0 ? {} : { notes }) };
     },
   );

@@ -2,19 +2,15 @@ import { Type } from 'typebox';
 import { SCOPES } from '../effects/model/principal.ts';
 import type { ApiApp } from './app.ts';
 import type { ApiPorts } from './ports.ts';
-import { NoQuery, answers } from './schema.ts';
+import { answers, List, NoQuery, Nullable } from './schema.ts';
 
 const Profiles = Type.Object({
-  profiles: Type.Array(
+  profiles: List(
     Type.Object({
       name: Type.String(),
       description: Type.String(),
-      scopes: Type.Array(Type.Enum([...SCOPES])),
-      allowed_tools: Type.Unsafe({
-        type: ['array', 'null'],
-        items: { type: 'string' },
-        description: '`null` is no limit.',
-      }),
+      scopes: List(Type.Enum([...SCOPES])),
+      allowed_tools: Nullable(List(Type.String()), '`null` is no limit.'),
       read_only: Type.Boolean(),
     }),
   ),

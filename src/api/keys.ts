@@ -1,6 +1,5 @@
 import { Type } from 'typebox';
 import type { KeyRecord } from '../effects/model/key.ts';
-import type { JsonObject } from '../json/value.ts';
 import { OVERLAP_S } from '../effects/steps/key-events.ts';
 import type { LedgerActor } from '../effects/model/ledger.ts';
 import { KEY_KINDS, SCOPES } from '../effects/model/principal.ts';
@@ -11,7 +10,19 @@ import { callerOf, ledgerActor } from './caller.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
-import { AgentId, AnyObject, NoQuery, Tool, USER_ID, UserId, WorkspaceId, answers } from './schema.ts';
+import {
+  AgentId,
+  answers,
+  component,
+  List,
+  NoQuery,
+  Nullable,
+  Time,
+  Tool,
+  USER_ID,
+  UserId,
+  WorkspaceId,
+} from './schema.ts';
 
 const KEYS = '/v1/beta/users/:user_id/keys';
 const ALL_KEYS = '/v1/beta/keys';
@@ -60,8 +71,34 @@ const CreateBody = Type.Object(
   { additionalProperties: false },
 );
 
-const Record = AnyObject('The record of the key.');
-const WithKey = AnyObject('The record, and `key`: shown this once.');
+const RECORD = {
+  id: Type.String({ examples: ['key_9fKq2LmXw3Za'] }),
+  name: Type.String(),
+  kind: Type.Enum([...KEY_KINDS]),
+  profile: Nullable(Type.String()),
+  workspace: Nullable(Type.String()),
+  agent_id: Nullable(Type.String()),
+  user_id: Nullable(Type.String()),
+  scopes: List(Type.Enum([...SCOPES])),
+  allowed_tools: Nullable(List(Type.String()), '`null` is no limit.'),
+  read_only: Type.Boolean(),
+  made_by: Nullable(Type.String()),
+  created_at: Time,
+  expires_at: Nullable(Time),
+  last_used_at: Nullable(Time),
+  revoked_at: Nullable(Time),
+  replaced_by: Nullable(Type.String()),
+};
+const ApiKey = component('ApiKey', Type.Object(RECORD, { description: 'An API key without its secret.' }));
+const ApiKeys = Type.Object({ keys: List(ApiKey) });
+const MadeKey = component(
+  'MadeKey',
+  Type.Object({
+    ...RECORD,
+    key: Type.String({ description: 'The key itself: shown this once.' }),
+    replaces: Type.Optional(Type.String({ description: 'The key that this one succeeds.' })),
+  }),
+);
 
 /**
  * `/v1/beta/users/{user_id}/keys`: create, list, revoke, rotate. `/v1/beta/keys`: the same without create, for all
@@ -81,7 +118,7 @@ export function addKeyRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
         params: OfUser,
         querystring: NoQuery,
         body: CreateBody,
-        response: answers({ 201: WithKey }),
+        response: answers({ 201: MadeKey }),
       },
     },
     async (request, reply) => {
@@ -115,12 +152,14 @@ export function addKeyRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
         tags: ['keys'],
         params: OfUser,
         querystring: NoQuery,
-        response: answers({ 200: AnyObject('`keys`.') }),
+        response: answers({ 200: ApiKeys }),
       },
     },
     async (request, reply) => {
       const user = userOf(request.params.user_id);
-      return lists.make(callerOf(request), async () => lists.send(reply, 'keys', await store.keys(user), keyToWire));
+      return lists.make(callerOf(request), async () =>
+        lists.send(reply, ApiKeys, 'keys', await store.keys(user), keyToWire, {}),
+      );
     },
   );
 
@@ -134,7 +173,7 @@ export function addKeyRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
         tags: ['keys'],
         params: OneOfUser,
         querystring: NoQuery,
-        response: answers({ 200: Record }),
+        response: answers({ 200: ApiKey }),
       },
     },
     async (request) => {
@@ -154,7 +193,7 @@ export function addKeyRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
         params: OneOfUser,
         querystring: NoQuery,
         body: RotateBody,
-        response: answers({ 201: WithKey }),
+        response: answers({ 201: MadeKey }),
       },
     },
     async (request, reply) => {
@@ -173,7 +212,7 @@ export function addKeyRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
         summary: 'List keys of agents, users and administrators, without secrets',
         tags: ['keys'],
         querystring: WhichKeys,
-        response: answers({ 200: AnyObject('`keys`.') }),
+        response: answers({ 200: ApiKeys }),
       },
     },
     async (request, reply) => {
@@ -185,7 +224,7 @@ export function addKeyRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
             (workspace === undefined || key.workspace === workspace) &&
             (agent_id === undefined || key.agentId === agent_id),
         );
-        return lists.send(reply, 'keys', keys, keyToWire);
+        return lists.send(reply, ApiKeys, 'keys', keys, keyToWire, {});
       });
     },
   );
@@ -200,7 +239,7 @@ export function addKeyRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
         tags: ['keys'],
         params: OneKey,
         querystring: NoQuery,
-        response: answers({ 200: Record }),
+        response: answers({ 200: ApiKey }),
       },
     },
     async (request) => {
@@ -220,7 +259,7 @@ export function addKeyRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
         params: OneKey,
         querystring: NoQuery,
         body: RotateBody,
-        response: answers({ 201: WithKey }),
+        response: answers({ 201: MadeKey }),
       },
     },
     async (request, reply) => {
@@ -252,18 +291,13 @@ async function anyKey(ports: ApiPorts, id: string): Promise<KeyRecord> {
   return record;
 }
 
-async function revoke({ store }: ApiPorts, record: KeyRecord, actor: LedgerActor): Promise<JsonObject> {
+async function revoke({ store }: ApiPorts, record: KeyRecord, actor: LedgerActor) {
   if (record.revokedAt !== null) return keyToWire(record);
   const ended = await store.endKey(record.id, { kind: 'revoked' }, actor);
   return keyToWire(ended ?? record);
 }
 
-async function rotate(
-  ports: ApiPorts,
-  record: KeyRecord,
-  body: { readonly overlap?: number },
-  actor: LedgerActor,
-): Promise<JsonObject> {
+async function rotate(ports: ApiPorts, record: KeyRecord, body: { readonly overlap?: number }, actor: LedgerActor) {
   const made = ports.keys.successor(record);
   const overlapMs = (body.overlap ?? OVERLAP_S.usual) * 1000;
   if (!(await rotateKey(ports.store, record, made.record, overlapMs, actor)))
@@ -271,7 +305,7 @@ async function rotate(
   return { ...shownOnce(made), replaces: record.id };
 }
 
-function shownOnce(made: { readonly record: KeyRecord; readonly key: string }): JsonObject {
+function shownOnce(made: { readonly record: KeyRecord; readonly key: string }) {
   return { ...keyToWire(made.record), key: made.key };
 }
 

@@ -1,5 +1,5 @@
 import type { FastifyReply } from 'fastify';
-import type { JsonObject } from '../json/value.ts';
+import type { Static, TSchema } from 'typebox';
 import type { ReadingTurns } from '../effects/run/reading-turns.ts';
 import type { Caller } from './app.ts';
 import { refuse } from './problem.ts';
@@ -20,13 +20,14 @@ export interface Lists {
    * @throws Refused when the key has too many lists waiting
    */
   make<T>(caller: { readonly principal: Pick<Caller['principal'], 'keyId'> }, make: () => Promise<T>): Promise<T>;
-  /** Sends items as a member of a JSON object, and the other members after it. Items are rendered in parts. */
-  send<Item>(
+  /** Sends an answer of this form: items as a member of a JSON object, and the other members after it. Items are rendered in parts. */
+  send<Answer extends TSchema, Name extends keyof Static<Answer> & string, Item>(
     reply: FastifyReply,
-    member: string,
+    as: Answer,
+    member: Name,
     items: readonly Item[],
-    render: (item: Item) => JsonObject,
-    others?: JsonObject,
+    render: (item: Item) => Static<Answer>[Name] extends readonly (infer Shown)[] ? Shown : never,
+    others: Omit<Static<Answer>, Name>,
   ): Promise<FastifyReply>;
 }
 
@@ -69,7 +70,7 @@ export function createLists(turns: ReadingTurns): Lists {
         leave(key, line);
       }
     },
-    async send(reply, member, items, render, others = {}) {
+    async send(reply, _as, member, items, render, others) {
       const texts = await turns.map(items, (item) => JSON.stringify(render(item)));
       const rest = Object.entries(others).map(([name, value]) => `,${JSON.stringify(name)}:${JSON.stringify(value)}`);
       const body = `{${JSON.stringify(member)}:[${texts.join(',')}]${rest.join('')}}`;

@@ -1,5 +1,5 @@
-import { Type } from 'typebox';
-import type { JsonObject } from '../json/value.ts';
+import { type TSchema, Type } from 'typebox';
+import type { Json } from '../json/value.ts';
 import type { LedgerEvent } from '../effects/model/ledger.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import type { ApiApp } from './app.ts';
@@ -8,10 +8,36 @@ import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuseFaults } from './problem.ts';
-import { AnyObject, answers, InWorkspace } from './schema.ts';
+import { answers, component, InWorkspace, List, MapOf, Nullable, paged, Time } from './schema.ts';
 
 /** How many events of the ledger one page looks at. Observed reads are mixed with all other events. */
 const SCANNED = 500;
+
+/** What stands in the event as it was written: the compiler does not see into it. */
+const Kept = (schema: TSchema) => Type.Unsafe<Json>(schema);
+
+const Read = component(
+  'PassedRead',
+  Type.Object(
+    {
+      seq: Type.Integer({ description: 'Of the ledger: newer sums have larger ones.' }),
+      first_at: Kept(Time),
+      last_at: Kept(Time),
+      count: Kept(Type.Integer({ minimum: 1 })),
+      agent_id: Type.String(),
+      tool: Kept(Nullable(Type.String(), '`null`: no tool declares it.')),
+      upstream: Kept(Type.String()),
+      statuses: Kept(MapOf(Type.Integer(), 'How many were answered with each status; `none` without an answer.')),
+      observed: Nullable(
+        Type.Object({ would: Kept(Type.String()), rule: Kept(Nullable(Type.String())) }),
+        'What policy would have said, where it only observes and would have stopped them.',
+      ),
+      example: Kept(Nullable(Type.String(), 'Method and path of one that policy would have stopped.')),
+    },
+    { description: 'Proxied reads of one second, one agent and one tool that passed.' },
+  ),
+);
+const Reads = paged({ reads: List(Read) });
 
 /**
  * `GET …/observed-reads`: proxied reads that passed because policy only observes, or all that passed. A read is no
@@ -26,7 +52,7 @@ export function addObservedReadsRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'
         operationId: 'listObservedReads',
         summary: 'Proxied reads that policy would have stopped, newest first',
         description:
-          'In `mode: observe` reads pass, and are added up for each second by tool, agent, key and rule. `example` is method and path of one of them. An undeclared read has no `tool`.',
+          'In `mode: observe` reads pass, and are added up for each second by tool, agent, key and rule. `example` is method and path of one of them. An undeclared read has no `tool`. A page looks at a part of the ledger, and may be short or empty though others follow.',
         tags: ['effects'],
         params: InWorkspace,
         querystring: Type.Object(
@@ -40,11 +66,7 @@ export function addObservedReadsRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'
           },
           { additionalProperties: false },
         ),
-        response: answers({
-          200: AnyObject(
-            `\`reads\`, and \`next_cursor\` for the next page. A page looks at ${SCANNED} events of the ledger, and may be short or empty though others follow.`,
-          ),
-        }),
+        response: answers({ 200: Reads }),
       },
     },
     async (request, reply) => {
@@ -63,13 +85,13 @@ export function addObservedReadsRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'
         const page = observed.slice(0, limit);
         // The page ends after the last one shown or, if all were shown, after the last event that was looked at.
         const last = observed.length > limit ? page.at(-1) : events.length === SCANNED ? events.at(-1) : undefined;
-        return lists.send(reply, 'reads', page, toWire, { next_cursor: last?.seq.toString(36) ?? null });
+        return lists.send(reply, Reads, 'reads', page, toWire, { next_cursor: last?.seq.toString(36) ?? null });
       });
     },
   );
 }
 
-function toWire({ seq, actor, data }: LedgerEvent): JsonObject {
+function toWire({ seq, actor, data }: LedgerEvent) {
   const { tool = null, upstream = null, observed = null, observed_by: rule = null, example = null } = data;
   const { count = null, first_at: firstAt = null, last_at: lastAt = null, statuses = null } = data;
   return {

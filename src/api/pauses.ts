@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
 import type { PauseRecord, PauseScope } from '../effects/model/pause.ts';
-import type { JsonObject } from '../json/value.ts';
+import { KEY_KINDS } from '../effects/model/principal.ts';
 import { undeclaredRead } from '../config/stand-in-tools.ts';
 import { type CompiledPattern, compilePattern } from '../policy/glob.ts';
 import type { ApiApp } from './app.ts';
@@ -8,10 +8,9 @@ import { callerOf, ledgerActor } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
 import { optionalTimeToWire, timeFromWire, timeToWire } from '../effects/wire/time.ts';
-import { AgentId, AnyObject, InWorkspace, NoQuery, Time, WithId, answers } from './schema.ts';
+import { AgentId, answers, component, InWorkspace, List, NoQuery, Nullable, Time, WithId } from './schema.ts';
 
 const PAUSES = '/v1/workspaces/:ws/pauses';
-const Record = AnyObject('A pause.');
 
 const Scope = Type.Object(
   {
@@ -27,6 +26,25 @@ const Scope = Type.Object(
     maxProperties: 1,
     description: 'What is stopped: exactly one of these.',
   },
+);
+
+const Pause = component(
+  'Pause',
+  Type.Object(
+    {
+      id: Type.String(),
+      workspace: Type.String(),
+      scope: Scope,
+      reason: Type.String(),
+      by: Type.Object({ key_id: Type.String(), key_kind: Type.Enum([...KEY_KINDS]), user: Nullable(Type.String()) }),
+      created_at: Time,
+      until: Nullable(Time),
+      warning: Type.Optional(
+        Type.String({ description: 'Only when it was just set: nothing known has the name that it stops.' }),
+      ),
+    },
+    { description: 'A stop switch.' },
+  ),
 );
 
 /** `…/pauses`: set, list, lift. */
@@ -51,7 +69,7 @@ export function addPauseRoutes(app: ApiApp, ports: ApiPorts): void {
           },
           { additionalProperties: false },
         ),
-        response: answers({ 201: AnyObject('A pause; `warning` says so where nothing of its name is known.') }),
+        response: answers({ 201: Pause }),
       },
     },
     async (request, reply) => {
@@ -87,7 +105,7 @@ export function addPauseRoutes(app: ApiApp, ports: ApiPorts): void {
         tags: ['pauses'],
         params: InWorkspace,
         querystring: NoQuery,
-        response: answers({ 200: AnyObject('`pauses`.') }),
+        response: answers({ 200: Type.Object({ pauses: List(Pause) }) }),
       },
     },
     async (request) => {
@@ -114,7 +132,7 @@ export function addPauseRoutes(app: ApiApp, ports: ApiPorts): void {
         tags: ['pauses'],
         params: WithId,
         querystring: NoQuery,
-        response: answers({ 200: Record }),
+        response: answers({ 200: Pause }),
       },
     },
     async (request) => {
@@ -170,10 +188,10 @@ async function warningOf(
   return null;
 }
 
-function scopeToWire(scope: PauseScope): JsonObject {
+function scopeToWire(scope: PauseScope) {
   switch (scope.kind) {
     case 'workspace':
-      return { workspace: true };
+      return { workspace: true as const };
     case 'tool':
       return { tool: scope.glob };
     case 'agent':
@@ -185,7 +203,7 @@ function scopeToWire(scope: PauseScope): JsonObject {
   }
 }
 
-function pauseToWire(pause: PauseRecord): JsonObject {
+function pauseToWire(pause: PauseRecord) {
   return {
     id: pause.id,
     workspace: pause.workspace,

@@ -8,7 +8,7 @@ import { callerOf } from './caller.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
-import { AnyObject, answers, InWorkspace, NoQuery } from './schema.ts';
+import { AnyValue, answers, component, InWorkspace, List, NoQuery, Nullable } from './schema.ts';
 
 const PINS = '/v1/workspaces/:ws/pins';
 /** Names that nobody approved, of which a list shows no more: a server can make up any number. */
@@ -18,6 +18,58 @@ const OfUpstream = Type.Object({
   ws: Type.String({ description: 'Id of the workspace.' }),
   upstream: Type.String({ description: 'Id of the upstream that is an MCP server.' }),
 });
+
+const Pin = component(
+  'Pin',
+  Type.Object({
+    tool: Type.String(),
+    upstream: Type.String(),
+    name: Type.String({ description: 'At the server.' }),
+    sha256: Type.String(),
+    state: Nullable(Type.Enum(['pinned', 'changed', 'gone', 'unseen'])),
+  }),
+);
+const Pins = Type.Object({
+  pins: List(Pin),
+  servers: List(
+    Type.Object({
+      upstream: Type.String(),
+      failure: Nullable(Type.String(), 'Why it could not be looked at.'),
+      unapproved: List(Type.String(), `At most ${MOST_UNAPPROVED}.`),
+      unapproved_count: Type.Integer({ minimum: 0 }),
+    }),
+  ),
+});
+const Differences = List(
+  Type.Object({
+    kind: Type.Enum(['added', 'removed', 'changed']),
+    path: Type.String({ description: 'A JSON Pointer.' }),
+    before: Type.Optional(AnyValue('As it was approved.')),
+    after: Type.Optional(AnyValue('As it is now.')),
+  }),
+);
+const Comparison = component(
+  'PinComparison',
+  Type.Object(
+    {
+      upstream: Type.String(),
+      unchanged: Type.Boolean(),
+      about: Differences,
+      tools: List(
+        Type.Object({
+          name: Nullable(Type.String()),
+          state: Type.Enum(['unchanged', 'new', 'changed', 'renamed', 'gone', 'unusable']),
+          why: Type.Optional(Type.String({ description: '`unusable`: why it cannot be pinned.' })),
+          from: Type.Optional(Type.String({ description: '`renamed`: its name before.' })),
+          differences: Type.Optional(Differences),
+          pinned: Type.Optional(Type.String({ description: 'SHA-256 of what was approved.' })),
+          sha256: Type.Optional(Type.String({ description: 'SHA-256 of what the server says now.' })),
+        }),
+      ),
+    },
+    { description: 'As `svc tools diff --json` prints it.' },
+  ),
+);
 
 /**
  * `GET …/pins`: what was approved of the tools of MCP servers, and how it stands to what they say. Approving is a change
@@ -38,7 +90,7 @@ export function addPinRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
         tags: ['catalog'],
         params: InWorkspace,
         querystring: NoQuery,
-        response: answers({ 200: AnyObject('`pins` and `servers`.') }),
+        response: answers({ 200: Pins }),
       },
     },
     async (request, reply) => {
@@ -56,6 +108,7 @@ export function addPinRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
         });
         return lists.send(
           reply,
+          Pins,
           'pins',
           pinned,
           ({ tool, call }) => ({
@@ -83,7 +136,7 @@ export function addPinRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
         tags: ['catalog'],
         params: OfUpstream,
         querystring: NoQuery,
-        response: answers({ 200: AnyObject('As `svc tools diff --json` prints it.') }),
+        response: answers({ 200: Comparison }),
       },
     },
     async (request, reply) => {
@@ -97,7 +150,7 @@ export function addPinRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
           throw refuse('not_ready', `The MCP server cannot be read: ${compared}.`, { retryAfterMs: 2_000 });
         const tools = compared.tools.filter(({ name }) => maySee(caller, `${upstream}.${name ?? ''}`));
         const { tools: _all, ...others } = comparisonToWire({ ...compared, tools: [] });
-        return lists.send(reply, 'tools', tools, toolStateToWire, others);
+        return lists.send(reply, Comparison, 'tools', tools, toolStateToWire, others);
       });
     },
   );

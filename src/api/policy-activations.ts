@@ -1,16 +1,32 @@
 import { Type } from 'typebox';
-import type { JsonObject } from '../json/value.ts';
 import type { ApiApp } from './app.ts';
 import { callerOf, ledgerActor } from './caller.ts';
 import type { ApiPorts, ChosenPolicy } from './ports.ts';
 import { refuse } from './problem.ts';
 import { timeToWire } from '../effects/wire/time.ts';
-import { AnyObject, NoQuery, answers } from './schema.ts';
+import { Actor } from './effect-answers.ts';
+import { answers, component, List, NoQuery, Nullable, Time } from './schema.ts';
 import type { PolicyInForce } from '../effects/policy-store.ts';
 
 const ACTIVATIONS = '/v1/beta/policies/activations';
 
-const Activated = AnyObject('`version`: what is in force now.');
+const Activated = Type.Object({ version: Type.String({ description: 'What is in force now.' }) });
+const PolicyHistory = component(
+  'PolicyHistory',
+  Type.Object({
+    in_force: Nullable(Type.String()),
+    files_version: Nullable(Type.String(), 'Of the files of this gateway; `null` where they cannot be used.'),
+    activations: List(
+      Type.Object({
+        version: Type.String(),
+        at: Time,
+        by: Actor,
+        how: Type.Enum(['files', 'activate', 'rollback'], { description: '`files`: a gateway found them there.' }),
+      }),
+      'Newest first.',
+    ),
+  }),
+);
 
 /** `/v1/beta/policies`: what was in force, and what is to be. The policies are those of all gateways of the store. */
 export function addPolicyActivationRoutes(app: ApiApp, ports: ApiPorts): void {
@@ -24,7 +40,7 @@ export function addPolicyActivationRoutes(app: ApiApp, ports: ApiPorts): void {
         description: 'Newest first, at most 100. `files_version` is what the files of this gateway say.',
         tags: ['policies'],
         querystring: NoQuery,
-        response: answers({ 200: AnyObject('`in_force`, `files_version`, `activations`.') }),
+        response: answers({ 200: PolicyHistory }),
       },
     },
     async () => {
@@ -78,7 +94,7 @@ export function addPolicyActivationRoutes(app: ApiApp, ports: ApiPorts): void {
   );
 }
 
-function answerTo(chosen: ChosenPolicy): JsonObject {
+function answerTo(chosen: ChosenPolicy) {
   switch (chosen.kind) {
     case 'active':
       return { version: chosen.version };
@@ -92,6 +108,6 @@ function answerTo(chosen: ChosenPolicy): JsonObject {
   }
 }
 
-function activationToWire({ version, at, by, how }: PolicyInForce): JsonObject {
+function activationToWire({ version, at, by, how }: PolicyInForce) {
   return { version, at: timeToWire(at), by: { type: by.type, id: by.id }, how };
 }

@@ -1,3 +1,4 @@
+import type { ReceiptSigner } from '../receipts/sign.ts';
 import type { KeyRecord } from '../effects/model/key.ts';
 import type { ApprovalCall, ApprovalResult } from '../effects/run/decide-approval.ts';
 import type { ApprovalRecord } from '../effects/model/approval.ts';
@@ -87,7 +88,7 @@ export interface ApiPorts {
     /** Salts and values that open a receipt's commitments; `null` if they were erased or the seal does not open. */
     readonly disclosure: (effect: EffectRecord, jws: string, approval: ApprovalRecord | null) => Disclosure | null;
     /** All receipt keys, including retired ones (RFC 7517). */
-    readonly jwks: () => JsonObject;
+    readonly jwks: ReceiptSigner['jwks'];
   };
   /** Lists of all doors are made in the same lines. */
   readonly lists: Lists;

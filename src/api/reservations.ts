@@ -1,7 +1,6 @@
 import { Type } from 'typebox';
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { ReservationRecord } from '../effects/model/reservation.ts';
-import type { JsonObject } from '../json/value.ts';
 import { couldUsePool } from '../policy/could-permit.ts';
 import type { ApiApp } from './app.ts';
 import { actingAgent, callerOf, ledgerActor, mayBeSeen } from './caller.ts';
@@ -10,10 +9,25 @@ import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
 import { timeToWire } from '../effects/wire/time.ts';
-import { AgentId, AnyObject, InWorkspace, NoQuery, WithId, answers } from './schema.ts';
+import { AgentId, answers, component, InWorkspace, List, NoQuery, Time, WithId } from './schema.ts';
 
 const RESERVATIONS = '/v1/workspaces/:ws/reservations';
-const Record = AnyObject('A reservation.');
+const Reservation = component(
+  'Reservation',
+  Type.Object(
+    {
+      id: Type.String(),
+      workspace: Type.String(),
+      pool: Type.String(),
+      units: Type.Integer({ minimum: 1 }),
+      agent_id: Type.String(),
+      created_at: Time,
+      expires_at: Time,
+    },
+    { description: 'Units of a pool that are set aside for an agent, for a limited time.' },
+  ),
+);
+const Reservations = Type.Object({ reservations: List(Reservation) });
 
 /** `…/reservations`: make, list, release. */
 export function addReservationRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
@@ -40,7 +54,7 @@ export function addReservationRoutes(app: ApiApp, ports: ApiPorts, lists: Lists)
           },
           { additionalProperties: false },
         ),
-        response: answers({ 201: Record }),
+        response: answers({ 201: Reservation }),
       },
     },
     async (request, reply) => {
@@ -97,7 +111,7 @@ export function addReservationRoutes(app: ApiApp, ports: ApiPorts, lists: Lists)
         tags: ['reservations'],
         params: InWorkspace,
         querystring: NoQuery,
-        response: answers({ 200: AnyObject('`reservations`.') }),
+        response: answers({ 200: Reservations }),
       },
     },
     async (request, reply) => {
@@ -105,7 +119,7 @@ export function addReservationRoutes(app: ApiApp, ports: ApiPorts, lists: Lists)
       return lists.make(caller, async () => {
         const reservations = await store.reservations(request.params.ws);
         const seen = reservations.filter(({ agentId }) => mayBeSeen(caller, agentId));
-        return lists.send(reply, 'reservations', seen, reservationToWire);
+        return lists.send(reply, Reservations, 'reservations', seen, reservationToWire, {});
       });
     },
   );
@@ -120,7 +134,7 @@ export function addReservationRoutes(app: ApiApp, ports: ApiPorts, lists: Lists)
         tags: ['reservations'],
         params: WithId,
         querystring: NoQuery,
-        response: answers({ 200: Record }),
+        response: answers({ 200: Reservation }),
       },
     },
     async (request) => {
@@ -137,7 +151,7 @@ export function addReservationRoutes(app: ApiApp, ports: ApiPorts, lists: Lists)
   );
 }
 
-function reservationToWire(reservation: ReservationRecord): JsonObject {
+function reservationToWire(reservation: ReservationRecord) {
   return {
     id: reservation.id,
     workspace: reservation.workspace,

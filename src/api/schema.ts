@@ -1,4 +1,4 @@
-import { type TSchema, type TUnsafe, Type } from 'typebox';
+import { type Static, type TProperties, type TSchema, type TUnsafe, Type } from 'typebox';
 import { CODES } from '../effects/model/codes.ts';
 import { TIME_FORM } from '../effects/wire/time.ts';
 import type { Json, JsonObject } from '../json/value.ts';
@@ -33,6 +33,12 @@ export const WorkspaceId = Type.String({
   examples: ['demo'],
 });
 
+export const DidItHappen = Type.Enum(['yes', 'no', 'maybe'], { description: 'Whether the action happened.' });
+export const Next = Type.Enum(['proceed', 'replan', 'block', 'wait', 'resolve', 'retry'], {
+  description: 'What the caller should do now.',
+});
+export const Milliseconds = Type.Integer({ minimum: 0, description: 'ms.' });
+
 /** Path parameters are not checked for form: a malformed one is simply not found, or does not belong to the key. */
 export const InWorkspace = Type.Object({ ws: Type.String({ description: 'Id of the workspace.' }) });
 export const WithId = Type.Object({
@@ -51,46 +57,120 @@ export const Tool = Type.String({ minLength: 1, maxLength: 200, description: 'Na
 /** No query at all, except for the key. */
 export const NoQuery = Type.Object({}, { additionalProperties: false });
 
+const COMPONENTS: TSchema[] = [];
+
+/** A schema that has a name in the document. What refers to it has its type. */
+export function component<T extends TSchema>(name: string, schema: T): TUnsafe<Static<T>> {
+  COMPONENTS.push({ ...schema, $id: name, title: name });
+  return Type.Unsafe<Static<T>>({ $ref: `${name}#` });
+}
+
+/** All of them, for the document. No request is checked against one, and no answer is made with one. */
+export function components(): readonly TSchema[] {
+  return COMPONENTS;
+}
+
+/** A list, as what shows records gives it. */
+export const List = <T extends TSchema>(items: T, description?: string): TUnsafe<readonly Static<T>[]> =>
+  Type.Unsafe<readonly Static<T>[]>({ type: 'array', items, ...(description !== undefined && { description }) });
+
+export const Nullable = <T extends TSchema>(schema: T, description?: string): TUnsafe<Static<T> | null> =>
+  Type.Unsafe<Static<T> | null>({
+    anyOf: [schema, { type: 'null' }],
+    ...(description !== undefined && { description }),
+  });
+
+/** Where an answer has many forms: `by` tells them apart. */
+export const OneOf = <T extends readonly TSchema[]>(forms: readonly [...T], by?: string): TUnsafe<Static<T[number]>> =>
+  Type.Unsafe<Static<T[number]>>({ oneOf: forms, ...(by !== undefined && { discriminator: { propertyName: by } }) });
+
+/** An object with names that nobody knows before. */
+export const MapOf = <T extends TSchema>(
+  values: T,
+  description: string,
+): TUnsafe<Readonly<Record<string, Static<T>>>> =>
+  Type.Unsafe<Readonly<Record<string, Static<T>>>>({ type: 'object', additionalProperties: values, description });
+
+/** An entity as policy read it. */
+export const EntityVersion = Type.Object({
+  type: Type.String(),
+  id: Type.String(),
+  version: Type.Integer({ description: '0: there was none; -1: not known.' }),
+  digest: Type.String(),
+});
+
+const NextCursor = Nullable(Type.String(), 'For the next page; `null`: this is the last one.');
+
+/** A page of a list. */
+export const paged = <T extends TProperties>(list: T) => Type.Object({ ...list, next_cursor: NextCursor });
+
+/** Where a thing is told from another by being there: it is `true`, or absent. */
+export const Flag = (description: string): TUnsafe<boolean> => Type.Unsafe<boolean>({ const: true, description });
+
 /** The body of every answer that is neither success nor a decision (RFC 9457). */
-export const ProblemDocument = Type.Object(
-  {
-    type: Type.String({ description: 'URL of the page about the code.' }),
-    title: Type.String(),
-    status: Type.Integer(),
-    detail: Type.String({ description: 'What was wrong, where, and what to do.' }),
-    code: Type.Unsafe<string>({ type: 'string', enum: problemCodes(), description: 'Stable code.' }),
-    errors: Type.Optional(
-      Type.Array(
-        Type.Object({
-          path: Type.String({ description: 'JSON Pointer into the body.' }),
-          message: Type.String(),
-        }),
+const Problem = component(
+  'Problem',
+  Type.Object(
+    {
+      type: Type.String({ format: 'uri', description: 'URL of the page about the code.' }),
+      title: Type.String(),
+      status: Type.Integer(),
+      detail: Type.String({ description: 'What was wrong, where, and what to do.' }),
+      code: Type.Unsafe<string>({ type: 'string', enum: problemCodes(), description: 'Stable code.' }),
+      errors: Type.Optional(
+        Type.Array(
+          Type.Object({
+            path: Type.String({ description: 'JSON Pointer into the body.' }),
+            message: Type.String(),
+          }),
+        ),
       ),
-    ),
-    request_id: Type.String(),
-    did_it_happen: Type.Unsafe<string>({ type: 'string', enum: ['no', 'maybe'] }),
-    safe_to_retry: Type.Boolean(),
-    next: Type.Unsafe<string>({ type: 'string', enum: ['proceed', 'replan', 'block', 'wait', 'resolve', 'retry'] }),
-    retry_after_ms: Type.Optional(Type.Integer()),
-  },
-  { $id: 'Problem', title: 'Problem', description: 'What went wrong (RFC 9457), and what to do next.' },
+      errors_left_out: Type.Optional(Type.Integer({ description: 'How many more faults there are.' })),
+      request_id: Type.String(),
+      did_it_happen: DidItHappen,
+      safe_to_retry: Type.Boolean(),
+      next: Next,
+      retry_after_ms: Type.Optional(Milliseconds),
+      target: Type.Optional(Type.String({ description: '`claim_held`.' })),
+      claim: Type.Optional(Type.Unsafe<JsonObject>({ $ref: 'Claim#' })),
+      of: Type.Optional(Type.String({ description: '`too_many_claims`, `too_many_reservations`: whose limit it is.' })),
+      limit: Type.Optional(Type.Integer()),
+      pool: Type.Optional(Type.String({ description: '`pool_full`.' })),
+      free: Type.Optional(Type.Integer()),
+      capacity: Type.Optional(Type.Integer()),
+      ready: Type.Optional(Type.Literal(false, { description: '`not_ready` of `/readyz`.' })),
+      parts: Type.Optional(
+        List(
+          Type.Object({ part: Type.String(), code: Type.Optional(Type.String()), message: Type.String() }),
+          'What keeps the gateway from taking calls.',
+        ),
+      ),
+    },
+    { description: 'What went wrong (RFC 9457), and what to do next.' },
+  ),
 );
 
 function problemCodes(): string[] {
   return Object.entries(CODES).flatMap(([code, { status }]) => (status === null ? [] : [code]));
 }
 
-/** Bodies are JSON objects; a bare JWS is text. */
-type Answers = Readonly<Record<string, TUnsafe<JsonObject | string>>>;
+/** Decisions on a call as answers of a route. Where a request was not accepted, the same status says a problem. */
+export function decisions<T extends Readonly<Record<number, TSchema>>>(given: T) {
+  const shown = Object.entries(given).map(([status, schema]) => {
+    const decision = { 'application/json': { schema } };
+    const content = Number(status) < 400 ? decision : { ...decision, 'application/problem+json': { schema: Problem } };
+    return [status, Type.Unsafe<JsonObject>({ description: 'The decision.', content })] as const;
+  });
+  return answers<Readonly<Record<number, TUnsafe<JsonObject>>>>(Object.fromEntries(shown));
+}
 
 /** Answers of a route: the given ones, and problem documents for everything that goes wrong. */
-export function answers(given: Readonly<Record<string, TSchema>>): Answers {
-  const problem = Type.Unsafe<JsonObject | string>({
+export function answers<T extends Readonly<Record<number, TSchema>>>(
+  given: T,
+): T & Readonly<Record<'4xx' | '5xx', TUnsafe<never>>> {
+  const problem = Type.Unsafe<never>({
     description: 'A problem.',
-    content: { 'application/problem+json': { schema: { $ref: 'Problem#' } } },
+    content: { 'application/problem+json': { schema: Problem } },
   });
-  const typed = Object.entries(given).map(
-    ([status, schema]) => [status, Type.Unsafe<JsonObject | string>(schema)] as const,
-  );
-  return { ...Object.fromEntries(typed), '4xx': problem, '5xx': problem };
+  return { ...given, '4xx': problem, '5xx': problem };
 }

@@ -1,6 +1,20 @@
+import { Type } from 'typebox';
+import type { JsonObject } from '../json/value.ts';
 import type { ApiApp } from './app.ts';
 import type { ApiPorts } from './ports.ts';
-import { AnyObject, NoQuery, answers } from './schema.ts';
+import { answers, List, NoQuery } from './schema.ts';
+
+const JsonWebKey = Type.Unsafe<JsonObject>(
+  Type.Object({
+    kty: Type.Literal('OKP'),
+    crv: Type.Literal('Ed25519'),
+    x: Type.String(),
+    kid: Type.String({ description: 'Its thumbprint (RFC 7638).' }),
+    alg: Type.String(),
+    use: Type.Literal('sig'),
+  }),
+);
+const JsonWebKeys = Type.Object({ keys: List(JsonWebKey) });
 
 /** `GET /.well-known/jwks.json`: the keys for checking receipts. Needs no key itself. */
 export function addWellKnownRoutes(app: ApiApp, ports: Pick<ApiPorts, 'receipts'>): void {
@@ -13,7 +27,7 @@ export function addWellKnownRoutes(app: ApiApp, ports: Pick<ApiPorts, 'receipts'
         tags: ['receipts'],
         security: [],
         querystring: NoQuery,
-        response: answers({ 200: AnyObject('A JSON Web Key Set.') }),
+        response: answers({ 200: JsonWebKeys }),
       },
     },
     async (_request, reply) => {

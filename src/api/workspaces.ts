@@ -1,15 +1,35 @@
 import { Type } from 'typebox';
-import type { JsonObject } from '../json/value.ts';
 import type { Agent } from '../effects/model/principal.ts';
 import { permit } from '../identity/permissions.ts';
 import type { ApiApp } from './app.ts';
 import { callerOf, ledgerActor, mayBeSeen } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
-import { AgentId, AnyObject, InWorkspace, NoQuery, UserId, WorkspaceId, answers } from './schema.ts';
+import { AgentId, answers, component, InWorkspace, List, NoQuery, Nullable, UserId, WorkspaceId } from './schema.ts';
 
 const WORKSPACES = '/v1/workspaces';
 const Name = Type.String({ minLength: 1, maxLength: 100 });
+
+const Attributes = Type.Unsafe<Readonly<Record<string, string | number | boolean>>>({
+  type: 'object',
+  maxProperties: 100,
+  additionalProperties: { type: ['string', 'number', 'boolean'] },
+  description: 'Facts for policies.',
+});
+const Workspace = component('Workspace', Type.Object({ id: WorkspaceId }));
+const RegisteredAgent = component(
+  'Agent',
+  Type.Object({
+    id: Type.String(),
+    workspace: Type.String(),
+    disabled: Type.Boolean(),
+    team: Nullable(Type.String()),
+    owner: Nullable(Type.String()),
+    registered_by: Nullable(Type.String()),
+    roles: List(Type.String()),
+    attributes: Attributes,
+  }),
+);
 
 const AgentBody = Type.Object(
   {
@@ -17,14 +37,7 @@ const AgentBody = Type.Object(
     owner: Type.Optional(UserId),
     team: Type.Optional(Name),
     roles: Type.Optional(Type.Array(Name, { maxItems: 100 })),
-    attributes: Type.Optional(
-      Type.Unsafe<Readonly<Record<string, string | number | boolean>>>({
-        type: 'object',
-        maxProperties: 100,
-        additionalProperties: { type: ['string', 'number', 'boolean'] },
-        description: 'Facts for policies.',
-      }),
-    ),
+    attributes: Type.Optional(Attributes),
   },
   { additionalProperties: false },
 );
@@ -43,7 +56,7 @@ export function addWorkspaceRoutes(app: ApiApp, ports: ApiPorts): void {
         tags: ['workspaces'],
         querystring: NoQuery,
         body: Type.Object({ id: WorkspaceId }, { additionalProperties: false }),
-        response: answers({ 201: AnyObject('The workspace.') }),
+        response: answers({ 201: Workspace }),
       },
     },
     async (request, reply) => {
@@ -66,7 +79,7 @@ export function addWorkspaceRoutes(app: ApiApp, ports: ApiPorts): void {
         summary: 'List workspaces',
         tags: ['workspaces'],
         querystring: NoQuery,
-        response: answers({ 200: AnyObject('`workspaces`.') }),
+        response: answers({ 200: Type.Object({ workspaces: List(Workspace) }) }),
       },
     },
     async () => ({ workspaces: directory.workspaces().map((id) => ({ id })) }),
@@ -85,7 +98,7 @@ export function addWorkspaceRoutes(app: ApiApp, ports: ApiPorts): void {
         params: InWorkspace,
         querystring: NoQuery,
         body: AgentBody,
-        response: answers({ 201: AnyObject('The agent.') }),
+        response: answers({ 201: RegisteredAgent }),
       },
     },
     async (request, reply) => {
@@ -135,7 +148,7 @@ export function addWorkspaceRoutes(app: ApiApp, ports: ApiPorts): void {
         tags: ['workspaces'],
         params: InWorkspace,
         querystring: NoQuery,
-        response: answers({ 200: AnyObject('`agents`.') }),
+        response: answers({ 200: Type.Object({ agents: List(RegisteredAgent) }) }),
       },
     },
     async (request) => {
@@ -146,7 +159,7 @@ export function addWorkspaceRoutes(app: ApiApp, ports: ApiPorts): void {
   );
 }
 
-function agentToWire(agent: Agent): JsonObject {
+function agentToWire(agent: Agent) {
   return {
     id: agent.id,
     workspace: agent.workspace,

@@ -1,10 +1,9 @@
 import type { EntityOrigin } from '../effects/model/entity.ts';
 import { timeToWire } from '../effects/wire/time.ts';
-import type { JsonObject } from '../json/value.ts';
 import type { BrainAnswer, BrainEntity } from './port.ts';
 
 /** An entity as HTTP and MCP give it. */
-export function entityToWire({ type, id, name, attributes, links, version, updatedAt }: BrainEntity): JsonObject {
+export function entityToWire({ type, id, name, attributes, links, version, updatedAt }: BrainEntity) {
   return {
     type,
     id,
@@ -17,17 +16,17 @@ export function entityToWire({ type, id, name, attributes, links, version, updat
 }
 
 /** Where an entity comes from. */
-export function originToWire(origin: EntityOrigin): JsonObject {
+export function originToWire(origin: EntityOrigin) {
   switch (origin.kind) {
     case 'api':
-      return { kind: 'api', by: { type: origin.by.type, id: origin.by.id } };
+      return { kind: origin.kind, by: { type: origin.by.type, id: origin.by.id } };
     case 'file':
-      return { kind: 'file', file: origin.file, line: origin.line };
+      return { kind: origin.kind, file: origin.file, line: origin.line };
   }
 }
 
 /** The answer to a search as HTTP and MCP give it: `entities`, `joined`, `sources` and `truncated`. */
-export function answerToWire({ entities, joined, sources, truncated }: BrainAnswer): JsonObject {
+export function answerToWire({ entities, joined, sources, truncated }: BrainAnswer) {
   return {
     entities: entities.map((hit) => ({ ...entityToWire(hit), score: hit.score })),
     joined: joined.map(({ of, entities: linked }) => ({

@@ -1,6 +1,6 @@
 import type { KeyObject } from 'node:crypto';
 import type { KeyRecord } from '../effects/model/key.ts';
-import type { JsonObject } from '../json/value.ts';
+import { optionalTimeToWire, timeToWire } from '../effects/wire/time.ts';
 import type { KeyKind, Scope } from '../effects/model/principal.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { hashKey, makeKey } from './key-format.ts';
@@ -107,7 +107,7 @@ export function recordOf(
 }
 
 /** The record on the wire: everything but the hash. */
-export function keyToWire(record: KeyRecord): JsonObject {
+export function keyToWire(record: KeyRecord) {
   return {
     id: record.id,
     name: record.name,
@@ -121,9 +121,9 @@ export function keyToWire(record: KeyRecord): JsonObject {
     read_only: record.readOnly,
     made_by: record.madeBy,
     created_at: timeToWire(record.createdAt),
-    expires_at: timeToWire(record.expiresAt),
-    last_used_at: timeToWire(record.lastUsedAt),
-    revoked_at: timeToWire(record.revokedAt),
+    expires_at: optionalTimeToWire(record.expiresAt),
+    last_used_at: optionalTimeToWire(record.lastUsedAt),
+    revoked_at: optionalTimeToWire(record.revokedAt),
     replaced_by: record.replacedBy,
   };
 }
@@ -257,8 +257,4 @@ function allowedToolsOf(
       fault(`/allowed_tools/${index}`, `The profile ${profile?.name ?? ''} does not allow ${tool}.`);
   });
   return [...new Set(request.allowedTools)];
-}
-
-function timeToWire(at: number | null): string | null {
-  return at === null ? null : new Date(at).toISOString();
 }

@@ -6,9 +6,19 @@ import { HANDSHAKE_VERSIONS, STATELESS_VERSIONS } from '../mcp-protocol/revision
  * it is told by MCP's own methods (`tools/list`), and differs for each key.
  */
 
-const MESSAGE = { $ref: '#/components/schemas/McpMessage' };
 const TEXT = { type: 'string' };
 const TAGS = ['mcp'];
+
+const ID = { type: ['string', 'integer'] };
+const ERROR = {
+  type: 'object',
+  required: ['code', 'message'],
+  properties: {
+    code: { type: 'integer' },
+    message: TEXT,
+    data: { description: 'The problem, where the gateway refused the message.' },
+  },
+};
 
 /** Under `components.schemas`. */
 export const MCP_SCHEMAS: JsonObject = {
@@ -20,21 +30,30 @@ export const MCP_SCHEMAS: JsonObject = {
     required: ['jsonrpc'],
     properties: {
       jsonrpc: { const: '2.0' },
-      id: { type: ['string', 'integer'] },
+      id: ID,
       method: TEXT,
       params: { type: 'object', additionalProperties: true },
       result: { type: 'object', additionalProperties: true },
-      error: {
-        type: 'object',
-        required: ['code', 'message'],
-        properties: {
-          code: { type: 'integer' },
-          message: TEXT,
-          data: { description: 'The problem, where the gateway refused the message.' },
-        },
-      },
+      error: ERROR,
     },
     anyOf: [{ required: ['method'] }, { required: ['id', 'result'] }, { required: ['error'] }],
+  },
+  McpAnswer: {
+    title: 'McpAnswer',
+    description:
+      'A JSON-RPC 2.0 answer. An error about a message whose `id` was not read has the `id` null; before the key is known, with 401, it has none.',
+    oneOf: [
+      {
+        type: 'object',
+        required: ['jsonrpc', 'id', 'result'],
+        properties: { jsonrpc: { const: '2.0' }, id: ID, result: { type: 'object', additionalProperties: true } },
+      },
+      {
+        type: 'object',
+        required: ['jsonrpc', 'error'],
+        properties: { jsonrpc: { const: '2.0' }, id: { type: ['string', 'integer', 'null'] }, error: ERROR },
+      },
+    ],
   },
 };
 
@@ -52,10 +71,10 @@ const OF_SERVERS = [
 const KEY = header('Idempotency-Key', 'For `tools/call`. Without it, and without one in `_meta`, a key is derived.');
 const UPSTREAM = { name: 'upstream', in: 'path', required: true, schema: TEXT, description: 'The id of the upstream.' };
 
-const refusals = { description: 'A JSON-RPC error; the problem is in `error.data`.', content: json() };
+const refusals = { description: 'A JSON-RPC error; the problem is in `error.data`.', content: json('McpAnswer') };
 
-function json(): JsonObject {
-  return { 'application/json': { schema: MESSAGE } };
+function json(name: keyof typeof MCP_SCHEMAS & string): JsonObject {
+  return { 'application/json': { schema: { $ref: `#/components/schemas/${name}` } } };
 }
 
 /** The answers to a message. @param streams as the server gives it: events, or one message */
@@ -63,7 +82,7 @@ function answers(streams: boolean): JsonObject {
   return {
     '200': {
       description: 'The answer. A decision on a call is a result of the call, also where it was refused.',
-      content: { ...json(), ...(streams ? { 'text/event-stream': { schema: TEXT } } : {}) },
+      content: { ...json('McpAnswer'), ...(streams ? { 'text/event-stream': { schema: TEXT } } : {}) },
     },
     '202': { description: 'A notification, or an answer to a question of the server, was taken.' },
     '4XX': refusals,
@@ -83,11 +102,32 @@ function operation(
 function post(operationId: string, summary: string, parameters: readonly JsonObject[], streams: boolean): JsonObject {
   return {
     ...operation(operationId, summary, parameters, answers(streams)),
-    requestBody: { required: true, content: json() },
+    requestBody: { required: true, content: json('McpMessage') },
   };
 }
 
 const NONE = { description: 'There is none here.', headers: { Allow: { schema: TEXT } } };
+
+const URL_TEXT = { type: 'string', format: 'uri' };
+const object = (properties: JsonObject): JsonObject => ({
+  type: 'object',
+  required: Object.keys(properties),
+  properties,
+});
+const DISCOVERY = object({
+  name: TEXT,
+  title: TEXT,
+  version: TEXT,
+  protocol: { const: 'mcp' },
+  transport: { const: 'streamable-http' },
+  protocol_versions: { type: 'array', items: TEXT },
+  url: URL_TEXT,
+  tools: object({ url: URL_TEXT, method: { const: 'tools/list' } }),
+  key_profiles_url: URL_TEXT,
+  auth: object({ scheme: { const: 'api_key' }, header: TEXT, also: { type: 'array', items: TEXT } }),
+  instructions: TEXT,
+  docs_url: URL_TEXT,
+});
 
 /** Under `paths`. */
 export const MCP_PATHS: Readonly<Record<string, JsonObject>> = {
@@ -95,9 +135,13 @@ export const MCP_PATHS: Readonly<Record<string, JsonObject>> = {
     get: operation('describeMcpControl', 'What the MCP control plane is, for whoever configures a client', [], {
       '200': {
         description: 'Name, versions, address and how to authenticate.',
-        content: { 'application/json': { schema: { type: 'object', additionalProperties: true } } },
+        content: { 'application/json': { schema: DISCOVERY } },
       },
-      '405': { ...NONE, description: 'With `Accept: text/event-stream`: there is no stream of messages.' },
+      '405': {
+        ...refusals,
+        ...NONE,
+        description: 'With `Accept: text/event-stream`: there is no stream of messages.',
+      },
       '4XX': refusals,
       '5XX': refusals,
     }),
@@ -106,7 +150,7 @@ export const MCP_PATHS: Readonly<Record<string, JsonObject>> = {
   '/mcp': {
     post: post('callMcpServers', 'One message to the tools of all MCP servers', [...OF_SERVERS, KEY], true),
     get: operation('streamMcpServers', 'No stream: the gateway sends nothing but answers', OF_SERVERS, {
-      '405': NONE,
+      '405': { ...refusals, ...NONE },
       '4XX': refusals,
       '5XX': refusals,
     }),

@@ -1,8 +1,7 @@
-import type { JsonObject } from '../json/value.ts';
 import type { PinComparison, ToolState } from './compare.ts';
 
 /** A tool beside its pin, as the API and `svc tools --json` show it. */
-export function toolStateToWire(state: ToolState): JsonObject {
+export function toolStateToWire(state: ToolState) {
   return {
     name: state.name,
     state: state.kind,
@@ -15,6 +14,6 @@ export function toolStateToWire(state: ToolState): JsonObject {
 }
 
 /** A server beside its pins. */
-export function comparisonToWire({ upstream, isUnchanged, about, tools }: PinComparison): JsonObject {
+export function comparisonToWire({ upstream, isUnchanged, about, tools }: PinComparison) {
   return { upstream, unchanged: isUnchanged, about, tools: tools.map(toolStateToWire) };
 }

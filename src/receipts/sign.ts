@@ -17,7 +17,7 @@ export interface ReceiptSigner {
   /** Builds and signs a receipt; synchronous, about 40 µs. The same input gives the same bytes. */
   issue(input: ReceiptFacts): SignedReceipt;
   /** All receipt keys: the one in use first, then the retired ones (RFC 7517). */
-  jwks(): JsonObject;
+  jwks(): { readonly keys: readonly JsonObject[] };
   /** Makes a new key and signs with it from now on. Of the old key, only the public half is kept. */
   rotate(): Promise<void>;
 }

@@ -2,7 +2,11 @@ import { join } from 'node:path';
 import swagger from '@fastify/swagger';
 import { expect, it } from 'vitest';
 import { MCP_PATHS, MCP_SCHEMAS } from '../../src/mcp/openapi.ts';
+import { components } from '../../src/api/schema.ts';
+import { PAGE_PATHS } from './page-paths.ts';
 import { startRig } from './rig.ts';
+
+const ROOT = join(import.meta.dirname, '..', '..');
 
 const TAGS = [
   { name: 'effects', description: 'Actions run by the gateway.' },
@@ -18,10 +22,12 @@ const TAGS = [
   { name: 'mcp', description: 'The Model Context Protocol: the control plane, and servers behind the gateway.' },
   { name: 'receipts', description: 'Keys that receipts are checked with.' },
   { name: 'health', description: 'For operators.' },
+  { name: 'pages', description: 'For people.' },
 ];
 
 it('schemas/openapi.json is what the schemas of the routes say', async () => {
   const rig = await startRig({}, {}, async (app) => {
+    for (const schema of components()) app.addSchema(schema);
     await app.register(swagger, {
       openapi: {
         openapi: '3.1.0',
@@ -57,10 +63,10 @@ it('schemas/openapi.json is what the schemas of the routes say', async () => {
     const document = {
       ...own,
       servers: [{ url: '' }],
-      paths: { ...own.paths, ...MCP_PATHS },
+      paths: { ...own.paths, ...MCP_PATHS, ...PAGE_PATHS },
       components: { ...own.components, schemas: { ...own.components.schemas, ...MCP_SCHEMAS } },
     };
-    const file = join(import.meta.dirname, '..', '..', 'schemas', 'openapi.json');
+    const file = join(ROOT, 'schemas', 'openapi.json');
     await expect(`${JSON.stringify(document, null, 1)}\n`).toMatchFileSnapshot(file);
   } finally {
     await rig.close();

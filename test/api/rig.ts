@@ -46,6 +46,7 @@ import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { createUpstreams } from '../../src/upstreams/upstreams.ts';
 import { startPaymentsUpstream } from '../../packages/demo/src/payments-upstream.ts';
 import { askAgain } from '../ask-again.ts';
+import { documented } from '../documented.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
 
 /** What a test sees of an answer. */
@@ -425,7 +426,10 @@ export async function startRig(
       }
       const ask = () => app.inject(request);
       const answer = await (once ? ask() : askAgain(ask, ({ body: text }) => text));
-      const isJson = String(answer.headers['content-type'] ?? '').includes('json');
+      const contentType = String(answer.headers['content-type'] ?? '');
+      if (method !== 'HEAD')
+        documented.check({ method: method ?? 'GET', path, status: answer.statusCode, contentType, text: answer.body });
+      const isJson = contentType.includes('json');
       return {
         status: answer.statusCode,
         headers: answer.headers,

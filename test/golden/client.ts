@@ -1,4 +1,5 @@
 import { Agent, type IncomingMessage, request } from 'node:http';
+import { documented } from '../documented.ts';
 import { sortedHeaders } from './upstream.ts';
 
 /** A request of a caller. */
@@ -50,7 +51,14 @@ export class Client {
   async ask(asked: Asked): Promise<Answered> {
     for (let tries = 1; ; tries += 1) {
       const answered = await this.#once(asked);
-      if (tries === TRIES || !TRANSIENT.test(answered.body)) return answered;
+      if (tries === TRIES || !TRANSIENT.test(answered.body)) {
+        const type = answered.headers.find((header) => header.startsWith('content-type: ')) ?? '';
+        const contentType = type.slice('content-type: '.length);
+        const { method, path } = asked;
+        if (answered.whole && method !== 'HEAD')
+          documented.check({ method, path, status: answered.status, contentType, text: answered.body });
+        return answered;
+      }
       this.#repeats += 1;
       await new Promise((resolve) => setTimeout(resolve, PAUSE_MS));
     }

@@ -373,7 +373,7 @@ async function rows(): Promise<readonly Row[]> {
     body.paths,
   ).flatMap(([path, methods]) =>
     Object.entries(methods)
-      .filter(([, { tags }]) => !tags.includes('mcp'))
+      .filter(([, { tags }]) => !tags.includes('mcp') && !tags.includes('pages'))
       .map(([method, { operationId }]) => ({
         operationId,
         method: method.toUpperCase(),

@@ -1,3 +1,4 @@
+import { documented } from '../documented.ts';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -89,7 +90,10 @@ export async function startMcpWorld(
       headers: { 'x-api-key': key, ...(body === undefined ? {} : { 'content-type': 'application/json' }) },
       ...(body === undefined ? {} : { body: JSON.stringify(body) }),
     });
-    return { status: response.status, body: await response.json() };
+    const text = await response.text();
+    const contentType = response.headers.get('content-type');
+    documented.check({ method, path, status: response.status, contentType, text });
+    return { status: response.status, body: JSON.parse(text) };
   };
   const make = async (user: string, of: object): Promise<string> => {
     const { body } = await api('POST', `/v1/beta/users/${user}/keys`, administrative, { name: 'a key', ...of });
@@ -118,6 +122,8 @@ export async function startMcpWorld(
       body: typeof message === 'string' ? message : JSON.stringify(message),
     });
     const text = await response.text();
+    const contentType = response.headers.get('content-type');
+    documented.check({ method: 'POST', path: '/v1/mcp', status: response.status, contentType, text });
     return { status: response.status, headers: response.headers, body: text === '' ? {} : JSON.parse(text) };
   };
 

@@ -24,7 +24,7 @@ beforeAll(async () => {
 });
 afterAll(() => bench.close());
 
-const check = (content: string, trust = signer.jwks(), disclosure: JsonObject | null = null) =>
+const check = (content: string, trust: JsonObject = signer.jwks(), disclosure: JsonObject | null = null) =>
   verifyReceipt({ content, trust, disclosure });
 const verdict = (content: string, trust?: JsonObject) => check(content, trust).verdict;
 const failing = (content: string) =>

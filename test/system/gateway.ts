@@ -6,6 +6,7 @@ import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { makeKey } from '../../src/identity/key-format.ts';
 import { askAgain } from '../ask-again.ts';
+import { documented } from '../documented.ts';
 
 /** Tests run from the root of the repository. */
 const launcher = join(process.cwd(), 'bin', 'svc.mjs');
@@ -198,6 +199,7 @@ export async function send(
     ({ text }) => text,
   );
   const { text } = answer;
+  documented.check({ method, path, status: answer.status, contentType: answer.headers.get('content-type'), text });
   return { status: answer.status, headers: answer.headers, body: text === '' ? null : JSON.parse(text) };
 }
 

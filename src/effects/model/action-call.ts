@@ -35,6 +35,6 @@ export interface Mismatch {
 }
 
 /** A mismatch in the form that answers use. */
-export function mismatchToWire({ field, assumed, current, truncated }: Mismatch): JsonObject {
+export function mismatchToWire({ field, assumed, current, truncated }: Mismatch) {
   return { field, assumed, current, ...(truncated === undefined ? null : { truncated }) };
 }

@@ -77,6 +77,6 @@ export function refOfName(name: string): EntityRef {
 }
 
 /** Which entities policy looked at, and in which version: what each said then can be proven by its digest. */
-export function entitiesToWire(entities: readonly SeenEntity[]): readonly JsonObject[] {
+export function entitiesToWire(entities: readonly SeenEntity[]) {
   return entities.map(({ type, id, version, digest }) => ({ type, id, version, digest }));
 }

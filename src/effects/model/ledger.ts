@@ -1,4 +1,4 @@
-import type { Json, JsonObject } from '../../json/value.ts';
+import type { JsonObject } from '../../json/value.ts';
 
 export const LEDGER_KINDS = [
   'effect.denied',
@@ -81,11 +81,11 @@ export interface LedgerEvent extends LedgerDraft {
 }
 
 /** The wire form of a ledger event. */
-export function ledgerEventToWire(event: LedgerEvent): JsonObject {
-  const actor: Json = { type: event.actor.type, id: event.actor.id };
+export function ledgerEventToWire(event: LedgerEvent) {
   const recordedAt = new Date(event.at).toISOString();
   // The start is put on record only when the attempt has ended.
-  const began = event.kind === 'execution.started' ? event.data['at'] : undefined;
+  const { at: told } = event.data;
+  const began = event.kind === 'execution.started' && typeof told === 'string' ? told : undefined;
   return {
     seq: event.seq,
     id: event.id,
@@ -93,7 +93,7 @@ export function ledgerEventToWire(event: LedgerEvent): JsonObject {
     ...(began === undefined ? {} : { recorded_at: recordedAt }),
     kind: event.kind,
     effect_id: event.effectId,
-    actor,
+    actor: { type: event.actor.type, id: event.actor.id },
     data: event.data,
   };
 }

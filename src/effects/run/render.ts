@@ -129,7 +129,7 @@ function settlementMember(settlement: 'done' | 'pending'): JsonObject {
  * Of an answer that was passed on it is the digest.
  * `upstream_status` is its status, if answers of its kind have one.
  */
-export function resultMembers(result: KeptResult | null): JsonObject {
+export function resultMembers(result: KeptResult | null) {
   if (result === null) return {};
   const status = statusShown(result);
   const statusMember = status === null ? null : { upstream_status: status };
@@ -143,12 +143,12 @@ export function resultMembers(result: KeptResult | null): JsonObject {
   };
 }
 
-function encodingMember(kind: KeptBody['kind']): JsonObject {
+function encodingMember(kind: KeptBody['kind']) {
   switch (kind) {
     case 'base64':
-      return { result_encoding: 'base64' };
+      return { result_encoding: 'base64' as const };
     case 'passed_on':
-      return { result_encoding: 'digest' };
+      return { result_encoding: 'digest' as const };
     case 'json':
     case 'text':
     case 'sealed':
@@ -157,7 +157,7 @@ function encodingMember(kind: KeptBody['kind']): JsonObject {
 }
 
 /** The `approval` member of an answer. */
-export function approvalToWire(approval: ApprovalRecord, publicUrl: string): JsonObject {
+export function approvalToWire(approval: ApprovalRecord, publicUrl: string) {
   return {
     id: approval.id,
     status: approval.status,
@@ -174,11 +174,12 @@ export function approvalUrl({ workspace, id }: ApprovalRecord, publicUrl: string
 }
 
 /** A budget in an answer: figures and a level. For the shared budgets of an agent, only the level. */
-export function budgetToWire({ row, sharing, warnAt }: ShownBudget, forAgent: boolean): JsonObject {
+export function budgetToWire({ row, sharing, warnAt }: ShownBudget, forAgent: boolean) {
   const remaining = Math.max(0, row.limit - row.spent - row.held);
   const resets = row.resetsAt === null ? null : new Date(row.resetsAt).toISOString();
   const used = row.limit - remaining;
-  const level = remaining === 0 ? 'exhausted' : used * 100 >= row.limit * warnAt ? 'low' : 'ok';
+  const level: 'exhausted' | 'low' | 'ok' =
+    remaining === 0 ? 'exhausted' : used * 100 >= row.limit * warnAt ? 'low' : 'ok';
   if (forAgent && sharing === 'shared') {
     return { budget: row.budget, unit: row.unit, level, resets_at: resets };
   }

@@ -3,13 +3,12 @@ import type { BudgetRow } from '../model/budget.ts';
 import type { ApprovalResult, Became } from '../run/decide-approval.ts';
 import { decisionOf } from '../model/effect-decision.ts';
 import type { EffectRecord } from '../model/effect.ts';
-import type { JsonObject } from '../../json/value.ts';
 import { approvalToWire } from '../run/render.ts';
 import type { CallReader } from './calls.ts';
 import { optionalTimeToWire, timeToWire } from './time.ts';
 
 /** A request for approval as `GET …/approvals` shows it. */
-export function requestToWire(approval: ApprovalRecord, publicUrl: string): JsonObject {
+export function requestToWire(approval: ApprovalRecord, publicUrl: string) {
   const { requester, stopped } = approval;
   return {
     ...approvalToWire(approval, publicUrl),
@@ -59,7 +58,7 @@ export function askedToWire(
   calls: CallReader,
   forAgent: boolean,
   budgets: readonly BudgetRow[] | null,
-): JsonObject {
+) {
   return {
     costs: approval.costs.map((cost) => costToWire(cost, forAgent, budgets)),
     ...(effect === null
@@ -69,7 +68,7 @@ export function askedToWire(
 }
 
 /** An agent sees only what its call takes from a budget, because others may share the budget. */
-function costToWire(cost: ApprovalCost, forAgent: boolean, budgets: readonly BudgetRow[] | null): JsonObject {
+function costToWire(cost: ApprovalCost, forAgent: boolean, budgets: readonly BudgetRow[] | null) {
   const { budget, unit, amount, limit } = cost;
   if (forAgent) return { budget, unit, amount };
   const row = rowOf(cost, budgets ?? []);
@@ -99,7 +98,7 @@ export function whyAsked(
 }
 
 /** The answer to a vote: the request as it is now, the call, and its outcome. */
-export function voteToWire(decided: Extract<ApprovalResult, { kind: 'decided' }>, publicUrl: string): JsonObject {
+export function voteToWire(decided: Extract<ApprovalResult, { kind: 'decided' }>, publicUrl: string) {
   const { approval, effect, became, votedAlready } = decided;
   return {
     ...requestToWire(approval, publicUrl),
@@ -109,28 +108,28 @@ export function voteToWire(decided: Extract<ApprovalResult, { kind: 'decided' }>
   };
 }
 
-function becameToWire(became: Became, approval: ApprovalRecord, votedAlready: boolean): JsonObject {
+function becameToWire(became: Became, approval: ApprovalRecord, votedAlready: boolean) {
   switch (became.kind) {
     case 'waiting': {
       const count = countToText(approval);
       return {
-        what: 'waiting',
+        what: became.kind,
         message: votedAlready ? `You voted already: ${count}.` : `Your vote counts: ${count}.`,
       };
     }
     case 'rejected':
-      return { what: 'rejected', message: 'Rejected. Nothing is sent, and the same action is refused for 24 hours.' };
+      return { what: became.kind, message: 'Rejected. Nothing is sent, and the same action is refused for 24 hours.' };
     case 'dispatched': {
       const { decision, reason, effectId } = became.outcome;
       const receipt = became.outcome.decision === 'committed' ? { receipt_id: became.outcome.receipt.id } : {};
       const message = `Approved, and sent: ${decision}. ${reason.message}`;
-      return { what: 'dispatched', decision, code: reason.code, effect_id: effectId, ...receipt, message };
+      return { what: became.kind, decision, code: reason.code, effect_id: effectId, ...receipt, message };
     }
     case 'stopped': {
       const { code, message, rule } = became.reason;
       const until = `It is tried again by itself until ${timeToWire(approval.expiresAt)}.`;
       return {
-        what: 'stopped',
+        what: became.kind,
         decision: became.decision,
         code,
         ...(rule === undefined ? {} : { rule }),
@@ -139,12 +138,12 @@ function becameToWire(became: Became, approval: ApprovalRecord, votedAlready: bo
     }
     case 'asked_anew':
       return {
-        what: 'asked_anew',
+        what: became.kind,
         approval_id: became.approvalId,
         message: `What would run now is not what was approved, so nothing was sent. People are asked anew: ${became.approvalId}.`,
       };
     case 'ended':
-      return { what: 'ended', code: became.reason.code, message: became.reason.message };
+      return { what: became.kind, code: became.reason.code, message: became.reason.message };
   }
 }
 

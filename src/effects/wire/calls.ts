@@ -11,9 +11,19 @@ const OPENED = { one: 4 * 1024 * 1024, list: 512 * 1024 } as const;
 /** What a reader may see of calls. Params are opened until the answer has reached its limit. */
 export interface CallReader {
   /** Members `params`, `headers` if there are any, and what was cut; or `params_omitted` with the reason. */
-  params(effect: EffectRecord): JsonObject;
+  params(
+    effect: EffectRecord,
+  ):
+    | { readonly params_omitted: string }
+    | { readonly params: JsonObject; readonly headers?: JsonObject; readonly params_truncated?: boolean };
   /** Member `action`: what is sent where. */
-  action(effect: EffectRecord): JsonObject;
+  action(effect: EffectRecord): Pick<EffectRecord['action'], 'type' | 'kind' | 'upstream' | 'target'> & {
+    readonly title?: string;
+    readonly method?: string;
+    readonly path?: string;
+    readonly name?: string;
+    readonly tool_changed?: boolean;
+  };
 }
 
 type Opened = Pick<SealedParams, 'params' | 'headers'>;
@@ -89,7 +99,7 @@ export function readCalls(
 }
 
 /** What is sent where: method and path, or the name at the MCP server. */
-function requestOf({ call }: Tool, params: JsonObject, redacted: ReadonlySet<string>): JsonObject {
+function requestOf({ call }: Tool, params: JsonObject, redacted: ReadonlySet<string>) {
   switch (call.kind) {
     case 'http':
       return { method: call.request.method, path: pathOf(call.request, params, redacted) };

@@ -1,3 +1,4 @@
+import { mismatchToWire } from '../model/action-call.ts';
 import { entitiesToWire } from '../model/entity.ts';
 import type { ApprovalRecord } from '../model/approval.ts';
 import type { Code } from '../model/codes.ts';
@@ -5,7 +6,7 @@ import { statusShown } from '../model/answer.ts';
 import { DECISION_TABLE, type Decision, type NextStep, type Reason, nextOf } from '../model/decision.ts';
 import { decisionOf } from '../model/effect-decision.ts';
 import { BUSY, type EffectRecord, type Evidence, type SettledBy } from '../model/effect.ts';
-import type { Json, JsonObject } from '../../json/value.ts';
+import type { JsonObject } from '../../json/value.ts';
 import { isExhausted } from '../steps/lifecycle.ts';
 import { approvalToWire, resultMembers } from '../run/render.ts';
 import type { Tool } from '../model/tool.ts';
@@ -26,7 +27,7 @@ export interface EffectWireContext {
 }
 
 /** An effect as `GET …/effects/{id}` and lists show it: its current decision, state and times. */
-export function effectToWire(effect: EffectRecord, context: EffectWireContext): JsonObject {
+export function effectToWire(effect: EffectRecord, context: EffectWireContext) {
   const decision = decisionOf(effect);
   const safe = isSafeToRetry(effect, context);
   const self = `${context.publicUrl}/v1/workspaces/${effect.workspace}/effects/${effect.id}`;
@@ -35,7 +36,7 @@ export function effectToWire(effect: EffectRecord, context: EffectWireContext): 
     id: effect.id,
     effect_id: effect.id,
     workspace: effect.workspace,
-    state: life.state,
+    ...lifeMembers(effect, context),
     decision,
     action_type: effect.action.type,
     tool: effect.action.tool,
@@ -68,7 +69,6 @@ export function effectToWire(effect: EffectRecord, context: EffectWireContext): 
     holds: effect.holds.map(({ budget, unit, window, amount }) => ({ budget, unit, window, amount })),
     hold_state: effect.holdState,
     ...(effect.metadata === null ? {} : { metadata: effect.metadata }),
-    ...lifeMembers(effect, context),
     links: {
       effect: self,
       run: `${self}/run`,
@@ -142,22 +142,28 @@ function sentence(note: string): string {
   return /[.!?]$/.test(text) ? text : `${text}.`;
 }
 
-function lifeMembers(effect: EffectRecord, context: EffectWireContext): Record<string, Json> {
+function lifeMembers(effect: EffectRecord, context: EffectWireContext) {
   const { life } = effect;
   switch (life.state) {
     case 'pending_approval':
       return {
+        state: life.state,
         approval_id: life.approvalId,
         ...(context.approval === null ? {} : { approval: approvalToWire(context.approval, context.publicUrl) }),
       };
     case 'rejected':
-      return { approval_id: life.approvalId, refused_until: timeToWire(life.until) };
+      return { state: life.state, approval_id: life.approvalId, refused_until: timeToWire(life.until) };
     case 'executing':
-      return { lease_end: timeToWire(life.lease.leaseEnd) };
+      return { state: life.state, lease_end: timeToWire(life.lease.leaseEnd) };
     case 'unknown':
-      return { evidence: evidenceToWire(life.evidence), quiesce_until: timeToWire(life.lease.quiesceUntil) };
+      return {
+        state: life.state,
+        evidence: evidenceToWire(life.evidence),
+        quiesce_until: timeToWire(life.lease.quiesceUntil),
+      };
     case 'committed':
       return {
+        state: life.state,
         receipt: context.receiptView(life.receipt.jws),
         settled_by: settledByToWire(life.settledBy),
         evidence: evidenceToWire(life.evidence),
@@ -167,22 +173,24 @@ function lifeMembers(effect: EffectRecord, context: EffectWireContext): Record<s
       };
     case 'failed':
       return {
+        state: life.state,
         settled_by: settledByToWire(life.settledBy),
         evidence: evidenceToWire(life.evidence),
         ...(context.withResult ? resultMembers(life.result) : {}),
       };
     case 'denied':
-      return life.mismatches.length === 0
-        ? {}
-        : { mismatches: life.mismatches.map(({ field, assumed, current }) => ({ field, assumed, current })) };
+      return {
+        state: life.state,
+        ...(life.mismatches.length === 0 ? {} : { mismatches: life.mismatches.map(mismatchToWire) }),
+      };
   }
 }
 
-function reasonToWire({ code, message, policy, rule }: Reason): JsonObject {
+function reasonToWire({ code, message, policy, rule }: Reason) {
   return { code, message, ...(policy === undefined ? {} : { policy }), ...(rule === undefined ? {} : { rule }) };
 }
 
-function evidenceToWire(evidence: Evidence): JsonObject {
+function evidenceToWire(evidence: Evidence) {
   return {
     code: evidence.code,
     message: evidence.message,
@@ -192,7 +200,7 @@ function evidenceToWire(evidence: Evidence): JsonObject {
   };
 }
 
-function settledByToWire(settledBy: SettledBy): JsonObject {
+function settledByToWire(settledBy: SettledBy) {
   switch (settledBy.by) {
     case 'owner':
     case 'late_answer':

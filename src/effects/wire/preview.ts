@@ -1,5 +1,4 @@
 import { entitiesToWire } from '../model/entity.ts';
-import type { JsonObject } from '../../json/value.ts';
 import type { ApprovalRequirement, Obligation } from '../model/verdict.ts';
 import type { Preview } from '../run/preview-effect.ts';
 import { budgetToWire } from '../run/render.ts';
@@ -8,7 +7,7 @@ import { budgetToWire } from '../run/render.ts';
  * What a call would get, as a preview shows it.
  * @param forAgent whether the reader is an agent: of shared budgets it sees only a level
  */
-export function previewToWire(preview: Preview, forAgent: boolean): JsonObject {
+export function previewToWire(preview: Preview, forAgent: boolean) {
   const { code, message, policy, rule } = preview.reason;
   return {
     would: preview.would,
@@ -34,12 +33,12 @@ export function previewToWire(preview: Preview, forAgent: boolean): JsonObject {
 }
 
 /** What a permitted call has to hold. */
-export function obligationToWire(obligation: Obligation, forAgent: boolean): JsonObject {
-  const { kind, rule } = obligation;
+export function obligationToWire(obligation: Obligation, forAgent: boolean) {
+  const { rule } = obligation;
   switch (obligation.kind) {
     case 'budget':
       return {
-        kind,
+        kind: obligation.kind,
         rule,
         budget: obligation.budget,
         unit: obligation.unit,
@@ -47,18 +46,24 @@ export function obligationToWire(obligation: Obligation, forAgent: boolean): Jso
         ...(forAgent && obligation.sharing === 'shared' ? {} : { limit: obligation.limit }),
       };
     case 'rate_limit':
-      return { kind, rule, id: obligation.id, window_ms: obligation.windowMs, limit: obligation.limit };
+      return {
+        kind: obligation.kind,
+        rule,
+        id: obligation.id,
+        window_ms: obligation.windowMs,
+        limit: obligation.limit,
+      };
     case 'claim':
-      return { kind, rule, target: obligation.target, hold: obligation.hold };
+      return { kind: obligation.kind, rule, target: obligation.target, hold: obligation.hold };
     case 'reserve':
-      return { kind, rule, pool: obligation.pool, units: obligation.units };
+      return { kind: obligation.kind, rule, pool: obligation.pool, units: obligation.units };
   }
 }
 
 /** Who would have to approve. */
-export function requirementToWire(requirement: ApprovalRequirement): JsonObject {
+export function requirementToWire(requirement: ApprovalRequirement) {
   return {
-    kind: 'approval',
+    kind: 'approval' as const,
     rule: requirement.rule,
     approvers: { roles: requirement.approvers.roles, users: requirement.approvers.users },
     quorum: requirement.quorum,

@@ -1,5 +1,4 @@
 import type { EffectRecord, Stage } from '../model/effect.ts';
-import type { JsonObject } from '../../json/value.ts';
 import type { Running } from '../run/running.ts';
 import { timeToWire } from './time.ts';
 
@@ -7,7 +6,7 @@ import { timeToWire } from './time.ts';
  * The stages of an effect: those on record. If it is executing, also the finished ones and the one that runs now. If
  * another gateway runs it, only the admission is known here.
  */
-export function runStages(effect: EffectRecord, running: Pick<Running, 'stagesOf'>): readonly JsonObject[] {
+export function runStages(effect: EffectRecord, running: Pick<Running, 'stagesOf'>) {
   const recorded = effect.stages.map(stageToWire);
   if (effect.life.state !== 'executing') return recorded;
   const { lease } = effect.life;
@@ -24,11 +23,11 @@ export function runStages(effect: EffectRecord, running: Pick<Running, 'stagesOf
   return [...recorded, ...over.map(stageToWire), ...(now === null ? [] : [begun(now.stage, now.startedAt)])];
 }
 
-function begun(stage: Stage['stage'], startedAt: number): JsonObject {
-  return { stage, status: 'running', started_at: timeToWire(startedAt), duration_ms: null, detail: null };
+function begun(stage: Stage['stage'], startedAt: number) {
+  return { stage, status: 'running' as const, started_at: timeToWire(startedAt), duration_ms: null, detail: null };
 }
 
-function stageToWire(stage: Stage): JsonObject {
+function stageToWire(stage: Stage) {
   return {
     stage: stage.stage,
     status: stage.status,

@@ -1,8 +1,7 @@
-import type { JsonObject } from '../../json/value.ts';
 import { readsState, type Tool } from '../model/tool.ts';
 
 /** A tool as lists show it. Leaves out the upstream's address and the request that a call becomes. */
-export function toolToWire(tool: Tool): JsonObject {
+export function toolToWire(tool: Tool) {
   return {
     name: tool.name,
     title: tool.title,

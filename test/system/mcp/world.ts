@@ -1,3 +1,4 @@
+import { documented } from '../../documented.ts';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -116,6 +117,9 @@ export async function post(
     body: typeof body === 'string' || body instanceof Uint8Array ? body : JSON.stringify(body),
   });
   const text = await response.text();
+  const { pathname: path } = new URL(world.door());
+  const contentType = response.headers.get('content-type');
+  documented.check({ method: 'POST', path, status: response.status, contentType, text });
   return { status: response.status, headers: response.headers, text, message: lastMessage(text) };
 }
 
