@@ -17,8 +17,8 @@ const MAX_BUCKET = 256;
 const PLAIN = /^[ !#-[\]-~]*$/;
 
 /**
- * Combines the obligations of the matched rules. A budget that several rules name is held once, with the lowest limit
- * and the largest amount. A pool is used once, with the largest number of units. A target is claimed once, and
+ * Combines the obligations of the matched rules. A budget that several rules name is held once, with the
+ * largest amount. A pool is used once, with the largest number of units. A target is claimed once, and
  * `existing` is preferred to `call`.
  */
 export function obligationsOf(rules: readonly CompiledRule[], input: PolicyInput): Obligations {
@@ -141,11 +141,11 @@ function isSame(a: Obligation, b: Obligation): boolean {
 /** The stricter of two obligations of one kind, with the rule that comes first in the order of report. */
 function merged(known: Obligation, other: Obligation): Obligation {
   if (known.kind === 'budget' && other.kind === 'budget') {
-    const limit = Math.min(known.limit, other.limit);
-    if (known.amount === null) return { ...known, limit };
+    // Both have the limit of the budget for this call: it is declared once.
+    if (known.amount === null) return known;
     const { amount, amountFrom } = other;
-    if (amount !== null) return { ...known, limit, amount: Math.max(known.amount, amount) };
-    return { ...known, limit, amount, ...(amountFrom === undefined ? null : { amountFrom }) };
+    if (amount !== null) return { ...known, amount: Math.max(known.amount, amount) };
+    return { ...known, amount, ...(amountFrom === undefined ? null : { amountFrom }) };
   }
   if (known.kind === 'reserve' && other.kind === 'reserve')
     return { ...known, units: Math.max(known.units, other.units) };

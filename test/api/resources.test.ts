@@ -55,6 +55,18 @@ describe('claims', () => {
       expect([target, await claim(target)]).toEqual([target, 400]);
   });
 
+  it('are for tools that the key may call', async () => {
+    // Its rules permit the agent more: the key alone is held to one tool, which they refuse to everybody.
+    for (const target of ['notes.add', 'note:1', 'payment:pay_9', 'service:api']) {
+      const body = { target, ttl_s: 1 };
+      const refused = await rig.send('POST', `${WS}/claims`, { key: rig.keys.restricted, body });
+      expect([target, refused.status]).toEqual([target, 400]);
+    }
+    const body = { pool: 'deploy-slot', units: 1, ttl_s: 1 };
+    const reserved = await rig.send('POST', `${WS}/reservations`, { key: rig.keys.restricted, body });
+    expect([reserved.status, list(reserved.json['errors'])[0]?.['path']]).toEqual([400, '/pool']);
+  });
+
   it('asks an account key which agent it is for', async () => {
     const body = { target: 'payment:pay_8', ttl_s: 60 };
     expect((await rig.send('POST', `${WS}/claims`, { body })).status).toBe(400);

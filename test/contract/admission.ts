@@ -323,6 +323,20 @@ export function describeAdmission(open: OpenStore, capabilities: Capabilities): 
       expect(await at.store.admit(paused)).toMatchObject({ kind: 'refused', decision: 'denied_paused' });
     });
 
+    at.timed(
+      'refuses what is paused up to the end of the pause, says how long that is, and runs it from then on',
+      async () => {
+        const paused = { pausedBy: { id: 'pau_1', reason: 'incident', until: at.now() + 1_000 } };
+        at.advance(999);
+        expect(await at.store.admit(admitRequest(paused))).toMatchObject({
+          decision: 'denied_paused',
+          retryAfterMs: 1,
+        });
+        at.advance(1);
+        await dispatched(at.store, paused);
+      },
+    );
+
     at.timed('refuses a budget window that has ended since the call was evaluated', async () => {
       const window = { kind: 'calendar', start: at.now() - 1_000, end: at.now() + 1_000 } as const;
       const verdict = permit([budgetOf(100, 1, { window })]);

@@ -122,6 +122,20 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
       expect(await pending({ fingerprint: 'refund of 42', idempotencyKey: 'new' })).toMatchObject({ created: true });
     });
 
+    at.timed('takes votes up to the end of the request, and none from then on', async () => {
+      const requests = [await pending({ verdict: asking({ expiresMs: 1_000 }) })];
+      requests.push(await pending({ verdict: asking({ expiresMs: 1_000 }) }));
+      const [first, second] = requests;
+      at.advance(999);
+      expect(await at.store.vote(voteRequest(first?.approval.id ?? ''))).toMatchObject({ kind: 'counted' });
+      at.advance(1);
+      for (const verdict of ['approve', 'reject'] as const)
+        expect(await at.store.vote(voteRequest(second?.approval.id ?? '', { verdict }))).toMatchObject({
+          kind: 'already_decided',
+          approval: { status: 'expired', votes: [] },
+        });
+    });
+
     at.timed('takes no decision from who became a user after the request', async () => {
       const { approval } = await pending();
       at.advance(10_000);

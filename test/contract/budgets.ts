@@ -269,6 +269,18 @@ export function describeBudgets(open: OpenStore, capabilities: Capabilities): vo
       await dispatched(at.store, { verdict });
     });
 
+    it('counts the attempt after a failed one against a rate, too', async () => {
+      const again = { idempotencyKey: 'k', verdict: permit([rateOf(2, HOUR)]) };
+      for (let times = 0; times < 2; times += 1) {
+        const { effect } = await dispatched(at.store, again);
+        await at.store.settle(settleRequest(effect, FAILED));
+      }
+      expect(await at.store.admit(admitRequest(again))).toMatchObject({
+        decision: 'denied_budget',
+        reason: { code: 'rate_limited' },
+      });
+    });
+
     it('limits the rate of concurrent calls exactly', async () => {
       const verdict = permit([rateOf(10, 3_600_000)]);
       const answers = await Promise.all(Array.from({ length: 40 }, () => at.store.admit(admitRequest({ verdict }))));
@@ -330,6 +342,22 @@ export function describeBudgets(open: OpenStore, capabilities: Capabilities): vo
       at.advance(HOUR / 2 + HOUR / 1_000);
       expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ spent: 50, held: 0 }]);
     });
+
+    at.timed(
+      'shows a window up to its end, and from then on neither what was spent in it nor what is held',
+      async () => {
+        const window = { kind: 'calendar', start: at.now(), end: at.now() + HOUR } as const;
+        const { effect } = await dispatched(at.store, spend(100, 40, { window }));
+        await at.store.settle(settleRequest(effect, committed()));
+        const open = await dispatched(at.store, spend(100, 10, { window }));
+        at.advance(HOUR - 1);
+        expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ spent: 40, held: 10, resetsAt: window.end }]);
+        at.advance(1);
+        expect(await at.store.budgets(WORKSPACE)).toEqual([]);
+        await at.store.settle(settleRequest(open.effect, committed()));
+        expect(await at.store.budgets(WORKSPACE)).toEqual([]);
+      },
+    );
 
     it('has at most 10,000 rows: a value that has none is refused, those that have one go on', async () => {
       const rows = (from: number, count: number) => ({

@@ -286,6 +286,19 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
       await dispatched(at.store, { claimId, action });
     });
 
+    at.timed('are named while their time is not over, also by the agent that had them', async () => {
+      const taken = await at.store.takeClaim(claimRequest('customer:7', { ttlMs: 1_000 }));
+      if (taken.kind !== 'made') throw new Error(taken.kind);
+      const named = { claimId: taken.claim.id, action };
+      at.advance(999);
+      await dispatched(at.store, named);
+      at.advance(1);
+      expect(await at.store.admit(admitRequest(named))).toMatchObject({
+        decision: 'denied_claim',
+        reason: { code: 'claim_required' },
+      });
+    });
+
     it('refuse other agents also where policy only observes', async () => {
       await take(OTHER);
       const observing = { ...permit(), mode: 'observe' } as const;
@@ -463,6 +476,16 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
       expect(await at.store.admit(admitRequest(own))).toMatchObject({ decision: 'denied_reservation' });
       await at.store.settle(settleRequest(effect, committed()));
       await dispatched(at.store, own);
+    });
+
+    it('does not count what an earlier attempt of the same action took against the next one', async () => {
+      const again = { idempotencyKey: 'k', times: { idempotentForMs: 60_000 }, verdict: permit([reserve(4)]) };
+      const { effect } = await dispatched(at.store, again);
+      await at.store.settle(settleRequest(effect, UNKNOWN));
+      expect(await at.store.admit(admitRequest({ verdict: permit([reserve(1)]) }))).toMatchObject({
+        decision: 'denied_reservation',
+      });
+      expect((await dispatched(at.store, again)).effect).toMatchObject({ id: effect.id, attempt: 2 });
     });
 
     at.timed('lends them to an unknown effect until that is quiet', async () => {

@@ -3,6 +3,7 @@ import { type Capabilities, DAY, type OpenStore, RETENTION, useStore } from './f
 import {
   admitRequest,
   ANY,
+  approvalBy,
   committed,
   dispatched,
   FAILED,
@@ -10,6 +11,7 @@ import {
   resolveRequest,
   settleRequest,
   UNKNOWN,
+  voteRequest,
   WORKSPACE,
 } from './requests.ts';
 
@@ -41,6 +43,49 @@ export function describeRetention(open: OpenStore, capabilities: Capabilities): 
       at.advance(RETENTION.effectsMs - 1);
       expect(await at.store.sweep(100)).toMatchObject({ aged: 0 });
       expect(await at.store.effect(WORKSPACE, effect.id)).not.toBeNull();
+    });
+
+    at.timed('keeps for all of its time what was settled a moment ago, however long ago it began', async () => {
+      const { effect } = await dispatched(at.store);
+      await at.store.settle(settleRequest(effect, UNKNOWN));
+      at.advance(RETENTION.effectsMs + 1);
+      await at.store.resolve(resolveRequest(effect, 'happened'));
+      expect(await at.store.sweep(100)).toMatchObject({ aged: 0 });
+      at.advance(RETENTION.effectsMs - 1);
+      expect(await at.store.sweep(100)).toMatchObject({ aged: 0 });
+      expect(await at.store.effect(WORKSPACE, effect.id)).not.toBeNull();
+      at.advance(1);
+      expect(await at.store.sweep(100)).toMatchObject({ aged: 1 });
+    });
+
+    at.timed('refuses what was rejected also when only a tombstone is left', async () => {
+      const verdict = permit([], [approvalBy()]);
+      const waiting = await at.store.admit(admitRequest({ idempotencyKey: 'k', verdict }));
+      if (waiting.kind !== 'pending') throw new Error(waiting.kind);
+      await at.store.vote(voteRequest(waiting.approval.id, { verdict: 'reject' }));
+      at.advance(RETENTION.effectsMs + 1);
+      await at.store.sweep(100);
+      expect(await at.store.effect(WORKSPACE, waiting.effect.id)).toBeNull();
+      expect(await at.store.admit(admitRequest({ idempotencyKey: 'k' }))).toMatchObject({
+        kind: 'refused',
+        reason: { code: 'approval_rejected' },
+      });
+    });
+
+    at.timed('forgets a request for approval with the effect that it was about', async () => {
+      const asking = { idempotencyKey: 'k', verdict: permit([], [approvalBy()]) };
+      const waiting = await at.store.admit(admitRequest(asking));
+      if (waiting.kind !== 'pending') throw new Error(waiting.kind);
+      const { id } = waiting.approval;
+      await at.store.vote(voteRequest(id));
+      const { approvalDigest } = admitRequest(asking);
+      const { effect } = await dispatched(at.store, { ...asking, approvalDigest });
+      await at.store.settle(settleRequest(effect, committed()));
+      at.advance(RETENTION.effectsMs);
+      expect(await at.store.approval(WORKSPACE, id)).not.toBeNull();
+      at.advance(1);
+      await at.store.sweep(100);
+      expect(await at.store.approval(WORKSPACE, id)).toBeNull();
     });
 
     at.timed('lets a key whose attempt failed long ago be used again', async () => {

@@ -64,6 +64,7 @@ function settle(
   outcome: 'committed' | 'failed' | 'unknown' | 'denied',
   at = 100,
   seen = evidence,
+  of = fence(n),
 ): LifeEvent {
   const outcomes = {
     committed: { kind: 'committed', receipt, result: null, accepted: false, responseTruncated: false },
@@ -79,7 +80,7 @@ function settle(
   return {
     kind: 'settle',
     at,
-    fence: fence(n),
+    fence: of,
     outcome: outcomes[outcome],
     settledBy: { by: 'owner' },
     evidence: seen,
@@ -191,6 +192,15 @@ describe('the state table', () => {
     expect(why(effect, event)).toBe(expected);
   });
 
+  it.each([{ nonce: 'another' }, { epoch: 2 }, { n: 2 }])(
+    'an attempt with another fence settles nothing: %j',
+    (other) => {
+      const foreign = { ...fence(1), ...other };
+      for (const effect of [executing, unknown])
+        expect(why(effect, settle(1, 'committed', 100, evidence, foreign))).toBe('fenced_off');
+    },
+  );
+
   it('late evidence against a failure that was acted on is a contradiction', () => {
     const second = play(settle(1, 'failed'), { kind: 'admit', lease: lease(2) });
     expect(why(second, settle(1, 'committed'))).toBe('contradiction');
@@ -222,6 +232,58 @@ describe('the state table', () => {
     expect(play(settle(1, 'failed'), { kind: 'admit', lease: lease(2) }, settle(2, 'denied')).life.state).toBe(
       'failed',
     );
+  });
+});
+
+describe('what an attempt leaves behind', () => {
+  const NOT_SENT: Evidence = { ...evidence, code: 'not_dispatched' };
+  const next = (n: number): LifeEvent => ({ kind: 'admit', lease: lease(n) });
+  const attempts = (count: number, seen: Evidence): EffectRecord =>
+    play(
+      ...Array.from({ length: count }, (_, index) => index + 1).flatMap((n) => [
+        settle(n, 'failed', 100, seen),
+        ...(n < count ? [next(n + 1)] : []),
+      ]),
+    );
+
+  it('as many attempts as may be, and none more; those that sent nothing do not count', () => {
+    const last = attempts(MAX_ATTEMPTS, evidence);
+    expect(last).toMatchObject({ attempt: MAX_ATTEMPTS, unsent: 0, life: { state: 'failed' } });
+    expect(why(last, next(MAX_ATTEMPTS + 1))).toBe('not_allowed');
+    expect(why(attempts(MAX_ATTEMPTS - 1, evidence), next(MAX_ATTEMPTS))).toBe('next:executing');
+    const unsent = attempts(2 * MAX_ATTEMPTS, NOT_SENT);
+    expect(unsent.unsent).toBe(2 * MAX_ATTEMPTS);
+    expect(why(unsent, next(2 * MAX_ATTEMPTS + 1))).toBe('next:executing');
+  });
+
+  it('an attempt that sent nothing is counted once, also where its settlement comes a second time', () => {
+    const again = play(settle(1, 'unknown'), next(2), settle(2, 'failed', 100, NOT_SENT));
+    expect(again).toMatchObject({ unsent: 1, life: { state: 'unknown' } });
+    const twice = advance(again, settle(2, 'failed', 200, NOT_SENT));
+    expect(twice.kind === 'next' ? twice.effect.unsent : again.unsent).toBe(1);
+  });
+
+  it('a key with evidence against its record takes no attempt and asks nobody', () => {
+    const closed = { ...attempts(1, evidence), closed: true };
+    expect(why(closed, next(2))).toBe('not_allowed');
+    expect(why(closed, { kind: 'ask', approvalId: 'apr_2' })).toBe('not_allowed');
+  });
+
+  it('that nothing happened is certain from then on: the next attempt may fail again', () => {
+    const resolved = play(settle(1, 'unknown'), next(2), settle(2, 'failed'), resolve(2, 'not_happened', 1e6));
+    expect(resolved).toMatchObject({ mayHaveHappened: false, life: { state: 'failed' } });
+    const third = advance(resolved, next(3));
+    expect(third.kind === 'next' ? why(third.effect, settle(3, 'failed')) : third.why).toBe('next:failed');
+  });
+
+  it.each([
+    ['waits for approval', { kind: 'ask', approvalId: 'apr_2' } as const, null],
+    ['was rejected', { kind: 'ask', approvalId: 'apr_2' } as const, { kind: 'reject', at: 1, until: 2 } as const],
+    ['expired', { kind: 'ask', approvalId: 'apr_2' } as const, { kind: 'expire', at: 1, granted: false } as const],
+  ])('an answer that says it happened contradicts a record that %s since', (_name, asked, ended) => {
+    const later = play(settle(1, 'failed'), asked, ...(ended === null ? [] : [ended]));
+    expect(why(later, settle(1, 'committed'))).toBe('contradiction');
+    expect(why(later, settle(1, 'failed'))).toBe('fenced_off');
   });
 });
 

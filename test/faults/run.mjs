@@ -99,7 +99,8 @@ async function plant(copy, { file, text, instead, test, pattern }) {
       const { code } = await transformWithOxc(readFileSync(source, 'utf8'), source, { sourcemap: false });
       writeFileSync(built, code.replaceAll(/(from\s*|import\(|import\s*)(["'])(\.[^"']*)\.ts\2/g, '$1$2$3.js$2'));
     }
-    const { tests, end } = await run(copy, [test], pattern, BOUND_MS);
+    // The first red test is enough.
+    const { tests, end } = await run(copy, [test], pattern, BOUND_MS, ['--bail=1']);
     if (end === 'bound') return 'took too long';
     const own = tests.filter(({ name }) => matches(name, pattern));
     if (own.some(({ status }) => status === 'failed')) return 'caught';
@@ -117,11 +118,18 @@ function matches(name, pattern) {
 }
 
 /** Runs test files in a copy, in a process group of their own, which is ended at the bound. */
-function run(copy, files, pattern, bound) {
+function run(copy, files, pattern, bound, more = []) {
   const report = join(copy, 'node-report.json');
   rmSync(report, { force: true });
-  const words = ['node_modules/vitest/vitest.mjs', 'run', '--reporter=json', `--outputFile=${report}`, ...files];
-  if (pattern !== undefined) words.push('-t', pattern);
+  const words = [
+    'node_modules/vitest/vitest.mjs',
+    'run',
+    '--reporter=json',
+    `--outputFile=${report}`,
+    ...files,
+    ...more,
+  ];
+  if (pattern !== undefined) words.push(`--testNamePattern=${pattern}`);
   return new Promise((resolve) => {
     const child = spawn(process.execPath, words, { cwd: copy, stdio: 'ignore', detached: true, env: process.env });
     let end = 'end';

@@ -38,6 +38,19 @@ function pause(scope: PauseScope) {
   });
 }
 
+/** Writes the row of the pauses without asking the store. */
+async function write(edit: (text: string) => string): Promise<void> {
+  const openDatabase = await loadDriver();
+  const database = openDatabase(join(path, 'store.db'));
+  const stored = database.prepare("SELECT id, kind, text FROM rows WHERE text LIKE '%payments.*%' AND id = ''").get();
+  const text = String(stored?.['text']);
+  expect(edit(text)).not.toBe(text);
+  database
+    .prepare("UPDATE rows SET text = ?, version = version || 'x' WHERE id = '' AND kind = ?")
+    .run(edit(text), Number(stored?.['kind']));
+  database.close();
+}
+
 it('an answer of the store that comes late does not undo a pause that is known already', async () => {
   const late = await store.pauses(WORKSPACE);
   let giveLate: () => void = () => undefined;
@@ -81,16 +94,17 @@ it.each<[PauseScope, Partial<PauseSubject>]>([
   expect(view.match(WORKSPACE, { ...SUBJECT, ...other }, store.now())).toBeNull();
 });
 
+it('the version of the pauses is sealed with them: another would hide from gateways what was set since', async () => {
+  await pause({ kind: 'tool', glob: 'payments.*' });
+  await write((text) => text.replace('"version":1', '"version":9'));
+  const { version, pauses } = await store.pauses(WORKSPACE);
+  expect(version).toBe(9);
+  expect(pauses.map(({ id }) => id)).toContain('pau_unsealed');
+});
+
 it('pauses that something else than a gateway wrote pause the workspace, until an administrator lifts that', async () => {
   const set = await pause({ kind: 'tool', glob: 'payments.*' });
-  const openDatabase = await loadDriver();
-  const database = openDatabase(join(path, 'store.db'));
-  const stored = database.prepare("SELECT id, kind, text FROM rows WHERE text LIKE '%payments.*%' AND id = ''").get();
-  const text = String(stored?.['text']).replace('payments.*', 'nothing.*');
-  database
-    .prepare("UPDATE rows SET text = ?, version = version || 'x' WHERE id = '' AND kind = ?")
-    .run(text, Number(stored?.['kind']));
-  database.close();
+  await write((text) => text.replace('payments.*', 'nothing.*'));
   const { pauses } = await store.pauses(WORKSPACE);
   expect(pauses).toMatchObject([{ id: set.id }, { id: 'pau_unsealed', scope: { kind: 'workspace' } }]);
   // Another pause does not vouch for what is there.

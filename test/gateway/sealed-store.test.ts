@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
+import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
 import type { EffectStore } from '../../src/effects/store.ts';
 import { sealedSettlement, sealedStore } from '../../src/gateway/sealed-store.ts';
 import { openSecrets, type Secrets } from '../../src/secrets/vault.ts';
@@ -129,6 +130,92 @@ it('records of before are read as they are', async () => {
   await plain.settle(settleRequest(effect, outcome()));
   expect(await store.effect(WORKSPACE, effect.id)).toMatchObject({ life: { result: result() } });
   expect(onDisk()).toContain(RESULT);
+});
+
+/** A request that two rules ask for, granted by one vote, as the store keeps it. */
+async function granted(): Promise<ApprovalRecord> {
+  const verdict = permit([], [approvalBy(), approvalBy({ rule: 'payments/b' })]);
+  const waiting = await store.admit(admitRequest({ verdict }));
+  if (waiting.kind !== 'pending') throw new Error('it waits');
+  await store.vote(voteRequest(waiting.approval.id, { requirements: [0, 1] }));
+  const kept = await plain.approval(WORKSPACE, waiting.approval.id);
+  if (kept === null) throw new Error('it is kept');
+  return kept;
+}
+
+it.each<[string, (kept: ApprovalRecord, other: ApprovalRecord) => Partial<ApprovalRecord>]>([
+  ['another digest', () => ({ digest: 'another' })],
+  ['another agent that asked', ({ requester }) => ({ requester: { ...requester, agentId: 'other' } })],
+  ['another owner of the agent', ({ requester }) => ({ requester: { ...requester, agentOwner: 'tom' } })],
+  ['another user who asked', ({ requester }) => ({ requester: { ...requester, user: 'tom' } })],
+  ['another key that asked', ({ requester }) => ({ requester: { ...requester, keyId: 'key_other' } })],
+  ['another maker of the key', ({ requester }) => ({ requester: { ...requester, keyMadeBy: null } })],
+  ['other roles', ({ requirements: [one, two] }) => ({ requirements: asks(one, two, { roles: ['all'], users: [] }) })],
+  ['other users', ({ requirements: [one, two] }) => ({ requirements: asks(one, two, { roles: [], users: ['tom'] }) })],
+  ['a requirement less', ({ requirements }) => ({ requirements: requirements.slice(0, 1) })],
+  ['a requirement twice', ({ requirements: [one] }) => ({ requirements: one === undefined ? [] : [one, one] })],
+  ['no requirement', () => ({ requirements: [] })],
+  ['a later beginning', ({ createdAt }) => ({ createdAt: createdAt + 3_600_000 })],
+  ['no vote', () => ({ votes: [] })],
+  ['a vote without a seal', ({ votes }) => ({ votes: votes.map(({ seal: _seal, ...vote }) => vote) })],
+  ['a vote of another user', ({ votes }) => ({ votes: votes.map((vote) => ({ ...vote, user: 'tom' })) })],
+  ['a vote with another comment', ({ votes }) => ({ votes: votes.map((vote) => ({ ...vote, comment: 'yes' })) })],
+  ['the vote on another request', (_kept, { votes }) => ({ votes })],
+])('a granted request that was given %s is shown, and approves nothing', async (_what, change) => {
+  const [kept, other] = [await granted(), await granted()];
+  const seen: string[] = [];
+  const read = async (record: ApprovalRecord) => {
+    const edited = sealedStore({ ...plain, approval: async () => record }, secrets, undefined, (of) => seen.push(of));
+    return edited.approval(WORKSPACE, record.id);
+  };
+  expect(await read(kept)).not.toHaveProperty('isForged');
+  expect(seen).toEqual([]);
+  expect(await read({ ...kept, ...change(kept, other) })).toMatchObject({ id: kept.id, isForged: true });
+  expect(seen).toEqual([`approval ${WORKSPACE} ${kept.id}`]);
+});
+
+type Requirement = ApprovalRecord['requirements'][number];
+
+function asks(one: Requirement | undefined, two: Requirement | undefined, approvers: Requirement['approvers']) {
+  return one === undefined || two === undefined ? [] : [{ ...one, approvers }, two];
+}
+
+it('an entity that something else than a gateway wrote is not read', async () => {
+  const entity = { type: 'customer', id: 'c1', body: '{"name":"Ada"}' };
+  let kept: Parameters<EffectStore['putEntities']>[0]['entities'][number] | undefined;
+  const inner: EffectStore = {
+    ...plain,
+    async putEntities(request) {
+      [kept] = request.entities;
+      return { kind: 'put', version: 1, created: 1, changed: 0, unchanged: 0 };
+    },
+    async entities() {
+      return kept === undefined ? [] : [{ ...kept, version: 1, updatedAt: 1 }];
+    },
+  };
+  const guarded = sealedStore(inner, secrets);
+  const written = {
+    ...entity,
+    digest: 'd',
+    characters: entity.body.length,
+    origin: { kind: 'api', by: { type: 'key', id: 'key_1' } },
+  } as const;
+  await guarded.putEntities({
+    workspace: WORKSPACE,
+    entities: [written],
+    actor: { type: 'key', id: 'key_1' },
+    limits: { entities: 10, characters: 1000 },
+  });
+  expect(kept?.body).not.toContain('Ada');
+  expect(await guarded.entities(WORKSPACE, [entity])).toMatchObject([{ body: entity.body }]);
+  const sealed = kept;
+  for (const body of ['{"name":"Eve"}', `${sealed?.body ?? ''}A`]) {
+    if (sealed !== undefined) kept = { ...sealed, body };
+    await expect(guarded.entities(WORKSPACE, [entity])).rejects.toMatchObject({ name: 'StoreUnavailable' });
+  }
+  // Nor one that was sealed for another.
+  if (sealed !== undefined) kept = { ...sealed, id: 'c2' };
+  await expect(guarded.entities(WORKSPACE, [entity])).rejects.toMatchObject({ name: 'StoreUnavailable' });
 });
 
 it('what another secret sealed, or what was moved to another record, is not shown', async () => {

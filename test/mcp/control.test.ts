@@ -591,6 +591,18 @@ describe('what happened', () => {
     );
   });
 
+  it('shows the newest events of an effect, and says how many older ones there are', async () => {
+    const again = () => world.refund({ payment_id: 'pay_1', amount: 1, currency: 'EUR' }, 'many-events');
+    const { effect_id: id } = await again();
+    for (let times = 0; times < 9; times += 1) await again();
+    const { body } = await world.api('GET', `/v1/workspaces/demo/effects/${id}`, world.keys.account);
+    const all = body.ledger.map(({ kind }: { kind: string }) => kind);
+    const { structured } = await world.call(world.keys.account, 'svc.executions.get', { effect_id: id });
+    expect(structured.ledger.map(({ kind }: { kind: string }) => kind)).toEqual(all.slice(-8));
+    expect(all.length).toBeGreaterThan(8);
+    expect(structured.ledger_left_out).toBe(all.length - 8);
+  });
+
   it('verifies receipts, and finds one that was altered', async () => {
     const verify = async (receipt: unknown) =>
       (await world.call(world.keys.account, 'svc.receipts.verify', { receipt })).structured;

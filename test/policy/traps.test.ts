@@ -334,6 +334,11 @@ describe('4: surprises of the engine and its format', () => {
     expect(allowed('{ params.tags: { some: { item: ok } } }', { tags: 'ok' })).toBe(false);
     expect(allowed('{ params.tags: { every: { item: ok } } }', { tags: [] })).toBe(true);
     expect(denied('{ params.tags: { some: { item: bad } } }', { tags: 'bad' })).toBe(true);
+    // A list that was left out is none that is known: it refuses, and grants nothing.
+    expect(denied('{ params.tags: { some: { item: bad } } }', {})).toBe(true);
+    expect(denied('{ params.tags: { every: { item: bad } } }', {})).toBe(true);
+    expect(allowed('{ params.tags: { every: { item: ok } } }', {})).toBe(false);
+    expect(allowed('{ not: { params.tags: { some: { item: bad } } } }', {})).toBe(false);
     expect(
       denied('{ params.tags: { some: { item: bad } } }', { tags: Array.from({ length: 10_001 }, () => 'ok') }),
     ).toBe(true);

@@ -4,6 +4,7 @@ import type { RunOutcome } from '../../src/effects/model/outcome.ts';
 import { renderProblem } from '../../src/api/problem.ts';
 import type { Code } from '../../src/effects/model/codes.ts';
 import { type AnswerContext, outcomeAnswer, problemAnswer } from '../../src/proxy/answer.ts';
+import { linkedAnswer } from '../../src/proxy/own-links.ts';
 import { BOT } from './principal.ts';
 import { UPLOADS } from './uploads.ts';
 
@@ -84,6 +85,51 @@ test('an answer of another kind is not replayed as if it were HTTP: the decision
   expect(JSON.parse(String(answer.body))).toMatchObject({
     decision: 'duplicate_blocked',
     result: { isError: false },
+  });
+});
+
+describe('links in the answer to a write', () => {
+  const linked = (coding: string | null) => {
+    const headers = { 'content-type': 'application/json', ...(coding === null ? {} : { 'content-encoding': coding }) };
+    const outcome: RunOutcome = {
+      decision: 'committed',
+      workspace: 'demo',
+      effectId: 'eff_1',
+      tool: 'notes.add',
+      target: 'notes',
+      agentId: 'bot',
+      idempotencyKey: 'k',
+      attempt: 1,
+      reason: { code: 'committed', message: 'It ran.' },
+      budgets: [],
+      observed: null,
+      repeat: false,
+      retryAfterMs: null,
+      next: null,
+      receipt: { id: 'rcp_1', jws: 'e30.e30.e30' },
+      result: null,
+      answer: { kind: 'http', status: 201, headers, body: Buffer.from('{"url":"http://shop.test/v1/notes/1"}') },
+      accepted: false,
+      responseTruncated: false,
+      settlement: 'done',
+    };
+    const ports = {
+      ...PORTS,
+      upstream: () => ({ url: 'http://shop.test', network: 'any', credentials: null }) as const,
+    };
+    return linkedAnswer(ports, { kind: 'outcome', outcome }, { ...CONTEXT, links: [['url']] });
+  };
+
+  test.each([null, 'identity'])('lead to the gateway (content-encoding: %s)', async (coding) => {
+    const answer = await linked(coding);
+    expect([answer.status, String(answer.body)]).toEqual([201, '{"url":"https://gateway.test/shop/v1/notes/1"}']);
+  });
+
+  test('that is packed are not passed on: the caller gets the decision', async () => {
+    const answer = await linked('gzip');
+    expect(answer.headers).not.toHaveProperty('content-encoding');
+    expect(JSON.parse(String(answer.body))).toMatchObject({ decision: 'committed', effect_id: 'eff_1' });
+    expect(String(answer.body)).not.toContain('shop.test');
   });
 });
 

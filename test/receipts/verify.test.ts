@@ -384,6 +384,16 @@ describe('opening commitments', () => {
     expect(open(values).verdict).toBe(expected);
   });
 
+  it('of what a person said who settled it: comment and evidence, each for itself', () => {
+    const said = { keyId: 'key_1', user: 'maria', forced: true, comment: 'seen', evidence: { ticket: 7 } };
+    const of = signer.issue(receiptInput({ settledBy: { by: 'resolve', ...said } })).jws;
+    const opened = (values: JsonObject) => check(of, signer.jwks(), { salts: SALTS, values }).verdict;
+    expect(opened({ comment: 'seen', evidence: { ticket: 7 } })).toBe('VALID');
+    expect(opened({ comment: { ticket: 7 } })).toBe('INVALID');
+    expect(opened({ evidence: 'seen' })).toBe('INVALID');
+    expect(check(of).payload).toMatchObject({ effect: { settled_by: { by: 'resolve', user: 'maria', forced: true } } });
+  });
+
   it('needs the salt', () => {
     expect(open({ params: PARAMS }, {}).verdict).toBe('UNDECIDABLE');
     expect(open({ params: PARAMS }, { params: SALTS['target']! }).verdict).toBe('INVALID');

@@ -84,6 +84,7 @@ export function describeForgedKeys(name: string, open: (seals: KeySeals) => Prom
       ['other secret', { hash: Buffer.alloc(32, 1).toString('base64url') }],
       ['dropped seal', { seal: undefined }],
       ['broken seal', { seal: 'AAAA' }],
+      ['seal of an unknown secret', { seal: `other.${Buffer.alloc(32, 1).toString('base64url')}` }],
       ['field too much', { isAdministrator: true }],
     ])('a key that was given the %s is none', async (_, change) => {
       const key = await put({
@@ -156,6 +157,10 @@ export function describeForgedKeys(name: string, open: (seals: KeySeals) => Prom
       expect(await at.store.agents()).toEqual([]);
       expect(await at.store.userSince('tom')).toBeNull();
       expect(unfit).toEqual(['agent demo bot', 'user tom']);
+      // What was sealed of one user says nothing of another.
+      await at.write('user', 'tom', await at.text('user', 'maria'));
+      expect(await at.store.userSince('maria')).toBe(0);
+      expect(await at.store.userSince('tom')).toBeNull();
       // Seen again, the user is there from now on.
       await at.store.seeUsers(['tom']);
       expect(await at.store.userSince('tom')).toBeGreaterThanOrEqual(since ?? 0);

@@ -1,6 +1,6 @@
 import { rmSync } from 'node:fs';
 import { afterEach, expect, it, vi } from 'vitest';
-import { createStoreClock } from '../../src/stores/embedded/clock.ts';
+import { countFrom, createStoreClock } from '../../src/stores/embedded/clock.ts';
 import { openEmbeddedRows } from '../../src/stores/embedded/open.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 
@@ -40,6 +40,15 @@ it('a clock that is set forward or back is come nearer to by a twentieth of the 
   pass(-2 * HOUR, ['wall']);
   pass(1_000, ['wall', 'up', 'process']);
   expect(clock.now()).toBe(START + 2_000);
+});
+
+it('a machine that was restored from an earlier snapshot has counted nothing since', () => {
+  const seen = clockOf().seen();
+  pass(1_000, ['wall', 'up', 'process']);
+  expect(countFrom(seen)).toBe(START + 1_000);
+  machine.up = 30_000;
+  expect(countFrom(seen)).toBeNull();
+  expect(countFrom(null)).toBeNull();
 });
 
 it('a clock of the caller that is behind the store goes on from the store’s time', async () => {

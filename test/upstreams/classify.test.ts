@@ -30,6 +30,15 @@ describe('the one table', () => {
     }
   });
 
+  test('an answer that streams and breaks off: a write is unknown, whatever its status said', () => {
+    for (const status of [200, 422, 500]) {
+      const seen: Seen = { kind: 'broken', status, code: 'reset', message: 'the connection broke' };
+      expect(outcomes(seen), String(status)).toEqual(['failed', 'unknown']);
+      expect(outcomes(seen, { ...NONE, committed: [status] }), String(status)).toEqual(['failed', 'unknown']);
+      expect(classify('write', NONE, seen)).toMatchObject({ code: 'reset', busy: false });
+    }
+  });
+
   const rows: [string, number[], [Outcome, Outcome]][] = [
     ['2xx', [...range(200, 206), ...range(208, 299)], ['committed', 'committed']],
     ['207 without a map', [207], ['committed', 'unknown']],
@@ -61,6 +70,12 @@ describe('the one table', () => {
   test('202 is accepted', () => {
     expect(classify('write', NONE, answer(202))).toMatchObject({ outcome: 'committed', accepted: true });
     expect(classify('write', NONE, answer(200))).toMatchObject({ outcome: 'committed', accepted: false });
+  });
+
+  test('a body that was cut decides nothing, even where what is left of it is JSON', () => {
+    const map: OutcomeMap = { ...NONE, body: [{ path: 'ok', equals: false, outcome: 'failed' }] };
+    const left = { body: 'cut', json: { ok: false } } as const;
+    expect(classify('write', map, answer(200, left))).toMatchObject({ outcome: 'unknown', code: 'http_status' });
   });
 
   test('2xx with its body cut: a write is committed and truncated, a read failed', () => {
@@ -113,6 +128,8 @@ describe('the one table', () => {
     expect(classify('write', map, answer(503)).code).toBe('declared');
     // Entries that contradict each other: the cautious one.
     expect(classify('write', { ...NONE, failed: [500], unknown: [500] }, answer(500)).outcome).toBe('unknown');
+    expect(classify('write', { ...NONE, failed: [200], committed: [200] }, answer(200)).outcome).toBe('failed');
+    expect(classify('write', { ...NONE, unknown: [200], committed: [200] }, answer(200)).outcome).toBe('unknown');
   });
 
   test('declared bodies, in order, own members only', () => {
@@ -123,6 +140,7 @@ describe('the one table', () => {
         { path: 'ok', equals: false, outcome: 'failed' },
         { path: 'items.0.state', equals: { done: 1 }, outcome: 'unknown' },
         { path: 'constructor.name', equals: 'Object', outcome: 'failed' },
+        { path: '__proto__', equals: {}, outcome: 'failed' },
       ],
     };
     const write = (status: number, json: Extract<Seen, { kind: 'answer' }>['json']): Outcome =>

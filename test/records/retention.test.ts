@@ -1,0 +1,48 @@
+import { expect, it } from 'vitest';
+import { DERIVED } from '../../src/effects/steps/generations.ts';
+import { createEffectStore } from '../../src/records/effect-store.ts';
+import { RETENTION } from '../contract/fixture.ts';
+import {
+  admitRequest,
+  approvalBy,
+  claimRequest,
+  committed,
+  dispatched,
+  permit,
+  reservationRequest,
+  settleRequest,
+  voteRequest,
+  WORKSPACE,
+} from '../contract/requests.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
+import { ALONE, emptyRows, mapStore } from '../port/map-rows.ts';
+
+it('what is over leaves no row behind', async () => {
+  let now = 1_750_000_000_000;
+  const rows = emptyRows();
+  const store = createEffectStore(
+    { ...mapStore(rows, () => now), ...ALONE },
+    { retention: RETENTION, keySeals: KEY_SEALS, maxFreezeMs: 0 },
+  );
+  const kinds = (): readonly string[] =>
+    [...(rows.spaces.get(WORKSPACE)?.rows.values() ?? [])].map(({ kind }) => kind).toSorted();
+
+  const waiting = await store.admit(admitRequest({ verdict: permit([], [approvalBy()]) }));
+  if (waiting.kind !== 'pending') throw new Error(waiting.kind);
+  await store.vote(voteRequest(waiting.approval.id, { verdict: 'reject' }));
+  const { effect } = await dispatched(store, { idempotencyKey: `${DERIVED}action`, generationMs: 60_000 });
+  await store.settle(settleRequest(effect, committed()));
+  await store.takeClaim(claimRequest('customer:7', { ttlMs: 1_000 }));
+  await store.makeReservation(reservationRequest({ ttlMs: 1_000 }));
+  await store.endSession(WORKSPACE, 'session', now + 1_000);
+  const before = kinds();
+  for (const kind of ['approval', 'claim', 'effect', 'key', 'left', 'rejection', 'reservation'])
+    expect(before).toContain(kind);
+
+  now += RETENTION.effectsMs + 1;
+  await store.sweep(100);
+  now += RETENTION.keysMs + 1;
+  await store.sweep(100);
+  expect(kinds()).toEqual([]);
+  await store.close();
+});
