@@ -56,6 +56,24 @@ it('a key has two lists made at once; others of it wait, and beyond that are ref
   expect(await lists.make(callerWith('crowd'), async () => 'again')).toBe('again');
 });
 
+it('a place that is handed on is no second place: whoever comes then waits', async () => {
+  const lists = createLists(createReadingTurns());
+  const { ends, make } = held();
+  const first = Array.from({ length: AT_ONCE + 1 }, () => lists.make(callerWith('k'), make));
+  await expect.poll(() => ends.length).toBe(AT_ONCE);
+  ends[0]?.();
+  await expect.poll(() => ends.length).toBe(AT_ONCE + 1);
+  let isMade = false;
+  const later = lists.make(callerWith('k'), async () => {
+    isMade = true;
+  });
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  expect(isMade).toBe(false);
+  for (const end of ends) end();
+  await Promise.all([...first, later]);
+  expect(isMade).toBe(true);
+});
+
 it('a list that fails gives its place to the next', async () => {
   const lists = createLists(createReadingTurns());
   const fail = (): Promise<never> => Promise.reject(new Error('no store'));

@@ -55,6 +55,15 @@ describe('claims', () => {
       expect([target, await claim(target)]).toEqual([target, 400]);
   });
 
+  it('are on what values of a template can be: those before the last are encoded', async () => {
+    const claim = async (target: string): Promise<number> =>
+      (await rig.send('POST', `${WS}/claims`, { key: rig.keys.agent, body: { target, ttl_s: 1 } })).status;
+    for (const target of ['shelf:a/box:b', 'shelf:a%2Fb/box:c/d e'])
+      expect([target, await claim(target)]).toEqual([target, 201]);
+    for (const target of ['shelf:a b/box:c', 'shelf:a/b/box:c', 'shelf:é/box:c', 'shelf:/box:c', 'shelf:a/box:'])
+      expect([target, await claim(target)]).toEqual([target, 400]);
+  });
+
   it('are for tools that the key may call', async () => {
     // Its rules permit the agent more: the key alone is held to one tool, which they refuse to everybody.
     for (const target of ['notes.add', 'note:1', 'payment:pay_9', 'service:api']) {
@@ -82,6 +91,8 @@ describe('reservations', () => {
     const body = { pool: 'deploy-slot', units: 2, ttl_s: 60 };
     const made = await rig.send('POST', `${WS}/reservations`, { key: rig.keys.agent, body });
     expect([made.status, made.json['units']]).toEqual([201, 2]);
+    const { created_at: from, expires_at: to } = made.json;
+    expect(Date.parse(String(to)) - Date.parse(String(from))).toBe(60_000);
     const full = await rig.send('POST', `${WS}/reservations`, { key: rig.keys.otherAgent, body });
     expect([full.status, full.json['code'], full.json['free']]).toEqual([423, 'pool_full', 0]);
     const path = `${WS}/reservations/${String(made.json['id'])}`;
@@ -470,10 +481,15 @@ describe('catalog', () => {
       'deploy.start',
       'payments.get',
       'notes.add',
+      'boxes.move',
     ]);
     expect(all.text).not.toContain('127.0.0.1');
     const agent = await rig.send('GET', `${WS}/tools`, { key: rig.keys.agent });
-    expect(list(agent.json['tools']).map((tool) => tool['name'])).toEqual(['payments.refund', 'notes.add']);
+    expect(list(agent.json['tools']).map((tool) => tool['name'])).toEqual([
+      'payments.refund',
+      'notes.add',
+      'boxes.move',
+    ]);
   });
 
   it('shows the rules in force', async () => {
@@ -485,6 +501,7 @@ describe('catalog', () => {
         .toSorted(),
     ).toEqual([
       'rig/barred',
+      'rig/box',
       'rig/note',
       'rig/refund',
       'rig/refund-in-a-region',

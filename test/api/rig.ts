@@ -143,6 +143,13 @@ tools:
     kind: write
     request: { method: POST, path: "/v1/notes", body: [text] }
     params_schema: { type: object, required: [text], properties: { text: { type: string } }, additionalProperties: false }
+  - name: boxes.move
+    title: Move
+    upstream: payments
+    kind: write
+    request: { method: POST, path: "/v1/shelves/{shelf}/boxes/{box}" }
+    params_schema: { type: object, required: [shelf, box], properties: { shelf: { type: string }, box: { type: string } }, additionalProperties: false }
+    target: "shelf:{shelf}/box:{box}"
 pools: [ { id: deploy-slot, units: 2 } ]
 `;
 
@@ -174,6 +181,7 @@ rules:
     when: { params.reason: { eq: region } }
     obligations: [ { budget: { use: region-day, amount: params.amount } } ]
   - { id: note, effect: allow, match: { tools: [notes.add] }, obligations: [ { claim: { on: "note:\${params.text}", hold: existing } } ] }
+  - { id: box, effect: allow, match: { tools: [boxes.move] } }
   - { id: barred, effect: deny, match: { agents: { id: [barred] } }, reason: "This agent does nothing" }
   - id: refund-large
     effect: require_approval

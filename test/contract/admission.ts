@@ -57,6 +57,17 @@ export function describeAdmission(open: OpenStore, capabilities: Capabilities): 
       expect(again.kind === 'existing' && again.retryAfterMs).toBeGreaterThan(0);
     });
 
+    at.timed('says how long to wait for it: no longer than its lease', async () => {
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
+      const asked = async () => {
+        const again = await at.store.admit(admitRequest({ idempotencyKey: 'k' }));
+        return again.kind === 'existing' ? again.retryAfterMs : null;
+      };
+      expect(await asked()).toBe(1_000);
+      at.advance(leaseOf(effect).leaseEnd - at.now() - 300);
+      expect(await asked()).toBe(300);
+    });
+
     it('answers a committed key with the original receipt', async () => {
       const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
       await at.store.settle(settleRequest(effect, committed('the.very.bytes', 'rcp_1')));

@@ -476,6 +476,18 @@ rules:
     expect(outcome(judgeParams(set, { region: 'mars' }))).toBe('denied_policy');
   });
 
+  test('one pool is used once: the larger number of units, whichever rule comes first', () => {
+    const use = (id: string, units: number) =>
+      `{ id: ${id}, effect: constrain, obligations: [ { reserve: { pool: refund-desk, units: ${units} } } ] }`;
+    for (const [first, second] of [
+      [1, 3],
+      [3, 1],
+    ] as const)
+      expect(granted(judge(rules('{ id: z, effect: allow }', use('a', first), use('b', second))))).toMatchObject([
+        { kind: 'reserve', rule: 's/a', units: 3 },
+      ]);
+  });
+
   test('redact: masked in what people read, whether or not the rule matches; a call without words of its own is described', () => {
     const asks = 'effect: require_approval, approval: { approvers: { roles: [oncall] }';
     const set = rules(

@@ -148,6 +148,11 @@ describe('queries', () => {
     ]);
   });
 
+  test('what carries keys on a route goes no further, and api_key nowhere', () => {
+    const { forwarded, keys, pairs } = readQuery('api_key=k&token=t&Token=u&a=1', ['token']);
+    expect([forwarded, keys, pairs]).toEqual(['a=1', ['t'], [['a', '1']]]);
+  });
+
   test.each(['a=1&a=2', 'a=1&A=2', 'a=1&%61=2', 'a=%ff', 'a=%', '=1', '__proto__=1', 'a=1;b=2', 'a=é', 'a=1#b'])(
     '%s is refused',
     (text) => {

@@ -40,3 +40,24 @@ it('reads of a time in which the store was away stand in the ledger when it is b
     },
   ]);
 });
+
+it('while the store is away so many entries wait; what comes beyond is counted in the first of its key', async () => {
+  const written: LedgerDraft[] = [];
+  let isAway = true;
+  const ledger = createReadLedger(
+    async (_workspace, events) => {
+      if (isAway) throw new Error('the store is away');
+      written.push(...events);
+    },
+    () => 1_750_000_000_000,
+  );
+  const most = 10_000;
+  ledger.record({ ...READ, keyId: 'key_2', tool: 'orders.first' }, 200);
+  for (let each = 0; each < most + 500; each += 1) ledger.record({ ...READ, keyId: 'key_2', tool: `t${each}` }, 200);
+  isAway = false;
+  await ledger.close();
+  const counts = written.map(({ data }) => [data['tool'], data['count']]);
+  expect(counts).toHaveLength(most);
+  expect(counts[0]).toEqual(['orders.first', 502]);
+  expect(counts.reduce((sum, [, count]) => sum + Number(count), 0)).toBe(most + 501);
+});

@@ -106,6 +106,49 @@ it('a step that is written down after a newer one does not set back what is know
   }
 });
 
+it('a line that is cut, or is not as it was written, is no step: the others are read', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-journal-'));
+  try {
+    const journal = await openStepJournal(folder);
+    for (let step = 1; step <= 4; step += 1)
+      await journal.appended({ workspace: 'w', step, at: step, redo: `redo-${step}`, words: ['a', 'b'], epoch: 1 });
+    await journal.close();
+    const [name = ''] = readdirSync(folder).filter((file) => file.startsWith('steps-'));
+    const text = readFileSync(join(folder, name), 'utf8');
+    for (const damaged of [text.slice(0, -3), text.replace('redo-4', 'redo-5')]) {
+      writeFileSync(join(folder, name), damaged);
+      const again = await openStepJournal(folder);
+      expect(await stepsIn(again)).toEqual([1, 2, 3]);
+      expect(again.heads().get('w')?.step).toBe(3);
+      await again.close();
+    }
+    writeFileSync(join(folder, name), text.replace('redo-2', 'redo-0'));
+    const again = await openStepJournal(folder);
+    expect(await again.after('w', 0)).toMatchObject([{ step: 1 }, { step: 3, redo: 'redo-3', words: ['a', 'b'] }, {}]);
+    await again.close();
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+it('steps that an operator gave up do not come back, also over a restart; those after them are there', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-journal-'));
+  try {
+    const journal = await openStepJournal(folder);
+    await append(journal, 1, 3);
+    await journal.forget('w');
+    expect(await stepsIn(journal)).toEqual([]);
+    expect(journal.heads().has('w')).toBe(false);
+    await append(journal, 2, 1);
+    await journal.close();
+    const again = await openStepJournal(folder);
+    expect(await stepsIn(again)).toEqual([2]);
+    await again.close();
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
 it('a journal of another format is refused, and says what to do; nothing is written to it', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'svc-journal-'));
   try {

@@ -224,6 +224,30 @@ describe('nothing sent', () => {
     expect(seen.requests).toBe(0);
   });
 
+  test.each(['late', 'paused'] as const)(
+    'a gate that shuts while the bytes of an upload are fetched: %s, and none of them is sent',
+    async (by) => {
+      open();
+      let asked = 0;
+      const gate = (): 'go' | typeof by => {
+        asked += 1;
+        return asked === 1 ? 'go' : by;
+      };
+      const body = { contentType: 'application/octet-stream', length: 3, pieces: [Buffer.from('abc')] };
+      const proxied = {
+        kind: 'http',
+        method: 'POST',
+        pathAndQuery: '/v1/payments/p1/refunds',
+        headers: {},
+        body,
+        setCookie: false,
+      } as const;
+      const seen = await since(() => upstreams.send(makeDispatch({ gate, proxied })));
+      expect(seen.result).toMatchObject({ kind: 'held_back', by });
+      expect([asked, seen.requests]).toEqual([2, 0]);
+    },
+  );
+
   test('the event loop blocked between the decision to send and the write', async () => {
     open({ connections: 1 });
     await send('ok');

@@ -14,6 +14,24 @@ it('a place that is given back twice is free once', async () => {
   expect(await places.take('d')).not.toBeNull();
 });
 
+it.each([2, 3, 4, 5, 8, 13, 100])(
+  'of %i places one agent gets no more than three quarters, and never the last',
+  async (total) => {
+    const places = createPlaces(total, 0);
+    const takeAll = async (agent: string): Promise<number> => {
+      let count = 0;
+      while ((await places.take(agent)) !== null) count += 1;
+      return count;
+    };
+    const first = await takeAll('a');
+    expect(first).toBeGreaterThan(0);
+    expect(first).toBeLessThanOrEqual((total * 3) / 4);
+    const second = await takeAll('b');
+    expect(second).toBeGreaterThan(0);
+    expect(second).toBeLessThanOrEqual(Math.max(1, ((total - first) * 3) / 4));
+  },
+);
+
 const UP = {
   id: 'up',
   url: 'http://127.0.0.1:9',
