@@ -1,32 +1,17 @@
 import { SvcError } from './error.ts';
 import type { Json, JsonObject } from './json.ts';
 import type {
-  ApiKey,
-  Approval,
-  ApprovalPage,
   CallInput,
   CallOptions,
-  Claim,
   EffectFilter,
-  EffectPage,
-  EffectWithLedger,
   KeyFilter,
   ObservedReadPage,
-  PassedReadPage,
-  Pause,
-  PauseScope,
-  PolicyHistory,
-  Preview,
-  ReconcileVerdict,
   Reconciliation,
-  Reservation,
   ResolveInput,
-  Stage,
-  StateVerdict,
   StateVerification,
-  Voted,
 } from './records.ts';
-import type { Budget, CallResult, Receipt } from './result.ts';
+import type { CallResult } from './result.ts';
+import type * as wire from './wire-records.ts';
 import { type Connection, exchange, type Fetch, pause } from './transport.ts';
 import { toResult } from './to-result.ts';
 import { camel, isObject, snake } from './wire.ts';
@@ -91,7 +76,7 @@ export class Svc {
   }
 
   /** What the result of {@link call} would be now; nothing is run, nothing is written. */
-  async preview(input: CallInput): Promise<Preview> {
+  async preview(input: CallInput): Promise<wire.Preview> {
     const body = actionToWire({ ...input, idempotencyKey: input.idempotencyKey ?? globalThis.crypto.randomUUID() });
     return this.#post('/effects/preview', body, true);
   }
@@ -123,81 +108,80 @@ export class Svc {
   }
 
   readonly effects = {
-    get: (id: string): Promise<EffectWithLedger> => this.#get(`/effects/${encodeURIComponent(id)}`),
-    list: (filter: EffectFilter = {}): Promise<EffectPage> => this.#get('/effects', snake(filter) as Query),
+    get: (id: string): Promise<wire.EffectWithLedger> => this.#get(`/effects/${encodeURIComponent(id)}`),
+    list: (filter: EffectFilter = {}): Promise<wire.EffectPage> => this.#get('/effects', snake(filter) as Query),
     /**
      * Proxied reads that passed because policy only observes, newest first. A page may be empty even if others follow.
      */
     observedReads: (page: { readonly limit?: number; readonly cursor?: string } = {}): Promise<ObservedReadPage> =>
       this.#get('/observed-reads', page),
     /** All proxied reads that passed, added up once a second, newest first. */
-    reads: (page: { readonly limit?: number; readonly cursor?: string } = {}): Promise<PassedReadPage> =>
+    reads: (page: { readonly limit?: number; readonly cursor?: string } = {}): Promise<wire.PassedReadPage> =>
       this.#get('/observed-reads', { ...page, all: 'true' }),
     /** The signed receipt, with the exact spelling that was signed. */
-    receipt: async (id: string): Promise<Receipt> =>
+    receipt: async (id: string): Promise<wire.Receipt> =>
       (await this.#ask({
         method: 'GET',
         path: `/effects/${encodeURIComponent(id)}/receipt`,
         repeatable: true,
-      })) as unknown as Receipt,
+      })) as unknown as wire.Receipt,
     /**
      * Removes params, salts and the kept answer of an effect that has ended; its receipt stays. Needs an account key.
      */
     erase: (id: string): Promise<void> => this.#delete(`/effects/${encodeURIComponent(id)}/params`),
-    run: (id: string): Promise<{ readonly stages: readonly Stage[] }> =>
-      this.#get(`/effects/${encodeURIComponent(id)}/run`),
+    run: (id: string): Promise<wire.Run> => this.#get(`/effects/${encodeURIComponent(id)}/run`),
   };
 
   readonly approvals = {
     list: (
-      filter: { readonly status?: Approval['status']; readonly limit?: number; readonly cursor?: string } = {},
-    ): Promise<ApprovalPage> => this.#get('/approvals', filter),
-    get: (id: string): Promise<Approval> => this.#get(`/approvals/${encodeURIComponent(id)}`),
-    approve: (id: string, input: { readonly comment?: string } = {}): Promise<Voted> =>
+      filter: { readonly status?: wire.Approval['status']; readonly limit?: number; readonly cursor?: string } = {},
+    ): Promise<wire.ApprovalPage> => this.#get('/approvals', filter),
+    get: (id: string): Promise<wire.Approval> => this.#get(`/approvals/${encodeURIComponent(id)}`),
+    approve: (id: string, input: { readonly comment?: string } = {}): Promise<wire.Voted> =>
       this.#post(`/approvals/${encodeURIComponent(id)}/approve`, snake(input), false),
-    reject: (id: string, input: { readonly comment?: string } = {}): Promise<Voted> =>
+    reject: (id: string, input: { readonly comment?: string } = {}): Promise<wire.Voted> =>
       this.#post(`/approvals/${encodeURIComponent(id)}/reject`, snake(input), false),
   };
 
   readonly claims = {
-    list: (): Promise<{ readonly claims: readonly Claim[] }> => this.#get('/claims'),
+    list: (): Promise<{ readonly claims: readonly wire.Claim[] }> => this.#get('/claims'),
     /** @throws SvcError `claim_held` when another agent has the target */
-    take: (input: { readonly target: string; readonly agentId?: string; readonly ttlS: number }): Promise<Claim> =>
+    take: (input: { readonly target: string; readonly agentId?: string; readonly ttlS: number }): Promise<wire.Claim> =>
       this.#post('/claims', snake(input), false),
-    renew: (id: string, input: { readonly ttlS?: number } = {}): Promise<Claim> =>
+    renew: (id: string, input: { readonly ttlS?: number } = {}): Promise<wire.Claim> =>
       this.#post(`/claims/${encodeURIComponent(id)}/renew`, snake(input), true),
     release: (id: string): Promise<void> => this.#delete(`/claims/${encodeURIComponent(id)}`),
   };
 
   readonly reservations = {
-    list: (): Promise<{ readonly reservations: readonly Reservation[] }> => this.#get('/reservations'),
+    list: (): Promise<{ readonly reservations: readonly wire.Reservation[] }> => this.#get('/reservations'),
     /** @throws SvcError `pool_full` when there are not enough free units */
     make: (input: {
       readonly pool: string;
       readonly units: number;
       readonly agentId?: string;
       readonly ttlS: number;
-    }): Promise<Reservation> => this.#post('/reservations', snake(input), false),
+    }): Promise<wire.Reservation> => this.#post('/reservations', snake(input), false),
     release: (id: string): Promise<void> => this.#delete(`/reservations/${encodeURIComponent(id)}`),
   };
 
   readonly pauses = {
-    list: (): Promise<{ readonly pauses: readonly Pause[] }> => this.#get('/pauses'),
-    set: (input: { readonly scope: PauseScope; readonly reason: string; readonly until?: string }): Promise<Pause> =>
-      this.#post('/pauses', snake(input), false),
+    list: (): Promise<{ readonly pauses: readonly wire.Pause[] }> => this.#get('/pauses'),
+    set: (input: {
+      readonly scope: wire.PauseScope;
+      readonly reason: string;
+      readonly until?: string;
+    }): Promise<wire.Pause> => this.#post('/pauses', snake(input), false),
     lift: (id: string): Promise<void> => this.#delete(`/pauses/${encodeURIComponent(id)}`),
   };
 
   /** Keys of agents, users and administrators. Needs an administrative key. */
   readonly keys = {
-    list: (filter: KeyFilter = {}): Promise<{ readonly keys: readonly ApiKey[] }> =>
+    list: (filter: KeyFilter = {}): Promise<{ readonly keys: readonly wire.ApiKey[] }> =>
       this.#installation('GET', `/keys${search(snake(filter) as Query)}`),
-    revoke: (id: string): Promise<ApiKey> => this.#installation('DELETE', `/keys/${encodeURIComponent(id)}`),
+    revoke: (id: string): Promise<wire.ApiKey> => this.#installation('DELETE', `/keys/${encodeURIComponent(id)}`),
     /** The answer has the successor's `key`, only this once. `overlap` is how long the old key stays valid, s. */
-    rotate: (
-      id: string,
-      input: { readonly overlap?: number } = {},
-    ): Promise<ApiKey & { readonly key: string; readonly replaces: string }> =>
+    rotate: (id: string, input: { readonly overlap?: number } = {}): Promise<wire.MadeKey> =>
       this.#installation('POST', `/keys/${encodeURIComponent(id)}/rotate`, snake(input)),
   };
 
@@ -209,7 +193,7 @@ export class Svc {
 
   /** The policies that all gateways of a store run. Needs an administrative key. */
   readonly policies = {
-    history: (): Promise<PolicyHistory> => this.#installation('GET', '/policies/activations'),
+    history: (): Promise<wire.PolicyHistory> => this.#installation('GET', '/policies/activations'),
     /** Puts the policies in force that the files of the gateway say; with a version, those that were in force under it. */
     activate: (version?: string): Promise<{ readonly version: string }> =>
       this.#installation('POST', '/policies/activations', version === undefined ? {} : { version }),
@@ -218,19 +202,19 @@ export class Svc {
   };
 
   readonly budgets = {
-    list: (): Promise<{ readonly budgets: readonly Budget[] }> => this.#get('/budgets'),
+    list: (): Promise<{ readonly budgets: readonly wire.BudgetRow[] }> => this.#get('/budgets'),
   };
 
   /** Compares the state an agent assumed with the live state before a write. */
-  async verifyState(input: StateVerification): Promise<StateVerdict> {
-    return camel(await this.#root('/state/verify', snake(input))) as unknown as StateVerdict;
+  async verifyState(input: StateVerification): Promise<wire.StateVerdict> {
+    return camel(await this.#root('/state/verify', snake(input))) as unknown as wire.StateVerdict;
   }
 
   /** Decides from live state whether a retry is safe after an unknown outcome. */
-  async reconcile(input: Reconciliation): Promise<ReconcileVerdict> {
+  async reconcile(input: Reconciliation): Promise<wire.ReconcileVerdict> {
     const { action, ...rest } = input;
     const body = { outcome: 'UNKNOWN', ...snake(rest), action: snake(action) };
-    return (await this.#root('/outcomes/reconcile', body)) as unknown as ReconcileVerdict;
+    return (await this.#root('/outcomes/reconcile', body)) as unknown as wire.ReconcileVerdict;
   }
 
   async #result(id: string, signal?: AbortSignal): Promise<CallResult> {

@@ -112,7 +112,7 @@ const Approval = component(
     { description: 'A request for approval: what is asked, who may decide, who has. `url` is its page for people.' },
   ),
 );
-const Approvals = paged({ approvals: List(Approval) });
+const Approvals = component('ApprovalPage', paged({ approvals: List(Approval) }));
 
 const Became = component(
   'Became',

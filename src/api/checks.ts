@@ -9,7 +9,7 @@ import type { FastifyRequest } from 'fastify';
 import type { ApiApp } from './app.ts';
 import { type Refused, refuse, refuseFaults } from './problem.ts';
 import { Mismatches } from './effect-answers.ts';
-import { AnyObject, answers, NoQuery } from './schema.ts';
+import { AnyObject, answers, component, NoQuery } from './schema.ts';
 import { validationFaults } from './validation-faults.ts';
 
 const Conditions = AnyObject(
@@ -37,11 +37,14 @@ const VerifyBody = Type.Object(
   { additionalProperties: false },
 );
 
-const VerifyAnswer = Type.Object({
-  status: Type.Enum(['verified', 'mismatch_detected']),
-  decision: Type.Enum(['proceed', 'replan', 'block']),
-  mismatches: Mismatches,
-});
+const VerifyAnswer = component(
+  'StateVerdict',
+  Type.Object({
+    status: Type.Enum(['verified', 'mismatch_detected']),
+    decision: Type.Enum(['proceed', 'replan', 'block']),
+    mismatches: Mismatches,
+  }),
+);
 
 const ReconcileBody = Type.Object(
   {
@@ -60,11 +63,14 @@ const ReconcileBody = Type.Object(
   { additionalProperties: false },
 );
 
-const ReconcileAnswer = Type.Object({
-  decision: Type.Enum(['do_not_retry', 'retry_allowed', 'replan']),
-  reason: Type.String(),
-  status: Type.Literal('reconciled'),
-});
+const ReconcileAnswer = component(
+  'ReconcileVerdict',
+  Type.Object({
+    decision: Type.Enum(['do_not_retry', 'retry_allowed', 'replan']),
+    reason: Type.String(),
+    status: Type.Literal('reconciled'),
+  }),
+);
 
 /** `POST /state/verify` and `POST /outcomes/reconcile`: pure functions of their bodies. */
 export function addCheckRoutes(app: ApiApp): void {

@@ -352,7 +352,7 @@ export const Effect = component(
     'state',
   ),
 );
-export const Effects = paged({ effects: List(Effect) });
+export const Effects = component('EffectPage', paged({ effects: List(Effect) }));
 
 export const Actor = Type.Object({ type: Type.Enum(['agent', 'user', 'key', 'gateway']), id: Text() });
 
@@ -372,7 +372,10 @@ const LedgerEvent = component(
     { description: 'An event of the append-only ledger.' },
   ),
 );
-export const EffectWithLedger = Type.Object({ effect: Effect, ledger: List(LedgerEvent) });
+export const EffectWithLedger = component(
+  'EffectWithLedger',
+  Type.Object({ effect: Effect, ledger: List(LedgerEvent) }),
+);
 
 /** `GET …/receipt`: with `disclosure=1` beside what opens its commitments, with `Accept: application/jose` the bare JWS. */
 const Disclosed = Type.Object({

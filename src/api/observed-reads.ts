@@ -37,7 +37,7 @@ const Read = component(
     { description: 'Proxied reads of one second, one agent and one tool that passed.' },
   ),
 );
-const Reads = paged({ reads: List(Read) });
+const Reads = component('PassedReadPage', paged({ reads: List(Read) }));
 
 /**
  * `GET …/observed-reads`: proxied reads that passed because policy only observes, or all that passed. A read is no

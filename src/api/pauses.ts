@@ -8,7 +8,7 @@ import { callerOf, ledgerActor } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
 import { optionalTimeToWire, timeFromWire, timeToWire } from '../effects/wire/time.ts';
-import { AgentId, answers, component, InWorkspace, List, NoQuery, Nullable, Time, WithId } from './schema.ts';
+import { AgentId, answers, component, InWorkspace, List, NoQuery, Nullable, OneOf, Time, WithId } from './schema.ts';
 
 const PAUSES = '/v1/workspaces/:ws/pauses';
 
@@ -28,13 +28,23 @@ const Scope = Type.Object(
   },
 );
 
+const Shown = component(
+  'PauseScope',
+  OneOf([
+    Type.Object({ workspace: Type.Literal(true) }),
+    Type.Object({ tool: Type.String() }),
+    Type.Object({ agent: Type.String() }),
+    Type.Object({ upstream: Type.String() }),
+    Type.Object({ key: Type.String() }),
+  ]),
+);
 const Pause = component(
   'Pause',
   Type.Object(
     {
       id: Type.String(),
       workspace: Type.String(),
-      scope: Scope,
+      scope: Shown,
       reason: Type.String(),
       by: Type.Object({ key_id: Type.String(), key_kind: Type.Enum([...KEY_KINDS]), user: Nullable(Type.String()) }),
       created_at: Time,

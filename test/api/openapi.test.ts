@@ -1,8 +1,11 @@
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import swagger from '@fastify/swagger';
 import { expect, it } from 'vitest';
 import { MCP_PATHS, MCP_SCHEMAS } from '../../src/mcp/openapi.ts';
 import { components } from '../../src/api/schema.ts';
+import { clientTypes } from '../client-types.ts';
 import { PAGE_PATHS } from './page-paths.ts';
 import { startRig } from './rig.ts';
 
@@ -71,4 +74,51 @@ it('schemas/openapi.json is what the schemas of the routes say', async () => {
   } finally {
     await rig.close();
   }
+});
+
+/** What the client gives back, and what it makes results from. */
+const RECORDS = [
+  'Decision',
+  'EffectState',
+  'EffectPage',
+  'EffectWithLedger',
+  'Run',
+  'Preview',
+  'ApprovalPage',
+  'Voted',
+  'Claim',
+  'Reservation',
+  'Pause',
+  'ApiKey',
+  'MadeKey',
+  'BudgetRow',
+  'PolicyHistory',
+  'PassedReadPage',
+  'StateVerdict',
+  'ReconcileVerdict',
+  'Committed',
+  'DuplicateBlocked',
+  'AwaitingApproval',
+  'InProgress',
+  'DeniedBudget',
+  'DeniedClaim',
+  'DeniedPaused',
+  'IdempotencyConflict',
+  'Failed',
+  'UnknownEffect',
+];
+
+it('client/src/wire-records.ts is what schemas/openapi.json says', async () => {
+  const document = JSON.parse(readFileSync(join(ROOT, 'schemas', 'openapi.json'), 'utf8'));
+  const text = `/** Made from schemas/openapi.json by \`npx vitest run test/api/openapi.test.ts -u\`. */
+import type { Json, JsonObject } from './json.ts';
+
+${clientTypes(document.components.schemas, RECORDS)}`;
+  const biome = spawnSync(
+    join(ROOT, 'node_modules', '.bin', 'biome'),
+    ['format', '--stdin-file-path=client/src/wire-records.ts'],
+    { input: text, encoding: 'utf8', cwd: ROOT },
+  );
+  expect(biome.status, biome.stderr).toBe(0);
+  await expect(biome.stdout).toMatchFileSnapshot(join(ROOT, 'client', 'src', 'wire-records.ts'));
 });
