@@ -60,7 +60,6 @@ const Standing = {
   level: Type.Enum(['ok', 'low', 'exhausted'], { description: '`low` from the percentage on that policy says.' }),
   resets_at: Nullable(Time, '`null` for rolling windows.'),
 };
-/** Of a budget that it shares, an agent sees only the level. */
 export const BUDGET = {
   ...Figures,
   limit: Optional(Count),
@@ -331,7 +330,6 @@ const RECORD = {
 };
 const SETTLED = { settled_by: SettledBy, evidence: Evidence, ...RESULT };
 
-/** An effect in one of its states. */
 function inState<State extends string, Own extends TProperties>(name: string, state: State, own: Own) {
   return component(name, Type.Object({ state: Literal(state), ...RECORD, ...own }));
 }

@@ -177,7 +177,7 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
       const effect = await visibleEffect(ports, caller, ws, id);
       const [ledger, approval] = await Promise.all([
         ports.store.effectLedger(ws, id),
-        effect.life.state === 'pending_approval' ? ports.store.approval(ws, effect.life.approvalId) : null,
+        'approvalId' in effect.life ? ports.store.approval(ws, effect.life.approvalId) : null,
       ]);
       const params = readCalls(ports, caller.principal, 'one').params(effect);
       const shown = { ...wireOf(effect, caller, ports, approval), ...params };

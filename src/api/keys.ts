@@ -163,46 +163,6 @@ export function addKeyRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
     },
   );
 
-  app.delete(
-    `${KEYS}/:key_id`,
-    {
-      config: { endpoint: 'keys.manage' },
-      schema: {
-        operationId: 'revokeKey',
-        summary: 'Revoke a key of a user; it is in force within a second',
-        tags: ['keys'],
-        params: OneOfUser,
-        querystring: NoQuery,
-        response: answers({ 200: ApiKey }),
-      },
-    },
-    async (request) => {
-      const record = await keyOfUser(ports, request.params);
-      return revoke(ports, record, ledgerActor(callerOf(request).principal));
-    },
-  );
-
-  app.post(
-    `${KEYS}/:key_id/rotate`,
-    {
-      config: { endpoint: 'keys.manage' },
-      schema: {
-        operationId: 'rotateKey',
-        summary: 'Make a successor of a key of a user, with the same rights',
-        tags: ['keys'],
-        params: OneOfUser,
-        querystring: NoQuery,
-        body: RotateBody,
-        response: answers({ 201: MadeKey }),
-      },
-    },
-    async (request, reply) => {
-      const record = await keyOfUser(ports, request.params);
-      const rotated = await rotate(ports, record, request.body, ledgerActor(callerOf(request).principal));
-      return reply.code(201).header('cache-control', 'no-store').send(rotated);
-    },
-  );
-
   app.get(
     ALL_KEYS,
     {
@@ -229,72 +189,64 @@ export function addKeyRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
     },
   );
 
-  app.delete(
-    `${ALL_KEYS}/:key_id`,
-    {
-      config: { endpoint: 'keys.manage' },
-      schema: {
-        operationId: 'revokeAnyKey',
-        summary: 'Revoke any key; it is in force within a second',
-        tags: ['keys'],
-        params: OneKey,
-        querystring: NoQuery,
-        response: answers({ 200: ApiKey }),
+  for (const { at, params, ids, which } of [
+    { at: KEYS, params: OneOfUser, ids: ['revokeKey', 'rotateKey'], which: 'a key of a user' },
+    { at: ALL_KEYS, params: OneKey, ids: ['revokeAnyKey', 'rotateAnyKey'], which: 'any key' },
+  ] as const) {
+    app.delete(
+      `${at}/:key_id`,
+      {
+        config: { endpoint: 'keys.manage' },
+        schema: {
+          operationId: ids[0],
+          summary: `Revoke ${which}; it is in force within a second`,
+          tags: ['keys'],
+          params,
+          querystring: NoQuery,
+          response: answers({ 200: ApiKey }),
+        },
       },
-    },
-    async (request) => {
-      const record = await anyKey(ports, request.params.key_id);
-      return revoke(ports, record, ledgerActor(callerOf(request).principal));
-    },
-  );
-
-  app.post(
-    `${ALL_KEYS}/:key_id/rotate`,
-    {
-      config: { endpoint: 'keys.manage' },
-      schema: {
-        operationId: 'rotateAnyKey',
-        summary: 'Make a successor of any key, with the same rights',
-        tags: ['keys'],
-        params: OneKey,
-        querystring: NoQuery,
-        body: RotateBody,
-        response: answers({ 201: MadeKey }),
+      async (request) => {
+        const record = await keyOf(ports, request.params);
+        if (record.revokedAt !== null) return keyToWire(record);
+        const actor = ledgerActor(callerOf(request).principal);
+        return keyToWire((await store.endKey(record.id, { kind: 'revoked' }, actor)) ?? record);
       },
-    },
-    async (request, reply) => {
-      const record = await anyKey(ports, request.params.key_id);
-      const rotated = await rotate(ports, record, request.body, ledgerActor(callerOf(request).principal));
-      return reply.code(201).header('cache-control', 'no-store').send(rotated);
-    },
-  );
-}
+    );
 
-async function keyOfUser(
-  ports: ApiPorts,
-  params: { readonly user_id: string; readonly key_id: string },
-): Promise<KeyRecord> {
-  const user = userOf(params.user_id);
-  const record = await keyOfId(ports, params.key_id);
-  if (record?.user !== user) throw refuse('not_found', 'This user has no such key.');
-  return record;
+    app.post(
+      `${at}/:key_id/rotate`,
+      {
+        config: { endpoint: 'keys.manage' },
+        schema: {
+          operationId: ids[1],
+          summary: `Make a successor of ${which}, with the same rights`,
+          tags: ['keys'],
+          params,
+          querystring: NoQuery,
+          body: RotateBody,
+          response: answers({ 201: MadeKey }),
+        },
+      },
+      async (request, reply) => {
+        const record = await keyOf(ports, request.params);
+        const rotated = await rotate(ports, record, request.body, ledgerActor(callerOf(request).principal));
+        return reply.code(201).header('cache-control', 'no-store').send(rotated);
+      },
+    );
+  }
 }
 
 /** The id of a key has its handle. */
-async function keyOfId({ store }: ApiPorts, id: string): Promise<KeyRecord | null> {
-  return KEY_ID.test(id) ? store.key(id.slice('key_'.length)) : null;
-}
-
-async function anyKey(ports: ApiPorts, id: string): Promise<KeyRecord> {
-  const record = await keyOfId(ports, id);
-  if (record === null) throw refuse('not_found', 'There is no such key.');
+async function keyOf(
+  { store }: ApiPorts,
+  { user_id: of, key_id: id }: { readonly user_id?: string; readonly key_id: string },
+): Promise<KeyRecord> {
+  const user = of === undefined ? null : userOf(of);
+  const record = KEY_ID.test(id) ? await store.key(id.slice('key_'.length)) : null;
+  if (record === null || (user !== null && record.user !== user))
+    throw refuse('not_found', user === null ? 'There is no such key.' : 'This user has no such key.');
   return record;
-}
-
-async function revoke({ store }: ApiPorts, record: KeyRecord, actor: LedgerActor) {
-  if (record.revokedAt !== null) return keyToWire(record);
-  const ended = await store.endKey(record.id, { kind: 'revoked' }, actor);
-  return keyToWire(ended ?? record);
 }
 
 async function rotate(ports: ApiPorts, record: KeyRecord, body: { readonly overlap?: number }, actor: LedgerActor) {

@@ -91,6 +91,9 @@ export function retryAfter({ retryAfterMs }: Pick<Problem, 'retryAfterMs'>): Rea
   return retryAfterMs === null ? {} : { 'retry-after': String(Math.max(1, Math.ceil(retryAfterMs / 1000))) };
 }
 
+/** Beside `did_it_happen: maybe`, where this request was not carried out. */
+export const EARLIER = ' An earlier request for the same action may have run.';
+
 /** A problem as an HTTP answer (RFC 9457), with what an agent needs for its next step. */
 export function renderProblem(problem: Problem, members: JsonObject, context: ProblemContext): ProblemAnswer {
   const { title } = CODES[problem.code];
@@ -110,7 +113,7 @@ export function renderProblem(problem: Problem, members: JsonObject, context: Pr
     title,
     status,
     // The detail is about this request, `did_it_happen` about the action.
-    detail: mayHaveRun ? `${problem.detail} An earlier request for the same action may have run.` : problem.detail,
+    detail: mayHaveRun ? `${problem.detail}${EARLIER}` : problem.detail,
     code: problem.code,
     request_id: context.requestId,
     did_it_happen: happened,

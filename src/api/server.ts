@@ -28,7 +28,7 @@ import { createDoorCheck } from './host-check.ts';
 import { createListeners, type Listeners } from './listeners.ts';
 import { measureOverload } from './overload.ts';
 import type { ApiSettings } from './ports.ts';
-import { Refused, faultSummary, plainProblem, refuse, renderProblem, shouldRetry } from './problem.ts';
+import { EARLIER, Refused, faultSummary, plainProblem, refuse, renderProblem, shouldRetry } from './problem.ts';
 import { decisionOfRefusal } from './run-refusal.ts';
 import { validationFaults } from './validation-faults.ts';
 
@@ -296,7 +296,8 @@ function refusedByOverload(
 }
 
 const OVERLOADED = 'The gateway is overloaded. Nothing was done with this request.';
-const RUN_PATH = /^\/v1\/workspaces\/[^/]+\/effects(?:\?|$)/;
+/** Where calls arrive. A message to an MCP server may be one. */
+const RUN_PATH = /^\/(?:v1\/workspaces\/[^/]+\/effects|mcp(?:\/[^/?]*)?)(?:\?|$)/;
 
 function answer(
   reply: FastifyReply,
@@ -390,7 +391,7 @@ const BROKEN: Readonly<Record<number, string>> = {
   417: 'Of Expect only 100-continue is met.',
   431: 'The headers of the request are too large.',
   501: 'This gateway is no forward proxy: it has no CONNECT.',
-  503: 'The gateway is overloaded and did not read the request in time. Nothing was done.',
+  503: 'The gateway is overloaded and did not read the request in time. Nothing was done with it.',
 };
 
 function brokenBody(status: number): JsonObject {
@@ -398,9 +399,9 @@ function brokenBody(status: number): JsonObject {
   return {
     title: CODES[code].title,
     status,
-    detail: BROKEN[status] ?? 'This is not a request that can be read (RFC 9112).',
+    detail: `${BROKEN[status] ?? 'This is not a request that can be read (RFC 9112).'}${isLate(status) ? EARLIER : ''}`,
     code,
-    did_it_happen: 'no',
+    did_it_happen: isLate(status) ? 'maybe' : 'no',
     safe_to_retry: true,
     next: isLate(status) ? 'retry' : 'replan',
   };

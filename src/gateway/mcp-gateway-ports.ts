@@ -43,6 +43,7 @@ export function mcpGatewayPorts(parts: {
     },
     workspaceKey: (workspace) => core.secrets.fingerprintKey(workspace),
     effect: (workspace, id) => core.store.effect(workspace, id),
+    approval: (workspace, id) => core.store.approval(workspace, id),
     effectsKeptMs: () => {
       const { effectsMs, denialsMs } = current().configuration.retention;
       return Math.min(effectsMs, denialsMs);

@@ -230,6 +230,23 @@ describe('approvals', () => {
   });
 });
 
+describe('a rejected call', () => {
+  it('carries the approver’s reason wherever it is asked for', async () => {
+    const body = refund({ params: { payment_id: 'pay_2', amount: 61_000, currency: 'EUR' } });
+    const run = await rig.send('POST', `${WS}/effects`, { body });
+    const { id } = run.json['approval'] as unknown as { id: string };
+    const comment = 'not in May';
+    await rig.send('POST', `${WS}/approvals/${id}/reject`, { key: rig.keys.approver, body: { comment } });
+    const again = await rig.send('POST', `${WS}/effects`, { body, headers: { prefer: 'wait=1' } });
+    expect(again.json['reason']).toHaveProperty(
+      'message',
+      expect.stringMatching(/The approver's reason: "not in May"$/),
+    );
+    const seen = await rig.send('GET', `${WS}/effects/${String(run.json['effect_id'])}`);
+    expect(seen.json['effect']).toMatchObject({ state: 'rejected', reason: again.json['reason'] });
+  });
+});
+
 describe('approvals and keys of agents', () => {
   it('an agent lists its own requests, and none of other agents', async () => {
     const run = await rig.send('POST', `${WS}/effects`, {

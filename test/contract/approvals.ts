@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
+import { type ApprovalRecord, rejectionReason } from '../../src/effects/model/approval.ts';
 import type { ApprovalFilter, Page } from '../../src/effects/store.ts';
 import type { ApprovalRequirement } from '../../src/effects/model/verdict.ts';
 import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
@@ -111,7 +111,9 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
           admitRequest({ idempotencyKey, fingerprint: 'refund of 42', verdict: asking() }),
         );
         expect(again).toMatchObject({ kind: 'refused', reason: { code: 'approval_rejected' } });
-        expect(again).toHaveProperty('reason.message', expect.stringMatching(/The approver's reason: "no"$/));
+        const said = rejectionReason(await at.store.approval(WORKSPACE, approval.id)).message;
+        expect(said).toMatch(/The approver's reason: "no"$/);
+        expect(again).toHaveProperty('reason.message', said);
       }
     });
 

@@ -22,6 +22,7 @@ import {
 import { LineQueue } from './line-queue.ts';
 import {
   changesNothing,
+  earlierOf,
   type FromClient,
   headerVersion,
   type Id,
@@ -193,7 +194,7 @@ class Bridge {
   /** A line that comes while too many wait. */
   async #dropLine(line: Line): Promise<void> {
     const message = line.kind === 'line' ? readMessage(line.bytes) : null;
-    if (message?.kind === 'request') return this.#refuse(message.id, CODE.busy, TOO_MUCH, { did_it_happen: 'no' });
+    if (message?.kind === 'request') return this.#refuseUnsent(message, CODE.busy, TOO_MUCH);
     this.#log('too many lines wait for the server; one was dropped');
   }
 
@@ -221,11 +222,9 @@ class Bridge {
     const name = JSON.stringify(message.id);
     if (this.#open.has(name)) return this.#refuse(message.id, -32_600, 'A request with this id is still open.');
     if (this.#ending.signal.aborted)
-      return this.#refuse(message.id, CODE.unreachable, 'The bridge ends. This one was not sent.', {
-        did_it_happen: 'no',
-      });
+      return this.#refuseUnsent(message, CODE.unreachable, 'The bridge ends. This one was not sent.');
     if (this.#open.size >= MOST_OPEN || this.#openBytes + body.length > MOST_OPEN_BYTES)
-      return this.#refuse(message.id, CODE.busy, TOO_MUCH, { did_it_happen: 'no' });
+      return this.#refuseUnsent(message, CODE.busy, TOO_MUCH);
     const stateless = headerVersion(statelessVersion(message.params) ?? undefined);
     if (stateless !== null) this.#statelessVersion = stateless;
     const open: Open = { message, body, abort: new AbortController(), stateless, isSettled: false };
@@ -333,15 +332,15 @@ class Bridge {
       if (arrived) await this.#fail(open, CODE.broken, `No answer came from ${this.#where()}: ${whyOf(error)}.`);
       else
         await this.#refuseOpen(open, CODE.unreachable, `${this.#where()} cannot be reached: ${whyOf(error)}.`, {
-          did_it_happen: 'no',
-          hint: 'Nothing was sent. Check that the gateway runs and that --url is right, then ask again.',
+          did_it_happen: earlierOf(message.method).happened,
+          hint: `This one was not sent.${earlierOf(message.method).sentence} Check that the gateway runs and that --url is right, then ask again.`,
         });
     }
   }
 
   /** An error for a request that may have been carried out. */
   async #fail(open: Open, code: number, message: string): Promise<void> {
-    const happened = changesNothing(open.message.method) ? 'no' : 'unknown';
+    const { happened } = earlierOf(open.message.method);
     const hint =
       happened === 'no'
         ? 'The request changes nothing. Ask again.'
@@ -547,13 +546,24 @@ class Bridge {
   async #refuseAs(open: Open, { status, headers, body }: Answer): Promise<void> {
     const read = await readText(body, MOST_MESSAGE, this.#arriving.allowance);
     const text = read.kind === 'text' ? read.text : '';
-    const error = refusalOf({ where: this.#where(), status, headers, text }, this.#key, this.#sides.keyHint);
+    const error = refusalOf(
+      { where: this.#where(), status, headers, text },
+      open.message.method,
+      this.#key,
+      this.#sides.keyHint,
+    );
     const line = JSON.stringify({ jsonrpc: '2.0', id: open.message.id, error });
     if (this.#settle(open)) await this.#write(line);
   }
 
   async #refuseOpen(open: Open, code: number, message: string, data?: JsonObject): Promise<void> {
     if (this.#settle(open)) await this.#refuse(open.message.id, code, message, data);
+  }
+
+  /** For a request that was not sent. */
+  async #refuseUnsent({ id, method }: Request, code: number, message: string): Promise<void> {
+    const { happened, sentence } = earlierOf(method);
+    await this.#refuse(id, code, message + sentence, { did_it_happen: happened });
   }
 
   async #refuse(id: Id | null, code: number, message: string, data?: JsonObject): Promise<void> {

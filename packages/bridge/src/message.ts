@@ -129,6 +129,16 @@ const SAFE: ReadonlySet<string> = new Set([
   'tasks/list',
 ]);
 
+/**
+ * What became of the action of a request that was not carried out: an equal request may have run before, and may have
+ * lost its answer.
+ */
+export function earlierOf(method: string): { readonly happened: 'no' | 'maybe'; readonly sentence: string } {
+  return changesNothing(method)
+    ? { happened: 'no', sentence: '' }
+    : { happened: 'maybe', sentence: ' An earlier request for the same action may have run.' };
+}
+
 /** Whether a request may be sent again when a connection broke. */
 export function changesNothing(method: string): boolean {
   return SAFE.has(method);

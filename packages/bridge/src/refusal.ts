@@ -2,7 +2,7 @@ import type { IncomingHttpHeaders } from 'node:http';
 import { parseObject } from '../../../src/json/parse.ts';
 import type { JsonObject } from '../../../src/json/value.ts';
 import { headerText } from '../../../src/cli/mcp/http.ts';
-import { isError } from './message.ts';
+import { earlierOf, isError } from './message.ts';
 
 /** Codes of the bridge's own errors, from the range that JSON-RPC leaves to implementations. */
 export const CODE = { refused: -32_001, unreachable: -32_002, broken: -32_003, busy: -32_004, http: -32_005 } as const;
@@ -19,7 +19,12 @@ interface Refused {
  * The JSON-RPC error for such an answer: the server's own, unless it is about the key; then what a person has to do.
  * @param key it stands in none
  */
-export function refusalOf({ where, status, headers, text }: Refused, key: string, keyHint: string): JsonObject {
+export function refusalOf(
+  { where, status, headers, text }: Refused,
+  method: string,
+  key: string,
+  keyHint: string,
+): JsonObject {
   const problem = parseObject(text) ?? {};
   const error = isError(problem['error']) ? problem['error'] : null;
   const isAuth = status === 401 || status === 403;
@@ -38,6 +43,7 @@ export function refusalOf({ where, status, headers, text }: Refused, key: string
     status === 401
       ? keyHint
       : 'The key is known, and may not do this. Ask an administrator for a key with the scopes that it takes.';
+  const { happened, sentence } = earlierOf(method);
   const message = `${where} refused the key (status ${status})${reason}`;
-  return { code: CODE.refused, message, data: { ...data, did_it_happen: 'no', hint } };
+  return { code: CODE.refused, message, data: { ...data, did_it_happen: happened, hint: hint + sentence } };
 }

@@ -1,3 +1,4 @@
+import { quote } from '../../json/quote.ts';
 import type { DeniedDecision, Reason } from './decision.ts';
 import { type ApprovalRequirement, type Obligation, windowId } from './verdict.ts';
 
@@ -81,4 +82,20 @@ export function costsOf(obligations: readonly Obligation[]): readonly ApprovalCo
     const { budget, unit, bucket, window, amount, limit } = obligation;
     return [{ budget, unit, bucket, window: windowId(window), amount, limit }];
   });
+}
+
+const REJECTED: Reason = {
+  code: 'approval_rejected',
+  message: 'An approver rejected this action. Do something else, or talk to the approver.',
+};
+/** The most characters of an approver's reason in an answer. */
+const MOST_REASON = 400;
+
+/** Why a rejected action is refused, in the approver's own words where they are on record. */
+export function rejectionReason(approval: Pick<ApprovalRecord, 'votes'> | null): Reason {
+  const comment = approval?.votes.find(({ verdict }) => verdict === 'reject')?.comment ?? '';
+  if (comment === '') return REJECTED;
+  const shown =
+    comment.length <= MOST_REASON ? comment : `${comment.slice(0, MOST_REASON).replace(/[\uD800-\uDBFF]$/, '')}…`;
+  return { ...REJECTED, message: `${REJECTED.message} The approver's reason: ${quote(shown)}` };
 }

@@ -1,5 +1,6 @@
 import type { AdmitRequest, Admission } from '../store.ts';
 import { amountToPost } from '../model/amounts.ts';
+import { type ApprovalRecord, rejectionReason } from '../model/approval.ts';
 import type { BudgetRow } from '../model/budget.ts';
 import type { Reason } from '../model/decision.ts';
 import { BUSY, type EffectRecord, type Evidence, type Hold, type Tombstone } from '../model/effect.ts';
@@ -64,7 +65,12 @@ export function settledBudgets(
 }
 
 /** The outcome of a request whose effect existed before it: the effect's present decision. */
-export function outcomeOfRecord(effect: EffectRecord, safeToRetry: boolean, retryAfterMs: number | null): RunOutcome {
+export function outcomeOfRecord(
+  effect: EffectRecord,
+  safeToRetry: boolean,
+  retryAfterMs: number | null,
+  approval: ApprovalRecord | null = null,
+): RunOutcome {
   const { life } = effect;
   switch (life.state) {
     case 'committed':
@@ -113,7 +119,7 @@ export function outcomeOfRecord(effect: EffectRecord, safeToRetry: boolean, retr
       };
     case 'rejected':
       return {
-        ...baseOf(effect, { code: 'approval_rejected', message: 'An approver rejected this action.' }, true),
+        ...baseOf(effect, rejectionReason(approval), true),
         decision: 'denied_policy',
         mismatches: [],
       };
@@ -130,11 +136,12 @@ export function outcomeOfRecord(effect: EffectRecord, safeToRetry: boolean, retr
 
 /**
  * The outcome of a settled effect for who made it and has waited since.
+ * @param approval of a rejected one
  * @throws TypeError where it waits for approval still
  */
-export function outcomeFor(effect: EffectRecord): RunOutcome {
+export function outcomeFor(effect: EffectRecord, approval: ApprovalRecord | null): RunOutcome {
   const { life } = effect;
-  if (life.state !== 'committed') return outcomeOfRecord(effect, false, null);
+  if (life.state !== 'committed') return outcomeOfRecord(effect, false, null, approval);
   const { receipt, result, accepted, responseTruncated } = life;
   return {
     ...baseOf(effect, COMMITTED, false),

@@ -1,7 +1,6 @@
 import type { ApprovalRecord } from '../model/approval.ts';
-import { isQuorate } from '../model/approval.ts';
+import { isQuorate, rejectionReason } from '../model/approval.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
-import { quote } from '../../json/quote.ts';
 import type { EffectRecord, Lease, Tombstone } from '../model/effect.ts';
 import { EXPIRED_GRANTED, isExhausted } from './lifecycle.ts';
 import { satisfyObligations } from './obligations.ts';
@@ -132,22 +131,11 @@ function sameKeyAgain(view: StepView, request: AdmitRequest, effect: EffectRecor
   }
 }
 
-const REJECTED: Reason = {
-  code: 'approval_rejected',
-  message: 'An approver rejected this action. Do something else, or talk to the approver.',
-};
-/** The most characters of an approver's reason in an answer. */
-const MOST_REASON = 400;
-
 /** Why a rejected action is refused, in the approver's own words where they are on record. */
 function rejectedAs(view: StepView, request: AdmitRequest, effect: EffectRecord | null): Reason {
-  if (effect?.life.state !== 'rejected') return REJECTED;
-  const votes = view.approval(request.workspace, effect.life.approvalId)?.votes ?? [];
-  const comment = votes.find(({ verdict }) => verdict === 'reject')?.comment ?? '';
-  if (comment === '') return REJECTED;
-  const shown =
-    comment.length <= MOST_REASON ? comment : `${comment.slice(0, MOST_REASON).replace(/[\uD800-\uDBFF]$/, '')}…`;
-  return { ...REJECTED, message: `${REJECTED.message} The approver's reason: ${quote(shown)}` };
+  return rejectionReason(
+    effect?.life.state === 'rejected' ? view.approval(request.workspace, effect.life.approvalId) : null,
+  );
 }
 
 function longAgo(view: StepView, request: AdmitRequest, tombstone: Tombstone): Plan<Admission> {
@@ -163,7 +151,7 @@ function longAgo(view: StepView, request: AdmitRequest, tombstone: Tombstone): P
         throttle: `${request.workspace}\n${request.idempotencyKey}\nduplicate`,
       };
     case 'rejected':
-      return denial(view, request, 'denied_policy', REJECTED);
+      return denial(view, request, 'denied_policy', rejectionReason(null));
     case 'failed':
       return evaluateFresh(view, request, null, EMPTY);
   }

@@ -1,6 +1,6 @@
 import { mismatchToWire } from '../model/action-call.ts';
 import { entitiesToWire } from '../model/entity.ts';
-import type { ApprovalRecord } from '../model/approval.ts';
+import { type ApprovalRecord, rejectionReason } from '../model/approval.ts';
 import type { Code } from '../model/codes.ts';
 import { statusShown } from '../model/answer.ts';
 import { DECISION_TABLE, type Decision, type NextStep, type Reason, nextOf } from '../model/decision.ts';
@@ -20,7 +20,7 @@ export interface EffectWireContext {
   readonly tool: Tool | null;
   /** The kept answer is shown only to a key that may call the tool. */
   readonly withResult: boolean;
-  /** The request for approval that the effect waits for, if it was looked up. */
+  /** The request for approval that the effect waits for, or that was rejected, if it was looked up. */
   readonly approval: ApprovalRecord | null;
   /** The store's time. */
   readonly now: number;
@@ -32,11 +32,13 @@ export function effectToWire(effect: EffectRecord, context: EffectWireContext) {
   const safe = isSafeToRetry(effect, context);
   const self = `${context.publicUrl}/v1/workspaces/${effect.workspace}/effects/${effect.id}`;
   const { life } = effect;
+  // Its place in the text; below it comes with what belongs to it.
+  const inState = { state: life.state };
   return {
     id: effect.id,
     effect_id: effect.id,
     workspace: effect.workspace,
-    ...lifeMembers(effect, context),
+    ...inState,
     decision,
     action_type: effect.action.type,
     tool: effect.action.tool,
@@ -48,7 +50,7 @@ export function effectToWire(effect: EffectRecord, context: EffectWireContext) {
     idempotency_key: effect.idempotencyKey,
     fingerprint: effect.fingerprint,
     attempt: effect.attempt,
-    reason: reasonToWire(reasonOf(effect, safe)),
+    reason: reasonToWire(reasonOf(effect, safe, context.approval)),
     did_it_happen: DECISION_TABLE[decision].happened,
     safe_to_retry: safe,
     next: nextStep(effect, decision, safe),
@@ -69,6 +71,7 @@ export function effectToWire(effect: EffectRecord, context: EffectWireContext) {
     holds: effect.holds.map(({ budget, unit, window, amount }) => ({ budget, unit, window, amount })),
     hold_state: effect.holdState,
     ...(effect.metadata === null ? {} : { metadata: effect.metadata }),
+    ...lifeMembers(effect, context),
     links: {
       effect: self,
       run: `${self}/run`,
@@ -110,10 +113,10 @@ function nextStep(effect: EffectRecord, decision: Decision, safe: boolean): Next
 
 /** The code of the reason of an effect's decision. */
 export function reasonCodeOf(effect: EffectRecord): Code {
-  return reasonOf(effect, false).code;
+  return reasonOf(effect, false, null).code;
 }
 
-function reasonOf(effect: EffectRecord, safe: boolean): Reason {
+function reasonOf(effect: EffectRecord, safe: boolean, approval: ApprovalRecord | null): Reason {
   const { life } = effect;
   switch (life.state) {
     case 'pending_approval':
@@ -130,7 +133,7 @@ function reasonOf(effect: EffectRecord, safe: boolean): Reason {
         message: `${sentence(life.evidence.message)} ${safe ? 'Send the same call with the same key again.' : 'Look at the live state and resolve it.'}`,
       };
     case 'rejected':
-      return { code: 'approval_rejected', message: 'An approver rejected the action.' };
+      return rejectionReason(approval);
     case 'denied':
       return life.reason;
   }

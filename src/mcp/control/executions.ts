@@ -121,7 +121,7 @@ export function executionTools(ports: ControlPorts): readonly ControlTool[] {
         const { life } = effect;
         const [ledger, approval] = await Promise.all([
           store.effectLedger(call.workspace, id),
-          life.state === 'pending_approval' ? store.approval(call.workspace, life.approvalId) : null,
+          'approvalId' in life ? store.approval(call.workspace, life.approvalId) : null,
         ]);
         // An effect that is asked for again and again has many events.
         const events = ledger.slice(-MOST_EVENTS).map(({ kind, at }) => ({ kind, at: timeToWire(at) }));

@@ -1,5 +1,6 @@
 import type { KeyObject } from 'node:crypto';
 import type { Authorized, AuthorizeRequest } from '../../effects/ports.ts';
+import type { ApprovalRecord } from '../../effects/model/approval.ts';
 import type { EffectRecord } from '../../effects/model/effect.ts';
 import type { RunResult } from '../../effects/model/outcome.ts';
 import type { Principal } from '../../effects/model/principal.ts';
@@ -26,6 +27,7 @@ export interface GatewayPorts extends CallerPorts, FaultPorts {
   /** The key for what is bound to a workspace. */
   readonly workspaceKey: (workspace: string) => KeyObject;
   readonly effect: (workspace: string, id: string) => Promise<EffectRecord | null>;
+  readonly approval: (workspace: string, id: string) => Promise<ApprovalRecord | null>;
   /** How long an effect is kept at least, ms. */
   readonly effectsKeptMs: () => number;
   readonly policyVersion: () => string;

@@ -48,7 +48,7 @@ export async function answerTask(
     throw new RpcRefused(refused(200, id, RPC.invalidParams, 'There is no such task of this agent.'));
   switch (method) {
     case 'tasks/get':
-      return { resultType: 'complete', ...standing(ports, effect) };
+      return { resultType: 'complete', ...(await standing(ports, effect)) };
     // Nothing is asked of the client: a person approves, and never on the agent's side.
     case 'tasks/update':
     // A request for approval stays with the people who decide on it.
@@ -72,7 +72,7 @@ async function taskEffect(
 }
 
 /** How an effect stands, as a task. A task whose call was refused is completed, with a result that says so. */
-function standing(ports: GatewayPorts, effect: EffectRecord): JsonObject {
+async function standing(ports: GatewayPorts, effect: EffectRecord): Promise<JsonObject> {
   const { id, life, createdAt } = effect;
   const keptMs = ports.effectsKeptMs();
   switch (life.state) {
@@ -88,13 +88,15 @@ function standing(ports: GatewayPorts, effect: EffectRecord): JsonObject {
     case 'unknown':
     case 'rejected':
     case 'denied':
-      return { ...taskOf(id, 'completed', createdAt, life.at, keptMs), result: finalResult(ports, effect) };
+      return { ...taskOf(id, 'completed', createdAt, life.at, keptMs), result: await finalResult(ports, effect) };
   }
 }
 
-function finalResult(ports: GatewayPorts, effect: EffectRecord): JsonObject {
+async function finalResult(ports: GatewayPorts, effect: EffectRecord): Promise<JsonObject> {
+  const { workspace, life } = effect;
+  const approval = 'approvalId' in life ? await ports.approval(workspace, life.approvalId) : null;
   const call = ports.catalog().tool(effect.action.tool)?.call;
-  return resultOf(outcomeFor(effect), null, {
+  return resultOf(outcomeFor(effect, approval), null, {
     publicUrl: ports.settings().publicUrl,
     policyVersion: ports.policyVersion(),
     hasOutputSchema: call?.kind === 'mcp' && call.pinned['outputSchema'] !== undefined,
