@@ -2,9 +2,10 @@ import { isIP } from 'node:net';
 import { isNeverSent } from '../effects/run/header-names.ts';
 import { isHttpTool, pathParams, type Tool } from '../effects/model/tool.ts';
 import type { Route, RouteIdempotency, RouteKeys, RouteRule } from './configuration.ts';
+import type { JsonObject } from '../json/value.ts';
 import type { Judge } from './judge.ts';
 import { resolveHeaders } from './resolve-headers.ts';
-import { isAmbiguous, REST, type Segments } from './rule-order.ts';
+import { isAmbiguous, isNumber, NUMBER, REST, type Segments } from './rule-order.ts';
 import type { GatewayFile } from './schema.ts';
 import { parseDuration } from './units.ts';
 
@@ -45,7 +46,8 @@ export function resolveRoutes(file: GatewayFile, tools: readonly Tool[], names: 
     const rules: RouteRule[] = [];
     for (const rule of route.rules) {
       judge.known('tool', rule, ['tool'], rule.tool, names.tools);
-      const pattern = readMatch(rule, judge);
+      const tool = toolsByName.get(rule.tool);
+      const pattern = readMatch(rule, tool?.paramsSchema ?? null, judge);
       if (pattern === null) continue;
       const isRest = pattern.segments.at(-1) === REST;
       const key = `${pattern.method} ${isRest ? '*' : pattern.segments.length}`;
@@ -61,10 +63,9 @@ export function resolveRoutes(file: GatewayFile, tools: readonly Tool[], names: 
           rule,
           ['match'],
           `'${rule.match}' and '${other.rule.match}' match the same requests`,
-          'where two match, one has to have all the fixed segments of the other: make them differ in method, length or a fixed segment',
+          'where two match, one has to have all the fixed segments of the other: make them differ in method, length or a fixed segment, or say type: integer of a param',
         );
       alike.push({ pattern, rule });
-      const tool = toolsByName.get(rule.tool);
       if (tool !== undefined) checkAgainstTool(route, rule, pattern, tool, judge);
       rules.push({
         method: pattern.method,
@@ -83,7 +84,8 @@ export function resolveRoutes(file: GatewayFile, tools: readonly Tool[], names: 
       undeclared: route.undeclared,
       setCookie: route.set_cookie,
       foreignLinks: route.foreign_links,
-      links: route.links.map(namesOf),
+      // Slack's libraries send their token to the address of an upload: to another origin it is the agent's key.
+      links: [...(route.error_format === 'slack' ? ['upload_url'] : []), ...route.links].map(namesOf),
       headers: resolveHeaders(route.headers, judge),
       keys: resolveKeys(route, judge),
       pendingStatus: route.pending_status,
@@ -196,7 +198,7 @@ interface Pattern {
 }
 
 /** Parses a match such as `POST /v1/payments/:payment_id`; reports faults. */
-function readMatch(rule: RuleEntry, judge: Judge): Pattern | null {
+function readMatch(rule: RuleEntry, schema: JsonObject | null, judge: Judge): Pattern | null {
   const refuse = (message: string, hint: string | null = 'write METHOD /path/:param'): null => {
     judge.error('bad_match', rule, ['match'], message, hint);
     return null;
@@ -235,7 +237,7 @@ function readMatch(rule: RuleEntry, judge: Judge): Pattern | null {
     if (/^\.{1,2}$/.test(part) || /%(2e|2f|5c|00)/i.test(part))
       return refuse("The path has a '.' or '..' segment, or an encoded one", null);
     if (name !== undefined) params.push(name);
-    segments.push(rest !== undefined ? REST : name === undefined ? part : null);
+    segments.push(rest !== undefined ? REST : name === undefined ? part : isNumber(name, schema) ? NUMBER : null);
   }
   return { method, path, segments, params };
 }

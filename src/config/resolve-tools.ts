@@ -87,7 +87,7 @@ export function resolveTools(
 
 function actualOf({ actual }: ToolEntry): Pick<Tool, 'actual'> {
   if (actual === undefined) return {};
-  const paths = Object.entries(actual).map(([unit, path]) => [unit, typeof path === 'string' ? [path] : path] as const);
+  const paths = Object.entries(actual).map(([unit, path]) => [unit, [path].flat().map((one) => [one].flat())] as const);
   return { actual: Object.fromEntries(paths) };
 }
 

@@ -114,7 +114,7 @@ export const route = record('a route', "A part of the gateway's addresses that s
     'hide',
   ),
   links: list(
-    'Fields of JSON answers that hold addresses which clients follow, such as that of the next page: next, paging.next, _links.*.href. They lead to the gateway like those in Location; those of other origins begin with svc-foreign: unless foreign_links passes them.',
+    'Fields of JSON answers that hold addresses which clients follow, such as that of the next page: next, paging.next, _links.*.href. They lead to the gateway like those in Location; those of other origins begin with svc-foreign: unless foreign_links passes them. With error_format: slack, upload_url is one of them: the libraries send their token there.',
     text(
       String.raw`^([^.\\\u0000-\u001f]|\\[.\\])+(\.([^.\\\u0000-\u001f]|\\[.\\])+){0,15}$`,
       String.raw`names with dots between them; * for any member or element, \. for a dot in a name`,

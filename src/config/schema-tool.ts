@@ -98,6 +98,7 @@ const outcomes = section('outcomes', 'What answers mean, where it is not what th
 });
 
 const actualPath = text('^[^\\u0000-\\u001f]+$', 'a path such as usage.total_tokens', 'A path in the answer.');
+const actualPaths = Type.Array(actualPath, { minItems: 1, maxItems: 8 });
 
 export const tool = record('a tool', 'Something that agents can have done.', {
   name: Type.String({
@@ -172,12 +173,12 @@ export const tool = record('a tool', 'Something that agents can have done.', {
   actual: Type.Optional(
     Type.Record(
       Type.String({ minLength: 1 }),
-      Type.Union([actualPath, Type.Array(actualPath, { minItems: 1, maxItems: 8 })], {
+      Type.Union([actualPath, Type.Array(Type.Union([actualPath, actualPaths]), { minItems: 1, maxItems: 8 })], {
         'x-expected': 'a path such as usage.total_tokens, or a list of paths that are added up',
       }),
       {
         description:
-          'Where answers say what was really spent, by the unit of the budgets: token: usage.total_tokens. In the JSON of the answer, or in the last event that has it. Several paths are added up. What was held is given back or overdrawn accordingly; an answer without it posts what was held.',
+          'Where answers say what was really spent, by the unit of the budgets: token: usage.total_tokens. In the JSON of the answer, or in the last event that has it. Several paths are added up; in place of one, a list is paths of which the first counts that the answer has: [[usage.input_tokens, message.usage.input_tokens], usage.output_tokens]. What was held is given back or overdrawn accordingly; an answer without it posts what was held.',
         'x-name': 'actual',
       },
     ),

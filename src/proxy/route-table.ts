@@ -1,6 +1,6 @@
 import type { Route, RouteRule } from '../config/configuration.ts';
 import { type Entrance, placeOf } from '../config/entrance.ts';
-import { isWithin, REST, type Segments } from '../config/rule-order.ts';
+import { isAmbiguous, isNumber, isNumberText, isWithin, REST, type Segments } from '../config/rule-order.ts';
 import { undeclaredRead } from '../config/stand-in-tools.ts';
 import { type HttpTool, isHttpTool } from '../effects/model/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
@@ -66,6 +66,8 @@ interface CompiledRule {
    * params may hold slashes those win, too, that a server finds which decodes slashes first.
    */
   readonly before: readonly (readonly PatternSegment[])[];
+  /** Params that have to be numbers, because another rule matches where they are none. */
+  readonly numbers: readonly string[];
 }
 
 /**
@@ -120,9 +122,9 @@ function find({ route, rules }: CompiledRoute, method: string, segments: readonl
   // Rules with this method and length. Those with more fixed segments come first. The configuration makes sure that, if
   // two rules match, one of them has all the fixed segments of the other. Those for the rest of a path come last.
   for (const some of [rules.get(`${method} ${segments.length}`), rules.get(`${method} *`)])
-    for (const { rule, tool, pattern, before } of some ?? []) {
+    for (const { rule, tool, pattern, before, numbers } of some ?? []) {
       const pathParams = matchPattern(pattern, segments);
-      if (pathParams === null) continue;
+      if (pathParams === null || !numbers.every((name) => isNumberText(pathParams[name] ?? ''))) continue;
       // `/users/ME` matches no rule: it fits `/users/:id`, but some servers take it for `/users/me`.
       if (before.length > 0) {
         const cut = decodedSegments(segments).map(asCut);
@@ -202,8 +204,8 @@ function compileRoute(route: Route, catalog: Catalog): CompiledRoute {
     const isRest = last?.kind === 'param' && last.holds === 'any';
     const key = `${rule.method} ${isRest ? '*' : pattern.length}`;
     const same = found.get(key);
-    if (same === undefined) found.set(key, [{ rule, tool, pattern, before: [] }]);
-    else same.push({ rule, tool, pattern, before: [] });
+    if (same === undefined) found.set(key, [{ rule, tool, pattern, before: [], numbers: [] }]);
+    else same.push({ rule, tool, pattern, before: [], numbers: [] });
   }
   const all = [...found.values()].flat();
   const rules = new Map([...found].map(([key, same]) => [key, inOrder(same, all)] as const));
@@ -220,7 +222,16 @@ function inOrder(rules: readonly CompiledRule[], all: readonly CompiledRule[]): 
     const winners = holdsSlashes(rule.pattern)
       ? all.filter((one) => one.rule.method === rule.rule.method && !isWithin(segments, segmentsOf(one)))
       : sorted.filter((one) => one !== rule && isWithin(segmentsOf(one), segments));
-    return { ...rule, before: winners.map(({ pattern }) => foldedPattern(pattern.map(asOne))) };
+    const isCrossed = rules.some((one) => one !== rule && isAmbiguous(segmentsOf(one), segments));
+    return {
+      ...rule,
+      before: winners.map(({ pattern }) => foldedPattern(pattern.map(asOne))),
+      numbers: isCrossed
+        ? rule.pattern.flatMap((part) =>
+            part.kind === 'param' && isNumber(part.name, rule.tool.paramsSchema) ? [part.name] : [],
+          )
+        : [],
+    };
   });
 }
 

@@ -12,7 +12,8 @@ function toolOf(name: string, kind: 'read' | 'write') {
   const plain = path.replace(/\*(\w+)/, '{+$1}').replaceAll(/:(\w+)/g, '{$1}');
   const encodedSlashes = path.includes(':id') && path.includes('encoded') ? { encodedSlashes: ['id'] } : {};
   const request = { method, path: plain, ...encodedSlashes, query: [], headers: {}, body: [] };
-  return makeTool({ name, kind, target: null, state: null, request });
+  const properties = path.includes(':number') ? { number: { type: 'integer' } } : {};
+  return makeTool({ name, kind, target: null, state: null, request, paramsSchema: { type: 'object', properties } });
 }
 
 function table(rules: readonly string[], kind: 'read' | 'write' = 'read') {
@@ -45,6 +46,20 @@ function table(rules: readonly string[], kind: 'read' | 'write' = 'read') {
     return match.kind === 'rule' ? match.tool.name : `undeclared${match.resembles ? ', resembles' : ''}`;
   };
 }
+
+test('of two paths that only a number tells apart, each gets its own', () => {
+  for (const rules of [
+    ['GET /issues/comments/:id', 'GET /issues/:number/comments'],
+    ['GET /issues/:number/comments', 'GET /issues/comments/:id'],
+  ]) {
+    const match = table(rules);
+    expect(match('GET', '/issues/7/comments')).toBe('GET /issues/:number/comments');
+    expect(match('GET', '/issues/comments/7')).toBe('GET /issues/comments/:id');
+    expect(match('GET', '/issues/comments/comments')).toBe('GET /issues/comments/:id');
+    expect(match('GET', '/issues/Comments/comments')).toBe('undeclared, resembles');
+    expect(match('GET', '/issues/x/comments')).toBe('undeclared, resembles');
+  }
+});
 
 describe('a fixed segment comes before a param', () => {
   const orders = [

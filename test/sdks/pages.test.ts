@@ -15,7 +15,7 @@ import OpenAI from 'openai';
 import Stripe from 'stripe';
 import { afterAll, afterEach, beforeAll, expect, test, vi } from 'vitest';
 import { blocksOf, filesOf } from '../docs/upstream-pages.ts';
-import { listenerOf, makeApiKey, startGateway, type TestGateway } from '../system/gateway.ts';
+import { listenerOf, makeApiKey, send, startGateway, type TestGateway } from '../system/gateway.ts';
 import { type FakeApi, type Said, type Seen, startFakeApi } from './fake-api.ts';
 
 let api: FakeApi;
@@ -240,6 +240,67 @@ test('slack', async () => {
     data: { error: 'rule_denied', message: 'Agents do not notify everybody' },
   });
   expect(api.seen.length).toBe(seen);
+});
+
+test('slack: the library’s upload of a file takes the agent’s key to no other address', async () => {
+  const page = await startPage('slack');
+  const elsewhere = await startFakeApi(() => ({ json: 'OK' }));
+  try {
+    const upload_url = `${elsewhere.url}/upload/v1/abc`;
+    say = ({ url }) =>
+      url.endsWith('getUploadURLExternal')
+        ? { json: { ok: true, upload_url, file_id: 'F1' } }
+        : { json: { ok: true, files: [{ id: 'F1' }] } };
+    const slack = new WebClient(page.key, { slackApiUrl: `${page.url}/slack/api/`, retryConfig: { retries: 0 } });
+    const bytes = Buffer.from('the report');
+    const file = { file: bytes, filename: 'report.txt' };
+    expect(await thrown(slack.filesUploadV2({ ...file, channel_id: 'C_TEAM' }))).toMatchObject({
+      code: 'slack_webapi_request_error',
+    });
+    expect(elsewhere.seen).toEqual([]);
+    expect(api.seen.map(({ url }) => url)).toEqual(['/api/files.getUploadURLExternal']);
+    // As the page has it.
+    const asked = await slack.files.getUploadURLExternal({ filename: 'report.txt', length: bytes.length });
+    await fetch(asked.upload_url?.replace('svc-foreign:', '') ?? '', { method: 'POST', body: bytes });
+    const share = { files: [{ id: asked.file_id ?? '', title: 'report.txt' }] as [{ id: string; title: string }] };
+    expect((await slack.files.completeUploadExternal({ ...share, channel_id: 'C_TEAM' })).ok).toBe(true);
+    expect(elsewhere.seen.map(({ headers, body }) => [headers.authorization, String(body)])).toEqual([
+      [undefined, 'the report'],
+    ]);
+    expect(await thrown(slack.files.completeUploadExternal({ ...share, channel_id: 'C_OTHER' }))).toMatchObject({
+      data: { error: 'no_rule_allows' },
+    });
+  } finally {
+    await elsewhere.close();
+  }
+});
+
+test('anthropic: what a stream spent is posted, the input from its first event', async () => {
+  const events = [
+    { type: 'message_start', message: { id: 'm1', content: [], usage: { input_tokens: 500, output_tokens: 1 } } },
+    { type: 'message_delta', delta: { stop_reason: 'end_turn' }, usage: { output_tokens: 40 } },
+    { type: 'message_stop' },
+  ];
+  const server = createServer((request, response) => {
+    request.resume().on('end', () => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.end(events.map((event) => `event: ${event.type}\ndata: ${JSON.stringify(event)}\n\n`).join(''));
+    });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const page = await startPage('anthropic', `http://127.0.0.1:${port}`);
+  const client = new Anthropic({ apiKey: page.key, baseURL: `${page.url}/anthropic` });
+  const messages = [{ role: 'user' as const, content: 'hi' }];
+  const stream = client.messages.stream({ model: 'claude', max_tokens: 100, messages });
+  expect((await stream.finalMessage()).usage.output_tokens).toBe(40);
+  if (gateway === null) throw new Error('the page has started one');
+  const account = await makeApiKey(gateway, 'ada', { kind: 'account', workspace: 'default' });
+  const { body } = await send(gateway.url, account, 'GET', '/v1/workspaces/default/budgets');
+  expect(body.budgets).toMatchObject([{ budget: 'anthropic/tokens', spent: 540, held: 0 }]);
+  server.closeAllConnections();
+  server.close();
 });
 
 test('anthropic', async () => {

@@ -1,9 +1,9 @@
 import { describe, expect, test } from 'vitest';
 import { amountsIn, createEventAmounts } from '../../src/upstreams/http/read-amounts.ts';
 
-const PATHS = { token: ['usage.input_tokens', 'usage.output_tokens'] };
+const PATHS = { token: [['usage.input_tokens'], ['usage.output_tokens']] };
 
-function read(text: string, size: number, paths: Readonly<Record<string, readonly string[]>> = PATHS) {
+function read(text: string, size: number, paths: Readonly<Record<string, readonly (readonly string[])[]>> = PATHS) {
   const events = createEventAmounts(paths);
   const bytes = Buffer.from(text);
   for (let at = 0; at < bytes.length; at += size) events.take(bytes.subarray(at, at + size));
@@ -27,19 +27,28 @@ describe('amounts in a stream', () => {
   });
 
   test('an event that is not complete says nothing', () => {
-    expect(read('data: {"n":1}\n\ndata: {"n":2}\n', 4, { token: ['n'] })).toEqual({ token: 1 });
+    expect(read('data: {"n":1}\n\ndata: {"n":2}\n', 4, { token: [['n']] })).toEqual({ token: 1 });
   });
 
   test('one that is too long is not looked into, and what came before it may be out of date', () => {
     const long = event({ pad: 'x'.repeat(70_000), n: 2 });
-    const paths = { token: ['n'] };
+    const paths = { token: [['n']] };
     expect(read(event({ n: 1 }) + long, 1000, paths)).toEqual({ token: null });
     expect(read(event({ n: 1 }) + long + event({ n: 3 }), 1000, paths)).toEqual({ token: 3 });
   });
 });
 
+test('of alternatives the first counts that the answer has: Anthropic says its input at the beginning, or at the end too', () => {
+  const paths = { token: [['usage.input_tokens', 'message.usage.input_tokens'], ['usage.output_tokens']] };
+  const start = event({ type: 'message_start', message: { usage: { input_tokens: 500, output_tokens: 1 } } });
+  expect(read(start + event({ usage: { output_tokens: 40 } }), 9, paths)).toEqual({ token: 540 });
+  expect(read(start + event({ usage: { input_tokens: 600, output_tokens: 40 } }), 9, paths)).toEqual({ token: 640 });
+  expect(read(start, 9, paths)).toEqual({ token: null });
+  expect(amountsIn(paths, { usage: { input_tokens: 7, output_tokens: 2 } })).toEqual({ token: 9 });
+});
+
 test('amounts in JSON: whole numbers from 0 to 2^53-1, own members only, all of them', () => {
-  const at = (json: string, path = 'usage.total') => amountsIn({ token: [path] }, JSON.parse(json)).token;
+  const at = (json: string, path = 'usage.total') => amountsIn({ token: [[path]] }, JSON.parse(json)).token;
   expect(at('{"usage":{"total":7}}')).toBe(7);
   expect(at('{"usage":{"total":0}}')).toBe(0);
   for (const bad of ['-1', '0.5', '"7"', 'null', '[7]', '9007199254740992'])

@@ -36,7 +36,7 @@ export async function sourceOf({ upstream, openapi }: InitOptions): Promise<Sour
 
 /** Tools and upstreams for the chosen operations. */
 export function draftFrom(
-  { include, exclude }: Pick<InitOptions, 'include' | 'exclude'>,
+  { include, exclude, upstream: given }: Pick<InitOptions, 'include' | 'exclude' | 'upstream'>,
   { origin, found, operations }: Source,
   upstream: string,
   tagged: readonly string[] | null,
@@ -50,8 +50,8 @@ export function draftFrom(
   const own = serverOf(found.document).origin;
   const upstreams: InitUpstream[] = [{ id: upstream, url: origin }];
   const upstreamOf = ({ server }: ApiOperation): string => {
-    // `--upstream` replaces the server that the document names for most operations.
-    if (server.origin === null || server.origin === own) return upstream;
+    // `--upstream` replaces every server that the document names.
+    if (given !== undefined || server.origin === null || server.origin === own) return upstream;
     const known = upstreams.find(({ url }) => url === server.origin);
     if (known !== undefined) return known.id;
     const label = new URL(server.origin).hostname.split('.')[0]?.replace(/[^A-Za-z0-9]+/g, '-') ?? 'other';

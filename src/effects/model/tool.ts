@@ -139,9 +139,10 @@ export interface Tool {
   readonly streams?: { readonly totalMs: number; readonly bytes: number };
   /**
    * Where answers say what was really spent: by the unit of budgets, paths in the JSON of the answer, or of the last
-   * event that has them. Several are added up. Absent: what was held is posted.
+   * event that has them. Several are added up; of each the first counts that the answer has. Absent: what was held is
+   * posted.
    */
-  readonly actual?: Readonly<Record<string, readonly string[]>>;
+  readonly actual?: Readonly<Record<string, readonly (readonly string[])[]>>;
   readonly idempotent: UpstreamIdempotency;
   /** SHA-256 over the upstream, the reference to its credentials, and the call. A repeat must find the same digest. */
   readonly digest: string;

@@ -25,7 +25,7 @@ export interface EventAmounts {
 export function createEventAmounts(paths: Paths): EventAmounts {
   const scan = createEventScan();
   const found = new Map<string, Json>();
-  const wanted = [...new Set(Object.values(paths).flat())].map((path) => ({
+  const wanted = [...new Set(Object.values(paths).flat(2))].map((path) => ({
     path,
     // As it stands in JSON. Most events have none of the names and are not parsed.
     name: `${JSON.stringify(path.slice(path.lastIndexOf('.') + 1))}`,
@@ -75,7 +75,7 @@ function dataOf(event: string): string {
 function added(paths: Paths, at: (path: string) => Json | undefined): Amounts {
   return Object.fromEntries(
     Object.entries(paths).map(([unit, each]) => {
-      const values = each.map(at);
+      const values = each.map((some) => some.map(at).find((value) => value !== undefined));
       const sum = values.reduce<number>((total, value) => total + (isAmount(value) ? value : Number.NaN), 0);
       return [unit, isAmount(sum) ? sum : null];
     }),

@@ -1,4 +1,4 @@
-import { isAmbiguous, isWithin, REST, type Segments } from '../../../../src/config/rule-order.ts';
+import { isAmbiguous, isWithin, NUMBER, REST, type Segments } from '../../../../src/config/rule-order.ts';
 import type { Tree } from '../../../../src/config/expand.ts';
 import {
   CREDENTIAL_HEADERS,
@@ -160,7 +160,10 @@ function withoutOverlaps(tools: readonly DraftTool[], leftOut: readonly LeftOut[
   for (const tool of tools.toSorted((a, b) => params(b) - params(a))) {
     const shape = tool.path
       .split('/')
-      .map((segment) => (segment.startsWith('{+') ? REST : segment.startsWith('{') ? null : segment));
+      .map((segment) => {
+        if (!segment.startsWith('{')) return segment;
+        return segment.startsWith('{+') ? REST : isNumber(tool, segment.slice(1, -1)) ? NUMBER : null;
+      });
     const key = `${tool.upstream} ${tool.method}`;
     const alike = kept.get(key) ?? [];
     kept.set(key, alike);
@@ -179,6 +182,11 @@ function withoutOverlaps(tools: readonly DraftTool[], leftOut: readonly LeftOut[
     tools: left.map((tool) => withoutValues(tool, excluded.get(tool))),
     leftOut: [...leftOut, ...dropped.values()],
   };
+}
+
+function isNumber({ schema: { properties } }: DraftTool, name: string): boolean {
+  const declared = isTreeMap(properties) ? properties[name] : undefined;
+  return isTreeMap(declared) && declared['type'] === 'integer';
 }
 
 /**
