@@ -150,6 +150,9 @@ tools:
     upstream: shop
     kind: read
     request: { method: GET, path: "/v1/stream" }
+  - { name: files.put, upstream: shop, kind: write, request: { method: PUT, path: "/v1/files/{+path}", body: "*" }, target: "file:{path}" }
+  - { name: projects.get, upstream: shop, kind: read, request: { method: GET, path: "/v1/projects/{id}" } }
+  - { name: projects.raw, upstream: shop, kind: read, request: { method: GET, path: "/v1/projects/{id}/raw" } }
   - name: kube.apply
     upstream: shop
     kind: write
@@ -191,6 +194,9 @@ routes:
       - { match: "GET /v1/secret", tool: orders.secret }
       - { match: "GET /v1/counted", tool: orders.counted }
       - { match: "GET /v1/stream", tool: orders.stream, frames: ungoverned }
+      - { match: "PUT /v1/files/*path", tool: files.put, idempotency: required }
+      - { match: "GET /v1/projects/:id", tool: projects.get }
+      - { match: "GET /v1/projects/:id/raw", tool: projects.raw, encoded_slashes: [id] }
       - { match: "PUT /apis/apps/v1/namespaces/:namespace/deployments/:name", tool: kube.apply, idempotency: required }
       - { match: "POST /graphql", tool: graph.move, idempotency: required }
       - { match: "POST /v1/notes", tool: notes.add, idempotency: required, on_duplicate: replay }
@@ -235,6 +241,9 @@ rules:
   - { id: undeclared, effect: allow, match: { kinds: [read], upstreams: [open, counted] }, when: { tool.declared: false } }
   - { id: counted-upstream, effect: constrain, match: { upstreams: [counted] }, obligations: [ { rate_limit: { by: [agent.id], per: 1h, limit: 2 } } ] }
   - { id: tried, mode: shadow, effect: deny, match: { tools: [orders.stream] } }
+  - { id: slashes, effect: allow, match: { tools: [files.put, "projects.*"] } }
+  - { id: no-workflows, effect: deny, match: { tools: [files.put] }, when: { params.path: { starts_with: .github/ } } }
+  - { id: no-secret, effect: deny, match: { tools: [projects.raw] }, when: { params.id: group/secret } }
   - { id: parts, effect: allow, match: { tools: [kube.apply, graph.move] } }
   - { id: on-the-app, effect: constrain, match: { tools: [kube.apply] }, when: { params.namespace: held }, obligations: [ { claim: { on: "app:\${params.metadata.name}", hold: existing } } ] }
   - { id: theirs, effect: deny, match: { tools: [graph.move], targets: ["warehouse:theirs"] } }

@@ -196,6 +196,8 @@ describe('an answer that breaks off', () => {
     expect((await effectOf(caller)).life.state).toBe('unknown');
   });
 
+  // docs/upstreams/streams.md: "Where that cannot be (another content type, an event of more than 64 KiB that broke off in
+  // its middle) the connection is cut, so that no client takes the answer for whole."
   test('is cut where no event can say so: inside one too long to hold back, or in no event stream', async () => {
     const long = await begun();
     long.upstream.write(`data: ${'x'.repeat(70_000)}`);
@@ -462,4 +464,19 @@ describe.each(READERS)('the unmodified library $name', ({ event, tool, read, tol
       expect(items).toHaveLength(1 + Object.keys(BREAKS).indexOf(where));
     },
   );
+});
+
+// docs/upstreams/streams.md: "More: it is posted as well, though it goes beyond the limit, and the ledger has
+// `budget.overdraft` with what was too much; the next call is refused if nothing is left."
+test('a budget that an answer overdrew refuses the next call', async () => {
+  const { caller, upstream } = await begun();
+  upstream.write('data: {"choices":[],"usage":{"total_tokens":1000000}}\n\n');
+  upstream.end(DONE);
+  await caller.end;
+  const { id } = await settled(caller);
+  const ledger = await world.store.effectLedger('demo', id);
+  expect(ledger.map(({ kind }) => kind)).toContain('budget.overdraft');
+  const refused = await call();
+  expect(refused.response.headers['svc-decision']).toBe('denied_budget');
+  await refused.end;
 });

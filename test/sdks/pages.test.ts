@@ -2,6 +2,7 @@ import { execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { createServer, get } from 'node:http';
+import { connect } from 'node:http2';
 import { createInterface } from 'node:readline';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -173,8 +174,9 @@ test('stripe', async () => {
   const seen = api.seen.length;
   const large = await thrown(stripe.refunds.create({ charge: 'ch_1', amount: 10_001 }));
   expect(large).toMatchObject({ code: 'approval_required', statusCode: 409 });
+  // docs/upstreams/stripe.md: "The budget cannot count it, so it is refused (`amount_invalid`)."
   const everything = await thrown(stripe.refunds.create({ charge: 'ch_1' }));
-  expect(everything).toMatchObject({ statusCode: expect.any(Number) });
+  expect(everything).toMatchObject({ code: 'amount_invalid', statusCode: 402 });
   const other = await thrown(stripe.refunds.create({ charge: 'ch_1', amount: 1 }, { stripeAccount: 'acct_1' }));
   expect(other).toBeInstanceOf(Stripe.errors.StripePermissionError);
   expect(api.seen.length).toBe(seen);
@@ -338,6 +340,7 @@ test('graphql', async () => {
   const unknown = await thrown(ask(mutation ?? '', label));
   expect(unknown).toMatchObject({ errors: [{ extensions: { code: 'outcome_unknown' } }] });
   const seen = api.seen.length;
+  // docs/upstreams/graphql.md: "What is not on the list is refused, whatever it calls itself."
   for (const document of [
     `${query} ${mutation}`,
     mutation?.replace('bug', 'x').replace('createLabel', 'deleteLabel'),
@@ -346,6 +349,13 @@ test('graphql', async () => {
     expect(denied).toBeInstanceOf(GraphqlResponseError);
     expect(denied).toMatchObject({ errors: [{ extensions: { code: 'no_rule_allows' } }] });
   }
+  // docs/upstreams/graphql.md: "Batches (a list of operations as the body) are refused: there is no object around them."
+  const batch = await fetch(`${page.url}/github/graphql`, {
+    method: 'POST',
+    headers: { authorization: `token ${page.key}`, 'content-type': 'application/json' },
+    body: JSON.stringify([{ query }, { query: mutation, variables: label }]),
+  });
+  expect(await batch.json()).toMatchObject({ data: null, errors: [{ message: expect.stringContaining('object') }] });
   const elsewhere = await thrown(ask(mutation ?? '', { ...label, repo: 'R_other' }));
   expect(elsewhere).toMatchObject({ errors: [{ extensions: { decision: 'denied_policy' } }] });
   expect(api.seen.length).toBe(seen);
@@ -395,6 +405,12 @@ test('rest', async () => {
     decision: 'idempotency_conflict',
   });
   expect((await post(page, '/shop/orders', order)).status).toBe(400);
+  // docs/upstreams/README.md: "**A write without a rule** is refused with `route_not_declared`, which names the lines that
+  // would declare it."
+  const undeclared = await post(page, '/shop/returns', order, key);
+  expect(await undeclared.json()).toMatchObject({
+    reason: { code: 'route_not_declared', message: expect.stringContaining('match: "POST /returns"') },
+  });
   expect(api.seen.length).toBe(1);
   const headers = { 'x-api-key': page.key };
   expect((await fetch(`${page.url}/shop/orders/o_1`, { headers })).status).toBe(201);
@@ -413,13 +429,19 @@ test('signed', async () => {
   expect(api.seen[0]).toMatchObject({ url: '/', headers: { 'x-amz-target': 'AmazonSQS.SendMessage' } });
   const other = { ...body, QueueUrl: 'https://sqs.eu-central-1.amazonaws.com/1/else' };
   expect((await post(page, '/queues/', other, { 'idempotency-key': 'job-2' })).status).toBe(403);
-  // What is signed for this address reaches nobody.
+  // docs/upstreams/signed.md: "A signed request is refused with 401, because its `Authorization` holds no key of the gateway;
+  // nothing of it arrives."
   const signed = await fetch(`${page.url}/queues/`, {
     method: 'POST',
     headers: { authorization: 'AWS4-HMAC-SHA256 Credential=AKIA/20261122/eu-central-1/sqs/aws4_request, Signature=00' },
     body: '{}',
   });
   expect(signed.status).toBe(401);
+  // docs/upstreams/signed.md: "the gateway speaks HTTP/1.1: a connection that begins with HTTP/2 is refused"
+  const session = connect(page.url);
+  const [refused] = await once(session, 'error');
+  expect(refused).toBeInstanceOf(Error);
+  session.destroy();
   expect(api.seen.length).toBe(1);
 });
 

@@ -88,6 +88,7 @@ async function thrown(call: Promise<unknown>): Promise<unknown> {
 
 const openai = (): OpenAI => new OpenAI({ apiKey: key, baseURL: `${gateway.url}/openai/v1`, maxRetries: 2 });
 
+// docs/upstreams/openai.md: "A file passes with its name, type, length and SHA-256 before policy, as `params.file`."
 it('openai: files.create uploads what it was given, from memory and from disk, and policy saw it', async () => {
   const file = await toFile(Buffer.from('{"a":1}\n'), 'train.jsonl', { type: 'application/jsonl' });
   const made = await openai().files.create({

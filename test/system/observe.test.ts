@@ -289,6 +289,7 @@ it('preview says what would run, and what policy thinks of it', async () => {
   expect(body).toMatchObject({ would: 'committed', observed: { would: 'denied_policy', rule: 'world/currency' } });
 });
 
+// docs/upstreams/openapi.md: "**Say `mode: enforce`** in `gateway.yaml`: from then on, what no rule allows is refused."
 it('is switched to enforcing while it runs', async () => {
   const { configFile } = world.gateway;
   const config = await readFile(configFile, 'utf8');

@@ -158,12 +158,10 @@ function withoutOverlaps(tools: readonly DraftTool[], leftOut: readonly LeftOut[
   const excluded = new Map<DraftTool, Map<string, Set<string>>>();
   const params = ({ path }: DraftTool): number => path.split('{').length;
   for (const tool of tools.toSorted((a, b) => params(b) - params(a))) {
-    const shape = tool.path
-      .split('/')
-      .map((segment) => {
-        if (!segment.startsWith('{')) return segment;
-        return segment.startsWith('{+') ? REST : isNumber(tool, segment.slice(1, -1)) ? NUMBER : null;
-      });
+    const shape = tool.path.split('/').map((segment) => {
+      if (!segment.startsWith('{')) return segment;
+      return segment.startsWith('{+') ? REST : isNumber(tool, segment.slice(1, -1)) ? NUMBER : null;
+    });
     const key = `${tool.upstream} ${tool.method}`;
     const alike = kept.get(key) ?? [];
     kept.set(key, alike);
