@@ -19,6 +19,7 @@ test('there is a page for each kind of upstream, and the list names it', async (
     'anthropic',
     'github',
     'graphql',
+    'kubernetes',
     'openai',
     'openapi',
     'rest',

@@ -1,3 +1,4 @@
+import { ApiException } from '@kubernetes/client-node';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { DECISIONS, type Decision } from '../../src/effects/model/decision.ts';
 import { listenerOf, startGateway, type TestGateway } from '../system/gateway.ts';
@@ -36,23 +37,33 @@ function answer(library: Library, seen: Seen): Said | Promise<Said> {
   }
 }
 
-/** Routes of a library: to its API, and to one that nobody listens at. */
-const SIDES = ['up', 'down'] as const;
+/** Routes of a library: to its API, to one that nobody listens at, and with a tool that takes bodies of another type. */
+const SIDES = ['up', 'down', 'typed'] as const;
+
+function ofOtherType(tool: string): string {
+  return tool.includes('body_type: form')
+    ? tool.replace(', body_type: form', '')
+    : tool.replace('body: "*"', 'body: "*", body_type: form');
+}
 
 function config(): string {
   const rows = LIBRARIES.flatMap((library) => SIDES.map((side) => ({ library, side, id: `${library.name}-${side}` })));
   const upstreams = rows.map(({ library, side, id }) => {
-    const url = side === 'up' ? fakes.get(library.name)?.url : 'http://127.0.0.1:1';
+    const url = side !== 'down' ? fakes.get(library.name)?.url : 'http://127.0.0.1:1';
     return `  - { id: ${id}, url: "${url}", timeout: 10s, credentials: { header: authorization, value: "Bearer of-the-api" } }`;
   });
-  const tools = rows.map(({ library, id }) => `  - { name: ${id}.act, upstream: ${id}, kind: write, ${library.tool} }`);
+  const tools = rows.map(({ library, side, id }) => {
+    const tool = side === 'typed' ? ofOtherType(library.tool) : library.tool;
+    return `  - { name: ${id}.act, upstream: ${id}, kind: write, ${tool} }`;
+  });
   const routes = rows.map(({ library, id }, index) => {
     // Names of one address: the system chooses a port for each.
     const place = library.listens ? `prefix: /, listen: "127.0.0.${index + 1}:0"` : `prefix: /${id}`;
     const rule = `{ match: "${library.match}", tool: ${id}.act, idempotency: derive }`;
     return `  - { upstream: ${id}, ${place}, pending_status: 409, ${library.route}, rules: [ ${rule} ] }`;
   });
-  return `${CASES}upstreams:
+  return `${CASES}limits: { body: 8KiB }
+upstreams:
 ${upstreams.join('\n')}
 tools:
 ${tools.join('\n')}
@@ -158,7 +169,11 @@ describe.each(LIBRARIES)('$name', (library) => {
     expect(doorOf('up').count()).toBe(before + 1);
     // The status is the transport's: what this library throws then has no errors of GraphQL.
     if (library.name === 'octokit-graphql') expect(error).toMatchObject({ status: 401 });
-    else
+    // Of a 401 this library reads no body.
+    else if (library.name === 'kubernetes') {
+      expect(error).toBeInstanceOf(ApiException);
+      expect(error).toMatchObject({ code: 401 });
+    } else
       expect(library.told(error), String(error)).toMatchObject({
         code: 'invalid_key',
         message: expect.stringMatching(/^[^{]/),
@@ -177,6 +192,21 @@ describe.each(LIBRARIES)('$name', (library) => {
     });
     // Not the whole document, which libraries show that cannot read it.
     expect(told?.message).toMatch(/^[^{]*The header/);
+  });
+
+  it.each([
+    ['a body that is too large', 'up', 'x'.repeat(9_000), 'too_large', /larger|at most|too/i],
+    ['a body of another type', 'typed', '', 'unsupported_media_type', /content-type|type/i],
+  ] as const)('%s', async (_, side, padding, code, message) => {
+    const before = [doorOf(side).count(), fake().seen.length];
+    const error: unknown = await library
+      .call(callOf({ word: 'fine', side }, { padding, retries: false }))
+      .catch((thrown) => thrown);
+    expect([doorOf(side).count(), fake().seen.length]).toEqual([(before[0] ?? 0) + 1, before[1]]);
+    const told = library.told(error);
+    expect(told, String(error)).toMatchObject({ code });
+    expect(told?.message).toMatch(message);
+    expect(told?.message).toMatch(/^[^{]/);
   });
 
   it.each(Object.entries(ROWS))('%s', async (decision, row) => {
@@ -205,3 +235,38 @@ describe.each(LIBRARIES)('$name', (library) => {
     await first;
   });
 });
+
+it('too many requests are each library’s own error, with the sentence where it reads one', async () => {
+  const wrong = async (origin: string): Promise<void> => {
+    const answer = await fetch(`${origin}/fetch-up/things/fine`, {
+      method: 'POST',
+      headers: { 'x-api-key': 'svc_agent_wrong' },
+    });
+    await answer.arrayBuffer();
+  };
+  for (const library of LIBRARIES) {
+    const origin = doors.get(library.listens ? `${library.name}-up` : '')?.url ?? '';
+    const call = callTo(library, origin);
+    let error: unknown;
+    // Ten come back each second: a call that got one of them has to be made again.
+    do {
+      await Promise.all(Array.from({ length: 50 }, () => wrong(origin)));
+      error = await call().catch((thrown) => thrown);
+    } while (library.told(error)?.code === 'invalid_key' || String(error).includes('401'));
+    if (library.name === 'octokit-graphql') expect(error).toMatchObject({ status: 429 });
+    // It says when to ask again, and nothing else.
+    else if (library.name === 'slack') expect(error).toMatchObject({ code: 'slack_webapi_rate_limited_error' });
+    else
+      expect(library.told(error), `${library.name}: ${String(error)}`).toMatchObject({
+        code: 'too_many_requests',
+        message: expect.stringContaining('too many invalid keys'),
+      });
+  }
+});
+
+/** A call with a key that nobody has. */
+function callTo(library: Library, origin: string): () => Promise<unknown> {
+  const prefix = library.listens ? '' : `/${library.name}-up`;
+  const call = { origin, prefix, key: 'svc_agent_wrong', word: 'fine', note: 0, idempotencyKey: null, retries: false };
+  return () => library.call(call);
+}

@@ -1,5 +1,6 @@
 import { execFile } from 'node:child_process';
 import Anthropic from '@anthropic-ai/sdk';
+import { ApiException, CoreV1Api, KubeConfig, setHeaderOptions } from '@kubernetes/client-node';
 import { graphql, GraphqlResponseError } from '@octokit/graphql';
 import { RequestError as OctokitError } from '@octokit/request-error';
 import { Octokit as RestOctokit } from '@octokit/rest';
@@ -21,6 +22,8 @@ export interface TableCall {
   readonly word: string;
   /** Another param: calls that differ in it alone are different calls. */
   readonly note: number;
+  /** More bytes of the body, in a text that means nothing. */
+  readonly padding?: string;
   readonly idempotencyKey: string | null;
   /** Whether the library repeats as it does by default. */
   readonly retries: boolean;
@@ -53,6 +56,10 @@ export interface Library {
   readonly refused: { readonly status: number; readonly json: unknown; readonly code: unknown };
 }
 
+function noteOf({ note, padding = '' }: TableCall): string {
+  return `${note}${padding}`;
+}
+
 function keyHeader({ idempotencyKey }: TableCall): Record<string, string> {
   return idempotencyKey === null ? {} : { 'idempotency-key': idempotencyKey };
 }
@@ -81,7 +88,7 @@ const openai: Library = {
       baseURL: `${call.origin}${call.prefix}/v1`,
       ...(call.retries ? {} : { maxRetries: 0 }),
     });
-    const messages = [{ role: 'user' as const, content: String(call.note) }];
+    const messages = [{ role: 'user' as const, content: noteOf(call) }];
     return openai.chat.completions.create({ model: call.word, messages }, { headers: keyHeader(call) });
   },
   told: (error) =>
@@ -106,7 +113,7 @@ const anthropic: Library = {
       baseURL: `${call.origin}${call.prefix}`,
       ...(call.retries ? {} : { maxRetries: 0 }),
     });
-    const messages = [{ role: 'user' as const, content: String(call.note) }];
+    const messages = [{ role: 'user' as const, content: noteOf(call) }];
     return anthropic.messages.create({ model: call.word, max_tokens: 10, messages }, { headers: keyHeader(call) });
   },
   told: (error) =>
@@ -128,7 +135,7 @@ const anthropic: Library = {
 const stripe: Library = {
   name: 'stripe',
   listens: true,
-  tool: 'request: { method: POST, path: /v1/refunds, body: "*", body_type: form }, target: "case:{charge}", params_schema: { type: object, properties: { charge: { type: string }, amount: { type: integer } } }',
+  tool: 'request: { method: POST, path: /v1/refunds, body: "*", body_type: form }, target: "case:{charge}", params_schema: { type: object, properties: { charge: { type: string }, amount: { type: integer }, metadata: { type: object } } }',
   match: 'POST /v1/refunds',
   route: 'error_format: stripe',
   call: async (call) => {
@@ -141,7 +148,11 @@ const stripe: Library = {
     });
     const { idempotencyKey } = call;
     return stripe.refunds.create(
-      { charge: call.word, amount: call.note },
+      {
+        charge: call.word,
+        amount: call.note,
+        ...(call.padding === undefined ? {} : { metadata: { padding: call.padding } }),
+      },
       idempotencyKey === null ? {} : { idempotencyKey },
     );
   },
@@ -180,7 +191,7 @@ const rest: Library = {
   name: 'octokit-rest',
   call: async (call) => {
     const octokit = new RestOctokit({ auth: call.key, baseUrl: `${call.origin}${call.prefix}`, log: quiet });
-    const label = { owner: 'acme', repo: call.word, name: String(call.note) };
+    const label = { owner: 'acme', repo: call.word, name: noteOf(call) };
     return octokit.issues.createLabel({ ...label, headers: keyHeader(call) });
   },
 };
@@ -197,7 +208,7 @@ const octokit: Library = {
       throttle: { enabled: false },
       ...(call.retries ? {} : { retry: { enabled: false } }),
     });
-    const label = { owner: 'acme', repo: call.word, name: String(call.note) };
+    const label = { owner: 'acme', repo: call.word, name: noteOf(call) };
     return octokit.rest.issues.createLabel({ ...label, headers: keyHeader(call) });
   },
 };
@@ -211,9 +222,10 @@ const slack: Library = {
     const slack = new WebClient(call.key, {
       slackApiUrl: `${call.origin}${call.prefix}/api/`,
       headers: keyHeader(call),
+      ...(call.retries ? {} : { retryConfig: { retries: 0 }, rejectRateLimitedCalls: true }),
       logger: { ...quiet, setLevel() {}, setName() {}, getLevel: () => LogLevel.ERROR },
     });
-    return slack.chat.postMessage({ channel: call.word, text: String(call.note) });
+    return slack.chat.postMessage({ channel: call.word, text: noteOf(call) });
   },
   told: (error) => {
     if (at(error, 'code') !== 'slack_webapi_platform_error') return null;
@@ -234,7 +246,7 @@ const graph: Library = {
     return graphql({
       query: `mutation ${call.word} ($name: String!) { createLabel(name: $name) { id } }`,
       operationName: call.word,
-      name: String(call.note),
+      name: noteOf(call),
       baseUrl: `${call.origin}${call.prefix}`,
       headers,
     });
@@ -252,6 +264,47 @@ const graph: Library = {
       errors: [{ type: 'NOT_FOUND', message: 'None', extensions: { code: 'absent' } }],
     },
     code: 'absent',
+  },
+};
+
+const kubernetes: Library = {
+  name: 'kubernetes',
+  tool: 'request: { method: POST, path: "/api/v1/namespaces/{namespace}/configmaps", body: "*" }, target: "case:{metadata.name}"',
+  match: 'POST /api/v1/namespaces/:namespace/configmaps',
+  route: 'error_format: kubernetes, keys: [bearer]',
+  call: async (call) => {
+    const config = new KubeConfig();
+    config.loadFromClusterAndUser(
+      // Without TLS it sends nothing unless this is said.
+      { name: 'gateway', server: `${call.origin}${call.prefix}`, skipTLSVerify: true },
+      { name: 'agent', token: call.key },
+    );
+    const body = { metadata: { name: call.word }, data: { note: noteOf(call) } };
+    const api = config.makeApiClient(CoreV1Api);
+    const { idempotencyKey } = call;
+    return api.createNamespacedConfigMap(
+      { namespace: 'default', body },
+      idempotencyKey === null ? undefined : setHeaderOptions('Idempotency-Key', idempotencyKey),
+    );
+  },
+  told: (error) => {
+    if (!(error instanceof ApiException)) return null;
+    const body: unknown = typeof error.body === 'string' ? parsed(error.body) : error.body;
+    return { code: at(body, 'details', 'causes', '0', 'reason'), message: String(at(body, 'message')) };
+  },
+  wordOf: ({ body }) => parsed(body).metadata.name,
+  done: { kind: 'ConfigMap', apiVersion: 'v1', metadata: { name: 'done' } },
+  refused: {
+    status: 422,
+    json: {
+      kind: 'Status',
+      status: 'Failure',
+      message: 'Invalid name',
+      reason: 'Invalid',
+      details: { causes: [{ reason: 'FieldValueInvalid' }] },
+      code: 422,
+    },
+    code: 'FieldValueInvalid',
   },
 };
 
@@ -280,7 +333,7 @@ function headersOf(call: TableCall): Record<string, string> {
 const throughAxios: Library = {
   ...plain,
   name: 'axios',
-  call: (call) => axios.post(thingOf(call), { note: call.note }, { headers: headersOf(call) }),
+  call: (call) => axios.post(thingOf(call), { note: noteOf(call) }, { headers: headersOf(call) }),
   told: (error) => (error instanceof AxiosError ? toldByBody(error.response?.data) : null),
 };
 
@@ -293,7 +346,7 @@ const throughGot: Library = {
   route: `${plain.route}, final_status: 422`,
   call: async (call) =>
     got.put(thingOf(call), {
-      json: { note: call.note },
+      json: { note: noteOf(call) },
       headers: headersOf(call),
       responseType: 'json',
       ...(call.retries ? {} : { retry: { limit: 0 } }),
@@ -314,7 +367,7 @@ const throughFetch: Library = {
   ...plain,
   name: 'fetch',
   call: async (call) => {
-    const body = JSON.stringify({ note: call.note });
+    const body = JSON.stringify({ note: noteOf(call) });
     const answer = await fetch(thingOf(call), { method: 'POST', headers: headersOf(call), body });
     if (!answer.ok) throw new NotOk(await answer.json());
     return answer.json();
@@ -330,7 +383,7 @@ const curl: Library = {
   name: 'curl',
   call: (call) => {
     const headers = Object.entries(headersOf(call)).flatMap(([name, value]) => ['-H', `${name}: ${value}`]);
-    const words = ['-sS', '--fail-with-body', ...headers, '-d', JSON.stringify({ note: call.note }), thingOf(call)];
+    const words = ['-sS', '--fail-with-body', ...headers, '-d', JSON.stringify({ note: noteOf(call) }), thingOf(call)];
     return new Promise((resolve, reject) => {
       execFile('curl', words, (error, stdout) => {
         if (error === null) resolve(parsed(stdout));
@@ -349,6 +402,7 @@ export const LIBRARIES: readonly Library[] = [
   octokit,
   slack,
   graph,
+  kubernetes,
   throughAxios,
   throughGot,
   throughFetch,

@@ -9,6 +9,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import Anthropic from '@anthropic-ai/sdk';
+import { ApiException, CoreV1Api, KubeConfig } from '@kubernetes/client-node';
 import { graphql, GraphqlResponseError } from '@octokit/graphql';
 import { Octokit } from '@octokit/rest';
 import { WebClient } from '@slack/web-api';
@@ -359,6 +360,35 @@ test('graphql', async () => {
   const elsewhere = await thrown(ask(mutation ?? '', { ...label, repo: 'R_other' }));
   expect(elsewhere).toMatchObject({ errors: [{ extensions: { decision: 'denied_policy' } }] });
   expect(api.seen.length).toBe(seen);
+});
+
+test('kubernetes', async () => {
+  const page = await startPage('kubernetes');
+  const config = new KubeConfig();
+  const server = `${page.url}/kubernetes`;
+  config.loadFromClusterAndUser({ name: 'gateway', server, skipTLSVerify: true }, { name: 'agent', token: page.key });
+  const client = config.makeApiClient(CoreV1Api);
+  say = ({ method }) =>
+    method === 'GET'
+      ? { json: { kind: 'PodList', items: [] } }
+      : { json: { kind: 'ConfigMap', metadata: { name: 'a' } } };
+  expect((await client.listNamespacedPod({ namespace: 'prod', limit: 5 })).items).toEqual([]);
+  const create = (namespace: string, name: string) =>
+    client.createNamespacedConfigMap({ namespace, body: { metadata: { name }, data: { a: '1' } } });
+  expect((await create('dev', 'flags')).metadata?.name).toBe('a');
+  await client.deleteNamespacedConfigMap({ namespace: 'dev', name: 'flags' });
+  expect(api.seen.map(({ method, headers }) => [method, headers.authorization])).toEqual(
+    ['GET', 'POST', 'DELETE'].map((method) => [method, 'Bearer of-the-api']),
+  );
+  for (const [namespace, name, sentence] of [
+    ['prod', 'flags', 'No policy rule allows'],
+    ['dev', 'settings', 'The settings are changed by people'],
+  ] as const) {
+    const denied = await thrown(create(namespace, name));
+    expect(denied).toBeInstanceOf(ApiException);
+    expect(denied).toMatchObject({ code: 403, body: expect.stringContaining(sentence) });
+  }
+  expect(api.seen.length).toBe(3);
 });
 
 test('openapi: the commands of the page', async () => {
