@@ -47,3 +47,33 @@ test('a tool whose name clients would not take is named: it stays at the door to
     expect(said, name).toEqual(isNamed ? [expect.stringContaining(`warning tool_name The pinned tool '${name}'`)] : []);
   }
 });
+
+test('a target and a key are named by parts of the arguments of a pinned tool, or that is an error at load', async () => {
+  const said = async (settings: string): Promise<readonly string[]> => {
+    const pins = join(folder, 'orders.json');
+    const order = {
+      type: 'object',
+      required: ['id'],
+      properties: { id: { type: 'string' }, note: { type: 'string' } },
+    };
+    const inputSchema = { type: 'object', required: ['order'], properties: { order }, additionalProperties: false };
+    writeFileSync(pins, lockOf('orders', [{ name: 'place', inputSchema }]));
+    const file = join(folder, 'gateway.yaml');
+    const mcp = `{ url: "http://127.0.0.1:1/mcp", pins: "${pins}", tools: [ { name: place, ${settings} } ] }`;
+    writeFileSync(file, `users: []\nupstreams:\n  - { id: orders, mcp: ${mcp} }\n`);
+    const { findings: found } = await checkConfiguration(file);
+    return found
+      .filter(({ code }) => /param|target/.test(code))
+      .map(({ at, severity, code, message, hint }) => `${at?.line} ${severity} ${code} ${message} (${hint})`);
+  };
+  expect(await said('target: "order:{order.id}", key_from: order.id')).toEqual([]);
+  expect(await said('target: "order:{order.di}"')).toEqual([
+    "3 error unknown_param There is no param 'order.di' (did you mean 'order.id'?)",
+  ]);
+  expect(await said('key_from: order_id')).toEqual([
+    "3 error unknown_param There is no param 'order_id' (known: order)",
+  ]);
+  expect(await said('target: "order:{order.note}"')).toEqual([
+    expect.stringContaining("3 warning target_param_optional The target needs the param 'order.note'"),
+  ]);
+});
