@@ -7,6 +7,7 @@ import { Octokit as RestOctokit } from '@octokit/rest';
 import { LogLevel, WebClient } from '@slack/web-api';
 import axios, { AxiosError } from 'axios';
 import got, { HTTPError as GotError } from 'got';
+import { ClientError, GraphQLClient } from 'graphql-request';
 import { Octokit } from 'octokit';
 import OpenAI from 'openai';
 import Stripe from 'stripe';
@@ -267,6 +268,23 @@ const graph: Library = {
   },
 };
 
+const graphRequest: Library = {
+  ...graph,
+  name: 'graphql-request',
+  call: async (call) => {
+    const headers = { authorization: `token ${call.key}`, ...keyHeader(call) };
+    const document = `mutation ${call.word} ($name: String!) { createLabel(name: $name) { id } }`;
+    return new GraphQLClient(`${call.origin}${call.prefix}/graphql`, { headers }).request(document, {
+      name: noteOf(call),
+    });
+  },
+  told: (error) => {
+    if (!(error instanceof ClientError)) return null;
+    const [first] = error.response.errors ?? [];
+    return { code: first?.extensions['code'], message: first?.message ?? '' };
+  },
+};
+
 const kubernetes: Library = {
   name: 'kubernetes',
   tool: 'request: { method: POST, path: "/api/v1/namespaces/{namespace}/configmaps", body: "*" }, target: "case:{metadata.name}"',
@@ -402,6 +420,7 @@ export const LIBRARIES: readonly Library[] = [
   octokit,
   slack,
   graph,
+  graphRequest,
   kubernetes,
   throughAxios,
   throughGot,
