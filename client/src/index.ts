@@ -30,6 +30,7 @@ export type {
   PendingApproval,
   PolicyHistory,
   Preview,
+  Probed,
   Reason,
   Receipt,
   ReconcileVerdict,

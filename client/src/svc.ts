@@ -108,6 +108,8 @@ export class Svc {
   }
 
   readonly effects = {
+    /** Finds out from the upstream what became of an unknown outcome, where its tool declares a probe. */
+    probe: (id: string): Promise<wire.Probed> => this.#post(`/effects/${encodeURIComponent(id)}/probe`, {}, true),
     get: (id: string): Promise<wire.EffectWithLedger> => this.#get(`/effects/${encodeURIComponent(id)}`),
     list: (filter: EffectFilter = {}): Promise<wire.EffectPage> => this.#get('/effects', snake(filter) as Query),
     /**

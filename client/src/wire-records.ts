@@ -31,6 +31,19 @@ export type EffectWithLedger = {
   readonly ledger: readonly LedgerEvent[];
 };
 
+export type Probed = {
+  readonly probe: {
+    /** What this reading shows. */
+    readonly said: 'happened' | 'not_happened' | 'unknown';
+    /** Whether the effect is settled by it. */
+    readonly settled: boolean;
+    readonly message: string;
+    /** When another reading can tell more. */
+    readonly retryAfterMs?: number;
+  };
+  readonly effect: Effect;
+};
+
 export type Run = {
   readonly effectId: string;
   readonly state: EffectState;
@@ -659,6 +672,7 @@ export type LedgerEvent = {
     | 'effect.denied'
     | 'effect.admitted'
     | 'effect.duplicate_blocked'
+    | 'effect.probed'
     | 'effect.reconciled'
     | 'effect.resolved'
     | 'effect.erased'

@@ -1,3 +1,4 @@
+import { ledgerActor } from '../effects/model/principal.ts';
 import { type Static, Type } from 'typebox';
 import { checkEntity, isEntityId, isEntityType, MAX_TYPE, MOST_FAULTS } from '../brain/check-entity.ts';
 import { BadQuestion, type BrainAnswer, BrainNotReady, DEFAULT_HITS, MOST_HITS } from '../brain/port.ts';
@@ -9,7 +10,7 @@ import type { RequestFault } from '../effects/model/run-request.ts';
 import { pointerTo } from '../json/pointer.ts';
 import type { JsonObject } from '../json/value.ts';
 import type { ApiApp, Caller } from './app.ts';
-import { callerOf, ledgerActor } from './caller.ts';
+import { callerOf } from './caller.ts';
 import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
 import type { ApiPorts } from './ports.ts';

@@ -1,6 +1,5 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Json, isJsonObject } from '../json/value.ts';
-import type { LedgerActor } from '../effects/model/ledger.ts';
 import type { Principal } from '../effects/model/principal.ts';
 import { keyFromRequest } from '../identity/credentials.ts';
 import { parseKey } from '../identity/key-format.ts';
@@ -119,13 +118,6 @@ export async function checkQuery(request: FastifyRequest): Promise<void> {
 export function callerOf(request: FastifyRequest): Caller {
   if (request.caller === null) throw new Error('the route names no row of the permission table');
   return request.caller;
-}
-
-/** Who is named in a ledger event: the agent, else the user, else the key. */
-export function ledgerActor(principal: Principal): LedgerActor {
-  if (principal.kind === 'agent') return { type: 'agent', id: principal.agentId };
-  if (principal.kind === 'profile' && principal.agentId !== null) return { type: 'agent', id: principal.agentId };
-  return principal.user === null ? { type: 'key', id: principal.keyId } : { type: 'user', id: principal.user };
 }
 
 /** Whether something of an agent may be seen: an agent key sees nothing of other agents. */

@@ -1,9 +1,10 @@
 import { type Static, Type } from 'typebox';
+import { ledgerActor } from '../effects/model/principal.ts';
 import type { ClaimRecord } from '../effects/model/claim.ts';
 import { splitTemplate } from '../effects/model/param-template.ts';
 import { type Caller as PolicyCaller, couldClaim, couldPermitCaller } from '../policy/could-permit.ts';
 import type { ApiApp, Caller } from './app.ts';
-import { actingAgent, callerOf, ledgerActor, mayBeSeen } from './caller.ts';
+import { actingAgent, callerOf, mayBeSeen } from './caller.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';

@@ -12,7 +12,7 @@ import { turnOfOthers } from '../effects/run/turns.ts';
 import type { ApiApp, Caller } from './app.ts';
 import { readCalls } from '../effects/wire/calls.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
-import { effectToWire } from '../effects/wire/effect.ts';
+import { effectToWire, probeToWire } from '../effects/wire/effect.ts';
 import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
 import { PreviewBody, RunBody, runRequest, takeKeyFromHeader } from './run-body.ts';
@@ -21,7 +21,7 @@ import type { ApiPorts } from './ports.ts';
 import { Refused, refuse, refuseFaults } from './problem.ts';
 import { timeFromWire } from '../effects/wire/time.ts';
 import { DECIDED, Effect, Effects, EffectWithLedger, Preview, ReceiptAnswer, Run, STATES } from './effect-answers.ts';
-import { AgentId, AnyValue, answers, decisions, InWorkspace, NoQuery, Time, Tool, WithId } from './schema.ts';
+import { AgentId, AnyValue, answers, component, decisions, InWorkspace, NoQuery, Time, Tool, WithId } from './schema.ts';
 import { createEffectWatch } from './effect-watch.ts';
 import { disclosureText } from '../receipts/commitments.ts';
 
@@ -58,6 +58,19 @@ const ResolveBody = Type.Object(
     force: Type.Optional(Type.Boolean({ description: '`not_happened` before the quiet time is over.' })),
   },
   { additionalProperties: false },
+);
+
+const Probed = component(
+  'Probed',
+  Type.Object({
+    probe: Type.Object({
+      said: Type.Enum(['happened', 'not_happened', 'unknown'], { description: 'What this reading shows.' }),
+      settled: Type.Boolean({ description: 'Whether the effect is settled by it.' }),
+      message: Type.String(),
+      retry_after_ms: Type.Optional(Type.Integer({ description: 'When another reading can tell more.' })),
+    }),
+    effect: Effect,
+  }),
 );
 
 /** `…/effects`: run, preview, list, get, receipt, run stages, resolve. */
@@ -289,6 +302,33 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
       return { effect: wireOf(result.effect, caller, ports) };
     },
   );
+
+  app.post(
+    `${WS}/effects/:id/probe`,
+    {
+      config: { endpoint: 'effects.probe' },
+      schema: {
+        operationId: 'probeEffect',
+        summary: 'Find out from the upstream what became of an unknown outcome',
+        description:
+          'Makes the read that the tool declares as its probe. That it happened settles it at once; that it did not only after two readings, once nothing can be under way any more.',
+        tags: ['effects'],
+        params: WithId,
+        querystring: NoQuery,
+        response: answers({
+          200: Probed,
+        }),
+      },
+    },
+    async (request) => {
+      const { ws, id } = request.params;
+      const caller = callerOf(request);
+      await visibleEffect(ports, caller, ws, id);
+      const probed = await ports.probe({ principal: caller.principal, workspace: ws, effectId: id });
+      if (probed.kind === 'problem') throw new Refused(probed.problem, {});
+      return { probe: probeToWire(probed), effect: wireOf(probed.effect, caller, ports) };
+    },
+  );
 }
 
 /** Params are shown to keys that may send them. Keys with a profile may only look around. */
@@ -339,6 +379,7 @@ function renderContext(ports: ApiPorts, caller: Caller) {
     publicUrl: ports.settings().publicUrl,
     receiptView: ports.receipts.view,
     forAgent: caller.principal.kind === 'agent' || caller.view.kind === 'own',
+    hasProbe: (tool: string) => ports.catalog().tool(tool)?.probe !== undefined,
   };
 }
 

@@ -1,6 +1,7 @@
 import { Type } from 'typebox';
 import type { ApiApp } from './app.ts';
-import { callerOf, ledgerActor } from './caller.ts';
+import { ledgerActor } from '../effects/model/principal.ts';
+import { callerOf } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
 import { answers, Flag, NoQuery, WithId } from './schema.ts';

@@ -1,10 +1,11 @@
+import { ledgerActor } from '../effects/model/principal.ts';
 import { type Static, Type } from 'typebox';
 import type { PauseRecord, PauseScope } from '../effects/model/pause.ts';
 import { KEY_KINDS } from '../effects/model/principal.ts';
 import { undeclaredRead } from '../config/stand-in-tools.ts';
 import { type CompiledPattern, compilePattern } from '../policy/glob.ts';
 import type { ApiApp } from './app.ts';
-import { callerOf, ledgerActor } from './caller.ts';
+import { callerOf } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
 import { optionalTimeToWire, timeFromWire, timeToWire } from '../effects/wire/time.ts';

@@ -1,6 +1,7 @@
+import { ledgerActor } from '../effects/model/principal.ts';
 import { Type } from 'typebox';
 import type { ApiApp } from './app.ts';
-import { callerOf, ledgerActor } from './caller.ts';
+import { callerOf } from './caller.ts';
 import type { ApiPorts, ChosenPolicy } from './ports.ts';
 import { refuse } from './problem.ts';
 import { timeToWire } from '../effects/wire/time.ts';

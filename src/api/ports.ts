@@ -8,6 +8,7 @@ import type { JsonObject } from '../json/value.ts';
 import type { RunResult } from '../effects/model/outcome.ts';
 import type { PreviewResult } from '../effects/run/preview-effect.ts';
 import type { Principal } from '../effects/model/principal.ts';
+import type { ProbeCall, ProbeResult } from '../effects/run/probe-effect.ts';
 import type { ResolveCall, ResolveResult } from '../effects/run/resolve-effect.ts';
 import type { RunRequest } from '../effects/model/run-request.ts';
 import type { Running } from '../effects/run/running.ts';
@@ -52,6 +53,8 @@ export interface ApiPorts {
   /** The effects that this gateway is running now. */
   readonly running: Pick<Running, 'stagesOf'>;
   readonly resolve: (request: ResolveCall) => Promise<ResolveResult>;
+  /** Starts the probe of an effect that the caller may see. */
+  readonly probe: (call: ProbeCall) => Promise<ProbeResult>;
   readonly decideApproval: (request: ApprovalCall) => Promise<ApprovalResult>;
   /** The params of a call and the headers that are part of it, opened; `null` if they cannot be opened. */
   readonly openParams: (effect: EffectRecord) => Pick<SealedParams, 'params' | 'headers'> | null;

@@ -160,6 +160,7 @@ const NEXT: Readonly<Partial<Record<Code, NextStep>>> = {
   busy: 'retry',
   store_unavailable: 'retry',
   not_ready: 'retry',
+  no_probe: 'resolve',
   not_unknown: 'proceed',
 };
 

@@ -1,9 +1,10 @@
+import { ledgerActor } from '../effects/model/principal.ts';
 import { Type } from 'typebox';
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { ReservationRecord } from '../effects/model/reservation.ts';
 import { couldUsePool } from '../policy/could-permit.ts';
 import type { ApiApp } from './app.ts';
-import { actingAgent, callerOf, ledgerActor, mayBeSeen } from './caller.ts';
+import { actingAgent, callerOf, mayBeSeen } from './caller.ts';
 import { Ttl, whoCalls } from './claims.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';

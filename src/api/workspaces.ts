@@ -1,8 +1,8 @@
 import { Type } from 'typebox';
-import type { Agent } from '../effects/model/principal.ts';
+import { ledgerActor, type Agent } from '../effects/model/principal.ts';
 import { permit } from '../identity/permissions.ts';
 import type { ApiApp } from './app.ts';
-import { callerOf, ledgerActor, mayBeSeen } from './caller.ts';
+import { callerOf, mayBeSeen } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
 import { AgentId, answers, component, InWorkspace, List, NoQuery, Nullable, UserId, WorkspaceId } from './schema.ts';

@@ -87,6 +87,23 @@ export function addResolve(effects: Command, { terminal, exit }: CliContext): vo
     });
 }
 
+/** `svc effects probe`. */
+export function addProbe(effects: Command, { terminal }: CliContext): void {
+  talksToGateway(
+    effects
+      .command('probe')
+      .description('find out from the upstream what became of an unknown outcome, by the probe of its tool'),
+  )
+    .argument('<id>', 'effect id')
+    .action(async (id: string, options: GatewayAccess) => {
+      const { probe, effect } = await (await connect(options)).effects.probe(id);
+      if (options.json) return terminal.out(json(wire({ probe, effect })));
+      const again =
+        probe.retryAfterMs === undefined ? '' : ` Probe again in ${Math.ceil(probe.retryAfterMs / 1000)} s.`;
+      terminal.out(`${id} is ${effect.decision}: ${probe.message}${again}`);
+    });
+}
+
 const COLUMNS = ['effect', 'made', 'state', 'tool', 'target'] as const;
 
 function rowOf({ effectId, createdAt, state, tool, target }: Chosen): readonly string[] {

@@ -1,7 +1,7 @@
 import type { Effect, EffectFilter, EffectPage, ObservedRead, ObservedReadPage, Svc } from '@svc-gateway/client';
 import { type Command, Option } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
-import { addResolve } from './effects-resolve.ts';
+import { addProbe, addResolve } from './effects-resolve.ts';
 import { inShort, json, paramsText, styled, table, type Terminal, wire } from './terminal.ts';
 
 interface ListOptions extends GatewayAccess {
@@ -80,6 +80,7 @@ export function addEffects(program: Command, context: CliContext): void {
     });
 
   addResolve(effects, context);
+  addProbe(effects, context);
 
   talksToGateway(
     effects

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import type { FileReading } from '../diagnostics/file-reading.ts';
 import { canonicalJson } from '../json/canonical.ts';
 import { isJsonObject, type JsonObject } from '../json/value.ts';
-import type { Tool } from '../effects/model/tool.ts';
+import { pinnedCall, type Tool } from '../effects/model/tool.ts';
 import type { ServerWords } from '../pins/compare.ts';
 import { type PinLock, type PinnedTool, parsePinLock } from '../pins/lock-file.ts';
 import type { McpChildSettings, McpSettings, UpstreamSettings } from './configuration.ts';
@@ -11,6 +11,7 @@ import type { GatewayFile } from './schema.ts';
 import { toolName } from './schema-fields.ts';
 import { checkFederated, federatedName } from './federated-names.ts';
 import { checkTarget, namedParam } from './param-names.ts';
+import { resolveProbe } from './resolve-probe.ts';
 import { schemaFaultOf } from './resolve-tools.ts';
 import { parseDuration } from './units.ts';
 
@@ -240,7 +241,26 @@ function toolsOf(
       digest: digestOf(upstream, pin, meta),
     });
   }
-  return tools;
+  return tools.map((tool) => withProbe(tool, entry, tools, judge));
+}
+
+/** A tool with its probe: a pinned read tool of the same server. */
+function withProbe(tool: Tool, { tools: stated }: McpEntry, all: readonly Tool[], judge: Judge): Tool {
+  const entry = stated.find(({ name }) => name === pinnedCall(tool)?.name);
+  if (entry?.probe === undefined) return tool;
+  const { probe } = entry;
+  const read = all.find((one) => pinnedCall(one)?.name === probe.tool);
+  const fault = (message: string, hint: string): void =>
+    judge.error('bad_probe', entry, ['probe', 'tool'], message, hint);
+  if (tool.kind === 'read') fault('A read leaves nothing to find out', 'remove the probe');
+  if (read === undefined) fault(`There is no pinned tool '${probe.tool}' at this server`, 'svc tools pin');
+  else if (read.kind !== 'read')
+    fault(`${read.name} is no read: a probe changes nothing`, `- { name: ${probe.tool}, kind: read }`);
+  if (read === undefined) return tool;
+  const properties = tool.paramsSchema?.['properties'];
+  const names = isJsonObject(properties) ? new Set(Object.keys(properties)) : null;
+  const asked = { entry, names, isKeyed: false };
+  return { ...tool, probe: resolveProbe(probe, { read, params: probe.arguments }, asked, judge) };
 }
 
 function digestOf(

@@ -7,6 +7,7 @@ import { isJsonObject, type JsonObject } from '../json/value.ts';
 import {
   type OutcomeMap,
   pathParams,
+  type Probe,
   type RequestTemplate,
   type Tool,
   type UpstreamIdempotency,
@@ -15,6 +16,7 @@ import type { UpstreamSettings } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import { checkTarget, partOfParam } from './param-names.ts';
 import { checkPath, slashesIn, slashesOf } from './resolve-path.ts';
+import { resolveProbe, UPSTREAM_KEY } from './resolve-probe.ts';
 import { resolveQuery, restOf, toolsWithRest, withRest } from './resolve-query.ts';
 import type { GatewayFile } from './schema.ts';
 import { parseDuration, parseSize } from './units.ts';
@@ -61,7 +63,7 @@ export function resolveTools(
     if (params !== null && request.body !== '*') warnOfUnused(entry, request, params, judge);
     checkTarget(entry, params === null ? null : schema, judge);
     if (upstream === undefined) continue;
-    tools.push({
+    const tool: Tool = {
       name: entry.name,
       title: entry.title ?? entry.name,
       upstream: entry.upstream,
@@ -80,9 +82,72 @@ export function resolveTools(
       ...actualOf(entry),
       idempotent,
       digest: digestOf(upstream, request),
-    });
+    };
+    const probe = resolveHttpProbe(tool, entry, { ...of, rest: entry.probe?.request.query_rest ?? null }, taken, judge);
+    tools.push(probe === null ? tool : { ...tool, probe });
   }
   return tools;
+}
+
+/** The probe of a tool: a read of its own, whose params are those of the call and the key as the upstream got it. */
+function resolveHttpProbe(
+  tool: Tool,
+  entry: ToolEntry,
+  of: ToolParams,
+  taken: ReadonlyMap<string, string>,
+  judge: Judge,
+): Probe | null {
+  const { probe } = entry;
+  if (probe === undefined) return null;
+  const { params } = of;
+  if (entry.kind === 'read')
+    judge.error('bad_probe', entry, ['probe'], 'A read leaves nothing to find out', 'remove it');
+  if (params?.names.has(UPSTREAM_KEY) === true)
+    judge.error(
+      'bad_probe',
+      entry,
+      ['probe'],
+      `A param of the tool is called ${UPSTREAM_KEY}, as the upstream's key is`,
+    );
+  const asking = params && {
+    ...params,
+    names: new Set([...params.names, UPSTREAM_KEY]),
+    required: new Set([...params.required, UPSTREAM_KEY]),
+  };
+  const request = readOnly(
+    resolveRequest(entry, 'state', probe.request, { ...of, params: asking }, taken, judge),
+    probe,
+    judge,
+  );
+  const names = [...pathParams(request.path), ...request.query, ...Object.keys(request.headers)];
+  const { streams: _, ...whole } = tool;
+  const read: Tool = {
+    ...whole,
+    kind: 'read',
+    call: { kind: 'http', request, outcomes: { committed: [], failed: [], unknown: [], body: [] }, state: null },
+    idempotent: { kind: 'none' },
+  };
+  const asked = {
+    entry,
+    names: params?.isOpen === false ? params.names : null,
+    isKeyed: tool.idempotent.kind === 'header',
+  };
+  return resolveProbe(
+    probe,
+    { read, params: Object.fromEntries(names.map((name) => [name, `{${name}}`])) },
+    asked,
+    judge,
+  );
+}
+
+function readOnly(
+  template: RequestTemplate,
+  { request }: { readonly request: RequestEntry },
+  judge: Judge,
+): RequestTemplate {
+  if (request.method !== 'GET')
+    judge.error('state_not_read', request, ['method'], `State is read with GET, not ${request.method}`);
+  return template;
 }
 
 function actualOf({ actual }: ToolEntry): Pick<Tool, 'actual'> {
@@ -465,8 +530,5 @@ function resolveState(
   judge: Judge,
 ): RequestTemplate | null {
   if (entry.state === undefined) return null;
-  const { request } = entry.state;
-  if (request.method !== 'GET')
-    judge.error('state_not_read', request, ['method'], `State is read with GET, not ${request.method}`);
-  return resolveRequest(entry, 'state', request, of, taken, judge);
+  return readOnly(resolveRequest(entry, 'state', entry.state.request, of, taken, judge), entry.state, judge);
 }

@@ -1,4 +1,5 @@
 import { type TSchema, Type } from 'typebox';
+import type { JsonObject } from '../json/value.ts';
 import { type Duration, DURATION_PATTERN, type Size, SIZE_PATTERN } from './units.ts';
 
 /** The kinds of fields in the configuration; see `schema.ts` for the annotations. */
@@ -76,6 +77,32 @@ export function integer(description: string, minimum: number, maximum: number, b
 
 export function flag(description: string, byDefault: boolean) {
   return Type.Boolean({ description, default: byDefault });
+}
+
+const conditions = (description: string) => Type.Unsafe<JsonObject>({ type: 'object', description, default: {} });
+
+/** How the outcome of a call that is unknown can be found out. `asks`: what is sent for it. */
+export function probe<Asks extends Record<string, TSchema>>(asks: Asks) {
+  return Type.Optional(
+    record('probe', 'How to find out what became of a call whose outcome is unknown. Agents and operators start it.', {
+      ...asks,
+      happened: conditions(
+        'Conditions on the answer, as POST /outcomes/reconcile takes them; all hold once it happened. Over HTTP on the members of the body and http_status (unless it is named: 200 to 299), of MCP on the result, isError (unless named: false) and json, what its text says. {name} alone stands for a param of the call.',
+      ),
+      not_happened: conditions(
+        'The same for what shows that it did not happen. It counts once nothing can be under way any more (max_processing has to cover how late reads may be), and twice.',
+      ),
+      every: duration(
+        'How long after a reading the next one may be made; two that show that it did not happen are at least so far apart.',
+        { min: '100ms', max: '1h' },
+        '5s',
+      ),
+      accept_state_evidence: flag(
+        'Whether it is enough that a state holds, which others may have brought about. Without it the request has to carry {idempotency_key}, the key as the upstream got it.',
+        false,
+      ),
+    }),
+  );
 }
 
 /** A field of the format that is not supported yet. Using it is an error that says so. */

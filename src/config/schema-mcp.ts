@@ -1,5 +1,6 @@
 import { Type } from 'typebox';
-import { duration, flag, integer, list, oneOf, path, record, roleName, text } from './schema-fields.ts';
+import type { JsonObject } from '../json/value.ts';
+import { duration, flag, integer, list, oneOf, path, probe, record, roleName, text } from './schema-fields.ts';
 
 /** Names of the protocol and of the gateway itself are no business of a server. */
 const META_NAME =
@@ -52,6 +53,14 @@ const mcpTool = record('a tool of an MCP upstream', 'What holds for one tool bes
     'What a result with isError means for a write. Servers make it of any exception, also of one after the write, so by default nobody knows.',
     'unknown',
   ),
+  probe: probe({
+    tool: Type.String({ minLength: 1, description: 'A pinned read tool of the same server, by its name there.' }),
+    arguments: Type.Unsafe<JsonObject>({
+      type: 'object',
+      description: 'Its arguments. A text that is {name} and nothing else stands for that argument of the call.',
+      default: {},
+    }),
+  }),
   on_client_close: oneOf(
     ['finish', 'abort'],
     'What becomes of a call whose caller has gone. finish: its outcome is recorded, and the next call with the same key gets it. abort: the call is broken off and its outcome unknown.',

@@ -6,6 +6,7 @@ import {
   later,
   list,
   oneOf,
+  probe,
   record,
   roleName,
   section,
@@ -169,7 +170,9 @@ export const tool = record('a tool', 'Something that agents can have done.', {
   state: Type.Optional(
     record('state', 'How to read the live state for state_check.', { request: request('A read request.') }),
   ),
-  probe: later('probes'),
+  probe: probe({
+    request: request('A read request. {idempotency_key} is the key as the upstream got it, other names are params.'),
+  }),
   actual: Type.Optional(
     Type.Record(
       Type.String({ minLength: 1 }),

@@ -143,6 +143,8 @@ export interface EffectPorts {
    * enough is known.
    */
   readonly seeTool?: (tool: Tool) => Promise<void> | null;
+  /** Why a tool is not called whatever policy says; `null`, or absent, where nothing is in the way. */
+  readonly mayRead?: (tool: Tool) => Reason | null;
   readonly policyVersion: () => string;
   /** Whether policy is in force or only observes. */
   readonly policyMode: () => 'enforce' | 'observe';

@@ -158,6 +158,7 @@ export function corePorts(parts: {
       return entities === null ? verdict : { ...verdict, trace: { ...verdict.trace, entities } };
     },
     seeTool: (tool) => parts.pins.known(tool),
+    mayRead: (tool) => parts.pins.refusal(tool),
     policyVersion: () => held.inForce.policies.version,
     policyMode: () => held.inForce.configuration.policies.mode,
     pauses,

@@ -1,12 +1,10 @@
 import type { EntityFacts } from '../brain/facts.ts';
 import type { Lists } from '../api/lists.ts';
 import type { InvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
-import type { BrainPort } from '../brain/port.ts';
 import { plainProblem, renderProblem } from '../api/problem.ts';
 import { problemOf } from '../api/server.ts';
 import type { EffectPorts } from '../effects/ports.ts';
 import { previewEffect } from '../effects/run/preview-effect.ts';
-import type { CallReaderPorts } from '../effects/wire/calls.ts';
 import type { Authenticator } from '../identity/authenticate.ts';
 import type { Directory } from '../identity/directory.ts';
 import type { ControlPorts, Installation } from '../mcp/control/ports.ts';
@@ -23,27 +21,26 @@ import { identify } from './proxy-ports.ts';
 const LOOPBACK = /^(?:localhost|127\.\d+\.\d+\.\d+|::1)$/;
 
 /** Connects the rooms to what the MCP control plane needs. */
-export function mcpControlPorts(parts: {
-  readonly core: EffectPorts;
-  readonly held: Held;
-  readonly directory: Directory;
-  readonly brain: BrainPort;
-  readonly lists: Lists;
-  readonly authenticate: Authenticator['authenticate'];
-  readonly limiter: InvalidKeyLimiter;
-  readonly pauses: LivePauseView;
-  readonly pins: PinView;
-  readonly entities: Pick<EntityFacts, 'view'>;
-  readonly signer: ReceiptSigner;
-  readonly opinion: Pick<SecondOpinion, 'offer'>;
-  readonly openParams: CallReaderPorts['openParams'];
-  readonly settings: ControlPorts['settings'];
-  readonly health: {
-    readonly impediments: () => Installation['impediments'];
-    readonly notes: () => Installation['notes'];
-  };
-  readonly logger: FastifyBaseLogger;
-}): ControlPorts {
+export function mcpControlPorts(
+  parts: Pick<ControlPorts, 'brain' | 'openParams' | 'probe' | 'settings'> & {
+    readonly core: EffectPorts;
+    readonly held: Held;
+    readonly directory: Directory;
+    readonly lists: Lists;
+    readonly authenticate: Authenticator['authenticate'];
+    readonly limiter: InvalidKeyLimiter;
+    readonly pauses: LivePauseView;
+    readonly pins: PinView;
+    readonly entities: Pick<EntityFacts, 'view'>;
+    readonly signer: ReceiptSigner;
+    readonly opinion: Pick<SecondOpinion, 'offer'>;
+    readonly health: {
+      readonly impediments: () => Installation['impediments'];
+      readonly notes: () => Installation['notes'];
+    };
+    readonly logger: FastifyBaseLogger;
+  },
+): ControlPorts {
   const { core, held, directory, lists, logger, health, settings } = parts;
   return {
     store: core.store,
@@ -59,6 +56,7 @@ export function mcpControlPorts(parts: {
     },
     renderProblem: (problem, { id, keyed }) =>
       renderProblem(problem, {}, { publicUrl: settings().publicUrl, requestId: id, run: keyed, changes: false }),
+    probe: parts.probe,
     preview: (request) => previewEffect(core, request),
     policyInput: policyInputs(held, directory, parts.entities, parts.pins),
     secondOpinion: (policies, input) => parts.opinion.offer('simulation', policies, input),

@@ -24,6 +24,7 @@ import { decideApproval, type People } from '../effects/run/decide-approval.ts';
 import type { RunResult } from '../effects/model/outcome.ts';
 import type { EffectPorts } from '../effects/ports.ts';
 import { previewEffect } from '../effects/run/preview-effect.ts';
+import { createProbe } from '../effects/run/probe-effect.ts';
 import { resolveEffect } from '../effects/run/resolve-effect.ts';
 import { runEffect } from '../effects/run/run-effect.ts';
 import { newId } from '../effects/run/ids.ts';
@@ -357,6 +358,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const lists = createLists(store.turns);
   const openParams: ApiPorts['openParams'] = ({ sealed, workspace, id, fingerprint }) =>
     sealed === null ? null : secrets.open(sealed, { workspace, effectId: id, fingerprint });
+  const probing = createProbe(ports);
+  const probe: ApiPorts['probe'] = (call) => drain.running(probing(call));
   const stillValid: ApiPorts['stillValid'] = (keyId) => authenticator.stillValid(keyId);
   const sessions = createSessions({ store, seals: secrets, stillValid, settings });
   await addControlPlane(
@@ -373,6 +376,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       running: ports.running,
       choosePolicy: (choice, by) => reloader.choose(choice, by),
       resolve: (call) => drain.running(resolveEffect(ports, call)),
+      probe,
       decideApproval: (call) => drain.running(decideApproval(ports, people, call)),
       openParams,
       directory,
@@ -415,6 +419,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     entities,
     signer,
     openParams,
+    probe,
     settings,
     health,
     logger,

@@ -79,6 +79,13 @@ export const ENDPOINTS = {
     changes: true,
     account: 'workspace',
   },
+  'effects.probe': {
+    does: 'Start the probe of an unknown outcome',
+    routes: [`POST ${WS}/effects/{id}/probe`, 'svc.executions.probe over MCP'],
+    changes: true,
+    account: 'workspace',
+    agent: 'own',
+  },
   'effects.erase': {
     does: 'Forget params, salts and the kept answer of an effect that is over',
     routes: [`DELETE ${WS}/effects/{id}/params`],

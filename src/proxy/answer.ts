@@ -81,7 +81,7 @@ export function answered({ method = '', headers }: IncomingMessage, id: string):
   return { id, method, keyed: headers['idempotency-key'] !== undefined };
 }
 
-type Ports = Pick<ProxyPorts, 'receiptView' | 'renderProblem' | 'settings' | 'upstream'>;
+type Ports = Pick<ProxyPorts, 'catalog' | 'receiptView' | 'renderProblem' | 'settings' | 'upstream'>;
 
 /** A problem as an answer. */
 export function problemAnswer(
@@ -150,6 +150,7 @@ export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerCo
     publicUrl: ports.settings().publicUrl,
     receiptView: ports.receiptView,
     forAgent: context.principal.kind === 'agent' || context.principal.kind === 'profile',
+    hasProbe: (tool) => ports.catalog().tool(tool)?.probe !== undefined,
   });
   const headers: Record<string, string> = { 'content-type': 'application/json; charset=utf-8', ...own };
   // Committed, but there is no answer to pass on: another request ran it, it was settled later, or it is not HTTP.

@@ -82,6 +82,7 @@ const RECORDS = [
   'EffectState',
   'EffectPage',
   'EffectWithLedger',
+  'Probed',
   'Run',
   'Preview',
   'ApprovalPage',

@@ -20,6 +20,7 @@ import type { EffectPorts } from '../../src/effects/ports.ts';
 import { Running } from '../../src/effects/run/running.ts';
 import { previewEffect } from '../../src/effects/run/preview-effect.ts';
 import type { KeyKind, Scope } from '../../src/effects/model/principal.ts';
+import { createProbe } from '../../src/effects/run/probe-effect.ts';
 import { resolveEffect } from '../../src/effects/run/resolve-effect.ts';
 import { runEffect } from '../../src/effects/run/run-effect.ts';
 import { addConsole } from '../../src/console/plugin.ts';
@@ -302,6 +303,7 @@ export async function startRig(
     running: core.running,
     preview: (request) => previewEffect(core, request),
     resolve: (call) => resolveEffect(core, call),
+    probe: createProbe(core),
     decideApproval: (call) => decideApproval(core, people, call),
     openParams: ({ sealed, workspace, id, fingerprint }) =>
       sealed === null ? null : secrets.open(sealed, { workspace, effectId: id, fingerprint }),

@@ -28,6 +28,7 @@ describe('help and usage', () => {
     ['effects', 'list'],
     ['effects', 'show'],
     ['effects', 'resolve'],
+    ['effects', 'probe'],
     ['approvals', 'list'],
     ['approvals', 'show'],
     ['approvals', 'approve'],

@@ -213,6 +213,10 @@ export function describeSettlement(open: OpenStore, capabilities: Capabilities):
     it('takes the word of a probe', async () => {
       const effect = await unknownEffect();
       const settledBy = { by: 'probe', evidence: { status: 'paid' } } as const;
+      const reading = { kind: 'effect.probed', effectId: effect.id, actor: { type: 'agent', id: 'bot' } } as const;
+      await at.store.append(WORKSPACE, [{ ...reading, data: { attempt: 1, said: 'unknown' } }]);
+      const kinds = (await at.store.effectLedger(WORKSPACE, effect.id)).map(({ kind }) => kind);
+      expect(kinds.at(-1)).toBe('effect.probed');
       const resolution = await at.store.resolve(resolveRequest(effect, 'happened', { settledBy }));
       expect(resolution).toMatchObject({ kind: 'resolved', effect: { life: { state: 'committed', settledBy } } });
     });

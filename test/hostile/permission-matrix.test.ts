@@ -207,6 +207,7 @@ const OPERATIONS: Readonly<Record<string, (column: string) => Prepared | Promise
   streamEffects: () => ({ path: `${WS}/effects/stream` }),
   createConsoleLink: () => ({ path: '/v1/beta/console/links', body: {} }),
   getRun: async () => ({ path: `${WS}/effects/${await thing('committed')}/run` }),
+  probeEffect: async () => ({ path: `${WS}/effects/${await thing('lost')}/probe` }),
   resolveEffect: async () => ({ path: `${WS}/effects/${await thing('lost')}/resolve`, body: { outcome: 'happened' } }),
   eraseEffect: async () => ({ path: `${WS}/effects/${await thing('committed')}/params` }),
   listApprovals: () => ({ path: `${WS}/approvals` }),

@@ -38,6 +38,7 @@ const DOCUMENT: Readonly<Record<EndpointId, readonly [string, string, string, st
   'effects.preview': ['workspace', 'own', 'no', 'effects:preview effects:run'],
   'effects.read': ['workspace', 'own', 'no', 'traces:read'],
   'effects.resolve': ['workspace', 'no', 'no', 'no'],
+  'effects.probe': ['workspace', 'own', 'no', 'no'],
   'effects.erase': ['workspace', 'no', 'no', 'no'],
   'approvals.decide': ['workspace', 'no', 'no', 'approvals:decide'],
   'approvals.read': ['workspace', 'own', 'no', 'approvals:read'],

@@ -75,7 +75,7 @@ describe.each(Object.entries(CLIENTS))('%s', (name, connect) => {
     const { client, version } = await connect(world.keys.account);
     expect(version()).toBe(name.endsWith('2026-07-28') ? '2026-07-28' : '2025-11-25');
     const { tools } = await client.listTools();
-    expect(tools.length).toBe(14);
+    expect(tools.length).toBe(15);
     const bot = { agent_id: 'bot', params: { payment_id: 'pay_5', amount: 3, currency: 'EUR' } };
     const id = { effect_id: effect.effect_id };
     const calls: Readonly<Record<string, Record<string, unknown>>> = {

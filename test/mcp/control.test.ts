@@ -43,6 +43,8 @@ const BY_SCOPE: Readonly<Record<string, readonly string[]>> = {
   'governance:read': ['svc.governance.readiness'],
 };
 const ALL = Object.values(BY_SCOPE).flat();
+/** The one that can change what is on record: for account and agent keys. */
+const PROBE = 'svc.executions.probe';
 
 /** Each tool with arguments that hold. */
 const smoke = (): Readonly<Record<string, object>> => ({
@@ -215,11 +217,11 @@ describe('who sees and may call what', () => {
     const { keys } = world;
     const ofAgent = ALL.filter((name) => name !== 'svc.governance.readiness');
     const expected: Readonly<Record<keyof typeof keys, readonly string[]>> = {
-      account: ALL,
-      approver: ALL,
-      bot: ofAgent,
-      otherBot: ofAgent,
-      stranger: ofAgent,
+      account: [...ALL, PROBE],
+      approver: [...ALL, PROBE],
+      bot: [...ofAgent, PROBE],
+      otherBot: [...ofAgent, PROBE],
+      stranger: [...ofAgent, PROBE],
       administrative: ['svc.tools.search', 'svc.tools.describe', 'svc.governance.readiness'],
       readonly: ALL,
       operator: ALL,
@@ -300,25 +302,28 @@ describe('who sees and may call what', () => {
 });
 
 describe('tools', () => {
-  it('only read, say so, and describe what they take and give', async () => {
+  it('only read but for the probe, say so, and describe what they take and give', async () => {
     const { body } = await world.post(world.keys.account, rpc('tools/list'));
-    expect(body.result.tools.length).toBe(ALL.length);
+    expect(body.result.tools.length).toBe(ALL.length + 1);
     for (const tool of body.result.tools) {
-      expect(tool.annotations, tool.name).toMatchObject({ readOnlyHint: true, destructiveHint: false });
+      expect(tool.annotations, tool.name).toMatchObject({
+        readOnlyHint: tool.name !== PROBE,
+        destructiveHint: false,
+      });
       expect(tool.inputSchema, tool.name).toMatchObject({ type: 'object', additionalProperties: false });
       expect(tool.outputSchema, tool.name).toMatchObject({ type: 'object' });
       expect(tool.description.length, tool.name).toBeGreaterThan(40);
     }
   });
 
-  it('all of them, once each: nothing in the store is changed', async () => {
+  it('all that only read, once each: nothing in the store is changed', async () => {
     // Beside the clock and when keys were used last.
     const rows = async () => (await world.rows()).filter((row) => !/^meta |key_/.test(row));
     const before = await rows();
     expect(before.length).toBeGreaterThan(10);
     await world.post(world.keys.account, rpc('initialize', { protocolVersion: '2025-11-25' }));
     const names = await world.toolNames(world.keys.account);
-    expect(Object.keys(smoke()).toSorted()).toEqual([...names].toSorted());
+    expect(Object.keys(smoke()).toSorted()).toEqual([...names].filter((name) => name !== PROBE).toSorted());
     for (const [tool, args] of Object.entries(smoke())) {
       const called = await world.call(world.keys.account, tool, args);
       expect(called.isError, `${tool} ${called.text}`).toBe(false);

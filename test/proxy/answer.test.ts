@@ -5,11 +5,13 @@ import { renderProblem } from '../../src/api/problem.ts';
 import type { Code } from '../../src/effects/model/codes.ts';
 import { type AnswerContext, outcomeAnswer, problemAnswer } from '../../src/proxy/answer.ts';
 import { linkedAnswer } from '../../src/proxy/own-links.ts';
+import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { BOT } from './principal.ts';
 import { UPLOADS } from './uploads.ts';
 
 const PORTS: Parameters<typeof outcomeAnswer>[0] = {
   receiptView: () => ({}),
+  catalog: () => createCatalog([]),
   renderProblem: (problem, { id, keyed }) =>
     renderProblem(problem, {}, { publicUrl: 'http://gateway', requestId: id, run: keyed, changes: true }),
   settings: () => ({

@@ -1,4 +1,5 @@
-import type { Json, JsonObject } from '../../json/value.ts';
+import { readJson } from '../../json/read.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 
 /*
  * What an upstream answers, by its kind. Here alone the core says what kinds there are. Elsewhere it hands answers on,
@@ -87,3 +88,41 @@ export function statusShown(answered: Answered | KeptResult | null): number | nu
       return null;
   }
 }
+
+/**
+ * An answer as the conditions of a probe see it, or why there is nothing to see. Over HTTP the members of its body and
+ * `http_status`; of a tool of an MCP server its result, `isError` in any case, and `json`: what its only text says, if
+ * that is JSON.
+ */
+export function stateOfAnswer(result: KeptResult): JsonObject | string {
+  const { body } = result;
+  if (result.truncated) return 'the answer is longer than what is kept of one (limits.response_kept)';
+  switch (result.kind) {
+    case 'http': {
+      const { value } = body;
+      const members = isJsonObject(value) || isJsonArray(value) ? Object.entries<Json>(value) : [];
+      return { ...Object.fromEntries(members), http_status: result.status };
+    }
+    case 'message': {
+      if (!isJsonObject(body.value)) return 'the answer is no result';
+      const { isError, error } = body.value;
+      return { ...body.value, isError: isError === true || error !== undefined, ...jsonIn(body.value['content']) };
+    }
+  }
+}
+
+function jsonIn(content: Json | undefined): { readonly json?: Json } {
+  const [only, more] = isJsonArray(content) ? content : [];
+  if (!isJsonObject(only) || more !== undefined || typeof only['text'] !== 'string') return {};
+  try {
+    return { json: readJson(only['text']) };
+  } catch {
+    return {};
+  }
+}
+
+/** What conditions ask of an answer that they do not name: an answer that says that it could not read shows nothing. */
+export const IMPLIED: Readonly<Record<KeptResult['kind'], readonly [field: string, condition: Json]>> = {
+  http: ['http_status', { $gte: 200, $lt: 300 }],
+  message: ['isError', false],
+};

@@ -31,6 +31,7 @@ export const CODES = {
   too_many_reservations: { status: 409, title: 'The key holds as many reservations as it may' },
   too_early: { status: 409, title: 'Too early to say that it did not happen' },
   already_resolved: { status: 409, title: 'The outcome was settled the other way' },
+  no_probe: { status: 409, title: 'The tool declares no probe' },
   not_unknown: { status: 409, title: 'The outcome is not unknown' },
   too_large: { status: 413, title: 'The body is too large' },
   unsupported_media_type: { status: 415, title: 'The content type is not JSON' },

@@ -4,6 +4,7 @@ export const LEDGER_KINDS = [
   'effect.denied',
   'effect.admitted',
   'effect.duplicate_blocked',
+  'effect.probed',
   'effect.reconciled',
   'effect.resolved',
   'effect.erased',

@@ -1,3 +1,5 @@
+import type { LedgerActor } from './ledger.ts';
+
 export const SCOPES = [
   'tools:read',
   'brain:read',
@@ -53,6 +55,13 @@ export type Principal =
 export function actingAgent(principal: Principal, named: string | null): string | null {
   if (principal.kind === 'agent') return principal.agentId;
   return (principal.kind === 'profile' ? principal.agentId : null) ?? named;
+}
+
+/** Who is named in a ledger event: the agent, else the user, else the key. */
+export function ledgerActor(principal: Principal): LedgerActor {
+  if (principal.kind === 'agent') return { type: 'agent', id: principal.agentId };
+  if (principal.kind === 'profile' && principal.agentId !== null) return { type: 'agent', id: principal.agentId };
+  return principal.user === null ? { type: 'key', id: principal.keyId } : { type: 'user', id: principal.user };
 }
 
 /** What policy sees of a key. */

@@ -111,6 +111,20 @@ export interface McpCall {
   readonly onClientClose: 'finish' | 'abort';
 }
 
+/** How its upstream can be asked what became of a call whose outcome is unknown. */
+export interface Probe {
+  /** What is sent: a read of the same upstream. */
+  readonly read: Tool;
+  /** The params of the read. A text `{name}` stands for that param of the call, `{idempotency_key}` for the upstream's key. */
+  readonly params: JsonObject;
+  /** Conditions on the answer, as `/outcomes/reconcile` takes them, with `{name}` as in the params. All must hold. */
+  readonly happened: JsonObject;
+  /** Counts only once nothing can be under way any more, and twice. */
+  readonly notHappened: JsonObject;
+  /** How long after a reading the next one is made, ms. */
+  readonly everyMs: number;
+}
+
 /** A tool of the configuration. It is frozen, and the same object as long as the configuration is in force. */
 export interface Tool {
   /** Canonical name, by convention `<upstream>.<tool>`. It is the same at every door. */
@@ -144,6 +158,8 @@ export interface Tool {
    */
   readonly actual?: Readonly<Record<string, readonly (readonly string[])[]>>;
   readonly idempotent: UpstreamIdempotency;
+  /** Absent: what became of a call is found out by people. */
+  readonly probe?: Probe;
   /** SHA-256 over the upstream, the reference to its credentials, and the call. A repeat must find the same digest. */
   readonly digest: string;
 }

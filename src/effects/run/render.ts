@@ -13,6 +13,8 @@ export interface RenderContext {
   readonly receiptView: (jws: string) => JsonObject;
   /** Whether the reader is an agent. Of shared budgets, an agent sees only a level. */
   readonly forAgent: boolean;
+  /** Whether a tool declares a probe. */
+  readonly hasProbe: (tool: string) => boolean;
 }
 
 /** A decision as an HTTP answer. */
@@ -41,7 +43,7 @@ export function renderOutcome(outcome: RunOutcome, context: RenderContext): Rend
     safe_to_retry: isSafeToRetry(outcome),
     next: nextStep(outcome),
     ...specifics(outcome, context),
-    links: links(outcome, self, context.publicUrl),
+    links: links(outcome, self, context),
   };
   if (outcome.budgets.length > 0 || outcome.decision === 'denied_budget')
     body['budgets'] = outcome.budgets.map((budget) => budgetToWire(budget, context.forAgent));
@@ -195,11 +197,14 @@ export function budgetToWire({ row, sharing, warnAt }: ShownBudget, forAgent: bo
   };
 }
 
-function links(outcome: RunOutcome, self: string, publicUrl: string): JsonObject {
+function links(outcome: RunOutcome, self: string, { publicUrl, hasProbe }: RenderContext): JsonObject {
   const all: Record<string, string> = { docs: `${publicUrl}/docs/errors/${outcome.reason.code}` };
   // A refusal at a door, or of a key without a workspace, is an event of the ledger. There is no effect to link to.
   if (outcome.idempotencyKey !== '' && outcome.workspace !== '') all['effect'] = self;
   if (outcome.decision === 'committed' || outcome.decision === 'duplicate_blocked') all['receipt'] = `${self}/receipt`;
-  if (outcome.decision === 'unknown_effect') all['resolve'] = `${self}/resolve`;
+  if (outcome.decision === 'unknown_effect') {
+    all['resolve'] = `${self}/resolve`;
+    if (hasProbe(outcome.tool)) all['probe'] = `${self}/probe`;
+  }
   return all;
 }

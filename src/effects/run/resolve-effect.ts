@@ -2,7 +2,7 @@ import type { Code } from '../model/codes.ts';
 import type { EffectRecord, Evidence, Fence, SettledBy } from '../model/effect.ts';
 import type { Json } from '../../json/value.ts';
 import type { EffectPorts } from '../ports.ts';
-import type { Principal } from '../model/principal.ts';
+import { ledgerActor, type Principal } from '../model/principal.ts';
 import type { Problem } from '../model/run-request.ts';
 import { type ResolveRequest, StoreUnavailable } from '../store.ts';
 
@@ -46,46 +46,67 @@ export async function resolveEffect(ports: EffectPorts, call: ResolveCall): Prom
       comment: call.comment,
       evidence: call.evidence,
     };
-    const fence = fenceOf(effect);
-    const outcome: ResolveRequest['outcome'] =
-      call.outcome === 'not_happened'
-        ? { kind: 'not_happened' }
-        : { kind: 'happened', receipt: await signResolution(ports, effect, fence, settledBy) };
-    const resolution = await ports.store.resolve({
-      workspace,
-      effectId,
-      outcome,
-      settledBy,
-      actor: principal.user === null ? { type: 'key', id: principal.keyId } : { type: 'user', id: principal.user },
-      fence,
-      force: call.force,
-    });
-    switch (resolution.kind) {
-      case 'resolved':
-      case 'unchanged':
-        return { kind: 'resolved', effect: resolution.effect };
-      case 'too_early':
-        return problem(
-          'too_early',
-          'The call may still be under way. Ask again when the time is over; only then can it be said that it did not happen.',
-          resolution.retryAfterMs,
-        );
-      case 'already_resolved':
-        return problem('already_resolved', 'The outcome was settled the other way before.');
-      case 'not_unknown':
-        return problem('not_unknown', 'Only an effect whose outcome is unknown can be resolved.');
-      case 'moved':
-        return problem('conflict', 'Another attempt began in between. Look at the effect again.');
-      case 'absent':
-        return problem('not_found', 'There is no effect of this id in the workspace.');
-    }
+    return await settleUnknown(ports, effect, { ...call, settledBy });
   } catch (error) {
     if (!(error instanceof StoreUnavailable)) throw error;
     return problem('store_unavailable', 'The store cannot be reached; nothing was settled.', 1000);
   }
 }
 
-function problem(code: Code, detail: string, retryAfterMs: number | null = null): ResolveResult {
+/**
+ * Settles the attempt that was current when the effect was read, by the word of a person or the evidence of a probe.
+ * @throws StoreUnavailable
+ */
+export async function settleUnknown(
+  ports: EffectPorts,
+  effect: EffectRecord,
+  {
+    principal,
+    outcome,
+    settledBy,
+    force,
+  }: Pick<ResolveCall, 'principal' | 'outcome' | 'force'> & Pick<ResolveRequest, 'settledBy'>,
+): Promise<ResolveResult> {
+  const fence = fenceOf(effect);
+  const resolution = await ports.store.resolve({
+    workspace: effect.workspace,
+    effectId: effect.id,
+    outcome:
+      outcome === 'not_happened'
+        ? { kind: 'not_happened' }
+        : { kind: 'happened', receipt: await signResolution(ports, effect, fence, settledBy) },
+    settledBy,
+    actor: ledgerActor(principal),
+    fence,
+    force,
+  });
+  switch (resolution.kind) {
+    case 'resolved':
+    case 'unchanged':
+      return { kind: 'resolved', effect: resolution.effect };
+    case 'too_early':
+      return problem(
+        'too_early',
+        'The call may still be under way. Ask again when the time is over; only then can it be said that it did not happen.',
+        resolution.retryAfterMs,
+      );
+    case 'already_resolved':
+      return problem('already_resolved', 'The outcome was settled the other way before.');
+    case 'not_unknown':
+      return problem('not_unknown', 'Only an effect whose outcome is unknown can be resolved.');
+    case 'moved':
+      return problem('conflict', 'Another attempt began in between. Look at the effect again.');
+    case 'absent':
+      return problem('not_found', 'There is no effect of this id in the workspace.');
+  }
+}
+
+/** Nothing was settled, and why. */
+export function problem(
+  code: Code,
+  detail: string,
+  retryAfterMs: number | null = null,
+): Extract<ResolveResult, { kind: 'problem' }> {
   return { kind: 'problem', problem: { code, detail, errors: [], retryAfterMs } };
 }
 

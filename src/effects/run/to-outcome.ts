@@ -107,7 +107,7 @@ export function outcomeOfRecord(
       return {
         ...baseOf(
           effect,
-          life.settledBy.by === 'resolve'
+          life.settledBy.by === 'resolve' || life.settledBy.by === 'probe'
             ? { code: 'resolved_not_happened', message: life.evidence.message }
             : failedReason(life.evidence),
           true,

@@ -1,7 +1,7 @@
 import type { ApprovalRecord } from '../model/approval.ts';
 import { isQuorate, rejectionReason } from '../model/approval.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
-import type { EffectRecord, Lease, Tombstone } from '../model/effect.ts';
+import type { EffectRecord, Tombstone } from '../model/effect.ts';
 import { EXPIRED_GRANTED, isExhausted } from './lifecycle.ts';
 import { satisfyObligations } from './obligations.ts';
 import {
@@ -117,7 +117,7 @@ function sameKeyAgain(view: StepView, request: AdmitRequest, effect: EffectRecor
       return sameKeyAgain(view, request, reply, { effects: effects ?? [], plan });
     }
     case 'unknown':
-      return repeatUnknown(view, request, effect, life.lease, carried);
+      return repeatUnknown(view, request, effect, carried);
     case 'failed':
       if (effect.closed) return denial(view, request, 'denied_policy', CLOSED, effect);
       if (isExhausted(effect)) return denial(view, request, 'denied_policy', EXHAUSTED, effect);
@@ -158,13 +158,7 @@ function longAgo(view: StepView, request: AdmitRequest, tombstone: Tombstone): P
 }
 
 /** While an outcome is unknown, only a call that the upstream itself deduplicates runs again. */
-function repeatUnknown(
-  view: StepView,
-  request: AdmitRequest,
-  effect: EffectRecord,
-  lease: Lease,
-  carried: Carried,
-): Plan<Admission> {
+function repeatUnknown(view: StepView, request: AdmitRequest, effect: EffectRecord, carried: Carried): Plan<Admission> {
   const window = request.times.idempotentForMs;
   const { verdict } = request;
   // An approval covers one dispatch. While its outcome is unknown, nobody is asked for another approval.
@@ -182,7 +176,8 @@ function repeatUnknown(
       kind: 'existing',
       effect,
       safeToRetry: repeatable,
-      retryAfterMs: repeatable ? null : Math.max(POLL_MS, lease.quiesceUntil - view.now),
+      // When somebody will have found out, nobody can promise.
+      retryAfterMs: null,
     },
   };
   if (!repeatable) return carry(carried, stay);

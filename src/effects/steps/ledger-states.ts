@@ -9,6 +9,7 @@ const STATES: Readonly<Record<LedgerKind, EffectState | null>> = {
   'effect.denied': 'denied',
   'effect.admitted': 'executing',
   'effect.duplicate_blocked': null,
+  'effect.probed': null,
   'effect.reconciled': 'failed',
   'effect.resolved': 'failed',
   'effect.erased': null,

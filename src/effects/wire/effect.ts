@@ -9,6 +9,7 @@ import { BUSY, type EffectRecord, type Evidence, type SettledBy } from '../model
 import type { JsonObject } from '../../json/value.ts';
 import { isExhausted } from '../steps/lifecycle.ts';
 import { approvalToWire, resultMembers } from '../run/render.ts';
+import type { Probed } from '../run/probe-effect.ts';
 import type { Tool } from '../model/tool.ts';
 import { optionalTimeToWire, timeToWire } from './time.ts';
 
@@ -34,6 +35,7 @@ export function effectToWire(effect: EffectRecord, context: EffectWireContext) {
   const { life } = effect;
   // Its place in the text; below it comes with what belongs to it.
   const inState = { state: life.state };
+  const hasProbe = context.tool?.probe !== undefined;
   return {
     id: effect.id,
     effect_id: effect.id,
@@ -50,7 +52,7 @@ export function effectToWire(effect: EffectRecord, context: EffectWireContext) {
     idempotency_key: effect.idempotencyKey,
     fingerprint: effect.fingerprint,
     attempt: effect.attempt,
-    reason: reasonToWire(reasonOf(effect, safe, context.approval)),
+    reason: reasonToWire(reasonOf(effect, safe, context.approval, hasProbe)),
     did_it_happen: DECISION_TABLE[decision].happened,
     safe_to_retry: safe,
     next: nextStep(effect, decision, safe),
@@ -76,7 +78,7 @@ export function effectToWire(effect: EffectRecord, context: EffectWireContext) {
       effect: self,
       run: `${self}/run`,
       ...(life.state === 'committed' ? { receipt: `${self}/receipt` } : {}),
-      ...(life.state === 'unknown' ? { resolve: `${self}/resolve` } : {}),
+      ...(life.state === 'unknown' ? { resolve: `${self}/resolve`, ...(hasProbe && { probe: `${self}/probe` }) } : {}),
     },
   };
 }
@@ -113,10 +115,10 @@ function nextStep(effect: EffectRecord, decision: Decision, safe: boolean): Next
 
 /** The code of the reason of an effect's decision. */
 export function reasonCodeOf(effect: EffectRecord): Code {
-  return reasonOf(effect, false, null).code;
+  return reasonOf(effect, false, null, false).code;
 }
 
-function reasonOf(effect: EffectRecord, safe: boolean, approval: ApprovalRecord | null): Reason {
+function reasonOf(effect: EffectRecord, safe: boolean, approval: ApprovalRecord | null, hasProbe: boolean): Reason {
   const { life } = effect;
   switch (life.state) {
     case 'pending_approval':
@@ -130,13 +132,19 @@ function reasonOf(effect: EffectRecord, safe: boolean, approval: ApprovalRecord 
     case 'unknown':
       return {
         code: 'outcome_unknown',
-        message: `${sentence(life.evidence.message)} ${safe ? 'Send the same call with the same key again.' : 'Look at the live state and resolve it.'}`,
+        message: `${sentence(life.evidence.message)} ${safe ? 'Send the same call with the same key again.' : hasProbe ? 'Its probe finds out: POST links.probe.' : 'Look at the live state and resolve it.'}`,
       };
     case 'rejected':
       return rejectionReason(approval);
     case 'denied':
       return life.reason;
   }
+}
+
+/** A reading of a probe, as the doors answer it. */
+export function probeToWire({ said, why, isSettled, retryAfterMs }: Probed) {
+  const wait = retryAfterMs === null ? {} : { retry_after_ms: Math.ceil(retryAfterMs) };
+  return { said, settled: isSettled, message: why, ...wait };
 }
 
 /** Turns evidence into a sentence: it is stored as a few words without a capital. */

@@ -136,14 +136,20 @@ function answerResult(structured: JsonObject, text: string): JsonObject {
 }
 
 /** A tool as `tools/list` shows it. */
-function definitionOf({ name, title, description, inputSchema, outputSchema }: ControlTool): JsonObject {
+function definitionOf({ name, title, description, changes, inputSchema, outputSchema }: ControlTool): JsonObject {
   return {
     name,
     title,
     description,
     inputSchema: plain(inputSchema),
     outputSchema: plain(outputSchema),
-    annotations: { title, readOnlyHint: true, destructiveHint: false, idempotentHint: true, openWorldHint: false },
+    annotations: {
+      title,
+      readOnlyHint: !changes,
+      destructiveHint: false,
+      idempotentHint: true,
+      openWorldHint: changes,
+    },
   };
 }
 

@@ -3,12 +3,13 @@ import { DECISION_TABLE } from '../../effects/model/decision.ts';
 import { decisionOf } from '../../effects/model/effect-decision.ts';
 import type { EffectRecord } from '../../effects/model/effect.ts';
 import { readCalls } from '../../effects/wire/calls.ts';
-import { effectToWire, reasonCodeOf } from '../../effects/wire/effect.ts';
+import { effectToWire, probeToWire, reasonCodeOf } from '../../effects/wire/effect.ts';
 import { runStages } from '../../effects/wire/run-stages.ts';
 import { isCursor } from '../../effects/wire/cursor.ts';
 import { TIME_FORM, timeFromWire, timeToWire } from '../../effects/wire/time.ts';
 import { sizeUpTo } from '../../json/size.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
+import { RpcProblem } from '../http.ts';
 import type { ControlPorts } from './ports.ts';
 import {
   AgentId,
@@ -48,6 +49,14 @@ const One = Type.Object({
   ledger: Items('An event: `kind` and `at`.'),
   ledger_left_out: Type.Integer({ description: 'Older events that are not shown.' }),
 });
+const Probed = Type.Object({
+  effect_id: Type.String(),
+  decision: Decision,
+  said: Type.Enum(['happened', 'not_happened', 'unknown'], { description: 'What this reading shows.' }),
+  settled: Type.Boolean(),
+  message: Type.String(),
+  retry_after_ms: Type.Optional(Type.Integer({ description: 'When another reading can tell more.' })),
+});
 const Trace = Type.Object({
   effect_id: Type.String(),
   state: Type.Enum([...STATES]),
@@ -55,7 +64,7 @@ const Trace = Type.Object({
   stages: Items('A stage: its status, when it began, how long it took.'),
 });
 
-/** `svc.executions.list`, `.get` and `.trace`. */
+/** `svc.executions.list`, `.get`, `.probe` and `.trace`. */
 export function executionTools(ports: ControlPorts): readonly ControlTool[] {
   const { store } = ports;
   return [
@@ -145,6 +154,7 @@ export function executionTools(ports: ControlPorts): readonly ControlTool[] {
         );
       },
     }),
+    probeTool(ports),
     defineTool({
       name: 'svc.executions.trace',
       title: 'Trace an execution',
@@ -163,6 +173,27 @@ export function executionTools(ports: ControlPorts): readonly ControlTool[] {
       },
     }),
   ];
+}
+
+function probeTool(ports: ControlPorts): ControlTool {
+  return defineTool({
+    name: 'svc.executions.probe',
+    title: 'Probe an execution',
+    description:
+      'Finds out from the upstream what became of a call whose outcome is unknown, where its tool declares how. That it did not happen is sure after two readings: ask again after retry_after_ms.',
+    endpoint: 'effects.probe',
+    changes: true,
+    input: args({ effect_id: EffectId }),
+    outputSchema: Probed,
+    answer: async ({ effect_id: id }, call) => {
+      if ((await visibleEffect(ports, call, id)) === null) throw absent('effect');
+      const { principal, workspace } = call;
+      const probed = await ports.probe({ principal, workspace, effectId: id });
+      if (probed.kind === 'problem') throw new RpcProblem(probed.problem);
+      const decision = decisionOf(probed.effect);
+      return answered({ effect_id: id, decision, ...probeToWire(probed) }, `${probed.why} It is ${decision}.`);
+    },
+  });
 }
 
 /** An effect as a line of a list: what to ask for the whole by, and what to choose by. */

@@ -3,6 +3,7 @@ import type { BrainPort } from '../../brain/port.ts';
 import type { Problem, RunRequest } from '../../effects/model/run-request.ts';
 import type { JudgeInput } from '../../effects/ports.ts';
 import type { PreviewResult } from '../../effects/run/preview-effect.ts';
+import type { ProbeCall, ProbeResult } from '../../effects/run/probe-effect.ts';
 import type { Running } from '../../effects/run/running.ts';
 import type { Tool } from '../../effects/model/tool.ts';
 import type { EffectStore } from '../../effects/store.ts';
@@ -36,6 +37,8 @@ export interface ControlPorts extends CallerPorts, FaultPorts, CallReaderPorts {
   >;
   /** What a run would answer now. Writes nothing. */
   readonly preview: (request: RunRequest) => Promise<PreviewResult>;
+  /** Starts the probe of an effect that the caller may see. */
+  readonly probe: (call: ProbeCall) => Promise<ProbeResult>;
   /** Everything that a decision by policy depends on. */
   readonly policyInput: (input: JudgeInput) => PolicyInput;
   /** Has a decision judged by json-rules-engine's own engine as well, if it is one of the sample. */

@@ -6,7 +6,7 @@ import type { Principal } from '../../effects/model/principal.ts';
 import type { EndpointId, View } from '../../identity/permissions.ts';
 import type { JsonObject } from '../../json/value.ts';
 
-/** A tool of the control plane. All of them only read. */
+/** A tool of the control plane. */
 export interface ControlTool {
   readonly name: string;
   readonly title: string;
@@ -18,6 +18,8 @@ export interface ControlTool {
   readonly ofWorkspace: boolean;
   /** Whether it gives the organisation's own data. Then `allowed_tools` of a key has to name it, where that is set. */
   readonly givesBusinessData: boolean;
+  /** Whether it can change what is on record. All others only read. */
+  readonly changes: boolean;
   readonly inputSchema: TSchema;
   readonly outputSchema: TSchema;
   /** @returns the faults of the arguments, if there are any */
@@ -51,7 +53,8 @@ export interface ToolFaults {
 }
 
 interface ToolSpec<Input extends TSchema>
-  extends Omit<ControlTool, 'run' | 'inputSchema' | 'ofWorkspace' | 'givesBusinessData'> {
+  extends Omit<ControlTool, 'run' | 'inputSchema' | 'ofWorkspace' | 'givesBusinessData' | 'changes'> {
+  readonly changes?: boolean;
   readonly ofWorkspace?: boolean;
   readonly givesBusinessData?: boolean;
   readonly input: Input;
@@ -63,12 +66,13 @@ interface ToolSpec<Input extends TSchema>
  * is compiled for the first call: no start waits for it.
  */
 export function defineTool<Input extends TSchema>(spec: ToolSpec<Input>): ControlTool {
-  const { input, answer, ofWorkspace = true, givesBusinessData = false, ...rest } = spec;
+  const { input, answer, ofWorkspace = true, givesBusinessData = false, changes = false, ...rest } = spec;
   let compiled: ValidateFunction<Static<Input>> | null = null;
   return {
     ...rest,
     ofWorkspace,
     givesBusinessData,
+    changes,
     inputSchema: input,
     run: async (args, call) => {
       const fits = (compiled ??= validator.compile<Static<Input>>(input));

@@ -21,6 +21,8 @@ export interface AnswerContext {
   readonly sameForMs: number;
   /** The call is of the era in which a result says of itself that it is complete. */
   readonly isStateless: boolean;
+  /** Whether the tool declares a probe. */
+  readonly hasProbe: boolean;
   /** What the client takes in place of a result that waits. */
   readonly waits: WaitingForm;
 }
@@ -68,6 +70,7 @@ export function resultOf(outcome: RunOutcome, last: LastMessage | null, context:
     publicUrl,
     next: nextStep(outcome),
     sameForMs: context.sameForMs,
+    hasProbe: context.hasProbe,
   });
   const content: Json[] = [asText(sentence)];
   // What the server said helps to mend the call, or to find out what became of it.
@@ -111,7 +114,7 @@ function metaOf(outcome: RunOutcome, { policyVersion, publicUrl, hasResult }: An
     http_status: statusOf(decision, repeat),
     effect_id: effectId,
     code: reason.code,
-    retry_after_ms: waitOf(outcome),
+    retry_after_ms: outcome.retryAfterMs,
     safe_to_retry: isSafeToRetry(outcome),
     policy_version: policyVersion,
   };
@@ -127,8 +130,7 @@ function metaOf(outcome: RunOutcome, { policyVersion, publicUrl, hasResult }: An
 
 /** For programs that keep nothing but the text, and what a model needs to plan anew. */
 function lineOf(outcome: RunOutcome): JsonObject {
-  const { decision, effectId, reason, budgets } = outcome;
-  const wait = waitOf(outcome);
+  const { decision, effectId, reason, budgets, retryAfterMs: wait } = outcome;
   return {
     decision,
     effect_id: effectId,
@@ -139,9 +141,4 @@ function lineOf(outcome: RunOutcome): JsonObject {
       outcome.mismatches.length > 0 && { mismatches: outcome.mismatches.map(mismatchToWire) }),
     ...(outcome.decision === 'denied_budget' && { budgets: budgets.map((budget) => budgetToWire(budget, true)) }),
   };
-}
-
-/** When to ask again, ms. That an unknown outcome is known by then is nothing that anybody has promised. */
-function waitOf(outcome: RunOutcome): number | null {
-  return outcome.decision === 'unknown_effect' ? null : outcome.retryAfterMs;
 }

@@ -171,6 +171,7 @@ export async function runCall(
       hasResult: typeof key === 'object' && live.hasGiven(outcome.effectId),
       sameForMs: call?.repeatMs ?? 0,
       isStateless,
+      hasProbe: tool?.probe !== undefined,
       waits: waitingForm(ports, arrived),
     });
     const headers = { 'svc-decision': outcome.decision, 'svc-effect-id': outcome.effectId };

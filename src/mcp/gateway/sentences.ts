@@ -8,6 +8,8 @@ export interface SentenceContext {
   readonly next: NextStep;
   /** How long an equal call without a key of its own is the same one, ms. */
   readonly sameForMs: number;
+  /** Whether the tool declares a probe, which the agent may start. */
+  readonly hasProbe: boolean;
 }
 
 /**
@@ -31,8 +33,9 @@ export function sentenceOf(outcome: RunOutcome, context: SentenceContext): strin
     case 'failed':
       return `Not done: ${ended(reason.message)} ${retryAfterMs === null ? 'You may call it again.' : `You may call it again in ${inWords(retryAfterMs)}.`}`;
     case 'unknown_effect':
-      return outcome.safeToRetry
-        ? `Unknown whether ${tool} was done. ${again}: the server removes duplicates.`
+      if (outcome.safeToRetry) return `Unknown whether ${tool} was done. ${again}: the server removes duplicates.`;
+      return context.hasProbe
+        ? `Unknown whether ${tool} was done. Do not try it in another way: start its probe, which finds out (svc.executions.probe, or POST ${context.publicUrl}/v1/workspaces/${outcome.workspace}/effects/${outcome.effectId}/probe), then call it again.`
         : `Unknown whether ${tool} was done. Do not try it in another way: read what it would have changed, and tell your user. A person settles it.`;
     case 'idempotency_conflict':
       return `Not done: ${ended(reason.message)}`;

@@ -95,7 +95,8 @@ async function standing(ports: GatewayPorts, effect: EffectRecord): Promise<Json
 async function finalResult(ports: GatewayPorts, effect: EffectRecord): Promise<JsonObject> {
   const { workspace, life } = effect;
   const approval = 'approvalId' in life ? await ports.approval(workspace, life.approvalId) : null;
-  const call = ports.catalog().tool(effect.action.tool)?.call;
+  const tool = ports.catalog().tool(effect.action.tool);
+  const call = tool?.call;
   return resultOf(outcomeFor(effect, approval), null, {
     publicUrl: ports.settings().publicUrl,
     policyVersion: ports.policyVersion(),
@@ -103,6 +104,7 @@ async function finalResult(ports: GatewayPorts, effect: EffectRecord): Promise<J
     hasResult: false,
     sameForMs: 0,
     isStateless: true,
+    hasProbe: tool?.probe !== undefined,
     waits: { kind: 'text' },
   });
 }

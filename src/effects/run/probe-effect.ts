@@ -1,0 +1,212 @@
+import { createHash } from 'node:crypto';
+import type { JsonObject } from '../../json/value.ts';
+import { filledIn, judgeProbe, type Said } from '../checks/judge-probe.ts';
+import { stateOfAnswer } from '../model/answer.ts';
+import type { EffectRecord, Lease } from '../model/effect.ts';
+import { NO_FILES } from '../model/files.ts';
+import { isoTime } from '../model/iso-time.ts';
+import { ledgerActor } from '../model/principal.ts';
+import type { Probe, Tool } from '../model/tool.ts';
+import type { EffectPorts } from '../ports.ts';
+import { StoreUnavailable } from '../store.ts';
+import { problem, type ResolveCall, type ResolveResult, settleUnknown } from './resolve-effect.ts';
+
+/** Somebody asks for the probe of an effect that they may see. */
+export type ProbeCall = Pick<ResolveCall, 'principal' | 'workspace' | 'effectId'>;
+
+/** One reading, and what follows from it. */
+export interface Probed extends Pick<Said, 'said' | 'why'> {
+  readonly kind: 'probed';
+  readonly effect: EffectRecord;
+  readonly isSettled: boolean;
+  /** When the next reading can tell more, ms; `null` where it is settled. */
+  readonly retryAfterMs: number | null;
+}
+
+export type ProbeResult = Probed | Exclude<ResolveResult, { kind: 'resolved' }>;
+
+/** A reading as it stands in the ledger, and in the receipt of what it settles. */
+interface Reading extends Said {
+  /** Store time, before the first byte was sent. */
+  readonly readAt: number;
+  /** What was read, as evidence: what it shows, and none of its content. */
+  readonly evidence: JsonObject;
+}
+
+/**
+ * Makes what starts the probes of unknown outcomes. A probe reads once. What it shows stands in the ledger; that the
+ * action happened settles it at once. That it did not is concluded from two readings in a row, `every` apart, both made
+ * after `quiesce_until`. Who asks again while a reading runs gets its result.
+ */
+export function createProbe(ports: EffectPorts): (call: ProbeCall) => Promise<ProbeResult> {
+  const running = new Map<string, Promise<ProbeResult>>();
+  return (call) => {
+    const key = `${call.principal.keyId}\n${call.workspace}\n${call.effectId}`;
+    const before = running.get(key);
+    if (before !== undefined) return before;
+    const probing = probeEffect(ports, call).finally(() => running.delete(key));
+    running.set(key, probing);
+    return probing;
+  };
+}
+
+async function probeEffect(ports: EffectPorts, call: ProbeCall): Promise<ProbeResult> {
+  const { principal, workspace, effectId } = call;
+  const { store } = ports;
+  try {
+    const effect = await store.effect(workspace, effectId);
+    if (effect === null) return problem('not_found', 'There is no effect of this id in the workspace.');
+    const { life, action } = effect;
+    if (life.state !== 'unknown') return problem('not_unknown', 'Only an effect whose outcome is unknown is probed.');
+    const { allowedTools } = principal;
+    if (allowedTools !== null && !allowedTools.includes(action.tool))
+      return problem('insufficient_scope', `The key may not call ${action.tool}, so it does not probe its calls.`);
+    const tool = ports.catalog().tool(action.tool);
+    const probe = tool?.probe;
+    if (tool === null || probe === undefined)
+      return problem('no_probe', `${action.tool} declares no probe: look at the live state, and resolve it.`);
+    if (tool.digest !== action.toolDigest)
+      return problem(
+        'conflict',
+        `${action.tool} is not what it was when the call was sent, so its probe shows nothing.`,
+      );
+    const before = await lastReading(ports, effect);
+    const nextAt = before === null ? 0 : before.readAt + probe.everyMs;
+    const left = nextAt - store.now();
+    if (left > 0) return problem('too_early', 'It was probed a moment ago. Nothing more is to be seen yet.', left);
+    const reading = await read(ports, effect, tool, probe);
+    if (typeof reading === 'string') return problem('conflict', reading);
+    const outcome = concluded(reading, before, life.lease);
+    if (outcome === null) {
+      const wait = waitAfter(reading.readAt, life.at, probe.everyMs, life.lease);
+      return await remember(ports, call, effect, reading, wait);
+    }
+    const evidence =
+      outcome === 'happened' || before === null ? reading.evidence : { ...reading.evidence, before: before.evidence };
+    const settled = await settleUnknown(ports, effect, {
+      principal,
+      outcome,
+      settledBy: { by: 'probe', evidence },
+      force: false,
+    });
+    return settled.kind === 'problem'
+      ? settled
+      : {
+          kind: 'probed',
+          effect: settled.effect,
+          said: reading.said,
+          why: reading.why,
+          isSettled: true,
+          retryAfterMs: null,
+        };
+  } catch (error) {
+    if (!(error instanceof StoreUnavailable)) throw error;
+    return problem('store_unavailable', 'The store cannot be reached; nothing was settled.', 1000);
+  }
+}
+
+/** What follows from a reading and the one before it; `null`: nothing yet. */
+function concluded(
+  reading: Reading,
+  before: Pick<Reading, 'said' | 'readAt'> | null,
+  { quiesceUntil }: Lease,
+): 'happened' | 'not_happened' | null {
+  switch (reading.said) {
+    case 'happened':
+      return 'happened';
+    case 'unknown':
+      return null;
+    case 'not_happened':
+      return before?.said === 'not_happened' && before.readAt >= quiesceUntil ? 'not_happened' : null;
+  }
+}
+
+/** The last reading that settled nothing, from the ledger. One of an earlier attempt is older than this one's quiet time. */
+async function lastReading(
+  { store }: EffectPorts,
+  effect: EffectRecord,
+): Promise<Pick<Reading, 'said' | 'readAt' | 'evidence'> | null> {
+  const events = await store.effectLedger(effect.workspace, effect.id);
+  const last = events.findLast(({ kind }) => kind === 'effect.probed');
+  if (last === undefined) return null;
+  const { attempt: _, ...evidence } = last.data;
+  const { said, read_at: readAt } = evidence;
+  return {
+    said: said === 'not_happened' ? said : 'unknown',
+    readAt: typeof readAt === 'string' ? Date.parse(readAt) : 0,
+    evidence,
+  };
+}
+
+/** Puts a reading on record that settles nothing by itself. */
+async function remember(
+  { store }: EffectPorts,
+  { principal }: ProbeCall,
+  effect: EffectRecord,
+  { said, why, evidence }: Reading,
+  retryAfterMs: number,
+): Promise<Probed> {
+  const data = { attempt: effect.attempt, ...evidence };
+  await store.append(effect.workspace, [
+    { kind: 'effect.probed', effectId: effect.id, actor: ledgerActor(principal), data },
+  ]);
+  return { kind: 'probed', effect, said, why, isSettled: false, retryAfterMs };
+}
+
+/** When to look again: ever later, as long as nothing can be concluded from what is not there. */
+function waitAfter(readAt: number, since: number, everyMs: number, { quiesceUntil }: Lease): number {
+  return Math.max(everyMs, Math.min(readAt - since, quiesceUntil - readAt));
+}
+
+/** Sends the read of a probe, once, and judges the answer; or says why nothing was sent. */
+async function read(ports: EffectPorts, effect: EffectRecord, tool: Tool, probe: Probe): Promise<Reading | string> {
+  const { workspace, id, fingerprint, sealed, actor } = effect;
+  const opened = sealed === null ? null : ports.secrets.open(sealed, { workspace, effectId: id, fingerprint });
+  if (opened === null) return 'The params kept for the call cannot be read, so nothing can be asked about it.';
+  await ports.seeTool?.(probe.read);
+  const refusal = ports.mayRead?.(probe.read) ?? null;
+  if (refusal !== null) return refusal.message;
+  const subject = { tool: tool.name, agentId: actor.agentId, upstream: tool.upstream, keyId: actor.keyId };
+  const isPaused = (): boolean => ports.pauses.match(workspace, subject, ports.store.now()) !== null;
+  if (isPaused()) return 'The call is paused, so nothing is sent for it.';
+  const giveBack = await ports.place(tool.upstream, workspace, actor.agentId);
+  if (giveBack === null) return 'No place for a request to the upstream became free in time.';
+  try {
+    const upstreamKey = `${id}.${effect.generation}`;
+    const given = { ...opened.params, idempotency_key: upstreamKey };
+    const readAt = ports.store.now();
+    const result = await ports.upstream.send({
+      effectId: id,
+      upstreamKey,
+      tool: probe.read,
+      params: filledIn(probe.params, given),
+      headers: {},
+      proxied: null,
+      files: NO_FILES,
+      listener: null,
+      gate: () => (isPaused() ? 'paused' : 'go'),
+    });
+    const answer = result.kind === 'committed' || result.kind === 'failed' ? result.result : null;
+    const isCut = result.kind === 'committed' && result.responseTruncated;
+    const about = { read: probe.read.name, read_at: isoTime(readAt) };
+    const unseen = (fault: string): Reading => ({
+      said: 'unknown',
+      why: `The upstream could not be asked: ${fault}.`,
+      fields: [],
+      readAt,
+      evidence: { said: 'unknown', ...about, fault },
+    });
+    if (answer === null || isCut) return unseen(result.evidence.message);
+    const state = stateOfAnswer(answer);
+    if (typeof state === 'string') return unseen(state);
+    const judged = judgeProbe(probe, answer.kind, state, given);
+    const { said, fields } = judged;
+    return { ...judged, readAt, evidence: { said, fields, ...about, answer_sha256: digestOf(state) } };
+  } finally {
+    giveBack();
+  }
+}
+
+function digestOf(state: JsonObject): string {
+  return createHash('sha256').update(JSON.stringify(state)).digest('base64url');
+}
