@@ -35,6 +35,7 @@ const [STATELESS] = STATELESS_VERSIONS;
 /**
  * Begins to speak with a server: in the era of sessions, which most servers know, and else in the stateless one. The
  * request has the id 0; those that follow have others.
+ * @param capabilities what the client says that it can do
  * @returns `description`: what the server says of itself. `begun` is `null` where it speaks in no era; then `answered` is its
  *   answer to `initialize`
  * @throws what the line throws
@@ -42,13 +43,15 @@ const [STATELESS] = STATELESS_VERSIONS;
 export async function beginWith<Answer extends Answered>(
   line: Line<Answer>,
   clientInfo: JsonObject,
+  capabilities: JsonObject = {},
 ): Promise<
   { readonly begun: Begun; readonly description: JsonObject } | { readonly begun: null; readonly answered: Answer }
 > {
-  const params = { protocolVersion: SESSIONS, capabilities: {}, clientInfo };
+  const params = { protocolVersion: SESSIONS, capabilities, clientInfo };
   const answered = await line.ask({ id: 0, method: 'initialize', params }, {});
   if (answered.result === null) {
-    const meta = { [META.protocolVersion]: STATELESS, [META.clientInfo]: clientInfo, [META.clientCapabilities]: {} };
+    const client = { [META.clientInfo]: clientInfo, [META.clientCapabilities]: capabilities };
+    const meta = { [META.protocolVersion]: STATELESS, ...client };
     const begun = { kind: 'stateless', headers: { 'mcp-protocol-version': STATELESS }, meta } as const;
     const { result } = await line.ask(...addressed(begun, 0, 'server/discover', {}));
     return result === null ? { begun: null, answered } : { begun, description: result };

@@ -27,47 +27,58 @@ export const MOST_PAGES = 1_000;
 /** Tools of one server: each takes time wherever all of them are looked at. */
 export const MOST_TOOLS = 10_000;
 
+/** All that a client can do for a server. Some servers list tools that need one of it to such clients alone. */
+const CAPABLE: JsonObject = { sampling: { tools: {} }, elicitation: { form: {}, url: {} }, roots: {} };
+
 /**
- * Reads what an MCP server says of itself now, and all pages of its tools. Who pins tools and who looks whether they are
- * as pinned have to ask in the same way: some servers list by what their client says of itself.
+ * Reads what an MCP server says of itself now, and all pages of its tools: first as a client that can do nothing for it,
+ * then as one that can do everything, whose further tools are added. Who pins tools and who looks whether they are as
+ * pinned have to ask in the same way: some servers list by what their client says of itself.
+ * @param newLine a line for each session
  * @throws what the line throws
  */
 export async function readServer<Answer extends Answered>(
-  line: ServerLine<Answer>,
+  newLine: () => ServerLine<Answer>,
   clientInfo: JsonObject,
 ): Promise<ServerDescription> {
-  const answer = await beginWith(line, clientInfo);
-  if (answer.begun === null) throw line.unread('not_begun', answer.answered);
-  const { begun, description } = answer;
-  let lastId = 0;
-  try {
-    return {
-      ...wordsIn(description),
-      tools: await allTools(line, (method, given) => {
-        lastId += 1;
-        return line.ask(...addressed(begun, lastId, method, given));
-      }),
-    };
-  } finally {
-    if (begun.kind === 'session' && begun.isNamed) await line.end(begun.headers);
-  }
+  const line = newLine();
+  const plain = await readAs(line, clientInfo, {});
+  if ('why' in plain) throw line.unread(plain.why, plain.answered);
+  const capable = await readAs(newLine(), clientInfo, CAPABLE);
+  // A server that does not take such a client has no tools for it.
+  if ('why' in capable) return plain;
+  const known = new Set(plain.tools.map(nameOf));
+  return { ...plain, tools: [...plain.tools, ...capable.tools.filter((tool) => !known.has(nameOf(tool)))] };
 }
 
-async function allTools<Answer extends Answered>(
-  line: ServerLine<Answer>,
-  ask: (method: string, given: JsonObject) => Promise<Answer>,
-): Promise<readonly Json[]> {
+function nameOf(tool: Json): Json | undefined {
+  return isJsonObject(tool) ? tool['name'] : undefined;
+}
+
+async function readAs<Answer extends Answered>(
+  line: Line<Answer>,
+  clientInfo: JsonObject,
+  capabilities: JsonObject,
+): Promise<ServerDescription | { readonly why: Unread; readonly answered: Answer }> {
+  const answer = await beginWith(line, clientInfo, capabilities);
+  if (answer.begun === null) return { why: 'not_begun', answered: answer.answered };
+  const { begun, description } = answer;
   const tools: Json[] = [];
-  for (let cursor: string | null = null, page = 1; ; page += 1) {
-    const answered: Answer = await ask('tools/list', cursor === null ? {} : { cursor });
-    const { result } = answered;
-    if (result === null || !isJsonArray(result['tools'])) throw line.unread('not_listed', answered);
-    if (tools.length + result['tools'].length > MOST_TOOLS) throw line.unread('too_many', answered);
-    tools.push(...result['tools']);
-    const next = result['nextCursor'];
-    if (typeof next !== 'string') return tools;
-    if (page === MOST_PAGES) throw line.unread('endless', answered);
-    cursor = next;
+  try {
+    for (let cursor: string | null = null, page = 1; ; page += 1) {
+      const given = cursor === null ? {} : { cursor };
+      const answered: Answer = await line.ask(...addressed(begun, page, 'tools/list', given));
+      const { result } = answered;
+      if (result === null || !isJsonArray(result['tools'])) return { why: 'not_listed', answered };
+      if (tools.length + result['tools'].length > MOST_TOOLS) return { why: 'too_many', answered };
+      tools.push(...result['tools']);
+      const next = result['nextCursor'];
+      if (typeof next !== 'string') return { ...wordsIn(description), tools };
+      if (page === MOST_PAGES) return { why: 'endless', answered };
+      cursor = next;
+    }
+  } finally {
+    if (begun.kind === 'session' && begun.isNamed) await line.end(begun.headers);
   }
 }
 

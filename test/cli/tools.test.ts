@@ -188,10 +188,12 @@ describe('svc tools', () => {
       instructions: 'Hi.',
       tools: [{ name: 'one' }],
     });
-    expect(seen).toEqual([
+    const session = [
       ['initialize', undefined, undefined],
       ['server/discover', '2026-07-28', 'server/discover'],
       ['tools/list', '2026-07-28', 'tools/list'],
-    ]);
+    ];
+    // As a client that can do nothing for it, and as one that can do everything.
+    expect(seen).toEqual([...session, ...session]);
   });
 });

@@ -39,7 +39,7 @@ interface CliAnswered extends Answered {
 export async function readLiveServer(address: ServerAddress): Promise<LiveServer> {
   const sender = new Sender(address.url);
   try {
-    return await readServer(new Reader(address, sender), { name: 'svc', version: VERSION });
+    return await readServer(() => new Reader(address, sender), { name: 'svc', version: VERSION });
   } catch (error) {
     if (error instanceof NoAnswer) throw new CommandFailure(`${address.url.href} does not answer: ${error.message}`);
     throw error;

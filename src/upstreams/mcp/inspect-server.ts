@@ -6,26 +6,27 @@ import { type LineAnswered, type Reached, ServerRequests } from './server-reques
 /** How long a whole look may take, ms. */
 const TIMEOUT_MS = 10_000;
 
-/** By this servers, and tests, tell looks from calls. */
+/** By this servers, and tests, tell looks from calls. Sessions of looks are its. */
 export const INSPECTOR = 'svc-gateway (pins)';
 
 /**
- * Reads what a server says of itself and of its tools, all pages, in a session of its own: one in which calls are made
- * may be told something else.
+ * Reads what a server says of itself and of its tools, all pages, in sessions of its own: one in which calls are made may
+ * be told something else.
  * @param timeoutMs for all of it
  * @returns why nothing could be read, in its place
  */
 export async function inspectServer(server: Reached, timeoutMs: number = TIMEOUT_MS): Promise<LiveServer | string> {
   try {
-    return await readServer(new Inspection(server, timeoutMs), { name: INSPECTOR, version: VERSION });
+    const signal = AbortSignal.timeout(timeoutMs);
+    return await readServer(() => new Inspection(server, signal), { name: INSPECTOR, version: VERSION });
   } catch (error) {
     return error instanceof Error ? error.message : 'it cannot be read';
   }
 }
 
 class Inspection extends ServerRequests implements ServerLine<LineAnswered> {
-  constructor(server: Reached, timeoutMs: number) {
-    super(server, INSPECTOR, AbortSignal.timeout(timeoutMs));
+  constructor(server: Reached, signal: AbortSignal) {
+    super(server, INSPECTOR, signal, INSPECTOR);
   }
 
   unread(why: Unread): Error {

@@ -71,10 +71,10 @@ export class PinWatch {
   known(server: Reached, call: McpCall): Promise<void> | null {
     const isPinned = this.stateOf(server.settings.mcp.words, call) === 'pinned';
     // What would be refused is looked at once more: it may be as it was approved again.
-    if (!isPinned && this.#elapsed() - this.#begunAt > AGAIN_MS) return this.inspect(server);
-    if (this.#isWithin(call.name, FRESH_MS)) return null;
+    const isDue = !isPinned && this.#elapsed() - this.#begunAt > AGAIN_MS;
+    if (!isDue && this.#isWithin(call.name, FRESH_MS)) return null;
     const inspecting = this.inspect(server);
-    if (this.#isWithin(call.name, TRUSTED_MS)) return null;
+    if (!isDue && this.#isWithin(call.name, TRUSTED_MS)) return null;
     // A look that began before the server announced a change does not tell what is now.
     return inspecting.then(() => (this.#begunAt > this.#doubtedAt ? undefined : this.inspect(server)));
   }

@@ -16,6 +16,7 @@ import { renderPinLock } from '../../../src/pins/lock-file.ts';
 import { readServerOnce } from '../../../src/upstreams/mcp/read-once.ts';
 import type { McpUpstreamSettings } from '../../../src/upstreams/mcp/settings.ts';
 import { makeApiKey, startGateway, type TestGateway } from '../gateway.ts';
+import { expectFairShares } from './session-shares.ts';
 
 /*
  * A server that speaks the transport of 2024-11-05 alone, on the official SDK, behind the gateway. Clients speak
@@ -199,6 +200,12 @@ test('it is governed as any other, with its credentials, and each session has a 
     if (client.transport instanceof StreamableHTTPClientTransport) await client.transport.terminateSession();
   await expect.poll(() => old.sessions.size).toBe(0);
   await Promise.all([one.close(), two.close()]);
+});
+
+test('one agent has all streams: another still gets one, of the idlest of the agent with the most', async () => {
+  expect(old.sessions.size).toBe(0);
+  await expectFairShares(connect, 32, (client, message) => client.callTool({ name: 'echo', arguments: { message } }));
+  await expect.poll(() => old.sessions.size).toBe(0);
 });
 
 test('a stream that breaks in the middle of a call: its outcome is unknown, at once, and the next session works', async () => {

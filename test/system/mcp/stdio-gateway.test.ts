@@ -4,12 +4,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
+import { type ClientCapabilities, CreateMessageRequestSchema } from '@modelcontextprotocol/sdk/types.js';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { approvePins, comparePins } from '../../../src/pins/compare.ts';
 import { renderPinLock } from '../../../src/pins/lock-file.ts';
 import { inspectServer } from '../../../src/upstreams/mcp/inspect-server.ts';
 import { Keeper } from '../../../src/upstreams/mcp/stdio/keeper.ts';
 import { StdioServer } from '../../../src/upstreams/mcp/stdio/stdio-server.ts';
+import { expectFairShares } from './session-shares.ts';
 import { makeApiKey, send, startGateway, type TestGateway, untilSent } from '../gateway.ts';
 
 const EVERYTHING = createRequire(import.meta.url).resolve('@modelcontextprotocol/server-everything/dist/index.js');
@@ -27,6 +29,7 @@ rules:
 let folder: string;
 let gateway: TestGateway;
 let key: string;
+let keyOfCat: string;
 
 beforeAll(async () => {
   folder = mkdtempSync(join(tmpdir(), 'svc-mcp-stdio-'));
@@ -36,14 +39,15 @@ beforeAll(async () => {
 server: { host: 127.0.0.1, port: 0 }
 store: { kind: embedded, path: "\${SVC_TEST_DATA}" }
 users: [ { id: olga, roles: [] } ]
-workspaces: [ { id: demo, agents: [ { id: bot, team: support, owner: olga } ] } ]
+workspaces: [ { id: demo, agents: [ { id: bot, team: support, owner: olga }, { id: cat, team: support, owner: olga } ] } ]
 policies: { paths: ["\${SVC_TEST_POLICIES}"] }
 upstreams:
   - id: every
-    mcp: { command: ["${process.execPath}", "${EVERYTHING}", stdio], env: [GIVEN], cwd: "${folder}", pins: "${pins}" }
+    mcp: { command: ["${process.execPath}", "${EVERYTHING}", stdio], env: [GIVEN], cwd: "${folder}", pins: "${pins}", sessions: 8 }
 `;
   gateway = await startGateway({ config, policies: { 'every.yaml': POLICY } }, { env: { GIVEN: 'yes', KEPT: 'back' } });
   key = await makeApiKey(gateway, 'olga', { kind: 'agent', workspace: 'demo', agent_id: 'bot' });
+  keyOfCat = await makeApiKey(gateway, 'olga', { kind: 'agent', workspace: 'demo', agent_id: 'cat' });
 });
 afterAll(async () => {
   await gateway.dispose();
@@ -67,9 +71,9 @@ async function lockOfServer(): Promise<string> {
   return renderPinLock(approved.lock);
 }
 
-async function connect(): Promise<Client> {
-  const client = new Client({ name: 'test', version: '1' });
-  const headers = { authorization: `Bearer ${key}` };
+async function connect(capabilities: ClientCapabilities = {}, of = key): Promise<Client> {
+  const client = new Client({ name: 'test', version: '1' }, { capabilities });
+  const headers = { authorization: `Bearer ${of}` };
   const transport = new StreamableHTTPClientTransport(new URL(`${gateway.url}/mcp/every`), {
     requestInit: { headers },
   });
@@ -110,11 +114,57 @@ test('a server that runs as a child is governed as any other: listed, called, de
   await two.close();
 });
 
+test('tools that a server shows to capable clients alone are pinned, looked at, and governed as any other', async () => {
+  const ofCapable = ['trigger-sampling-request', 'trigger-elicitation-request', 'get-roots-list'];
+  const plain = await connect();
+  const names = (await plain.listTools()).tools.map(({ name }) => name);
+  expect(names).toContain('echo');
+  expect(names.filter((name) => ofCapable.includes(name))).toEqual([]);
+  const capable = await connect({ sampling: {}, elicitation: {}, roots: {} });
+  capable.setRequestHandler(CreateMessageRequestSchema, () => ({
+    model: 'of-the-test',
+    role: 'assistant',
+    content: { type: 'text', text: 'What the model says' },
+  }));
+  expect((await capable.listTools()).tools.map(({ name }) => name)).toEqual(expect.arrayContaining(ofCapable));
+  const sampled = await capable.callTool({ name: 'trigger-sampling-request', arguments: { prompt: 'Say it' } });
+  expect(sampled).toMatchObject({ _meta: { 'dev.svc-gateway/decision': { decision: 'committed' } } });
+  expect(JSON.stringify(sampled.content)).toContain('What the model says');
+  // A look of the gateway's own sees them too: none of them is quarantined, or news.
+  const operator = await makeApiKey(gateway, 'olga', { kind: 'account', workspace: 'demo' });
+  // One that began before the server announced its further tools does not count.
+  const listed = async () => {
+    expect((await send(gateway.url, operator, 'GET', '/v1/workspaces/demo/pins/every')).status).toBe(200);
+    return (await send(gateway.url, operator, 'GET', '/v1/workspaces/demo/pins')).body;
+  };
+  const notPinned = ({ pins }: { readonly pins: readonly { readonly tool: string; readonly state: string }[] }) =>
+    pins.filter(({ state }) => state !== 'pinned').map(({ tool, state }) => `${tool} ${state}`);
+  await expect.poll(async () => notPinned(await listed()), { timeout: 30_000 }).toEqual([]);
+  const body = await listed();
+  const pins: readonly { readonly tool: string }[] = body.pins;
+  expect(pins.map(({ tool }) => tool)).toEqual(expect.arrayContaining(ofCapable.map((name) => `every.${name}`)));
+  expect(body.servers).toMatchObject([{ upstream: 'every', unapproved: [] }]);
+  await plain.close();
+  await capable.close();
+});
+
 test('through the effects API it runs in a session of the gateway’s own', async () => {
   const call = { tool: 'every.echo', params: { message: 'again' }, idempotency_key: 'one' };
   // On a busy machine the server may not have started in the time that a call has to be sent.
   const ran = await untilSent(() => send(gateway.url, key, 'POST', '/v1/workspaces/demo/effects', call));
   expect(JSON.stringify(ran.body)).toContain('Echo: again');
+});
+
+test('one agent has all processes: another still gets one, in place of the idlest of the agent with the most', async () => {
+  // A session of the gateway's own, which nobody uses any more, would make room first.
+  await gateway.stop();
+  gateway = await gateway.restart();
+  await expectFairShares(
+    (who) => connect({}, who === 'cat' ? keyOfCat : key),
+    8,
+    (client, message) => client.callTool({ name: 'echo', arguments: { message } }),
+  );
+  await expect.poll(() => servers().length).toBe(0);
 });
 
 test('the gateway is killed: its children are gone', async () => {

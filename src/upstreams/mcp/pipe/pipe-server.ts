@@ -3,6 +3,7 @@ import type { Dispatcher } from 'undici';
 import { parseObject } from '../../../json/parse.ts';
 import type { Json } from '../../../json/value.ts';
 import { HANDSHAKE_VERSIONS, statelessVersion } from '../../../mcp-protocol/revisions.ts';
+import { INSPECTOR } from '../inspect-server.ts';
 import { Exchange, type Through } from './exchange.ts';
 import type { Pipe, PipeEvents, PipeHeaders } from './pipe.ts';
 import { notStarted, PipeSession } from './session.ts';
@@ -169,7 +170,10 @@ export class PipeServer implements Through {
     const wait = this.#notBefore - this.#now();
     if (wait > 0)
       return `it failed ${this.#failures} times in a row, and is tried again in ${Math.ceil(wait)} ms; last: ${this.#lastEnd ?? 'unknown'}`;
-    if (this.#sessions.size >= this.#settings.most && !this.#makeRoom(holder))
+    // A look of the gateway's own, one at a time, takes no place from agents.
+    if (holder === INSPECTOR) return null;
+    const open = [...this.#sessions.values()].filter(({ holder: of }) => of !== INSPECTOR);
+    if (open.length >= this.#settings.most && !this.#makeRoom(holder, open))
       return `${this.#settings.most} sessions are open, and there may be no more`;
     return null;
   }
@@ -178,12 +182,12 @@ export class PipeServer implements Through {
    * Lets the largest holder's idlest session go, where that holder would still have as many as this one then; else where
    * nobody has used it for a while. What it is asked at that moment is still answered.
    */
-  #makeRoom(holder: string): boolean {
+  #makeRoom(holder: string, open: readonly PipeSession[]): boolean {
     if (this.#leaving.size >= this.#settings.most) return false;
     const held = new Map<string, number>();
-    for (const { holder: of } of this.#sessions.values()) held.set(of, (held.get(of) ?? 0) + 1);
+    for (const { holder: of } of open) held.set(of, (held.get(of) ?? 0) + 1);
     const largest = Math.max(...held.values());
-    const [idlest] = [...this.#sessions.values()]
+    const [idlest] = open
       .filter(({ holder: of }) => held.get(of) === largest)
       .toSorted((one, other) => Number(one.isBusy) - Number(other.isBusy) || one.usedAt - other.usedAt);
     const isMore = largest >= (held.get(holder) ?? 0) + 2;
