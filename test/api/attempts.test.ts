@@ -101,6 +101,43 @@ function withTool(change: Partial<Tool>): Pick<EffectPorts, 'catalog'> {
 }
 const deduplicating = (forMs: number) => withTool({ idempotent: { kind: 'header', header: 'idempotency-key', forMs } });
 
+describe('what somebody must look at', () => {
+  const alerts: (readonly [string, string])[] = [];
+  const heard: Pick<EffectPorts, 'alert'> = { alert: (what, effectId) => void alerts.push([what, effectId]) };
+
+  it.each([true, false])('is an answer against the record, where it contradicts it: %s', async (contradiction) => {
+    alerts.length = 0;
+    const { store } = rig.core;
+    const settle: typeof store.settle = async (settled) => {
+      const effect = await store.effect(WS, settled.effectId);
+      if (effect === null) throw new Error('it is on record');
+      return { kind: 'refused', effect, contradiction };
+    };
+    const outcome = await run({ ...heard, store: { ...store, settle } }, await request());
+    expect(alerts).toEqual(contradiction ? [['contradiction', outcome.effectId]] : []);
+    // What is on record is the answer, and no receipt is handed out.
+    expect(outcome).toMatchObject({ decision: 'in_progress' });
+    expect(outcome).not.toHaveProperty('receipt');
+  });
+
+  it('is a settlement of which there is no effect, and a key that another agent uses', async () => {
+    alerts.length = 0;
+    const { store } = rig.core;
+    const settle: typeof store.settle = async () => ({ kind: 'absent' });
+    const lost = await run({ ...heard, store: { ...store, settle } }, await request());
+    expect(lost).toMatchObject({ decision: 'unknown_effect', settlement: 'pending' });
+    const call = await request();
+    const first = await run(heard, call);
+    const other = await run(heard, { ...call, agentId: 'other-bot' });
+    expect(other.decision).toBe('idempotency_conflict');
+    expect(alerts).toEqual([
+      ['settlement_lost', lost.effectId],
+      ['foreign_key_reuse', other.effectId],
+    ]);
+    expect(first.decision).toBe('committed');
+  });
+});
+
 describe('the answer to an attempt', () => {
   it('that failed is that nobody knows while an earlier one may have happened', async () => {
     const again = { ...deduplicating(600_000) };

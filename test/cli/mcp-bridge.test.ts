@@ -95,6 +95,21 @@ describe('each request gets exactly one answer', () => {
     expect(bridge.came.length).toBe(1);
   });
 
+  test('where its id is still open: the second is not sent, and the first has its answer', async () => {
+    let answer = (): void => undefined;
+    const bridge = await begin(({ body }, response) => {
+      answer = () => json(response, { jsonrpc: '2.0', id: idOf(body), result: {} });
+    });
+    bridge.write(call(1));
+    await expect.poll(() => bridge.came.length).toBe(1);
+    bridge.write(call(1));
+    await expect.poll(() => answers(bridge, 1)).toMatchObject([{ error: { code: -32_600 } }]);
+    answer();
+    await expect.poll(() => answers(bridge, 1).length).toBe(2);
+    expect(answers(bridge, 1)[1]).toMatchObject({ result: {} });
+    expect(bridge.came.length).toBe(1);
+  });
+
   test('a cancelled one gets none, and makes room for others, whatever the server does', async () => {
     const bridge = await begin(({ body }, response) => {
       if (idOf(body) === undefined) response.writeHead(202).end();

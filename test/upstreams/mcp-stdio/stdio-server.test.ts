@@ -353,6 +353,22 @@ describe('children that end, hang or never begin', () => {
     await expect(tool(server, first, 'print')).rejects.toThrow('Session not found');
   });
 
+  test('it is one of who has most, however long that of another has not been used', async () => {
+    const server = odd('good', { settings: { most: 4 } });
+    const modest = await initialize(server, 'modest');
+    const taken: string[] = [];
+    for (let count = 0; count < 3; count += 1) {
+      clock += 1;
+      taken.push(await initialize(server, 'greedy'));
+    }
+    clock += 1;
+    const added = await initialize(server, 'new');
+    const [first = '', ...others] = taken;
+    await expect(tool(server, first, 'print')).rejects.toThrow('Session not found');
+    for (const session of [modest, ...others, added])
+      expect(saidIn(await tool(server, session, 'print'))).toBe('printed');
+  });
+
   test('a session that makes room while it is asked answers first, takes nothing more, and ends', async () => {
     const server = odd('good', { settings: { most: 2 } });
     const [one, two] = [await initialize(server, 'greedy'), await initialize(server, 'greedy')];
