@@ -88,6 +88,15 @@ describe('run', () => {
     expect(errors.map(({ path }) => path)).toEqual(['/state_check/conditions/amount/$near', '/metadata']);
   });
 
+  it('refuses a check of the state where the tool declares no request that reads it', async () => {
+    const check = { intent: 'i', required_fields: [], assumed_state: {}, conditions: {}, on_mismatch: 'block' };
+    const answer = await rig.send('POST', EFFECTS, {
+      body: refund({ tool: 'notes.add', params: { text: 'a' }, state_check: check }),
+    });
+    expect(answer.status).toBe(400);
+    expect(answer.json['errors']).toMatchObject([{ path: '/state_check' }]);
+  });
+
   it('keeps no key that a caller has put where it does not belong', async () => {
     const key = rig.keys.account;
     const params = { payment_id: 'pay_1', amount: 1, currency: 'EUR', reason: `asked with ${key}` };

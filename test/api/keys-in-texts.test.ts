@@ -47,6 +47,23 @@ describe('an API key in a text that is kept or shown is refused, whoever’s it 
     expect(answer.text).not.toContain(KEY);
   });
 
+  it.each([
+    ['params', (own: string) => ({ params: { payment_id: own, amount: 100, currency: 'EUR' } }), '/params'],
+    ['a name in params', (own: string) => ({ params: { payment_id: 'p', amount: 1, [own]: 1 } }), '/params'],
+    ['a target', (target: string) => ({ target }), '/target'],
+    ['metadata', (own: string) => ({ metadata: { note: { deep: [own] } } }), '/metadata'],
+    ['a name in metadata', (own: string) => ({ metadata: { [`x ${own}`]: 1 } }), '/metadata'],
+    ['an idempotency key', (own: string) => ({ idempotency_key: own }), '/idempotency_key'],
+  ])('nor that of the call itself in %s, also where a part of it is missing', async (_, change, where) => {
+    const body = refund(change(rig.keys.account.slice(0, -3)));
+    const answer = await rig.send('POST', `${WS}/effects`, { body });
+    expect([answer.status, answer.json['code']]).toEqual([400, 'invalid_request']);
+    expect(answer.json['errors']).toContainEqual({
+      path: where,
+      message: expect.stringMatching(/holds? the key that this call is made with/),
+    });
+  });
+
   it('a text that only looks like one is none', async () => {
     const metadata = { note: `${KEY.slice(0, -1)}${KEY.endsWith('0') ? '1' : '0'} svc_agent_` };
     const answer = await rig.send('POST', `${WS}/effects`, { body: refund({ metadata }) });

@@ -71,6 +71,21 @@ describe('whose an agent is', () => {
   });
 });
 
+describe('who decides was there before the request', () => {
+  it('with the key that decides: one that was made since counts for nothing, whosever it is', async () => {
+    const asked = await ask(rig.keys.agent);
+    const { id } = asked.json['approval'] as unknown as { id: string };
+    const decide = (key: string) => rig.send('POST', `${WS}/approvals/${id}/approve`, { key, body: {} });
+    // Store time is in whole ms: the key has to be of a later one.
+    const { store } = rig.ports;
+    for (const asked = store.now(); store.now() === asked; ) await new Promise((resolve) => setTimeout(resolve, 2));
+    const since = await decide(await keyOf('account', 'maria', null));
+    expect([since.status, since.json['code']]).toEqual([403, 'own_request']);
+    expect(since.json['detail']).toContain('This key was made after the request');
+    expect((await decide(rig.keys.approver)).json).toMatchObject({ status: 'used' });
+  });
+});
+
 describe('a request of nobody', () => {
   it('does not wait for approval: whoever made it could decide it', async () => {
     const before = await waiting();
