@@ -33,6 +33,28 @@ test('at the cap a tunnel is not idle: the connection too many is closed, and th
   server.close();
 });
 
+test('at the cap the connection that was idle for longest makes room, and the new one is served', async () => {
+  const server = createServer((_request, response) => response.end('served'));
+  capConnections(server, 2);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  const port = address !== null && typeof address === 'object' ? address.port : 0;
+  const asking = async () => {
+    const socket = connect(port, '127.0.0.1').on('error', () => undefined);
+    socket.write('GET / HTTP/1.1\r\nhost: a\r\n\r\n');
+    expect(String(await once(socket, 'data'))).toMatch(/^HTTP\/1\.1 200 /);
+    return socket.resume();
+  };
+  const [first, second] = [await asking(), await asking()];
+  const gone = once(first, 'close');
+  const third = await asking();
+  await gone;
+  expect([second.destroyed, third.destroyed]).toEqual([false, false]);
+  for (const socket of [second, third]) socket.destroy();
+  server.close();
+});
+
 test('a caller that is still sending when it is refused gets the whole answer; nothing after it is served', async () => {
   const served: string[] = [];
   const server = createServer((request, response) => {

@@ -77,10 +77,11 @@ describe('signing in', () => {
     };
     const principal = await rig.ports.authenticate(rig.keys.approver);
     if ('failure' in principal) throw new Error('the key is good');
+    let of = principal;
     const sessions = createSessions({
       ...rig.ports,
       store,
-      stillValid: async () => (isValid ? principal : { failure: 'invalid_key' }),
+      stillValid: async () => (isValid ? of : { failure: 'invalid_key' }),
     });
     const { token: late } = await sessions.makeLink(principal);
     const { token } = await sessions.makeLink(principal);
@@ -94,6 +95,11 @@ describe('signing in', () => {
     isValid = false;
     expect(await sessions.visitorOf(headers)).toBeNull();
     isValid = true;
+    // The key has become somebody else's.
+    of = { ...principal, user: 'tom' };
+    expect(await sessions.visitorOf(headers)).toBeNull();
+    of = principal;
+    expect(await sessions.visitorOf(headers)).not.toBeNull();
     later += 8 * 60 * 60_000;
     expect(await sessions.visitorOf(headers)).toBeNull();
   });
@@ -319,6 +325,15 @@ describe('the stream of effects', () => {
     expect(others.text()).not.toContain('eff_');
     await as(headers, 'DELETE', '/console/session');
     await mine.ended;
+  });
+
+  it('is open twenty times at most for one key, and for others beside it', async () => {
+    const own = { 'x-api-key': rig.keys.approver };
+    for (let count = 0; count < 20; count += 1) await listen(own);
+    const url = `${WS}/effects/stream`;
+    const beyond = await rig.app.inject({ url, headers: { host: '127.0.0.1:8080', ...own } });
+    expect([beyond.statusCode, beyond.json().code]).toEqual([429, 'too_many_requests']);
+    await listen({ 'x-api-key': rig.keys.account });
   });
 });
 

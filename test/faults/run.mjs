@@ -96,8 +96,7 @@ async function plant(copy, { file, text, instead, test, pattern }) {
   );
   try {
     if (builtBefore !== null) {
-      const { code } = await transformWithOxc(readFileSync(source, 'utf8'), source, { sourcemap: false });
-      writeFileSync(built, code.replaceAll(/(from\s*|import\(|import\s*)(["'])(\.[^"']*)\.ts\2/g, '$1$2$3.js$2'));
+      writeFileSync(built, await builtFrom(source));
     }
     // The first red test is enough.
     const { tests, end } = await run(copy, [test], pattern, BOUND_MS, ['--bail=1']);
@@ -111,6 +110,14 @@ async function plant(copy, { file, text, instead, test, pattern }) {
     writeFileSync(source, before);
     if (builtBefore !== null) writeFileSync(built, builtBefore);
   }
+}
+
+/** What is built of a file; what is no program is copied. */
+async function builtFrom(source) {
+  const text = readFileSync(source, 'utf8');
+  if (!source.endsWith('.ts')) return text;
+  const { code } = await transformWithOxc(text, source, { sourcemap: false });
+  return code.replaceAll(/(from\s*|import\(|import\s*)(["'])(\.[^"']*)\.ts\2/g, '$1$2$3.js$2');
 }
 
 function matches(name, pattern) {

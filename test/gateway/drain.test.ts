@@ -55,3 +55,32 @@ it('work that outlives its caller is waited for, and hands its end on', async ()
   await finished;
   await drain.finished();
 });
+
+it('stopping does not wait for ever where requests go on coming', async () => {
+  let now = 0;
+  const drain = createDrain(() => (now += 10));
+  const caller = setInterval(() => drain.arrived(), 1);
+  await drain.drain();
+  clearInterval(caller);
+  expect(now).toBeGreaterThanOrEqual(5_000);
+});
+
+it('what was sent is waited for to the last', async () => {
+  const drain = createDrain(() => 0);
+  await drain.finished();
+  drain.begin();
+  let isOver = false;
+  const finished = drain.finished().then(() => {
+    isOver = true;
+  });
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  expect(isOver).toBe(false);
+  let end = (): void => undefined;
+  const work = drain.running(new Promise<void>((resolve) => (end = resolve)));
+  drain.end();
+  await new Promise((resolve) => setTimeout(resolve, 5));
+  expect(isOver).toBe(false);
+  end();
+  await Promise.all([work, finished]);
+  expect(isOver).toBe(true);
+});

@@ -198,7 +198,7 @@ class PrimaryChanged extends StoreUnavailable {}
  * @throws Error that says which setting is wrong, StoreUnavailable when the server cannot be asked
  */
 export async function checkServer(
-  connection: RedisConnection,
+  connection: Pick<RedisConnection, 'command'>,
   durability: Durability,
   weak: boolean,
   atFirstStart: boolean,
@@ -270,7 +270,7 @@ function infoField(info: string, name: string): string {
   return new RegExp(`^${name}:(.*?)\\r?$`, 'm').exec(info)?.[1] ?? '';
 }
 
-async function appendfsync(connection: RedisConnection): Promise<string> {
+async function appendfsync(connection: Pick<RedisConnection, 'command'>): Promise<string> {
   try {
     const reply = await connection.command('CONFIG', 'GET', 'appendfsync');
     return Array.isArray(reply) ? String(reply[1]) : 'unknown';
