@@ -323,8 +323,12 @@ describe('the stream of effects', () => {
     await expect.poll(() => agents.text()).toContain(id);
     expect(mine.text()).not.toContain('"receipt":{');
     expect(others.text()).not.toContain('eff_');
+    let isOver = false;
+    void mine.ended.then(() => {
+      isOver = true;
+    });
     await as(headers, 'DELETE', '/console/session');
-    await mine.ended;
+    await expect.poll(() => isOver).toBe(true);
   });
 
   it('is open twenty times at most for one key, and for others beside it', async () => {
