@@ -335,8 +335,9 @@ describe('the stream of effects', () => {
     const own = { 'x-api-key': rig.keys.approver };
     for (let count = 0; count < 20; count += 1) await listen(own);
     const url = `${WS}/effects/stream`;
-    const beyond = await rig.app.inject({ url, headers: { host: '127.0.0.1:8080', ...own } });
-    expect([beyond.statusCode, beyond.json().code]).toEqual([429, 'too_many_requests']);
+    const headers = { host: '127.0.0.1:8080', ...own };
+    const beyond = await rig.app.inject({ url, headers, payloadAsStream: true });
+    expect(beyond.statusCode).toBe(429);
     await listen({ 'x-api-key': rig.keys.account });
   });
 });

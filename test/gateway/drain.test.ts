@@ -60,8 +60,13 @@ it('stopping does not wait for ever where requests go on coming', async () => {
   let now = 0;
   const drain = createDrain(() => (now += 10));
   const caller = setInterval(() => drain.arrived(), 1);
-  await drain.drain();
+  let isOver = false;
+  const over = drain.drain().then(() => {
+    isOver = true;
+  });
+  await expect.poll(() => isOver).toBe(true);
   clearInterval(caller);
+  await over;
   expect(now).toBeGreaterThanOrEqual(5_000);
 });
 

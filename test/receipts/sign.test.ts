@@ -169,6 +169,17 @@ describe('a receipt', () => {
     expect(checked({ 'approval.1.comment': 'fine by canary' })).toBe('UNDECIDABLE');
   });
 
+  it.each([
+    [undefined, 5000],
+    [{ cents: 30 }, 30],
+    [{ cents: 9000 }, 9000],
+    [{ cents: null }, 5000],
+    [{ other: 30 }, 5000],
+  ])('says what was spent, where the answer says it (%j): %i', (amounts, posted) => {
+    const view = receiptView(signer.issue(receiptInput(amounts === undefined ? {} : { amounts })).jws);
+    expect(view).toMatchObject({ budget: [{ id: 'payments/daily', posted, unit: 'cents' }] });
+  });
+
   it('says of a call that policy only observed what policy would have done', () => {
     const input = receiptInput();
     const observed = { would: 'denied_budget', rule: 'payments/daily' } as const;
