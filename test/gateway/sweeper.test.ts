@@ -5,7 +5,8 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { retentionNotes, startSweeper } from '../../src/gateway/sweeper.ts';
 import { settlementTexts } from '../../src/records/settlement-text.ts';
 import { openSpillJournal } from '../../src/stores/journal/spill.ts';
-import { type Rig, startRig } from '../api/rig.ts';
+import type { EffectPorts } from '../../src/effects/ports.ts';
+import { refund, type Rig, startRig } from '../api/rig.ts';
 
 let rig: Rig;
 beforeAll(async () => {
@@ -40,6 +41,91 @@ it('a settlement that cannot be read keeps nothing else from its turn, and is to
   await sweeper.stop();
   expect(told[0]).toContain('0.settlement.json');
   rmSync(folder, { recursive: true });
+});
+
+const NO_SPILL = { write: async () => undefined, drain: async () => 0 };
+
+/** A call that people agreed to, and whose gateway died before it sent it. */
+async function leftBehind(): Promise<{ readonly effectId: string; readonly decidedAt: number }> {
+  const body = refund({ params: { payment_id: 'pay_2', amount: 60_000, currency: 'EUR' } });
+  const asked = await rig.send('POST', '/v1/workspaces/demo/effects', { key: rig.keys.agent, body });
+  expect(asked.json['decision']).toBe('pending_approval');
+  const { id } = asked.json['approval'] as unknown as { id: string };
+  const voted = await rig.core.store.vote({
+    workspace: 'demo',
+    approvalId: id,
+    verdict: 'approve',
+    user: 'maria',
+    keyId: 'key_of_maria',
+    voterSince: 0,
+    comment: null,
+    requirements: [0],
+    actor: { type: 'user', id: 'maria' },
+  });
+  const decidedAt = voted.kind === 'counted' ? voted.approval.decidedAt : null;
+  if (decidedAt === null) throw new Error(voted.kind);
+  return { effectId: String(asked.json['effect_id']), decidedAt };
+}
+
+/** The gateway's ports, with a clock of the test's and a count of the rounds. */
+function counted(now: () => number): { readonly ports: EffectPorts; rounds: number; admissions: number } {
+  const { store } = rig.core;
+  const of = {
+    rounds: 0,
+    admissions: 0,
+    ports: {
+      ...rig.core,
+      store: {
+        ...store,
+        now,
+        admit: (request: Parameters<typeof store.admit>[0]) => {
+          of.admissions += 1;
+          return store.admit(request);
+        },
+        grantedApprovals: (limit: number) => {
+          of.rounds += 1;
+          return store.grantedApprovals(limit);
+        },
+      },
+    },
+  };
+  return of;
+}
+
+it('a granted call is sent by the sweep once nobody else can be sending it, and not before', async () => {
+  const { effectId, decidedAt } = await leftBehind();
+  const stateOf = async () => (await rig.core.store.effect('demo', effectId))?.life.state;
+  let later = 10;
+  const of = counted(() => decidedAt + later);
+  const sweeper = startSweeper(of.ports, rig.people, NO_SPILL, 5, () => undefined);
+  await expect.poll(() => of.rounds).toBeGreaterThan(3);
+  expect(await stateOf()).toBe('pending_approval');
+  later = 11;
+  await expect.poll(stateOf).toBe('committed');
+  await sweeper.stop();
+});
+
+it('a granted call that is stopped is tried less and less often, and is sent when nothing stops it', async () => {
+  const { effectId, decidedAt } = await leftBehind();
+  const pause = { scope: { tool: 'payments.refund' }, reason: 'stop' };
+  const set = await rig.send('POST', '/v1/workspaces/demo/pauses', { body: pause });
+  const of = counted(() => decidedAt + 60_000);
+  const sweeper = startSweeper(of.ports, rig.people, NO_SPILL, 5, () => undefined);
+  await expect.poll(() => of.rounds).toBeGreaterThan(14);
+  const { rounds, admissions } = of;
+  expect(admissions).toBeGreaterThan(1);
+  expect(admissions).toBeLessThanOrEqual(rounds / 3);
+  await rig.send('DELETE', `/v1/workspaces/demo/pauses/${String(set.json['id'])}`);
+  await expect.poll(async () => (await rig.core.store.effect('demo', effectId))?.life.state).toBe('committed');
+  await sweeper.stop();
+});
+
+it('settlements that the store did not take are handed in each round', async () => {
+  let drained = 0;
+  const spill = { ...NO_SPILL, drain: async () => (drained += 1) };
+  const sweeper = startSweeper(rig.core, rig.people, spill, 5, () => undefined);
+  await expect.poll(() => drained).toBeGreaterThan(3);
+  await sweeper.stop();
 });
 
 it('records that stay because nobody knows what became of them are named in /readyz', () => {
