@@ -60,9 +60,9 @@ export function takeBody(message: IncomingMessage, limit: number, done: (read: R
     else gathered.add(piece);
   };
   const gone = (): void => end({ kind: 'gone' });
-  message.on('data', take);
-  message.once('end', () => end({ kind: 'body', bytes: gathered.take() }));
-  message.once('close', gone).on('error', gone);
+  // Not `once`, which makes an object for each: after the first end nothing more is done.
+  message.on('data', take).on('end', () => end({ kind: 'body', bytes: gathered.take() }));
+  message.on('close', gone).on('error', gone);
 }
 
 /**

@@ -92,7 +92,7 @@ export class GovernedWrite {
   #watch(): void {
     if (this.#isWatched) return;
     this.#isWatched = true;
-    this.#response.once('close', () => this.#over()).on('error', ignore);
+    this.#response.on('close', () => this.#over()).on('error', ignore);
   }
 
   #arrive(arrival: Arrival): void {

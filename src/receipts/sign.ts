@@ -46,7 +46,7 @@ interface SigningKey {
   readonly jwk: JsonObject;
   readonly key: KeyObject;
   readonly sign: SignBytes;
-  /** The encoded header with its dot. It is the same for every receipt of the key. */
+  /** The encoded header. It is the same for every receipt of the key. */
   readonly head: string;
 }
 
@@ -89,8 +89,10 @@ export async function openSigner(options: {
     kid: () => ring.current.kid,
     issue(input) {
       const { sign, head } = ring.current;
-      const signed = head + Buffer.from(receiptPayload(input, issuer)).toString('base64url');
-      return { id: input.id, jws: `${signed}.${sign(Buffer.from(signed, 'latin1')).toString('base64url')}` };
+      const payload = receiptPayload(input, issuer);
+      const signed = `${head}.${bytesOf(payload, 'utf8').toString('base64url')}`;
+      const signature = sign(bytesOf(signed, 'latin1')).toString('base64url');
+      return { id: input.id, jws: `${signed}.${signature}`, parts: { head, payload, signature } };
     },
     jwks: () => ({ keys: [ring.current.jwk, ...ring.others] }),
     async rotate() {
@@ -144,7 +146,7 @@ async function readRing(keys: KeyFolder): Promise<Ring<SigningKey | null>> {
         jwk,
         key,
         sign: signBytesWith(key, sodium),
-        head: `${encode({ alg: RECEIPT_ALG, kid, typ: RECEIPT_TYP })}.`,
+        head: Buffer.from(canonicalJson({ alg: RECEIPT_ALG, kid, typ: RECEIPT_TYP })).toString('base64url'),
       };
   }
   if (current !== null) known.delete(current.kid);
@@ -169,8 +171,15 @@ function parsePem(file: string, pem: string): KeyObject {
   }
 }
 
-function encode(value: JsonObject): string {
-  return Buffer.from(canonicalJson(value)).toString('base64url');
+/** Most receipts fit. New buffers for each would be most of what a receipt costs beside its signature. */
+const scratch = Buffer.alloc(16_384);
+
+/** The bytes of a text, until the next call. */
+function bytesOf(text: string, encoding: 'utf8' | 'latin1'): Buffer {
+  // A UTF-16 code unit takes at most three bytes in UTF-8.
+  return 3 * text.length > scratch.length
+    ? Buffer.from(text, encoding)
+    : scratch.subarray(0, scratch.write(text, encoding));
 }
 
 /** Signs bytes with one Ed25519 key. Every implementation gives the same signature for the same bytes (RFC 8032). */

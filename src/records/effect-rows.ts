@@ -5,8 +5,8 @@ import {
   encodeLife,
   encodeOutcome,
   encodeTerms,
+  isCall,
   type KnownOutcome,
-  sameCall,
 } from './effect-text.ts';
 import type { Place } from '../stores/port.ts';
 import { type Draft, type ReadHint, MOSTLY_ABSENT } from './draft.ts';
@@ -56,7 +56,7 @@ function textsOf(effect: EffectRecord, before: StoredEffect | null): EffectTexts
   if (was === null || texts === null)
     return { call: encodeCall(effect), terms: encodeTerms(effect), admittedStages: effect.stages.length };
   const { call, terms, admittedStages } = texts;
-  const isSameCall = was.effect.id === effect.id && sameCall(was.effect, effect);
+  const isSameCall = isCall(was.effect, effect);
   const areSameTerms =
     was.effect.trace === effect.trace &&
     was.effect.holds === effect.holds &&

@@ -14,13 +14,12 @@ import type {
 import type { KeptResult } from '../effects/model/answer.ts';
 import {
   answeredOf,
+  answerTexts,
   evidenceOf,
   resultOf,
-  storedAnswered,
   type StoredAnswered,
   storedEvidence,
   type StoredEvidence,
-  storedResult,
   type StoredResult,
 } from './stored-answer.ts';
 import { quote, quoteOr } from '../json/quote.ts';
@@ -36,7 +35,7 @@ import type { VerdictTrace } from '../effects/model/verdict.ts';
  */
 
 /** What was asked for. */
-type CallTuple = readonly [
+export type CallTuple = readonly [
   id: string,
   workspace: string,
   idempotencyKey: string,
@@ -161,17 +160,19 @@ export interface DecodedEffect {
   readonly admittedStages: number;
 }
 
-export function encodeCall({ action, actor, ...call }: CallPart): string {
+/** The call and the outcome that were read last, with their texts: what came as a text is stored as it came. */
+let lastCall: { readonly call: CallPart; readonly text: string } | null = null;
+let lastOutcome: { readonly known: KnownOutcome; readonly texts: OutcomeTexts } | null = null;
+
+export function encodeCall(call: CallPart): string {
+  if (lastCall !== null && isCall(lastCall.call, call)) return lastCall.text;
+  const { action, actor } = call;
   const { type, tool, toolDigest, upstream, kind, target } = action;
   const { agentId, agentOwner, keyId, keyKind, user, keyMadeBy, via } = actor;
   const what = `[${quote(type)},${quote(tool)},${quote(toolDigest)},${quote(upstream)},"${kind}",${quote(target)}]`;
   const who = `[${quote(agentId)},${quoteOr(agentOwner)},${quote(keyId)},"${keyKind}",${quoteOr(user)},${quoteOr(keyMadeBy)},"${via}"]`;
   const named = `${quote(call.id)},${quote(call.workspace)},${quote(call.idempotencyKey)},${quote(call.fingerprint)}`;
-  return `[${named},${what},${who},${jsonOr(call.metadata)},${quoteOr(call.sealed)}]`;
-}
-
-function jsonOr(value: object | null): string {
-  return value === null ? 'null' : JSON.stringify(value);
+  return `[${named},${what},${who},${call.metadata === null ? 'null' : JSON.stringify(call.metadata)},${quoteOr(call.sealed)}]`;
 }
 
 /**
@@ -302,23 +303,38 @@ function lifeOf(tuple: LifeTuple[1], outcome: KnownOutcome | null): Life {
 
 /** @returns the texts of outcome and payload, which is `null` where there is none, or the receipt is kept whole */
 export function encodeOutcome({ evidence, receipt, result }: KnownOutcome): OutcomeTexts {
+  const last = lastOutcome?.known;
+  if (lastOutcome !== null && last?.evidence === evidence && last.receipt === receipt && last.result === result)
+    return lastOutcome.texts;
   const { code, message, answered, startedAt, endedAt, sent = null } = evidence;
-  const { id, jws } = receipt ?? { id: null, jws: null };
-  const parts = jws === null ? null : partsOf(jws);
-  const status = storedAnswered(answered);
-  const number = typeof status === 'number' ? status : jsonOr(status);
-  const seen = `${quote(code)},${quote(message)},${number},${startedAt},${endedAt}`;
-  const signed = parts === null ? quoteOr(jws) : `[${quote(parts.head)},${quote(parts.signature)}]`;
-  const outcome = `[${seen},${quoteOr(id)},${signed},${jsonOr(storedResult(result))},${quoteOr(sent)}]`;
+  const id = receipt === null ? null : receipt.id;
+  const parts = receipt === null ? null : (receipt.parts ?? partsOf(receipt.jws));
+  const [status, kept] = answerTexts(answered, result);
+  const seen = `${quote(code)},${quote(message)},${status},${startedAt},${endedAt}`;
+  const signed = parts === null ? quoteOr(receipt?.jws ?? null) : `[${quote(parts.head)},${quote(parts.signature)}]`;
+  const outcome = `[${seen},${quoteOr(id)},${signed},${kept},${quoteOr(sent)}]`;
   return { outcome, payload: parts?.payload ?? null };
 }
 
-export function decodeOutcome({ outcome, payload }: OutcomeTexts): KnownOutcome {
+export function decodeOutcome(texts: OutcomeTexts): KnownOutcome {
+  const { outcome, payload } = texts;
   const [code, message, status, startedAt, endedAt, id, signed, kept, sent = null] = readOwnJson<OutcomeTuple>(outcome);
   const seen: Evidence = { code, message, answered: answeredOf(status), startedAt, endedAt };
   const evidence = sent === null ? seen : { ...seen, sent };
-  const receipt = id === null || signed === null ? null : { id, jws: jwsOf(signed, payload) };
-  return { evidence, receipt, result: resultOf(kept) };
+  if (payload === null && Array.isArray(signed)) throw new TypeError('a receipt has lost its payload');
+  const receipt: SignedReceipt | null =
+    id === null || signed === null
+      ? null
+      : {
+          id,
+          // Where it is only stored again, it is never put together.
+          get jws() {
+            return typeof signed === 'string' ? signed : `${signed[0]}.${encodedOf(payload ?? '')}.${signed[1]}`;
+          },
+        };
+  const known: KnownOutcome = { evidence, receipt, result: resultOf(kept) };
+  lastOutcome = { known, texts };
+  return known;
 }
 
 /**
@@ -333,13 +349,6 @@ function partsOf(jws: string): { readonly head: string; readonly payload: string
   return isSame && payload !== '' && !payload.includes('\n') ? { head, payload, signature } : null;
 }
 
-function jwsOf(signed: NonNullable<OutcomeTuple[6]>, payload: string | null): string {
-  if (typeof signed === 'string') return signed;
-  if (payload === null) throw new TypeError('a receipt has lost its payload');
-  const [head, signature] = signed;
-  return `${head}.${encodedOf(payload)}.${signature}`;
-}
-
 function encodedOf(payload: string): string {
   return Buffer.from(payload, 'utf8').toString('base64url');
 }
@@ -352,18 +361,18 @@ export function encodeTerms({ trace, holds, stages }: TermsPart): string {
   return `[${JSON.stringify(trace)},[${held.join(',')}],${encodeStages(stages, 0)}]`;
 }
 
-type CallMembers = Pick<CallPart, 'action' | 'actor' | 'metadata' | 'sealed'>;
-
 /** Whether two records have the same call, so that one call text serves both. */
-export function sameCall(a: CallMembers, b: CallMembers): boolean {
-  return a.action === b.action && a.actor === b.actor && a.metadata === b.metadata && a.sealed === b.sealed;
+export function isCall(a: CallPart, b: CallPart): boolean {
+  const isSame = a.action === b.action && a.actor === b.actor && a.metadata === b.metadata && a.sealed === b.sealed;
+  return isSame && a.id === b.id && a.idempotencyKey === b.idempotencyKey && a.fingerprint === b.fingerprint;
 }
 
-export function decodeCall(call: string): CallPart {
-  const [id, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed] = readOwnJson<CallTuple>(call);
+/** @param tuple what the text says, where it was read already */
+export function decodeCall(text: string, tuple = readOwnJson<CallTuple>(text)): CallPart {
+  const [id, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed] = tuple;
   const [type, tool, toolDigest, upstream, kind, target] = action;
   const [agentId, agentOwner, keyId, keyKind, user, keyMadeBy, via] = actor;
-  return {
+  const call: CallPart = {
     id,
     workspace,
     idempotencyKey,
@@ -373,6 +382,8 @@ export function decodeCall(call: string): CallPart {
     metadata,
     sealed,
   };
+  lastCall = { call, text };
+  return call;
 }
 
 /** Puts a record together from its texts. */

@@ -3,18 +3,23 @@ import { readOwnJson } from '../json/read.ts';
 import type { RequestOf, StepName } from '../effects/steps/table.ts';
 import { COUNTED } from './counted.ts';
 import { LocalSteps } from './local-steps.ts';
-import {
-  readAdmission,
-  readAdmit,
-  readSettle,
-  readSettlement,
-  writeAdmission,
-  writeAdmit,
-  writeSettle,
-  writeSettlement,
-} from './step-messages.ts';
 import type { StepRunner } from './runner.ts';
 import type { Steps } from './steps.ts';
+import type { EffectRecord, Hold, Lease, PoolUse } from '../effects/model/effect.ts';
+import type { BudgetRow } from '../effects/model/budget.ts';
+import type { Observed } from '../effects/model/verdict.ts';
+import type { Admission, AdmitRequest, Settlement, SettleRequest } from '../effects/store.ts';
+import {
+  type CallPart,
+  type CallTuple,
+  decodeCall,
+  decodeOutcome,
+  encodeCall,
+  encodeOutcome,
+  stageTuples,
+  type StageTuple,
+  stagesOf,
+} from './effect-text.ts';
 
 /** What is asked of the program in the store's thread. */
 type Asked =
@@ -91,4 +96,173 @@ export function remoteSteps(ask: AskProgram, runner: StepRunner, ended: Ended): 
       await send(['flush_counted']);
     },
   };
+}
+
+/*
+ * The two steps of every call, as they cross to the store's thread and back: members without names, and nothing that the
+ * other side has already. The other steps cross as plain JSON.
+ */
+
+/** What an admission asks for besides its call. */
+interface AskedAdmission extends Omit<AdmitRequest, keyof CallPart | 'effectId' | 'stages'> {
+  readonly stages: readonly StageTuple[];
+}
+
+/** The call comes as the text that its row will have, on a line of its own, and is stored as it came. */
+function writeAdmit(request: AdmitRequest): string {
+  const { effectId: id, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed } = request;
+  const { verdict } = request;
+  const asks = verdict.kind === 'permit' && verdict.approvals.length > 0;
+  const asked: AskedAdmission = {
+    // It is made where it is first asked for, and most calls never do.
+    approvalId: asks ? request.approvalId : '',
+    generationMs: request.generationMs,
+    verdict,
+    approvalDigest: request.approvalDigest,
+    dispatches: request.dispatches,
+    pausedBy: request.pausedBy,
+    seen: request.seen,
+    times: request.times,
+    owner: request.owner,
+    nonce: request.nonce,
+    claimId: request.claimId,
+    reservationId: request.reservationId,
+    stages: stageTuples(request.stages),
+  };
+  const call = encodeCall({ id, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed });
+  return `${call}\n${JSON.stringify(asked)}`;
+}
+
+function readAdmit(text: string): AdmitRequest {
+  const [call = '', rest = ''] = text.split('\n');
+  const [tuple, asked] = readOwnJson<readonly [CallTuple, AskedAdmission]>(`[${call},${rest}]`);
+  const {
+    id: effectId,
+    workspace,
+    idempotencyKey,
+    fingerprint,
+    action,
+    actor,
+    metadata,
+    sealed,
+  } = decodeCall(call, tuple);
+  if (sealed === null) throw new TypeError('a call that asks for admission has a seal');
+  const of = { effectId, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed };
+  return { ...asked, ...of, stages: stagesOf(asked.stages) };
+}
+
+/** What an admission adds to its request, where it makes a new effect of it that runs at once. */
+type GrantTuple = readonly [
+  idempotencyKey: string,
+  lease: readonly [epoch: number, n: number, owner: string, number, number, number, number],
+  holds: readonly Hold[],
+  claims: readonly string[],
+  uses: readonly PoolUse[],
+  budgets: readonly BudgetRow[],
+  observed: Observed | null,
+  traced: Observed | null,
+  ledger: readonly [epoch: number, seq: number],
+];
+
+const GRANT = '+';
+
+function writeAdmission(admission: Admission, request: AdmitRequest): string {
+  if (admission.kind !== 'dispatch' || admission.approval !== null) return JSON.stringify(admission);
+  const { effect, budgets, observed, ledger } = admission;
+  const { life } = effect;
+  if (life.state !== 'executing' || effect.id !== request.effectId || effect.attempt !== 1)
+    return JSON.stringify(admission);
+  const { fence, owner, admittedAt, dispatchBy, leaseEnd, quiesceUntil } = life.lease;
+  const tuple: GrantTuple = [
+    effect.idempotencyKey,
+    [fence.epoch, fence.n, owner, admittedAt, dispatchBy, leaseEnd, quiesceUntil],
+    effect.holds,
+    effect.claims,
+    effect.uses,
+    budgets,
+    observed,
+    effect.trace.observed,
+    [ledger.epoch, ledger.seq],
+  ];
+  return `${GRANT}${JSON.stringify(tuple)}`;
+}
+
+function readAdmission(text: string, request: AdmitRequest): Admission {
+  if (!text.startsWith(GRANT)) return readOwnJson<Admission>(text);
+  const [idempotencyKey, times, holds, claims, uses, budgets, observed, traced, [epoch, seq]] = readOwnJson<GrantTuple>(
+    text.slice(GRANT.length),
+  );
+  const [fenceEpoch, n, owner, admittedAt, dispatchBy, leaseEnd, quiesceUntil] = times;
+  const fence = { epoch: fenceEpoch, n, nonce: request.nonce };
+  const lease: Lease = { fence, owner, admittedAt, dispatchBy, leaseEnd, quiesceUntil };
+  const { trace } = request.verdict;
+  const effect: EffectRecord = {
+    id: request.effectId,
+    workspace: request.workspace,
+    idempotencyKey,
+    fingerprint: request.fingerprint,
+    action: request.action,
+    actor: request.actor,
+    createdAt: admittedAt,
+    life: { state: 'executing', lease },
+    attempt: n,
+    unsent: 0,
+    generation: 1,
+    firstDispatchAt: admittedAt,
+    mayHaveHappened: false,
+    closed: false,
+    holds,
+    holdState: holds.length === 0 ? 'none' : 'held',
+    claims,
+    uses,
+    trace: traced === null && trace.observed === null ? trace : { ...trace, observed: traced },
+    stages: request.stages,
+    metadata: request.metadata,
+    sealed: request.sealed,
+  };
+  return { kind: 'dispatch', effect, budgets, observed, ledger: { epoch, seq }, approval: null };
+}
+
+/** What a settlement of a committed call says besides its outcome. */
+type Happened = Pick<SettleRequest, 'workspace' | 'effectId' | 'fence' | 'settledBy'> &
+  Omit<Extract<SettleRequest['outcome'], { kind: 'committed' }>, 'kind' | 'receipt' | 'result'> & {
+    readonly stages: readonly StageTuple[];
+  };
+
+/** What is committed comes with the texts that its row will have, each on a line, and they are stored as they came. */
+function writeSettle(request: SettleRequest): string {
+  const { workspace, effectId, fence, outcome, settledBy, evidence, stages } = request;
+  if (outcome.kind !== 'committed') return JSON.stringify(request);
+  const { receipt, result, accepted, responseTruncated, amounts } = outcome;
+  const of = { workspace, effectId, fence, settledBy, accepted, responseTruncated, stages: stageTuples(stages) };
+  const happened: Happened = amounts === undefined ? of : { ...of, amounts };
+  const texts = encodeOutcome({ evidence, receipt, result });
+  const begin = `${JSON.stringify(happened)}\n${texts.outcome}`;
+  return texts.payload === null ? begin : `${begin}\n${texts.payload}`;
+}
+
+function readSettle(text: string): SettleRequest {
+  const [first = '', outcome, payload = null] = text.split('\n');
+  if (outcome === undefined) return readOwnJson<SettleRequest>(first);
+  const { evidence, receipt, result } = decodeOutcome({ outcome, payload });
+  if (receipt === null) throw new TypeError('a committed effect has lost its receipt');
+  const { stages, accepted, responseTruncated, amounts, ...of } = readOwnJson<Happened>(first);
+  const happened = { kind: 'committed', receipt, result, accepted, responseTruncated } as const;
+  return {
+    ...of,
+    outcome: amounts === undefined ? happened : { ...happened, amounts },
+    evidence,
+    stages: stagesOf(stages),
+  };
+}
+
+const SETTLED = '.';
+const SETTLED_REPLY: Settlement = { kind: 'settled' };
+
+function writeSettlement(settlement: Settlement): string {
+  return settlement.kind === 'settled' ? SETTLED : JSON.stringify(settlement);
+}
+
+function readSettlement(text: string): Settlement {
+  return text === SETTLED ? SETTLED_REPLY : readOwnJson<Settlement>(text);
 }

@@ -38,7 +38,10 @@ export const settlementTexts = {
 
 function storedOutcome(outcome: SettleOutcome): StoredOutcome {
   switch (outcome.kind) {
-    case 'committed':
+    case 'committed': {
+      const { id, jws } = outcome.receipt;
+      return { ...outcome, receipt: { id, jws }, result: storedResult(outcome.result) };
+    }
     case 'failed':
       return { ...outcome, result: storedResult(outcome.result) };
     case 'unknown':

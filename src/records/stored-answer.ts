@@ -1,4 +1,5 @@
 import type { Answered, KeptHttpResult, KeptMessage, KeptResult } from '../effects/model/answer.ts';
+import { quote } from '../json/quote.ts';
 import type { Evidence } from '../effects/model/effect.ts';
 
 /*
@@ -13,6 +14,15 @@ export type StoredResult = Omit<KeptHttpResult, 'kind'> | KeptMessage;
 
 export interface StoredEvidence extends Omit<Evidence, 'answered'> {
   readonly status: StoredAnswered;
+}
+
+/** The texts of {@link storedAnswered} and {@link storedResult}. Of a sealed answer from HTTP nothing else is left. */
+export function answerTexts(answered: Answered | null, result: KeptResult | null): readonly [string, string] {
+  const status = answered?.kind === 'http' ? String(answered.status) : JSON.stringify(storedAnswered(answered));
+  if (result?.kind !== 'http' || result.body.kind !== 'sealed' || Object.keys(result.headers).length > 0)
+    return [status, JSON.stringify(storedResult(result))];
+  const body = `{"kind":"sealed","value":${quote(result.body.value)}}`;
+  return [status, `{"status":${result.status},"headers":{},"body":${body},"truncated":${result.truncated}}`];
 }
 
 export function storedAnswered(answered: Answered | null): StoredAnswered {

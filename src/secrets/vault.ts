@@ -1,15 +1,16 @@
 import type { KeyObject } from 'node:crypto';
 import { inspect } from 'node:util';
 import type { Sodium } from 'sodium-native';
-import type { SealedParams } from '../effects/ports.ts';
+import { type SealedParams, SALT_BYTES, SALTED_FIELDS } from '../effects/ports.ts';
 import { quote } from '../json/quote.ts';
 import { loadSodium } from '../sodium/load.ts';
 import { createKeySeals, type JudgingSeals, type SealingKey } from './key-seals.ts';
 import { createPolicySeals, type PolicySeals } from './policy-seals.ts';
 import { deriveKey, openMaster, readMaster } from './master.ts';
-import { newSalts, paramsOf, paramsText } from './sealed-params.ts';
 import { createSeals, type SealKeys } from './seals.ts';
 import type { SecretMarks } from '../effects/key-store.ts';
+import { randomPooled } from '../effects/run/ids.ts';
+import { readOwnJson } from '../json/read.ts';
 
 /**
  * What a seal is bound to; it does not open for anything else. A generation is not needed: the fingerprint covers the
@@ -144,4 +145,46 @@ function paramsBinding({ workspace, effectId, fingerprint }: SealBinding): strin
 /** Has other members than {@link paramsBinding}, so that a sealed text never opens as params, nor params as a text. */
 function textBinding({ what, workspace, of, part }: TextBinding): string {
   return `"text","${what}",${quote(workspace)},${quote(of)},${part}`;
+}
+
+/** The content of a seal without member names: of most calls they would be half of the text. */
+type SealedTuple = readonly [
+  params: SealedParams['params'],
+  /** In base64url. */
+  salts: string,
+  stateCheck: SealedParams['stateCheck'],
+  claimId: SealedParams['claimId'],
+  reservationId: SealedParams['reservationId'],
+  requestIp: string | null,
+  headers?: SealedParams['headers'] | null,
+  files?: SealedParams['files'],
+];
+
+/** The text that is sealed. */
+function paramsText({ params, salts, stateCheck, claimId, reservationId, ...more }: SealedParams): string {
+  const { requestIp = null, headers, files } = more;
+  const always = [params, salts.toString('base64url'), stateCheck, claimId, reservationId, requestIp] as const;
+  const tuple: SealedTuple =
+    files !== undefined ? [...always, headers ?? null, files] : headers !== undefined ? [...always, headers] : always;
+  return JSON.stringify(tuple);
+}
+
+/** Reads the text of a seal that was open: its tag has proved that {@link paramsText} wrote it. */
+function paramsOf(text: string): SealedParams {
+  const [params, salts, stateCheck, claimId, reservationId, requestIp, headers, files] = readOwnJson<SealedTuple>(text);
+  return {
+    params,
+    salts: Buffer.from(salts, 'base64url'),
+    stateCheck,
+    claimId,
+    reservationId,
+    requestIp,
+    ...(headers && { headers }),
+    ...(files && { files }),
+  };
+}
+
+/** One salt for each field that a receipt commits to. */
+export function newSalts(): Buffer {
+  return randomPooled(SALT_BYTES * SALTED_FIELDS.length);
 }

@@ -6,8 +6,10 @@ import { paramSteps, splitTemplate } from '../effects/model/param-template.ts';
 import { pointerTo } from '../json/pointer.ts';
 import { memberSchema, readTyped, type SchemaAt, typesOf } from '../json/schema-walk.ts';
 import { createParamsSchemas, type ParamsCheck, type ParamsSchemas } from './params-schema.ts';
-import { misfits } from './http/request-fit.ts';
-import { planOf, type RequestPlan } from './http/request-template.ts';
+import { planOf, type RequestPlan, misfit, type Place, placeOf } from './http/request-template.ts';
+import { formMisfit } from './http/form.ts';
+import { multipartMisfit, opaqueMisfit } from './http/multipart-body.ts';
+import { queryMisfit, restMisfit } from './http/query.ts';
 
 /** The tools of a configuration, with everything derived from their declarations. */
 export interface Catalog {
@@ -196,4 +198,74 @@ function textTypes(schema: JsonObject | null): ReadonlyMap<string, SchemaAt> {
       return types.has('integer') || types.has('number') || types.has('boolean') ? [[name, at]] : [];
     }),
   );
+}
+
+/** The request that a tool declares, with the schema of its params. */
+interface DeclaredRequest {
+  readonly plan: RequestPlan;
+  readonly schema: JsonObject | null;
+}
+
+/** A param that cannot stand where the request has it, or that the request needs. */
+interface Misfit {
+  readonly name: string;
+  readonly message: string;
+}
+
+/** Most calls have none. */
+const NONE: readonly Misfit[] = [];
+
+/**
+ * What keeps params from becoming the request: params without a place, those that do not fit theirs, and missing parts
+ * of the path.
+ * @param most after as many, no further params are looked at; what the path misses is always said
+ */
+function misfits(request: DeclaredRequest, params: JsonObject, most: number): readonly Misfit[] {
+  const { plan } = request;
+  let found: Misfit[] | null = null;
+  for (const [name, value] of Object.entries(params)) {
+    if ((found?.length ?? 0) >= most) break;
+    const place = plan.places.get(name) ?? placeOf(plan, name);
+    if (place?.in === 'body' && plan.bodyType === 'json') continue;
+    const message =
+      place === null
+        ? 'is a param that no part of the request uses; if it stands in the query, add it to query of the request of the tool, or query_rest: NAME for all that is there'
+        : place.in === 'body'
+          ? bodyMisfit(request, name, value)
+          : (misfit(place, value) ?? (place.in === 'query' ? queryPartsMisfit(request, place, name, params) : null));
+    if (message !== null) (found ??= []).push({ name, message });
+  }
+  for (const [name, place] of plan.places) {
+    if (place.in === 'path' && !Object.hasOwn(params, name))
+      (found ??= []).push({ name, message: 'is required: the path needs it' });
+  }
+  return found ?? NONE;
+}
+
+/** Of what may have parts in the query. */
+function queryPartsMisfit(
+  { plan, schema }: DeclaredRequest,
+  place: Extract<Place, { in: 'query' }>,
+  name: string,
+  params: JsonObject,
+): string | null {
+  const value = params[name];
+  if (place.style === null || value === undefined) return null;
+  return place.style === 'rest'
+    ? restMisfit(plan.query, value, params, schema)
+    : queryMisfit(name, value, place.style, schema);
+}
+
+function bodyMisfit({ plan, schema }: DeclaredRequest, name: string, value: Json): string | null {
+  const { bodyType, formLists: lists } = plan;
+  switch (bodyType) {
+    case 'json':
+      return null;
+    case 'form':
+      return formMisfit(name, value, { lists, schema });
+    case 'multipart':
+      return multipartMisfit(name, value, { lists, schema });
+    case 'opaque':
+      return opaqueMisfit(value);
+  }
 }

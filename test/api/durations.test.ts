@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { Histogram, Registry } from 'prom-client';
 import { describe, expect, it } from 'vitest';
-import { createDurations } from '../../src/telemetry/durations.ts';
+import { createDurations } from '../../src/telemetry/metrics.ts';
 
 describe('durations', () => {
   it('are the text that prom-client makes of the same observations', async () => {

@@ -1,12 +1,12 @@
 import { expect, it } from 'vitest';
 import { NO_HEADERS } from '../../src/effects/model/action-call.ts';
-import { propose } from '../../src/effects/run/propose.ts';
+import { NewProposal } from '../../src/effects/run/propose.ts';
 
 const CALL = { params: { a: 1 }, headers: NO_HEADERS, stateCheck: null, claimId: null, reservationId: null };
 
 it('nothing is sealed before somebody needs it, and then once: a seal is another each time', () => {
   let seals = 0;
-  const proposal = propose(
+  const proposal = new NewProposal(
     {
       newId: (prefix) => `${prefix}_1`,
       newNonce: () => 'nonce',

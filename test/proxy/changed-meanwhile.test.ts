@@ -3,7 +3,7 @@ import { Socket } from 'node:net';
 import { expect, test, vi } from 'vitest';
 import { readRequest } from '../../src/proxy/governed.ts';
 import type { Identified } from '../../src/identity/identified.ts';
-import { readQuery } from '../../src/proxy/query.ts';
+import { readQuery } from '../../src/proxy/arrival.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { makeTool } from '../upstreams/tool.ts';
 import { BOT } from './principal.ts';

@@ -5,7 +5,7 @@ import { readIdempotencyKey } from '../../src/effects/model/idempotency-key.ts';
 import type { HeaderSettings } from '../../src/config/configuration.ts';
 import { isNeverSent } from '../../src/effects/run/header-names.ts';
 import { forwardedHeaders, type HeaderContext, returnedHeaders } from '../../src/proxy/headers.ts';
-import { readQuery } from '../../src/proxy/query.ts';
+import { readQuery } from '../../src/proxy/arrival.ts';
 import { headersNamed } from '../../src/mcp/gateway/arrival.ts';
 import { isUsualSpelling, matchPattern, readPath, readPattern } from '../../src/upstreams/http/path.ts';
 import { makeTool } from '../upstreams/tool.ts';

@@ -5,7 +5,7 @@ import Fastify from 'fastify';
 import { afterEach, expect, test } from 'vitest';
 import { passOn } from '../../src/proxy/streaming.ts';
 import type { StreamedRead } from '../../src/proxy/streamed-read.ts';
-import { createStream } from '../../src/upstreams/http/streams.ts';
+import { createStream } from '../../src/upstreams/http/http-upstreams.ts';
 import type { UpstreamTls } from '../../src/upstreams/http/upstream-tls.ts';
 import { makeCa } from '../upstream/certificates.ts';
 import { startTlsUpstream } from '../upstream/tls-start.ts';

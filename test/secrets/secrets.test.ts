@@ -6,7 +6,7 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import type { SealedParams } from '../../src/effects/ports.ts';
 import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
-import { newSalts } from '../../src/secrets/sealed-params.ts';
+import { newSalts } from '../../src/secrets/vault.ts';
 import { openSecrets } from '../../src/secrets/vault.ts';
 
 let folder = '';

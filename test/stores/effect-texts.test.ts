@@ -74,6 +74,26 @@ describe('the texts of an effect', () => {
     );
   });
 
+  it('are stored again as they came, and only where nothing of them is other', () => {
+    const receipt = { id: 'rcp_1', jws: `eyJh.${Buffer.from('{"v":1}').toString('base64url')}.c2ln` };
+    const body = { kind: 'sealed', value: 'AQ' } as const;
+    const result = { kind: 'http', status: 201, headers: {}, body, truncated: false } as const;
+    const written = encodeOutcome({ evidence, receipt, result });
+    const known = decodeOutcome(written);
+    expect(encodeOutcome(known)).toBe(written);
+    expect(encodeOutcome({ ...known, evidence: { ...evidence, code: 'other' } }).outcome).toContain('"other"');
+    expect(encodeOutcome({ ...known, result: null }).outcome).not.toContain('"AQ"');
+    expect(encodeOutcome({ ...known, receipt: { ...receipt, id: 'rcp_2' } }).outcome).toContain('"rcp_2"');
+    const call = encodeCall(recordSaying('x', false));
+    const asked = decodeCall(call);
+    expect(encodeCall(asked)).toBe(call);
+    for (const other of ['id', 'idempotencyKey', 'fingerprint', 'sealed'] as const)
+      expect(encodeCall({ ...asked, [other]: 'other' }), other).toContain('"other"');
+    expect(encodeCall({ ...asked, actor: { ...asked.actor, agentId: 'other' } })).toContain('"other"');
+    expect(encodeCall({ ...asked, action: { ...asked.action, target: 'other' } })).toContain('"other"');
+    expect(encodeCall({ ...asked, metadata: { other: 1 } })).toContain('"other"');
+  });
+
   it('keep the payload of a receipt as the text that it is, on one line', () => {
     const payload = '{"effect":{"id":"eff_é"},"v":1}';
     const jws = `eyJh.${Buffer.from(payload).toString('base64url')}.c2ln`;

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { type AnswerTo, type Asked, FORMS, type Operation } from '../../src/stores/embedded/threads/operations.ts';
-import { type Form, decoder, encoder } from '../../src/stores/embedded/threads/codec.ts';
+import { type Form, decoder, encoder } from '../../src/stores/embedded/threads/operations.ts';
 import type { SumChange } from '../../src/stores/port.ts';
 
 const until: SumChange = {

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { createRecentRows } from '../../src/records/recent-rows.ts';
 import { loadDriver, type SqlDatabase } from '../../src/stores/embedded/driver.ts';
 import { FORMS } from '../../src/stores/embedded/threads/operations.ts';
-import { type Form, decoder, encoder } from '../../src/stores/embedded/threads/codec.ts';
+import { type Form, decoder, encoder } from '../../src/stores/embedded/threads/operations.ts';
 import { ensureRowTables } from '../../src/stores/embedded/tables/schema.ts';
 import { openRowSession, type RowSession } from '../../src/stores/embedded/tables/session.ts';
 import { ABSENT, type Answer, type SumName } from '../../src/stores/port.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { notNow } from '../../src/upstreams/http/not-now.ts';
+import { notNow } from '../../src/upstreams/http/http-upstream.ts';
 
 const NOW = Date.parse('2026-11-24T00:00:00Z');
 const said = (headers: Record<string, string>) =>

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { createPlaces } from '../../src/upstreams/places.ts';
+import { createPlaces } from '../../src/upstreams/upstreams.ts';
 import { createUpstreams } from '../../src/upstreams/upstreams.ts';
 
 it('a place that is given back twice is free once', async () => {

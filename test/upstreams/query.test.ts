@@ -3,7 +3,7 @@ import qs from 'qs';
 import { describe, expect, test } from 'vitest';
 import type { RequestTemplate } from '../../src/effects/model/tool.ts';
 import type { Json, JsonObject } from '../../src/json/value.ts';
-import { readQuery } from '../../src/proxy/query.ts';
+import { readQuery } from '../../src/proxy/arrival.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { collectQuery, writeQuery } from '../../src/upstreams/http/query.ts';
 import { planOf, renderRequest } from '../../src/upstreams/http/request-template.ts';

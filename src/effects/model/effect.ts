@@ -86,6 +86,8 @@ export interface SignedReceipt {
   readonly id: string;
   /** Compact JWS. */
   readonly jws: string;
+  /** What it was put together from, where it was just signed; the payload as a text. */
+  readonly parts?: { readonly head: string; readonly payload: string; readonly signature: string };
 }
 
 /** The state of an effect, with the data that belongs to this state. The transitions are in `lifecycle.ts`. */

@@ -1,4 +1,4 @@
-import { actorOf, propose } from './propose.ts';
+import { actorOf, NewProposal } from './propose.ts';
 import type { Call } from './call.ts';
 import { type FingerprintedAction, keyFor, fingerprint } from './fingerprint.ts';
 import { INSTALLATION } from '../model/ledger.ts';
@@ -114,7 +114,7 @@ export function checkCall(
     metadata: request.metadata,
     actor: actorOf(principal, authorized.agent.id, authorized.agent.owner, request.via),
     key: keyFactsOf(principal),
-    proposal: propose(ports, workspace, printed, request),
+    proposal: new NewProposal(ports, workspace, printed, request),
     proxied: request.proxied,
     files: request.files,
     listen: request.listen ?? null,

@@ -8,7 +8,7 @@ import { type AdmitRequest, StoreUnavailable } from '../store.ts';
 import type { Obligation, Permit, Verdict, VerdictTrace } from '../model/verdict.ts';
 import { createHmac, type KeyObject } from 'node:crypto';
 import { canonicalJson } from '../../json/canonical.ts';
-import { actorOf, propose } from './propose.ts';
+import { actorOf, NewProposal } from './propose.ts';
 import type { DeniedCall } from './check-call.ts';
 import type { Json } from '../../json/value.ts';
 import type { RunRequest } from '../model/run-request.ts';
@@ -102,16 +102,11 @@ function evaluate(ports: EffectPorts, call: Call): AdmitRequest {
     status: verdict.kind === 'permit' ? 'passed' : 'refused',
     startedAt: now,
     durationMs: Math.round((ports.elapsed() - begun) * 1000) / 1000,
-    detail: stageDetail(verdict),
+    // The rule that refuses, or the code where no rule does; of what passes, the first rule that matched.
+    detail:
+      verdict.kind === 'deny' ? (verdict.reason.rule ?? verdict.reason.code) : (verdict.trace.matched[0]?.rule ?? null),
   };
   return admitRequest(ports, call, verdict, [...call.stages, policy], now);
-}
-
-/** The rule that refuses, or the code where no rule does; of what passes, the first rule that matched. */
-function stageDetail(verdict: Verdict): string | null {
-  return verdict.kind === 'deny'
-    ? (verdict.reason.rule ?? verdict.reason.code)
-    : (verdict.trace.matched[0]?.rule ?? null);
 }
 
 /**
@@ -212,7 +207,7 @@ export function admitRequest(
 /** The admission request that records a refusal before policy. */
 export function denialRequest(ports: EffectPorts, request: RunRequest, denied: DeniedCall): AdmitRequest {
   const { workspace, fingerprint } = denied;
-  const proposal = propose(ports, workspace, fingerprint, request);
+  const proposal = new NewProposal(ports, workspace, fingerprint, request);
   return {
     workspace,
     effectId: proposal.effectId,

@@ -157,7 +157,8 @@ export async function admitAndExecute(ports: EffectPorts, call: Call): Promise<R
       const request = evaluated instanceof Promise ? await evaluated : evaluated;
       // What was waited for before is no part of the time to send: nothing was admitted then.
       const sentAt = ports.elapsed();
-      const sentTime = endOf(request.stages.at(-1)) ?? ports.store.now();
+      const last = request.stages.at(-1);
+      const sentTime = last?.durationMs == null ? ports.store.now() : last.startedAt + last.durationMs;
       const admission = await ports.store.admit(request);
       if (admission.kind === 'stale') {
         await ports.refresh(workspace, request.verdict.trace.entities, admission.versions.policy);
@@ -180,7 +181,10 @@ export async function admitAndExecute(ports: EffectPorts, call: Call): Promise<R
       const endedAt = attempt.ends('execute', executeStatus(result), result.evidence.code);
       if (result.kind !== 'committed') return withBudgets(attempt, await recordOther(attempt, result));
       const receipt = sign(attempt, result, endedAt);
-      const settling = settleRequest(attempt, settlementOfCommitted(receipt, result), result.evidence);
+      const { accepted, responseTruncated, amounts } = result;
+      const settled = { kind: 'committed', receipt, result: result.result, accepted, responseTruncated } as const;
+      const outcome = amounts === undefined ? settled : { ...settled, amounts };
+      const settling = settleRequest(attempt, outcome, result.evidence);
       let settlement: Settlement;
       try {
         settlement = await ports.store.settle(settling);
@@ -197,11 +201,6 @@ export async function admitAndExecute(ports: EffectPorts, call: Call): Promise<R
     if (attempt !== null) ports.running.end(attempt);
     giveBack?.();
   }
-}
-
-/** When a stage ended, by the store's clock. */
-function endOf(stage: Stage | undefined): number | null {
-  return stage?.durationMs == null ? null : stage.startedAt + stage.durationMs;
 }
 
 /** An outcome with what the budgets have left, of what admission saw. */
@@ -311,12 +310,6 @@ async function recordUnsent(attempt: Attempt, reason: Reason, message: string): 
     result: null,
     settlement: settlementOf(recorded),
   };
-}
-
-function settlementOfCommitted(receipt: SignedReceipt, seen: Committed): SettleOutcome {
-  const { result, accepted, responseTruncated, amounts } = seen;
-  const settled = { kind: 'committed', receipt, result, accepted, responseTruncated } as const;
-  return amounts === undefined ? settled : { ...settled, amounts };
 }
 
 function committed(attempt: Attempt, seen: Committed, receipt: SignedReceipt, recorded: Recorded): RunOutcome {

@@ -33,7 +33,8 @@ export function fingerprint(
   return `fp1:${hmacSha256(key, canonical)}`;
 }
 
-function hasAny(headers: Readonly<Record<string, string>>): boolean {
+/** Whether there are any, without a list of their names. */
+export function hasAny(headers: Readonly<Record<string, string>>): boolean {
   for (const _ in headers) return true;
   return false;
 }

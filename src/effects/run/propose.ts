@@ -1,4 +1,5 @@
 import type { Proposal } from './call.ts';
+import { hasAny } from './fingerprint.ts';
 import type { EffectActor } from '../model/effect.ts';
 import type { EffectPorts, SealedParams } from '../ports.ts';
 import type { Principal } from '../model/principal.ts';
@@ -11,11 +12,7 @@ type Ports = Pick<EffectPorts, 'newId' | 'newNonce'> & {
 };
 
 /** Ids, nonce and sealed params for the effect that this request may become. */
-export function propose(ports: Ports, workspace: string, fingerprint: string, call: Proposed): Proposal {
-  return new NewProposal(ports, workspace, fingerprint, call);
-}
-
-class NewProposal implements Proposal {
+export class NewProposal implements Proposal {
   readonly effectId: string;
   readonly nonce: string;
   readonly dispatches = null;
@@ -68,11 +65,6 @@ class NewProposal implements Proposal {
   keepFiles(files: NonNullable<SealedParams['files']>): void {
     this.files = files;
   }
-}
-
-function hasAny(headers: Readonly<Record<string, string>>): boolean {
-  for (const _ in headers) return true;
-  return false;
 }
 
 /** Who makes the request, as the effect's record keeps it. */

@@ -1,4 +1,3 @@
-import type { Amounts } from '../model/amounts.ts';
 import { statusShown } from '../model/answer.ts';
 import type { EffectRecord, Lease } from '../model/effect.ts';
 import { isoTime } from '../model/iso-time.ts';
@@ -7,7 +6,7 @@ import { advance, changed, type LifeRefusal } from './lifecycle.ts';
 import { recordedAs } from './ledger-states.ts';
 import type { Plan, StepView } from './plan.ts';
 import { release } from './give-back.ts';
-import type { ResolveRequest, Resolution, Settlement, SettleOutcome, SettleRequest } from '../store.ts';
+import type { ResolveRequest, Resolution, Settlement, SettleRequest } from '../store.ts';
 import { loseLeaseStep } from './sweep.ts';
 
 /**
@@ -28,20 +27,17 @@ export function settleStep(view: StepView, request: SettleRequest): Plan<Settlem
   if (step.kind === 'refused') return refusedSettlement(effect, request, step.why);
   const settled = changed(step.effect, { stages: [...effect.stages, ...request.stages] });
   const { life } = settled;
+  const amounts = request.outcome.kind === 'committed' ? request.outcome.amounts : undefined;
   const released =
     life.state === 'unknown'
       ? release(view, settled, 'keep', life.lease.quiesceUntil)
-      : release(view, settled, life.state === 'committed' ? 'post' : 'void', null, amountsOf(request.outcome));
+      : release(view, settled, life.state === 'committed' ? 'post' : 'void', null, amounts);
   return {
     ...released.plan,
     reply: { kind: 'settled' },
     effects: [{ record: released.effect, binding: life.state === 'denied' ? 'release' : 'keep' }],
     events: [...executionEvents(effect, settled, request), ...released.events],
   };
-}
-
-function amountsOf(outcome: SettleOutcome): Amounts | undefined {
-  return outcome.kind === 'committed' ? outcome.amounts : undefined;
 }
 
 function refusedSettlement(effect: EffectRecord, request: SettleRequest, why: LifeRefusal): Plan<Settlement> {

@@ -178,7 +178,7 @@ class Sending implements Dispatcher.DispatchHandler {
     this.#before = this.#socket?.bytesWritten;
     this.#wrote = this.#before === undefined;
     // undici writes in this turn. When the turn is over, the counter includes what it wrote.
-    process.nextTick(noteWritten, this);
+    process.nextTick(Sending.#noteWritten, this);
     this.#timer = setTimeout(onSilence, timeoutMs, this, controller);
     if (stream !== null)
       this.#wholeTimer = setTimeout(
@@ -238,9 +238,9 @@ class Sending implements Dispatcher.DispatchHandler {
     this.#released(this.#connection);
   }
 
-  /** @internal once the turn is over in which undici wrote */
-  noteWritten(): void {
-    this.#wrote = this.#hasWritten();
+  /** Once the turn is over in which undici wrote. */
+  static #noteWritten(sending: Sending): void {
+    sending.#wrote = sending.#hasWritten();
   }
 
   /** @internal when nothing has come for so long */
@@ -341,10 +341,6 @@ class Sending implements Dispatcher.DispatchHandler {
       controller.resume();
     });
   }
-}
-
-function noteWritten(sending: Sending): void {
-  sending.noteWritten();
 }
 
 function onSilence(sending: Sending, controller: Dispatcher.DispatchController): void {

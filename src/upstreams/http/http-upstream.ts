@@ -1,7 +1,7 @@
 import { createHash, hash } from 'node:crypto';
 import type { Amounts } from '../../effects/model/amounts.ts';
-import type { AnswerHead, HttpAnswer, PassedOnAnswer } from '../../effects/model/answer.ts';
-import type { Evidence } from '../../effects/model/effect.ts';
+import type { AnswerHead, HttpAnswer, PassedOnAnswer, PassedOnFacts } from '../../effects/model/answer.ts';
+import { type Evidence, BUSY } from '../../effects/model/effect.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { type CallFiles, NO_FILES } from '../../effects/model/files.ts';
 import type { HttpTool } from '../../effects/model/tool.ts';
@@ -11,14 +11,12 @@ import { headersBack, headersKept, isJson, type ReadAnswer, readAnswer } from '.
 import { type Classified, classify, type Seen } from './classify.ts';
 import type { Connections } from './connections.ts';
 import type { HeaderSettings } from './header-rules.ts';
-import { BUSY } from '../../effects/model/effect.ts';
-import { isEventStream } from './events.ts';
-import { notNow } from './not-now.ts';
-import { createPassedOn } from './passed-on.ts';
+import { isEventStream, endOfEvent } from './events.ts';
 import { amountsIn, createEventAmounts, type EventAmounts } from './read-amounts.ts';
 import { planOf, type RenderedRequest, renderRequest } from './request-template.ts';
 import { sentBody } from './sent-body.ts';
 import type { UpstreamTls } from './upstream-tls.ts';
+import { isUtf8 } from 'node:buffer';
 
 /** An upstream as the configuration declares it. */
 export interface UpstreamSettings {
@@ -394,3 +392,71 @@ function notDispatched(message: string, endedAt: number | null): UpstreamResult 
 function unreadable(message: string): StateReading {
   return { kind: 'unreadable', message };
 }
+
+/** The most bytes of the end of an answer that was passed on which are kept. */
+const MOST_TAIL = 4096;
+
+/** Keeps count of an answer that is passed on: its length, its digest, and its end. */
+export interface PassedOn {
+  take(piece: Buffer): void;
+  facts(): PassedOnFacts;
+}
+
+/** @param keptBytes the most bytes that may be kept of an answer */
+export function createPassedOn(keptBytes: number): PassedOn {
+  const most = Math.min(keptBytes, MOST_TAIL);
+  const digest = createHash('sha256');
+  let bytes = 0;
+  let tail = Buffer.alloc(0);
+  return {
+    take(piece) {
+      bytes += piece.byteLength;
+      digest.update(piece);
+      // A copy: a slice would keep the whole piece, and all that was read with it, in memory.
+      const before =
+        piece.byteLength < most ? tail.subarray(Math.max(0, tail.byteLength + piece.byteLength - most)) : [];
+      tail = Buffer.concat([Buffer.from(before), piece.subarray(Math.max(0, piece.byteLength - most))]);
+    },
+    facts: () => ({ bytes, sha256: digest.digest('hex'), tail: tailText(tail, bytes > tail.byteLength) }),
+  };
+}
+
+/** @param isCut whether something came before it */
+function tailText(tail: Buffer, isCut: boolean): string | null {
+  if (!isCut) return isUtf8(tail) ? tail.toString('utf8') : null;
+  // The first event is cut, and perhaps a character.
+  const start = endOfEvent(tail);
+  for (let from = start; from <= start + 3; from += 1) {
+    const end = tail.subarray(from);
+    if (isUtf8(end)) return end.toString('utf8');
+  }
+  return null;
+}
+
+/** A library waits a minute at most; nobody waits longer than this. */
+const MOST_MS = 24 * 60 * 60 * 1000;
+
+/**
+ * What a busy upstream says about another try.
+ * @returns `null` where it says that there should be none
+ */
+export function notNow(attempted: Attempt, now: number): { readonly retryAfterMs?: number } | null {
+  if (attempted.kind !== 'answer') return {};
+  const { headers } = attempted;
+  if (headers['x-should-retry'] === 'false' || headers['stripe-should-retry'] === 'false') return null;
+  const retryAfterMs = delayOf(headers['retry-after-ms'], headers['retry-after'], now);
+  return retryAfterMs === null ? {} : { retryAfterMs };
+}
+
+type Value = string | string[] | undefined;
+
+function delayOf(milliseconds: Value, after: Value, now: number): number | null {
+  if (typeof milliseconds === 'string' && NUMBER.test(milliseconds)) return Math.min(MOST_MS, Number(milliseconds));
+  if (typeof after !== 'string') return null;
+  if (NUMBER.test(after)) return Math.min(MOST_MS, Number(after) * 1000);
+  // `Date.parse` takes many texts for dates that are none in HTTP.
+  const date = after.endsWith(' GMT') ? Date.parse(after) : Number.NaN;
+  return Number.isNaN(date) ? null : Math.min(MOST_MS, Math.max(0, date - now));
+}
+
+const NUMBER = /^\d+(?:\.\d+)?$/;

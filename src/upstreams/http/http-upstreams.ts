@@ -1,7 +1,7 @@
-import type { Dispatcher, Pool } from 'undici';
+import { type Dispatcher, Pool } from 'undici';
 import { isHttpTool } from '../../effects/model/tool.ts';
 import type { UpstreamKind } from '../kind.ts';
-import { createConnections } from './connections.ts';
+import { createConnections, CONNECT_TIMEOUT_MS, type ConnectionSettings } from './connections.ts';
 import {
   type HttpUpstream,
   readToolState,
@@ -9,8 +9,8 @@ import {
   type UpstreamLimits,
   type UpstreamSettings,
 } from './http-upstream.ts';
-import { createStream } from './streams.ts';
 import { sameTls } from './upstream-tls.ts';
+import { guardedConnector } from './connect.ts';
 
 /** The upstreams that are reached over HTTP. */
 export interface HttpUpstreams extends UpstreamKind {
@@ -103,4 +103,23 @@ export function createHttpUpstreams(
 
 function sameConnections(left: UpstreamSettings, right: UpstreamSettings): boolean {
   return left.url === right.url && left.connections === right.connections && left.network === right.network;
+}
+
+/**
+ * A pool for reads whose answers are streamed. It repeats nothing, follows no redirect, and connects only to addresses
+ * where an upstream may be. Governed calls use other connections, because a stream could keep them waiting.
+ */
+export function createStream(settings: ConnectionSettings & { readonly timeoutMs: number }): Pool {
+  return new Pool(settings.url, {
+    connect: guardedConnector(
+      { network: settings.network, timeoutMs: CONNECT_TIMEOUT_MS, tls: settings.tls ?? null },
+      () => {},
+    ),
+    connections: settings.connections,
+    pipelining: 1,
+    allowH2: false,
+    // The limit also holds between later bytes: a stream may take long, but must not hang.
+    headersTimeout: settings.timeoutMs,
+    bodyTimeout: settings.timeoutMs,
+  });
 }

@@ -1,7 +1,7 @@
 import type { StoreHealth } from '../../../effects/store.ts';
 import type { Watched } from '../../port.ts';
 import type { Boot } from '../ended.ts';
-import type { Message } from './codec.ts';
+import type { Message } from './operations.ts';
 
 /** The messages between the thread of the gateway and a thread of the store. */
 export type ToStore =

@@ -2,7 +2,7 @@ import { Worker } from 'node:worker_threads';
 import { StoreUnavailable } from '../../../effects/store.ts';
 import { DONE, type ThreadData, type ToGateway, type ToStore, UNAVAILABLE } from './channel.ts';
 import { type Ask, FORMS, type Operation, type Send } from './operations.ts';
-import { type Message, decoder, type Codec, encoder } from './codec.ts';
+import { type Message, decoder, type Codec, encoder } from './operations.ts';
 
 interface Waiting {
   /** Reads the answer, and hands it over. */

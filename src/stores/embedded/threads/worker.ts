@@ -1,10 +1,11 @@
-import { workerData } from 'node:worker_threads';
+import { workerData, parentPort } from 'node:worker_threads';
 import type { Program } from '../../open-rows.ts';
 import { loadDriver } from '../driver.ts';
 import { startEngine } from '../engine.ts';
 import { openReads } from '../read-side.ts';
-import type { ThreadData } from './channel.ts';
-import { post, serve } from './serve.ts';
+import { type ThreadData, DONE, FAULT, type ToGateway, type ToStore, UNAVAILABLE } from './channel.ts';
+import { StoreUnavailable } from '../../../effects/store.ts';
+import { FORMS, type Handlers, type Operation, decoder, type Codec, encoder } from './operations.ts';
 
 /** A thread that writes, or one that reads for people: messages with requests and replies. */
 
@@ -32,4 +33,83 @@ try {
   }
 } catch (error) {
   post({ kind: 'refused', message: error instanceof Error ? error.message : String(error) });
+}
+
+/** What a thread of the store does beside its operations. */
+export interface Serving {
+  /** The store's time, for the gateway's clock. */
+  now(): number;
+  letGo(): void;
+  /** Resolves with whether the thread may end. */
+  close(): Promise<boolean>;
+}
+
+export function post(message: ToGateway): void {
+  parentPort?.postMessage(message);
+}
+
+/** Answers the gateway's requests. All replies of one turn are one message. */
+export function serve<Of extends Operation>(handlers: Handlers<Of>, serving: Serving): void {
+  const replies = encoder();
+  let isPosting = false;
+
+  function postReplies(): void {
+    isPosting = false;
+    if (!replies.isEmpty()) post({ kind: 'replies', now: serving.now(), message: replies.take() });
+  }
+
+  function reply(id: number, status: number): void {
+    replies.number(id);
+    replies.number(status);
+    if (isPosting) return;
+    isPosting = true;
+    queueMicrotask(postReplies);
+  }
+
+  function take<Op extends Of>(op: Op, id: number, request: Codec): void {
+    const forms = FORMS[op];
+    handlers[op](
+      forms.asked(request),
+      (answer) => {
+        reply(id, DONE);
+        forms.answer(replies, answer);
+      },
+      (error) => {
+        reply(id, error instanceof StoreUnavailable ? UNAVAILABLE : FAULT);
+        replies.text(error.message);
+      },
+    );
+  }
+
+  /** A thread is only asked for what it does. */
+  function isMine(op: string): op is Of {
+    return op in handlers;
+  }
+
+  async function close(): Promise<void> {
+    const mayEnd = await serving.close();
+    postReplies();
+    post({ kind: 'closed', mayEnd });
+    if (mayEnd) parentPort?.close();
+  }
+
+  parentPort?.on('message', (message: ToStore) => {
+    switch (message.kind) {
+      case 'requests': {
+        const requests = decoder(message.message);
+        while (!requests.isAtEnd()) {
+          const id = requests.number();
+          const op = requests.text();
+          if (!isMine(op)) throw new TypeError(`a thread of the store does not do ${op}`);
+          take(op, id, requests);
+        }
+        return;
+      }
+      case 'let_go':
+        serving.letGo();
+        return;
+      case 'close':
+        void close();
+    }
+  });
 }
