@@ -12,7 +12,7 @@ import {
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 
 /** The launcher, the compiler and the client are the real ones; what is launched is one small file. */
@@ -44,6 +44,11 @@ beforeEach(() => {
   // The build's last steps copy what the compiler leaves out, and bundle.
   for (const path of ['bundle.mjs', 'copy-assets.mjs', 'stores/redis/scripts'])
     cpSync(join(root, 'src', path), join(home, 'src', path), { recursive: true });
+  // What the bundle begins with besides the entry that is launched.
+  for (const entry of ['stores/embedded/threads/worker.ts', 'records/program.ts', 'gateway/read-worker.ts']) {
+    mkdirSync(dirname(join(home, 'src', entry)), { recursive: true });
+    writeFileSync(join(home, 'src', entry), 'export {};\n');
+  }
   write('one');
 });
 
