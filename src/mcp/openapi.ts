@@ -77,16 +77,22 @@ function json(name: keyof typeof MCP_SCHEMAS & string): JsonObject {
   return { 'application/json': { schema: { $ref: `#/components/schemas/${name}` } } };
 }
 
-/** The answers to a message. @param streams as the server gives it: events, or one message */
+/** The answers to a message. @param streams as the server gives it: events, one message, or a list of them */
 function answers(streams: boolean): JsonObject {
+  const answer = { $ref: '#/components/schemas/McpAnswer' };
+  const given: JsonObject = {
+    'application/json': { schema: { anyOf: [answer, { type: 'array', items: { type: 'object' } }] } },
+    'text/event-stream': { schema: TEXT },
+  };
+  const refused = streams ? { ...refusals, content: given } : refusals;
   return {
     '200': {
       description: 'The answer. A decision on a call is a result of the call, also where it was refused.',
-      content: { ...json('McpAnswer'), ...(streams ? { 'text/event-stream': { schema: TEXT } } : {}) },
+      content: streams ? given : json('McpAnswer'),
     },
     '202': { description: 'A notification, or an answer to a question of the server, was taken.' },
-    '4XX': refusals,
-    '5XX': refusals,
+    '4XX': refused,
+    '5XX': refused,
   };
 }
 

@@ -68,9 +68,10 @@ describe('the OpenAPI document', () => {
       expect(declared.toSorted()).toEqual([...path.matchAll(/\{(\w+)\}/g)].map(([, name = '']) => name).toSorted());
       const { tags = [] } = operation;
       if (operation.security === undefined)
-        expect(Object.keys(operation.responses['4XX']?.content ?? {})).toEqual([
+        // What an MCP server refuses may come as it gives answers: in a stream.
+        expect(Object.keys(operation.responses['4XX']?.content ?? {})[0]).toBe(
           tags.includes('mcp') ? 'application/json' : 'application/problem+json',
-        ]);
+        );
     }
   });
 
