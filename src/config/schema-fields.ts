@@ -97,6 +97,8 @@ export function probe<Asks extends Record<string, TSchema>>(asks: Asks) {
         { min: '100ms', max: '1h' },
         '5s',
       ),
+      after: later('probes that the gateway starts'),
+      for: later('probes that the gateway starts'),
       accept_state_evidence: flag(
         'Whether it is enough that a state holds, which others may have brought about. Without it the request has to carry {idempotency_key}, the key as the upstream got it.',
         false,
