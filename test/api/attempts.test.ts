@@ -261,8 +261,9 @@ describe('a call', () => {
     const shown = await run({}, call);
     const hidden = await run({ judge }, call);
     if (first.decision !== 'committed') throw new Error(first.decision);
-    expect(shown).toMatchObject({ decision: 'duplicate_blocked', receipt: first.receipt, result: { status: 201 } });
-    expect(hidden).toMatchObject({ decision: 'duplicate_blocked', receipt: first.receipt, result: null });
+    const { id, jws } = first.receipt;
+    expect(shown).toMatchObject({ decision: 'duplicate_blocked', receipt: { id, jws }, result: { status: 201 } });
+    expect(hidden).toMatchObject({ decision: 'duplicate_blocked', receipt: { id, jws }, result: null });
   });
 
   it('is checked anew where its tool changes in between; one through the proxy is not sent', async () => {
