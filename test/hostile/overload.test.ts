@@ -90,9 +90,8 @@ it('2,000 calls at once on a machine with no time to spare: admitted is what can
   const of = (kind: Kind): readonly number[] => [...ends.keys()].filter((index) => ends[index]?.kind === kind);
   const [committed, told, notDispatched, cut] = [of('committed'), of('told'), of('not_dispatched'), of('cut')];
   expect(of('other').map((index) => ends[index]?.seen)).toEqual([]);
+  expect(committed.length).toBeGreaterThanOrEqual(CONNECTIONS);
   // A machine that stands still costs those that hold a place just then. Admitted without places, it is nearly all.
-  expect(committed.length + notDispatched.length).toBeGreaterThanOrEqual(CONNECTIONS);
-  expect(committed.length).toBeGreaterThanOrEqual(CONNECTIONS / 2);
   expect(notDispatched.length).toBeLessThanOrEqual(CALLS / 20);
   // Who came too late to be heard is told so, and only one that writes after that may miss it.
   expect(cut.length).toBeLessThanOrEqual(CALLS / 4);
