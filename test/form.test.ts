@@ -79,7 +79,7 @@ const longIn = (part: readonly Measured[]): readonly string[] => part.flatMap(({
  */
 const CEILINGS: readonly (readonly [what: string, ceiling: number, measured: number | readonly string[]])[] = [
   ['lines in src and packages', 81_854, sum(core.map(({ lines }) => lines))],
-  ['lines in client and console', 4_563, sum(outer.map(({ lines }) => lines))],
+  ['lines in client and console', 4_557, sum(outer.map(({ lines }) => lines))],
   ['functions longer than 70 lines in src and packages', 87, longIn(core)],
   ['functions longer than 70 lines in client and console', 12, longIn(outer)],
   ['interfaces and types at the top of a file in src and packages', 1246, sum(core.map(({ types }) => types))],

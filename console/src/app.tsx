@@ -2,9 +2,10 @@ import { useQuery, useQueryClient } from '@tanstack/preact-query';
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { Link, Redirect, Route, Router, Switch, useLocation } from 'wouter-preact';
-import { type Approval, ask, hooks, type Effect, of, type Pause, type Session } from './api.ts';
+import { ask, hooks, of, type Pause, type Session } from './api.ts';
 import icon from './icon.svg';
 import { Fault } from './parts.tsx';
+import { useUnknown, useWaiting } from './queries.ts';
 import { AgentsScreen } from './screens/agents.tsx';
 import { BudgetsScreen } from './screens/budgets.tsx';
 import { ClaimsScreen } from './screens/claims.tsx';
@@ -176,25 +177,14 @@ function Shell({ children }: { readonly children: JSX.Element }): JSX.Element {
 function useCounts(): Readonly<Record<string, string>> {
   const { workspace } = useCurrent();
   const [mayApprove, mayRead, maySeePauses] = [useMay('approvals.read'), useMay('effects.read'), useMay('pauses.read')];
-  const every = { refetchInterval: 10_000 } as const;
-  const waiting = useQuery({
-    queryKey: [workspace, 'approvals', 'pending'],
-    queryFn: () => ask<{ approvals: Approval[] }>('GET', `${of(workspace)}/approvals?status=pending&limit=200`),
-    enabled: mayApprove,
-    ...every,
-  });
-  const unknown = useQuery({
-    queryKey: [workspace, 'effects', 'unknown'],
-    queryFn: () =>
-      ask<{ effects: Effect[]; next_cursor: string | null }>('GET', `${of(workspace)}/effects?state=unknown&limit=200`),
-    enabled: mayRead,
-    ...every,
-  });
+  const everyMs = 10_000;
+  const waiting = useWaiting(everyMs, mayApprove);
+  const unknown = useUnknown(everyMs, mayRead);
   const pauses = useQuery({
     queryKey: [workspace, 'pauses'],
     queryFn: () => ask<{ pauses: Pause[] }>('GET', `${of(workspace)}/pauses`),
     enabled: maySeePauses,
-    ...every,
+    refetchInterval: everyMs,
   });
   return {
     inbox: String(waiting.data?.approvals.length ?? 0),

@@ -1,10 +1,11 @@
-import { useQuery, useQueryClient } from '@tanstack/preact-query';
+import { useQueryClient } from '@tanstack/preact-query';
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link, useSearchParams } from 'wouter-preact';
 import { type Approval, ask, of, type Session } from '../api.ts';
 import { amountText, moneyOf, spanText, Text, Time, visible } from '../format.tsx';
 import { Copies, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
+import { useWaiting, waitingPath } from '../queries.ts';
 import { useCurrent, useMay } from '../session.tsx';
 import { Facts, Params } from './effect.tsx';
 
@@ -27,12 +28,7 @@ export function InboxScreen(): JSX.Element {
   const [voted, setVoted] = useState<readonly Voted[]>([]);
   const [fault, setFault] = useState<unknown>(null);
   const [isBusy, setBusy] = useState(false);
-  const path = `${of(workspace)}/approvals?status=pending&limit=200`;
-  const found = useQuery({
-    queryKey: [workspace, 'approvals', 'pending'],
-    queryFn: () => ask<{ approvals: Approval[] }>('GET', path),
-    refetchInterval: 3_000,
-  });
+  const found = useWaiting(3_000);
   const waiting = (found.data?.approvals ?? [])
     .filter(({ expires_at: end }) => Date.parse(end) > now)
     .toSorted((one, other) => (one.created_at < other.created_at ? -1 : 1));
@@ -174,7 +170,7 @@ export function InboxScreen(): JSX.Element {
       <Copies
         curl={
           open === undefined
-            ? curlOf('GET', path)
+            ? curlOf('GET', waitingPath(workspace))
             : curlOf('POST', `${of(workspace)}/approvals/${open.id}/approve`, { digest: open.digest })
         }
         cli={

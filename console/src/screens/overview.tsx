@@ -1,13 +1,15 @@
 import { useQuery } from '@tanstack/preact-query';
 import type { JSX } from 'preact';
 import { Link } from 'wouter-preact';
-import { type Approval, ask, type Effect, of } from '../api.ts';
+import { ask, type Effect, of } from '../api.ts';
 import { DECISIONS, Mark, spanText, Text } from '../format.tsx';
 import { Bar, Copies, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
+import { useUnknown, useWaiting } from '../queries.ts';
 import { useCurrent, useMay } from '../session.tsx';
 
 /** Of the newest actions, how many are looked at: as many as a page of the list has at most. */
 const NEWEST = 200;
+const EVERY_MS = 5_000;
 /** How many rules are named. */
 const MOST_RULES = 8;
 
@@ -15,24 +17,13 @@ export function OverviewScreen(): JSX.Element {
   const { workspace } = useCurrent();
   const now = useNow(10_000);
   const path = `${of(workspace)}/effects?limit=${NEWEST}`;
-  const every = { refetchInterval: 5_000 } as const;
   const newest = useQuery({
     queryKey: [workspace, 'overview'],
     queryFn: () => ask<{ effects: Effect[] }>('GET', path),
-    ...every,
+    refetchInterval: EVERY_MS,
   });
-  const unknown = useQuery({
-    queryKey: [workspace, 'effects', 'unknown'],
-    queryFn: () =>
-      ask<{ effects: Effect[]; next_cursor: string | null }>('GET', `${of(workspace)}/effects?state=unknown&limit=200`),
-    ...every,
-  });
-  const waiting = useQuery({
-    queryKey: [workspace, 'approvals', 'pending'],
-    queryFn: () => ask<{ approvals: Approval[] }>('GET', `${of(workspace)}/approvals?status=pending&limit=200`),
-    enabled: useMay('approvals.read'),
-    ...every,
-  });
+  const unknown = useUnknown(EVERY_MS);
+  const waiting = useWaiting(EVERY_MS, useMay('approvals.read'));
   const effects = newest.data?.effects ?? [];
   const last = effects.at(-1);
   return (

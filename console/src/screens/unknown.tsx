@@ -1,10 +1,9 @@
-import { useQuery } from '@tanstack/preact-query';
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { ask, type Effect, of } from '../api.ts';
 import { spanText, Text } from '../format.tsx';
 import { Copies, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
+import { unknownPath, useUnknown } from '../queries.ts';
 import { ResolveForm } from '../resolve.tsx';
 import { useCurrent, useMay } from '../session.tsx';
 
@@ -13,12 +12,7 @@ export function UnknownScreen(): JSX.Element {
   const now = useNow();
   const may = useMay('effects.resolve');
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
-  const path = `${of(workspace)}/effects?state=unknown&limit=200`;
-  const found = useQuery({
-    queryKey: [workspace, 'effects', 'unknown'],
-    queryFn: () => ask<{ effects: Effect[]; next_cursor: string | null }>('GET', path),
-    refetchInterval: 5_000,
-  });
+  const found = useUnknown(5_000);
   const effects = (found.data?.effects ?? []).toReversed();
   const selected = effects.filter(({ id }) => chosen.has(id));
   const choose = (id: string, isChosen: boolean): void => {
@@ -101,7 +95,10 @@ export function UnknownScreen(): JSX.Element {
           )}
         </div>
       )}
-      <Copies curl={curlOf('GET', path)} cli={`svc effects list --state unknown --workspace ${workspace}`} />
+      <Copies
+        curl={curlOf('GET', unknownPath(workspace))}
+        cli={`svc effects list --state unknown --workspace ${workspace}`}
+      />
     </>
   );
 }
