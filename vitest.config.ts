@@ -5,15 +5,15 @@ import { leftOut } from './test/selection.mjs';
 
 /** `unit` and `unit-alone` need no service and no build; `system` starts real processes from `dist/`. */
 const SYSTEM = [
-  'test/cost/**',
-  'test/decisions/**',
-  'test/golden/**',
-  'test/parity/**',
-  'test/torture/**',
-  'test/hostile/**',
-  'test/sdks/**',
-  'test/system/**',
-  'test/browser/**',
+  'test/cost',
+  'test/decisions',
+  'test/golden',
+  'test/parity',
+  'test/torture',
+  'test/hostile',
+  'test/sdks',
+  'test/system',
+  'test/browser',
 ];
 
 /** What needs no service either, and takes its time: exhaustive and random searches, builds. Not part of `npm run test:unit`. */
@@ -76,8 +76,9 @@ const SHARED = { maxWorkers: 3, sequence: { groupOrder: 0 } };
 const PAIRED = { maxWorkers: 2, sequence: { groupOrder: 1 } };
 const SOLE = { maxWorkers: 1, sequence: { groupOrder: 2 } };
 
-/** Of the unit tests, what changes or measures its process: it gets one of its own. */
+/** What changes or measures its process: it gets one of its own. */
 const ALONE = needOwnProcess(['test', 'client/test']);
+const SYSTEM_ALONE = needOwnProcess(SYSTEM);
 
 /** Longer than anything takes on a machine that is busy with other things as well. */
 const PATIENCE_MS = 240_000;
@@ -94,18 +95,28 @@ const PATIENT = {
 /** Not run by `npm test`, or not on its second Node: `test/selection.json` has the reasons. */
 const skipped = ['node_modules/**', ...leftOut(process.env['SVC_TEST_RUN'])];
 
+/** All tests below folders. */
+const filesIn = (folders: readonly string[]) => folders.map((folder) => `${folder}/**/*.test.ts`);
+
 const alias = { '@svc-gateway/client': new URL('./client/src/index.ts', import.meta.url).pathname };
 
-/** A project whose tests take the sources, the command line's those of the client too: they need no build. */
-const ofSources = (test: {
+interface Project {
   readonly name: string;
-  readonly include: string[];
-  readonly exclude: string[];
+  readonly include: readonly string[];
+  readonly exclude: readonly string[];
   readonly isolate?: boolean;
   readonly maxWorkers: number;
   readonly sequence: { readonly groupOrder: number };
-}) => ({
-  test: { ...test, setupFiles: ['test/property-seed.ts'], ...PATIENT },
+}
+
+/** A project whose tests start real processes from `dist/`. */
+const ofBuild = ({ include, exclude, ...test }: Project) => ({
+  test: { ...test, include: [...include], exclude: [...exclude], ...PATIENT },
+});
+
+/** A project whose tests take the sources, the command line's those of the client too: they need no build. */
+const ofSources = ({ include, exclude, ...test }: Project) => ({
+  test: { ...test, include: [...include], exclude: [...exclude], setupFiles: ['test/property-seed.ts'], ...PATIENT },
   plugins: [plantFaults()],
   resolve: { alias },
 });
@@ -120,30 +131,26 @@ export default defineConfig({
         include: ['test/**/*.test.ts', 'client/test/**/*.test.ts'],
         // Files share a process, and what they import is read once: that was a third of the time that they took.
         isolate: false,
-        exclude: [...SYSTEM, ...LONG, ...ALONE, ...skipped],
+        exclude: [...filesIn(SYSTEM), ...LONG, ...ALONE, ...skipped],
         ...SHARED,
       }),
-      ofSources({ name: 'unit-alone', include: [...ALONE], exclude: [...SYSTEM, ...LONG, ...skipped], ...PAIRED }),
+      ofSources({
+        name: 'unit-alone',
+        include: [...ALONE],
+        exclude: [...filesIn(SYSTEM), ...LONG, ...skipped],
+        ...PAIRED,
+      }),
       ofSources({ name: 'long', include: LONG, exclude: skipped, ...SHARED }),
-      {
-        test: {
-          name: 'system',
-          include: SYSTEM.map((folder) => `${folder}/*.test.ts`),
-          exclude: [...MEASURED, ...TIMED, ...skipped],
-          ...PATIENT,
-          ...SHARED,
-        },
-      },
-      { test: { name: 'measured', include: MEASURED, exclude: skipped, ...PATIENT, ...PAIRED } },
-      {
-        test: {
-          name: 'timed',
-          include: TIMED,
-          exclude: skipped,
-          ...PATIENT,
-          ...SOLE,
-        },
-      },
+      ofBuild({
+        name: 'system',
+        include: filesIn(SYSTEM),
+        isolate: false,
+        exclude: [...MEASURED, ...TIMED, ...SYSTEM_ALONE, ...skipped],
+        ...SHARED,
+      }),
+      ofBuild({ name: 'system-alone', include: SYSTEM_ALONE, exclude: [...MEASURED, ...TIMED, ...skipped], ...SHARED }),
+      ofBuild({ name: 'measured', include: MEASURED, exclude: skipped, ...PAIRED }),
+      ofBuild({ name: 'timed', include: TIMED, exclude: skipped, ...SOLE }),
     ],
   },
 });

@@ -12,9 +12,13 @@ const folder = join(dist, 'bundle');
 /** Native, or with files of their own that they find by their names. */
 const { dependencies, optionalDependencies } = readJson(join(root, 'package.json'));
 
-/** What is begun from outside: by the launcher, as a thread, and by the thread of the store. */
+/**
+ * What is begun from outside: by the launcher, by a program that starts the gateway with ports of its own (tests do), as a
+ * thread, and by the thread of the store.
+ */
 const ENTRIES = {
   main: 'src/main.js',
+  gateway: 'src/gateway/start.js',
   worker: 'src/stores/embedded/threads/worker.js',
   program: 'src/records/program.js',
   'read-worker': 'src/gateway/read-worker.js',

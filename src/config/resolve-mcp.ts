@@ -8,11 +8,11 @@ import { type PinLock, type PinnedTool, parsePinLock } from '../pins/lock-file.t
 import type { McpChildSettings, McpSettings, UpstreamSettings } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
+import { schemaChecker } from './schema-fault.ts';
 import { toolName } from './schema-fields.ts';
 import { checkFederated, federatedName } from './federated-names.ts';
 import { checkTarget, namedParam } from './param-names.ts';
 import { resolveProbe } from './resolve-probe.ts';
-import { schemaFaultOf } from './resolve-tools.ts';
 import { parseDuration } from './units.ts';
 
 type UpstreamEntry = GatewayFile['upstreams'][number];
@@ -303,13 +303,13 @@ function schemaOf({ name, tool }: PinnedTool, entry: McpEntry, judge: Judge): Js
   if (!isJsonObject(inputSchema)) return null;
   // Pinned schemas of draft 7 are read as 2020-12: for arguments of tools they mean the same.
   const { $schema: _dialect, $id: _name, ...schema } = inputSchema;
-  const fault = schemaFaultOf(schema);
+  const fault = schemaChecker()(schema);
   if (fault === null) return schema;
   judge.warn(
     'schema_not_checked',
     entry,
     ['pins'],
-    `The arguments of '${name}' are not checked here, only by the server: ${fault}`,
+    `The arguments of '${name}' are not checked here, only by the server: ${fault.message}`,
     null,
   );
   return null;

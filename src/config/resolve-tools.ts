@@ -1,7 +1,4 @@
 import { createHash } from 'node:crypto';
-import { Ajv2020, type ErrorObject } from 'ajv/dist/2020.js';
-import addFormats from 'ajv-formats';
-import { RE2JS } from 're2js';
 import { canonicalJson } from '../json/canonical.ts';
 import { isJsonObject, type JsonObject } from '../json/value.ts';
 import {
@@ -19,6 +16,7 @@ import { checkPath, slashesIn, slashesOf } from './resolve-path.ts';
 import { resolveProbe, UPSTREAM_KEY } from './resolve-probe.ts';
 import { resolveQuery, restOf, toolsWithRest, withRest } from './resolve-query.ts';
 import type { GatewayFile } from './schema.ts';
+import { schemaChecker, type SchemaFault } from './schema-fault.ts';
 import { parseDuration, parseSize } from './units.ts';
 
 type ToolEntry = GatewayFile['tools'][number];
@@ -37,7 +35,7 @@ export function resolveTools(
 ): readonly Tool[] {
   judge.unique('tool', file.tools, 'name');
   const tools: Tool[] = [];
-  const ajv = createAjv();
+  const schemaFault = schemaChecker();
   const passing = toolsWithRest(file);
   const holding = slashesOf(file);
   for (const entry of file.tools) {
@@ -53,7 +51,7 @@ export function resolveTools(
     const upstream = upstreams.find(({ id }) => id === entry.upstream);
     const rest = restOf(entry, passing, judge);
     const schema = withRest(entry.params_schema ?? null, rest);
-    const params = schema === null ? null : paramsOf(ajv, entry, schema, judge);
+    const params = schema === null ? null : paramsOf(schemaFault, entry, schema, judge);
     const taken = new Map<string, string>();
     if (upstream?.credentials) taken.set(upstream.credentials.header, 'the credentials of the upstream');
     const of = { params, rest, schema, slashes: holding.get(entry.name) ?? [] };
@@ -235,7 +233,12 @@ interface ToolParams {
 }
 
 /** The params that a schema declares. The schema must be valid JSON Schema 2020-12. */
-function paramsOf(ajv: Ajv2020, entry: ToolEntry, schema: JsonObject, judge: Judge): Params | null {
+function paramsOf(
+  schemaFault: (schema: JsonObject) => SchemaFault | null,
+  entry: ToolEntry,
+  schema: JsonObject,
+  judge: Judge,
+): Params | null {
   if (schema['type'] !== 'object')
     judge.error(
       'bad_params_schema',
@@ -244,7 +247,7 @@ function paramsOf(ajv: Ajv2020, entry: ToolEntry, schema: JsonObject, judge: Jud
       'A params_schema describes an object',
       'write type: object',
     );
-  const fault = schemaFault(ajv, schema);
+  const fault = schemaFault(schema);
   if (fault !== null) {
     judge.error(
       'bad_params_schema',
@@ -265,72 +268,6 @@ function paramsOf(ajv: Ajv2020, entry: ToolEntry, schema: JsonObject, judge: Jud
     required: new Set(Array.isArray(required) ? required.filter((name) => typeof name === 'string') : []),
     isOpen: schema['additionalProperties'] !== false || isComposed,
   };
-}
-
-/**
- * Schemas that were found valid. A reload compiles only new ones. (A schema with an `$id` depends on others, so it is
- * not kept.)
- */
-const sound = new Set<string>();
-const MOST_REMEMBERED = 10_000;
-
-function remember(text: string): void {
-  if (sound.size >= MOST_REMEMBERED) sound.clear();
-  sound.add(text);
-}
-
-/** Checks a schema in the way the catalog compiles it: strictly, with patterns that match in linear time. */
-function schemaFault(ajv: Ajv2020, schema: JsonObject): { steps: (string | number)[]; message: string } | null {
-  const text = canonicalJson(schema);
-  if (sound.has(text)) return null;
-  if (ajv.validateSchema(schema) !== true) {
-    const fault = ajv.errors?.[0];
-    const steps = (fault?.instancePath ?? '').split('/').slice(1);
-    return {
-      steps: steps.map((name) =>
-        /^[0-9]+$/.test(name) ? Number(name) : name.replaceAll('~1', '/').replaceAll('~0', '~'),
-      ),
-      message: `${steps.at(-1) ?? 'it'} ${allowedBy(fault) ?? fault?.message ?? 'is not JSON Schema'}`,
-    };
-  }
-  try {
-    ajv.compile(schema);
-    if (schema['$id'] === undefined) remember(text);
-    return null;
-  } catch (error) {
-    const message = error instanceof Error ? error.message : 'it cannot be compiled';
-    return { steps: [], message: message.replace(/^strict mode: /, '') };
-  }
-}
-
-/** The allowed values, if a value is not one of them. The message then shows a typing error at once. */
-function allowedBy(fault: ErrorObject | undefined): string | null {
-  const allowed: unknown = fault?.keyword === 'enum' ? fault.params['allowedValues'] : null;
-  return Array.isArray(allowed) ? `must be one of ${allowed.join(', ')}` : null;
-}
-
-/** Why a schema that somebody else wrote cannot be used; `null` where it can. */
-export function schemaFaultOf(schema: JsonObject): string | null {
-  return schemaFault(createAjv(), schema)?.message ?? null;
-}
-
-function createAjv(): Ajv2020 {
-  const linear = Object.assign(
-    (pattern: string) => {
-      const compiled = RE2JS.compile(RE2JS.translateRegExp(pattern));
-      return { test: (text: string) => compiled.matcher(text).find() };
-    },
-    { code: 'linearRegex' },
-  );
-  const ajv = new Ajv2020({
-    strict: true,
-    strictTypes: false,
-    strictTuples: false,
-    logger: false,
-    code: { regExp: linear },
-  });
-  addFormats.default(ajv);
-  return ajv;
 }
 
 /** @param taken headers that the gateway sets, with what they carry; a param in such a header would be overwritten */

@@ -32,7 +32,7 @@ class TextTooLong extends Error {}
 /**
  * A compiler of params schemas (JSON Schema 2020-12). Nothing is filled in, coerced or removed. Every call is checked
  * by a validator that stops at the first fault. The validator that lists all faults is made only when there is a fault
- * to list.
+ * to list. That a schema is one was checked where the configuration was read.
  */
 export function createParamsSchemas(): ParamsSchemas {
   let left = 0;
@@ -54,7 +54,7 @@ export function createParamsSchemas(): ParamsSchemas {
         return [{ path: '/params', message: 'hold more text under patterns and formats than is matched for one call' }];
       }
       const [first] = (judge.errors ?? []).map(faultOf);
-      listing ??= createAjv({ allErrors: true, validateSchema: false, code: { process: stopAt(MOST_FAULTS) } }, take);
+      listing ??= createAjv({ allErrors: true, code: { process: stopAt(MOST_FAULTS) } }, take);
       list ??= listing.compile(schema as AnySchema);
       left = TEXT_STEPS.most;
       const faults = listed(list, params);
@@ -84,6 +84,7 @@ function createAjv(options: Options, take: (steps: number) => void): Ajv2020 {
     useDefaults: false,
     coerceTypes: false,
     removeAdditional: false,
+    validateSchema: false,
     ownProperties: true,
     ...options,
     // Patterns run in linear time, because agents choose the texts.

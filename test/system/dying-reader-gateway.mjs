@@ -22,7 +22,7 @@ threads.Worker = class extends threads.Worker {
 };
 syncBuiltinESMExports();
 
-const { startGateway } = await import('../../dist/src/gateway/start.js');
+const { startGateway } = await import('../../dist/bundle/gateway.js');
 const gateway = await startGateway({
   configFile: values.config,
   environment: {},

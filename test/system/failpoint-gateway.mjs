@@ -2,7 +2,7 @@
 // in the comment of a vote.
 // Built from the same parts as the product; the product itself has no failpoints.
 import { parseArgs } from 'node:util';
-import { startGateway } from '../../dist/src/gateway/start.js';
+import { startGateway } from '../../dist/bundle/gateway.js';
 
 const { values } = parseArgs({
   args: process.argv.slice(3),

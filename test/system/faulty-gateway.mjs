@@ -1,5 +1,5 @@
 // The gateway as it is, with a fault that nobody catches: thrown in a timer on SIGUSR2, a rejection on SIGHUP.
-import { main } from '../../dist/src/main.js';
+import { main } from '../../dist/bundle/main.js';
 
 const fault = () => new Error('planted, with ?api_key=canary-4711&');
 process.on('SIGUSR2', () => {

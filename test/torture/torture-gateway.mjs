@@ -2,7 +2,7 @@
 //   SVC_FAILPOINT=die@after_admit:3     ends itself (SIGKILL) when it passes that point for the third time
 //   SVC_FAILPOINT=freeze@before_write:1 stops itself (SIGSTOP); somebody continues it
 import { parseArgs } from 'node:util';
-import { startGateway } from '../../dist/src/gateway/start.js';
+import { startGateway } from '../../dist/bundle/gateway.js';
 
 const { values } = parseArgs({
   args: process.argv.slice(3),
