@@ -14,6 +14,7 @@ import Fastify, {
 } from 'fastify';
 import type { Route, TlsPair } from '../config/configuration.ts';
 import type { Entrance } from '../config/entrance.ts';
+import { isOwnPath } from '../config/resolve-routes.ts';
 import { MOST_FAULTS, stopAt } from '../diagnostics/stop-at.ts';
 import { CODES } from '../effects/model/codes.ts';
 import type { JsonObject } from '../json/value.ts';
@@ -28,7 +29,7 @@ import { createDoorCheck } from './host-check.ts';
 import { createListeners, type Listeners } from './listeners.ts';
 import { measureOverload } from './overload.ts';
 import type { ApiSettings } from './ports.ts';
-import { EARLIER, Refused, faultSummary, plainProblem, refuse, renderProblem, shouldRetry } from './problem.ts';
+import { EARLIER, Refused, faultSummary, plainProblem, renderProblem, shouldRetry } from './problem.ts';
 import { decisionOfRefusal } from './run-refusal.ts';
 import { validationFaults } from './validation-faults.ts';
 
@@ -103,15 +104,7 @@ export function createListeningServer(options: ServerOptions): {
       connectionsCheckingInterval: TIMEOUTS_EVERY_MS,
     },
     clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, overload.wasLate()),
-    frameworkErrors: (_error, request, reply) => {
-      answer(
-        reply,
-        request,
-        plainProblem('invalid_request', 'The path of the request cannot be read.'),
-        {},
-        settings(),
-      );
-    },
+    frameworkErrors: (_error, request, reply) => void answer(reply, request, UNREADABLE_PATH, {}, settings()),
   }).withTypeProvider<TypeBoxTypeProvider>();
   app.setValidatorCompiler(compileForFirstRequest());
 
@@ -134,10 +127,12 @@ export function createListeningServer(options: ServerOptions): {
     connections.close();
   });
   app.addHook('onClose', () => listenersClosed);
+  const refused = (request: IncomingMessage, requestId: string, why: string) =>
+    refusedUnread(request, requestId, why, entranceOf(request), settings());
   const front = new Front(app.server, {
     isOverloaded: overload.isOverloaded,
     whileOverloaded: (request, requestId) =>
-      PROBES.has(request.url ?? '') ? null : refusedByOverload(request, requestId, settings()),
+      PROBES.has(request.url ?? '') ? null : refused(request, requestId, OVERLOADED),
     admits(request) {
       if (isClosing || doorFault(request) !== null) return false;
       options.arrived?.();
@@ -159,14 +154,11 @@ export function createListeningServer(options: ServerOptions): {
     if (fault !== null) {
       done(new Refused(fault, {}));
     } else if (isClosing && !isProbe(request)) {
-      reply.header('connection', 'close');
-      done(
-        refuse('not_ready', 'The gateway is shutting down. Nothing was done with this request.', {
-          retryAfterMs: 1_000,
-        }),
-      );
-    } else if (!isProbe(request) && overload.isOverloaded()) {
-      done(refuse('not_ready', OVERLOADED, { retryAfterMs: 1_000 }));
+      const { status, headers, body } = refused(request.raw, request.id, SHUTTING_DOWN);
+      reply
+        .code(status)
+        .headers({ ...headers, connection: 'close' })
+        .send(body);
     } else {
       if (!isProbe(request)) options.arrived?.();
       done();
@@ -228,13 +220,8 @@ export function createListeningServer(options: ServerOptions): {
     if (methods.length === 0 || methods.includes(request.method))
       return answer(reply, request, plainProblem('not_found', 'There is nothing at this path.'), {}, settings());
     reply.header('allow', methods.join(', '));
-    return answer(
-      reply,
-      request,
-      plainProblem('method_not_allowed', `This path takes ${methods.join(', ')}.`),
-      {},
-      settings(),
-    );
+    const problem = plainProblem('method_not_allowed', `This path takes ${methods.join(', ')}.`);
+    return answer(reply, request, problem, {}, settings());
   });
 
   return { app, listeners, front };
@@ -249,6 +236,7 @@ function mayNotEnd({ complete, headers }: IncomingMessage): boolean {
   return headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > MOST_LEFT;
 }
 
+const UNREADABLE_PATH = plainProblem('invalid_request', 'The path of the request cannot be read.');
 const NO_ROUTES: readonly never[] = [];
 /** What browsers say where they open an answer as a page, by itself or in another one. */
 const NAVIGATIONS: ReadonlySet<string> = new Set(['document', 'iframe', 'frame', 'embed', 'object', 'fencedframe']);
@@ -280,22 +268,27 @@ function isProbe(request: FastifyRequest): boolean {
 
 const PROBES: ReadonlySet<string> = new Set(['/livez', '/readyz', '/metrics']);
 
-/** The answer to a request while there is more work than can be done. It is made before the router: it has to cost little. */
-function refusedByOverload(
+/** The answer to a request that nothing is read of. Under overload it is made before the router: it has to cost little. */
+function refusedUnread(
   request: IncomingMessage,
   requestId: string,
+  why: string,
+  entrance: Entrance,
   { publicUrl }: ApiSettings,
 ): { readonly status: number; readonly headers: Readonly<Record<string, string>>; readonly body: string } {
   const { method = '', url = '', headers } = request;
-  const problem = { ...plainProblem('not_ready', OVERLOADED), retryAfterMs: 1_000 };
-  const run = (method === 'POST' && RUN_PATH.test(url)) || headers['idempotency-key'] !== undefined;
+  const problem = { ...plainProblem('not_ready', why), retryAfterMs: 1_000 };
   const changes = method !== 'GET' && method !== 'HEAD';
+  const isOwn = entrance.kind === 'own' && isOwnPath(url.split('?', 1)[0] ?? '');
+  // A write on a route may have a key that is derived from it: then an earlier one like it is the same action.
+  const run = headers['idempotency-key'] !== undefined || (isOwn ? method === 'POST' && RUN_PATH.test(url) : changes);
   const rendered = renderProblem(problem, {}, { publicUrl, requestId, run, changes });
   const more = { 'x-request-id': requestId, ...(mayNotEnd(request) ? { connection: 'close' } : {}) };
   return { status: rendered.status, headers: { ...rendered.headers, ...more }, body: JSON.stringify(rendered.body) };
 }
 
 const OVERLOADED = 'The gateway is overloaded. Nothing was done with this request.';
+const SHUTTING_DOWN = 'The gateway is shutting down. Nothing was done with this request.';
 /** Where calls arrive. A message to an MCP server may be one. */
 const RUN_PATH = /^\/(?:v1\/workspaces\/[^/]+\/effects|mcp(?:\/[^/?]*)?)(?:\?|$)/;
 

@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { OWN_PREFIXES } from '../config/resolve-routes.ts';
+import { isOwnPath } from '../config/resolve-routes.ts';
 import type { Code } from '../effects/model/codes.ts';
 import type { Principal } from '../effects/model/principal.ts';
 import type { Problem, RequestFault } from '../effects/model/run-request.ts';
@@ -66,7 +66,7 @@ export function receive(
   const mark = url.indexOf('?');
   const path = mark === -1 ? url : url.slice(0, mark);
   const entrance = ports.entranceOf(request);
-  if (entrance.kind === 'own' && isOwn(path)) return { kind: 'own' };
+  if (entrance.kind === 'own' && isOwnPath(path)) return { kind: 'own' };
   const located = table.locate(path, entrance);
   const carriers = located?.route.route.keys ?? USUAL_CARRIERS;
   const style = located?.route.route ?? PLAIN_STYLE;
@@ -152,11 +152,6 @@ function missing({ headers, schemes, query }: KeyCarriers, authorization: string
   if (headers.includes('x-api-key')) return 'Send an API key in the header X-API-Key.';
   const places = [...headers, ...schemes.map((one) => `Authorization: ${one}`), ...query.map((name) => `?${name}=`)];
   return `Send an API key in ${places.join(' or ')}.`;
-}
-
-function isOwn(path: string): boolean {
-  const slash = path.indexOf('/', 1);
-  return OWN_PREFIXES.includes(slash === -1 ? path : path.slice(0, slash));
 }
 
 /** Node's parser refuses contradictory framing. What it accepts must still have the same meaning for every server. */

@@ -9,6 +9,8 @@ const CALLS = 2_000;
 /** What the upstream takes at once, and how long it takes for each: few of the calls, in the time that each may wait. */
 const CONNECTIONS = 16;
 const LATENCY_MS = 500;
+/** Of 16 places one agent gets 12, a second one 3 of the rest: the last is for who has none (see `createPlaces`). */
+const PLACES_OF_TWO = 15;
 /** How many of those that were told are asked again one by one. */
 const ASKED_AGAIN = 20;
 
@@ -46,6 +48,9 @@ interface End {
   readonly at: number;
   readonly seen: string;
 }
+
+/** What is said of the action, where nothing was done with this request. */
+const MAY_HAVE_RUN = /An earlier request for the same action may have run\.".*"did_it_happen":"maybe"/;
 
 const call = (index: number) => ({
   tool: 'notes.add',
@@ -90,12 +95,15 @@ it('2,000 calls at once on a machine with no time to spare: admitted is what can
   const of = (kind: Kind): readonly number[] => [...ends.keys()].filter((index) => ends[index]?.kind === kind);
   const [committed, told, notDispatched, cut] = [of('committed'), of('told'), of('not_dispatched'), of('cut')];
   expect(of('other').map((index) => ends[index]?.seen)).toEqual([]);
-  expect(committed.length).toBeGreaterThanOrEqual(CONNECTIONS);
+  // Who was let in is carried through, however little of a processor there is.
+  expect(committed.length).toBeGreaterThanOrEqual(PLACES_OF_TWO);
   // A machine that stands still costs those that hold a place just then. Admitted without places, it is nearly all.
-  expect(notDispatched.length).toBeLessThanOrEqual(CALLS / 20);
+  expect(notDispatched.length).toBeLessThanOrEqual(CONNECTIONS);
   // Who came too late to be heard is told so, and only one that writes after that may miss it.
   expect(cut.length).toBeLessThanOrEqual(CALLS / 4);
   expect(told.length).toBeGreaterThan(ASKED_AGAIN);
+  // Nothing was done with these requests; whether the action happened, an earlier one may know.
+  expect(told.map((index) => ends[index]?.seen).filter((seen) => !MAY_HAVE_RUN.test(seen ?? ''))).toEqual([]);
   // What is too much is refused as it arrives, and is not in the way of what was accepted.
   const last = Math.max(...committed.map((index) => ends[index]?.at ?? 0));
   expect(told.filter((index) => (ends[index]?.at ?? last) < last).length).toBeGreaterThan(CALLS / 2);
