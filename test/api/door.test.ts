@@ -305,26 +305,7 @@ describe('what goes wrong inside', () => {
   });
 });
 
-describe('shedding', () => {
-  it('refuses calls while the event loop is late, and never health checks', async () => {
-    const own = await startRig();
-    let shed: Awaited<ReturnType<Rig['send']>> | null = null;
-    for (let turn = 0; turn < 4 && shed === null; turn += 1) {
-      // Of the second block nothing else is measured than the block: a slow request before it would make a low mean.
-      for (const block of [1_500, 1_500]) {
-        const end = performance.now() + block;
-        while (performance.now() < end);
-        await setImmediate();
-        await setImmediate();
-      }
-      const answer = await own.send('GET', EFFECTS, { once: true });
-      if (answer.status !== 200) shed = answer;
-    }
-    expect([shed?.status, shed?.json['code'], shed?.headers['x-should-retry']]).toEqual([503, 'not_ready', 'true']);
-    expect((await own.send('GET', '/livez', { key: null })).status).toBe(200);
-    await own.close();
-  });
-
+describe('shutting down', () => {
   it('answers in full while it shuts down', async () => {
     const own = await startRig();
     const { server } = own.app;

@@ -42,12 +42,22 @@ interface Asked {
   readonly headers?: Readonly<Record<string, string>>;
 }
 
-function ask({ method, path, headers = {} }: Asked): Promise<{ readonly status: number; readonly text: string }> {
+interface Answered {
+  readonly status: number;
+  readonly text: string;
+  /** `x-should-retry` and `retry-after`. */
+  readonly hints: readonly unknown[];
+}
+
+function ask({ method, path, headers = {} }: Asked): Promise<Answered> {
   return new Promise((resolve, reject) => {
     const outgoing = request({ host: '127.0.0.1', port, method, path, headers, agent }, (incoming) => {
       let text = '';
       incoming.setEncoding('utf8').on('data', (chunk: string) => (text += chunk));
-      incoming.on('end', () => resolve({ status: incoming.statusCode ?? 0, text }));
+      incoming.on('end', () => {
+        const { statusCode: status = 0, headers: sent } = incoming;
+        resolve({ status, text, hints: [sent['x-should-retry'], sent['retry-after']] });
+      });
     });
     outgoing.on('error', reject).end();
   });
@@ -84,9 +94,10 @@ const OTHERS: readonly Asked[] = [
 it('under overload `did_it_happen` is about the action, and says what the sentence beside it says', async () => {
   await beLate();
   const asked = [...RUNS, ...OTHERS];
-  const answers = await Promise.all([...asked, { method: 'GET', path: '/livez' }].map(ask));
-  for (const [index, { status, text }] of answers.slice(0, asked.length).entries()) {
-    expect(status, text).toBe(503);
+  const health = ['/livez', '/readyz', '/metrics'].map((path) => ({ method: 'GET', path }));
+  const answers = await Promise.all([...asked, ...health].map(ask));
+  for (const [index, { status, text, hints }] of answers.slice(0, asked.length).entries()) {
+    expect([status, ...hints], text).toEqual([503, 'true', '1']);
     const may = index < RUNS.length;
     expect(JSON.parse(text), JSON.stringify(asked[index])).toMatchObject({
       code: 'not_ready',
@@ -97,6 +108,6 @@ it('under overload `did_it_happen` is about the action, and says what the senten
       retry_after_ms: 1_000,
     });
   }
-  // Of the health of the gateway one may ask even so. This server has no such page.
-  expect(answers.at(-1)?.status).toBe(404);
+  // Of the health of the gateway one may ask even so. This server has no such pages.
+  expect(answers.slice(asked.length).map(({ status }) => status)).toEqual([404, 404, 404]);
 });

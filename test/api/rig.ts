@@ -46,7 +46,6 @@ import { createMetrics } from '../../src/telemetry/metrics.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { createUpstreams } from '../../src/upstreams/upstreams.ts';
 import { startPaymentsUpstream } from '../../packages/demo/src/payments-upstream.ts';
-import { askAgain } from '../ask-again.ts';
 import { documented } from '../documented.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
 
@@ -98,8 +97,6 @@ export interface SendOptions {
   /** Sent as it is, instead of `body`. */
   readonly raw?: string | Buffer;
   readonly headers?: Record<string, string>;
-  /** Also a gateway that is overloaded is asked but once. */
-  readonly once?: boolean;
 }
 
 const CONFIG = (url: string, folder: string) => `
@@ -407,7 +404,7 @@ export async function startRig(
     logs: () => written,
     storeFolder: () => join(folder, 'store'),
     loseNextAnswer: () => upstream.loseNextAnswer(),
-    async send(method, path, { key = keys.account, body, raw, headers = {}, once = false } = {}) {
+    async send(method, path, { key = keys.account, body, raw, headers = {} } = {}) {
       const payload = raw ?? (body === undefined ? undefined : JSON.stringify(body));
       const request: InjectOptions = {
         ...(method === undefined ? {} : { method }),
@@ -434,8 +431,7 @@ export async function startRig(
         if (isStream) begun.stream().destroy();
         return { status: statusCode, headers: sent, text, json: text === '' ? {} : JSON.parse(text) };
       }
-      const ask = () => app.inject(request);
-      const answer = await (once ? ask() : askAgain(ask, ({ body: text }) => text));
+      const answer = await app.inject(request);
       const contentType = String(answer.headers['content-type'] ?? '');
       if (method !== 'HEAD')
         documented.check({ method: method ?? 'GET', path, status: answer.statusCode, contentType, text: answer.body });
