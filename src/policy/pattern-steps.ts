@@ -8,8 +8,8 @@ export const PATTERN_STEPS = 1_000_000;
 let left = Number.POSITIVE_INFINITY;
 
 /** Evaluates one call with this bound. It is synchronous, so one counter is enough for all calls. */
-export function withPatternSteps<T>(evaluate: () => T): T {
-  left = PATTERN_STEPS;
+export function withPatternSteps<T>(evaluate: () => T, most = PATTERN_STEPS): T {
+  left = most;
   try {
     return evaluate();
   } finally {
@@ -21,4 +21,9 @@ export function withPatternSteps<T>(evaluate: () => T): T {
 export function takePatternSteps(steps: number): boolean {
   left -= steps;
   return left >= 0;
+}
+
+/** What is left of the bound; below 0 once a leaf was not evaluated because of it. */
+export function patternStepsLeft(): number {
+  return left;
 }

@@ -1,10 +1,9 @@
 import type { CompiledRule } from './compiled-rule.ts';
-import { engineTruth } from './engine-truth.ts';
+import { type Bounds, engineTruth, TooMuch } from './engine-truth.ts';
 import type { PolicyInput } from './input.ts';
-import { takePatternSteps, withPatternSteps } from './pattern-steps.ts';
+import { PATTERN_STEPS, patternStepsLeft, withPatternSteps } from './pattern-steps.ts';
 import type { CompiledPolicies } from './policies.ts';
-import { type EngineCondition, isGroup, readOperator } from './engine-form.ts';
-import { hasPatterns } from './operators.ts';
+import { type EngineCondition, isGroup } from './engine-form.ts';
 import type { Json } from '../json/value.ts';
 import { matchingRules } from './tool-index.ts';
 
@@ -26,13 +25,9 @@ const SAMPLE_MS = 10;
 /** Time after which other work has its turn, ms. */
 const TURN_MS = 5;
 /** Most leaves of one rule that are evaluated for one call. A rule with more is not compared. */
-const MAX_LEAVES = 2_000;
+const MAX_LEAVES = 1_000;
 /** Most characters and values of params that are compared: a pattern takes its time for each of them. */
 const MAX_PARAMS = 16_384;
-/** What one pattern counts for, in leaves: it is compiled for each comparison. */
-const PATTERN_SIZE = 20;
-
-class TooMuch extends Error {}
 
 /**
  * Asks json-rules-engine's own `Engine` about a sample of decisions, after they were made and outside their path. On the
@@ -91,18 +86,23 @@ export class SecondOpinion {
     const { elapsed, later } = this.#options;
     let spent = 0;
     let begun = elapsed();
+    const pause = (): Promise<void> | null => {
+      const took = elapsed() - begun;
+      if (took < TURN_MS) return null;
+      spent += took;
+      return new Promise<void>((resolve) => later(resolve)).then(() => {
+        begun = elapsed();
+      });
+    };
     for (const rule of this.#inTurn(rules, matched)) {
       const here = matched.has(rule.id);
-      const engine = await opinion(rule, input);
+      const engine = await opinion(rule, input, pause);
       // Facts of the company brain may have come meanwhile: what decides is asked once more before it is doubted.
       if (engine !== null && engine !== here && matches(policies, input)?.has(rule.id) === here)
         this.#note({ rule: rule.id, tool: input.tool.name, policyVersion: version, here, engine });
-      const now = elapsed();
-      if (now - begun < TURN_MS) continue;
-      spent += now - begun;
+      const paused = pause();
       if (spent >= SAMPLE_MS) return;
-      await new Promise<void>((resolve) => later(resolve));
-      begun = elapsed();
+      await paused;
     }
   }
 
@@ -130,21 +130,17 @@ function matches({ byTool }: CompiledPolicies, input: PolicyInput): ReadonlySet<
   if (index === undefined) return new Set();
   return withPatternSteps(() => {
     const found = new Set(matchingRules(index, input).map(({ id }) => id));
-    return takePatternSteps(0) ? found : null;
+    return patternStepsLeft() < 0 ? null : found;
   });
 }
 
 /** What the engine says of a rule; `null` where that is too much. */
-async function opinion(rule: CompiledRule, input: PolicyInput): Promise<boolean | null> {
+async function opinion(rule: CompiledRule, input: PolicyInput, pause: Bounds['pause']): Promise<boolean | null> {
   if (input.now < rule.from || input.now >= rule.until) return false;
-  let leaves = 0;
-  const step = (): void => {
-    leaves += 1;
-    if (leaves > MAX_LEAVES) throw new TooMuch();
-  };
+  const bounds = { leaves: MAX_LEAVES, patternSteps: PATTERN_STEPS, pause };
   try {
     if (sizeOf(rule.conditions) > MAX_LEAVES) return null;
-    return await engineTruth(rule.conditions, rule.symbols, input, step);
+    return await engineTruth(rule.conditions, rule.symbols, input, bounds);
   } catch (error) {
     if (error instanceof TooMuch) return null;
     throw error;
@@ -156,8 +152,7 @@ function sizeOf(condition: EngineCondition): number {
   if ('all' in condition) return condition.all.reduce((sum, part) => sum + sizeOf(part), 0);
   if ('any' in condition) return condition.any.reduce((sum, part) => sum + sizeOf(part), 0);
   if (isGroup(condition.value)) return 1 + sizeOf(condition.value);
-  const values = Array.isArray(condition.value) ? condition.value.length : 1;
-  return values * (hasPatterns(readOperator(condition.operator).name) ? PATTERN_SIZE : 1);
+  return Array.isArray(condition.value) ? condition.value.length : 1;
 }
 
 /** What is left of a number of characters and values after these; it stops counting below zero. */
