@@ -64,12 +64,7 @@ function callsOn(
       received = received === '' ? text : received + text;
       const head = received.indexOf('\r\n\r\n');
       if (head === -1) return;
-      const length = /\r\ncontent-length: *(\d+)/i.exec(received)?.[1];
-      if (length === undefined) {
-        reject(new Error(`an answer without a length: ${received.slice(0, head)}`));
-        return;
-      }
-      if (received.length < head + 4 + Number(length)) return;
+      if (!isWhole(received, head)) return;
       const status = Number(received.slice(9, 12));
       if (!expected.includes(status)) {
         reject(new Error(`an answer that was not expected: ${received}`));
@@ -82,6 +77,15 @@ function callsOn(
     socket.on('error', reject).on('close', () => reject(new Error('the server ended a connection')));
     send();
   });
+}
+
+/** Whether an answer has come whole. @param head where its head ends. @throws when it has neither length nor chunks */
+function isWhole(received: string, head: number): boolean {
+  const length = /\r\ncontent-length: *(\d+)/i.exec(received)?.[1];
+  if (length !== undefined) return received.length >= head + 4 + Number(length);
+  if (!/\r\ntransfer-encoding: *chunked/i.test(received.slice(0, head)))
+    throw new Error(`an answer without a length: ${received.slice(0, head)}`);
+  return received.endsWith('\r\n\r\n') && received.includes('\r\n0\r\n', head);
 }
 
 /** One request of HTTP/1.1 as it goes onto a socket. */

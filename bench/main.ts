@@ -23,10 +23,11 @@ const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   growth: () => import('./growth.ts'),
   forms: () => import('./forms.ts'),
   streams: () => import('./streams.ts'),
+  memory: () => import('./memory.ts'),
 };
 
 /** Take minutes: run only when they are asked for. */
-const LONG = ['growth', 'listers'];
+const LONG = ['growth', 'listers', 'memory'];
 
 const { values } = parseArgs({
   options: { json: { type: 'string' }, only: { type: 'string' }, effects: { type: 'string', default: '1000000' } },

@@ -23,16 +23,18 @@ export const MCP_TOOLS = [
   },
 ] as const;
 
+/** The MCP server, as the gateway's configuration names it. */
+export function mcpUpstreamOf(url: string): string {
+  return `  - { id: tools, timeout: 10s, connections: 128, mcp: { url: "${url}/mcp/tools", pins: tools.lock.json, trust_annotations: true } }\n`;
+}
+
 export const MCP_CONFIG = `
 server: { host: 127.0.0.1, port: 0 }
 store: { kind: embedded, path: ./data }
 workspaces: [ { id: bench, agents: [ { id: bot, team: support } ] } ]
 policies: { paths: [./policies] }
 upstreams:
-  - id: tools
-    timeout: 10s
-    mcp: { url: "\${BENCH_UPSTREAM}/mcp/tools", pins: tools.lock.json, trust_annotations: true }
-telemetry: { log_level: warn }
+${mcpUpstreamOf('${BENCH_UPSTREAM}')}telemetry: { log_level: warn }
 `;
 
 export const MCP_POLICY = `

@@ -3,7 +3,7 @@
  * json-rules-engine. `one` has the rule that the measured call needs, `two` a rule for reads besides; `ten` is what a
  * small team really has, of which the same one applies.
  */
-export type RuleSet = 'forms' | 'streams' | 'one' | 'two' | 'ten';
+export type RuleSet = 'forms' | 'streams' | 'mixed' | 'one' | 'two' | 'ten';
 
 interface Test {
   readonly param: string;
@@ -101,6 +101,8 @@ function rulesOf(set: RuleSet): readonly BenchRule[] {
       return [REFUND, { ...REFUND, id: 'refund-form', tool: `${REFUND.tool}_form` }];
     case 'streams':
       return [CHAT];
+    case 'mixed':
+      return [REFUND, READ, CHAT, { ...CHAT, id: 'tools', tool: 'tools.*' }];
     case 'two':
       return [REFUND, READ];
     case 'ten':
@@ -136,7 +138,7 @@ export function policyOf(set: RuleSet): string {
 export function toolsOf(set: RuleSet): string {
   const others = new Map<string, string[]>();
   for (const { tool, when } of rulesOf(set)) {
-    if (tool.startsWith('payments.') || tool.startsWith('models.')) continue;
+    if (/^(payments|models|tools)\./.test(tool)) continue;
     others.set(tool, [...(others.get(tool) ?? []), ...when.map(({ param }) => param)]);
   }
   return [...others]

@@ -8,7 +8,7 @@ import { type RedisServer, startRedis } from '../test/redis/servers.ts';
 import { lockOf } from '../test/system/mcp/lenient-server.ts';
 import { type CpuTimes, hasThreadTimes, keepOn, threadTimes } from './cpu.ts';
 import { type Server, type ServerOptions, startServer } from './processes.ts';
-import { MCP_CONFIG, MCP_POLICY, MCP_TOOLS } from './mcp-tools.ts';
+import { MCP_CONFIG, MCP_POLICY, MCP_TOOLS, mcpUpstreamOf } from './mcp-tools.ts';
 import { policyOf, type RuleSet, toolsOf } from './rules.ts';
 
 /** A server that is measured, with the stores' servers that work for it. */
@@ -85,12 +85,14 @@ export async function openStage(kind: 'http' | 'mcp' = 'http'): Promise<Stage> {
     async gateway({ name, redis, rules = 'one', place = 'served' }) {
       const home = join(folder, name.replaceAll(' ', '-'));
       await mkdir(join(home, 'policies'), { recursive: true });
+      const tools =
+        rules === 'mixed' ? await start('tools', [fileBeside('./mcp-upstream.js')], { place: 'upstream' }) : null;
+      if (kind === 'mcp' || tools !== null) await writeFile(join(home, 'tools.lock.json'), lockOf('tools', MCP_TOOLS));
       if (kind === 'mcp') {
         await writeFile(join(home, 'gateway.yaml'), MCP_CONFIG);
-        await writeFile(join(home, 'tools.lock.json'), lockOf('tools', MCP_TOOLS));
         await writeFile(join(home, 'policies', 'bench.yaml'), MCP_POLICY);
       } else {
-        await writeFile(join(home, 'gateway.yaml'), configOf(redis, rules));
+        await writeFile(join(home, 'gateway.yaml'), configOf(redis, rules, tools));
         await writeFile(join(home, 'policies', 'bench.yaml'), policyOf(rules));
       }
       const administrative = makeKey('administrative').key;
@@ -203,7 +205,8 @@ async function agentKey(url: string, administrative: string): Promise<string> {
   throw new Error(`no key: ${JSON.stringify(body)}`);
 }
 
-function configOf(redis: RedisServer | undefined, rules: RuleSet): string {
+/** @param tools a server of MCP tools beside the HTTP APIs */
+function configOf(redis: RedisServer | undefined, rules: RuleSet, tools: Server | null): string {
   const store =
     redis === undefined
       ? 'store: { kind: embedded, path: ./data }'
@@ -216,7 +219,7 @@ policies: { paths: [./policies] }
 upstreams:
   - { id: payments, url: "\${BENCH_UPSTREAM}", timeout: 10s, connections: 128 }
   - { id: models, url: "\${BENCH_UPSTREAM}", timeout: 10s, connections: 2000 }
-tools:
+${tools === null ? '' : mcpUpstreamOf(tools.url)}tools:
   - name: payments.refund
     title: Refund
     upstream: payments
@@ -232,6 +235,7 @@ tools:
     params_schema: { type: object, required: [payment_id, amount, currency], properties: { payment_id: { type: string }, amount: { type: integer, minimum: 1 }, currency: { type: string }, reason: { type: string } }, additionalProperties: false }
     target: "payment:{payment_id}"
   - { name: models.chat, upstream: models, kind: write, request: { method: POST, path: "/v1/streams", body: "*" }, response: stream }
+  - { name: models.file, upstream: models, kind: write, request: { method: POST, path: /v1/files, body: "*", body_type: multipart } }
   - { name: models.chat_open, upstream: models, kind: write, request: { method: POST, path: "/v1/streams/open", body: "*" }, response: stream }
 ${toolsOf(rules)}routes:
   - upstream: models
@@ -239,6 +243,7 @@ ${toolsOf(rules)}routes:
     rules:
       - { match: "POST /v1/streams", tool: models.chat, idempotency: none }
       - { match: "POST /v1/streams/open", tool: models.chat_open, idempotency: none }
+      - { match: "POST /v1/files", tool: models.file, idempotency: none }
   - upstream: payments
     prefix: /forms
     rules: [{ match: "POST /v1/payments/:payment_id/refunds", tool: payments.refund_form, idempotency: required }]
