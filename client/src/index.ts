@@ -20,6 +20,7 @@ export type {
   EffectState,
   EffectWithLedger,
   LedgerEvent,
+  LedgerPage,
   MadeKey,
   Mismatch,
   Observed,

@@ -54,6 +54,14 @@ export interface EffectFilter {
   readonly decision?: Decision;
   readonly tool?: string;
   readonly agentId?: string;
+  readonly target?: string;
+  /** A rule of policy that matched. */
+  readonly rule?: string;
+  /** Whose key made the call. */
+  readonly user?: string;
+  readonly keyId?: string;
+  /** A user who approved or rejected it. */
+  readonly approver?: string;
   /** RFC 3339, inclusive. */
   readonly since?: string;
   /** RFC 3339, exclusive. */
@@ -62,6 +70,31 @@ export interface EffectFilter {
   readonly params?: true;
   readonly limit?: number;
   readonly cursor?: string;
+}
+
+/** Filters of the ledger of what belongs to no workspace. */
+export interface InstallationLedgerFilter {
+  /** A kind of event, or what stands before the dot: `key`, `policy`, … */
+  readonly kind?: string;
+  /** Id of who caused the event. */
+  readonly actor?: string;
+  readonly user?: string;
+  readonly keyId?: string;
+  /** RFC 3339, inclusive. */
+  readonly since?: string;
+  /** RFC 3339, exclusive. */
+  readonly until?: string;
+  readonly limit?: number;
+  readonly cursor?: string;
+}
+
+/** Filters of a workspace's ledger. An event must fit all that are given, by what it says or by the effect it is about. */
+export interface LedgerFilter extends InstallationLedgerFilter {
+  readonly effectId?: string;
+  readonly agentId?: string;
+  readonly tool?: string;
+  readonly target?: string;
+  readonly rule?: string;
 }
 
 export interface ResolveInput {

@@ -4,7 +4,9 @@ import type {
   CallInput,
   CallOptions,
   EffectFilter,
+  InstallationLedgerFilter,
   KeyFilter,
+  LedgerFilter,
   ObservedReadPage,
   Reconciliation,
   ResolveInput,
@@ -132,6 +134,14 @@ export class Svc {
      */
     erase: (id: string): Promise<void> => this.#delete(`/effects/${encodeURIComponent(id)}/params`),
     run: (id: string): Promise<wire.Run> => this.#get(`/effects/${encodeURIComponent(id)}/run`),
+  };
+
+  /** The append-only ledger, newest first. A page may be short or empty even if others follow. */
+  readonly ledger = {
+    list: (filter: LedgerFilter = {}): Promise<wire.LedgerPage> => this.#get('/ledger', snake(filter) as Query),
+    /** Of what belongs to no workspace. Needs an administrative key. */
+    installation: (filter: InstallationLedgerFilter = {}): Promise<wire.LedgerPage> =>
+      this.#installation('GET', `/ledger${search(snake(filter) as Query)}`),
   };
 
   readonly approvals = {

@@ -15,6 +15,7 @@ import { addEffectRoutes } from './effects.ts';
 import { addEraseRoute } from './erase.ts';
 import { addObservedReadsRoute } from './observed-reads.ts';
 import { addHealthRoutes } from './health.ts';
+import { addLedgerRoutes } from './ledger.ts';
 import { acceptStrictJson } from './json-body.ts';
 import { addKeyProfileRoutes } from './key-profiles.ts';
 import { refuseKeysInTexts } from './keys-in-texts.ts';
@@ -53,6 +54,7 @@ export async function addControlPlane(
     addEffectRoutes(app, ports, lists);
     addEffectStream(app, ports);
     addEraseRoute(app, ports);
+    addLedgerRoutes(app, ports, lists);
     addObservedReadsRoute(app, ports, lists);
     addApprovalRoutes(app, ports, lists);
     addClaimRoutes(app, ports, lists);

@@ -354,7 +354,7 @@ export const Effects = component('EffectPage', paged({ effects: List(Effect) }))
 
 export const Actor = Type.Object({ type: Type.Enum(['agent', 'user', 'key', 'gateway']), id: Text() });
 
-const LedgerEvent = component(
+export const LedgerEvent = component(
   'LedgerEvent',
   Type.Object(
     {

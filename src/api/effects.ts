@@ -14,12 +14,11 @@ import { readCalls } from '../effects/wire/calls.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import { effectToWire, probeToWire } from '../effects/wire/effect.ts';
 import type { Lists } from './lists.ts';
-import { PAGE_QUERY, pageOf } from './paging.ts';
+import { PAGE_QUERY, pageOf, TIME_QUERY, timesOf, WHO_QUERY } from './paging.ts';
 import { PreviewBody, RunBody, runRequest, takeKeyFromHeader } from './run-body.ts';
 import { runStages } from '../effects/wire/run-stages.ts';
 import type { ApiPorts } from './ports.ts';
 import { Refused, refuse, refuseFaults } from './problem.ts';
-import { timeFromWire } from '../effects/wire/time.ts';
 import { DECIDED, Effect, Effects, EffectWithLedger, Preview, ReceiptAnswer, Run, STATES } from './effect-answers.ts';
 import {
   AgentId,
@@ -29,8 +28,8 @@ import {
   decisions,
   InWorkspace,
   NoQuery,
-  Time,
   Tool,
+  USER_ID,
   WithId,
 } from './schema.ts';
 import { createEffectWatch } from './effect-watch.ts';
@@ -48,8 +47,11 @@ const ListQuery = Type.Object(
     agent_id: Type.Optional(AgentId),
     target: Type.Optional(Type.String({ minLength: 1, maxLength: 1000 })),
     rule: Type.Optional(Type.String({ minLength: 1, maxLength: 200, description: 'A rule of policy that matched.' })),
-    since: Type.Optional(Time),
-    until: Type.Optional(Time),
+    ...WHO_QUERY,
+    approver: Type.Optional(
+      Type.String({ pattern: USER_ID, description: 'A user who approved or rejected it.', examples: ['maria'] }),
+    ),
+    ...TIME_QUERY,
     params: Type.Optional(Type.Enum(['true'], { description: '`true`: with the params of each call.' })),
     ...PAGE_QUERY,
   },
@@ -409,15 +411,7 @@ function preferredWaitMs(request: FastifyRequest): number {
 /** @returns `null` if the filter asks for what the caller may not see */
 function listFilter(query: Static<typeof ListQuery>, caller: Caller): EffectFilter | null {
   const faults: RequestFault[] = [];
-  const time = (name: 'since' | 'until'): number | null => {
-    const text = query[name];
-    if (text === undefined) return null;
-    const ms = timeFromWire(text);
-    if (ms === null) faults.push({ path: `/query/${name}`, message: 'is no time that exists' });
-    return ms;
-  };
-  const since = time('since');
-  const until = time('until');
+  const { since, until } = timesOf(query, faults);
   const { limit, cursor } = pageOf(query, faults);
   if (faults.length > 0) throw refuseFaults(faults);
   const own = caller.view.kind === 'own' ? caller.view.agentId : null;
@@ -429,6 +423,9 @@ function listFilter(query: Static<typeof ListQuery>, caller: Caller): EffectFilt
     agentId: own ?? query.agent_id ?? null,
     target: query.target,
     rule: query.rule,
+    user: query.user,
+    keyId: query.key_id,
+    approver: query.approver,
     since,
     until,
     limit,

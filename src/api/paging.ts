@@ -1,6 +1,8 @@
 import { Type } from 'typebox';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { isCursor } from '../effects/wire/cursor.ts';
+import { timeFromWire } from '../effects/wire/time.ts';
+import { Time, UserId } from './schema.ts';
 
 const MAX_PAGE = 200;
 const DEFAULT_PAGE = 50;
@@ -16,6 +18,30 @@ export const PAGE_QUERY = {
   ),
   cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 500 })),
 };
+
+/** Query members of lists that are searched by time. */
+export const TIME_QUERY = { since: Type.Optional(Time), until: Type.Optional(Time) };
+
+/** Query members of lists that are searched by whose key it was. */
+export const WHO_QUERY = {
+  user: Type.Optional(UserId),
+  key_id: Type.Optional(Type.String({ minLength: 1, maxLength: 100, description: 'Id of a key.' })),
+};
+
+/** Which times a query asks for, ms. Faults that its schema cannot find are added to `faults`. */
+export function timesOf(
+  query: { readonly since?: string; readonly until?: string },
+  faults: RequestFault[],
+): { readonly since: number | null; readonly until: number | null } {
+  const time = (name: 'since' | 'until'): number | null => {
+    const text = query[name];
+    if (text === undefined) return null;
+    const ms = timeFromWire(text);
+    if (ms === null) faults.push({ path: `/query/${name}`, message: 'is no time that exists' });
+    return ms;
+  };
+  return { since: time('since'), until: time('until') };
+}
 
 /** Which page a query asks for. Faults that its schema cannot find are added to `faults`. */
 export function pageOf(

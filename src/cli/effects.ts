@@ -2,6 +2,7 @@ import type { Effect, EffectFilter, EffectPage, ObservedRead, ObservedReadPage, 
 import { type Command, Option } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
 import { addProbe, addResolve } from './effects-resolve.ts';
+import { filterOf } from './ledger.ts';
 import { inShort, json, paramsText, styled, table, type Terminal, wire } from './terminal.ts';
 
 interface ListOptions extends GatewayAccess {
@@ -9,6 +10,11 @@ interface ListOptions extends GatewayAccess {
   readonly decision?: NonNullable<EffectFilter['decision']>;
   readonly tool?: string;
   readonly agent?: string;
+  readonly target?: string;
+  readonly rule?: string;
+  readonly user?: string;
+  readonly key?: string;
+  readonly approver?: string;
   readonly since?: string;
   readonly until?: string;
   readonly observed?: true;
@@ -28,23 +34,26 @@ export function addEffects(program: Command, context: CliContext): void {
     .option('--decision <decision>', 'only these, e.g. denied_budget')
     .option('--tool <name>', 'only of this tool')
     .option('--agent <id>', 'only of this agent')
+    .option('--target <target>', 'only on this target')
+    .option('--rule <rule>', 'only where this rule of policy matched')
+    .option('--user <id>', 'only with a key of this user')
+    .option('--key <id>', 'only with this API key')
+    .option('--approver <id>', 'only what this user approved or rejected')
     .option('--since <time>', 'RFC 3339, inclusive')
     .option('--until <time>', 'RFC 3339, exclusive')
     .option('--observed', 'only those that policy would have stopped, were it in force')
     .option('--limit <n>', 'at most so many', toCount(200), 50)
     .option('--cursor <cursor>', 'go on where the last page ended')
     .action(async (options: ListOptions) => {
-      const { state, decision, tool, agent, since, until, limit, cursor } = options;
+      const { state, decision, approver, limit, cursor } = options;
       const svc = await connect(options);
       const filter = {
         limit,
         ...(state && { state }),
         ...(decision && { decision }),
-        ...(tool && { tool }),
-        ...(agent && { agentId: agent }),
-        ...(since && { since }),
-        ...(until && { until }),
+        ...(approver && { approver }),
         ...(cursor && { cursor }),
+        ...filterOf(options),
       };
       const page: ObservedPage = options.observed ? await listObserved(svc, filter) : await svc.effects.list(filter);
       if (options.json) return terminal.out(json(wire(page)));

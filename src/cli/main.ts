@@ -11,6 +11,7 @@ import { addDoctor } from './doctor.ts';
 import { addEffects } from './effects.ts';
 import { addInit } from './init.ts';
 import { addKeys } from './keys.ts';
+import { addLedger } from './ledger.ts';
 import { addMcp } from './mcp.ts';
 import { addMigrate } from './migrate.ts';
 import { addPauses } from './pauses.ts';
@@ -31,6 +32,7 @@ const ADD_COMMANDS = [
   addConfig,
   addKeys,
   addEffects,
+  addLedger,
   addApprovals,
   addTail,
   addConsole,

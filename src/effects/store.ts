@@ -25,7 +25,7 @@ import type {
   Tombstone,
 } from './model/effect.ts';
 import type { JsonObject } from '../json/value.ts';
-import type { LedgerActor, LedgerDraft, LedgerEvent } from './model/ledger.ts';
+import type { LedgerActor, LedgerDraft, LedgerEvent, LedgerGroup, LedgerKind } from './model/ledger.ts';
 import type { Agent, KeyKind } from './model/principal.ts';
 import type { Observed, Verdict } from './model/verdict.ts';
 
@@ -267,6 +267,34 @@ export interface EffectFilter {
   readonly target?: string | undefined;
   /** A rule that decided, or that matched. */
   readonly rule?: string | undefined;
+  /** The user that the calling key belongs to. */
+  readonly user?: string | undefined;
+  readonly keyId?: string | undefined;
+  /** A user who approved or rejected it. */
+  readonly approver?: string | undefined;
+  /** ms, inclusive. */
+  readonly since: number | null;
+  /** ms, exclusive. */
+  readonly until: number | null;
+  readonly limit: number;
+  readonly cursor: string | null;
+}
+
+/** Which events of the ledger: those that fit all that is given. */
+export interface LedgerFilter {
+  /** A kind, or the kinds of a group: what stands before the dot. */
+  readonly kind?: LedgerKind | LedgerGroup | undefined;
+  readonly effectId?: string | undefined;
+  /** The id of who caused the event. */
+  readonly actor?: string | undefined;
+  /** Of the event, or of the effect that it is about. */
+  readonly agentId?: string | undefined;
+  readonly tool?: string | undefined;
+  readonly target?: string | undefined;
+  readonly rule?: string | undefined;
+  /** Who acted, whom it is about, or whose key made the call. */
+  readonly user?: string | undefined;
+  readonly keyId?: string | undefined;
   /** ms, inclusive. */
   readonly since: number | null;
   /** ms, exclusive. */
@@ -396,6 +424,10 @@ export interface EffectStore extends EntityStore, SessionStore, PolicyStore, Key
   ledger(workspace: string, after: number, limit: number): Promise<readonly LedgerEvent[]>;
   /** Events with `seq < before`, newest first; `null` starts with the newest. */
   ledgerBefore(workspace: string, before: number | null, limit: number): Promise<readonly LedgerEvent[]>;
+  /** Newest first. A page looks at a part of the ledger, and may be short though others follow. */
+  ledgerPage(workspace: string, filter: LedgerFilter): Promise<Page<LedgerEvent>>;
+  /** Events from a time on, in order, slice by slice; what is written after it has begun is left out. */
+  ledgerFrom(workspace: string, filter: Omit<LedgerFilter, 'limit' | 'cursor'>): AsyncIterable<readonly LedgerEvent[]>;
   /** Appends events that belong to no step (batches of reads, loaded policies). */
   append(workspace: string, events: readonly LedgerDraft[]): Promise<void>;
 

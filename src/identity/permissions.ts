@@ -73,6 +73,20 @@ export const ENDPOINTS = {
     agent: 'own',
     profile: ['traces:read'],
   },
+  'ledger.read': {
+    does: 'Read the ledger: who did what, and who changed what; no key of one agent may',
+    routes: [`GET ${WS}/ledger`],
+    changes: false,
+    account: 'workspace',
+    administrative: 'any',
+    profile: ['ledger:read'],
+  },
+  'ledger.installation': {
+    does: 'Read the ledger of what belongs to no workspace: administrative keys, policies in force, the store',
+    routes: ['GET /v1/beta/ledger'],
+    changes: false,
+    administrative: 'any',
+  },
   'effects.resolve': {
     does: 'Settle an unknown outcome',
     routes: [`POST ${WS}/effects/{id}/resolve`],
@@ -198,6 +212,7 @@ export const ENDPOINTS = {
     routes: ['GET /v1/beta/policies/activations'],
     changes: false,
     administrative: 'any',
+    profile: ['ledger:read'],
   },
   'policies.activate': {
     does: 'Put policies in force, or those of before',

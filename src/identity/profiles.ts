@@ -21,6 +21,8 @@ const READ_SCOPES = [
   'governance:read',
 ] as const satisfies readonly Scope[];
 
+const AUDITOR = 'auditor';
+
 const SHIPPED: readonly KeyProfile[] = [
   {
     name: 'mcp_readonly',
@@ -43,14 +45,22 @@ const SHIPPED: readonly KeyProfile[] = [
     allowedTools: null,
     readOnly: false,
   },
+  {
+    name: AUDITOR,
+    description: 'Reads everything of its workspace, the ledger and exports too, but no params; changes nothing.',
+    scopes: [...READ_SCOPES, 'ledger:read'],
+    allowedTools: null,
+    readOnly: true,
+  },
 ];
 
 /**
- * The shipped profiles, then the configured ones.
+ * The shipped profiles, then the configured ones. A configured `auditor` takes the place of the shipped one: there were such
+ * profiles before it was shipped.
  * @throws Error when two profiles have the same name
  */
 export function allProfiles(configured: readonly KeyProfile[]): readonly KeyProfile[] {
-  const all = [...SHIPPED];
+  const all = SHIPPED.filter(({ name }) => name !== AUDITOR || !configured.some((own) => own.name === AUDITOR));
   for (const profile of configured) {
     if (all.some((other) => other.name === profile.name)) throw new Error(`There are two profiles ${profile.name}.`);
     all.push(profile);

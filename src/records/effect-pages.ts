@@ -5,6 +5,7 @@ import type { EffectRecord, EffectState } from '../effects/model/effect.ts';
 import { type EffectFilter, PAGE_BYTES, type Page } from '../effects/store.ts';
 import type { Ended } from '../stores/open-rows.ts';
 import { DENIED, EFFECTS, effectRows, effectsIn, effectsOfAgent, LEASES } from './effect-rows.ts';
+import { eventSlices } from './ledger-pages.ts';
 import type { Readable } from './lists.ts';
 import { pageOf } from './pages.ts';
 
@@ -39,7 +40,7 @@ export async function pageOfEffects(
     },
     async (listed) => {
       const effect = await present(listed);
-      return matches(effect, filter) ? effect : null;
+      return matches(effect, filter) && (await wasVotedOn(from, workspace, effect, filter)) ? effect : null;
     },
   );
 }
@@ -91,9 +92,25 @@ function listFor({ state, decision, agentId }: EffectFilter, someEnded: boolean)
   return agentId === null ? EFFECTS : effectsOfAgent(agentId);
 }
 
+/** Votes stand in the ledger of the effect: one effect may have been asked for more than once. */
+async function wasVotedOn(
+  from: Readable,
+  workspace: string,
+  { id, attempt, trace }: EffectRecord,
+  { approver }: EffectFilter,
+): Promise<boolean> {
+  if (approver === undefined) return true;
+  // Of a first attempt, policy still says that it had to be approved.
+  if (attempt <= 1 && !trace.matched.some(({ effect }) => effect === 'require_approval')) return false;
+  for await (const events of eventSlices(from, { workspace, about: id, order: 'down' }, null, Infinity))
+    for (const { kind, data } of events)
+      if ((kind === 'approval.granted' || kind === 'approval.rejected') && data['user'] === approver) return true;
+  return false;
+}
+
 function matches(
   effect: EffectRecord,
-  { state, decision, tool, agentId, target, rule, since, until }: EffectFilter,
+  { state, decision, tool, agentId, target, rule, user, keyId, since, until }: EffectFilter,
 ): boolean {
   return (
     (since === null || effect.createdAt >= since) &&
@@ -103,6 +120,8 @@ function matches(
     (tool === null || effect.action.tool === tool) &&
     (agentId === null || effect.actor.agentId === agentId) &&
     (target === undefined || effect.action.target === target) &&
+    (user === undefined || effect.actor.user === user) &&
+    (keyId === undefined || effect.actor.keyId === keyId) &&
     (rule === undefined || effect.trace.matched.some((matched) => matched.rule === rule))
   );
 }

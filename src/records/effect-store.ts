@@ -11,7 +11,6 @@ import { isClaimActive } from '../effects/steps/obligations.ts';
 import { createReadingTurns } from '../effects/run/reading-turns.ts';
 import { type Admission, type AdmitRequest, type EffectStore, PAGE_BYTES, StoreUnavailable } from '../effects/store.ts';
 import type { OpenRows } from '../stores/open-rows.ts';
-import type { LedgerEntry } from '../stores/port.ts';
 import { APPROVALS, approvalRows, approvalsIn, leftRows } from './approval-rows.ts';
 import { capCounts } from './cap-counts.ts';
 import { pauseRows, pausesOf, policyRows, putPauses } from './control-rows.ts';
@@ -22,6 +21,7 @@ import { effectRows, keyRows, type StoredEffect } from './effect-rows.ts';
 import { budgetRow } from './counters.ts';
 import { CLAIMS, claimRows, POOLS, poolRows } from './held-rows.ts';
 import { apiKeyRows, createInstallation, ENTERED, enteredRows } from './installation.ts';
+import { eventSlices, matchingEvents, pageOfLedger } from './ledger-pages.ts';
 import { entries, firstOf, shownOf } from './lists.ts';
 import { emptyOutbox } from './outbox.ts';
 import { pageOf } from './pages.ts';
@@ -31,7 +31,7 @@ import { createStepRunner, readRecord } from './runner.ts';
 import { remoteSteps } from './program.ts';
 import { createSessionStore } from './sessions.ts';
 import { createSteps } from './steps.ts';
-import { appendEvents, eventOf } from './view.ts';
+import { appendEvents } from './view.ts';
 
 export interface RecordsOptions {
   readonly retention: Retention;
@@ -39,9 +39,6 @@ export interface RecordsOptions {
   /** `max_freeze` (effects.md, A1), ms. */
   readonly maxFreezeMs: number;
 }
-
-/** Events that one read asks for: the store answers within a few ms. */
-const EVENTS_AT_ONCE = 200;
 
 /** How often counted refusals are written, ms. */
 const FLUSH_MS = 1000;
@@ -207,7 +204,6 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     throw error;
   }
 
-  /** A store answers with one slice at a time. */
   async function events(
     workspace: string,
     about: string | null,
@@ -216,15 +212,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     limit: number,
   ): Promise<readonly LedgerEvent[]> {
     const found: LedgerEvent[] = [];
-    let after = from;
-    while (found.length < limit) {
-      const most = Math.min(limit - found.length, EVENTS_AT_ONCE);
-      const slice = await turns.run(() => store.ledger({ workspace, about, order, after, limit: most }));
-      found.push(...(await turns.map(slice, ledgerEvent)));
-      const last = slice.at(-1);
-      if (last === undefined) break;
-      after = last.seq;
-    }
+    for await (const slice of eventSlices(readable, { workspace, about, order }, from, limit)) found.push(...slice);
     return found;
   }
 
@@ -311,6 +299,14 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     async ledgerBefore(workspace, before, limit) {
       await flush();
       return events(workspace, null, 'down', before, limit);
+    },
+    async ledgerPage(workspace, filter) {
+      await flush();
+      return pageOfLedger(readable, workspace, filter);
+    },
+    async *ledgerFrom(workspace, filter) {
+      await flush();
+      yield* matchingEvents(readable, workspace, filter);
     },
     async append(workspace, events) {
       if (events.length > 0) await write(workspace, (draft) => appendEvents(draft, events));
@@ -435,9 +431,4 @@ function pauseSet({ id, scope, reason, until }: PauseRecord, actor: LedgerDraft[
       until: until === null ? null : new Date(until).toISOString(),
     },
   };
-}
-
-function ledgerEvent({ epoch, seq, at, about, text }: LedgerEntry): LedgerEvent {
-  const { kind, effectId, actor, data } = eventOf(about, text);
-  return { seq, id: `evt_${epoch}_${seq}`, at, kind, effectId, actor, data };
 }

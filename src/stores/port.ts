@@ -233,6 +233,11 @@ export interface RowStore {
    */
   read(workspace: string, wants: readonly Want[], sums: readonly SumName[], isShown?: boolean): Promise<Seen>;
   commit(change: Change): Promise<Answer>;
+  /**
+   * Rows for people, in the order of their names, from where lists are read: no step waits for it. `null`: there is none.
+   * Large ones may leave no room for the last of them: the answer is shorter then, but has the first.
+   */
+  rows(workspace: string, names: readonly RowName[]): Promise<readonly (Row | null)[]>;
   list(query: ListQuery): Promise<Listed>;
   /**
    * Counters of the workspace that count something. They are read a few at a time, and changes are made in between: each

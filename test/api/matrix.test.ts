@@ -14,6 +14,7 @@ const COLUMNS: readonly (keyof Keys | 'none')[] = [
   'admin',
   'readonly',
   'operator',
+  'auditor',
   'runner',
   'stranger',
   'expired',

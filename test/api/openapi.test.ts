@@ -95,6 +95,7 @@ const RECORDS = [
   'BudgetRow',
   'PolicyHistory',
   'PassedReadPage',
+  'LedgerPage',
   'StateVerdict',
   'ReconcileVerdict',
   'Committed',

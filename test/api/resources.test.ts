@@ -440,6 +440,7 @@ describe('keys', () => {
         'mcp_readonly',
         'mcp_operator',
         'mcp_agent',
+        'auditor',
         // The rig's own, of its configuration.
         'governor',
       ]);

@@ -67,6 +67,7 @@ export type Keys = Readonly<
     | 'admin'
     | 'readonly'
     | 'operator'
+    | 'auditor'
     | 'runner'
     | 'stranger'
     | 'restricted'
@@ -386,6 +387,7 @@ export async function startRig(
     admin: await makeKey('administrative', { user: 'root' }),
     readonly: await makeKey('profile', { ...demo, profile: 'mcp_readonly' }),
     operator: await makeKey('profile', { ...demo, profile: 'mcp_operator' }),
+    auditor: await makeKey('profile', { ...demo, profile: 'auditor' }),
     runner: await makeKey('profile', { ...demo, profile: 'mcp_agent', agentId: 'bot' }),
     stranger: await makeKey('account', { workspace: 'elsewhere', user: 'ops' }),
     expired: await makeKey('account', { ...demo, user: 'ops', expired: true }),

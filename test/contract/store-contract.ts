@@ -12,6 +12,7 @@ import { describeHoldings } from './holdings.ts';
 import { describeKeys } from './keys.ts';
 import { describeLeftOvers } from './left-overs.ts';
 import { describeLedger } from './ledger.ts';
+import { describeLedgerPages } from './ledger-pages.ts';
 import { describeRepresentation } from './representation.ts';
 import { describeRetention } from './retention.ts';
 import { describeSettlement } from './settlement.ts';
@@ -33,6 +34,7 @@ export function describeStoreContract(name: string, open: OpenStore, capabilitie
     describeErasure(open, capabilities);
     describeHoldings(open, capabilities);
     describeLedger(open, capabilities);
+    describeLedgerPages(open, capabilities);
     describeKeys(open, capabilities);
     describeEntities(open, capabilities);
     describeRepresentation(open, capabilities);

@@ -1,5 +1,6 @@
 import { createSecretKey } from 'node:crypto';
 import { describe, expect, it } from 'vitest';
+import { SCOPES } from '../../src/effects/model/principal.ts';
 import { parseKey } from '../../src/identity/key-format.ts';
 import {
   createKeyRecord,
@@ -227,11 +228,25 @@ describe('profiles', () => {
   it('keep the names of the shipped ones', () => {
     const mine = { name: 'mcp_readonly', description: '', scopes: [], allowedTools: null, readOnly: false };
     expect(() => allProfiles([mine])).toThrow(/two profiles mcp_readonly/);
-    expect(allProfiles([{ ...mine, name: 'auditor' }]).map(({ name }) => name)).toEqual([
+    expect(allProfiles([{ ...mine, name: 'mine' }]).map(({ name }) => name)).toEqual([
       'mcp_readonly',
       'mcp_operator',
       'mcp_agent',
       'auditor',
+      'mine',
     ]);
+  });
+
+  it('an auditor that was configured before it was shipped stays what it was', () => {
+    const mine = { name: 'auditor', description: '', scopes: [], allowedTools: null, readOnly: true };
+    expect(allProfiles([mine]).filter(({ name }) => name === 'auditor')).toEqual([mine]);
+  });
+
+  it('the shipped auditor reads all that there is to read, but changes nothing', () => {
+    const auditor = allProfiles([]).find(({ name }) => name === 'auditor');
+    expect(auditor?.readOnly).toBe(true);
+    expect(new Set(auditor?.scopes)).toEqual(
+      new Set(SCOPES.filter((scope) => scope.endsWith(':read') || scope === 'policy:simulate')),
+    );
   });
 });

@@ -48,6 +48,36 @@ export function promisesOfLists(at: () => PortFixture): void {
     expect([await place.ids('all'), await place.ids('due'), await place.ids('closed')]).toEqual([[], [], []]);
   });
 
+  test('rows are shown by their names, in the order of the names, and what is not there is null', async () => {
+    const place = await newPlace(at().store);
+    const id = changeId();
+    done(await place.commit({ id, puts: [putOf('thing', 'a', 'one', {}), putOf('other', 'a', 'two', {})] }));
+    const names = [
+      { kind: 'other', id: 'a' },
+      { kind: 'thing', id: 'b' },
+      { kind: 'thing', id: 'a' },
+      { kind: 'never', id: 'a' },
+    ];
+    const shown = [{ version: id, text: 'two' }, null, { version: id, text: 'one' }, null];
+    expect(await place.store.rows(place.workspace, names)).toEqual(shown);
+    expect(await place.store.rows('nowhere', names)).toEqual([null, null, null, null]);
+    expect(await place.store.rows(place.workspace, [])).toEqual([]);
+  });
+
+  test('of many large rows the first are shown, as far as they fit, and who asks again gets the rest', async () => {
+    const place = await newPlace(at().store);
+    const names = Array.from({ length: 5 }, (_, n) => ({ kind: 'thing', id: `large${n}` }));
+    for (const { kind, id } of names)
+      done(await place.commit({ puts: [putOf(kind, id, id.repeat(60_000), { enter: [{ list: 'large', at: 1 }] })] }));
+    const found: string[] = [];
+    while (found.length < names.length) {
+      const some = await place.store.rows(place.workspace, names.slice(found.length));
+      expect(some.length).toBeGreaterThan(0);
+      found.push(...some.map((row) => row?.text ?? ''));
+    }
+    expect(found).toEqual(names.map(({ id }) => id.repeat(60_000)));
+  });
+
   test('a refused put neither enters nor leaves', async () => {
     const place = await newPlace(at().store);
     done(await place.commit({ puts: [putOf('thing', 'a', 'x', { enter: [{ list: 'l', at: 1 }] })] }));

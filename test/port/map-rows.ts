@@ -169,6 +169,13 @@ export function mapStore(rows: MapRows, clock: () => number): RowStore {
             if (kinds.includes(kind)) listener({ workspace: change.workspace, kind, id });
       return answer;
     },
+    async rows(workspace, names) {
+      const space = spaceOf(rows, workspace);
+      return names.map((name) => {
+        const row = space.rows.get(nameOf(name));
+        return row === undefined ? null : { version: row.version, text: row.text };
+      });
+    },
     async list({ workspace, list, kind, order, from, to, after, limit, characters }) {
       const space = spaceOf(rows, workspace);
       const places = [...(space.lists.get(list) ?? [])].map(([id, at]) => ({ id, at }));

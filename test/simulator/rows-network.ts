@@ -124,6 +124,7 @@ export function createNetwork(
           };
           return ask(gateway, false, work, refusal);
         },
+        rows: (workspace, names) => there(() => direct.rows(workspace, names)),
         list: (query) => there(() => direct.list(query)),
         sums: (workspace, limit) => there(() => direct.sums(workspace, limit)),
         ledger: (query) => there(() => direct.ledger(query)),

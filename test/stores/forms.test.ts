@@ -75,6 +75,10 @@ const SAMPLES: { readonly [Op in Operation]: { asked: readonly Asked<Op>[]; answ
       { entries: [], more: false },
     ],
   },
+  rows: {
+    asked: [{ workspace: 'w', names: [{ kind: 'k', id: 'i' }] }],
+    answers: [[{ version: 'v', text: 'text' }, null, { version: '', text: '' }], []],
+  },
   ledger: {
     asked: [{ workspace: 'w', about: null, order: 'down', after: 1, limit: 2 }],
     answers: [[{ epoch: 1, seq: 2, at: 3, about: null, text: 'event' }]],

@@ -53,6 +53,31 @@ export const LEDGER_KINDS = [
 
 export type LedgerKind = (typeof LEDGER_KINDS)[number];
 
+/** What stands before the dot: all kinds about one thing. */
+export const LEDGER_GROUPS = [
+  'effect',
+  'approval',
+  'state',
+  'execution',
+  'budget',
+  'receipt',
+  'read',
+  'key',
+  'workspace',
+  'agent',
+  'policy',
+  'store',
+  'gateway',
+  'pause',
+  'claim',
+  'reservation',
+  'brain',
+] as const satisfies readonly GroupOf<LedgerKind>[];
+
+type GroupOf<Kind extends LedgerKind> = Kind extends `${infer Group}.${string}` ? Group : never;
+
+export type LedgerGroup = (typeof LEDGER_GROUPS)[number];
+
 /**
  * The ledger for everything outside workspaces: administrative keys, the files in force, refusals of keys without a
  * workspace.

@@ -98,6 +98,7 @@ export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<Op
     ...(program === null ? {} : { program: askProgram }),
     commit: (change) => ask('commit', change),
     read: (workspace, wants, sums) => ask('read', { workspace, wants, sums }),
+    rows: (workspace, names) => askReader('rows', { workspace, names }),
     list: (query) => askReader('list', query),
     ledger: (query) => askReader('ledger', query),
     async sums(workspace, limit) {

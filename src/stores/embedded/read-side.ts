@@ -111,6 +111,7 @@ export function openReads(path: string, open: OpenDatabase): Reads {
 
   return {
     handlers: {
+      rows: (query, done, failed) => answer((reader) => reader.rows(query), done, failed),
       list: (query, done, failed) => answer((reader) => reader.list(query), done, failed),
       ledger: (query, done, failed) => answer((reader) => reader.ledger(query), done, failed),
     },

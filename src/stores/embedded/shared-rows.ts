@@ -72,6 +72,7 @@ export async function openSharedRows(path: string, time: (known: KnownTime) => n
     read: (workspace, wants, sums) => reading(() => session.read(workspace, wants, sums)),
     sums: (workspace, limit) => reading(() => session.sums(workspace, null, limit)),
     prune: (workspace, limit) => write(() => session.prune(workspace, limit)),
+    rows: (workspace, names) => reading(() => reader.rows({ workspace, names })),
     list: (query) => reading(() => reader.list(query)),
     ledger: (query) => reading(() => reader.ledger(query)),
     watch() {},

@@ -1,4 +1,4 @@
-import type { LedgerEntry, LedgerQuery, Listed, ListQuery } from '../../port.ts';
+import type { LedgerEntry, LedgerQuery, Listed, ListQuery, Row, RowName } from '../../port.ts';
 import type { SqlDatabase, SqlStatement } from '../driver.ts';
 import { columnText, integer, plainText, text } from './columns.ts';
 import { openLedgerReader } from './ledger-table.ts';
@@ -11,8 +11,15 @@ const MOST_CHARACTERS = 1_000_000;
 /** The most events of one look. */
 const MOST_EVENTS = 1_000;
 
-/** Lists and the ledger for people's reads, on another connection than the one that writes. */
+/** Rows that are asked for by name. */
+export interface RowsQuery {
+  readonly workspace: string;
+  readonly names: readonly RowName[];
+}
+
+/** Rows, lists and the ledger for people's reads, on another connection than the one that writes. */
 export interface Reader {
+  rows(query: RowsQuery): readonly (Row | null)[];
   list(query: ListQuery): Listed;
   ledger(query: LedgerQuery): readonly LedgerEntry[];
 }
@@ -37,10 +44,24 @@ export function openReader(database: SqlDatabase): Reader {
       beyond: database.prepare(`${select} AND (places.at, places.id) ${condition} (?5, ?6) ${order} ?7`),
     };
   };
+  const one = database.prepare('SELECT version, text FROM rows WHERE kind = ? AND id = ?');
   const up = statements('>', 'ASC');
   const down = statements('<', 'DESC');
 
   return {
+    rows({ workspace, names: asked }) {
+      const place = names.findWorkspace(workspace);
+      const found: (Row | null)[] = [];
+      let left = MOST_CHARACTERS;
+      for (const { kind, id } of asked.slice(0, MOST_ENTRIES)) {
+        const row = one.get(names.findKind(place, kind), columnText(id));
+        const whole = row === undefined ? '' : plainText(row['text']);
+        left -= whole.length;
+        if (left < 0 && found.length > 0) break;
+        found.push(row === undefined ? null : { version: text(row['version']), text: whole });
+      }
+      return found;
+    },
     list({ workspace, list, kind, order, from, to, after, limit, characters }) {
       const place = names.findWorkspace(workspace);
       const numbers = [names.findKind(place, kind), names.findList(place, list)];

@@ -12,6 +12,7 @@ import type {
   LedgerEntry,
   LedgerQuery,
   Put,
+  Row,
   Span,
   SumChange,
   SumListed,
@@ -19,6 +20,7 @@ import type {
   Want,
 } from '../../port.ts';
 import { ownText } from '../tables/columns.ts';
+import type { RowsQuery } from '../tables/reader.ts';
 
 /** What the store's threads do: what each operation is asked, and its answer. */
 interface Operations {
@@ -39,6 +41,7 @@ interface Operations {
   readonly watch: readonly [readonly string[], null];
   /** Is answered when everything that is committed by now is durable. */
   readonly settled: readonly [null, null];
+  readonly rows: readonly [RowsQuery, readonly (Row | null)[]];
   readonly list: readonly [ListQuery, Listed];
   readonly ledger: readonly [LedgerQuery, readonly LedgerEntry[]];
 }
@@ -46,7 +49,7 @@ interface Operations {
 export type Operation = keyof Operations;
 
 /** What a connection does that only reads, for people. The one that writes does everything else. */
-export type ReadOperations = 'list' | 'ledger';
+export type ReadOperations = 'rows' | 'list' | 'ledger';
 export type Writing = Exclude<Operation, ReadOperations>;
 
 export type Asked<Op extends Operation> = Operations[Op][0];
@@ -184,6 +187,11 @@ function answer(codec: Codec, it?: Answer): Answer {
   };
 }
 
+function shownRow(codec: Codec, it?: Row | null): Row | null {
+  const version = codec.textOr(it?.version);
+  return version === null ? null : { version, text: codec.text(it?.text) };
+}
+
 const listed: Form<Listed> = (codec, it) => ({
   more: codec.number(it?.more === true ? 1 : 0) === 1,
   entries: codec.each(
@@ -221,6 +229,10 @@ export const FORMS: { readonly [Op in Operation]: { asked: Form<Asked<Op>>; answ
       sums: codec.each(sumName, it?.sums),
     }),
     answer: seen,
+  },
+  rows: {
+    asked: json,
+    answer: (codec, it) => codec.each((_, row) => shownRow(codec, row), it),
   },
   list: { asked: json, answer: listed },
   ledger: { asked: json, answer: (codec, it) => codec.each(ledgerEntry, it) },

@@ -295,6 +295,7 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
         batches.commit(change, done, failed);
       }),
     read: (...asked) => counted(() => reads.read(...asked)),
+    rows: (workspace, names) => counted(() => reads.rows(workspace, names)),
     list: (query) => counted(() => reads.list(query)),
     sums: (...asked) => counted(() => reads.sums(...asked)),
     ledger: (query) => counted(() => reads.ledger(query)),
