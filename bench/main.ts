@@ -21,13 +21,14 @@ const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   listers: () => import('./listers.ts'),
   moved: () => import('./moved.ts'),
   growth: () => import('./growth.ts'),
+  export: () => import('./export.ts'),
   forms: () => import('./forms.ts'),
   streams: () => import('./streams.ts'),
   memory: () => import('./memory.ts'),
 };
 
 /** Take minutes: run only when they are asked for. */
-const LONG = ['growth', 'listers', 'memory'];
+const LONG = ['growth', 'listers', 'memory', 'export'];
 
 const { values } = parseArgs({
   options: { json: { type: 'string' }, only: { type: 'string' }, effects: { type: 'string', default: '1000000' } },

@@ -88,6 +88,23 @@ export interface InstallationLedgerFilter {
   readonly cursor?: string;
 }
 
+/** What is exported: effects without params and answers, receipts, events. */
+export interface ExportRequest {
+  /** `bundle`: JSON lines with the public keys and a signed end. Default: `jsonl`. */
+  readonly format?: 'jsonl' | 'csv' | 'bundle';
+  readonly what?: 'effects' | 'receipts' | 'events';
+  readonly agentId?: string;
+  readonly tool?: string;
+  readonly target?: string;
+  readonly rule?: string;
+  readonly user?: string;
+  readonly keyId?: string;
+  /** RFC 3339, inclusive. */
+  readonly since?: string;
+  /** RFC 3339, exclusive; now, if absent. */
+  readonly until?: string;
+}
+
 /** Filters of a workspace's ledger. An event must fit all that are given, by what it says or by the effect it is about. */
 export interface LedgerFilter extends InstallationLedgerFilter {
   readonly effectId?: string;

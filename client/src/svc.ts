@@ -4,6 +4,7 @@ import type {
   CallInput,
   CallOptions,
   EffectFilter,
+  ExportRequest,
   InstallationLedgerFilter,
   KeyFilter,
   LedgerFilter,
@@ -14,7 +15,7 @@ import type {
 } from './records.ts';
 import type { CallResult } from './result.ts';
 import type * as wire from './wire-records.ts';
-import { type Connection, exchange, type Fetch, pause } from './transport.ts';
+import { type Connection, exchange, exchangeInPieces, type Fetch, pause } from './transport.ts';
 import { toResult } from './to-result.ts';
 import { camel, isObject, snake } from './wire.ts';
 
@@ -139,6 +140,12 @@ export class Svc {
   /** The append-only ledger, newest first. A page may be short or empty even if others follow. */
   readonly ledger = {
     list: (filter: LedgerFilter = {}): Promise<wire.LedgerPage> => this.#get('/ledger', snake(filter) as Query),
+    /**
+     * Effects, receipts and events, piece by piece. An export that breaks off throws; a bundle ends with its seal, which
+     * `svc verify` checks.
+     */
+    export: (asked: ExportRequest = {}): Promise<AsyncIterable<Uint8Array>> =>
+      exchangeInPieces(this.#to, `${this.#base}/export${search(snake(asked) as Query)}`),
     /** Of what belongs to no workspace. Needs an administrative key. */
     installation: (filter: InstallationLedgerFilter = {}): Promise<wire.LedgerPage> =>
       this.#installation('GET', `/ledger${search(snake(filter) as Query)}`),

@@ -6,7 +6,13 @@ import { isObject } from './wire.ts';
 export type Fetch = (
   url: string,
   init: { method: string; headers: Record<string, string>; body?: string; redirect: 'error'; signal: AbortSignal },
-) => Promise<{ status: number; headers: { get(name: string): string | null }; text(): Promise<string> }>;
+) => Promise<{
+  status: number;
+  headers: { get(name: string): string | null };
+  text(): Promise<string>;
+  /** Only for what comes in pieces. */
+  readonly body?: unknown;
+}>;
 
 /** One exchange with the gateway. */
 export interface Exchange {
@@ -51,6 +57,33 @@ export async function exchange(to: Connection, request: Exchange): Promise<Json>
     const backoff = 100 * 2 ** attempt * (0.5 + Math.random() / 2);
     await pause(Math.min(outcome.retryAfterMs ?? backoff, 30_000), request.signal);
   }
+}
+
+/**
+ * Sends a request whose answer is taken piece by piece. It is sent once; the time limit is for the first piece alone.
+ * @throws SvcError for a problem document, or when no answer came
+ */
+export async function exchangeInPieces(to: Connection, path: string): Promise<AsyncIterable<Uint8Array>> {
+  const details = { idempotencyKey: null, didItHappen: 'no' } as const;
+  const limit = new AbortController();
+  const timer = setTimeout(() => limit.abort(), to.timeoutMs);
+  try {
+    const { fetch } = to;
+    const headers = { 'x-api-key': to.apiKey };
+    const answer = await fetch(to.baseUrl + path, { method: 'GET', headers, redirect: 'error', signal: limit.signal });
+    const { body } = answer;
+    if (answer.status < 300 && isPieces(body)) return body;
+    throw problem(answer, parse(await answer.text()), { ...details, baseUrl: to.baseUrl });
+  } catch (cause) {
+    if (cause instanceof SvcError) throw cause;
+    throw new SvcError('no_answer', `No answer from ${to.baseUrl}`, { ...details, cause });
+  } finally {
+    clearTimeout(timer);
+  }
+}
+
+function isPieces(body: unknown): body is AsyncIterable<Uint8Array> {
+  return typeof body === 'object' && body !== null && Symbol.asyncIterator in body;
 }
 
 async function once(to: Connection, request: Exchange): Promise<Json | SvcError> {

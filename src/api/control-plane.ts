@@ -13,6 +13,7 @@ import { addDocsPages } from './docs-pages.ts';
 import { addEffectStream } from './effect-stream.ts';
 import { addEffectRoutes } from './effects.ts';
 import { addEraseRoute } from './erase.ts';
+import { addExportRoute } from './export.ts';
 import { addObservedReadsRoute } from './observed-reads.ts';
 import { addHealthRoutes } from './health.ts';
 import { addLedgerRoutes } from './ledger.ts';
@@ -55,6 +56,7 @@ export async function addControlPlane(
     addEffectStream(app, ports);
     addEraseRoute(app, ports);
     addLedgerRoutes(app, ports, lists);
+    addExportRoute(app, ports);
     addObservedReadsRoute(app, ports, lists);
     addApprovalRoutes(app, ports, lists);
     addClaimRoutes(app, ports, lists);

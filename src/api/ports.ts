@@ -92,6 +92,7 @@ export interface ApiPorts {
     readonly disclosure: (effect: EffectRecord, jws: string, approval: ApprovalRecord | null) => Disclosure | null;
     /** All receipt keys, including retired ones (RFC 7517). */
     readonly jwks: ReceiptSigner['jwks'];
+    readonly sealExport: ReceiptSigner['sealExport'];
   };
   /** Lists of all doors are made in the same lines. */
   readonly lists: Lists;

@@ -9,6 +9,7 @@ import { addDemo } from './demo.ts';
 import { addConsole } from './console.ts';
 import { addDoctor } from './doctor.ts';
 import { addEffects } from './effects.ts';
+import { addExport } from './export.ts';
 import { addInit } from './init.ts';
 import { addKeys } from './keys.ts';
 import { addLedger } from './ledger.ts';
@@ -33,6 +34,7 @@ const ADD_COMMANDS = [
   addKeys,
   addEffects,
   addLedger,
+  addExport,
   addApprovals,
   addTail,
   addConsole,

@@ -1,33 +1,85 @@
+import { createReadStream } from 'node:fs';
+import { open } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { printable } from '../diagnostics/render.ts';
-import { verifyReport } from '../receipts/verify-report.ts';
+import { BUNDLE_MARK, MOST_LINE, verifyBundle } from '../receipts/verify-bundle.ts';
+import { bundleReport, verifyReport, type VerifyReport } from '../receipts/verify-report.ts';
 import { type CliContext, readText, withExitCodes } from './command.ts';
+import { CommandFailure } from './ports.ts';
 import { json } from './terminal.ts';
 
 interface VerifyOptions {
-  readonly trust: string;
+  readonly trust?: string;
   readonly disclosure?: string;
   readonly json?: true;
 }
 
-/** `svc verify`: a receipt, offline. */
+/** `svc verify`: a receipt, or a bundle of what a gateway exported, offline. */
 export function addVerify(program: Command, { terminal, exit }: CliContext): void {
   const command = program
     .command('verify')
-    .description('verify a receipt offline: a JWS, its JSON view, or an answer that holds one')
-    .argument('<file>', 'the receipt')
-    .requiredOption('--trust <file>', 'the keys to believe: a JWKS, e.g. what /.well-known/jwks.json answered')
+    .description('verify offline: a receipt (a JWS, its JSON view, or an answer that holds one), or an exported bundle')
+    .argument('<file>', 'the receipt, or the bundle')
+    .option(
+      '--trust <file>',
+      'the keys to believe: a JWKS, e.g. what /.well-known/jwks.json answered; a receipt needs it',
+    )
     .option('--disclosure <file>', 'salts and values that open commitments')
     .option('--json', 'print JSON')
     .action(async (file: string, options: VerifyOptions) => {
-      const report = verifyReport({
-        receipt: await readText(file),
-        trust: await readText(options.trust),
-        disclosure: options.disclosure === undefined ? null : await readText(options.disclosure),
-      });
+      const report = (await isBundle(file))
+        ? await reportOfBundle(file, options)
+        : await reportOfReceipt(file, options);
       const lines = options.json ? [json(report.json)] : report.text.trimEnd().split('\n').map(printable);
       for (const line of lines) terminal.out(line);
       exit(report.exit);
     });
   withExitCodes(command, 'VALID', 'INVALID', 'UNDECIDABLE, or a file cannot be read');
+}
+
+async function reportOfReceipt(file: string, { trust, disclosure }: VerifyOptions): Promise<VerifyReport> {
+  const receipt = await readText(file);
+  if (trust === undefined)
+    throw new CommandFailure('a receipt names no keys: give those that you believe with --trust <file>');
+  return verifyReport({
+    receipt,
+    trust: await readText(trust),
+    disclosure: disclosure === undefined ? null : await readText(disclosure),
+  });
+}
+
+async function reportOfBundle(file: string, { trust, disclosure }: VerifyOptions): Promise<VerifyReport> {
+  if (disclosure !== undefined)
+    throw new CommandFailure('--disclosure opens one receipt: write its line of the bundle to a file of its own');
+  return bundleReport(trust === undefined ? null : await readText(trust), (keys) => verifyBundle(linesOf(file), keys));
+}
+
+async function isBundle(file: string): Promise<boolean> {
+  const handle = await open(file).catch(() => null);
+  if (handle === null) return false;
+  try {
+    const { buffer, bytesRead } = await handle.read(Buffer.alloc(BUNDLE_MARK.length), 0, BUNDLE_MARK.length, 0);
+    return buffer.toString('latin1', 0, bytesRead) === BUNDLE_MARK;
+  } catch {
+    // A folder: whoever reads it next says so.
+    return false;
+  } finally {
+    await handle.close();
+  }
+}
+
+/** Lines with their ends, also a last one without. @throws CommandFailure for one that is too long */
+async function* linesOf(file: string): AsyncGenerator<Buffer> {
+  let rest: Buffer = Buffer.alloc(0);
+  for await (const piece of createReadStream(file, { highWaterMark: 1024 * 1024 })) {
+    rest = Buffer.concat([rest, piece]);
+    let begin = 0;
+    for (let end = rest.indexOf(10); end >= 0; end = rest.indexOf(10, begin)) {
+      yield rest.subarray(begin, end + 1);
+      begin = end + 1;
+    }
+    rest = rest.subarray(begin);
+    if (rest.length > MOST_LINE) throw new CommandFailure(`${file} has a line that no bundle has: it is too long`);
+  }
+  if (rest.length > 0) yield rest;
 }

@@ -419,6 +419,8 @@ export interface EffectStore extends EntityStore, SessionStore, PolicyStore, Key
   effects(workspace: string, filter: EffectFilter): Promise<Page<EffectRecord>>;
   /** Receipt of an effect, even if only its tombstone is left. */
   receipt(workspace: string, effectId: string): Promise<SignedReceipt | null>;
+  /** Receipts of many effects, for people, in the order of the ids. */
+  receipts(workspace: string, effectIds: readonly string[]): Promise<readonly (SignedReceipt | null)[]>;
   effectLedger(workspace: string, effectId: string): Promise<readonly LedgerEvent[]>;
   /** Events with `seq > after`, in order. */
   ledger(workspace: string, after: number, limit: number): Promise<readonly LedgerEvent[]>;

@@ -392,7 +392,12 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
         create: (request) => createKeyRecord(request, keyContext()),
         successor: (record) => successorOf(record, keyContext()),
       },
-      receipts: { view: receiptView, disclosure: discloser(secrets), jwks: () => signer.jwks() },
+      receipts: {
+        view: receiptView,
+        disclosure: discloser(secrets),
+        jwks: () => signer.jwks(),
+        sealExport: signer.sealExport,
+      },
       lists,
       brain: { query: (workspace, question) => brain.query(workspace, question), put: brainWriter.put },
       pins,

@@ -81,6 +81,13 @@ export const ENDPOINTS = {
     administrative: 'any',
     profile: ['ledger:read'],
   },
+  'ledger.export': {
+    does: 'Export effects, receipts and events; no key of one agent may',
+    routes: [`GET ${WS}/export`],
+    changes: false,
+    account: 'workspace',
+    profile: ['ledger:read'],
+  },
   'ledger.installation': {
     does: 'Read the ledger of what belongs to no workspace: administrative keys, policies in force, the store',
     routes: ['GET /v1/beta/ledger'],

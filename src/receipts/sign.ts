@@ -5,6 +5,8 @@ import { canonicalJson } from '../json/canonical.ts';
 import type { SignedReceipt } from '../effects/model/effect.ts';
 import type { JsonObject } from '../json/value.ts';
 import type { ReceiptFacts } from '../effects/ports.ts';
+import { isoTime } from '../effects/model/iso-time.ts';
+import { EXPORT_TYP, type ExportSeal } from './bundle.ts';
 import { publicJwk, RECEIPT_ALG, RECEIPT_TYP } from './jwk.ts';
 import { type Issuer, receiptPayload } from './payload.ts';
 import { loadSodium } from '../sodium/load.ts';
@@ -16,6 +18,8 @@ export interface ReceiptSigner {
   kid(): string;
   /** Builds and signs a receipt; synchronous, about 40 µs. The same input gives the same bytes. */
   issue(input: ReceiptFacts): SignedReceipt;
+  /** Signs the digest of an export. */
+  sealExport(seal: ExportSeal): string;
   /** All receipt keys: the one in use first, then the retired ones (RFC 7517). */
   jwks(): { readonly keys: readonly JsonObject[] };
   /** Makes a new key and signs with it from now on. Of the old key, only the public half is kept. */
@@ -93,6 +97,14 @@ export async function openSigner(options: {
       const signed = `${head}.${bytesOf(payload, 'utf8').toString('base64url')}`;
       const signature = sign(bytesOf(signed, 'latin1')).toString('base64url');
       return { id: input.id, jws: `${signed}.${signature}`, parts: { head, payload, signature } };
+    },
+    sealExport({ workspace, at, sha256, events, effects, receipts }) {
+      const { sign, kid } = ring.current;
+      const head = canonicalJson({ alg: RECEIPT_ALG, kid, typ: EXPORT_TYP });
+      const counts = { effects, events, receipts };
+      const payload = { ...counts, iat: isoTime(at), iss: issuer.iss, sha256, v: 1, ws: workspace };
+      const signed = [head, canonicalJson(payload)].map((part) => Buffer.from(part).toString('base64url')).join('.');
+      return `${signed}.${sign(Buffer.from(signed)).toString('base64url')}`;
     },
     jwks: () => ({ keys: [ring.current.jwk, ...ring.others] }),
     async rotate() {

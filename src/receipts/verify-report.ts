@@ -18,6 +18,12 @@ const LIMITS_OF_PROOF = [
   'stolen key would have signed it. The keys are as good as the place they were taken from.',
 ];
 
+const BUNDLE_LIMITS = [
+  'It does not prove that the gateway wrote down all that happened, nor that the upstreams did what they answered. With',
+  'a filter other than a time, that nothing is left out is what the gateway says. The keys are as good as the place they',
+  'were taken from.',
+];
+
 /**
  * Verifies a receipt from the texts of files.
  * @param files.receipt the file given to `svc verify`
@@ -36,9 +42,22 @@ export function verifyReport(files: {
   return report(verifyReceipt({ content: files.receipt, trust, disclosure }));
 }
 
-function report({ verdict, checks, payload }: Verification): VerifyReport {
+/**
+ * Verifies a bundle.
+ * @param trust text of a JWKS; `null` when none was given
+ */
+export async function bundleReport(
+  trust: string | null,
+  check: (trust: JsonObject | null) => Promise<Verification>,
+): Promise<VerifyReport> {
+  const keys = trust === null ? null : readObject(trust);
+  if (trust !== null && !Array.isArray(keys?.['keys'])) return unusable('The file with trusted keys is not a JWKS.');
+  return report(await check(keys), BUNDLE_LIMITS);
+}
+
+function report({ verdict, checks, payload }: Verification, limits = LIMITS_OF_PROOF): VerifyReport {
   const lines = checks.map(({ name, status, detail }) => `${MARKS[status].padEnd(4)} ${name.padEnd(10)} ${detail}`);
-  if (verdict === 'VALID') lines.push('', ...LIMITS_OF_PROOF);
+  if (verdict === 'VALID') lines.push('', ...limits);
   return {
     exit: EXITS[verdict],
     text: `${[...lines, '', verdict].join('\n')}\n`,

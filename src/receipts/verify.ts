@@ -18,7 +18,9 @@ export interface Check {
     | 'view'
     | 'around'
     | 'disclosure'
-    | 'log';
+    | 'log'
+    | 'chain'
+    | 'seal';
   readonly status: 'passed' | 'failed' | 'undecided' | 'skipped';
   readonly detail: string;
 }
@@ -153,7 +155,7 @@ interface Parts {
   readonly signed: string;
 }
 
-function decodeParts(jws: string): Parts | null {
+export function decodeParts(jws: string): Parts | null {
   const [first, second, third, ...more] = jws.split('.');
   if (first === undefined || second === undefined || third === undefined || more.length > 0) return null;
   const [header, payload, signature] = [decodeBase64url(first), decodeBase64url(second), decodeBase64url(third)];
@@ -162,23 +164,27 @@ function decodeParts(jws: string): Parts | null {
 }
 
 /** @returns the object if the bytes are its canonical form, which can be read in only one way */
-function canonicalObject(bytes: Buffer): JsonObject | null {
+export function canonicalObject(bytes: Buffer): JsonObject | null {
   const parsed = parseStrictJson(bytes, LIMITS);
   if (!parsed.ok || !isJsonObject(parsed.value)) return null;
   return canonicalJson(parsed.value) === bytes.toString('utf8') ? parsed.value : null;
 }
 
-function checkHeader(bytes: Buffer): { readonly check: Check; readonly kid: string | null } {
+/** @param typ what the JWS has to say that it is */
+export function checkHeader(
+  bytes: Buffer,
+  typ: string = RECEIPT_TYP,
+): { readonly check: Check; readonly kid: string | null } {
   const refused = (detail: string) => ({ check: failed('header', detail), kid: null });
   const header = canonicalObject(bytes);
   if (header === null) return refused('Not a canonical JSON object.');
-  const { alg, kid, typ } = header;
+  const { alg, kid, typ: said } = header;
   const odd = Object.keys(header).filter((name) => !HEADER_NAMES.includes(name));
   if (odd.length > 0) return refused(`A receipt's header has no ${named(odd)}.`);
   if (alg !== RECEIPT_ALG) return refused(`The algorithm is not ${RECEIPT_ALG}.`);
-  if (typ !== RECEIPT_TYP) return refused(`The type is not ${RECEIPT_TYP}.`);
+  if (said !== typ) return refused(`The type is not ${typ}.`);
   if (typeof kid !== 'string') return refused('It names no key.');
-  return { check: passed('header', `Algorithm ${RECEIPT_ALG}, type ${RECEIPT_TYP}, as pinned.`), kid };
+  return { check: passed('header', `Algorithm ${RECEIPT_ALG}, type ${typ}, as pinned.`), kid };
 }
 
 function checkPayload(bytes: Buffer): { readonly check: Check; readonly value: JsonObject | null } {
@@ -201,7 +207,7 @@ function checkPayload(bytes: Buffer): { readonly check: Check; readonly value: J
   };
 }
 
-function trustedKey(trust: JsonObject, kid: string) {
+export function trustedKey(trust: JsonObject, kid: string) {
   const keys = trust['keys'];
   if (!Array.isArray(keys)) return null;
   const members: readonly Json[] = keys;
@@ -251,16 +257,16 @@ function conclude(checks: readonly Check[], payload: JsonObject | null, keyId: s
   return { verdict, checks, payload: signed ? payload : null, keyId: signed ? keyId : null };
 }
 
-function passed(name: Check['name'], detail: string): Check {
+export function passed(name: Check['name'], detail: string): Check {
   return { name, status: 'passed', detail };
 }
 
-function failed(name: Check['name'], detail: string): Check {
+export function failed(name: Check['name'], detail: string): Check {
   return { name, status: 'failed', detail };
 }
 
 /** Makes untrusted text safe for a terminal: quoted, shortened, ASCII only. */
-function shown(text: string): string {
+export function shown(text: string): string {
   const quoted = JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}…` : text);
   return quoted.replace(/[^\x20-\x7e]/gu, (odd) => `\\u{${(odd.codePointAt(0) ?? 0).toString(16)}}`);
 }

@@ -21,7 +21,7 @@ import { effectRows, keyRows, type StoredEffect } from './effect-rows.ts';
 import { budgetRow } from './counters.ts';
 import { CLAIMS, claimRows, POOLS, poolRows } from './held-rows.ts';
 import { apiKeyRows, createInstallation, ENTERED, enteredRows } from './installation.ts';
-import { eventSlices, matchingEvents, pageOfLedger } from './ledger-pages.ts';
+import { effectsByName, eventSlices, matchingEvents, pageOfLedger } from './ledger-pages.ts';
 import { entries, firstOf, shownOf } from './lists.ts';
 import { emptyOutbox } from './outbox.ts';
 import { pageOf } from './pages.ts';
@@ -282,11 +282,11 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     },
     async receipt(workspace, id): Promise<SignedReceipt | null> {
       const stored = await storedEffect(workspace, id);
-      if (stored === null) return null;
-      if (stored.kind === 'tombstone')
-        return stored.tombstone.outcome.state === 'committed' ? stored.tombstone.outcome.receipt : null;
-      const { life } = stored.effect;
-      return life.state === 'committed' ? life.receipt : null;
+      return stored === null ? null : receiptOf(stored);
+    },
+    async receipts(workspace, ids) {
+      const stored = await effectsByName(readable, workspace, ids, (one) => one);
+      return stored.map((one) => (one === null ? null : receiptOf(one)));
     },
     async effectLedger(workspace, id) {
       await effect(workspace, id);
@@ -417,6 +417,13 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
       await store.close();
     },
   };
+}
+
+function receiptOf(stored: StoredEffect): SignedReceipt | null {
+  if (stored.kind === 'tombstone')
+    return stored.tombstone.outcome.state === 'committed' ? stored.tombstone.outcome.receipt : null;
+  const { life } = stored.effect;
+  return life.state === 'committed' ? life.receipt : null;
 }
 
 function pauseSet({ id, scope, reason, until }: PauseRecord, actor: LedgerDraft['actor']): LedgerDraft {

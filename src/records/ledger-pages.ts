@@ -142,9 +142,25 @@ interface EffectFacts {
 
 type Wanted = Omit<LedgerFilter, 'limit' | 'cursor'>;
 
+/** Effects, or what is left of them, in the order of their ids; `null`: nothing is left. */
+export async function effectsByName<Made>(
+  { store, turns }: Readable,
+  workspace: string,
+  ids: readonly string[],
+  make: (stored: StoredEffect) => Made,
+): Promise<readonly (Made | null)[]> {
+  const made: (Made | null)[] = [];
+  while (made.length < ids.length) {
+    const names = ids.slice(made.length, made.length + EFFECTS_AT_ONCE).map((id) => ({ kind: effectRows.kind, id }));
+    const rows = await turns.run(() => store.rows(workspace, names));
+    made.push(...(await turns.map(rows, (row) => (row === null ? null : make(effectRows.of(row))))));
+  }
+  return made;
+}
+
 /** Says of each event whether it fits. Effects are looked up only where an event alone does not say it. */
 function createMatch(
-  { store, turns }: Readable,
+  from: Readable,
   workspace: string,
   filter: Wanted,
 ): (events: readonly LedgerEvent[]) => Promise<readonly boolean[]> {
@@ -155,14 +171,8 @@ function createMatch(
   async function lookUp(ids: readonly string[]): Promise<void> {
     if (known.size > MOST_REMEMBERED) known = new Map();
     const missing = ids.filter((id) => !known.has(id));
-    for (let place = 0; place < missing.length; ) {
-      const some = missing.slice(place, place + EFFECTS_AT_ONCE);
-      const names = some.map((id) => ({ kind: effectRows.kind, id }));
-      const rows = await turns.run(() => store.rows(workspace, names));
-      const facts = await turns.map(rows, (row) => (row === null ? null : factsOf(effectRows.of(row))));
-      for (const [index, of] of facts.entries()) known.set(some[index] ?? '', of);
-      place += Math.max(1, facts.length);
-    }
+    const facts = await effectsByName(from, workspace, missing, factsOf);
+    for (const [index, of] of facts.entries()) known.set(missing[index] ?? '', of);
   }
 
   return async (events) => {

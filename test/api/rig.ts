@@ -315,7 +315,12 @@ export async function startRig(
       create: (request) => createKeyRecord(request, keyContext()),
       successor: (of) => successorOf(of, keyContext()),
     },
-    receipts: { view: receiptView, disclosure: discloser(secrets), jwks: () => signer.jwks() },
+    receipts: {
+      view: receiptView,
+      disclosure: discloser(secrets),
+      jwks: () => signer.jwks(),
+      sealExport: signer.sealExport,
+    },
     brain: { query: brain.query, put: brainWriter.put },
     pins: { stateOf: () => null, seen: () => [], compare: async () => null },
     pools: () => pools,
@@ -437,7 +442,7 @@ export async function startRig(
       const contentType = String(answer.headers['content-type'] ?? '');
       if (method !== 'HEAD')
         documented.check({ method: method ?? 'GET', path, status: answer.statusCode, contentType, text: answer.body });
-      const isJson = contentType.includes('json');
+      const isJson = /json(?:;|$)/.test(contentType);
       return {
         status: answer.statusCode,
         headers: answer.headers,

@@ -30,6 +30,7 @@ describe('help and usage', () => {
     ['effects', 'resolve'],
     ['effects', 'probe'],
     ['ledger'],
+    ['export'],
     ['approvals', 'list'],
     ['approvals', 'show'],
     ['approvals', 'approve'],

@@ -38,6 +38,7 @@ const DOCUMENT: Readonly<Record<EndpointId, readonly [string, string, string, st
   'effects.preview': ['workspace', 'own', 'no', 'effects:preview effects:run'],
   'effects.read': ['workspace', 'own', 'no', 'traces:read'],
   'ledger.read': ['workspace', 'no', 'any', 'ledger:read'],
+  'ledger.export': ['workspace', 'no', 'no', 'ledger:read'],
   'ledger.installation': ['no', 'no', 'any', 'no'],
   'effects.resolve': ['workspace', 'no', 'no', 'no'],
   'effects.probe': ['workspace', 'own', 'no', 'no'],

@@ -1,0 +1,149 @@
+import type { Readable } from 'node:stream';
+import { type Static, Type } from 'typebox';
+import type { EffectRecord } from '../effects/model/effect.ts';
+import type { RequestFault } from '../effects/model/run-request.ts';
+import { effectToWire } from '../effects/wire/effect.ts';
+import type { JsonObject } from '../json/value.ts';
+import { ownedStream } from '../upstreams/owned-stream.ts';
+import type { ApiApp } from './app.ts';
+import { callerOf } from './caller.ts';
+import { bundleLines, csvLines, EXPORTED, type Exported, type ExportRequest, jsonLines } from './export-lines.ts';
+import { EVENT_QUERY, eventFilter, refuseAgents } from './ledger.ts';
+import type { ApiPorts } from './ports.ts';
+import { refuse, refuseFaults } from './problem.ts';
+import { answers, InWorkspace } from './schema.ts';
+
+/** Exports that are made at once: each reads beside the calls for as long as it lasts. */
+const MOST_AT_ONCE = 2;
+
+/** Whoever takes nothing for so long is cut off, ms. */
+const STALLED_MS = 60_000;
+
+const { kind: _kind, actor: _actor, effect_id: _effect, ...BY_EFFECT } = EVENT_QUERY;
+
+const ExportQuery = Type.Object(
+  {
+    format: Type.Optional(
+      Type.Enum(['jsonl', 'csv', 'bundle'], {
+        description: '`bundle`: JSON lines with the public keys and a signed end, for `svc verify`. Default: `jsonl`.',
+      }),
+    ),
+    what: Type.Optional(
+      Type.Enum([...EXPORTED], {
+        description: 'Only these; `csv` has one kind, by default `effects`. A bundle has all.',
+      }),
+    ),
+    ...BY_EFFECT,
+  },
+  { additionalProperties: false },
+);
+
+const TYPES = { jsonl: 'application/jsonl', csv: 'text/csv; charset=utf-8', bundle: 'application/jsonl' } as const;
+
+const text = { schema: { type: 'string' } };
+const Exports = Type.Unsafe<Readable>({
+  description: 'The export.',
+  content: { [TYPES.jsonl]: text, 'text/csv': text },
+});
+
+/** `GET …/export`: effects, receipts and events, as a stream that is made as fast as it is taken. */
+export function addExportRoute(
+  app: ApiApp,
+  ports: Pick<ApiPorts, 'store' | 'receipts' | 'settings' | 'catalog'>,
+): void {
+  const underWay = new Set<Readable>();
+
+  app.addHook('preClose', async () => {
+    for (const stream of underWay) stream.destroy();
+  });
+
+  app.get(
+    '/v1/workspaces/:ws/export',
+    {
+      config: { endpoint: 'ledger.export' },
+      schema: {
+        operationId: 'exportLedger',
+        summary: 'Export effects, receipts and events',
+        description:
+          'Effects that were made, receipts that were issued and events that were written in the time. Effects come without params and answers. Receipts stay when the record of an effect is gone. An answer that breaks off is not whole: a bundle ends with its seal.',
+        tags: ['ledger'],
+        params: InWorkspace,
+        querystring: ExportQuery,
+        response: answers({ 200: Exports }),
+      },
+    },
+    async (request, reply) => {
+      refuseAgents(callerOf(request));
+      const { format = 'jsonl', what } = request.query;
+      const asked = exportRequest(request.params.ws, request.query);
+      if (underWay.size >= MOST_AT_ONCE)
+        throw refuse('too_many_requests', 'Other exports are being made. Ask again when one has ended.', {
+          retryAfterMs: 10_000,
+        });
+      const lines =
+        format === 'bundle'
+          ? bundleLines(ports, asked)
+          : format === 'csv'
+            ? csvLines(ports, asked, what ?? 'effects')
+            : jsonLines(ports, asked);
+      const stream = takenInTime(lines);
+      underWay.add(stream);
+      stream.once('close', () => underWay.delete(stream));
+      const name = `${request.params.ws}.${format === 'csv' ? 'csv' : 'jsonl'}`;
+      const headers = { 'cache-control': 'no-store', 'content-disposition': `attachment; filename="${name}"` };
+      return reply.type(TYPES[format]).headers(headers).send(stream);
+    },
+  );
+
+  function exportRequest(workspace: string, query: Static<typeof ExportQuery>): ExportRequest {
+    const { format = 'jsonl', what, ...by } = query;
+    const faults: RequestFault[] = [];
+    const { until, ...filter } = eventFilter(by, faults);
+    if (format === 'bundle' && what !== undefined)
+      faults.push({ path: '/query/what', message: 'is not for a bundle, which has all' });
+    if (faults.length > 0) throw refuseFaults(faults);
+    // What is made after this moment is in the next export.
+    const end = until ?? ports.store.now();
+    const all: readonly Exported[] = format === 'csv' ? ['effects'] : EXPORTED;
+    return {
+      workspace,
+      filter: { ...filter, until: end },
+      asked: { ...by, until: new Date(end).toISOString() },
+      what: new Set(what === undefined ? all : [what]),
+      showEffect,
+    };
+  }
+
+  /** Params and answers are left out; a receipt is a line of its own. */
+  function showEffect(effect: EffectRecord): JsonObject {
+    const { receipt: _receipt, ...shown }: JsonObject = effectToWire(effect, {
+      publicUrl: ports.settings().publicUrl,
+      receiptView: () => ({}),
+      tool: ports.catalog().tool(effect.action.tool),
+      withResult: false,
+      approval: null,
+      now: ports.store.now(),
+    });
+    return { ...shown, user: effect.actor.user };
+  }
+}
+
+/** A stream that ends when nobody takes anything of it. */
+function takenInTime(lines: AsyncGenerator<string>): Readable {
+  let takenAt = performance.now();
+  async function* taken(): AsyncGenerator<Buffer> {
+    for await (const some of lines) {
+      takenAt = performance.now();
+      // A search that finds little would go on though nobody is there any more.
+      if (stream.destroyed) return;
+      if (some !== '') yield Buffer.from(some);
+    }
+  }
+  const stream = ownedStream(taken());
+  const watch = setInterval(() => {
+    if (performance.now() - takenAt > STALLED_MS) stream.destroy();
+  }, STALLED_MS / 4);
+  watch.unref();
+  stream.once('close', () => clearInterval(watch));
+  return stream;
+}

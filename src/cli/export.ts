@@ -1,0 +1,66 @@
+import { createWriteStream } from 'node:fs';
+import { pipeline } from 'node:stream/promises';
+import { type Command, Option } from 'commander';
+import { type CliContext, connect, type GatewayAccess, withExitCodes } from './command.ts';
+import { type FoundBy, filterOf } from './ledger.ts';
+import { CommandFailure } from './ports.ts';
+
+interface ExportOptions extends Omit<GatewayAccess, 'json'>, Omit<FoundBy, 'kind' | 'actor' | 'effect'> {
+  readonly format: 'jsonl' | 'csv' | 'bundle';
+  readonly what?: 'effects' | 'receipts' | 'events';
+  readonly out: string;
+}
+
+/** `svc export`: effects, receipts and events into a file, as fast as it is written. */
+export function addExport(program: Command, { terminal }: CliContext): void {
+  const command = program
+    .command('export')
+    .description('write effects, receipts and events to a file; a bundle is checked offline with svc verify')
+    .requiredOption('--out <file>', 'the file, which must not be there yet')
+    .addOption(
+      new Option('--format <format>', 'JSON lines, comma-separated values, or JSON lines with keys and a signed end')
+        .choices(['jsonl', 'csv', 'bundle'])
+        .default('bundle'),
+    )
+    .addOption(new Option('--what <what>', 'only these').choices(['effects', 'receipts', 'events']))
+    .option('--agent <id>', 'of this agent')
+    .option('--tool <name>', 'about this tool')
+    .option('--target <target>', 'about this target')
+    .option('--rule <rule>', 'under this rule of policy')
+    .option('--user <id>', 'of this user, about the user, or of calls with a key of the user')
+    .option('--key <id>', 'about this API key, or of calls with it')
+    .option('--since <time>', 'RFC 3339, inclusive')
+    .option('--until <time>', 'RFC 3339, exclusive; now, if absent')
+    .option('--url <url>', 'the gateway (default: SVC_BASE_URL, else http://127.0.0.1:8080)')
+    .option('--workspace <id>', 'the workspace (default: SVC_WORKSPACE, else default)')
+    .option('--key-file <file>', 'file that holds the API key (default: the variable SVC_API_KEY)')
+    .option('--json', 'print JSON')
+    .action(async ({ out, format, what, ...options }: ExportOptions & GatewayAccess) => {
+      const svc = await connect(options);
+      const asked = { format, ...(what && { what }), ...filterOf(options) };
+      const bytes = await written(await svc.ledger.export(asked), out);
+      terminal.out(options.json ? JSON.stringify({ file: out, format, bytes }) : `Written: ${out} (${bytes} bytes)`);
+    });
+  withExitCodes(
+    command,
+    'written',
+    'the gateway refused',
+    'could not run, or the answer broke off: the file is not whole',
+  );
+}
+
+async function written(pieces: AsyncIterable<Uint8Array>, file: string): Promise<number> {
+  let bytes = 0;
+  async function* counted(): AsyncGenerator<Uint8Array> {
+    for await (const piece of pieces) {
+      bytes += piece.byteLength;
+      yield piece;
+    }
+  }
+  try {
+    await pipeline(counted(), createWriteStream(file, { flags: 'wx', mode: 0o600 }));
+  } catch (error) {
+    throw new CommandFailure(`${file} is not whole: ${error instanceof Error ? error.message : String(error)}`);
+  }
+  return bytes;
+}

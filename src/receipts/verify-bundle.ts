@@ -1,0 +1,217 @@
+import { createHash, type KeyObject, verify } from 'node:crypto';
+import { parseStrictJson } from '../json/strict.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
+import { type BundleCounts, EXPORT_TYP, jwsOfSeal } from './bundle.ts';
+import { memberAt } from './commitments.ts';
+import {
+  canonicalObject,
+  type Check,
+  checkHeader,
+  decodeParts,
+  failed,
+  passed,
+  shown,
+  trustedKey,
+  type Verification,
+  verifyReceipt,
+} from './verify.ts';
+
+/** The largest line of a bundle, bytes. Somebody else may have made the file. */
+export const MOST_LINE = 16 * 1024 * 1024;
+
+const LIMITS = { depth: 64, values: 1_000_000, name: 1_000_000 };
+
+/** Faults that are told one by one. */
+const MOST_TOLD = 20;
+
+/** The first line of a bundle begins so, and nothing else that `svc verify` takes. */
+export const BUNDLE_MARK = '{"type":"bundle"';
+
+/** What of an event later lines are compared with. */
+interface IssuedEvent {
+  readonly line: number;
+  readonly effectId: Json | undefined;
+  readonly receiptId: Json | undefined;
+}
+
+/**
+ * Verifies a bundle offline, line by line, in memory that does not grow with it (but for effects that were admitted and not
+ * settled in it).
+ * @param lines with their line ends
+ * @param trust a JWKS; `null`: the keys in the bundle are tried, and it stays undecided whose they are
+ */
+export async function verifyBundle(lines: AsyncIterable<Buffer>, trust: JsonObject | null): Promise<Verification> {
+  const bundle = createBundleCheck(trust);
+  let held: Buffer | null = null;
+  for await (const line of lines) {
+    if (held !== null) bundle.line(held);
+    held = Buffer.from(line);
+  }
+  return bundle.end(held);
+}
+
+function createBundleCheck(trust: JsonObject | null) {
+  const digest = createHash('sha256');
+  const counts = { events: 0, effects: 0, receipts: 0 };
+  const faults: string[] = [];
+  const admitted = new Map<string, Json | undefined>();
+  let head: JsonObject | null = null;
+  let number = 0;
+  let last: { readonly epoch: number; readonly seq: number } | null = null;
+  let issued: IssuedEvent | null = null;
+  let issuer: Json | undefined;
+  let faultCount = 0;
+
+  function fault(text: string): void {
+    faultCount += 1;
+    if (faults.length < MOST_TOLD) faults.push(`line ${number}: ${text}`);
+  }
+
+  const keys = (): JsonObject => trust ?? { keys: isJsonArray(head?.['keys']) ? head['keys'] : [] };
+
+  function takeHead(value: JsonObject): void {
+    if (value['type'] !== 'bundle' || value['v'] !== 1) fault('not the head of a bundle, version 1');
+    head = value;
+  }
+
+  function takeEvent({ seq, id, kind, effect_id: effectId, data }: JsonObject): void {
+    counts.events += 1;
+    const place = /^evt_(\d{1,15})_(\d{1,16})$/.exec(typeof id === 'string' ? id : '');
+    const epoch = Number(place?.[1]);
+    if (typeof seq !== 'number' || place?.[2] !== String(seq)) return fault('an event without its place in the ledger');
+    const isWhole = isJsonObject(head?.['filter']) && Object.keys(head['filter']).every((name) => TIMES.has(name));
+    // After a loss that somebody accepted the ledger goes on in the next epoch, maybe at a lower place.
+    const isNext = epoch === last?.epoch && (isWhole ? seq === last.seq + 1 : seq > last.seq);
+    if (last !== null && !isNext && epoch <= last.epoch)
+      fault(`event ${seq} follows event ${last.seq}: one is missing, doubled, or in another's place`);
+    last = { epoch, seq };
+    if (kind === 'effect.admitted' && typeof effectId === 'string') admitted.set(effectId, seq);
+    if (kind === 'receipt.issued')
+      issued = { line: number, effectId, receiptId: isJsonObject(data) ? data['receipt_id'] : undefined };
+  }
+
+  function takeReceipt({ effect_id: effectId, receipt_id: receiptId, jws }: JsonObject): void {
+    counts.receipts += 1;
+    const by = issued;
+    issued = null;
+    if (by === null || by.effectId !== effectId || by.receiptId !== receiptId || by.line !== number - 1)
+      fault('a receipt that the event before it does not name');
+    if (jws === null) return;
+    if (typeof jws !== 'string') return fault('a receipt without its signed form');
+    const { verdict, checks, payload } = verifyReceipt({ content: jws, trust: keys(), disclosure: null });
+    if (payload === null || verdict !== 'VALID')
+      return fault(`receipt ${verdict}: ${checks.find(({ status }) => status !== 'passed')?.detail ?? ''}`);
+    if (payload['id'] !== receiptId || memberAt(payload, ['effect', 'id']) !== effectId)
+      fault('a receipt of another effect');
+    if (payload['ws'] !== head?.['ws']) fault('a receipt of another workspace');
+    issuer ??= payload['iss'];
+    if (issuer !== payload['iss']) fault('a receipt of another issuer');
+    const place = typeof effectId === 'string' ? admitted.get(effectId) : undefined;
+    if (place !== undefined && memberAt(payload, ['ledger', 'seq']) !== place)
+      fault('the receipt names another place in the ledger than its effect has');
+    if (typeof effectId === 'string') admitted.delete(effectId);
+  }
+
+  function take(value: JsonObject): void {
+    if (issued !== null && value['type'] !== 'receipt') {
+      fault(`the receipt that line ${issued.line} says was issued is missing`);
+      issued = null;
+    }
+    switch (value['type']) {
+      case 'event':
+        return takeEvent(value);
+      case 'receipt':
+        return takeReceipt(value);
+      case 'effect':
+        counts.effects += 1;
+        return;
+      default:
+        fault('a line of no kind that a bundle has');
+    }
+  }
+
+  /** The outcome of all checks of the lines, in one. */
+  function chain(): Check {
+    if (faultCount === 0)
+      return passed('chain', 'Events follow each other, and each receipt is valid and follows its event.');
+    const more = faultCount > faults.length ? `; and ${faultCount - faults.length} more` : '';
+    return failed('chain', `${faults.join('; ')}${more}`);
+  }
+
+  return {
+    /** A line before the last. */
+    line(bytes: Buffer): void {
+      number += 1;
+      digest.update(bytes);
+      const parsed = parseStrictJson(bytes.subarray(0, -1), LIMITS);
+      if (!parsed.ok || !isJsonObject(parsed.value)) return fault('not a JSON object');
+      if (number === 1) takeHead(parsed.value);
+      else take(parsed.value);
+    },
+    end(last: Buffer | null): Verification {
+      const text = last?.toString('utf8') ?? '';
+      if (number > 0 && issued !== null) fault('the last receipt is missing');
+      const sealed = checkSeal(text, keys(), { counts, sha256: digest.digest('base64url'), issuer, head });
+      const checks: readonly Check[] = [
+        passed('file', `A bundle: ${counts.events} events, ${counts.effects} effects, ${counts.receipts} receipts.`),
+        chain(),
+        ...sealed.checks,
+        ...(trust === null ? [untrusted(sealed.kid)] : []),
+      ];
+      const has = (status: Check['status']): boolean => checks.some((check) => check.status === status);
+      const verdict = has('failed') ? 'INVALID' : has('undecided') ? 'UNDECIDABLE' : 'VALID';
+      return { verdict, checks, payload: verdict === 'INVALID' ? null : sealed.payload, keyId: sealed.kid };
+    },
+  };
+}
+
+/** Members of a filter that leave no event out of a time. */
+const TIMES: ReadonlySet<string> = new Set(['since', 'until']);
+
+function untrusted(kid: string | null): Check {
+  const detail = `All of it fits together, by the keys in the bundle itself. Whose they are it cannot say: take the keys from somebody you trust (--trust), or compare this one with what they tell you: ${kid ?? 'none'}.`;
+  return { name: 'key', status: 'undecided', detail };
+}
+
+interface Sealed {
+  readonly checks: readonly Check[];
+  readonly payload: JsonObject | null;
+  readonly kid: string | null;
+}
+
+/** What the lines before it were found to be. */
+interface Before {
+  readonly counts: BundleCounts;
+  readonly sha256: string;
+  readonly issuer: Json | undefined;
+  readonly head: JsonObject | null;
+}
+
+function checkSeal(line: string, trust: JsonObject, before: Before): Sealed {
+  const none = (detail: string, kid: string | null = null): Sealed => ({
+    checks: [failed('seal', detail)],
+    payload: null,
+    kid,
+  });
+  const jws = line.endsWith('\n') ? jwsOfSeal(line.slice(0, -1)) : null;
+  const parts = jws === null ? null : decodeParts(jws);
+  if (parts === null) return none('The last line is no seal: the bundle was cut, or something was added to it.');
+  const { check: header, kid } = checkHeader(parts.header, EXPORT_TYP);
+  if (kid === null) return { checks: [header], payload: null, kid };
+  const key: KeyObject | null = trustedKey(trust, kid);
+  if (key === null) {
+    const detail = `The trusted set does not have the key ${shown(kid)} of the seal.`;
+    return { checks: [{ name: 'key', status: 'undecided', detail }], payload: null, kid };
+  }
+  if (parts.signature.length !== 64 || !verify(null, Buffer.from(parts.signed), key, parts.signature))
+    return none('The signature of the seal does not fit.', kid);
+  const payload = canonicalObject(parts.payload);
+  if (payload === null || payload['v'] !== 1) return none('The seal says nothing that this program knows.', kid);
+  const { counts, sha256, issuer, head } = before;
+  if (payload['sha256'] !== sha256) return none('The bundle was altered after it was sealed.', kid);
+  const says = [payload['events'], payload['effects'], payload['receipts'], payload['ws']];
+  const is = [counts.events, counts.effects, counts.receipts, head?.['ws']];
+  if (says.some((said, index) => said !== is[index])) return none('The seal counts other lines.', kid);
+  if (issuer !== undefined && payload['iss'] !== issuer) return none('The seal is of another issuer.', kid);
+  return { checks: [passed('seal', `Sealed with the key ${kid}; no line was altered since.`)], payload, kid };
+}

@@ -1,0 +1,193 @@
+import { createHash } from 'node:crypto';
+import fc from 'fast-check';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { JsonObject } from '../../src/json/value.ts';
+import { sealLine } from '../../src/receipts/bundle.ts';
+import type { ReceiptSigner } from '../../src/receipts/sign.ts';
+import { verifyReceipt } from '../../src/receipts/verify.ts';
+import { verifyBundle } from '../../src/receipts/verify-bundle.ts';
+import { type Bench, keyBench, receiptInput } from './facts.ts';
+
+const EDITS = 1_000;
+
+let bench: Bench;
+let signer: ReceiptSigner;
+let trust: JsonObject;
+beforeAll(async () => {
+  bench = await keyBench();
+  signer = await bench.open();
+  trust = signer.jwks();
+});
+afterAll(() => bench.close());
+
+/** Lines of a bundle with two receipts, before its seal. */
+function lines(filter: JsonObject = { until: '2026-07-01T00:00:00.000Z' }): string[] {
+  let seq = 40;
+  const event = (kind: string, effectId: string | null, data: JsonObject = {}): string => {
+    seq += 1;
+    const actor = { type: 'gateway', id: 'owner' };
+    return JSON.stringify({ type: 'event', seq, id: `evt_1_${seq}`, kind, effect_id: effectId, actor, data });
+  };
+  const call = (name: string): string[] => {
+    const admitted = event('effect.admitted', `eff_${name}`);
+    const base = receiptInput();
+    const { jws } = signer.issue({
+      ...base,
+      id: `rcp_${name}`,
+      effect: { ...base.effect, id: `eff_${name}` },
+      ledger: { epoch: 1, seq },
+    });
+    return [
+      admitted,
+      event('execution.succeeded', `eff_${name}`),
+      event('receipt.issued', `eff_${name}`, { receipt_id: `rcp_${name}` }),
+      JSON.stringify({ type: 'receipt', effect_id: `eff_${name}`, receipt_id: `rcp_${name}`, jws }),
+    ];
+  };
+  const head = JSON.stringify({ type: 'bundle', v: 1, ws: 'demo', filter, keys: trust['keys'] });
+  const effects = ['one', 'two'].map((name) => JSON.stringify({ type: 'effect', effect_id: `eff_${name}` }));
+  return [head, event('key.created', null), ...call('one'), event('pause.set', null), ...call('two'), ...effects];
+}
+
+/** Sealed as a gateway seals it. */
+function sealed(of: readonly string[], change: Partial<Parameters<ReceiptSigner['sealExport']>[0]> = {}): string {
+  const text = of.map((line) => `${line}\n`).join('');
+  const count = (type: string): number => of.filter((line) => line.startsWith(`{"type":"${type}"`)).length;
+  const counts = { events: count('event'), effects: count('effect'), receipts: count('receipt') };
+  const sha256 = createHash('sha256').update(text).digest('base64url');
+  return text + sealLine(signer.sealExport({ workspace: 'demo', at: 0, sha256, ...counts, ...change }));
+}
+
+async function* cut(bytes: Buffer): AsyncGenerator<Buffer> {
+  let begin = 0;
+  for (let end = bytes.indexOf(10); end >= 0; end = bytes.indexOf(10, begin)) {
+    yield bytes.subarray(begin, end + 1);
+    begin = end + 1;
+  }
+  if (begin < bytes.length) yield bytes.subarray(begin);
+}
+
+const check = (bundle: string | Buffer, by: JsonObject | null = trust) => verifyBundle(cut(Buffer.from(bundle)), by);
+const failing = async (bundle: string) =>
+  (await check(bundle)).checks.filter(({ status }) => status === 'failed').map(({ name }) => name);
+
+it('a bundle as it was sealed is valid, and says by which key', async () => {
+  const { verdict, keyId, payload, checks } = await check(sealed(lines()));
+  expect(checks.filter(({ status }) => status !== 'passed')).toEqual([]);
+  expect([verdict, keyId]).toEqual(['VALID', signer.kid()]);
+  expect(payload).toMatchObject({ events: 8, receipts: 2, effects: 2, ws: 'demo' });
+});
+
+it(`edited in ${EDITS} ways it is refused each time: bits, and lines that are gone, doubled, moved, altered`, async () => {
+  const whole = Buffer.from(sealed(lines()));
+  const all: Buffer[] = [];
+  for await (const line of cut(whole)) all.push(line);
+  const at = fc.nat(all.length - 1);
+  const put = (list: readonly Buffer[]): Buffer => Buffer.concat(list);
+  const edit = fc.oneof(
+    fc.tuple(fc.nat(whole.length - 1), fc.nat(7)).map(([place, bit]) => {
+      const altered = Buffer.from(whole);
+      altered.writeUInt8(altered.readUInt8(place) ^ (1 << bit), place);
+      return altered;
+    }),
+    at.map((place) => put(all.toSpliced(place, 1))),
+    fc.tuple(at, at).map(([from, to]) => put(all.toSpliced(to, 0, all[from] ?? Buffer.alloc(0)))),
+    fc
+      .tuple(at, at)
+      .filter(([one, other]) => one !== other)
+      .map(([one, other]) =>
+        put(all.with(one, all[other] ?? Buffer.alloc(0)).with(other, all[one] ?? Buffer.alloc(0))),
+      ),
+    fc.nat(whole.length - 1).map((length) => whole.subarray(0, length)),
+    fc.tuple(fc.nat(whole.length), fc.string({ minLength: 1 })).map(([place, text]) => {
+      return put([whole.subarray(0, place), Buffer.from(text), whole.subarray(place)]);
+    }),
+  );
+  const verdicts = new Set<string>();
+  await fc.assert(
+    fc.asyncProperty(
+      edit.filter((altered) => !altered.equals(whole)),
+      async (altered) => {
+        // Where the head is no longer one, `svc verify` takes it for a receipt and finds none.
+        const { verdict } = await check(altered);
+        verdicts.add(verdict);
+        expect(verdict).not.toBe('VALID');
+      },
+    ),
+    { numRuns: EDITS },
+  );
+  // A seal that names another key could be somebody else's.
+  expect([...verdicts].toSorted()).toEqual(['INVALID', 'UNDECIDABLE']);
+});
+
+describe('what a seal does not make good', () => {
+  const without = (pattern: RegExp) => lines().filter((line) => !pattern.test(line));
+
+  it.each<[string, () => string[]]>([
+    ['an event that is missing', () => without(/pause\.set/)],
+    ['a receipt that is missing', () => without(/"type":"receipt","effect_id":"eff_one"/)],
+    ['the last receipt that is missing', () => without(/"type":"(receipt","effect_id":"eff_two|effect")/)],
+    ['a receipt of another effect', () => lines().map((line) => line.replace('rcp_one","jws', 'rcp_two","jws'))],
+    ['a receipt that no event names', () => [...lines(), lines().find((line) => line.includes('"jws"')) ?? '']],
+    [
+      'an admission in another place',
+      () => lines().map((line) => line.replace('"effect_id":"eff_one","actor"', '"effect_id":"eff_x","actor"')),
+    ],
+    ['a receipt of another workspace', () => lines().map((line) => line.replace('"ws":"demo"', '"ws":"other"'))],
+    ['a line of no kind', () => [...lines(), '{"type":"note"}']],
+    ['a line that is no JSON', () => [...lines(), '{"type":"event",}']],
+    ['no head', () => lines().slice(1)],
+  ])('%s', async (_, altered) => {
+    expect((await check(sealed(altered()))).verdict).toBe('INVALID');
+  });
+
+  it('counts that do not fit, and another workspace', async () => {
+    expect(await failing(sealed(lines(), { events: 9 }))).toEqual(['seal']);
+    expect(await failing(sealed(lines(), { workspace: 'other' }))).toEqual(['seal']);
+  });
+
+  it('in a bundle of one agent places are left out, and none comes twice', async () => {
+    const filter = { agent_id: 'bot', until: '2026-07-01T00:00:00.000Z' };
+    const some = lines(filter).filter((line) => !line.includes('pause.set'));
+    expect((await check(sealed(some))).verdict).toBe('VALID');
+    expect(await failing(sealed([...some.slice(0, 2), ...some.slice(1)]))).toEqual(['chain']);
+  });
+
+  it('after a loss that was accepted the ledger goes on in the next epoch', async () => {
+    const next = lines().map((line) => line.replace(/"seq":4[789](,"id":"evt_)1/, '"seq":9$12'));
+    expect(await failing(sealed(next))).toContain('chain');
+    const event = JSON.stringify({ type: 'event', seq: 3, id: 'evt_2_3', kind: 'key.created', effect_id: null });
+    expect((await check(sealed([...lines(), event]))).verdict).toBe('VALID');
+    const back = JSON.stringify({ type: 'event', seq: 4, id: 'evt_1_4', kind: 'key.created', effect_id: null });
+    expect(await failing(sealed([...lines(), event, back]))).toEqual(['chain']);
+  });
+});
+
+describe('whose keys', () => {
+  it('without trusted keys it fits together, and whose it is stays undecided', async () => {
+    const { verdict, checks } = await check(sealed(lines()), null);
+    expect(verdict).toBe('UNDECIDABLE');
+    expect(checks.find(({ status }) => status === 'undecided')?.detail).toContain(signer.kid());
+    expect((await check(sealed(lines()).replace('pause.set', 'pause.lif'), null)).verdict).toBe('INVALID');
+  });
+
+  it('sealed again by somebody else it is not valid by the keys of the gateway', async () => {
+    const other = await keyBench();
+    const thief = await other.open();
+    const mine = signer;
+    signer = thief;
+    const forged = sealed(lines());
+    signer = mine;
+    await other.close();
+    expect((await check(forged)).verdict).not.toBe('VALID');
+    expect((await check(forged, null)).verdict).not.toBe('VALID');
+  });
+
+  it('a seal is no receipt, and a receipt no seal', async () => {
+    const seal = signer.sealExport({ workspace: 'demo', at: 0, sha256: 'x', events: 0, effects: 0, receipts: 0 });
+    expect(verifyReceipt({ content: seal, trust, disclosure: null }).verdict).toBe('INVALID');
+    const { jws } = signer.issue(receiptInput());
+    const text = sealed(lines()).replace(/\{"type":"seal".*\n$/, sealLine(jws));
+    expect((await check(text)).verdict).toBe('INVALID');
+  });
+});

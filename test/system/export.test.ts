@@ -1,0 +1,152 @@
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { svc } from '../cli/run.ts';
+import { makeApiKey, send } from './gateway.ts';
+import { refund, startWorld, type World } from './world.ts';
+
+let world: World;
+let folder = '';
+let auditor = '';
+let trust = '';
+const ids: Record<string, string> = {};
+
+interface Line {
+  readonly type: string;
+  readonly kind?: string;
+  readonly effect_id?: string;
+  readonly jws?: string | null;
+  readonly user?: string;
+}
+
+beforeAll(async () => {
+  folder = await mkdtemp(join(tmpdir(), 'svc-export-'));
+  world = await startWorld();
+  auditor = await makeApiKey(world.gateway, 'olga', { profile: 'auditor', workspace: 'demo' });
+  trust = join(folder, 'keys.json');
+  await writeFile(trust, await (await fetch(`${world.gateway.url}/.well-known/jwks.json`)).text());
+  ids['mine'] = (await world.run(refund({ reason: 'canary of params' }))).body.effect_id;
+  ids['denied'] = (await world.run(refund({ currency: 'JPY' }))).body.effect_id;
+  ids['others'] = (await world.run(refund(), world.keys.otherBot)).body.effect_id;
+  const { body } = await world.run(refund({ amount: 50_001 }));
+  await world.post(`/approvals/${body.approval.id}/approve`, {}, world.keys.approver);
+  ids['approved'] = body.effect_id;
+  await world.post('/pauses', { scope: { tool: 'nothing.here' }, reason: 'a test' });
+});
+afterAll(async () => {
+  await world.close();
+  await rm(folder, { recursive: true });
+});
+
+const ask = (query: string, key = auditor): Promise<Response> =>
+  fetch(`${world.gateway.url}/v1/workspaces/demo/export?${query}`, { headers: { 'x-api-key': key } });
+
+const linesOf = (text: string): readonly Line[] =>
+  text
+    .trimEnd()
+    .split('\n')
+    .map((line): Line => JSON.parse(line));
+
+async function exported(query: string): Promise<readonly Line[]> {
+  return linesOf(await (await ask(query)).text());
+}
+
+async function command(...words: readonly string[]) {
+  vi.stubEnv('SVC_API_KEY', auditor);
+  const said = await svc(...words);
+  vi.unstubAllEnvs();
+  return said;
+}
+
+let files = 0;
+async function bundle(...words: readonly string[]): Promise<string> {
+  files += 1;
+  const out = join(folder, `bundle-${files}.jsonl`);
+  const said = await command('export', '--url', world.gateway.url, '--workspace', 'demo', '--out', out, ...words);
+  expect(said.code, said.err).toBe(0);
+  return out;
+}
+
+it('JSON lines have all events, each receipt after its event, and the effects, without params and answers', async () => {
+  const answer = await ask('');
+  expect(answer.headers.get('content-type')).toContain('application/jsonl');
+  const text = await answer.text();
+  expect(text).not.toContain('canary of params');
+  const lines = linesOf(text);
+  const effects = lines.filter(({ type }) => type === 'effect').map((line) => line.effect_id);
+  expect(effects.toSorted()).toEqual(Object.values(ids).toSorted());
+  const receipts = lines.filter(({ type }) => type === 'receipt').map((line) => line.effect_id);
+  expect(receipts).toEqual([ids['mine'], ids['others'], ids['approved']]);
+  for (const [index, line] of lines.entries())
+    if (line.type === 'receipt')
+      expect(lines[index - 1]).toMatchObject({ kind: 'receipt.issued', effect_id: line.effect_id });
+  expect(lines.filter(({ type }) => type === 'event').map(({ kind }) => kind)).toContain('pause.set');
+});
+
+it('is of one agent, tool, user or rule, and of a time', async () => {
+  const of = async (query: string) =>
+    (await exported(`what=effects&${query}`)).map(({ effect_id: id }) => id).toSorted();
+  expect(await of('agent_id=other-bot')).toEqual([ids['others']]);
+  expect(await of('rule=world/refund-large')).toEqual([ids['approved']]);
+  expect(await of('tool=payments.refund&user=olga')).toEqual(Object.values(ids).toSorted());
+  const kinds = (await exported('agent_id=other-bot&what=events')).map(({ kind }) => kind);
+  expect(kinds).toContain('execution.succeeded');
+  expect(kinds).not.toContain('pause.set');
+  expect(await (await ask('until=2020-01-01T00:00:00Z')).text()).toBe('');
+  expect(await (await ask('since=2090-01-01T00:00:00Z')).text()).toBe('');
+});
+
+it('comma-separated values have a line of names, and nothing that a spreadsheet runs', async () => {
+  const formula = { ...refund(), idempotency_key: '=1+2,"x"' };
+  ids['formula'] = (await world.run(formula)).body.effect_id;
+  const answer = await ask('format=csv');
+  expect(answer.headers.get('content-type')).toContain('text/csv');
+  const [head, ...rows] = (await answer.text()).trimEnd().split('\r\n');
+  expect(head?.split(',').slice(0, 4)).toEqual(['effect_id', 'created_at', 'agent_id', 'user']);
+  expect(rows).toHaveLength(5);
+  expect(rows[0]).toContain(`,"'=1+2,""x""",`);
+  const events = await (await ask('format=csv&what=events')).text();
+  expect(events.split('\r\n')[0]).toBe('seq,at,kind,effect_id,actor_type,actor_id,data');
+  expect(await (await ask('format=csv&what=receipts')).text()).toContain(ids['mine']);
+});
+
+it('a bundle is verified offline, with the keys of the gateway', async () => {
+  for (const words of [[], ['--agent', 'bot'], ['--until', '2020-01-01T00:00:00Z']]) {
+    const said = await svc('verify', await bundle(...words), '--trust', trust);
+    expect(said.out).toMatch(/\nVALID$/);
+    expect(said.code).toBe(0);
+  }
+  const whole = await bundle();
+  expect((await svc('verify', whole)).code).toBe(2);
+  expect((await svc('verify', whole, '--disclosure', trust)).code).toBe(2);
+  const text = await readFile(whole, 'utf8');
+  const altered = join(folder, 'altered.jsonl');
+  await writeFile(altered, text.replace('"user":"olga"', '"user":"omar"'));
+  const said = await svc('verify', altered, '--trust', trust, '--json');
+  expect([said.code, JSON.parse(said.out).verdict]).toEqual([1, 'INVALID']);
+  await writeFile(altered, text.slice(0, text.lastIndexOf('{"type":"seal"')));
+  expect((await svc('verify', altered, '--trust', trust)).code).toBe(1);
+});
+
+it('one receipt of a bundle is verified by itself, and opened by what was disclosed of it', async () => {
+  const line = linesOf(await readFile(await bundle(), 'utf8')).find(({ jws }) => jws !== undefined);
+  const receipt = join(folder, 'one.jws');
+  await writeFile(receipt, line?.jws ?? '');
+  expect((await svc('verify', receipt, '--trust', trust)).code).toBe(0);
+  const missing = await svc('verify', receipt);
+  expect([missing.code, missing.err]).toEqual([2, expect.stringContaining('--trust')]);
+});
+
+it('keeps a file that is there, and says so', async () => {
+  const said = await command('export', '--url', world.gateway.url, '--workspace', 'demo', '--out', trust);
+  expect([said.code, said.err]).toEqual([2, expect.stringContaining('EEXIST')]);
+});
+
+it('is for no agent, and at most two at once', async () => {
+  expect(await (await ask('', world.keys.bot)).json()).toMatchObject({ code: 'wrong_key_kind' });
+  expect(
+    (await send(world.gateway.url, auditor, 'GET', '/v1/workspaces/demo/export?format=bundle&what=events')).status,
+  ).toBe(400);
+  expect((await send(world.gateway.url, auditor, 'GET', '/v1/workspaces/demo/export?format=pdf')).status).toBe(400);
+});
