@@ -30,6 +30,7 @@ export type {
   PauseScope,
   PendingApproval,
   PolicyHistory,
+  PolicyVersion,
   Preview,
   Probed,
   Reason,

@@ -131,6 +131,15 @@ export class Svc {
         repeatable: true,
       })) as unknown as wire.Receipt,
     /**
+     * The receipt with what opens its commitments, for `svc verify --disclosure`; with `fields` only these of them. For who may
+     * read the params.
+     */
+    disclosure: async (id: string, fields?: readonly string[]): Promise<JsonObject> => {
+      const query = search({ disclosure: '1', fields: fields?.join(',') });
+      const path = `/effects/${encodeURIComponent(id)}/receipt${query}`;
+      return (await this.#ask({ method: 'GET', path, repeatable: true })) as JsonObject;
+    },
+    /**
      * Removes params, salts and the kept answer of an effect that has ended; its receipt stays. Needs an account key.
      */
     erase: (id: string): Promise<void> => this.#delete(`/effects/${encodeURIComponent(id)}/params`),
@@ -214,10 +223,14 @@ export class Svc {
   readonly policies = {
     history: (): Promise<wire.PolicyHistory> => this.#installation('GET', '/policies/activations'),
     /** Puts the policies in force that the files of the gateway say; with a version, those that were in force under it. */
-    activate: (version?: string): Promise<{ readonly version: string }> =>
-      this.#installation('POST', '/policies/activations', version === undefined ? {} : { version }),
+    activate: (version?: string, input: { readonly comment?: string } = {}): Promise<{ readonly version: string }> =>
+      this.#installation('POST', '/policies/activations', { ...snake(input), ...(version && { version }) }),
+    /** What the policies of a version said, file by file. */
+    show: (version: string): Promise<wire.PolicyVersion> =>
+      this.#installation('GET', `/policies/versions/${encodeURIComponent(version)}`),
     /** Puts those in force that were in force before. */
-    rollback: (): Promise<{ readonly version: string }> => this.#installation('POST', '/policies/rollback', {}),
+    rollback: (input: { readonly comment?: string } = {}): Promise<{ readonly version: string }> =>
+      this.#installation('POST', '/policies/rollback', snake(input)),
   };
 
   readonly budgets = {

@@ -69,7 +69,7 @@ export async function addControlPlane(
     addWorkspaceRoutes(app, ports);
     addCatalogRoutes(app, ports);
     addPinRoutes(app, ports, lists);
-    addPolicyActivationRoutes(app, ports);
+    addPolicyActivationRoutes(app, ports, lists);
     addConsoleLinkRoute(app, ports);
     addCheckRoutes(app);
     addWellKnownRoutes(app, ports);

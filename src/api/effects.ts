@@ -33,7 +33,7 @@ import {
   WithId,
 } from './schema.ts';
 import { createEffectWatch } from './effect-watch.ts';
-import { disclosureText } from '../receipts/commitments.ts';
+import { disclosureText, onlyFields } from '../receipts/commitments.ts';
 
 const WS = '/v1/workspaces/:ws';
 /** Longest wait that `Prefer: wait=n` may ask for, s. */
@@ -59,7 +59,16 @@ const ListQuery = Type.Object(
 );
 
 const ReceiptQuery = Type.Object(
-  { disclosure: Type.Optional(Type.Enum(['1'], { description: 'Adds what opens the commitments.' })) },
+  {
+    disclosure: Type.Optional(Type.Enum(['1'], { description: 'Adds what opens the commitments.' })),
+    fields: Type.Optional(
+      Type.String({
+        pattern: '^[a-z]+(?:\\.[0-9]{1,4}\\.[a-z]+)?(?:,[a-z]+(?:\\.[0-9]{1,4}\\.[a-z]+)?){0,49}$',
+        description: 'With `disclosure=1`: only these commitments are opened.',
+        examples: ['target,approval.0.comment'],
+      }),
+    ),
+  },
   { additionalProperties: false },
 );
 
@@ -249,7 +258,8 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
         ]);
         const begun = performance.now();
         const isOpen = effect?.life.state === 'committed';
-        const disclosure = isOpen ? ports.receipts.disclosure(effect, receipt.jws, approval) : null;
+        const opened = isOpen ? ports.receipts.disclosure(effect, receipt.jws, approval) : null;
+        const disclosure = opened === null ? null : onlyFields(opened, request.query.fields?.split(',') ?? null);
         if (disclosure === null)
           throw refuse(
             'disclosure_gone',

@@ -2,7 +2,9 @@ import { ledgerActor } from '../effects/model/principal.ts';
 import { Type } from 'typebox';
 import type { ApiApp } from './app.ts';
 import { callerOf } from './caller.ts';
-import type { ApiPorts, ChosenPolicy } from './ports.ts';
+import { refuseAgents } from './ledger.ts';
+import type { Lists } from './lists.ts';
+import type { ApiPorts, ChosenPolicy, ShownPolicy } from './ports.ts';
 import { refuse } from './problem.ts';
 import { timeToWire } from '../effects/wire/time.ts';
 import { Actor } from './effect-answers.ts';
@@ -11,6 +13,29 @@ import type { PolicyInForce } from '../effects/policy-store.ts';
 
 const ACTIVATIONS = '/v1/beta/policies/activations';
 
+const Version = Type.String({ pattern: '^[A-Za-z0-9_-]{43}$', description: 'One of the history.' });
+const Comment = Type.Optional(
+  Type.String({ minLength: 1, maxLength: 1000, description: 'Why; stands in the history.' }),
+);
+const PolicyVersion = component(
+  'PolicyVersion',
+  Type.Object({
+    version: Type.String(),
+    proven: Type.Boolean({
+      description:
+        'Whether the text was found to be that of the version. `false`: it does not fit the configuration of now, so it could not be held against it, or somebody altered it.',
+    }),
+    files: List(
+      Type.Object({
+        file: Type.String(),
+        text: Type.String(),
+        lists: List(
+          Type.Object({ name: Type.String(), text: Nullable(Type.String(), '`null`: it could not be read.') }),
+        ),
+      }),
+    ),
+  }),
+);
 const Activated = Type.Object({ version: Type.String({ description: 'What is in force now.' }) });
 const PolicyHistory = component(
   'PolicyHistory',
@@ -23,6 +48,8 @@ const PolicyHistory = component(
         at: Time,
         by: Actor,
         how: Type.Enum(['files', 'activate', 'rollback'], { description: '`files`: a gateway found them there.' }),
+        why: Type.Optional(Type.String({ description: 'What the person said who put it there.' })),
+        files: Type.Optional(List(Type.String(), 'Of `files`: those that were new or had changed, the first 20.')),
       }),
       'Newest first.',
     ),
@@ -30,7 +57,7 @@ const PolicyHistory = component(
 );
 
 /** `/v1/beta/policies`: what was in force, and what is to be. The policies are those of all gateways of the store. */
-export function addPolicyActivationRoutes(app: ApiApp, ports: ApiPorts): void {
+export function addPolicyActivationRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   app.get(
     ACTIVATIONS,
     {
@@ -54,6 +81,28 @@ export function addPolicyActivationRoutes(app: ApiApp, ports: ApiPorts): void {
     },
   );
 
+  app.get(
+    '/v1/beta/policies/versions/:version',
+    {
+      config: { endpoint: 'policies.history' },
+      schema: {
+        operationId: 'getPolicyVersion',
+        summary: 'What the policies of a version said',
+        description: 'The files as they were read. The ten versions that were in force last are kept.',
+        tags: ['policies'],
+        params: Type.Object({ version: Type.String({ description: 'One of the history.' }) }),
+        querystring: NoQuery,
+        response: answers({ 200: PolicyVersion }),
+      },
+    },
+    async (request) => {
+      const caller = callerOf(request);
+      refuseAgents(caller);
+      const { version } = request.params;
+      return lists.make(caller, async () => versionToWire(version, await ports.showPolicy(version)));
+    },
+  );
+
   app.post(
     ACTIVATIONS,
     {
@@ -65,17 +114,16 @@ export function addPolicyActivationRoutes(app: ApiApp, ports: ApiPorts): void {
           'The policies in the files of this gateway; with `version`, those that were in force under it before.',
         tags: ['policies'],
         querystring: NoQuery,
-        body: Type.Object(
-          { version: Type.Optional(Type.String({ pattern: '^[A-Za-z0-9_-]{43}$' })) },
-          { additionalProperties: false },
-        ),
+        body: Type.Object({ version: Type.Optional(Version), comment: Comment }, { additionalProperties: false }),
         response: answers({ 200: Activated }),
       },
     },
     async (request) => {
       const { version } = request.body;
       const choice = version === undefined ? ({ kind: 'files' } as const) : ({ kind: 'version', version } as const);
-      return answerTo(await ports.choosePolicy(choice, ledgerActor(callerOf(request).principal)));
+      return answerTo(
+        await ports.choosePolicy(choice, ledgerActor(callerOf(request).principal), request.body.comment ?? null),
+      );
     },
   );
 
@@ -88,10 +136,14 @@ export function addPolicyActivationRoutes(app: ApiApp, ports: ApiPorts): void {
         summary: 'Put the policies in force that were in force before those that are now',
         tags: ['policies'],
         querystring: NoQuery,
+        body: Type.Object({ comment: Comment }, { additionalProperties: false }),
         response: answers({ 200: Activated }),
       },
     },
-    async (request) => answerTo(await ports.choosePolicy({ kind: 'before' }, ledgerActor(callerOf(request).principal))),
+    async (request) => {
+      const by = ledgerActor(callerOf(request).principal);
+      return answerTo(await ports.choosePolicy({ kind: 'before' }, by, request.body.comment ?? null));
+    },
   );
 }
 
@@ -109,6 +161,27 @@ function answerTo(chosen: ChosenPolicy) {
   }
 }
 
-function activationToWire({ version, at, by, how }: PolicyInForce) {
-  return { version, at: timeToWire(at), by: { type: by.type, id: by.id }, how };
+function versionToWire(version: string, shown: ShownPolicy) {
+  switch (shown.kind) {
+    case 'shown': {
+      const files = shown.files.map(({ file, text, lists }) => ({
+        file,
+        text,
+        lists: [...lists].map(([name, list]) => ({ name, text: list })),
+      }));
+      return { version, proven: shown.isProven, files };
+    }
+    case 'not_kept':
+      throw refuse(
+        'not_found',
+        'There are no such policies in the store: those that were in force last are kept, up to ten.',
+      );
+    case 'too_large':
+      throw refuse('too_large', 'The policies of this version are larger than 1 MB: look into the files.');
+  }
+}
+
+function activationToWire({ version, at, by, how, why, files }: PolicyInForce) {
+  const told = { ...(why === undefined ? {} : { why }), ...(files === undefined ? {} : { files }) };
+  return { version, at: timeToWire(at), by: { type: by.type, id: by.id }, how, ...told };
 }

@@ -24,6 +24,7 @@ import type { BrainPort } from '../brain/port.ts';
 import type { BrainWriter } from '../brain/writer.ts';
 import type { PinComparison } from '../pins/compare.ts';
 import type { PinState } from '../pins/observed.ts';
+import type { PolicyText } from '../policy/load.ts';
 import type { CompiledPolicies } from '../policy/policies.ts';
 import type { SealedParams } from '../effects/ports.ts';
 import type { Secrets } from '../secrets/vault.ts';
@@ -76,7 +77,12 @@ export interface ApiPorts {
    * Puts other policies in force, on all gateways of the store.
    * @throws StoreUnavailable
    */
-  readonly choosePolicy: (choice: PolicyChoice, by: LedgerActor) => Promise<ChosenPolicy>;
+  readonly choosePolicy: (choice: PolicyChoice, by: LedgerActor, why: string | null) => Promise<ChosenPolicy>;
+  /**
+   * What the policies of a version said.
+   * @throws StoreUnavailable
+   */
+  readonly showPolicy: (version: string) => Promise<ShownPolicy>;
   /** The built-in and the configured profiles. */
   readonly profiles: () => readonly KeyProfile[];
   readonly keys: {
@@ -127,6 +133,15 @@ export type ChosenPolicy =
   | { readonly kind: 'not_kept' }
   /** It cannot be put in force here. For people, with every fault. */
   | { readonly kind: 'refused'; readonly message: string };
+
+export type ShownPolicy =
+  | {
+      readonly kind: 'shown';
+      readonly files: readonly PolicyText[];
+      /** Whether the text was found to be that of the version; only texts that fit the configuration of now are. */
+      readonly isProven: boolean;
+    }
+  | { readonly kind: 'not_kept' | 'too_large' };
 
 export type Authenticated = Principal | { readonly failure: 'invalid_key' };
 

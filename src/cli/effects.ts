@@ -1,6 +1,7 @@
 import type { Effect, EffectFilter, EffectPage, ObservedRead, ObservedReadPage, Svc } from '@svc-gateway/client';
 import { type Command, Option } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
+import { addDisclose } from './effects-disclose.ts';
 import { addProbe, addResolve } from './effects-resolve.ts';
 import { filterOf } from './ledger.ts';
 import { inShort, json, paramsText, styled, table, type Terminal, wire } from './terminal.ts';
@@ -90,6 +91,7 @@ export function addEffects(program: Command, context: CliContext): void {
 
   addResolve(effects, context);
   addProbe(effects, context);
+  addDisclose(effects, context);
 
   talksToGateway(
     effects

@@ -78,11 +78,18 @@ export async function runCli(
     .exitOverride();
   for (const add of ADD_COMMANDS) add(program, context);
   try {
-    await program.parseAsync([...argv], { from: 'user' });
+    await program.parseAsync(withoutFalseOptions(argv), { from: 'user' });
     return code;
   } catch (error) {
     return explain(error, terminal, argv.includes('--json'));
   }
+}
+
+/** One version of policies in 64 begins like an option. No option has its length: it is moved to where only arguments are. */
+function withoutFalseOptions(argv: readonly string[]): string[] {
+  const versions = argv.includes('--') ? [] : argv.filter((word) => /^-[\w-]{42}$/.test(word) && !word.includes('='));
+  if (versions.length === 0) return [...argv];
+  return [...argv.filter((word) => !versions.includes(word)), '--', ...versions];
 }
 
 /** Prints what went wrong to standard error. @returns the exit code for it */

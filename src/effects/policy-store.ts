@@ -27,10 +27,14 @@ export interface PolicyInForce {
   readonly by: LedgerActor;
   /** `files`: a gateway found it in its files, at its start or when they changed. */
   readonly how: 'files' | 'activate' | 'rollback';
+  /** What the person said who put it in force. */
+  readonly why?: string;
+  /** With `files`: those that were new or had changed; the first of them. */
+  readonly files?: readonly string[];
 }
 
 /** How policies come in force, beside their version. */
-export interface PolicyChange extends Pick<PolicyInForce, 'by' | 'how'> {
+export interface PolicyChange extends Pick<PolicyInForce, 'by' | 'how' | 'why' | 'files'> {
   /** `null` where the store has it already, or it is too large to be kept there. */
   readonly bundle: PolicyBundle | null;
   /**

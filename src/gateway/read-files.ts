@@ -59,7 +59,12 @@ export interface OwnPolicies {
   readonly version: string | null;
   /** Packed for the store; empty where they are too large for it, or where they were not packed. */
   readonly parts: readonly string[];
+  /** Names of the policy files that were new or had changed when they were read, the first of them. */
+  readonly changed: readonly string[];
 }
+
+/** Files that are named where policies come in force by files. */
+const MOST_NAMED = 20;
 
 /** Where the files are, and their state when they were read. */
 export interface FilesSeen {
@@ -171,7 +176,11 @@ async function readOnce(
       configuration,
       plan: loaded.plan,
       policies: loaded.set,
-      own: { version: loaded.set.version, parts: packBundle(loaded.texts) },
+      own: {
+        version: loaded.set.version,
+        parts: packBundle(loaded.texts),
+        changed: loaded.texts.slice(0, MOST_NAMED).map(({ file }) => file),
+      },
       warnings: describeAll([...warnings, ...loaded.warnings]),
     };
   }
@@ -193,7 +202,7 @@ async function readOnce(
     configuration,
     plan: taken.plan,
     policies: taken.set,
-    own: { version: own?.set.version ?? null, parts: [] },
+    own: { version: own?.set.version ?? null, parts: [], changed: [] },
     warnings: describeAll(warnings),
   };
 }
@@ -259,11 +268,12 @@ export async function answerRead({ configFile, environment, known, shared }: Rea
   const stamp = stampOf(known.files);
   if (shared === null && content === known.content && (await reading.isStill())) return { kind: 'unchanged', stamp };
   const checked = new Map<string, SharedArrayBuffer>();
+  const changed: string[] = [];
   try {
     const read = await readAndCheck(
       configFile,
       environment,
-      (configuration) => checkedBefore(configuration, known.checked, checked),
+      (configuration) => checkedBefore(configuration, known.checked, checked, changed),
       reading,
       shared,
     );
@@ -273,7 +283,8 @@ export async function answerRead({ configFile, environment, known, shared }: Rea
     return {
       kind: 'read',
       seen,
-      own,
+      // Another configuration has each file checked anew; at the first reload none is known.
+      own: isSame && known.checked.size > 0 ? { ...own, changed: changed.slice(0, MOST_NAMED) } : own,
       configuration: isSame ? null : packConfiguration(configuration),
       policies:
         shared === null && isSame && policies.version === known.filesVersion
@@ -306,6 +317,7 @@ function checkedBefore(
   configuration: Configuration,
   before: CheckedBefore,
   now: Map<string, SharedArrayBuffer>,
+  changed: string[],
 ): CheckedFiles {
   const keyOf = ({ file, text, lists }: PolicyText): string =>
     createHash('sha256')
@@ -321,6 +333,7 @@ function checkedBefore(
       return checked;
     },
     put(text, checked) {
+      changed.push(text.file);
       const bytes = serialize(checked);
       const shared = new SharedArrayBuffer(bytes.length);
       new Uint8Array(shared).set(bytes);

@@ -1,15 +1,18 @@
 import type { Logger } from 'pino';
-import type { ChosenPolicy, PolicyChoice } from '../api/ports.ts';
+import { createHash } from 'node:crypto';
+import type { ChosenPolicy, PolicyChoice, ShownPolicy } from '../api/ports.ts';
 import { unchangeable } from '../config/changes.ts';
 import { InvalidFiles } from '../diagnostics/invalid-files.ts';
 import type { JsonObject } from '../json/value.ts';
 import { INSTALLATION, type LedgerActor, type LedgerKind } from '../effects/model/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
+import { unpackShort } from '../policy/bundle.ts';
 import type { PolicySeals } from '../secrets/policy-seals.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { type FileReader, FilesNotRead } from './file-reader.ts';
 import { activate, FilesRefused, type InForce, rereadFiles } from './in-force.ts';
 import type { PolicyChange } from '../effects/policy-store.ts';
+import type { SharedPolicies } from './read-files.ts';
 
 /** If files could not be put in force because the store was away, the next try comes after this long. */
 const RETRY_MS = 1_000;
@@ -17,6 +20,9 @@ const RETRY_MS = 1_000;
 const LONGEST_RETRY_MS = 60_000;
 /** Policies that could not be taken on are not tried again sooner, unless something here has changed, ms. */
 const FOLLOW_AGAIN_MS = 5_000;
+
+/** Characters of policies that are shown: the thread that answers calls reads them. */
+const MOST_SHOWN = 1024 * 1024;
 
 /**
  * Puts the files in force as they are now, and takes on what other gateways have put in force. Broken files change nothing, and
@@ -32,7 +38,9 @@ export interface Reloader {
   /** Whether the current files were refused, or could not be read at all and are tried again. */
   staleness(): 'refused' | 'unread' | null;
   /** @throws StoreUnavailable */
-  choose(choice: PolicyChoice, by: LedgerActor): Promise<ChosenPolicy>;
+  choose(choice: PolicyChoice, by: LedgerActor, why?: string | null): Promise<ChosenPolicy>;
+  /** What the policies of a version said. @throws StoreUnavailable */
+  show(version: string): Promise<ShownPolicy>;
   /** Resolves when no reload is running. */
   settled(): Promise<void>;
 }
@@ -62,6 +70,7 @@ export function createReloader(parts: {
   let previous: Pick<InForce, 'policies' | 'configuration'> | null = null;
   let failed: { readonly version: string; readonly at: number } | null = null;
   let retryMs = RETRY_MS;
+  let proven: { readonly digest: string; readonly is: boolean } | null = null;
   let isStopping = false;
   let retry: NodeJS.Timeout | null = null;
 
@@ -121,7 +130,8 @@ export function createReloader(parts: {
       // say what is wanted now, also where the same stood there before.
       const isNews = found.inForce.own.version !== before.own.version;
       const again: PolicyChange['again'] = isNews ? 'yes' : 'no';
-      const instead = await activate(store, found.inForce, { how: 'files', by: gateway, again }, seals);
+      const { changed: files } = found.inForce.own;
+      const instead = await activate(store, found.inForce, { how: 'files', by: gateway, again, files }, seals);
       const next = instead === null ? found.inForce : await compiled(instead);
       if (next === null) throw new FilesRefused(gone(instead));
       await takeOn(next, 'configuration and policies reloaded');
@@ -166,12 +176,12 @@ export function createReloader(parts: {
     }
   }
 
-  async function choose(choice: PolicyChoice, by: LedgerActor): Promise<ChosenPolicy> {
+  async function choose(choice: PolicyChoice, by: LedgerActor, why: string | null): Promise<ChosenPolicy> {
     try {
       const next = await chosen(choice);
       if (next === null) return { kind: 'not_kept' };
       const how = choice.kind === 'before' ? 'rollback' : 'activate';
-      await activate(store, next, { how, by, again: 'yes' }, seals);
+      await activate(store, next, { how, by, again: 'yes', ...(why !== null && { why }) }, seals);
       await takeOn(next, 'the policies that somebody chose are in force');
       failed = null;
       // Files that were refused are no better for it.
@@ -189,6 +199,28 @@ export function createReloader(parts: {
     const version =
       choice.kind === 'version' ? choice.version : history.find((one) => one.version !== history[0]?.version)?.version;
     return version === undefined ? null : compiled(version);
+  }
+
+  async function show(version: string): Promise<ShownPolicy> {
+    const bundle = await store.policyBundle(version);
+    if (bundle === null || !seals.fits(version, bundle.seal)) return { kind: 'not_kept' };
+    const files = await unpackShort(bundle.parts, MOST_SHOWN);
+    if (files === null) return { kind: 'too_large' };
+    const digest = createHash('sha256').update(JSON.stringify(bundle.parts)).digest('base64url');
+    if (proven?.digest !== digest) proven = { digest, is: await isOfVersion(bundle) };
+    return { kind: 'shown', files, isProven: proven.is };
+  }
+
+  /** Whether a text is what its version says. Policies that do not fit the configuration of now cannot be held against it. */
+  async function isOfVersion(bundle: SharedPolicies): Promise<boolean> {
+    try {
+      await read(bundle);
+      return true;
+    } catch (error) {
+      if (error instanceof FilesRefused) return false;
+      if (error instanceof FilesNotRead) throw new StoreUnavailable('The policies cannot be read now. Ask again.');
+      throw error;
+    }
   }
 
   function caughtUp(): void {
@@ -229,7 +261,8 @@ export function createReloader(parts: {
     follow: () => inTurn(follow),
     hindrance: () => hindrance,
     staleness: () => staleness,
-    choose: (choice, by) => inTurn(() => choose(choice, by)),
+    choose: (choice, by, why = null) => inTurn(() => choose(choice, by, why)),
+    show: (version) => inTurn(() => show(version)),
     async settled() {
       isStopping = true;
       await parts.reader.close();

@@ -160,7 +160,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     async () => {
       if (!store.health().ready) throw new StoreUnavailable('The store is not ready.');
       await bindToStore(store, secrets, configuration.secrets);
-      const startedWith = { how: 'files', by: { type: 'gateway', id: ports.owner } } as const;
+      const { changed: files } = held.inForce.own;
+      const startedWith = { how: 'files', by: { type: 'gateway', id: ports.owner }, files } as const;
       const again = fleet === null ? 'after_files' : 'no';
       const instead = await activate(store, held.inForce, { ...startedWith, again }, secrets.policySeals);
       // What other gateways run, or somebody has chosen, is not turned back by files of before.
@@ -374,7 +375,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       run,
       preview: (request) => previewEffect(ports, request),
       running: ports.running,
-      choosePolicy: (choice, by) => reloader.choose(choice, by),
+      choosePolicy: (choice, by, why) => reloader.choose(choice, by, why),
+      showPolicy: (version) => reloader.show(version),
       resolve: (call) => drain.running(resolveEffect(ports, call)),
       probe,
       decideApproval: (call) => drain.running(decideApproval(ports, people, call)),

@@ -215,8 +215,8 @@ export const ENDPOINTS = {
     profile: ['governance:read'],
   },
   'policies.history': {
-    does: 'Read which policies were in force, and who put them there',
-    routes: ['GET /v1/beta/policies/activations'],
+    does: 'Read which policies were in force, who put them there, and what they said',
+    routes: ['GET /v1/beta/policies/activations', 'GET /v1/beta/policies/versions/{version}'],
     changes: false,
     administrative: 'any',
     profile: ['ledger:read'],

@@ -1,4 +1,5 @@
-import { gunzipSync, gzipSync } from 'node:zlib';
+import { promisify } from 'node:util';
+import { gunzip, gunzipSync, gzipSync } from 'node:zlib';
 import type { PolicyText } from './load.ts';
 import { readOwnJson } from '../json/read.ts';
 
@@ -28,6 +29,25 @@ export function packBundle(texts: readonly PolicyText[]): readonly string[] {
 export function unpackBundle(parts: readonly string[]): readonly PolicyText[] {
   const bytes = gunzipSync(Buffer.from(parts.join(''), 'base64'), { maxOutputLength: MOST_BYTES });
   // What comes of a bundle is held against the version that it was sealed with.
+  return textsOf(bytes);
+}
+
+/**
+ * The same for people, beside the thread that answers calls.
+ * @param most bytes that it may unpack to
+ * @returns `null` where it is more
+ */
+export async function unpackShort(parts: readonly string[], most: number): Promise<readonly PolicyText[] | null> {
+  try {
+    const bytes = await promisify(gunzip)(Buffer.from(parts.join(''), 'base64'), { maxOutputLength: most });
+    return textsOf(bytes);
+  } catch (error) {
+    if (error instanceof RangeError) return null;
+    throw error;
+  }
+}
+
+function textsOf(bytes: Buffer): readonly PolicyText[] {
   const packed = readOwnJson<Packed>(bytes.toString('utf8'));
   return packed.map(([file, text, lists]) => ({ file, text, lists: new Map(lists) }));
 }

@@ -175,6 +175,19 @@ export function disclosureOf(
   return { salts, values };
 }
 
+/**
+ * A disclosure of some fields: whoever gets it learns nothing of the others. A request repeats the params, so it stands for
+ * them.
+ * @param fields `null`: all
+ * @returns `null` where none of them can be opened
+ */
+export function onlyFields({ salts, values }: Disclosure, fields: readonly string[] | null): Disclosure | null {
+  if (fields === null) return { salts, values };
+  const some = (of: JsonObject): JsonObject =>
+    Object.fromEntries(Object.entries(of).filter(([field]) => fields.includes(field)));
+  return fields.some((field) => Object.hasOwn(values, field)) ? { salts: some(salts), values: some(values) } : null;
+}
+
 /** A disclosure as `JSON.stringify` writes it. The params are in it twice, and are written once, in parts. */
 export async function disclosureText({ salts, values }: Disclosure): Promise<string> {
   const { params } = values;

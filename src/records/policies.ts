@@ -119,10 +119,11 @@ export function createPolicies(store: RowStore, runner: StepRunner): Policies {
     if (change === null) return;
     const history = historyRows.get(draft, ONLY) ?? [];
     if (before === version && history[0]?.version === version) return;
-    const { by, how } = change;
-    historyRows.put(draft, ONLY, [{ version, at: draft.now, by, how }, ...history].slice(0, MOST_HISTORY));
+    const { by, how, why, files } = change;
+    const told = { ...(why === undefined ? {} : { why }), ...(files === undefined ? {} : { files }) };
+    historyRows.put(draft, ONLY, [{ version, at: draft.now, by, how, ...told }, ...history].slice(0, MOST_HISTORY));
     const kind = how === 'rollback' ? 'policy.rolled_back' : 'policy.activated';
-    appendEvents(draft, [{ kind, effectId: null, actor: by, data: { version, before, how } }]);
+    appendEvents(draft, [{ kind, effectId: null, actor: by, data: { version, before, how, ...told } }]);
   }
 
   return {

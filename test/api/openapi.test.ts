@@ -94,6 +94,7 @@ const RECORDS = [
   'MadeKey',
   'BudgetRow',
   'PolicyHistory',
+  'PolicyVersion',
   'PassedReadPage',
   'LedgerPage',
   'StateVerdict',

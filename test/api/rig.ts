@@ -310,6 +310,7 @@ export async function startRig(
     catalog: () => catalog,
     policies: () => ({ set, mode: 'enforce', filesVersion: set.version }),
     choosePolicy: other.choosePolicy ?? (async () => ({ kind: 'not_kept' })),
+    showPolicy: async () => ({ kind: 'not_kept' }),
     profiles: () => profiles,
     keys: {
       create: (request) => createKeyRecord(request, keyContext()),

@@ -29,6 +29,7 @@ describe('help and usage', () => {
     ['effects', 'show'],
     ['effects', 'resolve'],
     ['effects', 'probe'],
+    ['effects', 'disclose'],
     ['ledger'],
     ['export'],
     ['approvals', 'list'],

@@ -246,6 +246,7 @@ const OPERATIONS: Readonly<Record<string, (column: string) => Prepared | Promise
   searchEntities: () => ({ path: `${WS}/brain/search?query=team&entity_type=team` }),
   listPolicies: () => ({ path: `${WS}/policies` }),
   listPolicyActivations: () => ({ path: '/v1/beta/policies/activations' }),
+  getPolicyVersion: () => ({ path: `/v1/beta/policies/versions/${'A'.repeat(43)}` }),
   activatePolicies: () => ({ path: '/v1/beta/policies/activations', body: {} }),
   rollBackPolicies: () => ({ path: '/v1/beta/policies/rollback', body: {} }),
   listTools: () => ({ path: `${WS}/tools` }),

@@ -90,3 +90,21 @@ it('what is erased cannot be opened any more, by nobody, and its receipt still v
   expect(await world.kinds(run.effect_id)).toContain('effect.erased');
   expect((await world.get(`/effects/${run.effect_id}`)).body.effect).not.toHaveProperty('result');
 });
+
+it('single fields are disclosed: who gets the target or a comment learns nothing of the rest', async () => {
+  const { body: waiting } = await world.run(refund({ amount: 50_001, reason: 'a canary' }));
+  await world.post(`/approvals/${waiting.approval.id}/approve`, { comment: 'seen and approved' }, world.keys.approver);
+  const of = (fields: string) =>
+    world.get(`/effects/${waiting.effect_id}/receipt?disclosure=1&fields=${fields}`, world.keys.account);
+  const { body } = await of('target,approval.0.comment');
+  expect(Object.keys(body.disclosure.values)).toEqual(['target', 'approval.0.comment']);
+  expect(Object.keys(body.disclosure.salts)).toEqual(['target', 'approval.0.comment']);
+  const file = JSON.stringify(body);
+  expect(file).not.toContain('a canary');
+  const report = verifyReport({ receipt: file, trust, disclosure: file });
+  expect(report.exit, report.text).toBe(0);
+  expect(report.text.match(/^ok +disclosure/gm)).toHaveLength(2);
+  expect((await of('evidence')).status).toBe(410);
+  expect((await of('Target')).status).toBe(400);
+  expect((await of('params')).body.disclosure.values.params).toMatchObject({ reason: 'a canary' });
+});
