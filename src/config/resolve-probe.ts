@@ -50,7 +50,10 @@ export function resolveProbe(
   if (names !== null)
     for (const name of [...asks, ...placeholdersIn(happened), ...placeholdersIn(notHappened)])
       if (name !== UPSTREAM_KEY) judge.known('param', entry, ['probe'], name, names);
-  return { read, params, happened, notHappened, everyMs: parseDuration(probe.every) ?? 0 };
+  const [everyMs = 0, afterMs = 0, forMs = 0] = [probe.every, probe.after, probe.for].map(
+    (text) => parseDuration(text) ?? 0,
+  );
+  return { read, params, happened, notHappened, everyMs, afterMs, forMs };
 }
 
 function placeholdersIn(value: Json, found = new Set<string>()): ReadonlySet<string> {

@@ -84,7 +84,7 @@ const conditions = (description: string) => Type.Unsafe<JsonObject>({ type: 'obj
 /** How the outcome of a call that is unknown can be found out. `asks`: what is sent for it. */
 export function probe<Asks extends Record<string, TSchema>>(asks: Asks) {
   return Type.Optional(
-    record('probe', 'How to find out what became of a call whose outcome is unknown. Agents and operators start it.', {
+    record('probe', 'How to find out what became of a call whose outcome is unknown. The gateway asks by itself.', {
       ...asks,
       happened: conditions(
         'Conditions on the answer, as POST /outcomes/reconcile takes them; all hold once it happened. Over HTTP on the members of the body and http_status (unless it is named: 200 to 299), of MCP on the result, isError (unless named: false) and json, what its text says. {name} alone stands for a param of the call.',
@@ -97,8 +97,16 @@ export function probe<Asks extends Record<string, TSchema>>(asks: Asks) {
         { min: '100ms', max: '1h' },
         '5s',
       ),
-      after: later('probes that the gateway starts'),
-      for: later('probes that the gateway starts'),
+      after: duration(
+        'How long after an outcome became unknown the gateway asks for the first time.',
+        { min: '0s', max: '1d' },
+        '2s',
+      ),
+      for: duration(
+        'How long after an outcome became unknown the gateway goes on asking, ever less often. 0s: only agents and operators ask. It has to be longer than max_processing and store.max_freeze for what did not happen to be found.',
+        { min: '0s', max: '30d' },
+        '1h',
+      ),
       accept_state_evidence: flag(
         'Whether it is enough that a state holds, which others may have brought about. Without it the request has to carry {idempotency_key}, the key as the upstream got it.',
         false,

@@ -379,6 +379,20 @@ export interface EraseRequest {
   readonly actor: LedgerActor;
 }
 
+/** Fixes when an unknown effect is probed next. */
+export interface PlanProbeRequest {
+  readonly workspace: string;
+  readonly effectId: string;
+  /** Fence of the attempt that is asked about. */
+  readonly fence: Fence;
+  /** The due time that it has to have for this to count; `unplanned`: none yet, `any`: whatever it is. */
+  readonly due: number | 'unplanned' | 'any';
+  /** When it is probed next, ms; `null`: not by itself any more. */
+  readonly next: number | null;
+  /** The reading that was made, which settles nothing; `null`: one is to be made. It goes on record in any case. */
+  readonly reading: { readonly actor: LedgerActor; readonly data: JsonObject } | null;
+}
+
 export type Erasure =
   | { readonly kind: 'erased' }
   /** There was nothing left to erase. */
@@ -410,6 +424,13 @@ export interface EffectStore extends EntityStore, SessionStore, PolicyStore, Key
   giveUp(request: GiveUpRequest): Promise<GiveUpResult>;
   /** Erases params, salts and the kept answer of an effect that is over. Its receipt stays. */
   erase(request: EraseRequest): Promise<Erasure>;
+  /** `moved`: the effect is not as it was seen, and nothing is fixed. */
+  planProbe(request: PlanProbeRequest): Promise<'planned' | 'moved'>;
+  /**
+   * Unknown effects of a tool that are due to be probed, at most `limit`, those due for longest first. The ones that no
+   * gateway has probed are due `afterMs` after they became unknown.
+   */
+  probesDue(workspace: string, tool: string, afterMs: number, limit: number): Promise<readonly EffectRecord[]>;
   /** Ends what is over (leases, approvals, records to remove by age), at most `limit` of each. */
   sweep(limit: number): Promise<SweepReport>;
   /** Approvals with a complete quorum whose call was not sent yet (for example, because a gateway died). */

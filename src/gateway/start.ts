@@ -68,6 +68,7 @@ import { openStoreAndFleet } from './open-store.ts';
 import { createPauseView } from './pause-view.ts';
 import { createPinAlarm, createPinView } from './pin-view.ts';
 import { proxyPorts } from './proxy-ports.ts';
+import { outcomeOfProbe, type Prober, startProber } from './prober.ts';
 import { createReloader } from './reload.ts';
 import { sealedStore, unmeasured } from './sealed-store.ts';
 import { retentionNotes, startSweeper } from './sweeper.ts';
@@ -202,6 +203,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const pins = createPinView(upstreams, () => held.inForce);
   opened.push(() => upstreams.close());
   let swept: () => SweepReport | null = () => null;
+  let prober: Prober | null = null;
   const metrics = createMetrics({ store, workspaces: () => directory.workspaces(), swept: () => swept() });
   Object.assign(measures, metrics);
   toolsSeen = createPinAlarm({
@@ -336,7 +338,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       const notes = staleness === null ? [] : [{ part: 'configuration', message: STALE_NOTES[staleness] }];
       const entities = fileEntities.problem();
       const ofBrain = entities === null ? [] : [{ part: 'brain', message: entities }];
-      return [...notes, ...ofBrain, ...retentionNotes(swept()), ...agreement.notes(), ...opinionNotes(held, opinion)];
+      const ofParts = [...retentionNotes(swept()), ...agreement.notes(), ...opinionNotes(held, opinion)];
+      return [...notes, ...ofBrain, ...ofParts, ...(prober?.notes() ?? [])];
     },
     metrics: () => metrics.render(),
   };
@@ -360,7 +363,11 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const openParams: ApiPorts['openParams'] = ({ sealed, workspace, id, fingerprint }) =>
     sealed === null ? null : secrets.open(sealed, { workspace, effectId: id, fingerprint });
   const probing = createProbe(ports);
-  const probe: ApiPorts['probe'] = (call) => drain.running(probing(call));
+  const probe: ApiPorts['probe'] = async (call) => {
+    const result = await drain.running(probing(call));
+    metrics.probed('caller', outcomeOfProbe(result));
+    return result;
+  };
   const stillValid: ApiPorts['stillValid'] = (keyId) => authenticator.stillValid(keyId);
   const sessions = createSessions({ store, seals: secrets, stillValid, settings });
   await addControlPlane(
@@ -471,6 +478,15 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   );
   swept = sweeper.last;
   opened.push(() => sweeper.stop());
+  const standing = startProber({
+    ports,
+    tools: () => held.inForce.configuration.tools,
+    workspaces: () => directory.workspaces(),
+    probed: (outcome) => metrics.probed('gateway', outcome),
+    report: (err) => logger.error({ err }, 'probing failed'),
+  });
+  prober = standing;
+  opened.push(() => standing.stop());
   // After this, a repeated call gets its outcome if this gateway knows it.
   await Promise.race([sweeper.begun, delay(FIRST_DRAIN_MS, undefined, { ref: false })]);
   opened.push(() => drain.finished());

@@ -38,6 +38,10 @@ export const DENIED = 'denied';
 /** Executing effects, ordered by the end of their lease. */
 export const LEASES = 'leases';
 export const effectsOfAgent = (agentId: string): string => `agent:${agentId}`;
+/** Unknown effects of a tool that no gateway has probed yet, by when they became unknown. */
+export const unprobedOf = (tool: string): string => `unprobed:${tool}`;
+/** Unknown effects of a tool that a gateway probes again, by when. */
+export const probedAgain = (tool: string): string => `probed:${tool}`;
 /** Effects in one of the states that few effects are in. */
 export const effectsIn = (state: 'pending_approval' | 'unknown' | 'rejected' | 'failed'): string => `state:${state}`;
 
@@ -113,7 +117,7 @@ const kind: Kind<StoredEffect> = {
     stored.kind === 'effect' ? placesOf(stored.effect) : [{ list: TOMBSTONES, at: stored.tombstone.at }],
 };
 
-function placesOf({ createdAt, actor, life }: EffectRecord): readonly Place[] {
+function placesOf({ createdAt, actor, action, life }: EffectRecord): readonly Place[] {
   const always: readonly Place[] = [
     { list: EFFECTS, at: createdAt },
     { list: effectsOfAgent(actor.agentId), at: createdAt },
@@ -121,8 +125,14 @@ function placesOf({ createdAt, actor, life }: EffectRecord): readonly Place[] {
   switch (life.state) {
     case 'executing':
       return [...always, { list: LEASES, at: life.lease.leaseEnd }];
+    case 'unknown': {
+      const places = [...always, { list: effectsIn(life.state), at: createdAt }];
+      if (life.probeAt === null) return places;
+      return life.probeAt === undefined
+        ? [...places, { list: unprobedOf(action.tool), at: life.at }]
+        : [...places, { list: probedAgain(action.tool), at: life.probeAt }];
+    }
     case 'pending_approval':
-    case 'unknown':
     case 'rejected':
     case 'failed':
       return [...always, { list: effectsIn(life.state), at: createdAt }];

@@ -17,7 +17,7 @@ import { pauseRows, pausesOf, policyRows, putPauses } from './control-rows.ts';
 import type { Draft } from './draft.ts';
 import { brainRows, createEntities } from './entities.ts';
 import { pageOfEffects } from './effect-pages.ts';
-import { effectRows, keyRows, type StoredEffect } from './effect-rows.ts';
+import { effectRows, keyRows, probedAgain, type StoredEffect, unprobedOf } from './effect-rows.ts';
 import { budgetRow } from './counters.ts';
 import { CLAIMS, claimRows, POOLS, poolRows } from './held-rows.ts';
 import { apiKeyRows, createInstallation, ENTERED, enteredRows } from './installation.ts';
@@ -238,6 +238,18 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     vote: (request) => inWorkspace('vote', request.workspace, request),
     giveUp: (request) => inWorkspace('give_up', request.workspace, request),
     erase: (request) => inWorkspace('erase', request.workspace, request),
+    planProbe: (request) => inWorkspace('plan_probe', request.workspace, request),
+    async probesDue(workspace, tool, afterMs, limit) {
+      const now = store.now();
+      const due = (list: string, to: number, most: number) =>
+        firstOf(store, { workspace, list, kind: effectRows.kind, to }, most);
+      const again = await due(probedAgain(tool), now, limit);
+      const fresh = await due(unprobedOf(tool), now - afterMs, limit - again.length);
+      return [...again, ...fresh].flatMap(({ row }) => {
+        const stored = effectRows.of(row);
+        return stored.kind === 'effect' && stored.effect.life.state === 'unknown' ? [stored.effect] : [];
+      });
+    },
     async sweep(limit) {
       const { problem } = store.health();
       if (problem?.code === 'clock_ahead') throw new StoreUnavailable(problem.message);

@@ -1,6 +1,7 @@
 import { Counter, Gauge, Registry, collectDefaultMetrics } from 'prom-client';
 import type { Decision } from '../effects/model/decision.ts';
-import type { EffectStore, SweepReport } from '../effects/store.ts';
+import type { EffectRecord } from '../effects/model/effect.ts';
+import type { EffectFilter, EffectStore, Page, SweepReport } from '../effects/store.ts';
 
 /** Steps of the store that are measured. */
 export type MeasuredStep = 'admit' | 'preview' | 'settle' | 'resolve' | 'vote';
@@ -28,6 +29,8 @@ export interface Metrics {
   called(upstream: string | null, tool: string | null, decision: string | null, durationMs: number): void;
   /** json-rules-engine's own engine judges a rule otherwise. */
   differed(rule: string): void;
+  /** A probe of an unknown outcome came to something. */
+  probed(by: 'gateway' | 'caller', outcome: string): void;
   /** Something that a person has to look at. */
   alerted(what: string): void;
   /** Everything, in the Prometheus text format. */
@@ -39,7 +42,7 @@ export interface Metrics {
  * @param watched read on each scrape: the store, and the workspaces to count in
  */
 export function createMetrics(watched: {
-  readonly store: Pick<EffectStore, 'health' | 'commits' | 'effects' | 'approvals'>;
+  readonly store: Pick<EffectStore, 'health' | 'now' | 'commits' | 'effects' | 'approvals'>;
   readonly workspaces: () => readonly string[];
   readonly swept: () => Pick<SweepReport, 'unsettled' | 'reached'> | null;
 }): Metrics {
@@ -112,6 +115,12 @@ export function createMetrics(watched: {
     labelNames: ['what'] as const,
     registers,
   });
+  const probes = new Counter({
+    name: 'svc_probes_total',
+    help: 'Probes of unknown outcomes that were started, by who started them and what they came to: happened and not_happened settled it, open shows neither (yet), unheard had no answer, hindered was not sent',
+    labelNames: ['by', 'outcome'] as const,
+    registers,
+  });
   const differences = new Counter({
     name: 'svc_policy_differences_total',
     help: "Rules that json-rules-engine's own engine judged otherwise, once for each version of the policies",
@@ -155,15 +164,39 @@ export function createMetrics(watched: {
       this.set((watched.swept()?.reached ?? Date.now()) / 1000);
     },
   });
+  /** Both gauges of unknown outcomes are collected at once, and read the store once. */
+  let counting: ReturnType<typeof countUnknown> | null = null;
+  const unknown = (): ReturnType<typeof countUnknown> => {
+    counting ??= countUnknown(watched.store, watched.workspaces()).finally(() => {
+      counting = null;
+    });
+    return counting;
+  };
   new Gauge({
     name: 'svc_effects_unknown',
     help: `Effects whose outcome is not known (counted up to ${MAX_COUNTED} a workspace)`,
     labelNames: ['workspace'] as const,
     registers,
     async collect() {
+      const counted = await unknown();
       this.reset();
-      for (const workspace of watched.workspaces())
-        this.set({ workspace }, await countPages((page) => watched.store.effects(workspace, { ...UNKNOWN, ...page })));
+      for (const { workspace, counts } of counted)
+        this.set(
+          { workspace },
+          counts.reduce((sum, count) => sum + count, 0),
+        );
+    },
+  });
+  new Gauge({
+    name: 'svc_effects_unknown_by_age',
+    help: 'The same by age: each effect counts once, under the shortest time that its call is not older than',
+    labelNames: ['workspace', 'age'] as const,
+    registers,
+    async collect() {
+      const counted = await unknown();
+      this.reset();
+      for (const { workspace, counts } of counted)
+        for (const [index, [age]] of AGES.entries()) this.set({ workspace, age }, counts[index] ?? 0);
     },
   });
   new Gauge({
@@ -197,6 +230,7 @@ export function createMetrics(watched: {
       const made = decision ?? 'none';
       calls.observe(bounded(`${upstream ?? 'none'}\n${tool ?? 'none'}\n${made}`, made), durationMs);
     },
+    probed: (by, outcome) => probes.inc({ by, outcome }),
     alerted: (what) => alerts.inc({ what }),
     differed: (rule) => differences.inc({ rule }),
     async render() {
@@ -209,18 +243,41 @@ export function createMetrics(watched: {
 const UNKNOWN = { state: 'unknown', decision: null, tool: null, agentId: null, since: null, until: null } as const;
 const PENDING = { status: 'pending', agentId: null } as const;
 
+const AGES = [
+  ['1m', 60_000],
+  ['10m', 600_000],
+  ['1h', 3_600_000],
+  ['1d', 86_400_000],
+  ['+Inf', Infinity],
+] as const;
+
+/** Effects whose outcome is not known, for each of {@link AGES}. */
+async function countUnknown(store: Pick<EffectStore, 'now' | 'effects'>, workspaces: readonly string[]) {
+  const counted: { readonly workspace: string; readonly counts: readonly number[] }[] = [];
+  for (const workspace of workspaces) {
+    const counts = AGES.map(() => 0);
+    const read = (page: Pick<EffectFilter, 'limit' | 'cursor'>): Promise<Page<EffectRecord>> =>
+      store.effects(workspace, { ...UNKNOWN, ...page });
+    await countPages(read, ({ createdAt }) => {
+      const index = AGES.findIndex(([, most]) => store.now() - createdAt <= most);
+      counts[index] = (counts[index] ?? 0) + 1;
+    });
+    counted.push({ workspace, counts });
+  }
+  return counted;
+}
+
 /** Counts the items on all pages, up to {@link MAX_COUNTED}. */
-async function countPages(
-  read: (page: { readonly limit: number; readonly cursor: string | null }) => Promise<{
-    readonly items: readonly unknown[];
-    readonly next: string | null;
-  }>,
+async function countPages<Item>(
+  read: (page: Pick<EffectFilter, 'limit' | 'cursor'>) => Promise<Page<Item>>,
+  found: (item: Item) => void = () => undefined,
 ): Promise<number> {
   let count = 0;
   let cursor: string | null = null;
   do {
     const page: Awaited<ReturnType<typeof read>> = await read({ limit: COUNT_PAGE, cursor });
     count += page.items.length;
+    for (const item of page.items) found(item);
     cursor = page.next;
   } while (cursor !== null && count < MAX_COUNTED);
   return count;

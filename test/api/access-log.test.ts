@@ -60,6 +60,7 @@ test('tools beyond a thousand series are one', async () => {
   const metrics = createMetrics({
     store: {
       health: () => ({ ready: true, durability: 'sync', problem: null, epoch: 1 }),
+      now: () => 0,
       commits: () => ({ done: 0, moved: 0, givenUp: 0 }),
       effects: () => Promise.resolve({ items: [], next: null }),
       approvals: () => Promise.resolve({ items: [], next: null }),

@@ -80,6 +80,8 @@ describe('metrics', () => {
     const { text } = await metrics.render();
     expect(text).toContain('svc_effects_unknown{workspace="demo"} 1');
     expect(text).toContain('svc_effects_unknown{workspace="elsewhere"} 0');
+    expect(text).toContain('svc_effects_unknown_by_age{workspace="demo",age="1m"} 1');
+    expect(text).toContain('svc_effects_unknown_by_age{workspace="demo",age="+Inf"} 0');
     expect(text).toContain('svc_decisions_total{decision="unknown_effect",code="outcome_unknown",via="effects_api"} 1');
     expect(text).toContain('svc_http_request_seconds_count{route="/v1/x/:id",method="GET",status="200"} 1');
     expect(text).toMatch(/^(?:# HELP svc_\w+ .+\n# TYPE svc_\w+ \w+\n(?:svc_\w+(?:\{.*\})? \S+\n)*\n?)+$/);

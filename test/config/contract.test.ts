@@ -15,7 +15,6 @@ describe('the promised format', () => {
       'policies.paths[1].scope',
       'There is no lock file mcp/crm.lock.json',
       'There is no lock file mcp/files.lock.json',
-      'tools[0].probe.after',
       "There is no tool 'payments.get'",
       'There is no file or folder ./config/brain.yaml',
       'webhooks',

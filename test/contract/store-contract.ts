@@ -13,6 +13,7 @@ import { describeKeys } from './keys.ts';
 import { describeLeftOvers } from './left-overs.ts';
 import { describeLedger } from './ledger.ts';
 import { describeLedgerPages } from './ledger-pages.ts';
+import { describeProbing } from './probing.ts';
 import { describeRepresentation } from './representation.ts';
 import { describeRetention } from './retention.ts';
 import { describeSettlement } from './settlement.ts';
@@ -27,6 +28,7 @@ export function describeStoreContract(name: string, open: OpenStore, capabilitie
     describeAdmission(open, capabilities);
     describeGenerations(open, capabilities);
     describeSettlement(open, capabilities);
+    describeProbing(open, capabilities);
     describeLeftOvers(open, capabilities);
     describeBudgets(open, capabilities);
     describeApprovals(open, capabilities);

@@ -13,6 +13,8 @@ const probe = (happened: JsonObject, notHappened: JsonObject = {}): Probe => ({
   happened,
   notHappened,
   everyMs: 1,
+  afterMs: 1,
+  forMs: 1,
 });
 
 const http = (status: number, value: Json): KeptResult => ({

@@ -155,6 +155,7 @@ describe('a second opinion', () => {
     const notAsked = () => Promise.reject(new Error('not asked'));
     const store = {
       health: () => ({ ready: true, problem: null, durability: 'fsync' as const, epoch: 1 }),
+      now: () => 0,
       commits: () => ({ done: 0, moved: 0, givenUp: 0 }),
       effects: notAsked,
       approvals: notAsked,

@@ -1,5 +1,6 @@
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { setTimeout as delay } from 'node:timers/promises';
 import { McpServer } from '@modelcontextprotocol/sdk/server/mcp.js';
 import { StreamableHTTPServerTransport } from '@modelcontextprotocol/sdk/server/streamableHttp.js';
 import { z } from 'zod';
@@ -11,6 +12,8 @@ type Fate = (typeof FATES)[number];
 /** How late what is done is to be seen, and how late it is done, ms. */
 const SHOWN_AFTER_MS = 1_500;
 const LATE_MS = 400;
+/** How long a read takes, ms. */
+const READ_MS = 5;
 
 /** A shop over HTTP and MCP that loses answers, and shows late, and not each time, what it has done. */
 export interface LossyShop {
@@ -19,6 +22,10 @@ export interface LossyShop {
   readonly done: ReadonlyMap<string, number>;
   /** How many reads there were. */
   reads(): number;
+  /** Whether all reads are answered 503 from now on. */
+  break(isBroken: boolean): void;
+  /** The most reads that were under way at the same time. */
+  mostAtOnce(): number;
   close(): Promise<void>;
 }
 
@@ -33,6 +40,9 @@ export async function startLossyShop(): Promise<LossyShop> {
   const byKey = new Map<string, string>();
   const looks = new Map<string, number>();
   let reads = 0;
+  let isBroken = false;
+  let underWay = 0;
+  let most = 0;
 
   const happen = (order: string): void => {
     done.set(order, (done.get(order) ?? 0) + 1);
@@ -66,6 +76,10 @@ export async function startLossyShop(): Promise<LossyShop> {
       byKey.set(String(request.headers['idempotency-key']), order);
       return place(order) ? say(201, { state: 'done' }) : void response.destroy();
     }
+    if (isBroken) {
+      reads += 1;
+      return say(503, {});
+    }
     if (isBusy()) return reads % 2 === 0 ? say(503, { state: 'done' }) : say(200, { state: 'pending' });
     const order = byKey.get(decodeURIComponent(request.url?.split('/').at(-1) ?? '')) ?? '';
     return isSeen(order) ? say(200, { state: 'done' }) : say(404, { state: 'done', message: 'No such order' });
@@ -97,6 +111,12 @@ export async function startLossyShop(): Promise<LossyShop> {
   async function take(request: IncomingMessage, response: ServerResponse): Promise<void> {
     let body = '';
     for await (const piece of request) body += piece;
+    if (request.method === 'GET') {
+      underWay += 1;
+      most = Math.max(most, underWay);
+      await delay(READ_MS);
+      underWay -= 1;
+    }
     if (request.url === '/mcp') await mcp(request, response, body);
     else http(request, response, body);
   }
@@ -110,6 +130,10 @@ export async function startLossyShop(): Promise<LossyShop> {
     url: `http://127.0.0.1:${port}`,
     done,
     reads: () => reads,
+    break(yes) {
+      isBroken = yes;
+    },
+    mostAtOnce: () => most,
     close: async () => {
       server.closeAllConnections();
       await new Promise((resolve) => server.close(resolve));

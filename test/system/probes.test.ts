@@ -33,6 +33,7 @@ upstreams:
             happened: { json.found: true, json.item: "{item}" }
             not_happened: { json.found: false }
             every: 200ms
+            for: 0s
             accept_state_evidence: true
 tools:
   - name: shop.order
@@ -47,6 +48,7 @@ tools:
       happened: { state: done }
       not_happened: { http_status: 404 }
       every: 200ms
+      for: 0s
   - name: shop.plain
     upstream: shop
     kind: write

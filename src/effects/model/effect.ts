@@ -114,7 +114,14 @@ export type Life =
       readonly evidence: Evidence;
       readonly result: KeptResult | null;
     }
-  | { readonly state: 'unknown'; readonly at: number; readonly lease: Lease; readonly evidence: Evidence }
+  | {
+      readonly state: 'unknown';
+      readonly at: number;
+      readonly lease: Lease;
+      readonly evidence: Evidence;
+      /** When the gateways probe it next, ms; `null`: not any more. Absent: none has done so yet. */
+      readonly probeAt?: number | null;
+    }
   /** `until`: until this time, the same fingerprint is refused under other keys too. */
   | { readonly state: 'rejected'; readonly at: number; readonly approvalId: string; readonly until: number }
   | {

@@ -123,6 +123,10 @@ export interface Probe {
   readonly notHappened: JsonObject;
   /** How long after a reading the next one is made, ms. */
   readonly everyMs: number;
+  /** How long after the outcome became unknown the gateway makes the first reading by itself, ms. */
+  readonly afterMs: number;
+  /** How long after that it goes on making them, ms. 0: it makes none. */
+  readonly forMs: number;
 }
 
 /** A tool of the configuration. It is frozen, and the same object as long as the configuration is in force. */

@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto';
 import type { JsonObject } from '../../json/value.ts';
 import { filledIn, judgeProbe, type Said } from '../checks/judge-probe.ts';
-import { stateOfAnswer } from '../model/answer.ts';
-import type { EffectRecord, Lease } from '../model/effect.ts';
+import { type KeptResult, stateOfAnswer, statusShown } from '../model/answer.ts';
+import type { EffectRecord, Life } from '../model/effect.ts';
 import { NO_FILES } from '../model/files.ts';
 import { isoTime } from '../model/iso-time.ts';
+import type { LedgerActor } from '../model/ledger.ts';
 import { ledgerActor } from '../model/principal.ts';
 import type { Probe, Tool } from '../model/tool.ts';
 import type { EffectPorts } from '../ports.ts';
@@ -21,6 +22,8 @@ export interface Probed extends Pick<Said, 'said' | 'why'> {
   readonly isSettled: boolean;
   /** When the next reading can tell more, ms; `null` where it is settled. */
   readonly retryAfterMs: number | null;
+  /** Whether the upstream was heard: it answered, and not that it is busy or broken. */
+  readonly wasHeard: boolean;
 }
 
 export type ProbeResult = Probed | Exclude<ResolveResult, { kind: 'resolved' }>;
@@ -31,7 +34,10 @@ interface Reading extends Said {
   readonly readAt: number;
   /** What was read, as evidence: what it shows, and none of its content. */
   readonly evidence: JsonObject;
+  readonly wasHeard: boolean;
 }
+
+type UnknownLife = Extract<Life, { state: 'unknown' }>;
 
 /**
  * Makes what starts the probes of unknown outcomes. A probe reads once. What it shows stands in the ledger; that the
@@ -50,66 +56,72 @@ export function createProbe(ports: EffectPorts): (call: ProbeCall) => Promise<Pr
   };
 }
 
-async function probeEffect(ports: EffectPorts, call: ProbeCall): Promise<ProbeResult> {
-  const { principal, workspace, effectId } = call;
-  const { store } = ports;
-  try {
-    const effect = await store.effect(workspace, effectId);
+async function probeEffect(ports: EffectPorts, { principal, workspace, effectId }: ProbeCall): Promise<ProbeResult> {
+  return whileReachable(async () => {
+    const effect = await ports.store.effect(workspace, effectId);
     if (effect === null) return problem('not_found', 'There is no effect of this id in the workspace.');
     const { life, action } = effect;
     if (life.state !== 'unknown') return problem('not_unknown', 'Only an effect whose outcome is unknown is probed.');
     const { allowedTools } = principal;
     if (allowedTools !== null && !allowedTools.includes(action.tool))
       return problem('insufficient_scope', `The key may not call ${action.tool}, so it does not probe its calls.`);
-    const tool = ports.catalog().tool(action.tool);
-    const probe = tool?.probe;
-    if (tool === null || probe === undefined)
-      return problem('no_probe', `${action.tool} declares no probe: look at the live state, and resolve it.`);
-    if (tool.digest !== action.toolDigest)
-      return problem(
-        'conflict',
-        `${action.tool} is not what it was when the call was sent, so its probe shows nothing.`,
-      );
-    const before = await lastReading(ports, effect);
-    const nextAt = before === null ? 0 : before.readAt + probe.everyMs;
-    const left = nextAt - store.now();
-    if (left > 0) return problem('too_early', 'It was probed a moment ago. Nothing more is to be seen yet.', left);
-    const reading = await read(ports, effect, tool, probe);
-    if (typeof reading === 'string') return problem('conflict', reading);
-    const outcome = concluded(reading, before, life.lease);
-    if (outcome === null) {
-      const wait = waitAfter(reading.readAt, life.at, probe.everyMs, life.lease);
-      return await remember(ports, call, effect, reading, wait);
-    }
-    const evidence =
-      outcome === 'happened' || before === null ? reading.evidence : { ...reading.evidence, before: before.evidence };
-    const settled = await settleUnknown(ports, effect, {
-      principal,
-      outcome,
-      settledBy: { by: 'probe', evidence },
-      force: false,
-    });
-    return settled.kind === 'problem'
-      ? settled
-      : {
-          kind: 'probed',
-          effect: settled.effect,
-          said: reading.said,
-          why: reading.why,
-          isSettled: true,
-          retryAfterMs: null,
-        };
+    return probeOnce(ports, effect, life, ledgerActor(principal));
+  });
+}
+
+/** Makes one reading for an effect that is unknown, in the name of the gateway, and settles it if the reading shows how. */
+export function probeByItself(ports: EffectPorts, effect: EffectRecord, life: UnknownLife): Promise<ProbeResult> {
+  return whileReachable(() => probeOnce(ports, effect, life, { type: 'gateway', id: 'prober' }));
+}
+
+async function whileReachable(probing: () => Promise<ProbeResult>): Promise<ProbeResult> {
+  try {
+    return await probing();
   } catch (error) {
     if (!(error instanceof StoreUnavailable)) throw error;
     return problem('store_unavailable', 'The store cannot be reached; nothing was settled.', 1000);
   }
 }
 
+/** @throws StoreUnavailable */
+async function probeOnce(
+  ports: EffectPorts,
+  effect: EffectRecord,
+  life: UnknownLife,
+  actor: LedgerActor,
+): Promise<ProbeResult> {
+  const { action } = effect;
+  const tool = ports.catalog().tool(action.tool);
+  const probe = tool?.probe;
+  if (tool === null || probe === undefined)
+    return problem('no_probe', `${action.tool} declares no probe: look at the live state, and resolve it.`);
+  if (tool.digest !== action.toolDigest)
+    return problem('conflict', `${action.tool} is not what it was when the call was sent, so its probe shows nothing.`);
+  const before = await lastReading(ports, effect);
+  const nextAt = before === null ? 0 : before.readAt + probe.everyMs;
+  const left = nextAt - ports.store.now();
+  if (left > 0) return problem('too_early', 'It was probed a moment ago. Nothing more is to be seen yet.', left);
+  const reading = await read(ports, effect, tool, probe);
+  if (typeof reading === 'string') return problem('conflict', reading);
+  const { said, why, wasHeard } = reading;
+  const outcome = concluded(reading, before, life);
+  if (outcome === null) {
+    const retryAfterMs = await remember(ports, actor, effect, life, probe, reading);
+    return { kind: 'probed', effect, said, why, isSettled: false, retryAfterMs, wasHeard };
+  }
+  const evidence =
+    outcome === 'happened' || before === null ? reading.evidence : { ...reading.evidence, before: before.evidence };
+  const settledBy = { by: 'probe', evidence } as const;
+  const settled = await settleUnknown(ports, effect, { actor, outcome, settledBy, force: false });
+  if (settled.kind === 'problem') return settled;
+  return { kind: 'probed', effect: settled.effect, said, why, isSettled: true, retryAfterMs: null, wasHeard };
+}
+
 /** What follows from a reading and the one before it; `null`: nothing yet. */
 function concluded(
   reading: Reading,
   before: Pick<Reading, 'said' | 'readAt'> | null,
-  { quiesceUntil }: Lease,
+  { lease: { quiesceUntil } }: UnknownLife,
 ): 'happened' | 'not_happened' | null {
   switch (reading.said) {
     case 'happened':
@@ -138,24 +150,56 @@ async function lastReading(
   };
 }
 
-/** Puts a reading on record that settles nothing by itself. */
+/**
+ * Puts a reading on record that settles nothing by itself, and when the gateways make the next one.
+ * @returns how long after this one another can tell more, ms
+ */
 async function remember(
   { store }: EffectPorts,
-  { principal }: ProbeCall,
-  effect: EffectRecord,
-  { said, why, evidence }: Reading,
-  retryAfterMs: number,
-): Promise<Probed> {
-  const data = { attempt: effect.attempt, ...evidence };
-  await store.append(effect.workspace, [
-    { kind: 'effect.probed', effectId: effect.id, actor: ledgerActor(principal), data },
-  ]);
-  return { kind: 'probed', effect, said, why, isSettled: false, retryAfterMs };
+  actor: LedgerActor,
+  { workspace, id: effectId, attempt }: EffectRecord,
+  life: UnknownLife,
+  probe: Probe,
+  reading: Reading,
+): Promise<number> {
+  const wait = waitAfter(reading, life, probe);
+  await store.planProbe({
+    workspace,
+    effectId,
+    fence: life.lease.fence,
+    due: 'any',
+    next: nextProbe(reading, wait, life, probe),
+    reading: { actor, data: { attempt, ...reading.evidence } },
+  });
+  return wait;
 }
 
-/** When to look again: ever later, as long as nothing can be concluded from what is not there. */
-function waitAfter(readAt: number, since: number, everyMs: number, { quiesceUntil }: Lease): number {
-  return Math.max(everyMs, Math.min(readAt - since, quiesceUntil - readAt));
+/**
+ * How long after a reading to look again, ms: ever longer, as long as nothing can be concluded from what is not there;
+ * at once when that time is over; and soon after it was first not there then.
+ */
+export function waitAfter(
+  { said, readAt }: Pick<Reading, 'said' | 'readAt'>,
+  { at, lease: { quiesceUntil } }: Pick<UnknownLife, 'at' | 'lease'>,
+  { everyMs }: Pick<Probe, 'everyMs'>,
+): number {
+  const left = quiesceUntil - readAt;
+  if (left <= 0) return said === 'not_happened' ? everyMs : Math.max(everyMs, -left / 2);
+  const wait = Math.max(everyMs, (readAt - at) / 2);
+  // No reading is so shortly before that time that it puts off the one after it.
+  return wait + everyMs > left ? Math.max(everyMs, left) : wait;
+}
+
+/** When the gateways look again, ms; `null`: the time to do so is over. What was seen once gets its second reading. */
+export function nextProbe(
+  { said, readAt }: Pick<Reading, 'said' | 'readAt'>,
+  waitMs: number,
+  { at, lease }: Pick<UnknownLife, 'at' | 'lease'>,
+  { forMs }: Pick<Probe, 'forMs'>,
+): number | null {
+  const next = Math.ceil(readAt + waitMs);
+  const isHalfShown = said === 'not_happened' && readAt >= lease.quiesceUntil && forMs > 0;
+  return isHalfShown || next <= at + forMs ? next : null;
 }
 
 /** Sends the read of a probe, once, and judges the answer; or says why nothing was sent. */
@@ -195,16 +239,24 @@ async function read(ports: EffectPorts, effect: EffectRecord, tool: Tool, probe:
       fields: [],
       readAt,
       evidence: { said: 'unknown', ...about, fault },
+      wasHeard: false,
     });
     if (answer === null || isCut) return unseen(result.evidence.message);
     const state = stateOfAnswer(answer);
     if (typeof state === 'string') return unseen(state);
     const judged = judgeProbe(probe, answer.kind, state, given);
     const { said, fields } = judged;
-    return { ...judged, readAt, evidence: { said, fields, ...about, answer_sha256: digestOf(state) } };
+    const evidence = { said, fields, ...about, answer_sha256: digestOf(state) };
+    return { ...judged, readAt, evidence, wasHeard: said !== 'unknown' || !isTrouble(answer) };
   } finally {
     giveBack();
   }
+}
+
+/** Whether an answer says that the upstream cannot tell now. */
+function isTrouble(answer: KeptResult): boolean {
+  const status = statusShown(answer) ?? 200;
+  return status === 429 || status >= 500;
 }
 
 function digestOf(state: JsonObject): string {

@@ -46,7 +46,7 @@ export async function resolveEffect(ports: EffectPorts, call: ResolveCall): Prom
       comment: call.comment,
       evidence: call.evidence,
     };
-    return await settleUnknown(ports, effect, { ...call, settledBy });
+    return await settleUnknown(ports, effect, { ...call, actor: ledgerActor(principal), settledBy });
   } catch (error) {
     if (!(error instanceof StoreUnavailable)) throw error;
     return problem('store_unavailable', 'The store cannot be reached; nothing was settled.', 1000);
@@ -61,11 +61,11 @@ export async function settleUnknown(
   ports: EffectPorts,
   effect: EffectRecord,
   {
-    principal,
+    actor,
     outcome,
     settledBy,
     force,
-  }: Pick<ResolveCall, 'principal' | 'outcome' | 'force'> & Pick<ResolveRequest, 'settledBy'>,
+  }: Pick<ResolveCall, 'outcome' | 'force'> & Pick<ResolveRequest, 'actor' | 'settledBy'>,
 ): Promise<ResolveResult> {
   const fence = fenceOf(effect);
   const resolution = await ports.store.resolve({
@@ -76,7 +76,7 @@ export async function settleUnknown(
         ? { kind: 'not_happened' }
         : { kind: 'happened', receipt: await signResolution(ports, effect, fence, settledBy) },
     settledBy,
-    actor: ledgerActor(principal),
+    actor,
     fence,
     force,
   });

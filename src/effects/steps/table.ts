@@ -8,6 +8,7 @@ import {
 } from './claims-and-reservations.ts';
 import { eraseStep } from './erase.ts';
 import type { Plan, StepView } from './plan.ts';
+import { planProbeStep } from './probing.ts';
 import { resolveStep, settleStep } from './settlement.ts';
 import { expireOverdueStep, giveUpStep, voteStep } from './voting.ts';
 
@@ -20,6 +21,7 @@ export const STEPS = {
   give_up: giveUpStep,
   expire_overdue: expireOverdueStep,
   erase: eraseStep,
+  plan_probe: planProbeStep,
   take_claim: takeClaimStep,
   renew_claim: renewClaimStep,
   release_claim: releaseClaimStep,

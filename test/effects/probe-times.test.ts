@@ -1,0 +1,55 @@
+import { describe, expect, it } from 'vitest';
+import { nextProbe, waitAfter } from '../../src/effects/run/probe-effect.ts';
+
+const LIFE = {
+  at: 0,
+  lease: {
+    fence: { epoch: 1, n: 1, nonce: 'n' },
+    owner: 'o',
+    admittedAt: 0,
+    dispatchBy: 0,
+    leaseEnd: 0,
+    quiesceUntil: 60_000,
+  },
+} as const;
+const PROBE = { everyMs: 5_000, forMs: 3_600_000 };
+
+/** When readings are made that all say the same, ms. */
+function readings(said: 'unknown' | 'not_happened', probe = PROBE, first = 2_000): readonly number[] {
+  const times: number[] = [];
+  for (let at: number | null = first; at !== null && times.length < 100; ) {
+    times.push(at);
+    const reading = { said, readAt: at };
+    at = nextProbe(reading, waitAfter(reading, LIFE, probe), LIFE, probe);
+  }
+  return times;
+}
+
+describe('when an unknown outcome is probed', () => {
+  it('ever less often, exactly when everything is over, and then less often anew', () => {
+    const times = readings('unknown');
+    expect(times).toContain(60_000);
+    expect(times.length).toBeLessThan(30);
+    expect(times.at(-1)).toBeLessThanOrEqual(3_600_000);
+    const waits = times.slice(1).map((at, index) => at - (times[index] ?? 0));
+    expect(Math.min(...waits)).toBeGreaterThanOrEqual(PROBE.everyMs);
+    const early = waits.slice(0, times.indexOf(60_000) - 1);
+    expect(early.toSorted((one, other) => one - other)).toEqual(early);
+  });
+
+  it('what is not there is looked at twice within two intervals of when everything is over', () => {
+    for (let first = 100; first < 60_000; first += 700) {
+      const after = readings('not_happened', PROBE, first).filter((at) => at >= 60_000);
+      expect(after[1]).toBeLessThanOrEqual(60_000 + 2 * PROBE.everyMs);
+      expect((after[1] ?? 0) - (after[0] ?? 0)).toBeGreaterThanOrEqual(PROBE.everyMs);
+    }
+  });
+
+  it('until the time for it is over; but what was once not there gets its second look', () => {
+    expect(readings('unknown', { ...PROBE, forMs: 10_000 }).at(-1)).toBeLessThanOrEqual(10_000);
+    const reading = { said: 'not_happened', readAt: 61_000 } as const;
+    expect(nextProbe(reading, 5_000, LIFE, { forMs: 62_000 })).toBe(66_000);
+    expect(nextProbe({ ...reading, said: 'unknown' }, 5_000, LIFE, { forMs: 62_000 })).toBeNull();
+    expect(nextProbe(reading, 5_000, LIFE, { forMs: 0 })).toBeNull();
+  });
+});
