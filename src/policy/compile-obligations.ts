@@ -233,7 +233,8 @@ export function compileApproval(
     );
   }
   if (sound) warnOfTooFew(source, path, surroundings.rolesOf, report);
-  const summary = source.summary === undefined ? null : parseTemplate(source.summary, [...path, 'summary'], report);
+  const summary =
+    source.summary === undefined ? null : parseTemplate(source.summary, [...path, 'summary'], report, 'people');
   const expiresMs = readDuration(source.expires ?? DEFAULT_EXPIRES, [...path, 'expires'], report);
   if (!sound || expiresMs === null || (summary === null && source.summary !== undefined)) return null;
   return {

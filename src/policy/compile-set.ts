@@ -92,7 +92,8 @@ function compileRule(source: RuleSource, path: DataPath, context: SetContext, po
 
   const expression = wholeCondition(source, path, context);
   const bounds = boundsOf(source, path, context);
-  const reason = source.reason === undefined ? null : parseTemplate(source.reason, [...path, 'reason'], report);
+  const reason =
+    source.reason === undefined ? null : parseTemplate(source.reason, [...path, 'reason'], report, 'people');
   const id = `${context.set}/${source.id}`;
   let rateLimits = 0;
   const obligations = (source.obligations ?? []).map((obligation, index) => {

@@ -109,7 +109,7 @@ function inOneSpelling(root: string, steps: readonly (string | number)[]): reado
   return [first, second.toLowerCase()];
 }
 
-export function isPathFault(parsed: FactPath | PathFault): parsed is PathFault {
+export function isPathFault(parsed: object): parsed is PathFault {
   return 'code' in parsed;
 }
 

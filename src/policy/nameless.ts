@@ -33,7 +33,7 @@ export function reportNameless(
     const own = tools.filter((tool) => holds(rule.perTool, inputOfTool(tool), undefined, rule.unknownIs));
     for (const [at, { parts }] of names.entries())
       for (const fact of parts) {
-        if (typeof fact === 'string' || fact.root !== 'params') continue;
+        if (typeof fact === 'string' || 'amount' in fact || fact.root !== 'params') continue;
         const faults = own.flatMap((tool) => {
           const fault = namelessPlace(fact.steps, fact.text, tool.paramsSchema);
           return fault === null ? [] : [{ ...fault, tool: tool.name }];

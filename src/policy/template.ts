@@ -1,14 +1,30 @@
 import type { DataPath } from '../diagnostics/yaml-source.ts';
+import { moneyText } from '../effects/model/money.ts';
 import { canonicalJson } from '../json/canonical.ts';
 import type { Json, JsonObject } from '../json/value.ts';
-import { type FactPath, isCallersWord, isPathFault, parseFactPath, type ReadFact, readerOf } from './fact-path.ts';
+import {
+  type FactPath,
+  isCallersWord,
+  isPathFault,
+  parseFactPath,
+  type PathFault,
+  type ReadFact,
+  readerOf,
+} from './fact-path.ts';
 import type { PolicyInput } from './input.ts';
 import { isScalar } from './operators.ts';
 import type { Reporter } from './reporter.ts';
 
 /** A parsed text with `${path}` in it, as data. */
 export interface TemplatePlan {
-  readonly parts: readonly (string | FactPath)[];
+  readonly parts: readonly (string | FactPath | MoneyPlan)[];
+}
+
+/** `${amount in currency}`: an amount in the smallest unit of a currency, shown as money. */
+interface MoneyPlan {
+  readonly amount: FactPath;
+  /** A fact, or the code itself. */
+  readonly currency: FactPath | string;
 }
 
 /** A text with `${path}` in it, ready to render. */
@@ -23,6 +39,8 @@ interface Slot {
   readonly quoted: boolean;
   /** The param that the value belongs to; `null` for other facts. */
   readonly param: string | null;
+  /** The value is an amount in the smallest unit of this currency. Absent: it is shown as it is. */
+  readonly currency?: Slot | string;
 }
 
 /** Longest value in a text for people, and longest text, characters. */
@@ -39,9 +57,14 @@ const MAX_NAME = 512;
 /** Control characters, formatting marks (bidirectional, zero-width), line separators, private use, lone surrogates. */
 const UNSAFE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Co}\p{Cs}]/gu;
 
-/** Parses a template and reports faults. `$${` is the text `${`. */
-export function parseTemplate(text: string, path: DataPath, report: Reporter): TemplatePlan | null {
-  const parts: (string | FactPath)[] = [];
+/** Parses a template and reports faults. `$${` is the text `${`. @param use money is for people, and no part of a name */
+export function parseTemplate(
+  text: string,
+  path: DataPath,
+  report: Reporter,
+  use: 'name' | 'people' = 'name',
+): TemplatePlan | null {
+  const parts: TemplatePlan['parts'][number][] = [];
   let sound = true;
   let at = 0;
   for (const found of text.matchAll(/\$\$\{|\$\{([^}]*)(\}?)/g)) {
@@ -51,7 +74,8 @@ export function parseTemplate(text: string, path: DataPath, report: Reporter): T
       parts.push('${');
       continue;
     }
-    const parsed = parseFactPath((found[1] ?? '').trim(), 'rule', null);
+    const inside = (found[1] ?? '').trim();
+    const parsed = (use === 'people' ? parseMoney(inside) : null) ?? parseFactPath(inside, 'rule', null);
     if (found[2] !== '}' || isPathFault(parsed)) {
       sound = false;
       const fault = isPathFault(parsed) ? parsed : null;
@@ -64,18 +88,34 @@ export function parseTemplate(text: string, path: DataPath, report: Reporter): T
   return sound ? { parts: parts.filter((part) => part !== '') } : null;
 }
 
+/** @returns `null` where the text is no amount in a currency */
+function parseMoney(text: string): MoneyPlan | PathFault | null {
+  const [, amount, currency] = /^(\S+)\s+in\s+(\S+)$/.exec(text) ?? [];
+  if (amount === undefined || currency === undefined) return null;
+  const of = parseFactPath(amount, 'rule', null);
+  if (isPathFault(of)) return of;
+  const named = /^[A-Z]{3}$/.test(currency) ? currency : parseFactPath(currency, 'rule', null);
+  return typeof named !== 'string' && isPathFault(named) ? named : { amount: of, currency: named };
+}
+
 export function buildTemplate({ parts }: TemplatePlan): Template {
   return {
     parts: parts.map((part) => {
       if (typeof part === 'string') return part;
-      const [param] = part.root === 'params' ? part.steps : [];
-      return {
-        fact: part.text,
-        read: readerOf(part),
-        quoted: isCallersWord(part),
-        param: param === undefined ? null : String(param),
-      };
+      if ('steps' in part) return slotOf(part);
+      const { amount, currency } = part;
+      return { ...slotOf(amount), currency: typeof currency === 'string' ? currency : slotOf(currency) };
     }),
+  };
+}
+
+function slotOf(fact: FactPath): Slot {
+  const [param] = fact.root === 'params' ? fact.steps : [];
+  return {
+    fact: fact.text,
+    read: readerOf(fact),
+    quoted: isCallersWord(fact),
+    param: param === undefined ? null : String(param),
   };
 }
 
@@ -117,7 +157,13 @@ function withParams(names: string[], params: JsonObject, redacted: ReadonlySet<s
 
 function shown(slot: Slot, input: PolicyInput, redacted: ReadonlySet<string>): string {
   if (slot.param !== null && redacted.has(slot.param)) return REDACTED;
-  return valueText(slot.read(input, undefined), slot.quoted);
+  const value = slot.read(input, undefined);
+  if (slot.currency === undefined) return valueText(value, slot.quoted);
+  const { currency } = slot;
+  const isHidden = typeof currency !== 'string' && currency.param !== null && redacted.has(currency.param);
+  const code = typeof currency === 'string' ? currency : isHidden ? REDACTED : currency.read(input, undefined);
+  // What is no amount of money is shown with what it was to be counted in, and never as if it were.
+  return moneyText(value, code) ?? `${valueText(value, slot.quoted)} (smallest unit of ${valueText(code, !isHidden)})`;
 }
 
 function valueText(value: Json | undefined, quoted: boolean): string {

@@ -1,6 +1,9 @@
+import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { whatChanged } from '../../src/api/approver/earlier.ts';
 import { approvalPage } from '../../src/api/approver/page.ts';
 import { shownTo } from '../../src/api/approver/shown.ts';
+import type { Principal } from '../../src/effects/model/principal.ts';
 import { approverOf, begin, type SessionPorts } from '../../src/api/approver/session.ts';
 import { refund, type Rig, type Seen, startRig } from './rig.ts';
 
@@ -114,9 +117,14 @@ describe('the address alone', () => {
       });
       const policy = String(seen.headers['content-security-policy']);
       expect(policy).toMatch(
-        /^default-src 'none'; style-src 'sha256-[\w+/]+='; form-action 'self'; base-uri 'none'; frame-ancestors 'none'$/,
+        /^default-src 'none'; style-src 'sha256-[\w+/]+='; script-src 'sha256-[\w+/]+='; form-action 'self'; base-uri 'none'; frame-ancestors 'none'$/,
       );
-      expect(seen.text).not.toMatch(/<script|\son\w+=|style="|src=|https?:/i);
+      // The one script is the one that the policy names, and reads nothing but times.
+      const [script = '', ...more] = [...seen.text.matchAll(/<script>([^<]*)<\/script>/g)].map(([, text]) => text);
+      expect(more).toEqual([]);
+      expect(policy).toContain(`script-src 'sha256-${createHash('sha256').update(script).digest('base64')}'`);
+      expect(script).not.toMatch(/fetch|XMLHttp|innerHTML|location|cookie|import/);
+      expect(seen.text.replace(`<script>${script}</script>`, '')).not.toMatch(/<script|\son\w+=|style="|src=|https?:/i);
     }
   });
 });
@@ -176,14 +184,13 @@ describe('what is shown', () => {
     const { text } = await look(path, await enter(path, rig.keys.approver));
     for (const part of [
       `Refund ${60_000 + unique}`,
-      `EUR ${((60_000 + unique) / 100).toFixed(2)}`,
+      `€${((60_000 + unique) / 100).toFixed(2)}`,
       'Agent bot of olga asks. Why you: Large refunds are looked at.',
       'Refund (payments.refund)',
       'payment:pay_1',
       'payments POST /v1/payments/pay_1/refunds',
       'rig/team-day',
-      `${60_000 + unique} EUR-cent`,
-      'of 1000000',
+      'of €10,000.00',
       'agent bot',
       'olga',
       '0 of 1 for rig/refund-large: role finance-lead',
@@ -209,11 +216,51 @@ describe('what is shown', () => {
     expect(at(expiresAt)).not.toMatch(/name="verdict"|<h1>(?:Approved|Rejected)/);
   });
 
+  it('says what has changed since this person saw the question, and nothing where it is the same', async () => {
+    const now = await rig.ports.store.approval('demo', asked.id);
+    if (now === null) throw new Error('there is no request');
+    expect(whatChanged(now, now, 'EUR')).toEqual([]);
+    const [requirement] = now.requirements;
+    if (requirement === undefined) throw new Error('nobody is asked');
+    const before = { ...now, requirements: [{ ...requirement, quorum: 2, summary: 'Another <b>text</b>' }] };
+    const changed = whatChanged(before, now, 'EUR');
+    expect(changed.map(({ name }) => name)).toEqual(['What will happen', 'Who may decide']);
+    const principal = await rig.ports.authenticate(rig.keys.approver);
+    if ('failure' in principal) throw new Error('the key is not valid');
+    const shown = await shownTo(rig.ports, { principal, user: 'maria', session: 's' }, 'demo', asked.id);
+    if (shown === null) throw new Error('there is no request');
+    const text = approvalPage(shown, { user: 'maria', form: 'f', path: asked.path, notice: null, changed });
+    expect(text).toMatch(
+      /role="alert">What is asked has changed[\s\S]*<td>Another &lt;b&gt;text[\s\S]*2 of finance-lead/,
+    );
+  });
+
+  it('says what the agent did before, and shows a receipt, only to a key that may read effects', async () => {
+    const principal = await rig.ports.authenticate(rig.keys.approver);
+    if ('failure' in principal) throw new Error('the key is not valid');
+    const { keyId, user, madeBy, keyCreatedAt, readOnly, allowedTools } = principal;
+    const deciding = { keyId, user, madeBy, keyCreatedAt, readOnly, allowedTools, kind: 'profile' } as const;
+    const { path, id } = await waiting();
+    const browser = await enter(path, rig.keys.approver);
+    await post(path, { form: formIn(await look(path, browser)), verdict: 'approve' }, browser);
+    const pageFor = async (who: Principal): Promise<string> => {
+      const shown = await shownTo(rig.ports, { principal: who, user: 'maria', session: 's' }, 'demo', id);
+      if (shown === null) throw new Error('there is no request');
+      return approvalPage(shown, { user: 'maria', form: 'f', path, notice: null });
+    };
+    expect(await pageFor(principal)).toMatch(/Receipt<[\s\S]*Its last call like this[\s\S]*Before on this target/);
+    const scopes = ['approvals:read', 'approvals:decide'] as const;
+    const text = await pageFor({ ...deciding, profile: 'decider', workspace: 'demo', agentId: null, scopes });
+    expect(text).toContain('Approved, and sent');
+    expect(text).not.toMatch(/Receipt<|Its last call like this|Before on this target/);
+  });
+
   it('escapes what agents write: tags, attributes, and what nobody can see', async () => {
     const hostile = `"><script>alert(1)</script><img src=x onerror=alert(1)>' onfocus='x\u202Egnp.exe\u0007\u200B</pre></textarea>`;
     const { path } = await waiting({ payment_id: `pay_"><img src=x onerror=alert(1)>`, currency: hostile });
     const { text } = await look(path, await enter(path, rig.keys.approver));
-    expect(text).not.toMatch(/<script|<img|onerror=alert\(1\)>|' onfocus='/);
+    expect(text.match(/<script/g)).toHaveLength(1);
+    expect(text).not.toMatch(/<script[^>]+>|<script>alert|<img|onerror=alert\(1\)>|' onfocus='/);
     for (const hidden of ['\u202E', '\u0007', '\u200B']) expect(text).not.toContain(hidden);
     expect(text).toContain('&lt;script&gt;alert(1)&lt;/script&gt;');
     expect(text).toContain(String.raw`\u{202e}gnp.exe`);

@@ -488,6 +488,32 @@ rules:
       ]);
   });
 
+  test('an amount in a currency is money for people, whole units of it are digits, and what is neither is shown as it is', () => {
+    const asks = 'effect: require_approval, approval: { approvers: { roles: [oncall] }';
+    const summary = (text: string, params: JsonObject, more: readonly string[] = []) => {
+      const verdict = judgeParams(rules(`{ id: s, ${asks}, summary: "${text}" } }`, ...more), params);
+      return verdict.kind === 'permit' ? verdict.approvals.map((one) => one.summary)[0] : verdict.kind;
+    };
+    const text = 'Pay ${params.amount in params.currency}';
+    expect(summary(text, { amount: 123_456_789, currency: 'USD' })).toBe('Pay $1,234,567.89');
+    expect(summary(text, { amount: -5, currency: 'CHF' })).toBe('Pay -CHF 0.05');
+    expect(summary(text, { amount: 1_500, currency: 'JPY' })).toBe('Pay ¥1,500');
+    expect(summary('Pay ${params.amount in EUR}', { amount: 80_000 })).toBe('Pay €800.00');
+    for (const [params, shown] of [
+      [{ amount: 80_000, currency: 'XQZ' }, '80000 (smallest unit of "XQZ")'],
+      [{ amount: 1.5, currency: 'EUR' }, '1.5 (smallest unit of "EUR")'],
+      [{ amount: '€9', currency: 'EUR' }, '"€9" (smallest unit of "EUR")'],
+      [{ amount: 5 }, '5 (smallest unit of (absent))'],
+    ] as const)
+      expect(summary(text, params)).toBe(`Pay ${shown}`);
+    const hidden = '{ id: h, effect: constrain, obligations: [ { redact: { params: [amount] } } ] }';
+    expect(summary(text, { amount: 80_000, currency: 'EUR' }, [hidden])).toBe('Pay (redacted)');
+    // A name is no text for people.
+    expect(() =>
+      rules('{ id: a, effect: allow, obligations: [ { claim: { on: "x:${params.amount in EUR}" } } ] }'),
+    ).toThrow();
+  });
+
   test('redact: masked in what people read, whether or not the rule matches; a call without words of its own is described', () => {
     const asks = 'effect: require_approval, approval: { approvers: { roles: [oncall] }';
     const set = rules(

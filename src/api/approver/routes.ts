@@ -12,14 +12,21 @@ import type { ApiPorts } from '../ports.ts';
 import { plainProblem, Refused, refuse, retryAfter, statusOf } from '../problem.ts';
 import { WORKSPACE_ID } from '../schema.ts';
 import { problemOf } from '../server.ts';
-import { approvalPage, keyPage, type Notice, PAGE_HEADERS, plainPage } from './page.ts';
+import { namedCurrency } from './details.ts';
+import { whatChanged } from './earlier.ts';
+import { PAGE_HEADERS } from './layout.ts';
+import { approvalPage, keyPage, type Notice, plainPage } from './page.ts';
 import { type Approver, approverOf, begin, digestShown, end, formOf, type SessionPorts } from './session.ts';
 import { shownTo } from './shown.ts';
 
 /** Longest form, bytes: a comment of a thousand characters, each written as three bytes in percent signs. */
 const MOST_FORM = 32 * 1024;
 
-type Visit = FastifyRequest<{ Params: { readonly ws: string; readonly id: string }; Body: URLSearchParams }>;
+type Visit = FastifyRequest<{
+  Params: { readonly ws: string; readonly id: string };
+  Body: URLSearchParams;
+  Querystring: Readonly<Record<string, string | readonly string[] | undefined>>;
+}>;
 
 /** Where a visit is, as its address says. Whether there is such a request is nobody's business without a key. */
 interface Place {
@@ -28,10 +35,11 @@ interface Place {
   readonly path: string;
 }
 
+const APPROVAL_ID = /^apr_[0-9a-z]{1,64}$/;
 const NOT_HERE = 'There is no such request for approval here.';
 
 /**
- * The approver's page, `/approve/{workspace}/{approval}`: one page without scripts. Its address alone shows nothing.
+ * The approver's page, `/approve/{workspace}/{approval}`: one page that works without scripts. Its address alone shows nothing.
  * Whoever shows the key of a person may look for some minutes, and votes by the same rules as over the API. Looking
  * never decides: programs that follow links look at everything.
  */
@@ -71,7 +79,10 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
     // Only a page that a person looks at is shown: not what a script, or a frame of another page, would read.
     const { 'sec-fetch-dest': dest = 'document' } = request.headers;
     const approver = dest === 'document' ? await signedIn(request, place) : null;
-    return approver === null ? send(reply, 200, keyPage(place.path, null)) : show(reply, place, approver, 200, null);
+    if (approver === null) return send(reply, 200, keyPage(place.path, null));
+    const { instead_of: former } = request.query;
+    const insteadOf = typeof former === 'string' && APPROVAL_ID.test(former) ? former : null;
+    return show(reply, place, approver, 200, null, insteadOf);
   });
 
   app.post(`${at}/key`, own, async (request: Visit, reply) => {
@@ -134,7 +145,8 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
     });
     if (result.kind === 'problem') return again(result.problem);
     const { became } = result;
-    return reply.redirect(became.kind === 'asked_anew' ? pathOf(workspace, became.approvalId) : place.path, 303);
+    if (became.kind !== 'asked_anew') return reply.redirect(place.path, 303);
+    return reply.redirect(`${pathOf(workspace, became.approvalId)}?instead_of=${approvalId}`, 303);
   });
 
   /** The person behind a request; `null` where a key has to be shown first. */
@@ -165,13 +177,17 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
     return person;
   }
 
-  /** Shows a request for approval; the one that took its place, where what was voted on has changed. */
+  /**
+   * Shows a request for approval; the one that took its place, where what was voted on has changed.
+   * @param insteadOf the request whose place this one took, which the person has seen: what differs is shown
+   */
   async function show(
     reply: FastifyReply,
     place: Place,
     approver: Approver,
     status: number,
     notice: Notice,
+    insteadOf: string | null = null,
   ): Promise<FastifyReply> {
     const { workspace, approvalId } = place;
     const asked = await shownTo(ports, approver, workspace, approvalId);
@@ -180,6 +196,13 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
     const shown = renewed ?? asked;
     if (shown === null) return send(reply, 404, plainPage('Not found', NOT_HERE));
     const { approval } = shown;
+    const former =
+      renewed === null
+        ? insteadOf === null
+          ? null
+          : await ports.store.approval(workspace, insteadOf)
+        : asked?.approval;
+    const isOfSame = former != null && former.effectId === approval.effectId && former.id !== approval.id;
     return send(
       reply,
       status,
@@ -188,6 +211,7 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
         form: formOf(sessions, workspace, approval, approver),
         path: pathOf(workspace, approval.id),
         notice: renewed === null ? notice : `${notice} What is asked now stands below.`,
+        changed: isOfSame ? whatChanged(former, approval, namedCurrency(shown)) : [],
       }),
     );
   }
@@ -208,8 +232,7 @@ function pathOf(workspace: string, approvalId: string): string {
 /** @throws Refused where the address cannot be that of a request for approval */
 function placeOf(request: Visit): Place {
   const { ws: workspace, id: approvalId } = request.params;
-  if (!new RegExp(WORKSPACE_ID).test(workspace) || !/^apr_[0-9a-z]{1,64}$/.test(approvalId))
-    throw refuse('not_found', NOT_HERE);
+  if (!new RegExp(WORKSPACE_ID).test(workspace) || !APPROVAL_ID.test(approvalId)) throw refuse('not_found', NOT_HERE);
   return { workspace, approvalId, path: pathOf(workspace, approvalId) };
 }
 

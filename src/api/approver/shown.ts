@@ -5,7 +5,9 @@ import type { Tool } from '../../effects/model/tool.ts';
 import { rowOf, whyAsked } from '../../effects/wire/approval.ts';
 import { readCalls } from '../../effects/wire/calls.ts';
 import type { JsonObject } from '../../json/value.ts';
+import { permit } from '../../identity/permissions.ts';
 import type { ApiPorts } from '../ports.ts';
+import { type Earlier, earlierOf } from './earlier.ts';
 import type { Approver } from './session.ts';
 
 /** A request for approval with everything that its page shows. */
@@ -20,6 +22,9 @@ export interface ShownApproval {
   readonly params: JsonObject;
   readonly costs: readonly { readonly cost: ApprovalCost; readonly row: BudgetRow | null }[];
   readonly why: ReturnType<typeof whyAsked>;
+  /** What the agent did before; `null` for who may not read effects. */
+  readonly earlier: Earlier | null;
+  readonly mayReadEffects: boolean;
   /** The request that took the place of this one, because what is asked has changed. */
   readonly replacedBy: string | null;
   /** Why this person does not decide on it; `null` where nothing is seen that stands against it. */
@@ -38,11 +43,14 @@ export async function shownTo(
   const { store } = ports;
   const approval = await store.approval(workspace, approvalId);
   if (approval === null) return null;
-  const [effect, budgets] = await Promise.all([
+  const calls = readCalls(ports, approver.principal, 'one');
+  const reading = permit(approver.principal, 'effects.read', workspace);
+  const mayReadEffects = reading.ok && reading.view.kind !== 'own';
+  const [effect, budgets, earlier] = await Promise.all([
     store.effect(workspace, approval.effectId),
     approval.costs.length === 0 ? [] : store.budgets(workspace),
+    mayReadEffects ? earlierOf(ports, approval, readCalls(ports, approver.principal, 'one')) : null,
   ]);
-  const calls = readCalls(ports, approver.principal, 'one');
   const waitsOn = effect?.life.state === 'pending_approval' ? effect.life.approvalId : null;
   return {
     approval,
@@ -52,6 +60,8 @@ export async function shownTo(
     params: effect === null ? { params_omitted: 'the record of the call is gone' } : calls.params(effect),
     costs: approval.costs.map((cost) => ({ cost, row: rowOf(cost, budgets) })),
     why: whyAsked(approval, effect, ports.policies().set.rules),
+    earlier,
+    mayReadEffects,
     replacedBy: waitsOn === null || waitsOn === approvalId ? null : waitsOn,
     obstacle: obstacleFor(ports, approver, approval),
     now: store.now(),

@@ -1,0 +1,167 @@
+import type { ApprovalRecord } from '../../effects/model/approval.ts';
+import { amountText } from '../../effects/model/money.ts';
+import { pinnedCall, type Tool } from '../../effects/model/tool.ts';
+import { approvalsOf } from '../../effects/wire/approval.ts';
+import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
+import { type Difference, type EarlierCall, paramsThatDiffer } from './earlier.ts';
+import { type Html, html, lines } from './html.ts';
+import { timeOf } from './layout.ts';
+import type { ShownApproval } from './shown.ts';
+
+/* What stands below the card: for who wants to know more before deciding. */
+
+/** Everything below the card of a request for approval. */
+export function detailsOf(shown: ShownApproval): Html {
+  return html`<div class="below">${paramsOf(shown.params)}${costsOf(shown)}${alikeOf(shown)}${onTargetOf(shown)}${whyOf(shown)}${votersOf(shown)}${actionOf(shown)}</div>`;
+}
+
+/** The currency that the params of the call name, if they do. */
+export function namedCurrency({ params }: Pick<ShownApproval, 'params'>): Json | undefined {
+  const { params: own } = params;
+  return isJsonObject(own) ? own['currency'] : undefined;
+}
+
+/** Two columns of values that are not the same. */
+export function differencesTable(of: readonly Difference[], before: string, now: string): Html {
+  return html`<table><tr><th scope="col">What</th><th scope="col">${before}</th><th scope="col">${now}</th></tr>${of.map(
+    (one) => html`<tr><td>${one.name}</td><td>${inShort(one.before)}</td><td>${inShort(one.now)}</td></tr>`,
+  )}</table>`;
+}
+
+const MOST_SHOWN = 200;
+
+function inShort(text: string): string {
+  return text.length <= MOST_SHOWN ? text : `${text.slice(0, MOST_SHOWN).replace(/[\uD800-\uDBFF]$/, '')}…`;
+}
+
+function actionOf({ approval, action, tool, effect }: ShownApproval): Html {
+  const { requester } = approval;
+  const word = (name: string): string => textOf(action[name]);
+  const rows: readonly (readonly [string, string | Html])[] = [
+    ['Tool', tool === null ? `${approval.tool} (not declared any more)` : `${tool.title} (${approval.tool})`],
+    ['Acts on', approval.target],
+    ['Is sent to', [word('upstream'), word('method'), word('path') || word('name')].filter(Boolean).join(' ')],
+    ['Can it be undone?', tool === null ? '' : undoText(tool)],
+    ['Risk', tool?.risk ?? ''],
+    ['Asked by', `agent ${requester.agentId}`],
+    ['Owner of the agent', requester.agentOwner ?? ''],
+    ['User of the key', requester.user ?? ''],
+    ['Asked at', timeOf(approval.createdAt)],
+    ['Effect', effect?.id ?? ''],
+  ];
+  const said = rows.filter(([, value]) => value !== '');
+  return html`<section><h2>The call</h2><dl class="pairs">${said.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl></section>`;
+}
+
+/** What a tool says about coming back. Only tools of MCP servers say something. */
+function undoText(tool: Tool): string {
+  const annotations = pinnedCall(tool)?.pinned['annotations'];
+  if (!isJsonObject(annotations)) return '';
+  const { destructiveHint, readOnlyHint } = annotations;
+  if (readOnlyHint === true) return 'The tool says that it changes nothing.';
+  if (destructiveHint === false) return 'The tool says that it only adds, and destroys nothing.';
+  return destructiveHint === true ? 'The tool says that it may destroy or overwrite something.' : '';
+}
+
+/** Every param on a line of its own. A part is never shown as if it were the whole. */
+function paramsOf(params: JsonObject): Html {
+  const { params: own, headers } = params;
+  if (!isJsonObject(own))
+    return html`<section><h2>Params</h2><p class="notice">They are not shown: ${textOf(params['params_omitted'])}.</p></section>`;
+  const cut = params['params_truncated'] === true;
+  return html`<section><h2>Params</h2>${valuesOf(own)}${isJsonObject(headers) ? html`<h2>Headers</h2>${valuesOf(headers)}` : ''}
+${cut ? html`<p class="notice" role="alert">Some are cut: they are longer than is shown here.</p>` : ''}</section>`;
+}
+
+function valuesOf(of: JsonObject): Html {
+  const rows = Object.entries(of);
+  if (rows.length === 0) return html`<p>None.</p>`;
+  return html`<dl class="pairs">${rows.map(
+    ([name, value]) => html`<dt>${name}</dt>
+<dd><pre>${lines(JSON.stringify(value, null, 2))}</pre></dd>`,
+  )}</dl>`;
+}
+
+function costsOf(shown: ShownApproval): Html {
+  const { costs } = shown;
+  if (costs.length === 0) return html``;
+  const currency = namedCurrency(shown);
+  return html`<section><h2>What it costs</h2><table><tr><th scope="col">Budget</th><th scope="col">Takes</th><th scope="col">Left of it now</th></tr>${costs.map(
+    ({ cost: { budget, unit, amount, limit }, row }) => {
+      const left = Math.max(0, (row?.limit ?? limit) - (row?.spent ?? 0) - (row?.held ?? 0));
+      const text = (of: number): string => amountText(of, unit, currency);
+      return html`<tr><td>${budget}</td><td class="num">${amount === null ? `? ${unit}` : text(amount)}</td><td>${text(left)} of ${text(row?.limit ?? limit)}</td></tr>`;
+    },
+  )}</table></section>`;
+}
+
+/** What differs from the last call of the agent like this one. */
+function alikeOf({ earlier, params, approval }: ShownApproval): Html {
+  if (earlier === null) return html``;
+  const head = html`<h2>Its last call like this</h2>`;
+  const { alike } = earlier;
+  if (alike === null)
+    return html`<section>${head}<p>None of this tool is on record that happened: it would be the first.</p></section>`;
+  const { params: own } = params;
+  const when = html`<p>${linkTo(approval.workspace, alike, html`It happened at ${timeOf(alike.at)}`)}.</p>`;
+  if (alike.params === null || !isJsonObject(own))
+    return html`<section>${head}${when}<p>Its params are not shown.</p></section>`;
+  const differences = paramsThatDiffer(alike.params, own);
+  return html`<section>${head}${when}${
+    differences.length === 0
+      ? html`<p>Nothing differs in what is shown of both.</p>`
+      : differencesTable(differences, 'Then', 'Now')
+  }</section>`;
+}
+
+function onTargetOf({ earlier, approval }: ShownApproval): Html {
+  if (earlier === null) return html``;
+  const { onTarget } = earlier;
+  if (onTarget.length === 0)
+    return html`<section><h2>Before on this target</h2><p>Nothing of this agent is on record.</p></section>`;
+  return html`<section><h2>Before on this target</h2><ul>${onTarget.map(
+    (call) =>
+      html`<li>${linkTo(approval.workspace, call, timeOf(call.at))}: ${call.tool}, ${WORDS[call.decision] ?? call.decision}</li>`,
+  )}</ul></section>`;
+}
+
+/** What people call a decision. */
+const WORDS: Readonly<Partial<Record<EarlierCall['decision'], string>>> = {
+  committed: 'happened',
+  failed: 'failed',
+  unknown_effect: 'outcome unknown',
+  in_progress: 'running',
+  pending_approval: 'waits for approval',
+};
+
+function linkTo(workspace: string, { id }: Pick<EarlierCall, 'id'>, text: Html): Html {
+  return html`<a href="/console/${workspace}/effects/${id}">${text}</a>`;
+}
+
+function whyOf({ why }: ShownApproval): Html {
+  return html`<section><h2>Why somebody is asked</h2><ul>${why.map(
+    ({ rule, description, unknown }) =>
+      html`<li>${rule}${description === null ? '' : `: ${description}`}${
+        unknown.length === 0 ? '' : ` (could not judge: ${unknown.join(', ')})`
+      }</li>`,
+  )}</ul></section>`;
+}
+
+function votersOf({ approval }: ShownApproval): Html {
+  return html`<section><h2>Who may decide</h2><ul>${approval.requirements.map(({ rule, approvers, quorum }, index) => {
+    const named = [...approvers.roles.map((role) => `role ${role}`), ...approvers.users].join(', ');
+    return html`<li>${approvalsOf(approval, index)} of ${quorum} for ${rule}: ${named}</li>`;
+  })}</ul>${votesOf(approval)}</section>`;
+}
+
+function votesOf({ votes }: ApprovalRecord): Html {
+  if (votes.length === 0) return html``;
+  return html`<h2>Votes</h2><ul>${votes.map(
+    ({ user, verdict, at, comment }) =>
+      html`<li>${user} ${verdict === 'approve' ? 'approved' : 'rejected'} at ${timeOf(at)}${comment === null ? '' : html`<pre>${lines(comment)}</pre>`}</li>`,
+  )}</ul>`;
+}
+
+function textOf(value: Json | undefined): string {
+  return typeof value === 'string' ? value : '';
+}

@@ -1,0 +1,105 @@
+import type { ApprovalRecord } from '../../effects/model/approval.ts';
+import type { Decision } from '../../effects/model/decision.ts';
+import { decisionOf } from '../../effects/model/effect-decision.ts';
+import type { EffectRecord } from '../../effects/model/effect.ts';
+import { amountText } from '../../effects/model/money.ts';
+import type { CallReader } from '../../effects/wire/calls.ts';
+import { canonicalJson } from '../../json/canonical.ts';
+import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
+import type { ApiPorts } from '../ports.ts';
+
+/** How many earlier calls a page shows. */
+const MOST = 5;
+
+/** An earlier call of the same agent. */
+export interface EarlierCall {
+  readonly id: string;
+  readonly tool: string;
+  readonly at: number;
+  readonly decision: Decision;
+  readonly params: JsonObject | null;
+}
+
+/** What the agent did before, newest first, as far as that is still on record and near enough to be found at once. */
+export interface Earlier {
+  readonly onTarget: readonly EarlierCall[];
+  /** The last call of the same tool that happened; `null` where none is found. */
+  readonly alike: EarlierCall | null;
+}
+
+/** A value that is not the same in two things that a person compares. */
+export interface Difference {
+  readonly name: string;
+  readonly before: string;
+  readonly now: string;
+}
+
+/**
+ * Reads what the agent of a request did before: one page of its effects on the target, and one of those of the tool.
+ * @throws StoreUnavailable
+ */
+export async function earlierOf(
+  { store }: Pick<ApiPorts, 'store'>,
+  { workspace, effectId, target, tool, requester }: ApprovalRecord,
+  calls: CallReader,
+): Promise<Earlier> {
+  const asked = { state: null, decision: null, tool: null, agentId: requester.agentId, since: null, until: null };
+  const page = { ...asked, cursor: null };
+  const [onTarget, happened] = await Promise.all([
+    store.effects(workspace, { ...page, target, limit: MOST + 1 }),
+    store.effects(workspace, { ...page, tool, decision: 'committed', limit: 2 }),
+  ]);
+  const shown = (effect: EffectRecord, withParams: boolean): EarlierCall => ({
+    id: effect.id,
+    tool: effect.action.tool,
+    at: effect.createdAt,
+    decision: decisionOf(effect),
+    params: withParams ? paramsIn(calls.params(effect)) : null,
+  });
+  const alike = happened.items.find(({ id }) => id !== effectId);
+  return {
+    onTarget: onTarget.items
+      .filter(({ id }) => id !== effectId)
+      .slice(0, MOST)
+      .map((effect) => shown(effect, false)),
+    alike: alike === undefined ? null : shown(alike, true),
+  };
+}
+
+function paramsIn(of: ReturnType<CallReader['params']>): JsonObject | null {
+  return 'params' in of ? of.params : null;
+}
+
+/** Which params differ between two calls, as they are shown: of what is masked or cut nothing is said. */
+export function paramsThatDiffer(before: JsonObject, now: JsonObject): readonly Difference[] {
+  const names = [...new Set([...Object.keys(now), ...Object.keys(before)])];
+  return names
+    .filter((name) => textOf(before[name]) !== textOf(now[name]))
+    .map((name) => ({ name, before: textOf(before[name]), now: textOf(now[name]) }));
+}
+
+/** What people are asked now and were not asked before: a request and the one that took its place. */
+export function whatChanged(
+  before: ApprovalRecord,
+  now: ApprovalRecord,
+  currency: Json | undefined,
+): readonly Difference[] {
+  const views = [before, now].map((of) => ({
+    'What will happen': of.requirements[0]?.summary ?? '',
+    'Asked by': of.requirements.map(({ rule }) => rule).join(', '),
+    'Who may decide': of.requirements
+      .map(({ quorum, approvers }) => `${quorum} of ${[...approvers.roles, ...approvers.users].join(', ')}`)
+      .join('; '),
+    'Takes from budgets': of.costs
+      .map(({ budget, unit, amount }) => `${amount === null ? '?' : amountText(amount, unit, currency)} of ${budget}`)
+      .join(', '),
+  }));
+  const [then = {}, today = {}] = views.map((view): JsonObject => view);
+  return paramsThatDiffer(then, today);
+}
+
+function textOf(value: Json | undefined): string {
+  if (value === undefined) return '(absent)';
+  if (typeof value === 'string') return value;
+  return isJsonObject(value) || Array.isArray(value) ? canonicalJson(value) : String(value);
+}

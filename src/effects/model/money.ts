@@ -1,0 +1,40 @@
+/** Symbols that stand for one currency alone, to people who read English. Others are written by their code. */
+const SYMBOLS: Readonly<Record<string, string>> = { EUR: '€', GBP: '£', INR: '₹', JPY: '¥', KRW: '₩', USD: '$' };
+
+const KNOWN: ReadonlySet<string> = new Set(Intl.supportedValuesOf('currency'));
+const digitsOf = new Map<string, number>();
+
+/**
+ * An amount in the smallest unit of a currency, as money: `$800.00`, `CHF 12.50`. Written here and not by Intl, whose texts
+ * differ from one version to the next: votes are bound to them.
+ * @returns `null` where it is no whole number, or the currency is not known
+ */
+export function moneyText(amount: unknown, currency: unknown): string | null {
+  if (typeof amount !== 'number' || !Number.isSafeInteger(amount)) return null;
+  if (typeof currency !== 'string' || !KNOWN.has(currency)) return null;
+  const digits = digitsAfterPoint(currency);
+  const units = String(Math.abs(amount)).padStart(digits + 1, '0');
+  const whole = units.slice(0, units.length - digits).replaceAll(/\B(?=(\d{3})+$)/g, ',');
+  const rest = digits === 0 ? '' : `.${units.slice(-digits)}`;
+  return `${amount < 0 ? '-' : ''}${SYMBOLS[currency] ?? `${currency} `}${whole}${rest}`;
+}
+
+/** The currency whose smallest unit a budget counts (`EUR-cent`), or the one that the call names where it counts cents. */
+export function currencyOf(unit: string, named: unknown): string | null {
+  const own = /^([A-Z]{3})[-_](?:cents?|minor)$/.exec(unit)?.[1];
+  if (own !== undefined) return own;
+  return /^cents?$/.test(unit) && typeof named === 'string' ? named : null;
+}
+
+/** An amount of a budget: as money where its unit is that of a currency. */
+export function amountText(amount: number, unit: string, named: unknown): string {
+  return moneyText(amount, currencyOf(unit, named)) ?? `${amount} ${unit}`;
+}
+
+function digitsAfterPoint(currency: string): number {
+  const known = digitsOf.get(currency);
+  if (known !== undefined) return known;
+  const { maximumFractionDigits = 2 } = new Intl.NumberFormat('en', { style: 'currency', currency }).resolvedOptions();
+  digitsOf.set(currency, maximumFractionDigits);
+  return maximumFractionDigits;
+}
