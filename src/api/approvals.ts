@@ -1,4 +1,5 @@
 import { type Static, Type } from 'typebox';
+import type { ApprovalCall } from '../effects/run/decide-approval.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { MOST_COMMENT } from '../effects/model/approval.ts';
 import type { ApiApp } from './app.ts';
@@ -10,22 +11,42 @@ import { PAGE_QUERY, pageOf } from './paging.ts';
 import type { ApiPorts } from './ports.ts';
 import { Refused, refuse, refuseFaults } from './problem.ts';
 import { Decision, EffectState, PARAMS, PENDING_APPROVAL, Requirement } from './effect-answers.ts';
-import { answers, component, Flag, InWorkspace, List, NoQuery, Nullable, paged, Time, WithId } from './schema.ts';
+import {
+  answers,
+  component,
+  Flag,
+  InWorkspace,
+  List,
+  MapOf,
+  NoQuery,
+  Nullable,
+  paged,
+  Time,
+  WithId,
+} from './schema.ts';
 
 const APPROVALS = '/v1/workspaces/:ws/approvals';
 
-const VoteBody = Type.Object(
+const VOTE = {
+  comment: Type.Optional(Type.String({ maxLength: MOST_COMMENT })),
+  digest: Type.Optional(
+    Type.String({
+      maxLength: 200,
+      description: 'That of the request as the voter has seen it. If another is asked now, nothing is decided.',
+    }),
+  ),
+};
+const Changes = Type.Record(
+  Type.String({ maxLength: 128 }),
+  Type.Union([Type.String(), Type.Number(), Type.Boolean()]),
   {
-    comment: Type.Optional(Type.String({ maxLength: MOST_COMMENT })),
-    digest: Type.Optional(
-      Type.String({
-        maxLength: 200,
-        description: 'That of the request as the voter has seen it. If another is asked now, nothing is decided.',
-      }),
-    ),
+    maxProperties: 20,
+    description:
+      'Params that the voter changes, by name: those that the policy names as editable, within their bounds. What runs is what they are changed to; everybody else votes on that from then on.',
   },
-  { additionalProperties: false },
 );
+const ApproveBody = Type.Object({ ...VOTE, changes: Type.Optional(Changes) }, { additionalProperties: false });
+const RejectBody = Type.Object(VOTE, { additionalProperties: false });
 
 const Votes = List(
   Type.Object({
@@ -36,6 +57,13 @@ const Votes = List(
   }),
 );
 const Count = Type.Integer({ minimum: 0 });
+const Bound = Type.Union([Type.Number(), Type.Literal('asked')]);
+const Bounds = Type.Object({
+  min: Type.Optional(Bound),
+  max: Type.Optional(Bound),
+  one_of: Type.Optional(List(Type.Union([Type.String(), Type.Number(), Type.Boolean()]))),
+  max_length: Type.Optional(Count),
+});
 /** The request itself, as votes answer it too. */
 const REQUEST = {
   ...PENDING_APPROVAL,
@@ -50,7 +78,21 @@ const REQUEST = {
     user: Nullable(Type.String()),
     key_id: Type.String(),
   }),
-  requirements: List(Type.Object({ ...Requirement, approvals: Count }), 'Each has its quorum of people.'),
+  requirements: List(
+    Type.Object({
+      ...Requirement,
+      approvals: Count,
+      editable: Type.Optional(MapOf(Bounds, 'Params that who decides by this rule may change, with their bounds.')),
+      require_reason: Type.Optional(Flag('A rejection has to say why.')),
+    }),
+    'Each has its quorum of people.',
+  ),
+  changed: Type.Optional(
+    Type.Object(
+      { by: Type.String(), at: Time, params: List(Type.String()) },
+      { description: 'An approver changed these params: votes are for that, and `asked_params` has what was asked.' },
+    ),
+  ),
   votes: Votes,
   decided_at: Nullable(Time),
   stopped: Type.Optional(
@@ -225,38 +267,45 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): v
     },
   );
 
-  for (const verdict of ['approve', 'reject'] as const) {
-    app.post(
-      `${APPROVALS}/:id/${verdict}`,
-      {
-        config: { endpoint: 'approvals.decide' },
-        schema: {
-          operationId: verdict === 'approve' ? 'approve' : 'reject',
-          summary:
-            verdict === 'approve' ? 'Approve; the last approval needed runs the action' : 'Reject; binds the key',
-          description: 'Nobody decides on a request of their own, and no key without a user decides at all.',
-          tags: ['approvals'],
-          params: WithId,
-          querystring: NoQuery,
-          body: VoteBody,
-          response: answers({ 200: Voted }),
-        },
+  const decide = async (vote: Omit<ApprovalCall, 'workspace' | 'approvalId'>, { ws, id }: Static<typeof WithId>) => {
+    const result = await ports.decideApproval({ ...vote, workspace: ws, approvalId: id });
+    if (result.kind === 'problem') throw new Refused(result.problem, {});
+    return voteToWire(result, ports.settings().publicUrl);
+  };
+  const schema = {
+    description: 'Nobody decides on a request of their own, and no key without a user decides at all.',
+    tags: ['approvals'],
+    params: WithId,
+    querystring: NoQuery,
+    response: answers({ 200: Voted }),
+  };
+  const config = { endpoint: 'approvals.decide' } as const;
+
+  app.post(
+    `${APPROVALS}/:id/approve`,
+    {
+      config,
+      schema: {
+        operationId: 'approve',
+        summary: 'Approve; the last approval needed runs the action',
+        ...schema,
+        body: ApproveBody,
       },
-      async (request) => {
-        const { principal } = callerOf(request);
-        const { ws, id } = request.params;
-        const { comment = null, digest = null } = request.body;
-        const result = await ports.decideApproval({
-          principal,
-          workspace: ws,
-          approvalId: id,
-          verdict,
-          comment,
-          digest,
-        });
-        if (result.kind === 'problem') throw new Refused(result.problem, {});
-        return voteToWire(result, ports.settings().publicUrl);
-      },
-    );
-  }
+    },
+    (request) => {
+      const { comment = null, digest = null, changes = null } = request.body;
+      const { principal } = callerOf(request);
+      return decide({ principal, verdict: 'approve', comment, changes, digest }, request.params);
+    },
+  );
+
+  app.post(
+    `${APPROVALS}/:id/reject`,
+    { config, schema: { operationId: 'reject', summary: 'Reject; binds the key', ...schema, body: RejectBody } },
+    (request) => {
+      const { comment = null, digest = null } = request.body;
+      const { principal } = callerOf(request);
+      return decide({ principal, verdict: 'reject', comment, changes: null, digest }, request.params);
+    },
+  );
 }

@@ -288,12 +288,22 @@ const SettledBy = OneOf([
 
 export const PARAMS = {
   params: Optional(AnyObject('Those that policy redacts are masked.')),
+  asked_params: Optional(AnyObject('What the agent asked, where an approver changed it.')),
   headers: Optional(MapOf(AnyValue('A header.'), 'Headers that are part of the action.')),
   params_truncated: Optional(Flag('Some are cut.')),
   params_omitted: Optional(Text({ description: 'Why there are none.' })),
 };
 
+const Changed = component(
+  'Changed',
+  Type.Object(
+    { approval_id: Text(), params: List(Text()) },
+    { description: 'An approver changed these params before it ran; `params` of the effect has what ran.' },
+  ),
+);
+
 const RECORD = {
+  changed: Optional(Changed),
   id: Text(),
   effect_id: Text(),
   workspace: Text(),

@@ -76,6 +76,8 @@ export interface SealedParams {
   readonly headers?: CallHeaders;
   /** Only for a call that waits for approval: its files, base64 by SHA-256. */
   readonly files?: Readonly<Record<string, string>>;
+  /** The params as the agent asked them, where approvers changed them. */
+  readonly asked?: JsonObject;
 }
 
 interface SealBinding {
@@ -138,6 +140,8 @@ export interface EffectPorts {
   readonly authorize: (principal: Principal, request: AuthorizeRequest) => Authorized;
   /** The verdict of the active policy set; its version is `trace.policyVersion`. */
   readonly judge: (input: JudgeInput) => Verdict;
+  /** What rules that ask for approval say of a call in words for people; `null` for a rule that is not in force. */
+  readonly summarize: (input: JudgeInput, rules: readonly string[]) => readonly (string | null)[];
   /**
    * What is to be waited for before a call of a tool can be judged: what its server says of it. `null`, or absent, where
    * enough is known.

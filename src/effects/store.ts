@@ -27,7 +27,7 @@ import type {
 import type { JsonObject } from '../json/value.ts';
 import type { LedgerActor, LedgerDraft, LedgerEvent, LedgerGroup, LedgerKind } from './model/ledger.ts';
 import type { Agent, KeyKind } from './model/principal.ts';
-import type { Observed, Verdict } from './model/verdict.ts';
+import type { ApprovalRequirement, Observed, Verdict } from './model/verdict.ts';
 
 /**
  * The store cannot be reached, or cannot make a step durable. The step may or may not have happened; callers must not
@@ -204,9 +204,26 @@ export type Resolution =
   | { readonly kind: 'moved'; readonly effect: EffectRecord }
   | { readonly kind: 'absent' };
 
+/** How a vote changes what is asked. */
+export interface ApprovalChange {
+  /** Of the changed question. */
+  readonly digest: string;
+  /** Who has to agree, and what they are told of the changed call. */
+  readonly requirements: readonly ApprovalRequirement[];
+  /** Whose request it is: the seals of the requirements name it. */
+  readonly requester: ApprovalRecord['requester'];
+  readonly costs: ApprovalRecord['costs'];
+  readonly params: readonly string[];
+  readonly sealed: string;
+}
+
 export interface VoteRequest {
   readonly workspace: string;
   readonly approvalId: string;
+  /** Of what the person votes on. If the question is another by now, the vote counts for nothing. */
+  readonly digest: string;
+  /** Params that the person changes with an approval; `null`: what stands is approved. */
+  readonly change: ApprovalChange | null;
   readonly verdict: 'approve' | 'reject';
   readonly user: string;
   readonly keyId: string;
@@ -226,6 +243,10 @@ export type VoteResult =
   /** The same person has approved before. Only the first vote counts. */
   | { readonly kind: 'voted_already'; readonly approval: ApprovalRecord; readonly effect: EffectRecord }
   | { readonly kind: 'already_decided'; readonly approval: ApprovalRecord }
+  /** Somebody has changed what is asked since this person saw it. */
+  | { readonly kind: 'question_changed'; readonly approval: ApprovalRecord }
+  /** A rejection has to say why. */
+  | { readonly kind: 'reason_required'; readonly approval: ApprovalRecord }
   /** The key or the user is younger than the request, or the voter belongs to those who made it. */
   | { readonly kind: 'own_request'; readonly approval: ApprovalRecord }
   | { readonly kind: 'not_an_approver'; readonly approval: ApprovalRecord }

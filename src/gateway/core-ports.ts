@@ -9,7 +9,7 @@ import { Running } from '../effects/run/running.ts';
 import type { EffectStore } from '../effects/store.ts';
 import { authorize } from '../identity/authorize.ts';
 import type { Directory } from '../identity/directory.ts';
-import { evaluatePolicies } from '../policy/evaluate.ts';
+import { evaluatePolicies, summariesOf } from '../policy/evaluate.ts';
 import type { PolicyInput } from '../policy/input.ts';
 import { SecondOpinion } from '../policy/second-opinion.ts';
 import type { ReceiptSigner } from '../receipts/sign.ts';
@@ -156,6 +156,10 @@ export function corePorts(parts: {
       if (input.now >= parts.opinion.next.call) parts.opinion.offer('call', policies, whole);
       const entities = view.seen();
       return entities === null ? verdict : { ...verdict, trace: { ...verdict.trace, entities } };
+    },
+    summarize(input, rules) {
+      const view = parts.entities.view(input.workspace);
+      return summariesOf(held.inForce.policies, policyInput(input, view.entity), rules);
     },
     seeTool: (tool) => parts.pins.known(tool),
     mayRead: (tool) => parts.pins.refusal(tool),

@@ -5,6 +5,7 @@ import type { EffectRecord } from '../effects/model/effect.ts';
 import {
   type Admission,
   type AdmitRequest,
+  type ApprovalChange,
   type EffectStore,
   type Settlement,
   type SettleRequest,
@@ -121,8 +122,11 @@ export function sealedStore(
         resolution.kind === 'absent' ? resolution : { ...resolution, effect: openEffect(resolution.effect) },
       ),
     vote(request) {
-      const seal = seals.sealText(termsOfVote(request), bindingOfVote(request.workspace, request.approvalId));
-      return measured('vote', store.vote({ ...request, seal }), (voted) =>
+      const { workspace, approvalId, change } = request;
+      const terms = termsOfVote(request, change?.digest ?? request.digest);
+      const seal = seals.sealText(terms, bindingOfVote(workspace, approvalId));
+      const changing = change === null ? null : sealedChange(workspace, approvalId, change, seals, store.now());
+      return measured('vote', store.vote({ ...request, change: changing, seal }), (voted) =>
         voted.kind === 'absent' ? voted : { ...voted, approval: openApproval(voted.approval) },
       );
     },
@@ -265,15 +269,36 @@ function withSealedSummaries(request: AdmitRequest, seals: Seals, now: () => num
   const { verdict } = request;
   if (verdict.kind !== 'permit' || verdict.approvals.length === 0) return request;
   // The id is made where it is first asked for, and the time is needed by few calls.
-  const { workspace, approvalId, actor, approvalDigest } = request;
-  const askedAt = now();
-  const terms = { digest: approvalDigest, requester: actor, of: verdict.approvals.length };
-  const approvals = verdict.approvals.map((requirement, part): ApprovalRequirement => {
+  const { workspace, approvalId, actor, approvalDigest: digest } = request;
+  const asked = { digest, requester: actor, requirements: verdict.approvals };
+  const approvals = sealedRequirements(workspace, approvalId, asked, seals, now());
+  return { ...request, verdict: { ...verdict, approvals } };
+}
+
+function sealedChange(
+  workspace: string,
+  approvalId: string,
+  change: ApprovalChange,
+  seals: Seals,
+  now: number,
+): ApprovalChange {
+  return { ...change, requirements: sealedRequirements(workspace, approvalId, change, seals, now) };
+}
+
+/** The requirements of a question, each with its summary and all that a vote rests on sealed. */
+function sealedRequirements(
+  workspace: string,
+  approvalId: string,
+  { digest, requester, requirements }: Pick<ApprovalRecord, 'digest' | 'requester' | 'requirements'>,
+  seals: Seals,
+  askedAt: number,
+): readonly ApprovalRequirement[] {
+  const terms = { digest, requester, of: requirements.length };
+  return requirements.map((requirement, part): ApprovalRequirement => {
     const content = [requirement.summary, askedAt, termsOfApproval(terms, requirement)];
     const bound = { what: 'approval', workspace, of: approvalId, part } as const;
     return { ...requirement, summary: '', sealedSummary: seals.sealText(JSON.stringify(content), bound) };
   });
-  return { ...request, verdict: { ...verdict, approvals } };
 }
 
 /** By how much the time of a request may differ from when a gateway asked for it, ms. */
@@ -306,7 +331,7 @@ function withoutSeal({ user, keyId, verdict, at, comment, requirements }: Vote):
 /** What a vote rests on, but for the summary and the time. */
 function termsOfApproval(
   { digest, requester, of }: Pick<ApprovalRecord, 'digest' | 'requester'> & { readonly of: number },
-  { rule, ruleDigest, approvers, quorum, expiresMs, hold }: ApprovalRequirement,
+  { rule, ruleDigest, approvers, quorum, expiresMs, hold, editable, requireReason }: ApprovalRequirement,
 ): string {
   const { agentId, agentOwner, user, keyId, keyMadeBy } = requester;
   return JSON.stringify([
@@ -314,18 +339,24 @@ function termsOfApproval(
     [agentId, agentOwner, user, keyId, keyMadeBy],
     [rule, ruleDigest, approvers.roles, approvers.users, quorum, expiresMs, hold],
     of,
+    // Left out where there is none, so that older seals stay good.
+    ...(editable === undefined && requireReason === undefined ? [] : [editable ?? null, requireReason === true]),
   ]);
 }
 
-function termsOfVote({ user, keyId, verdict, comment, requirements }: Omit<Vote, 'at' | 'seal'>): string {
-  return JSON.stringify([user, keyId, verdict, comment, requirements]);
+/** @param digest of what was voted on; absent in votes of older versions, when the id of a request named its question */
+function termsOfVote(
+  { user, keyId, verdict, comment, requirements }: Omit<Vote, 'at' | 'seal'>,
+  ...digest: readonly string[]
+): string {
+  return JSON.stringify([user, keyId, verdict, comment, requirements, ...digest]);
 }
 
 function bindingOfVote(workspace: string, approvalId: string) {
   return { what: 'vote', workspace, of: approvalId, part: 0 } as const;
 }
 
-function isSealed(vote: Vote, { workspace, id }: ApprovalRecord, seals: Seals): boolean {
+function isSealed(vote: Vote, { workspace, id, digest, changed }: ApprovalRecord, seals: Seals): boolean {
   const text = vote.seal === undefined ? null : seals.openText(vote.seal, bindingOfVote(workspace, id));
-  return text === termsOfVote(vote);
+  return text === termsOfVote(vote, digest) || (changed === undefined && text === termsOfVote(vote));
 }

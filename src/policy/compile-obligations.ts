@@ -3,6 +3,7 @@ import type { DataPath } from '../diagnostics/yaml-source.ts';
 import type { Json } from '../json/value.ts';
 import type { SetContext } from './set-context.ts';
 import type { Names } from './condition.ts';
+import { compileEditable } from './editable.ts';
 import { type FactPath, factType, isPathFault, parseFactPath } from './fact-path.ts';
 import { nearName } from './names.ts';
 import type { Reporter } from './reporter.ts';
@@ -236,13 +237,18 @@ export function compileApproval(
   const summary =
     source.summary === undefined ? null : parseTemplate(source.summary, [...path, 'summary'], report, 'people');
   const expiresMs = readDuration(source.expires ?? DEFAULT_EXPIRES, [...path, 'expires'], report);
-  if (!sound || expiresMs === null || (summary === null && source.summary !== undefined)) return null;
+  const editable =
+    source.editable === undefined ? undefined : compileEditable(source.editable, [...path, 'editable'], report);
+  if (!sound || expiresMs === null || editable === null || (summary === null && source.summary !== undefined))
+    return null;
   return {
     approvers: { roles, users },
     quorum: source.quorum ?? 1,
     expiresMs,
     summary,
     hold: source.hold ?? 'own',
+    ...(editable === undefined ? null : { editable }),
+    ...(source.require_reason === true ? { requireReason: true } : null),
   };
 }
 

@@ -1,4 +1,5 @@
 import type { Position } from '../diagnostics/finding.ts';
+import type { Editable } from '../effects/model/editable.ts';
 import type { Json } from '../json/value.ts';
 import type { ApprovalRequirement, MatchedRule } from '../effects/model/verdict.ts';
 import type { Test } from './compiled-condition.ts';
@@ -96,4 +97,8 @@ export interface CompiledApproval {
   /** `null`: the summary is the call with its params. */
   readonly summary: Template | null;
   readonly hold: 'own' | 'all';
+  /** Absent: none. */
+  readonly editable?: Editable;
+  /** Absent: a rejection needs no reason. */
+  readonly requireReason?: true;
 }

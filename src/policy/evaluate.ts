@@ -184,7 +184,35 @@ function requirement(
     summary:
       approval.summary === null ? renderCall(input, redacted) : renderForPeople(approval.summary, input, redacted),
     hold: approval.hold,
+    ...(approval.requireReason === undefined ? null : { requireReason: true }),
+    ...editableOf(approval, redacted),
   };
+}
+
+/** A param that people do not see is not theirs to change: bounds would let them find out what it is. */
+function editableOf(
+  { editable }: NonNullable<CompiledRule['approval']>,
+  redacted: ReadonlySet<string>,
+): Pick<ApprovalRequirement, 'editable'> | null {
+  if (editable === undefined) return null;
+  const shown = Object.entries(editable).filter(([name]) => !redacted.has(name));
+  return shown.length === 0 ? null : { editable: Object.fromEntries(shown) };
+}
+
+/**
+ * What rules that ask for approval would say of a call, whether or not they match it; `null` for others. For a call that
+ * an approver has changed: its words are those of the rule that asked.
+ */
+export function summariesOf(
+  set: CompiledPolicies,
+  input: PolicyInput,
+  rules: readonly string[],
+): readonly (string | null)[] {
+  const redacted = set.redacted(input.tool.name);
+  return rules.map((id) => {
+    const rule = set.rules.find((one) => one.id === id);
+    return rule == null || rule.approval === null ? null : requirement(rule, rule.approval, input, redacted).summary;
+  });
 }
 
 /** In observe mode, a refusal or a wait for approval becomes a permit that records what would have happened. */

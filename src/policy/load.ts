@@ -20,6 +20,7 @@ import type { CompiledPolicies } from './policies.ts';
 import type { CompiledRule } from './compiled-rule.ts';
 import { catalogueOf } from './match.ts';
 import type { BudgetPlan, RulePlan } from './rule-plan.ts';
+import { reportEditable } from './editable.ts';
 import { reportNameless } from './nameless.ts';
 import { warnOfNeverApplying } from './never-applies.ts';
 import { rulesByTool } from './rules-by-tool.ts';
@@ -231,6 +232,7 @@ function checkFile(text: PolicyText, surroundings: Surroundings): BuiltFile {
   advise(rules, file, surroundings.tools, report);
   warnOfNeverApplying(compiled.rules, rules, file, surroundings, report);
   reportNameless(compiled.rules, rules, file, surroundings.tools, report);
+  reportEditable(compiled.rules, rules, file, surroundings.tools, report);
   return { checked, rules };
 }
 

@@ -175,6 +175,23 @@ const Obligation = Type.Object(
   },
 );
 
+const bound = (description: string) =>
+  Type.Union([Type.Number(), choice(['asked'], 'what the agent asked for')], {
+    title: 'a number, or asked',
+    description,
+  });
+const Bounds = Type.Object(
+  {
+    min: Type.Optional(bound('The least; asked: what the agent asked for')),
+    max: Type.Optional(bound('The most; asked: what the agent asked for')),
+    one_of: Type.Optional(Type.Array(scalar, { minItems: 1, maxItems: 50, description: 'One of these' })),
+    max_length: Type.Optional(
+      Type.Integer({ minimum: 0, maximum: 2000, description: 'A text with so many characters' }),
+    ),
+  },
+  { ...closed, minProperties: 1, description: 'What an approver may make of it: min and max, one_of, or max_length' },
+);
+
 const Approval = Type.Object(
   {
     approvers: Type.Object(
@@ -195,6 +212,14 @@ const Approval = Type.Object(
         description: 'What will happen, for the approver; ${path} is put in',
       }),
     ),
+    editable: Type.Optional(
+      Type.Record(Type.String({ minLength: 1, maxLength: 128 }), Bounds, {
+        minProperties: 1,
+        maxProperties: 20,
+        description: 'Params that an approver may change, by name, with their bounds',
+      }),
+    ),
+    require_reason: Type.Optional(Type.Boolean({ description: 'Whether a rejection has to say why' })),
     hold: Type.Optional(choice(['own', 'all'], `Budgets held while it waits: the agent's own (default), or all`)),
   },
   { ...closed, description: 'Who has to agree before the call runs' },
@@ -347,6 +372,7 @@ export type MatchSource = Static<typeof MatchBlock>;
 export type MatchWithExceptions = Static<typeof Match>;
 export type ObligationSource = Static<typeof Obligation>;
 export type ApprovalSource = Static<typeof Approval>;
+export type BoundsSource = Static<typeof Bounds>;
 export type BudgetSource = Static<typeof Budget>;
 
 /** The JSON Schema of a policy file, for editors. The same definitions validate the file. */

@@ -22,8 +22,14 @@ const PLACES: Readonly<Record<SaltedField, readonly [string, ...string[]]>> = {
 /** The commitment to a field; `null` where the payload has none. */
 export function commitmentIn(payload: JsonObject, field: string): string | null {
   const salted = SALTED_FIELDS.find((one) => one === field);
+  if (field === ASKED) return textAt(payload, ['action', 'asked']);
   const index = /^approval\.(\d{1,4})\.comment$/.exec(field)?.[1];
   const found = salted !== undefined ? memberAt(payload, PLACES[salted]) : commentAt(payload, Number(index));
+  return typeof found === 'string' ? found : null;
+}
+
+function textAt(payload: JsonObject, path: readonly string[]): string | null {
+  const found = memberAt(payload, path);
   return typeof found === 'string' ? found : null;
 }
 
@@ -74,7 +80,19 @@ export function commitField(salts: Buffer, field: SaltedField, text: string): st
  * @param index of the approval in the receipt
  */
 export function commentSalt(salts: Buffer, index: number): string {
-  const digest = hash('sha256', Buffer.concat([salts, Buffer.from(commentField(index))]), 'buffer');
+  return derivedSalt(salts, commentField(index));
+}
+
+/** The salt of the params as the agent asked them, where approvers changed them, base64url. */
+export function askedSalt(salts: Buffer): string {
+  return derivedSalt(salts, ASKED);
+}
+
+/** The name of these params among the fields of a disclosure. */
+const ASKED = 'asked_params';
+
+function derivedSalt(salts: Buffer, field: string): string {
+  const digest = hash('sha256', Buffer.concat([salts, Buffer.from(field)]), 'buffer');
   return digest.subarray(0, SALT_BYTES).toString('base64url');
 }
 
@@ -164,6 +182,10 @@ export function disclosureOf(
     if (value === null || commitmentIn(payload, field) === null) continue;
     salts[field] = sealed.salts.toString('base64url', index * SALT_BYTES, (index + 1) * SALT_BYTES);
     values[field] = value;
+  }
+  if (sealed.asked !== undefined && commitmentIn(payload, ASKED) !== null) {
+    salts[ASKED] = askedSalt(sealed.salts);
+    values[ASKED] = sealed.asked;
   }
   const approvals = approval?.votes.filter(({ verdict }) => verdict === 'approve') ?? [];
   for (const [index, { comment }] of approvals.entries()) {

@@ -8,7 +8,7 @@ import { quote, quoteOr } from '../json/quote.ts';
 import type { Json } from '../json/value.ts';
 import type { ReceiptFacts, SaltedField } from '../effects/ports.ts';
 import type { VerdictTrace } from '../effects/model/verdict.ts';
-import { commentSalt, commit, commitField, requestText } from './commitments.ts';
+import { askedSalt, commentSalt, commit, commitField, requestText } from './commitments.ts';
 
 /** The members about the issuer. They are the same in every receipt of a gateway. */
 export interface Issuer {
@@ -43,7 +43,8 @@ export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
   const response = answer === null ? 'null' : committed('response', answer);
   // Here and in the functions below, members are written in the order of RFC 8785. The text is then already canonical,
   // in a fraction of the time that sorting takes. A test compares it with the sorted form.
-  const did = `"action":{"idem":${idem},"params":${params},"target":${target},"tool":${quote(action.tool)},"tool_pin":${quote(action.toolDigest)},"type":${quote(action.type)}}`;
+  const asked = sealed?.asked === undefined ? '' : `"asked":"${commit(askedSalt(sealed.salts), sealed.asked)}",`;
+  const did = `"action":{${asked}"idem":${idem},"params":${params},"target":${target},"tool":${quote(action.tool)},"tool_pin":${quote(action.toolDigest)},"type":${quote(action.type)}}`;
   const who = `"actor":{"agent_id":${quote(actor.agentId)},"key_id":${quote(actor.keyId)},"key_kind":"${actor.keyKind}","user":${quoteOr(actor.user)},"via":"${actor.via}"}`;
   const approved = approval === null ? '[]' : approvalText(approval, params, sealed?.salts ?? null);
   // With the salt of the target: a reader can see that a claim is on the target itself, and learns no other target.

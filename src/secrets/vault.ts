@@ -157,13 +157,16 @@ type SealedTuple = readonly [
   reservationId: SealedParams['reservationId'],
   requestIp: string | null,
   headers?: SealedParams['headers'] | null,
-  files?: SealedParams['files'],
+  files?: SealedParams['files'] | null,
+  asked?: SealedParams['asked'],
 ];
 
 /** The text that is sealed. */
 function paramsText({ params, salts, stateCheck, claimId, reservationId, ...more }: SealedParams): string {
-  const { requestIp = null, headers, files } = more;
+  const { requestIp = null, headers, files, asked } = more;
   const always = [params, salts.toString('base64url'), stateCheck, claimId, reservationId, requestIp] as const;
+  if (asked !== undefined)
+    return JSON.stringify([...always, headers ?? null, files ?? null, asked] satisfies SealedTuple);
   const tuple: SealedTuple =
     files !== undefined ? [...always, headers ?? null, files] : headers !== undefined ? [...always, headers] : always;
   return JSON.stringify(tuple);
@@ -171,7 +174,8 @@ function paramsText({ params, salts, stateCheck, claimId, reservationId, ...more
 
 /** Reads the text of a seal that was open: its tag has proved that {@link paramsText} wrote it. */
 function paramsOf(text: string): SealedParams {
-  const [params, salts, stateCheck, claimId, reservationId, requestIp, headers, files] = readOwnJson<SealedTuple>(text);
+  const [params, salts, stateCheck, claimId, reservationId, requestIp, headers, files, asked] =
+    readOwnJson<SealedTuple>(text);
   return {
     params,
     salts: Buffer.from(salts, 'base64url'),
@@ -181,6 +185,7 @@ function paramsOf(text: string): SealedParams {
     requestIp,
     ...(headers && { headers }),
     ...(files && { files }),
+    ...(asked && { asked }),
   };
 }
 

@@ -400,7 +400,15 @@ describe('a vote', () => {
     const principal = await rig.ports.authenticate(owner.key);
     if ('failure' in principal) throw new Error('the key is not valid');
     const { id: approvalId } = asked;
-    const vote = { principal, workspace: 'demo', approvalId, verdict: 'approve', comment: null, digest: null } as const;
+    const vote = {
+      principal,
+      workspace: 'demo',
+      approvalId,
+      verdict: 'approve',
+      comment: null,
+      changes: null,
+      digest: null,
+    } as const;
     expect(await rig.ports.decideApproval(vote)).toMatchObject({ kind: 'problem', problem: { code: 'own_request' } });
     expect(await state(effect)).toMatchObject({ state: 'pending_approval', approval: { approvals: 0 } });
   });
@@ -458,7 +466,14 @@ describe('a vote', () => {
     const { id } = await waiting();
     const principal = await rig.ports.authenticate(rig.keys.approver);
     if ('failure' in principal) throw new Error('the key is not valid');
-    const vote = { principal, workspace: 'demo', approvalId: id, verdict: 'approve', comment: null } as const;
+    const vote = {
+      principal,
+      workspace: 'demo',
+      approvalId: id,
+      verdict: 'approve',
+      comment: null,
+      changes: null,
+    } as const;
     expect(await rig.ports.decideApproval({ ...vote, digest: 'another' })).toMatchObject({
       problem: { code: 'conflict', detail: expect.stringContaining('has changed since it was shown') },
     });

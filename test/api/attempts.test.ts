@@ -349,6 +349,8 @@ describe('a call that was approved', () => {
     const voted = await rig.core.store.vote({
       workspace: WS,
       approvalId: outcome.approval.id,
+      digest: outcome.approval.digest,
+      change: null,
       verdict: 'approve',
       user: 'maria',
       keyId: 'key_of_maria',

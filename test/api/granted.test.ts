@@ -27,6 +27,8 @@ async function granted() {
   const voted = await store.vote({
     workspace: WS,
     approvalId: asked.life.approvalId,
+    digest: (await store.approval(WS, asked.life.approvalId))?.digest ?? '',
+    change: null,
     verdict: 'approve',
     user: 'maria',
     keyId: 'key_of_maria',

@@ -283,6 +283,7 @@ describe('approvals and keys of agents', () => {
         approvalId: id,
         verdict: 'approve',
         comment: null,
+        changes: null,
         digest: null,
       });
     expect(await decide('other-bot')).toMatchObject({ kind: 'problem', problem: { code: 'wrong_key_kind' } });

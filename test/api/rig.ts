@@ -16,7 +16,7 @@ import { createServer } from '../../src/api/server.ts';
 import { surroundingsOfPolicies } from '../../src/config/for-policies.ts';
 import { loadConfiguration } from '../../src/config/load.ts';
 import { decideApproval, type People } from '../../src/effects/run/decide-approval.ts';
-import type { EffectPorts } from '../../src/effects/ports.ts';
+import type { EffectPorts, JudgeInput } from '../../src/effects/ports.ts';
 import { Running } from '../../src/effects/run/running.ts';
 import { previewEffect } from '../../src/effects/run/preview-effect.ts';
 import type { KeyKind, Scope } from '../../src/effects/model/principal.ts';
@@ -34,7 +34,7 @@ import { authorize } from '../../src/identity/authorize.ts';
 import { createDirectory } from '../../src/identity/directory.ts';
 import { createKeyRecord, keyState, successorOf } from '../../src/identity/key-record.ts';
 import { allProfiles } from '../../src/identity/profiles.ts';
-import { evaluatePolicies } from '../../src/policy/evaluate.ts';
+import { evaluatePolicies, summariesOf } from '../../src/policy/evaluate.ts';
 import { loadPolicySets } from '../../src/policy/load.ts';
 import { openSigner } from '../../src/receipts/sign.ts';
 import { receiptView } from '../../src/receipts/view.ts';
@@ -234,13 +234,16 @@ export async function startRig(
   const elapsed = () => performance.now();
   const authenticator = createAuthenticator({ store, peppers: [secrets.keyPepper], elapsed });
   const newId = (prefix: string) => `${prefix}_${ulid().toLowerCase()}`;
+  const inputOf = (input: JudgeInput) =>
+    ({ ...input, env: directory.envOf(input.workspace), mode: 'enforce' }) as const;
   const core: EffectPorts = {
     store,
     upstream: upstreams,
     place: (upstream, workspace, agentId) => upstreams.place('calls', upstream, `${workspace}\n${agentId}`),
     catalog: () => catalog,
     authorize: (principal, request) => authorize(directory, principal, request),
-    judge: (input) => evaluatePolicies(set, { ...input, env: directory.envOf(input.workspace), mode: 'enforce' }),
+    judge: (input) => evaluatePolicies(set, inputOf(input)),
+    summarize: (input, rules) => summariesOf(set, inputOf(input), rules),
     policyVersion: () => set.version,
     policyMode: () => 'enforce',
     pauses,

@@ -51,7 +51,7 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
 
     it('runs the call once its approval is granted, and uses the approval up', async () => {
       const { approval } = await pending({ idempotencyKey: 'k' });
-      expect(await at.store.vote(voteRequest(approval.id))).toMatchObject({
+      expect(await at.store.vote(voteRequest(approval))).toMatchObject({
         kind: 'counted',
         approval: { status: 'granted' },
       });
@@ -65,12 +65,12 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
     it('needs as many different people as the quorum says', async () => {
       const verdict = asking({ quorum: 2 });
       const { approval } = await pending({ verdict });
-      await at.store.vote(voteRequest(approval.id, { user: 'maria' }));
-      expect(await at.store.vote(voteRequest(approval.id, { user: 'maria', keyId: 'key_other' }))).toMatchObject({
+      await at.store.vote(voteRequest(approval, { user: 'maria' }));
+      expect(await at.store.vote(voteRequest(approval, { user: 'maria', keyId: 'key_other' }))).toMatchObject({
         kind: 'voted_already',
         approval: { status: 'pending' },
       });
-      expect(await at.store.vote(voteRequest(approval.id, { user: 'omar' }))).toMatchObject({
+      expect(await at.store.vote(voteRequest(approval, { user: 'omar' }))).toMatchObject({
         approval: { status: 'granted' },
       });
     });
@@ -78,21 +78,21 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
     it('sends nothing after one of two votes, however often the call is sent', async () => {
       const verdict = asking({ quorum: 2 });
       const { approval } = await pending({ idempotencyKey: 'k', verdict });
-      await at.store.vote(voteRequest(approval.id, { user: 'maria' }));
+      await at.store.vote(voteRequest(approval, { user: 'maria' }));
       for (const dispatches of [null, approval.id])
         expect(await at.store.admit(admitRequest({ idempotencyKey: 'k', verdict, dispatches }))).toMatchObject({
           kind: 'pending',
           created: false,
           approval: { id: approval.id, status: 'pending' },
         });
-      await at.store.vote(voteRequest(approval.id, { user: 'omar' }));
+      await at.store.vote(voteRequest(approval, { user: 'omar' }));
       await dispatched(at.store, { idempotencyKey: 'k', verdict });
     });
 
     it('counts concurrent votes of different people once each', async () => {
       const { approval } = await pending({ verdict: asking({ quorum: 5 }) });
       const users = ['a', 'b', 'c', 'd', 'e', 'a', 'b'];
-      await Promise.all(users.map((user) => at.store.vote(voteRequest(approval.id, { user }))));
+      await Promise.all(users.map((user) => at.store.vote(voteRequest(approval, { user }))));
       const decided = await at.store.approval(WORKSPACE, approval.id);
       expect(decided?.status).toBe('granted');
       expect(decided?.votes.map(({ user }) => user).sort()).toEqual(['a', 'b', 'c', 'd', 'e']);
@@ -100,7 +100,7 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
 
     it('binds a rejection to the key and to the action', async () => {
       const { approval, effect } = await pending({ idempotencyKey: 'k', fingerprint: 'refund of 42' });
-      await at.store.vote(voteRequest(approval.id, { verdict: 'reject', comment: 'no' }));
+      await at.store.vote(voteRequest(approval, { verdict: 'reject', comment: 'no' }));
       expect(await at.store.effect(WORKSPACE, effect.id)).toMatchObject({ life: { state: 'rejected' } });
       expect(await at.store.approval(WORKSPACE, approval.id)).toMatchObject({
         status: 'rejected',
@@ -119,7 +119,7 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
 
     at.timed('lets the action be asked for again under a new key after the cool-down', async () => {
       const { approval } = await pending({ fingerprint: 'refund of 42' });
-      await at.store.vote(voteRequest(approval.id, { verdict: 'reject' }));
+      await at.store.vote(voteRequest(approval, { verdict: 'reject' }));
       at.advance(24 * 3_600_000);
       expect(await pending({ fingerprint: 'refund of 42', idempotencyKey: 'new' })).toMatchObject({ created: true });
     });
@@ -127,12 +127,13 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
     at.timed('takes votes up to the end of the request, and none from then on', async () => {
       const requests = [await pending({ verdict: asking({ expiresMs: 1_000 }) })];
       requests.push(await pending({ verdict: asking({ expiresMs: 1_000 }) }));
-      const [first, second] = requests;
+      const [first, second] = requests.map(({ approval }) => approval);
+      if (first === undefined || second === undefined) throw new Error('both wait');
       at.advance(999);
-      expect(await at.store.vote(voteRequest(first?.approval.id ?? ''))).toMatchObject({ kind: 'counted' });
+      expect(await at.store.vote(voteRequest(first))).toMatchObject({ kind: 'counted' });
       at.advance(1);
       for (const verdict of ['approve', 'reject'] as const)
-        expect(await at.store.vote(voteRequest(second?.approval.id ?? '', { verdict }))).toMatchObject({
+        expect(await at.store.vote(voteRequest(second, { verdict }))).toMatchObject({
           kind: 'already_decided',
           approval: { status: 'expired', votes: [] },
         });
@@ -141,10 +142,10 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
     at.timed('takes no decision from who became a user after the request', async () => {
       const { approval } = await pending();
       at.advance(10_000);
-      expect(await at.store.vote(voteRequest(approval.id, { voterSince: approval.createdAt + 1 }))).toMatchObject({
+      expect(await at.store.vote(voteRequest(approval, { voterSince: approval.createdAt + 1 }))).toMatchObject({
         kind: 'own_request',
       });
-      expect(await at.store.vote(voteRequest(approval.id, { voterSince: approval.createdAt }))).toMatchObject({
+      expect(await at.store.vote(voteRequest(approval, { voterSince: approval.createdAt }))).toMatchObject({
         kind: 'counted',
       });
     });
@@ -157,9 +158,9 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
         { keyId: approval.requester.keyId },
         { voterSince: approval.createdAt + 1 },
       ]) {
-        expect(await at.store.vote(voteRequest(approval.id, vote))).toMatchObject({ kind: 'own_request' });
+        expect(await at.store.vote(voteRequest(approval, vote))).toMatchObject({ kind: 'own_request' });
       }
-      expect(await at.store.vote(voteRequest(approval.id, { requirements: [] }))).toMatchObject({
+      expect(await at.store.vote(voteRequest(approval, { requirements: [] }))).toMatchObject({
         kind: 'not_an_approver',
       });
       expect(await at.store.approval(WORKSPACE, approval.id)).toEqual(approval);
@@ -167,9 +168,9 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
 
     it('takes no vote after the decision, and none in another workspace', async () => {
       const { approval } = await pending();
-      expect(await at.store.vote(voteRequest(approval.id, { workspace: 'other' }))).toEqual({ kind: 'absent' });
-      await at.store.vote(voteRequest(approval.id));
-      expect(await at.store.vote(voteRequest(approval.id, { user: 'omar', verdict: 'reject' }))).toMatchObject({
+      expect(await at.store.vote(voteRequest(approval, { workspace: 'other' }))).toEqual({ kind: 'absent' });
+      await at.store.vote(voteRequest(approval));
+      expect(await at.store.vote(voteRequest(approval, { user: 'omar', verdict: 'reject' }))).toMatchObject({
         kind: 'already_decided',
         approval: { status: 'granted' },
       });
@@ -191,7 +192,7 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
     it('asks anew when what was asked for has changed, and earlier votes are void', async () => {
       const verdict = asking({ quorum: 2 });
       const first = await pending({ idempotencyKey: 'k', approvalDigest: 'before', verdict });
-      await at.store.vote(voteRequest(first.approval.id));
+      await at.store.vote(voteRequest(first.approval));
       const second = await pending({ idempotencyKey: 'k', approvalDigest: 'after', verdict });
       expect(second.approval.id).not.toBe(first.approval.id);
       expect(second.approval.votes).toEqual([]);
@@ -205,7 +206,7 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
       expect([effect.id, approval]).toEqual([first.effect.id, null]);
       expect(await at.store.approval(WORKSPACE, first.approval.id)).toMatchObject({ status: 'expired' });
       expect(await list('pending')).toEqual([]);
-      expect(await at.store.vote(voteRequest(first.approval.id))).toMatchObject({ kind: 'already_decided' });
+      expect(await at.store.vote(voteRequest(first.approval))).toMatchObject({ kind: 'already_decided' });
       expect(await at.store.settle(settleRequest(effect, committed()))).toMatchObject({ kind: 'settled' });
     });
 
@@ -222,8 +223,7 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
 
     at.timed('lets an agent ask again once requests of its are rejected or over', async () => {
       const waiting = await Promise.all(Array.from({ length: 20 }, () => pending()));
-      for (const { approval } of waiting.slice(0, 2))
-        await at.store.vote(voteRequest(approval.id, { verdict: 'reject' }));
+      for (const { approval } of waiting.slice(0, 2)) await at.store.vote(voteRequest(approval, { verdict: 'reject' }));
       await pending();
       await pending();
       expect(await at.store.admit(admitRequest({ verdict: asking() }))).toMatchObject({ kind: 'refused' });
@@ -238,7 +238,9 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
         const actor = { agentId: n % 3 === 0 ? 'other-bot' : 'support-bot' };
         made.push((await pending({ actor })).approval.id);
       }
-      await at.store.vote(voteRequest(made[4] ?? '', { verdict: 'reject' }));
+      const fifth = await at.store.approval(WORKSPACE, made[4] ?? '');
+      if (fifth === null) throw new Error('it waits');
+      await at.store.vote(voteRequest(fifth, { verdict: 'reject' }));
       const paged = async (filter: Partial<ApprovalFilter>) => {
         const ids: string[] = [];
         let cursor: string | null = null;
@@ -265,7 +267,7 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
 
     it('keeps what waits, and the votes so far, over a restart', async () => {
       const { approval, effect } = await pending({ verdict: asking({ quorum: 2 }) });
-      await at.store.vote(voteRequest(approval.id, { comment: newId('why') }));
+      await at.store.vote(voteRequest(approval, { comment: newId('why') }));
       const before = await at.store.approval(WORKSPACE, approval.id);
       await at.reopen();
       expect(await at.store.approval(WORKSPACE, approval.id)).toEqual(before);
@@ -274,7 +276,7 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
 
     it('covers one dispatch: a second attempt is not approved by it', async () => {
       const { approval } = await pending({ idempotencyKey: 'k' });
-      await at.store.vote(voteRequest(approval.id));
+      await at.store.vote(voteRequest(approval));
       const { effect } = await dispatched(at.store, { idempotencyKey: 'k', verdict: asking() });
       await at.store.settle(settleRequest(effect, { kind: 'failed', result: null }));
       const again = await pending({ idempotencyKey: 'k' });
@@ -285,7 +287,7 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
     it('covers one dispatch: what became unknown is not sent again without another', async () => {
       const times = { idempotentForMs: 60_000 };
       const { approval } = await pending({ idempotencyKey: 'k', times });
-      await at.store.vote(voteRequest(approval.id));
+      await at.store.vote(voteRequest(approval));
       const { effect } = await dispatched(at.store, { idempotencyKey: 'k', times, verdict: asking() });
       await at.store.settle(settleRequest(effect, { kind: 'unknown' }));
       const again = await at.store.admit(admitRequest({ idempotencyKey: 'k', times, verdict: asking() }));

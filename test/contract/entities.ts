@@ -242,7 +242,7 @@ export function describeEntities(open: OpenStore, capabilities: Capabilities): v
       const call = { idempotencyKey: 'k', verdict: having(asking, 0) };
       const asked = await at.store.admit(admitRequest(call));
       if (asked.kind !== 'pending') throw new Error(`expected pending, was ${JSON.stringify(asked)}`);
-      await at.store.vote(voteRequest(asked.approval.id));
+      await at.store.vote(voteRequest(asked.approval));
       await put(entity('a'));
       const again = (verdict: Deny | Permit) => at.store.admit(admitRequest({ ...call, verdict }));
       expect(await again(having(DENIED, 0))).toMatchObject({ kind: 'stale' });

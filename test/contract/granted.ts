@@ -26,7 +26,7 @@ export function describeGranted(open: OpenStore, capabilities: Capabilities): vo
       const request = admitRequest({ idempotencyKey: 'k', verdict: asking(), ...overrides });
       const admission = await at.store.admit(request);
       if (admission.kind !== 'pending') throw new Error(`expected pending, was ${JSON.stringify(admission)}`);
-      await at.store.vote(voteRequest(admission.approval.id));
+      await at.store.vote(voteRequest(admission.approval));
       return admission;
     }
     /** The gateway sends what was granted, as it does by itself. */
@@ -83,7 +83,7 @@ export function describeGranted(open: OpenStore, capabilities: Capabilities): vo
       const waiting = await at.store.admit(admitRequest({ idempotencyKey: 'k', verdict: asking() }));
       if (waiting.kind !== 'pending') throw new Error('it waits');
       expect(await send(waiting.approval.id)).toMatchObject({ kind: 'pending', created: false });
-      await at.store.vote(voteRequest(waiting.approval.id));
+      await at.store.vote(voteRequest(waiting.approval));
       expect(await send(waiting.approval.id, { idempotencyKey: 'other' })).toMatchObject({ kind: 'refused' });
       expect(await send('apr_none')).toMatchObject({ kind: 'refused' });
       expect(await at.store.effect(WORKSPACE, waiting.effect.id)).toMatchObject({
@@ -191,9 +191,8 @@ export function describeGranted(open: OpenStore, capabilities: Capabilities): vo
       const verdict = permit([], [approvalBy({ rule: 'payments/a' }), approvalBy({ rule: 'payments/b', quorum: 2 })]);
       const waiting = await at.store.admit(admitRequest({ idempotencyKey: 'k', verdict }));
       if (waiting.kind !== 'pending') throw new Error('it waits');
-      const { id } = waiting.approval;
       const vote = (user: string, requirements: readonly number[]) =>
-        at.store.vote(voteRequest(id, { user, requirements }));
+        at.store.vote(voteRequest(waiting.approval, { user, requirements }));
       expect(await vote('maria', [0])).toMatchObject({ approval: { status: 'pending' } });
       expect(await vote('omar', [1])).toMatchObject({ approval: { status: 'pending' } });
       expect(await vote('ada', [1])).toMatchObject({ approval: { status: 'granted' } });
@@ -252,7 +251,7 @@ export function describeGranted(open: OpenStore, capabilities: Capabilities): vo
     at.timed('refuses what was rejected for a whole day', async () => {
       const waiting = await at.store.admit(admitRequest({ fingerprint: 'refund of 42', verdict: asking() }));
       if (waiting.kind !== 'pending') throw new Error('it waits');
-      await at.store.vote(voteRequest(waiting.approval.id, { verdict: 'reject' }));
+      await at.store.vote(voteRequest(waiting.approval, { verdict: 'reject' }));
       at.advance(24 * 3_600_000 - 1);
       expect(await at.store.admit(admitRequest({ fingerprint: 'refund of 42', verdict: asking() }))).toMatchObject({
         reason: { code: 'approval_rejected' },

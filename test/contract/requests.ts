@@ -1,3 +1,4 @@
+import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
 import type { ClaimRecord } from '../../src/effects/model/claim.ts';
 import type { KeyRecord } from '../../src/effects/model/key.ts';
 import type { EffectRecord } from '../../src/effects/model/effect.ts';
@@ -241,10 +242,15 @@ export function resolveRequest(
   };
 }
 
-export function voteRequest(approvalId: string, overrides: Partial<VoteRequest> = {}): VoteRequest {
+export function voteRequest(
+  { id: approvalId, digest }: Pick<ApprovalRecord, 'id' | 'digest'>,
+  overrides: Partial<VoteRequest> = {},
+): VoteRequest {
   return {
     workspace: WORKSPACE,
     approvalId,
+    digest,
+    change: null,
     verdict: 'approve',
     user: 'maria',
     keyId: 'key_acct00000001',

@@ -62,7 +62,7 @@ export function describeRetention(open: OpenStore, capabilities: Capabilities): 
       const verdict = permit([], [approvalBy()]);
       const waiting = await at.store.admit(admitRequest({ idempotencyKey: 'k', verdict }));
       if (waiting.kind !== 'pending') throw new Error(waiting.kind);
-      await at.store.vote(voteRequest(waiting.approval.id, { verdict: 'reject' }));
+      await at.store.vote(voteRequest(waiting.approval, { verdict: 'reject' }));
       at.advance(RETENTION.effectsMs + 1);
       await at.store.sweep(100);
       expect(await at.store.effect(WORKSPACE, waiting.effect.id)).toBeNull();
@@ -77,7 +77,7 @@ export function describeRetention(open: OpenStore, capabilities: Capabilities): 
       const waiting = await at.store.admit(admitRequest(asking));
       if (waiting.kind !== 'pending') throw new Error(waiting.kind);
       const { id } = waiting.approval;
-      await at.store.vote(voteRequest(id));
+      await at.store.vote(voteRequest(waiting.approval));
       const { approvalDigest } = admitRequest(asking);
       const { effect } = await dispatched(at.store, { ...asking, approvalDigest });
       await at.store.settle(settleRequest(effect, committed()));

@@ -3,6 +3,7 @@ import { LEDGER_KINDS } from '../../src/effects/model/ledger.ts';
 import { describeAdmission } from './admission.ts';
 import { describeGenerations } from './generations.ts';
 import { describeApprovals } from './approvals.ts';
+import { describeChangedCalls } from './changed-calls.ts';
 import { describeBudgets } from './budgets.ts';
 import { type Capabilities, kindsSeen, type OpenStore } from './fixture.ts';
 import { describeEntities } from './entities.ts';
@@ -32,6 +33,7 @@ export function describeStoreContract(name: string, open: OpenStore, capabilitie
     describeLeftOvers(open, capabilities);
     describeBudgets(open, capabilities);
     describeApprovals(open, capabilities);
+    describeChangedCalls(open, capabilities);
     describeGranted(open, capabilities);
     describeErasure(open, capabilities);
     describeHoldings(open, capabilities);

@@ -74,7 +74,7 @@ it('neither summaries nor kept answers stand in the files of the store, and read
   expect(approval.requirements.map(({ summary }) => summary)).toEqual([SUMMARY, `${SUMMARY} b`]);
   expect(await store.approval(WORKSPACE, approval.id)).toEqual(approval);
   expect((await store.approvals(WORKSPACE, ALL)).items).toEqual([approval]);
-  expect(await store.vote(voteRequest(approval.id, { requirements: [0, 1] }))).toMatchObject({
+  expect(await store.vote(voteRequest(approval, { requirements: [0, 1] }))).toMatchObject({
     approval: { requirements: approval.requirements },
   });
   expect(await store.grantedApprovals(10)).toMatchObject([{ requirements: approval.requirements }]);
@@ -137,7 +137,7 @@ async function granted(): Promise<ApprovalRecord> {
   const verdict = permit([], [approvalBy(), approvalBy({ rule: 'payments/b' })]);
   const waiting = await store.admit(admitRequest({ verdict }));
   if (waiting.kind !== 'pending') throw new Error('it waits');
-  await store.vote(voteRequest(waiting.approval.id, { requirements: [0, 1] }));
+  await store.vote(voteRequest(waiting.approval, { requirements: [0, 1] }));
   const kept = await plain.approval(WORKSPACE, waiting.approval.id);
   if (kept === null) throw new Error('it is kept');
   return kept;

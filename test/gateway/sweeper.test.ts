@@ -54,6 +54,8 @@ async function leftBehind(): Promise<{ readonly effectId: string; readonly decid
   const voted = await rig.core.store.vote({
     workspace: 'demo',
     approvalId: id,
+    digest: (await rig.core.store.approval('demo', id))?.digest ?? '',
+    change: null,
     verdict: 'approve',
     user: 'maria',
     keyId: 'key_of_maria',

@@ -29,7 +29,7 @@ it('what is over leaves no row behind', async () => {
 
   const waiting = await store.admit(admitRequest({ verdict: permit([], [approvalBy()]) }));
   if (waiting.kind !== 'pending') throw new Error(waiting.kind);
-  await store.vote(voteRequest(waiting.approval.id, { verdict: 'reject' }));
+  await store.vote(voteRequest(waiting.approval, { verdict: 'reject' }));
   const { effect } = await dispatched(store, { idempotencyKey: `${DERIVED}action`, generationMs: 60_000 });
   await store.settle(settleRequest(effect, committed()));
   await store.takeClaim(claimRequest('customer:7', { ttlMs: 1_000 }));

@@ -413,7 +413,9 @@ export async function newWorld(scope: Scope, product: Product): Promise<World> {
         if (waiting?.life.state !== 'pending_approval') return null;
         const { approvalId } = waiting.life;
         return async () => {
-          await store.vote(voteRequest(approvalId, { workspace: 'w' }));
+          await store.vote(
+            voteRequest({ id: approvalId, digest: `digest:${waiting.idempotencyKey}` }, { workspace: 'w' }),
+          );
           await call(gateway, waiting.idempotencyKey, approvalId);
         };
       }

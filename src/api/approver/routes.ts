@@ -141,6 +141,7 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
       approvalId,
       verdict,
       comment: comment === '' ? null : comment,
+      changes: null,
       digest,
     });
     if (result.kind === 'problem') return again(result.problem);

@@ -34,6 +34,18 @@ export interface ApprovalCost {
   readonly limit: number;
 }
 
+/** The call as an approver changed it. From then on votes are for this alone. */
+export interface ChangedCall {
+  readonly by: string;
+  readonly at: number;
+  /** Names of the params that are not as they were asked. */
+  readonly params: readonly string[];
+  /** The params as they would run, sealed with those that were asked; `null` once the request is over. */
+  readonly sealed: string | null;
+  /** The digest of the question as the agent asked it. */
+  readonly askedDigest: string;
+}
+
 /** A request for approval. It is bound to a digest of the action and of the rules that ask for approval. */
 export interface ApprovalRecord {
   readonly id: string;
@@ -61,8 +73,21 @@ export interface ApprovalRecord {
   readonly decidedAt: number | null;
   /** Why the call is not sent although approval is granted (it is tried until `expiresAt`), or why it was given up. */
   readonly stopped: Stopped | null;
+  /** Absent: it stands as it was asked. */
+  readonly changed?: ChangedCall;
   /** Something else than a gateway wrote the request, or a vote on it. Nothing is approved by it. */
   readonly isForged?: boolean;
+}
+
+/** A request that is over. The params of a change are no longer kept with it: the effect has what ran. */
+export function endedApproval(
+  approval: ApprovalRecord,
+  status: 'rejected' | 'expired' | 'used',
+  decidedAt: number | null = approval.decidedAt,
+): ApprovalRecord {
+  const { changed } = approval;
+  const over = { ...approval, status, decidedAt };
+  return changed === undefined ? over : { ...over, changed: { ...changed, sealed: null } };
 }
 
 /** Whether every requirement has its quorum of different people. */

@@ -6,7 +6,7 @@ import type { DeniedDecision, NextStep, Reason } from './decision.ts';
 import type { KeptResult, UpstreamAnswer } from './answer.ts';
 import type { SignedReceipt } from './effect.ts';
 import type { Problem } from './run-request.ts';
-import type { Observed } from './verdict.ts';
+import type { ChangedParams, Observed } from './verdict.ts';
 
 /** A budget in an answer. Of a budget that it shares with others, an agent sees only the level. */
 export interface ShownBudget {
@@ -30,6 +30,8 @@ interface OutcomeBase {
   /** The effect existed before this request. */
   readonly repeat: boolean;
   readonly retryAfterMs: number | null;
+  /** Approvers changed what ran. Absent: it is what was asked. */
+  readonly changed?: ChangedParams;
   /** Replaces the `next` of the decision table (drift: `on_mismatch`). */
   readonly next: NextStep | null;
 }

@@ -1,4 +1,5 @@
 import type { Decision, Reason } from './decision.ts';
+import type { Editable } from './editable.ts';
 import type { SeenEntity } from './entity.ts';
 
 /** A rule that matched a call. `unknown`: paths of the conditions whose value could not be judged. */
@@ -68,6 +69,10 @@ export interface ApprovalRequirement {
   readonly sealedSummary?: string;
   /** Which budgets a waiting effect holds: the agent's own, or all. */
   readonly hold: 'own' | 'all';
+  /** Params that who decides by this rule may change. Absent: none. */
+  readonly editable?: Editable;
+  /** A rejection has to say why. */
+  readonly requireReason?: true;
 }
 
 /** What policy would have decided, in a mode that does not enforce it. */
@@ -87,6 +92,14 @@ export interface VerdictTrace {
   readonly observed: Observed | null;
   /** Entities of the company brain that policy looked at; absent where it looked at none. */
   readonly entities?: readonly SeenEntity[];
+  /** Approvers changed params of what runs. Absent: it runs as it was asked. */
+  readonly changed?: ChangedParams;
+}
+
+/** Which params approvers changed, by name, and in which request for approval. */
+export interface ChangedParams {
+  readonly approvalId: string;
+  readonly params: readonly string[];
 }
 
 /** A refusal by policy. Refusals by permission and identity come before policy and have an empty trace. */

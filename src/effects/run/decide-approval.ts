@@ -1,17 +1,16 @@
-import { NO_HEADERS } from '../model/action-call.ts';
 import type { ApprovalRecord } from '../model/approval.ts';
 import type { Code } from '../model/codes.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
 import type { EffectRecord } from '../model/effect.ts';
-import { filesKept } from '../model/files.ts';
 import type { RunOutcome } from '../model/outcome.ts';
-import type { EffectPorts, SealedParams } from '../ports.ts';
+import type { EffectPorts } from '../ports.ts';
 import type { Agent, Principal } from '../model/principal.ts';
+import type { JsonObject } from '../../json/value.ts';
+import { changeCall } from './change-call.ts';
 import { admitAndExecute } from './execute.ts';
-import { canonicalJson } from '../../json/canonical.ts';
+import { grantedCall, recall } from './recall.ts';
 import type { Problem } from '../model/run-request.ts';
 import { NoPlace, StoreUnavailable } from '../store.ts';
-import type { Tool } from '../model/tool.ts';
 import { FORGED } from './to-outcome.ts';
 
 /** A vote on a request for approval. */
@@ -22,6 +21,8 @@ export interface ApprovalCall {
   readonly approvalId: string;
   readonly verdict: 'approve' | 'reject';
   readonly comment: string | null;
+  /** Params that the person changes, by name, with an approval; `null`: none. */
+  readonly changes: JsonObject | null;
   /** The digest of what the person was shown; `null` where the door does not know. A vote counts for nothing else. */
   readonly digest: string | null;
 }
@@ -72,8 +73,7 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
     const approval = await ports.store.approval(workspace, call.approvalId);
     if (approval === null) return problem('not_found', 'There is no request for approval of this id in the workspace.');
     if (approval.isForged === true) return problem('conflict', FORGED.message);
-    if (call.digest !== null && call.digest !== approval.digest)
-      return problem('conflict', 'What is asked has changed since it was shown. The vote does not count.');
+    if (call.digest !== null && call.digest !== approval.digest) return problem('conflict', CHANGED);
     // The person who registered an agent counts as a requester too, whoever owns the agent.
     if (people.agent(workspace, approval.requester.agentId)?.registeredBy === user)
       return problem('own_request', 'You registered the agent that asks. Somebody else has to decide.');
@@ -82,9 +82,17 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
       approvers.users.includes(user) || approvers.roles.some((role) => roles.includes(role)) ? [index] : [],
     );
     const userSince = (await people.since(user)) ?? ports.store.now();
+    if (call.digest === null && approval.changed !== undefined) return problem('conflict', UNSEEN);
+    const changing =
+      call.changes === null || requirements.length === 0
+        ? NO_CHANGE
+        : await changeCall(ports, people, approval, requirements, call.changes);
+    if (changing.kind === 'problem') return changing;
     const voted = await ports.store.vote({
       workspace,
       approvalId: call.approvalId,
+      digest: approval.digest,
+      change: changing.change,
       verdict: call.verdict,
       user,
       keyId: principal.keyId,
@@ -100,6 +108,13 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
         return problem('own_request', whyNot(voted.approval, userSince, principal.keyCreatedAt));
       case 'not_an_approver':
         return problem('not_an_approver', `The policy asks ${wanted(approval)} to decide.`);
+      case 'question_changed':
+        return problem('conflict', CHANGED);
+      case 'reason_required':
+        return problem(
+          'reason_required',
+          'The policy wants a rejection to say why: write it into the comment. Nothing was decided.',
+        );
       case 'already_decided':
         return problem('conflict', decidedAlready(voted.approval));
       case 'voted_already':
@@ -124,6 +139,10 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
     );
   }
 }
+
+const CHANGED = 'What is asked has changed since it was shown. The vote does not count.';
+const UNSEEN = 'An approver has changed what is asked. Look at it, and send the digest of what you saw with the vote.';
+const NO_CHANGE = { kind: 'change', change: null } as const;
 
 /** The person whom a key belongs to. Only people decide. */
 export function personOf(
@@ -169,11 +188,11 @@ export async function dispatchGranted(
   approval: ApprovalRecord,
   effect: EffectRecord,
 ): Promise<Became> {
-  const { workspace, actor } = effect;
+  const { workspace } = effect;
   const given =
     approval.isForged === true
       ? ({ kind: 'gone', decision: 'denied_policy', reason: FORGED } as const)
-      : await recall(ports, people, effect);
+      : await recall(ports, people, effect, approval.changed?.sealed ?? effect.sealed);
   if (given.kind === 'gone') {
     await ports.store.giveUp({
       workspace,
@@ -184,54 +203,7 @@ export async function dispatchGranted(
     });
     return { kind: 'ended', reason: given.reason };
   }
-  const { agent, tool, key, sealed, sealedParams } = given;
-  const { params, headers = NO_HEADERS, stateCheck, claimId, reservationId, requestIp = null } = sealedParams;
-  const approvalId = ports.newId('apr');
-  const outcome = await admitAndExecute(ports, {
-    workspace,
-    agent,
-    tool,
-    target: effect.action.target,
-    params,
-    paramsText: canonicalJson(params),
-    headers,
-    idempotencyKey: effect.idempotencyKey,
-    generationMs: null,
-    fingerprint: effect.fingerprint,
-    stateCheck,
-    claimId,
-    reservationId,
-    metadata: effect.metadata,
-    actor,
-    key: { id: actor.keyId, kind: actor.keyKind, profile: key.profile, user: actor.user },
-    proposal: {
-      effectId: effect.id,
-      nonce: ports.newNonce(),
-      dispatches: approval.id,
-      approvalId: () => approvalId,
-      sealedParams: () => sealedParams,
-      sealed: () => sealed,
-      sealedWithFiles: () => sealed,
-      keepFiles: () => undefined,
-    },
-    proxied: null,
-    files: filesKept(sealedParams.files),
-    // Whoever asked has got an answer already.
-    listen: null,
-    requestIp,
-    faults: [],
-    checkedMs: 0,
-    stages: [
-      ...effect.stages,
-      {
-        stage: 'approval',
-        status: 'passed',
-        startedAt: approval.createdAt,
-        durationMs: (approval.decidedAt ?? ports.store.now()) - approval.createdAt,
-        detail: approval.id,
-      },
-    ],
-  });
+  const outcome = await admitAndExecute(ports, grantedCall(ports, approval, effect, given));
   // The configuration changed meanwhile. The one in force now decides.
   return outcome === null ? dispatchGranted(ports, people, approval, effect) : becameOf(outcome, effect.attempt);
 }
@@ -262,41 +234,6 @@ function becameOf(outcome: RunOutcome, attempts: number): Became {
     case 'idempotency_conflict':
       return { kind: 'dispatched', outcome };
   }
-}
-
-type Recalled =
-  | {
-      readonly kind: 'there';
-      readonly agent: Agent;
-      readonly tool: Tool;
-      readonly key: { readonly profile: string | null };
-      readonly sealed: string;
-      readonly sealedParams: SealedParams;
-    }
-  | { readonly kind: 'gone'; readonly decision: DeniedDecision; readonly reason: Reason };
-
-/** Everything needed to send a call that was requested earlier, or what of it is missing now. */
-async function recall(ports: EffectPorts, people: People, effect: EffectRecord): Promise<Recalled> {
-  const { workspace, actor, sealed } = effect;
-  const gone = (decision: DeniedDecision, code: Code, message: string): Recalled => ({
-    kind: 'gone',
-    decision,
-    reason: { code, message: `${message} It was approved and is not sent.` },
-  });
-  const key = await people.key(actor.keyId);
-  if (key === null)
-    return gone('denied_permission', 'key_ended', 'The key that asked was revoked, rotated out or has expired.');
-  const agent = people.agent(workspace, actor.agentId);
-  if (agent === null) return gone('denied_identity', 'unknown_agent', `${actor.agentId} is not registered any more.`);
-  if (agent.disabled) return gone('denied_identity', 'agent_disabled', `${actor.agentId} is disabled.`);
-  const tool = ports.catalog().tool(effect.action.tool);
-  if (tool === null)
-    return gone('denied_policy', 'tool_not_declared', `The tool ${effect.action.tool} is not declared any more.`);
-  const bound = { workspace, effectId: effect.id, fingerprint: effect.fingerprint };
-  const sealedParams = sealed === null ? null : ports.secrets.open(sealed, bound);
-  if (sealed === null || sealedParams === null)
-    return gone('denied_policy', 'params_unreadable', 'The params kept for the call cannot be read.');
-  return { kind: 'there', agent, tool, key, sealed, sealedParams };
 }
 
 /** Which rule keeps this person from deciding. */

@@ -185,7 +185,7 @@ export function admitRequest(
     },
     actor,
     verdict,
-    approvalDigest: waits ? approvalDigest(ports.secrets.fingerprintKey(workspace), call, verdict) : '',
+    approvalDigest: waits || proposal.changed !== null ? questionOf(ports, call, verdict) : '',
     dispatches: proposal.dispatches,
     pausedBy: ports.pauses.match(workspace, subject, now),
     seen: { policy: verdict.trace.policyVersion, pauses: ports.pauses.version(workspace) },
@@ -202,6 +202,17 @@ export function admitRequest(
     metadata: call.metadata,
     stages,
   };
+}
+
+/** The digest that votes on a call are bound to; empty for one that is refused. */
+function questionOf(ports: EffectPorts, call: Call, verdict: Verdict): string {
+  const { changed } = call.proposal;
+  if (verdict.kind !== 'permit') return '';
+  const key = ports.secrets.fingerprintKey(call.workspace);
+  if (changed === null) return approvalDigest(key, call, verdict);
+  const { askedDigest, fingerprint } = changed;
+  const now = approvalDigest(key, { tool: call.tool, fingerprint }, verdict);
+  return createHmac('sha256', key).update(`changed\n${askedDigest}\n${now}`).digest('base64url');
 }
 
 /** The admission request that records a refusal before policy. */

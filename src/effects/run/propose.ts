@@ -16,6 +16,7 @@ export class NewProposal implements Proposal {
   readonly effectId: string;
   readonly nonce: string;
   readonly dispatches = null;
+  readonly changed = null;
   private apr: string | null = null;
   private plain: SealedParams | null = null;
   private seal: string | null = null;

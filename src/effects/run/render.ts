@@ -4,6 +4,7 @@ import type { ApprovalRecord } from '../model/approval.ts';
 import { type KeptBody, type KeptResult, statusShown } from '../model/answer.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
 import type { RunOutcome, ShownBudget } from '../model/outcome.ts';
+import type { ChangedParams } from '../model/verdict.ts';
 
 /** What rendering needs from outside. This module does not handle signatures or addresses. */
 export interface RenderContext {
@@ -47,9 +48,15 @@ export function renderOutcome(outcome: RunOutcome, context: RenderContext): Rend
   };
   if (outcome.budgets.length > 0 || outcome.decision === 'denied_budget')
     body['budgets'] = outcome.budgets.map((budget) => budgetToWire(budget, context.forAgent));
+  if (outcome.changed !== undefined) body['changed'] = changedToWire(outcome.changed);
   if (outcome.observed !== null) body['observed'] = { would: outcome.observed.would, rule: outcome.observed.rule };
   if (outcome.retryAfterMs !== null) body['retry_after_ms'] = outcome.retryAfterMs;
   return { status, headers: outcomeHeaders(outcome), body };
+}
+
+/** What approvers changed of a call. */
+export function changedToWire({ approvalId, params }: ChangedParams) {
+  return { approval_id: approvalId, params };
 }
 
 /** The headers that name the decision, for an answer with the status of the decision. */

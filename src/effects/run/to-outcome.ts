@@ -9,6 +9,7 @@ import type { Verdict } from '../model/verdict.ts';
 
 /** The members that every outcome has, taken from an effect's record. */
 export function baseOf(effect: EffectRecord, reason: Reason, repeat: boolean) {
+  const { changed } = effect.trace;
   return {
     workspace: effect.workspace,
     effectId: effect.id,
@@ -17,13 +18,19 @@ export function baseOf(effect: EffectRecord, reason: Reason, repeat: boolean) {
     agentId: effect.actor.agentId,
     idempotencyKey: effect.idempotencyKey,
     attempt: effect.attempt,
-    reason,
+    reason: changed === undefined ? reason : { ...reason, message: `${reason.message} ${changedText(changed.params)}` },
     budgets: [],
     observed: effect.trace.observed,
     repeat,
     retryAfterMs: null,
     next: null,
+    ...(changed && { changed }),
   };
+}
+
+/** Tells an agent that what ran is not what it asked. */
+function changedText(params: readonly string[]): string {
+  return `An approver changed ${params.join(', ')} before it ran: the effect has what was asked and what ran.`;
 }
 
 /** Percent of use at which the level of a budget becomes `low`, where policy does not set it. */

@@ -6,7 +6,7 @@ import type { LedgerActor, LedgerDraft } from '../model/ledger.ts';
 import { advance, begin, type FreshEffect, MAX_ATTEMPTS } from './lifecycle.ts';
 import type { Binding, Plan, StepView } from './plan.ts';
 import type { Admission, AdmitRequest, Refusal } from '../store.ts';
-import { type ApprovalRecord, costsOf } from '../model/approval.ts';
+import { type ApprovalRecord, costsOf, endedApproval } from '../model/approval.ts';
 import type { satisfyObligations } from './obligations.ts';
 import { holdsToWire } from './give-back.ts';
 import type { Permit } from '../model/verdict.ts';
@@ -188,14 +188,17 @@ export function dispatch(
       ...terms,
       action: request.action,
       stages: request.stages,
+      ...(granted?.changed && {
+        trace: { ...terms.trace, changed: { approvalId: granted.id, params: granted.changed.params } },
+      }),
       metadata: request.metadata ?? earlier.metadata,
-      sealed: earlier.sealed ?? request.sealed,
+      sealed: sealFor(request, earlier, granted),
     };
     const step = advance(base, { kind: 'admit', lease });
     if (step.kind === 'refused') return denial(view, request, 'denied_policy', EXHAUSTED, earlier);
     effect = step.effect;
   }
-  const used: ApprovalRecord | null = granted === null ? null : { ...granted, status: 'used', stopped: null };
+  const used: ApprovalRecord | null = granted === null ? null : { ...endedApproval(granted, 'used'), stopped: null };
   // Policy no longer asks for approval, so the open request is closed.
   const moot =
     used === null && earlier?.life.state === 'pending_approval'
@@ -223,7 +226,7 @@ export function dispatch(
       approval: used,
     },
     effects: [{ record: effect, binding: earlier === null ? 'bind' : 'keep' }],
-    approvals: used !== null ? [used] : moot !== null ? [{ ...moot, status: 'expired', decidedAt: view.now }] : [],
+    approvals: used !== null ? [used] : moot !== null ? [endedApproval(moot, 'expired', view.now)] : [],
     budgets: met.changes,
     ...endOfWindows(request),
     rates: met.rates,
@@ -232,6 +235,19 @@ export function dispatch(
     uses: met.uses.map((use) => ({ ...use, effectId: effect.id, agentId: request.actor.agentId, until: null })),
     events,
   };
+}
+
+/**
+ * The seal of what runs, or is asked. All attempts share the first one, but for one that approvers changed: that is of
+ * their params, and what is asked again is what the agent asks.
+ */
+function sealFor(
+  request: AdmitRequest,
+  earlier: EffectRecord,
+  granted: ApprovalRecord | null,
+): NonNullable<EffectRecord['sealed']> {
+  const isOther = granted?.changed !== undefined || earlier.trace.changed !== undefined;
+  return isOther ? request.sealed : (earlier.sealed ?? request.sealed);
 }
 
 /** What is held from now on, and what of it the effect held before and does not hold twice. */
@@ -297,7 +313,7 @@ export function askForApproval(
     holdState: holds.length === 0 ? 'none' : 'held',
     trace: permit.trace,
     stages: request.stages,
-    sealed: earlier?.sealed ?? request.sealed,
+    sealed: earlier === null ? request.sealed : sealFor(request, earlier, null),
   };
   let effect: EffectRecord;
   if (earlier === null) effect = begin(fresh, { kind: 'ask', approvalId: approval.id });
@@ -322,7 +338,7 @@ export function askForApproval(
   return {
     reply: { kind: 'pending', effect, approval, created: true },
     effects: [{ record: effect, binding: earlier === null ? 'bind' : 'keep' }],
-    approvals: old === null ? [approval] : [{ ...old, status: 'expired', decidedAt: view.now }, approval],
+    approvals: old === null ? [approval] : [endedApproval(old, 'expired', view.now), approval],
     budgets: met?.changes ?? [],
     ...endOfWindows(request),
     rates: met?.rates ?? [],

@@ -21,7 +21,7 @@ import type { Binding, EffectWrite, Plan, StepView } from './plan.ts';
 import type { Admission, AdmitRequest, Refusal } from '../store.ts';
 import { loseLeaseStep } from './sweep.ts';
 import type { Obligation, Permit } from '../model/verdict.ts';
-import { expireApprovalStep } from './voting.ts';
+import { expireApprovalStep, giveUpStep } from './voting.ts';
 
 /** How long a caller should wait before it asks again for a running effect, ms. */
 const POLL_MS = 1000;
@@ -166,6 +166,8 @@ function repeatUnknown(view: StepView, request: AdmitRequest, effect: EffectReco
   const repeatable =
     window !== null &&
     !asks &&
+    // What may have happened is not what the caller asks.
+    effect.trace.changed === undefined &&
     !effect.closed &&
     !isExhausted(effect) &&
     effect.action.toolDigest === request.action.toolDigest &&
@@ -207,6 +209,10 @@ function waiting(view: StepView, request: AdmitRequest, effect: EffectRecord, ap
   }
   const pending: Plan<Admission> = { reply: { kind: 'pending', effect, approval, created: false } };
   const { verdict } = request;
+  const { changed } = approval;
+  // An approver has changed the call. Whoever asks as before joins it, and only the gateway sends what was approved.
+  if (changed !== undefined && request.dispatches === null)
+    if (approval.status === 'granted' || changed.askedDigest === request.approvalDigest) return pending;
   if (verdict.kind === 'deny' && approval.status !== 'granted') return pending;
   const sameQuestion = approval.digest === request.approvalDigest;
   const isQuestionOpen = sameQuestion && !isQuorate(approval.requirements, approval.votes);
@@ -245,11 +251,32 @@ function dispatchGranted(
       ...expireApprovalStep(view, effect, approval),
       reply: refusedAs(effect.id, 'denied_policy', OVER, effect.attempt),
     };
+  if (approval.changed !== undefined && request.verdict.kind === 'permit' && approval.digest !== request.approvalDigest)
+    return staleness(view, request) ?? endChanged(view, request, approval, effect);
   const plan = waiting(view, request, effect, approvalId);
   return plan.reply.kind === 'refused' && plan.reply.decision !== 'idempotency_conflict'
     ? stop(view, request, approval, plan.reply, plan.reply.decision)
     : plan;
 }
+
+/** What an approver changed would no longer be what was approved. Nobody else is asked what the agent never asked. */
+function endChanged(
+  view: StepView,
+  { workspace }: AdmitRequest,
+  approval: ApprovalRecord,
+  effect: EffectRecord,
+): Plan<Admission> {
+  const decision = 'denied_policy';
+  const actor = { type: 'gateway', id: 'approvals' } as const;
+  const given = giveUpStep(view, { workspace, approvalId: approval.id, decision, reason: CHANGED_SINCE, actor });
+  return { ...given, reply: refusedAs(effect.id, decision, CHANGED_SINCE, effect.attempt) };
+}
+
+const CHANGED_SINCE: Reason = {
+  code: 'approval_expired',
+  message:
+    'An approver changed the call and it was approved, but policy or the tool is no longer as it was then, so it was not sent. The key is free: send the call again to ask anew.',
+};
 
 const OVER: Reason = { code: 'approval_expired', message: EXPIRED_GRANTED };
 

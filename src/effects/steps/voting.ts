@@ -1,12 +1,12 @@
 import type { ApprovalRecord, Vote } from '../model/approval.ts';
-import { isQuorate } from '../model/approval.ts';
+import { endedApproval, isQuorate } from '../model/approval.ts';
 import type { Code } from '../model/codes.ts';
 import type { EffectRecord } from '../model/effect.ts';
 import type { LedgerActor } from '../model/ledger.ts';
 import { advance } from './lifecycle.ts';
 import type { Plan, StepView } from './plan.ts';
 import { release } from './give-back.ts';
-import type { GiveUpRequest, GiveUpResult, VoteRequest, VoteResult } from '../store.ts';
+import type { ApprovalChange, GiveUpRequest, GiveUpResult, VoteRequest, VoteResult } from '../store.ts';
 
 /** After a rejection, the same action is refused under any key for this long, ms. */
 export const REJECTION_COOLDOWN_MS = 24 * 60 * 60 * 1000;
@@ -21,7 +21,7 @@ export function voteStep(view: StepView, request: VoteRequest): Plan<VoteResult>
     const { reply: _, ...expired } = expireApprovalStep(view, effect, approval);
     return {
       ...expired,
-      reply: { kind: 'already_decided', approval: { ...approval, status: 'expired', decidedAt: view.now } },
+      reply: { kind: 'already_decided', approval: endedApproval(approval, 'expired', view.now) },
     };
   }
   if (approval.status !== 'pending') return { reply: { kind: 'already_decided', approval } };
@@ -30,6 +30,10 @@ export function voteStep(view: StepView, request: VoteRequest): Plan<VoteResult>
   if (tooClose || request.keyId === requester.keyId || request.voterSince > approval.createdAt)
     return { reply: { kind: 'own_request', approval } };
   if (request.requirements.length === 0) return { reply: { kind: 'not_an_approver', approval } };
+  if (request.digest !== approval.digest) return { reply: { kind: 'question_changed', approval } };
+  const isMute = request.verdict === 'reject' && (request.comment ?? '').trim() === '';
+  if (isMute && approval.requirements.some(({ requireReason }) => requireReason === true))
+    return { reply: { kind: 'reason_required', approval } };
   const vote: Vote = {
     user: request.user,
     keyId: request.keyId,
@@ -51,12 +55,15 @@ function approve(
   effect: EffectRecord,
   vote: Vote,
 ): Plan<VoteResult> {
-  if (approval.votes.some((earlier) => earlier.user === vote.user))
-    return { reply: { kind: 'voted_already', approval, effect } };
-  const votes = [...approval.votes, vote];
-  const granted = isQuorate(approval.requirements, votes);
+  const { change } = request;
+  // Who approved the question before it was changed has not approved this one.
+  const earlier = change === null ? approval.votes : [];
+  if (earlier.some(({ user }) => user === vote.user)) return { reply: { kind: 'voted_already', approval, effect } };
+  const votes = [...earlier, vote];
+  const asked = change === null ? approval : changedBy(approval, change, vote);
+  const granted = isQuorate(asked.requirements, votes);
   const next: ApprovalRecord = {
-    ...approval,
+    ...asked,
     votes,
     status: granted ? 'granted' : 'pending',
     decidedAt: granted ? view.now : null,
@@ -69,10 +76,26 @@ function approve(
         kind: 'approval.granted',
         effectId: effect.id,
         actor: request.actor,
-        data: { approval_id: approval.id, user: vote.user, complete: granted, digest: approval.digest },
+        data: {
+          approval_id: approval.id,
+          user: vote.user,
+          complete: granted,
+          digest: next.digest,
+          ...(change === null ? {} : { changed: change.params, instead_of: approval.digest }),
+        },
       },
     ],
   };
+}
+
+/** The request as one of its approvers changed it. */
+function changedBy(
+  approval: ApprovalRecord,
+  { digest, requirements, costs, params, sealed }: ApprovalChange,
+  { user, at }: Vote,
+): ApprovalRecord {
+  const askedDigest = approval.changed?.askedDigest ?? approval.digest;
+  return { ...approval, digest, requirements, costs, changed: { by: user, at, params, sealed, askedDigest } };
 }
 
 function reject(
@@ -86,12 +109,7 @@ function reject(
   const step = advance(effect, { kind: 'reject', at: view.now, until });
   if (step.kind === 'refused') return { reply: { kind: 'already_decided', approval } };
   const released = release(view, step.effect, 'void', null);
-  const next: ApprovalRecord = {
-    ...approval,
-    votes: [...approval.votes, vote],
-    status: 'rejected',
-    decidedAt: view.now,
-  };
+  const next = { ...endedApproval(approval, 'rejected', view.now), votes: [...approval.votes, vote] };
   return {
     ...released.plan,
     reply: { kind: 'counted', approval: next, effect: released.effect },
@@ -112,7 +130,7 @@ function reject(
 
 /** Ends a request for approval whose time is over: the effect is denied, its holds are void, its key is free. */
 export function expireApprovalStep(view: StepView, effect: EffectRecord, approval: ApprovalRecord): Plan<EffectRecord> {
-  const expired: ApprovalRecord = { ...approval, status: 'expired', decidedAt: view.now };
+  const expired = endedApproval(approval, 'expired', view.now);
   const step = advance(effect, { kind: 'expire', at: view.now, granted: approval.status === 'granted' });
   if (step.kind === 'refused') return { reply: effect, approvals: [expired] };
   return ended(view, step.effect, expired, { type: 'gateway', id: 'sweeper' }, 'approval_expired');
@@ -128,7 +146,7 @@ export function expireOverdueStep(
   if (view.now < approval.expiresAt) return { reply: null };
   const effect = view.effect(workspace, approval.effectId);
   return effect === null
-    ? { reply: null, approvals: [{ ...approval, status: 'expired', decidedAt: view.now }] }
+    ? { reply: null, approvals: [endedApproval(approval, 'expired', view.now)] }
     : { ...expireApprovalStep(view, effect, approval), reply: null };
 }
 
@@ -142,7 +160,7 @@ export function giveUpStep(view: StepView, request: GiveUpRequest): Plan<GiveUpR
   const step = advance(effect, { kind: 'give_up', at: view.now, decision, reason });
   if (step.kind === 'refused') return { reply: { kind: 'already_decided', approval } };
   const stopped = { at: view.now, decision, reason };
-  const over: ApprovalRecord = { ...approval, status: 'expired', decidedAt: view.now, stopped };
+  const over: ApprovalRecord = { ...endedApproval(approval, 'expired', view.now), stopped };
   const { reply, ...plan } = ended(view, step.effect, over, actor, reason.code);
   return { ...plan, reply: { kind: 'given_up', approval: over, effect: reply } };
 }

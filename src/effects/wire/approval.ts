@@ -1,4 +1,5 @@
 import type { ApprovalCost, ApprovalRecord } from '../model/approval.ts';
+import { editableToWire } from '../model/editable.ts';
 import type { BudgetRow } from '../model/budget.ts';
 import type { ApprovalResult, Became } from '../run/decide-approval.ts';
 import { decisionOf } from '../model/effect-decision.ts';
@@ -9,7 +10,7 @@ import { optionalTimeToWire, timeToWire } from './time.ts';
 
 /** A request for approval as `GET …/approvals` shows it. */
 export function requestToWire(approval: ApprovalRecord, publicUrl: string) {
-  const { requester, stopped } = approval;
+  const { requester, stopped, changed } = approval;
   return {
     ...approvalToWire(approval, publicUrl),
     workspace: approval.workspace,
@@ -23,13 +24,18 @@ export function requestToWire(approval: ApprovalRecord, publicUrl: string) {
       user: requester.user,
       key_id: requester.keyId,
     },
-    requirements: approval.requirements.map(({ rule, approvers, quorum, summary }, index) => ({
+    requirements: approval.requirements.map(({ rule, approvers, quorum, summary, ...may }, index) => ({
+      ...(may.editable === undefined ? {} : { editable: editableToWire(may.editable) }),
+      ...(may.requireReason === undefined ? {} : { require_reason: true }),
       rule,
       approvers: { roles: approvers.roles, users: approvers.users },
       quorum,
       approvals: approvalsOf(approval, index),
       summary,
     })),
+    ...(changed === undefined
+      ? {}
+      : { changed: { by: changed.by, at: timeToWire(changed.at), params: changed.params } }),
     votes: approval.votes.map(({ user, verdict, at, comment }) => ({ user, verdict, at: timeToWire(at), comment })),
     created_at: timeToWire(approval.createdAt),
     decided_at: optionalTimeToWire(approval.decidedAt),
@@ -63,8 +69,17 @@ export function askedToWire(
     costs: approval.costs.map((cost) => costToWire(cost, forAgent, budgets)),
     ...(effect === null
       ? { params_omitted: 'the record of the call is gone' }
-      : { action: calls.action(effect), ...calls.params(effect), attempt: effect.attempt }),
+      : askedCall(effectAsAsked(approval, effect), calls)),
   };
+}
+
+function askedCall(effect: EffectRecord, calls: CallReader) {
+  return { action: calls.action(effect), ...calls.params(effect), attempt: effect.attempt };
+}
+
+/** The effect with the params that people are asked about: as an approver changed them, where one has. */
+export function effectAsAsked({ changed }: ApprovalRecord, effect: EffectRecord): EffectRecord {
+  return changed?.sealed == null ? effect : { ...effect, sealed: changed.sealed };
 }
 
 /** An agent sees only what its call takes from a budget, because others may share the budget. */

@@ -11,11 +11,15 @@ const OPENED = { one: 4 * 1024 * 1024, list: 512 * 1024 } as const;
 /** What a reader may see of calls. Params are opened until the answer has reached its limit. */
 export interface CallReader {
   /** Members `params`, `headers` if there are any, and what was cut; or `params_omitted` with the reason. */
-  params(
-    effect: EffectRecord,
-  ):
+  params(effect: EffectRecord):
     | { readonly params_omitted: string }
-    | { readonly params: JsonObject; readonly headers?: JsonObject; readonly params_truncated?: boolean };
+    | {
+        readonly params: JsonObject;
+        /** What the agent asked, where approvers changed it. */
+        readonly asked_params?: JsonObject;
+        readonly headers?: JsonObject;
+        readonly params_truncated?: boolean;
+      };
   /** Member `action`: what is sent where. */
   action(effect: EffectRecord): Pick<EffectRecord['action'], 'type' | 'kind' | 'upstream' | 'target'> & {
     readonly title?: string;
@@ -26,7 +30,7 @@ export interface CallReader {
   };
 }
 
-type Opened = Pick<SealedParams, 'params' | 'headers'>;
+type Opened = Pick<SealedParams, 'params' | 'headers' | 'asked'>;
 
 /** What reading calls needs of the rest of the gateway. */
 export interface CallReaderPorts {
@@ -70,14 +74,19 @@ export function readCalls(
       const tool = ports.catalog().tool(effect.action.tool);
       const opened = open(effect, tool);
       if (typeof opened === 'string') return { params_omitted: opened };
-      const shown = shownParams(opened.params, ports.policies().set.redacted(effect.action.tool));
+      const redacted = ports.policies().set.redacted(effect.action.tool);
+      const shown = shownParams(opened.params, redacted);
+      const asked = opened.asked === undefined ? null : shownParams(opened.asked, redacted);
       // A header can decide what the call does. For example, an approver must see which account it names.
       const bound = opened.headers?.bound ?? {};
       const headers = Object.keys(bound).length === 0 ? null : shownParams(bound, new Set());
       return {
         params: shown.params,
+        ...(asked === null ? {} : { asked_params: asked.params }),
         ...(headers === null ? {} : { headers: headers.params }),
-        ...(shown.truncated || headers?.truncated === true ? { params_truncated: true } : {}),
+        ...(shown.truncated || asked?.truncated === true || headers?.truncated === true
+          ? { params_truncated: true }
+          : {}),
       };
     },
     action(effect) {

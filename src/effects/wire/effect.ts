@@ -8,7 +8,7 @@ import { decisionOf } from '../model/effect-decision.ts';
 import { BUSY, type EffectRecord, type Evidence, type SettledBy } from '../model/effect.ts';
 import type { JsonObject } from '../../json/value.ts';
 import { isExhausted } from '../steps/lifecycle.ts';
-import { approvalToWire, resultMembers } from '../run/render.ts';
+import { approvalToWire, changedToWire, resultMembers } from '../run/render.ts';
 import type { Probed } from '../run/probe-effect.ts';
 import type { Tool } from '../model/tool.ts';
 import { optionalTimeToWire, timeToWire } from './time.ts';
@@ -72,6 +72,7 @@ export function effectToWire(effect: EffectRecord, context: EffectWireContext) {
       : { observed: { would: effect.trace.observed.would, rule: effect.trace.observed.rule } }),
     holds: effect.holds.map(({ budget, unit, window, amount }) => ({ budget, unit, window, amount })),
     hold_state: effect.holdState,
+    ...(effect.trace.changed === undefined ? {} : { changed: changedToWire(effect.trace.changed) }),
     ...(effect.metadata === null ? {} : { metadata: effect.metadata }),
     ...lifeMembers(effect, context),
     links: {
@@ -97,6 +98,7 @@ function isSafeToRetry(effect: EffectRecord, context: EffectWireContext): boolea
   return (
     tool !== null &&
     !asked &&
+    effect.trace.changed === undefined &&
     !effect.closed &&
     !isExhausted(effect) &&
     tool.idempotent.kind === 'header' &&
