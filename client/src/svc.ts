@@ -165,9 +165,16 @@ export class Svc {
       filter: { readonly status?: wire.Approval['status']; readonly limit?: number; readonly cursor?: string } = {},
     ): Promise<wire.ApprovalPage> => this.#get('/approvals', filter),
     get: (id: string): Promise<wire.Approval> => this.#get(`/approvals/${encodeURIComponent(id)}`),
-    approve: (id: string, input: { readonly comment?: string } = {}): Promise<wire.Voted> =>
-      this.#post(`/approvals/${encodeURIComponent(id)}/approve`, snake(input), false),
-    reject: (id: string, input: { readonly comment?: string } = {}): Promise<wire.Voted> =>
+    /** `changes`: params that the policy lets the voter change, by name. `digest`: of what the voter has seen. */
+    approve: (
+      id: string,
+      input: {
+        readonly comment?: string;
+        readonly digest?: string;
+        readonly changes?: Readonly<Record<string, string | number | boolean>>;
+      } = {},
+    ): Promise<wire.Voted> => this.#post(`/approvals/${encodeURIComponent(id)}/approve`, snake(input), false),
+    reject: (id: string, input: { readonly comment?: string; readonly digest?: string } = {}): Promise<wire.Voted> =>
       this.#post(`/approvals/${encodeURIComponent(id)}/reject`, snake(input), false),
   };
 

@@ -1,7 +1,8 @@
 import type { Json, JsonObject } from './json.ts';
 
 /** Fields whose content belongs to the caller or the upstream: the names in it stay unchanged. */
-const FOREIGN = new Set(['result', 'receipt', 'params', 'metadata', 'data', 'evidence', 'assumed', 'current', 'links']);
+const OF_CALLS = ['params', 'asked_params', 'editable', 'metadata'] as const;
+const FOREIGN = new Set<string>([...OF_CALLS, 'result', 'receipt', 'data', 'evidence', 'assumed', 'current', 'links']);
 
 /** Converts the names of an answer from snake_case to camelCase, except in foreign content. */
 export function camel(value: Json): Json {

@@ -147,6 +147,14 @@ export interface Effect {
   readonly mismatches?: readonly { readonly field: string; readonly assumed: Json; readonly current: Json }[];
 }
 
+/** What an approver may make of a param. */
+export interface Bounds {
+  readonly min?: number | 'asked';
+  readonly max?: number | 'asked';
+  readonly one_of?: readonly (string | number | boolean)[];
+  readonly max_length?: number;
+}
+
 export interface Approval {
   /** What is asked: a vote that names it counts for nothing else. */
   readonly digest: string;
@@ -168,7 +176,12 @@ export interface Approval {
     readonly approvers: { readonly roles: readonly string[]; readonly users: readonly string[] };
     readonly quorum: number;
     readonly approvals: number;
+    readonly editable?: Readonly<Record<string, Bounds>>;
+    readonly require_reason?: boolean;
   }[];
+  /** An approver changed these params: the vote is for what stands in `params`. */
+  readonly changed?: { readonly by: string; readonly at: string; readonly params: readonly string[] };
+  readonly asked_params?: JsonObject;
   readonly votes: readonly {
     readonly user: string;
     readonly verdict: string;

@@ -1,4 +1,4 @@
-import { type Command, Option } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { Approval, Json } from '@svc-gateway/client';
 import { printable } from '../diagnostics/render.ts';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
@@ -12,6 +12,24 @@ interface ListOptions extends GatewayAccess {
 
 interface DecideOptions extends GatewayAccess {
   readonly comment?: string;
+  readonly digest?: string;
+  readonly set?: Readonly<Record<string, string | number | boolean>>;
+}
+
+/** Collects `--set name=value`. Numbers, true and false are what they look like; a text that looks so is in quotes. */
+function setParam(
+  text: string,
+  before: Readonly<Record<string, string | number | boolean>> = {},
+): Readonly<Record<string, string | number | boolean>> {
+  const at = text.indexOf('=');
+  if (at < 1) throw new InvalidArgumentError('write name=value.');
+  return { ...before, [text.slice(0, at)]: scalarOf(text.slice(at + 1)) };
+}
+
+function scalarOf(text: string): string | number | boolean {
+  if (text === 'true' || text === 'false') return text === 'true';
+  if (/^-?\d+(\.\d+)?$/.test(text)) return Number(text);
+  return /^".*"$/.test(text) ? text.slice(1, -1) : text;
 }
 
 /** `svc approvals list|show|approve|reject`. */
@@ -55,20 +73,28 @@ export function addApprovals(program: Command, { terminal }: CliContext): void {
     });
 
   for (const verb of ['approve', 'reject'] as const) {
-    talksToGateway(
+    const command = talksToGateway(
       approvals
         .command(verb)
         .description(`${verb} one, which svc approvals show shows; needs an account key of another user`),
     )
       .argument('<id>', 'approval id')
-      .option('--comment <text>', 'kept with the vote')
-      .action(async (id: string, options: DecideOptions) => {
-        const svc = await connect(options);
-        const answer = await svc.approvals[verb](id, options.comment === undefined ? {} : { comment: options.comment });
-        if (options.json) return terminal.out(json(wire(answer)));
-        const { became, effect } = answer;
-        terminal.out(`${printable(became.message)} The effect ${effect.effectId} is ${effect.state}.`);
-      });
+      .option('--comment <text>', 'kept with the vote; told to the agent that is rejected')
+      .option('--digest <digest>', 'of the request as it was shown: if another is asked now, nothing is decided');
+    if (verb === 'approve')
+      command.option('--set <param=value>', 'approve with this param changed; may be repeated', setParam);
+    command.action(async (id: string, options: DecideOptions) => {
+      const svc = await connect(options);
+      const { comment, digest, set } = options;
+      const vote = { ...(comment !== undefined && { comment }), ...(digest !== undefined && { digest }) };
+      const answer =
+        verb === 'reject'
+          ? await svc.approvals.reject(id, vote)
+          : await svc.approvals.approve(id, { ...vote, ...(set !== undefined && { changes: set }) });
+      if (options.json) return terminal.out(json(wire(answer)));
+      const { became, effect } = answer;
+      terminal.out(`${printable(became.message)} The effect ${effect.effectId} is ${effect.state}.`);
+    });
   }
 }
 
@@ -85,6 +111,8 @@ function showApproval(terminal: Terminal, approval: Approval): void {
     ['expires', approval.expiresAt],
     ['effect', approval.effectId],
     ...stoppedLine(approval),
+    ...changeLines(approval),
+    ['digest', words(approval['digest'])],
   ];
   for (const [name, value] of lines) terminal.out(`${name.padEnd(9)} ${styled(terminal, 'bold', value)}`);
   showParams(terminal, approval);
@@ -151,6 +179,20 @@ function sentTo(action: Json | undefined): string {
 function stoppedLine(approval: Approval): readonly (readonly [string, string])[] {
   const message = words(member(approval['stopped'], 'message'));
   return message === '' ? [] : [['stopped', message]];
+}
+
+/** What an approver changed, and what one may change. */
+function changeLines(approval: Approval): readonly (readonly [string, string])[] {
+  const names = list(member(approval['changed'], 'params')).map(words).join(', ');
+  const asked = approval['askedParams'] === undefined ? '' : `, asked were ${JSON.stringify(approval['askedParams'])}`;
+  const editable = list(approval['requirements']).flatMap((one) => {
+    const named = member(one, 'editable');
+    return named === undefined ? [] : [JSON.stringify(named)];
+  });
+  return [
+    ...(names === '' ? [] : [['changed', `${names} by ${words(member(approval['changed'], 'by'))}${asked}`] as const]),
+    ...editable.map((bounds) => ['may set', bounds] as const),
+  ];
 }
 
 /** Who asked. None of the people named here may decide. */

@@ -2,8 +2,8 @@ import { useQueryClient } from '@tanstack/preact-query';
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link, useSearchParams } from 'wouter-preact';
-import { type Approval, ask, of, type Session } from '../api.ts';
-import { amountText, moneyOf, spanText, Text, Time, visible } from '../format.tsx';
+import { type Approval, ask, type Bounds, type Json, type JsonObject, of, type Session } from '../api.ts';
+import { amountText, moneyOf, spanText, Text, Time, valueText, visible } from '../format.tsx';
 import { Copies, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
 import { useWaiting, waitingPath } from '../queries.ts';
 import { useCurrent, useMay } from '../session.tsx';
@@ -50,7 +50,7 @@ export function InboxScreen(): JSX.Element {
     setChosen(next);
   };
 
-  const decide = async (verdict: Verdict, comment: string): Promise<void> => {
+  const decide = async (verdict: Verdict, comment: string, changes: JsonObject): Promise<void> => {
     if (open === undefined || isBusy) return;
     setBusy(true);
     setFault(null);
@@ -59,7 +59,11 @@ export function InboxScreen(): JSX.Element {
         const { became } = await ask<{ became: { what: string; message: string } }>(
           'POST',
           `${of(workspace)}/approvals/${approval.id}/${verdict}`,
-          { digest: approval.digest, ...(comment === '' ? {} : { comment }) },
+          {
+            digest: approval.digest,
+            ...(comment === '' ? {} : { comment }),
+            ...(verdict === 'approve' && Object.keys(changes).length > 0 ? { changes } : {}),
+          },
         );
         const isGood = became.what === 'dispatched' || became.what === 'rejected' || became.what === 'waiting';
         setVoted((before) => [{ approval, message: became.message, isGood }, ...before].slice(0, 10));
@@ -205,6 +209,85 @@ function whyNot(approval: Approval, { user, roles }: Session): string | null {
   return fits ? null : 'The policy names others to decide.';
 }
 
+/** The params that somebody may change of a request, with their bounds. */
+function editableBy(
+  { requirements }: Approval,
+  user: string | null,
+  roles: readonly string[],
+): Readonly<Record<string, Bounds>> {
+  const own = requirements.filter(
+    ({ approvers }) =>
+      (user !== null && approvers.users.includes(user)) || approvers.roles.some((role) => roles.includes(role)),
+  );
+  return Object.fromEntries(own.flatMap(({ editable }) => Object.entries(editable ?? {})));
+}
+
+/** @param value `undefined`: it stands as it stood */
+function withChange(changes: JsonObject, name: string, value: Json | undefined): JsonObject {
+  const { [name]: _before, ...others } = changes;
+  return value === undefined ? others : { ...others, [name]: value };
+}
+
+/** A param that the person may change, with its bounds. */
+function Change({
+  name,
+  bounds,
+  approval,
+  set,
+}: {
+  readonly name: string;
+  readonly bounds: Bounds;
+  readonly approval: Approval;
+  readonly set: (value: Json | undefined) => void;
+}): JSX.Element {
+  const stands = approval.params?.[name] ?? null;
+  const asked = (approval.asked_params ?? approval.params)?.[name] ?? null;
+  const { min, max, one_of: words, max_length: longest } = bounds;
+  const side = (bound: number | 'asked' | undefined): string => valueText(bound === 'asked' ? asked : (bound ?? null));
+  const text =
+    words !== undefined
+      ? 'one of these'
+      : longest !== undefined
+        ? `at most ${longest} characters`
+        : [min === undefined ? '' : `at least ${side(min)}`, max === undefined ? '' : `at most ${side(max)}`]
+            .filter(Boolean)
+            .join(', ');
+  const given = (entered: string): void => {
+    const value = longest === undefined ? Number(entered) : entered;
+    set(value === stands || (longest === undefined && entered.trim() === '') ? undefined : value);
+  };
+  return (
+    <label>
+      <span>
+        {visible(name)}: {text}
+      </span>
+      {words === undefined ? (
+        <input
+          type={longest === undefined ? 'number' : 'text'}
+          step="any"
+          maxLength={longest ?? 30}
+          defaultValue={stands === null ? '' : String(stands)}
+          onInput={({ currentTarget }) => given(currentTarget.value)}
+        />
+      ) : (
+        <select
+          onChange={({ currentTarget }) => {
+            const chosen = words[Number(currentTarget.value)];
+            set(currentTarget.value === '' || chosen === stands ? undefined : chosen);
+          }}
+        >
+          <option value="">{valueText(stands)}, as it stands</option>
+          {words.map((word, index) => (
+            <option key={String(word)} value={index}>
+              {String(word)}
+            </option>
+          ))}
+        </select>
+      )}
+    </label>
+  );
+}
+
 function Question({
   approval,
   many,
@@ -218,10 +301,14 @@ function Question({
   readonly why: string | null;
   readonly now: number;
   readonly isBusy: boolean;
-  readonly decide: (verdict: Verdict, comment: string) => Promise<void>;
+  readonly decide: (verdict: Verdict, comment: string, changes: JsonObject) => Promise<void>;
 }): JSX.Element {
   const { workspace } = useCurrent();
+  const { roles, user } = useCurrent().session;
   const [comment, setComment] = useState('');
+  const [changes, setChanges] = useState<JsonObject>({});
+  const editable = many > 1 ? {} : editableBy(approval, user, roles);
+  const wantsReason = approval.requirements.some(({ require_reason: wanted }) => wanted === true);
   const money = moneyOf(approval.params);
   const left = Date.parse(approval.expires_at) - now;
   return (
@@ -245,10 +332,33 @@ function Question({
         asks. Without a decision it ends by itself in <strong class="num">{spanText(left)}</strong>, at{' '}
         <Time at={approval.expires_at} short />, and nothing is sent.
       </p>
+      {approval.changed !== undefined && (
+        <p class="banner">
+          {visible(approval.changed.by)} changed {approval.changed.params.map(visible).join(', ')} of what the agent
+          asked:{' '}
+          {approval.changed.params
+            .map((name) => `${visible(name)} was ${valueText(approval.asked_params?.[name] ?? null)}`)
+            .join(', ')}
+          .
+        </p>
+      )}
       {why === null ? (
         <>
+          {Object.entries(editable).map(([name, bounds]) => (
+            <Change
+              key={name}
+              name={name}
+              bounds={bounds}
+              approval={approval}
+              set={(value) => setChanges(withChange(changes, name, value))}
+            />
+          ))}
           <label>
-            <span>Comment, if you like: it is kept with the vote</span>
+            <span>
+              {wantsReason
+                ? 'Reason: needed to reject, and told to the agent'
+                : 'Comment, if you like: it is kept with the vote'}
+            </span>
             <input
               name="comment"
               maxLength={1000}
@@ -257,10 +367,20 @@ function Question({
             />
           </label>
           <div class="row decide">
-            <button class="yes" data-key="a" disabled={isBusy} onClick={() => void decide('approve', comment.trim())}>
+            <button
+              class="yes"
+              data-key="a"
+              disabled={isBusy}
+              onClick={() => void decide('approve', comment.trim(), changes)}
+            >
               {many > 1 ? `Approve ${many}` : 'Approve'} <kbd>a</kbd>
             </button>
-            <button class="no" data-key="r" disabled={isBusy} onClick={() => void decide('reject', comment.trim())}>
+            <button
+              class="no"
+              data-key="r"
+              disabled={isBusy || (wantsReason && comment.trim() === '')}
+              onClick={() => void decide('reject', comment.trim(), {})}
+            >
               {many > 1 ? `Reject ${many}` : 'Reject'} <kbd>r</kbd>
             </button>
           </div>

@@ -1,7 +1,9 @@
 import { MOST_COMMENT } from '../../effects/model/approval.ts';
+import { isJsonObject } from '../../json/value.ts';
 import { currencyOf, moneyText } from '../../effects/model/money.ts';
 import { detailsOf, differencesTable, namedCurrency } from './details.ts';
-import type { Difference } from './earlier.ts';
+import { type Difference, paramsThatDiffer } from './earlier.ts';
+import { fieldsHtml } from './fields.ts';
 import { type Html, html } from './html.ts';
 import { page, timeOf, type Tone } from './layout.ts';
 import type { ShownApproval } from './shown.ts';
@@ -53,7 +55,7 @@ export function approvalPage(shown: ShownApproval, of: PageOf): string {
     title,
     html`${news}${replaced(shown)}<section class="card ${tone}"><div><h1>${title}</h1></div>
 <p class="what">${shown.approval.requirements[0]?.summary ?? ''}</p>
-${amountOf(shown)}<p class="who">${whoAsks(shown)}</p>
+${amountOf(shown)}${changedOf(shown)}<p class="who">${whoAsks(shown)}</p>
 <p class="${isOpen(shown) ? 'faint' : 'said'}">${text}</p>${becameOf(shown)}
 ${isOpen(shown) ? decisionOf(shown, of) : ''}</section>
 ${toolChanged(shown)}${detailsOf(shown)}
@@ -153,6 +155,15 @@ function amountOf(shown: ShownApproval): Html {
   return amount === null ? html`` : html`<p class="amount">${amount}</p>`;
 }
 
+/** What an approver has changed of what the agent asked. */
+function changedOf({ approval: { changed }, params }: ShownApproval): Html {
+  if (changed === undefined) return html``;
+  const { params: own, asked_params: before } = params;
+  const what = `${changed.by} changed ${changed.params.join(', ')} of what the agent asked.`;
+  if (!isJsonObject(own) || !isJsonObject(before)) return html`<p class="notice">${what}</p>`;
+  return html`<div class="notice">${what}${differencesTable(paramsThatDiffer(before, own), 'Asked', 'Now')}</div>`;
+}
+
 /** Who asks, and for what reason somebody is asked. */
 function whoAsks({ approval, why }: ShownApproval): string {
   const { agentId, agentOwner } = approval.requester;
@@ -187,16 +198,22 @@ function toolChanged({ action }: ShownApproval): Html {
 }
 
 /** Both buttons; why there are none, for who does not decide. */
-function decisionOf({ approval: { votes }, obstacle }: ShownApproval, { user, form, path }: PageOf): Html {
+function decisionOf(shown: ShownApproval, { user, form, path }: PageOf): Html {
+  const { approval, obstacle } = shown;
+  const { votes, requirements } = approval;
+  const wantsReason = requirements.some(({ requireReason }) => requireReason === true);
   if (obstacle !== null) return html`<p class="notice">${obstacle}</p>`;
+  const isEditable = Object.keys(shown.mayChange).length > 0;
   const hasApproved = votes.some((vote) => vote.user === user && vote.verdict === 'approve');
   return html`<form method="post" action="${path}">
 <input type="hidden" name="form" value="${form}">
-${hasApproved ? html`<p>You have approved it. It waits for others.</p>` : ''}<div class="both">${
-    hasApproved ? '' : html`<button class="yes" name="verdict" value="approve">Approve</button>`
+${fieldsHtml(shown)}${hasApproved ? html`<p>You have approved it. It waits for others.</p>` : ''}<div class="both">${
+    hasApproved && !isEditable
+      ? ''
+      : html`<button class="yes" name="verdict" value="approve"${wantsReason ? html` formnovalidate` : ''}>${isEditable ? 'Approve this' : 'Approve'}</button>`
   }<button class="no" name="verdict" value="reject">Reject</button></div>
-<div><label for="comment">Comment, if you like: it is kept with the vote, and tells the agent why you reject</label>
-<textarea id="comment" name="comment" rows="2" maxlength="${MOST_COMMENT}"></textarea></div>
+<div><label for="comment">${wantsReason ? 'Reason: needed to reject, and told to the agent' : 'Comment, if you like: it is kept with the vote, and tells the agent why you reject'}</label>
+<textarea id="comment" name="comment" rows="2" maxlength="${MOST_COMMENT}"${wantsReason ? html` required` : ''}></textarea></div>
 </form>`;
 }
 

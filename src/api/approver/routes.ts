@@ -17,7 +17,8 @@ import { whatChanged } from './earlier.ts';
 import { PAGE_HEADERS } from './layout.ts';
 import { approvalPage, keyPage, type Notice, plainPage } from './page.ts';
 import { type Approver, approverOf, begin, digestShown, end, formOf, type SessionPorts } from './session.ts';
-import { shownTo } from './shown.ts';
+import { changesIn, fieldNames, NoChanges } from './fields.ts';
+import { type ShownApproval, shownTo } from './shown.ts';
 
 /** Longest form, bytes: a comment of a thousand characters, each written as three bytes in percent signs. */
 const MOST_FORM = 32 * 1024;
@@ -112,7 +113,10 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
     const { workspace, approvalId } = place;
     const approver = await signedIn(request, place);
     if (approver === null) return send(reply, 401, keyPage(place.path, 'Nothing was decided. Show your key again.'));
-    const { form = '', verdict, comment: written = '' } = fieldsOf(request, ['form', 'verdict', 'comment']);
+    const asked = await shownTo(ports, approver, workspace, approvalId);
+    const names = asked === null ? [] : fieldNames(asked);
+    const fields = fieldsOf(request, ['form', 'verdict', 'comment', ...names]);
+    const { form = '', verdict, comment: written = '' } = fields;
     const again = (problem: Problem): Promise<FastifyReply> =>
       show(reply, place, approver, statusOf(problem), problem.detail);
     const digest = digestShown(sessions, workspace, approvalId, form, approver);
@@ -128,23 +132,25 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
       return again(
         plainProblem('invalid_request', `The comment is longer than ${MOST_COMMENT} characters. Nothing was decided.`),
       );
-    if (holdsKey(comment))
+    if ([comment, ...names.map((name) => fields[name] ?? '')].some(holdsKey))
       return again(
         plainProblem(
           'invalid_request',
-          'The comment holds an API key, which would be kept and shown. Nothing was decided.',
+          'What you wrote holds an API key, which would be kept and shown. Nothing was decided.',
         ),
       );
+    const changes = verdict === 'approve' && asked !== null ? changesOf(asked, fields) : null;
+    if (typeof changes === 'string') return again(plainProblem('invalid_request', `${changes} Nothing was decided.`));
     const result = await ports.decideApproval({
       principal: approver.principal,
       workspace,
       approvalId,
       verdict,
       comment: comment === '' ? null : comment,
-      changes: null,
+      changes,
       digest,
     });
-    if (result.kind === 'problem') return again(result.problem);
+    if (result.kind === 'problem') return again(withErrors(result.problem));
     const { became } = result;
     if (became.kind !== 'asked_anew') return reply.redirect(place.path, 303);
     return reply.redirect(`${pathOf(workspace, became.approvalId)}?instead_of=${approvalId}`, 303);
@@ -235,6 +241,22 @@ function placeOf(request: Visit): Place {
   const { ws: workspace, id: approvalId } = request.params;
   if (!new RegExp(WORKSPACE_ID).test(workspace) || !APPROVAL_ID.test(approvalId)) throw refuse('not_found', NOT_HERE);
   return { workspace, approvalId, path: pathOf(workspace, approvalId) };
+}
+
+/** The changes that a form makes, or why it makes none. */
+function changesOf(asked: ShownApproval, fields: Readonly<Record<string, string | undefined>>) {
+  try {
+    return changesIn(asked, fields);
+  } catch (error) {
+    if (error instanceof NoChanges) return error.message;
+    throw error;
+  }
+}
+
+/** A problem as one text, with each param that is at fault. */
+function withErrors(problem: Problem): Problem {
+  const faults = problem.errors.map(({ path, message }) => `${path.replace(/^\/(changes|params)\//, '')} ${message}.`);
+  return { ...problem, detail: [problem.detail, ...faults].join(' ') };
 }
 
 /** The fields of a form, each at most once, and no others. @throws Refused */

@@ -1,13 +1,16 @@
 import type { ApprovalCost, ApprovalRecord } from '../../effects/model/approval.ts';
 import type { BudgetRow } from '../../effects/model/budget.ts';
+import type { Editable } from '../../effects/model/editable.ts';
 import type { EffectRecord } from '../../effects/model/effect.ts';
+import type { ApprovalRequirement } from '../../effects/model/verdict.ts';
 import type { Tool } from '../../effects/model/tool.ts';
-import { rowOf, whyAsked } from '../../effects/wire/approval.ts';
+import { effectAsAsked, rowOf, whyAsked } from '../../effects/wire/approval.ts';
 import { readCalls } from '../../effects/wire/calls.ts';
 import type { JsonObject } from '../../json/value.ts';
 import { permit } from '../../identity/permissions.ts';
 import type { ApiPorts } from '../ports.ts';
 import { type Earlier, earlierOf } from './earlier.ts';
+import { editableOf } from './fields.ts';
 import type { Approver } from './session.ts';
 
 /** A request for approval with everything that its page shows. */
@@ -29,6 +32,8 @@ export interface ShownApproval {
   readonly replacedBy: string | null;
   /** Why this person does not decide on it; `null` where nothing is seen that stands against it. */
   readonly obstacle: string | null;
+  /** Params that this person may change, by name. */
+  readonly mayChange: Editable;
   /** ms since the epoch, by the store's clock. */
   readonly now: number;
 }
@@ -51,25 +56,28 @@ export async function shownTo(
     approval.costs.length === 0 ? [] : store.budgets(workspace),
     mayReadEffects ? earlierOf(ports, approval, readCalls(ports, approver.principal, 'one')) : null,
   ]);
+  const asked = effect === null ? null : effectAsAsked(approval, effect);
   const waitsOn = effect?.life.state === 'pending_approval' ? effect.life.approvalId : null;
   return {
     approval,
     effect,
     tool: ports.catalog().tool(approval.tool),
-    action: effect === null ? {} : calls.action(effect),
-    params: effect === null ? { params_omitted: 'the record of the call is gone' } : calls.params(effect),
+    action: asked === null ? {} : calls.action(asked),
+    params: asked === null ? { params_omitted: 'the record of the call is gone' } : calls.params(asked),
     costs: approval.costs.map((cost) => ({ cost, row: rowOf(cost, budgets) })),
     why: whyAsked(approval, effect, ports.policies().set.rules),
     earlier,
     mayReadEffects,
     replacedBy: waitsOn === null || waitsOn === approvalId ? null : waitsOn,
+    mayChange: editableOf(approval.requirements.filter(({ approvers }) => isOneOf(approvers, approver.user, ports))),
     obstacle: obstacleFor(ports, approver, approval),
     now: store.now(),
   };
 }
 
 /** What the vote of this person would be refused for, as far as that is known before. The vote is judged anyway. */
-function obstacleFor({ directory }: ApiPorts, { principal, user }: Approver, approval: ApprovalRecord): string | null {
+function obstacleFor(ports: ApiPorts, { principal, user }: Approver, approval: ApprovalRecord): string | null {
+  const { directory } = ports;
   const { requester, requirements, workspace, createdAt } = approval;
   const agent = directory.agent(workspace, requester.agentId);
   const close = [requester.user, requester.agentOwner, requester.keyMadeBy, agent?.registeredBy];
@@ -77,9 +85,16 @@ function obstacleFor({ directory }: ApiPorts, { principal, user }: Approver, app
     return 'It is your own request, or that of your agent or your key. Somebody else decides.';
   if (principal.keyCreatedAt > createdAt)
     return 'Your key was made after the request, so it does not decide on it. Use one that is older.';
-  const roles = directory.rolesOf(user);
-  const isNamed = requirements.some(
-    ({ approvers }) => approvers.users.includes(user) || approvers.roles.some((role) => roles.includes(role)),
-  );
+  const isNamed = requirements.some(({ approvers }) => isOneOf(approvers, user, ports));
   return isNamed ? null : 'The policy names others to decide; who they are stands below.';
+}
+
+/** Whether the policy names a user, by name or by a role. */
+function isOneOf(
+  { users, roles }: ApprovalRequirement['approvers'],
+  user: string,
+  { directory }: Pick<ApiPorts, 'directory'>,
+): boolean {
+  const held = directory.rolesOf(user);
+  return users.includes(user) || roles.some((role) => held.includes(role));
 }
