@@ -152,6 +152,14 @@ const RESULT = {
 const Accepted = Optional(Flag('The upstream has accepted it, and finishes it later.'));
 const Settlement = Optional(Literal('pending', { description: 'True and durable here, but not yet in the store.' }));
 
+const Changed = component(
+  'Changed',
+  Type.Object(
+    { approval_id: Text(), params: List(Text()) },
+    { description: 'An approver changed these params before it ran; `params` of the effect has what ran.' },
+  ),
+);
+
 const NAMED = {
   effect_id: Text(),
   tool: Text(),
@@ -166,6 +174,7 @@ const SAID = {
   next: Next,
   budgets: Optional(List(Budget)),
   observed: Optional(Observed),
+  changed: Optional(Changed),
   retry_after_ms: Optional(Milliseconds),
   links: MapOf(Url, 'Where to go on: `docs`, `effect`, `receipt`, `resolve`.'),
 };
@@ -293,14 +302,6 @@ export const PARAMS = {
   params_truncated: Optional(Flag('Some are cut.')),
   params_omitted: Optional(Text({ description: 'Why there are none.' })),
 };
-
-const Changed = component(
-  'Changed',
-  Type.Object(
-    { approval_id: Text(), params: List(Text()) },
-    { description: 'An approver changed these params before it ran; `params` of the effect has what ran.' },
-  ),
-);
 
 const RECORD = {
   changed: Optional(Changed),
