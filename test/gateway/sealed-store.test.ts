@@ -248,3 +248,49 @@ it('a list opens no more than a bounded part of what is kept', async () => {
   expect(kinds.filter((kind) => kind === 'json').length).toBeLessThan(3);
   expect(kinds.filter((kind) => kind === 'sealed').length).toBeGreaterThan(0);
 });
+
+/** A request that two people have to agree to; one has, another changed it, and it is granted as changed or not. */
+async function changedOnce() {
+  const verdict = permit([], [approvalBy({ quorum: 2, editable: { amount: { kind: 'range', min: 1, max: 9 } } })]);
+  const waiting = await store.admit(admitRequest({ verdict }));
+  if (waiting.kind !== 'pending') throw new Error('it waits');
+  const { approval } = waiting;
+  await store.vote(voteRequest(approval, { user: 'omar' }));
+  const asked = await plain.approval(WORKSPACE, approval.id);
+  const change = {
+    digest: 'changed',
+    requirements: approval.requirements.map((one) => ({ ...one, summary: SUMMARY })),
+    requester: approval.requester,
+    costs: [],
+    params: ['amount'],
+    sealed: 'sealed.changed',
+  };
+  await store.vote(voteRequest(approval, { user: 'maria', change }));
+  const kept = await plain.approval(WORKSPACE, approval.id);
+  if (kept === null || asked === null) throw new Error('both are kept');
+  return { asked, kept };
+}
+
+it('a changed question is sealed anew, and votes of before the change do not count for it, nor its votes for what was asked', async () => {
+  const { asked, kept } = await changedOnce();
+  expect(await store.approval(WORKSPACE, kept.id)).toMatchObject({
+    digest: 'changed',
+    requirements: [{ summary: SUMMARY }],
+    votes: [{ user: 'maria' }],
+  });
+  expect((await store.approval(WORKSPACE, kept.id))?.isForged).toBeUndefined();
+  expect(onDisk()).not.toContain('canary');
+  const shown = async (record: ApprovalRecord) => {
+    const inner: EffectStore = { ...plain, approval: async () => record };
+    return (await sealedStore(inner, secrets).approval(WORKSPACE, record.id))?.isForged;
+  };
+  expect(await shown(kept)).toBeUndefined();
+  expect(await shown({ ...kept, votes: [...asked.votes, ...kept.votes], status: 'granted' })).toBe(true);
+  const { changed: _changed, ...unchanged } = kept;
+  expect(await shown({ ...asked, votes: [...asked.votes, ...kept.votes], status: 'granted' })).toBe(true);
+  expect(await shown({ ...unchanged, digest: asked.digest })).toBe(true);
+  const [requirement] = kept.requirements;
+  if (requirement === undefined) throw new Error('somebody is asked');
+  const wider = { ...requirement, editable: { amount: { kind: 'range', min: 1, max: 9_000 } } } as const;
+  expect(await shown({ ...kept, requirements: [wider] })).toBe(true);
+});

@@ -488,6 +488,21 @@ rules:
       ]);
   });
 
+  test('editable params are named by the requirement with their bounds, but for those that are redacted', () => {
+    const asks = 'effect: require_approval, approval: { approvers: { roles: [oncall] }, require_reason: true';
+    const rule = `{ id: s, ${asks}, editable: { amount: { min: 1, max: asked }, card: { max_length: 4 } } } }`;
+    const required = (...more: readonly string[]) => {
+      const verdict = judgeParams(rules(rule, ...more), { amount: 5, card: 'x' });
+      return verdict.kind === 'permit' ? verdict.approvals : [];
+    };
+    const amount = { kind: 'range', min: 1, max: 'asked' };
+    expect(required()).toMatchObject([
+      { requireReason: true, editable: { amount, card: { kind: 'text', maxLength: 4 } } },
+    ]);
+    const hidden = '{ id: h, effect: constrain, obligations: [ { redact: { params: [card] } } ] }';
+    expect(required(hidden).map(({ editable }) => editable)).toEqual([{ amount }]);
+  });
+
   test('an amount in a currency is money for people, whole units of it are digits, and what is neither is shown as it is', () => {
     const asks = 'effect: require_approval, approval: { approvers: { roles: [oncall] }';
     const summary = (text: string, params: JsonObject, more: readonly string[] = []) => {
