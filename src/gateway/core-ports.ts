@@ -116,6 +116,16 @@ function coreSettings({ limits, resolve }: InForce['configuration']): CoreSettin
   };
 }
 
+/** What rules that ask for approval say of a call. */
+function summaries(
+  held: Held,
+  entities: EntityFacts,
+  inputOf: ReturnType<typeof policyInputs>,
+): EffectPorts['summarize'] {
+  return (input, rules) =>
+    summariesOf(held.inForce.policies, inputOf(input, entities.view(input.workspace).entity), rules);
+}
+
 /** Connects the rooms to what the core needs. */
 export function corePorts(parts: {
   readonly store: EffectStore;
@@ -157,10 +167,7 @@ export function corePorts(parts: {
       const entities = view.seen();
       return entities === null ? verdict : { ...verdict, trace: { ...verdict.trace, entities } };
     },
-    summarize(input, rules) {
-      const view = parts.entities.view(input.workspace);
-      return summariesOf(held.inForce.policies, policyInput(input, view.entity), rules);
-    },
+    summarize: summaries(held, parts.entities, policyInput),
     seeTool: (tool) => parts.pins.known(tool),
     mayRead: (tool) => parts.pins.refusal(tool),
     policyVersion: () => held.inForce.policies.version,

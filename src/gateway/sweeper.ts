@@ -1,4 +1,5 @@
-import { dispatchGranted, type People } from '../effects/run/decide-approval.ts';
+import { dispatchGranted } from '../effects/run/decide-approval.ts';
+import type { People } from '../effects/run/recall.ts';
 import type { EffectPorts } from '../effects/ports.ts';
 import { StoreUnavailable, type SweepReport } from '../effects/store.ts';
 import type { SpillJournal } from '../stores/journal/spill.ts';

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { dispatchGranted, type People } from '../../src/effects/run/decide-approval.ts';
+import { dispatchGranted } from '../../src/effects/run/decide-approval.ts';
+import type { People } from '../../src/effects/run/recall.ts';
 import type { EffectPorts } from '../../src/effects/ports.ts';
 import { join } from 'node:path';
 import { loadDriver } from '../../src/stores/embedded/driver.ts';

@@ -1,5 +1,4 @@
 import type { Bounds } from '../../effects/model/editable.ts';
-import type { ApprovalRequirement } from '../../effects/model/verdict.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { type Html, html } from './html.ts';
 import type { ShownApproval } from './shown.ts';
@@ -29,11 +28,6 @@ function fieldsOf({ mayChange, params }: Pick<ShownApproval, 'mayChange' | 'para
       ? []
       : [{ name, bounds, stands, asked: Object.hasOwn(asked, name) ? asked[name] : undefined }];
   });
-}
-
-/** What these requirements let a person change, by param. */
-export function editableOf(requirements: readonly ApprovalRequirement[]): Readonly<Record<string, Bounds>> {
-  return Object.fromEntries(requirements.flatMap(({ editable = {} }) => Object.entries(editable)));
 }
 
 /** The fields of a form: what stands in them is what an approval is for. */

@@ -1,6 +1,6 @@
 import type { ApprovalCost, ApprovalRecord } from '../../effects/model/approval.ts';
 import type { BudgetRow } from '../../effects/model/budget.ts';
-import type { Editable } from '../../effects/model/editable.ts';
+import { type Editable, editableIn } from '../../effects/model/editable.ts';
 import type { EffectRecord } from '../../effects/model/effect.ts';
 import type { ApprovalRequirement } from '../../effects/model/verdict.ts';
 import type { Tool } from '../../effects/model/tool.ts';
@@ -10,7 +10,6 @@ import type { JsonObject } from '../../json/value.ts';
 import { permit } from '../../identity/permissions.ts';
 import type { ApiPorts } from '../ports.ts';
 import { type Earlier, earlierOf } from './earlier.ts';
-import { editableOf } from './fields.ts';
 import type { Approver } from './session.ts';
 
 /** A request for approval with everything that its page shows. */
@@ -69,7 +68,7 @@ export async function shownTo(
     earlier,
     mayReadEffects,
     replacedBy: waitsOn === null || waitsOn === approvalId ? null : waitsOn,
-    mayChange: editableOf(approval.requirements.filter(({ approvers }) => isOneOf(approvers, approver.user, ports))),
+    mayChange: editableIn(approval.requirements.filter(({ approvers }) => isOneOf(approvers, approver.user, ports))),
     obstacle: obstacleFor(ports, approver, approval),
     now: store.now(),
   };

@@ -12,6 +12,11 @@ export type Bounds =
 /** Params that an approver may change, by name. */
 export type Editable = Readonly<Record<string, Bounds>>;
 
+/** What several rules name as editable, by param. */
+export function editableIn(rules: readonly { readonly editable?: Editable }[]): Editable {
+  return Object.fromEntries(rules.flatMap(({ editable = {} }) => Object.entries(editable)));
+}
+
 /**
  * Why an approver may not give a param this value; `null` where it is within its bounds.
  * @param asked the value that the agent asked for; `undefined` where it sent none

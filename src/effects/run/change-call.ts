@@ -9,9 +9,8 @@ import type { AdmitRequest, ApprovalChange } from '../store.ts';
 import { canonicalJson } from '../../json/canonical.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
 import type { Call } from './call.ts';
-import type { People } from './decide-approval.ts';
 import { evaluateKnown } from './evaluate.ts';
-import { grantedCall, recall, type Recalled } from './recall.ts';
+import { grantedCall, type People, recall, type Recalled } from './recall.ts';
 
 type Changing =
   | { readonly kind: 'change'; readonly change: ApprovalChange | null }
@@ -31,8 +30,9 @@ export async function changeCall(
   people: People,
   approval: ApprovalRecord,
   requirements: readonly number[],
-  changes: JsonObject,
+  changes: JsonObject | null,
 ): Promise<Changing> {
+  if (changes === null || requirements.length === 0) return { kind: 'change', change: null };
   const effect = await ports.store.effect(approval.workspace, approval.effectId);
   if (effect === null || approval.status !== 'pending') return { kind: 'change', change: null };
   const given = await recall(ports, people, effect, approval.changed?.sealed ?? effect.sealed);

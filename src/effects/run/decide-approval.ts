@@ -4,11 +4,11 @@ import type { DeniedDecision, Reason } from '../model/decision.ts';
 import type { EffectRecord } from '../model/effect.ts';
 import type { RunOutcome } from '../model/outcome.ts';
 import type { EffectPorts } from '../ports.ts';
-import type { Agent, Principal } from '../model/principal.ts';
+import type { Principal } from '../model/principal.ts';
 import type { JsonObject } from '../../json/value.ts';
 import { changeCall } from './change-call.ts';
 import { admitAndExecute } from './execute.ts';
-import { grantedCall, recall } from './recall.ts';
+import { grantedCall, type People, recall } from './recall.ts';
 import type { Problem } from '../model/run-request.ts';
 import { NoPlace, StoreUnavailable } from '../store.ts';
 import { FORGED } from './to-outcome.ts';
@@ -53,16 +53,6 @@ export type ApprovalResult =
     }
   | { readonly kind: 'problem'; readonly problem: Problem };
 
-/** Looks up users, agents and keys, for votes and for calls that are sent after approval. */
-export interface People {
-  rolesOf(user: string): readonly string[];
-  /** Since when the user exists; `null` where that is not on record yet. */
-  since(user: string): Promise<number | null>;
-  agent(workspace: string, id: string): Agent | null;
-  /** What policy may know about the key that made the request; `null` when the key is no longer valid. */
-  key(keyId: string): Promise<{ readonly profile: string | null } | null>;
-}
-
 /** Counts a vote and, when it completes the quorum, dispatches the effect. */
 export async function decideApproval(ports: EffectPorts, people: People, call: ApprovalCall): Promise<ApprovalResult> {
   const { principal, workspace } = call;
@@ -73,7 +63,9 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
     const approval = await ports.store.approval(workspace, call.approvalId);
     if (approval === null) return problem('not_found', 'There is no request for approval of this id in the workspace.');
     if (approval.isForged === true) return problem('conflict', FORGED.message);
-    if (call.digest !== null && call.digest !== approval.digest) return problem('conflict', CHANGED);
+    // Who does not say what the vote is for can only mean what was asked.
+    if (call.digest === null ? approval.changed !== undefined : call.digest !== approval.digest)
+      return problem('conflict', CHANGED);
     // The person who registered an agent counts as a requester too, whoever owns the agent.
     if (people.agent(workspace, approval.requester.agentId)?.registeredBy === user)
       return problem('own_request', 'You registered the agent that asks. Somebody else has to decide.');
@@ -82,11 +74,7 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
       approvers.users.includes(user) || approvers.roles.some((role) => roles.includes(role)) ? [index] : [],
     );
     const userSince = (await people.since(user)) ?? ports.store.now();
-    if (call.digest === null && approval.changed !== undefined) return problem('conflict', UNSEEN);
-    const changing =
-      call.changes === null || requirements.length === 0
-        ? NO_CHANGE
-        : await changeCall(ports, people, approval, requirements, call.changes);
+    const changing = await changeCall(ports, people, approval, requirements, call.changes);
     if (changing.kind === 'problem') return changing;
     const voted = await ports.store.vote({
       workspace,
@@ -111,10 +99,7 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
       case 'question_changed':
         return problem('conflict', CHANGED);
       case 'reason_required':
-        return problem(
-          'reason_required',
-          'The policy wants a rejection to say why: write it into the comment. Nothing was decided.',
-        );
+        return problem('reason_required', MUTE);
       case 'already_decided':
         return problem('conflict', decidedAlready(voted.approval));
       case 'voted_already':
@@ -140,9 +125,9 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
   }
 }
 
-const CHANGED = 'What is asked has changed since it was shown. The vote does not count.';
-const UNSEEN = 'An approver has changed what is asked. Look at it, and send the digest of what you saw with the vote.';
-const NO_CHANGE = { kind: 'change', change: null } as const;
+const CHANGED =
+  'What is asked has changed since it was shown. The vote does not count: look again, and send the digest of what you saw.';
+const MUTE = 'The policy wants a rejection to say why: write it into the comment. Nothing was decided.';
 
 /** The person whom a key belongs to. Only people decide. */
 export function personOf(

@@ -10,8 +10,17 @@ import type { EffectPorts, SealedParams } from '../ports.ts';
 import { canonicalJson } from '../../json/canonical.ts';
 import type { JsonObject } from '../../json/value.ts';
 import type { Call } from './call.ts';
-import type { People } from './decide-approval.ts';
 import { fingerprint } from './fingerprint.ts';
+
+/** Looks up users, agents and keys, for votes and for calls that are sent after approval. */
+export interface People {
+  rolesOf(user: string): readonly string[];
+  /** Since when the user exists; `null` where that is not on record yet. */
+  since(user: string): Promise<number | null>;
+  agent(workspace: string, id: string): Agent | null;
+  /** What policy may know about the key that made the request; `null` when the key is no longer valid. */
+  key(keyId: string): Promise<{ readonly profile: string | null } | null>;
+}
 
 /** Everything that is needed to send a call that was requested earlier, or what of it is missing now. */
 export type Recalled =

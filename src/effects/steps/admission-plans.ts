@@ -188,9 +188,7 @@ export function dispatch(
       ...terms,
       action: request.action,
       stages: request.stages,
-      ...(granted?.changed && {
-        trace: { ...terms.trace, changed: { approvalId: granted.id, params: granted.changed.params } },
-      }),
+      trace: tracedAs(terms.trace, granted),
       metadata: request.metadata ?? earlier.metadata,
       sealed: sealFor(request, earlier, granted),
     };
@@ -235,6 +233,14 @@ export function dispatch(
     uses: met.uses.map((use) => ({ ...use, effectId: effect.id, agentId: request.actor.agentId, until: null })),
     events,
   };
+}
+
+/** How the verdict was reached, with what approvers changed of the call. */
+function tracedAs(trace: EffectRecord['trace'], granted: ApprovalRecord | null): EffectRecord['trace'] {
+  const { changed } = granted ?? {};
+  return changed === undefined || granted === null
+    ? trace
+    : { ...trace, changed: { approvalId: granted.id, params: changed.params } };
 }
 
 /**

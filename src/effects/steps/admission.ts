@@ -166,9 +166,9 @@ function repeatUnknown(view: StepView, request: AdmitRequest, effect: EffectReco
   const repeatable =
     window !== null &&
     !asks &&
+    !effect.closed &&
     // What may have happened is not what the caller asks.
     effect.trace.changed === undefined &&
-    !effect.closed &&
     !isExhausted(effect) &&
     effect.action.toolDigest === request.action.toolDigest &&
     effect.firstDispatchAt !== null &&
