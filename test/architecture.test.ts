@@ -36,6 +36,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   records: ['effects', 'stores'],
   config: ['effects', 'diagnostics', 'pins'],
   brain: ['effects', 'diagnostics'],
+  notifications: ['effects', 'diagnostics', 'upstreams'],
   telemetry: ['effects', 'diagnostics'],
   proxy: DOOR,
   api: [...DOOR, 'brain'],

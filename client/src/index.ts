@@ -23,6 +23,8 @@ export type {
   LedgerPage,
   MadeKey,
   Mismatch,
+  NotificationDelivery,
+  NotificationPage,
   Observed,
   PassedRead,
   PassedReadPage,

@@ -240,6 +240,19 @@ export class Svc {
       this.#installation('POST', '/policies/rollback', snake(input)),
   };
 
+  /** What people are told of, and what became of it. Needs an administrative key. */
+  readonly notifications = {
+    list: (
+      filter: {
+        readonly state?: wire.NotificationDelivery['state'];
+        readonly limit?: number;
+        readonly cursor?: string;
+      } = {},
+    ): Promise<wire.NotificationPage> => this.#installation('GET', `/notifications${search(filter)}`),
+    resend: (id: string): Promise<wire.NotificationDelivery> =>
+      this.#installation('POST', `/notifications/${encodeURIComponent(id)}/resend`, {}),
+  };
+
   readonly budgets = {
     list: (): Promise<{ readonly budgets: readonly wire.BudgetRow[] }> => this.#get('/budgets'),
   };

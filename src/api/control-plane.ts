@@ -22,6 +22,7 @@ import { addKeyProfileRoutes } from './key-profiles.ts';
 import { refuseKeysInTexts } from './keys-in-texts.ts';
 import { addKeyRoutes } from './keys.ts';
 import { addOpenApi } from './openapi.ts';
+import { addNotificationRoutes } from './notifications.ts';
 import { addPauseRoutes } from './pauses.ts';
 import { addPinRoutes } from './pins.ts';
 import { addPolicyActivationRoutes } from './policy-activations.ts';
@@ -70,6 +71,7 @@ export async function addControlPlane(
     addCatalogRoutes(app, ports);
     addPinRoutes(app, ports, lists);
     addPolicyActivationRoutes(app, ports, lists);
+    addNotificationRoutes(app, ports, lists);
     addConsoleLinkRoute(app, ports);
     addCheckRoutes(app);
     addWellKnownRoutes(app, ports);

@@ -3,6 +3,7 @@ import type { KeyRecord } from '../effects/model/key.ts';
 import type { ApprovalCall, ApprovalResult } from '../effects/run/decide-approval.ts';
 import type { ApprovalRecord } from '../effects/model/approval.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
+import type { Receiver } from '../effects/model/notification.ts';
 import type { LedgerActor } from '../effects/model/ledger.ts';
 import type { JsonObject } from '../json/value.ts';
 import type { RunResult } from '../effects/model/outcome.ts';
@@ -108,6 +109,8 @@ export interface ApiPorts {
   readonly pins: ApiPins;
   /** Resource pools and their capacity. */
   readonly pools: () => ReadonlyMap<string, number>;
+  /** Who is told of what happens. */
+  readonly receivers: () => readonly Pick<Receiver, 'id'>[];
   readonly settings: () => ApiSettings;
   /** A fresh id: the prefix, `_` and a ULID in lower case. */
   readonly newId: (prefix: 'clm' | 'rsv' | 'pau') => string;

@@ -15,6 +15,7 @@ import { addKeys } from './keys.ts';
 import { addLedger } from './ledger.ts';
 import { addMcp } from './mcp.ts';
 import { addMigrate } from './migrate.ts';
+import { addNotifications } from './notifications.ts';
 import { addPauses } from './pauses.ts';
 import { addPolicy } from './policy.ts';
 import { CommandFailure, type CliPorts } from './ports.ts';
@@ -39,6 +40,7 @@ const ADD_COMMANDS = [
   addTail,
   addConsole,
   addPauses,
+  addNotifications,
   addPolicy,
   addVerify,
   addStore,

@@ -1,5 +1,6 @@
 import type { EntityLimits } from '../effects/entity-store.ts';
 import type { Agent, KeyKind, Scope } from '../effects/model/principal.ts';
+import type { Receiver } from '../effects/model/notification.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import type { ServerWords } from '../pins/compare.ts';
 import type { Decoded } from './decode.ts';
@@ -34,6 +35,8 @@ export interface Configuration {
   /** The limits that an operator can set; `docs/operating/limits.md` has all. */
   readonly limits: Decoded<GatewayFile['limits']>;
   readonly telemetry: Decoded<GatewayFile['telemetry']>;
+  /** Who is told of what happens. */
+  readonly webhooks: readonly Receiver[];
   /**
    * SHA-256 over the content after expansion, base64url. It covers secrets, so only people who may see them may see it.
    */

@@ -6,6 +6,8 @@ const KNOWN: readonly { readonly what: string; readonly form: RegExp }[] = [
   { what: 'a Stripe key', form: /\b([sr]k_(?:live|test)_)[A-Za-z0-9]{8,}/g },
   { what: 'an AWS access key', form: /\b(A(?:KIA|SIA))[A-Z0-9]{12,}/g },
   { what: 'a GitHub token', form: /\b(gh[pousr]_|github_pat_)[A-Za-z0-9_]{20,}/g },
+  { what: 'a secret of a webhook', form: /\b(whsec_)[A-Za-z0-9+/=]{16,}/g },
+  { what: 'the address of a Slack webhook', form: /(https:\/\/hooks\.slack\.com\/services\/)[A-Za-z0-9/]{16,}/g },
   { what: 'a Slack token', form: /\b(xox[abposr]-)[A-Za-z0-9-]{10,}/g },
   {
     what: 'a private key',

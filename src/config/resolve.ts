@@ -15,6 +15,7 @@ import { resolveRoutes } from './resolve-routes.ts';
 import { resolveStore, storeFolder } from './resolve-store.ts';
 import { resolveTlsPair, resolveUpstreamTls } from './resolve-tls.ts';
 import { resolveTools } from './resolve-tools.ts';
+import { resolveWebhooks } from './resolve-webhooks.ts';
 import { GATEWAY_FILE, type GatewayFile } from './schema.ts';
 import { parseDuration, parseSize } from './units.ts';
 
@@ -63,6 +64,7 @@ export async function resolveConfiguration(
     brain: await resolveBrain(file, judge),
     limits: resolveLimits(file, judge),
     telemetry: decode(GATEWAY_FILE.properties.telemetry, file.telemetry),
+    webhooks: resolveWebhooks(file, judge),
   };
 }
 

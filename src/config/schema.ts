@@ -22,6 +22,7 @@ import { route } from './schema-route.ts';
 import { serverTls } from './schema-tls.ts';
 import { tool } from './schema-tool.ts';
 import { upstream } from './schema-upstream.ts';
+import { webhook } from './schema-webhooks.ts';
 
 /**
  * The one definition of `gateway.yaml`. It checks the file (through Ajv, see `shape.ts`), fills in the defaults, and
@@ -251,6 +252,12 @@ const telemetry = section('telemetry', 'Logs.', {
     'Whether each request through the proxy or to an MCP server is a line of the log, of level info.',
     true,
   ),
+  budget_near_percent: integer(
+    'From this share of its limit on, spent and held together, people are told of a budget (`budget.near_limit`).',
+    1,
+    100,
+    90,
+  ),
   otlp: Type.Null({ 'x-later': 'telemetry.otlp', description: 'Not yet supported.', default: null }),
 });
 
@@ -286,7 +293,7 @@ export const GATEWAY_FILE = Type.Object(
     limits,
     telemetry,
     brain,
-    webhooks: later('webhooks'),
+    webhooks: list('Who is told of what happens.', webhook),
   },
   {
     additionalProperties: false,

@@ -62,6 +62,7 @@ import { activate, type Held, type InForce, readFiles } from './in-force.ts';
 import { mcpGatewayPorts } from './mcp-gateway-ports.ts';
 import { mcpControlPorts } from './mcp-ports.ts';
 import { watchNeighbours } from './neighbours.ts';
+import { createNotifying } from './notify.ts';
 import { createForgeryAlarm, createLateKeySeals } from './key-seals.ts';
 import { bindToStore, openSecretsFor } from './master-secret.ts';
 import { connectionsOf, openFilesLimit } from './open-files.ts';
@@ -207,14 +208,28 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   let prober: Prober | null = null;
   const metrics = createMetrics({ store, workspaces: () => directory.workspaces(), swept: () => swept() });
   Object.assign(measures, metrics);
+  const notifying = createNotifying({
+    store,
+    held,
+    workspaces: () => directory.workspaces(),
+    publicUrl: () => settings().publicUrl,
+    owner: () => ports.owner,
+    isFleet: fleet !== null,
+    unsettled: () => swept()?.unsettled ?? 0,
+    logger,
+  });
   toolsSeen = createPinAlarm({
     upstreams,
     declared: () => held.inForce,
     quarantined: (tool, state) => {
       metrics.alerted('tool_quarantined');
       logger.error({ alert: 'tool_quarantined', tool, state }, 'an MCP server changed this tool: it is not called');
+      notifying.quarantined(tool, state);
     },
-    released: (tool) => logger.info({ tool }, 'this MCP tool is what was approved again'),
+    released(tool) {
+      logger.info({ tool }, 'this MCP tool is what was approved again');
+      notifying.released(tool);
+    },
     unapproved: (upstream, tools) =>
       logger.warn({ upstream, tools: tools.slice(0, 20) }, 'an MCP server lists tools that nobody has approved'),
   });
@@ -339,8 +354,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       const notes = staleness === null ? [] : [{ part: 'configuration', message: STALE_NOTES[staleness] }];
       const entities = fileEntities.problem();
       const ofBrain = entities === null ? [] : [{ part: 'brain', message: entities }];
-      const ofParts = [...retentionNotes(swept()), ...agreement.notes(), ...opinionNotes(held, opinion)];
-      return [...notes, ...ofBrain, ...ofParts, ...(prober?.notes() ?? [])];
+      const ofParts = [...retentionNotes(swept()), ...notifying.notes(), ...agreement.notes()];
+      return [...notes, ...ofBrain, ...ofParts, ...opinionNotes(held, opinion), ...(prober?.notes() ?? [])];
     },
     metrics: () => metrics.render(),
   };
@@ -412,6 +427,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       brain: { query: (workspace, question) => brain.query(workspace, question), put: brainWriter.put },
       pins,
       pools: () => held.inForce.pools,
+      receivers: () => held.inForce.configuration.webhooks,
       settings,
       newId,
       ...health,
@@ -488,6 +504,8 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   });
   prober = standing;
   opened.push(() => standing.stop());
+  notifying.start();
+  opened.push(() => notifying.stop());
   // After this, a repeated call gets its outcome if this gateway knows it.
   await Promise.race([sweeper.begun, delay(FIRST_DRAIN_MS, undefined, { ref: false })]);
   opened.push(() => drain.finished());

@@ -227,6 +227,18 @@ export const ENDPOINTS = {
     changes: true,
     administrative: 'any',
   },
+  'notifications.read': {
+    does: 'Read which notifications wait, were delivered, or could not be',
+    routes: ['GET /v1/beta/notifications'],
+    changes: false,
+    administrative: 'any',
+  },
+  'notifications.resend': {
+    does: 'Have a notification sent again',
+    routes: ['POST /v1/beta/notifications/{id}/resend'],
+    changes: true,
+    administrative: 'any',
+  },
   'tools.read': {
     does: 'Read the declared tools',
     routes: [`GET ${WS}/tools`],

@@ -23,6 +23,7 @@ import { CLAIMS, claimRows, POOLS, poolRows } from './held-rows.ts';
 import { apiKeyRows, createInstallation, ENTERED, enteredRows } from './installation.ts';
 import { effectsByName, eventSlices, matchingEvents, pageOfLedger } from './ledger-pages.ts';
 import { entries, firstOf, shownOf } from './lists.ts';
+import { createNotifications } from './notifications.ts';
 import { emptyOutbox } from './outbox.ts';
 import { pageOf } from './pages.ts';
 import { createPolicies } from './policies.ts';
@@ -417,6 +418,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     onPolicyChanged: (listener) => void policyListeners.push(listener),
     ...installation,
     ...createSessionStore(store, runner),
+    ...createNotifications(readable, runner, () => store.installId, workspaces),
     ...createEntities(store, runner, turns, write),
     onEntitiesChanged: (listener) => void entityListeners.push(listener),
     onKeysChanged: (listener) => void keyListeners.push(listener),

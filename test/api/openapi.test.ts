@@ -95,6 +95,7 @@ const RECORDS = [
   'BudgetRow',
   'PolicyHistory',
   'PolicyVersion',
+  'NotificationPage',
   'PassedReadPage',
   'LedgerPage',
   'StateVerdict',

@@ -328,6 +328,7 @@ export async function startRig(
     },
     brain: { query: brain.query, put: brainWriter.put },
     pins: { stateOf: () => null, seen: () => [], compare: async () => null },
+    receivers: () => configuration.webhooks,
     pools: () => pools,
     settings: () => settings,
     newId,

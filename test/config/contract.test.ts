@@ -4,7 +4,7 @@ import { checkConfiguration, loadConfiguration } from '../../src/config/load.ts'
 
 /** `contract/whole.yaml` is the format in full, as it is promised; `now.yaml` is what of it is supported. */
 const file = (name: string): string => join(import.meta.dirname, 'contract', name);
-const environment = { PAYMENTS_TOKEN: 'canary-4711', WEBHOOK_SECRET: 'canary-4712' };
+const environment = { PAYMENTS_TOKEN: 'canary-4711', WEBHOOK_SECRET: 'whsec_canary4712canary4712canary471200' };
 
 describe('the promised format', () => {
   it('is known in full: what is not supported yet says so, and nothing else is found', async () => {
@@ -17,7 +17,6 @@ describe('the promised format', () => {
       'There is no lock file mcp/files.lock.json',
       "There is no tool 'payments.get'",
       'There is no file or folder ./config/brain.yaml',
-      'webhooks',
     ]);
     expect(text).not.toContain('canary');
   });
@@ -77,7 +76,20 @@ describe('the promised format', () => {
       ],
       pools: [{ id: 'gpu', units: 4 }],
       limits: { bodyBytes: 1_048_576, paramsDepth: 64, responseKeptBytes: 65_536 },
-      telemetry: { logLevel: 'info' },
+      telemetry: { logLevel: 'info', budgetNearPercent: 90 },
+      webhooks: [
+        {
+          name: 'hooks.example.com',
+          format: 'standard',
+          url: 'https://hooks.example.com/svc',
+          secrets: ['canary4712canary4712canary471200'],
+          events: ['approval.requested', 'execution.lost'],
+          workspaces: null,
+          network: 'any',
+          retryFirstMs: 5000,
+          retryForMs: 3 * 86_400_000,
+        },
+      ],
     });
     expect(configuration.rolesOf.get('maria')).toEqual(['finance-lead', 'finance']);
     expect(configuration.tools[0]).toMatchObject({

@@ -49,7 +49,7 @@ describe('schemas for editors', () => {
   it.each<[string, unknown, boolean]>([
     ['a misspelt field', { server: { prot: 1 } }, false],
     ['a misspelt section', { sever: {} }, false],
-    ['what comes later', { webhooks: [] }, false],
+    ['what comes later', { policies: { paths: [{ path: 'a', scope: 'b' }] } }, false],
     ['a wrong port', { server: { port: 70_000 } }, false],
     ['a port from the environment', { server: { port: '${PORT}' } }, true],
     ['a port in words', { server: { port: 'eighty' } }, false],

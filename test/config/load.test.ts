@@ -260,7 +260,7 @@ describe('faults', () => {
         '  - { name: api.x, upstream: api, kind: write, request: { method: POST, path: /x, body: [a, a] } }',
         '  - { name: api.y, upstream: apo, kind: write, request: { method: GET, path: /x, body: "*" } }',
         'routes: [{ upstream: web, prefix: /mcp, rules: [{ match: "GET /x", tool: api.z }] }]',
-        'webhooks: []',
+        'policies: { paths: [{ path: ., scope: demo }] }',
       ].join('\n'),
     );
     const found = findings.filter(({ severity }) => severity === 'error').map(({ code, at }) => `${at?.line} ${code}`);

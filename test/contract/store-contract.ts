@@ -15,6 +15,7 @@ import { describeLeftOvers } from './left-overs.ts';
 import { describeLedger } from './ledger.ts';
 import { describeLedgerPages } from './ledger-pages.ts';
 import { describeProbing } from './probing.ts';
+import { describeNotifications } from './notifications.ts';
 import { describeRepresentation } from './representation.ts';
 import { describeRetention } from './retention.ts';
 import { describeSettlement } from './settlement.ts';
@@ -41,6 +42,7 @@ export function describeStoreContract(name: string, open: OpenStore, capabilitie
     describeLedgerPages(open, capabilities);
     describeKeys(open, capabilities);
     describeEntities(open, capabilities);
+    describeNotifications(open, capabilities);
     describeRepresentation(open, capabilities);
     // All of it is about time that passes.
     if (capabilities.noClock === null) describeRetention(open, capabilities);

@@ -57,6 +57,8 @@ const DOCUMENT: Readonly<Record<EndpointId, readonly [string, string, string, st
   'policies.read': ['workspace', 'own', 'any', 'governance:read'],
   'policies.history': ['no', 'no', 'any', 'ledger:read'],
   'policies.activate': ['no', 'no', 'any', 'no'],
+  'notifications.read': ['no', 'no', 'any', 'no'],
+  'notifications.resend': ['no', 'no', 'any', 'no'],
   'tools.read': ['workspace', 'own', 'any', 'governance:read tools:read'],
   'pins.read': ['workspace', 'no', 'any', 'governance:read'],
   'agents.read': ['workspace', 'own', 'any', 'governance:read tools:read'],

@@ -1,0 +1,52 @@
+import { type Command, Option } from 'commander';
+import type { NotificationDelivery } from '@svc-gateway/client';
+import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
+import { json, table, wire } from './terminal.ts';
+
+interface ListOptions extends GatewayAccess {
+  readonly state?: NotificationDelivery['state'];
+  readonly limit: number;
+  readonly cursor?: string;
+}
+
+/** `svc notifications list|resend`: what people were to be told, and what became of it. */
+export function addNotifications(program: Command, { terminal }: CliContext): void {
+  const notifications = program.command('notifications').description('what people are told of, and what became of it');
+
+  talksToGateway(notifications.command('list').description('notifications, newest first; needs an administrative key'))
+    .addOption(new Option('--state <state>', 'only these').choices(['waiting', 'delivered', 'dead']))
+    .option('--limit <n>', 'at most so many', toCount(200), 50)
+    .option('--cursor <cursor>', 'go on where the last page ended')
+    .action(async (options: ListOptions) => {
+      const { state, limit, cursor } = options;
+      const svc = await connect(options);
+      const page = await svc.notifications.list({ limit, ...(state && { state }), ...(cursor && { cursor }) });
+      if (options.json) return terminal.out(json(wire(page)));
+      if (page.notifications.length === 0) return terminal.out('No notifications.');
+      const rows = page.notifications.map((one) => [
+        one.id,
+        one.event,
+        one.receiver,
+        one.state,
+        String(one.attempts),
+        one.lastFailure ?? '',
+        one.nextAttemptAt ?? one.endedAt ?? '',
+      ]);
+      terminal.out(
+        table(['notification', 'event', 'receiver', 'state', 'attempts', 'last failure', 'next or end'], rows),
+      );
+      if (page.nextCursor !== null) terminal.out(`More: --cursor ${page.nextCursor}`);
+    });
+
+  talksToGateway(
+    notifications.command('resend').description('have notifications sent again; needs an administrative key'),
+  )
+    .argument('<id...>', 'notifications of svc notifications list')
+    .action(async (ids: readonly string[], options: GatewayAccess) => {
+      const svc = await connect(options);
+      const resent: NotificationDelivery[] = [];
+      for (const id of ids) resent.push(await svc.notifications.resend(id));
+      if (options.json) return terminal.out(json(wire({ notifications: resent })));
+      terminal.out(`To be sent again: ${resent.map(({ id }) => id).join(', ')}`);
+    });
+}

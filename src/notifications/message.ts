@@ -1,0 +1,138 @@
+import type { ApprovalRecord } from '../effects/model/approval.ts';
+import type { EffectRecord } from '../effects/model/effect.ts';
+import { INSTALLATION } from '../effects/model/ledger.ts';
+import type { Notification, NotificationEvent } from '../effects/model/notification.ts';
+import type { Json, JsonObject } from '../json/value.ts';
+
+/** The most characters of what somebody wrote. */
+const MOST_TEXT = 600;
+
+/** What may be said of a notification: its own data, and of the call what approvers are shown in short. */
+export interface Message {
+  readonly id: string;
+  readonly event: NotificationEvent;
+  readonly at: number;
+  /** One sentence, of words of the gateway alone. */
+  readonly title: string;
+  /** Names and texts that others chose, by what they are. */
+  readonly facts: readonly (readonly [name: string, value: string])[];
+  /** Where a person looks at it, and the words for that. It decides nothing by itself. */
+  readonly link: { readonly url: string; readonly words: string };
+  /** The body for programs. */
+  readonly body: JsonObject;
+}
+
+const TITLES: Readonly<Record<NotificationEvent, string>> = {
+  'approval.requested': 'A call waits for approval',
+  'approval.granted': 'A call was approved',
+  'approval.rejected': 'A call was rejected',
+  'approval.expired': 'A request for approval has expired: nothing happened',
+  'execution.lost': 'The outcome of a call is not known: somebody has to look',
+  'pause.set': 'Calls are paused',
+  'pause.lifted': 'A pause was lifted: calls go on',
+  'budget.near_limit': 'A budget is near its limit',
+  'policy.rejected': 'Files of the configuration or the policies cannot be used; the last good version is in force',
+  'tool.quarantined': 'An MCP server changed a tool: it is not called until somebody approves the change',
+  'retention.stalled': 'Old effects stay, because what became of them is not known',
+};
+
+/** The screen of the console, and the words for it. */
+const SCREENS: Readonly<Record<NotificationEvent, readonly [screen: string, words: string]>> = {
+  'approval.requested': ['inbox', 'Open the inbox'],
+  'approval.granted': ['effects', 'Open the call'],
+  'approval.rejected': ['effects', 'Open the call'],
+  'approval.expired': ['effects', 'Open the call'],
+  'execution.lost': ['effects', 'Open the call'],
+  'pause.set': ['pauses', 'Open the pauses'],
+  'pause.lifted': ['pauses', 'Open the pauses'],
+  'budget.near_limit': ['budgets', 'Open the budgets'],
+  'policy.rejected': ['health', 'Open the console'],
+  'tool.quarantined': ['servers', 'Open the console'],
+  'retention.stalled': ['unknown', 'Open the console'],
+};
+
+/**
+ * What is said of a notification. Of a call only its tool, its agent and the summary that its rule makes for approvers:
+ * not its params, and not its target.
+ */
+export function messageOf(
+  notification: Notification,
+  of: { readonly effect: EffectRecord | null; readonly approval: ApprovalRecord | null },
+  publicUrl: string,
+): Message {
+  const { id, event, workspace, at, effectId, data } = notification;
+  const { effect, approval } = of;
+  const summary = approval?.requirements[0]?.summary ?? '';
+  const call: JsonObject = {
+    ...(effect === null ? {} : { tool: effect.action.tool, agent_id: effect.actor.agentId }),
+    ...(summary === '' ? {} : { summary: cut(summary) }),
+  };
+  const [screen, words] = SCREENS[event];
+  const base = `${publicUrl}/console`;
+  const place = workspace === INSTALLATION ? base : `${base}/${encodeURIComponent(workspace)}`;
+  const ofCall = effectId === null ? null : `${place}/effects/${encodeURIComponent(effectId)}`;
+  const url =
+    workspace === INSTALLATION ? base : screen === 'effects' && ofCall !== null ? ofCall : `${place}/${screen}`;
+  const told: JsonObject = {
+    ...(workspace === INSTALLATION ? {} : { workspace }),
+    ...(effectId === null ? {} : { effect_id: effectId }),
+    ...call,
+    ...Object.fromEntries(Object.entries(data).map(([name, value]) => [name, cutJson(value)] as const)),
+  };
+  const links = { open: url, ...(ofCall === null ? {} : { effect: ofCall }) };
+  return {
+    id,
+    event,
+    at,
+    title: TITLES[event],
+    facts: Object.entries(told).map(([name, value]) => [
+      name,
+      typeof value === 'string' ? value : JSON.stringify(value),
+    ]),
+    link: { url, words },
+    body: { type: event, timestamp: new Date(at).toISOString(), data: { title: TITLES[event], ...told, links } },
+  };
+}
+
+/** As Slack, and what takes its incoming webhooks, shows it. What others wrote is plain text: no markup, and no links. */
+export function slackBody({ title, facts, link }: Message): JsonObject {
+  const texts = facts.map(([name, value]) => `${name}: ${value}`).join('\n');
+  return {
+    text: escaped(title),
+    unfurl_links: false,
+    blocks: [
+      { type: 'section', text: { type: 'mrkdwn', text: `*${escaped(title)}*\n<${escaped(link.url)}|${link.words}>` } },
+      ...(texts === ''
+        ? []
+        : [{ type: 'section', text: { type: 'plain_text', text: texts.slice(0, 3000), emoji: false } }]),
+    ],
+  };
+}
+
+/** The text of a mail. */
+export function mailText({ title, facts, link, at }: Message): string {
+  const lines = facts.map(([name, value]) => `${name}: ${value.replaceAll(/[\r\n]+/g, ' ')}`);
+  return [
+    `${title}.`,
+    '',
+    ...lines,
+    `at: ${new Date(at).toISOString()}`,
+    '',
+    `${link.words}: ${link.url}`,
+    '',
+    'The link decides nothing by itself.',
+    '',
+  ].join('\n');
+}
+
+function escaped(text: string): string {
+  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
+}
+
+function cut(text: string): string {
+  return text.length <= MOST_TEXT ? text : `${text.slice(0, MOST_TEXT).replace(/[\uD800-\uDBFF]$/, '')}…`;
+}
+
+function cutJson(value: Json): Json {
+  return typeof value === 'string' ? cut(value) : value;
+}

@@ -1,0 +1,102 @@
+import type { Socket } from 'node:net';
+import type { Attempted, MailServer, Receiver } from '../effects/model/notification.ts';
+import { ConnectFailed } from '../upstreams/http/connect.ts';
+import { connectTo, postOnce } from '../upstreams/http/post-once.ts';
+import { VERSION } from '../version.ts';
+import { mailText, type Message, slackBody } from './message.ts';
+import { signatureHeaders } from './sign.ts';
+
+/** An attempt that takes longer has failed, ms. */
+export const SEND_TIMEOUT_MS = 10_000;
+
+const FAILED = (why: string, afterMs = 0): Attempted => ({ kind: 'failed', why, afterMs });
+
+/** Makes one attempt. It never rejects. @param now ms, for the time that is signed */
+export async function send(receiver: Receiver, message: Message, now: number): Promise<Attempted> {
+  try {
+    switch (receiver.format) {
+      case 'standard':
+        return await post(receiver, message.id, JSON.stringify(message.body), now);
+      case 'slack':
+        return await post(receiver, message.id, JSON.stringify(slackBody(message)), now);
+      case 'mail':
+        return await mail(receiver, message);
+    }
+  } catch (error) {
+    return FAILED(reasonOf(error));
+  }
+}
+
+async function post(
+  { url, secrets, network }: Extract<Receiver, { readonly url: string }>,
+  id: string,
+  body: string,
+  now: number,
+): Promise<Attempted> {
+  const headers = {
+    'content-type': 'application/json; charset=utf-8',
+    'user-agent': `svc-gateway/${VERSION}`,
+    ...signatureHeaders(id, Math.floor(now / 1000), body, secrets),
+  };
+  const { status, retryAfterMs } = await postOnce(url, headers, body, { network, timeoutMs: SEND_TIMEOUT_MS });
+  if (status >= 200 && status < 300) return { kind: 'delivered' };
+  if (status === 410) return { kind: 'refused', why: 'it answered 410: it takes nothing more' };
+  if (status >= 300 && status < 400) return FAILED(`it answered ${status}: redirects are not followed`);
+  return FAILED(`it answered ${status}`, retryAfterMs);
+}
+
+async function mail(
+  { server, from, to, network }: Extract<Receiver, { readonly format: 'mail' }>,
+  message: Message,
+): Promise<Attempted> {
+  const signal = AbortSignal.timeout(SEND_TIMEOUT_MS);
+  const transport = await transportTo(server, network);
+  await transport.sendMail({
+    from,
+    to: [...to],
+    subject: `[svc] ${message.title}`,
+    text: mailText(message),
+    // The same at every attempt: what comes twice is known.
+    messageId: `<${message.id}@svc-gateway.invalid>`,
+    date: new Date(message.at),
+    headers: { 'webhook-id': message.id, 'auto-submitted': 'auto-generated' },
+    disableFileAccess: true,
+    disableUrlAccess: true,
+    signal,
+  });
+  return { kind: 'delivered' };
+}
+
+/** Of the libraries only this one is read when the first mail is sent. */
+async function transportTo({ host, port, tls, user, password }: MailServer, network: 'any' | 'public') {
+  const { createTransport } = await import('nodemailer');
+  return createTransport({
+    host,
+    port,
+    secure: tls === 'implicit',
+    requireTLS: tls === 'required',
+    ignoreTLS: tls === 'none',
+    tls: { rejectUnauthorized: true, minVersion: 'TLSv1.2' },
+    ...(user === '' ? {} : { auth: { user, pass: password } }),
+    getSocket(_options: object, callback: (error: Error | null, socket?: { connection: Socket }) => void) {
+      connectTo(host, port, network).then(
+        (connection) => callback(null, { connection }),
+        (error: unknown) => callback(error instanceof Error ? error : new Error('no connection')),
+      );
+    },
+    greetingTimeout: SEND_TIMEOUT_MS,
+    socketTimeout: SEND_TIMEOUT_MS,
+  });
+}
+
+/** What went wrong, without addresses, texts of the other side, or anything else that could hold a secret. */
+function reasonOf(error: unknown): string {
+  if (error instanceof ConnectFailed) return error.message.replaceAll('the upstream', 'the receiver');
+  if (!(error instanceof Error)) return 'it failed';
+  if (error.name === 'TimeoutError' || error.name === 'AbortError')
+    return `it did not answer within ${SEND_TIMEOUT_MS / 1000} s`;
+  const said =
+    'responseCode' in error && typeof error.responseCode === 'number' ? `it answered ${error.responseCode}` : null;
+  const code = 'code' in error && typeof error.code === 'string' ? error.code : null;
+  return said ?? (code === null ? 'the connection ended before an answer' : `the connection failed (${code})`);
+}
