@@ -10,6 +10,8 @@ export interface Notifying extends Pick<Observed, 'quarantined' | 'released'> {
   notes(): readonly { readonly part: string; readonly message: string }[];
   /** Begins to send. */
   start(): void;
+  /** The configuration is another. */
+  changed(): void;
   stop(): Promise<void>;
 }
 
@@ -56,6 +58,7 @@ export function createNotifying(parts: {
         report: (error) => logger.error({ err: error }, 'notifying failed'),
       });
     },
+    changed: () => notifier?.changed(),
     stop: async () => notifier?.stop(),
   };
 }

@@ -326,6 +326,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       notifyWatch(next.stamp);
       upstreams.update(next.configuration.upstreams, next.configuration.limits);
       directory.update(next.configuration);
+      notifying.changed();
       listeners.update(next.configuration.server.tls, next.configuration.listeners);
     },
     noted(same) {

@@ -35,6 +35,8 @@ export interface NotifierParts {
 export interface Notifier {
   /** How many notifications could not be delivered, at most 100. */
   dead(): number;
+  /** The configuration is another. */
+  changed(): void;
   /** Lets the attempts under way come to an end. */
   stop(): Promise<void>;
 }
@@ -73,8 +75,6 @@ export function startNotifier(parts: NotifierParts): Notifier {
 
   async function look(): Promise<void> {
     const receivers = parts.receivers();
-    // Who was told before may be gone from the configuration.
-    if (receivers.length === 0 && subscribed?.length === 0) return;
     if (receivers.length > 0) await parts.observed.hand(receivers);
     if (!(await leads())) {
       subscribed = null;
@@ -140,6 +140,9 @@ export function startNotifier(parts: NotifierParts): Notifier {
     return messageOf(notification, { effect, approval }, parts.publicUrl());
   }
 
+  const isIdle = (): boolean =>
+    parts.receivers().length === 0 && (subscribed === parts.receivers() || leadsUntil === 0);
+
   async function guarded(work: () => Promise<void>): Promise<void> {
     try {
       await work();
@@ -157,8 +160,8 @@ export function startNotifier(parts: NotifierParts): Notifier {
         });
       if (isStopping) break;
       await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, LOOK_MS);
-        timer.unref();
+        // Where nobody is told, one look is enough: it ends what waits for those who were.
+        const timer = isIdle() ? undefined : setTimeout(resolve, LOOK_MS).unref();
         wake = () => {
           clearTimeout(timer);
           resolve();
@@ -171,6 +174,7 @@ export function startNotifier(parts: NotifierParts): Notifier {
 
   return {
     dead: () => dead,
+    changed: () => wake(),
     stop() {
       isStopping = true;
       wake();

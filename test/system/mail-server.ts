@@ -1,0 +1,46 @@
+import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { SMTPServer } from 'smtp-server';
+
+/** A mail as the server got it. */
+export interface Mail {
+  readonly from: string;
+  readonly to: readonly string[];
+  readonly text: string;
+}
+
+/** A real SMTP server on this machine, which knows one user. `fails`: the first so many mails are refused for now. */
+export async function startMailServer(
+  user: { readonly name: string; readonly password: string },
+  fails: number,
+): Promise<{ readonly port: number; readonly mails: readonly Mail[]; close(): Promise<void> }> {
+  const mails: Mail[] = [];
+  let refused = 0;
+  const server = new SMTPServer({
+    authMethods: ['PLAIN', 'LOGIN'],
+    allowInsecureAuth: true,
+    disabledCommands: ['STARTTLS'],
+    onAuth({ username, password }, _session, callback) {
+      if (username === user.name && password === user.password) callback(null, { user: username });
+      else callback(new Error('no'));
+    },
+    onData(stream, { envelope }, callback) {
+      void text(stream).then((mail) => {
+        refused += 1;
+        if (refused <= fails) {
+          callback(Object.assign(new Error('later'), { responseCode: 451 }));
+          return;
+        }
+        mails.push({
+          from: envelope.mailFrom === false ? '' : envelope.mailFrom.address,
+          to: envelope.rcptTo.map(({ address }) => address),
+          text: mail,
+        });
+        callback();
+      });
+    },
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', () => resolve()));
+  const { port } = server.server.address() as AddressInfo;
+  return { port, mails, close: () => new Promise((resolve) => server.close(resolve)) };
+}
