@@ -314,3 +314,20 @@ export interface LedgerEvent {
 }
 
 export const of = (workspace: string): string => `/v1/workspaces/${encodeURIComponent(workspace)}`;
+
+/** Something of the organisation that agents and policies may consult. */
+export interface EntityHit {
+  readonly type: string;
+  readonly id: string;
+  readonly name: string;
+  readonly attributes: JsonObject;
+  readonly links: readonly { readonly rel: string; readonly type: string; readonly id: string }[];
+  readonly version: number;
+  readonly updated_at: string;
+}
+
+export interface Entity extends EntityHit {
+  readonly source:
+    | { readonly kind: 'api'; readonly by: { readonly type: string; readonly id: string } }
+    | { readonly kind: 'file'; readonly file: string; readonly line: number };
+}

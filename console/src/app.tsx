@@ -7,6 +7,7 @@ import icon from './icon.svg';
 import { Fault } from './parts.tsx';
 import { useUnknown, useWaiting } from './queries.ts';
 import { AgentsScreen } from './screens/agents.tsx';
+import { BrainScreen } from './screens/brain.tsx';
 import { BudgetsScreen } from './screens/budgets.tsx';
 import { ClaimsScreen } from './screens/claims.tsx';
 import { EffectScreen } from './screens/effect.tsx';
@@ -31,6 +32,7 @@ const SCREENS = [
   { path: 'claims', name: 'Claims', needs: 'claims.read' },
   { path: 'pauses', name: 'Pauses', needs: 'pauses.read' },
   { path: 'policies', name: 'Policies', needs: 'policies.read' },
+  { path: 'brain', name: 'Company brain', needs: 'brain.read' },
   { path: 'servers', name: 'MCP servers', needs: 'pins.read' },
   { path: 'health', name: 'Health', needs: 'effects.read' },
 ] as const;
@@ -95,6 +97,7 @@ function SignedIn({ session }: { readonly session: Session }): JSX.Element {
           <Route path="/:ws/agents" component={AgentsScreen} />
           <Route path="/:ws/overview" component={OverviewScreen} />
           <Route path="/:ws/claims" component={ClaimsScreen} />
+          <Route path="/:ws/brain" component={BrainScreen} />
           <Route path="/:ws/servers" component={ServersScreen} />
           <Route path="/:ws/health" component={HealthScreen} />
           <Route>

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -286,6 +286,87 @@ describe('pauses and keys', () => {
   });
 });
 
+describe('policies and the company brain', () => {
+  it('a call is tried without being run, and says what it would get and by which rule', async () => {
+    const before = await world.upstream.counts();
+    await open('policies', '#try');
+    await page.getByLabel('Tool').fill('payments.refund');
+    await page.getByLabel('Agent').fill('bot');
+    await page.getByLabel('Params').fill('{"payment_id": "pay_9"');
+    await page.getByRole('button', { name: 'Try', exact: true }).click();
+    await page.getByText('Params are a JSON object').waitFor();
+    await page
+      .getByLabel('Params')
+      .fill(JSON.stringify({ payment_id: 'pay_9', amount: 80_000, currency: 'EUR', reason: MARKUP.join(' ') }));
+    await page.getByRole('button', { name: 'Try', exact: true }).click();
+    const verdict = page.locator('section[aria-labelledby=try] [role=status]');
+    await verdict.getByText('Waits for approval').waitFor();
+    expect(await verdict.innerText()).toContain('world/refund-large');
+    expect(await verdict.innerText()).toContain('finance-lead');
+    expect(await world.upstream.counts()).toEqual(before);
+    expect(await page.evaluate('window.owned')).toBeUndefined();
+  });
+
+  it('others are put in force from the files, and those of before by who may, after a look at the key', async () => {
+    const admin = await signedIn(WIDE, 'light', world.gateway.administrativeKey);
+    const { page: at } = admin;
+    const key = world.gateway.administrativeKey;
+    const inForce = async () =>
+      (await send(world.gateway.url, key, 'GET', '/v1/beta/policies/activations')).body.in_force;
+    const before = await inForce();
+    const file = join(world.gateway.policyFolder, 'world.yaml');
+    const text = readFileSync(file, 'utf8');
+    writeFileSync(file, text.replace('limit: 100000000', 'limit: 100000001'));
+    await expect.poll(inForce, { timeout: 30_000 }).not.toBe(before);
+    await open('policies', '#history', at);
+    await at.getByRole('button', { name: 'Roll back' }).click();
+    await at.getByRole('button', { name: /^Yes, put/ }).click();
+    await at.getByLabel('Your API key').fill(key);
+    await at.getByRole('button', { name: 'Go on' }).click();
+    await expect.poll(inForce).toBe(before);
+    await at.getByText('The files of this gateway say something else').waitFor();
+    expect(await faultsOf(at)).toEqual([]);
+    writeFileSync(file, text);
+    await admin.context.close();
+    await open('policies', '#try');
+    expect(await page.getByRole('button', { name: 'Roll back' }).count()).toBe(0);
+  });
+
+  it('entities are listed, searched and followed by their links, and are text whatever they hold', async () => {
+    const put = await send(
+      world.gateway.url,
+      world.gateway.administrativeKey,
+      'PUT',
+      '/v1/workspaces/demo/brain/entities',
+      {
+        entities: [
+          { type: 'account', id: 'acc-1', name: 'Account of Acme', attributes: { open: true } },
+          {
+            type: 'customer',
+            id: 'acme',
+            name: `Acme ${MARKUP[0] ?? ''}`,
+            attributes: { tier: 'gold', note: MARKUP.join(' ') },
+            links: [{ rel: 'pays_by', type: 'account', id: 'acc-1' }],
+          },
+          { type: 'customer', id: 'zenith', name: 'Zenith' },
+        ],
+      },
+    );
+    expect(put.status).toBe(200);
+    await open('brain', 'li.card');
+    expect(await page.innerText('main')).toContain('Zenith');
+    await page.getByLabel('Type').fill('customer');
+    await page.getByLabel('Words, or an id').fill('acme');
+    await page.getByRole('button', { name: 'Search' }).click();
+    await page.getByText('Zenith').waitFor({ state: 'detached' });
+    expect(page.url()).toContain('type=customer&query=acme');
+    await page.getByRole('link', { name: 'account acc-1' }).click();
+    await page.getByRole('heading', { name: 'Account of Acme' }).waitFor();
+    expect(await page.evaluate('window.owned')).toBeUndefined();
+    expect(await page.locator('main img, main script, main style').count()).toBe(0);
+  });
+});
+
 describe('every screen', () => {
   const SCREENS = [
     'effects',
@@ -294,6 +375,7 @@ describe('every screen', () => {
     'pauses',
     'budgets',
     'policies',
+    'brain',
     'agents',
     'overview',
     'claims',

@@ -28,7 +28,7 @@ beforeAll(async () => {
       return { ...files, config: `${files.config}\n${webhook}\n` };
     },
   });
-}, 120_000);
+});
 afterAll(async () => {
   await fleet?.close();
   await receiver.close();

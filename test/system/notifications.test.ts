@@ -62,7 +62,7 @@ webhooks:
     },
     env: { HOOK_NOW: NOW, HOOK_BEFORE: BEFORE, MAIL_PASSWORD: encodeURIComponent('p@ss:word') },
   });
-}, 60_000);
+});
 afterAll(async () => {
   await world.close();
   await receiver.close();

@@ -1,10 +1,11 @@
-import { useQuery } from '@tanstack/preact-query';
+import { useQuery, useQueryClient } from '@tanstack/preact-query';
 import type { JSX } from 'preact';
 import { Link } from 'wouter-preact';
 import { ask, of, type Rule } from '../api.ts';
 import { Text, Time } from '../format.tsx';
-import { Copies, curlOf, Empty, Fault, Head } from '../parts.tsx';
+import { Confirm, Copies, curlOf, Empty, Fault, Head } from '../parts.tsx';
 import { useCurrent, useMay } from '../session.tsx';
+import { TryCall } from './try-call.tsx';
 
 interface Activation {
   readonly version: string;
@@ -18,16 +19,10 @@ const TONES: Readonly<Record<string, string>> = { allow: 'yes', deny: 'stop', re
 export function PoliciesScreen(): JSX.Element {
   const { workspace } = useCurrent();
   const mayRead = useMay('effects.read');
-  const mayHistory = useMay('policies.history');
   const path = `${of(workspace)}/policies`;
   const found = useQuery({
     queryKey: [workspace, 'policies'],
     queryFn: () => ask<{ version: string; mode: string; rules: Rule[] }>('GET', path),
-  });
-  const history = useQuery({
-    queryKey: ['policy-history'],
-    queryFn: () => ask<{ activations: Activation[] }>('GET', '/v1/beta/policies/activations'),
-    enabled: mayHistory,
   });
   const sets = new Map<string, Rule[]>();
   for (const rule of found.data?.rules ?? []) sets.set(rule.set, [...(sets.get(rule.set) ?? []), rule]);
@@ -88,26 +83,81 @@ export function PoliciesScreen(): JSX.Element {
           Version <code>{found.data.version}</code>
         </p>
       )}
-      {history.data !== undefined && (
-        <section class="card" aria-labelledby="history">
-          <h2 id="history">Who put them in force</h2>
-          <ol class="stack">
-            {history.data.activations.map(({ version, at, by, how }) => (
-              <li key={`${version} ${at}`} class="row">
-                <span class="faint">
-                  <Time at={at} />
-                </span>
-                <code>{version.slice(0, 19)}</code>
-                <span>
-                  {how === 'files' ? 'from the files' : how}
-                  {by.type === 'gateway' ? '' : ` by ${by.type} ${by.id}`}
-                </span>
-              </li>
-            ))}
-          </ol>
-        </section>
-      )}
+      <TryCall />
+      <InForce />
       <Copies curl={curlOf('GET', path)} cli="svc policy history" />
     </>
   );
 }
+
+const ACTIVATIONS = '/v1/beta/policies/activations';
+
+/** What was in force and who put it there; it is changed from here by who may, for all gateways of the store. */
+function InForce(): JSX.Element | null {
+  const queries = useQueryClient();
+  const mayActivate = useMay('policies.activate');
+  const mayHistory = useMay('policies.history');
+  const history = useQuery({
+    queryKey: ['policy-history'],
+    queryFn: () =>
+      ask<{ in_force: string | null; files_version: string | null; activations: Activation[] }>('GET', ACTIVATIONS),
+    enabled: mayHistory,
+  });
+  if (history.data === undefined) return <Fault of={history.error} />;
+  const { in_force: inForce, files_version: files, activations } = history.data;
+  const before = activations.find(({ version }) => version !== inForce);
+  const put = async (path: string, body: { readonly version?: string }): Promise<void> => {
+    await ask('POST', path, body);
+    await queries.invalidateQueries();
+  };
+  return (
+    <section class="card" aria-labelledby="history">
+      <h2 id="history">Who put them in force</h2>
+      {files !== inForce && (
+        <div class="banner">
+          <p>
+            {files === null ? (
+              'The files of this gateway cannot be used: its log says why.'
+            ) : (
+              <>
+                The files of this gateway say something else: version <code>{short(files)}</code>.
+              </>
+            )}
+          </p>
+          {files !== null && mayActivate && (
+            <Confirm label="Put the files in force" sure="Yes, on all gateways" act={() => put(ACTIVATIONS, {})} />
+          )}
+        </div>
+      )}
+      <ol class="stack">
+        {activations.map(({ version, at, by, how }, index) => (
+          <li key={`${version} ${at}`} class="row">
+            <span class="faint">
+              <Time at={at} />
+            </span>
+            <code title={version}>{short(version)}</code>
+            <span>
+              {how === 'files' ? 'from the files' : how}
+              {by.type === 'gateway' ? '' : ` by ${by.type} ${by.id}`}
+            </span>
+            {index === 0 && version === inForce && <span class="mark yes">In force</span>}
+          </li>
+        ))}
+      </ol>
+      {mayActivate && before !== undefined && (
+        <>
+          <p class="faint">
+            Before these, <code title={before.version}>{short(before.version)}</code> was in force.
+          </p>
+          <Confirm
+            label="Roll back"
+            sure={`Yes, put ${short(before.version)} in force on all gateways`}
+            act={() => put('/v1/beta/policies/rollback', {})}
+          />
+        </>
+      )}
+    </section>
+  );
+}
+
+const short = (version: string): string => version.slice(0, 12);
