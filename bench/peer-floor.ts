@@ -9,7 +9,7 @@ import { loadSodium } from '../src/sodium/load.ts';
 import { openSecrets } from '../src/secrets/vault.ts';
 import type { FloorWrite } from './floor-writer.ts';
 import { commitField } from '../src/receipts/commitments.ts';
-import { signBytesWith } from '../src/receipts/sign.ts';
+import { signBytesWith } from '../src/sodium/sign.ts';
 
 /**
  * What no gateway can leave out that promises what this one does, and nothing else: a row that is durable before the

@@ -1,3 +1,4 @@
+import type { KeyObject } from 'node:crypto';
 import type { Amounts } from './model/amounts.ts';
 import type { ReadingTurns } from './run/reading-turns.ts';
 import type { EntityStore } from './entity-store.ts';
@@ -464,6 +465,11 @@ export interface EffectStore extends EntityStore, SessionStore, PolicyStore, Key
   receipt(workspace: string, effectId: string): Promise<SignedReceipt | null>;
   /** Receipts of many effects, for people, in the order of the ids. */
   receipts(workspace: string, effectIds: readonly string[]): Promise<readonly (SignedReceipt | null)[]>;
+  /**
+   * Lends it the key that receipts of this head are signed with: a store that runs steps in a thread of its own signs
+   * them there, before what they are of is committed.
+   */
+  signWith(head: string, key: KeyObject): void;
   effectLedger(workspace: string, effectId: string): Promise<readonly LedgerEvent[]>;
   /** Events with `seq > after`, in order. */
   ledger(workspace: string, after: number, limit: number): Promise<readonly LedgerEvent[]>;

@@ -7,7 +7,7 @@ import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { createEffectStore } from '../records/effect-store.ts';
 import { createReadingTurns } from '../effects/run/reading-turns.ts';
 import { createInstallation } from '../records/installation.ts';
-import { program, PROGRAM_MODULE } from '../records/program.ts';
+import { loadProgram, PROGRAM_MODULE } from '../records/program.ts';
 import type { Retention } from '../records/retention.ts';
 import { createStepRunner } from '../records/runner.ts';
 import { appendEvents } from '../records/view.ts';
@@ -31,7 +31,7 @@ export interface EmbeddedOptions extends EmbeddedRowsOptions {
  */
 export async function openEmbeddedStore({ retention, keySeals, ...options }: EmbeddedOptions): Promise<EffectStore> {
   // Because of the lock, no other process sends calls. A frozen process finds its lease over when it wakes.
-  const rows = await openEmbeddedRows({ ...options, program: { run: program, module: PROGRAM_MODULE } });
+  const rows = await openEmbeddedRows({ ...options, program: { load: loadProgram, module: PROGRAM_MODULE } });
   return createEffectStore(rows, { retention, keySeals, maxFreezeMs: 0 });
 }
 

@@ -152,6 +152,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       },
       version: VERSION,
       durability: () => store.health().durability,
+      lend: (head, key) => store.signWith(head, key),
     }),
   );
   const spill = await openSpillJournal(join(folder, 'spill'), settlementTexts);

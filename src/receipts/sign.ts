@@ -1,8 +1,8 @@
-import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
+import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject } from 'node:crypto';
 import { readdir, unlink } from 'node:fs/promises';
 import { join } from 'node:path';
 import { canonicalJson } from '../json/canonical.ts';
-import type { SignedReceipt } from '../effects/model/effect.ts';
+import type { ReceiptParts, SignedReceipt } from '../effects/model/effect.ts';
 import type { JsonObject } from '../json/value.ts';
 import type { ReceiptFacts } from '../effects/ports.ts';
 import { isoTime } from '../effects/model/iso-time.ts';
@@ -10,13 +10,13 @@ import { EXPORT_TYP, type ExportSeal } from './bundle.ts';
 import { publicJwk, RECEIPT_ALG, RECEIPT_TYP } from './jwk.ts';
 import { type Issuer, receiptPayload } from './payload.ts';
 import { loadSodium } from '../sodium/load.ts';
-import type { Sodium } from 'sodium-native';
+import { encodePayload, jwsSignature, type SignBytes, signBytesWith } from '../sodium/sign.ts';
 
 /** Signs receipts with the newest key of a folder. Publishes the public keys of all. */
 export interface ReceiptSigner {
   /** RFC 7638 thumbprint of the key in use. */
   kid(): string;
-  /** Builds and signs a receipt; synchronous, about 40 µs. The same input gives the same bytes. */
+  /** Builds a receipt; synchronous. It is signed where its signature is first read. The same input gives the same bytes. */
   issue(input: ReceiptFacts): SignedReceipt;
   /** Signs the digest of an export. */
   sealExport(seal: ExportSeal): string;
@@ -76,8 +76,10 @@ export async function openSigner(options: {
   readonly version: string;
   /** The durability that the store provides at present. */
   readonly durability: () => string;
+  /** Called with each key before it is used: another thread may sign with it too. */
+  readonly lend?: (head: string, key: KeyObject) => void;
 }): Promise<ReceiptSigner> {
-  const { keys } = options;
+  const { keys, lend } = options;
   const issuer: Issuer = {
     get iss() {
       return options.issuer ?? `urn:svc-gateway:${options.installId}`;
@@ -88,15 +90,12 @@ export async function openSigner(options: {
   };
   const found = await readRing(keys);
   let ring = found.current === null ? await renew(keys, found) : { ...found, current: found.current };
+  lend?.(ring.current.head, ring.current.key);
 
   return {
     kid: () => ring.current.kid,
     issue(input) {
-      const { sign, head } = ring.current;
-      const payload = receiptPayload(input, issuer);
-      const signed = `${head}.${bytesOf(payload, 'utf8').toString('base64url')}`;
-      const signature = sign(bytesOf(signed, 'latin1')).toString('base64url');
-      return { id: input.id, jws: `${signed}.${signature}`, parts: { head, payload, signature } };
+      return new IssuedReceipt(input.id, receiptPayload(input, issuer), ring.current);
     },
     sealExport({ workspace, at, sha256, events, effects, receipts }) {
       const { sign, kid } = ring.current;
@@ -109,10 +108,50 @@ export async function openSigner(options: {
     jwks: () => ({ keys: [ring.current.jwk, ...ring.others] }),
     async rotate() {
       const retired = ring.current;
-      ring = await renew(keys, ring);
+      const renewed = await renew(keys, ring);
+      lend?.(renewed.current.head, renewed.current.key);
+      ring = renewed;
       await retire(keys, retired);
     },
   };
+}
+
+/** A receipt that is signed where its signature is first read, unless the store has done it by then. */
+class IssuedReceipt implements SignedReceipt, ReceiptParts {
+  readonly id: string;
+  readonly head: string;
+  readonly payload: string;
+  readonly #sign: SignBytes;
+  #signature: string | null = null;
+
+  constructor(id: string, payload: string, { head, sign }: Pick<SigningKey, 'head' | 'sign'>) {
+    this.id = id;
+    this.head = head;
+    this.payload = payload;
+    this.#sign = sign;
+  }
+
+  get parts(): ReceiptParts {
+    return this;
+  }
+
+  get jws(): string {
+    return `${this.head}.${encodePayload(this.payload)}.${this.signature}`;
+  }
+
+  get signature(): string {
+    this.#signature ??= jwsSignature(this.#sign, this.head, this.payload);
+    return this.#signature;
+  }
+
+  signedElsewhere(signature: string): void {
+    this.#signature = signature;
+  }
+
+  /** As it crosses to other threads and into files. */
+  toJSON(): Pick<SignedReceipt, 'id' | 'jws'> {
+    return { id: this.id, jws: this.jws };
+  }
 }
 
 /** Makes a key that counts as newer than all others, even after the clock was set back. Then reads the folder again. */
@@ -181,47 +220,4 @@ function parsePem(file: string, pem: string): KeyObject {
   } catch {
     throw new ReceiptKeyFault(`${file} is not a key in PEM form. Restore it, or move it away and a new one is made.`);
   }
-}
-
-/** Most receipts fit. New buffers for each would be most of what a receipt costs beside its signature. */
-const scratch = Buffer.alloc(16_384);
-
-/** The bytes of a text, until the next call. */
-function bytesOf(text: string, encoding: 'utf8' | 'latin1'): Buffer {
-  // A UTF-16 code unit takes at most three bytes in UTF-8.
-  return 3 * text.length > scratch.length
-    ? Buffer.from(text, encoding)
-    : scratch.subarray(0, scratch.write(text, encoding));
-}
-
-/** Signs bytes with one Ed25519 key. Every implementation gives the same signature for the same bytes (RFC 8032). */
-export type SignBytes = (bytes: Buffer) => Buffer;
-
-/** Bytes of an Ed25519 private key. They are the end of its PKCS #8 form (RFC 8410). */
-const SEED_BYTES = 32;
-
-/**
- * Signs with the native library where there is one (it takes two thirds of the time), otherwise with `node:crypto`. A
- * library whose signature differs from that of `node:crypto` is not used.
- */
-export function signBytesWith(key: KeyObject, sodium: Sodium | null): SignBytes {
-  const plain: SignBytes = (bytes) => sign(null, bytes, key);
-  if (sodium === null) return plain;
-  const native = nativeSign(key, sodium);
-  const probe = Buffer.from('svc-gateway receipt key');
-  return native(probe).equals(plain(probe)) ? native : plain;
-}
-
-function nativeSign(key: KeyObject, sodium: Sodium): SignBytes {
-  const secret = sodium.sodium_malloc(sodium.crypto_sign_SECRETKEYBYTES);
-  const exported = key.export({ type: 'pkcs8', format: 'der' });
-  const publicHalf = Buffer.alloc(sodium.crypto_sign_PUBLICKEYBYTES);
-  sodium.crypto_sign_seed_keypair(publicHalf, secret, exported.subarray(-SEED_BYTES));
-  exported.fill(0);
-  sodium.sodium_mprotect_readonly(secret);
-  return (bytes) => {
-    const signature = Buffer.allocUnsafe(sodium.crypto_sign_BYTES);
-    sodium.crypto_sign_detached(signature, bytes, secret);
-    return signature;
-  };
 }

@@ -410,6 +410,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
         .filter((row) => row !== null)
         .toSorted((one, other) => (one.budget < other.budget ? -1 : one.budget > other.budget ? 1 : 0));
     },
+    signWith: (head, key) => store.program?.lend(head, key),
     capCounts: (workspace) => capCounts(store, workspace),
     activatePolicy: async (version, budgets, change) => policies.activate(version, budgets, change ?? null, workspaces),
     policyInForce: policies.policyInForce,

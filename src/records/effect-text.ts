@@ -306,14 +306,32 @@ export function encodeOutcome({ evidence, receipt, result }: KnownOutcome): Outc
   const last = lastOutcome?.known;
   if (lastOutcome !== null && last?.evidence === evidence && last.receipt === receipt && last.result === result)
     return lastOutcome.texts;
-  const { code, message, answered, startedAt, endedAt, sent = null } = evidence;
-  const id = receipt === null ? null : receipt.id;
   const parts = receipt === null ? null : (receipt.parts ?? partsOf(receipt.jws));
+  if (parts === null) {
+    const { before, after } = aroundReceipt({ evidence, receipt, result });
+    return { outcome: `${before}${quoteOr(receipt?.jws ?? null)}${after}`, payload: null };
+  }
+  const { before, after } = encodeUnsigned({ evidence, receipt, result }, parts.head);
+  return { outcome: `${before}${quote(parts.signature)}${after}`, payload: parts.payload };
+}
+
+/** The text of an outcome around the signature of its receipt, which is a JSON text between the two. */
+interface Unsigned {
+  readonly before: string;
+  readonly after: string;
+}
+
+/** The text of an outcome whose receipt is not signed yet. @param head of the receipt */
+export function encodeUnsigned(known: KnownOutcome, head: string): Unsigned {
+  const { before, after } = aroundReceipt(known);
+  return { before: `${before}[${quote(head)},`, after: `]${after}` };
+}
+
+function aroundReceipt({ evidence, receipt, result }: KnownOutcome): Unsigned {
+  const { code, message, answered, startedAt, endedAt, sent = null } = evidence;
   const [status, kept] = answerTexts(answered, result);
   const seen = `${quote(code)},${quote(message)},${status},${startedAt},${endedAt}`;
-  const signed = parts === null ? quoteOr(receipt?.jws ?? null) : `[${quote(parts.head)},${quote(parts.signature)}]`;
-  const outcome = `[${seen},${quoteOr(id)},${signed},${kept},${quoteOr(sent)}]`;
-  return { outcome, payload: parts?.payload ?? null };
+  return { before: `[${seen},${quoteOr(receipt?.id ?? null)},`, after: `,${kept},${quoteOr(sent)}]` };
 }
 
 export function decodeOutcome(texts: OutcomeTexts): KnownOutcome {

@@ -1,5 +1,9 @@
-import type { AskProgram, Ended, Program } from '../stores/open-rows.ts';
+import type { KeyObject } from 'node:crypto';
+import type { Ended, OpenProgram, Program } from '../stores/open-rows.ts';
+import { quote } from '../json/quote.ts';
 import { readOwnJson } from '../json/read.ts';
+import { loadSodium } from '../sodium/load.ts';
+import { jwsSignature, type SignBytes, signBytesWith } from '../sodium/sign.ts';
 import type { RequestOf, StepName } from '../effects/steps/table.ts';
 import { COUNTED } from './counted.ts';
 import { LocalSteps } from './local-steps.ts';
@@ -16,6 +20,7 @@ import {
   decodeOutcome,
   encodeCall,
   encodeOutcome,
+  encodeUnsigned,
   stageTuples,
   type StageTuple,
   stagesOf,
@@ -32,20 +37,37 @@ type Asked =
 const ADMIT = 'a';
 const SETTLE = 's';
 
-/** The module that a thread of the store imports {@link program} from. */
+/** The module that a thread of the store imports {@link loadProgram} from. */
 export const PROGRAM_MODULE = new URL(import.meta.url);
 
-/** Runs the rules' steps where the store's file is. */
-export const program: Program = (ended) => {
-  const steps = new LocalSteps(ended);
+/** What runs the rules' steps where the store's file is. It signs receipts before what they are of is committed. */
+export async function loadProgram(): Promise<Program> {
+  const sodium = await loadSodium();
+  return (ended, keys) => {
+    const signers = new WeakMap<KeyObject, SignBytes>();
+    const sign: SignReceipt = (head, payload) => {
+      const key = keys.get(head);
+      if (key === undefined) throw new TypeError('a receipt is to be signed with a key that is not here');
+      const signer = signers.get(key) ?? signBytesWith(key, sodium);
+      signers.set(key, signer);
+      return jwsSignature(signer, head, payload);
+    };
+    return answerWith(new LocalSteps(ended), sign);
+  };
+}
+
+/** Signs a receipt. @param head encoded, which names the key */
+type SignReceipt = (head: string, payload: string) => string;
+
+function answerWith(steps: LocalSteps, sign: SignReceipt): ReturnType<Program> {
   return (store, request) => {
     if (request.startsWith(ADMIT)) {
       const admit = readAdmit(request.slice(ADMIT.length));
       return writeAdmission(steps.run(store, 'admit', admit.workspace, admit), admit);
     }
     if (request.startsWith(SETTLE)) {
-      const settle = readSettle(request.slice(SETTLE.length));
-      return writeSettlement(steps.run(store, 'settle', settle.workspace, settle));
+      const { settle, signature } = readSettle(request.slice(SETTLE.length), sign);
+      return writeSettlement(steps.run(store, 'settle', settle.workspace, settle), signature);
     }
     const asked = readOwnJson<Asked>(request);
     switch (asked[0]) {
@@ -65,16 +87,18 @@ export const program: Program = (ended) => {
         return 'null';
     }
   };
-};
+}
 
 /** The steps, as they are run in the store's thread. */
-export function remoteSteps(ask: AskProgram, runner: StepRunner, ended: Ended): Steps {
+export function remoteSteps(program: OpenProgram, runner: StepRunner, ended: Ended): Steps {
+  const { ask } = program;
   const send = <T>(asked: readonly unknown[], isCommit = false): Promise<T> =>
     runner.elsewhere(ask, JSON.stringify(asked), readOwnJson<T>, isCommit);
   return {
     admit: (request) =>
       runner.elsewhere(ask, ADMIT + writeAdmit(request), (answer) => readAdmission(answer, request), true),
-    settle: (request) => runner.elsewhere(ask, SETTLE + writeSettle(request), readSettlement, true),
+    settle: (request) =>
+      runner.elsewhere(ask, SETTLE + writeSettle(request, program), (answer) => readSettlement(answer, request), true),
     run: (name, workspace, request) => send(['run', name, workspace, request], true),
     preview: (name, workspace, request) => send(['preview', name, workspace, request]),
     declareLost: (workspace, id) => send(['declare_lost', workspace, id]),
@@ -227,42 +251,57 @@ function readAdmission(text: string, request: AdmitRequest): Admission {
 type Happened = Pick<SettleRequest, 'workspace' | 'effectId' | 'fence' | 'settledBy'> &
   Omit<Extract<SettleRequest['outcome'], { kind: 'committed' }>, 'kind' | 'receipt' | 'result'> & {
     readonly stages: readonly StageTuple[];
+    /** Head of the receipt that the thread has to sign; absent where it is signed. */
+    readonly unsigned?: string;
   };
 
 /** What is committed comes with the texts that its row will have, each on a line, and they are stored as they came. */
-function writeSettle(request: SettleRequest): string {
+function writeSettle(request: SettleRequest, program: Pick<OpenProgram, 'holds'>): string {
   const { workspace, effectId, fence, outcome, settledBy, evidence, stages } = request;
   if (outcome.kind !== 'committed') return JSON.stringify(request);
   const { receipt, result, accepted, responseTruncated, amounts } = outcome;
   const of = { workspace, effectId, fence, settledBy, accepted, responseTruncated, stages: stageTuples(stages) };
   const happened: Happened = amounts === undefined ? of : { ...of, amounts };
+  const { parts } = receipt;
+  if (parts !== undefined && program.holds(parts.head)) {
+    const { before, after } = encodeUnsigned({ evidence, receipt, result }, parts.head);
+    return `${JSON.stringify({ ...happened, unsigned: parts.head })}\n${before}\n${parts.payload}\n${after}`;
+  }
   const texts = encodeOutcome({ evidence, receipt, result });
   const begin = `${JSON.stringify(happened)}\n${texts.outcome}`;
   return texts.payload === null ? begin : `${begin}\n${texts.payload}`;
 }
 
-function readSettle(text: string): SettleRequest {
-  const [first = '', outcome, payload = null] = text.split('\n');
-  if (outcome === undefined) return readOwnJson<SettleRequest>(first);
+/** A settlement, and the signature of its receipt where it was made here. */
+interface Settled {
+  readonly settle: SettleRequest;
+  readonly signature: string;
+}
+
+function readSettle(text: string, sign: SignReceipt): Settled {
+  const [first = '', before, payload = null, after = ''] = text.split('\n');
+  if (before === undefined) return { settle: readOwnJson<SettleRequest>(first), signature: '' };
+  const { stages, accepted, responseTruncated, amounts, unsigned, ...of } = readOwnJson<Happened>(first);
+  const signature = unsigned === undefined || payload === null ? '' : sign(unsigned, payload);
+  const outcome = signature === '' ? before : `${before}${quote(signature)}${after}`;
   const { evidence, receipt, result } = decodeOutcome({ outcome, payload });
   if (receipt === null) throw new TypeError('a committed effect has lost its receipt');
-  const { stages, accepted, responseTruncated, amounts, ...of } = readOwnJson<Happened>(first);
   const happened = { kind: 'committed', receipt, result, accepted, responseTruncated } as const;
-  return {
-    ...of,
-    outcome: amounts === undefined ? happened : { ...happened, amounts },
-    evidence,
-    stages: stagesOf(stages),
-  };
+  const outcomeOf = amounts === undefined ? happened : { ...happened, amounts };
+  return { settle: { ...of, outcome: outcomeOf, evidence, stages: stagesOf(stages) }, signature };
 }
 
 const SETTLED = '.';
 const SETTLED_REPLY: Settlement = { kind: 'settled' };
 
-function writeSettlement(settlement: Settlement): string {
-  return settlement.kind === 'settled' ? SETTLED : JSON.stringify(settlement);
+/** @param signature that was made for it */
+function writeSettlement(settlement: Settlement, signature: string): string {
+  return settlement.kind === 'settled' ? SETTLED + signature : JSON.stringify(settlement);
 }
 
-function readSettlement(text: string): Settlement {
-  return text === SETTLED ? SETTLED_REPLY : readOwnJson<Settlement>(text);
+function readSettlement(text: string, { outcome }: SettleRequest): Settlement {
+  if (!text.startsWith(SETTLED)) return readOwnJson<Settlement>(text);
+  if (text !== SETTLED && outcome.kind === 'committed')
+    outcome.receipt.parts?.signedElsewhere(text.slice(SETTLED.length));
+  return SETTLED_REPLY;
 }

@@ -1,3 +1,4 @@
+import type { KeyObject } from 'node:crypto';
 import type { Lease } from '../effects/model/effect.ts';
 import type { StoreHealth, StoreUnavailable } from '../effects/store.ts';
 import type { LocalStore, RowStore } from './port.ts';
@@ -23,15 +24,41 @@ export interface Ended {
  * A program that runs where the file of a store is, each request in a transaction of its own that also has those of
  * others. The store hands texts through. Everything that an answer tells of is durable when it is answered.
  */
-export type Program = (ended: Ended) => (store: LocalStore, request: string) => string;
+export type Program = (
+  ended: Ended,
+  keys: ReadonlyMap<string, KeyObject>,
+) => (store: LocalStore, request: string) => string;
 
 /** Asks a store's program: exactly one of `done` and `failed` is called, later. */
 export type AskProgram = (request: string, done: (answer: string) => void, failed: (error: Error) => void) => void;
 
+/** The keys that a store's program signs with, by name. */
+export type ProgramKeys = Map<string, KeyObject>;
+
+/** A key that is no longer in use may still be asked for by what had begun with it: the newest ones are kept. */
+const KEYS_KEPT = 2;
+
+/** Adds the key that is in use from now on. */
+export function keepKey(keys: ProgramKeys, name: string, key: KeyObject): void {
+  keys.delete(name);
+  keys.set(name, key);
+  const [oldest] = keys.keys();
+  if (keys.size > KEYS_KEPT && oldest !== undefined) keys.delete(oldest);
+}
+
+/** The program of an open store. */
+export interface OpenProgram {
+  readonly ask: AskProgram;
+  /** Gives it a key, before all that is asked from now on. */
+  lend(name: string, key: KeyObject): void;
+  /** Whether it has the key. */
+  holds(name: string): boolean;
+}
+
 /** An open store of rows, with what only its opener knows. */
 export interface OpenRows extends RowStore {
-  /** Asks the store's program. Absent where the store runs none. */
-  readonly program?: AskProgram;
+  /** Absent where the store runs none. */
+  readonly program?: OpenProgram;
   /** Identifies this store for as long as it exists. */
   readonly installId: string;
   /** As of now; does not wait. */

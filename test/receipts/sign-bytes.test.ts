@@ -2,7 +2,7 @@ import { generateKeyPairSync, randomBytes, sign } from 'node:crypto';
 import { afterEach, describe, expect, it, vi } from 'vitest';
 import { loadSodium } from '../../src/sodium/load.ts';
 import { keyBench, receiptInput } from './facts.ts';
-import { signBytesWith } from '../../src/receipts/sign.ts';
+import { signBytesWith } from '../../src/sodium/sign.ts';
 
 const { privateKey } = generateKeyPairSync('ed25519');
 

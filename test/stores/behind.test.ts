@@ -307,7 +307,15 @@ describe('a thread that may wait for the disk', () => {
   it('brings nothing into the file after a sync that failed, however long the journal is', async () => {
     const own = storeFolder();
     const engine = await startEngine(
-      { path: own, lockWaitMs: 0, clock: Date.now, maxClockJumpMs: 1e12, isOwnThread: true, program: null },
+      {
+        path: own,
+        lockWaitMs: 0,
+        clock: Date.now,
+        maxClockJumpMs: 1e12,
+        isOwnThread: true,
+        program: null,
+        keys: new Map(),
+      },
       () => {},
     );
     const ask = asking(engine.handlers);

@@ -86,8 +86,19 @@ export interface SignedReceipt {
   readonly id: string;
   /** Compact JWS. */
   readonly jws: string;
-  /** What it was put together from, where it was just signed; the payload as a text. */
-  readonly parts?: { readonly head: string; readonly payload: string; readonly signature: string };
+  /** What it is put together from, where it was just issued. */
+  readonly parts?: ReceiptParts;
+}
+
+/** The parts of a receipt that was just issued. */
+export interface ReceiptParts {
+  readonly head: string;
+  /** As the text that it is. */
+  readonly payload: string;
+  /** Made when it is first read: Ed25519 gives the same bytes wherever and whenever it signs. */
+  readonly signature: string;
+  /** It was signed by another thread, with the same key. */
+  signedElsewhere(signature: string): void;
 }
 
 /** The state of an effect, with the data that belongs to this state. The transitions are in `lifecycle.ts`. */

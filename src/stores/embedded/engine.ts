@@ -16,7 +16,7 @@ import {
   storageFailure,
 } from './driver.ts';
 import { makePrivateFolder, syncFolder } from '../private-folder.ts';
-import type { Program } from '../open-rows.ts';
+import type { Program, ProgramKeys } from '../open-rows.ts';
 import { type Boot, endedBefore } from './ended.ts';
 import { writeInstallMark } from './install.ts';
 import { acquireLock, type StoreLock } from './lock.ts';
@@ -61,6 +61,8 @@ export interface EngineOptions {
   /** It runs in a thread of its own, which may wait for the disk. */
   readonly isOwnThread: boolean;
   readonly program: Program | null;
+  /** What the program signs with. */
+  readonly keys: ProgramKeys;
 }
 
 export interface Engine {
@@ -143,7 +145,11 @@ function runEngine(
   const { path, maxClockJumpMs, isOwnThread } = options;
   let clock: StoreClock | null = null;
   let boot: Boot = { at: 0, unwatchedMs: 0 };
-  const run = options.program?.(endedBefore(() => boot)) ?? null;
+  const run =
+    options.program?.(
+      endedBefore(() => boot),
+      options.keys,
+    ) ?? null;
   const installId = first.kind === 'open' ? first.mark.installId : first.installId;
   let health: StoreHealth = { ready: true, problem: null, durability: 'fsync', epoch: 0 };
   let queue: Job[] = [];

@@ -1,6 +1,6 @@
 import { availableParallelism } from 'node:os';
 import { StoreUnavailable, type StoreHealth } from '../../effects/store.ts';
-import type { OpenRows, Program, AskProgram } from '../open-rows.ts';
+import { keepKey, type OpenProgram, type OpenRows, type Program, type ProgramKeys } from '../open-rows.ts';
 import type { SumListed, Watched } from '../port.ts';
 import { MAX_CLOCK_JUMP_MS } from '../clock-jump.ts';
 import { endedBefore, type Boot } from './ended.ts';
@@ -25,8 +25,8 @@ export interface EmbeddedRowsOptions {
   readonly worker: 'auto' | 'never';
   /** Replaces the machine's clock, ms since the epoch; for tests. Keeps the store in this thread. */
   readonly clock?: () => number;
-  /** What runs where the file is, and the module from which a thread imports it as `program`. */
-  readonly program?: { readonly run: Program; readonly module: URL };
+  /** What runs where the file is, and the module from which a thread imports it as `loadProgram`. */
+  readonly program?: { readonly load: () => Promise<Program>; readonly module: URL };
 }
 
 /**
@@ -53,10 +53,13 @@ export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<Op
     health,
     boot,
     ask,
-    program: askProgram,
+    program: openProgram,
     close,
   } = entry === null
-    ? await writeHere({ path, lockWaitMs, maxClockJumpMs, clock, program: program?.run ?? null }, listener)
+    ? await writeHere(
+        { path, lockWaitMs, maxClockJumpMs, clock, program: (await program?.load()) ?? null, keys: new Map() },
+        listener,
+      )
     : await writeInThread(entry, { path, lockWaitMs, maxClockJumpMs, program: program?.module.href ?? null }, listener);
   const readSide = entry === null ? await readInThisThread(path) : readInOwnThread(entry, path);
   looker = readSide;
@@ -95,7 +98,7 @@ export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<Op
       if (reads > 0) await new Promise<void>((resolve) => (allSeen = resolve));
       await close();
     },
-    ...(program === null ? {} : { program: askProgram }),
+    ...(program === null ? {} : { program: openProgram }),
     commit: (change) => ask('commit', change),
     read: (workspace, wants, sums) => ask('read', { workspace, wants, sums }),
     rows: (workspace, names) => askReader('rows', { workspace, names }),
@@ -145,7 +148,7 @@ interface Writer {
   boot(): Boot;
   /** Answers once everything in the answer is durable. */
   readonly ask: Ask<Writing>;
-  readonly program: AskProgram;
+  readonly program: OpenProgram;
   close(): Promise<void>;
 }
 
@@ -200,7 +203,11 @@ async function writeHere(options: Omit<EngineOptions, 'isOwnThread'>, listener: 
     health: () => state.health,
     boot: () => state.boot,
     ask: asking(engine.handlers),
-    program: engine.handlers.program,
+    program: {
+      ask: engine.handlers.program,
+      lend: (name, key) => keepKey(options.keys, name, key),
+      holds: (name) => options.keys.has(name),
+    },
     async close() {
       await engine.close();
     },
@@ -212,10 +219,11 @@ type Opened = Extract<ToGateway, { kind: 'open' }>;
 /** Writes in a thread of its own, so that commits do not block the event loop. A thread that dies is started again. */
 async function writeInThread(
   entry: URL,
-  options: Omit<EngineOptions, 'isOwnThread' | 'clock' | 'program'> & { readonly program: string | null },
+  options: Omit<EngineOptions, 'isOwnThread' | 'clock' | 'program' | 'keys'> & { readonly program: string | null },
   listener: WriterListener,
 ): Promise<Writer> {
   const state = listening(listener);
+  const keys: ProgramKeys = new Map();
   let thread: StoreThread | null = null;
   let seen = 0;
   let closing: (() => void) | null = null;
@@ -256,6 +264,8 @@ async function writeInThread(
           else reject(new StoreUnavailable(why));
         },
       );
+      // A thread that replaces another has none yet.
+      for (const [name, key] of keys) started.deliver({ kind: 'key', name, key });
     });
   }
 
@@ -289,9 +299,16 @@ async function writeInThread(
     health: () => state.health,
     boot: () => state.boot,
     ask: (op, asked) => (thread !== null && closing === null ? thread.ask(op, asked) : Promise.reject(isClosed())),
-    program(request, done, failed) {
-      if (thread !== null && closing === null) thread.send('program', request, done, failed);
-      else failed(isClosed());
+    program: {
+      ask(request, done, failed) {
+        if (thread !== null && closing === null) thread.send('program', request, done, failed);
+        else failed(isClosed());
+      },
+      lend(name, key) {
+        keepKey(keys, name, key);
+        thread?.deliver({ kind: 'key', name, key });
+      },
+      holds: (name) => keys.has(name),
     },
     close() {
       return new Promise<void>((resolve) => {

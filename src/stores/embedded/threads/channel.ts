@@ -1,3 +1,4 @@
+import type { KeyObject } from 'node:crypto';
 import type { StoreHealth } from '../../../effects/store.ts';
 import type { Watched } from '../../port.ts';
 import type { Boot } from '../ended.ts';
@@ -7,6 +8,8 @@ import type { Message } from './operations.ts';
 export type ToStore =
   /** Requests: number, operation, what is asked. */
   | { readonly kind: 'requests'; readonly message: Message }
+  /** A key for the program. */
+  | { readonly kind: 'key'; readonly name: string; readonly key: KeyObject }
   /** For the thread that reads: close the file until the next request. */
   | { readonly kind: 'let_go' }
   | { readonly kind: 'close' };
@@ -42,7 +45,7 @@ export type ThreadData =
       readonly path: string;
       readonly lockWaitMs: number;
       readonly maxClockJumpMs: number;
-      /** Address of the module that exports `program`. */
+      /** Address of the module that exports `loadProgram`. */
       readonly program: string | null;
     }
   | { readonly kind: 'read'; readonly path: string };

@@ -1,5 +1,6 @@
+import type { KeyObject } from 'node:crypto';
 import { workerData, parentPort } from 'node:worker_threads';
-import type { Program } from '../../open-rows.ts';
+import { keepKey, type Program, type ProgramKeys } from '../../open-rows.ts';
 import { loadDriver } from '../driver.ts';
 import { startEngine } from '../engine.ts';
 import { openReads } from '../read-side.ts';
@@ -13,17 +14,25 @@ const data: ThreadData = workerData;
 
 try {
   if (data.kind === 'write') {
-    const loaded: { readonly program: Program } | null = data.program === null ? null : await import(data.program);
-    const program = loaded?.program ?? null;
-    const engine = await startEngine({ ...data, program, clock: null, isOwnThread: true }, post);
+    const loaded: { readonly loadProgram: () => Promise<Program> } | null =
+      data.program === null ? null : await import(data.program);
+    const program = (await loaded?.loadProgram()) ?? null;
+    const keys: ProgramKeys = new Map();
+    const engine = await startEngine({ ...data, program, keys, clock: null, isOwnThread: true }, post);
     // When a thread ends, its connections are closed. One that could not be synced must stay open until the process ends.
-    serve(engine.handlers, { now: engine.now, letGo() {}, close: engine.close });
+    serve(engine.handlers, {
+      now: engine.now,
+      hold: (name, key) => keepKey(keys, name, key),
+      letGo() {},
+      close: engine.close,
+    });
     post({ kind: 'open', installId: engine.installId, now: engine.now() });
   } else {
     const reads = openReads(data.path, await loadDriver());
     serve(reads.handlers, {
       // It has no clock: the thread that writes says what time it is.
       now: () => 0,
+      hold() {},
       letGo: reads.close,
       async close() {
         reads.close();
@@ -39,6 +48,8 @@ try {
 export interface Serving {
   /** The store's time, for the gateway's clock. */
   now(): number;
+  /** Takes a key for its program. */
+  hold(name: string, key: KeyObject): void;
   letGo(): void;
   /** Resolves with whether the thread may end. */
   close(): Promise<boolean>;
@@ -105,6 +116,9 @@ export function serve<Of extends Operation>(handlers: Handlers<Of>, serving: Ser
         }
         return;
       }
+      case 'key':
+        serving.hold(message.name, message.key);
+        return;
       case 'let_go':
         serving.letGo();
         return;
