@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { type AnswerTo, type Asked, FORMS, type Operation } from '../../src/stores/embedded/threads/operations.ts';
-import { type Form, decoder, encoder } from '../../src/stores/embedded/threads/operations.ts';
+import { type Form, Decoder, Encoder } from '../../src/stores/embedded/threads/operations.ts';
 import type { SumChange } from '../../src/stores/port.ts';
 
 const until: SumChange = {
@@ -97,9 +97,9 @@ const OPERATIONS = Object.keys(SAMPLES) as Operation[];
 
 /** All values in one message, read again. */
 function crossed<T>(form: Form<T>, values: readonly T[]): readonly T[] {
-  const written = encoder();
+  const written = new Encoder();
   for (const value of values) form(written, value);
-  const read = decoder(written.take());
+  const read = new Decoder(written.take());
   const there: T[] = [];
   while (!read.isAtEnd()) there.push(form(read));
   return there;
@@ -116,12 +116,23 @@ it.each(OPERATIONS)(
 );
 
 it('a message that lacks something is no message', () => {
-  const written = encoder();
+  const written = new Encoder();
   expect(() => FORMS.commit.asked(written)).toThrow(TypeError);
-  const { numbers, texts } = ((): ReturnType<typeof written.take> => {
-    const whole = encoder();
-    FORMS.read.answer(whole, { now: 1, epoch: 2, rows: [], counters: [{ spent: 1, held: 2, rows: 3 }] });
-    return whole.take();
-  })();
-  expect(() => FORMS.read.answer(decoder({ numbers: numbers.slice(0, -1), texts }))).toThrow('ends too soon');
+  const whole = new Encoder();
+  FORMS.read.answer(whole, { now: 1, epoch: 2, rows: [], counters: [{ spent: 1, held: 2, rows: 3 }] });
+  const message = whole.take();
+  expect(message).toBe('1,2,0,1,1,2,3\n');
+  expect(() => FORMS.read.answer(new Decoder(message.replace(',3\n', '\n')))).toThrow('ends too soon');
+});
+
+it('numbers and texts of any kind come as they were', () => {
+  const numbers = [0, -1, 1e-7, 1.0000000000000002, Number.MAX_SAFE_INTEGER, -Number.MAX_VALUE, Infinity, -Infinity];
+  const texts = ['', '\n', ',', '1,2\n3', 'ü', '\ud800', '𝄞', '\0'];
+  const written = new Encoder();
+  for (const number of numbers) written.number(number);
+  for (const text of texts) written.text(text);
+  const read = new Decoder(written.take());
+  expect(numbers.map(() => read.number())).toEqual(numbers);
+  expect(texts.map(() => read.text())).toEqual(texts);
+  expect(read.isAtEnd()).toBe(true);
 });

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import { createRecentRows } from '../../src/records/recent-rows.ts';
 import { loadDriver, type SqlDatabase } from '../../src/stores/embedded/driver.ts';
 import { FORMS } from '../../src/stores/embedded/threads/operations.ts';
-import { type Form, decoder, encoder } from '../../src/stores/embedded/threads/operations.ts';
+import { type Form, Decoder, Encoder } from '../../src/stores/embedded/threads/operations.ts';
 import { ensureRowTables } from '../../src/stores/embedded/tables/schema.ts';
 import { openRowSession, type RowSession } from '../../src/stores/embedded/tables/session.ts';
 import { ABSENT, type Answer, type SumName } from '../../src/stores/port.ts';
@@ -40,9 +40,9 @@ function sumName(index: number): SumName {
 
 /** What another thread sent, as it arrives: one text that all texts are cut out of. */
 function arrived<T>(form: Form<T>, value: T): T {
-  const message = encoder();
+  const message = new Encoder();
   form(message, value);
-  return form(decoder(message.take()));
+  return form(new Decoder(message.take()));
 }
 
 it('a change leaves its rows and figures in the memory of the store’s thread, and not the message that brought it', () => {

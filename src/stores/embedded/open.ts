@@ -245,9 +245,6 @@ async function writeInThread(
             case 'refused':
               reject(new StoreUnavailable(message.message));
               return;
-            case 'replies':
-              seen = Math.max(seen, message.now);
-              return;
             case 'closed':
               if (message.mayEnd) return;
               started.unref();
@@ -258,6 +255,9 @@ async function writeInThread(
             case 'changed':
               state.hear(message);
           }
+        },
+        (time) => {
+          seen = Math.max(seen, time);
         },
         (why) => {
           if (thread === started) ended(why);

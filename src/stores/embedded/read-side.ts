@@ -48,7 +48,13 @@ export function readInOwnThread(entry: URL, path: string): ReadSide {
       restartAt = performance.now() + RESTART_MS;
       closed?.();
     };
-    return startThread(entry, { kind: 'read', path }, () => {}, ended);
+    return startThread(
+      entry,
+      { kind: 'read', path },
+      () => {},
+      () => {},
+      ended,
+    );
   }
 
   // Its start takes longer than a look, so nobody should wait for it.

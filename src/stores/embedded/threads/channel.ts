@@ -7,7 +7,7 @@ import type { Message } from './operations.ts';
 /** The messages between the thread of the gateway and a thread of the store. */
 export type ToStore =
   /** Requests: number, operation, what is asked. */
-  | { readonly kind: 'requests'; readonly message: Message }
+  | Message
   /** A key for the program. */
   | { readonly kind: 'key'; readonly name: string; readonly key: KeyObject }
   /** For the thread that reads: close the file until the next request. */
@@ -25,8 +25,8 @@ export type News =
 export type ToGateway =
   | { readonly kind: 'open'; readonly installId: string; readonly now: number }
   | { readonly kind: 'refused'; readonly message: string }
-  /** Replies with the store's time: number of the request, status, and the answer or what went wrong. */
-  | { readonly kind: 'replies'; readonly now: number; readonly message: Message }
+  /** The store's time, and replies: number of the request, status, and the answer or what went wrong. */
+  | Message
   | News
   /** `mayEnd`: whether the thread ends now. */
   | { readonly kind: 'closed'; readonly mayEnd: boolean };

@@ -2,7 +2,7 @@ import { Worker } from 'node:worker_threads';
 import { StoreUnavailable } from '../../../effects/store.ts';
 import { DONE, type ThreadData, type ToGateway, type ToStore, UNAVAILABLE } from './channel.ts';
 import { type Ask, FORMS, type Operation, type Send } from './operations.ts';
-import { type Message, decoder, type Codec, encoder } from './operations.ts';
+import { type Codec, Decoder, Encoder, type Message } from './operations.ts';
 
 interface Waiting {
   /** Reads the answer, and hands it over. */
@@ -16,20 +16,22 @@ export interface StoreThread {
   readonly send: Send<Operation>;
   readonly ask: Ask<Operation>;
   /** Sends what was asked, and then this. */
-  deliver(message: Exclude<ToStore, { kind: 'requests' }>): void;
+  deliver(message: Exclude<ToStore, Message>): void;
   /** The process may end although the thread runs. */
   unref(): void;
 }
 
 /**
  * Starts a thread of the store.
- * @param receive called with each message, before the replies in it reach who waits for them
+ * @param receive called with each message that is no reply
+ * @param seen called with the store's time of replies, before they reach who waits for them
  * @param ended called when it has ended, after everything that waited for it was rejected
  */
 export function startThread(
   entry: URL,
   workerData: ThreadData,
-  receive: (message: ToGateway) => void,
+  receive: (message: Exclude<ToGateway, Message>) => void,
+  seen: (now: number) => void,
   ended: (why: string) => void,
 ): StoreThread {
   const worker = new Worker(entry, { workerData });
@@ -39,11 +41,12 @@ export function startThread(
    */
   let waiting: (Waiting | null)[] = [];
   let free: number[] = [];
-  const outgoing = encoder();
+  const outgoing = new Encoder();
   let fault = 'its thread ended';
 
   function takeReplies(message: Message): void {
-    const replies = decoder(message);
+    const replies = new Decoder(message);
+    seen(replies.number());
     while (!replies.isAtEnd()) {
       const id = replies.number();
       const caller = waiting[id];
@@ -63,7 +66,7 @@ export function startThread(
   }
 
   function postRequests(): void {
-    if (!outgoing.isEmpty()) post({ kind: 'requests', message: outgoing.take() });
+    if (!outgoing.isEmpty()) post(outgoing.take());
   }
 
   const send: Send<Operation> = (op, asked, done, reject) => {
@@ -77,8 +80,8 @@ export function startThread(
   };
 
   worker.on('message', (message: ToGateway) => {
-    receive(message);
-    if (message.kind === 'replies') takeReplies(message.message);
+    if (typeof message === 'string') takeReplies(message);
+    else receive(message);
   });
   worker.on('error', (error) => {
     fault = error.message;

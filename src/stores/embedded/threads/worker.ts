@@ -6,7 +6,7 @@ import { startEngine } from '../engine.ts';
 import { openReads } from '../read-side.ts';
 import { type ThreadData, DONE, FAULT, type ToGateway, type ToStore, UNAVAILABLE } from './channel.ts';
 import { StoreUnavailable } from '../../../effects/store.ts';
-import { FORMS, type Handlers, type Operation, decoder, type Codec, encoder } from './operations.ts';
+import { FORMS, type Handlers, type Operation, type Codec, Decoder, Encoder } from './operations.ts';
 
 /** A thread that writes, or one that reads for people: messages with requests and replies. */
 
@@ -61,15 +61,16 @@ export function post(message: ToGateway): void {
 
 /** Answers the gateway's requests. All replies of one turn are one message. */
 export function serve<Of extends Operation>(handlers: Handlers<Of>, serving: Serving): void {
-  const replies = encoder();
+  const replies = new Encoder();
   let isPosting = false;
 
   function postReplies(): void {
     isPosting = false;
-    if (!replies.isEmpty()) post({ kind: 'replies', now: serving.now(), message: replies.take() });
+    if (!replies.isEmpty()) post(replies.take());
   }
 
   function reply(id: number, status: number): void {
+    if (replies.isEmpty()) replies.number(serving.now());
     replies.number(id);
     replies.number(status);
     if (isPosting) return;
@@ -105,17 +106,17 @@ export function serve<Of extends Operation>(handlers: Handlers<Of>, serving: Ser
   }
 
   parentPort?.on('message', (message: ToStore) => {
-    switch (message.kind) {
-      case 'requests': {
-        const requests = decoder(message.message);
-        while (!requests.isAtEnd()) {
-          const id = requests.number();
-          const op = requests.text();
-          if (!isMine(op)) throw new TypeError(`a thread of the store does not do ${op}`);
-          take(op, id, requests);
-        }
-        return;
+    if (typeof message === 'string') {
+      const requests = new Decoder(message);
+      while (!requests.isAtEnd()) {
+        const id = requests.number();
+        const op = requests.text();
+        if (!isMine(op)) throw new TypeError(`a thread of the store does not do ${op}`);
+        take(op, id, requests);
       }
+      return;
+    }
+    switch (message.kind) {
       case 'key':
         serving.hold(message.name, message.key);
         return;
