@@ -253,7 +253,9 @@ function addProxyHeaders(headers: Record<string, string>, ports: Ports, outcome:
 }
 
 function upstreamHeaders(ports: Ports, answer: AnswerHead, context: AnswerContext): Record<string, string | string[]> {
-  return readHeaders(answer.headers, { ...context, upstreamUrl: ports.upstream(context.upstream)?.url ?? '' });
+  const { prefix, origin, foreignLinks } = context;
+  const upstreamUrl = ports.upstream(context.upstream)?.url ?? '';
+  return readHeaders(answer.headers, { prefix, origin, foreignLinks, upstreamUrl });
 }
 
 /** A stored answer, as it was given; `null` where only a part of it is kept, or it was no HTTP answer. */

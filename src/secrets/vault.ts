@@ -162,13 +162,27 @@ type SealedTuple = readonly [
 ];
 
 /** The text that is sealed. */
-function paramsText({ params, salts, stateCheck, claimId, reservationId, ...more }: SealedParams): string {
-  const { requestIp = null, headers, files, asked } = more;
-  const always = [params, salts.toString('base64url'), stateCheck, claimId, reservationId, requestIp] as const;
+function paramsText(plain: SealedParams): string {
+  const { params, stateCheck, claimId, reservationId, requestIp = null, headers, files, asked } = plain;
+  const salts = plain.salts.toString('base64url');
   if (asked !== undefined)
-    return JSON.stringify([...always, headers ?? null, files ?? null, asked] satisfies SealedTuple);
+    return JSON.stringify([
+      params,
+      salts,
+      stateCheck,
+      claimId,
+      reservationId,
+      requestIp,
+      headers ?? null,
+      files ?? null,
+      asked,
+    ] satisfies SealedTuple);
   const tuple: SealedTuple =
-    files !== undefined ? [...always, headers ?? null, files] : headers !== undefined ? [...always, headers] : always;
+    files !== undefined
+      ? [params, salts, stateCheck, claimId, reservationId, requestIp, headers ?? null, files]
+      : headers !== undefined
+        ? [params, salts, stateCheck, claimId, reservationId, requestIp, headers]
+        : [params, salts, stateCheck, claimId, reservationId, requestIp];
   return JSON.stringify(tuple);
 }
 

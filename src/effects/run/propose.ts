@@ -45,8 +45,9 @@ export class NewProposal implements Proposal {
     if (this.plain !== null) return this.plain;
     const { params, headers, stateCheck, claimId, reservationId, requestIp } = this.call;
     const salts = this.ports.secrets.newSalts();
-    const plain = { params, salts, stateCheck, claimId, reservationId, requestIp };
-    this.plain = hasAny(headers.sent) ? { ...plain, headers } : plain;
+    this.plain = hasAny(headers.sent)
+      ? { params, salts, stateCheck, claimId, reservationId, requestIp, headers }
+      : { params, salts, stateCheck, claimId, reservationId, requestIp };
     return this.plain;
   }
 
