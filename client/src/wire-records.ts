@@ -174,7 +174,28 @@ export type Voted = {
     readonly quorum: number;
     readonly summary: string;
     readonly approvals: number;
+    /** Params that who decides by this rule may change, with their bounds. */
+    readonly editable?: Readonly<
+      Record<
+        string,
+        {
+          readonly min?: number | 'asked';
+          readonly max?: number | 'asked';
+          readonly oneOf?: readonly (string | number | boolean)[];
+          readonly maxLength?: number;
+        }
+      >
+    >;
+    /** A rejection has to say why. */
+    readonly requireReason?: true;
   }[];
+  /** An approver changed these params: votes are for that, and `asked_params` has what was asked. */
+  readonly changed?: {
+    readonly by: string;
+    /** RFC 3339 time. */
+    readonly at: string;
+    readonly params: readonly string[];
+  };
   readonly votes: readonly {
     readonly user: string;
     readonly verdict: 'approve' | 'reject';
@@ -265,6 +286,7 @@ export type ApiKey = {
     | 'brain:read'
     | 'policy:simulate'
     | 'traces:read'
+    | 'ledger:read'
     | 'approvals:read'
     | 'approvals:decide'
     | 'observability:read'
@@ -299,6 +321,7 @@ export type MadeKey = {
     | 'brain:read'
     | 'policy:simulate'
     | 'traces:read'
+    | 'ledger:read'
     | 'approvals:read'
     | 'approvals:decide'
     | 'observability:read'
@@ -357,11 +380,42 @@ export type PolicyHistory = {
     };
     /** `files`: a gateway found them there. */
     readonly how: 'files' | 'activate' | 'rollback';
+    /** What the person said who put it there. */
+    readonly why?: string;
+    /** Of `files`: those that were new or had changed, the first 20. */
+    readonly files?: readonly string[];
   }[];
+};
+
+export type PolicyVersion = {
+  readonly version: string;
+  /** Whether the text was found to be that of the version. `false`: it does not fit the configuration of now, so it could not be held against it, or somebody altered it. */
+  readonly proven: boolean;
+  readonly files: readonly {
+    readonly file: string;
+    readonly text: string;
+    readonly lists: readonly {
+      readonly name: string;
+      /** `null`: it could not be read. */
+      readonly text: string | null;
+    }[];
+  }[];
+};
+
+export type NotificationPage = {
+  readonly notifications: readonly NotificationDelivery[];
+  /** For the next page; `null`: this is the last one. */
+  readonly nextCursor: string | null;
 };
 
 export type PassedReadPage = {
   readonly reads: readonly PassedRead[];
+  /** For the next page; `null`: this is the last one. */
+  readonly nextCursor: string | null;
+};
+
+export type LedgerPage = {
+  readonly events: readonly LedgerEvent[];
   /** For the next page; `null`: this is the last one. */
   readonly nextCursor: string | null;
 };
@@ -395,6 +449,7 @@ export type Committed = {
   readonly next: 'proceed' | 'replan' | 'block' | 'wait' | 'resolve' | 'retry';
   readonly budgets?: readonly Budget[];
   readonly observed?: Observed;
+  readonly changed?: Changed;
   /** ms. */
   readonly retryAfterMs?: number;
   /** Where to go on: `docs`, `effect`, `receipt`, `resolve`. */
@@ -432,6 +487,7 @@ export type DuplicateBlocked = {
   readonly next: 'proceed' | 'replan' | 'block' | 'wait' | 'resolve' | 'retry';
   readonly budgets?: readonly Budget[];
   readonly observed?: Observed;
+  readonly changed?: Changed;
   /** ms. */
   readonly retryAfterMs?: number;
   /** Where to go on: `docs`, `effect`, `receipt`, `resolve`. */
@@ -467,6 +523,7 @@ export type AwaitingApproval = {
   readonly next: 'proceed' | 'replan' | 'block' | 'wait' | 'resolve' | 'retry';
   readonly budgets?: readonly Budget[];
   readonly observed?: Observed;
+  readonly changed?: Changed;
   /** ms. */
   readonly retryAfterMs?: number;
   /** Where to go on: `docs`, `effect`, `receipt`, `resolve`. */
@@ -491,6 +548,7 @@ export type InProgress = {
   readonly next: 'proceed' | 'replan' | 'block' | 'wait' | 'resolve' | 'retry';
   readonly budgets?: readonly Budget[];
   readonly observed?: Observed;
+  readonly changed?: Changed;
   /** ms. */
   readonly retryAfterMs?: number;
   /** Where to go on: `docs`, `effect`, `receipt`, `resolve`. */
@@ -514,6 +572,7 @@ export type DeniedBudget = {
   readonly next: 'proceed' | 'replan' | 'block' | 'wait' | 'resolve' | 'retry';
   readonly budgets?: readonly Budget[];
   readonly observed?: Observed;
+  readonly changed?: Changed;
   /** ms. */
   readonly retryAfterMs?: number;
   /** Where to go on: `docs`, `effect`, `receipt`, `resolve`. */
@@ -538,6 +597,7 @@ export type DeniedClaim = {
   readonly next: 'proceed' | 'replan' | 'block' | 'wait' | 'resolve' | 'retry';
   readonly budgets?: readonly Budget[];
   readonly observed?: Observed;
+  readonly changed?: Changed;
   /** ms. */
   readonly retryAfterMs?: number;
   /** Where to go on: `docs`, `effect`, `receipt`, `resolve`. */
@@ -562,6 +622,7 @@ export type DeniedPaused = {
   readonly next: 'proceed' | 'replan' | 'block' | 'wait' | 'resolve' | 'retry';
   readonly budgets?: readonly Budget[];
   readonly observed?: Observed;
+  readonly changed?: Changed;
   /** ms. */
   readonly retryAfterMs?: number;
   /** Where to go on: `docs`, `effect`, `receipt`, `resolve`. */
@@ -586,6 +647,7 @@ export type IdempotencyConflict = {
   readonly next: 'proceed' | 'replan' | 'block' | 'wait' | 'resolve' | 'retry';
   readonly budgets?: readonly Budget[];
   readonly observed?: Observed;
+  readonly changed?: Changed;
   /** ms. */
   readonly retryAfterMs?: number;
   /** Where to go on: `docs`, `effect`, `receipt`, `resolve`. */
@@ -609,6 +671,7 @@ export type Failed = {
   readonly next: 'proceed' | 'replan' | 'block' | 'wait' | 'resolve' | 'retry';
   readonly budgets?: readonly Budget[];
   readonly observed?: Observed;
+  readonly changed?: Changed;
   /** ms. */
   readonly retryAfterMs?: number;
   /** Where to go on: `docs`, `effect`, `receipt`, `resolve`. */
@@ -643,6 +706,7 @@ export type UnknownEffect = {
   readonly next: 'proceed' | 'replan' | 'block' | 'wait' | 'resolve' | 'retry';
   readonly budgets?: readonly Budget[];
   readonly observed?: Observed;
+  readonly changed?: Changed;
   /** ms. */
   readonly retryAfterMs?: number;
   /** Where to go on: `docs`, `effect`, `receipt`, `resolve`. */
@@ -807,7 +871,28 @@ export type Approval = {
     readonly quorum: number;
     readonly summary: string;
     readonly approvals: number;
+    /** Params that who decides by this rule may change, with their bounds. */
+    readonly editable?: Readonly<
+      Record<
+        string,
+        {
+          readonly min?: number | 'asked';
+          readonly max?: number | 'asked';
+          readonly oneOf?: readonly (string | number | boolean)[];
+          readonly maxLength?: number;
+        }
+      >
+    >;
+    /** A rejection has to say why. */
+    readonly requireReason?: true;
   }[];
+  /** An approver changed these params: votes are for that, and `asked_params` has what was asked. */
+  readonly changed?: {
+    readonly by: string;
+    /** RFC 3339 time. */
+    readonly at: string;
+    readonly params: readonly string[];
+  };
   readonly votes: readonly {
     readonly user: string;
     readonly verdict: 'approve' | 'reject';
@@ -852,6 +937,8 @@ export type Approval = {
   };
   /** Those that policy redacts are masked. */
   readonly params?: JsonObject;
+  /** What the agent asked, where an approver changed it. */
+  readonly askedParams?: JsonObject;
   /** Headers that are part of the action. */
   readonly headers?: Readonly<Record<string, Json>>;
   /** Some are cut. */
@@ -902,6 +989,40 @@ export type PauseScope =
       readonly key: string;
     };
 
+/** One notification for one receiver. */
+export type NotificationDelivery = {
+  readonly id: string;
+  /** As the receiver gets it; the same at every attempt. */
+  readonly webhookId: string;
+  readonly event:
+    | 'approval.requested'
+    | 'approval.granted'
+    | 'approval.rejected'
+    | 'approval.expired'
+    | 'execution.lost'
+    | 'pause.set'
+    | 'pause.lifted'
+    | 'budget.near_limit'
+    | 'policy.rejected'
+    | 'tool.quarantined'
+    | 'retention.stalled';
+  /** Name of the webhook in the configuration. */
+  readonly receiver: string;
+  /** `dead`: it is not tried any more. */
+  readonly state: 'waiting' | 'delivered' | 'dead';
+  readonly attempts: number;
+  readonly lastFailure: string | null;
+  /** `null`: the installation. */
+  readonly workspace: string | null;
+  readonly effectId: string | null;
+  /** What is told of the event; the body has the summary of the call as well. */
+  readonly data: JsonObject;
+  /** RFC 3339 time. */
+  readonly at: string;
+  readonly nextAttemptAt: string | null;
+  readonly endedAt: string | null;
+};
+
 /** Proxied reads of one second, one agent and one tool that passed. */
 export type PassedRead = {
   /** Of the ledger: newer sums have larger ones. */
@@ -935,6 +1056,12 @@ export type Mismatch = {
   readonly current: Json;
   /** A value is too long to be shown: it is a text with its beginning, or null. */
   readonly truncated?: true;
+};
+
+/** An approver changed these params before it ran; `params` of the effect has what ran. */
+export type Changed = {
+  readonly approvalId: string;
+  readonly params: readonly string[];
 };
 
 /** The signed receipt: its payload, and the signature. */
@@ -994,6 +1121,7 @@ export type PendingApproval = {
 
 export type PendingEffect = {
   readonly state: 'pending_approval';
+  readonly changed?: Changed;
   readonly id: string;
   readonly effectId: string;
   readonly workspace: string;
@@ -1045,6 +1173,8 @@ export type PendingEffect = {
   readonly metadata?: JsonObject;
   /** Those that policy redacts are masked. */
   readonly params?: JsonObject;
+  /** What the agent asked, where an approver changed it. */
+  readonly askedParams?: JsonObject;
   /** Headers that are part of the action. */
   readonly headers?: Readonly<Record<string, Json>>;
   /** Some are cut. */
@@ -1059,6 +1189,7 @@ export type PendingEffect = {
 
 export type ExecutingEffect = {
   readonly state: 'executing';
+  readonly changed?: Changed;
   readonly id: string;
   readonly effectId: string;
   readonly workspace: string;
@@ -1110,6 +1241,8 @@ export type ExecutingEffect = {
   readonly metadata?: JsonObject;
   /** Those that policy redacts are masked. */
   readonly params?: JsonObject;
+  /** What the agent asked, where an approver changed it. */
+  readonly askedParams?: JsonObject;
   /** Headers that are part of the action. */
   readonly headers?: Readonly<Record<string, Json>>;
   /** Some are cut. */
@@ -1124,6 +1257,7 @@ export type ExecutingEffect = {
 
 export type CommittedEffect = {
   readonly state: 'committed';
+  readonly changed?: Changed;
   readonly id: string;
   readonly effectId: string;
   readonly workspace: string;
@@ -1175,6 +1309,8 @@ export type CommittedEffect = {
   readonly metadata?: JsonObject;
   /** Those that policy redacts are masked. */
   readonly params?: JsonObject;
+  /** What the agent asked, where an approver changed it. */
+  readonly askedParams?: JsonObject;
   /** Headers that are part of the action. */
   readonly headers?: Readonly<Record<string, Json>>;
   /** Some are cut. */
@@ -1227,6 +1363,7 @@ export type CommittedEffect = {
 
 export type FailedEffect = {
   readonly state: 'failed';
+  readonly changed?: Changed;
   readonly id: string;
   readonly effectId: string;
   readonly workspace: string;
@@ -1278,6 +1415,8 @@ export type FailedEffect = {
   readonly metadata?: JsonObject;
   /** Those that policy redacts are masked. */
   readonly params?: JsonObject;
+  /** What the agent asked, where an approver changed it. */
+  readonly askedParams?: JsonObject;
   /** Headers that are part of the action. */
   readonly headers?: Readonly<Record<string, Json>>;
   /** Some are cut. */
@@ -1327,6 +1466,7 @@ export type FailedEffect = {
 
 export type UnknownOutcome = {
   readonly state: 'unknown';
+  readonly changed?: Changed;
   readonly id: string;
   readonly effectId: string;
   readonly workspace: string;
@@ -1378,6 +1518,8 @@ export type UnknownOutcome = {
   readonly metadata?: JsonObject;
   /** Those that policy redacts are masked. */
   readonly params?: JsonObject;
+  /** What the agent asked, where an approver changed it. */
+  readonly askedParams?: JsonObject;
   /** Headers that are part of the action. */
   readonly headers?: Readonly<Record<string, Json>>;
   /** Some are cut. */
@@ -1402,6 +1544,7 @@ export type UnknownOutcome = {
 
 export type RejectedEffect = {
   readonly state: 'rejected';
+  readonly changed?: Changed;
   readonly id: string;
   readonly effectId: string;
   readonly workspace: string;
@@ -1453,6 +1596,8 @@ export type RejectedEffect = {
   readonly metadata?: JsonObject;
   /** Those that policy redacts are masked. */
   readonly params?: JsonObject;
+  /** What the agent asked, where an approver changed it. */
+  readonly askedParams?: JsonObject;
   /** Headers that are part of the action. */
   readonly headers?: Readonly<Record<string, Json>>;
   /** Some are cut. */
@@ -1468,6 +1613,7 @@ export type RejectedEffect = {
 
 export type DeniedEffect = {
   readonly state: 'denied';
+  readonly changed?: Changed;
   readonly id: string;
   readonly effectId: string;
   readonly workspace: string;
@@ -1519,6 +1665,8 @@ export type DeniedEffect = {
   readonly metadata?: JsonObject;
   /** Those that policy redacts are masked. */
   readonly params?: JsonObject;
+  /** What the agent asked, where an approver changed it. */
+  readonly askedParams?: JsonObject;
   /** Headers that are part of the action. */
   readonly headers?: Readonly<Record<string, Json>>;
   /** Some are cut. */
