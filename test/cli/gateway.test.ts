@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { once } from 'node:events';
 import { tmpdir } from 'node:os';
@@ -529,6 +529,8 @@ describe('doctor', () => {
     expect(code).toBe(1);
     for (const name of ['master secret', 'port', 'upstream gone'])
       expect(out).toMatch(new RegExp(`FAIL ${name} .*\n {5}to mend it: .+`));
+    chmodSync(secret, 0o640);
+    expect((await svc('doctor', sick)).out).toMatch(/FAIL master secret .*can be read by others \(mode 640\)/);
   });
 });
 

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { INVALID_KEY_LIMIT } from '../../src/api/invalid-key-limiter.ts';
 import { createSessions } from '../../src/console/sessions.ts';
 import { type Keys, type Rig, type Seen, refund, startRig } from '../api/rig.ts';
 
@@ -347,5 +348,19 @@ describe('the pages', () => {
     const answer = await rig.send('GET', '/console', { key: null });
     expect(answer).toMatchObject({ status: 404, json: { code: 'not_found' } });
     expect(String(answer.json['detail'])).toContain('npm run build');
+  });
+});
+
+describe('links that nobody made', () => {
+  it('are tried by one address so many times, and then it has to wait', async () => {
+    const guess = (): Promise<Seen> =>
+      rig.send('POST', '/console/session', { key: null, body: { link: 'x'.repeat(43) }, headers: OWN });
+    // While they are made some become free again.
+    let last = await guess();
+    for (let count = 0; count < 2 * INVALID_KEY_LIMIT.burst && last.status === 401; count += 100) {
+      const guesses = await Promise.all(Array.from({ length: 100 }, guess));
+      last = guesses.at(-1) ?? last;
+    }
+    expect(last).toMatchObject({ status: 429, json: { code: 'too_many_requests' } });
   });
 });

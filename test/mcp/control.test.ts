@@ -295,6 +295,8 @@ describe('who sees and may call what', () => {
       for (const [tool, args] of Object.entries(smoke()))
         if (/executions\.(get|trace)|approvals\.get|explain/.test(tool))
           expect((await world.call(key, tool, args)).text, tool).toMatch(/^There is no such/);
+      const probed = await world.call(key, PROBE, { effect_id: committed.effect_id });
+      expect(probed.text).toMatch(/^There is no such/);
     }
     const other = { agent_id: 'bot', action: 'payments.refund', params: {} };
     expect((await world.call(otherBot, 'svc.policy.simulate', other)).text).toContain('/agent_id must be other-bot');

@@ -46,6 +46,13 @@ describe('what is refused', () => {
 
   it.each<[string, string | Buffer, number, number | string | null, RegExp]>([
     ['no bytes', '', -32_700, null, /empty/],
+    [
+      'a member in another case',
+      '{"jsonrpc":"2.0","id":1,"method":"ping","Params":{}}',
+      -32_600,
+      1,
+      /no member "Params"/,
+    ],
     ['no JSON', '{"jsonrpc"', -32_700, null, /not strict JSON.*line 1/],
     ['two texts', '{"jsonrpc":"2.0","id":1,"method":"ping"} {}', -32_700, null, /after the end/],
     ['a byte order mark', '\uFEFF{"jsonrpc":"2.0","id":1,"method":"ping"}', -32_700, null, /byte order mark/],

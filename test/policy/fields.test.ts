@@ -95,6 +95,8 @@ describe('operators', () => {
     ['{ ends_with: ".com" }', 'a.com', 'a.org'],
     ['{ substring: mid }', 'amidb', 'ambid'],
     ['{ glob: "a.*" }', 'a.b', 'a.b.c'],
+    ['{ glob: "a/*" }', 'a/b', 'a/b/c'],
+    ['{ glob: "a:*" }', 'a:b', 'a:b:c'],
     ['{ glob: "a.**" }', 'a.b.c', 'b.c'],
     ['{ glob: "a\\\\*" }', 'a*', 'ab'],
     ['{ regex: "[0-9]+" }', '42', '42x'],

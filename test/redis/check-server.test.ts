@@ -43,3 +43,8 @@ it.each<[Partial<typeof SOUND>, Durability, string]>([
 ])('a server with %j does not provide %s, and what is missing is said', async (change, durability, message) => {
   await expect(checked(change, durability)).rejects.toThrow(message);
 });
+
+it('weak durability is a word about `local` alone: without an append-only file nothing else is provided', async () => {
+  for (const durability of ['replica', 'fsync'] as const)
+    await expect(checked({ aof_enabled: '0' }, durability, true)).rejects.toThrow('append-only');
+});
