@@ -1,3 +1,4 @@
+import { perCall } from './cpu.ts';
 import { count, load, newWrite, requestOf } from './load.ts';
 import type { BenchOptions, BenchResult } from './result.ts';
 import { type Gateway, openStage } from './stage.ts';
@@ -40,6 +41,7 @@ export async function run({ effects }: BenchOptions): Promise<BenchResult[]> {
 async function watched(gateway: Gateway, traffic: Traffic): Promise<readonly BenchResult[]> {
   const { name, calls, connections, target, make } = traffic;
   const seen: number[] = [];
+  const before = await gateway.cpu();
   let number = 0;
   const next = (): string => make(gateway.key, (number += 1));
   for (let sent = 0; sent < calls; sent += STRETCH) {
@@ -50,12 +52,14 @@ async function watched(gateway: Gateway, traffic: Traffic): Promise<readonly Ben
     seen.push(resident);
     console.error(`  ${name}, ${sent + most}: ${Math.round(resident)} MB`);
   }
+  // Of fewer calls nothing is known.
   const later = seen.slice(FLAT_FROM / STRETCH - 1);
+  const cpu = { governed: perCall(before, await gateway.cpu(), calls) };
   const common = { unit: 'MB', ratio: null } as const;
   const shown = seen.map(Math.round).join(' ');
   const about = `resident after ${calls.toLocaleString('en')} ${name}, ${connections} at once`;
   return [
-    { name: about, value: Math.round(Math.max(...seen)), peer: `every ${STRETCH}: ${shown}`, target, ...common },
+    { name: about, value: Math.round(Math.max(...seen)), peer: `every ${STRETCH}: ${shown}`, target, cpu, ...common },
     {
       name: `${about}: growth after ${FLAT_FROM}`,
       value: Math.round(growth(later)),

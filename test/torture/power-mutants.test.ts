@@ -42,7 +42,7 @@ const MUTANTS: readonly (readonly [
     'a store that answers before the sync',
     TWICE,
     // A checkpoint would sync as well.
-    [...ANSWERS_EARLY.map(([from, to]): Alteration => ['behind', from, to]), FEW_CHECKPOINTS],
+    [...ANSWERS_EARLY.map(([from, to]): Alteration => ['sync-queue', from, to]), FEW_CHECKPOINTS],
     20,
   ],
   [

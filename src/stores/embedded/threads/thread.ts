@@ -22,6 +22,12 @@ export interface StoreThread {
 }
 
 /**
+ * Most of the memory of a thread that is for what soon is garbage, MB. V8's own is 48; a row is read, written and
+ * forgotten, and who waits for it waits for the disk.
+ */
+const MOST_YOUNG_MB = 12;
+
+/**
  * Starts a thread of the store.
  * @param receive called with each message that is no reply
  * @param seen called with the store's time of replies, before they reach who waits for them
@@ -34,7 +40,7 @@ export function startThread(
   seen: (now: number) => void,
   ended: (why: string) => void,
 ): StoreThread {
-  const worker = new Worker(entry, { workerData });
+  const worker = new Worker(entry, { workerData, resourceLimits: { maxYoungGenerationSizeMb: MOST_YOUNG_MB } });
   /**
    * Who waits, by the number of the request. Numbers are used again: V8 keeps the tables that a `Map` with many deletions
    * has outgrown, with everything that was in them, until the next full collection.
