@@ -343,6 +343,8 @@ export interface SweepReport {
   readonly unsettled: number;
   /** When the record was made that the look for old ones has reached; `null` where it has seen them all. */
   readonly reached: number | null;
+  /** When the oldest effect was made whose outcome is not known, ms; `null`: there is none. */
+  readonly oldestUnknown: number | null;
 }
 
 /**

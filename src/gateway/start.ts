@@ -30,7 +30,7 @@ import { resolveEffect } from '../effects/run/resolve-effect.ts';
 import { runEffect } from '../effects/run/run-effect.ts';
 import { newId } from '../effects/run/ids.ts';
 import type { RunRequest } from '../effects/model/run-request.ts';
-import { type EffectStore, StoreUnavailable, type SweepReport } from '../effects/store.ts';
+import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { createAuthenticator } from '../identity/authenticate.ts';
 import { createDirectory, type Directory } from '../identity/directory.ts';
 import { createKeyRecord, keyState, successorOf } from '../identity/key-record.ts';
@@ -73,7 +73,7 @@ import { proxyPorts } from './proxy-ports.ts';
 import { outcomeOfProbe, type Prober, startProber } from './prober.ts';
 import { createReloader } from './reload.ts';
 import { sealedStore, unmeasured } from './sealed-store.ts';
-import { retentionNotes, startSweeper } from './sweeper.ts';
+import { retentionNotes, startSweeper, type Swept } from './sweeper.ts';
 import { createTakeUp } from './take-up.ts';
 import { watchStore } from './watch-store.ts';
 
@@ -205,7 +205,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   );
   const pins = createPinView(upstreams, () => held.inForce);
   opened.push(() => upstreams.close());
-  let swept: () => SweepReport | null = () => null;
+  let swept: () => Swept | null = () => null;
   let prober: Prober | null = null;
   const metrics = createMetrics({ store, workspaces: () => directory.workspaces(), swept: () => swept() });
   Object.assign(measures, metrics);
@@ -356,7 +356,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       const notes = staleness === null ? [] : [{ part: 'configuration', message: STALE_NOTES[staleness] }];
       const entities = fileEntities.problem();
       const ofBrain = entities === null ? [] : [{ part: 'brain', message: entities }];
-      const ofParts = [...retentionNotes(swept()), ...notifying.notes(), ...agreement.notes()];
+      const ofParts = [...retentionNotes(swept(), Date.now()), ...notifying.notes(), ...agreement.notes()];
       return [...notes, ...ofBrain, ...ofParts, ...opinionNotes(held, opinion), ...(prober?.notes() ?? [])];
     },
     metrics: () => metrics.render(),

@@ -13,12 +13,24 @@ const BATCH = 100;
 const MOST_GRANTED = 1000;
 const MOST_ROUNDS = 7;
 
+/** A round that came to its end. */
+export interface Swept extends SweepReport {
+  /** When it did, by the machine's clock, ms. */
+  readonly at: number;
+}
+
+/** After so long without a round that came to its end, people are told. */
+const STANDS_STILL_MS = 10 * 60_000;
+
+/** An outcome that nobody has settled for so long is told of. */
+const LONG_UNKNOWN_MS = 60 * 60_000;
+
 /** What the gateway does regularly without being asked. */
 export interface Sweeper {
   /** The settlements that the spill journal had at the start are in the store, or cannot be written yet. */
   readonly begun: Promise<void>;
-  /** What the last round left of old records; `null` before the first. */
-  last(): SweepReport | null;
+  /** What the last round that came to its end left of old records; `null` before the first. */
+  last(): Swept | null;
   stop(): Promise<void>;
 }
 
@@ -34,7 +46,7 @@ export function startSweeper(
   report: (error: unknown) => void,
 ): Sweeper {
   let stopped = false;
-  let last: SweepReport | null = null;
+  let last: Swept | null = null;
   let wake: () => void = () => undefined;
   /** Granted calls that were stopped: how many rounds until the next try, and how many they waited last time. */
   const waits = new Map<string, { rounds: number; readonly waited: number }>();
@@ -50,7 +62,7 @@ export function startSweeper(
 
   async function sweep(): Promise<void> {
     for (;;) {
-      last = await ports.store.sweep(BATCH);
+      last = { ...(await ports.store.sweep(BATCH)), at: Date.now() };
       const { lost, approvalsExpired, aged } = last;
       if (Math.max(lost, approvalsExpired, aged) < BATCH) break;
     }
@@ -110,13 +122,29 @@ export function startSweeper(
   };
 }
 
-/** What people have to know of records that stay though they are past their age. */
+/** What people have to know of what is swept, and of outcomes that nobody settles. */
 export function retentionNotes(
-  last: SweepReport | null,
+  last: Swept | null,
+  now: number,
 ): readonly { readonly part: string; readonly message: string }[] {
-  if (last === null || last.unsettled === 0) return [];
-  const { unsettled, reached } = last;
-  const where = reached === null ? '' : ` The look for more has reached ${new Date(reached).toISOString()}.`;
-  const message = `${unsettled} effects are older than retention.effects and stay, because what became of them is not known: svc effects resolve settles many at once.${where}`;
-  return [{ part: 'retention', message }];
+  if (last === null) return [];
+  const notes: { readonly part: string; readonly message: string }[] = [];
+  const note = (part: string, message: string): void => void notes.push({ part, message });
+  const { unsettled, reached, oldestUnknown, at } = last;
+  const day = (time: number): string => new Date(time).toISOString();
+  if (now - at >= STANDS_STILL_MS)
+    note('retention', `Nothing has been ended or removed by age since ${day(at)}: the log says what stops it.`);
+  if (unsettled > 0) {
+    const where = reached === null ? '' : ` The look for more has reached ${day(reached)}.`;
+    note(
+      'retention',
+      `${unsettled} effects are older than retention.effects and stay, because what became of them is not known: svc effects resolve settles many at once.${where}`,
+    );
+  }
+  if (oldestUnknown !== null && now - oldestUnknown >= LONG_UNKNOWN_MS)
+    note(
+      'unknown_outcomes',
+      `What became of an effect of ${day(oldestUnknown)} is still not known: svc effects list --state unknown.`,
+    );
+  return notes;
 }

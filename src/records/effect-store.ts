@@ -17,7 +17,7 @@ import { pauseRows, pausesOf, policyRows, putPauses } from './control-rows.ts';
 import type { Draft } from './draft.ts';
 import { brainRows, createEntities } from './entities.ts';
 import { pageOfEffects } from './effect-pages.ts';
-import { effectRows, keyRows, probedAgain, type StoredEffect, unprobedOf } from './effect-rows.ts';
+import { effectRows, effectsIn, keyRows, probedAgain, type StoredEffect, unprobedOf } from './effect-rows.ts';
 import { budgetRow } from './counters.ts';
 import { CLAIMS, claimRows, POOLS, poolRows } from './held-rows.ts';
 import { apiKeyRows, createInstallation, ENTERED, enteredRows } from './installation.ts';
@@ -258,6 +258,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
       await flush();
       const total = { lost: 0, approvalsExpired: 0, aged: 0, unsettled: 0 };
       let reached: number | null = null;
+      let oldestUnknown: number | null = null;
       for (const workspace of await workspaces()) {
         await store.ended.known(workspace);
         await enter(workspace);
@@ -268,11 +269,13 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
         const swept = await sweepWorkspace({ store, runner, steps, scan }, workspace, limit, retention);
         total.unsettled += Math.max(scan.unsettled, scan.unsettledBefore);
         if (scan.reached !== null) reached = Math.min(reached ?? scan.reached.at, scan.reached.at);
+        const unknown = { workspace, list: effectsIn('unknown'), kind: effectRows.kind };
+        for (const { at } of await firstOf(store, unknown, 1)) oldestUnknown = Math.min(oldestUnknown ?? at, at);
         total.lost += swept.lost;
         total.approvalsExpired += swept.approvalsExpired;
         total.aged += swept.aged;
       }
-      return { ...total, reached };
+      return { ...total, reached, oldestUnknown };
     },
     async grantedApprovals(limit) {
       const found: ApprovalRecord[] = [];

@@ -59,7 +59,7 @@ export async function sweepWorkspace(
   workspace: string,
   limit: number,
   retention: Retention,
-): Promise<Omit<SweepReport, 'unsettled' | 'reached'>> {
+): Promise<Omit<SweepReport, 'unsettled' | 'reached' | 'oldestUnknown'>> {
   const now = store.now();
   const due = (list: string, kind: string, to: number, most = limit): Promise<readonly Entry[]> =>
     firstOf(store, { workspace, list, kind, to }, most);

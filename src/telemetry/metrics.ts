@@ -44,7 +44,7 @@ export interface Metrics {
 export function createMetrics(watched: {
   readonly store: Pick<EffectStore, 'health' | 'now' | 'commits' | 'effects' | 'approvals'>;
   readonly workspaces: () => readonly string[];
-  readonly swept: () => Pick<SweepReport, 'unsettled' | 'reached'> | null;
+  readonly swept: () => (Pick<SweepReport, 'unsettled' | 'reached' | 'oldestUnknown'> & { readonly at: number }) | null;
 }): Metrics {
   const registry = new Registry();
   const registers = [registry];
@@ -172,6 +172,22 @@ export function createMetrics(watched: {
     });
     return counting;
   };
+  new Gauge({
+    name: 'svc_retention_swept_timestamp_seconds',
+    help: 'When the last round of the sweeper came to its end; 0 before the first',
+    registers,
+    collect() {
+      this.set((watched.swept()?.at ?? 0) / 1000);
+    },
+  });
+  new Gauge({
+    name: 'svc_effects_unknown_oldest_timestamp_seconds',
+    help: 'When the oldest effect was made whose outcome is not known; now, where there is none',
+    registers,
+    collect() {
+      this.set((watched.swept()?.oldestUnknown ?? Date.now()) / 1000);
+    },
+  });
   new Gauge({
     name: 'svc_effects_unknown',
     help: `Effects whose outcome is not known (counted up to ${MAX_COUNTED} a workspace)`,

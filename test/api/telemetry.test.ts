@@ -68,7 +68,7 @@ describe('metrics', () => {
     expect((await rig.send('POST', '/v1/workspaces/demo/effects', { body: refund() })).json['decision']).toBe(
       'unknown_effect',
     );
-    const swept = { unsettled: 3, reached: 1_750_000_000_000 };
+    const swept = { unsettled: 3, reached: 1_750_000_000_000, oldestUnknown: 1_740_000_000_000, at: 1_760_000_000_000 };
     const metrics = createMetrics({
       store: rig.ports.store,
       workspaces: () => ['demo', 'elsewhere'],
@@ -89,6 +89,8 @@ describe('metrics', () => {
     expect(text).toContain('svc_store_ready 1');
     expect(text).toContain('svc_retention_unsettled 3');
     expect(text).toContain('svc_retention_reached_timestamp_seconds 1750000000');
+    expect(text).toContain('svc_retention_swept_timestamp_seconds 1760000000');
+    expect(text).toContain('svc_effects_unknown_oldest_timestamp_seconds 1740000000');
     const { done } = rig.ports.store.commits();
     expect(done).toBeGreaterThan(1);
     expect(text).toContain(`svc_store_commits_total{result="done"} ${done}`);

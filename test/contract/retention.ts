@@ -132,7 +132,8 @@ export function describeRetention(open: OpenStore, capabilities: Capabilities): 
       const { effect } = await dispatched(at.store);
       await at.store.settle(settleRequest(effect, committed()));
       at.advance(RETENTION.effectsMs + 1);
-      expect(await at.store.sweep(1)).toMatchObject({ aged: 0, unsettled: 10, reached: open[0]?.createdAt });
+      const oldestUnknown = open[0]?.createdAt;
+      expect(await at.store.sweep(1)).toMatchObject({ aged: 0, unsettled: 10, reached: oldestUnknown, oldestUnknown });
       expect(await at.store.sweep(1)).toMatchObject({ aged: 0, unsettled: 20 });
       expect(await at.store.sweep(1)).toMatchObject({ aged: 1, unsettled: 25, reached: null });
       expect(await at.store.effect(WORKSPACE, effect.id)).toBeNull();

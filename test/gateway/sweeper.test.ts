@@ -130,10 +130,19 @@ it('settlements that the store did not take are handed in each round', async () 
   await sweeper.stop();
 });
 
-it('records that stay because nobody knows what became of them are named in /readyz', () => {
-  const report = { lost: 0, approvalsExpired: 0, aged: 0 };
-  expect(retentionNotes(null)).toEqual([]);
-  expect(retentionNotes({ ...report, unsettled: 0, reached: 5 })).toEqual([]);
-  const [note] = retentionNotes({ ...report, unsettled: 1_200, reached: 1_750_000_000_000 });
+it('records that stay, outcomes that nobody settles, and a sweeper that stands still are named in /readyz', () => {
+  const at = 1_760_000_000_000;
+  const report = { lost: 0, approvalsExpired: 0, aged: 0, unsettled: 0, reached: 5, oldestUnknown: null, at };
+  expect(retentionNotes(null, at)).toEqual([]);
+  expect(retentionNotes(report, at)).toEqual([]);
+  const [note] = retentionNotes({ ...report, unsettled: 1_200, reached: 1_750_000_000_000 }, at);
   expect(note).toMatchObject({ part: 'retention', message: expect.stringMatching(/^1200 effects .*2025-06-15T/) });
+  expect(retentionNotes(report, at + 599_999)).toEqual([]);
+  expect(retentionNotes(report, at + 600_000)).toMatchObject([
+    { part: 'retention', message: expect.stringMatching(/^Nothing .*2025-10-09T/) },
+  ]);
+  expect(retentionNotes({ ...report, oldestUnknown: at - 3_599_999 }, at)).toEqual([]);
+  expect(retentionNotes({ ...report, oldestUnknown: at - 3_600_000 }, at)).toMatchObject([
+    { part: 'unknown_outcomes', message: expect.stringContaining('2025-10-09T') },
+  ]);
 });
