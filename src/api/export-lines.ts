@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import type { EffectRecord, SignedReceipt } from '../effects/model/effect.ts';
-import { type LedgerEvent, ledgerEventToWire } from '../effects/model/ledger.ts';
-import type { EffectStore, LedgerFilter } from '../effects/store.ts';
+import { type LedgerEvent, type LedgerFilter, ledgerEventToWire } from '../effects/model/ledger.ts';
+import type { EffectStore } from '../effects/store.ts';
 import type { JsonObject } from '../json/value.ts';
 import { sealLine } from '../receipts/bundle.ts';
 import type { ApiPorts } from './ports.ts';

@@ -46,6 +46,17 @@ const Exports = Type.Unsafe<Readable>({
   content: { [TYPES.jsonl]: text, 'text/csv': text },
 });
 
+const SCHEMA = {
+  operationId: 'exportLedger',
+  summary: 'Export effects, receipts and events',
+  description:
+    'Effects that were made, receipts that were issued and events that were written in the time. Effects come without params and answers. Receipts stay when the record of an effect is gone. An answer that breaks off is not whole: a bundle ends with its seal.',
+  tags: ['ledger'],
+  params: InWorkspace,
+  querystring: ExportQuery,
+  response: answers({ 200: Exports }),
+} as const;
+
 /** `GET …/export`: effects, receipts and events, as a stream that is made as fast as it is taken. */
 export function addExportRoute(
   app: ApiApp,
@@ -61,16 +72,7 @@ export function addExportRoute(
     '/v1/workspaces/:ws/export',
     {
       config: { endpoint: 'ledger.export' },
-      schema: {
-        operationId: 'exportLedger',
-        summary: 'Export effects, receipts and events',
-        description:
-          'Effects that were made, receipts that were issued and events that were written in the time. Effects come without params and answers. Receipts stay when the record of an effect is gone. An answer that breaks off is not whole: a bundle ends with its seal.',
-        tags: ['ledger'],
-        params: InWorkspace,
-        querystring: ExportQuery,
-        response: answers({ 200: Exports }),
-      },
+      schema: SCHEMA,
     },
     async (request, reply) => {
       refuseAgents(callerOf(request));
@@ -110,22 +112,22 @@ export function addExportRoute(
       filter: { ...filter, until: end },
       asked: { ...by, until: new Date(end).toISOString() },
       what: new Set(what === undefined ? all : [what]),
-      showEffect,
+      showEffect: (effect) => exportedEffect(ports, effect),
     };
   }
+}
 
-  /** Params and answers are left out; a receipt is a line of its own. */
-  function showEffect(effect: EffectRecord): JsonObject {
-    const { receipt: _receipt, ...shown }: JsonObject = effectToWire(effect, {
-      publicUrl: ports.settings().publicUrl,
-      receiptView: () => ({}),
-      tool: ports.catalog().tool(effect.action.tool),
-      withResult: false,
-      approval: null,
-      now: ports.store.now(),
-    });
-    return { ...shown, user: effect.actor.user };
-  }
+/** Params and answers are left out; a receipt is a line of its own. */
+function exportedEffect(ports: Pick<ApiPorts, 'store' | 'settings' | 'catalog'>, effect: EffectRecord): JsonObject {
+  const { receipt: _receipt, ...shown }: JsonObject = effectToWire(effect, {
+    publicUrl: ports.settings().publicUrl,
+    receiptView: () => ({}),
+    tool: ports.catalog().tool(effect.action.tool),
+    withResult: false,
+    approval: null,
+    now: ports.store.now(),
+  });
+  return { ...shown, user: effect.actor.user };
 }
 
 /** A stream that ends when nobody takes anything of it. */

@@ -1,8 +1,13 @@
 import { type Static, Type } from 'typebox';
 import type { FastifyReply } from 'fastify';
-import { INSTALLATION, LEDGER_GROUPS, LEDGER_KINDS, ledgerEventToWire } from '../effects/model/ledger.ts';
+import {
+  INSTALLATION,
+  LEDGER_GROUPS,
+  LEDGER_KINDS,
+  type LedgerFilter,
+  ledgerEventToWire,
+} from '../effects/model/ledger.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
-import type { LedgerFilter } from '../effects/store.ts';
 import type { ApiApp, Caller } from './app.ts';
 import { callerOf } from './caller.ts';
 import { LedgerEvent } from './effect-answers.ts';

@@ -81,27 +81,7 @@ export function addPolicyActivationRoutes(app: ApiApp, ports: ApiPorts, lists: L
     },
   );
 
-  app.get(
-    '/v1/beta/policies/versions/:version',
-    {
-      config: { endpoint: 'policies.history' },
-      schema: {
-        operationId: 'getPolicyVersion',
-        summary: 'What the policies of a version said',
-        description: 'The files as they were read. The ten versions that were in force last are kept.',
-        tags: ['policies'],
-        params: Type.Object({ version: Type.String({ description: 'One of the history.' }) }),
-        querystring: NoQuery,
-        response: answers({ 200: PolicyVersion }),
-      },
-    },
-    async (request) => {
-      const caller = callerOf(request);
-      refuseAgents(caller);
-      const { version } = request.params;
-      return lists.make(caller, async () => versionToWire(version, await ports.showPolicy(version)));
-    },
-  );
+  addVersionRoute(app, ports, lists);
 
   app.post(
     ACTIVATIONS,
@@ -143,6 +123,30 @@ export function addPolicyActivationRoutes(app: ApiApp, ports: ApiPorts, lists: L
     async (request) => {
       const by = ledgerActor(callerOf(request).principal);
       return answerTo(await ports.choosePolicy({ kind: 'before' }, by, request.body.comment ?? null));
+    },
+  );
+}
+
+function addVersionRoute(app: ApiApp, ports: Pick<ApiPorts, 'showPolicy'>, lists: Lists): void {
+  app.get(
+    '/v1/beta/policies/versions/:version',
+    {
+      config: { endpoint: 'policies.history' },
+      schema: {
+        operationId: 'getPolicyVersion',
+        summary: 'What the policies of a version said',
+        description: 'The files as they were read. The ten versions that were in force last are kept.',
+        tags: ['policies'],
+        params: Type.Object({ version: Type.String({ description: 'One of the history.' }) }),
+        querystring: NoQuery,
+        response: answers({ 200: PolicyVersion }),
+      },
+    },
+    async (request) => {
+      const caller = callerOf(request);
+      refuseAgents(caller);
+      const { version } = request.params;
+      return lists.make(caller, async () => versionToWire(version, await ports.showPolicy(version)));
     },
   );
 }

@@ -27,7 +27,7 @@ import type {
   Tombstone,
 } from './model/effect.ts';
 import type { JsonObject } from '../json/value.ts';
-import type { LedgerActor, LedgerDraft, LedgerEvent, LedgerGroup, LedgerKind } from './model/ledger.ts';
+import type { LedgerActor, LedgerDraft, LedgerEvent, LedgerFilter } from './model/ledger.ts';
 import type { Agent, KeyKind } from './model/principal.ts';
 import type { ApprovalRequirement, Observed, Verdict } from './model/verdict.ts';
 
@@ -295,29 +295,6 @@ export interface EffectFilter {
   readonly keyId?: string | undefined;
   /** A user who approved or rejected it. */
   readonly approver?: string | undefined;
-  /** ms, inclusive. */
-  readonly since: number | null;
-  /** ms, exclusive. */
-  readonly until: number | null;
-  readonly limit: number;
-  readonly cursor: string | null;
-}
-
-/** Which events of the ledger: those that fit all that is given. */
-export interface LedgerFilter {
-  /** A kind, or the kinds of a group: what stands before the dot. */
-  readonly kind?: LedgerKind | LedgerGroup | undefined;
-  readonly effectId?: string | undefined;
-  /** The id of who caused the event. */
-  readonly actor?: string | undefined;
-  /** Of the event, or of the effect that it is about. */
-  readonly agentId?: string | undefined;
-  readonly tool?: string | undefined;
-  readonly target?: string | undefined;
-  readonly rule?: string | undefined;
-  /** Who acted, whom it is about, or whose key made the call. */
-  readonly user?: string | undefined;
-  readonly keyId?: string | undefined;
   /** ms, inclusive. */
   readonly since: number | null;
   /** ms, exclusive. */

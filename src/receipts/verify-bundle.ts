@@ -90,20 +90,17 @@ function createBundleCheck(trust: JsonObject | null) {
       issued = { line: number, effectId, receiptId: isJsonObject(data) ? data['receipt_id'] : undefined };
   }
 
-  function takeReceipt({ effect_id: effectId, receipt_id: receiptId, jws }: JsonObject): void {
+  function takeReceipt(value: JsonObject): void {
+    const { effect_id: effectId, receipt_id: receiptId, jws } = value;
     counts.receipts += 1;
     const by = issued;
     issued = null;
     if (by === null || by.effectId !== effectId || by.receiptId !== receiptId || by.line !== number - 1)
       fault('a receipt that the event before it does not name');
     if (jws === null) return;
-    if (typeof jws !== 'string') return fault('a receipt without its signed form');
-    const { verdict, checks, payload } = verifyReceipt({ content: jws, trust: keys(), disclosure: null });
-    if (payload === null || verdict !== 'VALID')
-      return fault(`receipt ${verdict}: ${checks.find(({ status }) => status !== 'passed')?.detail ?? ''}`);
-    if (payload['id'] !== receiptId || memberAt(payload, ['effect', 'id']) !== effectId)
-      fault('a receipt of another effect');
-    if (payload['ws'] !== head?.['ws']) fault('a receipt of another workspace');
+    const { payload, why } = receiptIn(value, keys(), head);
+    if (why !== null) fault(why);
+    if (payload === null) return;
     issuer ??= payload['iss'];
     if (issuer !== payload['iss']) fault('a receipt of another issuer');
     const place = typeof effectId === 'string' ? admitted.get(effectId) : undefined;
@@ -117,17 +114,11 @@ function createBundleCheck(trust: JsonObject | null) {
       fault(`the receipt that line ${issued.line} says was issued is missing`);
       issued = null;
     }
-    switch (value['type']) {
-      case 'event':
-        return takeEvent(value);
-      case 'receipt':
-        return takeReceipt(value);
-      case 'effect':
-        counts.effects += 1;
-        return;
-      default:
-        fault('a line of no kind that a bundle has');
-    }
+    const { type } = value;
+    if (type === 'event') takeEvent(value);
+    else if (type === 'receipt') takeReceipt(value);
+    else if (type === 'effect') counts.effects += 1;
+    else fault('a line of no kind that a bundle has');
   }
 
   /** The outcome of all checks of the lines, in one. */
@@ -152,17 +143,33 @@ function createBundleCheck(trust: JsonObject | null) {
       const text = last?.toString('utf8') ?? '';
       if (number > 0 && issued !== null) fault('the last receipt is missing');
       const sealed = checkSeal(text, keys(), { counts, sha256: digest.digest('base64url'), issuer, head });
-      const checks: readonly Check[] = [
-        passed('file', `A bundle: ${counts.events} events, ${counts.effects} effects, ${counts.receipts} receipts.`),
-        chain(),
-        ...sealed.checks,
-        ...(trust === null ? [untrusted(sealed.kid)] : []),
-      ];
-      const has = (status: Check['status']): boolean => checks.some((check) => check.status === status);
-      const verdict = has('failed') ? 'INVALID' : has('undecided') ? 'UNDECIDABLE' : 'VALID';
-      return { verdict, checks, payload: verdict === 'INVALID' ? null : sealed.payload, keyId: sealed.kid };
+      return conclude(counts, [chain(), ...sealed.checks, ...(trust === null ? [untrusted(sealed.kid)] : [])], sealed);
     },
   };
+}
+
+/** The payload of the receipt of a line, and what is wrong with it. */
+function receiptIn(
+  { effect_id: effectId, receipt_id: receiptId, jws }: JsonObject,
+  trust: JsonObject,
+  head: JsonObject | null,
+): { readonly payload: JsonObject | null; readonly why: string | null } {
+  if (typeof jws !== 'string') return { payload: null, why: 'a receipt without its signed form' };
+  const { verdict, checks, payload } = verifyReceipt({ content: jws, trust, disclosure: null });
+  if (payload === null || verdict !== 'VALID') {
+    const fault = checks.find(({ status }) => status !== 'passed')?.detail ?? '';
+    return { payload: null, why: `receipt ${verdict}: ${fault}` };
+  }
+  const isOfEffect = payload['id'] === receiptId && memberAt(payload, ['effect', 'id']) === effectId;
+  if (!isOfEffect) return { payload, why: 'a receipt of another effect' };
+  return { payload, why: payload['ws'] === head?.['ws'] ? null : 'a receipt of another workspace' };
+}
+
+function conclude({ events, effects, receipts }: BundleCounts, of: readonly Check[], sealed: Sealed): Verification {
+  const file = passed('file', `A bundle: ${events} events, ${effects} effects, ${receipts} receipts.`);
+  const has = (status: Check['status']): boolean => of.some((check) => check.status === status);
+  const verdict = has('failed') ? 'INVALID' : has('undecided') ? 'UNDECIDABLE' : 'VALID';
+  return { verdict, checks: [file, ...of], payload: verdict === 'INVALID' ? null : sealed.payload, keyId: sealed.kid };
 }
 
 /** Members of a filter that leave no event out of a time. */

@@ -1,6 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { LedgerDraft, LedgerEvent } from '../../src/effects/model/ledger.ts';
-import type { LedgerFilter } from '../../src/effects/store.ts';
+import type { LedgerDraft, LedgerEvent, LedgerFilter } from '../../src/effects/model/ledger.ts';
 import { type Capabilities, DAY, type OpenStore, useStore } from './fixture.ts';
 import {
   AGENT,

@@ -74,7 +74,7 @@ it('JSON lines have all events, each receipt after its event, and the effects, w
   const text = await answer.text();
   expect(text).not.toContain('canary of params');
   const lines = linesOf(text);
-  const effects = lines.filter(({ type }) => type === 'effect').map((line) => line.effect_id);
+  const effects = lines.filter(({ type }) => type === 'effect').map((line) => line.effect_id ?? '');
   expect(effects.toSorted()).toEqual(Object.values(ids).toSorted());
   const receipts = lines.filter(({ type }) => type === 'receipt').map((line) => line.effect_id);
   expect(receipts).toEqual([ids['mine'], ids['others'], ids['approved']]);
@@ -86,7 +86,7 @@ it('JSON lines have all events, each receipt after its event, and the effects, w
 
 it('is of one agent, tool, user or rule, and of a time', async () => {
   const of = async (query: string) =>
-    (await exported(`what=effects&${query}`)).map(({ effect_id: id }) => id).toSorted();
+    (await exported(`what=effects&${query}`)).map(({ effect_id: id = '' }) => id).toSorted();
   expect(await of('agent_id=other-bot')).toEqual([ids['others']]);
   expect(await of('rule=world/refund-large')).toEqual([ids['approved']]);
   expect(await of('tool=payments.refund&user=olga')).toEqual(Object.values(ids).toSorted());

@@ -106,6 +106,29 @@ export interface LedgerEvent extends LedgerDraft {
   readonly at: number;
 }
 
+/** Which events of the ledger: those that fit all that is given. */
+export interface LedgerFilter {
+  /** A kind, or the kinds of a group: what stands before the dot. */
+  readonly kind?: LedgerKind | LedgerGroup | undefined;
+  readonly effectId?: string | undefined;
+  /** The id of who caused the event. */
+  readonly actor?: string | undefined;
+  /** Of the event, or of the effect that it is about. */
+  readonly agentId?: string | undefined;
+  readonly tool?: string | undefined;
+  readonly target?: string | undefined;
+  readonly rule?: string | undefined;
+  /** Who acted, whom it is about, or whose key made the call. */
+  readonly user?: string | undefined;
+  readonly keyId?: string | undefined;
+  /** ms, inclusive. */
+  readonly since: number | null;
+  /** ms, exclusive. */
+  readonly until: number | null;
+  readonly limit: number;
+  readonly cursor: string | null;
+}
+
 /** The wire form of a ledger event. */
 export function ledgerEventToWire(event: LedgerEvent) {
   const recordedAt = new Date(event.at).toISOString();
