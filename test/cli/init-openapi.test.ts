@@ -5,6 +5,7 @@ import { autocompleteMultiselect } from '@clack/prompts';
 import { afterAll, afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { stringify } from 'yaml';
 import { loadConfiguration } from '../../src/config/load.ts';
+import { judgeProbe } from '../../src/effects/checks/judge-probe.ts';
 import type { Json } from '../../src/json/value.ts';
 import { type Ran, svc, svcAtTerminal } from './run.ts';
 import { httpCall } from '../config/http-call.ts';
@@ -704,5 +705,76 @@ describe('--diff', () => {
     expect(readFileSync('gateway.yaml', 'utf8')).toBe(text);
     const { changes } = JSON.parse((await init(after, '--diff', '--json')).out);
     expect(changes.map(({ change }: { change: string }) => change)).toEqual(['changed', 'new', 'gone']);
+  });
+});
+
+describe('probes that are proposed', () => {
+  const ID = { name: 'id', in: 'path', required: true, schema: { type: 'string' } };
+  const body = (schema: object): object => ({
+    requestBody: { required: true, content: { 'application/json': { schema } } },
+    responses: DONE,
+  });
+  const text = { type: 'string' };
+  const DOCUMENT = documentOf({
+    '/notes/{id}': {
+      parameters: [ID],
+      get: { operationId: 'getNote', responses: DONE },
+      delete: { operationId: 'deleteNote', responses: DONE },
+      put: { operationId: 'putNote', ...body({ type: 'object', required: ['text'], properties: { text } }) },
+      patch: { operationId: 'patchNote', ...body({ type: 'object', required: ['text'], properties: { text } }) },
+    },
+    '/notes/{id}/star': {
+      parameters: [ID],
+      get: { operationId: 'isStarred', responses: DONE },
+      put: { operationId: 'star', responses: DONE },
+    },
+    '/pages/{id}': {
+      parameters: [ID],
+      get: { operationId: 'getPage', responses: DONE },
+      // A read cannot tell a text that was left out from one that was not taken.
+      put: {
+        operationId: 'putPage',
+        ...body({ type: 'object', required: ['text'], properties: { text, title: text } }),
+      },
+    },
+    '/files/{id}': {
+      parameters: [ID],
+      get: { parameters: [{ name: 'v', in: 'query', required: true, schema: text }], responses: DONE },
+      delete: { operationId: 'deleteFile', responses: DONE },
+    },
+    '/jobs/{id}': { parameters: [ID], delete: { operationId: 'deleteJob', responses: DONE } },
+    '/notes': {
+      post: post({ type: 'object', properties: { text } }),
+      get: { responses: DONE },
+      delete: { responses: DONE },
+    },
+  });
+
+  test('are comments that name the read of the same path; a configuration with them holds', async () => {
+    expect((await toolsOf(DOCUMENT)).filter(({ probe }) => probe !== undefined)).toEqual([]);
+    const written = readFileSync('gateway.yaml', 'utf8');
+    expect(written).toContain('It does not show that this call did it');
+    writeFileSync('gateway.yaml', written.replaceAll('    # probe: {', '    probe: {'));
+    expect(JSON.parse((await svc('config', 'check', 'gateway.yaml', '--json')).out)).toEqual({ findings: [] });
+    const { tools } = (await loadConfiguration('gateway.yaml')).configuration;
+    const probed = tools.flatMap(({ name, probe }) =>
+      probe === undefined ? [] : [[name.split('.')[1], probe] as const],
+    );
+    expect(Object.fromEntries(probed.map(([name, { happened }]) => [name, happened]))).toEqual({
+      delete_note: { http_status: { $in: [404, 410] } },
+      put_note: { text: '{text}' },
+      star: { http_status: { $in: [200, 204] } },
+    });
+    for (const [, probe] of probed) {
+      expect(probe.notHappened).toEqual({});
+      for (const status of [200, 204, 401, 403, 404, 410, 429, 500, 503])
+        expect(judgeProbe(probe, 'http', { http_status: status, text: 'old' }, { id: '1', text: 'new' }).said).not.toBe(
+          'not_happened',
+        );
+    }
+    const deleted = Object.fromEntries(probed)['delete_note'];
+    if (deleted === undefined) throw new Error('it is not proposed');
+    const said = [200, 403, 404].map((http_status) => judgeProbe(deleted, 'http', { http_status }, { id: '1' }).said);
+    expect(said).toEqual(['unknown', 'unknown', 'happened']);
   });
 });

@@ -1,8 +1,10 @@
 import { execFile } from 'node:child_process';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { expect } from 'vitest';
+import { loadConfiguration } from '../../src/config/load.ts';
+import type { Tool } from '../../src/effects/model/tool.ts';
 import { publishedDocument, type PublishedName } from '../public-documents.ts';
 
 const run = promisify(execFile);
@@ -41,6 +43,24 @@ export async function initChecked(name: PublishedName, folder: string, ...words:
   // Of two paths of which one comes before the other both are declared.
   const alike = [...text.matchAll(/^# {3}\w+ (\S+): the same requests as (\S+)$/gm)];
   for (const [, path = '', other = ''] of alike) expect([path, other]).toSatisfy(isCrossed);
+}
+
+/**
+ * Takes the comment off each proposed probe, and sees that the configuration holds, and that none of them ever concludes
+ * that a call did not happen.
+ * @returns the tools that have one
+ */
+export async function withProposedProbes(folder: string): Promise<readonly Tool[]> {
+  const file = join(folder, 'gateway.yaml');
+  const text = readFileSync(file, 'utf8');
+  const probing = join(folder, 'probing.yaml');
+  writeFileSync(probing, text.replaceAll('    # probe: {', '    probe: {'));
+  const { configuration, warnings } = await loadConfiguration(probing);
+  expect(warnings).toEqual([]);
+  const tools = configuration.tools.filter(({ probe }) => probe !== undefined);
+  expect(tools.length).toBe(text.split('    # probe: {').length - 1);
+  expect(tools.filter(({ probe }) => Object.keys(probe?.notHappened ?? {}).length > 0)).toEqual([]);
+  return tools;
 }
 
 /** Whether each of two paths has a fixed segment where the other has a param, or both have the same shape. */

@@ -7,7 +7,7 @@ import { loadConfiguration } from '../../src/config/load.ts';
 import { createRouteTable } from '../../src/proxy/route-table.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { PUBLISHED, type PublishedName } from '../public-documents.ts';
-import { CALLED, initChecked } from './init-checked.ts';
+import { CALLED, initChecked, withProposedProbes } from './init-checked.ts';
 
 const folders: string[] = [];
 
@@ -28,6 +28,11 @@ test.each(OTHERS)('%s becomes a configuration that loads, in under 20 s and 1 GB
   const { configuration } = await loadConfiguration(join(folder, 'gateway.yaml'));
   // Whatever servers its operations name: nothing goes elsewhere.
   expect(configuration.upstreams.map(({ url }) => url)).toEqual(['http://127.0.0.1:9']);
+  if (name === 'github.json' || name === 'kubernetes.json') {
+    const probed = (await withProposedProbes(folder)).map(({ name }) => name);
+    console.log(`${name}: ${probed.length} probes are proposed`);
+    expect(probed.length).toBeGreaterThan(30);
+  }
   if (name === 'kubernetes.json') expect(configuration.tools.length).toBe(839);
   if (name !== 'github.json') return;
   const match = matcher(configuration);

@@ -4,6 +4,7 @@ import { headLines, type HeadChoices, idText, MOST_LINE, pathIn, policyHead, quo
 import type { Draft, DraftBody, DraftTool } from './openapi/draft.ts';
 import { RISKS, type Risk } from './openapi/risk.ts';
 import { plainText } from './openapi/words.ts';
+import { ABOUT_PROBES, plainReads, probeProposal } from './probe-proposals.ts';
 import { json } from '../../../src/cli/terminal.ts';
 
 export interface InitUpstream {
@@ -189,7 +190,12 @@ function toolLines(upstream: string, tools: readonly DraftTool[]): readonly stri
       `#       - { match: "POST /v1/orders", tool: ${upstream}.create_order, idempotency: none }`,
       '',
     ];
-  const lines = ['tools:                                       # from the OpenAPI document of the API'];
+  const reads = plainReads(tools);
+  const proposed = new Map(tools.map((tool) => [tool.name, probeProposal(tool, reads)]));
+  const lines = [
+    'tools:                                       # from the OpenAPI document of the API',
+    ...([...proposed.values()].some((proposal) => proposal.length > 0) ? ABOUT_PROBES : []),
+  ];
   const groups: readonly (Risk | null)[] = [null, ...RISKS];
   for (const risk of groups) {
     const group = tools.filter((tool) => tool.risk === risk);
@@ -202,7 +208,7 @@ function toolLines(upstream: string, tools: readonly DraftTool[]): readonly stri
         ? []
         : ['  # The risk is a first guess, from the words of the operation: set it right where it is wrong.']),
     );
-    for (const tool of group) lines.push(...entryOf(tool));
+    for (const tool of group) lines.push(...entryOf(tool), ...(proposed.get(tool.name) ?? []));
   }
   lines.push('');
   return lines;
