@@ -65,6 +65,7 @@ const TIMED = [
   'test/system/unconfirmed.test.ts',
   'test/torture/contention.test.ts',
   'test/torture/failover.test.ts',
+  'test/torture/probing.test.ts',
 ];
 
 /**

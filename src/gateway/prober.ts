@@ -12,7 +12,7 @@ const LOOKS = 32;
 /** An upstream that does not answer is left alone for longer each time, up to this. */
 const MOST_REST_MS = 60_000;
 /** A gateway has this much more than the time-out of the read for a probe, before another takes it over. */
-const TAKEN_MS = 5_000;
+const TAKEN_MS = 3_000;
 /** What is paused, or cannot be asked for another reason, is looked at again after this. */
 const HINDERED_MS = 5_000;
 /** Trouble older than this is none, ms: perhaps nothing is left to be asked. */

@@ -18,9 +18,10 @@ const PROBE = { everyMs: 5_000, forMs: 3_600_000 };
 function readings(said: 'unknown' | 'not_happened', probe = PROBE, first = 2_000): readonly number[] {
   const times: number[] = [];
   for (let at: number | null = first; at !== null && times.length < 100; ) {
-    times.push(at);
     const reading = { said, readAt: at };
-    at = nextProbe(reading, waitAfter(reading, LIFE, probe), LIFE, probe);
+    const before = [...times];
+    times.push(at);
+    at = nextProbe(reading, waitAfter(reading, before, LIFE, probe), LIFE, probe);
   }
   return times;
 }
@@ -43,6 +44,12 @@ describe('when an unknown outcome is probed', () => {
       expect(after[1]).toBeLessThanOrEqual(60_000 + 2 * PROBE.everyMs);
       expect((after[1] ?? 0) - (after[0] ?? 0)).toBeGreaterThanOrEqual(PROBE.everyMs);
     }
+  });
+
+  it('a reading without an answer, and a time in which no gateway ran, put nothing off', () => {
+    const reading = { said: 'unknown', readAt: 30_000 } as const;
+    expect(waitAfter(reading, [], LIFE, PROBE)).toBe(PROBE.everyMs);
+    expect(waitAfter({ ...reading, readAt: 3_000_000 }, [2_000, 7_000], LIFE, PROBE)).toBe(PROBE.everyMs);
   });
 
   it('until the time for it is over; but what was once not there gets its second look', () => {

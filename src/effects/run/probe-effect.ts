@@ -97,7 +97,7 @@ async function probeOnce(
     return problem('no_probe', `${action.tool} declares no probe: look at the live state, and resolve it.`);
   if (tool.digest !== action.toolDigest)
     return problem('conflict', `${action.tool} is not what it was when the call was sent, so its probe shows nothing.`);
-  const before = await lastReading(ports, effect);
+  const { last: before, answered } = await readingsBefore(ports, effect);
   const nextAt = before === null ? 0 : before.readAt + probe.everyMs;
   const left = nextAt - ports.store.now();
   if (left > 0) return problem('too_early', 'It was probed a moment ago. Nothing more is to be seen yet.', left);
@@ -106,8 +106,10 @@ async function probeOnce(
   const { said, why, wasHeard } = reading;
   const outcome = concluded(reading, before, life);
   if (outcome === null) {
-    const retryAfterMs = await remember(ports, actor, effect, life, probe, reading);
-    return { kind: 'probed', effect, said, why, isSettled: false, retryAfterMs, wasHeard };
+    const wait = waitAfter(reading, answered, life, probe);
+    const next = nextProbe(reading, wait, life, probe);
+    await remember(ports, actor, effect, life, reading, next);
+    return { kind: 'probed', effect, said, why, isSettled: false, retryAfterMs: wait, wasHeard };
   }
   const evidence =
     outcome === 'happened' || before === null ? reading.evidence : { ...reading.evidence, before: before.evidence };
@@ -133,61 +135,64 @@ function concluded(
   }
 }
 
-/** The last reading that settled nothing, from the ledger. One of an earlier attempt is older than this one's quiet time. */
-async function lastReading(
-  { store }: EffectPorts,
-  effect: EffectRecord,
-): Promise<Pick<Reading, 'said' | 'readAt' | 'evidence'> | null> {
-  const events = await store.effectLedger(effect.workspace, effect.id);
-  const last = events.findLast(({ kind }) => kind === 'effect.probed');
-  if (last === undefined) return null;
-  const { attempt: _, ...evidence } = last.data;
-  const { said, read_at: readAt } = evidence;
-  return {
-    said: said === 'not_happened' ? said : 'unknown',
-    readAt: typeof readAt === 'string' ? Date.parse(readAt) : 0,
-    evidence,
-  };
+/** Readings that settled nothing, from the ledger. */
+interface Before {
+  /** `null`: none. One of an earlier attempt is older than this one's quiet time. */
+  readonly last: (Pick<Reading, 'said' | 'readAt'> & { readonly evidence: JsonObject }) | null;
+  /** When each of this attempt was made that was answered, ms. */
+  readonly answered: readonly number[];
 }
 
-/**
- * Puts a reading on record that settles nothing by itself, and when the gateways make the next one.
- * @returns how long after this one another can tell more, ms
- */
+async function readingsBefore({ store }: EffectPorts, effect: EffectRecord): Promise<Before> {
+  const events = await store.effectLedger(effect.workspace, effect.id);
+  const readings = events
+    .filter(({ kind }) => kind === 'effect.probed')
+    .map(({ data: { attempt, ...evidence } }) => {
+      const { said, read_at: at } = evidence;
+      const before: NonNullable<Before['last']> = {
+        said: said === 'not_happened' ? said : 'unknown',
+        readAt: typeof at === 'string' ? Date.parse(at) : 0,
+        evidence,
+      };
+      return { ...before, wasAnswered: attempt === effect.attempt && evidence['fault'] === undefined };
+    });
+  const answered = readings.filter(({ wasAnswered }) => wasAnswered);
+  return { last: readings.at(-1) ?? null, answered: answered.map(({ readAt }) => readAt) };
+}
+
+/** Puts a reading on record that settles nothing by itself, and when the gateways make the next one. */
 async function remember(
   { store }: EffectPorts,
   actor: LedgerActor,
   { workspace, id: effectId, attempt }: EffectRecord,
-  life: UnknownLife,
-  probe: Probe,
-  reading: Reading,
-): Promise<number> {
-  const wait = waitAfter(reading, life, probe);
-  await store.planProbe({
-    workspace,
-    effectId,
-    fence: life.lease.fence,
-    due: 'any',
-    next: nextProbe(reading, wait, life, probe),
-    reading: { actor, data: { attempt, ...reading.evidence } },
-  });
-  return wait;
+  { lease: { fence } }: UnknownLife,
+  { evidence }: Reading,
+  next: number | null,
+): Promise<void> {
+  const reading = { actor, data: { attempt, ...evidence } };
+  await store.planProbe({ workspace, effectId, fence, due: 'any', next, reading });
 }
+
+/** Each wait is so many times the one before. */
+const BACK_OFF = 1.5;
 
 /**
  * How long after a reading to look again, ms: ever longer, as long as nothing can be concluded from what is not there;
- * at once when that time is over; and soon after it was first not there then.
+ * at once when that time is over; and soon after it was first not there then. One without an answer lengthens nothing.
+ * @param answered when the readings before it were made
  */
 export function waitAfter(
   { said, readAt }: Pick<Reading, 'said' | 'readAt'>,
-  { at, lease: { quiesceUntil } }: Pick<UnknownLife, 'at' | 'lease'>,
+  answered: readonly number[],
+  { lease: { quiesceUntil } }: Pick<UnknownLife, 'lease'>,
   { everyMs }: Pick<Probe, 'everyMs'>,
 ): number {
   const left = quiesceUntil - readAt;
-  if (left <= 0) return said === 'not_happened' ? everyMs : Math.max(everyMs, -left / 2);
-  const wait = Math.max(everyMs, (readAt - at) / 2);
+  if (left <= 0 && said === 'not_happened') return everyMs;
+  const alike = left > 0 ? answered : answered.filter((at) => at >= quiesceUntil);
+  const wait = everyMs * BACK_OFF ** alike.length;
   // No reading is so shortly before that time that it puts off the one after it.
-  return wait + everyMs > left ? Math.max(everyMs, left) : wait;
+  return left > 0 && wait + everyMs > left ? Math.max(everyMs, left) : wait;
 }
 
 /** When the gateways look again, ms; `null`: the time to do so is over. What was seen once gets its second reading. */
@@ -246,8 +251,10 @@ async function read(ports: EffectPorts, effect: EffectRecord, tool: Tool, probe:
     if (typeof state === 'string') return unseen(state);
     const judged = judgeProbe(probe, answer.kind, state, given);
     const { said, fields } = judged;
-    const evidence = { said, fields, ...about, answer_sha256: digestOf(state) };
-    return { ...judged, readAt, evidence, wasHeard: said !== 'unknown' || !isTrouble(answer) };
+    const wasHeard = said !== 'unknown' || !isTrouble(answer);
+    const fault = wasHeard ? {} : { fault: 'The answer says that the upstream cannot tell now.' };
+    const evidence = { said, fields, ...about, answer_sha256: digestOf(state), ...fault };
+    return { ...judged, readAt, evidence, wasHeard };
   } finally {
     giveBack();
   }
