@@ -19,7 +19,10 @@ export function plainReads(tools: readonly DraftTool[]): ReadonlySet<string> {
     tools
       .filter(({ method, path, schema: { required } }) => {
         const names = pathParams(path);
-        return method === 'GET' && (!Array.isArray(required) || required.every((name) => names.includes(String(name))));
+        return (
+          method === 'GET' &&
+          (!Array.isArray(required) || required.every((name) => typeof name === 'string' && names.includes(name)))
+        );
       })
       .map(shapeOf),
   );
