@@ -16,6 +16,7 @@ const files = (url: string): TestFiles => {
   const { config, policies } = worldFiles(url);
   const policy = (policies['world.yaml'] ?? '')
     .replace('limit: 100000 }', 'limit: 100000000 }')
+    .replace('expires: 1h, summary', 'expires: 1h, editable: { amount: { min: 100, max: asked } }, summary')
     .replace('summary: "Refund ${params.amount} cents of', 'summary: "Refund ${params.amount in params.currency} of')
     .replace(
       'effect: require_approval\n',
@@ -104,16 +105,18 @@ describe('the page', () => {
         'Its last call like this',
       ])
         expect(await page.innerText('main')).toContain(part);
-      for (const answer of ['Approve', 'Reject']) {
+      for (const answer of ['Approve this', 'Reject']) {
         const box = await page.getByRole('button', { name: answer, exact: true }).boundingBox();
         if (viewport !== WIDE && viewport !== PHONE) continue;
         expect((box?.y ?? Infinity) + (box?.height ?? 0), answer).toBeLessThan(viewport.height);
         expect(box?.height).toBeGreaterThanOrEqual(44);
       }
       await look(page, 'question');
-      await page.getByRole('button', { name: 'Approve', exact: true }).click();
+      await page.getByLabel(/^amount:/).fill('20000');
+      await page.getByRole('button', { name: 'Approve this', exact: true }).click();
       await page.getByText('It happened.').waitFor();
-      expect(await page.innerText('main')).toMatch(/Receipt\s+rcp_/);
+      for (const part of [/Receipt\s+rcp_/, /Refund €200\.00/, /maria changed amount/])
+        expect(await page.innerText('main')).toMatch(part);
       await look(page, 'approved');
       await context.close();
       expect(faults).toEqual([]);

@@ -367,6 +367,36 @@ describe('policies and the company brain', () => {
   });
 });
 
+describe('a param that a rule names as editable', () => {
+  it('is changed in the inbox, and what was changed is what runs', async () => {
+    const file = join(world.gateway.policyFolder, 'world.yaml');
+    const policy = readFileSync(file, 'utf8');
+    const version = async (): Promise<unknown> => (await world.get('/policies')).body.version;
+    const before = await version();
+    writeFileSync(
+      file,
+      policy.replace('expires: 1h, summary', 'expires: 1h, editable: { amount: { max: asked } }, summary'),
+    );
+    await expect.poll(version).not.toBe(before);
+    const effect = await asked(91_000, 'pay_8');
+    const { approval_id: id } = (await world.get(`/effects/${effect}`)).body.effect;
+    await open(`inbox?approval=${id}`, '.ask');
+    await page.getByLabel(/^amount:/).fill('40000');
+    await page.locator('button.yes').click();
+    const dialog = page.getByRole('dialog');
+    if (await dialog.isVisible({ timeout: 2_000 }).catch(() => false)) {
+      await page.keyboard.type(world.keys.approver);
+      await page.keyboard.press('Enter');
+    }
+    await expect.poll(() => stateOf(effect)).toBe('committed');
+    expect((await world.get(`/effects/${effect}`)).body.effect).toMatchObject({
+      params: { amount: 40_000 },
+      asked_params: { amount: 91_000 },
+    });
+    expect(await faultsOf(page)).toEqual([]);
+  });
+});
+
 describe('every screen', () => {
   const SCREENS = [
     'effects',
