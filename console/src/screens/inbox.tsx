@@ -266,7 +266,7 @@ function Change({
           type={longest === undefined ? 'number' : 'text'}
           step="any"
           maxLength={longest ?? 30}
-          defaultValue={stands === null ? '' : String(stands)}
+          defaultValue={stands === null ? '' : valueText(stands)}
           onInput={({ currentTarget }) => given(currentTarget.value)}
         />
       ) : (

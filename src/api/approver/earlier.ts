@@ -5,7 +5,7 @@ import type { EffectRecord } from '../../effects/model/effect.ts';
 import { amountText } from '../../effects/model/money.ts';
 import type { CallReader } from '../../effects/wire/calls.ts';
 import { canonicalJson } from '../../json/canonical.ts';
-import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
+import type { Json, JsonObject } from '../../json/value.ts';
 import type { ApiPorts } from '../ports.ts';
 
 /** How many earlier calls a page shows. */
@@ -100,6 +100,5 @@ export function whatChanged(
 
 function textOf(value: Json | undefined): string {
   if (value === undefined) return '(absent)';
-  if (typeof value === 'string') return value;
-  return isJsonObject(value) || Array.isArray(value) ? canonicalJson(value) : String(value);
+  return typeof value === 'string' ? value : canonicalJson(value);
 }

@@ -10,7 +10,7 @@ const PREFIX = 'param.';
 interface Field {
   readonly name: string;
   readonly bounds: Bounds;
-  readonly stands: Json | undefined;
+  readonly stands: Exclude<Json, object> | undefined;
   readonly asked: Json | undefined;
 }
 
@@ -24,7 +24,7 @@ function fieldsOf({ mayChange, params }: Pick<ShownApproval, 'mayChange' | 'para
   const asked = isJsonObject(before) ? before : own;
   return Object.entries(mayChange).flatMap(([name, bounds]) => {
     const stands = Object.hasOwn(own, name) ? own[name] : undefined;
-    return isJsonObject(stands) || Array.isArray(stands)
+    return typeof stands === 'object' && stands !== null
       ? []
       : [{ name, bounds, stands, asked: Object.hasOwn(asked, name) ? asked[name] : undefined }];
   });
@@ -64,7 +64,7 @@ function inputOf({ bounds, name, stands }: Field, id: string): Html {
 function boundsText({ bounds, asked }: Field): string {
   switch (bounds.kind) {
     case 'range': {
-      const word = (of: number | 'asked' | null): string => String(of === 'asked' ? asked : of);
+      const word = (of: number | 'asked' | null): string => JSON.stringify(of === 'asked' ? (asked ?? null) : of);
       if (bounds.min === null) return `at most ${word(bounds.max)}`;
       return bounds.max === null ? `at least ${word(bounds.min)}` : `${word(bounds.min)} to ${word(bounds.max)}`;
     }
