@@ -195,7 +195,7 @@ it('on the page a vote counts for what was shown: where it has changed, what is 
   const anew = /action="(\/approve\/demo\/apr_[0-9a-z]+)"/.exec(refused.text)?.[1] ?? '';
   expect(anew).not.toBe(pathname);
   expect((await world.get(`/effects/${effect}`)).body.effect).toMatchObject({ state: 'pending_approval' });
-  expect((await maria.look(pathname)).text).toMatch(/<h1>No longer asked<[\s\S]*People are asked anew/);
+  expect((await maria.look(pathname)).text).toMatch(/People are asked anew[\s\S]*<h1>No longer asked</);
   expect((await maria.send(anew, { form, verdict: 'approve' })).status).toBe(403);
   expect(await maria.send(anew, { form: refused.form, verdict: 'approve' })).toMatchObject({ status: 303 });
   expect((await maria.look(anew)).text).toMatch(/<h1>Approved, and sent<[\s\S]*maria approved at/);

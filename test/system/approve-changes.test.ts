@@ -169,8 +169,8 @@ describe.each(SITES)('approve with changes, %s', (_name, open) => {
       [{ amount: '20000' }, /amount.*has to be a number/],
       [{ currency: 'USD' }, /currency.* one of EUR, CHF/],
       [{ reason: 'x'.repeat(31) }, /reason.* no more than 30 characters/],
-      [{ payment_id: 'pay_of_others' }, /payment_id.* is not named by the policy/],
-      [{ constructor: 1 }, /constructor.* is not named by the policy/],
+      [{ payment_id: 'pay_of_others' }, /payment_id.*is not named by the policy/],
+      [{ constructor: 1 }, /constructor.*is not named by the policy/],
       [{ amount: 150.5 }, /amount/],
     ] as const) {
       const { status, body } = await vote(asked.id, { digest: asked.digest, changes });
