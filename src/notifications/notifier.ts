@@ -11,6 +11,8 @@ const LOOK_MS = 500;
 const RENEW_MS = 5_000;
 const LEASE_MS = 20_000;
 const TIDY_MS = 60_000;
+/** So often one look reads on in the ledgers, where more happens than one read finds. */
+const MOST_READS = 20;
 /** So many failures in a row, and a receiver is left alone for a while, ms: twice as long after each further one. */
 const FAILURES = 5;
 const ALONE_MS = 1_000;
@@ -58,6 +60,7 @@ export function startNotifier(parts: NotifierParts): Notifier {
   let renewAt = 0;
   let tidyAt = 0;
   let dead = 0;
+  let hasMore = false;
   let isStopping = false;
   let wake: () => void = () => undefined;
 
@@ -74,6 +77,7 @@ export function startNotifier(parts: NotifierParts): Notifier {
   }
 
   async function look(): Promise<void> {
+    hasMore = false;
     const receivers = parts.receivers();
     if (receivers.length > 0) await parts.observed.hand(receivers);
     if (!(await leads())) {
@@ -85,7 +89,10 @@ export function startNotifier(parts: NotifierParts): Notifier {
       subscribed = receivers;
     }
     if (receivers.length === 0) return;
-    while (!isStopping && (await store.followLedgers(receivers)));
+    let isBehind = true;
+    for (let reads = 0; isBehind && reads < MOST_READS && !isStopping; reads += 1)
+      isBehind = await store.followLedgers(receivers);
+    hasMore = isBehind;
     await parts.observed.look(receivers);
     for (const receiver of receivers) serve(receiver);
     if (performance.now() < tidyAt) return;
@@ -161,14 +168,14 @@ export function startNotifier(parts: NotifierParts): Notifier {
       if (isStopping) break;
       await new Promise<void>((resolve) => {
         // Where nobody is told, one look is enough: it ends what waits for those who were.
-        const timer = isIdle() ? undefined : setTimeout(resolve, LOOK_MS).unref();
+        const timer = isIdle() ? undefined : setTimeout(resolve, hasMore ? 0 : LOOK_MS).unref();
         wake = () => {
           clearTimeout(timer);
           resolve();
         };
       });
     }
-    await Promise.all([...lines.values()].map((line) => line.running));
+    await Promise.all([...lines.values()].flatMap(({ running: sending }) => sending ?? []));
     if (parts.isFleet && leadsUntil > 0) await guarded(() => store.leaveSending(owner));
   })();
 

@@ -49,41 +49,42 @@ async function mail(
   { server, from, to, network }: Extract<Receiver, { readonly format: 'mail' }>,
   message: Message,
 ): Promise<Attempted> {
+  const { host, port } = server;
   const signal = AbortSignal.timeout(SEND_TIMEOUT_MS);
-  const transport = await transportTo(server, network);
-  await transport.sendMail({
-    from,
-    to: [...to],
-    subject: `[svc] ${message.title}`,
-    text: mailText(message),
-    // The same at every attempt: what comes twice is known.
-    messageId: `<${message.id}@svc-gateway.invalid>`,
-    date: new Date(message.at),
-    headers: { 'webhook-id': message.id, 'auto-submitted': 'auto-generated' },
-    disableFileAccess: true,
-    disableUrlAccess: true,
-    signal,
-  });
-  return { kind: 'delivered' };
+  const connection = await connectTo(host, port, network);
+  try {
+    const transport = await transportBy(connection, server);
+    await transport.sendMail({
+      from,
+      to: [...to],
+      subject: `[svc] ${message.title}`,
+      text: mailText(message),
+      // The same at every attempt: what comes twice is known.
+      messageId: `<${message.id}@svc-gateway.invalid>`,
+      date: new Date(message.at),
+      headers: { 'webhook-id': message.id, 'auto-submitted': 'auto-generated' },
+      disableFileAccess: true,
+      disableUrlAccess: true,
+      signal,
+    });
+    return { kind: 'delivered' };
+  } finally {
+    connection.destroy();
+  }
 }
 
 /** Of the libraries only this one is read when the first mail is sent. */
-async function transportTo({ host, port, tls, user, password }: MailServer, network: 'any' | 'public') {
+async function transportBy(connection: Socket, { host, port, tls, user, password }: MailServer) {
   const { createTransport } = await import('nodemailer');
   return createTransport({
     host,
     port,
+    connection,
     secure: tls === 'implicit',
     requireTLS: tls === 'required',
     ignoreTLS: tls === 'none',
     tls: { rejectUnauthorized: true, minVersion: 'TLSv1.2' },
     ...(user === '' ? {} : { auth: { user, pass: password } }),
-    getSocket(_options: object, callback: (error: Error | null, socket?: { connection: Socket }) => void) {
-      connectTo(host, port, network).then(
-        (connection) => callback(null, { connection }),
-        (error: unknown) => callback(error instanceof Error ? error : new Error('no connection')),
-      );
-    },
     greetingTimeout: SEND_TIMEOUT_MS,
     socketTimeout: SEND_TIMEOUT_MS,
   });

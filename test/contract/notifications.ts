@@ -6,6 +6,7 @@ import {
   NOTIFICATION_EVENTS,
   type Subscription,
 } from '../../src/effects/model/notification.ts';
+import type { JsonObject } from '../../src/json/value.ts';
 import { type Capabilities, DAY, type OpenStore, useStore } from './fixture.ts';
 import { PERSON, WORKSPACE } from './requests.ts';
 
@@ -42,9 +43,7 @@ export function describeNotifications(open: OpenStore, capabilities: Capabilitie
     const all = async (state: Delivery['state']['kind'] | null = null): Promise<readonly Delivery[]> =>
       (await at.store.deliveries(state, { limit: 200, cursor: null })).items;
     const told = (deliveries: readonly Delivery[]): readonly string[] =>
-      deliveries.map(
-        ({ receiver, notification: { event, data } }) => `${receiver} ${event} ${String(data['pause_id'])}`,
-      );
+      deliveries.map(({ receiver, notification: { event, data } }) => `${receiver} ${event} ${pauseOf(data)}`);
 
     it('of what happened before somebody was to be told are no news; of a workspace that comes later all is', async () => {
       await pause();
@@ -214,3 +213,7 @@ export function describeNotifications(open: OpenStore, capabilities: Capabilitie
 
 /** Nobody is told of it. */
 const OTHER = { kind: 'policy.loaded', effectId: null, actor: PERSON, data: { version: 'v' } } as const;
+
+function pauseOf({ pause_id: id }: JsonObject): string {
+  return typeof id === 'string' ? id : '';
+}

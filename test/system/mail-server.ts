@@ -9,14 +9,16 @@ export interface Mail {
   readonly text: string;
 }
 
-/** A real SMTP server on this machine, which knows one user. `fails`: the first so many mails are refused for now. */
+/** A real SMTP server on this machine, which knows one user. `fails`: the first so many mails are refused for now. `tls`: from the first byte on. */
 export async function startMailServer(
   user: { readonly name: string; readonly password: string },
   fails: number,
+  tls: { readonly cert: string; readonly key: string } | null = null,
 ): Promise<{ readonly port: number; readonly mails: readonly Mail[]; close(): Promise<void> }> {
   const mails: Mail[] = [];
   let refused = 0;
   const server = new SMTPServer({
+    ...(tls === null ? {} : { ...tls, secure: true }),
     authMethods: ['PLAIN', 'LOGIN'],
     allowInsecureAuth: true,
     disabledCommands: ['STARTTLS'],
@@ -25,7 +27,8 @@ export async function startMailServer(
       else callback(new Error('no'));
     },
     onData(stream, { envelope }, callback) {
-      void text(stream).then((mail) => {
+      void (async () => {
+        const mail = await text(stream);
         refused += 1;
         if (refused <= fails) {
           callback(Object.assign(new Error('later'), { responseCode: 451 }));
@@ -37,9 +40,11 @@ export async function startMailServer(
           text: mail,
         });
         callback();
-      });
+      })();
     },
   });
+  // Of clients that leave because they do not trust it.
+  server.on('error', () => undefined);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', () => resolve()));
   const { port } = server.server.address() as AddressInfo;
   return { port, mails, close: () => new Promise((resolve) => server.close(resolve)) };

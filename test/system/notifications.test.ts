@@ -1,11 +1,13 @@
 import { spawnSync } from 'node:child_process';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { readFile, writeFile } from 'node:fs/promises';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { Webhook } from 'standardwebhooks';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { makeCa } from '../upstream/certificates.ts';
 import { send } from './gateway.ts';
 import { startMailServer } from './mail-server.ts';
 import { startWebhookReceiver, type WebhookReceiver } from './webhook-receiver.ts';
@@ -24,7 +26,11 @@ interface Asked {
 let world: World;
 let receiver: WebhookReceiver;
 let rotating: WebhookReceiver;
-let mail: Awaited<ReturnType<typeof startMailServer>>;
+type MailServer = Awaited<ReturnType<typeof startMailServer>>;
+let mail: MailServer;
+/** By TLS: with a certificate that the gateway trusts, and with one of another CA. */
+let [encrypted, foreign]: [MailServer | null, MailServer | null] = [null, null];
+let folder = '';
 /** Takes Slack's posts, sends others elsewhere, and wants nothing more at a third address. */
 let other: Server;
 const asked: Asked[] = [];
@@ -33,7 +39,13 @@ const at = (path: string): readonly Asked[] => asked.filter((one) => one.path ==
 beforeAll(async () => {
   receiver = await startWebhookReceiver(NOW, () => false);
   rotating = await startWebhookReceiver(BEFORE, () => false);
-  mail = await startMailServer({ name: 'svc', password: 'p@ss:word' }, 1);
+  const user = { name: 'svc', password: 'p@ss:word' };
+  mail = await startMailServer(user, 1);
+  const ca = makeCa('of the tests');
+  encrypted = await startMailServer(user, 0, ca.issue('mail.test', { ip: '127.0.0.1' }));
+  foreign = await startMailServer(user, 0, makeCa('of others').issue('mail.test', { ip: '127.0.0.1' }));
+  folder = await mkdtemp(join(tmpdir(), 'svc-notify-'));
+  await writeFile(join(folder, 'ca.pem'), ca.cert);
   other = createServer((request, response) => {
     void text(request).then((body) => {
       asked.push({ path: request.url ?? '', headers: request.headers, body });
@@ -50,6 +62,8 @@ webhooks:
   - { name: rotating, url: "${rotating.url}", secret: "\${HOOK_NOW}", previous_secret: "\${HOOK_BEFORE}", events: [pause.set] }
   - { name: slack, url: "${elsewhere}/services/T0/B0/x", format: slack, events: [approval.requested, pause.set] }
   - { name: mail, url: "smtp://svc:\${MAIL_PASSWORD}@127.0.0.1:${mail.port}", format: mail, from: svc@example.com, to: [maria@example.com, tom@example.com], events: [approval.requested], retry_first: 50ms }
+  - { name: mail-tls, url: "smtps://svc:\${MAIL_PASSWORD}@127.0.0.1:${encrypted.port}", format: mail, from: svc@example.com, to: [maria@example.com], events: [pause.set] }
+  - { name: mail-foreign, url: "smtps://svc:\${MAIL_PASSWORD}@127.0.0.1:${foreign.port}", format: mail, from: svc@example.com, to: [maria@example.com], events: [pause.set] }
   - { name: moved, url: "${elsewhere}/moved", secret: "\${HOOK_NOW}", events: [pause.set] }
   - { name: gone, url: "${elsewhere}/gone", secret: "\${HOOK_NOW}", events: [pause.set] }
   - { name: private, url: "${elsewhere}/private", secret: "\${HOOK_NOW}", events: [pause.set], network: public }
@@ -60,14 +74,20 @@ webhooks:
       const files = worldFiles(url);
       return { ...files, config: `${files.config}${webhooks}` };
     },
-    env: { HOOK_NOW: NOW, HOOK_BEFORE: BEFORE, MAIL_PASSWORD: encodeURIComponent('p@ss:word') },
+    env: {
+      HOOK_NOW: NOW,
+      HOOK_BEFORE: BEFORE,
+      MAIL_PASSWORD: encodeURIComponent('p@ss:word'),
+      NODE_EXTRA_CA_CERTS: join(folder, 'ca.pem'),
+    },
   });
 });
 afterAll(async () => {
   await world.close();
   await receiver.close();
   await rotating.close();
-  await mail.close();
+  for (const one of [mail, encrypted, foreign]) await one?.close();
+  await rm(folder, { recursive: true, force: true });
   other.closeAllConnections();
   other.close();
 });
@@ -171,7 +191,7 @@ describe('receivers', () => {
         (await list())
           .filter(
             ({ receiver: name, event }: { receiver: string; event: string }) =>
-              event === 'pause.set' && ['moved', 'gone', 'private'].includes(name),
+              event === 'pause.set' && ['moved', 'gone', 'private', 'mail-foreign'].includes(name),
           )
           .map((one: { receiver: string; state: string; last_failure: string }) => [
             one.receiver,
@@ -181,9 +201,12 @@ describe('receivers', () => {
     await expect.poll(failures, PATIENT).toEqual({
       moved: ['waiting', 'it answered 307: redirects are not followed'],
       gone: ['dead', 'it answered 410: it takes nothing more'],
+      'mail-foreign': ['waiting', expect.stringContaining('the connection failed')],
       private: ['waiting', "the receiver's address is refused: it is a loopback address"],
     });
     expect(at('/stolen')).toEqual([]);
+    await expect.poll(() => encrypted?.mails.length, PATIENT).toBe(1);
+    expect(foreign?.mails).toEqual([]);
     expect(at('/private')).toEqual([]);
     expect(at('/elsewhere')).toEqual([]);
   });

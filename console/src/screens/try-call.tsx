@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { ask, type Json, type JsonObject, of } from '../api.ts';
-import { DECISIONS, Mark, Text, visible } from '../format.tsx';
+import { amountText, DECISIONS, Mark, spanText, Text, visible } from '../format.tsx';
 import { Copies, curlOf, Fault } from '../parts.tsx';
 import { useCurrent, useMay } from '../session.tsx';
 import { Facts } from './effect.tsx';
@@ -13,10 +13,28 @@ interface Preview {
   readonly would: string;
   readonly reason: { readonly code: string; readonly message: string; readonly rule?: string };
   readonly target: string;
-  readonly obligations: readonly ({ readonly kind: string; readonly rule: string } & JsonObject)[];
+  readonly obligations: readonly Obligation[];
   readonly policies: readonly { readonly rule: string; readonly effect: string; readonly unknown: readonly string[] }[];
   readonly policy_version: string;
 }
+
+type Obligation =
+  | {
+      readonly kind: 'budget';
+      readonly budget: string;
+      readonly unit: string;
+      readonly amount: number | null;
+      readonly limit?: number;
+    }
+  | { readonly kind: 'rate_limit'; readonly id: string; readonly window_ms: number; readonly limit: number }
+  | { readonly kind: 'claim'; readonly target: string; readonly hold: string }
+  | { readonly kind: 'reserve'; readonly pool: string; readonly units: number }
+  | {
+      readonly kind: 'approval';
+      readonly approvers: { readonly roles: readonly string[]; readonly users: readonly string[] };
+      readonly quorum: number;
+      readonly expires_ms: number;
+    };
 
 interface Asked {
   readonly action_type: 'mcp.tool_call';
@@ -47,7 +65,10 @@ export function TryCall(): JSX.Element | null {
   const path = `${of(workspace)}/effects/preview`;
   const submit = async (form: HTMLFormElement): Promise<void> => {
     const given = new FormData(form);
-    const text = (name: string): string => String(given.get(name) ?? '').trim();
+    const text = (name: string): string => {
+      const value = given.get(name);
+      return typeof value === 'string' ? value.trim() : '';
+    };
     const params = objectOf(text('params'));
     setWrong(params === null ? 'Params are a JSON object, such as {"amount": 1000}.' : '');
     setFault(null);
@@ -143,7 +164,7 @@ function Verdict({ preview }: { readonly preview: Preview }): JSX.Element {
               ] as const,
           ),
           ...obligations.map(
-            ({ kind, rule: _, ...rest }) => [kind.replaceAll('_', ' '), <Text>{inWords(rest)}</Text>] as const,
+            (obligation) => [obligation.kind.replaceAll('_', ' '), <Text>{inWords(obligation)}</Text>] as const,
           ),
         ]}
       />
@@ -161,11 +182,22 @@ function Choices({ id, of: names }: { readonly id: string; readonly of: readonly
   );
 }
 
-/** Members of an obligation, one after the other. */
-function inWords(members: JsonObject): string {
-  return Object.entries(members)
-    .map(([name, value]) => `${name.replaceAll('_', ' ')} ${typeof value === 'string' ? value : JSON.stringify(value)}`)
-    .join(', ');
+/** What a call has to hold, in words. */
+function inWords(obligation: Obligation): string {
+  switch (obligation.kind) {
+    case 'budget':
+      return `${obligation.amount === null ? 'what it costs' : amountText(obligation.amount, obligation.unit)} of ${obligation.budget}${obligation.limit === undefined ? '' : `, whose limit is ${amountText(obligation.limit, obligation.unit)}`}`;
+    case 'rate_limit':
+      return `${obligation.limit} calls in ${spanText(obligation.window_ms)} (${obligation.id})`;
+    case 'claim':
+      return `${obligation.target} (${obligation.hold})`;
+    case 'reserve':
+      return `${obligation.units} of ${obligation.pool}`;
+    case 'approval': {
+      const { roles, users } = obligation.approvers;
+      return `${obligation.quorum} of ${[...roles, ...users].join(', ')}, within ${spanText(obligation.expires_ms)}`;
+    }
+  }
 }
 
 function objectOf(text: string): JsonObject | null {
