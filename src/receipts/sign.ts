@@ -10,7 +10,7 @@ import { EXPORT_TYP, type ExportSeal } from './bundle.ts';
 import { publicJwk, RECEIPT_ALG, RECEIPT_TYP } from './jwk.ts';
 import { type Issuer, receiptPayload } from './payload.ts';
 import { loadSodium } from '../sodium/load.ts';
-import { encodePayload, jwsSignature, type SignBytes, signBytesWith } from '../sodium/sign.ts';
+import { jwsSignature, type SignBytes, signBytesWith } from '../sodium/sign.ts';
 
 /** Signs receipts with the newest key of a folder. Publishes the public keys of all. */
 export interface ReceiptSigner {
@@ -121,8 +121,9 @@ class IssuedReceipt implements SignedReceipt, ReceiptParts {
   readonly id: string;
   readonly head: string;
   readonly payload: string;
+  readonly parts: ReceiptParts = this;
+  made: string | null = null;
   readonly #sign: SignBytes;
-  #signature: string | null = null;
 
   constructor(id: string, payload: string, { head, sign }: Pick<SigningKey, 'head' | 'sign'>) {
     this.id = id;
@@ -131,21 +132,14 @@ class IssuedReceipt implements SignedReceipt, ReceiptParts {
     this.#sign = sign;
   }
 
-  get parts(): ReceiptParts {
-    return this;
-  }
-
   get jws(): string {
-    return `${this.head}.${encodePayload(this.payload)}.${this.signature}`;
+    const encoded = Buffer.from(this.payload, 'utf8').toString('base64url');
+    return `${this.head}.${encoded}.${this.made ?? this.signature}`;
   }
 
   get signature(): string {
-    this.#signature ??= jwsSignature(this.#sign, this.head, this.payload);
-    return this.#signature;
-  }
-
-  signedElsewhere(signature: string): void {
-    this.#signature = signature;
+    this.made ??= jwsSignature(this.#sign, this.head, this.payload);
+    return this.made;
   }
 
   /** As it crosses to other threads and into files. */

@@ -311,23 +311,21 @@ export function encodeOutcome({ evidence, receipt, result }: KnownOutcome): Outc
     const { before, after } = aroundReceipt({ evidence, receipt, result });
     return { outcome: `${before}${quoteOr(receipt?.jws ?? null)}${after}`, payload: null };
   }
-  const { before, after } = encodeUnsigned({ evidence, receipt, result }, parts.head);
-  return { outcome: `${before}${quote(parts.signature)}${after}`, payload: parts.payload };
+  const { before, after } = aroundReceipt({ evidence, receipt, result });
+  const signed = signedText(parts.head, parts.signature);
+  return { outcome: `${before}${signed}${after}`, payload: parts.payload };
 }
 
-/** The text of an outcome around the signature of its receipt, which is a JSON text between the two. */
-interface Unsigned {
+/** Head and signature of a receipt in the text of its outcome. */
+export function signedText(head: string, signature: string): string {
+  return `[${quote(head)},${quote(signature)}]`;
+}
+
+/** The text of an outcome before and after what it says of the signature of its receipt. */
+export function aroundReceipt({ evidence, receipt, result }: KnownOutcome): {
   readonly before: string;
   readonly after: string;
-}
-
-/** The text of an outcome whose receipt is not signed yet. @param head of the receipt */
-export function encodeUnsigned(known: KnownOutcome, head: string): Unsigned {
-  const { before, after } = aroundReceipt(known);
-  return { before: `${before}[${quote(head)},`, after: `]${after}` };
-}
-
-function aroundReceipt({ evidence, receipt, result }: KnownOutcome): Unsigned {
+} {
   const { code, message, answered, startedAt, endedAt, sent = null } = evidence;
   const [status, kept] = answerTexts(answered, result);
   const seen = `${quote(code)},${quote(message)},${status},${startedAt},${endedAt}`;

@@ -1,6 +1,5 @@
 import type { KeyObject } from 'node:crypto';
 import type { Ended, OpenProgram, Program } from '../stores/open-rows.ts';
-import { quote } from '../json/quote.ts';
 import { readOwnJson } from '../json/read.ts';
 import { loadSodium } from '../sodium/load.ts';
 import { jwsSignature, type SignBytes, signBytesWith } from '../sodium/sign.ts';
@@ -15,13 +14,14 @@ import type { BudgetRow } from '../effects/model/budget.ts';
 import type { Observed } from '../effects/model/verdict.ts';
 import type { Admission, AdmitRequest, Settlement, SettleRequest } from '../effects/store.ts';
 import {
+  aroundReceipt,
   type CallPart,
   type CallTuple,
   decodeCall,
   decodeOutcome,
   encodeCall,
   encodeOutcome,
-  encodeUnsigned,
+  signedText,
   stageTuples,
   type StageTuple,
   stagesOf,
@@ -271,12 +271,12 @@ type Happened = Pick<SettleRequest, 'workspace' | 'effectId' | 'fence' | 'settle
   };
 
 /** What is committed comes with the texts that its row will have, each on a line, and they are stored as they came. */
-function writeSettle(request: SettleRequest, program: Pick<OpenProgram, 'holds'>): string {
+function writeSettle(request: SettleRequest, { keys }: Pick<OpenProgram, 'keys'>): string {
   const { workspace, effectId, fence, outcome, settledBy, evidence, stages } = request;
   if (outcome.kind !== 'committed') return JSON.stringify(request);
   const { receipt, result, accepted, responseTruncated, amounts } = outcome;
   const { parts } = receipt;
-  const unsigned = parts !== undefined && program.holds(parts.head) ? parts : null;
+  const unsigned = parts !== undefined && keys.has(parts.head) ? parts : null;
   const happened: Happened = {
     workspace,
     effectId,
@@ -289,7 +289,7 @@ function writeSettle(request: SettleRequest, program: Pick<OpenProgram, 'holds'>
     unsigned: unsigned?.head,
   };
   if (unsigned !== null) {
-    const { before, after } = encodeUnsigned({ evidence, receipt, result }, unsigned.head);
+    const { before, after } = aroundReceipt({ evidence, receipt, result });
     return `${JSON.stringify(happened)}\n${before}\n${unsigned.payload}\n${after}`;
   }
   const texts = encodeOutcome({ evidence, receipt, result });
@@ -309,7 +309,7 @@ function readSettle(text: string, sign: SignReceipt): Settled {
   const { workspace, effectId, fence, settledBy, stages, accepted, responseTruncated, amounts, unsigned } =
     readOwnJson<Happened>(first);
   const signature = unsigned === undefined || payload === null ? '' : sign(unsigned, payload);
-  const outcome = signature === '' ? before : `${before}${quote(signature)}${after}`;
+  const outcome = unsigned === undefined ? before : `${before}${signedText(unsigned, signature)}${after}`;
   const { evidence, receipt, result } = decodeOutcome({ outcome, payload });
   if (receipt === null) throw new TypeError('a committed effect has lost its receipt');
   const happened = { kind: 'committed', receipt, result, accepted, responseTruncated } as const;
@@ -337,7 +337,7 @@ function writeSettlement(settlement: Settlement, signature: string): string {
 
 function readSettlement(text: string, { outcome }: SettleRequest): Settlement {
   if (!text.startsWith(SETTLED)) return readOwnJson<Settlement>(text);
-  if (text !== SETTLED && outcome.kind === 'committed')
-    outcome.receipt.parts?.signedElsewhere(text.slice(SETTLED.length));
+  const parts = outcome.kind === 'committed' ? outcome.receipt.parts : undefined;
+  if (parts !== undefined && text !== SETTLED) parts.made = text.slice(SETTLED.length);
   return SETTLED_REPLY;
 }

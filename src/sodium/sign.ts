@@ -44,16 +44,12 @@ function bytesOf(text: string, encoding: 'utf8' | 'latin1'): Buffer {
     : scratch.subarray(0, scratch.write(text, encoding));
 }
 
-/** The payload of a JWS as its compact form has it (RFC 7515, 7.1). */
-export function encodePayload(payload: string): string {
-  return bytesOf(payload, 'utf8').toString('base64url');
-}
-
 /**
  * The signature of a JWS in compact form, base64url.
  * @param head the encoded header
  * @param payload as the text that it is
  */
 export function jwsSignature(sign: SignBytes, head: string, payload: string): string {
-  return sign(bytesOf(`${head}.${encodePayload(payload)}`, 'latin1')).toString('base64url');
+  const encoded = bytesOf(payload, 'utf8').toString('base64url');
+  return sign(bytesOf(`${head}.${encoded}`, 'latin1')).toString('base64url');
 }

@@ -51,8 +51,8 @@ export interface OpenProgram {
   readonly ask: AskProgram;
   /** Gives it a key, before all that is asked from now on. */
   lend(name: string, key: KeyObject): void;
-  /** Whether it has the key. */
-  holds(name: string): boolean;
+  /** Those that it has. */
+  readonly keys: ReadonlyMap<string, KeyObject>;
 }
 
 /** An open store of rows, with what only its opener knows. */

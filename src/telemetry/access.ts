@@ -18,17 +18,28 @@ export function recordRequest(
 ): void {
   reply.raw.once('close', () => {
     const { raw } = request;
-    const known = knownOf();
+    const { workspace, agentId, tool, upstream, rpc, decision, effectId, authenticatedInMs, lasts } = knownOf();
+    const { bytesIn, bytesOut } = bytesSince(raw.socket);
+    // Every request comes here: spreads, with those of who knows, would cost 10 µs.
     record({
-      ...known,
+      workspace,
+      agentId,
+      tool,
+      upstream,
+      rpc,
+      decision,
+      effectId,
+      authenticatedInMs,
+      lasts,
       requestId: request.id,
       method: request.method,
       status: reply.raw.headersSent ? reply.statusCode : 499,
-      ...bytesSince(raw.socket),
+      bytesIn,
+      bytesOut,
       durationMs: reply.elapsedTime,
       traceId: traceOf(raw.headers['traceparent']),
       // What lasts until one side leaves is over when one has left.
-      cut: !known.lasts && !reply.raw.writableFinished,
+      cut: !lasts && !reply.raw.writableFinished,
     });
   });
 }

@@ -99,7 +99,7 @@ const OPERATIONS = Object.keys(SAMPLES) as Operation[];
 function crossed<T>(form: Form<T>, values: readonly T[]): readonly T[] {
   const written = new Encoder();
   for (const value of values) form(written, value);
-  const read = new Decoder(written.take());
+  const read = new Decoder(written.take() ?? '');
   const there: T[] = [];
   while (!read.isAtEnd()) there.push(form(read));
   return there;
@@ -117,10 +117,11 @@ it.each(OPERATIONS)(
 
 it('a message that lacks something is no message', () => {
   const written = new Encoder();
+  expect(written.take()).toBeNull();
   expect(() => FORMS.commit.asked(written)).toThrow(TypeError);
   const whole = new Encoder();
   FORMS.read.answer(whole, { now: 1, epoch: 2, rows: [], counters: [{ spent: 1, held: 2, rows: 3 }] });
-  const message = whole.take();
+  const message = whole.take() ?? '';
   expect(message).toBe('1,2,0,1,1,2,3\n');
   expect(() => FORMS.read.answer(new Decoder(message.replace(',3\n', '\n')))).toThrow('ends too soon');
 });
@@ -131,7 +132,7 @@ it('numbers and texts of any kind come as they were', () => {
   const written = new Encoder();
   for (const number of numbers) written.number(number);
   for (const text of texts) written.text(text);
-  const read = new Decoder(written.take());
+  const read = new Decoder(written.take() ?? '');
   expect(numbers.map(() => read.number())).toEqual(numbers);
   expect(texts.map(() => read.text())).toEqual(texts);
   expect(read.isAtEnd()).toBe(true);

@@ -42,7 +42,7 @@ function sumName(index: number): SumName {
 function arrived<T>(form: Form<T>, value: T): T {
   const message = new Encoder();
   form(message, value);
-  return form(new Decoder(message.take()));
+  return form(new Decoder(message.take() ?? ''));
 }
 
 it('a change leaves its rows and figures in the memory of the store’s thread, and not the message that brought it', () => {

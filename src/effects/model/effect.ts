@@ -97,8 +97,8 @@ export interface ReceiptParts {
   readonly payload: string;
   /** Made when it is first read: Ed25519 gives the same bytes wherever and whenever it signs. */
   readonly signature: string;
-  /** It was signed by another thread, with the same key. */
-  signedElsewhere(signature: string): void;
+  /** The signature as far as it was made; another thread that has the same key may make it. */
+  made: string | null;
 }
 
 /** The state of an effect, with the data that belongs to this state. The transitions are in `lifecycle.ts`. */

@@ -206,7 +206,7 @@ async function writeHere(options: Omit<EngineOptions, 'isOwnThread'>, listener: 
     program: {
       ask: engine.handlers.program,
       lend: (name, key) => keepKey(options.keys, name, key),
-      holds: (name) => options.keys.has(name),
+      keys: options.keys,
     },
     async close() {
       await engine.close();
@@ -308,7 +308,7 @@ async function writeInThread(
         keepKey(keys, name, key);
         thread?.deliver({ kind: 'key', name, key });
       },
-      holds: (name) => keys.has(name),
+      keys,
     },
     close() {
       return new Promise<void>((resolve) => {

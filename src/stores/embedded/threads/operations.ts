@@ -310,12 +310,9 @@ export class Encoder implements Codec {
     return values;
   }
 
-  isEmpty(): boolean {
-    return this.#numbers.length === 0;
-  }
-
-  /** What was written since the last call. */
-  take(): Message {
+  /** What was written since the last call; `null` where it is nothing. */
+  take(): Message | null {
+    if (this.#numbers.length === 0) return null;
     const message = `${this.#numbers.join(',')}\n${this.#texts}`;
     this.#numbers = [];
     this.#texts = '';
@@ -350,7 +347,9 @@ export class Decoder implements Codec {
   }
 
   text(): string {
-    return this.textOr() ?? '';
+    const begin = this.#place;
+    this.#place += this.number();
+    return this.#message.slice(begin, this.#place);
   }
 
   textOr(): string | null {

@@ -49,6 +49,7 @@ export function startThread(
   let free: number[] = [];
   const outgoing = new Encoder();
   let fault = 'its thread ended';
+  let willPost = false;
 
   function takeReplies(message: Message): void {
     const replies = new Decoder(message);
@@ -72,11 +73,14 @@ export function startThread(
   }
 
   function postRequests(): void {
-    if (!outgoing.isEmpty()) post(outgoing.take());
+    willPost = false;
+    const message = outgoing.take();
+    if (message !== null) post(message);
   }
 
   const send: Send<Operation> = (op, asked, done, reject) => {
-    if (outgoing.isEmpty()) setImmediate(postRequests);
+    if (!willPost) setImmediate(postRequests);
+    willPost = true;
     const id = free.pop() ?? waiting.length;
     outgoing.number(id);
     outgoing.text(op);

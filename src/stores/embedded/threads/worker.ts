@@ -66,16 +66,18 @@ export function serve<Of extends Operation>(handlers: Handlers<Of>, serving: Ser
 
   function postReplies(): void {
     isPosting = false;
-    if (!replies.isEmpty()) post(replies.take());
+    const message = replies.take();
+    if (message !== null) post(message);
   }
 
   function reply(id: number, status: number): void {
-    if (replies.isEmpty()) replies.number(serving.now());
+    if (!isPosting) {
+      isPosting = true;
+      queueMicrotask(postReplies);
+      replies.number(serving.now());
+    }
     replies.number(id);
     replies.number(status);
-    if (isPosting) return;
-    isPosting = true;
-    queueMicrotask(postReplies);
   }
 
   function take<Op extends Of>(op: Op, id: number, request: Codec): void {
