@@ -180,8 +180,8 @@ export function describeLedgerPages(open: OpenStore, capabilities: Capabilities)
       const [first, second] = [await asked('a'), await asked('b')];
       if (first.kind !== 'pending' || second.kind !== 'pending') throw new Error('they wait');
       await dispatched(at.store);
-      await at.store.vote(voteRequest(first.approval.id, { user: 'maria' }));
-      await at.store.vote(voteRequest(second.approval.id, { user: 'bob', verdict: 'reject' }));
+      await at.store.vote(voteRequest(first.approval, { user: 'maria' }));
+      await at.store.vote(voteRequest(second.approval, { user: 'bob', verdict: 'reject' }));
       const ids = async (filter: object) =>
         (await at.store.effects(WORKSPACE, { ...ANY, ...filter })).items.map(({ id }) => id);
       expect(await ids({ approver: 'maria' })).toEqual([first.effect.id]);
