@@ -78,11 +78,11 @@ const longIn = (part: readonly Measured[]): readonly string[] => part.flatMap(({
  * `packages` is 58,000 lines, 30 long functions, 950 types, and no long file anywhere.
  */
 const CEILINGS: readonly (readonly [what: string, ceiling: number, measured: number | readonly string[]])[] = [
-  ['lines in src and packages', 83_591, sum(core.map(({ lines }) => lines))],
-  ['lines in client and console', 4_672, sum(outer.map(({ lines }) => lines))],
-  ['functions longer than 70 lines in src and packages', 88, longIn(core)],
-  ['functions longer than 70 lines in client and console', 12, longIn(outer)],
-  ['interfaces and types at the top of a file in src and packages', 1268, sum(core.map(({ types }) => types))],
+  ['lines in src and packages', 87_522, sum(core.map(({ lines }) => lines))],
+  ['lines in client and console', 5_259, sum(outer.map(({ lines }) => lines))],
+  ['functions longer than 70 lines in src and packages', 90, longIn(core)],
+  ['functions longer than 70 lines in client and console', 13, longIn(outer)],
+  ['interfaces and types at the top of a file in src and packages', 1318, sum(core.map(({ types }) => types))],
   ['files longer than 500 lines', 7, longFiles],
 ];
 
