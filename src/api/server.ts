@@ -14,7 +14,7 @@ import Fastify, {
 } from 'fastify';
 import type { Route, TlsPair } from '../config/configuration.ts';
 import type { Entrance } from '../config/entrance.ts';
-import { isOwnPath } from '../config/resolve-routes.ts';
+import { OWN_PATH } from '../config/resolve-routes.ts';
 import { MOST_FAULTS, stopAt } from '../diagnostics/stop-at.ts';
 import { CODES } from '../effects/model/codes.ts';
 import type { JsonObject } from '../json/value.ts';
@@ -279,7 +279,7 @@ function refusedUnread(
   const { method = '', url = '', headers } = request;
   const problem = { ...plainProblem('not_ready', why), retryAfterMs: 1_000 };
   const changes = method !== 'GET' && method !== 'HEAD';
-  const isOwn = entrance.kind === 'own' && isOwnPath(url.split('?', 1)[0] ?? '');
+  const isOwn = entrance.kind === 'own' && OWN_PATH.test(url.split('?', 1)[0] ?? '');
   // A write on a route may have a key that is derived from it: then an earlier one like it is the same action.
   const run = headers['idempotency-key'] !== undefined || (isOwn ? method === 'POST' && RUN_PATH.test(url) : changes);
   const rendered = renderProblem(problem, {}, { publicUrl, requestId, run, changes });

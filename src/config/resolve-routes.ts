@@ -29,11 +29,8 @@ export const OWN_PREFIXES: readonly string[] = [
   '/metrics',
 ];
 
-/** Whether a path at the gateway's own entrance is one of its own addresses. No query. */
-export function isOwnPath(path: string): boolean {
-  const slash = path.indexOf('/', 1);
-  return OWN_PREFIXES.includes(slash === -1 ? path : path.slice(0, slash));
-}
+/** A path, without query, that is one of the gateway's own addresses where the entrance is its own. */
+export const OWN_PATH = new RegExp(`^(?:${OWN_PREFIXES.map((prefix) => prefix.replace('.', '\\.')).join('|')})(?:/|$)`);
 
 /** How long a derived key is valid when the rule only says `derive`. */
 const DERIVE_MS = 10 * 60_000;

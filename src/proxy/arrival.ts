@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { isOwnPath } from '../config/resolve-routes.ts';
+import { OWN_PATH } from '../config/resolve-routes.ts';
 import type { Code } from '../effects/model/codes.ts';
 import type { Principal } from '../effects/model/principal.ts';
 import type { Problem, RequestFault } from '../effects/model/run-request.ts';
@@ -66,7 +66,7 @@ export function receive(
   const mark = url.indexOf('?');
   const path = mark === -1 ? url : url.slice(0, mark);
   const entrance = ports.entranceOf(request);
-  if (entrance.kind === 'own' && isOwnPath(path)) return { kind: 'own' };
+  if (entrance.kind === 'own' && OWN_PATH.test(path)) return { kind: 'own' };
   const located = table.locate(path, entrance);
   const carriers = located?.route.route.keys ?? USUAL_CARRIERS;
   const style = located?.route.route ?? PLAIN_STYLE;
