@@ -47,6 +47,7 @@ const MEASURED = [
   'test/torture/embedded.test.ts',
   'test/torture/late-upstream.test.ts',
   'test/torture/peers.test.ts',
+  'test/torture/probing.test.ts',
   'test/torture/redis.test.ts',
 ];
 
@@ -65,7 +66,6 @@ const TIMED = [
   'test/system/unconfirmed.test.ts',
   'test/torture/contention.test.ts',
   'test/torture/failover.test.ts',
-  'test/torture/probing.test.ts',
 ];
 
 /**
@@ -73,7 +73,7 @@ const TIMED = [
  * cores; then what has a core of its own; then what has the machine. Within each, vitest takes the projects by their names
  * and the larger files first, and the small files of `unit` and `unit-alone` fill up what is left at the end.
  */
-const SHARED = { maxWorkers: 3, sequence: { groupOrder: 0 } };
+const SHARED = { maxWorkers: 4, sequence: { groupOrder: 0 } };
 const PAIRED = { maxWorkers: 2, sequence: { groupOrder: 1 } };
 const SOLE = { maxWorkers: 1, sequence: { groupOrder: 2 } };
 
