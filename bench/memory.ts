@@ -58,8 +58,10 @@ async function watched(gateway: Gateway, traffic: Traffic): Promise<readonly Ben
   const common = { unit: 'MB', ratio: null } as const;
   const shown = seen.map(Math.round).join(' ');
   const about = `resident after ${calls.toLocaleString('en')} ${name}, ${connections} at once`;
+  const most = { name: about, value: Math.round(Math.max(...seen)), peer: `every ${STRETCH}: ${shown}`, target, cpu };
+  if (later.length < 2) return [{ ...most, ...common }];
   return [
-    { name: about, value: Math.round(Math.max(...seen)), peer: `every ${STRETCH}: ${shown}`, target, cpu, ...common },
+    { ...most, ...common },
     {
       name: `${about}: growth after ${FLAT_FROM}`,
       value: Math.round(growth(later)),

@@ -1,7 +1,7 @@
 import { setFlagsFromString } from 'node:v8';
 
 /** By how much what is in memory for long grows before what of it is garbage is looked for, percent. */
-const GROWTH = 40;
+const GROWTH = 70;
 
 /**
  * Tells V8 to look for garbage sooner than it would: by itself it lets a heap grow to twice and more of what is alive,
