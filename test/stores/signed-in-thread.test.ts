@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, expect, it, vi } from 'vitest';
 import type { EffectRecord, SignedReceipt } from '../../src/effects/model/effect.ts';
 import type { EffectStore, SettleOutcome } from '../../src/effects/store.ts';
@@ -13,6 +14,9 @@ import { committed, dispatched, settleRequest, WORKSPACE } from '../contract/req
 import { KEY_SEALS } from '../identity/key-seals.ts';
 import { keyBench, receiptInput } from '../receipts/facts.ts';
 import { compileStore } from './compiled.ts';
+
+/** A thread that ended is begun again after 100 ms, and is not open for some more. */
+const BEGUN_AGAIN_MS = 110;
 
 const WORKER = 'src/stores/embedded/threads/worker.ts';
 const HOLDS = 'serving.hold(message.name, message.key);';
@@ -98,6 +102,27 @@ it('a thread that is started again has the keys', async () => {
     const signer = await openSigner({ ...bench.options(), lend: (head, key) => keys.set(head, key) });
     for (const [head, key] of keys) for (const name of ['end', 'spare', head]) store.signWith(name, key);
     await expect.poll(() => store.health().ready, { timeout: 20_000 }).toBe(false);
+    const isThere = (): Promise<boolean> => store.pauses(WORKSPACE).then(Boolean, () => false);
+    await expect.poll(isThere, { timeout: 20_000 }).toBe(true);
+    expect(await settle(store, signer)).toBe(0);
+  } finally {
+    await store.close();
+  }
+});
+
+it('a thread that is started again has the key that came while it started', async () => {
+  const store = await open('auto');
+  try {
+    const keys = new Map<string, Parameters<EffectStore['signWith']>[1]>();
+    const signer = await openSigner({ ...bench.options(), lend: (head, key) => keys.set(head, key) });
+    const lend = (...names: readonly string[]): void => {
+      for (const [, key] of keys) for (const name of names) store.signWith(name, key);
+    };
+    // Keys of other names push out the one that ends it.
+    lend('end', 'one', 'two');
+    while (store.health().ready) await delay(1);
+    await delay(BEGUN_AGAIN_MS);
+    for (const head of keys.keys()) lend(head);
     const isThere = (): Promise<boolean> => store.pauses(WORKSPACE).then(Boolean, () => false);
     await expect.poll(isThere, { timeout: 20_000 }).toBe(true);
     expect(await settle(store, signer)).toBe(0);

@@ -238,6 +238,8 @@ async function writeInThread(
         (message) => {
           switch (message.kind) {
             case 'open':
+              // Nothing was asked of it before, and it has none yet: not even one that came while it started.
+              for (const [name, key] of keys) started.deliver({ kind: 'key', name, key });
               thread = started;
               seen = Math.max(seen, message.now);
               resolve(message);
@@ -264,8 +266,6 @@ async function writeInThread(
           else reject(new StoreUnavailable(why));
         },
       );
-      // A thread that replaces another has none yet.
-      for (const [name, key] of keys) started.deliver({ kind: 'key', name, key });
     });
   }
 
