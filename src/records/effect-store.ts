@@ -242,14 +242,17 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     planProbe: (request) => inWorkspace('plan_probe', request.workspace, request),
     async probesDue(workspace, tool, afterMs, limit) {
       const now = store.now();
-      const due = (list: string, to: number, most: number) =>
-        firstOf(store, { workspace, list, kind: effectRows.kind, to }, most);
-      const again = await due(probedAgain(tool), now, limit);
-      const fresh = await due(unprobedOf(tool), now - afterMs, limit - again.length);
-      return [...again, ...fresh].flatMap(({ row }) => {
-        const stored = effectRows.of(row);
-        return stored.kind === 'effect' && stored.effect.life.state === 'unknown' ? [stored.effect] : [];
-      });
+      // In one order: what is put off again and again does not keep others back for ever.
+      const dueIn = async (list: string, afterwards: number) => {
+        const entries = await firstOf(store, { workspace, list, kind: effectRows.kind, to: now - afterwards }, limit);
+        return entries.map(({ at, row }) => ({ at: at + afterwards, row }));
+      };
+      const due = [...(await dueIn(unprobedOf(tool), afterMs)), ...(await dueIn(probedAgain(tool), 0))];
+      const longest = due.toSorted((one, other) => one.at - other.at).slice(0, limit);
+      const effects = longest
+        .map(({ row }) => effectRows.of(row))
+        .flatMap((of) => (of.kind === 'effect' ? of.effect : []));
+      return effects.filter(({ life }) => life.state === 'unknown');
     },
     async sweep(limit) {
       const { problem } = store.health();

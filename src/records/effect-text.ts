@@ -307,13 +307,9 @@ export function encodeOutcome({ evidence, receipt, result }: KnownOutcome): Outc
   if (lastOutcome !== null && last?.evidence === evidence && last.receipt === receipt && last.result === result)
     return lastOutcome.texts;
   const parts = receipt === null ? null : (receipt.parts ?? partsOf(receipt.jws));
-  if (parts === null) {
-    const { before, after } = aroundReceipt({ evidence, receipt, result });
-    return { outcome: `${before}${quoteOr(receipt?.jws ?? null)}${after}`, payload: null };
-  }
   const { before, after } = aroundReceipt({ evidence, receipt, result });
-  const signed = signedText(parts.head, parts.signature);
-  return { outcome: `${before}${signed}${after}`, payload: parts.payload };
+  const signed = parts === null ? quoteOr(receipt?.jws ?? null) : signedText(parts.head, parts.signature);
+  return { outcome: `${before}${signed}${after}`, payload: parts?.payload ?? null };
 }
 
 /** Head and signature of a receipt in the text of its outcome. */

@@ -49,6 +49,19 @@ export function describeProbing(open: OpenStore, capabilities: Capabilities): vo
       expect(await due(tool, { afterMs: FAR })).toEqual([]);
     });
 
+    it('are in one order: what is put off again and again keeps nothing else back', async () => {
+      const [again, fresh] = [await unknown(), await unknown()];
+      const since = fresh.life.state === 'unknown' ? fresh.life.at : 0;
+      const { tool } = again.action;
+      const next = Math.ceil(since);
+      await expect.poll(() => at.store.now()).toBeGreaterThanOrEqual(next);
+      await at.store.planProbe(plan(again, { next }));
+      expect(await due(tool, { limit: 1 })).toEqual([fresh.id]);
+      expect(await due(tool)).toEqual([fresh.id, again.id]);
+      await at.store.planProbe(plan(again, { due: next, next: Math.floor(since) - 1 }));
+      expect(await due(tool, { limit: 1 })).toEqual([again.id]);
+    });
+
     it('are taken by one gateway: for the others they are not due any more', async () => {
       const effect = await unknown();
       const takes = await Promise.all([1, 2, 3].map(() => at.store.planProbe(plan(effect))));
