@@ -22,14 +22,9 @@ const PLACES: Readonly<Record<SaltedField, readonly [string, ...string[]]>> = {
 /** The commitment to a field; `null` where the payload has none. */
 export function commitmentIn(payload: JsonObject, field: string): string | null {
   const salted = SALTED_FIELDS.find((one) => one === field);
-  if (field === ASKED) return textAt(payload, ['action', 'asked']);
   const index = /^approval\.(\d{1,4})\.comment$/.exec(field)?.[1];
-  const found = salted !== undefined ? memberAt(payload, PLACES[salted]) : commentAt(payload, Number(index));
-  return typeof found === 'string' ? found : null;
-}
-
-function textAt(payload: JsonObject, path: readonly string[]): string | null {
-  const found = memberAt(payload, path);
+  const place = field === ASKED ? (['action', 'asked'] as const) : salted && PLACES[salted];
+  const found = place !== undefined ? memberAt(payload, place) : commentAt(payload, Number(index));
   return typeof found === 'string' ? found : null;
 }
 

@@ -7,7 +7,9 @@ import {
   type AdmitOverrides,
   approvalBy,
   budgetOf,
+  dispatched,
   permit,
+  rateOf,
   settleRequest,
   voteRequest,
   WORKSPACE,
@@ -87,6 +89,22 @@ export function describeChangedCalls(open: OpenStore, capabilities: Capabilities
       const there = await at.store.effect(WORKSPACE, effect.id);
       expect(there?.trace.changed).toEqual({ approvalId: approval.id, params: ['amount'] });
       expect(await held()).toEqual([20]);
+    });
+
+    it('are held to the rates of rules that what was asked did not match, and not again to those that it was counted in', async () => {
+      const rate = (rule: string) => ({ ...rateOf(1, 3_600_000), rule, id: rule });
+      const [counted, other] = [rate('payments/refunds'), rate('payments/small')];
+      const asked = await at.store.admit(
+        admitRequest({ idempotencyKey: 'k', verdict: permit([counted], [approvalBy()]) }),
+      );
+      if (asked.kind !== 'pending') throw new Error(asked.kind);
+      await dispatched(at.store, { verdict: permit([other]) });
+      await at.store.vote(voteRequest(asked.approval, changing(asked.approval)));
+      expect(await send(asked.approval.id, { verdict: permit([counted, other]) })).toMatchObject({
+        kind: 'refused',
+        reason: { code: 'rate_limited', rule: 'payments/small' },
+      });
+      expect(await send(asked.approval.id, { verdict: permit([counted]) })).toMatchObject({ kind: 'dispatch' });
     });
 
     it('are joined by who asks as before, and never sent as they were asked', async () => {

@@ -188,7 +188,7 @@ function repeatUnknown(view: StepView, request: AdmitRequest, effect: EffectReco
   if (stale !== null) return stale;
   if (verdict.kind === 'deny' || request.pausedBy !== null) return carry(carried, stay);
   // The holds of the unknown attempt stay: it is the same action, and it happens at most once.
-  const scope = { hold: 'all', already: effect.holds, rateCounted: false } as const;
+  const scope = { hold: 'all', already: effect.holds, rateCounted: false, ratedBy: null } as const;
   const met = satisfyObligations(
     view,
     { ...request, effectId: effect.id },
@@ -385,6 +385,7 @@ function evaluatePermit(
     hold: asks ? 'own' : 'all',
     already,
     rateCounted: earlier?.life.state === 'pending_approval',
+    ratedBy: granted?.changed === undefined ? null : (earlier?.trace.matched ?? []),
   });
   if (met.kind === 'refused') {
     const refusal = denial(view, request, met.decision, met.reason, earlier, met.retryAfterMs);

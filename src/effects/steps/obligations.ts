@@ -5,7 +5,7 @@ import type { DeniedDecision, Reason } from '../model/decision.ts';
 import type { Hold, PoolUse } from '../model/effect.ts';
 import type { BudgetChange, BudgetCounter, RateCount, RunningUse, StepView } from './plan.ts';
 import type { AdmitRequest } from '../store.ts';
-import { type Obligation, type Observed, type Permit, windowId } from '../model/verdict.ts';
+import { type MatchedRule, type Obligation, type Observed, type Permit, windowId } from '../model/verdict.ts';
 
 /** Most rows of a budget. One more is refused (`too_many_rows`). */
 export const MAX_BUDGET_ROWS = 10_000;
@@ -39,6 +39,8 @@ export interface ObligationScope {
   readonly already: readonly Hold[];
   /** The rate was already counted when approval was asked for. */
   readonly rateCounted: boolean;
+  /** Of a call that approvers changed: the rules that it matched as it was asked. Rates of others are not counted yet. */
+  readonly ratedBy: readonly MatchedRule[] | null;
 }
 
 type BudgetObligation = Extract<Obligation, { kind: 'budget' }>;
@@ -115,7 +117,8 @@ export function satisfyObligations(
 
   const rates: RateCount[] = [];
   for (const obligation of permit.obligations) {
-    if (obligation.kind !== 'rate_limit' || scope.rateCounted) continue;
+    if (obligation.kind !== 'rate_limit') continue;
+    if (scope.rateCounted && scope.ratedBy?.some(({ rule }) => rule === obligation.rule) !== false) continue;
     const { id, bucket, windowMs, limit } = obligation;
     const isWithin = view.rate(request.workspace, id, bucket, windowMs) < limit;
     rates.push({ id, bucket, windowMs, limit: isWithin ? limit : null });
