@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { whatChanged } from '../../src/api/approver/earlier.ts';
+import { changesIn, fieldNames } from '../../src/api/approver/fields.ts';
 import { approvalPage } from '../../src/api/approver/page.ts';
 import { shownTo } from '../../src/api/approver/shown.ts';
 import type { Principal } from '../../src/effects/model/principal.ts';
@@ -214,6 +215,23 @@ describe('what is shown', () => {
     expect(at(expiresAt - 1)).toMatch(/<h1>Waits for a decision<[\s\S]*name="verdict"/);
     expect(at(expiresAt)).toContain('neither approved nor rejected');
     expect(at(expiresAt)).not.toMatch(/name="verdict"|<h1>(?:Approved|Rejected)/);
+  });
+
+  it('has no field for what would come back as another value of a form in which nothing was changed', async () => {
+    const principal = await rig.ports.authenticate(rig.keys.approver);
+    if ('failure' in principal) throw new Error('the key is not valid');
+    const shown = await shownTo(rig.ports, { principal, user: 'maria', session: 's' }, 'demo', asked.id);
+    if (shown === null) throw new Error('there is no request');
+    const range = { kind: 'range', min: 1, max: null } as const;
+    const text = { kind: 'text', maxLength: 9 } as const;
+    const mayChange = { number: range, digits: range, flag: range, absent: range, words: text, count: text };
+    const params = { params: { number: 5, digits: '5', flag: true, words: 'w', count: 5 } };
+    const edited = { ...shown, mayChange, params };
+    expect(fieldNames(edited)).toEqual(['param.number', 'param.absent', 'param.words']);
+    const untouched = { number: '5', digits: '5', absent: '', words: 'w', count: '5' };
+    const form = Object.fromEntries(Object.entries(untouched).map(([name, value]) => [`param.${name}`, value]));
+    expect(changesIn(edited, form)).toBeNull();
+    expect(changesIn(edited, { ...form, 'param.number': '4', 'param.absent': '3' })).toEqual({ number: 4, absent: 3 });
   });
 
   it('says what has changed since this person saw the question, and nothing where it is the same', async () => {

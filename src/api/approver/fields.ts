@@ -24,7 +24,10 @@ function fieldsOf({ mayChange, params }: Pick<ShownApproval, 'mayChange' | 'para
   const asked = isJsonObject(before) ? before : own;
   return Object.entries(mayChange).flatMap(([name, bounds]) => {
     const stands = Object.hasOwn(own, name) ? own[name] : undefined;
-    return typeof stands === 'object' && stands !== null
+    if (typeof stands === 'object' && stands !== null) return [];
+    // A number that stands as a text would come back as another value of a form in which nothing was changed.
+    const suits = bounds.kind === 'choice' ? typeof stands : bounds.kind === 'range' ? 'number' : 'string';
+    return stands != null && typeof stands !== suits
       ? []
       : [{ name, bounds, stands, asked: Object.hasOwn(asked, name) ? asked[name] : undefined }];
   });
