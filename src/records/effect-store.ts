@@ -249,9 +249,8 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
       };
       const due = [...(await dueIn(unprobedOf(tool), afterMs)), ...(await dueIn(probedAgain(tool), 0))];
       const longest = due.toSorted((one, other) => one.at - other.at).slice(0, limit);
-      const effects = longest
-        .map(({ row }) => effectRows.of(row))
-        .flatMap((of) => (of.kind === 'effect' ? of.effect : []));
+      const stored = longest.map(({ row }) => effectRows.of(row));
+      const effects = stored.flatMap((of) => (of.kind === 'effect' ? of.effect : []));
       return effects.filter(({ life }) => life.state === 'unknown');
     },
     async sweep(limit) {

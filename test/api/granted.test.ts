@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { probeByItself } from '../../src/effects/run/probe-effect.ts';
 import { dispatchGranted } from '../../src/effects/run/decide-approval.ts';
 import type { People } from '../../src/effects/run/recall.ts';
 import type { EffectPorts } from '../../src/effects/ports.ts';
@@ -178,5 +179,40 @@ describe('whoever writes to the store without a gateway', () => {
     const { id } = await waiting();
     await tamper(id, () => undefined);
     expect((await decide(id, rig.keys.approver)).json['became'], id).toMatchObject({ what: 'dispatched' });
+  });
+});
+
+it('a probe that comes too late to settle puts what it read on record', async () => {
+  const { approval, effect } = await granted();
+  const { store } = rig.core;
+  const seen = { code: 'gone', message: 'No answer.', answered: null, startedAt: null, endedAt: null };
+  const silent = { ...rig.core.upstream, send: async () => ({ kind: 'unknown', evidence: seen }) as const };
+  await dispatchGranted({ ...rig.core, upstream: silent }, rig.people, approval, effect);
+  const lost = await store.effect(WS, effect.id);
+  if (lost?.life.state !== 'unknown') throw new Error('its outcome is not known');
+  const { life } = lost;
+  const probe = { params: {}, happened: { state: 'done' }, notHappened: {}, everyMs: 1000, afterMs: 0, forMs: 1000 };
+  const catalog: EffectPorts['catalog'] = () => ({
+    ...rig.core.catalog(),
+    tool(name) {
+      const tool = rig.core.catalog().tool(name);
+      return tool && { ...tool, probe: { ...probe, read: tool } };
+    },
+  });
+  const body = { kind: 'json', value: { state: 'done' } } as const;
+  const result = { kind: 'http', status: 200, headers: {}, body, truncated: false } as const;
+  const send: EffectPorts['upstream']['send'] = async () => {
+    const settledBy = { by: 'resolve', keyId: 'k', user: 'ola', forced: true, comment: null, evidence: null } as const;
+    const actor = { type: 'user', id: 'ola' } as const;
+    const { fence } = life.lease;
+    const outcome = { kind: 'not_happened' } as const;
+    await store.resolve({ workspace: WS, effectId: lost.id, outcome, settledBy, actor, fence, force: true });
+    return { kind: 'failed', evidence: seen, answer: null, result };
+  };
+  const probed = await probeByItself({ ...rig.core, catalog, upstream: { ...rig.core.upstream, send } }, lost, life);
+  expect(probed).toMatchObject({ kind: 'problem', problem: { code: 'already_resolved' } });
+  expect((await store.effectLedger(WS, lost.id)).at(-1)).toMatchObject({
+    kind: 'effect.probed',
+    data: { said: 'happened', attempt: 1 },
   });
 });

@@ -115,7 +115,10 @@ async function probeOnce(
     outcome === 'happened' || before === null ? reading.evidence : { ...reading.evidence, before: before.evidence };
   const settledBy = { by: 'probe', evidence } as const;
   const settled = await settleUnknown(ports, effect, { actor, outcome, settledBy, force: false });
-  if (settled.kind === 'problem') return settled;
+  if (settled.kind === 'problem') {
+    await remember(ports, actor, effect, life, reading, nextProbe(reading, probe.everyMs, life, probe));
+    return settled;
+  }
   return { kind: 'probed', effect: settled.effect, said, why, isSettled: true, retryAfterMs: null, wasHeard };
 }
 
@@ -160,7 +163,7 @@ async function readingsBefore({ store }: EffectPorts, effect: EffectRecord): Pro
   return { last: readings.at(-1) ?? null, answered: answered.map(({ readAt }) => readAt) };
 }
 
-/** Puts a reading on record that settles nothing by itself, and when the gateways make the next one. */
+/** Puts a reading on record that settles nothing, or came too late to, and when the gateways make the next one. */
 async function remember(
   { store }: EffectPorts,
   actor: LedgerActor,
