@@ -57,6 +57,8 @@ export function addEffectStream(app: ApiApp, ports: StreamPorts): void {
   app.get(
     '/v1/workspaces/:ws/effects/stream',
     {
+      // To HEAD it would be opened as well, for nobody, and never end.
+      exposeHeadRoute: false,
       config: { endpoint: 'effects.read' },
       schema: {
         operationId: 'streamEffects',

@@ -71,6 +71,8 @@ export function addExportRoute(
   app.get(
     '/v1/workspaces/:ws/export',
     {
+      // To HEAD all of it would be made, for nobody.
+      exposeHeadRoute: false,
       config: { endpoint: 'ledger.export' },
       schema: SCHEMA,
     },
