@@ -3,9 +3,10 @@ import { type Static, Type } from 'typebox';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { effectToWire } from '../effects/wire/effect.ts';
+import { permit } from '../identity/permissions.ts';
 import type { JsonObject } from '../json/value.ts';
 import { ownedStream } from '../upstreams/owned-stream.ts';
-import type { ApiApp } from './app.ts';
+import type { ApiApp, Caller } from './app.ts';
 import { callerOf } from './caller.ts';
 import { bundleLines, csvLines, EXPORTED, type Exported, type ExportRequest, jsonLines } from './export-lines.ts';
 import { EVENT_QUERY, eventFilter, refuseAgents } from './ledger.ts';
@@ -18,6 +19,9 @@ const MOST_AT_ONCE = 2;
 
 /** Whoever takes nothing for so long is cut off, ms. */
 const STALLED_MS = 60_000;
+
+/** How often it is looked whether whoever takes still may, ms. */
+const RECHECK_MS = 2_000;
 
 const { kind: _kind, actor: _actor, effect_id: _effect, ...BY_EFFECT } = EVENT_QUERY;
 
@@ -60,7 +64,7 @@ const SCHEMA = {
 /** `GET …/export`: effects, receipts and events, as a stream that is made as fast as it is taken. */
 export function addExportRoute(
   app: ApiApp,
-  ports: Pick<ApiPorts, 'store' | 'receipts' | 'settings' | 'catalog'>,
+  ports: Pick<ApiPorts, 'store' | 'receipts' | 'settings' | 'catalog' | 'stillValid'>,
 ): void {
   const underWay = new Set<Readable>();
 
@@ -77,7 +81,8 @@ export function addExportRoute(
       schema: SCHEMA,
     },
     async (request, reply) => {
-      refuseAgents(callerOf(request));
+      const caller = callerOf(request);
+      refuseAgents(caller);
       const { format = 'jsonl', what } = request.query;
       const asked = exportRequest(request.params.ws, request.query);
       if (underWay.size >= MOST_AT_ONCE)
@@ -90,7 +95,7 @@ export function addExportRoute(
           : format === 'csv'
             ? csvLines(ports, asked, what ?? 'effects')
             : jsonLines(ports, asked);
-      const stream = takenInTime(lines);
+      const stream = takenInTime(lines, () => mayTake(caller, request.params.ws));
       underWay.add(stream);
       stream.once('close', () => underWay.delete(stream));
       const name = `${request.params.ws}.${format === 'csv' ? 'csv' : 'jsonl'}`;
@@ -98,6 +103,12 @@ export function addExportRoute(
       return reply.type(TYPES[format]).headers(headers).send(stream);
     },
   );
+
+  /** An export lasts for minutes: a key that is revoked meanwhile takes no more of it. */
+  async function mayTake({ principal: { keyId } }: Caller, workspace: string): Promise<boolean> {
+    const principal = await ports.stillValid(keyId);
+    return !('failure' in principal) && permit(principal, 'ledger.export', workspace).ok;
+  }
 
   function exportRequest(workspace: string, query: Static<typeof ExportQuery>): ExportRequest {
     const { format = 'jsonl', what, ...by } = query;
@@ -132,8 +143,8 @@ function exportedEffect(ports: Pick<ApiPorts, 'store' | 'settings' | 'catalog'>,
   return { ...shown, user: effect.actor.user };
 }
 
-/** A stream that ends when nobody takes anything of it. */
-function takenInTime(lines: AsyncGenerator<string>): Readable {
+/** A stream that breaks off when nobody takes anything of it, or whoever takes it may not any more. */
+export function takenInTime(lines: AsyncGenerator<string>, mayTake: () => Promise<boolean>): Readable {
   let takenAt = performance.now();
   async function* taken(): AsyncGenerator<Buffer> {
     for await (const some of lines) {
@@ -144,9 +155,14 @@ function takenInTime(lines: AsyncGenerator<string>): Readable {
     }
   }
   const stream = ownedStream(taken());
+  // Where the store cannot say it, it is asked again.
+  const endUnlessAllowed = async (): Promise<void> => {
+    if (!(await mayTake().catch(() => true))) stream.destroy();
+  };
   const watch = setInterval(() => {
     if (performance.now() - takenAt > STALLED_MS) stream.destroy();
-  }, STALLED_MS / 4);
+    else void endUnlessAllowed();
+  }, RECHECK_MS);
   watch.unref();
   stream.once('close', () => clearInterval(watch));
   return stream;

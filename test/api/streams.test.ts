@@ -1,4 +1,6 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import { takenInTime } from '../../src/api/export.ts';
 import { type Rig, startRig } from './rig.ts';
 
 const WS = '/v1/workspaces/demo';
@@ -17,3 +19,24 @@ it.each([
   expect((await rig.send('GET', path)).status).toBe(200);
   expect((await rig.send('HEAD', path)).status).toBe(status);
 });
+
+it('an export breaks off when its key is revoked, and not while the store cannot say it', async () => {
+  let made = 0;
+  async function* lines(): AsyncGenerator<string> {
+    for (;;) {
+      made += 1;
+      yield `${made}\n`;
+      await delay(20);
+    }
+  }
+  const answers = [Promise.reject(new Error('the store is away')), Promise.resolve(true), Promise.resolve(false)];
+  for (const answer of answers) answer.catch(() => undefined);
+  const stream = takenInTime(lines(), () => answers.shift() ?? Promise.resolve(false));
+  const closed = new Promise((resolve) => stream.once('close', resolve));
+  stream.resume();
+  await closed;
+  expect(answers).toEqual([]);
+  const before = made;
+  await delay(100);
+  expect(made).toBeLessThanOrEqual(before + 1);
+}, 20_000);
