@@ -1,0 +1,115 @@
+import { expect, it } from 'vitest';
+import { createReadingTurns } from '../../src/effects/run/reading-turns.ts';
+import { type Delivery, NOTIFICATION_EVENTS, type Subscription } from '../../src/effects/model/notification.ts';
+import { StoreUnavailable } from '../../src/effects/store.ts';
+import type { NotificationStore } from '../../src/effects/notification-store.ts';
+import { createNotifications } from '../../src/records/notifications.ts';
+import { createStepRunner, type StepRunner } from '../../src/records/runner.ts';
+import { appendEvents } from '../../src/records/view.ts';
+import type { LedgerQuery, RowStore } from '../../src/stores/port.ts';
+import { emptyRows, mapStore } from '../port/map-rows.ts';
+
+const DAY = 86_400_000;
+const OPS: Subscription = {
+  id: 'ops',
+  name: 'ops',
+  events: NOTIFICATION_EVENTS,
+  workspaces: null,
+  retryFirstMs: 1000,
+  retryForMs: 3 * DAY,
+};
+
+/** Two gateways over one store. The first can be frozen where it has read a ledger; each may have reads that fail. */
+function twoGateways() {
+  let now = 1_750_000_000_000;
+  const store = mapStore(emptyRows(), () => now);
+  let frozen: { readonly at: () => void; readonly until: Promise<void> } | null = null;
+  let isAway: (query: LedgerQuery) => boolean = () => false;
+  const freezing: RowStore = {
+    ...store,
+    async ledger(query) {
+      if (isAway(query)) throw new StoreUnavailable('a primary is down');
+      const read = await store.ledger(query);
+      if (query.workspace === 'w') {
+        frozen?.at();
+        await frozen?.until;
+      }
+      return read;
+    },
+  };
+  const open = (rows: RowStore, runner: StepRunner): NotificationStore =>
+    createNotifications(
+      { store: rows, turns: createReadingTurns() },
+      runner,
+      () => 'install',
+      async () => ['w', 'x'],
+    );
+  const runner = createStepRunner(store);
+  return {
+    one: open(freezing, createStepRunner(freezing)),
+    other: open(store, runner),
+    async pause(id: string, workspace = 'w'): Promise<void> {
+      const actor = { type: 'user', id: 'maria' } as const;
+      await runner.run(workspace, (draft) =>
+        appendEvents(draft, [{ kind: 'pause.set', effectId: null, actor, data: { pause_id: id } }]),
+      );
+    },
+    pass(ms: number): void {
+      now += ms;
+    },
+    /** Freezes the first one in its next read of the ledger. @returns how it goes on, once it is frozen there */
+    async freeze(work: () => Promise<unknown>): Promise<() => Promise<unknown>> {
+      let goOn = (): void => {};
+      const until = new Promise<void>((resolve) => {
+        goOn = resolve;
+      });
+      let working: Promise<unknown> = Promise.resolve();
+      await new Promise<void>((resolve) => {
+        frozen = { at: resolve, until };
+        working = work();
+      });
+      frozen = null;
+      return () => {
+        goOn();
+        return working;
+      };
+    },
+    fail(when: (query: LedgerQuery) => boolean): void {
+      isAway = when;
+    },
+  };
+}
+
+const all = async (store: NotificationStore): Promise<readonly Delivery[]> =>
+  (await store.deliveries(null, { limit: 200, cursor: null })).items;
+const pausesOf = async (store: NotificationStore) =>
+  (await all(store)).map(({ notification: { data } }) => String(data['pause_id'])).toSorted();
+
+async function deliverAll(store: NotificationStore): Promise<void> {
+  for (let next = await store.nextDelivery('ops'); next !== null; next = await store.nextDelivery('ops'))
+    await store.settleDelivery(next, { ...next, attempts: 1, state: { kind: 'delivered', at: next.createdAt } });
+}
+
+it('a gateway that was frozen with what it had read of a ledger takes in nothing of it, and moves no cursor back', async () => {
+  const { one, other, pause, pass, freeze } = twoGateways();
+  await other.subscribe([OPS]);
+  await one.subscribe([OPS]);
+  await pause('a');
+  await pause('b');
+  const goOn = await freeze(() => one.followLedgers([OPS]));
+  await other.followLedgers([OPS]);
+  expect(await pausesOf(other)).toEqual(['a', 'b']);
+  await deliverAll(other);
+  // Of what was delivered long ago nothing says any more that it was told.
+  pass(DAY + 1);
+  await other.forgetDeliveries();
+  expect(await all(other)).toEqual([]);
+  await goOn();
+  expect(await all(other)).toEqual([]);
+  for (const gateway of [one, other]) {
+    await pause(gateway === one ? 'c' : 'd');
+    await gateway.followLedgers([OPS]);
+    await gateway.followLedgers([OPS]);
+  }
+  expect(await pausesOf(other)).toEqual(['c', 'd']);
+});
