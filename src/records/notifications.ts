@@ -114,8 +114,9 @@ export function createNotifications(
     for (const workspace of await ledgers()) {
       const { epoch, seq } = await newestOf(workspace);
       await run((draft) => {
-        cursorRows.get(draft, workspace);
-        cursorRows.put(draft, workspace, { epoch, seq });
+        const there = cursorRows.get(draft, workspace) ?? BEGINNING;
+        // Another gateway may have begun, and gone on, since the ledger was read.
+        if (epoch > there.epoch || seq > there.seq) cursorRows.put(draft, workspace, { epoch, seq });
       });
     }
   }

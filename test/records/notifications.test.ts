@@ -113,3 +113,19 @@ it('a gateway that was frozen with what it had read of a ledger takes in nothing
   }
   expect(await pausesOf(other)).toEqual(['c', 'd']);
 });
+
+it('a gateway that was frozen while it began moves no cursor back', async () => {
+  const { one, other, pause, pass, freeze } = twoGateways();
+  await pause('before');
+  const goOn = await freeze(() => one.subscribe([OPS]));
+  await other.subscribe([OPS]);
+  pass(1);
+  await pause('a');
+  await other.followLedgers([OPS]);
+  await deliverAll(other);
+  pass(DAY + 1);
+  await other.forgetDeliveries();
+  await goOn();
+  await one.followLedgers([OPS]);
+  expect(await all(other)).toEqual([]);
+});
