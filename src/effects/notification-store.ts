@@ -15,8 +15,8 @@ export interface NotificationStore {
   subscribe(subscriptions: readonly Subscription[]): Promise<void>;
   /** Takes what is new in the ledgers into the outbox. @returns whether there may be more */
   followLedgers(subscriptions: readonly Subscription[]): Promise<boolean>;
-  /** Removes deliveries that ended long ago. */
-  forgetDeliveries(): Promise<void>;
+  /** Removes some deliveries that ended long ago. @returns whether there may be more */
+  forgetDeliveries(): Promise<boolean>;
   /** The delivery to a receiver that is due first; `null`: none waits. */
   nextDelivery(receiver: string): Promise<Delivery | null>;
   /** Writes what became of an attempt, unless somebody else has written meanwhile. */

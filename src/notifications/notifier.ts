@@ -97,7 +97,8 @@ export function startNotifier(parts: NotifierParts): Notifier {
     for (const receiver of receivers) serve(receiver);
     if (performance.now() < tidyAt) return;
     tidyAt = performance.now() + TIDY_MS;
-    await store.forgetDeliveries();
+    // Where more ends than one round removes, the outbox would grow and grow.
+    if (await store.forgetDeliveries()) tidyAt = 0;
   }
 
   function serve(receiver: Receiver): void {

@@ -292,16 +292,19 @@ export function createNotifications(
     async forgetDeliveries() {
       const to = store.now();
       const asked = { workspace: INSTALLATION, to };
-      for (const { id } of await firstOf(store, { ...asked, list: OVER, kind: deliveryRows.kind }, AT_ONCE))
+      const over = await firstOf(store, { ...asked, list: OVER, kind: deliveryRows.kind }, AT_ONCE);
+      for (const { id } of over)
         await run((draft) => {
           const state = deliveryRows.get(draft, id)?.state.kind ?? 'waiting';
           if (state !== 'waiting') deliveryRows.put(draft, id, null);
         });
-      for (const { id } of await firstOf(store, { ...asked, list: TOLD_ONCE, kind: toldRows.kind }, AT_ONCE))
+      const told = await firstOf(store, { ...asked, list: TOLD_ONCE, kind: toldRows.kind }, AT_ONCE);
+      for (const { id } of told)
         await run((draft) => {
           const there = toldRows.get(draft, id);
           if (there !== null && there.until <= draft.now) toldRows.put(draft, id, null);
         });
+      return over.length === AT_ONCE || told.length === AT_ONCE;
     },
     async nextDelivery(receiver) {
       const asked = { workspace: INSTALLATION, list: waitingFor(receiver), kind: deliveryRows.kind };

@@ -129,3 +129,15 @@ it('a gateway that was frozen while it began moves no cursor back', async () => 
   await one.followLedgers([OPS]);
   expect(await all(other)).toEqual([]);
 });
+
+it('what ended long ago is removed as long as there is some', async () => {
+  const { one, pause, pass } = twoGateways();
+  await one.subscribe([OPS]);
+  for (let n = 0; n < 150; n += 1) await pause(`p${n}`);
+  while (await one.followLedgers([OPS]));
+  await deliverAll(one);
+  pass(DAY + 1);
+  expect(await one.forgetDeliveries()).toBe(true);
+  expect(await one.forgetDeliveries()).toBe(false);
+  expect(await all(one)).toEqual([]);
+});
