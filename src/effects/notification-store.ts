@@ -13,7 +13,10 @@ export interface NotificationStore {
    * For whoever has the sending, like all that follows here.
    */
   subscribe(subscriptions: readonly Subscription[]): Promise<void>;
-  /** Takes what is new in the ledgers into the outbox. @returns whether there may be more */
+  /**
+   * Takes what is new in the ledgers into the outbox. Where one cannot be read, it throws after the others.
+   * @returns whether there may be more
+   */
   followLedgers(subscriptions: readonly Subscription[]): Promise<boolean>;
   /** Removes some deliveries that ended long ago. @returns whether there may be more */
   forgetDeliveries(): Promise<boolean>;

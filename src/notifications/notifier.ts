@@ -1,5 +1,6 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAttempt, type Attempted, type Delivery, type Receiver } from '../effects/model/notification.ts';
+import type { NotificationStore } from '../effects/notification-store.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { messageOf } from './message.ts';
 import type { Observed } from './observed.ts';
@@ -17,11 +18,14 @@ const MOST_READS = 20;
 const FAILURES = 5;
 const ALONE_MS = 1_000;
 const LONGEST_ALONE_MS = 60_000;
+/** What cannot be read from the store now is looked at again after so long, ms. */
+const UNREAD_MS = 5_000;
 /** So many that could not be delivered are counted. */
 const MOST_DEAD = 100;
 
 export interface NotifierParts {
-  readonly store: EffectStore;
+  readonly store: Omit<NotificationStore, 'tellOnce' | 'untell' | 'deliveries' | 'resend'> &
+    Pick<EffectStore, 'effect' | 'approval' | 'now'>;
   readonly receivers: () => readonly Receiver[];
   readonly publicUrl: () => string;
   /** Names this gateway. */
@@ -89,16 +93,25 @@ export function startNotifier(parts: NotifierParts): Notifier {
       subscribed = receivers;
     }
     if (receivers.length === 0) return;
-    let isBehind = true;
-    for (let reads = 0; isBehind && reads < MOST_READS && !isStopping; reads += 1)
-      isBehind = await store.followLedgers(receivers);
-    hasMore = isBehind;
-    await parts.observed.look(receivers);
-    for (const receiver of receivers) serve(receiver);
+    const serveAll = (): void => {
+      for (const receiver of receivers) serve(receiver);
+    };
+    // Where a part of the store is away, or takes its time, what is known is told all the same.
+    serveAll();
+    await guarded(() => readOn(receivers));
+    await guarded(() => parts.observed.look(receivers));
+    serveAll();
     if (performance.now() < tidyAt) return;
     tidyAt = performance.now() + TIDY_MS;
     // Where more ends than one round removes, the outbox would grow and grow.
     if (await store.forgetDeliveries()) tidyAt = 0;
+  }
+
+  async function readOn(receivers: readonly Receiver[]): Promise<void> {
+    let isBehind = true;
+    for (let reads = 0; isBehind && reads < MOST_READS && !isStopping; reads += 1)
+      isBehind = await store.followLedgers(receivers);
+    hasMore = isBehind;
   }
 
   function serve(receiver: Receiver): void {
@@ -116,8 +129,14 @@ export function startNotifier(parts: NotifierParts): Notifier {
     while (maySend(receiver) && performance.now() >= line.aloneUntil) {
       const delivery = await store.nextDelivery(receiver.id);
       if (delivery?.state.kind !== 'waiting' || delivery.state.dueAt > store.now()) return;
-      const message = await messageFor(delivery);
+      const message = await messageFor(delivery).catch(reported);
       if (!maySend(receiver)) return;
+      if (message === null) {
+        // It waits, and holds up no other.
+        const state = { kind: 'waiting', dueAt: store.now() + UNREAD_MS } as const;
+        await settled(delivery, { ...delivery, lastFailure: 'what it is about cannot be read', state });
+        continue;
+      }
       const attempted = await send(receiver, message, store.now());
       line.failures = attempted.kind === 'failed' ? line.failures + 1 : 0;
       if (line.failures >= FAILURES)
@@ -148,6 +167,11 @@ export function startNotifier(parts: NotifierParts): Notifier {
     return messageOf(notification, { effect, approval }, parts.publicUrl());
   }
 
+  function reported(error: unknown): null {
+    if (!(error instanceof StoreUnavailable)) parts.report(error);
+    return null;
+  }
+
   const isIdle = (): boolean =>
     parts.receivers().length === 0 && (subscribed === parts.receivers() || leadsUntil === 0);
 
@@ -155,7 +179,7 @@ export function startNotifier(parts: NotifierParts): Notifier {
     try {
       await work();
     } catch (error) {
-      if (!(error instanceof StoreUnavailable)) parts.report(error);
+      reported(error);
     }
   }
 

@@ -286,7 +286,16 @@ export function createNotifications(
     },
     async followLedgers(subscriptions) {
       let hasMore = false;
-      for (const workspace of await ledgers()) hasMore = (await follow(workspace, subscriptions)) || hasMore;
+      const faults: Error[] = [];
+      // Of a Cluster one part may be away: what happens in the others is told.
+      for (const workspace of await ledgers())
+        try {
+          hasMore = (await follow(workspace, subscriptions)) || hasMore;
+        } catch (error) {
+          faults.push(error instanceof Error ? error : new Error('a ledger cannot be read', { cause: error }));
+        }
+      const [fault] = faults;
+      if (fault !== undefined) throw fault;
       return hasMore;
     },
     async forgetDeliveries() {

@@ -141,3 +141,16 @@ it('what ended long ago is removed as long as there is some', async () => {
   expect(await one.forgetDeliveries()).toBe(false);
   expect(await all(one)).toEqual([]);
 });
+
+it('where one ledger cannot be read the others are, and it is said', async () => {
+  const { one, pause, fail } = twoGateways();
+  await one.subscribe([OPS]);
+  await pause('a', 'w');
+  await pause('b', 'x');
+  fail(({ workspace }) => workspace === 'w');
+  await expect(one.followLedgers([OPS])).rejects.toThrow('a primary is down');
+  expect(await pausesOf(one)).toEqual(['b']);
+  fail(() => false);
+  await one.followLedgers([OPS]);
+  expect(await pausesOf(one)).toEqual(['a', 'b']);
+});
