@@ -1,10 +1,13 @@
 import { createHash } from 'node:crypto';
+import type { BudgetRow } from '../effects/model/budget.ts';
 import { INSTALLATION } from '../effects/model/ledger.ts';
 import { isWanted, type Notification, type Receiver } from '../effects/model/notification.ts';
 import type { EffectStore } from '../effects/store.ts';
 
 /** How often budgets are looked at, ms. */
 const BUDGETS_MS = 15_000;
+/** So many are told of in one look, so that it ends before the sending is lost; the next one tells the rest. */
+const MOST_BUDGETS = 1_000;
 /** What still holds after so long is told again, ms. */
 const TOLD_AGAIN_MS = 86_400_000;
 /** So much that this gateway saw waits for the store, and so much that was told is remembered here. */
@@ -24,7 +27,7 @@ export interface Observed {
 }
 
 export function createObserved(parts: {
-  readonly store: Pick<EffectStore, 'now' | 'budgets' | 'tellOnce' | 'untell'>;
+  readonly store: Pick<EffectStore, 'now' | 'turns' | 'budgets' | 'tellOnce' | 'untell'>;
   readonly workspaces: () => readonly string[];
   /** From this share of its limit on a budget is near it, percent. */
   readonly nearPercent: () => number;
@@ -39,12 +42,18 @@ export function createObserved(parts: {
   let knownTo: readonly Receiver[] = [];
   let budgetsAt = 0;
 
-  async function tell(key: string, until: number, told: Told, receivers: readonly Receiver[]): Promise<void> {
-    const now = store.now();
+  /** Receivers that are others have been told of nothing yet. */
+  function knowFor(receivers: readonly Receiver[]): void {
     if (knownTo !== receivers) known.clear();
     knownTo = receivers;
-    if ((known.get(key) ?? 0) > now) return;
-    await store.tellOnce(key, until, { ...told, at: now }, receivers);
+  }
+
+  const isKnown = (key: string): boolean => (known.get(key) ?? 0) > store.now();
+
+  async function tell(key: string, until: number, told: Told, receivers: readonly Receiver[]): Promise<void> {
+    knowFor(receivers);
+    if (isKnown(key)) return;
+    await store.tellOnce(key, until, { ...told, at: store.now() }, receivers);
     if (known.size >= MOST_KNOWN) known.clear();
     known.set(key, until);
   }
@@ -54,17 +63,28 @@ export function createObserved(parts: {
     if (pending.size < MOST_PENDING) pending.set(key, told);
   }
 
+  /** What is to be told of a row; `null`: it is not near its limit, or was told. */
+  function nearLimit(workspace: string, row: BudgetRow) {
+    const { budget, unit, bucket, window, limit, spent, held, resetsAt } = row;
+    if (limit <= 0 || (spent + held) * 100 < limit * parts.nearPercent()) return null;
+    const about = createHash('sha256').update(JSON.stringify([workspace, budget, bucket, window, limit]));
+    const key = `budget ${about.digest('hex')}`;
+    if (isKnown(key)) return null;
+    const until = resetsAt ?? store.now() + TOLD_AGAIN_MS;
+    const data = { budget, unit, limit, spent, held, resets_at: resetsAt === null ? null : timeOf(resetsAt) };
+    return { key, until, told: { event: 'budget.near_limit', workspace, effectId: null, data } as const };
+  }
+
   async function lookAtBudgets(receivers: readonly Receiver[]): Promise<void> {
+    knowFor(receivers);
+    let left = MOST_BUDGETS;
     for (const workspace of parts.workspaces()) {
       if (!receivers.some((one) => isWanted(one, { event: 'budget.near_limit', workspace }))) continue;
-      for (const row of await store.budgets(workspace)) {
-        const { budget, unit, bucket, window, limit, spent, held, resetsAt } = row;
-        if (limit <= 0 || (spent + held) * 100 < limit * parts.nearPercent()) continue;
-        const about = createHash('sha256').update(JSON.stringify([workspace, budget, bucket, window, limit]));
-        const until = resetsAt ?? store.now() + TOLD_AGAIN_MS;
-        const data = { budget, unit, limit, spent, held, resets_at: resetsAt === null ? null : timeOf(resetsAt) };
-        const told: Told = { event: 'budget.near_limit', workspace, effectId: null, data };
-        await tell(`budget ${about.digest('hex')}`, until, told, receivers);
+      // A budget by a param has as many rows as calls have values.
+      const rows = await store.turns.map(await store.budgets(workspace), (row) => nearLimit(workspace, row));
+      for (const row of rows.filter((near) => near !== null).slice(0, left)) {
+        left -= 1;
+        await tell(row.key, row.until, row.told, receivers);
       }
     }
   }
