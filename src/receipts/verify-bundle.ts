@@ -69,6 +69,8 @@ function createBundleCheck(trust: JsonObject | null) {
 
   const keys = (): JsonObject => trust ?? { keys: isJsonArray(head?.['keys']) ? head['keys'] : [] };
 
+  const isFromBeginning = (): boolean => isJsonObject(head?.['filter']) && !Object.hasOwn(head['filter'], 'since');
+
   function takeHead(value: JsonObject): void {
     if (value['type'] !== 'bundle' || value['v'] !== 1) fault('not the head of a bundle, version 1');
     head = value;
@@ -82,6 +84,8 @@ function createBundleCheck(trust: JsonObject | null) {
     const isWhole = isJsonObject(head?.['filter']) && Object.keys(head['filter']).every((name) => TIMES.has(name));
     // After a loss that somebody accepted the ledger goes on in the next epoch, maybe at a lower place.
     const isNext = epoch === last?.epoch && (isWhole ? seq === last.seq + 1 : seq > last.seq);
+    if (last === null && isWhole && isFromBeginning() && seq !== 1)
+      fault(`event ${seq} is the first, though nothing before it was left out by the filter`);
     if (last !== null && !isNext && epoch <= last.epoch)
       fault(`event ${seq} follows event ${last.seq}: one is missing, doubled, or in another's place`);
     last = { epoch, seq };

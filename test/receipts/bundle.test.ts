@@ -21,7 +21,7 @@ beforeAll(async () => {
 afterAll(() => bench.close());
 
 /** Lines of a bundle with two receipts, before its seal. */
-function lines(filter: JsonObject = { until: '2026-07-01T00:00:00.000Z' }): string[] {
+function lines(filter: JsonObject = { since: '2026-07-01T00:00:00.000Z' }): string[] {
   let seq = 40;
   const event = (kind: string, effectId: string | null, data: JsonObject = {}): string => {
     seq += 1;
@@ -144,6 +144,15 @@ describe('what a seal does not make good', () => {
   it('counts that do not fit, and another workspace', async () => {
     expect(await failing(sealed(lines(), { events: 9 }))).toEqual(['seal']);
     expect(await failing(sealed(lines(), { workspace: 'other' }))).toEqual(['seal']);
+  });
+
+  it('the beginning of the ledger that is missing, where no time was asked for', async () => {
+    const until = { until: '2026-07-01T00:00:00.000Z' };
+    expect(await failing(sealed(lines(until)))).toEqual(['chain']);
+    expect((await check(sealed(lines({ ...until, agent_id: 'bot' })))).verdict).toBe('VALID');
+    const first = JSON.stringify({ type: 'event', seq: 1, id: 'evt_1_1', kind: 'key.created', effect_id: null });
+    const [head = ''] = lines(until);
+    expect((await check(sealed([head, first]))).verdict).toBe('VALID');
   });
 
   it('in a bundle of one agent places are left out, and none comes twice', async () => {
