@@ -163,9 +163,12 @@ function cellsOf(item: Item): readonly (string | number | null)[] {
   }
 }
 
+/** Also after a line end, and as wide characters: some take those for the same. */
+const FORMULA = /^[=+\-@\t\r\n\uFF1D\uFF0B\uFF0D\uFF20]/;
+
 /** A text that a spreadsheet would take for a formula is marked as text: agents choose targets and keys. */
-function cellText(cell: string | number | null): string {
+export function cellText(cell: string | number | null): string {
   if (typeof cell !== 'string') return cell === null ? '' : String(cell);
-  const text = /^[=+\-@\t\r]/.test(cell) ? `'${cell}` : cell;
+  const text = FORMULA.test(cell) ? `'${cell}` : cell;
   return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
 }
