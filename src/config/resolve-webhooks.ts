@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { isIPv4 } from 'node:net';
 import { type MailServer, NOTIFICATION_EVENTS, type Receiver } from '../effects/model/notification.ts';
 import type { Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
@@ -128,6 +129,6 @@ function decoded(text: string): string | null {
   }
 }
 
-function isLoopback(hostname: string): boolean {
-  return hostname === 'localhost' || hostname === '[::1]' || hostname.startsWith('127.');
+export function isLoopback(hostname: string): boolean {
+  return hostname === 'localhost' || hostname === '[::1]' || (isIPv4(hostname) && hostname.startsWith('127.'));
 }
