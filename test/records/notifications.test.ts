@@ -83,7 +83,7 @@ function twoGateways() {
 const all = async (store: NotificationStore): Promise<readonly Delivery[]> =>
   (await store.deliveries(null, { limit: 200, cursor: null })).items;
 const pausesOf = async (store: NotificationStore) =>
-  (await all(store)).map(({ notification: { data } }) => String(data['pause_id'])).toSorted();
+  (await all(store)).map(({ notification: { data } }) => JSON.stringify(data['pause_id'])).toSorted();
 
 async function deliverAll(store: NotificationStore): Promise<void> {
   for (let next = await store.nextDelivery('ops'); next !== null; next = await store.nextDelivery('ops'))
@@ -98,7 +98,7 @@ it('a gateway that was frozen with what it had read of a ledger takes in nothing
   await pause('b');
   const goOn = await freeze(() => one.followLedgers([OPS]));
   await other.followLedgers([OPS]);
-  expect(await pausesOf(other)).toEqual(['a', 'b']);
+  expect(await pausesOf(other)).toEqual(['"a"', '"b"']);
   await deliverAll(other);
   // Of what was delivered long ago nothing says any more that it was told.
   pass(DAY + 1);
@@ -111,7 +111,7 @@ it('a gateway that was frozen with what it had read of a ledger takes in nothing
     await gateway.followLedgers([OPS]);
     await gateway.followLedgers([OPS]);
   }
-  expect(await pausesOf(other)).toEqual(['c', 'd']);
+  expect(await pausesOf(other)).toEqual(['"c"', '"d"']);
 });
 
 it('a gateway that was frozen while it began moves no cursor back', async () => {
@@ -149,8 +149,8 @@ it('where one ledger cannot be read the others are, and it is said', async () =>
   await pause('b', 'x');
   fail(({ workspace }) => workspace === 'w');
   await expect(one.followLedgers([OPS])).rejects.toThrow('a primary is down');
-  expect(await pausesOf(one)).toEqual(['b']);
+  expect(await pausesOf(one)).toEqual(['"b"']);
   fail(() => false);
   await one.followLedgers([OPS]);
-  expect(await pausesOf(one)).toEqual(['a', 'b']);
+  expect(await pausesOf(one)).toEqual(['"a"', '"b"']);
 });
