@@ -18,7 +18,7 @@ const PROBE = { everyMs: 5_000, forMs: 3_600_000 };
 function readings(said: 'unknown' | 'not_happened', probe = PROBE, first = 2_000): readonly number[] {
   const times: number[] = [];
   for (let at: number | null = first; at !== null && times.length < 100; ) {
-    const reading = { said, readAt: at };
+    const reading = { said, readAt: at, wasHeard: true };
     const before = [...times];
     times.push(at);
     at = nextProbe(reading, waitAfter(reading, before, LIFE, probe), LIFE, probe);
@@ -47,9 +47,23 @@ describe('when an unknown outcome is probed', () => {
   });
 
   it('a reading without an answer, and a time in which no gateway ran, put nothing off', () => {
-    const reading = { said: 'unknown', readAt: 30_000 } as const;
+    const reading = { said: 'unknown', readAt: 30_000, wasHeard: false } as const;
     expect(waitAfter(reading, [], LIFE, PROBE)).toBe(PROBE.everyMs);
-    expect(waitAfter({ ...reading, readAt: 3_000_000 }, [2_000, 7_000], LIFE, PROBE)).toBe(PROBE.everyMs);
+    const heard = { ...reading, readAt: 3_000_000, wasHeard: true };
+    expect(waitAfter(heard, [2_000, 7_000], LIFE, PROBE)).toBe(PROBE.everyMs);
+  });
+
+  it('a read that never answers is made some hundred times in a month, and still soon after the first minutes', () => {
+    const month = { ...PROBE, forMs: 30 * 24 * 3_600_000 };
+    const times: number[] = [];
+    for (let at: number | null = 2_000; at !== null && times.length < 10_000; ) {
+      const reading = { said: 'unknown', readAt: at, wasHeard: false } as const;
+      times.push(at);
+      at = nextProbe(reading, waitAfter(reading, [], LIFE, month), LIFE, month);
+    }
+    expect(times.length).toBeLessThan(1_200);
+    expect(times.filter((at) => at < 500_000).length).toBeGreaterThan(90);
+    expect(times.at(-1)).toBeGreaterThan(29 * 24 * 3_600_000);
   });
 
   it('until the time for it is over; but what was once not there gets its second look', () => {

@@ -208,10 +208,14 @@ test('a tool without a probe says so, and promises nobody that anybody will find
   expect(again.headers.get('retry-after')).toBeNull();
 });
 
-test('a pause holds the probe back as it holds calls back', async () => {
-  const { effect_id: id } = (await order('shop.order', 'lost_after-paused')).body;
+test.each([
+  ['shop.order', { upstream: 'shop' }],
+  ['stall.place', { tool: 'stall.place' }],
+  ['stall.place', { tool: 'stall.find' }],
+])('a pause holds the probe of %s back as it holds calls back: %j', async (tool, scope) => {
+  const { effect_id: id } = (await order(tool, `lost_after-paused-${Object.values(scope).join('')}`)).body;
   const pause = await send(gateway.url, keys.operator, 'POST', '/v1/workspaces/demo/pauses', {
-    scope: { upstream: 'shop' },
+    scope,
     reason: 'broken',
   });
   expect(pause.status).toBe(201);

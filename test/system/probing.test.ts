@@ -148,7 +148,11 @@ describe('nobody asks', () => {
     await expect
       .poll(notes, { timeout: 10_000 })
       .toMatchObject([
-        { part: 'probes', message: 'Probes of shop are held back: The call is paused, so nothing is sent for it.' },
+        {
+          part: 'probes',
+          message:
+            'Probes of shop are held back: The call, or what would ask about it, is paused, so nothing is sent for it.',
+        },
       ]);
     expect(shop.reads()).toBe(reads);
     expect(await stateOf(id)).toBe('unknown');

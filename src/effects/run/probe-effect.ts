@@ -181,19 +181,21 @@ const BACK_OFF = 1.5;
 
 /**
  * How long after a reading to look again, ms: ever longer, as long as nothing can be concluded from what is not there;
- * at once when that time is over; and soon after it was first not there then. One without an answer lengthens nothing.
+ * at once when that time is over; and soon after it was first not there then. One without an answer lengthens nothing,
+ * but is a hundredth of the effect's age away from the next: a read that never answers is made some hundred times, not
+ * half a million.
  * @param answered when the readings before it were made
  */
 export function waitAfter(
-  { said, readAt }: Pick<Reading, 'said' | 'readAt'>,
+  { said, readAt, wasHeard }: Pick<Reading, 'said' | 'readAt' | 'wasHeard'>,
   answered: readonly number[],
-  { lease: { quiesceUntil } }: Pick<UnknownLife, 'lease'>,
+  { at, lease: { quiesceUntil } }: Pick<UnknownLife, 'at' | 'lease'>,
   { everyMs }: Pick<Probe, 'everyMs'>,
 ): number {
   const left = quiesceUntil - readAt;
   if (left <= 0 && said === 'not_happened') return everyMs;
-  const alike = left > 0 ? answered : answered.filter((at) => at >= quiesceUntil);
-  const wait = everyMs * BACK_OFF ** alike.length;
+  const alike = left > 0 ? answered : answered.filter((one) => one >= quiesceUntil);
+  const wait = Math.max(everyMs * BACK_OFF ** alike.length, wasHeard ? 0 : (readAt - at) / 100);
   // No reading is so shortly before that time that it puts off the one after it.
   return left > 0 && wait + everyMs > left ? Math.max(everyMs, left) : wait;
 }
@@ -218,9 +220,12 @@ async function read(ports: EffectPorts, effect: EffectRecord, tool: Tool, probe:
   await ports.seeTool?.(probe.read);
   const refusal = ports.mayRead?.(probe.read) ?? null;
   if (refusal !== null) return refusal.message;
-  const subject = { tool: tool.name, agentId: actor.agentId, upstream: tool.upstream, keyId: actor.keyId };
-  const isPaused = (): boolean => ports.pauses.match(workspace, subject, ports.store.now()) !== null;
-  if (isPaused()) return 'The call is paused, so nothing is sent for it.';
+  const subject = { agentId: actor.agentId, upstream: tool.upstream, keyId: actor.keyId };
+  const isPaused = (): boolean =>
+    [tool.name, probe.read.name].some(
+      (name) => ports.pauses.match(workspace, { ...subject, tool: name }, ports.store.now()) !== null,
+    );
+  if (isPaused()) return 'The call, or what would ask about it, is paused, so nothing is sent for it.';
   const giveBack = await ports.place(tool.upstream, workspace, actor.agentId);
   if (giveBack === null) return 'No place for a request to the upstream became free in time.';
   try {
