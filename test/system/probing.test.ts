@@ -145,15 +145,13 @@ describe('nobody asks', () => {
     const id = await unknownOrder('lost_after-paused');
     const pause = await send(gateway.url, keys.operator, 'POST', pauses, { scope, reason: 'broken' });
     const reads = shop.reads();
-    await expect
-      .poll(notes, { timeout: 10_000 })
-      .toMatchObject([
-        {
-          part: 'probes',
-          message:
-            'Probes of shop are held back: The call, or what would ask about it, is paused, so nothing is sent for it.',
-        },
-      ]);
+    await expect.poll(notes, { timeout: 10_000 }).toMatchObject([
+      {
+        part: 'probes',
+        message:
+          'Probes of shop are held back: The call, or what would ask about it, is paused, so nothing is sent for it.',
+      },
+    ]);
     expect(shop.reads()).toBe(reads);
     expect(await stateOf(id)).toBe('unknown');
     await send(gateway.url, keys.operator, 'DELETE', `${pauses}/${pause.body.id}`);
