@@ -1,9 +1,9 @@
-import { createReadStream } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { createWriteStream } from 'node:fs';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
+import { linesOf } from '../src/cli/verify.ts';
 import { verifyBundle } from '../src/receipts/verify-bundle.ts';
 import { parseStrictJson } from '../src/json/strict.ts';
 import { isJsonObject } from '../src/json/value.ts';
@@ -110,17 +110,4 @@ async function verified({ url }: Gateway, file: string): Promise<string> {
   if (!trust.ok || !isJsonObject(trust.value)) throw new Error('no keys');
   const { verdict, checks } = await verifyBundle(linesOf(file), trust.value);
   return `${verdict}, ${checks[0]?.detail ?? ''}`;
-}
-
-async function* linesOf(file: string): AsyncGenerator<Buffer> {
-  let rest: Buffer = Buffer.alloc(0);
-  for await (const piece of createReadStream(file, { highWaterMark: 1024 * 1024 })) {
-    rest = Buffer.concat([rest, piece]);
-    let begin = 0;
-    for (let end = rest.indexOf(10); end >= 0; end = rest.indexOf(10, begin)) {
-      yield rest.subarray(begin, end + 1);
-      begin = end + 1;
-    }
-    rest = rest.subarray(begin);
-  }
 }

@@ -22,16 +22,17 @@ export interface GatewayAccess {
 
 /** Adds the options of {@link GatewayAccess}, and the exit codes to the help. */
 export function talksToGateway(command: Command): Command {
-  return withExitCodes(
-    command
-      .option('--url <url>', 'the gateway (default: SVC_BASE_URL, else http://127.0.0.1:8080)')
-      .option('--workspace <id>', 'the workspace (default: SVC_WORKSPACE, else default)')
-      .option('--key-file <file>', 'file that holds the API key (default: the variable SVC_API_KEY)')
-      .option('--json', 'print JSON'),
-    'done',
-    'the gateway refused',
-    'could not run: no key, no answer, wrong options',
-  );
+  const two = 'could not run: no key, no answer, wrong options';
+  return withExitCodes(withAccess(command), 'done', 'the gateway refused', two);
+}
+
+/** Adds the options of {@link GatewayAccess}. */
+export function withAccess(command: Command): Command {
+  return command
+    .option('--url <url>', 'the gateway (default: SVC_BASE_URL, else http://127.0.0.1:8080)')
+    .option('--workspace <id>', 'the workspace (default: SVC_WORKSPACE, else default)')
+    .option('--key-file <file>', 'file that holds the API key (default: the variable SVC_API_KEY)')
+    .option('--json', 'print JSON');
 }
 
 /** Writes a command's exit codes under its help. */

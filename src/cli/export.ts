@@ -1,8 +1,8 @@
 import { createWriteStream } from 'node:fs';
 import { pipeline } from 'node:stream/promises';
 import { type Command, Option } from 'commander';
-import { type CliContext, connect, type GatewayAccess, withExitCodes } from './command.ts';
-import { type FoundBy, filterOf } from './ledger.ts';
+import { type CliContext, connect, type GatewayAccess, withAccess, withExitCodes } from './command.ts';
+import { aboutEffects, type FoundBy, filterOf } from './ledger.ts';
 import { CommandFailure } from './ports.ts';
 
 interface ExportOptions extends Omit<GatewayAccess, 'json'>, Omit<FoundBy, 'kind' | 'actor' | 'effect'> {
@@ -22,25 +22,15 @@ export function addExport(program: Command, { terminal }: CliContext): void {
         .choices(['jsonl', 'csv', 'bundle'])
         .default('bundle'),
     )
-    .addOption(new Option('--what <what>', 'only these').choices(['effects', 'receipts', 'events']))
-    .option('--agent <id>', 'of this agent')
-    .option('--tool <name>', 'about this tool')
-    .option('--target <target>', 'about this target')
-    .option('--rule <rule>', 'under this rule of policy')
-    .option('--user <id>', 'of this user, about the user, or of calls with a key of the user')
-    .option('--key <id>', 'about this API key, or of calls with it')
-    .option('--since <time>', 'RFC 3339, inclusive')
-    .option('--until <time>', 'RFC 3339, exclusive; now, if absent')
-    .option('--url <url>', 'the gateway (default: SVC_BASE_URL, else http://127.0.0.1:8080)')
-    .option('--workspace <id>', 'the workspace (default: SVC_WORKSPACE, else default)')
-    .option('--key-file <file>', 'file that holds the API key (default: the variable SVC_API_KEY)')
-    .option('--json', 'print JSON')
-    .action(async ({ out, format, what, ...options }: ExportOptions & GatewayAccess) => {
+    .addOption(new Option('--what <what>', 'only these').choices(['effects', 'receipts', 'events']));
+  withAccess(aboutEffects(command).option('--until <time>', 'RFC 3339, exclusive; now, if absent')).action(
+    async ({ out, format, what, ...options }: ExportOptions & GatewayAccess) => {
       const svc = await connect(options);
       const asked = { format, ...(what && { what }), ...filterOf(options) };
       const bytes = await written(await svc.ledger.export(asked), out);
       terminal.out(options.json ? JSON.stringify({ file: out, format, bytes }) : `Written: ${out} (${bytes} bytes)`);
-    });
+    },
+  );
   withExitCodes(
     command,
     'written',

@@ -46,18 +46,23 @@ export function addLedger(program: Command, { terminal }: CliContext): void {
 
 /** Adds the options of {@link FoundBy}. */
 export function foundBy(command: Command): Command {
-  return command
+  const ofEvents = command
     .option('--kind <kind>', 'a kind of event, or all of one thing: key, pause, policy, …')
     .option('--actor <id>', 'who caused the event')
-    .option('--effect <id>', 'about this effect')
+    .option('--effect <id>', 'about this effect');
+  return aboutEffects(ofEvents).option('--until <time>', 'RFC 3339, exclusive');
+}
+
+/** Adds those of them that effects and receipts are found by as well, but for the end of the time. */
+export function aboutEffects(command: Command): Command {
+  return command
     .option('--agent <id>', 'of this agent, or about it')
     .option('--tool <name>', 'about this tool')
     .option('--target <target>', 'about this target')
     .option('--rule <rule>', 'under this rule of policy')
     .option('--user <id>', 'of this user, about the user, or of calls with a key of the user')
     .option('--key <id>', 'about this API key, or of calls with it')
-    .option('--since <time>', 'RFC 3339, inclusive')
-    .option('--until <time>', 'RFC 3339, exclusive');
+    .option('--since <time>', 'RFC 3339, inclusive');
 }
 
 /** The filter that options say. */

@@ -69,7 +69,7 @@ async function isBundle(file: string): Promise<boolean> {
 }
 
 /** Lines with their ends, also a last one without. @throws CommandFailure for one that is too long */
-async function* linesOf(file: string): AsyncGenerator<Buffer> {
+export async function* linesOf(file: string): AsyncGenerator<Buffer> {
   let rest: Buffer = Buffer.alloc(0);
   for await (const piece of createReadStream(file, { highWaterMark: 1024 * 1024 })) {
     rest = Buffer.concat([rest, piece]);
