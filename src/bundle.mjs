@@ -3,7 +3,8 @@
 // below. What a module reads from beside itself stays where the compiler put it: `import.meta.url` is that place still.
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { fileURLToPath, pathToFileURL } from 'node:url';
+import standaloneCode from 'ajv/dist/standalone/index.js';
 import { rolldown } from 'rolldown';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -36,12 +37,26 @@ function placed(code, id) {
   return code.replaceAll('import.meta.url', `new URL(${path}, import.meta.url).href`);
 }
 
+/** Compiled schemas take the place of the module that compiles them: see there. Their code asks for what is beside it. */
+const VALIDATORS = join(dist, 'src/config/validators.js');
+const { compileFile, compileDialect, DIALECT } = await import(pathToFileURL(VALIDATORS).href);
+const COMPILED = { fileValidator: compileFile(true), schemaValidator: compileDialect(true) };
+
+function compiled(id) {
+  if (id !== VALIDATORS) return null;
+  const lines = Object.entries(COMPILED).map(([name, { ajv, validate }]) => {
+    writeFileSync(join(dirname(id), `${name}.cjs`), standaloneCode.default(ajv, validate));
+    return `import ${name}Code from './${name}.cjs';\nexport const ${name} = () => ${name}Code;`;
+  });
+  return { code: [...lines, `export const DIALECT = ${JSON.stringify(DIALECT)};`].join('\n'), moduleType: 'js' };
+}
+
 const build = await rolldown({
   input: Object.fromEntries(Object.entries(ENTRIES).map(([name, file]) => [name, join(dist, file)])),
   platform: 'node',
   external: Object.keys({ ...dependencies, ...optionalDependencies }),
   logLevel: 'warn',
-  plugins: [{ name: 'place', transform: placed }],
+  plugins: [{ name: 'place', load: compiled, transform: placed }],
 });
 const { output } = await build.write({ dir: folder, format: 'esm', chunkFileNames: '[name]-[hash].js' });
 await build.close();

@@ -1,8 +1,9 @@
-import { Ajv2020, type ErrorObject } from 'ajv/dist/2020.js';
+import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
 import addFormats from 'ajv-formats';
 import { RE2JS } from 're2js';
 import { canonicalJson } from '../json/canonical.ts';
 import type { JsonObject } from '../json/value.ts';
+import { DIALECT, schemaValidator } from './validators.ts';
 
 /** What is wrong with a schema, and where: the steps from its root. */
 export interface SchemaFault {
@@ -10,8 +11,8 @@ export interface SchemaFault {
   readonly message: string;
 }
 
-/** JSON Schema 2020-12 as a schema. To compile it takes longer than all schemas of a file: once for the process. */
-let dialect: Ajv2020 | null = null;
+/** JSON Schema 2020-12 as a schema, once for the process. */
+let dialect: ValidateFunction | null = null;
 
 /**
  * Schemas that were found valid. A reload compiles only new ones. (A schema with an `$id` depends on others, so it is
@@ -30,8 +31,10 @@ export function schemaChecker(): (schema: JsonObject) => SchemaFault | null {
   return (schema) => {
     const text = canonicalJson(schema);
     if (sound.has(text)) return null;
-    dialect ??= new Ajv2020({ logger: false, code: { optimize: false } });
-    if (dialect.validateSchema(schema) !== true) return faultOf(dialect.errors?.[0]);
+    const of = schema['$schema'];
+    if (of !== undefined && of !== DIALECT) return { steps: ['$schema'], message: `$schema must be ${DIALECT}` };
+    dialect ??= schemaValidator();
+    if (!dialect(schema)) return faultOf(dialect.errors?.[0]);
     try {
       ajv.compile(schema);
       if (schema['$id'] === undefined) remember(text);

@@ -1,11 +1,11 @@
-import { Ajv2020, type ErrorObject } from 'ajv/dist/2020.js';
+import type { ErrorObject } from 'ajv/dist/2020.js';
 import type { Finding } from '../diagnostics/finding.ts';
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath, YamlSource } from '../diagnostics/yaml-source.ts';
 import { pointerTo } from '../json/pointer.ts';
 import type { Expanded, Tree } from './expand.ts';
-import { GATEWAY_FILE, type GatewayFile } from './schema.ts';
-import { parseDuration, parseSize } from './units.ts';
+import type { GatewayFile } from './schema.ts';
+import { fileValidator } from './validators.ts';
 
 /** A file whose shape was checked. Faulty items are left out, so that the rest can be checked further. */
 export interface Shaped {
@@ -28,47 +28,7 @@ const REMOVABLE: readonly (readonly (string | null)[])[] = [
   ['pools', null],
 ];
 
-const validate = createValidator();
-
-function createValidator() {
-  const ajv = new Ajv2020({
-    strict: true,
-    allErrors: true,
-    verbose: true,
-    useDefaults: true,
-    allowUnionTypes: true,
-    // Every start and every `svc config check` waits for this compilation; what it makes runs a few times only. That the
-    // schema is one is a test's to say.
-    code: { optimize: false },
-    validateSchema: false,
-  });
-  ajv.addVocabulary(['x-expected', 'x-later', 'x-name']);
-  ajv.addKeyword({
-    keyword: 'x-duration',
-    type: 'string',
-    schemaType: 'object',
-    validate: (bounds: Bounds, text: string) => isWithin(text, bounds, parseDuration),
-  });
-  ajv.addKeyword({
-    keyword: 'x-size',
-    type: 'string',
-    schemaType: 'object',
-    validate: (bounds: Bounds, text: string) => isWithin(text, bounds, parseSize),
-  });
-  return ajv.compile<GatewayFile>(GATEWAY_FILE);
-}
-
-interface Bounds {
-  readonly min: string;
-  readonly max: string;
-}
-
-/** Text of another form is reported by the pattern, not here. A number too large to parse is out of bounds. */
-function isWithin(text: string, bounds: Bounds, parse: (text: string) => number | null): boolean {
-  const value = parse(text);
-  if (value === null) return !/^[0-9]/.test(text);
-  return value >= (parse(bounds.min) ?? 0) && value <= (parse(bounds.max) ?? Infinity);
-}
+const validate = fileValidator();
 
 /**
  * Checks the data of a file against the schema and fills in defaults.
