@@ -1,0 +1,52 @@
+import { expect, test } from 'vitest';
+import type { LedgerDraft } from '../../src/effects/model/ledger.ts';
+import { createThrottle } from '../../src/records/throttle.ts';
+
+const NOW = 1_750_000_000_000;
+const event = (n: number): LedgerDraft => ({
+  kind: 'effect.denied',
+  effectId: `eff_${n}`,
+  actor: { type: 'gateway', id: 'g' },
+  data: { n },
+});
+const storm = (times: number, admits: (n: number) => boolean): readonly boolean[] =>
+  Array.from({ length: times }, (_, n) => admits(n));
+
+test('ten of a word are written in a second, and the others are told of once, in a later one', () => {
+  const throttle = createThrottle();
+  const admitted = storm(13, (n) => throttle.admits('word', 'demo', [event(n), event(100 + n)], NOW));
+  expect(admitted).toEqual([...Array(10).fill(true), false, false, false]);
+  expect(throttle.admits('another', 'demo', [], NOW)).toBe(true);
+  expect(throttle.pending()).toBe(true);
+  expect(throttle.due(NOW + 999)).toEqual([]);
+  expect(throttle.pending()).toBe(true);
+  const told = { workspace: 'demo', event: { ...event(112), data: { n: 112, repeated: 3 } } };
+  expect(throttle.due(NOW + 1_000)).toEqual([told]);
+  expect(throttle.pending()).toBe(false);
+  expect(throttle.due(NOW + 2_000)).toEqual([]);
+  expect(throttle.admits('word', 'demo', [event(0)], NOW + 1_000)).toBe(true);
+});
+
+test('what is counted again in the next second is told of beside what was counted before', () => {
+  const throttle = createThrottle();
+  storm(11, (n) => throttle.admits('word', 'demo', [event(n)], NOW));
+  storm(12, (n) => throttle.admits('word', 'demo', [event(n)], NOW + 1_000));
+  const repeated = throttle.due(NOW + 2_000).map((due) => due.event.data['repeated']);
+  expect(repeated).toEqual([1, 2]);
+});
+
+test('what writes no event is held back, and nothing is told of it', () => {
+  const throttle = createThrottle();
+  expect(storm(11, () => throttle.admits('word', 'demo', [], NOW)).at(-1)).toBe(false);
+  expect(throttle.due(NOW + 1_000)).toEqual([]);
+  expect(throttle.pending()).toBe(false);
+});
+
+test('many words make room by the words of earlier seconds, never by those of this one', () => {
+  const throttle = createThrottle();
+  storm(11, (n) => throttle.admits('word', 'demo', [event(n)], NOW));
+  for (let n = 0; n < 10_001; n += 1) throttle.admits(`other ${n}`, 'demo', [], NOW);
+  expect(throttle.admits('word', 'demo', [event(11)], NOW)).toBe(false);
+  for (let n = 0; n < 10_001; n += 1) throttle.admits(`later ${n}`, 'demo', [], NOW + 1_000);
+  expect(throttle.due(NOW + 1_000).map((due) => due.event.data['repeated'])).toEqual([2]);
+});
