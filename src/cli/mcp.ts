@@ -24,8 +24,6 @@ export function addMcp(program: Command, { terminal }: CliContext): void {
     const key = keySource(options);
     if (options.url.protocol === 'http:' && !isLoopback(options.url.hostname))
       terminal.err(`svc: the key goes to ${options.url.host} unencrypted; use https there`);
-    // Hosts may close it: an unread message is no reason to end.
-    process.stderr.on('error', () => {});
     const { runBridge } = await import('../../packages/bridge/src/bridge.ts');
     await runBridge({
       url: options.url,

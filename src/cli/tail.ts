@@ -28,7 +28,7 @@ export function addTail(program: Command, { terminal }: CliContext): void {
     .action(async (options: TailOptions) => {
       const svc = await connect(options);
       let stop = false;
-      void terminal.stopped().then(() => {
+      void Promise.race([terminal.stopped(), terminal.unread()]).then(() => {
         stop = true;
       });
       let left = options.count ?? Number.POSITIVE_INFINITY;

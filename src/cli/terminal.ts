@@ -12,11 +12,22 @@ export interface Terminal {
   readonly interactive: boolean;
   /** Resolves on SIGINT or SIGTERM. A second signal ends the process at once. */
   stopped(): Promise<void>;
+  /** Resolves once whoever read standard output has gone, as `head` does: what goes on by itself ends then. */
+  unread(): Promise<void>;
 }
 
 /** The terminal of this process. */
 export function processTerminal(): Terminal {
   const { stdout, stderr, stdin } = process;
+  const unread = new Promise<void>((resolve) => {
+    stdout.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'EPIPE') return resolve();
+      stderr.write(`svc: standard output cannot be written: ${error.message}\n`);
+      // Not at once: a gateway that runs here has calls under way.
+      process.once('exit', () => (process.exitCode = 2));
+    });
+  });
+  stderr.on('error', () => {});
   return {
     out: (line) => void stdout.write(`${line}\n`),
     err: (line) => void stderr.write(`${line}\n`),
@@ -34,6 +45,7 @@ export function processTerminal(): Terminal {
         };
         for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, stop);
       }),
+    unread: () => unread,
   };
 }
 

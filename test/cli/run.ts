@@ -70,6 +70,7 @@ function beginAs({ interactive }: { readonly interactive: boolean }, argv: reado
     color: false,
     interactive,
     stopped: () => stopped.promise,
+    unread: () => new Promise(() => undefined),
   }).then((code) => ({ code, out: out.join('\n'), err: err.join('\n') }));
   return {
     ended,

@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { begin } from './run.ts';
 
@@ -55,4 +56,26 @@ test('a store that was set back is not called ready, until somebody accepts the 
   const again = await start();
   expect(JSON.parse(again.line)).toMatchObject({ event: 'ready' });
   await again.stop();
+});
+
+test('a gateway that stops says so in /readyz, and each answer ends its connection', async () => {
+  const gateway = begin('start', '--config', config, '--port', '0');
+  const { url }: { readonly url: string } = JSON.parse(await gateway.line(/"ready"/));
+  const look = async (path: string) => {
+    const answer = await fetch(`${url}${path}`);
+    return { status: answer.status, connection: answer.headers.get('connection'), body: await answer.json() };
+  };
+  expect(await look('/readyz')).toMatchObject({ status: 200, connection: 'keep-alive' });
+  // For ten looks after a request it stays open, for those that are on their way.
+  expect(await look('/v1/workspaces')).toMatchObject({ status: 401, connection: 'keep-alive' });
+  gateway.stop();
+  await setImmediate();
+  const [ready, live] = await Promise.all([look('/readyz'), look('/livez')]);
+  expect(ready).toMatchObject({
+    status: 503,
+    connection: 'close',
+    body: { parts: [{ part: 'gateway', message: 'It is shutting down.' }] },
+  });
+  expect(live).toMatchObject({ status: 200, connection: 'close' });
+  expect((await gateway.ended).code).toBe(0);
 });

@@ -11,6 +11,7 @@ const terminal = (color: boolean): Terminal => ({
   color,
   interactive: false,
   stopped: () => Promise.resolve(),
+  unread: () => Promise.resolve(),
 });
 
 test('cells of a table cannot act on the terminal, nor break its lines', () => {

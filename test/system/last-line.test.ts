@@ -121,3 +121,53 @@ it('a start that waits for ever ends when it is told to', async () => {
   await gateway.ended;
   expect(performance.now() - begun).toBeLessThan(30_000);
 });
+
+/** Runs a command whose standard output is read by nobody, after the first `lines` of it. */
+async function unread(lines: number, ...words: readonly string[]): Promise<{ code: unknown; err: string }> {
+  const child = spawn(process.execPath, [LAUNCHER, ...words], { stdio: ['ignore', 'pipe', 'pipe'] });
+  cleanUps.push(async () => child.kill('SIGKILL'));
+  const ended = once(child, 'exit');
+  let err = '';
+  child.stderr.on('data', (piece: Buffer) => (err += piece.toString()));
+  if (lines > 0) await once(child.stdout, 'data');
+  child.stdout.destroy();
+  const [code] = await ended;
+  return { code, err };
+}
+
+it('who reads what a command prints may leave, as head does: the command ends quietly, with its own code', async () => {
+  const folder = await mkdtemp(join(tmpdir(), 'svc-unread-'));
+  cleanUps.push(() => rm(folder, { recursive: true, force: true }));
+  const receipt = join(folder, 'receipt');
+  const trust = join(folder, 'keys');
+  await writeFile(receipt, 'a.b.c');
+  await writeFile(trust, '{"keys":[]}');
+  expect(await unread(0, 'effects', '--help')).toEqual({ code: 0, err: '' });
+  expect(await unread(0, 'verify', receipt, '--trust', trust)).toEqual({ code: 1, err: '' });
+});
+
+it('who reads a tail may leave: it ends with what is decided next', async () => {
+  const world = await startWorld();
+  cleanUps.push(() => world.close());
+  const keyFile = join(world.gateway.folder, 'tail.key');
+  await writeFile(keyFile, world.keys.account, { mode: 0o600 });
+  const tail = unread(1, 'tail', '--url', world.gateway.url, '--workspace', 'demo', '--key-file', keyFile);
+  let isOver = false;
+  void tail.then(() => (isOver = true));
+  await until(async () => {
+    await world.run(note(freshKey()));
+    return isOver;
+  });
+  expect(await tail).toEqual({ code: 0, err: '' });
+});
+
+it('what a full disk does not take of a command is said, and its code is 2', async () => {
+  const full = await open('/dev/full', 'w');
+  cleanUps.push(() => full.close());
+  const child = spawn(process.execPath, [LAUNCHER, 'effects', '--help'], { stdio: ['ignore', full.fd, 'pipe'] });
+  cleanUps.push(async () => child.kill('SIGKILL'));
+  let err = '';
+  child.stderr?.on('data', (piece: Buffer) => (err += piece.toString()));
+  expect(await once(child, 'close')).toEqual([2, null]);
+  expect(err).toMatch(/^svc: standard output cannot be written: ENOSPC/);
+});
