@@ -82,7 +82,7 @@ const SITES: readonly (readonly [string, () => Promise<Site>])[] = [
 
 describe.each(SITES)('approve with changes, %s', (_name, open) => {
   let site: Site;
-  let keys: Record<'bot' | 'otherBot' | 'tom' | 'maria' | 'ada' | 'readonly', string>;
+  let keys: Record<'bot' | 'otherBot' | 'madeByAda' | 'tom' | 'maria' | 'ada' | 'readonly', string>;
   beforeAll(async () => {
     site = await open();
     const first = at(0);
@@ -91,6 +91,7 @@ describe.each(SITES)('approve with changes, %s', (_name, open) => {
     keys = {
       bot: await makeApiKey(first, 'olga', { kind: 'agent', agent_id: 'bot', ...demo }),
       otherBot: await makeApiKey(first, 'olga', { kind: 'agent', agent_id: 'other-bot', ...demo }),
+      madeByAda: await makeApiKey(first, 'ada', { kind: 'agent', agent_id: 'bot', ...demo }),
       tom: await account('tom'),
       maria: await account('maria'),
       ada: await account('ada'),
@@ -214,6 +215,17 @@ describe.each(SITES)('approve with changes, %s', (_name, open) => {
     ] as const)
       expect((await vote(asked.id, change, key)).status).toBe(status);
     expect((await get(`/approvals/${asked.id}`)).body).toMatchObject({ status: 'pending', votes: [] });
+  });
+
+  it('is no way for who asked, although an approver: what is within its bounds is not told either', async () => {
+    const { body } = await run(refund({ amount: 80_000 }), keys.madeByAda);
+    const { id } = body.approval;
+    const { digest } = (await get(`/approvals/${id}`)).body;
+    for (const amount of [99, 66_600, 20_000]) {
+      const answer = await vote(id, { digest, changes: { amount } }, keys.ada);
+      expect([answer.status, answer.body.code]).toEqual([403, 'own_request']);
+    }
+    expect((await get(`/approvals/${id}`)).body).toMatchObject({ status: 'pending', votes: [], digest });
   });
 
   it('voids earlier votes: who votes next votes on the change, with its digest; replays and the older question count for nothing', async () => {

@@ -11,6 +11,7 @@ import { admitAndExecute } from './execute.ts';
 import { grantedCall, type People, recall } from './recall.ts';
 import type { Problem } from '../model/run-request.ts';
 import { NoPlace, StoreUnavailable } from '../store.ts';
+import { isOwnRequest } from '../steps/voting.ts';
 import { FORGED } from './to-outcome.ts';
 
 /** A vote on a request for approval. */
@@ -74,6 +75,10 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
       approvers.users.includes(user) || approvers.roles.some((role) => roles.includes(role)) ? [index] : [],
     );
     const userSince = (await people.since(user)) ?? ports.store.now();
+    const voterSince = Math.max(principal.keyCreatedAt, userSince);
+    // What policy and the tool say of a change is for those who may decide.
+    if (call.changes !== null && isOwnRequest(approval, { user, keyId: principal.keyId, voterSince }))
+      return problem('own_request', whyNot(approval, userSince, principal.keyCreatedAt));
     const changing = await changeCall(ports, people, approval, requirements, call.changes);
     if (changing.kind === 'problem') return changing;
     const voted = await ports.store.vote({
@@ -84,7 +89,7 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
       verdict: call.verdict,
       user,
       keyId: principal.keyId,
-      voterSince: Math.max(principal.keyCreatedAt, userSince),
+      voterSince,
       comment: call.comment,
       requirements,
       actor: { type: 'user', id: user },

@@ -25,10 +25,7 @@ export function voteStep(view: StepView, request: VoteRequest): Plan<VoteResult>
     };
   }
   if (approval.status !== 'pending') return { reply: { kind: 'already_decided', approval } };
-  const { requester } = approval;
-  const tooClose = [requester.user, requester.agentOwner, requester.keyMadeBy].includes(request.user);
-  if (tooClose || request.keyId === requester.keyId || request.voterSince > approval.createdAt)
-    return { reply: { kind: 'own_request', approval } };
+  if (isOwnRequest(approval, request)) return { reply: { kind: 'own_request', approval } };
   if (request.requirements.length === 0) return { reply: { kind: 'not_an_approver', approval } };
   if (request.digest !== approval.digest) return { reply: { kind: 'question_changed', approval } };
   const isMute = request.verdict === 'reject' && (request.comment ?? '').trim() === '';
@@ -46,6 +43,15 @@ export function voteStep(view: StepView, request: VoteRequest): Plan<VoteResult>
   return request.verdict === 'approve'
     ? approve(view, request, approval, effect, vote)
     : reject(view, request, approval, effect, vote);
+}
+
+/** Whether somebody may decide nothing about a request: who made it, whose agent or key it is, or who came after it. */
+export function isOwnRequest(
+  { requester, createdAt }: ApprovalRecord,
+  { user, keyId, voterSince }: Pick<VoteRequest, 'user' | 'keyId' | 'voterSince'>,
+): boolean {
+  const tooClose = [requester.user, requester.agentOwner, requester.keyMadeBy].includes(user);
+  return tooClose || keyId === requester.keyId || voterSince > createdAt;
 }
 
 function approve(
