@@ -1,4 +1,4 @@
-import type { EffectRecord, Tombstone } from '../effects/model/effect.ts';
+import type { Tombstone } from '../effects/model/effect.ts';
 import type { SweepReport } from '../effects/store.ts';
 import { derivedKeyOf } from '../effects/steps/generations.ts';
 import type { RowStore } from '../stores/port.ts';
@@ -13,7 +13,7 @@ import {
   rejectionRows,
 } from './approval-rows.ts';
 import type { Draft } from './draft.ts';
-import { DENIED, EFFECTS, effectRows, keyRows, TOMBSTONES } from './effect-rows.ts';
+import { DENIED, EFFECTS, effectRows, keyRows, type StoredEffect, TOMBSTONES } from './effect-rows.ts';
 import { CLAIMS, claimRows, putClaim, removeReservation, RESERVATIONS, reservationRows } from './held-rows.ts';
 import { entries, type Entry, firstOf } from './lists.ts';
 import { forgetArrived } from './outbox.ts';
@@ -72,16 +72,8 @@ export async function sweepWorkspace(
   await Promise.all(expired);
 
   let aged = 0;
-  const removeApprovals = async (effectId: string): Promise<void> => {
-    const of = await due(approvalsOfEffect(effectId), approvalRows.kind, Number.MAX_SAFE_INTEGER);
-    for (const { id } of of)
-      await write((draft) => {
-        const approval = approvalRows.get(draft, id);
-        if (approval === null) return;
-        if (approval.status === 'pending') putApproval(draft, { ...approval, status: 'expired', decidedAt: draft.now });
-        approvalRows.put(draft, id, null);
-      });
-  };
+  const approvalsOf = async (effectId: string): Promise<readonly string[]> =>
+    (await due(approvalsOfEffect(effectId), approvalRows.kind, Number.MAX_SAFE_INTEGER)).map(({ id }) => id);
   let scanned = 0;
   const old = { workspace, list: EFFECTS, kind: effectRows.kind, to: now - retention.effectsMs, after: scan.reached };
   let isWhole = true;
@@ -93,20 +85,20 @@ export async function sweepWorkspace(
     const found = effectRows.of(row);
     if (isUnsettled(found)) scan.unsettled += 1;
     if (tombstoneOf(found, now - retention.effectsMs) === null) continue;
+    const approvals = await approvalsOf(id);
     await write((draft) => {
       const stored = effectRows.get(draft, id);
       const tombstone = stored === null ? null : tombstoneOf(stored, now - retention.effectsMs);
-      if (tombstone !== null) effectRows.put(draft, id, { kind: 'tombstone', tombstone });
+      if (tombstone !== null) replaceEffect(draft, id, { kind: 'tombstone', tombstone }, approvals);
     });
-    await removeApprovals(id);
     aged += 1;
   }
   if (isWhole) Object.assign(scan, { reached: null, unsettled: 0, unsettledBefore: scan.unsettled });
   for (const { id } of await due(DENIED, effectRows.kind, now - retention.denialsMs, limit - aged)) {
+    const approvals = await approvalsOf(id);
     await write((draft) => {
-      if (effectRows.get(draft, id) !== null) effectRows.put(draft, id, null);
+      if (effectRows.get(draft, id) !== null) replaceEffect(draft, id, null, approvals);
     });
-    await removeApprovals(id);
     aged += 1;
   }
   if (retention.keysMs !== null)
@@ -148,15 +140,21 @@ export async function sweepWorkspace(
   return { lost, approvalsExpired: overdue.length, aged };
 }
 
-type Stored = { readonly kind: 'effect'; readonly effect: EffectRecord } | { readonly kind: 'tombstone' };
-
-function isUnsettled(stored: Stored): boolean {
-  if (stored.kind === 'tombstone') return false;
-  const { state } = stored.effect.life;
-  return state === 'unknown' || state === 'executing' || state === 'pending_approval';
+/** One change with its requests for approval: whoever is killed between two leaves none that nobody finds again. */
+function replaceEffect(draft: Draft, id: string, left: StoredEffect | null, approvals: readonly string[]): void {
+  effectRows.put(draft, id, left);
+  for (const approvalId of approvals) {
+    const approval = approvalRows.get(draft, approvalId);
+    if (approval?.status === 'pending') putApproval(draft, { ...approval, status: 'expired', decidedAt: draft.now });
+    if (approval !== null) approvalRows.put(draft, approvalId, null);
+  }
 }
 
-function tombstoneOf(stored: Stored, before: number): Tombstone | null {
+function isUnsettled(stored: StoredEffect): boolean {
+  return stored.kind === 'effect' && ['unknown', 'executing', 'pending_approval'].includes(stored.effect.life.state);
+}
+
+function tombstoneOf(stored: StoredEffect, before: number): Tombstone | null {
   if (stored.kind === 'tombstone') return null;
   const { life, id, workspace, idempotencyKey, fingerprint, action, actor, attempt } = stored.effect;
   if (life.state !== 'committed' && life.state !== 'failed' && life.state !== 'rejected') return null;

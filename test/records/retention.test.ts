@@ -1,4 +1,6 @@
 import { expect, it } from 'vitest';
+import type { RowStore } from '../../src/stores/port.ts';
+import { StoreUnavailable } from '../../src/effects/store.ts';
 import { DERIVED } from '../../src/effects/steps/generations.ts';
 import { createEffectStore } from '../../src/records/effect-store.ts';
 import { RETENTION } from '../contract/fixture.ts';
@@ -45,4 +47,36 @@ it('what is over leaves no row behind', async () => {
   await store.sweep(100);
   expect(kinds()).toEqual([]);
   await store.close();
+});
+
+it('a sweep that ends between any two of its changes leaves no request for approval of an effect that is gone', async () => {
+  for (let changes = 0, isCut = true; isCut; changes += 1) {
+    let now = 1_750_000_000_000;
+    const rows = emptyRows();
+    const whole = { ...mapStore(rows, () => now), ...ALONE };
+    const options = { retention: RETENTION, keySeals: KEY_SEALS, maxFreezeMs: 0 };
+    const before = createEffectStore(whole, options);
+    const waiting = await before.admit(admitRequest({ verdict: permit([], [approvalBy()]) }));
+    if (waiting.kind !== 'pending') throw new Error(waiting.kind);
+    await before.vote(voteRequest(waiting.approval, { verdict: 'reject' }));
+    await before.close();
+    now += RETENTION.effectsMs + 1;
+
+    let left = changes;
+    isCut = false;
+    const commit: RowStore['commit'] = (change) => {
+      left -= 1;
+      isCut ||= left < 0;
+      return left < 0 ? Promise.reject(new StoreUnavailable('killed')) : whole.commit(change);
+    };
+    const killed = createEffectStore({ ...whole, commit }, options);
+    await killed.sweep(100).catch(() => undefined);
+    await killed.close();
+
+    const after = createEffectStore(whole, options);
+    await after.sweep(100);
+    const kinds = [...(rows.spaces.get(WORKSPACE)?.rows.values() ?? [])].map(({ kind }) => kind);
+    expect(kinds, `ended before change ${changes + 1}`).not.toContain('approval');
+    await after.close();
+  }
 });
