@@ -1,5 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
+import { runInThisContext } from 'node:vm';
 import type { ValidateFunction } from 'ajv/dist/2020.js';
 import standaloneCode from 'ajv/dist/standalone/index.js';
 import { describe, expect, it } from 'vitest';
@@ -12,7 +13,9 @@ function written({ ajv, validate }: ReturnType<typeof compileDialect | typeof co
   const load = createRequire(import.meta.url);
   const module: { exports: ValidateFunction } = { exports: validate };
   const code = standaloneCode.default(ajv, validate);
-  new Function('module', 'require', code)(module, (name: string) => (name === './bounds.js' ? bounds : load(name)));
+  const run: unknown = runInThisContext(`(function (module, require) {${code}\n})`);
+  if (typeof run !== 'function') throw new Error('no function was made');
+  run(module, (name: string) => (name === './bounds.js' ? bounds : load(name)));
   if (module.exports === validate) throw new Error('no function was written');
   return module.exports;
 }
