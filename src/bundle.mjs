@@ -4,7 +4,6 @@
 import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import standaloneCode from 'ajv/dist/standalone/index.js';
 import { rolldown } from 'rolldown';
 
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
@@ -38,17 +37,19 @@ function placed(code, id) {
 }
 
 /** Compiled schemas take the place of the module that compiles them: see there. Their code asks for what is beside it. */
-const VALIDATORS = join(dist, 'src/config/validators.js');
-const { compileFile, compileDialect, DIALECT } = await import(pathToFileURL(VALIDATORS).href);
-const COMPILED = { fileValidator: compileFile(true), schemaValidator: compileDialect(true) };
-
-function compiled(id) {
-  if (id !== VALIDATORS) return null;
-  const lines = Object.entries(COMPILED).map(([name, { ajv, validate }]) => {
-    writeFileSync(join(dirname(id), `${name}.cjs`), standaloneCode.default(ajv, validate));
-    return `import ${name}Code from './${name}.cjs';\nexport const ${name} = () => ${name}Code;`;
-  });
-  return { code: [...lines, `export const DIALECT = ${JSON.stringify(DIALECT)};`].join('\n'), moduleType: 'js' };
+async function compiled(id) {
+  if (relative(dist, id) !== 'src/config/validators.js') return null;
+  const { default: standalone } = await import('ajv/dist/standalone/index.js');
+  const { compileFile, compileDialect, DIALECT } = await import(pathToFileURL(id).href);
+  const lines = [`export const DIALECT = ${JSON.stringify(DIALECT)};`];
+  for (const [name, { ajv, validate }] of [
+    ['fileValidator', compileFile(true)],
+    ['schemaValidator', compileDialect(true)],
+  ]) {
+    writeFileSync(join(dirname(id), `${name}.cjs`), standalone.default(ajv, validate));
+    lines.push(`import ${name}Code from './${name}.cjs';`, `export const ${name} = () => ${name}Code;`);
+  }
+  return { code: lines.join('\n'), moduleType: 'js' };
 }
 
 const build = await rolldown({
