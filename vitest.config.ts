@@ -1,7 +1,15 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { defineConfig } from 'vitest/config';
 import { needOwnProcess } from './test/own-process.ts';
 import { plantFaults } from './test/planted-faults.ts';
 import { leftOut } from './test/selection.mjs';
+
+// Gateways of tests note how far their stores have come in a folder of their own, not in that of whoever runs them.
+const state = mkdtempSync(join(tmpdir(), 'svc-state-'));
+process.env['XDG_STATE_HOME'] = state;
+process.once('exit', () => rmSync(state, { recursive: true, force: true }));
 
 /** `unit` and `unit-alone` need no service and no build; `system` starts real processes from `dist/`. */
 const SYSTEM = [

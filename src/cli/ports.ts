@@ -33,7 +33,7 @@ export interface CliPorts {
     upstream: Configuration['upstreams'][number] & { readonly mcp: McpSettings },
   ): Promise<LiveServer | string>;
   /**
-   * Continues with a store that was emptied or set back. Only on Redis, and only while this gateway is stopped. Throws
+   * Continues with a store that was emptied or set back, only while this gateway is stopped. Throws
    * `CommandFailure`.
    */
   acceptLoss(options: StoreOptions): Promise<readonly string[]>;

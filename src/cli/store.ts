@@ -21,7 +21,7 @@ export function addStore(program: Command, { ports, terminal, exit }: CliContext
     .action(async ({ config, json: asJson }: StoreChoice) => {
       const awaited = await ports.acceptLoss({ configFile: config, environment: {} });
       if (asJson) return terminal.out(json({ accepted: true, awaited }));
-      terminal.out('The loss is accepted, and this gateway’s journal is handed in; start it now.');
+      terminal.out('The loss is accepted, and what this gateway’s journal holds is handed in; start it now.');
       if (awaited.length > 0)
         terminal.out(
           `Writes wait for the journal of ${awaited.join(', ')}: a gateway that runs hands in by itself. One that is gone for good is declared lost with svc store recover --lost.`,

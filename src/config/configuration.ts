@@ -78,10 +78,12 @@ export interface ListenerSettings {
 /** Where effects, keys, budgets and receipts are kept. */
 export type StoreSettings = EmbeddedStoreSettings | RedisStoreSettings;
 
-interface EmbeddedStoreSettings {
+export interface EmbeddedStoreSettings {
   readonly kind: 'embedded';
   /** Folder, relative to the working directory. */
   readonly path: string;
+  /** Folder of the mark outside the store, relative to the working directory; `null`: the default. */
+  readonly fence: string | null;
   /** How long a start waits while another process holds the store. */
   readonly lockWaitMs: number;
   /** How far the machine's clock may be ahead of the last known time. */

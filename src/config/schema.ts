@@ -63,6 +63,11 @@ const store = section('the store', 'Where effects, keys, budgets and receipts ar
     'embedded',
   ),
   path: Type.Optional(path('embedded: folder of the store. Default: ./data.')),
+  fence: Type.Optional(
+    path(
+      'embedded: folder outside store.path where the gateway notes how far the store has come, so that a store that was set back is noticed also if its whole folder was. If it cannot be written, nothing is admitted. Default: svc-gateway below XDG_STATE_HOME or ~/.local/state; if that cannot be written, only /readyz says so.',
+    ),
+  ),
   lock_wait: Type.Optional(
     duration('embedded: how long a start waits for another process to let go of the store. Default: 10s.', {
       min: '0s',

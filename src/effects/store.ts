@@ -340,6 +340,8 @@ export interface StoreHealth {
   /** The durability that the store provides now, for `/readyz` and receipts: `fsync` on the embedded store. */
   readonly durability: string;
   readonly epoch: number;
+  /** What somebody should look at although it is ready; absent: nothing. */
+  readonly warning?: string;
 }
 
 /** How often the store was asked to commit what a step wrote, since this process began, and how it answered. */

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import type { KeyRecord, KeySeals } from '../effects/model/key.ts';
-import { INSTALLATION } from '../effects/model/ledger.ts';
+import { INSTALLATION, type LedgerDraft } from '../effects/model/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { createEffectStore } from '../records/effect-store.ts';
 import { createReadingTurns } from '../effects/run/reading-turns.ts';
@@ -16,7 +16,9 @@ import { MAX_CLOCK_JUMP_MS } from '../stores/clock-jump.ts';
 import { openSharedRows, type SharedRows } from '../stores/embedded/shared-rows.ts';
 import { beginningOf } from '../stores/embedded/clock.ts';
 import { loadDriver } from '../stores/embedded/driver.ts';
+import { beginEpoch } from '../stores/embedded/new-epoch.ts';
 import { isLocked } from '../stores/embedded/lock.ts';
+import type { StorePlace } from '../stores/embedded/marks.ts';
 import { type EmbeddedRowsOptions, openEmbeddedRows } from '../stores/embedded/open.ts';
 import { UNJUDGED } from './key-seals.ts';
 
@@ -48,11 +50,11 @@ export type KeyStore = Pick<
  * @throws StoreUnavailable for a store that was set back or emptied, or whose file cannot be used
  */
 export async function openKeyStore(
-  path: string,
+  place: StorePlace,
   keySeals: KeySeals,
   maxClockJumpMs = MAX_CLOCK_JUMP_MS,
 ): Promise<KeyStore> {
-  const rows = await openSharedRows(path, ({ record, counted }) => {
+  const rows = await openSharedRows(place, ({ record, counted }) => {
     // Keys can be revoked even if the machine's clock is not trusted; then the time stands still.
     const beginning = beginningOf(record, counted, maxClockJumpMs);
     return beginning.kind === 'believed' ? beginning.time : record;
@@ -78,9 +80,11 @@ const UNREMARKABLE_MS = 60_000;
  * @returns the recorded time before and the time from now on, ms; `null` if the clock is not ahead by a minute
  * @throws StoreUnavailable
  */
-export async function acceptTime(path: string): Promise<{ readonly before: number; readonly time: number } | null> {
+export async function acceptTime(
+  place: StorePlace,
+): Promise<{ readonly before: number; readonly time: number } | null> {
   const time = Date.now();
-  const rows = await openSharedRows(path, () => time);
+  const rows = await openSharedRows(place, () => time);
   try {
     const { record, counted } = rows.known();
     const before = Math.max(record, Math.floor(counted ?? 0));
@@ -90,6 +94,24 @@ export async function acceptTime(path: string): Promise<{ readonly before: numbe
   } finally {
     await rows.close();
   }
+}
+
+/**
+ * Goes on, in a new epoch, with a store that is older than what is remembered of it. The ledger records it.
+ * @returns whether there was a loss to accept
+ * @throws StoreUnavailable while a gateway uses it, and for a file that cannot be used
+ */
+export async function acceptRolledBack(place: StorePlace): Promise<boolean> {
+  const accepted = await beginEpoch(place, false, async ({ rows, epoch, commits, knownCommits }) => {
+    const event: LedgerDraft = {
+      kind: 'store.loss_accepted',
+      effectId: null,
+      actor: { type: 'gateway', id: 'svc store accept-loss' },
+      data: { epoch, transactions: commits, transactions_known: knownCommits },
+    };
+    await createStepRunner(rows).run(INSTALLATION, (draft) => appendEvents(draft, [event]));
+  });
+  return accepted !== null;
 }
 
 /** What a look at a store found. */
@@ -105,11 +127,12 @@ export type StoreProbe =
     };
 
 /** Looks at a store without creating or changing it, even while a gateway runs on it. */
-export async function probeStore(path: string): Promise<StoreProbe> {
+export async function probeStore(place: StorePlace): Promise<StoreProbe> {
+  const { path } = place;
   if (!existsSync(join(path, 'store.db')) && !existsSync(join(path, 'install.json'))) return { state: 'absent' };
   const inUse = isLocked(path, await loadDriver());
   try {
-    const rows = await openSharedRows(path, ({ record }) => record);
+    const rows = await openSharedRows(place, ({ record }) => record);
     try {
       return { state: 'ready', durability: 'fsync', inUse, keys: await installationOf(rows, UNJUDGED).keys(null) };
     } finally {

@@ -9,6 +9,7 @@ import { rotateKey as rotate } from '../identity/rotate-key.ts';
 import { KeyFileFault } from '../secrets/key-file.ts';
 import type { Secrets } from '../secrets/vault.ts';
 import { openKeyStore } from './embedded-store.ts';
+import { placeOf } from './store-place.ts';
 import { openForCommand } from './redis-for-commands.ts';
 import { createLateKeySeals, type LateKeySeals } from './key-seals.ts';
 import { bindToStore, openSecretsFor } from './master-secret.ts';
@@ -117,7 +118,7 @@ async function openShelf({ store, retention }: Configuration): Promise<Shelf> {
   const keySeals = createLateKeySeals(() => undefined);
   switch (store.kind) {
     case 'embedded':
-      return { ...(await openKeyStore(store.path, keySeals, store.maxClockJumpMs)), keySeals };
+      return { ...(await openKeyStore(placeOf(store), keySeals, store.maxClockJumpMs)), keySeals };
     case 'redis':
       return { ...(await openForCommand(store, retention, keySeals)), keySeals };
   }

@@ -3,6 +3,7 @@ import type { CliPorts } from '../cli/ports.ts';
 import { KEY_KINDS } from '../effects/model/principal.ts';
 import { keyState } from '../identity/key-record.ts';
 import { probeStore } from './embedded-store.ts';
+import { placeOf } from './store-place.ts';
 import { inspectRedis } from './redis-for-commands.ts';
 
 /** Looks at a store without changing it, even while a gateway runs on it. */
@@ -10,7 +11,7 @@ export const inspectStore: CliPorts['inspectStore'] = async ({ configFile, envir
   const { configuration } = await loadConfiguration(configFile, { environment });
   if (configuration.store.kind === 'redis') return inspectRedis(configuration.store);
   const { path } = configuration.store;
-  const probe = await probeStore(path);
+  const probe = await probeStore(placeOf(configuration.store));
   switch (probe.state) {
     case 'absent':
       return { state: 'absent', problem: null, durability: null, inUse: false, keys: null };

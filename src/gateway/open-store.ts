@@ -10,6 +10,7 @@ import { loadDriver } from '../stores/embedded/driver.ts';
 import { acquireLock } from '../stores/embedded/lock.ts';
 import { openEmbeddedStore } from './embedded-store.ts';
 import { makePrivateFolder } from '../stores/private-folder.ts';
+import { placeOf } from './store-place.ts';
 import type { RedisStore, RedisStoreOptions } from './redis-store.ts';
 
 /** How long a start waits for the previous gateway to release the journal, ms. */
@@ -32,10 +33,10 @@ export async function openStoreAndFleet(
 ): Promise<OpenedStore> {
   switch (settings.kind) {
     case 'embedded': {
-      const { path, lockWaitMs, maxClockJumpMs } = settings;
+      const { lockWaitMs, maxClockJumpMs } = settings;
       return {
         store: await openEmbeddedStore({
-          path,
+          ...placeOf(settings),
           lockWaitMs,
           maxClockJumpMs,
           retention,

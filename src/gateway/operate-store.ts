@@ -7,17 +7,27 @@ import { INSTALLATION } from '../effects/model/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { faultOfKey } from '../identity/authenticate.ts';
 import { keyState } from '../identity/key-record.ts';
-import { acceptTime } from './embedded-store.ts';
+import { acceptRolledBack, acceptTime } from './embedded-store.ts';
+import { placeOf } from './store-place.ts';
 import { openForCommand } from './redis-for-commands.ts';
 import { createLateKeySeals, UNJUDGED } from './key-seals.ts';
 import { sealedStore } from './sealed-store.ts';
 import { findSecret } from './master-secret.ts';
 import { openOnRedis, openStore } from './open-store.ts';
 
-/** Continues, in a new epoch, with a store on Redis that was emptied or set back. */
-export const acceptLoss: CliPorts['acceptLoss'] = async (options) => {
-  const { store: settings, retention } = await onRedis(options, 'accept-loss');
-  return using(openOnRedis(settings, retention, UNJUDGED), (store) => store.acceptLoss());
+/** Continues, in a new epoch, with a store that was emptied or set back. */
+export const acceptLoss: CliPorts['acceptLoss'] = async ({ configFile, environment }) => {
+  const { configuration } = await loadConfiguration(configFile, { environment });
+  const { store: settings, retention } = configuration;
+  if (settings.kind === 'redis')
+    return using(openOnRedis(settings, retention, UNJUDGED), (store) => store.acceptLoss());
+  const accepted = await acceptRolledBack(placeOf(settings)).catch((error: unknown) => {
+    throw error instanceof StoreUnavailable ? new CommandFailure(error.message) : error;
+  });
+  if (accepted) return [];
+  throw new CommandFailure(
+    `The store in ${settings.path} is as new as it was ever seen: there is no loss to accept. Start the gateway.`,
+  );
 };
 
 /** Accepts the clock of this machine, or of the Redis servers, as right. Running gateways continue from there. */
@@ -29,7 +39,7 @@ export const acceptClock: CliPorts['acceptClock'] = async ({ configFile, environ
     if (accepted !== null) return accepted;
     throw new CommandFailure('The clock of the Redis server is believed as it is: there is nothing to accept.');
   }
-  const accepted = await acceptTime(store.path).catch((error: unknown) => {
+  const accepted = await acceptTime(placeOf(store)).catch((error: unknown) => {
     throw error instanceof StoreUnavailable ? new CommandFailure(error.message) : error;
   });
   if (accepted !== null) return accepted;
@@ -145,7 +155,7 @@ async function onRedis(
   const { store, retention } = configuration;
   if (store.kind !== 'redis')
     throw new CommandFailure(
-      `svc store ${command} is for a store on Redis; this one is embedded: restore the newest copy of ${store.path}, or see docs/operating/backup.md on how to go on without what is lost.`,
+      `svc store ${command} is for a store on Redis; this one is embedded, and has no journals of other gateways.`,
     );
   return { store, retention };
 }

@@ -357,7 +357,9 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       const entities = fileEntities.problem();
       const ofBrain = entities === null ? [] : [{ part: 'brain', message: entities }];
       const ofParts = [...retentionNotes(swept(), Date.now()), ...notifying.notes(), ...agreement.notes()];
-      return [...notes, ...ofBrain, ...ofParts, ...opinionNotes(held, opinion), ...(prober?.notes() ?? [])];
+      const { warning } = store.health();
+      const ofStore = warning === undefined ? [] : [{ part: 'store', message: warning }];
+      return [...notes, ...ofStore, ...ofBrain, ...ofParts, ...opinionNotes(held, opinion), ...(prober?.notes() ?? [])];
     },
     metrics: () => metrics.render(),
   };

@@ -1,6 +1,7 @@
 import type { CliPorts, FormatReport } from '../cli/ports.ts';
 import type { RedisStoreSettings } from '../config/configuration.ts';
 import { loadConfiguration } from '../config/load.ts';
+import { placeOf } from './store-place.ts';
 import { readFormat, type StoredFormat } from '../stores/embedded/format.ts';
 import { probeRedis } from '../stores/redis/probe.ts';
 
@@ -36,7 +37,7 @@ async function reportOnRedis(settings: RedisStoreSettings): Promise<FormatReport
 export const checkFormat: CliPorts['checkFormat'] = async ({ configFile, environment }) => {
   const { configuration } = await loadConfiguration(configFile, { environment });
   const { store } = configuration;
-  return store.kind === 'redis' ? reportOnRedis(store) : reportOn(store.path, await readFormat(store.path));
+  return store.kind === 'redis' ? reportOnRedis(store) : reportOn(store.path, await readFormat(placeOf(store)));
 };
 
 function reportOn(path: string, found: StoredFormat): FormatReport {

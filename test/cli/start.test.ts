@@ -1,9 +1,9 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { begin } from './run.ts';
+import { begin, svc } from './run.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'svc-start-'));
 const config = join(folder, 'gateway.yaml');
@@ -39,6 +39,23 @@ async function start(): Promise<{ readonly line: string; stop(): Promise<string>
     },
   };
 }
+
+test('a folder that was set back as a whole is not called ready, until svc store accept-loss', async () => {
+  const copy = join(folder, 'copy');
+  await (await start()).stop();
+  cpSync(data, copy, { recursive: true });
+  await (await start()).stop();
+  rmSync(data, { recursive: true });
+  renameSync(copy, data);
+  const setBack = await start();
+  expect(JSON.parse(setBack.line)).toMatchObject({ problem: { code: 'store_rolled_back' } });
+  expect(await svc('store', 'accept-loss', '--config', config)).toMatchObject({ code: 2 });
+  await setBack.stop();
+  expect(await svc('store', 'accept-loss', '--config', config)).toMatchObject({ code: 0 });
+  const again = await start();
+  expect(JSON.parse(again.line)).toMatchObject({ event: 'ready' });
+  await again.stop();
+});
 
 test('a store that was set back is not called ready, until somebody accepts the loss', async () => {
   const first = await start();

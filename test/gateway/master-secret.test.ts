@@ -120,7 +120,7 @@ describe('the master secret of a store', () => {
   it('fsck names a key that lets nobody in', async () => {
     const at = await installation();
     const { keySeals } = await openSecrets({ masterFile: at.master, previous: [] });
-    const keys = await openKeyStore(at.data, keySeals);
+    const keys = await openKeyStore({ path: at.data }, keySeals);
     const [key] = await keys.keys(null);
     if (key === undefined) throw new Error('there is no key');
     await keys.putKey({ ...key, hash: 'AAAA' }, { type: 'gateway', id: 'test' });

@@ -266,7 +266,8 @@ export async function startProxiedWorld(
   const { configuration } = inForce;
   if (configuration.store.kind !== 'embedded') throw new Error('the file above names the embedded store');
   const store = await openEmbeddedStore({
-    ...configuration.store,
+    path: configuration.store.path,
+    lockWaitMs: configuration.store.lockWaitMs,
     retention: configuration.retention,
     keySeals: KEY_SEALS,
     worker: 'never',

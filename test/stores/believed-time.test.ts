@@ -106,7 +106,7 @@ describe('a start with a clock 400 days ahead, after the machine was off', () =>
     await stopAndSetFarAhead(spend);
     const second = await open();
     await expectDisbelieved(second);
-    const accepted = await acceptTime(path);
+    const accepted = await acceptTime({ path });
     if (accepted === null) throw new Error('nothing was accepted');
     const { before, time } = accepted;
     expect(Math.round((time - before) / DAY)).toBe(400);
@@ -115,7 +115,7 @@ describe('a start with a clock 400 days ahead, after the machine was off', () =>
     expect(second.now()).toBeGreaterThanOrEqual(time);
     // What has gone by since then is nothing to accept.
     setClock(400 * DAY + 10_000);
-    expect(await acceptTime(path)).toBeNull();
+    expect(await acceptTime({ path })).toBeNull();
     const events = await second.ledger(INSTALLATION, 0, 100);
     expect(events).toContainEqual(
       expect.objectContaining({
@@ -131,7 +131,7 @@ describe('a start with a clock 400 days ahead, after the machine was off', () =>
       await store.putKey(keyRecord({ id: 'key_old000000001' }), PERSON);
       left = store.now();
     });
-    const keys = await openKeyStore(path, KEY_SEALS);
+    const keys = await openKeyStore({ path }, KEY_SEALS);
     await keys.endKey('key_old000000001', { kind: 'revoked' }, PERSON);
     await keys.close();
     vi.restoreAllMocks();
@@ -182,7 +182,7 @@ describe('a clock that jumps 400 days while the gateway runs', () => {
     await spend(store);
     setClock(400 * DAY);
     await becomesAhead(store);
-    const accepted = await acceptTime(path);
+    const accepted = await acceptTime({ path });
     await becomesReady(store);
     expect(store.now()).toBeGreaterThanOrEqual(accepted?.time ?? Infinity);
     expect(await store.admit(admitRequest({ verdict: DAILY }))).toMatchObject({ kind: 'dispatch' });

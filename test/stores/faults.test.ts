@@ -49,7 +49,7 @@ describe('a store that was set back', () => {
     await expect(store.preview(admitRequest())).rejects.toBeInstanceOf(StoreUnavailable);
     await expect(store.putKey(keyRecord(), PERSON)).rejects.toBeInstanceOf(StoreUnavailable);
     await expect(store.keys(null)).rejects.toBeInstanceOf(StoreUnavailable);
-    await expect(openKeyStore(path, KEY_SEALS)).rejects.toBeInstanceOf(StoreUnavailable);
+    await expect(openKeyStore({ path }, KEY_SEALS)).rejects.toBeInstanceOf(StoreUnavailable);
   }
 
   it('is not ready, and nothing is built on it', async () => {
@@ -234,8 +234,8 @@ describe('a folder of another version', () => {
       message: expect.stringMatching(new RegExp(`${path}.*format 3.*later version; use that version`)),
     });
     await expect(open()).rejects.toEqual(said);
-    await expect(openKeyStore(path, KEY_SEALS)).rejects.toEqual(said);
-    expect(await probeStore(path)).toMatchObject({ state: 'broken', message: expect.stringContaining('format 3') });
+    await expect(openKeyStore({ path }, KEY_SEALS)).rejects.toEqual(said);
+    expect(await probeStore({ path })).toMatchObject({ state: 'broken', message: expect.stringContaining('format 3') });
   });
 
   it('is refused when the file is of another program', async () => {

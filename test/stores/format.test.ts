@@ -48,7 +48,7 @@ describe('a store of another format', () => {
     await inFile(`PRAGMA wal_checkpoint(TRUNCATE); PRAGMA user_version = ${format}`);
     const before = readFileSync(join(path, 'store.db'));
     await expect(open()).rejects.toThrow(words);
-    await expect(openKeyStore(path, KEY_SEALS)).rejects.toThrow(words);
+    await expect(openKeyStore({ path }, KEY_SEALS)).rejects.toThrow(words);
     const { start, explanation } = await check();
     expect(start).toBe('refuses');
     expect(explanation.join()).toMatch(words);

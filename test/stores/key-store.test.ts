@@ -33,7 +33,7 @@ describe('keys made beside a gateway', () => {
     const heard = vi.fn();
     store.onKeysChanged(heard);
     const key = keyRecord();
-    const beside = await openKeyStore(path, KEY_SEALS);
+    const beside = await openKeyStore({ path }, KEY_SEALS);
     expect(beside.installId).toBe(store.installId);
     await beside.putKey(key, PERSON);
     expect(await store.key(key.handle)).toEqual(key);
@@ -45,7 +45,7 @@ describe('keys made beside a gateway', () => {
     const store = await startGateway();
     const heard = vi.fn();
     store.onKeysChanged(heard);
-    const beside = await openKeyStore(path, KEY_SEALS);
+    const beside = await openKeyStore({ path }, KEY_SEALS);
     await beside.putKey(keyRecord(), PERSON);
     await vi.waitFor(() => expect(heard).toHaveBeenCalledWith(null), { timeout: 40_000, interval: 20 });
     await beside.close();
@@ -53,7 +53,7 @@ describe('keys made beside a gateway', () => {
 
   it('leave the ledger without gaps while calls run', async () => {
     const store = await startGateway();
-    const beside = await openKeyStore(path, KEY_SEALS);
+    const beside = await openKeyStore({ path }, KEY_SEALS);
     const calls = (async () => {
       for (let n = 0; n < 60; n += 1) {
         const { effect } = await dispatched(store);
@@ -76,7 +76,7 @@ describe('keys made beside a gateway', () => {
     const store = await startGateway();
     const key = keyRecord();
     await store.putKey(key, PERSON);
-    const beside = await openKeyStore(path, KEY_SEALS);
+    const beside = await openKeyStore({ path }, KEY_SEALS);
     expect(await beside.keys(null)).toEqual([key]);
     await beside.endKey(key.id, { kind: 'revoked' }, PERSON);
     expect((await store.key(key.handle))?.revokedAt).toBeGreaterThan(0);
@@ -84,7 +84,7 @@ describe('keys made beside a gateway', () => {
   });
 
   it('can be made before the first gateway starts', async () => {
-    const before = await openKeyStore(path, KEY_SEALS);
+    const before = await openKeyStore({ path }, KEY_SEALS);
     const key = keyRecord();
     await before.putKey(key, PERSON);
     await before.close();
@@ -97,25 +97,25 @@ describe('keys made beside a gateway', () => {
 
 describe('a glance at a store', () => {
   it('sees that nothing is there, and makes nothing', async () => {
-    expect(await probeStore(join(path, 'none'))).toEqual({ state: 'absent' });
-    expect(await probeStore(path)).toEqual({ state: 'absent' });
+    expect(await probeStore({ path: join(path, 'none') })).toEqual({ state: 'absent' });
+    expect(await probeStore({ path })).toEqual({ state: 'absent' });
   });
 
   it('sees whether a gateway uses it, and its keys', async () => {
     const store = await startGateway();
     const key = keyRecord();
     await store.putKey(key, PERSON);
-    expect(await probeStore(path)).toEqual({ state: 'ready', durability: 'fsync', inUse: true, keys: [key] });
+    expect(await probeStore({ path })).toEqual({ state: 'ready', durability: 'fsync', inUse: true, keys: [key] });
     // Looking must not have taken the gateway's lock away.
-    expect(await probeStore(path)).toMatchObject({ inUse: true });
+    expect(await probeStore({ path })).toMatchObject({ inUse: true });
     await store.close();
-    expect(await probeStore(path)).toMatchObject({ state: 'ready', inUse: false });
+    expect(await probeStore({ path })).toMatchObject({ state: 'ready', inUse: false });
   });
 
   it('sees that it was emptied', async () => {
     const store = await startGateway();
     await store.close();
     rmSync(join(path, 'store.db'));
-    expect(await probeStore(path)).toMatchObject({ state: 'broken', inUse: false });
+    expect(await probeStore({ path })).toMatchObject({ state: 'broken', inUse: false });
   });
 });

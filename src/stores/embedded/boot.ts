@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import { beginningOf, countFrom, createStoreClock, type StoreClock } from './clock.ts';
 import { configureConnection, inTransaction, type OpenDatabase, type SqlDatabase } from './driver.ts';
 import { makePrivateFile, makePrivateFolder, syncFolder } from '../private-folder.ts';
-import { type InstallMark, readInstallMark, writeInstallMark } from './install.ts';
+import type { InstallMark } from './install.ts';
+import { type Marks, readMarks, type StorePlace, writeMarks } from './marks.ts';
 import { rewriteJournal, seeJournal } from './rewrite.ts';
 import type { Boot } from './ended.ts';
 import type { FileMeta } from './tables/meta-table.ts';
@@ -38,7 +39,12 @@ export type RolledBack = NotUsed<'store_rolled_back'>;
 
 /** Or the machine's clock is not trusted. Somebody may correct it, or an operator accept it. */
 export type Booted =
-  | (OpenStore & { readonly clock: StoreClock; readonly boot: Boot })
+  | (OpenStore & {
+      readonly clock: StoreClock;
+      readonly boot: Boot;
+      /** Why the mark outside the store could not be written; `null` if it was. */
+      readonly warning: string | null;
+    })
   | RolledBack
   | NotUsed<'clock_ahead'>;
 
@@ -50,34 +56,25 @@ export type Booted =
  * @param inUse a gateway runs on it, and the journal's content is that gateway's
  */
 export function openStoreFile(
-  path: string,
+  place: StorePlace,
   open: OpenDatabase,
   watched: ReadonlySet<string>,
   now: number,
   inUse: boolean,
 ): OpenStore | RolledBack {
-  makePrivateFolder(path);
-  const known = readInstallMark(path);
-  const file = join(path, STORE_FILE);
-  makePrivateFile(file);
-  const journal = inUse ? null : seeJournal(path);
-  const database = open(file);
+  const { path } = place;
+  // A damaged mark is told of before anything is created.
+  readMarks(place, null);
+  const { database, session } = openUnjudged(path, open, watched, inUse);
   try {
-    configureConnection(database);
-    rewriteJournal(path, database, journal);
-    ensureRowTables(database);
-    syncFolder(path);
-    const session = openRowSession(database, watched);
     const found = session.meta.find();
-    const wrong = known === null ? null : whatIsWrong(found, known);
-    if (known !== null && wrong !== null) {
+    const marks = readMarks(place, found?.installId ?? null);
+    const wrong = rolledBack(path, found, marks);
+    if (wrong !== null) {
       database.close();
-      return {
-        kind: 'store_rolled_back',
-        installId: known.installId,
-        message: `The store in ${path} ${wrong}: acknowledged actions may be missing from it, and repeating them could run them twice. Restore the newest copy of store.db; or, to go on with this one in a new epoch and accept the loss, delete ${join(path, 'install.json')}.`,
-      };
+      return wrong;
     }
+    const known = marks.beside ?? marks.fenced;
     if (found === null) {
       const created = randomBytes(16).toString('hex');
       inTransaction(database, () => {
@@ -86,7 +83,7 @@ export function openStoreFile(
       });
     }
     const { installId, epoch, commits } = session.meta.get();
-    // If the mark is gone, nobody can tell whether this is the newest state of the store: a new epoch.
+    // If the marks are gone, nobody can tell whether this is the newest state of the store: a new epoch.
     const continued = known === null && found !== null ? epoch + 1 : epoch;
     return {
       kind: 'open',
@@ -99,6 +96,44 @@ export function openStoreFile(
     database.close();
     throw error;
   }
+}
+
+/** Opens the store's file, creates its tables where they are absent, and asks nobody how far it should have come. */
+export function openUnjudged(
+  path: string,
+  open: OpenDatabase,
+  watched: ReadonlySet<string>,
+  inUse: boolean,
+): Pick<OpenStore, 'database' | 'session'> {
+  makePrivateFolder(path);
+  const file = join(path, STORE_FILE);
+  makePrivateFile(file);
+  const journal = inUse ? null : seeJournal(path);
+  const database = open(file);
+  try {
+    configureConnection(database);
+    rewriteJournal(path, database, journal);
+    ensureRowTables(database);
+    syncFolder(path);
+    return { database, session: openRowSession(database, watched) };
+  } catch (error) {
+    database.close();
+    throw error;
+  }
+}
+
+/** Whether a store is older than what is remembered of it, beside it or outside. */
+export function rolledBack(path: string, found: FileMeta | null, { beside, fenced }: Marks): RolledBack | null {
+  for (const known of [beside, fenced]) {
+    const wrong = known === null ? null : whatIsWrong(found, known);
+    if (known === null || wrong === null) continue;
+    return {
+      kind: 'store_rolled_back',
+      installId: known.installId,
+      message: `The store in ${path} ${wrong}: acknowledged actions may be missing from it, and repeating them could run them twice. Stop the gateway. Put back the newest copy of the folder; or, to go on with this one in a new epoch and accept the loss, run svc store accept-loss.`,
+    };
+  }
+  return null;
 }
 
 /** Why a store is not the one that its mark remembers, or `null`. */
@@ -116,13 +151,13 @@ function whatIsWrong(found: FileMeta | null, known: InstallMark): string | null 
  * @param maxJumpMs how much time may have passed while nobody counted it
  */
 export function bootStore(
-  path: string,
+  place: StorePlace,
   open: OpenDatabase,
   watched: ReadonlySet<string>,
   running: StoreClock | null,
   maxJumpMs: number,
 ): Booted {
-  const opened = openStoreFile(path, open, watched, running?.now() ?? Date.now(), false);
+  const opened = openStoreFile(place, open, watched, running?.now() ?? Date.now(), false);
   if (opened.kind !== 'open') return opened;
   const { database, session, mark } = opened;
   try {
@@ -137,8 +172,8 @@ export function bootStore(
     clock.accept(start);
     const now = clock.now();
     inTransaction(database, () => session.meta.boot(mark.epoch, now));
-    writeInstallMark(path, { ...mark, commits: session.meta.get().commits, seen: clock.seen() });
-    return { ...opened, clock, boot: { at: start, unwatchedMs: now - start } };
+    const warning = writeMarks(place, { ...mark, commits: session.meta.get().commits, seen: clock.seen() });
+    return { ...opened, clock, boot: { at: start, unwatchedMs: now - start }, warning };
   } catch (error) {
     database.close();
     throw error;

@@ -18,7 +18,7 @@ import {
 import { makePrivateFolder, syncFolder } from '../private-folder.ts';
 import type { Program, ProgramKeys } from '../open-rows.ts';
 import { type Boot, endedBefore } from './ended.ts';
-import { writeInstallMark } from './install.ts';
+import { type StorePlace, writeMarks } from './marks.ts';
 import { acquireLock, type StoreLock } from './lock.ts';
 import { JOURNAL } from './rewrite.ts';
 import type { News } from './threads/channel.ts';
@@ -51,8 +51,7 @@ interface Job {
   failed(error: Error): void;
 }
 
-export interface EngineOptions {
-  readonly path: string;
+export interface EngineOptions extends StorePlace {
   readonly lockWaitMs: number;
   /** Replaces the machine's clock, for tests. */
   readonly clock: (() => number) | null;
@@ -113,7 +112,7 @@ export async function startEngine(options: EngineOptions, notify: (news: News) =
     // A file that is opened anew has to know the watched kinds as well.
     const watched = new Set<string>();
     const clock = options.clock === null ? null : trustedClock(options.clock);
-    const first = bootStore(path, open, watched, clock, options.maxClockJumpMs);
+    const first = bootStore(options, open, watched, clock, options.maxClockJumpMs);
     return runEngine(options, notify, open, lock, watched, first);
   } catch (error) {
     lock.release();
@@ -173,6 +172,7 @@ function runEngine(
     ({ clock, boot } = booted);
     notify({ kind: 'boot', boot });
     health = { ...health, epoch: session.meta.get().epoch };
+    warn(booted.warning);
     notifyHealth(null);
     const dataVersion = database.prepare('PRAGMA data_version');
     const seenVersion = dataVersion.get()?.['data_version'];
@@ -381,6 +381,11 @@ function runEngine(
     notifyHealth({ code: 'store_sync_failed', message: why });
   }
 
+  function warn(warning: string | null): void {
+    const { warning: _, ...of } = health;
+    health = warning === null ? of : { ...of, warning };
+  }
+
   function notifyHealth(problem: StoreHealth['problem']): void {
     health = { ...health, ready: problem === null, problem };
     notify({ kind: 'health', health });
@@ -394,7 +399,7 @@ function runEngine(
   function openAfter(waitMs: number): void {
     openTimer = setTimeout(() => {
       try {
-        state = enter(bootStore(path, open, watched, clock, maxClockJumpMs));
+        state = enter(bootStore(options, open, watched, clock, maxClockJumpMs));
         if (state.kind === 'open') notify({ kind: 'changed', changed: null });
       } catch (error) {
         fail(describe(path, error), error);
@@ -428,7 +433,9 @@ function runEngine(
   function mark(store: OpenState): void {
     const { durableCommits: commits } = store;
     if (commits === store.markedCommits) return;
-    writeInstallMark(path, { installId, epoch: health.epoch, commits, seen: store.clock.seen() });
+    const before = health.warning;
+    warn(writeMarks(options, { installId, epoch: health.epoch, commits, seen: store.clock.seen() }));
+    if (health.warning !== before) notifyHealth(health.problem);
     store.markedCommits = commits;
   }
 

@@ -4,6 +4,7 @@ import { openStoreFile, STORE_FILE } from './boot.ts';
 import { loadDriver, type OpenDatabase, type SqlDatabase } from './driver.ts';
 import { describe } from './engine.ts';
 import { isLocked } from './lock.ts';
+import type { StorePlace } from './marks.ts';
 import { JOURNAL } from './rewrite.ts';
 import { integer, text } from './tables/columns.ts';
 import { ensureRowTables, FORMAT_NUMBER, formatOf } from './tables/schema.ts';
@@ -20,12 +21,13 @@ export type StoredFormat =
     };
 
 /** Reads the format of a store's file without changing anything in it, even while a gateway runs on it. */
-export async function readFormat(path: string): Promise<StoredFormat> {
+export async function readFormat(place: StorePlace): Promise<StoredFormat> {
+  const { path } = place;
   const current = FORMAT_NUMBER;
   if (!existsSync(join(path, STORE_FILE))) return { state: 'absent', current };
   const open = await loadDriver();
   try {
-    const database = openToRead(path, open);
+    const database = openToRead(place, open);
     try {
       if (formatOf(database) === 0) throw new Error('store.db is no store of this program');
       ensureRowTables(database);
@@ -39,10 +41,11 @@ export async function readFormat(path: string): Promise<StoredFormat> {
 }
 
 /** If a crash left a journal, the file is opened as a start opens it, so that nothing is lost. */
-function openToRead(path: string, open: OpenDatabase): SqlDatabase {
+function openToRead(place: StorePlace, open: OpenDatabase): SqlDatabase {
+  const { path } = place;
   const inUse = existsSync(join(path, 'lock.db')) && isLocked(path, open);
   if (!inUse && existsSync(join(path, JOURNAL))) {
-    const opened = openStoreFile(path, open, new Set(), Date.now(), inUse);
+    const opened = openStoreFile(place, open, new Set(), Date.now(), inUse);
     if (opened.kind !== 'open') throw new Error(opened.message);
     return opened.database;
   }

@@ -1,9 +1,9 @@
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { TimeSeen } from './clock.ts';
 import { syncFolder } from '../private-folder.ts';
 
-/** What is remembered beside the store, so that it is noticed when the store was emptied or set back. */
+/** What is remembered outside the store's file, so that it is noticed when the store was emptied or set back. */
 export interface InstallMark {
   readonly installId: string;
   readonly epoch: number;
@@ -13,13 +13,17 @@ export interface InstallMark {
   readonly seen: TimeSeen | null;
 }
 
+/** Reads the mark beside the store, as {@link readMark} does. */
+export function readInstallMark(path: string): InstallMark | null {
+  return readMark(join(path, 'install.json'));
+}
+
 /**
- * Reads `<path>/install.json`.
+ * Reads a mark.
  * @returns `null` if there is none
  * @throws Error if it exists but cannot be read, because then nobody can tell whether the store is complete
  */
-export function readInstallMark(path: string): InstallMark | null {
-  const file = join(path, 'install.json');
+export function readMark(file: string): InstallMark | null {
   let content: string;
   try {
     content = readFileSync(file, 'utf8');
@@ -30,7 +34,7 @@ export function readInstallMark(path: string): InstallMark | null {
   const mark = parseMark(content);
   if (mark === null) {
     throw new Error(
-      `${file} is damaged, so it cannot be told whether the store is complete. Restore it from a backup, or delete it to continue in a new epoch.`,
+      `${file} is damaged, so it cannot be told whether the store is complete. Stop the gateway, and continue in a new epoch with svc store accept-loss.`,
     );
   }
   return mark;
@@ -58,9 +62,13 @@ function parseSeen(value: unknown): TimeSeen | null {
   return { boot, upMs, time };
 }
 
-/** Writes the mark completely or not at all, even if the power fails. */
-export function writeInstallMark(path: string, { installId, epoch, commits, seen }: InstallMark): void {
-  const file = join(path, 'install.json');
+/** Writes the mark beside the store, as {@link writeMark} does. */
+export function writeInstallMark(path: string, mark: InstallMark): void {
+  writeMark(join(path, 'install.json'), mark);
+}
+
+/** Writes a mark completely or not at all, even if the power fails. */
+export function writeMark(file: string, { installId, epoch, commits, seen }: InstallMark): void {
   const draft = `${file}.new`;
   const descriptor = openSync(draft, 'w', 0o600);
   try {
@@ -73,5 +81,5 @@ export function writeInstallMark(path: string, { installId, epoch, commits, seen
     closeSync(descriptor);
   }
   renameSync(draft, file);
-  syncFolder(path);
+  syncFolder(dirname(file));
 }

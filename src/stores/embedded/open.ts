@@ -9,14 +9,14 @@ import { type Ask, type ReadOperations, asking, type Writing } from './threads/o
 import { threadEntry, startThread, type StoreThread } from './threads/thread.ts';
 import { createStoreClock } from './clock.ts';
 import { type EngineOptions, startEngine } from './engine.ts';
+import type { StorePlace } from './marks.ts';
 import type { News, ToGateway } from './threads/channel.ts';
 
 /** Counters of one look: transactions wait for it. */
 const COUNTERS_AT_ONCE = 100;
 
-export interface EmbeddedRowsOptions {
-  /** Folder of the store; created where it is absent. */
-  readonly path: string;
+/** The folder of the store is created where it is absent. */
+export interface EmbeddedRowsOptions extends StorePlace {
   /** How long to wait for another gateway to release the store, ms. */
   readonly lockWaitMs: number;
   /** How far the machine's clock may be ahead of the known time, ms; default 7 days. */
@@ -35,7 +35,7 @@ export interface EmbeddedRowsOptions {
  * @throws StoreUnavailable when another gateway holds the store, or its file is damaged or of another format
  */
 export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<OpenRows> {
-  const { path, lockWaitMs, clock = null, maxClockJumpMs = MAX_CLOCK_JUMP_MS, program = null } = options;
+  const { path, fence = null, lockWaitMs, clock = null, maxClockJumpMs = MAX_CLOCK_JUMP_MS, program = null } = options;
   const entry = options.worker === 'auto' && clock === null && availableParallelism() >= 2 ? threadEntry() : null;
   const watchers: Watcher[] = [];
   let looker: ReadSide | null = null;
@@ -57,10 +57,14 @@ export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<Op
     close,
   } = entry === null
     ? await writeHere(
-        { path, lockWaitMs, maxClockJumpMs, clock, program: (await program?.load()) ?? null, keys: new Map() },
+        { path, fence, lockWaitMs, maxClockJumpMs, clock, program: (await program?.load()) ?? null, keys: new Map() },
         listener,
       )
-    : await writeInThread(entry, { path, lockWaitMs, maxClockJumpMs, program: program?.module.href ?? null }, listener);
+    : await writeInThread(
+        entry,
+        { path, fence, lockWaitMs, maxClockJumpMs, program: program?.module.href ?? null },
+        listener,
+      );
   const readSide = entry === null ? await readInThisThread(path) : readInOwnThread(entry, path);
   looker = readSide;
 

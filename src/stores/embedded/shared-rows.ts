@@ -3,11 +3,12 @@ import type { RowStore } from '../port.ts';
 import { makePrivateFolder } from '../private-folder.ts';
 import { openStoreFile } from './boot.ts';
 import { countFrom } from './clock.ts';
-import { loadDriver, onOneState } from './driver.ts';
+import { loadDriver, onOneState, type SqlDatabase } from './driver.ts';
 import { describe } from './engine.ts';
-import { writeInstallMark } from './install.ts';
+import { type StorePlace, writeMarks } from './marks.ts';
 import { isLocked } from './lock.ts';
 import { openReader } from './tables/reader.ts';
+import type { RowSession } from './tables/session.ts';
 
 /** What is known of the time when a transaction begins, ms. */
 export interface KnownTime {
@@ -31,24 +32,38 @@ export interface SharedRows extends RowStore {
  * @param time the time of a transaction, ms
  * @throws StoreUnavailable for a store that was set back or emptied, or whose file cannot be used
  */
-export async function openSharedRows(path: string, time: (known: KnownTime) => number): Promise<SharedRows> {
+export async function openSharedRows(place: StorePlace, time: (known: KnownTime) => number): Promise<SharedRows> {
+  const { path } = place;
   const open = await loadDriver();
   makePrivateFolder(path);
   const inUse = isLocked(path, open);
   const opened = (() => {
     try {
-      return openStoreFile(path, open, new Set(), Date.now(), inUse);
+      return openStoreFile(place, open, new Set(), Date.now(), inUse);
     } catch (error) {
       throw new StoreUnavailable(describe(path, error));
     }
   })();
   if (opened.kind === 'store_rolled_back') throw new StoreUnavailable(opened.message);
   const { database, session, mark } = opened;
-  if (opened.fresh) writeInstallMark(path, mark);
-  const reader = openReader(database);
+  if (opened.fresh) writeMarks(place, mark);
   const known = (): KnownTime => ({ record: session.meta.get().clock, counted: countFrom(mark.seen) });
+  return {
+    ...rowsOver(database, session, () => time(known())),
+    installId: mark.installId,
+    known() {
+      session.forget();
+      return known();
+    },
+  };
+}
 
-  const begin = (): number => time(known());
+/**
+ * The rows of an open file, which they close. Each change is one transaction.
+ * @param begin the time of a transaction, ms
+ */
+export function rowsOver(database: SqlDatabase, session: RowSession, begin: () => number): RowStore {
+  const reader = openReader(database);
 
   /** The gateway may have written since, so what is in memory is out of date. */
   async function write<T>(work: () => T): Promise<T> {
@@ -62,11 +77,6 @@ export async function openSharedRows(path: string, time: (known: KnownTime) => n
   }
 
   return {
-    installId: mark.installId,
-    known() {
-      session.forget();
-      return known();
-    },
     now: begin,
     commit: (change) => write(() => session.commit(change)),
     read: (workspace, wants, sums) => reading(() => session.read(workspace, wants, sums)),

@@ -20,6 +20,7 @@ export function openMetaTable(database: SqlDatabase) {
     'INSERT INTO meta (one, install_id, epoch, boots, clock, commits) VALUES (1, ?, 1, 0, ?, 1)',
   );
   const boot = database.prepare('UPDATE meta SET epoch = ?, boots = boots + 1');
+  const begin = database.prepare('UPDATE meta SET epoch = ?');
   const tick = database.prepare('UPDATE meta SET clock = max(clock, ?), commits = commits + 1');
   let known: FileMeta | null = null;
 
@@ -52,6 +53,11 @@ export function openMetaTable(database: SqlDatabase) {
     boot(epoch: number, clock: number): void {
       boot.run(epoch);
       tick.run(clock);
+      known = null;
+    },
+    /** What may be missing from the store is accepted: it goes on in this epoch. */
+    beginEpoch(epoch: number): void {
+      begin.run(epoch);
       known = null;
     },
     /** Called in each transaction that writes. */

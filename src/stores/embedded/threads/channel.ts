@@ -2,6 +2,7 @@ import type { KeyObject } from 'node:crypto';
 import type { StoreHealth } from '../../../effects/store.ts';
 import type { Watched } from '../../port.ts';
 import type { Boot } from '../ended.ts';
+import type { StorePlace } from '../marks.ts';
 import type { Message } from './operations.ts';
 
 /** The messages between the thread of the gateway and a thread of the store. */
@@ -40,12 +41,11 @@ export const FAULT = 2;
 
 /** What a thread is started with. */
 export type ThreadData =
-  | {
+  | (StorePlace & {
       readonly kind: 'write';
-      readonly path: string;
       readonly lockWaitMs: number;
       readonly maxClockJumpMs: number;
       /** Address of the module that exports `loadProgram`. */
       readonly program: string | null;
-    }
+    })
   | { readonly kind: 'read'; readonly path: string };

@@ -1,0 +1,110 @@
+import { cpSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { INSTALLATION } from '../../src/effects/model/ledger.ts';
+import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
+import { acceptRolledBack, openEmbeddedStore, openKeyStore } from '../../src/gateway/embedded-store.ts';
+import type { Fence } from '../../src/stores/embedded/marks.ts';
+import { admitRequest, dispatched } from '../contract/requests.ts';
+import { storeFolder } from '../contract/embedded-store.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
+
+let folder: string;
+let path: string;
+let fence: Fence;
+const opened: EffectStore[] = [];
+
+beforeEach(() => {
+  folder = storeFolder();
+  path = join(folder, 'data');
+  fence = { folder: join(folder, 'state'), isRequired: true };
+});
+afterEach(async () => {
+  for (const store of opened.splice(0)) await store.close();
+  rmSync(folder, { recursive: true });
+});
+
+async function open(at: Fence = fence): Promise<EffectStore> {
+  const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
+  const store = await openEmbeddedStore({
+    path,
+    fence: at,
+    lockWaitMs: 0,
+    retention,
+    keySeals: KEY_SEALS,
+    worker: 'never',
+  });
+  opened.push(store);
+  return store;
+}
+
+/** One call, and then the store is closed. */
+async function callOnce(idempotencyKey: string): Promise<void> {
+  const store = await open();
+  await dispatched(store, { idempotencyKey });
+  await store.close();
+}
+
+/** The whole folder is set back to before the call with the key `new`, the mark beside the store included. */
+async function setBack(): Promise<void> {
+  await callOnce('old');
+  cpSync(path, join(folder, 'copy'), { recursive: true });
+  await callOnce('new');
+  rmSync(path, { recursive: true });
+  cpSync(join(folder, 'copy'), path, { recursive: true });
+}
+
+test('a folder that was set back as a whole is noticed, and nothing is built on it', async () => {
+  await setBack();
+  const store = await open();
+  expect(store.health()).toMatchObject({ ready: false, problem: { code: 'store_rolled_back' } });
+  expect(store.health().problem?.message).toContain('svc store accept-loss');
+  await expect(store.admit(admitRequest())).rejects.toBeInstanceOf(StoreUnavailable);
+  await expect(openKeyStore({ path, fence }, KEY_SEALS)).rejects.toThrow('older than this gateway has seen it');
+});
+
+test('one that is as new as the fence opens, also where the mark beside it is gone', async () => {
+  await callOnce('k');
+  const { epoch } = (await open()).health();
+  for (const store of opened.splice(0)) await store.close();
+  rmSync(join(path, 'install.json'));
+  expect((await open()).health()).toMatchObject({ ready: true, epoch });
+});
+
+test('an accepted loss is on the ledger, in a new epoch, and once only', async () => {
+  await setBack();
+  expect(await acceptRolledBack({ path, fence })).toBe(true);
+  const store = await open();
+  expect(store.health()).toMatchObject({ ready: true, epoch: 2 });
+  expect(await store.admit(admitRequest({ idempotencyKey: 'old' }))).toMatchObject({ kind: 'existing' });
+  const events = await store.ledger(INSTALLATION, 0, 100);
+  const accepted = events.filter(({ kind }) => kind === 'store.loss_accepted');
+  expect(accepted).toMatchObject([{ id: 'evt_2_1', actor: { id: 'svc store accept-loss' }, data: { epoch: 2 } }]);
+  await expect(acceptRolledBack({ path, fence })).rejects.toThrow('Another gateway uses the store');
+  await store.close();
+  expect(await acceptRolledBack({ path, fence })).toBe(false);
+});
+
+test('a damaged mark is told of, and can be accepted', async () => {
+  await callOnce('k');
+  for (const name of readdirSync(fence.folder)) writeFileSync(join(fence.folder, name), '{"install');
+  await expect(open()).rejects.toThrow(/is damaged.*svc store accept-loss/s);
+  expect(await acceptRolledBack({ path, fence })).toBe(true);
+  expect((await open()).health()).toMatchObject({ ready: true, epoch: 2 });
+});
+
+test('a fence that cannot be written: one that was asked for keeps the store shut, the default is only told of', async () => {
+  // A file stands where the folder would be.
+  writeFileSync(join(folder, 'state'), '');
+  await expect(open()).rejects.toThrow(/mark outside the store|ENOTDIR/);
+  const { ready, warning } = (await open({ ...fence, isRequired: false })).health();
+  expect(ready).toBe(true);
+  expect(warning).toContain(`cannot be written in ${fence.folder}`);
+});
+
+test('an emptied folder is a new store; the fence has a file for each', async () => {
+  await callOnce('k');
+  rmSync(path, { recursive: true });
+  await callOnce('k');
+  expect(readdirSync(fence.folder)).toHaveLength(2);
+});
