@@ -4,6 +4,7 @@ import type { ReadingTurns } from './run/reading-turns.ts';
 import type { EntityStore } from './entity-store.ts';
 import type { KeyStore } from './key-store.ts';
 import type { NotificationStore } from './notification-store.ts';
+import type { PasskeyStore } from './passkey-store.ts';
 import type { PolicyStore } from './policy-store.ts';
 import type { SessionStore } from './session-store.ts';
 import type { Mismatch } from './model/action-call.ts';
@@ -410,7 +411,7 @@ export type Erasure =
  * that is not durable. Times are by the store's clock: `now()` is its time when last seen, plus the monotonic time
  * since then. A step that cannot be made durable rejects with {@link StoreUnavailable}.
  */
-export interface EffectStore extends EntityStore, SessionStore, PolicyStore, KeyStore, NotificationStore {
+export interface EffectStore extends EntityStore, SessionStore, PolicyStore, KeyStore, PasskeyStore, NotificationStore {
   /** Id of this installation. It is kept in the store and beside the gateway. */
   readonly installId: string;
   readonly now: () => number;

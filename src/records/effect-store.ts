@@ -26,6 +26,7 @@ import { entries, firstOf, shownOf } from './lists.ts';
 import { createNotifications } from './notifications.ts';
 import { emptyOutbox } from './outbox.ts';
 import { pageOf } from './pages.ts';
+import { createPasskeyStore } from './passkeys.ts';
 import { createPolicies } from './policies.ts';
 import { type AgeScan, type Retention, sweepWorkspace } from './retention.ts';
 import { createStepRunner, readRecord } from './runner.ts';
@@ -57,10 +58,11 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
   const scans = new Map<string, AgeScan>();
   let ids = 0;
   const boot = crypto.randomUUID();
-  const installation = createInstallation(readable, runner, keySeals, () => {
+  const newId = (): string => {
     ids += 1;
     return `${boot}.${ids}`;
-  });
+  };
+  const installation = createInstallation(readable, runner, keySeals, newId);
   const entered = new Set<string>();
   const underWay = new Map<string, Promise<void>>();
   const keyListeners: ((handles: readonly string[] | null) => void)[] = [];
@@ -424,6 +426,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     onPolicyChanged: (listener) => void policyListeners.push(listener),
     ...installation,
     ...createSessionStore(store, runner),
+    ...createPasskeyStore(store, runner, keySeals, newId),
     ...createNotifications(readable, runner, () => store.installId, workspaces),
     ...createEntities(store, runner, turns, write),
     onEntitiesChanged: (listener) => void entityListeners.push(listener),

@@ -11,6 +11,7 @@ import { describeErasure } from './erasure.ts';
 import { describeGranted } from './granted.ts';
 import { describeHoldings } from './holdings.ts';
 import { describeKeys } from './keys.ts';
+import { describePasskeys } from './passkeys.ts';
 import { describeLeftOvers } from './left-overs.ts';
 import { describeLedger } from './ledger.ts';
 import { describeLedgerPages } from './ledger-pages.ts';
@@ -41,6 +42,7 @@ export function describeStoreContract(name: string, open: OpenStore, capabilitie
     describeLedger(open, capabilities);
     describeLedgerPages(open, capabilities);
     describeKeys(open, capabilities);
+    describePasskeys(open, capabilities);
     describeEntities(open, capabilities);
     describeNotifications(open, capabilities);
     describeRepresentation(open, capabilities);

@@ -204,3 +204,26 @@ describe('keys', () => {
     expect(found([created], [{ ...made, revokedAt: 1 }])).toHaveLength(1);
   });
 });
+
+describe('passkeys', () => {
+  const added = event('passkey.added', '', { passkey_id: 'psk_a', user: 'maria' });
+  const removed = event('passkey.removed', '', { passkey_id: 'psk_a', user: 'maria' });
+  const found = (events: readonly LedgerEvent[], ids: readonly string[]) => {
+    const audit = createAudit();
+    for (const one of events) audit.add(one);
+    expect([...audit.usersWithPasskeys()]).toEqual(['maria']);
+    return audit.comparePasskeys(new Set(ids));
+  };
+
+  it('are as the ledger says: one that is lost, and one that came back, differ', () => {
+    expect(found([added], ['psk_a'])).toEqual([]);
+    expect(found([added, removed], [])).toEqual([]);
+    expect(found([added, removed, added], ['psk_a'])).toEqual([]);
+    expect(found([added], [])).toEqual([
+      { what: 'passkey', where: 'psk_a', ledger: 'a passkey of maria', store: 'nothing' },
+    ]);
+    expect(found([added, removed], ['psk_a'])).toEqual([
+      { what: 'passkey', where: 'psk_a', ledger: 'none, it was removed', store: 'a passkey of maria' },
+    ]);
+  });
+});

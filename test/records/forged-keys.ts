@@ -2,6 +2,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { KeyRecord, KeySeals } from '../../src/effects/model/key.ts';
 import type { EffectStore } from '../../src/effects/store.ts';
 import { createLateKeySeals } from '../../src/gateway/key-seals.ts';
+import { passkey } from '../contract/passkeys.ts';
 import { keyRecord, PERSON } from '../contract/requests.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
 
@@ -164,6 +165,28 @@ export function describeForgedKeys(name: string, open: (seals: KeySeals) => Prom
       // Seen again, the user is there from now on.
       await at.store.seeUsers(['tom']);
       expect(await at.store.userSince('tom')).toBeGreaterThanOrEqual(since ?? 0);
+    });
+
+    it('a passkey that was put there or changed is none, nor is one that was moved to another user', async () => {
+      const one = passkey();
+      const answered = { challenge: 'challenge', until: at.store.now() + 60_000 };
+      expect(await at.store.addPasskey(one, answered, PERSON)).toBe('added');
+      const right = await at.text('passkeys', 'maria');
+      for (const change of [{ publicKey: 'mine' }, { counter: -1 }, { user: 'omar' }, { keyId: 'key_admin' }]) {
+        const row = Object(JSON.parse(right));
+        await at.write('passkeys', 'maria', JSON.stringify({ ...row, passkeys: [{ ...one, ...change }] }));
+        expect(await at.store.passkeys('maria')).toEqual([]);
+        expect(await at.store.passkey(one.id)).toBeNull();
+        const signed = { counter: 0, isBackedUp: false };
+        expect(await at.store.usePasskey(one, signed, { ...answered, challenge: 'another' })).toBe(false);
+      }
+      await at.write('passkeys', 'maria', JSON.stringify({ ...Object(JSON.parse(right)), answered: [] }));
+      expect(await at.store.passkeys('maria')).toEqual([]);
+      await at.write('passkeys', 'omar', right);
+      expect(await at.store.passkeys('omar')).toEqual([]);
+      await at.write('passkeys', 'maria', right);
+      expect(await at.store.passkeys('maria')).toEqual([one]);
+      expect(new Set(unfit)).toEqual(new Set(['passkeys maria', 'passkeys omar']));
     });
 
     it('keys that are none still count as keys: nobody is handed a first one', async () => {

@@ -47,6 +47,8 @@ const MADE: Readonly<Record<LedgerKind, 'done' | 'done, of the installation' | L
   'key.created': 'done',
   'key.revoked': 'done',
   'key.rotated': 'done',
+  'passkey.added': about('passkey.added', { passkey_id: 'psk_1', user: 'nobody' }),
+  'passkey.removed': about('passkey.removed', { passkey_id: 'psk_1', user: 'nobody' }),
   'workspace.created': about('workspace.created', { workspace: 'demo' }),
   'agent.registered': 'done',
   'policy.loaded': about('policy.loaded', { version: 'v1' }),

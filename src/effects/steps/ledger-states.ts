@@ -36,6 +36,8 @@ const STATES: Readonly<Record<LedgerKind, EffectState | null>> = {
   'key.created': null,
   'key.revoked': null,
   'key.rotated': null,
+  'passkey.added': null,
+  'passkey.removed': null,
   'workspace.created': null,
   'agent.registered': null,
   'policy.loaded': null,

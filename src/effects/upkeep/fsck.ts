@@ -8,7 +8,7 @@ import type { EffectStore } from '../store.ts';
 
 /** A place where the store differs from its ledger, or (`cap`) a figure from what it counts. */
 export interface Difference {
-  readonly what: 'state' | 'holds' | 'held' | 'spent' | 'cap' | 'key' | 'secret' | 'seal' | 'binding';
+  readonly what: 'state' | 'holds' | 'held' | 'spent' | 'cap' | 'key' | 'passkey' | 'secret' | 'seal' | 'binding';
   /** Id of an effect or a key, `budget bucket window` of a row, name of a cap, or a file. */
   readonly where: string;
   /** What the ledger says; of a cap: how many claims or reservations are on record. */
@@ -52,6 +52,10 @@ export interface Audit {
   compare(effects: readonly EffectRecord[], rows: readonly BudgetRow[], now: number): Difference[];
   /** @param keys all of them, also those of other workspaces */
   compareKeys(keys: readonly KeyRecord[]): Difference[];
+  /** Users whose passkeys the ledger speaks of. */
+  usersWithPasskeys(): ReadonlySet<string>;
+  /** @param ids of all passkeys of these users */
+  comparePasskeys(ids: ReadonlySet<string>): Difference[];
 }
 
 type KeyStanding = 'created' | 'revoked' | 'rotated';
@@ -67,6 +71,7 @@ export function createAudit(): Audit {
   const holdings = new Map<string, EffectRecord['holdState']>();
   const rows = new Map<string, Row>();
   const keyStandings = new Map<string, KeyStanding>();
+  const passkeys = new Map<string, { readonly user: string; readonly isThere: boolean }>();
 
   function addMoney({ kind, at, data }: LedgerEvent, effectId: string): void {
     const meaning = MONEY[kind];
@@ -141,6 +146,9 @@ export function createAudit(): Audit {
       const standing = KEY_STANDINGS[event.kind];
       const keyId = event.data['key_id'];
       if (standing !== undefined && typeof keyId === 'string') keyStandings.set(keyId, standing);
+      const { passkey_id: passkeyId, user } = event.data;
+      if (typeof passkeyId === 'string' && typeof user === 'string')
+        passkeys.set(passkeyId, { user, isThere: event.kind === 'passkey.added' });
       if (event.kind === 'budget.reset') reset(event.data['budgets']);
       if (effectId === null) return;
       const state = stateAfter(states.get(effectId) ?? null, event);
@@ -158,6 +166,14 @@ export function createAudit(): Audit {
         return fits ? [] : [{ what: 'key', where: id, ledger: standing, store: is }];
       });
     },
+    usersWithPasskeys: () => new Set([...passkeys.values()].map(({ user }) => user)),
+    comparePasskeys: (ids) =>
+      [...passkeys].flatMap(([id, { user, isThere }]): Difference[] => {
+        const word = (is: boolean): string => (is ? `a passkey of ${user}` : 'none, it was removed');
+        return ids.has(id) === isThere
+          ? []
+          : [{ what: 'passkey', where: id, ledger: word(isThere), store: ids.has(id) ? word(true) : 'nothing' }];
+      }),
   };
 }
 
@@ -238,13 +254,21 @@ export async function checkWorkspace(
     const effects = await allEffects(store, workspace);
     const rows = await store.budgets(workspace);
     const keys = await store.keys(null);
+    const passkeys = new Set<string>();
+    for (const user of audit.usersWithPasskeys()) for (const { id } of await store.passkeys(user)) passkeys.add(id);
     const since = store.now() - keptMs + CLOCKS_MS;
     const unbound = await lostBindings(store, workspace, effects, settled, since);
     if ((await follow()) !== 0) continue;
     const caps = await wrongCaps(store, workspace);
     return caps === null
       ? null
-      : [...audit.compare(effects, rows, store.now()), ...audit.compareKeys(keys), ...unbound, ...caps];
+      : [
+          ...audit.compare(effects, rows, store.now()),
+          ...audit.compareKeys(keys),
+          ...audit.comparePasskeys(passkeys),
+          ...unbound,
+          ...caps,
+        ];
   }
   return null;
 }

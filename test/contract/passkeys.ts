@@ -1,0 +1,110 @@
+import { describe, expect, it } from 'vitest';
+import { MOST_PASSKEYS, type Passkey } from '../../src/effects/model/passkey.ts';
+import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
+import { PERSON, WORKSPACE } from './requests.ts';
+
+let unique = 0;
+export function passkey(change: Partial<Passkey> = {}): Passkey {
+  unique += 1;
+  return {
+    id: `psk_${unique}`,
+    credential: `credential${unique}`,
+    publicKey: 'cose',
+    counter: 0,
+    transports: ['internal'],
+    isSynced: true,
+    isBackedUp: false,
+    name: 'My phone',
+    user: 'maria',
+    keyId: 'key_a',
+    workspace: WORKSPACE,
+    createdAt: 1_000,
+    lastUsedAt: null,
+    ...change,
+  };
+}
+
+export function describePasskeys(open: OpenStore, capabilities: Capabilities): void {
+  describe('passkeys', () => {
+    const at = useStore(open, capabilities);
+    const answer = (ms = 60_000) => {
+      unique += 1;
+      return { challenge: `challenge${unique}`, until: at.store.now() + ms };
+    };
+
+    it('are found by their ids, and listed of a user in their order', async () => {
+      const [one, two, others] = [passkey(), passkey({ name: 'My key' }), passkey({ user: 'omar' })];
+      for (const of of [one, two, others]) expect(await at.store.addPasskey(of, answer(), PERSON)).toBe('added');
+      await at.reopen();
+      expect(await at.store.passkeys('maria')).toEqual([one, two]);
+      expect(await at.store.passkey(others.id)).toEqual(others);
+      expect(await at.store.passkey('psk_none')).toBeNull();
+      expect(await at.store.passkeys('nobody')).toEqual([]);
+    });
+
+    it('belong to one user, and a user has at most ten', async () => {
+      const first = passkey();
+      const once = answer();
+      expect(await at.store.addPasskey(first, once, PERSON)).toBe('added');
+      expect(await at.store.addPasskey({ ...first, user: 'omar' }, answer(), PERSON)).toBe('taken');
+      expect(await at.store.addPasskey(passkey(), once, PERSON)).toBe('taken');
+      const more = Array.from({ length: MOST_PASSKEYS + 2 }, () => at.store.addPasskey(passkey(), answer(), PERSON));
+      expect((await Promise.all(more)).filter((is) => is === 'added')).toHaveLength(MOST_PASSKEYS - 1);
+      expect(await at.store.passkeys('maria')).toHaveLength(MOST_PASSKEYS);
+    });
+
+    it('answer a challenge once: of several gateways at once, one takes it', async () => {
+      const one = passkey();
+      const other = passkey();
+      for (const of of [one, other]) await at.store.addPasskey(of, answer(), PERSON);
+      const once = answer();
+      const signed = { counter: 0, isBackedUp: true };
+      const used = await Promise.all([one, other, one].map((of) => at.store.usePasskey(of, signed, once)));
+      expect(used.filter(Boolean)).toHaveLength(1);
+      expect(await at.store.usePasskey(one, signed, answer(-1))).toBe(false);
+      expect(await at.store.usePasskey(one, signed, answer())).toBe(true);
+      expect(await at.store.passkey(one.id)).toMatchObject({ isBackedUp: true, lastUsedAt: expect.any(Number) });
+    });
+
+    it('remember so many answers, and take no more before the first is over', async () => {
+      const one = passkey();
+      await at.store.addPasskey(one, answer(), PERSON);
+      const used: boolean[] = [];
+      for (let count = 0; count < 101; count += 1)
+        used.push(await at.store.usePasskey(one, { counter: 0, isBackedUp: false }, answer()));
+      expect(used.filter(Boolean)).toHaveLength(99);
+    });
+
+    it('that count only count up', async () => {
+      const one = passkey({ counter: 5 });
+      await at.store.addPasskey(one, answer(), PERSON);
+      const use = (counter: number) => at.store.usePasskey(one, { counter, isBackedUp: false }, answer());
+      expect([await use(5), await use(4), await use(0), await use(6), await use(6)]).toEqual([
+        false,
+        false,
+        false,
+        true,
+        false,
+      ]);
+      expect(await at.store.passkey(one.id)).toMatchObject({ counter: 6 });
+    });
+
+    it('that were removed sign no more, and may be added again; both are in the ledger', async () => {
+      const one = passkey();
+      await at.store.addPasskey(one, answer(), PERSON);
+      expect(await at.store.removePasskey('omar', one.id, PERSON)).toBeNull();
+      expect(await at.store.removePasskey('maria', one.id, PERSON)).toEqual(one);
+      expect(await at.store.removePasskey('maria', one.id, PERSON)).toBeNull();
+      expect(await at.store.passkey(one.id)).toBeNull();
+      expect(await at.store.usePasskey(one, { counter: 0, isBackedUp: false }, answer())).toBe(false);
+      expect(await at.store.addPasskey(one, answer(), PERSON)).toBe('added');
+      const events = await at.store.ledger(WORKSPACE, 0, 10);
+      expect(events.map(({ kind, data }) => `${kind} ${String(data['user'])}`)).toEqual([
+        'passkey.added maria',
+        'passkey.removed maria',
+        'passkey.added maria',
+      ]);
+      expect(JSON.stringify(events)).not.toContain('cose');
+    });
+  });
+}
