@@ -107,6 +107,24 @@ export function describeChangedCalls(open: OpenStore, capabilities: Capabilities
       expect(await send(asked.approval.id, { verdict: permit([counted]) })).toMatchObject({ kind: 'dispatch' });
     });
 
+    it('are held to the rate of the bucket that the change moves them to', async () => {
+      const rate = (bucket: string) => ({ ...rateOf(1, 3_600_000), bucket });
+      const asked = await at.store.admit(
+        admitRequest({ idempotencyKey: 'k', verdict: permit([rate('["EUR"]')], [approvalBy()]) }),
+      );
+      if (asked.kind !== 'pending') throw new Error(asked.kind);
+      await dispatched(at.store, { verdict: permit([rate('["CHF"]')]) });
+      await at.store.vote(voteRequest(asked.approval, changing(asked.approval)));
+      expect(await send(asked.approval.id, { verdict: permit([rate('["CHF"]')]) })).toMatchObject({
+        kind: 'refused',
+        reason: { code: 'rate_limited' },
+      });
+      // A bucket that has room counts it, and so is full for the next.
+      expect(await send(asked.approval.id, { verdict: permit([rate('["USD"]')]) })).toMatchObject({ kind: 'dispatch' });
+      const next = admitRequest({ idempotencyKey: 'k2', verdict: permit([rate('["USD"]')]) });
+      expect(await at.store.admit(next)).toMatchObject({ kind: 'refused', reason: { code: 'rate_limited' } });
+    });
+
     it('are joined by who asks as before, and never sent as they were asked', async () => {
       const { approval, effect } = await pending(2);
       const again = () => at.store.admit(admitRequest({ idempotencyKey: 'k', verdict: asking(2) }));

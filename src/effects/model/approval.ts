@@ -73,6 +73,8 @@ export interface ApprovalRecord {
   readonly decidedAt: number | null;
   /** Why the call is not sent although approval is granted (it is tried until `expiresAt`), or why it was given up. */
   readonly stopped: Stopped | null;
+  /** The rate limits that the call was counted in when it was asked, so that it is not counted in them again. Absent: none. */
+  readonly rates?: readonly { readonly id: string; readonly bucket: string }[];
   /** Absent: it stands as it was asked. */
   readonly changed?: ChangedCall;
   /** Something else than a gateway wrote the request, or a vote on it. Nothing is approved by it. */

@@ -310,7 +310,10 @@ export function askForApproval(
     );
   }
   const base = earlier ?? freshEffect(view, request);
-  const approval = newApproval(view, request, permit, base.id);
+  const old =
+    earlier?.life.state === 'pending_approval' ? view.approval(request.workspace, earlier.life.approvalId) : null;
+  const counted = [...(old?.rates ?? []), ...(met?.rates ?? []).map(({ id, bucket }) => ({ id, bucket }))];
+  const approval = newApproval(view, request, permit, base.id, counted);
   const holds = met === null ? base.holds : met.holds;
   const fresh: FreshEffect = {
     ...base,
@@ -328,10 +331,6 @@ export function askForApproval(
     if (step.kind === 'refused') return denial(view, request, 'denied_policy', CLOSED, earlier);
     effect = step.effect;
   }
-  const old =
-    renews && earlier.life.state === 'pending_approval'
-      ? view.approval(request.workspace, earlier.life.approvalId)
-      : null;
   const events = [
     event(renews ? 'approval.renewed' : 'approval.requested', effect.id, agentOf(request), {
       approval_id: approval.id,
@@ -363,7 +362,13 @@ function endOfWindows({ verdict }: AdmitRequest): Pick<Plan<unknown>, 'validUnti
   return until === Infinity ? {} : { validUntil: until };
 }
 
-function newApproval(view: StepView, request: AdmitRequest, permit: Permit, effectId: string): ApprovalRecord {
+function newApproval(
+  view: StepView,
+  request: AdmitRequest,
+  permit: Permit,
+  effectId: string,
+  rates: NonNullable<ApprovalRecord['rates']>,
+): ApprovalRecord {
   return {
     id: request.approvalId,
     workspace: request.workspace,
@@ -386,5 +391,6 @@ function newApproval(view: StepView, request: AdmitRequest, permit: Permit, effe
     expiresAt: view.now + Math.min(...permit.approvals.map((requirement) => requirement.expiresMs)),
     decidedAt: null,
     stopped: null,
+    ...(rates.length === 0 ? {} : { rates }),
   };
 }

@@ -188,7 +188,7 @@ function repeatUnknown(view: StepView, request: AdmitRequest, effect: EffectReco
   if (stale !== null) return stale;
   if (verdict.kind === 'deny' || request.pausedBy !== null) return carry(carried, stay);
   // The holds of the unknown attempt stay: it is the same action, and it happens at most once.
-  const scope = { hold: 'all', already: effect.holds, rateCounted: false, ratedBy: null } as const;
+  const scope = { hold: 'all', already: effect.holds, counted: [] } as const;
   const met = satisfyObligations(
     view,
     { ...request, effectId: effect.id },
@@ -380,12 +380,13 @@ function evaluatePermit(
   }
   const mustAsk = permit.approvals.length > 0 && granted === null && permit.mode === 'enforce';
   const already = earlier !== null && earlier.holdState === 'held' ? earlier.holds : [];
+  const asked =
+    earlier?.life.state === 'pending_approval' ? view.approval(request.workspace, earlier.life.approvalId) : null;
   const asks = mustAsk && !permit.approvals.some((approval) => approval.hold === 'all');
   const met = satisfyObligations(view, earlier === null ? request : { ...request, effectId }, permit, {
     hold: asks ? 'own' : 'all',
     already,
-    rateCounted: earlier?.life.state === 'pending_approval',
-    ratedBy: granted?.changed === undefined ? null : (earlier?.trace.matched ?? []),
+    counted: asked?.rates ?? [],
   });
   if (met.kind === 'refused') {
     const refusal = denial(view, request, met.decision, met.reason, earlier, met.retryAfterMs);

@@ -1,3 +1,4 @@
+import type { ApprovalRecord } from '../model/approval.ts';
 import type { BudgetRow } from '../model/budget.ts';
 import type { ClaimRecord } from '../model/claim.ts';
 import type { ReservationRecord } from '../model/reservation.ts';
@@ -5,7 +6,7 @@ import type { DeniedDecision, Reason } from '../model/decision.ts';
 import type { Hold, PoolUse } from '../model/effect.ts';
 import type { BudgetChange, BudgetCounter, RateCount, RunningUse, StepView } from './plan.ts';
 import type { AdmitRequest } from '../store.ts';
-import { type MatchedRule, type Obligation, type Observed, type Permit, windowId } from '../model/verdict.ts';
+import { type Obligation, type Observed, type Permit, windowId } from '../model/verdict.ts';
 
 /** Most rows of a budget. One more is refused (`too_many_rows`). */
 export const MAX_BUDGET_ROWS = 10_000;
@@ -37,10 +38,8 @@ export interface ObligationScope {
   readonly hold: 'all' | 'own';
   /** Earlier holds of the effect, which this attempt replaces. */
   readonly already: readonly Hold[];
-  /** The rate was already counted when approval was asked for. */
-  readonly rateCounted: boolean;
-  /** Of a call that approvers changed: the rules that it matched as it was asked. Rates of others are not counted yet. */
-  readonly ratedBy: readonly MatchedRule[] | null;
+  /** Rates that were counted already, when approval was asked for. A call that approvers changed may fall under others. */
+  readonly counted: NonNullable<ApprovalRecord['rates']>;
 }
 
 type BudgetObligation = Extract<Obligation, { kind: 'budget' }>;
@@ -118,8 +117,8 @@ export function satisfyObligations(
   const rates: RateCount[] = [];
   for (const obligation of permit.obligations) {
     if (obligation.kind !== 'rate_limit') continue;
-    if (scope.rateCounted && scope.ratedBy?.some(({ rule }) => rule === obligation.rule) !== false) continue;
     const { id, bucket, windowMs, limit } = obligation;
+    if (scope.counted.some((rate) => rate.id === id && rate.bucket === bucket)) continue;
     const isWithin = view.rate(request.workspace, id, bucket, windowMs) < limit;
     rates.push({ id, bucket, windowMs, limit: isWithin ? limit : null });
     if (isWithin) continue;
