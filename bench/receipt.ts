@@ -3,7 +3,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CompactSign } from 'jose';
 import { createAuthenticator } from '../src/identity/authenticate.ts';
-import { receiptPayload } from '../src/receipts/payload.ts';
+import { receiptPayload } from '../src/receipts/sign.ts';
 import { receiptView } from '../src/receipts/view.ts';
 import { openSecrets } from '../src/secrets/vault.ts';
 import { keyShelf, PEPPER, shelve } from '../test/identity/key-shelf.ts';

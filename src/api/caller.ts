@@ -1,8 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Json, isJsonObject } from '../json/value.ts';
 import type { Principal } from '../effects/model/principal.ts';
-import { keyFromRequest } from '../identity/credentials.ts';
-import { parseKey } from '../identity/key-format.ts';
+import { keyFromRequest, parseKey } from '../identity/key-format.ts';
 import { type EndpointId, permit, sessionMay } from '../identity/permissions.ts';
 import type { Caller } from './app.ts';
 import type { InvalidKeyLimiter } from './invalid-key-limiter.ts';

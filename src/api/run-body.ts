@@ -3,7 +3,7 @@ import { type Static, Type } from 'typebox';
 import type { CallHeaders, StateCheck } from '../effects/model/action-call.ts';
 import { conditionFaults, requiredFieldFaults } from '../effects/checks/conditions.ts';
 import { isNeverSent } from '../effects/run/header-names.ts';
-import { readIdempotencyKey } from '../effects/model/idempotency-key.ts';
+import { readIdempotencyKey } from '../effects/run/fingerprint.ts';
 import { type Json, isJsonObject } from '../json/value.ts';
 import type { RequestFault, RunRequest } from '../effects/model/run-request.ts';
 import { CHECK_LIMITS } from '../effects/checks/state-fields.ts';

@@ -1,10 +1,9 @@
 import type { EntityRef } from './model/entity.ts';
 import type { KeyObject } from 'node:crypto';
-import type { Amounts } from './model/amounts.ts';
+import type { Amounts, KeptResult } from './model/answer.ts';
 import type { CallHeaders, StateCheck } from './model/action-call.ts';
 import type { ApprovalRecord } from './model/approval.ts';
 import type { Reason } from './model/decision.ts';
-import type { KeptResult } from './model/answer.ts';
 import type { EffectRecord, Evidence, SettledBy, SignedReceipt } from './model/effect.ts';
 import type { JsonObject } from '../json/value.ts';
 import type { Agent, KeyFacts, Principal } from './model/principal.ts';

@@ -1,5 +1,5 @@
 import type { KeyObject } from 'node:crypto';
-import type { Amounts } from './model/amounts.ts';
+import type { Amounts, KeptResult } from './model/answer.ts';
 import type { ReadingTurns } from './run/reading-turns.ts';
 import type { EntityStore } from './entity-store.ts';
 import type { KeyStore } from './key-store.ts';
@@ -14,7 +14,6 @@ import type { ClaimRecord } from './model/claim.ts';
 import type { PauseRecord, PauseScope } from './model/pause.ts';
 import type { ReservationRecord } from './model/reservation.ts';
 import type { Decision, DeniedDecision, Reason } from './model/decision.ts';
-import type { KeptResult } from './model/answer.ts';
 import type {
   EffectAction,
   EffectActor,

@@ -1,5 +1,4 @@
-import type { AnswerHead, HttpAnswer, KeptResult, UpstreamAnswer } from './model/answer.ts';
-import type { Amounts } from './model/amounts.ts';
+import type { Amounts, AnswerHead, HttpAnswer, KeptResult, UpstreamAnswer } from './model/answer.ts';
 import type { Evidence } from './model/effect.ts';
 import type { CallFiles } from './model/files.ts';
 import type { JsonObject } from '../json/value.ts';

@@ -1,5 +1,4 @@
-import { createEntrances } from '../api/entrances.ts';
-import { createDoorCheck } from '../api/host-check.ts';
+import { createDoorCheck, createEntrances } from '../api/host-check.ts';
 import type { InvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
 import { renderProblem } from '../api/problem.ts';
 import type { RunResult } from '../effects/model/outcome.ts';

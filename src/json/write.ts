@@ -1,5 +1,5 @@
 import { setImmediate as others } from 'node:timers/promises';
-import { quote } from './quote.ts';
+import { quote } from './canonical.ts';
 import { type Json, isJsonArray, type JsonObject } from './value.ts';
 
 /** Characters written in one go. */

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Principal } from '../effects/model/principal.ts';
-import { keyFromRequest } from '../identity/credentials.ts';
+import { keyFromRequest } from '../identity/key-format.ts';
 import type { Identified } from '../identity/identified.ts';
 import { problem, RpcProblem } from './http.ts';
 

@@ -1,9 +1,8 @@
 import type { IncomingMessage } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { actingAgent } from '../effects/model/principal.ts';
 import { bytesSince, type KnownOfRequest, recordRequest, traceOf, wordOf } from '../telemetry/access.ts';
 import type { AccessLine } from '../telemetry/access-log.ts';
-import type { Arrived } from './arrival.ts';
+import { type Arrived, partOf } from './arrival.ts';
 
 /** Tells of a request through the proxy when it is over. */
 export function recordProxied(
@@ -66,19 +65,4 @@ export function recordUpgrade(
     }),
   );
   return access;
-}
-
-/** What is told of who sends, and of what it is for. */
-export function partOf(
-  arrived: Arrived | null,
-): Pick<KnownOfRequest, 'workspace' | 'agentId' | 'tool' | 'upstream' | 'rpc' | 'authenticatedInMs'> {
-  const match = arrived?.match;
-  return {
-    workspace: arrived?.workspace ?? '',
-    agentId: arrived === null ? null : actingAgent(arrived.principal, arrived.agentId),
-    tool: match?.kind === 'rule' ? match.tool.name : null,
-    upstream: match === undefined || match.kind === 'none' ? null : match.route.upstream,
-    rpc: null,
-    authenticatedInMs: arrived?.authenticatedInMs ?? null,
-  };
 }

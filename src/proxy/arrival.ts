@@ -1,11 +1,10 @@
 import type { IncomingMessage } from 'node:http';
 import { OWN_PATH } from '../config/resolve-routes.ts';
 import type { Code } from '../effects/model/codes.ts';
-import type { Principal } from '../effects/model/principal.ts';
+import { actingAgent, type Principal } from '../effects/model/principal.ts';
 import type { Problem, RequestFault } from '../effects/model/run-request.ts';
-import { holdsOwnForm, type KeyCarriers, keyFromRequest, USUAL_CARRIERS } from '../identity/credentials.ts';
+import { holdsKey, holdsOwnForm, type KeyCarriers, keyFromRequest, USUAL_CARRIERS } from '../identity/key-format.ts';
 import type { Identified } from '../identity/identified.ts';
-import { holdsKey } from '../identity/key-format.ts';
 import { readPath } from '../upstreams/http/path.ts';
 import { isNested, type QueryPairs, REPEATED } from '../upstreams/http/query.ts';
 import { planOf } from '../upstreams/http/request-template.ts';
@@ -14,6 +13,7 @@ import type { ProxyPorts } from './ports.ts';
 import type { RouteMatch, RouteTable } from './route-table.ts';
 import type { Socket } from 'node:net';
 import { pointerTo } from '../json/pointer.ts';
+import type { KnownOfRequest } from '../telemetry/access.ts';
 
 /** A request whose sender is known, and whose path and query have only one meaning. */
 export interface Arrived {
@@ -117,6 +117,21 @@ export function receive(
   };
   const who = identities.of(request, key, address);
   return who instanceof Promise ? who.then(identified) : identified(who);
+}
+
+/** What is told of who sends, and of what it is for. */
+export function partOf(
+  arrived: Arrived | null,
+): Pick<KnownOfRequest, 'workspace' | 'agentId' | 'tool' | 'upstream' | 'rpc' | 'authenticatedInMs'> {
+  const match = arrived?.match;
+  return {
+    workspace: arrived?.workspace ?? '',
+    agentId: arrived === null ? null : actingAgent(arrived.principal, arrived.agentId),
+    tool: match?.kind === 'rule' ? match.tool.name : null,
+    upstream: match === undefined || match.kind === 'none' ? null : match.route.upstream,
+    rpc: null,
+    authenticatedInMs: arrived?.authenticatedInMs ?? null,
+  };
 }
 
 /**

@@ -15,7 +15,7 @@ import type { Upload } from '../upstreams/http/spool.ts';
 import { type Arrived, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
 import { decodeBody } from './decode-body.ts';
 import { forwardedHeaders } from './headers.ts';
-import { readIdempotencyKey } from '../effects/model/idempotency-key.ts';
+import { readIdempotencyKey } from '../effects/run/fingerprint.ts';
 import type { LiveConnection } from './live.ts';
 import type { ProxyPorts } from './ports.ts';
 import { contentFault, type ReadContent, readContent } from './read-content.ts';

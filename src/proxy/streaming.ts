@@ -6,11 +6,10 @@ import { ANNOUNCED_TOO_OFTEN, MOST_ANNOUNCEMENTS } from '../upstreams/http/annou
 import { ConnectFailed } from '../upstreams/http/connect.ts';
 import { isEventStream } from '../upstreams/http/events.ts';
 import { MAY_BE_REFUSED } from '../upstreams/http/tls-faults.ts';
-import type { ProxyAnswer } from './answer.ts';
+import { OF_THE_BYTES, ownFields, type ProxyAnswer } from './answer.ts';
 import { errorMembers, shownStatus } from './error-shape.ts';
 import { returnedHeaders } from './headers.ts';
 import { isJson, linkStream, LinksUnreadable, unreadable } from './json-links.ts';
-import { OF_THE_BYTES, ownFields } from './own-links.ts';
 import type { ProxyPorts, ProxySettings } from './ports.ts';
 import type { ReadLedger } from './read-ledger.ts';
 import { type StreamedRead, unreachableWords } from './streamed-read.ts';

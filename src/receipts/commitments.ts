@@ -1,11 +1,10 @@
 import { SALT_BYTES, SALTED_FIELDS, type SaltedField, type SealedParams } from '../effects/ports.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import { hash } from 'node:crypto';
-import { canonicalJson } from '../json/canonical.ts';
+import { canonicalJson, quote } from '../json/canonical.ts';
 import { type KeptResult, statusShown } from '../effects/model/answer.ts';
 import type { ApprovalRecord } from '../effects/model/approval.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
-import { quote } from '../json/quote.ts';
 import { jsonInSlices } from '../json/write.ts';
 
 /** The path of each committed field in the payload. */

@@ -1,5 +1,5 @@
 import type { BudgetRow } from '../effects/model/budget.ts';
-import { quote } from '../json/quote.ts';
+import { quote } from '../json/canonical.ts';
 import type { BudgetChange, RateCount } from '../effects/steps/plan.ts';
 import { MAX_BUDGET_ROWS } from '../effects/steps/obligations.ts';
 import type { Span, SumChange, SumListed, SumName } from '../stores/port.ts';

@@ -1,6 +1,6 @@
 import type { Decision } from '../effects/model/decision.ts';
 import { decisionOf } from '../effects/model/effect-decision.ts';
-import { quote } from '../json/quote.ts';
+import { quote } from '../json/canonical.ts';
 import type { EffectRecord, EffectState } from '../effects/model/effect.ts';
 import { type EffectFilter, PAGE_BYTES, type Page } from '../effects/store.ts';
 import type { Ended } from '../stores/open-rows.ts';

@@ -22,7 +22,7 @@ import {
   type StoredEvidence,
   type StoredResult,
 } from './stored-answer.ts';
-import { quote, quoteOr } from '../json/quote.ts';
+import { quote, quoteOr } from '../json/canonical.ts';
 import { readOwnJson } from '../json/read.ts';
 import type { JsonObject } from '../json/value.ts';
 import type { VerdictTrace } from '../effects/model/verdict.ts';

@@ -9,7 +9,7 @@ import { LocalSteps } from './local-steps.ts';
 import type { StepRunner } from './runner.ts';
 import type { Steps } from './steps.ts';
 import type { EffectRecord, Hold, Lease, PoolUse } from '../effects/model/effect.ts';
-import type { Amounts } from '../effects/model/amounts.ts';
+import type { Amounts } from '../effects/model/answer.ts';
 import type { BudgetRow } from '../effects/model/budget.ts';
 import type { Observed } from '../effects/model/verdict.ts';
 import type { Admission, AdmitRequest, Settlement, SettleRequest } from '../effects/store.ts';

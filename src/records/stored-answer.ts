@@ -1,5 +1,5 @@
 import type { Answered, KeptHttpResult, KeptMessage, KeptResult } from '../effects/model/answer.ts';
-import { quote } from '../json/quote.ts';
+import { quote } from '../json/canonical.ts';
 import type { Evidence } from '../effects/model/effect.ts';
 
 /*

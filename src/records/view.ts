@@ -4,7 +4,7 @@ import type { EffectRecord } from '../effects/model/effect.ts';
 import type { SeenEntity } from '../effects/model/entity.ts';
 import type { LedgerDraft } from '../effects/model/ledger.ts';
 import type { ReservationRecord } from '../effects/model/reservation.ts';
-import { quote } from '../json/quote.ts';
+import { quote } from '../json/canonical.ts';
 import type { Binding, BudgetCounter, Plan, RunningUse, StepView } from '../effects/steps/plan.ts';
 import type { SeenVersions } from '../effects/store.ts';
 import type { EventDraft } from '../stores/port.ts';

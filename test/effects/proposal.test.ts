@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { NO_HEADERS } from '../../src/effects/model/action-call.ts';
-import { NewProposal } from '../../src/effects/run/propose.ts';
+import { NewProposal } from '../../src/effects/run/check-call.ts';
 
 const CALL = { params: { a: 1 }, headers: NO_HEADERS, stateCheck: null, claimId: null, reservationId: null };
 

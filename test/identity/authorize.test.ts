@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { Agent, Principal } from '../../src/effects/model/principal.ts';
-import { authorize } from '../../src/identity/authorize.ts';
+import { authorize } from '../../src/identity/directory.ts';
 
 const agent = (id: string, disabled = false): Agent => ({
   id,

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { keyFromRequest } from '../../src/identity/credentials.ts';
+import { keyFromRequest } from '../../src/identity/key-format.ts';
 
 /** In the form of a key of ours. */
 const OWN = 'svc_acct_k';

@@ -1,7 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { Socket } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { readIdempotencyKey } from '../../src/effects/model/idempotency-key.ts';
+import { readIdempotencyKey } from '../../src/effects/run/fingerprint.ts';
 import type { HeaderSettings } from '../../src/config/configuration.ts';
 import { isNeverSent } from '../../src/effects/run/header-names.ts';
 import { forwardedHeaders, type HeaderContext, returnedHeaders } from '../../src/proxy/headers.ts';

@@ -126,3 +126,17 @@ export const IMPLIED: Readonly<Record<KeptResult['kind'], readonly [field: strin
   http: ['http_status', { $gte: 200, $lt: 300 }],
   message: ['isError', false],
 };
+
+/**
+ * What the answer to a call says was really spent, by unit, for the units of which the tool says where that stands.
+ * `null`: the answer does not say it, or not as a whole number from 0 to 2^53-1.
+ */
+export type Amounts = Readonly<Record<string, number | null>>;
+
+/** The amount that a hold is posted with: what was really spent, else what was held. */
+export function amountToPost(
+  { unit, amount }: { readonly unit: string; readonly amount: number },
+  amounts: Amounts | undefined,
+): number {
+  return (amounts !== undefined && Object.hasOwn(amounts, unit) ? amounts[unit] : null) ?? amount;
+}

@@ -1,4 +1,4 @@
-import { quote } from '../../json/quote.ts';
+import { quote } from '../../json/canonical.ts';
 import type { DeniedDecision, Reason } from './decision.ts';
 import { type ApprovalRequirement, type Obligation, windowId } from './verdict.ts';
 

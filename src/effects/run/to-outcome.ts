@@ -1,5 +1,5 @@
 import type { AdmitRequest, Admission } from '../store.ts';
-import { amountToPost } from '../model/amounts.ts';
+import { amountToPost } from '../model/answer.ts';
 import { type ApprovalRecord, rejectionReason } from '../model/approval.ts';
 import type { BudgetRow } from '../model/budget.ts';
 import type { Reason } from '../model/decision.ts';

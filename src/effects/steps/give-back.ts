@@ -1,4 +1,4 @@
-import { type Amounts, amountToPost } from '../model/amounts.ts';
+import { type Amounts, amountToPost } from '../model/answer.ts';
 import type { EffectRecord, Hold } from '../model/effect.ts';
 import type { Json } from '../../json/value.ts';
 import type { LedgerDraft } from '../model/ledger.ts';

@@ -2,7 +2,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { HttpAnswer } from '../../effects/model/answer.ts';
 import { NO_HEADERS } from '../../effects/model/action-call.ts';
 import { NO_FILES } from '../../effects/model/files.ts';
-import { readIdempotencyKey } from '../../effects/model/idempotency-key.ts';
+import { readIdempotencyKey } from '../../effects/run/fingerprint.ts';
 import type { Principal } from '../../effects/model/principal.ts';
 import type { GivenKey, Problem } from '../../effects/model/run-request.ts';
 import { type McpCall, pinnedCall, type Tool } from '../../effects/model/tool.ts';

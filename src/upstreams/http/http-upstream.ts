@@ -1,6 +1,5 @@
 import { createHash, hash } from 'node:crypto';
-import type { Amounts } from '../../effects/model/amounts.ts';
-import type { AnswerHead, HttpAnswer, PassedOnAnswer, PassedOnFacts } from '../../effects/model/answer.ts';
+import type { Amounts, AnswerHead, HttpAnswer, PassedOnAnswer, PassedOnFacts } from '../../effects/model/answer.ts';
 import { type Evidence, BUSY } from '../../effects/model/effect.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { type CallFiles, NO_FILES } from '../../effects/model/files.ts';

@@ -1,5 +1,5 @@
 import { Gathered } from '../../bytes/gathered.ts';
-import type { Amounts } from '../../effects/model/amounts.ts';
+import type { Amounts } from '../../effects/model/answer.ts';
 import type { Tool } from '../../effects/model/tool.ts';
 import type { Json } from '../../json/value.ts';
 import { parseJson } from './answer.ts';
