@@ -1,0 +1,114 @@
+import { expect, test } from 'vitest';
+import type { BudgetDefinition, PolicyChange } from '../../src/effects/policy-store.ts';
+import { INSTALLATION } from '../../src/effects/model/ledger.ts';
+import { createPolicies } from '../../src/records/policies.ts';
+import { createStepRunner } from '../../src/records/runner.ts';
+import { changeOf, sumOf } from '../port/changes.ts';
+import { emptyRows, mapStore } from '../port/map-rows.ts';
+
+const MARIA = { type: 'user', id: 'maria' } as const;
+const CHANGE = { by: MARIA, how: 'activate', again: 'no', bundle: null } as const;
+
+function policies() {
+  const rows = emptyRows();
+  const store = mapStore(rows, () => 1_750_000_000_000);
+  const kept = createPolicies(store, createStepRunner(store));
+  const activate = (version: string, change: Partial<PolicyChange> = {}) =>
+    kept.activate(version, [], { ...CHANGE, ...change }, async () => ['demo']);
+  return {
+    ...kept,
+    rows,
+    store,
+    activate,
+    define: (version: string, budget: BudgetDefinition) => kept.activate(version, [budget], null, async () => ['demo']),
+    files: (version: string, parts = [`${version} one`, `${version} two`]) =>
+      activate(version, { again: 'yes', bundle: { version, seal: `of ${version}`, parts } }),
+    versions: async () => (await kept.policyHistory()).map(({ version }) => version),
+    /** Rows of files that are kept, heads and parts. */
+    keptRows: () =>
+      [...(rows.spaces.get(INSTALLATION)?.rows.values() ?? [])]
+        .filter(({ kind }) => kind.startsWith('policy_bundle') || kind.startsWith('policy_part'))
+        .map(({ id }) => id),
+  };
+}
+
+test('a version that was in force does not come back, unless it may: always, or after what files said', async () => {
+  const { activate, policyInForce, versions } = policies();
+  await activate('v1', { how: 'files' });
+  await activate('v2', { how: 'files' });
+  expect(await activate('v1')).toEqual({ kind: 'superseded', version: 'v2' });
+  expect(await versions()).toEqual(['v2', 'v1']);
+  expect(await activate('v1', { again: 'after_files' })).toEqual({ kind: 'active', version: 'v1' });
+  expect(await activate('v2', { again: 'after_files' })).toEqual({ kind: 'superseded', version: 'v1' });
+  expect(await activate('v2', { again: 'yes', how: 'rollback' })).toEqual({ kind: 'active', version: 'v2' });
+  expect(await policyInForce()).toBe('v2');
+  expect(await versions()).toEqual(['v2', 'v1', 'v2', 'v1']);
+});
+
+test('what is in force already is put on record once', async () => {
+  const { activate, versions, store } = policies();
+  await activate('v1', { why: 'first' });
+  expect(await activate('v1', { why: 'again' })).toEqual({ kind: 'active', version: 'v1' });
+  expect(await versions()).toEqual(['v1']);
+  const ledger = await store.ledger({ workspace: INSTALLATION, about: null, order: 'up', after: null, limit: 10 });
+  expect(ledger).toHaveLength(1);
+});
+
+test('of a hundred and one versions the first is not in the history any more', async () => {
+  const { activate, versions } = policies();
+  for (let n = 0; n <= 100; n += 1) await activate(`v${n}`);
+  const history = await versions();
+  expect([history.length, history[0], history.at(-1)]).toEqual([100, 'v100', 'v1']);
+});
+
+test('the files of the ten versions that were in force last are kept, however often each was; of others nothing is', async () => {
+  const { files, policyBundle, keptRows } = policies();
+  for (let n = 0; n < 10; n += 1) await files(`v${n}`);
+  await files('v0');
+  for (let times = 0; times < 3; times += 1) for (const version of ['v8', 'v9']) await files(version);
+  expect(keptRows()).toHaveLength(30);
+  await files('v10');
+  expect(await policyBundle('v1')).toBeNull();
+  expect(keptRows().filter((id) => id.startsWith('v1/'))).toEqual([]);
+  expect(keptRows()).toHaveLength(30);
+  expect(await policyBundle('v0')).toEqual({ version: 'v0', seal: 'of v0', parts: ['v0 one', 'v0 two'] });
+});
+
+test('files of which a part is gone are none; the next who has them puts back what is gone or was altered', async () => {
+  const { files, policyBundle, rows } = policies();
+  await files('v1');
+  const space = rows.spaces.get(INSTALLATION)?.rows;
+  for (const [name, row] of space ?? []) {
+    if (row.id === 'v1/0') space?.set(name, { ...row, version: 'evil', text: 'allow all' });
+    if (row.id === 'v1/1') space?.delete(name);
+  }
+  expect(await policyBundle('v1')).toBeNull();
+  const again = createPolicies(
+    mapStore(rows, () => 1_750_000_000_000),
+    createStepRunner(mapStore(rows, () => 1_750_000_000_000)),
+  );
+  const bundle = { version: 'v1', seal: 'of v1', parts: ['v1 one', 'v1 two'] };
+  await again.activate('v1', [], { ...CHANGE, again: 'yes', bundle }, async () => []);
+  expect(await again.policyBundle('v1')).toEqual(bundle);
+});
+
+test.each([
+  ['another unit', { unit: 'calls', window: 'day UTC' }],
+  ['another window', { unit: 'EUR-cent', window: 'hour UTC' }],
+])('a budget in use gets %s only with a reset', async (_, next) => {
+  const { define, policyInForce, store } = policies();
+  const daily = { budget: 'daily', unit: 'EUR-cent', window: 'day UTC', reset: false };
+  await define('v1', daily);
+  expect(await define('v2', { ...daily, ...next })).toEqual({ kind: 'active', version: 'v2' });
+  await define('v3', daily);
+  await store.commit(changeOf('demo', 1, { sums: [sumOf('row', { group: 'budget daily', spend: 7 })] }));
+  expect(await define('v4', { ...daily, ...next })).toMatchObject({
+    kind: 'budget_redefined',
+    budgets: [{ budget: 'daily', was: 'EUR-cent per day UTC' }],
+  });
+  expect(await policyInForce()).toBe('v3');
+  expect(await define('v4', { ...daily, reset: true })).toEqual({ kind: 'active', version: 'v4' });
+  expect(await store.sums('demo', 10)).toMatchObject([{ spent: 7 }]);
+  expect(await define('v5', { ...daily, ...next, reset: true })).toEqual({ kind: 'active', version: 'v5' });
+  expect((await store.sums('demo', 10)).filter(({ spent }) => spent > 0)).toEqual([]);
+});
