@@ -763,6 +763,8 @@ export type LedgerEvent = {
     | 'key.created'
     | 'key.revoked'
     | 'key.rotated'
+    | 'passkey.added'
+    | 'passkey.removed'
     | 'workspace.created'
     | 'agent.registered'
     | 'policy.loaded'
