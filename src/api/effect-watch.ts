@@ -1,48 +1,76 @@
-import type { EffectRecord } from '../effects/model/effect.ts';
+import type { EffectRecord, EffectState } from '../effects/model/effect.ts';
 
 const FIRST_CHECK_MS = 25;
 const SLOWEST_CHECK_MS = 500;
+/** Callers that wait at once. Each holds a connection, and the store is read twice a second for the effect of each. */
+const MOST_WAITS = 64;
 
 export interface EffectWatch {
-  /** Resolves with `true` when the effect is no longer executing, or with `false` when the time ends first. */
-  settled(workspace: string, id: string, waitMs: number): Promise<boolean>;
+  /**
+   * Resolves with `true` when the effect is in none of these states any more, and with `false` when the time ends
+   * first, the caller has gone, or the gateway stops.
+   * @returns `null` where too many wait already
+   */
+  left(
+    states: readonly EffectState[],
+    effect: { readonly workspace: string; readonly effectId: string },
+    waitMs: number,
+    gone: AbortSignal,
+  ): Promise<boolean> | null;
+  /** Ends every wait, and lets none begin. */
+  end(): void;
 }
 
 /** Waits for effects on behalf of many callers. Callers that wait for the same effect share one series of reads. */
 export function createEffectWatch(read: (workspace: string, id: string) => Promise<EffectRecord | null>): EffectWatch {
-  const waiting = new Map<string, Set<(settled: boolean) => void>>();
+  const waiting = new Map<string, Set<(left: boolean) => void>>();
+  let waits = 0;
+  let isOver = false;
 
-  const check = async (workspace: string, id: string, key: string, delayMs: number): Promise<void> => {
-    const waiters = waiting.get(key);
-    if (waiters === undefined) return;
+  /** Reads until all who wait have gone. Who comes after that begins a series of his own. */
+  const check = async (
+    waiters: ReadonlySet<(left: boolean) => void>,
+    look: () => Promise<boolean>,
+    delayMs: number,
+  ): Promise<void> => {
+    if (waiters.size === 0) return;
     // If the store cannot be read, try again later: the waiters have their own time limit.
-    const effect = await read(workspace, id).catch(() => undefined);
-    if (effect !== undefined && effect?.life.state !== 'executing') {
-      waiting.delete(key);
-      for (const wake of waiters) wake(true);
-      return;
-    }
-    setTimeout(() => void check(workspace, id, key, Math.min(delayMs * 2, SLOWEST_CHECK_MS)), delayMs).unref();
+    if (await look().catch(() => false)) for (const wake of waiters) wake(true);
+    else setTimeout(() => void check(waiters, look, Math.min(delayMs * 2, SLOWEST_CHECK_MS)), delayMs).unref();
   };
 
   return {
-    settled(workspace, id, waitMs) {
-      const key = `${workspace}/${id}`;
+    left(states, { workspace, effectId }, waitMs, gone) {
+      const key = JSON.stringify([workspace, effectId, states]);
+      const known = waiting.get(key);
+      if (isOver || gone.aborted || waits >= MOST_WAITS) return null;
+      waits += 1;
       return new Promise((resolve) => {
-        const known = waiting.get(key);
         const waiters = known ?? new Set();
-        const timer = setTimeout(() => wake(false), waitMs);
-        const wake = (settled: boolean): void => {
+        const end = (): void => wake(false);
+        const timer = setTimeout(end, waitMs);
+        const wake = (left: boolean): void => {
           clearTimeout(timer);
+          gone.removeEventListener('abort', end);
           waiters.delete(wake);
+          waits -= 1;
           if (waiters.size === 0 && waiting.get(key) === waiters) waiting.delete(key);
-          resolve(settled);
+          resolve(left);
         };
+        gone.addEventListener('abort', end);
         waiters.add(wake);
         if (known !== undefined) return;
         waiting.set(key, waiters);
-        void check(workspace, id, key, FIRST_CHECK_MS);
+        const look = async (): Promise<boolean> => {
+          const effect = await read(workspace, effectId);
+          return effect === null || !states.includes(effect.life.state);
+        };
+        void check(waiters, look, FIRST_CHECK_MS);
       });
+    },
+    end() {
+      isOver = true;
+      for (const waiters of waiting.values()) for (const wake of waiters) wake(false);
     },
   };
 }

@@ -1,5 +1,5 @@
 import { type Static, Type } from 'typebox';
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyReply } from 'fastify';
 import { DECISIONS } from '../effects/model/decision.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import { type JsonObject, isJsonArray, isJsonObject } from '../json/value.ts';
@@ -32,12 +32,10 @@ import {
   USER_ID,
   WithId,
 } from './schema.ts';
-import { createEffectWatch } from './effect-watch.ts';
+import { createPreferredWait, preferredWaitMs } from './preferred-wait.ts';
 import { disclosureText, onlyFields } from '../receipts/commitments.ts';
 
 const WS = '/v1/workspaces/:ws';
-/** Longest wait that `Prefer: wait=n` may ask for, s. */
-const MAX_WAIT_S = 30;
 
 const ListQuery = Type.Object(
   {
@@ -97,7 +95,7 @@ const Probed = component(
 
 /** `…/effects`: run, preview, list, get, receipt, run stages, resolve. */
 export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
-  const watch = createEffectWatch((workspace, id) => ports.store.effect(workspace, id));
+  const waited = createPreferredWait(app, ports);
 
   app.post(
     `${WS}/effects`,
@@ -119,18 +117,12 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
       const caller = callerOf(request);
       const call = runRequest(ports, request, caller, request.body, request.body.idempotency_key);
       const first = await ports.run(call);
-      if (first.kind === 'problem') throw new Refused(first.problem, neverHappens(ports, call));
-      let outcome = first.outcome;
       const waitMs = preferredWaitMs(request);
-      if (outcome.decision === 'in_progress' && waitMs > 0) {
-        reply.header('preference-applied', `wait=${waitMs / 1000}`);
-        if (await watch.settled(outcome.workspace, outcome.effectId, waitMs)) {
-          const second = await ports.run(call);
-          if (second.kind === 'problem') throw new Refused(second.problem, neverHappens(ports, call));
-          outcome = second.outcome;
-        }
-      }
-      return sendOutcome(reply, renderOutcome(outcome, renderContext(ports, caller)));
+      // Most callers do not wait: nothing is made for them.
+      const isOver = first.kind === 'problem' || waitMs === 0;
+      const result = isOver ? first : await waited(reply, call, first.outcome, waitMs);
+      if (result.kind === 'problem') throw new Refused(result.problem, neverHappens(ports, call));
+      return sendOutcome(reply, renderOutcome(result.outcome, renderContext(ports, caller)));
     },
   );
 
@@ -408,14 +400,6 @@ function renderContext(ports: ApiPorts, caller: Caller) {
 
 function sendOutcome(reply: FastifyReply, rendered: RenderedOutcome): FastifyReply {
   return reply.code(rendered.status).headers(rendered.headers).send(rendered.body);
-}
-
-/** `Prefer: wait=n` (RFC 7240), capped. */
-function preferredWaitMs(request: FastifyRequest): number {
-  const { prefer } = request.headers;
-  const header = typeof prefer === 'string' ? prefer : '';
-  const seconds = /(?:^|[,;\s])wait\s*=\s*"?([0-9]{1,6})/i.exec(header)?.[1];
-  return seconds === undefined ? 0 : Math.min(Number(seconds), MAX_WAIT_S) * 1000;
 }
 
 /** @returns `null` if the filter asks for what the caller may not see */

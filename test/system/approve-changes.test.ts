@@ -162,6 +162,26 @@ describe.each(SITES)('approve with changes, %s', (_name, open) => {
     expect(await sent(asked.body)).toHaveLength(1);
   });
 
+  it('answers a caller that prefers to wait with what the approver made of it, also from another gateway', async () => {
+    const payment = `pay_waits_${_name}`;
+    const body = refund({ amount: 80_000, payment_id: payment });
+    const answering = send(at(0).url, keys.bot, 'POST', `${WS}/effects`, body, { prefer: 'wait=30' });
+    const asked = await vi.waitFor(
+      async () => {
+        const { approvals } = (await get('/approvals?status=pending')).body;
+        const found = approvals.find(({ target }: { target: string }) => target === `payment:${payment}`);
+        if (found === undefined) throw new Error('it has not asked yet');
+        return found;
+      },
+      { timeout: 20_000, interval: 50 },
+    );
+    await vote(asked.id, { digest: (await get(`/approvals/${asked.id}`)).body.digest, changes: { amount: 20_000 } });
+    const { status, headers, body: answer } = await answering;
+    expect([status, headers.get('preference-applied')]).toEqual([200, 'wait=30']);
+    expect(answer).toMatchObject({ decision: 'committed', changed: { params: ['amount'] }, result: expect.anything() });
+    expect(await sent(body)).toEqual([{ amount: 20_000, currency: 'EUR' }]);
+  });
+
   it('an edit beyond its bounds, or of what is not named, is refused with a sentence, and nothing is decided', async () => {
     const asked = await waiting();
     for (const [changes, message] of [

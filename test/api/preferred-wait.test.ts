@@ -1,0 +1,161 @@
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { createEffectWatch } from '../../src/api/effect-watch.ts';
+import { refund, type Rig, startRig } from './rig.ts';
+
+/* `Prefer: wait=n` on a call that waits for people: its connection is held until they have decided, or the time is over. */
+
+const WS = '/v1/workspaces/demo';
+const USERS = '/v1/beta/users/olga/keys';
+
+let rig: Rig;
+beforeAll(async () => {
+  rig = await startRig();
+});
+afterAll(() => rig.close());
+
+const requests = async (): Promise<readonly Record<string, unknown>[]> => {
+  const { json } = await rig.send('GET', `${WS}/approvals?limit=100`, { key: rig.keys.approver });
+  return json['approvals'] as unknown as readonly Record<string, unknown>[];
+};
+
+let amount = 51_000;
+
+/** A call whose caller waits, and its request for approval. */
+async function held(prefer = 'wait=30', key = rig.keys.account) {
+  amount += 1;
+  const body = refund({ params: { payment_id: 'pay_2', amount, currency: 'EUR' } });
+  const answering = rig.send('POST', `${WS}/effects`, { key, body, headers: { prefer } });
+  const asked = await vi.waitFor(
+    async () => {
+      const found = (await requests()).find(({ summary }) => summary === `Refund ${amount}`);
+      if (found === undefined) throw new Error('it has not asked yet');
+      return { id: String(found['id']), effectId: String(found['effect_id']) };
+    },
+    { timeout: 20_000, interval: 20 },
+  );
+  return { ...asked, body, answering, summary: `Refund ${amount}` };
+}
+
+const decide = (id: string, verb: 'approve' | 'reject', comment?: string) =>
+  rig.send('POST', `${WS}/approvals/${id}/${verb}`, {
+    key: rig.keys.approver,
+    body: comment === undefined ? {} : { comment },
+  });
+
+describe('a held call whose caller prefers to wait', () => {
+  it('is answered with what became of it once it is approved', async () => {
+    const { id, effectId, answering, body } = await held();
+    expect((await decide(id, 'approve')).json['became']).toMatchObject({ decision: 'committed' });
+    const answer = await answering;
+    expect(answer.status).toBe(200);
+    expect(answer.headers['preference-applied']).toBe('wait=30');
+    expect(answer.json).toMatchObject({
+      decision: 'committed',
+      effect_id: effectId,
+      did_it_happen: 'yes',
+      receipt: { effect: { id: effectId } },
+      result: expect.anything(),
+    });
+    expect((await rig.send('POST', `${WS}/effects`, { body })).json['decision']).toBe('duplicate_blocked');
+  });
+
+  it('is answered with the reason once it is rejected', async () => {
+    const { id, answering } = await held();
+    await decide(id, 'reject', 'not in May');
+    const answer = await answering;
+    expect(answer.status).toBe(403);
+    expect(answer.json).toMatchObject({ decision: 'denied_policy', reason: { code: 'approval_rejected' } });
+    expect(answer.text).toContain('not in May');
+  });
+
+  it('waits no longer than it said, and is told how the request stands then', async () => {
+    const { id, answering } = await held('wait=1');
+    const answer = await answering;
+    expect(answer.status).toBe(202);
+    expect(answer.headers['preference-applied']).toBe('wait=1');
+    expect(answer.json).toMatchObject({ decision: 'pending_approval', approval: { id, status: 'pending' } });
+    expect((await decide(id, 'approve')).json['became']).toMatchObject({ decision: 'committed' });
+  });
+
+  it('waits for nobody where it did not ask to', async () => {
+    const { answering } = await held('respond-async');
+    const answer = await answering;
+    expect([answer.status, answer.headers['preference-applied']]).toEqual([202, undefined]);
+  });
+
+  it('asks nobody anew when its request is over', async () => {
+    const { id, answering, summary } = await held();
+    const { store } = rig.core;
+    const approval = await store.approval('demo', id);
+    if (approval === null) throw new Error('it waits');
+    const voter = {
+      user: 'maria',
+      keyId: 'key_of_maria',
+      voterSince: 0,
+      actor: { type: 'user', id: 'maria' },
+    } as const;
+    const { digest } = approval;
+    const by = { ...voter, workspace: 'demo', approvalId: id, digest, change: null, comment: null, requirements: [0] };
+    await store.vote({ ...by, verdict: 'approve' });
+    const reason = { code: 'approval_expired', message: 'Nobody sent it in time.' } as const;
+    const actor = { type: 'gateway', id: 'sweeper' } as const;
+    await store.giveUp({ workspace: 'demo', approvalId: id, decision: 'denied_policy', reason, actor });
+    expect((await answering).json).toMatchObject({ decision: 'denied_policy', reason });
+    expect((await requests()).filter((one) => one['summary'] === summary)).toHaveLength(1);
+  });
+
+  it('tells a key that was revoked meanwhile nothing', async () => {
+    const made = await rig.send('POST', USERS, {
+      key: rig.keys.admin,
+      body: { name: 'waits', kind: 'account', workspace: 'demo' },
+    });
+    const { id, answering } = await held('wait=30', String(made.json['key']));
+    await rig.send('DELETE', `${USERS}/${String(made.json['id'])}`, { key: rig.keys.admin });
+    await decide(id, 'reject', 'for its owner alone');
+    const answer = await answering;
+    expect([answer.status, answer.json['code']]).toEqual([401, 'invalid_key']);
+    expect(answer.text).not.toContain('for its owner alone');
+  });
+});
+
+describe('the watch over effects', () => {
+  const at = (effectId: string) => ({ workspace: 'demo', effectId });
+  /** A watch over effects that never come to an end. */
+  const endless = () => {
+    let reads = 0;
+    const watch = createEffectWatch(() => {
+      reads += 1;
+      return new Promise(() => {});
+    });
+    const refused = (id: string): boolean =>
+      watch.left(['pending_approval'], at(id), 600_000, new AbortController().signal) === null;
+    const wait = (id: string) => {
+      const gone = new AbortController();
+      const left = watch.left(['pending_approval'], at(id), 600_000, gone.signal);
+      if (left === null) throw new Error('too many wait');
+      return { gone, left };
+    };
+    return { watch, refused, wait, reads: () => reads };
+  };
+  const many = <T>(of: (index: number) => T): readonly T[] => Array.from({ length: 64 }, (_, index) => of(index));
+
+  it('lets 64 callers wait, and reads once for all who wait for the same effect', async () => {
+    const { watch, refused, wait, reads } = endless();
+    const waiting = many((index) => wait(`eff_${index % 8}`).left);
+    expect(refused('eff_0')).toBe(true);
+    expect(reads()).toBe(8);
+    watch.end();
+    expect(new Set(await Promise.all(waiting))).toEqual(new Set([false]));
+    // The gateway stops: nobody begins to wait.
+    expect(refused('eff_0')).toBe(true);
+  });
+
+  it('keeps nothing of callers that have gone: there is room for others', async () => {
+    const { watch, refused, wait } = endless();
+    const waiting = many((index) => wait(`eff_${index}`));
+    for (const { gone } of waiting) gone.abort();
+    expect(new Set(await Promise.all(waiting.map(({ left }) => left)))).toEqual(new Set([false]));
+    expect(many((index) => refused(`eff_${index}`))).not.toContain(true);
+    watch.end();
+  });
+});
