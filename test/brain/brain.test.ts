@@ -1,6 +1,6 @@
 import { afterEach, expect, it, vi } from 'vitest';
 import { ANSWER_CHARACTERS, createBrain } from '../../src/brain/brain.ts';
-import { BrainNotReady } from '../../src/brain/port.ts';
+import { BadQuestion, BrainNotReady, MOST_HITS } from '../../src/brain/port.ts';
 import type { EntityStore } from '../../src/effects/entity-store.ts';
 import { type Entity, textOfEntity } from '../../src/effects/model/entity.ts';
 import { createReadingTurns } from '../../src/effects/run/reading-turns.ts';
@@ -237,6 +237,28 @@ it('names as sources what was found and what it is linked with; what was cut is 
   expect(joined.map(({ entities }) => entities.length)).toEqual([20]);
   expect(sources).toHaveLength(21);
   expect(truncated).toBe(true);
+  brain.close();
+});
+
+it('a hundred linked entities are shown of all hits; questions are of the form that is said', async () => {
+  const { store, put } = await open();
+  const spoke = (hub: number, at: number): Entity => ({
+    ...customer(`s${hub}-${at}`, 'Spoke'),
+    type: 'order',
+    links: [{ rel: 'of', type: 'customer', id: `hub${hub}` }],
+  });
+  for (let hub = 0; hub < 7; hub += 1)
+    await put(customer(`hub${hub}`, 'Hub'), ...Array.from({ length: 15 }, (_, at) => spoke(hub, at)));
+  const { brain } = brainOn(store);
+  const question = { query: 'hub', entityType: 'customer', joinTo: 'order', limit: 10 } as const;
+  const { joined, truncated } = await brain.query(WS, question);
+  expect(joined.map(({ entities }) => entities.length)).toEqual([15, 15, 15, 15, 15, 15, 10]);
+  expect(truncated).toBe(true);
+  const ask = (change: Partial<Parameters<typeof brain.query>[1]>) => brain.query(WS, { ...question, ...change });
+  await expect(ask({ query: 'h'.repeat(256), limit: MOST_HITS })).resolves.toBeDefined();
+  await expect(ask({ query: 'h'.repeat(257) })).rejects.toThrow(BadQuestion);
+  await expect(ask({ limit: MOST_HITS + 1 })).rejects.toThrow(BadQuestion);
+  await expect(ask({ limit: 0 })).rejects.toThrow(BadQuestion);
   brain.close();
 });
 

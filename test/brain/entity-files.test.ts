@@ -149,5 +149,17 @@ it('packs what is read into pieces that are put at once, with a digest of what i
   expect(packEntities(await read()).digest).toBe(one.digest);
   write({ 'a.jsonl': lines('tin') });
   expect(packEntities(await read()).digest).not.toBe(one.digest);
+  const inTin = packEntities(await read()).digest;
+  write({ 'b.jsonl': lines('tin') });
+  rmSync(join(folder, 'a.jsonl'));
+  expect(packEntities(await read()).digest).not.toBe(inTin);
   expect(NO_ENTITIES.byWorkspace.size).toBe(0);
+});
+
+it('a piece has 64 Ki characters, unless one entity alone has more', async () => {
+  const line = (id: string, characters: number): string =>
+    JSON.stringify({ type: 'order', id, name: 'Order', attributes: { note: 'x'.repeat(characters) } });
+  write({ 'a.jsonl': Array.from({ length: 9 }, (_, at) => line(`${at}`, 16_000)).join('\n') });
+  const pieces = packEntities(await read()).byWorkspace.get('demo')?.pieces ?? [];
+  expect(pieces.map((piece) => unpackPiece(piece).length)).toEqual([4, 4, 1]);
 });

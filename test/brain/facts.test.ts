@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { createEntityFacts, type EntityFacts } from '../../src/brain/facts.ts';
-import { type EntityRef, textOfEntity, UNREAD_ENTITY } from '../../src/effects/model/entity.ts';
+import { ABSENT_ENTITY, type EntityRef, textOfEntity, UNREAD_ENTITY } from '../../src/effects/model/entity.ts';
 
 const BY = { kind: 'api', by: { type: 'user', id: 'maria' } } as const;
 
@@ -34,6 +34,14 @@ it('what one workspace has read is unread in another', async () => {
   const view = facts.view('other');
   expect(view.entity('customer', 'a')).toBeNull();
   expect(view.seen()).toEqual([{ type: 'customer', id: 'a', version: UNREAD_ENTITY, digest: '' }]);
+});
+
+it('what is not in the store is seen as absent once it was read, so that nobody reads it for ever', async () => {
+  const facts = createEntityFacts({ entities: async () => [null] });
+  await facts.read('demo', [customer('a')]);
+  const view = facts.view('demo');
+  expect(view.entity('customer', 'a')).toBeNull();
+  expect(view.seen()).toEqual([{ type: 'customer', id: 'a', version: ABSENT_ENTITY, digest: '' }]);
 });
 
 it.each(['', 'a\u202eb', 'a\nb', 'x'.repeat(257), '\ud800'])('%j can be no id, and is not looked up', (id) => {

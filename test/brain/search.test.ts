@@ -66,6 +66,36 @@ describe('what is found', () => {
     expect(ids(index, 'corporation boston gmbh')[0]).toBe('c2');
   });
 
+  it('of a text so many words count, each with 32 letters; of an entity the first 300, whichever texts they are in', () => {
+    expect(wordsOf('one two three', 2)).toEqual(['one', 'two']);
+    expect(wordsOf('日立製作所', 2)).toEqual(['日立', '立製']);
+    expect(wordsOf('x'.repeat(40), 9)).toEqual(['x'.repeat(32)]);
+    const text = (...letters: readonly string[]): string =>
+      letters
+        .flatMap((letter) => Array.from({ length: 100 }, (_, at) => `${letter}${100 + at}`.replace('1', '')))
+        .join(' ');
+    const long = indexOf(entity('long', 'Long', { attributes: { first: text('a', 'b'), second: text('c', 'd') } }));
+    const known = ['a99', 'b99', 'c99', 'd99'].map((word) => ids(long, word).length);
+    expect(known.toSorted()).toEqual([0, 1, 1, 1]);
+  });
+
+  it('a letter finds no words that begin with it, a word of four letters one with another letter', () => {
+    const short = indexOf(entity('c1', 'Anna'), entity('c2', 'Bert'));
+    expect([ids(short, 'a'), ids(short, 'an'), ids(short, 'anxa'), ids(short, 'bxt')]).toEqual([
+      [],
+      ['c1'],
+      ['c1'],
+      [],
+    ]);
+  });
+
+  it('a word counts for what it is, although another of the entity begins with it; two errors where one finds none', () => {
+    const both = indexOf(entity('z', 'Ann Annabel'), entity('a', 'Annabel Annalena'));
+    expect(ids(both, 'ann')).toEqual(['z', 'a']);
+    const near = indexOf(entity('one', 'Maschinenbax'), entity('two', 'Maschinenbxx'));
+    expect(ids(near, 'maschinenbau')).toEqual(['one']);
+  });
+
   it('two errors are looked for in two words of a query, and not in a third', () => {
     const farther = indexOf(entity('k', 'Konstantinopel'), entity('m', 'Maschinenbau'), entity('v', 'Versicherung'));
     const query = 'konstxntinxpel maschxnenbxu versichxrunx';
@@ -176,6 +206,16 @@ describe('links', () => {
     const links = [link('placed_by', 'customer', 'c'), link('for', 'person', 'c')];
     const index = indexOf(entity('c', 'C'), entity('o', 'O', { type: 'order', links }));
     expect(linked(index, { type: 'customer', id: 'c' }, 'order', 10).linked).toMatchObject([{ rel: 'placed_by' }]);
+  });
+
+  it('are visited once, however often the entity was put, and its link stands in it', () => {
+    const order = entity('o', 'Order', {
+      type: 'order',
+      links: [link('of', 'customer', 'c1'), link('of_too', 'customer', 'c1')],
+    });
+    const index = indexOf(entity('c1', 'One'), order, order, order);
+    const { linked: found, more } = index.linked({ type: 'customer', id: 'c1' }, 'order', 10, { left: 3 });
+    expect([found.map(({ rel }) => rel), more]).toEqual([['of', 'of_too'], false]);
   });
 
   it('in circles, and of an entity with itself, end', () => {

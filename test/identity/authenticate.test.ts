@@ -171,6 +171,42 @@ describe('a revocation', () => {
   });
 });
 
+describe('what is remembered of keys', () => {
+  it('is bounded: whoever has fifty thousand keys pushes out the oldest', async () => {
+    const first = shelve(shelf, 'account');
+    const second = shelve(shelf, 'account');
+    await authenticator.authenticate(first.key);
+    await authenticator.authenticate(second.key);
+    const { key } = shelf;
+    shelf.key = async (handle) => (await key(handle)) ?? { ...first.record, handle };
+    for (let n = 0; n < 49_999; n += 1) await authenticator.authenticate(makeKey('account').key);
+    expect(cached(second.key)).toMatchObject({ keyId: second.record.id });
+    const asked = authenticator.authenticate(first.key);
+    expect(asked).toBeInstanceOf(Promise);
+    expect(await asked).toMatchObject({ keyId: first.record.id });
+  });
+
+  it('is what a later read found, whenever an earlier one ends', async () => {
+    const { key, record } = shelve(shelf, 'account');
+    const gates: (() => void)[] = [];
+    const gate = (): void => {
+      shelf.gate = new Promise((resolve) => gates.push(resolve));
+    };
+    gate();
+    const early = authenticator.authenticate(key);
+    shelf.announce([record.handle]);
+    gate();
+    const late = authenticator.authenticate(key);
+    gates[0]?.();
+    await early;
+    // The later one is under way still, and whoever asks waits for it.
+    const third = authenticator.authenticate(key);
+    expect(shelf.reads).toBe(2);
+    gates[1]?.();
+    expect(await third).toBe(await late);
+  });
+});
+
 describe('when the store cannot be asked', () => {
   it('says so, and never that a key is invalid', async () => {
     const { key } = shelve(shelf, 'account');

@@ -91,6 +91,8 @@ describe('making a key', () => {
     expect(made({ kind: 'agent', agentId: 'bot' }).record).toMatchObject({ agentId: 'bot', expiresAt: NOW + 90 * DAY });
     expect(made({ kind: 'administrative' }).record).toMatchObject({ workspace: null, readOnly: false });
     expect(made({ kind: 'account', expiresInMs: 1000 }).record.expiresAt).toBe(NOW + 1000);
+    expect(made({ kind: 'account', expiresInMs: 3650 * DAY }).record.expiresAt).toBe(NOW + 3650 * DAY);
+    expect(made({ kind: 'account', name: 'a'.repeat(200) }).record.name).toHaveLength(200);
     expect(made({ kind: 'agent', agentId: 'bot', allowedTools: ['x', 'x'] }).record.allowedTools).toEqual(['x']);
   });
 

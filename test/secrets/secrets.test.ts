@@ -61,6 +61,15 @@ describe('the master file', () => {
     expect(await readFile(file('master'), 'utf8')).toBe(text);
   });
 
+  it('is refused where it has fewer than eight different bytes', async () => {
+    const master = (different: number): string =>
+      Buffer.from(Array.from({ length: 32 }, (_, at) => at % different)).toString('base64url');
+    await writeFile(file('seven'), master(7), { mode: 0o600 });
+    await writeFile(file('eight'), master(8), { mode: 0o600 });
+    await expect(open(file('seven'))).rejects.toThrow(/can be guessed/);
+    await expect(open(file('eight'))).resolves.toBeDefined();
+  });
+
   it.each([0o640, 0o604, 0o660, 0o620, 0o644])('is refused with mode %o, and says how to mend it', async (mode) => {
     await open();
     await chmod(file(), mode);
