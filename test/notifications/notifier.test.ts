@@ -1,8 +1,14 @@
-import { createServer, type Server } from 'node:http';
+import { createServer, type Server, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { text } from 'node:stream/consumers';
-import { afterEach, beforeEach, expect, it } from 'vitest';
-import { type Delivery, NOTIFICATION_EVENTS, type Receiver } from '../../src/effects/model/notification.ts';
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import {
+  type Attempted,
+  type Delivery,
+  NOTIFICATION_EVENTS,
+  type Receiver,
+} from '../../src/effects/model/notification.ts';
 import { StoreUnavailable } from '../../src/effects/store.ts';
 import { type NotifierParts, startNotifier } from '../../src/notifications/notifier.ts';
 
@@ -11,18 +17,24 @@ const PATIENT = { timeout: 20_000, interval: 20 } as const;
 let server: Server;
 let url = '';
 let posted: string[] = [];
+/** How the receiver answers, in order; then 200. */
+let answers: ((response: ServerResponse) => void)[] = [];
 beforeEach(async () => {
   posted = [];
+  answers = [];
   server = createServer((request, response) => {
     void text(request).then((body) => {
       posted.push(body);
-      response.end();
+      const answer = answers.shift();
+      if (answer === undefined) response.end();
+      else answer(response);
     });
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/`;
 });
 afterEach(() => {
+  vi.useRealTimers();
   server.closeAllConnections();
   server.close();
 });
@@ -73,21 +85,24 @@ function outbox(...deliveries: readonly Delivery[]) {
   return { store, held, forgotten: () => forgotten };
 }
 
-async function withNotifier(store: NotifierParts['store'], work: () => Promise<unknown>): Promise<void> {
-  const ops: Receiver = {
-    id: 'ops',
-    name: 'ops',
-    events: NOTIFICATION_EVENTS,
-    workspaces: null,
-    retryFirstMs: 1000,
-    retryForMs: 1e15,
-    format: 'slack',
-    url,
-    secrets: [],
-    network: 'any',
-  };
-  const receivers = [ops];
+const operators = (): Receiver => ({
+  id: 'ops',
+  name: 'ops',
+  events: NOTIFICATION_EVENTS,
+  workspaces: null,
+  retryFirstMs: 1000,
+  retryForMs: 1e15,
+  format: 'slack',
+  url,
+  secrets: [],
+  network: 'any',
+});
+
+/** A notifier of one receiver, and what it said. */
+function begin(store: NotifierParts['store'], more: Partial<NotifierParts> = {}) {
+  const receivers = [operators()];
   const faults: unknown[] = [];
+  const attempted: Attempted[] = [];
   const notifier = startNotifier({
     store,
     receivers: () => receivers,
@@ -95,16 +110,46 @@ async function withNotifier(store: NotifierParts['store'], work: () => Promise<u
     owner: 'one',
     isFleet: false,
     observed: { hand: async () => {}, look: async () => {} },
-    attempted: () => {},
+    attempted: (_, one) => void attempted.push(one),
     report: (error) => void faults.push(error),
+    ...more,
   });
-  try {
-    await work();
-  } finally {
-    await notifier.stop();
-  }
-  expect(faults).toEqual([]);
+  return { notifier, faults, attempted };
 }
+
+async function withNotifier(
+  store: NotifierParts['store'],
+  work: (begun: ReturnType<typeof begin>) => Promise<unknown>,
+  more: Partial<NotifierParts> = {},
+): Promise<void> {
+  const begun = begin(store, more);
+  try {
+    await work(begun);
+  } finally {
+    await begun.notifier.stop();
+  }
+  expect(begun.faults).toEqual([]);
+}
+
+/** Waits without `expect.poll`, which moves clocks that are not the real ones. */
+async function until(condition: () => boolean): Promise<void> {
+  while (!condition()) await delay(5);
+}
+
+/** Two whole looks of a notifier that counts them by what it asks at the end of each. */
+function lookingAt(store: NotifierParts['store']) {
+  let looks = 0;
+  return {
+    counted: { ...store, deadDeliveries: async () => (looks += 1) },
+    async twoLooks(): Promise<void> {
+      const before = looks;
+      await until(() => looks >= before + 2);
+    },
+  };
+}
+
+const many = (count: number) => outbox(...Array.from({ length: count }, (_, n) => waiting(String(n + 1), 'w')));
+const broken = (response: ServerResponse): void => void response.writeHead(500).end();
 
 it('where a part of the store is away, what is of the others is told, and what cannot be read waits', async () => {
   const { store, held } = outbox(waiting('1', 'away'), waiting('2', 'w'));
@@ -122,4 +167,156 @@ it('where a part of the store is away, what is of the others is told, and what c
 it('what ended long ago is removed as fast as it ends', async () => {
   const { store, forgotten } = outbox();
   await withNotifier(store, () => expect.poll(forgotten, PATIENT).toBe(3));
+});
+
+it('a receiver that fails five times in a row is left alone, and twice as long after each further failure', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] });
+  const { counted, twoLooks } = lookingAt(many(20).store);
+  // A success in between begins the count anew.
+  answers = [broken, broken, broken, broken, (response) => response.end(), ...Array.from({ length: 9 }, () => broken)];
+  await withNotifier(counted, async ({ attempted }) => {
+    for (const [sent, aloneMs] of [
+      [10, 1_000],
+      [11, 2_000],
+      [12, 4_000],
+    ] as const) {
+      await until(() => attempted.length >= sent);
+      vi.advanceTimersByTime(aloneMs - 1);
+      await twoLooks();
+      expect(attempted).toHaveLength(sent);
+      vi.advanceTimersByTime(1);
+    }
+  });
+});
+
+it('what became of each attempt is told, with what the receiver asks to wait', async () => {
+  const { store, held } = many(4);
+  answers = [
+    (response) => response.writeHead(429, { 'retry-after': '7200' }).end(),
+    (response) => response.writeHead(302, { location: url }).end(),
+    (response) => response.writeHead(410).end(),
+  ];
+  await withNotifier(store, async ({ attempted }) => {
+    await expect.poll(() => held.get('4')?.state.kind, PATIENT).toBe('delivered');
+    expect(attempted.slice(0, 4)).toEqual([
+      { kind: 'failed', why: 'it answered 429', afterMs: 7_200_000 },
+      { kind: 'failed', why: 'it answered 302: redirects are not followed', afterMs: 0 },
+      { kind: 'refused', why: 'it answered 410: it takes nothing more' },
+      { kind: 'delivered' },
+    ]);
+    expect(held.get('3')?.state.kind).toBe('dead');
+  });
+});
+
+it('what was sent is not sent again where the store is away for the moment', async () => {
+  const { store, held } = many(1);
+  let isAway = true;
+  const settleDelivery: typeof store.settleDelivery = async (before, after) => {
+    if (isAway) {
+      isAway = false;
+      throw new StoreUnavailable('a primary is down');
+    }
+    await store.settleDelivery(before, after);
+  };
+  await withNotifier({ ...store, settleDelivery }, () =>
+    expect.poll(() => held.get('1')?.state.kind, PATIENT).toBe('delivered'),
+  );
+  expect(posted).toHaveLength(1);
+});
+
+it('a stop waits for the attempt that is under way, and begins no other', async () => {
+  const { store, held } = many(2);
+  let answer: () => void = () => undefined;
+  answers = [(response) => (answer = () => void response.end())];
+  const { notifier } = begin(store);
+  await expect.poll(() => posted.length, PATIENT).toBe(1);
+  const stopped = notifier.stop();
+  answer();
+  await stopped;
+  expect(held.get('1')?.state.kind).toBe('delivered');
+  expect(posted).toHaveLength(1);
+});
+
+it('what is not due is not sent, and a receiver that is no longer named gets nothing', async () => {
+  const { store, held } = outbox({ ...waiting('1', 'w'), state: { kind: 'waiting', dueAt: Date.now() + 1e9 } });
+  const { counted, twoLooks } = lookingAt(store);
+  let receivers = [operators()];
+  const subscribed: number[] = [];
+  const subscribe = async (to: readonly unknown[]): Promise<void> => void subscribed.push(to.length);
+  await withNotifier(
+    { ...counted, subscribe },
+    async ({ notifier }) => {
+      await twoLooks();
+      receivers = [];
+      await expect.poll(() => subscribed, PATIENT).toEqual([1, 0]);
+      held.set('1', waiting('1', 'w'));
+      receivers = [operators()];
+      // Where nobody is told it looks no more, until the configuration changes.
+      notifier.changed();
+      await expect.poll(() => posted.length, PATIENT).toBe(1);
+      expect(subscribed).toEqual([1, 0, 1]);
+    },
+    { receivers: () => receivers },
+  );
+});
+
+describe('of a fleet', () => {
+  /** The lease of the sending: whether this gateway gets it, and how often it asked. */
+  function lease(of: NotifierParts['store']) {
+    const state = { isOurs: true as boolean | 'away', asked: 0, left: 0 };
+    const takeSending = async (): Promise<boolean> => {
+      state.asked += 1;
+      if (state.isOurs === 'away') throw new StoreUnavailable('a primary is down');
+      return state.isOurs;
+    };
+    const leaveSending = async (): Promise<void> => void (state.left += 1);
+    return { state, store: { ...of, takeSending, leaveSending } };
+  }
+
+  it('one gateway sends, asks every 5 s whether it still does, and leaves off at once where another does', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    const { store, held } = many(1);
+    const { counted, twoLooks } = lookingAt(store);
+    const { state, store: leased } = lease(counted);
+    await withNotifier(
+      leased,
+      async () => {
+        await until(() => posted.length === 1);
+        await twoLooks();
+        expect(state.asked).toBe(1);
+        state.isOurs = false;
+        vi.advanceTimersByTime(5_000);
+        await twoLooks();
+        expect(state.asked).toBe(2);
+        held.set('2', waiting('2', 'w'));
+        await twoLooks();
+        expect(posted).toHaveLength(1);
+      },
+      { isFleet: true },
+    );
+    expect(state.left).toBe(0);
+  });
+
+  it('begins no attempt that could last longer than it may send, and says when it leaves', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    const { store, held } = many(1);
+    const { counted, twoLooks } = lookingAt(store);
+    const { state, store: leased } = lease(counted);
+    await withNotifier(
+      leased,
+      async () => {
+        await until(() => posted.length === 1);
+        state.isOurs = 'away';
+        vi.advanceTimersByTime(10_000);
+        held.set('2', waiting('2', 'w'));
+        await twoLooks();
+        expect(posted).toHaveLength(1);
+        state.isOurs = true;
+        vi.advanceTimersByTime(5_000);
+        await until(() => posted.length === 2);
+      },
+      { isFleet: true },
+    );
+    expect(state.left).toBe(1);
+  });
 });

@@ -1,4 +1,4 @@
-import { expect, it } from 'vitest';
+import { afterEach, expect, it, vi } from 'vitest';
 import type { BudgetRow } from '../../src/effects/model/budget.ts';
 import { NOTIFICATION_EVENTS, type Receiver } from '../../src/effects/model/notification.ts';
 import { createReadingTurns } from '../../src/effects/run/reading-turns.ts';
@@ -17,42 +17,134 @@ const OPS: Receiver = {
   network: 'any',
 };
 
-it('budgets by params are judged in turns, as lists are, and so many are told of in one look', async () => {
-  const row = (n: number): BudgetRow => ({
-    budget: 'b',
-    unit: 'cent',
-    bucket: `customer ${n}`,
-    window: 'd:2000',
-    limit: 100,
-    spent: n < 2_500 ? 95 : 5,
-    held: 0,
-    resetsAt: 2_000_000,
-  });
-  const rows = Array.from({ length: 3_000 }, (_, n) => row(n));
-  const turns = createReadingTurns();
-  let inTurns = 0;
-  const told: string[] = [];
+afterEach(() => vi.useRealTimers());
+
+const ROW: BudgetRow = {
+  budget: 'b',
+  unit: 'cent',
+  bucket: 'customer 1',
+  window: 'd:2000',
+  limit: 100,
+  spent: 90,
+  held: 0,
+  resetsAt: 2_000_000,
+};
+
+/** What is seen of these budgets, and what the store was asked to tell. */
+function watching(budgets: () => readonly BudgetRow[], turns = createReadingTurns()) {
+  const told: (readonly [key: string, event: string])[] = [];
+  const untold: string[] = [];
+  const clock = { now: 1_000_000 };
   const observed = createObserved({
     store: {
-      now: () => 1_000_000,
-      turns: {
-        ...turns,
-        map(items, make) {
-          inTurns += items.length;
-          return turns.map(items, make);
-        },
+      now: () => clock.now,
+      turns,
+      budgets: async () => budgets(),
+      async tellOnce(key, _until, { event }) {
+        told.push([key, event]);
       },
-      budgets: async () => rows,
-      async tellOnce(key) {
-        told.push(key);
+      async untell(key) {
+        untold.push(key);
       },
-      untell: async () => {},
     },
     workspaces: () => ['w'],
     nearPercent: () => 90,
     unsettled: () => 0,
   });
+  return { observed, told, untold, clock };
+}
+
+it('budgets by params are judged in turns, as lists are, and so many are told of in one look', async () => {
+  const rows = Array.from({ length: 3_000 }, (_, n) => ({
+    ...ROW,
+    bucket: `customer ${n}`,
+    spent: n < 2_500 ? 95 : 5,
+  }));
+  const turns = createReadingTurns();
+  let inTurns = 0;
+  const { observed, told } = watching(() => rows, {
+    ...turns,
+    map(items, make) {
+      inTurns += items.length;
+      return turns.map(items, make);
+    },
+  });
   await observed.look([OPS]);
   expect(inTurns).toBe(3_000);
-  expect(new Set(told).size).toBe(1_000);
+  expect(new Set(told.map(([key]) => key)).size).toBe(1_000);
+});
+
+it.each([
+  ['spent to the percent', { spent: 90 }, 1],
+  ['spent and held to the percent', { spent: 80, held: 10 }, 1],
+  ['short of it', { spent: 80, held: 9 }, 0],
+  ['without a limit', { limit: 0 }, 0],
+])('a budget that is %s', async (_, row, times) => {
+  const { observed, told } = watching(() => [{ ...ROW, ...row }]);
+  await observed.look([OPS]);
+  expect(told).toHaveLength(times);
+});
+
+it('each row and each window of a budget is told of by itself: once, until it is reset, and to others again', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] });
+  let rows = [ROW, { ...ROW, bucket: 'customer 2' }];
+  const { observed, told, clock } = watching(() => rows);
+  const lookAgain = async (receivers = [OPS]): Promise<number> => {
+    vi.advanceTimersByTime(15_000);
+    await observed.look(receivers);
+    return told.length;
+  };
+  const receivers = [OPS];
+  expect(await lookAgain(receivers)).toBe(2);
+  expect(await lookAgain(receivers)).toBe(2);
+  rows = [{ ...ROW, window: 'd:2001', resetsAt: 3_000_000 }];
+  expect(await lookAgain(receivers)).toBe(3);
+  clock.now = 3_000_000;
+  expect(await lookAgain(receivers)).toBe(4);
+  expect(await lookAgain([OPS])).toBe(5);
+  // Budgets are looked at every 15 s, and not in each look.
+  await observed.look([OPS]);
+  expect(told).toHaveLength(5);
+});
+
+it('budgets are not read where nobody wants to know', async () => {
+  let reads = 0;
+  const { observed } = watching(() => {
+    reads += 1;
+    return [];
+  });
+  await observed.look([{ ...OPS, events: ['pause.set'] }]);
+  await observed.look([{ ...OPS, workspaces: ['elsewhere'] }]);
+  expect(reads).toBe(0);
+});
+
+it('a tool that is back as it was is no longer told of, and the next change of it is', async () => {
+  const { observed, told, untold } = watching(() => []);
+  const receivers = [OPS];
+  observed.quarantined('mcp.see', 'changed');
+  await observed.hand(receivers);
+  observed.quarantined('mcp.see', 'changed');
+  await observed.hand(receivers);
+  expect(told).toEqual([['tool mcp.see', 'tool.quarantined']]);
+  observed.released('mcp.see');
+  await observed.hand(receivers);
+  expect(untold).toEqual(['tool mcp.see']);
+  observed.quarantined('mcp.see', 'gone');
+  await observed.hand(receivers);
+  expect(told).toHaveLength(2);
+});
+
+it('what waits for the store has a bound, and what came while it was handed over stays', async () => {
+  const { observed, told } = watching(() => []);
+  for (let n = 0; n < 1_500; n += 1) observed.quarantined(`mcp.t${n}`, 'changed');
+  await observed.hand([OPS]);
+  expect(told).toHaveLength(1_000);
+
+  const later = watching(() => []);
+  later.observed.quarantined('mcp.see', 'changed');
+  const handing = later.observed.hand([OPS]);
+  later.observed.released('mcp.see');
+  await handing;
+  await later.observed.hand([OPS]);
+  expect(later.untold).toEqual(['tool mcp.see']);
 });

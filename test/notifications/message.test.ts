@@ -1,0 +1,50 @@
+import { describe, expect, it } from 'vitest';
+import { INSTALLATION } from '../../src/effects/model/ledger.ts';
+import type { Notification } from '../../src/effects/model/notification.ts';
+import { mailText, type Message, messageOf, slackBody } from '../../src/notifications/message.ts';
+
+const LOST: Notification = {
+  id: 'msg_1',
+  event: 'execution.lost',
+  workspace: 'a/b',
+  at: 0,
+  effectId: 'eff_1',
+  data: {},
+};
+const NOTHING = { effect: null, approval: null } as const;
+const said = (of: Partial<Notification>): Message => messageOf({ ...LOST, ...of }, NOTHING, 'https://g.test');
+
+describe('what is told', () => {
+  it('is cut where somebody wrote much, and never within a character', () => {
+    const reason = (text: string) => said({ data: { reason: text } }).body['data'];
+    expect(reason('x'.repeat(600))).toMatchObject({ reason: 'x'.repeat(600) });
+    expect(reason(`${'x'.repeat(599)}😀`)).toMatchObject({ reason: `${'x'.repeat(599)}…` });
+  });
+
+  it('leads to the call, to the screen of the workspace, or to the console', () => {
+    const place = 'https://g.test/console/a%2Fb';
+    expect(said({}).link.url).toBe(`${place}/effects/eff_1`);
+    expect(said({ event: 'pause.set', effectId: null }).link.url).toBe(`${place}/pauses`);
+    expect(said({ event: 'approval.requested' }).link.url).toBe(`${place}/inbox`);
+    expect(said({ event: 'tool.quarantined', workspace: INSTALLATION, effectId: null }).link.url).toBe(
+      'https://g.test/console',
+    );
+  });
+
+  it('is no markup for Slack, and no more than Slack takes', () => {
+    const message = { ...said({}), title: 'a & <b>', link: { url: 'https://g.test/?a&b>', words: 'Open' } };
+    const facts = Array.from({ length: 6 }, (_, n) => [`text ${n}`, 'x'.repeat(600)] as const);
+    expect(slackBody({ ...message, facts })).toMatchObject({
+      text: 'a &amp; &lt;b&gt;',
+      blocks: [
+        { text: { text: '*a &amp; &lt;b&gt;*\n<https://g.test/?a&amp;b&gt;|Open>' } },
+        { text: { type: 'plain_text', text: expect.stringMatching(/^[^]{3000}$/) } },
+      ],
+    });
+  });
+
+  it('adds no line to a mail', () => {
+    const lines = mailText(said({ data: { reason: 'see below\r\nBcc: all@example.com' } })).split('\n');
+    expect(lines).toContain('reason: see below Bcc: all@example.com');
+  });
+});
