@@ -22,10 +22,15 @@ const ENTRIES = {
   worker: 'src/stores/embedded/threads/worker.js',
   program: 'src/records/program.js',
   'read-worker': 'src/gateway/read-worker.js',
+  'passkey-worker': 'src/identity/passkeys/passkey-worker.js',
 };
 
 /** Modules that name an entry beside themselves: it is beside the bundle. */
-const NAMES_ENTRY = new Set(['src/stores/embedded/threads/thread.js', 'src/gateway/file-reader.js']);
+const NAMES_ENTRY = new Set([
+  'src/stores/embedded/threads/thread.js',
+  'src/gateway/file-reader.js',
+  'src/identity/passkeys/verifier.js',
+]);
 
 /** The text of a module with its place in it. */
 function placed(code, id) {

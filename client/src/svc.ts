@@ -220,6 +220,14 @@ export class Svc {
       this.#installation('POST', `/keys/${encodeURIComponent(id)}/rotate`, snake(input)),
   };
 
+  /** Passkeys of a user: of the key's own, or with an administrative key of anybody. They are added on the console. */
+  readonly passkeys = {
+    list: (user: string): Promise<{ readonly passkeys: readonly wire.Passkey[] }> =>
+      this.#installation('GET', `/users/${encodeURIComponent(user)}/passkeys`),
+    remove: (user: string, id: string): Promise<wire.Passkey> =>
+      this.#installation('DELETE', `/users/${encodeURIComponent(user)}/passkeys/${encodeURIComponent(id)}`),
+  };
+
   readonly console = {
     /** A link that signs the owner of the key in to the console, once, within five minutes. */
     link: (): Promise<{ readonly url: string; readonly expiresAt: string }> =>

@@ -279,6 +279,14 @@ export interface Key {
   readonly replaced_by: string | null;
 }
 
+export interface Passkey {
+  readonly id: string;
+  readonly name: string;
+  readonly synced: boolean;
+  readonly created_at: string;
+  readonly last_used_at: string | null;
+}
+
 export interface Agent {
   readonly id: string;
   readonly team: string | null;

@@ -15,6 +15,7 @@ import { EffectsScreen } from './screens/effects.tsx';
 import { HealthScreen } from './screens/health.tsx';
 import { InboxScreen } from './screens/inbox.tsx';
 import { OverviewScreen } from './screens/overview.tsx';
+import { PasskeysScreen } from './screens/passkeys.tsx';
 import { PauseBanner, PausesScreen } from './screens/pauses.tsx';
 import { PoliciesScreen } from './screens/policies.tsx';
 import { ServersScreen } from './screens/servers.tsx';
@@ -28,6 +29,7 @@ const SCREENS = [
   { path: 'unknown', name: 'Unknown outcomes', needs: 'effects.read' },
   { path: 'overview', name: 'Overview', needs: 'effects.read' },
   { path: 'agents', name: 'Agents and keys', needs: 'agents.read' },
+  { path: 'passkeys', name: 'Passkeys', needs: 'passkeys.read' },
   { path: 'budgets', name: 'Budgets', needs: 'budgets.read' },
   { path: 'claims', name: 'Claims', needs: 'claims.read' },
   { path: 'pauses', name: 'Pauses', needs: 'pauses.read' },
@@ -95,6 +97,7 @@ function SignedIn({ session }: { readonly session: Session }): JSX.Element {
           <Route path="/:ws/budgets" component={BudgetsScreen} />
           <Route path="/:ws/policies" component={PoliciesScreen} />
           <Route path="/:ws/agents" component={AgentsScreen} />
+          <Route path="/:ws/passkeys" component={PasskeysScreen} />
           <Route path="/:ws/overview" component={OverviewScreen} />
           <Route path="/:ws/claims" component={ClaimsScreen} />
           <Route path="/:ws/brain" component={BrainScreen} />

@@ -23,6 +23,7 @@ import { refuseKeysInTexts } from './keys-in-texts.ts';
 import { addKeyRoutes } from './keys.ts';
 import { addOpenApi } from './openapi.ts';
 import { addNotificationRoutes } from './notifications.ts';
+import { addPasskeyRoutes } from './passkeys.ts';
 import { addPauseRoutes } from './pauses.ts';
 import { addPinRoutes } from './pins.ts';
 import { addPolicyActivationRoutes } from './policy-activations.ts';
@@ -66,6 +67,7 @@ export async function addControlPlane(
     addBudgetRoutes(app, ports, lists);
     addBrainRoutes(app, ports, lists);
     addKeyRoutes(app, ports, lists);
+    addPasskeyRoutes(app, ports, lists);
     addKeyProfileRoutes(app, ports);
     addWorkspaceRoutes(app, ports);
     addCatalogRoutes(app, ports);

@@ -16,6 +16,7 @@ import { addLedger } from './ledger.ts';
 import { addMcp } from './mcp.ts';
 import { addMigrate } from './migrate.ts';
 import { addNotifications } from './notifications.ts';
+import { addPasskeys } from './passkeys.ts';
 import { addPauses } from './pauses.ts';
 import { addPolicy } from './policy.ts';
 import { CommandFailure, type CliPorts } from './ports.ts';
@@ -33,6 +34,7 @@ const ADD_COMMANDS = [
   addDoctor,
   addConfig,
   addKeys,
+  addPasskeys,
   addEffects,
   addLedger,
   addExport,

@@ -8,6 +8,8 @@ import { refuse } from '../api/problem.ts';
 import type { Principal } from '../effects/model/principal.ts';
 import { timeToWire } from '../effects/wire/time.ts';
 import { ENDPOINTS, type EndpointId, permit } from '../identity/permissions.ts';
+import type { Passkeys } from '../identity/passkeys/passkeys.ts';
+import { addPasskeys } from './passkeys.ts';
 import { type Page, readPages } from './pages.ts';
 import { type ConsoleSessions, isOwnPage } from './sessions.ts';
 
@@ -50,8 +52,9 @@ const SignIn = Type.Object(
   { additionalProperties: false },
 );
 
-type ConsolePorts = Pick<ApiPorts, 'authenticate' | 'invalidKeys' | 'settings' | 'directory'> & {
+type ConsolePorts = Pick<ApiPorts, 'authenticate' | 'invalidKeys' | 'settings' | 'directory' | 'store'> & {
   readonly sessions: ConsoleSessions;
+  readonly passkeys: Passkeys;
 };
 
 /** `/console`: the built pages, and signing in and out. What the pages show and do comes from the API alone. */
@@ -61,6 +64,7 @@ export async function addConsole(server: ApiApp, ports: ConsolePorts): Promise<v
     acceptStrictJson(app, () => ports.settings().jsonLimits);
     addPages(app);
     addSession(app, ports);
+    addPasskeys(app, ports, fromOwnPage);
   });
 }
 

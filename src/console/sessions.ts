@@ -62,7 +62,7 @@ export function createSessions({
     if (typeof keyId !== 'string' || typeof hasShownKey !== 'boolean' || typeof until !== 'number') return null;
     const principal = until <= store.now() ? { failure: true } : await stillValid(keyId);
     if ('failure' in principal || principal.user !== user) return null;
-    return { principal, hasShownKey, until };
+    return { principal, hasShownKey, session: id, until };
   }
 
   function cookie(value: string, maxAgeS: number): string {

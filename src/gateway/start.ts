@@ -55,6 +55,8 @@ import { corePorts, opinionNotes, secondOpinionOf } from './core-ports.ts';
 import { discloser } from './disclose.ts';
 import { createDrain } from './drain.ts';
 import { createFileEntities } from './file-entities.ts';
+import { createPasskeys } from '../identity/passkeys/passkeys.ts';
+import { createVerifier } from '../identity/passkeys/verifier.ts';
 import { createFileReader } from './file-reader.ts';
 import { createExitStack, endHard, type ExitStack } from './exit-stack.ts';
 import { makeFirstKey } from './first-key.ts';
@@ -390,6 +392,9 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   };
   const stillValid: ApiPorts['stillValid'] = (keyId) => authenticator.stillValid(keyId);
   const sessions = createSessions({ store, seals: secrets, stillValid, settings });
+  const verifier = createVerifier();
+  opened.push(() => verifier.close());
+  const passkeys = createPasskeys({ store, seals: secrets, verifier });
   await addControlPlane(
     server,
     {
@@ -439,7 +444,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     VERSION,
     adminPort !== null,
   );
-  await addConsole(server, { sessions, authenticate, invalidKeys: limiter, settings, directory });
+  await addConsole(server, { sessions, passkeys, store, authenticate, invalidKeys: limiter, settings, directory });
   const mcpControl = mcpControlPorts({
     core: ports,
     opinion,

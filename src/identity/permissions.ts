@@ -292,6 +292,22 @@ export const ENDPOINTS = {
     changes: true,
     administrative: 'any',
   },
+  'passkeys.read': {
+    does: 'List the passkeys of a user: of its own, with an administrative key of anybody',
+    routes: ['GET /v1/beta/users/{user_id}/passkeys'],
+    changes: false,
+    account: 'workspace',
+    administrative: 'any',
+    profile: ['approvals:decide'],
+  },
+  'passkeys.write': {
+    does: 'Add own passkeys, and remove them; with an administrative key those of anybody',
+    routes: ['the console', 'DELETE /v1/beta/users/{user_id}/passkeys/{passkey_id}'],
+    changes: true,
+    account: 'workspace',
+    administrative: 'any',
+    profile: ['approvals:decide'],
+  },
   'workspaces.manage': {
     does: 'Make and list workspaces',
     routes: ['POST /v1/workspaces', 'GET /v1/workspaces'],
@@ -407,23 +423,6 @@ export const ENDPOINTS = {
 } as const satisfies Readonly<Record<string, Endpoint>>;
 
 export type EndpointId = keyof typeof ENDPOINTS;
-
-/** What only a key itself does, and no session of the console: actions are those of agents, and sessions make no sessions. */
-export const BY_KEY_ALONE: ReadonlySet<EndpointId> = new Set(['effects.run', 'console.enter']);
-
-/** What lets something happen: for this a session has to have seen the key, and not only a link. By method. */
-export const STEP_UP: Readonly<Partial<Record<EndpointId, readonly string[]>>> = {
-  'approvals.decide': ['POST'],
-  'keys.manage': ['POST', 'DELETE'],
-  'pauses.write': ['DELETE'],
-  'policies.activate': ['POST'],
-};
-
-/** What a request by a session of the console needs, besides what its key may do. */
-export function sessionMay(endpoint: EndpointId, method: string): 'yes' | 'after_step_up' | 'no' {
-  if (BY_KEY_ALONE.has(endpoint)) return 'no';
-  return STEP_UP[endpoint]?.includes(method) === true ? 'after_step_up' : 'yes';
-}
 
 /** What a permitted key sees: things of one agent, of its workspace, or of any workspace. */
 export type View =

@@ -98,6 +98,7 @@ const RECORDS = [
   'NotificationPage',
   'PassedReadPage',
   'LedgerPage',
+  'Passkey',
   'StateVerdict',
   'ReconcileVerdict',
   'Committed',

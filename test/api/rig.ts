@@ -32,6 +32,8 @@ import { createPauseView } from '../../src/gateway/pause-view.ts';
 import { sealedStore } from '../../src/gateway/sealed-store.ts';
 import { createAuthenticator } from '../../src/identity/authenticate.ts';
 import { authorize, createDirectory } from '../../src/identity/directory.ts';
+import { createPasskeys } from '../../src/identity/passkeys/passkeys.ts';
+import { createVerifier } from '../../src/identity/passkeys/verifier.ts';
 import { createKeyRecord, keyState, successorOf } from '../../src/identity/key-record.ts';
 import { allProfiles } from '../../src/identity/profiles.ts';
 import { evaluatePolicies, summariesOf } from '../../src/policy/evaluate.ts';
@@ -351,7 +353,8 @@ export async function startRig(
   });
   await beforeRoutes(app);
   await addControlPlane(app, ports, '0.0.0-test');
-  await addConsole(app, { ...ports, sessions });
+  const verifier = createVerifier();
+  await addConsole(app, { ...ports, sessions, passkeys: createPasskeys({ store, seals: secrets, verifier }) });
   await app.ready();
 
   const actor = { type: 'gateway', id: 'rig' } as const;

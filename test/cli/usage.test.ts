@@ -24,6 +24,8 @@ describe('help and usage', () => {
     ['keys', 'list'],
     ['keys', 'revoke'],
     ['keys', 'rotate'],
+    ['passkeys', 'list'],
+    ['passkeys', 'remove'],
     ['config', 'check'],
     ['effects', 'list'],
     ['effects', 'show'],

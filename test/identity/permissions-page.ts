@@ -1,4 +1,5 @@
-import { BY_KEY_ALONE, ENDPOINTS, type Endpoint, STEP_UP } from '../../src/identity/permissions.ts';
+import { ENDPOINTS, type Endpoint } from '../../src/identity/permissions.ts';
+import { BY_KEY_ALONE, STEP_UP } from '../../src/identity/session-permissions.ts';
 
 const KINDS = ['account', 'agent', 'administrative', 'profile'] as const;
 

@@ -65,6 +65,8 @@ const DOCUMENT: Readonly<Record<EndpointId, readonly [string, string, string, st
   'agents.register': ['workspace', 'no', 'any', 'no'],
   'agents.describe': ['no', 'no', 'any', 'no'],
   'keys.manage': ['no', 'no', 'any', 'no'],
+  'passkeys.read': ['workspace', 'no', 'any', 'approvals:decide'],
+  'passkeys.write': ['workspace', 'no', 'any', 'approvals:decide'],
   'workspaces.manage': ['no', 'no', 'any', 'no'],
   'state.verify': ['workspace', 'own', 'any', 'policy:simulate'],
   'outcomes.reconcile': ['workspace', 'own', 'any', 'policy:simulate'],

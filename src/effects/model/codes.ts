@@ -12,6 +12,7 @@ export const CODES = {
   wrong_workspace: { status: 403, title: 'The key belongs to another workspace' },
   read_only_key: { status: 403, title: 'The key is read-only' },
   host_not_allowed: { status: 403, title: 'The Host header does not name this gateway' },
+  passkey_refused: { status: 403, title: 'The passkey was not accepted' },
   step_up_required: { status: 403, title: 'Show your key once more to do this' },
   origin_not_allowed: { status: 403, title: 'Pages of other origins may not call this gateway' },
   own_request: { status: 403, title: 'Nobody decides on a request of their own' },
