@@ -420,6 +420,22 @@ export type LedgerPage = {
   readonly nextCursor: string | null;
 };
 
+/** A passkey of a user, without what it is checked by. */
+export type Passkey = {
+  readonly id: string;
+  readonly name: string;
+  readonly userId: string;
+  /** Who signs in with it may do what this key, or its successor, may. */
+  readonly keyId: string;
+  readonly workspace: string | null;
+  /** Whether it can be on several devices. */
+  readonly synced: boolean;
+  readonly backedUp: boolean;
+  /** RFC 3339 time. */
+  readonly createdAt: string;
+  readonly lastUsedAt: string | null;
+};
+
 export type StateVerdict = {
   readonly status: 'verified' | 'mismatch_detected';
   readonly decision: 'proceed' | 'replan' | 'block';

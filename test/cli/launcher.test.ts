@@ -50,6 +50,7 @@ beforeEach(() => {
     'stores/embedded/threads/worker.ts',
     'records/program.ts',
     'gateway/read-worker.ts',
+    'identity/passkeys/passkey-worker.ts',
   ]) {
     mkdirSync(dirname(join(home, 'src', entry)), { recursive: true });
     writeFileSync(join(home, 'src', entry), 'export {};\n');

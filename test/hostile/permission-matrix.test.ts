@@ -260,6 +260,8 @@ const OPERATIONS: Readonly<Record<string, (column: string) => Prepared | Promise
   listKeys: () => ({ path: '/v1/beta/users/olga/keys' }),
   revokeKey: async () => ({ path: `/v1/beta/users/olga/keys/${await thing('key')}` }),
   rotateKey: async () => ({ path: `/v1/beta/users/olga/keys/${await thing('key')}/rotate`, body: {} }),
+  listPasskeys: () => ({ path: '/v1/beta/users/olga/passkeys' }),
+  removePasskey: () => ({ path: '/v1/beta/users/olga/passkeys/psk_none' }),
   listAllKeys: () => ({ path: '/v1/beta/keys?agent_id=bot' }),
   revokeAnyKey: async () => ({ path: `/v1/beta/keys/${await thing('key')}` }),
   rotateAnyKey: async () => ({ path: `/v1/beta/keys/${await thing('key')}/rotate`, body: {} }),
