@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import type { EffectRecord } from '../../src/effects/model/effect.ts';
 import type { SettleRequest } from '../../src/effects/store.ts';
 import { watchLostAnswers } from '../../src/effects/upkeep/lost-answers.ts';
@@ -58,6 +58,56 @@ test('an admission that is asked for again itself is not settled, and neither is
     expect(settled).toEqual([]);
     expect(watch.before(lost)).toBeNull();
     expect(watch.before(admitRequest({ idempotencyKey: 'k', nonce: 'next' }))).toBeNull();
+  } finally {
+    watch.close();
+  }
+});
+
+test('a lost admission is looked for at once and after 1, 5, 30 and 120 seconds; found, it is settled and forgotten', async () => {
+  const effect = await admitted('lost');
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
+  const begun = performance.now();
+  const looks: number[] = [];
+  const settled: SettleRequest[] = [];
+  let appearsAt = Infinity;
+  const watch = watchLostAnswers(
+    async () => {
+      const now = performance.now() - begun;
+      looks.push(Math.floor(now / 1000));
+      if (now > 4_000 && now < 6_000) throw new Error('the store is away');
+      return now >= appearsAt ? effect : null;
+    },
+    async (request) => void settled.push(request),
+  );
+  try {
+    watch.lost(admitRequest({ idempotencyKey: 'k', nonce: 'lost' }));
+    await vi.advanceTimersByTimeAsync(200_000);
+    // Looks that found the store away count as none.
+    expect(looks.filter((at) => at < 4 || at >= 6)).toEqual([0, 1, 6, 30, 120]);
+    expect(watch.before(admitRequest({ idempotencyKey: 'k', nonce: 'next' }))).toBeNull();
+    watch.lost(admitRequest({ idempotencyKey: 'k', nonce: 'lost' }));
+    appearsAt = 200_500;
+    await vi.advanceTimersByTimeAsync(2_000);
+    expect(settled).toHaveLength(1);
+    looks.length = 0;
+    await vi.advanceTimersByTimeAsync(200_000);
+    expect(looks).toEqual([]);
+  } finally {
+    watch.close();
+    vi.useRealTimers();
+  }
+});
+
+test('ten thousand lost admissions are remembered', () => {
+  const watch = watchLostAnswers(
+    async () => null,
+    async () => undefined,
+  );
+  const lost = (n: number) => admitRequest({ idempotencyKey: `k${n}`, nonce: `n${n}` });
+  const isAwaited = (n: number): boolean => watch.before({ ...lost(n), nonce: 'next' }) !== null;
+  try {
+    for (let n = 0; n <= 10_000; n += 1) watch.lost(lost(n));
+    expect([isAwaited(0), isAwaited(9_999), isAwaited(10_000)]).toEqual([true, true, false]);
   } finally {
     watch.close();
   }

@@ -1,6 +1,7 @@
 import { expect, it } from 'vitest';
 import type { Draft } from '../../src/records/draft.ts';
 import { createStepRunner, First } from '../../src/records/runner.ts';
+import { StoreUnavailable } from '../../src/effects/store.ts';
 import type { RowStore } from '../../src/stores/port.ts';
 import { emptyRows, mapStore } from '../port/map-rows.ts';
 
@@ -75,4 +76,63 @@ it('an answer from elsewhere that cannot be read rejects, and holds up no close'
   await runner.close();
   await expect(runner.elsewhere(answering, 'four', String, true)).rejects.toThrow('The store is closed.');
   expect(asked).toEqual(['one', 'three']);
+});
+
+it('a step whose rows have changed each time is given up after its sixth run, and not before', async () => {
+  const store = mapStore(emptyRows(), () => 1000);
+  const others = createStepRunner(store);
+  let left = 0;
+  const contended: RowStore = {
+    ...store,
+    async commit(change) {
+      if (left > 0) {
+        left -= 1;
+        await others.run('w', (draft) => put(draft, 'one', `other ${left}`));
+      }
+      return store.commit(change);
+    },
+  };
+  const runner = createStepRunner(contended);
+  left = 5;
+  await runner.run('w', (draft) => put(draft, 'one', 'mine'));
+  expect(runner.commits()).toEqual({ done: 1, moved: 5, givenUp: 0 });
+  left = 6;
+  await expect(runner.run('w', (draft) => put(draft, 'one', 'mine again'))).rejects.toThrow(StoreUnavailable);
+  expect(runner.commits()).toEqual({ done: 1, moved: 11, givenUp: 1 });
+  expect(await runner.peek('w', (draft) => draft.row('k', 'one')?.text)).toBe('other 0');
+});
+
+it('a change that nobody knows the outcome of is not taken to be made, and holds up no close', async () => {
+  const store = mapStore(emptyRows(), () => 1000);
+  let isAway = false;
+  const away: RowStore = {
+    ...store,
+    commit: (change) => (isAway ? Promise.reject(new StoreUnavailable('away')) : store.commit(change)),
+  };
+  const runner = createStepRunner(away);
+  await runner.run('w', (draft) => put(draft, 'one', 'there'));
+  isAway = true;
+  await expect(runner.run('w', (draft) => put(draft, 'one', 'lost'))).rejects.toThrow('away');
+  isAway = false;
+  const seen: (string | undefined)[] = [];
+  await runner.run('w', (draft) => {
+    seen.push(draft.row('k', 'one')?.text);
+    put(draft, 'two', 'there');
+  });
+  expect(new Set(seen)).toEqual(new Set(['there']));
+  await runner.close();
+  await expect(runner.run('w', (draft) => put(draft, 'one', 'late'))).rejects.toThrow('The store is closed.');
+});
+
+it('a step that asks for more and more is given up after two hundred reads', async () => {
+  const store = mapStore(emptyRows(), () => 1000);
+  let reads = 0;
+  const counting: RowStore = { ...store, read: (...asked) => ((reads += 1), store.read(...asked)) };
+  const greedy = (most: number) => (draft: Draft) => {
+    for (let n = 0; n < most; n += 1) draft.row('k', `row ${n}`);
+  };
+  await createStepRunner(counting).run('w', greedy(150));
+  reads = 0;
+  await expect(createStepRunner(counting).run('w', greedy(400))).rejects.toThrow(StoreUnavailable);
+  expect(reads).toBe(200);
 });

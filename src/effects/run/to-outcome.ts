@@ -1,5 +1,5 @@
 import type { AdmitRequest, Admission } from '../store.ts';
-import { amountToPost } from '../model/answer.ts';
+import { type Amounts, amountToPost } from '../model/answer.ts';
 import { type ApprovalRecord, rejectionReason } from '../model/approval.ts';
 import type { BudgetRow } from '../model/budget.ts';
 import type { Reason } from '../model/decision.ts';
@@ -55,7 +55,7 @@ export function shownBudgets(rows: readonly BudgetRow[], verdict: Verdict): read
 export function settledBudgets(
   rows: readonly BudgetRow[],
   holds: readonly Hold[],
-  outcome: RunOutcome,
+  outcome: Pick<RunOutcome, 'decision'> & { readonly amounts?: Amounts },
 ): readonly BudgetRow[] {
   // While the outcome is unknown, the holds stay.
   if (outcome.decision === 'unknown_effect') return rows;
