@@ -89,6 +89,43 @@ test('an answer of another kind is not replayed as if it were HTTP: the decision
   });
 });
 
+test('what the upstream answered has the decision in its headers: what is not settled yet, and what was cut', () => {
+  const headers = { 'content-type': 'application/json', 'retry-after': '7' };
+  const outcome = {
+    decision: 'committed',
+    workspace: 'demo',
+    effectId: 'eff_1',
+    tool: 'notes.add',
+    target: 'notes',
+    agentId: 'bot',
+    idempotencyKey: 'k',
+    attempt: 1,
+    reason: { code: 'committed', message: 'It ran.' },
+    budgets: [],
+    observed: { would: 'denied_policy', rule: null },
+    repeat: false,
+    retryAfterMs: null,
+    next: null,
+    receipt: { id: 'rcp_1', jws: 'e30.e30.e30' },
+    result: null,
+    answer: { kind: 'http', status: 201, headers, body: Buffer.from('{}') },
+    accepted: false,
+    responseTruncated: true,
+    settlement: 'pending',
+  } satisfies RunOutcome;
+  const sent = (one: RunOutcome) => outcomeAnswer(PORTS, { kind: 'outcome', outcome: one }, CONTEXT).headers;
+  expect(sent(outcome)).toMatchObject({
+    'svc-receipt': 'http://gateway/v1/workspaces/demo/effects/eff_1/receipt',
+    'svc-observed': 'denied_policy',
+    'svc-settlement': 'pending',
+    'svc-response-truncated': 'true',
+    'retry-after': '7',
+  });
+  const plain = sent({ ...outcome, observed: null, responseTruncated: false, settlement: 'done' });
+  for (const name of ['svc-observed', 'svc-settlement', 'svc-response-truncated'])
+    expect(plain).not.toHaveProperty(name);
+});
+
 describe('links in the answer to a write', () => {
   const linked = (coding: string | null) => {
     const headers = { 'content-type': 'application/json', ...(coding === null ? {} : { 'content-encoding': coding }) };

@@ -1,12 +1,13 @@
-import type { IncomingHttpHeaders } from 'node:http';
+import { type IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
-import { describe, expect, test } from 'vitest';
+import { afterEach, describe, expect, test, vi } from 'vitest';
 import { readIdempotencyKey } from '../../src/effects/run/fingerprint.ts';
 import type { HeaderSettings } from '../../src/config/configuration.ts';
 import { isNeverSent } from '../../src/effects/run/header-names.ts';
 import { forwardedHeaders, type HeaderContext, returnedHeaders } from '../../src/proxy/headers.ts';
-import { readQuery } from '../../src/proxy/arrival.ts';
+import { createIdentities, readQuery } from '../../src/proxy/arrival.ts';
 import { headersNamed } from '../../src/mcp/gateway/arrival.ts';
+import type { Identified } from '../../src/identity/identified.ts';
 import { isUsualSpelling, matchPattern, readPath, readPattern } from '../../src/upstreams/http/path.ts';
 import { makeTool } from '../upstreams/tool.ts';
 import { BOT } from './principal.ts';
@@ -441,5 +442,63 @@ describe('headers', () => {
       origin: () => 'https://gateway.test',
     };
     expect(returnedHeaders({ link }, { ...options, foreignLinks: 'hide' })).toEqual(expected);
+  });
+});
+
+describe('who sends the requests of a connection', () => {
+  afterEach(() => void vi.useRealTimers());
+
+  function door() {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    const looked: string[] = [];
+    let changed = (): void => undefined;
+    const good: Identified = { kind: 'principal', principal: BOT };
+    const bad: Identified = {
+      kind: 'problem',
+      problem: { code: 'invalid_key', detail: 'It is revoked.', errors: [], retryAfterMs: null },
+    };
+    const answer = { now: good as Identified | Promise<Identified> };
+    const identities = createIdentities({
+      identify(key) {
+        looked.push(key);
+        return answer.now;
+      },
+      onAccessChanged(listener) {
+        changed = listener;
+        return () => undefined;
+      },
+    });
+    const request = new IncomingMessage(new Socket());
+    const ask = (key: string, from = request) => identities.of(from, key, '127.0.0.1');
+    return { looked, good, bad, answer, ask, changed: () => changed() };
+  }
+
+  test('is looked up twice a second, and at once where another key comes, on another connection or after a change', () => {
+    const { looked, ask, changed } = door();
+    void ask('one');
+    vi.advanceTimersByTime(499);
+    void ask('one');
+    expect(looked).toEqual(['one']);
+    vi.advanceTimersByTime(1);
+    void ask('one');
+    void ask('two');
+    void ask('two', new IncomingMessage(new Socket()));
+    changed();
+    void ask('two');
+    expect(looked).toEqual(['one', 'one', 'two', 'two', 'two']);
+  });
+
+  test('is not remembered where the key was bad, or something changed while it was looked up', async () => {
+    const { looked, good, bad, answer, ask, changed } = door();
+    answer.now = bad;
+    void ask('one');
+    expect(ask('one')).toBe(bad);
+    expect(looked).toHaveLength(2);
+    answer.now = Promise.resolve(good);
+    const asked = ask('one');
+    changed();
+    expect(await asked).toBe(good);
+    answer.now = bad;
+    expect(ask('one')).toBe(bad);
   });
 });

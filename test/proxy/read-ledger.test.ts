@@ -61,3 +61,31 @@ it('while the store is away so many entries wait; what comes beyond is counted i
   expect(counts[0]).toEqual(['orders.first', 502]);
   expect(counts.reduce((sum, [, count]) => sum + Number(count), 0)).toBe(most + 501);
 });
+
+it('reads are added up where nothing of them differs', async () => {
+  const written: (readonly [workspace: string, events: readonly LedgerDraft[]])[] = [];
+  const ledger = createReadLedger(
+    async (workspace, events) => void written.push([workspace, events]),
+    () => 1_750_000_000_000,
+  );
+  const observed = { would: 'denied_policy', rule: 'shop/no', example: 'GET /orders' } as const;
+  const others: readonly Partial<PassedRead>[] = [
+    { tool: 'orders.list' },
+    { rule: null },
+    { agentId: 'other-bot' },
+    { keyId: 'key_2' },
+    { upstream: 'store' },
+    { policyVersion: 'v2' },
+    { observed },
+    { observed: { ...observed, would: 'pending_approval' } },
+    { observed: { ...observed, rule: 'shop/never' } },
+    { workspace: 'elsewhere' },
+  ];
+  for (let times = 0; times < 2; times += 1)
+    for (const other of [{}, ...others]) ledger.record({ ...READ, ...other }, 200);
+  await ledger.close();
+  expect(written.map(([workspace, events]) => [workspace, events.map(({ data }) => data['count'])])).toEqual([
+    ['demo', Array.from(others, () => 2)],
+    ['elsewhere', [2]],
+  ]);
+});

@@ -16,10 +16,10 @@ function toolOf(name: string, kind: 'read' | 'write') {
   return makeTool({ name, kind, target: null, state: null, request, paramsSchema: { type: 'object', properties } });
 }
 
-function table(rules: readonly string[], kind: 'read' | 'write' = 'read') {
+function table(rules: readonly string[], kind: 'read' | 'write' = 'read', prefix = '') {
   const made: Route = {
     upstream: 'api',
-    prefix: '',
+    prefix,
     host: 'api.example.com',
     listen: null,
     undeclared: 'passthrough_reads',
@@ -41,7 +41,7 @@ function table(rules: readonly string[], kind: 'read' | 'write' = 'read') {
   return (method: string, path: string): string => {
     const located = compiled.locate(path, { kind: 'routes', listen: null, host: 'api.example.com' });
     if (located === null) return 'nowhere';
-    const match = compiled.match(located.route, method, path.slice(1).split('/').map(decodeURIComponent));
+    const match = compiled.match(located.route, method, located.rest.slice(1).split('/').map(decodeURIComponent));
     if (match.kind === 'none') return 'none';
     return match.kind === 'rule' ? match.tool.name : `undeclared${match.resembles ? ', resembles' : ''}`;
   };
@@ -167,4 +167,14 @@ describe('params that hold slashes', () => {
     match('GET', `/encoded/1/x/${'a/'.repeat(8_000)}y`);
     expect(performance.now() - began).toBeLessThan(500);
   });
+});
+
+test('a prefix ends where a segment does, and a HEAD is a read of what a GET reads', () => {
+  const match = table(['GET /orders', 'GET /'], 'read', '/shop');
+  expect(match('GET', '/shop/orders')).toBe('GET /orders');
+  expect(match('GET', '/shop')).toBe('GET /');
+  expect(match('GET', '/shopping/orders')).toBe('nowhere');
+  expect(match('HEAD', '/shop/orders')).toBe('GET /orders');
+  // A GET that changes something is one tool, and a HEAD of it another.
+  expect(table(['GET /orders'], 'write')('HEAD', '/orders')).toMatch(/^undeclared/);
 });
