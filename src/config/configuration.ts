@@ -84,6 +84,8 @@ export interface EmbeddedStoreSettings {
   readonly path: string;
   /** Folder of the mark outside the store, relative to the working directory; `null`: the default. */
   readonly fence: string | null;
+  /** Folder of what is older than `retention.effects`; `null`: that is removed. */
+  readonly archive: string | null;
   /** How long a start waits while another process holds the store. */
   readonly lockWaitMs: number;
   /** How far the machine's clock may be ahead of the last known time. */

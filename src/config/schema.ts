@@ -68,6 +68,11 @@ const store = section('the store', 'Where effects, keys, budgets and receipts ar
       'embedded: folder outside store.path where the gateway notes how far the store has come, so that a store that was set back is noticed also if its whole folder was. If it cannot be written, nothing is admitted. Default: svc-gateway below XDG_STATE_HOME or ~/.local/state; if that cannot be written, only /readyz says so.',
     ),
   ),
+  archive: Type.Optional(
+    path(
+      'embedded: folder for records of effects that are older than `retention.effects`; see [archive.md](archive.md). Without it they are removed.',
+    ),
+  ),
   lock_wait: Type.Optional(
     duration('embedded: how long a start waits for another process to let go of the store. Default: 10s.', {
       min: '0s',

@@ -322,6 +322,16 @@ export interface SweepReport {
   readonly reached: number | null;
   /** When the oldest effect was made whose outcome is not known, ms; `null`: there is none. */
   readonly oldestUnknown: number | null;
+  /** `null`: nothing is archived. */
+  readonly archive: ArchiveState | null;
+}
+
+/** How it stands with the archive. */
+export interface ArchiveState {
+  /** Why the last segment could not be written; `null`: it was. */
+  readonly failure: string | null;
+  /** The last one that this process wrote, and when, ms. */
+  readonly last: { readonly segment: number; readonly at: number } | null;
 }
 
 /**

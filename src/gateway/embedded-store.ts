@@ -13,6 +13,7 @@ import { createStepRunner } from '../records/runner.ts';
 import { appendEvents } from '../records/view.ts';
 import { timeAccepted } from './time-accepted.ts';
 import { MAX_CLOCK_JUMP_MS } from '../stores/clock-jump.ts';
+import { openArchiveFolder } from '../stores/archive/folder.ts';
 import { openSharedRows, type SharedRows } from '../stores/embedded/shared-rows.ts';
 import { beginningOf } from '../stores/embedded/clock.ts';
 import { loadDriver } from '../stores/embedded/driver.ts';
@@ -25,16 +26,24 @@ import { UNJUDGED } from './key-seals.ts';
 export interface EmbeddedOptions extends EmbeddedRowsOptions {
   readonly retention: Retention;
   readonly keySeals: KeySeals;
+  /** Folder for effects that are past their age; absent, `null`: they are removed. */
+  readonly archive?: string | null;
 }
 
 /**
  * Opens the store in a folder on this machine, for the gateway.
  * @throws StoreUnavailable when another gateway holds the store, or its file is damaged or of another format
  */
-export async function openEmbeddedStore({ retention, keySeals, ...options }: EmbeddedOptions): Promise<EffectStore> {
+export async function openEmbeddedStore({
+  retention,
+  keySeals,
+  archive: folder = null,
+  ...options
+}: EmbeddedOptions): Promise<EffectStore> {
   // Because of the lock, no other process sends calls. A frozen process finds its lease over when it wakes.
   const rows = await openEmbeddedRows({ ...options, program: { load: loadProgram, module: PROGRAM_MODULE } });
-  return createEffectStore(rows, { retention, keySeals, maxFreezeMs: 0 });
+  const archive = folder === null ? null : openArchiveFolder(folder, rows.installId, keySeals);
+  return createEffectStore(rows, { retention, keySeals, maxFreezeMs: 0, archive });
 }
 
 /** Keys of a store, for another process than the gateway. The gateway notices what is written. */

@@ -33,10 +33,11 @@ export async function openStoreAndFleet(
 ): Promise<OpenedStore> {
   switch (settings.kind) {
     case 'embedded': {
-      const { lockWaitMs, maxClockJumpMs } = settings;
+      const { archive, lockWaitMs, maxClockJumpMs } = settings;
       return {
         store: await openEmbeddedStore({
           ...placeOf(settings),
+          archive,
           lockWaitMs,
           maxClockJumpMs,
           retention,

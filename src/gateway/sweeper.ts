@@ -130,10 +130,12 @@ export function retentionNotes(
   if (last === null) return [];
   const notes: { readonly part: string; readonly message: string }[] = [];
   const note = (part: string, message: string): void => void notes.push({ part, message });
-  const { unsettled, reached, oldestUnknown, at } = last;
+  const { unsettled, reached, oldestUnknown, archive, at } = last;
   const day = (time: number): string => new Date(time).toISOString();
   if (now - at >= STANDS_STILL_MS)
     note('retention', `Nothing has been ended or removed by age since ${day(at)}: the log says what stops it.`);
+  if (archive !== null && archive.failure !== null)
+    note('archive', `Effects older than retention.effects stay in the store: ${archive.failure}`);
   if (unsettled > 0) {
     const where = reached === null ? '' : ` The look for more has reached ${day(reached)}.`;
     note(

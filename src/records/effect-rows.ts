@@ -38,6 +38,8 @@ export const DENIED = 'denied';
 /** Executing effects, ordered by the end of their lease. */
 export const LEASES = 'leases';
 export const effectsOfAgent = (agentId: string): string => `agent:${agentId}`;
+/** Effects whose records are in the archive, by when they were made, as in the list of this name. */
+export const archivedOf = (list: string): string => `archived:${list}`;
 /** Unknown effects of a tool that no gateway has probed yet, by when they became unknown. */
 export const unprobedOf = (tool: string): string => `unprobed:${tool}`;
 /** Unknown effects of a tool that a gateway probes again, by when. */
@@ -113,9 +115,19 @@ const kind: Kind<StoredEffect> = {
   },
   // Thousands of settled effects in memory would make garbage collection slower for every call.
   isOver: (stored) => stored.kind === 'tombstone' || stored.effect.life.state === 'committed',
-  places: (stored) =>
-    stored.kind === 'effect' ? placesOf(stored.effect) : [{ list: TOMBSTONES, at: stored.tombstone.at }],
+  places: (stored) => (stored.kind === 'effect' ? placesOf(stored.effect) : placesOfTombstone(stored.tombstone)),
 };
+
+function placesOfTombstone({ at, archived, agentId, outcome }: Tombstone): readonly Place[] {
+  const forgotten: Place = { list: TOMBSTONES, at };
+  if (archived === undefined) return [forgotten];
+  const lists = [
+    EFFECTS,
+    effectsOfAgent(agentId),
+    ...(outcome.state === 'committed' ? [] : [effectsIn(outcome.state)]),
+  ];
+  return [forgotten, ...lists.map((list) => ({ list: archivedOf(list), at: archived.createdAt }))];
+}
 
 function placesOf({ createdAt, actor, action, life }: EffectRecord): readonly Place[] {
   const always: readonly Place[] = [
@@ -144,6 +156,17 @@ function placesOf({ createdAt, actor, action, life }: EffectRecord): readonly Pl
 }
 
 export const effectRows = repository(kind);
+
+/** A settled effect as the text that is kept of it for proof: without its params and its answer. */
+export function textForProof(effect: EffectRecord): string {
+  const { life } = effect;
+  const kept: EffectRecord = {
+    ...effect,
+    sealed: null,
+    life: life.state === 'committed' || life.state === 'failed' ? { ...life, result: null } : life,
+  };
+  return encodeEffect(kept, textsOf(kept, null));
+}
 
 /** The id of the effect that an idempotency key is bound to. */
 export const keyRows = repository(textKind('key'));

@@ -10,8 +10,10 @@ import { watchLostAnswers } from '../effects/upkeep/lost-answers.ts';
 import { isClaimActive } from '../effects/steps/obligations.ts';
 import { createReadingTurns } from '../effects/run/reading-turns.ts';
 import { type Admission, type AdmitRequest, type EffectStore, PAGE_BYTES, StoreUnavailable } from '../effects/store.ts';
-import type { OpenRows } from '../stores/open-rows.ts';
+import type { ArchiveFolder, OpenRows } from '../stores/open-rows.ts';
+import { tombstoneOf } from './aged.ts';
 import { APPROVALS, approvalRows, approvalsIn, leftRows } from './approval-rows.ts';
+import { createArchive } from './archive.ts';
 import { capCounts } from './cap-counts.ts';
 import { pauseRows, pausesOf, policyRows, putPauses } from './control-rows.ts';
 import type { Draft } from './draft.ts';
@@ -40,16 +42,22 @@ export interface RecordsOptions {
   readonly keySeals: KeySeals;
   /** `max_freeze` (effects.md, A1), ms. */
   readonly maxFreezeMs: number;
+  /** Where effects go that are past their age; absent: nowhere. */
+  readonly archive?: ArchiveFolder | null | undefined;
 }
 
 /** How often counted refusals are written, ms. */
 const FLUSH_MS = 1000;
 
 /** The store of effects on top of rows: the rules run here, and the row store only keeps rows. */
-export function createEffectStore(store: OpenRows, { retention, keySeals, maxFreezeMs }: RecordsOptions): EffectStore {
+export function createEffectStore(
+  store: OpenRows,
+  { retention, keySeals, maxFreezeMs, archive: folder = null }: RecordsOptions,
+): EffectStore {
   const runner = createStepRunner(store);
   const turns = createReadingTurns();
-  const readable = { store, turns };
+  const archive = createArchive(store, runner, folder);
+  const readable = { store: archive.whole, turns };
   const steps =
     store.program === undefined
       ? createSteps(store, runner, { ended: store.ended, maxFreezeMs })
@@ -119,6 +127,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     await runner.run(INSTALLATION, (draft) => {
       if (enteredRows.get(draft, workspace) === null) enteredRows.put(draft, workspace, workspace);
     });
+    await archive.catchUp(workspace);
     await policies.bring(workspace);
     entered.add(workspace);
   }
@@ -150,8 +159,10 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
 
   async function storedEffect(workspace: string, id: string): Promise<StoredEffect | null> {
     const stored = await readRecord(runner, effectRows, workspace, id);
-    if (stored === null || stored.kind === 'tombstone') return stored;
-    return { kind: 'effect', effect: await present(stored.effect) };
+    if (stored === null) return null;
+    return stored.kind === 'tombstone'
+      ? archive.recalled(stored)
+      : { kind: 'effect', effect: await present(stored.effect) };
   }
 
   /** Declares an effect whose owner has ended before it is shown. */
@@ -176,9 +187,19 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
     const asked =
       before === null && isReady(request.workspace) ? steps.admit(request) : admitAfter(before ?? undefined, request);
     return asked.then(
-      (admission) => (isOutdated(admission, request) ? admitAgain(request) : admission),
+      (admission) => {
+        if (admission.kind === 'expired') return withReceipt(admission);
+        return isOutdated(admission, request) ? admitAgain(request) : admission;
+      },
       (error: unknown) => lose(request, error),
     );
+  }
+
+  /** The answer to a key whose effect is in the archive, with the receipt from there. */
+  async function withReceipt(admission: Extract<Admission, { kind: 'expired' }>): Promise<Admission> {
+    const stored = await archive.recalled({ kind: 'tombstone', tombstone: admission.tombstone });
+    const tombstone = stored.kind === 'effect' ? tombstoneOf(stored.effect, null) : stored.tombstone;
+    return tombstone === null ? admission : { ...admission, tombstone };
   }
 
   async function admitAfter(before: Promise<void> | undefined, request: AdmitRequest): Promise<Admission> {
@@ -227,13 +248,18 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
       return store.installId;
     },
     now: store.now,
-    health: () => store.health(),
+    health() {
+      const health = store.health();
+      const problem = health.problem ?? archive.problem();
+      return problem === health.problem ? health : { ...health, ready: false, problem };
+    },
     commits: runner.commits,
     turns,
     admit,
     async preview(request) {
       await enter(request.workspace);
-      return steps.preview('admit', request.workspace, request);
+      const admission = await steps.preview('admit', request.workspace, request);
+      return admission.kind === 'expired' ? withReceipt(admission) : admission;
     },
     settle: (request) =>
       isReady(request.workspace) ? steps.settle(request) : prepare(request.workspace).then(() => steps.settle(request)),
@@ -270,7 +296,12 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
         await policies.bring(workspace);
         const scan = scans.get(workspace) ?? { reached: null, unsettled: 0, unsettledBefore: 0 };
         scans.set(workspace, scan);
-        const swept = await sweepWorkspace({ store, runner, steps, scan }, workspace, limit, retention);
+        const swept = await sweepWorkspace(
+          { store, runner, steps, scan, archive: folder === null ? null : archive },
+          workspace,
+          limit,
+          retention,
+        );
         total.unsettled += Math.max(scan.unsettled, scan.unsettledBefore);
         if (scan.reached !== null) reached = Math.min(reached ?? scan.reached.at, scan.reached.at);
         const unknown = { workspace, list: effectsIn('unknown'), kind: effectRows.kind };
@@ -279,7 +310,7 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
         total.approvalsExpired += swept.approvalsExpired;
         total.aged += swept.aged;
       }
-      return { ...total, reached, oldestUnknown };
+      return { ...total, reached, oldestUnknown, archive: archive.state() };
     },
     async grantedApprovals(limit) {
       const found: ApprovalRecord[] = [];
@@ -443,8 +474,10 @@ export function createEffectStore(store: OpenRows, { retention, keySeals, maxFre
 }
 
 function receiptOf(stored: StoredEffect): SignedReceipt | null {
-  if (stored.kind === 'tombstone')
-    return stored.tombstone.outcome.state === 'committed' ? stored.tombstone.outcome.receipt : null;
+  if (stored.kind === 'tombstone') {
+    const { outcome } = stored.tombstone;
+    return outcome.state === 'committed' && outcome.receipt.jws !== null ? outcome.receipt : null;
+  }
   const { life } = stored.effect;
   return life.state === 'committed' ? life.receipt : null;
 }

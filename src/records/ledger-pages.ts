@@ -228,7 +228,8 @@ function rulesIn(data: JsonObject): readonly (Json | undefined)[] {
 function factsOf(stored: StoredEffect): EffectFacts {
   if (stored.kind === 'effect') return factsOfRecord(stored.effect);
   const { agentId, tool, target, outcome } = stored.tombstone;
-  const receipt = outcome.state === 'committed' ? receiptFacts(outcome.receipt.jws) : null;
+  const jws = outcome.state === 'committed' ? outcome.receipt.jws : null;
+  const receipt = jws === null ? null : receiptFacts(jws);
   return { agentId, tool, target, user: null, keyId: null, rules: [], ...receipt };
 }
 

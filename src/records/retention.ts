@@ -1,19 +1,12 @@
-import type { Tombstone } from '../effects/model/effect.ts';
 import type { SweepReport } from '../effects/store.ts';
 import { derivedKeyOf } from '../effects/steps/generations.ts';
+import type { ArchivedRow } from '../stores/open-rows.ts';
 import type { RowStore } from '../stores/port.ts';
-import {
-  approvalRows,
-  approvalsOfEffect,
-  AWAITED,
-  LEFT,
-  leftRows,
-  putApproval,
-  REJECTIONS,
-  rejectionRows,
-} from './approval-rows.ts';
+import { approvalsOf, isAged, replaceEffect, tombstoneOf } from './aged.ts';
+import { approvalRows, AWAITED, LEFT, leftRows, REJECTIONS, rejectionRows } from './approval-rows.ts';
+import type { Archive } from './archive.ts';
 import type { Draft } from './draft.ts';
-import { DENIED, EFFECTS, effectRows, keyRows, type StoredEffect, TOMBSTONES } from './effect-rows.ts';
+import { DENIED, EFFECTS, effectRows, keyRows, type StoredEffect, textForProof, TOMBSTONES } from './effect-rows.ts';
 import { CLAIMS, claimRows, putClaim, removeReservation, RESERVATIONS, reservationRows } from './held-rows.ts';
 import { entries, type Entry, firstOf } from './lists.ts';
 import { forgetArrived } from './outbox.ts';
@@ -39,6 +32,10 @@ const CLAIM_KEPT_MS = 60_000;
  */
 const MAX_SCANNED = 10;
 
+/** Effects of one segment of the archive at most, and how long their records are, together, except for the last. */
+const MOST_IN_SEGMENT = 100;
+const SEGMENT_CHARACTERS = 1024 * 1024;
+
 /** How far the look for effects that are past their age has got in a workspace. */
 export interface AgeScan {
   /** The effect that it has reached, by its creation; `null`: it begins with the oldest. */
@@ -55,11 +52,19 @@ export async function sweepWorkspace(
     runner,
     steps,
     scan,
-  }: { readonly store: RowStore; readonly runner: StepRunner; readonly steps: Steps; readonly scan: AgeScan },
+    archive,
+  }: {
+    readonly store: RowStore;
+    readonly runner: StepRunner;
+    readonly steps: Steps;
+    readonly scan: AgeScan;
+    /** `null`: records that are past their age are removed. */
+    readonly archive: Pick<Archive, 'move'> | null;
+  },
   workspace: string,
   limit: number,
   retention: Retention,
-): Promise<Omit<SweepReport, 'unsettled' | 'reached' | 'oldestUnknown'>> {
+): Promise<Omit<SweepReport, 'unsettled' | 'reached' | 'oldestUnknown' | 'archive'>> {
   const now = store.now();
   const due = (list: string, kind: string, to: number, most = limit): Promise<readonly Entry[]> =>
     firstOf(store, { workspace, list, kind, to }, most);
@@ -72,30 +77,48 @@ export async function sweepWorkspace(
   await Promise.all(expired);
 
   let aged = 0;
-  const approvalsOf = async (effectId: string): Promise<readonly string[]> =>
-    (await due(approvalsOfEffect(effectId), approvalRows.kind, Number.MAX_SAFE_INTEGER)).map(({ id }) => id);
+  const before = now - retention.effectsMs;
+  /** What goes into the archive, and how long its records are as they stand. */
+  let leaving: ArchivedRow[] = [];
+  let size = 0;
+  const archiveLeaving = async (): Promise<boolean> => {
+    const rows = leaving;
+    [leaving, size] = [[], 0];
+    const isDone = archive === null || (await archive.move(workspace, rows));
+    if (isDone) aged += rows.length;
+    return isDone;
+  };
   let scanned = 0;
-  const old = { workspace, list: EFFECTS, kind: effectRows.kind, to: now - retention.effectsMs, after: scan.reached };
+  const old = { workspace, list: EFFECTS, kind: effectRows.kind, to: before, after: scan.reached };
   let isWhole = true;
   for await (const { at, id, row } of entries(store, old)) {
-    isWhole = scanned < MAX_SCANNED * limit && aged < limit;
+    isWhole = scanned < MAX_SCANNED * limit && aged + leaving.length < limit;
     if (!isWhole) break;
     scanned += 1;
     scan.reached = { at, id };
     const found = effectRows.of(row);
     if (isUnsettled(found)) scan.unsettled += 1;
-    if (tombstoneOf(found, now - retention.effectsMs) === null) continue;
-    const approvals = await approvalsOf(id);
+    if (found.kind === 'tombstone' || !isAged(found.effect, before)) continue;
+    if (archive !== null) {
+      leaving.push({ id, text: textForProof(found.effect) });
+      size += row.text.length;
+      const isFull = leaving.length >= MOST_IN_SEGMENT || size >= SEGMENT_CHARACTERS;
+      if (isFull && !(await archiveLeaving())) break;
+      continue;
+    }
+    const approvals = await approvalsOf(store, workspace, id, limit);
     await write((draft) => {
       const stored = effectRows.get(draft, id);
-      const tombstone = stored === null ? null : tombstoneOf(stored, now - retention.effectsMs);
+      const tombstone =
+        stored?.kind === 'effect' && isAged(stored.effect, before) ? tombstoneOf(stored.effect, null) : null;
       if (tombstone !== null) replaceEffect(draft, id, { kind: 'tombstone', tombstone }, approvals);
     });
     aged += 1;
   }
+  await archiveLeaving();
   if (isWhole) Object.assign(scan, { reached: null, unsettled: 0, unsettledBefore: scan.unsettled });
   for (const { id } of await due(DENIED, effectRows.kind, now - retention.denialsMs, limit - aged)) {
-    const approvals = await approvalsOf(id);
+    const approvals = await approvalsOf(store, workspace, id, limit);
     await write((draft) => {
       if (effectRows.get(draft, id) !== null) replaceEffect(draft, id, null, approvals);
     });
@@ -140,35 +163,6 @@ export async function sweepWorkspace(
   return { lost, approvalsExpired: overdue.length, aged };
 }
 
-/** One change with its requests for approval: whoever is killed between two leaves none that nobody finds again. */
-function replaceEffect(draft: Draft, id: string, left: StoredEffect | null, approvals: readonly string[]): void {
-  effectRows.put(draft, id, left);
-  for (const approvalId of approvals) {
-    const approval = approvalRows.get(draft, approvalId);
-    if (approval?.status === 'pending') putApproval(draft, { ...approval, status: 'expired', decidedAt: draft.now });
-    if (approval !== null) approvalRows.put(draft, approvalId, null);
-  }
-}
-
 function isUnsettled(stored: StoredEffect): boolean {
   return stored.kind === 'effect' && ['unknown', 'executing', 'pending_approval'].includes(stored.effect.life.state);
-}
-
-function tombstoneOf(stored: StoredEffect, before: number): Tombstone | null {
-  if (stored.kind === 'tombstone') return null;
-  const { life, id, workspace, idempotencyKey, fingerprint, action, actor, attempt } = stored.effect;
-  if (life.state !== 'committed' && life.state !== 'failed' && life.state !== 'rejected') return null;
-  if (life.at > before) return null;
-  return {
-    id,
-    workspace,
-    idempotencyKey,
-    fingerprint,
-    agentId: actor.agentId,
-    tool: action.tool,
-    target: action.target,
-    attempt,
-    at: life.at,
-    outcome: life.state === 'committed' ? { state: 'committed', receipt: life.receipt } : { state: life.state },
-  };
 }

@@ -67,3 +67,35 @@ export interface OpenRows extends RowStore {
   /** Why no call may start in a workspace now, or `null`: a call that would have to be undone is not started. */
   impediment(workspace: string): StoreUnavailable | null;
 }
+
+/** A row that has left the store, as it was. */
+export interface ArchivedRow {
+  readonly id: string;
+  readonly text: string;
+}
+
+/** The place that a chain of segments has reached. */
+export interface ArchiveMark {
+  readonly n: number;
+  readonly sha256: string;
+}
+
+/** Rows that left the store together. Each segment names the one before it. */
+export interface Segment extends ArchiveMark {
+  /** SHA-256 of the segment before it; `null`: it is the first of its workspace. */
+  readonly before: string | null;
+  readonly rows: readonly ArchivedRow[];
+}
+
+/** Segments outside the store. All methods reject with `StoreUnavailable` that says what is wrong. */
+export interface ArchiveFolder {
+  /** Writes a segment; once it is answered, it survives a power cut. */
+  write(workspace: string, n: number, segment: Pick<Segment, 'before' | 'rows'>): Promise<ArchiveMark>;
+  /** `null`: there is no such segment. */
+  read(workspace: string, n: number): Promise<Segment | null>;
+  /** How far a store was seen here; `null`: none was. */
+  mark(workspace: string): Promise<ArchiveMark | null>;
+  setMark(workspace: string, mark: ArchiveMark): Promise<void>;
+  /** Where the mark is, for people. */
+  markFile(workspace: string): string;
+}

@@ -44,7 +44,9 @@ export interface Metrics {
 export function createMetrics(watched: {
   readonly store: Pick<EffectStore, 'health' | 'now' | 'commits' | 'effects' | 'approvals'>;
   readonly workspaces: () => readonly string[];
-  readonly swept: () => (Pick<SweepReport, 'unsettled' | 'reached' | 'oldestUnknown'> & { readonly at: number }) | null;
+  readonly swept: () =>
+    | (Pick<SweepReport, 'unsettled' | 'reached' | 'oldestUnknown' | 'archive'> & { readonly at: number })
+    | null;
 }): Metrics {
   const registry = new Registry();
   const registers = [registry];
@@ -162,6 +164,22 @@ export function createMetrics(watched: {
     registers,
     collect() {
       this.set((watched.swept()?.reached ?? Date.now()) / 1000);
+    },
+  });
+  new Gauge({
+    name: 'svc_archive_behind',
+    help: '1 while effects that are past their age cannot be written to the archive',
+    registers,
+    collect() {
+      this.set((watched.swept()?.archive?.failure ?? null) === null ? 0 : 1);
+    },
+  });
+  new Gauge({
+    name: 'svc_archive_segment_timestamp_seconds',
+    help: 'When this process last wrote a segment of the archive; 0 before the first',
+    registers,
+    collect() {
+      this.set((watched.swept()?.archive?.last?.at ?? 0) / 1000);
     },
   });
   /** Both gauges of unknown outcomes are collected at once, and read the store once. */

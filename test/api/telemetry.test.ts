@@ -68,7 +68,9 @@ describe('metrics', () => {
     expect((await rig.send('POST', '/v1/workspaces/demo/effects', { body: refund() })).json['decision']).toBe(
       'unknown_effect',
     );
-    const swept = { unsettled: 3, reached: 1_750_000_000_000, oldestUnknown: 1_740_000_000_000, at: 1_760_000_000_000 };
+    const archive = { failure: 'the folder is away', last: { segment: 7, at: 1_755_000_000_000 } };
+    const retention = { unsettled: 3, reached: 1_750_000_000_000, archive };
+    const swept = { ...retention, oldestUnknown: 1_740_000_000_000, at: 1_760_000_000_000 };
     const metrics = createMetrics({
       store: rig.ports.store,
       workspaces: () => ['demo', 'elsewhere'],
@@ -88,6 +90,8 @@ describe('metrics', () => {
     expect(text).toContain('svc_alerts_total{what="contradiction"} 1');
     expect(text).toContain('svc_store_ready 1');
     expect(text).toContain('svc_retention_unsettled 3');
+    expect(text).toContain('svc_archive_behind 1');
+    expect(text).toContain('svc_archive_segment_timestamp_seconds 1755000000');
     expect(text).toContain('svc_retention_reached_timestamp_seconds 1750000000');
     expect(text).toContain('svc_retention_swept_timestamp_seconds 1760000000');
     expect(text).toContain('svc_effects_unknown_oldest_timestamp_seconds 1740000000');

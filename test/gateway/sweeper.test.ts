@@ -132,7 +132,8 @@ it('settlements that the store did not take are handed in each round', async () 
 
 it('records that stay, outcomes that nobody settles, and a sweeper that stands still are named in /readyz', () => {
   const at = 1_760_000_000_000;
-  const report = { lost: 0, approvalsExpired: 0, aged: 0, unsettled: 0, reached: 5, oldestUnknown: null, at };
+  const none = { archive: null, oldestUnknown: null };
+  const report = { lost: 0, approvalsExpired: 0, aged: 0, unsettled: 0, reached: 5, ...none, at };
   expect(retentionNotes(null, at)).toEqual([]);
   expect(retentionNotes(report, at)).toEqual([]);
   const [note] = retentionNotes({ ...report, unsettled: 1_200, reached: 1_750_000_000_000 }, at);
@@ -141,6 +142,11 @@ it('records that stay, outcomes that nobody settles, and a sweeper that stands s
   expect(retentionNotes(report, at + 600_000)).toMatchObject([
     { part: 'retention', message: expect.stringMatching(/^Nothing .*2025-10-09T/) },
   ]);
+  const archive = { failure: '/nfs/demo cannot be written: EROFS.', last: null };
+  expect(retentionNotes({ ...report, archive }, at)).toMatchObject([
+    { part: 'archive', message: expect.stringMatching(/stay in the store: \/nfs\/demo cannot be written/) },
+  ]);
+  expect(retentionNotes({ ...report, archive: { ...archive, failure: null } }, at)).toEqual([]);
   expect(retentionNotes({ ...report, oldestUnknown: at - 3_599_999 }, at)).toEqual([]);
   expect(retentionNotes({ ...report, oldestUnknown: at - 3_600_000 }, at)).toMatchObject([
     { part: 'unknown_outcomes', message: expect.stringContaining('2025-10-09T') },

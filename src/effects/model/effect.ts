@@ -238,6 +238,14 @@ export interface Tombstone {
   readonly attempt: number;
   readonly at: number;
   readonly outcome:
-    | { readonly state: 'committed'; readonly receipt: SignedReceipt }
+    | { readonly state: 'committed'; readonly receipt: SignedReceipt | ArchivedReceipt }
     | { readonly state: 'failed' | 'rejected' };
+  /** Where the record is; absent: nowhere. */
+  readonly archived?: { readonly segment: number; readonly createdAt: number };
+}
+
+/** Of a receipt that is in the archive, the store knows only the id. */
+export interface ArchivedReceipt {
+  readonly id: string;
+  readonly jws: null;
 }

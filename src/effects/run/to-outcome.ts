@@ -234,7 +234,9 @@ function withoutResult(outcome: RunOutcome): RunOutcome {
 }
 
 function outcomeOfTombstone(tombstone: Tombstone): RunOutcome {
-  if (tombstone.outcome.state !== 'committed') throw new TypeError('only a committed tombstone answers for its effect');
+  const { outcome } = tombstone;
+  if (outcome.state !== 'committed' || outcome.receipt.jws === null)
+    throw new TypeError('only a committed tombstone with its receipt answers for its effect');
   return {
     workspace: tombstone.workspace,
     effectId: tombstone.id,
@@ -253,7 +255,7 @@ function outcomeOfTombstone(tombstone: Tombstone): RunOutcome {
     retryAfterMs: null,
     next: null,
     decision: 'duplicate_blocked',
-    receipt: tombstone.outcome.receipt,
+    receipt: outcome.receipt,
     result: null,
     resultExpired: true,
   };

@@ -46,6 +46,7 @@ const STATES: Readonly<Record<LedgerKind, EffectState | null>> = {
   'policy.rejected': null,
   'store.loss_accepted': null,
   'store.time_accepted': null,
+  'archive.segment': null,
   'gateway.declared_lost': null,
   'pause.set': null,
   'pause.lifted': null,

@@ -1,0 +1,290 @@
+import type { EffectRecord, Tombstone } from '../effects/model/effect.ts';
+import type { LedgerActor } from '../effects/model/ledger.ts';
+import { derivedKeyOf } from '../effects/steps/generations.ts';
+import { holdsToWire } from '../effects/steps/give-back.ts';
+import { type ArchiveState, type StoreHealth, StoreUnavailable } from '../effects/store.ts';
+import type { ArchivedRow, ArchiveFolder, ArchiveMark, Segment } from '../stores/open-rows.ts';
+import type { Listed, ListQuery, Row, RowStore } from '../stores/port.ts';
+import { approvalsOf, replaceEffect, tombstoneOf } from './aged.ts';
+import { budgetSum } from './counters.ts';
+import { type Draft, MOSTLY_ABSENT } from './draft.ts';
+import { archivedOf, effectRows, keyRows, type StoredEffect } from './effect-rows.ts';
+import { jsonKind, repository } from './kind.ts';
+import { readRecord, type StepRunner } from './runner.ts';
+import { appendEvents } from './view.ts';
+
+const GATEWAY: LedgerActor = { type: 'gateway', id: 'archive' };
+
+/** Where the chain of a workspace's segments has got to. */
+const headRows = repository(jsonKind<ArchiveMark>('archive', () => []));
+const HEAD = 'head';
+
+/** Requests for approval of one effect. */
+const MOST_APPROVALS = 100;
+
+/** Segments that are remembered: who reads a list reads the same one again and again. */
+const MOST_REMEMBERED = 8;
+
+/** What ages out of the store goes here, and is read back from here. */
+export interface Archive {
+  /**
+   * Holds the store of a workspace against its archive, and takes in the segments that the store does not name: whoever
+   * wrote them ended before the store did.
+   * @throws StoreUnavailable where the store is older than its archive
+   */
+  catchUp(workspace: string): Promise<void>;
+  /**
+   * Writes a segment; then one change of the store names it and leaves a tombstone of each effect.
+   * @returns `false` where it cannot be done now: the effects stay in the store
+   */
+  move(workspace: string, effects: readonly ArchivedRow[]): Promise<boolean>;
+  /** The same effect with its record, where that is in the archive. */
+  recalled(stored: StoredEffect): Promise<StoredEffect>;
+  /** The store for people: rows and lists of effects have what is in the archive as if it had never left. */
+  readonly whole: RowStore;
+  /** What keeps the store from being used; `null`: nothing. */
+  problem(): StoreHealth['problem'];
+  /** What happened last; `null`: nothing is archived. */
+  state(): ArchiveState | null;
+}
+
+/** @param folder `null`: nothing is archived */
+export function createArchive(store: RowStore, runner: StepRunner, folder: ArchiveFolder | null): Archive {
+  const segments = new Map<string, Promise<Segment>>();
+  const problems = new Map<string, NonNullable<StoreHealth['problem']>>();
+  let failure: string | null = null;
+  let last: { readonly segment: number; readonly at: number } | null = null;
+
+  async function catchUp(workspace: string): Promise<void> {
+    if (folder === null) return;
+    problems.delete(workspace);
+    const found = await compare(folder, workspace).catch((error: unknown) => {
+      if (!(error instanceof StoreUnavailable)) throw error;
+      return { code: 'store_unavailable', message: error.message } as const;
+    });
+    if (found === null) return;
+    problems.set(workspace, found);
+    throw new StoreUnavailable(found.message);
+  }
+
+  /** @returns why the store must not be used */
+  async function compare(of: ArchiveFolder, workspace: string): Promise<StoreHealth['problem']> {
+    let head = await readRecord(runner, headRows, workspace, HEAD);
+    const mark = await of.mark(workspace);
+    const reached = head?.n ?? 0;
+    if (mark !== null && (mark.n > reached || (mark.n === reached && mark.sha256 !== head?.sha256)))
+      return {
+        code: 'store_rolled_back',
+        message: `The store is older than its archive, which has got to segment ${mark.n} of the workspace ${workspace}, and the store to ${reached}: acknowledged actions may be missing from it, and repeating them could run them twice. Restore the newest copy of store.db; or, to go on with this one and take in what the archive has, delete ${of.markFile(workspace)}.`,
+      };
+    for (;;) {
+      const next = await of.read(workspace, (head?.n ?? 0) + 1);
+      if (next === null) break;
+      if (next.before !== (head?.sha256 ?? null))
+        throw new StoreUnavailable(
+          `Segment ${next.n} of the workspace ${workspace} in the archive does not follow the one that the store names. Restore the newest copy of store.db, or bring back the archive that belongs to it.`,
+        );
+      await takeIn(workspace, next);
+      head = next;
+    }
+    if (head !== null && head.n !== mark?.n) await of.setMark(workspace, head);
+    return null;
+  }
+
+  async function move(workspace: string, rows: readonly ArchivedRow[]): Promise<boolean> {
+    if (folder === null || rows.length === 0) return true;
+    try {
+      const found = await compare(folder, workspace);
+      if (found !== null) throw new StoreUnavailable(found.message);
+      const head = await readRecord(runner, headRows, workspace, HEAD);
+      const before = head?.sha256 ?? null;
+      const written = await folder.write(workspace, (head?.n ?? 0) + 1, { before, rows });
+      await takeIn(workspace, { ...written, before, rows });
+      await folder.setMark(workspace, written);
+      last = { segment: written.n, at: store.now() };
+      failure = null;
+      return true;
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) throw error;
+      failure = error.message;
+      return false;
+    }
+  }
+
+  /** Names a segment in the store and leaves tombstones in place of its records, in one change. */
+  async function takeIn(workspace: string, { n, sha256, before, rows }: Segment): Promise<void> {
+    const records = rows.map(recordOf);
+    const approvals = new Map<string, readonly string[]>();
+    for (const { id } of rows) approvals.set(id, await approvalsOf(store, workspace, id, MOST_APPROVALS));
+    // The step finds all of them remembered, and asks for none alone.
+    await runner.read(
+      workspace,
+      rows.map(({ id }) => ({ kind: effectRows.kind, id })),
+    );
+    await runner.run(workspace, (draft) => {
+      if ((headRows.get(draft, HEAD)?.n ?? 0) >= n) return;
+      const taken = records.filter((record) => replaced(draft, record, n, approvals.get(record.id) ?? []));
+      headRows.put(draft, HEAD, { n, sha256 });
+      appendEvents(draft, [
+        {
+          kind: 'archive.segment',
+          effectId: null,
+          actor: GATEWAY,
+          data: { segment: n, sha256, before, effects: taken.length },
+        },
+      ]);
+    });
+  }
+
+  /** The segment of a row that the store names. */
+  async function segmentOf(workspace: string, n: number): Promise<Segment> {
+    if (folder === null)
+      throw new StoreUnavailable('The record is in the archive, and store.archive names no folder any more.');
+    const name = `${n} ${workspace}`;
+    const reading = segments.get(name) ?? read(folder, workspace, n);
+    segments.delete(name);
+    segments.set(name, reading);
+    const [oldest] = segments.keys();
+    if (segments.size > MOST_REMEMBERED && oldest !== undefined) segments.delete(oldest);
+    try {
+      return await reading;
+    } catch (error) {
+      if (segments.get(name) === reading) segments.delete(name);
+      throw error;
+    }
+  }
+
+  async function rowInArchive(tombstone: Tombstone): Promise<ArchivedRow | null> {
+    if (tombstone.archived === undefined) return null;
+    const { rows } = await segmentOf(tombstone.workspace, tombstone.archived.segment);
+    const row = rows.find(({ id }) => id === tombstone.id);
+    if (row !== undefined) return row;
+    throw new StoreUnavailable(`The archive has no record of ${tombstone.id}, which the store says is in it.`);
+  }
+
+  async function recalledRow<Of extends Row | null>(row: Of): Promise<Of | Row> {
+    const stored = row === null ? null : effectRows.of(row);
+    const found = stored?.kind === 'tombstone' ? await rowInArchive(stored.tombstone) : null;
+    return row === null || found === null ? row : { version: row.version, text: found.text };
+  }
+
+  async function listed(query: ListQuery): Promise<Listed> {
+    const found = await store.list(query);
+    if (query.kind !== effectRows.kind) return found;
+    const archived = await store.list({ ...query, list: archivedOf(query.list) });
+    const merged = merge(query, found, archived);
+    const entries: Listed['entries'][number][] = [];
+    for (const entry of merged.entries) entries.push({ ...entry, row: await recalledRow(entry.row) });
+    return { entries, more: merged.more };
+  }
+
+  return {
+    catchUp,
+    move,
+    async recalled(stored) {
+      const row = stored.kind === 'tombstone' ? await rowInArchive(stored.tombstone) : null;
+      return row === null ? stored : { kind: 'effect', effect: recordOf(row) };
+    },
+    whole:
+      folder === null
+        ? store
+        : {
+            ...store,
+            list: listed,
+            async rows(workspace, names) {
+              const rows: (Row | null)[] = [];
+              for (const [index, row] of (await store.rows(workspace, names)).entries())
+                rows.push(names[index]?.kind === effectRows.kind ? await recalledRow(row) : row);
+              return rows;
+            },
+          },
+    problem: () => [...problems.values()][0] ?? null,
+    state: () => (folder === null ? null : { failure, last }),
+  };
+}
+
+async function read(folder: ArchiveFolder, workspace: string, n: number): Promise<Segment> {
+  const segment = await folder.read(workspace, n);
+  if (segment !== null) return segment;
+  throw new StoreUnavailable(
+    `Segment ${n} of the workspace ${workspace} is not in the archive: put the file back from a copy.`,
+  );
+}
+
+/** Two slices of lists that begin at the same place, as one. */
+function merge({ order, limit }: ListQuery, one: Listed, other: Listed): Listed {
+  const all = [...one.entries, ...other.entries].toSorted((a, b) => {
+    const sign = order === 'up' ? 1 : -1;
+    return sign * (a.at - b.at || (a.id < b.id ? -1 : 1));
+  });
+  // Behind the end of a slice that is cut short, what follows of it may come before what the other has.
+  const ends = [one, other].flatMap(({ more, entries: [...slice] }) => {
+    const last = slice.at(-1);
+    return more && last !== undefined ? [all.indexOf(last) + 1] : [];
+  });
+  const entries = all.slice(0, Math.min(limit, ...ends));
+  return { entries, more: one.more || other.more || entries.length < all.length };
+}
+
+function recordOf({ text }: ArchivedRow): EffectRecord {
+  const stored = effectRows.of({ version: '', text });
+  if (stored.kind === 'effect') return stored.effect;
+  throw new TypeError('the archive has records of effects, and a tombstone is none');
+}
+
+/**
+ * Leaves a tombstone of an effect whose record is in a segment.
+ * @returns `false` where what the store has is not what was archived, or already is a tombstone: it stays as it is
+ */
+function replaced(draft: Draft, record: EffectRecord, segment: number, approvals: readonly string[]): boolean {
+  const tombstone = tombstoneOf(record, segment);
+  const stored = effectRows.get(draft, record.id, MOSTLY_ABSENT);
+  if (tombstone === null || stored?.kind === 'tombstone') return false;
+  if (stored !== null && !isLater(record, stored.effect)) return false;
+  if (stored === null) bindKeys(draft, record);
+  else if (stored.effect.life.state === 'pending_approval') voidHolds(draft, stored.effect);
+  replaceEffect(draft, record.id, { kind: 'tombstone', tombstone }, approvals);
+  return true;
+}
+
+/** The store is older than the archive, and has to know its keys. Of effects under one key the latest has it. */
+function bindKeys(draft: Draft, { id, idempotencyKey, createdAt }: EffectRecord): void {
+  for (const key of [idempotencyKey, derivedKeyOf(idempotencyKey)]) {
+    if (key === null) continue;
+    const bound = keyRows.get(draft, key, MOSTLY_ABSENT);
+    const stored = bound === null ? null : effectRows.get(draft, bound);
+    if (stored === null || madeAt(stored) <= createdAt) keyRows.put(draft, key, id);
+  }
+}
+
+function madeAt(stored: StoredEffect): number {
+  return stored.kind === 'effect'
+    ? stored.effect.createdAt
+    : (stored.tombstone.archived?.createdAt ?? stored.tombstone.at);
+}
+
+/**
+ * Whether a settled record of the archive stands in place of what the store has: the same, or from before. An outcome
+ * that the store does not know yet is settled there, and is archived again then.
+ */
+function isLater(archived: EffectRecord, { life, attempt }: EffectRecord): boolean {
+  switch (life.state) {
+    case 'committed':
+    case 'failed':
+    case 'rejected':
+      return archived.attempt >= attempt && 'at' in archived.life && archived.life.at >= life.at;
+    case 'pending_approval':
+      return archived.attempt >= attempt;
+    case 'executing':
+    case 'unknown':
+    case 'denied':
+      return false;
+  }
+}
+
+function voidHolds(draft: Draft, { id, holds, holdState }: EffectRecord): void {
+  if (holdState !== 'held') return;
+  for (const hold of holds)
+    draft.sum({ ...budgetSum(hold), hold: -hold.amount, spend: 0, limit: null, most: null, text: null });
+  appendEvents(draft, [{ kind: 'budget.voided', effectId: id, actor: GATEWAY, data: { holds: holdsToWire(holds) } }]);
+}

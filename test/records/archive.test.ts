@@ -1,0 +1,300 @@
+import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { DERIVED } from '../../src/effects/steps/generations.ts';
+import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
+import { createEffectStore } from '../../src/records/effect-store.ts';
+import { openArchiveFolder } from '../../src/stores/archive/folder.ts';
+import type { ArchiveFolder } from '../../src/stores/open-rows.ts';
+import type { RowStore } from '../../src/stores/port.ts';
+import { DAY, RETENTION } from '../contract/fixture.ts';
+import {
+  admitRequest,
+  ANY,
+  approvalBy,
+  budgetOf,
+  committed,
+  dispatched,
+  FAILED,
+  permit,
+  settleRequest,
+  UNKNOWN,
+  voteRequest,
+  WORKSPACE,
+} from '../contract/requests.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
+import { expectSilentFsck } from '../silent-fsck.ts';
+import { ALONE, emptyRows, type MapRows, mapStore } from '../port/map-rows.ts';
+
+let folder = '';
+let now = 0;
+let rows: MapRows = emptyRows();
+beforeEach(() => {
+  folder = mkdtempSync(join(tmpdir(), 'svc-archive-'));
+  now = 1_750_000_000_000;
+  rows = emptyRows();
+});
+afterEach(() => rmSync(folder, { recursive: true }));
+
+/** A gateway that ends at one of its operations, before or after that is done; all later ones fail. */
+class Killed {
+  #left: number;
+  readonly #isDone: boolean;
+  happened = false;
+
+  constructor(operations: number, isDone: boolean) {
+    this.#left = operations;
+    this.#isDone = isDone;
+  }
+
+  async at<T>(operation: () => Promise<T>): Promise<T> {
+    this.#left -= 1;
+    if (this.#left >= 0) return operation();
+    if (this.#isDone && !this.happened) await operation();
+    this.happened = true;
+    throw new StoreUnavailable('killed');
+  }
+}
+
+/** Of the gateway on `rows`, whose archive is in `folder`. */
+function open(
+  killed = new Killed(Infinity, false),
+  archive = openArchiveFolder(folder, 'map', KEY_SEALS),
+): EffectStore {
+  const whole = { ...mapStore(rows, () => now), ...ALONE };
+  const commit: RowStore['commit'] = (change) => killed.at(() => whole.commit(change));
+  const killable: ArchiveFolder = {
+    ...archive,
+    write: (...segment) => killed.at(() => archive.write(...segment)),
+    setMark: (...mark) => killed.at(() => archive.setMark(...mark)),
+  };
+  return createEffectStore(
+    { ...whole, commit },
+    { retention: RETENTION, keySeals: KEY_SEALS, maxFreezeMs: 0, archive: killable },
+  );
+}
+
+async function using<T>(store: EffectStore, work: (store: EffectStore) => Promise<T>): Promise<T> {
+  try {
+    return await work(store);
+  } finally {
+    await store.close();
+  }
+}
+
+/** Makes settled effects of every kind, one a day. @returns their ids, oldest first */
+async function settledEffects(store: EffectStore): Promise<readonly string[]> {
+  const ids: string[] = [];
+  for (const [n, outcome] of [committed('jws.0', 'rcp_0'), FAILED, committed('jws.2', 'rcp_2')].entries()) {
+    const { effect } = await dispatched(store, { idempotencyKey: `key-${n}`, action: { target: `order:${n}` } });
+    await store.settle(settleRequest(effect, outcome));
+    ids.push(effect.id);
+    now += DAY;
+  }
+  const waiting = await store.admit(admitRequest({ idempotencyKey: 'key-3', verdict: permit([], [approvalBy()]) }));
+  if (waiting.kind !== 'pending') throw new Error(waiting.kind);
+  await store.vote(voteRequest(waiting.approval, { verdict: 'reject' }));
+  return [...ids, waiting.effect.id];
+}
+
+async function expectAllThere(store: EffectStore, ids: readonly string[]): Promise<void> {
+  const listed = await store.effects(WORKSPACE, ANY);
+  expect(listed.items.map(({ id }) => id)).toEqual(ids.toReversed());
+  for (const id of ids) expect(await store.effect(WORKSPACE, id)).toMatchObject({ id, sealed: null });
+  expect(await store.receipts(WORKSPACE, ids)).toMatchObject([{ jws: 'jws.0' }, null, { jws: 'jws.2' }, null]);
+  expect(await store.admit(admitRequest({ idempotencyKey: 'key-2' }))).toMatchObject({
+    kind: 'expired',
+    tombstone: { id: ids[2], outcome: { receipt: { id: 'rcp_2', jws: 'jws.2' } } },
+  });
+  expect(await store.admit(admitRequest({ idempotencyKey: 'key-3' }))).toMatchObject({
+    reason: { code: 'approval_rejected' },
+  });
+}
+
+/** Every segment that the ledger names, from the first, and how many effects it says are in all of them. */
+async function archivedByLedger(store: EffectStore): Promise<{ segments: unknown[]; effects: number }> {
+  const events = (await store.ledger(WORKSPACE, 0, 10_000)).filter(({ kind }) => kind === 'archive.segment');
+  for (const [index, { data }] of events.entries())
+    expect(data['before']).toBe(index === 0 ? null : events[index - 1]?.data['sha256']);
+  return {
+    segments: events.map(({ data }) => data['segment']),
+    effects: events.reduce((sum, { data }) => sum + Number(data['effects']), 0),
+  };
+}
+
+it('what is past its age is in the archive, and found as before: by id, key, target and time, with its receipt', async () => {
+  const ids = await using(open(), settledEffects);
+  now += RETENTION.effectsMs + DAY;
+  await using(open(), async (store) => {
+    const { effect: running } = await dispatched(store, { idempotencyKey: 'running' });
+    expect(await store.sweep(100)).toMatchObject({ aged: 4, archive: { failure: null, last: { segment: 1 } } });
+    await expectAllThereBut(store, ids, running.id);
+    const page = async (of: object): Promise<readonly string[]> =>
+      (await store.effects(WORKSPACE, { ...ANY, ...of })).items.map(({ id }) => id);
+    expect(await page({ target: 'order:1' })).toEqual([ids[1]]);
+    expect(await page({ state: 'failed' })).toEqual([ids[1]]);
+    expect(await page({ state: 'rejected', agentId: 'support-bot' })).toEqual([ids[3]]);
+    const first = await store.effect(WORKSPACE, ids[0] ?? '');
+    const createdAt = first?.createdAt ?? 0;
+    expect(await page({ since: createdAt, until: createdAt + DAY })).toEqual([ids[0]]);
+    const newest = await store.effects(WORKSPACE, { ...ANY, limit: 2 });
+    const rest = await store.effects(WORKSPACE, { ...ANY, limit: 9, cursor: newest.next });
+    expect([...newest.items, ...rest.items].map(({ id }) => id)).toEqual([running.id, ...ids.toReversed()]);
+    const facts = await store.ledgerPage(WORKSPACE, {
+      target: 'order:0',
+      since: null,
+      until: null,
+      limit: 99,
+      cursor: null,
+    });
+    expect(facts.items.length).toBeGreaterThan(2);
+    await expectSilentFsck(store);
+  });
+  const kept = rows.spaces.get(WORKSPACE);
+  expect([...(kept?.lists.keys() ?? [])]).toContain('archived:effects');
+  const texts = [...(rows.spaces.get(WORKSPACE)?.rows.values() ?? [])].map(({ text }) => text).join('\n');
+  expect(texts).not.toContain('jws.0');
+  now += RETENTION.keysMs;
+  await using(open(), (store) => store.sweep(100));
+  const lists = [...(kept?.lists ?? [])].filter(([name, { size }]) => name.startsWith('archived:') && size > 0);
+  expect(lists).toEqual([]);
+});
+
+async function expectAllThereBut(store: EffectStore, ids: readonly string[], more: string): Promise<void> {
+  const { items } = await store.effects(WORKSPACE, ANY);
+  expect(items.map(({ id }) => id)).toEqual([more, ...ids.toReversed()]);
+  expect(await store.receipt(WORKSPACE, ids[0] ?? '')).toEqual({ id: 'rcp_0', jws: 'jws.0' });
+}
+
+it.each([false, true])(
+  'killed at any step, with that step done or not (%s): nothing is lost, and nothing twice',
+  async (isDone) => {
+    for (let step = 0, isKilled = true; isKilled; step += 1) {
+      rmSync(folder, { recursive: true });
+      rows = emptyRows();
+      now = 1_750_000_000_000;
+      const ids = await using(open(), settledEffects);
+      now += RETENTION.effectsMs + DAY;
+      const killed = new Killed(step, isDone);
+      await using(open(killed), (store) => store.sweep(2).catch(() => undefined));
+      isKilled = killed.happened;
+      await using(open(), async (store) => {
+        for (let left = 3; left > 0; left -= 1) await store.sweep(2);
+        await expectAllThere(store, ids);
+        const { segments, effects } = await archivedByLedger(store);
+        expect(segments, `killed at ${step}`).toEqual(segments.map((_, index) => index + 1));
+        expect(effects, `killed at ${step}`).toBe(ids.length);
+        expect(readdirSync(join(folder, WORKSPACE)).length).toBe(segments.length + 1);
+      });
+    }
+  },
+);
+
+it('a store from a backup is not used beside a newer archive, and takes it in where somebody says so', async () => {
+  const verdict = permit([budgetOf(100, 7)], [approvalBy()]);
+  const asking = admitRequest({ idempotencyKey: 'asked', verdict });
+  const { approval, failed } = await using(open(), async (store) => {
+    const { effect } = await dispatched(store, { idempotencyKey: 'retried' });
+    await store.settle(settleRequest(effect, FAILED));
+    const waiting = await store.admit(asking);
+    if (waiting.kind !== 'pending') throw new Error(waiting.kind);
+    expect(await store.budgets(WORKSPACE)).toMatchObject([{ held: 7 }]);
+    return { approval: waiting.approval, failed: effect };
+  });
+  const backup = structuredClone(rows);
+  await using(open(), async (store) => {
+    const again = await dispatched(store, { idempotencyKey: 'retried' });
+    await store.settle(settleRequest(again.effect, committed('jws.again')));
+    await store.vote(voteRequest(approval));
+    const sent = await dispatched(store, { idempotencyKey: 'asked', verdict, approvalDigest: asking.approvalDigest });
+    await store.settle(settleRequest(sent.effect, committed('jws.asked')));
+    const late = await dispatched(store, { idempotencyKey: 'later' });
+    await store.settle(settleRequest(late.effect, committed('jws.later')));
+    const derived = await dispatched(store, { idempotencyKey: `${DERIVED}act`, generationMs: 60_000 });
+    await store.settle(settleRequest(derived.effect, committed('jws.derived')));
+    const first = await dispatched(store, { idempotencyKey: 'reused' });
+    await store.settle(settleRequest(first.effect, FAILED));
+    now += RETENTION.effectsMs + DAY;
+    await store.sweep(100);
+    const second = await dispatched(store, { idempotencyKey: 'reused' });
+    await store.settle(settleRequest(second.effect, committed('jws.reused')));
+    now += RETENTION.effectsMs + DAY;
+    await store.sweep(100);
+  });
+
+  rows = backup;
+  await using(open(), async (store) => {
+    await expect(store.admit(admitRequest({ idempotencyKey: 'later' }))).rejects.toThrow('older than its archive');
+    await expect(store.vote(voteRequest(approval))).rejects.toThrow('older than its archive');
+    expect(store.health()).toMatchObject({ ready: false, problem: { code: 'store_rolled_back' } });
+    rmSync(join(folder, WORKSPACE, 'head.json'));
+    for (const [key, jws] of Object.entries({ later: 'jws.later', retried: 'jws.again', reused: 'jws.reused' }))
+      expect(await store.admit(admitRequest({ idempotencyKey: key })), key).toMatchObject({
+        kind: 'expired',
+        tombstone: { outcome: { receipt: { jws } } },
+      });
+    expect(store.health()).toMatchObject({ ready: true });
+    expect(await store.effect(WORKSPACE, failed.id)).toMatchObject({ life: { state: 'committed' }, attempt: 2 });
+    expect(await store.admit({ ...asking, effectId: 'eff_again' })).toMatchObject({ kind: 'expired' });
+    expect(await store.vote(voteRequest(approval))).toEqual({ kind: 'absent' });
+    expect(await store.budgets(WORKSPACE)).toEqual([]);
+    expect(await archivedByLedger(store)).toMatchObject({ segments: [1, 2] });
+    await store.sweep(100);
+    expect((await store.effects(WORKSPACE, ANY)).items.length).toBe(6);
+  });
+});
+
+it('what the store does not know the end of stays unknown when the archive is taken in', async () => {
+  const unknown = await using(open(), async (store) => {
+    const { effect } = await dispatched(store, { idempotencyKey: 'unknown' });
+    await store.settle(settleRequest(effect, UNKNOWN));
+    return effect;
+  });
+  const backup = structuredClone(rows);
+  await using(open(), async (store) => {
+    await store.settle(settleRequest(unknown, committed('jws.late'), { settledBy: { by: 'late_answer' } }));
+    now += RETENTION.effectsMs + DAY;
+    expect(await store.sweep(100)).toMatchObject({ aged: 1 });
+  });
+  rows = backup;
+  rmSync(join(folder, WORKSPACE, 'head.json'));
+  await using(open(), async (store) => {
+    expect(await store.admit(admitRequest({ idempotencyKey: 'unknown' }))).toMatchObject({
+      kind: 'existing',
+      effect: { id: unknown.id, life: { state: 'unknown' } },
+    });
+  });
+});
+
+it('an archive that cannot be used is said, and holds up neither calls nor what else is swept', async () => {
+  const ids = await using(open(), settledEffects);
+  now += RETENTION.effectsMs + DAY;
+  await using(open(), async (store) => {
+    await store.admit(admitRequest());
+    rmSync(folder, { recursive: true });
+    writeFileSync(folder, 'no folder');
+    expect(await store.sweep(100)).toMatchObject({ aged: 0, archive: { failure: expect.stringContaining('ENOTDIR') } });
+    expect(await store.effect(WORKSPACE, ids[0] ?? '')).not.toBeNull();
+    expect(await store.admit(admitRequest())).toMatchObject({ kind: 'dispatch' });
+    rmSync(folder);
+    expect(await store.sweep(100)).toMatchObject({ aged: 4, archive: { failure: null } });
+  });
+});
+
+it('a segment that was altered or is gone is an error with its file, and so is the archive of another store', async () => {
+  const ids = await using(open(), settledEffects);
+  now += RETENTION.effectsMs + DAY;
+  await using(open(), (store) => store.sweep(100));
+  const file = join(folder, WORKSPACE, '000000001.jsonl');
+  writeFileSync(file, ' ', { flag: 'a' });
+  await using(open(), async (store) => {
+    await expect(store.effect(WORKSPACE, ids[0] ?? '')).rejects.toThrow(`${file} of the archive is not used`);
+    await expect(store.effects(WORKSPACE, ANY)).rejects.toThrow(StoreUnavailable);
+    rmSync(file);
+    await expect(store.effect(WORKSPACE, ids[0] ?? '')).rejects.toThrow('is not in the archive');
+  });
+  await using(open(undefined, openArchiveFolder(folder, 'another', KEY_SEALS)), async (store) => {
+    await expect(store.admit(admitRequest())).rejects.toThrow('of the archive of another store');
+  });
+});
