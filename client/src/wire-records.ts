@@ -789,6 +789,7 @@ export type LedgerEvent = {
     | 'policy.rejected'
     | 'store.loss_accepted'
     | 'store.time_accepted'
+    | 'archive.segment'
     | 'gateway.declared_lost'
     | 'pause.set'
     | 'pause.lifted'
