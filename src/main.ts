@@ -22,10 +22,13 @@ export function main(argv: readonly string[]): Promise<number> {
     acceptClock: async (options) => (await operateStore()).acceptClock(options),
     recoverLost: async (options, gateway) => (await operateStore()).recoverLost(options, gateway),
     checkStore: async (options) => (await operateStore()).checkStore(options),
+    backUpStore: async (options, to) => (await backups()).backUpStore(options, to),
+    restoreStore: async (options, from, replace) => (await backups()).restoreStore(options, from, replace),
     checkFormat: async (options) => (await storeFormat()).checkFormat(options),
   });
 }
 
 const offlineKeys = () => import('./gateway/offline-keys.ts');
+const backups = () => import('./gateway/backups.ts');
 const operateStore = () => import('./gateway/operate-store.ts');
 const storeFormat = () => import('./gateway/store-format.ts');

@@ -14,6 +14,7 @@ import { addInit } from './init.ts';
 import { addKeys } from './keys.ts';
 import { addLedger } from './ledger.ts';
 import { addMcp } from './mcp.ts';
+import { addBackup } from './backup.ts';
 import { addMigrate } from './migrate.ts';
 import { addNotifications } from './notifications.ts';
 import { addPasskeys } from './passkeys.ts';
@@ -46,6 +47,7 @@ const ADD_COMMANDS = [
   addPolicy,
   addVerify,
   addStore,
+  addBackup,
   addMigrate,
   addMcp,
   addTools,

@@ -46,8 +46,29 @@ export interface CliPorts {
   recoverLost(options: StoreOptions, gateway: string): Promise<void>;
   /** The differences between the store's records and its ledger. Throws `CommandFailure` when it cannot be read. */
   checkStore(options: StoreOptions): Promise<readonly StoreDifference[]>;
+  /** Writes a backup of the embedded store into a folder, also while a gateway runs on it. Throws `CommandFailure`. */
+  backUpStore(options: StoreOptions, to: string): Promise<{ readonly madeAt: number; readonly transactions: number }>;
+  /**
+   * Puts a backup in the place of the embedded store, while no gateway runs on it. Throws `CommandFailure`.
+   * @param replace a store that is there is put aside
+   */
+  restoreStore(options: StoreOptions, from: string, replace: boolean): Promise<Restored>;
   /** What format the store has, and what a start would do. Changes nothing. Throws `CommandFailure`. */
   checkFormat(options: StoreOptions): Promise<FormatReport>;
+}
+
+export interface Restored {
+  /** When the backup was made, ms. */
+  readonly madeAt: number;
+  /** The folder to which the store that was there was put aside; `null`: there was none. */
+  readonly replaced: string | null;
+  /** Transactions in the backup, and how many are known to have been; `null`: an interrupted restore was finished. */
+  readonly transactions: number;
+  readonly transactionsKnown: number | null;
+  /** What the store that was replaced shows to have run since; `null`: there was none. */
+  readonly carried: { readonly unknown: number; readonly receipts: number; readonly fault: string | null } | null;
+  /** Why the mark outside could not be written; `null`: it was. */
+  readonly warning: string | null;
 }
 
 export type UpstreamProbe =

@@ -56,7 +56,7 @@ function isDispatch(reply: unknown): reply is Dispatch {
   return typeof reply === 'object' && reply !== null && 'kind' in reply && reply.kind === 'dispatch';
 }
 
-const NO_OBSERVER: ReadObserver = { seen() {}, reached() {} };
+export const NO_OBSERVER: ReadObserver = { seen() {}, reached() {} };
 
 /**
  * Declares an effect lost in a draft, if its owner has ended or its lease is over.

@@ -2,6 +2,7 @@ import { runCli } from '../../src/cli/main.ts';
 import type { CliPorts } from '../../src/cli/ports.ts';
 import { inspectStore } from '../../src/gateway/offline.ts';
 import { createKey, listKeys, revokeKey, rotateKey } from '../../src/gateway/offline-keys.ts';
+import { backUpStore, restoreStore } from '../../src/gateway/backups.ts';
 import { acceptClock, acceptLoss, checkStore, recoverLost } from '../../src/gateway/operate-store.ts';
 import { checkFormat } from '../../src/gateway/store-format.ts';
 import { startGateway } from '../../src/gateway/start.ts';
@@ -29,6 +30,8 @@ const PORTS: CliPorts = {
   acceptClock,
   recoverLost,
   checkStore,
+  backUpStore,
+  restoreStore,
   checkFormat,
 };
 

@@ -47,6 +47,8 @@ describe('help and usage', () => {
     ['store', 'recover'],
     ['fsck'],
     ['migrate'],
+    ['backup'],
+    ['restore'],
     ['tools', 'list'],
     ['tools', 'diff'],
     ['tools', 'pin'],

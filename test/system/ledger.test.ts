@@ -56,6 +56,7 @@ const MADE: Readonly<Record<LedgerKind, 'done' | 'done, of the installation' | L
   'policy.rolled_back': about('policy.rolled_back', { version: 'v0' }),
   'policy.rejected': about('policy.rejected', { in_force: 'v1' }),
   'store.loss_accepted': about('store.loss_accepted', {}),
+  'store.restored': about('store.restored', {}),
   'store.time_accepted': about('store.time_accepted', {}),
   'archive.segment': about('archive.segment', { segment: 1 }),
   'gateway.declared_lost': about('gateway.declared_lost', { gateway: 'boot_2' }),

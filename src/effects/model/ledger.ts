@@ -40,6 +40,7 @@ export const LEDGER_KINDS = [
   'policy.rolled_back',
   'policy.rejected',
   'store.loss_accepted',
+  'store.restored',
   'store.time_accepted',
   'archive.segment',
   'gateway.declared_lost',

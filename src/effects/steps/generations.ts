@@ -27,7 +27,7 @@ export function generationOf(view: StepView, request: AdmitRequest, windowMs: nu
     request.action.kind === 'read' && binding.kind === 'effect' && binding.effect.life.state === 'executing';
   if (isOpen && !isRunningRead) return { kind: 'joins', binding };
   const last = binding.kind === 'effect' ? binding.effect.idempotencyKey : binding.tombstone.idempotencyKey;
-  return { kind: 'begins', key: `${idempotencyKey}.${numberOf(last) + 1}` };
+  return { kind: 'begins', key: `${idempotencyKey}.${generationNumber(last) + 1}` };
 }
 
 /** When an effect was settled; `null` while it is not. */
@@ -49,7 +49,8 @@ function settledTime(binding: Binding): number | null {
   }
 }
 
-function numberOf(key: string): number {
+/** The number of a generation, in its key; 0: the key is none. */
+export function generationNumber(key: string): number {
   return Number(/\.(\d+)$/.exec(key)?.[1] ?? 0);
 }
 

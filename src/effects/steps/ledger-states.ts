@@ -45,6 +45,7 @@ const STATES: Readonly<Record<LedgerKind, EffectState | null>> = {
   'policy.rolled_back': null,
   'policy.rejected': null,
   'store.loss_accepted': null,
+  'store.restored': null,
   'store.time_accepted': null,
   'archive.segment': null,
   'gateway.declared_lost': null,

@@ -93,6 +93,7 @@ export function formatOf(database: SqlDatabase): number {
 }
 
 function otherFormat(found: number): string {
+  if (found < 0) return 'store.db is a backup, which is no store yet: svc restore makes one of it';
   const by =
     found < FORMAT_NUMBER ? 'an earlier version, before the first release' : 'a later version; use that version';
   return `the store has the format ${found}, this program works with ${FORMAT_NUMBER}: it was written by ${by}`;

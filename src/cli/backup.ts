@@ -1,0 +1,73 @@
+import type { Command } from 'commander';
+import { type CliContext, withExitCodes } from './command.ts';
+import type { Restored } from './ports.ts';
+import { json } from './terminal.ts';
+
+/** `svc backup` and `svc restore`: copies of the embedded store, made while it serves, and put back. */
+export function addBackup(program: Command, { ports, terminal }: CliContext): void {
+  const backup = program
+    .command('backup')
+    .description('write a backup of the embedded store, also while the gateway runs')
+    .argument('<folder>', 'a folder, which is created; if it is there it has to be empty')
+    .requiredOption('--config <file>', 'the configuration, which names the store')
+    .option('--json', 'print JSON')
+    .action(async (folder: string, { config, json: asJson }: { readonly config: string; readonly json?: true }) => {
+      const { madeAt, transactions } = await ports.backUpStore({ configFile: config, environment: {} }, folder);
+      if (asJson) return terminal.out(json({ folder, made_at: timeOf(madeAt), transactions }));
+      terminal.out(
+        `Written: ${folder}. The master secret and the signing keys are not in it: keep copies of them elsewhere.`,
+      );
+    });
+  withExitCodes(backup, 'written', 'is not used', 'not written; why stands on standard error');
+
+  const restore = program
+    .command('restore')
+    .description('put a backup in the place of the embedded store; stop the gateway first')
+    .argument('<folder>', 'what svc backup wrote')
+    .requiredOption('--config <file>', 'the configuration, which names the store')
+    .option('--replace', 'put the store that is there aside, and bring over what it shows to have run since')
+    .option('--json', 'print JSON')
+    .action(
+      async (
+        folder: string,
+        { config, replace, json: asJson }: { readonly config: string; readonly replace?: true; readonly json?: true },
+      ) => {
+        const restored = await ports.restoreStore({ configFile: config, environment: {} }, folder, replace === true);
+        terminal.out(asJson ? json(toWire(restored)) : inWords(restored).join('\n'));
+      },
+    );
+  withExitCodes(restore, 'restored', 'is not used', 'not restored; why stands on standard error');
+}
+
+function timeOf(ms: number): string {
+  return new Date(ms).toISOString();
+}
+
+function toWire({ madeAt, replaced, transactions, transactionsKnown, carried, warning }: Restored) {
+  return {
+    made_at: timeOf(madeAt),
+    replaced,
+    transactions,
+    transactions_known: transactionsKnown,
+    carried: carried === null ? null : { ...carried },
+    warning,
+  };
+}
+
+function inWords({ madeAt, replaced, transactions, transactionsKnown, carried, warning }: Restored): string[] {
+  const missing = Math.max(0, (transactionsKnown ?? 0) - transactions);
+  const lines = [`The backup of ${timeOf(madeAt)} is in place, in a new epoch; start the gateway now.`];
+  if (replaced !== null) lines.push(`The store that was there is in ${replaced}.`);
+  if (carried !== null)
+    lines.push(
+      `${carried.unknown} calls had run since: their outcome is unknown now (svc effects list --state unknown), and they are not run again.`,
+    );
+  if (carried?.fault)
+    lines.push(`It could not be read to its end (${carried.fault}): other calls since the backup look new.`);
+  if (carried === null && missing > 0)
+    lines.push(
+      `At least ${missing} transactions since the backup are lost. Calls in them look new: they run again when they are repeated.`,
+    );
+  if (warning !== null) lines.push(warning);
+  return lines;
+}

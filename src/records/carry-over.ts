@@ -1,0 +1,139 @@
+import { randomBytes } from 'node:crypto';
+import type { EffectRecord, Tombstone } from '../effects/model/effect.ts';
+import { INSTALLATION } from '../effects/model/ledger.ts';
+import { carryOverStep } from '../effects/steps/carry-over.ts';
+import type { Row, RowStore } from '../stores/port.ts';
+import type { Draft } from './draft.ts';
+import { EFFECTS, effectRows, keyRows, TOMBSTONES } from './effect-rows.ts';
+import { ENTERED, enteredRows } from './installation.ts';
+import { slices } from './lists.ts';
+import { createStepRunner, type StepRunner } from './runner.ts';
+import { NO_OBSERVER } from './steps.ts';
+import { RecordsView, writePlan } from './view.ts';
+
+/** The store that is replaced cannot be read further. */
+class Unreadable extends Error {}
+
+function unreadable(error: unknown): never {
+  throw new Unreadable(error instanceof Error ? error.message : String(error));
+}
+
+/** So many calls are brought over in one transaction. */
+const AT_ONCE = 20;
+
+/** What was brought into a restored store. */
+export interface CarriedOver {
+  /** Calls that ran after the backup: their outcome is unknown now. */
+  readonly unknown: number;
+  /** Calls of whose records only the receipt was left: it was kept. */
+  readonly receipts: number;
+  /** Why the store that was replaced could not be read to its end; `null`: it was. */
+  readonly fault: string | null;
+}
+
+/**
+ * Brings what ran after the backup into a restored store, newest first, as far as the store that it replaces can be read.
+ * @param before the store that is replaced
+ */
+export async function carryOver(restored: RowStore, { list: look }: Pick<RowStore, 'list'>): Promise<CarriedOver> {
+  const before: Pick<RowStore, 'list'> = { list: (query) => look(query).catch(unreadable) };
+  const runner = createStepRunner(restored);
+  let unknown = 0;
+  let receipts = 0;
+  try {
+    for (const workspace of await workspacesOf(before)) {
+      for (const list of [EFFECTS, TOMBSTONES])
+        for await (const slice of slices(before, { workspace, list, kind: effectRows.kind, order: 'down' })) {
+          const there = await rowsOf(restored, workspace, slice);
+          // What both have in the same words needs no look.
+          const others = slice.filter(({ row }, index) => row.text !== there[index]?.text);
+          for (let at = 0; at < others.length; at += AT_ONCE) {
+            const some = others.slice(at, at + AT_ONCE).map(({ row }) => recordOf(row));
+            const counted = await bring(runner, workspace, some);
+            unknown += counted.unknown;
+            receipts += counted.receipts;
+          }
+        }
+    }
+    return { unknown, receipts, fault: null };
+  } catch (error) {
+    if (!(error instanceof Unreadable)) throw error;
+    return { unknown, receipts, fault: error.message };
+  } finally {
+    await runner.close();
+  }
+}
+
+async function workspacesOf(before: Pick<RowStore, 'list'>): Promise<readonly string[]> {
+  const found: string[] = [];
+  for await (const slice of slices(before, { workspace: INSTALLATION, list: ENTERED, kind: enteredRows.kind }))
+    found.push(...slice.map(({ id }) => id));
+  return found;
+}
+
+type Of = ReturnType<typeof effectRows.of>;
+
+function recordOf(row: Row): Of {
+  try {
+    return effectRows.of(row);
+  } catch (error) {
+    return unreadable(error);
+  }
+}
+
+/** An answer may be shorter than what was asked. */
+async function rowsOf(store: RowStore, workspace: string, slice: readonly { readonly id: string }[]) {
+  const found: (Row | null)[] = [];
+  while (found.length < slice.length) {
+    const names = slice.slice(found.length).map(({ id }) => ({ kind: effectRows.kind, id }));
+    found.push(...(await store.rows(workspace, names)));
+  }
+  return found;
+}
+
+async function bring(
+  runner: StepRunner,
+  workspace: string,
+  ran: readonly Of[],
+): Promise<{ readonly unknown: number; readonly receipts: number }> {
+  const { result } = await runner.run(workspace, (draft) => {
+    let unknown = 0;
+    let receipts = 0;
+    for (const stored of ran) {
+      if (stored.kind === 'effect') unknown += bringEffect(draft, stored.effect);
+      else if (stored.tombstone.outcome.state === 'committed') {
+        const present = effectRows.get(draft, stored.tombstone.id);
+        if (present === null) receipts += bringTombstone(draft, stored.tombstone);
+        else if (present.kind === 'effect') unknown += bringEffect(draft, asRan(present.effect, stored.tombstone));
+      }
+    }
+    return { unknown, receipts };
+  });
+  return result;
+}
+
+function bringEffect(draft: Draft, ran: EffectRecord): number {
+  if (effectRows.get(draft, ran.id)?.kind === 'tombstone') return 0;
+  const view = new RecordsView(draft, { maxFreezeMs: 0, leaseOwner: null }, false, NO_OBSERVER);
+  const plan = carryOverStep(view, { ran, nonce: randomBytes(9).toString('base64url') });
+  if (plan === null) return 0;
+  writePlan(draft, plan);
+  return 1;
+}
+
+/** Its key is used, and whoever repeats it gets its receipt. */
+function bringTombstone(draft: Draft, tombstone: Tombstone): number {
+  keyRows.get(draft, tombstone.idempotencyKey);
+  keyRows.put(draft, tombstone.idempotencyKey, tombstone.id);
+  effectRows.put(draft, tombstone.id, { kind: 'tombstone', tombstone });
+  return 1;
+}
+
+/** The record that is there, as it ended by what is left of it. */
+function asRan(present: EffectRecord, { attempt, at, outcome }: Tombstone): EffectRecord {
+  if (outcome.state !== 'committed') return present;
+  const evidence = { code: 'declared', message: '', answered: null, startedAt: null, endedAt: at };
+  const { receipt } = outcome;
+  const settled = { settledBy: { by: 'owner' }, result: null, accepted: false, responseTruncated: false } as const;
+  return { ...present, attempt, life: { state: 'committed', at, evidence, receipt, ...settled } };
+}
