@@ -123,6 +123,10 @@ describe('what is found', () => {
     changing.remove({ type: 'customer', id: 'a' });
     changing.remove({ type: 'customer', id: 'a' });
     expect([ids(changing, 'second'), ids(changing, 'a')]).toEqual([[], []]);
+    changing.put(entity('o', 'Order', { type: 'order' }));
+    expect(changing.types()).toEqual(['customer', 'order']);
+    changing.remove({ type: 'customer', id: 'b' });
+    expect(changing.types()).toEqual(['order']);
   });
 
   it('a vocabulary that is full says that there may be more, and what it has is found still', () => {

@@ -1,6 +1,7 @@
 import { rmSync } from 'node:fs';
 import { afterEach, expect, it, vi } from 'vitest';
 import { countFrom, createStoreClock } from '../../src/stores/embedded/clock.ts';
+import { createStoreTime } from '../../src/stores/redis/store-time.ts';
 import { openEmbeddedRows } from '../../src/stores/embedded/open.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 
@@ -59,4 +60,49 @@ it('a clock of the caller that is behind the store goes on from the store’s ti
   expect(store.now()).toBeGreaterThan(START);
   await store.close();
   rmSync(path, { recursive: true });
+});
+
+const WEEK = 7 * 24 * HOUR;
+
+function timeOfRedis() {
+  clockOf();
+  const time = createStoreTime(undefined, WEEK);
+  expect([time.estimate(), time.argument()]).toEqual([null, `?/${WEEK}`]);
+  time.observe(START);
+  return time;
+}
+
+it('the time of a Redis server goes on as this machine counts it, its sleep included, and never back', () => {
+  const time = timeOfRedis();
+  pass(1_000, ['wall', 'process', 'up']);
+  expect([time.now(), time.argument()]).toEqual([START + 1_000, `~${START + 1_000}/${WEEK}`]);
+  pass(HOUR, ['wall', 'up']);
+  expect(time.now()).toBe(START + 1_000 + HOUR);
+  time.observe(START);
+  expect([time.estimate(), time.now()]).toEqual([START, START + 1_000 + HOUR]);
+});
+
+it('a recorded time is gone on from where it is later by more than five seconds, and renewed after ten', () => {
+  const time = timeOfRedis();
+  expect(time.isStale('w', START + 5_000, START + 5_000)).toBe(false);
+  expect(time.estimate()).toBe(START);
+  expect(time.isStale('w', START + 5_001, START + 5_001)).toBe(false);
+  expect(time.estimate()).toBe(START + 5_001);
+  expect(time.isStale('w', START + 1, START + 10_001)).toBe(false);
+  expect(time.isStale('w', START, START + 10_001)).toBe(true);
+  expect(time.isStale('w', 0, START + 10_001)).toBe(false);
+});
+
+it('a server whose clock is more than a week ahead is not believed, until it is set right', () => {
+  const time = timeOfRedis();
+  time.isStale('w', START, START + WEEK);
+  expect(time.problem()).toBeNull();
+  expect(time.isStale('w', START, START + WEEK + 1)).toBe(false);
+  expect(time.problem()).toContain('The clock of the Redis server says');
+  time.observe(START + WEEK + 1);
+  expect(time.estimate()).toBe(START);
+  time.isStale('other', START, START);
+  expect(time.problem()).not.toBeNull();
+  time.isStale('w', START, START);
+  expect(time.problem()).toBeNull();
 });
