@@ -788,6 +788,7 @@ export type LedgerEvent = {
     | 'policy.rolled_back'
     | 'policy.rejected'
     | 'store.loss_accepted'
+    | 'store.restored'
     | 'store.time_accepted'
     | 'archive.segment'
     | 'gateway.declared_lost'

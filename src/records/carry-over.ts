@@ -133,7 +133,8 @@ function bringTombstone(draft: Draft, tombstone: Tombstone): number {
 function asRan(present: EffectRecord, { attempt, at, outcome }: Tombstone): EffectRecord {
   if (outcome.state !== 'committed') return present;
   const evidence = { code: 'declared', message: '', answered: null, startedAt: null, endedAt: at };
-  const { receipt } = outcome;
+  // The step tells its id alone.
+  const receipt = { id: outcome.receipt.id, jws: outcome.receipt.jws ?? '' };
   const settled = { settledBy: { by: 'owner' }, result: null, accepted: false, responseTruncated: false } as const;
   return { ...present, attempt, life: { state: 'committed', at, evidence, receipt, ...settled } };
 }
