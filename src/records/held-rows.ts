@@ -16,7 +16,8 @@ export const claimRows = repository(
 );
 /** The target of a claim, by the claim's id. */
 const targetRows = repository(textKind('claim_target'));
-function activeUntil({ runningEffects, expiresAt, extendedUntil }: ClaimRecord): number {
+/** When the row of a claim may be removed, ms. */
+export function activeUntil({ runningEffects, expiresAt, extendedUntil }: ClaimRecord): number {
   return runningEffects.length > 0 ? NEVER : Math.max(expiresAt, extendedUntil);
 }
 

@@ -7,7 +7,15 @@ import { approvalRows, AWAITED, LEFT, leftRows, REJECTIONS, rejectionRows } from
 import type { Archive } from './archive.ts';
 import type { Draft } from './draft.ts';
 import { DENIED, EFFECTS, effectRows, keyRows, type StoredEffect, textForProof, TOMBSTONES } from './effect-rows.ts';
-import { CLAIMS, claimRows, putClaim, removeReservation, RESERVATIONS, reservationRows } from './held-rows.ts';
+import {
+  activeUntil,
+  CLAIMS,
+  claimRows,
+  putClaim,
+  removeReservation,
+  RESERVATIONS,
+  reservationRows,
+} from './held-rows.ts';
 import { entries, type Entry, firstOf } from './lists.ts';
 import { forgetArrived } from './outbox.ts';
 import type { StepRunner } from './runner.ts';
@@ -149,8 +157,7 @@ export async function sweepWorkspace(
   for (const { id } of await due(CLAIMS, claimRows.kind, now - CLAIM_KEPT_MS))
     await write((draft) => {
       const claim = claimRows.get(draft, id);
-      const until = claim === null ? Infinity : Math.max(claim.expiresAt, claim.extendedUntil);
-      if (claim?.runningEffects.length === 0 && until <= draft.now) putClaim(draft, id, null);
+      if (claim !== null && activeUntil(claim) <= draft.now) putClaim(draft, id, null);
     });
   for (const { id } of await due(RESERVATIONS, reservationRows.kind, now))
     await write((draft) => {

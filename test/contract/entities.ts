@@ -135,6 +135,13 @@ export function describeEntities(open: OpenStore, capabilities: Capabilities): v
       // All removals of a version are remembered, or none: who follows from there on has to read everything.
       expect([forgotten, version]).toEqual([2, 10]);
       expect(removed.every((one) => one.version > forgotten)).toBe(true);
+      // Those that one removal pushes out may be of several versions.
+      const more = Array.from({ length: 100 }, (_, at) => entity(`m${at}`));
+      const limits = { entities: 1_000, characters: 100_000 };
+      await at.store.putEntities({ workspace: WORKSPACE, entities: more, actor: PERSON, limits });
+      await at.store.removeEntities({ workspace: WORKSPACE, entities: more, origin: 'api', actor: PERSON });
+      const after = await at.store.brainState(WORKSPACE);
+      expect([after.forgotten, after.removed.length]).toEqual([6, 200]);
     });
 
     it('of files: of the digests that were read in, the newest are remembered, each once', async () => {

@@ -146,6 +146,16 @@ export function describeRetention(open: OpenStore, capabilities: Capabilities): 
       expect(await at.store.effect(WORKSPACE, first.id)).toBeNull();
     });
 
+    at.timed('ages as many records as one sweep may, and the rest in the next', async () => {
+      for (let n = 0; n < 5; n += 1) {
+        const { effect } = await dispatched(at.store);
+        await at.store.settle(settleRequest(effect, committed()));
+      }
+      at.advance(RETENTION.effectsMs + 1);
+      expect(await at.store.sweep(3)).toMatchObject({ aged: 3 });
+      expect(await at.store.sweep(3)).toMatchObject({ aged: 2 });
+    });
+
     at.timed('forgets refusals when their time is over, in as many rounds as it takes', async () => {
       const verdict = {
         kind: 'deny',
