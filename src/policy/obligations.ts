@@ -80,7 +80,7 @@ function make(rule: CompiledRule, source: CompiledObligation, input: PolicyInput
       const capacity = pool === null ? undefined : source.pools.get(pool);
       if (pool === null || capacity === undefined) return 'The pool to reserve from does not exist for this call';
       const units = source.units(input);
-      if (units === null || units === 0) return `The units of the pool ${pool} have no number for this call`;
+      if (units === null) return `The units of the pool ${pool} have no number for this call`;
       return { kind: 'reserve', rule: rule.id, pool, units, capacity };
     }
   }

@@ -25,14 +25,14 @@ afterEach(async () => {
   rmSync(path, { recursive: true });
 });
 
-function pause(scope: PauseScope) {
+function pause(scope: PauseScope, until: number | null = null) {
   const by = { keyId: 'key_admin', keyKind: 'administrative', user: 'maria' } as const;
   return store.setPause({
     id: newId('pau'),
     workspace: WORKSPACE,
     scope,
     reason: 'stop',
-    until: null,
+    until,
     by,
     actor: PERSON,
   });
@@ -92,6 +92,15 @@ it.each<[PauseScope, Partial<PauseSubject>]>([
   await view.refresh(WORKSPACE);
   expect(view.match(WORKSPACE, SUBJECT, store.now())).not.toBeNull();
   expect(view.match(WORKSPACE, { ...SUBJECT, ...other }, store.now())).toBeNull();
+});
+
+it('a pause stops until its end, and not at it', async () => {
+  const view = createPauseView(store);
+  const until = store.now() + 60_000;
+  await pause({ kind: 'workspace' }, until);
+  await view.refresh(WORKSPACE);
+  expect(view.match(WORKSPACE, SUBJECT, until - 1)).toMatchObject({ until });
+  expect(view.match(WORKSPACE, SUBJECT, until)).toBeNull();
 });
 
 it('the version of the pauses is sealed with them: another would hide from gateways what was set since', async () => {

@@ -130,6 +130,24 @@ it('settlements that the store did not take are handed in each round', async () 
   await sweeper.stop();
 });
 
+it('a round goes on for as long as there is as much as one step ends', async () => {
+  const counts = [{ aged: 100 }, { lost: 100 }, { approvalsExpired: 100 }, { aged: 99, lost: 99 }];
+  const steps: number[] = [];
+  const nothing = { lost: 0, approvalsExpired: 0, aged: 0, unsettled: 0, reached: null, oldestUnknown: null };
+  const store = {
+    ...rig.core.store,
+    async sweep(limit: number) {
+      steps.push(limit);
+      return { ...nothing, ...counts[steps.length - 1] };
+    },
+  };
+  // The next round would begin after the test.
+  const sweeper = startSweeper({ ...rig.core, store }, rig.people, NO_SPILL, 1e9, () => undefined);
+  await expect.poll(() => sweeper.last()?.aged).toBe(99);
+  await sweeper.stop();
+  expect(steps).toEqual([100, 100, 100, 100]);
+});
+
 it('records that stay, outcomes that nobody settles, and a sweeper that stands still are named in /readyz', () => {
   const at = 1_760_000_000_000;
   const none = { archive: null, oldestUnknown: null };
