@@ -133,7 +133,8 @@ it('settlements that the store did not take are handed in each round', async () 
 it('a round goes on for as long as there is as much as one step ends', async () => {
   const counts = [{ aged: 100 }, { lost: 100 }, { approvalsExpired: 100 }, { aged: 99, lost: 99 }];
   const steps: number[] = [];
-  const nothing = { lost: 0, approvalsExpired: 0, aged: 0, unsettled: 0, reached: null, oldestUnknown: null };
+  const none = { reached: null, oldestUnknown: null, archive: null };
+  const nothing = { lost: 0, approvalsExpired: 0, aged: 0, unsettled: 0, ...none };
   const store = {
     ...rig.core.store,
     async sweep(limit: number) {
