@@ -30,12 +30,12 @@ export const FAULTS = {
     instead: 'return elapsedMs === Number.POSITIVE_INFINITY;',
   },
   'redirect-is-a-refusal': {
-    file: 'src/upstreams/http/classify.ts',
+    file: 'src/upstreams/http/answer.ts',
     line: "return row(status === 301 || status === 302 || status === 303 ? 'unknown' : 'failed', 'http_status', reason);",
     instead: "return row('failed', 'http_status', reason);",
   },
   'error-is-a-failure': {
-    file: 'src/upstreams/http/classify.ts',
+    file: 'src/upstreams/http/answer.ts',
     line: "return row(REFUSALS.has(status) ? 'failed' : 'unknown', 'http_status', reason);",
     instead: "return row('failed', 'http_status', reason);",
   },

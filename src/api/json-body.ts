@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import { readBody, TinyPieces } from '../bytes/request-body.ts';
+import { readBody, TinyPieces } from '../bytes/gathered.ts';
 import { parseStrictJsonInSlices } from '../json/strict-in-slices.ts';
 import { type JsonLimits, LARGE_TEXT, parseStrictJson } from '../json/strict.ts';
 import type { ApiApp } from './app.ts';

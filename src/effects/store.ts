@@ -53,7 +53,7 @@ export interface AdmitRequest {
   readonly workspace: string;
   /** Id of the effect, if this call makes one. (A refusal makes a separate effect too.) */
   readonly effectId: string;
-  /** Id of the request for approval, if this call makes one. */
+  /** Id of the request for approval, if this call makes one; empty where its verdict asks for none. */
   readonly approvalId: string;
   readonly idempotencyKey: string;
   /**

@@ -52,15 +52,15 @@ export function policyInputs(
   directory: Directory,
   entities: Pick<EntityFacts, 'view'>,
   pins: Pick<PinView, 'stateOf'>,
-): (input: JudgeInput, entity?: PolicyInput['entity']) => PolicyInput {
+): (input: JudgeInput, entity?: PolicyInput['entity'], pin?: PolicyInput['pin']) => PolicyInput {
   return (
     { agent, key, tool, workspace, target, params, headers, requestIp, now },
     entity = entities.view(workspace).entity,
+    pin = pins.stateOf(tool),
   ) => {
     const { configuration, upstreamEnv } = held.inForce;
     const env = tool.env ?? upstreamEnv.get(tool.upstream) ?? directory.envOf(workspace);
     const { mode } = configuration.policies;
-    const pin = pins.stateOf(tool);
     // This runs for every call: a literal with all members costs a tenth of a spread.
     return { agent, key, tool, pin, env, workspace, target, params, headers, requestIp, now, mode, entity };
   };
@@ -155,11 +155,12 @@ export function corePorts(parts: {
     catalog: () => held.inForce.catalog,
     authorize: (principal, request) => authorize(directory, principal, request),
     judge(input) {
-      const quarantine = parts.pins.refusal(input.tool);
+      const pin = parts.pins.stateOf(input.tool);
+      const quarantine = pin === null ? null : parts.pins.refusal(input.tool);
       if (quarantine !== null) return withoutPolicy(quarantine, held.inForce.policies.version);
       const view = parts.entities.view(input.workspace);
       const { policies } = held.inForce;
-      const whole = policyInput(input, view.entity);
+      const whole = policyInput(input, view.entity, pin);
       const verdict = evaluatePolicies(policies, whole);
       // Asked here, so that calls which are not in the sample pay for one comparison.
       if (input.now >= parts.opinion.next.call) parts.opinion.offer('call', policies, whole);

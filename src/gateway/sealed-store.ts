@@ -24,11 +24,11 @@ import { readOwnJson } from '../json/read.ts';
 type Seals = Pick<Secrets, 'sealText' | 'openText'>;
 
 /** Hears of the steps of a store, and of the stages of each settled attempt. */
-type Measures = Pick<Metrics, 'step' | 'stage' | 'shadowed'>;
+type Measures = Pick<Metrics, 'step' | 'stages' | 'shadowed'>;
 
 /** For a store that is open before there are metrics. */
 export function unmeasured(): Measures {
-  return { step: () => undefined, stage: () => undefined, shadowed: () => undefined };
+  return { step: () => undefined, stages: () => undefined, shadowed: () => undefined };
 }
 
 /** How many characters of sealed answers one list opens; the rest stays sealed. */
@@ -114,7 +114,7 @@ export function sealedStore(
     },
     preview: (request) => measured('preview', store.preview(request), openAdmission),
     settle(request) {
-      for (const { stage, durationMs } of request.stages) if (durationMs !== null) measures.stage(stage, durationMs);
+      measures.stages(request.stages);
       return measured('settle', store.settle(sealedSettlement(request, seals)), openSettlement);
     },
     resolve: (request) =>

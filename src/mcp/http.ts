@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { readBody, TinyPieces } from '../bytes/request-body.ts';
+import { readBody, TinyPieces } from '../bytes/gathered.ts';
 import type { Code } from '../effects/model/codes.ts';
 import type { Problem } from '../effects/model/run-request.ts';
 import type { JsonObject } from '../json/value.ts';

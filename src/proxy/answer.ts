@@ -17,8 +17,7 @@ import {
   withRetryHints,
 } from './error-shape.ts';
 import type { Arrived } from './arrival.ts';
-import { readHeaders, returnedHeaders } from './headers.ts';
-import { type LinkContext, originOfRequest, ownField } from './links.ts';
+import { type LinkContext, originOfRequest, ownField, readHeaders, returnedHeaders } from './headers.ts';
 import type { ProxyPorts } from './ports.ts';
 import { isJson, LinksUnreadable, rewriteLinks } from './json-links.ts';
 

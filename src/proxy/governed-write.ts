@@ -6,7 +6,7 @@ import { contextOf, linkedAnswer, type ProxyAnswer } from './answer.ts';
 import { type Arrival, type Arrived, type Identities, partOf, receive } from './arrival.ts';
 import { hasBody, paramsOf, type ReadRequest, readParams, runRequestOf, unread } from './governed.ts';
 import type { ProxyPorts, ProxySettings } from './ports.ts';
-import { type ReadBody, takeBody } from '../bytes/request-body.ts';
+import { type ReadBody, takeBody } from '../bytes/gathered.ts';
 import { contentFault } from './read-content.ts';
 import type { RouteMatch, RouteTable } from './route-table.ts';
 import { planOf, takesFiles } from '../upstreams/http/request-template.ts';

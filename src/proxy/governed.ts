@@ -1,6 +1,6 @@
 import type { IncomingMessage, IncomingHttpHeaders } from 'node:http';
 import { setImmediate as others } from 'node:timers/promises';
-import { type ReadBody, readBody, TinyPieces } from '../bytes/request-body.ts';
+import { type ReadBody, readBody, TinyPieces } from '../bytes/gathered.ts';
 import { ulid } from 'ulid';
 import type { Route, RouteRule } from '../config/configuration.ts';
 import { type JsonObject, isJsonObject, type Json } from '../json/value.ts';
@@ -163,7 +163,8 @@ export function paramsOf(
   limits = ports.settings().jsonLimits,
 ): ReadRequest {
   const observes = ports.policyMode() === 'observe';
-  const collected = collectParams(ports.catalog(), match.tool, {
+  const plan = planOf(match.tool.call.request);
+  const collected = collectParams(ports.catalog(), match.tool, plan, {
     pathParams: match.pathParams,
     query: arrived.query.pairs,
     observes,
@@ -173,7 +174,6 @@ export function paramsOf(
     limits,
   });
   if (collected.ok) {
-    const plan = planOf(match.tool.call.request);
     // The JSON of reads goes on unchanged. So does that of writes while policy only observes: nothing should change
     // before a rule is in force.
     const asItCame = plan.bodyType === 'json' && (match.tool.kind === 'read' || observes);
@@ -310,6 +310,7 @@ type CollectedParams =
 function collectParams(
   catalog: Catalog,
   tool: HttpTool,
+  plan: RequestPlan,
   request: {
     readonly pathParams: Readonly<Record<string, string>>;
     readonly query: QueryPairs;
@@ -322,17 +323,19 @@ function collectParams(
     readonly limits: JsonLimits;
   },
 ): CollectedParams {
-  const plan = planOf(tool.call.request);
   const params: Record<string, Json> = {};
   const faults: RequestFault[] = [];
   let body: RequestBody = null;
-  for (const [name, text] of Object.entries(request.pathParams)) params[name] = catalog.textParam(tool, name, text);
+  // By names, here and below: entries are a list for each member.
+  for (const name of Object.keys(request.pathParams))
+    params[name] = catalog.textParam(tool, name, request.pathParams[name] ?? '');
   const flat = (name: string, text: string): Json => catalog.textParam(tool, name, text);
   const query: CollectedQuery = isNested(plan.query)
     ? collectQuery(plan.query, request.query, flat, { schema: tool.paramsSchema, limits: request.limits })
     : { ok: true, params: Object.fromEntries(request.query.map(([name, text]) => [name, flat(name, text)])) };
   if (query.ok)
-    for (const [name, value] of Object.entries(query.params)) {
+    for (const name of Object.keys(query.params)) {
+      const value = query.params[name] ?? null;
       const place = plan.places.get(name);
       // A name that the tool does not know stays in the params while policy observes, so that it is seen.
       const isKnown = place === undefined ? request.observes && plan.body !== '*' : place.in === 'query';
@@ -364,7 +367,8 @@ function collectParams(
     else {
       if (plan.bodyType !== 'json') faults.push(...overrides(plan, content));
       body = renderBody(plan, content);
-      for (const [name, value] of Object.entries(content)) {
+      for (const name of Object.keys(content)) {
+        const value = content[name] ?? null;
         const place = plan.places.get(name);
         if ((place === undefined || place.in === 'body') && !Object.hasOwn(params, name)) params[name] = value;
         else faults.push({ path: `/body/${name}`, message: `is not in the body of the tool ${tool.name}` });

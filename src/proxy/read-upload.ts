@@ -1,5 +1,5 @@
 import type { IncomingMessage } from 'node:http';
-import { bodyPieces, TinyPieces } from '../bytes/request-body.ts';
+import { bodyPieces, TinyPieces } from '../bytes/gathered.ts';
 import type { Problem } from '../effects/model/run-request.ts';
 import type { JsonLimits } from '../json/strict.ts';
 import type { HttpTool } from '../effects/model/tool.ts';

@@ -58,14 +58,19 @@ export function commit(salt: string, value: Json): string {
   return `sc1:${hash('sha256', salted, 'base64url')}`;
 }
 
-/** Like {@link commit}, for a field of a receipt with these salts. @param text the value in canonical form */
-export function commitField(salts: Buffer, field: SaltedField, text: string): string {
+/**
+ * Like {@link commit}, for a field of a receipt with these salts; as JSON.
+ * @param salts `null` where the seal that had them no longer opens: then there is nothing to commit to
+ * @param text the value in canonical form
+ */
+export function commitField(salts: Buffer | null, field: SaltedField, text: string): string {
+  if (salts === null) return 'null';
   const place = SALTED_FIELDS.indexOf(field);
   const most = salts.length + text.length * MOST_BYTES;
   const bytes = most <= SCRATCH_BYTES ? scratch : Buffer.alloc(most);
   const salted = salts.copy(bytes, 0, place * SALT_BYTES, (place + 1) * SALT_BYTES);
   const length = salted + bytes.write(text, salted, 'utf8');
-  return `sc1:${hash('sha256', bytes.subarray(0, length), 'base64url')}`;
+  return `"sc1:${hash('sha256', bytes.subarray(0, length), 'base64url')}"`;
 }
 
 /**

@@ -208,7 +208,7 @@ function lifeText(life: Life): string {
   }
 }
 
-function settledByText(settledBy: SettledBy): string {
+export function settledByText(settledBy: SettledBy): string {
   return settledBy.by === 'owner' ? '{"by":"owner"}' : JSON.stringify(settledBy);
 }
 
@@ -244,7 +244,7 @@ function namesOf<Name extends string>(numbers: Readonly<Record<Name, number>>): 
 }
 
 /** The stages from this index on. */
-function encodeStages(stages: readonly Stage[], from: number): string {
+export function encodeStages(stages: readonly Stage[], from: number): string {
   let text = '[';
   let before = 0;
   for (let index = from; index < stages.length; index += 1) {
@@ -257,20 +257,6 @@ function encodeStages(stages: readonly Stage[], from: number): string {
     before = startedAt;
   }
   return `${text}]`;
-}
-
-/** The same as values, for a message. */
-export function stageTuples(stages: readonly Stage[]): readonly StageTuple[] {
-  let before = 0;
-  const tuples: StageTuple[] = [];
-  for (const { stage, status, startedAt, durationMs, detail } of stages) {
-    const after = startedAt - before;
-    before = startedAt;
-    const of = STAGE_NUMBERS[stage];
-    const became = STATUS_NUMBERS[status];
-    tuples.push(detail === null ? [of, became, after, durationMs] : [of, became, after, durationMs, detail]);
-  }
-  return tuples;
 }
 
 export function stagesOf(tuples: readonly StageTuple[]): readonly Stage[] {

@@ -1,5 +1,6 @@
 import type { KeyObject } from 'node:crypto';
 import type { Ended, OpenProgram, Program } from '../stores/open-rows.ts';
+import { quote, quoteOr } from '../json/canonical.ts';
 import { readOwnJson } from '../json/read.ts';
 import { loadSodium } from '../sodium/load.ts';
 import { jwsSignature, type SignBytes, signBytesWith } from '../sodium/sign.ts';
@@ -8,7 +9,7 @@ import { COUNTED } from './counted.ts';
 import { LocalSteps } from './local-steps.ts';
 import type { StepRunner } from './runner.ts';
 import type { Steps } from './steps.ts';
-import type { EffectRecord, Hold, Lease, PoolUse } from '../effects/model/effect.ts';
+import type { EffectRecord, Hold, Lease, PoolUse, SettledBy } from '../effects/model/effect.ts';
 import type { Amounts } from '../effects/model/answer.ts';
 import type { BudgetRow } from '../effects/model/budget.ts';
 import type { Observed } from '../effects/model/verdict.ts';
@@ -21,8 +22,9 @@ import {
   decodeOutcome,
   encodeCall,
   encodeOutcome,
+  encodeStages,
+  settledByText,
   signedText,
-  stageTuples,
   type StageTuple,
   stagesOf,
 } from './effect-text.ts';
@@ -136,13 +138,10 @@ interface AskedAdmission extends Omit<AdmitRequest, keyof CallPart | 'effectId' 
 /** The call comes as the text that its row will have, on a line of its own, and is stored as it came. */
 function writeAdmit(request: AdmitRequest): string {
   const { effectId: id, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed } = request;
-  const { verdict } = request;
-  const asks = verdict.kind === 'permit' && verdict.approvals.length > 0;
-  const asked: AskedAdmission = {
-    // It is made where it is first asked for, and most calls never do.
-    approvalId: asks ? request.approvalId : '',
+  const asked: Omit<AskedAdmission, 'stages'> = {
+    approvalId: request.approvalId,
     generationMs: request.generationMs,
-    verdict,
+    verdict: request.verdict,
     approvalDigest: request.approvalDigest,
     dispatches: request.dispatches,
     pausedBy: request.pausedBy,
@@ -152,10 +151,9 @@ function writeAdmit(request: AdmitRequest): string {
     nonce: request.nonce,
     claimId: request.claimId,
     reservationId: request.reservationId,
-    stages: stageTuples(request.stages),
   };
   const call = encodeCall({ id, workspace, idempotencyKey, fingerprint, action, actor, metadata, sealed });
-  return `${call}\n${JSON.stringify(asked)}`;
+  return `${call}\n{"stages":${encodeStages(request.stages, 0)},${JSON.stringify(asked).slice(1)}`;
 }
 
 function readAdmit(text: string): AdmitRequest {
@@ -227,17 +225,28 @@ function writeAdmission(admission: Admission, request: AdmitRequest): string {
 
 function readAdmission(text: string, request: AdmitRequest): Admission {
   if (!text.startsWith(GRANT)) return readOwnJson<Admission>(text);
-  const [idempotencyKey, times, holds, claims, uses, budgets, observed, traced, [epoch, seq]] = readOwnJson<GrantTuple>(
-    text.slice(GRANT.length),
-  );
-  const [fenceEpoch, n, owner, admittedAt, dispatchBy, leaseEnd, quiesceUntil] = times;
-  const fence = { epoch: fenceEpoch, n, nonce: request.nonce };
-  const lease: Lease = { fence, owner, admittedAt, dispatchBy, leaseEnd, quiesceUntil };
+  const granted = readOwnJson<GrantTuple>(text.slice(GRANT.length));
+  // By place: taken apart as lists, these two make 16 objects.
+  const times = granted[1];
+  const holds = granted[2];
+  const observed = granted[6];
+  const traced = granted[7];
+  const n = times[1];
+  const admittedAt = times[3];
+  const fence = { epoch: times[0], n, nonce: request.nonce };
+  const lease: Lease = {
+    fence,
+    owner: times[2],
+    admittedAt,
+    dispatchBy: times[4],
+    leaseEnd: times[5],
+    quiesceUntil: times[6],
+  };
   const { trace } = request.verdict;
   const effect: EffectRecord = {
     id: request.effectId,
     workspace: request.workspace,
-    idempotencyKey,
+    idempotencyKey: granted[0],
     fingerprint: request.fingerprint,
     action: request.action,
     actor: request.actor,
@@ -251,49 +260,50 @@ function readAdmission(text: string, request: AdmitRequest): Admission {
     closed: false,
     holds,
     holdState: holds.length === 0 ? 'none' : 'held',
-    claims,
-    uses,
+    claims: granted[3],
+    uses: granted[4],
     trace: traced === null && trace.observed === null ? trace : { ...trace, observed: traced },
     stages: request.stages,
     metadata: request.metadata,
     sealed: request.sealed,
   };
-  return { kind: 'dispatch', effect, budgets, observed, ledger: { epoch, seq }, approval: null };
+  const [epoch, seq] = granted[8];
+  return { kind: 'dispatch', effect, budgets: granted[5], observed, ledger: { epoch, seq }, approval: null };
 }
 
 /** What a settlement of a committed call says besides its outcome. */
-type Happened = Pick<SettleRequest, 'workspace' | 'effectId' | 'fence' | 'settledBy'> &
-  Pick<Extract<SettleRequest['outcome'], { kind: 'committed' }>, 'accepted' | 'responseTruncated'> & {
-    readonly stages: readonly StageTuple[];
-    readonly amounts: Amounts | undefined;
-    /** Head of the receipt that the thread has to sign; absent where it is signed. */
-    readonly unsigned: string | undefined;
-  };
+type HappenedTuple = readonly [
+  workspace: string,
+  effectId: string,
+  epoch: number,
+  n: number,
+  nonce: string,
+  settledBy: SettledBy,
+  accepted: boolean,
+  responseTruncated: boolean,
+  stages: readonly StageTuple[],
+  amounts: Amounts | null,
+  /** Head of the receipt that the thread has to sign; `null` where it is signed. */
+  unsigned: string | null,
+];
 
 /** What is committed comes with the texts that its row will have, each on a line, and they are stored as they came. */
 function writeSettle(request: SettleRequest, { keys }: Pick<OpenProgram, 'keys'>): string {
-  const { workspace, effectId, fence, outcome, settledBy, evidence, stages } = request;
+  const { workspace, effectId, fence, outcome, evidence } = request;
   if (outcome.kind !== 'committed') return JSON.stringify(request);
   const { receipt, result, accepted, responseTruncated, amounts } = outcome;
   const { parts } = receipt;
   const unsigned = parts !== undefined && keys.has(parts.head) ? parts : null;
-  const happened: Happened = {
-    workspace,
-    effectId,
-    fence,
-    settledBy,
-    accepted,
-    responseTruncated,
-    stages: stageTuples(stages),
-    amounts,
-    unsigned: unsigned?.head,
-  };
+  const attempt = `${quote(workspace)},${quote(effectId)},${fence.epoch},${fence.n},${quote(fence.nonce)}`;
+  const settled = `${settledByText(request.settledBy)},${accepted},${responseTruncated},${encodeStages(request.stages, 0)}`;
+  const spent = amounts === undefined ? 'null' : JSON.stringify(amounts);
+  const happened = `[${attempt},${settled},${spent},${quoteOr(unsigned?.head ?? null)}]`;
   if (unsigned !== null) {
     const { before, after } = aroundReceipt({ evidence, receipt, result });
-    return `${JSON.stringify(happened)}\n${before}\n${unsigned.payload}\n${after}`;
+    return `${happened}\n${before}\n${unsigned.payload}\n${after}`;
   }
   const texts = encodeOutcome({ evidence, receipt, result });
-  const begin = `${JSON.stringify(happened)}\n${texts.outcome}`;
+  const begin = `${happened}\n${texts.outcome}`;
   return texts.payload === null ? begin : `${begin}\n${texts.payload}`;
 }
 
@@ -306,10 +316,10 @@ interface Settled {
 function readSettle(text: string, sign: SignReceipt): Settled {
   const [first = '', before, payload = null, after = ''] = text.split('\n');
   if (before === undefined) return { settle: readOwnJson<SettleRequest>(first), signature: '' };
-  const { workspace, effectId, fence, settledBy, stages, accepted, responseTruncated, amounts, unsigned } =
-    readOwnJson<Happened>(first);
-  const signature = unsigned === undefined || payload === null ? '' : sign(unsigned, payload);
-  const outcome = unsigned === undefined ? before : `${before}${signedText(unsigned, signature)}${after}`;
+  const [workspace, effectId, epoch, n, nonce, settledBy, accepted, responseTruncated, stages, amounts, unsigned] =
+    readOwnJson<HappenedTuple>(first);
+  const signature = unsigned === null || payload === null ? '' : sign(unsigned, payload);
+  const outcome = unsigned === null ? before : `${before}${signedText(unsigned, signature)}${after}`;
   const { evidence, receipt, result } = decodeOutcome({ outcome, payload });
   if (receipt === null) throw new TypeError('a committed effect has lost its receipt');
   const happened = { kind: 'committed', receipt, result, accepted, responseTruncated } as const;
@@ -317,8 +327,8 @@ function readSettle(text: string, sign: SignReceipt): Settled {
     settle: {
       workspace,
       effectId,
-      fence,
-      outcome: amounts === undefined ? happened : { ...happened, amounts },
+      fence: { epoch, n, nonce },
+      outcome: amounts === null ? happened : { ...happened, amounts },
       settledBy,
       evidence,
       stages: stagesOf(stages),

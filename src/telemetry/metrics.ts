@@ -19,8 +19,8 @@ export interface Metrics {
   shadowed(rules: readonly string[]): void;
   /** In observe mode, a call ran that policy would have stopped. */
   observed(would: string, via: 'effects_api' | 'proxy' | 'mcp'): void;
-  /** A stage of a run took this long, ms. */
-  stage(stage: string, durationMs: number): void;
+  /** Stages of a run, with how long each took, ms; `null`: it was not measured. */
+  stages(of: readonly { readonly stage: string; readonly durationMs: number | null }[]): void;
   /** A step of the store took this long, ms; `failed` where it rejected. */
   step(step: MeasuredStep, result: 'done' | 'failed', durationMs: number): void;
   /** An HTTP request was answered. `route` is the pattern, never the path. */
@@ -257,7 +257,9 @@ export function createMetrics(watched: {
       for (const rule of rules) shadows.inc({ rule });
     },
     observed: (would, via) => observed.inc({ would, via }),
-    stage: (stage, durationMs) => stages.observe(stage, durationMs),
+    stages: (of) => {
+      for (const { stage, durationMs } of of) if (durationMs !== null) stages.observe(stage, durationMs);
+    },
     step: (step, result, durationMs) => steps.observe(`${step}\n${result}`, durationMs),
     answered: (route, method, status, durationMs) => requests.observe(`${route}\n${method}\n${status}`, durationMs),
     called: (upstream, tool, decision, durationMs) => {

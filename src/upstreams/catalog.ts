@@ -1,15 +1,18 @@
-import { MOST_FAULTS } from '../diagnostics/stop-at.ts';
 import { followSteps, isJsonObject, type Json, type JsonObject, type Step } from '../json/value.ts';
-import type { RequestFault } from '../effects/model/run-request.ts';
 import { MAX_TARGET, type McpCall, pinnedCall, type Tool } from '../effects/model/tool.ts';
 import { paramSteps, splitTemplate } from '../effects/model/param-template.ts';
-import { pointerTo } from '../json/pointer.ts';
 import { memberSchema, readTyped, type SchemaAt, typesOf } from '../json/schema-walk.ts';
-import { createParamsSchemas, type ParamsCheck, type ParamsSchemas } from './params-schema.ts';
 import { planOf, type RequestPlan, misfit, type Place, placeOf } from './http/request-template.ts';
 import { formMisfit } from './http/form.ts';
 import { multipartMisfit, opaqueMisfit } from './http/multipart-body.ts';
 import { queryMisfit, restMisfit } from './http/query.ts';
+import { Ajv2020, type AnySchema, type ErrorObject, type Options, type ValidateFunction } from 'ajv/dist/2020.js';
+import ajvFormats from 'ajv-formats';
+import { RE2JS } from 're2js';
+import { MOST_FAULTS, stopAt } from '../diagnostics/stop-at.ts';
+import { canonicalJson } from '../json/canonical.ts';
+import type { RequestFault } from '../effects/model/run-request.ts';
+import { pointerTo } from '../json/pointer.ts';
 
 /** The tools of a configuration, with everything derived from their declarations. */
 export interface Catalog {
@@ -120,16 +123,42 @@ function planOfCall(call: Tool['call']): RequestPlan | null {
 }
 
 function checkParams(tool: CompiledTool, params: JsonObject): readonly RequestFault[] {
+  const violations = tool.checkSchema?.(params) ?? NO_FAULTS;
+  const { plan, schema } = tool;
+  const most = violations.length === 0 ? MOST_FAULTS : MOST_FAULTS - new Set(violations.map(({ path }) => path)).size;
+  const unfit = plan === null ? NONE : misfits({ plan, schema }, params, most);
+  return violations.length === 0 && unfit.length === 0 && isTargetShort(tool.target, params)
+    ? NO_FAULTS
+    : faultsOf(tool, params, violations, unfit);
+}
+
+/** A character of UTF-16 takes at most this many in a target: three bytes, each percent-encoded. */
+const MOST_ENCODED = 9;
+
+/** Whether params name a target that has room however it is spelled: without rendering it, which is done once it is needed. */
+function isTargetShort(parts: readonly TargetPart[] | null, params: JsonObject): boolean {
+  let most = 0;
+  for (const part of parts ?? NO_PARTS) {
+    const text = typeof part === 'string' ? part : targetValue(params, part.steps);
+    if (text === undefined) return false;
+    most += String(text).length * MOST_ENCODED;
+  }
+  return most <= MAX_TARGET;
+}
+
+function faultsOf(
+  tool: CompiledTool,
+  params: JsonObject,
+  violations: readonly RequestFault[],
+  unfit: readonly Misfit[],
+): readonly RequestFault[] {
   const faults = new Map<string, RequestFault>();
   const add = (path: string, message: string): void => {
     if (!faults.has(path)) faults.set(path, { path, message });
   };
-  for (const { path, message } of tool.checkSchema?.(params) ?? []) add(path, message);
-  const most = MOST_FAULTS - faults.size;
-  const { plan, schema } = tool;
-  for (const { name, message } of plan === null ? [] : misfits({ plan, schema }, params, most))
-    add(pathOf([name]), message);
-  const target = tool.target ?? [];
+  for (const { path, message } of violations) add(path, message);
+  for (const { name, message } of unfit) add(pathOf([name]), message);
+  const target = tool.target ?? NO_PARTS;
   for (const part of target) {
     if (typeof part !== 'string' && targetValue(params, part.steps) === undefined)
       add(pathOf(part.steps), 'names the target: it must be a string that is not empty, or an integer');
@@ -143,7 +172,7 @@ function checkParams(tool: CompiledTool, params: JsonObject): readonly RequestFa
   return [...faults.values()];
 }
 
-/** The most characters of a name that a path shows. */
+/** The most characters of a name, a path or a message that are shown. */
 const MOST_SHOWN = 300;
 
 function pathOf(steps: readonly Step[]): string {
@@ -214,6 +243,8 @@ interface Misfit {
 
 /** Most calls have none. */
 const NONE: readonly Misfit[] = [];
+const NO_FAULTS: readonly RequestFault[] = [];
+const NO_PARTS: readonly TargetPart[] = [];
 
 /**
  * What keeps params from becoming the request: params without a place, those that do not fit theirs, and missing parts
@@ -223,8 +254,9 @@ const NONE: readonly Misfit[] = [];
 function misfits(request: DeclaredRequest, params: JsonObject, most: number): readonly Misfit[] {
   const { plan } = request;
   let found: Misfit[] | null = null;
-  for (const [name, value] of Object.entries(params)) {
+  for (const name of Object.keys(params)) {
     if ((found?.length ?? 0) >= most) break;
+    const value = params[name] ?? null;
     const place = plan.places.get(name) ?? placeOf(plan, name);
     if (place?.in === 'body' && plan.bodyType === 'json') continue;
     const message =
@@ -268,4 +300,154 @@ function bodyMisfit({ plan, schema }: DeclaredRequest, name: string, value: Json
     case 'opaque':
       return opaqueMisfit(value);
   }
+}
+
+/** The faults that a schema finds in params, at most {@link MOST_FAULTS}; paths are JSON Pointers, `/params/…`. */
+type ParamsCheck = (params: JsonObject) => readonly RequestFault[];
+
+/** Makes the checks of schemas. @throws Error on a schema that cannot be used */
+type ParamsSchemas = (schema: JsonObject) => ParamsCheck;
+
+/**
+ * How much work patterns and formats may cost for one set of params. A pattern costs the size of its compiled form
+ * times the length of the text. A format costs a fixed number of steps for each character. Matching is linear, and this
+ * limits the factor.
+ */
+export const TEXT_STEPS = { most: 500_000, format: 16 } as const;
+
+/**
+ * Thrown inside a validator: a text that was not checked must count neither as valid nor, where a failure would let the
+ * params pass, as invalid.
+ */
+class TextTooLong extends Error {}
+
+/**
+ * A compiler of params schemas (JSON Schema 2020-12). Nothing is filled in, coerced or removed. Every call is checked
+ * by a validator that stops at the first fault. The validator that lists all faults is made only when there is a fault
+ * to list. That a schema is one was checked where the configuration was read.
+ */
+export function createParamsSchemas(): ParamsSchemas {
+  let left = 0;
+  const take = (steps: number): void => {
+    left -= steps;
+    if (left < 0) throw new TextTooLong();
+  };
+  const judging = createAjv({}, take);
+  let listing: Ajv2020 | null = null;
+  return (schema) => {
+    const judge = judging.compile(schema as AnySchema);
+    let list: ValidateFunction | null = null;
+    return (params) => {
+      left = TEXT_STEPS.most;
+      try {
+        if (judge(params)) return [];
+      } catch (error) {
+        if (!(error instanceof TextTooLong)) throw error;
+        return [{ path: '/params', message: 'hold more text under patterns and formats than is matched for one call' }];
+      }
+      const [first] = (judge.errors ?? []).map(faultOf);
+      listing ??= createAjv({ allErrors: true, code: { process: stopAt(MOST_FAULTS) } }, take);
+      list ??= listing.compile(schema as AnySchema);
+      left = TEXT_STEPS.most;
+      const faults = listed(list, params);
+      return faults.length > 0 || first === undefined ? faults : [first];
+    };
+  };
+}
+
+function listed(validate: ValidateFunction, params: JsonObject): readonly RequestFault[] {
+  try {
+    if (validate(params)) return [];
+  } catch (error) {
+    if (!(error instanceof TextTooLong)) throw error;
+    return [];
+  }
+  return (validate.errors ?? []).map(faultOf);
+}
+
+function createAjv(options: Options, take: (steps: number) => void): Ajv2020 {
+  const regExp = Object.assign((pattern: string) => linearRegex(pattern, take), { code: 'linearRegex' });
+  const ajv = new Ajv2020({
+    strict: true,
+    // People write schemas of params by hand; these options would refuse sound ones.
+    strictRequired: false,
+    strictTypes: false,
+    strictTuples: false,
+    useDefaults: false,
+    coerceTypes: false,
+    removeAdditional: false,
+    validateSchema: false,
+    ownProperties: true,
+    ...options,
+    // Patterns run in linear time, because agents choose the texts.
+    code: { ...options.code, regExp },
+  });
+  ajvFormats.default(ajv);
+  for (const [name, format] of Object.entries(ajv.formats)) {
+    const test = textFormat(format);
+    if (test !== null)
+      ajv.addFormat(name, (text: string) => {
+        take(text.length * TEXT_STEPS.format);
+        return test(text);
+      });
+  }
+  // Ajv compares every item with every other item, which takes quadratic time.
+  ajv.removeKeyword('uniqueItems');
+  ajv.addKeyword({
+    keyword: 'uniqueItems',
+    type: 'array',
+    schemaType: 'boolean',
+    errors: false,
+    error: { message: 'must not have the same item twice' },
+    validate: (wanted: boolean, items: readonly Json[]) =>
+      !wanted || new Set(items.map((item) => canonicalJson(item))).size === items.length,
+  });
+  return ajv;
+}
+
+/** The test for a format of texts; `null` for formats of numbers and for formats that are turned off. */
+function textFormat(format: unknown): ((text: string) => boolean) | null {
+  if (format instanceof RegExp) return (text) => format.test(text);
+  if (typeof format === 'function') return (text) => format(text) === true;
+  if (typeof format !== 'object' || format === null || ('type' in format && format.type === 'number')) return null;
+  return 'validate' in format ? textFormat(format.validate) : null;
+}
+
+/** A pattern with the interface that Ajv wants. It may match anywhere in the text. */
+function linearRegex(
+  pattern: string,
+  take: (steps: number) => void,
+): { test(text: string): boolean; toString(): string } {
+  const compiled = RE2JS.compile(RE2JS.translateRegExp(pattern));
+  const size = compiled.programSize();
+  return {
+    test: (text) => {
+      take(size * text.length);
+      return compiled.test(text);
+    },
+    toString: () => pattern,
+  };
+}
+
+function faultOf(error: ErrorObject): RequestFault {
+  const base = `/params${error.instancePath}`;
+  const at = (name: unknown): string => shown(`${base}${pointerTo([String(name)], MOST_SHOWN)}`);
+  switch (error.keyword) {
+    case 'required':
+      return { path: at(error.params['missingProperty']), message: 'is required' };
+    case 'additionalProperties':
+      return { path: at(error.params['additionalProperty']), message: 'is not a param of this tool' };
+    case 'unevaluatedProperties':
+      return { path: at(error.params['unevaluatedProperty']), message: 'is not a param of this tool' };
+    case 'enum':
+      return { path: shown(base), message: shown(`must be one of ${JSON.stringify(error.params['allowedValues'])}`) };
+    case 'const':
+      return { path: shown(base), message: shown(`must be ${JSON.stringify(error.params['allowedValue'])}`) };
+    default:
+      return { path: shown(base), message: shown(error.message ?? `breaks the rule ${error.keyword}`) };
+  }
+}
+
+function shown(text: string): string {
+  return text.length <= MOST_SHOWN ? text : `${text.slice(0, MOST_SHOWN).replace(/[\uD800-\uDBFF]$/, '')}…`;
 }

@@ -110,7 +110,7 @@ describe('metrics', () => {
     const unsealed = { sealText: (text: string) => text, openText: (text: string) => text };
     const watched = sealedStore(store, unsealed, {
       step: (step, result, ms) => seen.push(`${step} ${result} ${ms >= 0}`),
-      stage: (stage, ms) => seen.push(`stage ${stage} ${ms}`),
+      stages: (of) => seen.push(...of.map(({ stage, durationMs }) => `stage ${stage} ${durationMs}`)),
       shadowed: (rules) => seen.push(...rules),
     });
     expect(watched.installId).toBe(store.installId);

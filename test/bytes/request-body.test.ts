@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { expect, test } from 'vitest';
-import { bodyPieces, type ReadBody, readBody, TinyPieces } from '../../src/bytes/request-body.ts';
+import { bodyPieces, type ReadBody, readBody, TinyPieces } from '../../src/bytes/gathered.ts';
 
 const LIMIT = 1_000;
 

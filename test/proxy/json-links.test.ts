@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { isJson, LinkRewriter, LinksUnreadable, rewriteLinks } from '../../src/proxy/json-links.ts';
-import { type LinkContext, ownField } from '../../src/proxy/links.ts';
+import { type LinkContext, ownField } from '../../src/proxy/headers.ts';
 
 const CONTEXT: LinkContext = {
   prefix: '/shop',

@@ -3,7 +3,7 @@ import * as settlement from '../../src/effects/steps/settlement.ts';
 import { admitStep } from '../../src/effects/steps/admission.ts';
 import type { EffectRecord } from '../../src/effects/model/effect.ts';
 import type { StepView } from '../../src/effects/steps/plan.ts';
-import * as classification from '../../src/upstreams/http/classify.ts';
+import * as classification from '../../src/upstreams/http/answer.ts';
 import { planted } from '../planted-faults.ts';
 import { beforeLate, PRODUCTION, type Rules } from './world.ts';
 

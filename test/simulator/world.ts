@@ -14,7 +14,7 @@ import type {
   SettleRequest,
 } from '../../src/effects/store.ts';
 import { loseLeaseStep } from '../../src/effects/steps/sweep.ts';
-import { type Classified, classify, type Seen } from '../../src/upstreams/http/classify.ts';
+import { type Classified, classify, type Seen } from '../../src/upstreams/http/answer.ts';
 import { applyPlan, copyState, emptyState, type MapState, viewOf } from '../contract/map-view.ts';
 
 /**

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { OutcomeMap } from '../../src/effects/model/tool.ts';
-import { classify, type Outcome, type Seen } from '../../src/upstreams/http/classify.ts';
+import { classify, type Outcome, type Seen } from '../../src/upstreams/http/answer.ts';
 
 const NONE: OutcomeMap = { committed: [], failed: [], unknown: [], body: [] };
 

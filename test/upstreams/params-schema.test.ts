@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { MOST_FAULTS, stopAt } from '../../src/diagnostics/stop-at.ts';
 import type { Json, JsonObject } from '../../src/json/value.ts';
-import { createParamsSchemas, TEXT_STEPS } from '../../src/upstreams/params-schema.ts';
+import { createParamsSchemas, TEXT_STEPS } from '../../src/upstreams/catalog.ts';
 
 const check = (schema: JsonObject, params: JsonObject) => createParamsSchemas()(schema)(params);
 const list = (items: JsonObject): JsonObject => ({ type: 'object', properties: { list: { type: 'array', items } } });

@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import { readBody } from '../../../src/bytes/request-body.ts';
+import { readBody } from '../../../src/bytes/gathered.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../../src/json/value.ts';
 import { parseStrictJson } from '../../../src/json/strict.ts';
 import { createDesk } from './desk-mcp.ts';

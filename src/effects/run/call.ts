@@ -55,7 +55,7 @@ export interface ChangedQuestion {
 
 /**
  * The parts of an admission that stay the same when it is asked for again, after policy or pauses have changed. Parts
- * that an admission may not need are made on first use: for a duplicate, nothing is sealed.
+ * that not every admission needs are made on first use.
  */
 export interface Proposal {
   readonly effectId: string;

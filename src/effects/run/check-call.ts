@@ -138,17 +138,17 @@ function validated([fault]: readonly RequestFault[], startedAt: number, duration
 /** Faults other than those in the shape of the params. */
 function otherFaults(tool: Tool, request: RunRequest): readonly RequestFault[] {
   const faults: RequestFault[] = [];
-  const { keyId } = request.principal;
-  if (holdsOwnKey(request.params, keyId))
-    faults.push({ path: '/params', message: 'hold the key that this call is made with, which must not go on' });
-  const keeps = (path: string, value: Json): void => {
-    if (value !== null && holdsOwnKey(value, keyId))
-      faults.push({ path, message: 'holds the key that this call is made with, which would be kept and shown' });
-  };
-  keeps('/idempotency_key', typeof request.idempotencyKey === 'string' ? request.idempotencyKey : null);
-  keeps('/target', request.target);
-  keeps('/metadata', request.metadata);
-  keeps('/headers', request.headers.sent);
+  const mark = markOf(request.principal.keyId);
+  if (mark !== null) {
+    const { params, idempotencyKey, target, metadata, headers } = request;
+    if (holds(params, mark))
+      faults.push({ path: '/params', message: 'hold the key that this call is made with, which must not go on' });
+    if (typeof idempotencyKey === 'string' && idempotencyKey.includes(mark) && textHolds(idempotencyKey, mark))
+      faults.push(keptKey('/idempotency_key'));
+    if (target !== null && holds(target, mark)) faults.push(keptKey('/target'));
+    if (metadata !== null && holds(metadata, mark)) faults.push(keptKey('/metadata'));
+    if (holds(headers.sent, mark)) faults.push(keptKey('/headers'));
+  }
   if (
     request.actionType !== null &&
     request.actionType !== tool.actionType &&
@@ -166,6 +166,10 @@ function otherFaults(tool: Tool, request: RunRequest): readonly RequestFault[] {
     });
   }
   return faults;
+}
+
+function keptKey(path: string): RequestFault {
+  return { path, message: 'holds the key that this call is made with, which would be kept and shown' };
 }
 
 function problem(code: Problem['code'], detail: string, errors: readonly RequestFault[]): Checked {
@@ -244,8 +248,13 @@ function agentOf(principal: Principal): string | null {
  * @param keyId `key_` and the key's handle, which the key itself contains before its secret
  */
 export function holdsOwnKey(value: Json, keyId: string): boolean {
-  const id = keyId.slice('key_'.length);
-  return id !== '' && holds(value, `_${id}`);
+  const mark = markOf(keyId);
+  return mark !== null && holds(value, mark);
+}
+
+/** What stands in a key before its secret; `null` for an id without a handle. */
+function markOf(keyId: string): string | null {
+  return keyId.length > 'key_'.length ? `_${keyId.slice('key_'.length)}` : null;
 }
 
 function holds(value: Json, mark: string): boolean {

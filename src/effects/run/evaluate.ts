@@ -163,14 +163,11 @@ export function admitRequest(
   return {
     workspace,
     effectId: proposal.effectId,
-    get approvalId() {
-      return proposal.approvalId();
-    },
+    // Members of a kind each, and no accessors: with those V8 makes a dictionary of it, at 2 kB, which is slow to read.
+    approvalId: waits ? proposal.approvalId() : '',
     nonce: proposal.nonce,
     // Plain params and salts stay in this process. The store gets them sealed.
-    get sealed() {
-      return (waits ? proposal.sealedWithFiles() : null) ?? proposal.sealed();
-    },
+    sealed: (waits ? proposal.sealedWithFiles() : null) ?? proposal.sealed(),
     idempotencyKey: call.idempotencyKey,
     generationMs: call.generationMs,
     fingerprint,
@@ -221,13 +218,9 @@ export function denialRequest(ports: EffectPorts, request: RunRequest, denied: D
   return {
     workspace,
     effectId: proposal.effectId,
-    get approvalId() {
-      return proposal.approvalId();
-    },
+    approvalId: '',
     nonce: proposal.nonce,
-    get sealed() {
-      return proposal.sealed();
-    },
+    sealed: proposal.sealed(),
     idempotencyKey: denied.idempotencyKey,
     generationMs: null,
     fingerprint,

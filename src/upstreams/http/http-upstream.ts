@@ -6,8 +6,16 @@ import { type CallFiles, NO_FILES } from '../../effects/model/files.ts';
 import type { HttpTool } from '../../effects/model/tool.ts';
 import type { Dispatch, StateReading, UpstreamResult } from '../../effects/upstream.ts';
 import { type Attempt, attempt, type AttemptOptions, type AttemptRequest, type Passing } from './attempt.ts';
-import { headersBack, headersKept, isJson, type ReadAnswer, readAnswer } from './answer.ts';
-import { type Classified, classify, type Seen } from './classify.ts';
+import {
+  type Classified,
+  classify,
+  headersBack,
+  headersKept,
+  isJson,
+  type ReadAnswer,
+  readAnswer,
+  type Seen,
+} from './answer.ts';
 import type { Connections } from './connections.ts';
 import type { HeaderSettings } from './header-rules.ts';
 import { isEventStream, endOfEvent } from './events.ts';

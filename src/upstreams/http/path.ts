@@ -20,7 +20,8 @@ export function readPath(path: string, slashes = false): PlainPath {
   if (!PLAIN.test(path)) return refuse('the path has a character that a path may not have; percent-encode it');
   const segments = path.slice(1).split('/');
   const decoded: string[] = [];
-  for (const [index, segment] of segments.entries()) {
+  for (let index = 0; index < segments.length; index += 1) {
+    const segment = segments[index] ?? '';
     if (segment === '' && index < segments.length - 1) return refuse('the path has an empty segment ("//")');
     if (segment.startsWith('.') && DOTS.test(segment)) return refuse('the path has a "." or ".." segment');
     if (segment.includes(';')) return refuse('the path has a ";", which some servers cut a segment off at');

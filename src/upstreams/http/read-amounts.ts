@@ -2,8 +2,7 @@ import { Gathered } from '../../bytes/gathered.ts';
 import type { Amounts } from '../../effects/model/answer.ts';
 import type { Tool } from '../../effects/model/tool.ts';
 import type { Json } from '../../json/value.ts';
-import { parseJson } from './answer.ts';
-import { valueAt } from './classify.ts';
+import { parseJson, valueAt } from './answer.ts';
 import { createEventScan } from './events.ts';
 
 type Paths = NonNullable<Tool['actual']>;

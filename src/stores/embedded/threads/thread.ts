@@ -54,7 +54,7 @@ export function startThread(
   function takeReplies(message: Message): void {
     const replies = new Decoder(message);
     seen(replies.number());
-    while (!replies.isAtEnd()) {
+    do {
       const id = replies.number();
       const caller = waiting[id];
       // Without its caller nobody knows where the reply ends.
@@ -65,7 +65,7 @@ export function startThread(
       if (status === DONE) caller.take(replies);
       else if (status === UNAVAILABLE) caller.reject(new StoreUnavailable(replies.text()));
       else caller.reject(new Error(replies.text()));
-    }
+    } while (!replies.isAtEnd());
   }
 
   function post(message: ToStore): void {

@@ -110,12 +110,12 @@ export function serve<Of extends Operation>(handlers: Handlers<Of>, serving: Ser
   parentPort?.on('message', (message: ToStore) => {
     if (typeof message === 'string') {
       const requests = new Decoder(message);
-      while (!requests.isAtEnd()) {
+      do {
         const id = requests.number();
         const op = requests.text();
         if (!isMine(op)) throw new TypeError(`a thread of the store does not do ${op}`);
         take(op, id, requests);
-      }
+      } while (!requests.isAtEnd());
       return;
     }
     switch (message.kind) {
