@@ -26,6 +26,7 @@ test('a line that is too long is told of once, at once, and the next one is whol
   expect(split(Buffer.from('6789'))).toEqual([]);
   expect(split(Buffer.from('0\nabcd\nx'))).toEqual([{ kind: 'line', bytes: Buffer.from('abcd') }]);
   expect(lines([Buffer.from('12345\n12345\n1\r\n\n')], 4)).toEqual([null, null, '1', '']);
+  expect(lines([Buffer.from('1234'), Buffer.from('\n')], 4)).toEqual(['1234']);
 });
 
 test('a line that begins in a large chunk does not keep the chunk in memory', () => {

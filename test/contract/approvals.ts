@@ -166,6 +166,14 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
       expect(await at.store.approval(WORKSPACE, approval.id)).toEqual(approval);
     });
 
+    it('keeps the votes of who approved before somebody rejected', async () => {
+      const { approval } = await pending({ verdict: permit([], [approvalBy({ quorum: 2 })]) });
+      await at.store.vote(voteRequest(approval, { user: 'maria' }));
+      expect(await at.store.vote(voteRequest(approval, { user: 'omar', verdict: 'reject' }))).toMatchObject({
+        approval: { status: 'rejected', votes: [{ user: 'maria' }, { user: 'omar', verdict: 'reject' }] },
+      });
+    });
+
     it('takes no vote after the decision, and none in another workspace', async () => {
       const { approval } = await pending();
       expect(await at.store.vote(voteRequest(approval, { workspace: 'other' }))).toEqual({ kind: 'absent' });

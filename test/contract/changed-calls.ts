@@ -77,6 +77,17 @@ export function describeChangedCalls(open: OpenStore, capabilities: Capabilities
       });
     });
 
+    it('may be changed again: what the agent asked stays the same', async () => {
+      const { approval } = await pending(2);
+      await at.store.vote(voteRequest(approval, { user: 'maria', ...changing(approval) }));
+      const now = await at.store.approval(WORKSPACE, approval.id);
+      if (now === null) throw new Error('it waits');
+      expect(await at.store.vote(voteRequest(now, { user: 'omar', ...changing(now, 'again') }))).toMatchObject({
+        kind: 'counted',
+        approval: { digest: 'again', changed: { by: 'omar', askedDigest: approval.digest } },
+      });
+    });
+
     it('run with the params that were voted on, hold what they take, and keep what was asked as it was asked', async () => {
       const { approval, effect } = await pending();
       await at.store.vote(voteRequest(approval, changing(approval)));

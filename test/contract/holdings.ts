@@ -213,9 +213,16 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
       const { effect } = await dispatched(at.store, { verdict: permit([CLAIM]) });
       await at.store.settle(settleRequest(effect, UNKNOWN));
       const other = { verdict: permit([CLAIM]), actor: OTHER };
-      at.advance(68_000);
-      expect(await at.store.admit(admitRequest(other))).toMatchObject({ decision: 'denied_claim' });
-      at.advance(2_000);
+      at.advance(60_000);
+      const refused = await at.store.admit(admitRequest(other));
+      expect(refused).toMatchObject({ decision: 'denied_claim' });
+      at.advance((refused.kind === 'refused' ? (refused.retryAfterMs ?? 0) : 0) - 1);
+      // Nobody is told to ask again at once.
+      expect(await at.store.admit(admitRequest(other))).toMatchObject({
+        decision: 'denied_claim',
+        retryAfterMs: 1_000,
+      });
+      at.advance(1);
       await dispatched(at.store, other);
     });
   });

@@ -259,6 +259,16 @@ export function describeSettlement(open: OpenStore, capabilities: Capabilities):
       });
     });
 
+    it('takes what a probe settled as settled: the same is said twice, and the opposite is refused', async () => {
+      const effect = await unknownEffect();
+      const byProbe = { settledBy: { by: 'probe', evidence: {} } } as const;
+      await at.store.resolve(resolveRequest(effect, 'happened', byProbe));
+      expect(await at.store.resolve(resolveRequest(effect, 'happened'))).toMatchObject({ kind: 'unchanged' });
+      expect(await at.store.resolve(resolveRequest(effect, 'not_happened', { force: true }))).toMatchObject({
+        kind: 'already_resolved',
+      });
+    });
+
     it('resolves only what is unknown', async () => {
       const { effect } = await dispatched(at.store);
       expect(await at.store.resolve(resolveRequest(effect, 'happened'))).toMatchObject({ kind: 'not_unknown' });

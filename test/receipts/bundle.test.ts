@@ -128,6 +128,10 @@ describe('what a seal does not make good', () => {
     ['a receipt that is missing', () => without(/"type":"receipt","effect_id":"eff_one"/)],
     ['the last receipt that is missing', () => without(/"type":"(receipt","effect_id":"eff_two|effect")/)],
     ['a receipt of another effect', () => lines().map((line) => line.replace('rcp_one","jws', 'rcp_two","jws'))],
+    [
+      'a receipt under the id of another',
+      () => lines().map((line) => line.replace('"receipt_id":"rcp_one"', '"receipt_id":"rcp_six"')),
+    ],
     ['a receipt that no event names', () => [...lines(), lines().find((line) => line.includes('"jws"')) ?? '']],
     [
       'an admission in another place',
