@@ -114,8 +114,9 @@ export function createArchive(store: RowStore, runner: StepRunner, folder: Archi
   /** Names a segment in the store and leaves tombstones in place of its records, in one change. */
   async function takeIn(workspace: string, { n, sha256, before, rows }: Segment): Promise<void> {
     const records = rows.map(recordOf);
-    const approvals = new Map<string, readonly string[]>();
-    for (const { id } of rows) approvals.set(id, await approvalsOf(store, workspace, id, MOST_APPROVALS));
+    // At once: each alone would wait for a sync of the disk.
+    const looks = rows.map(async ({ id }) => [id, await approvalsOf(store, workspace, id, MOST_APPROVALS)] as const);
+    const approvals = new Map(await Promise.all(looks));
     // The step finds all of them remembered, and asks for none alone.
     await runner.read(
       workspace,
