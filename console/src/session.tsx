@@ -1,3 +1,4 @@
+import { browserSupportsWebAuthn, startAuthentication } from '@simplewebauthn/browser';
 import { createContext, type JSX } from 'preact';
 import { useContext, useEffect, useRef, useState } from 'preact/hooks';
 import { ask, hooks, Problem, type Session } from './api.ts';
@@ -54,6 +55,7 @@ export function SignIn({ entered }: { readonly entered: () => void }): JSX.Eleme
           <>
             <h1>Sign in</h1>
             <Fault of={fault} />
+            <PasskeyButton action="Sign in with a passkey" isStepUp={false} done={entered} />
             <KeyForm label="Your API key" action="Sign in" isStepUp={false} done={entered} />
             <p class="faint">
               No key at hand? On the machine that has it, <code>svc console</code> prints a link that signs you in.
@@ -65,17 +67,55 @@ export function SignIn({ entered }: { readonly entered: () => void }): JSX.Eleme
   );
 }
 
-function KeyForm({
-  label,
-  action,
-  isStepUp,
-  done,
-}: {
+/** Signs in by a passkey of this device. */
+function PasskeyButton({ action, isStepUp, done }: Omit<KeyFormOf, 'label'>): JSX.Element | null {
+  const [fault, setFault] = useState<unknown>(null);
+  const [isBusy, setBusy] = useState(false);
+  const enter = async (): Promise<void> => {
+    setBusy(true);
+    setFault(null);
+    try {
+      const begun = await ask<Begun>('POST', '/console/passkeys/challenge', {});
+      const { ceremony, challenge, rp_id: rpId } = begun;
+      const { id, response } = await startAuthentication({
+        optionsJSON: { challenge, rpId, userVerification: 'required' },
+      });
+      const { clientDataJSON, authenticatorData, signature } = response;
+      const assertion = { id, response: { clientDataJSON, authenticatorData, signature } };
+      await ask('POST', '/console/session', { passkey: { ceremony, assertion }, step_up: isStepUp });
+      done();
+    } catch (error) {
+      const said = 'No passkey was used: it was cancelled, or this device has none. A key signs you in, too.';
+      setFault(error instanceof Problem ? error : new Problem(0, 'passkey_refused', said));
+    } finally {
+      setBusy(false);
+    }
+  };
+  if (!browserSupportsWebAuthn()) return null;
+  return (
+    <div class="stack">
+      <Fault of={fault} />
+      <button type="button" disabled={isBusy} onClick={() => void enter()}>
+        {action}
+      </button>
+    </div>
+  );
+}
+
+interface Begun {
+  readonly ceremony: string;
+  readonly challenge: string;
+  readonly rp_id: string;
+}
+
+interface KeyFormOf {
   readonly label: string;
   readonly action: string;
   readonly isStepUp: boolean;
   readonly done: () => void;
-}): JSX.Element {
+}
+
+function KeyForm({ label, action, isStepUp, done }: KeyFormOf): JSX.Element {
   const [key, setKey] = useState('');
   const [fault, setFault] = useState<unknown>(null);
   const [isBusy, setBusy] = useState(false);
@@ -148,11 +188,12 @@ export function StepUp(): JSX.Element {
     <dialog ref={dialog} aria-labelledby="step-up" onCancel={() => end(false)}>
       {answer !== null && (
         <div class="stack">
-          <h2 id="step-up">Show your key once</h2>
+          <h2 id="step-up">Show who you are once</h2>
           <p class="faint">
             A link opened this session, and a link does not prove who you are. After this, you will not be asked again
             until you leave.
           </p>
+          <PasskeyButton action="Go on with a passkey" isStepUp done={() => end(true)} />
           <KeyForm label="Your API key" action="Go on" isStepUp done={() => end(true)} />
           <button type="button" onClick={() => end(false)}>
             Cancel

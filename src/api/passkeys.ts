@@ -78,7 +78,7 @@ export function addPasskeyRoutes(app: ApiApp, { store }: Pick<ApiPorts, 'store'>
       config: { endpoint: 'passkeys.write' },
       schema: {
         operationId: 'removePasskey',
-        summary: 'Remove a passkey of a user; it signs in no more',
+        summary: 'Remove a passkey of a user; it signs in no more, and its sessions end',
         tags: ['keys'],
         params: OneOfUser,
         querystring: NoQuery,

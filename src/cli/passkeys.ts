@@ -27,7 +27,7 @@ export function addPasskeys(program: Command, { terminal }: CliContext): void {
   talksToGateway(
     passkeys
       .command('remove')
-      .description('end a passkey: it signs in no more')
+      .description('end a passkey: it signs in no more, and its sessions end')
       .argument('<user>', 'id of the user')
       .argument('<passkey-id>', 'psk_… as `svc passkeys list` shows it'),
   ).action(async (user: string, id: string, options: GatewayAccess) => {

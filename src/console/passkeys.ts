@@ -7,7 +7,7 @@ import { refuse } from '../api/problem.ts';
 import { MOST_PASSKEYS } from '../effects/model/passkey.ts';
 import { ledgerActor } from '../effects/model/principal.ts';
 import type { EffectStore } from '../effects/store.ts';
-import { NewCredential } from '../identity/passkeys/credentials.ts';
+import { Assertion, NewCredential } from '../identity/passkeys/credentials.ts';
 import type { Passkeys } from '../identity/passkeys/passkeys.ts';
 import { type RelyingParty, relyingPartyOf } from '../identity/passkeys/relying-party.ts';
 import { permit } from '../identity/permissions.ts';
@@ -26,7 +26,13 @@ const Add = Type.Object(
   { additionalProperties: false },
 );
 
-interface PasskeyPorts {
+/** Signs in by a passkey: what the browser answers to a challenge. */
+export const Signed = Type.Object(
+  { ceremony: Type.String({ maxLength: 1000 }), assertion: Assertion },
+  { additionalProperties: false },
+);
+
+export interface PasskeyPorts {
   readonly sessions: ConsoleSessions;
   readonly passkeys: Passkeys;
   readonly store: Pick<EffectStore, 'passkeys'>;
@@ -37,6 +43,12 @@ interface PasskeyPorts {
 export function addPasskeys(app: ApiApp, ports: PasskeyPorts, fromOwnPage: (request: FastifyRequest) => Promise<void>) {
   const { sessions, passkeys, store } = ports;
   const own = { preHandler: fromOwnPage, bodyLimit: BODY_LIMIT } as const;
+
+  // Whoever wants to sign in. Nothing is kept of it, so nobody fills the store.
+  app.post('/console/passkeys/challenge', own, async (request, reply) => {
+    const party = partyOf(ports, request);
+    return noStore(reply).send({ ...passkeys.challenge('enter', ''), rp_id: party.id });
+  });
 
   app.post('/console/passkeys/options', own, async (request, reply) => {
     const { visitor, user } = await ownerOf(sessions, request);
@@ -78,7 +90,10 @@ export function addPasskeys(app: ApiApp, ports: PasskeyPorts, fromOwnPage: (requ
 }
 
 /** For whom passkeys are on this page. @throws Refused */
-function partyOf({ settings }: Pick<PasskeyPorts, 'settings'>, { headers: { host } }: FastifyRequest): RelyingParty {
+export function partyOf(
+  { settings }: Pick<PasskeyPorts, 'settings'>,
+  { headers: { host } }: FastifyRequest,
+): RelyingParty {
   const { publicUrl } = settings();
   const party = relyingPartyOf(publicUrl, host);
   if (party !== null) return party;

@@ -1,5 +1,6 @@
+import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { Type } from 'typebox';
+import { type Static, Type } from 'typebox';
 import type { ApiApp } from '../api/app.ts';
 import { ownerOf } from '../api/caller.ts';
 import { acceptStrictJson } from '../api/json-body.ts';
@@ -9,7 +10,7 @@ import type { Principal } from '../effects/model/principal.ts';
 import { timeToWire } from '../effects/wire/time.ts';
 import { ENDPOINTS, type EndpointId, permit } from '../identity/permissions.ts';
 import type { Passkeys } from '../identity/passkeys/passkeys.ts';
-import { addPasskeys } from './passkeys.ts';
+import { addPasskeys, partyOf, Signed } from './passkeys.ts';
 import { type Page, readPages } from './pages.ts';
 import { type ConsoleSessions, isOwnPage } from './sessions.ts';
 
@@ -40,13 +41,14 @@ const HEADERS = {
 
 /** The build names these after their content. */
 const FOR_EVER = 'public, max-age=31536000, immutable';
-/** A key, or a link, and no more. */
-const BODY_LIMIT = 4096;
+/** A key, a link, or what a passkey signs. */
+const BODY_LIMIT = 16 * 1024;
 
 const SignIn = Type.Object(
   {
     key: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
     link: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
+    passkey: Type.Optional(Signed),
     step_up: Type.Optional(Type.Boolean()),
   },
   { additionalProperties: false },
@@ -113,13 +115,15 @@ function addSession(app: ApiApp, ports: ConsolePorts): void {
   });
 
   app.post('/console/session', { ...own, schema: { body: SignIn } }, async (request, reply) => {
-    const { key, link, step_up: isStepUp = false } = request.body;
-    if ((key === undefined) === (link === undefined))
-      throw refuse('invalid_request', 'Send a key, or what a link has.');
+    const { key, link, passkey, step_up: isStepUp = false } = request.body;
+    if ([key, link, passkey].filter((one) => one !== undefined).length !== 1)
+      throw refuse('invalid_request', 'Send a key, what a link has, or what a passkey signed: one of them.');
     const cookie =
-      key === undefined
-        ? await enterByLink(request, link ?? '')
-        : await sessions.begin(await byKey(request, key.trim(), isStepUp), request.headers);
+      key !== undefined
+        ? await sessions.begin(await byKey(request, key.trim(), isStepUp), request.headers)
+        : passkey !== undefined
+          ? await enterByPasskey(request, passkey, isStepUp)
+          : await enterByLink(request, link ?? '');
     return reply.code(204).header('set-cookie', cookie).header('cache-control', 'no-store').send();
   });
 
@@ -130,12 +134,42 @@ function addSession(app: ApiApp, ports: ConsolePorts): void {
       .send(),
   );
 
-  async function enterByLink({ headers, ip }: FastifyRequest, link: string): Promise<string> {
+  /** Of one address, only so many attempts are looked at. @throws Refused */
+  function checkAttempts(ip: string): void {
     const wait = ports.invalidKeys.check(ip, null);
     if (wait !== null)
-      throw refuse('too_many_requests', 'This address has sent too many invalid links or keys.', {
+      throw refuse('too_many_requests', 'This address has sent too many invalid links, passkeys or keys.', {
         retryAfterMs: wait,
       });
+  }
+
+  async function enterByPasskey(
+    request: FastifyRequest,
+    signed: Static<typeof Signed>,
+    isStepUp: boolean,
+  ): Promise<string> {
+    const { headers, ip } = request;
+    checkAttempts(ip);
+    const passkey = await ports.passkeys.signed({
+      party: partyOf(ports, request),
+      purpose: 'enter',
+      of: '',
+      ...signed,
+    });
+    const principal = passkey === null ? null : await sessions.ownerOf(passkey);
+    if (passkey !== null && principal !== null) {
+      await checkEntry(headers, principal, isStepUp);
+      return sessions.begin(principal, headers, passkey.id);
+    }
+    ports.invalidKeys.failed(ip);
+    throw refuse(
+      'passkey_refused',
+      'This passkey is not known here, its key has ended, or it took too long: try again.',
+    );
+  }
+
+  async function enterByLink({ headers, ip }: FastifyRequest, link: string): Promise<string> {
+    checkAttempts(ip);
     const cookie = await sessions.enter(link, headers);
     if (cookie !== null) return cookie;
     ports.invalidKeys.failed(ip);
@@ -145,12 +179,17 @@ function addSession(app: ApiApp, ports: ConsolePorts): void {
   /** Whose key it is, if that may sign in. @throws Refused */
   async function byKey({ headers, ip }: FastifyRequest, key: string, isStepUp: boolean): Promise<Principal> {
     const principal = await ownerOf(ports, ports.invalidKeys, { kind: 'key', key }, ip);
+    await checkEntry(headers, principal, isStepUp);
+    return principal;
+  }
+
+  /** Whether somebody may sign in, or show in a session who is there. @throws Refused */
+  async function checkEntry(headers: IncomingHttpHeaders, principal: Principal, isStepUp: boolean): Promise<void> {
     const may = permit(principal, 'console.enter');
     if (!may.ok) throw refuse(may.code, may.detail);
     const visitor = isStepUp ? await sessions.visitorOf(headers) : null;
     if (visitor !== null && !isSamePerson(visitor.principal, principal))
       throw refuse('wrong_key_kind', 'This is not a key of the person who is signed in. Leave, to sign in as another.');
-    return principal;
   }
 }
 

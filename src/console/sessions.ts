@@ -1,6 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ApiPorts, ApiSessions, Visitor } from '../api/ports.ts';
+import type { Passkey } from '../effects/model/passkey.ts';
 import type { Principal } from '../effects/model/principal.ts';
 import { CONSOLE_COOKIE, CONSOLE_COOKIE_TLS } from '../effects/run/header-names.ts';
 import { parseObject } from '../json/parse.ts';
@@ -15,10 +16,12 @@ const OWN_HEADER = 'svc-console';
 
 /** Sessions of the console. */
 export interface ConsoleSessions extends ApiSessions {
-  /** Begins a session, as the value of `Set-Cookie`. The one that the request came with ends. */
-  begin(principal: Principal, headers: IncomingHttpHeaders): Promise<string>;
+  /** Begins a session, as the value of `Set-Cookie`. The one that the request came with ends. @param passkey it ends with that */
+  begin(principal: Principal, headers: IncomingHttpHeaders, passkey?: string): Promise<string>;
   /** The same for whoever has a link. @returns `null` where the link is not good, or no longer */
   enter(token: string, headers: IncomingHttpHeaders): Promise<string | null>;
+  /** Whoever has signed with a passkey, as the key that it stands for now; `null` where that has ended. */
+  ownerOf(passkey: Pick<Passkey, 'user' | 'keyId'>): Promise<Principal | null>;
   /** Ends the session of a request, at every gateway; and in the browser, by the value of `Set-Cookie`. */
   leave(headers: IncomingHttpHeaders): Promise<string>;
 }
@@ -46,11 +49,12 @@ export function createSessions({
     kind: 'link' | 'session',
     { keyId, user }: Pick<Principal, 'keyId' | 'user'>,
     hasShownKey: boolean,
+    passkey: string | null,
   ): Promise<{ readonly token: string; readonly until: number }> {
     const token = randomBytes(32).toString('base64url');
     const until = store.now() + (kind === 'link' ? LINK_MS : SESSION_MS);
     const id = idOf(kind, token);
-    const text = seals.sealText(JSON.stringify({ keyId, user, hasShownKey, until }), bindingOf(id));
+    const text = seals.sealText(JSON.stringify({ keyId, user, hasShownKey, passkey, until }), bindingOf(id));
     await store.putSession(id, { text, until, keyId });
     return { token, until };
   }
@@ -58,10 +62,12 @@ export function createSessions({
   /** Whose key it is; `null` where the text is not as it was sealed, or the key is no longer good, or another's. */
   async function open(id: string, text: string): Promise<Visitor | null> {
     const opened = seals.openText(text, bindingOf(id));
-    const { keyId, user, hasShownKey, until } = opened === null ? {} : (parseObject(opened) ?? {});
+    const { keyId, user, hasShownKey, passkey = null, until } = opened === null ? {} : (parseObject(opened) ?? {});
     if (typeof keyId !== 'string' || typeof hasShownKey !== 'boolean' || typeof until !== 'number') return null;
     const principal = until <= store.now() ? { failure: true } : await stillValid(keyId);
     if ('failure' in principal || principal.user !== user) return null;
+    // A session ends with the passkey that began it.
+    if (typeof passkey === 'string' && (await store.passkey(passkey))?.user !== user) return null;
     return { principal, hasShownKey, session: id, until };
   }
 
@@ -74,10 +80,11 @@ export function createSessions({
     of: Pick<Principal, 'keyId' | 'user'>,
     hasShownKey: boolean,
     { cookie: header }: IncomingHttpHeaders,
+    passkey: string | null,
   ): Promise<string> {
     const before = tokenIn(header, nameOf());
     if (before !== null) await store.takeSession(idOf('session', before));
-    const { token } = await keep('session', of, hasShownKey);
+    const { token } = await keep('session', of, hasShownKey, passkey);
     return cookie(token, SESSION_MS / 1000);
   }
 
@@ -89,14 +96,21 @@ export function createSessions({
       const text = await store.session(id);
       return text === null ? null : open(id, text);
     },
-    makeLink: (principal) => keep('link', principal, false),
-    begin: (principal, headers) => begin(principal, true, headers),
+    makeLink: (principal) => keep('link', principal, false, null),
+    begin: (principal, headers, passkey) => begin(principal, true, headers, passkey ?? null),
     async enter(token, headers) {
       if (!TOKEN.test(token)) return null;
       const id = idOf('link', token);
       const text = await store.takeSession(id);
       const visitor = text === null ? null : await open(id, text);
-      return visitor === null ? null : begin(visitor.principal, false, headers);
+      return visitor === null ? null : begin(visitor.principal, false, headers, null);
+    },
+    async ownerOf({ user, keyId }) {
+      let latest = await store.key(keyId.slice('key_'.length));
+      for (let rotations = 0; latest?.replacedBy != null && rotations < MOST_ROTATIONS; rotations += 1)
+        latest = await store.key(latest.replacedBy.slice('key_'.length));
+      const principal = latest === null ? null : await stillValid(latest.id);
+      return principal === null || 'failure' in principal || principal.user !== user ? null : principal;
     },
     async leave(headers) {
       const token = tokenIn(headers.cookie, nameOf());
@@ -105,6 +119,9 @@ export function createSessions({
     },
   };
 }
+
+/** Successors of a key that are followed: those of ten years, a month each. */
+const MOST_ROTATIONS = 120;
 
 const TOKEN = /^[A-Za-z0-9_-]{43}$/;
 

@@ -155,7 +155,7 @@ describe('the inbox, by keyboard', () => {
     await page.keyboard.press('k');
     await page.keyboard.press('a');
     await page.keyboard.press('Enter');
-    await page.getByRole('heading', { name: 'Show your key once' }).waitFor();
+    await page.getByRole('heading', { name: 'Show who you are once' }).waitFor();
     expect(await stateOf(first)).toBe('pending_approval');
     await page.keyboard.type(world.keys.approver);
     await page.keyboard.press('Enter');

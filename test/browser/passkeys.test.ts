@@ -67,6 +67,17 @@ describe('a passkey', () => {
     await page.getByText('This device has a passkey of yours already.').waitFor();
   });
 
+  it('signs in without a key', async () => {
+    await page.getByRole('button', { name: 'Menu' }).click();
+    await page.getByRole('button', { name: 'Leave' }).click();
+    await page.getByRole('heading', { name: 'Sign in' }).waitFor();
+    expect(await faultsOf(page)).toEqual([]);
+    await page.getByRole('button', { name: 'Sign in with a passkey' }).click();
+    await page.waitForSelector('.shell');
+    await page.goto('/console/demo/passkeys');
+    await page.getByText('last used', { exact: false }).waitFor();
+  });
+
   it('and nothing complained, or asked another host for anything', () => {
     expect(complaints).toEqual([]);
   });

@@ -1,6 +1,8 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type Keys, type Rig, type Seen, startRig } from '../api/rig.ts';
-import { createAuthenticator } from './authenticator.ts';
+import { createPasskeys } from '../../src/identity/passkeys/passkeys.ts';
+import { createVerifier } from '../../src/identity/passkeys/verifier.ts';
+import { createAuthenticator, type Signed } from './authenticator.ts';
 
 let rig: Rig;
 beforeAll(async () => {
@@ -144,5 +146,140 @@ describe('a passkey is added', () => {
     const refused = await as({ ...maria, host: '127.0.0.1:8080' }, 'POST', '/console/passkeys/options', {});
     expect(refused).toMatchObject({ status: 409 });
     expect(refused.json['detail']).toContain('http://localhost:8080/console');
+  });
+});
+
+describe('signing in with a passkey', () => {
+  type Change = Omit<Partial<Signed>, 'challenge'>;
+  /** What a browser sends after it was asked to sign in. */
+  async function attempt(authenticator: Authenticator, change: Change = {}) {
+    const { status, text } = await as(OWN, 'POST', '/console/passkeys/challenge', {});
+    expect(status, text).toBe(200);
+    const { ceremony, challenge, rp_id: rpId } = JSON.parse(text);
+    expect(rpId).toBe('localhost');
+    return { passkey: { ceremony, assertion: authenticator.get({ challenge, ...change }) } };
+  }
+  const enter = (body: unknown): Promise<Seen> => as(OWN, 'POST', '/console/session', body);
+
+  it('opens a session of the key that it stands for, which has shown who is there', async () => {
+    const authenticator = createAuthenticator();
+    const id = await added(maria, authenticator);
+    const headers = await signedIn(await attempt(authenticator));
+    const { json } = await as(headers, 'GET', '/console/session');
+    expect(json).toMatchObject({ user: 'maria', kind: 'account', workspaces: ['demo'], has_shown_key: true });
+    expect(await rig.ports.store.passkey(id)).toMatchObject({ lastUsedAt: expect.any(Number) });
+  });
+
+  it('is over with the passkey, for every session that it opened', async () => {
+    const authenticator = createAuthenticator();
+    const id = await added(maria, authenticator);
+    const headers = await signedIn(await attempt(authenticator));
+    expect(await rig.send('DELETE', `${PASSKEYS}/${id}`, { key: rig.keys.admin })).toMatchObject({ status: 200 });
+    expect(await as(headers, 'GET', '/console/session')).toMatchObject({ status: 401 });
+    expect(await as(maria, 'GET', '/console/session')).toMatchObject({ status: 200 });
+    expect(await enter(await attempt(authenticator))).toMatchObject(REFUSED);
+  });
+
+  it('shows in a session that a link opened who is there; not in one of somebody else', async () => {
+    const [mine, others] = [createAuthenticator(), createAuthenticator()];
+    await added(maria, mine);
+    await added(await byKey('account'), others);
+    const { json } = await rig.send('POST', '/v1/beta/console/links', { key: rig.keys.approver });
+    const linked = await signedIn({ link: String(json['url']).split('#link=')[1] });
+    const asOther = { ...(await attempt(others)), step_up: true };
+    expect(await as(linked, 'POST', '/console/session', asOther)).toMatchObject({
+      status: 403,
+      json: { code: 'wrong_key_kind' },
+    });
+    expect(await as(linked, 'GET', '/console/session')).toMatchObject({ json: { has_shown_key: false } });
+    const answer = await as(linked, 'POST', '/console/session', { ...(await attempt(mine)), step_up: true });
+    expect(answer.status).toBe(204);
+    const shown = { ...OWN, cookie: String(answer.headers['set-cookie']).split(';')[0] ?? '' };
+    expect(await as(shown, 'GET', '/console/session')).toMatchObject({ json: { user: 'maria', has_shown_key: true } });
+    expect(await as(linked, 'GET', '/console/session')).toMatchObject({ status: 401 });
+  });
+
+  it('is refused a second time: what was signed opens one session', async () => {
+    const authenticator = createAuthenticator();
+    await added(maria, authenticator);
+    const body = await attempt(authenticator);
+    const answers = await Promise.all([enter(body), enter(body), enter(body)]);
+    expect(answers.map(({ status }) => status).toSorted()).toEqual([204, 403, 403]);
+    expect(await enter(body)).toMatchObject(REFUSED);
+  });
+
+  it.each<readonly [string, Change]>([
+    ['on a page of another origin', { origin: 'https://evil.example' }],
+    ['for another host', { rpId: 'evil.example' }],
+    ['by a device that asked for nothing', { isVerified: false }],
+    ['by a copy, whose counter is behind', { counter: 4 }],
+  ])('is refused %s', async (_, change) => {
+    const authenticator = createAuthenticator();
+    await added(maria, authenticator, 5);
+    expect(await enter(await attempt(authenticator, { counter: 6, ...change }))).toMatchObject(REFUSED);
+    expect(await enter(await attempt(authenticator, { counter: 7 }))).toMatchObject({ status: 204 });
+  });
+
+  it('is refused with a challenge that is not ours, was for adding one, or is another passkey’s answer', async () => {
+    const [mine, others] = [createAuthenticator(), createAuthenticator()];
+    await added(maria, mine);
+    await added(await byKey('account'), others);
+    const { passkey } = await attempt(mine);
+    const forged = { ...passkey, ceremony: `${passkey.ceremony.slice(0, -4)}AAAA` };
+    expect(await enter({ passkey: forged })).toMatchObject(REFUSED);
+    const adding = await begun(maria);
+    const assertion = mine.get({ challenge: adding.challenge });
+    expect(await enter({ passkey: { ceremony: adding.ceremony, assertion } })).toMatchObject(REFUSED);
+    expect(await enter({ passkey: { ...passkey, assertion: { ...passkey.assertion, id: others.id } } })).toMatchObject(
+      REFUSED,
+    );
+    expect(await enter({ passkey: (await attempt(createAuthenticator())).passkey })).toMatchObject(REFUSED);
+  });
+
+  it('is refused after five minutes', async () => {
+    let later = 0;
+    const { store, seals } = rig.ports;
+    const verifier = createVerifier();
+    const passkeys = createPasskeys({ store: { ...store, now: () => store.now() + later }, seals, verifier });
+    const authenticator = createAuthenticator();
+    await added(maria, authenticator);
+    const party = { id: 'localhost', origin: 'http://localhost:8080' };
+    const answer = async (ms: number) => {
+      const { ceremony, challenge } = passkeys.challenge('enter', '');
+      later = ms;
+      const assertion = authenticator.get({ challenge });
+      const signed = await passkeys.signed({ party, purpose: 'enter', of: '', ceremony, assertion });
+      later = 0;
+      return signed;
+    };
+    expect(await answer(5 * 60_000)).toBeNull();
+    expect(await answer(4 * 60_000)).toMatchObject({ user: 'maria' });
+  });
+
+  it('follows a key to its successor, and ends with the key', async () => {
+    const authenticator = createAuthenticator();
+    const made = rig.ports.keys.create({
+      user: 'maria',
+      madeBy: null,
+      name: 'For a while',
+      kind: 'account',
+      profile: null,
+      workspace: 'demo',
+      agentId: null,
+      scopes: null,
+      allowedTools: null,
+      expiresInMs: null,
+    });
+    if (made.kind === 'refused') throw new Error('the key is good');
+    const actor = { type: 'user', id: 'maria' } as const;
+    await rig.ports.store.putKey(made.record, actor);
+    await added(await signedIn({ key: made.key }), authenticator);
+    const rotate = `/v1/beta/keys/${made.record.id}/rotate`;
+    const { json } = await rig.send('POST', rotate, { key: rig.keys.admin, body: { overlap: 0 } });
+    const headers = await signedIn(await attempt(authenticator));
+    expect(await as(headers, 'GET', '/console/session')).toMatchObject({ json: { key_id: json['id'] } });
+    await rig.send('DELETE', `/v1/beta/keys/${String(json['id'])}`, { key: rig.keys.admin });
+    expect(await as(headers, 'GET', '/console/session')).toMatchObject({ status: 401 });
+    expect(await enter(await attempt(authenticator))).toMatchObject(REFUSED);
   });
 });

@@ -18,6 +18,17 @@ export const NewCredential = Type.Object({
 });
 export type NewCredential = Static<typeof NewCredential>;
 
+/** What a passkey signs, as browsers write it down. */
+export const Assertion = Type.Object({
+  id: CredentialId,
+  response: Type.Object({
+    clientDataJSON: Base64Url(4000),
+    authenticatorData: Base64Url(2000),
+    signature: Base64Url(2000),
+  }),
+});
+export type Assertion = Static<typeof Assertion>;
+
 export function transportsOf({ response: { transports = [] } }: NewCredential): readonly string[] {
   return TRANSPORTS.filter((one) => transports.includes(one));
 }

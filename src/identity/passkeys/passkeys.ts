@@ -3,7 +3,7 @@ import type { LedgerActor } from '../../effects/model/ledger.ts';
 import type { Answered, Passkey } from '../../effects/model/passkey.ts';
 import type { EffectStore } from '../../effects/store.ts';
 import { parseObject } from '../../json/parse.ts';
-import { type NewCredential, transportsOf } from './credentials.ts';
+import { type Assertion, type NewCredential, transportsOf } from './credentials.ts';
 import type { RelyingParty } from './relying-party.ts';
 import type { PasskeyVerifier } from './verifier.ts';
 
@@ -30,7 +30,7 @@ interface CeremonyBinding {
 }
 
 /** What a challenge is for: one for something else is none. */
-type Purpose = 'add';
+type Purpose = 'add' | 'enter';
 
 /** Passkeys of people: challenges, and what browsers answer. */
 export interface Passkeys {
@@ -52,6 +52,17 @@ export interface Passkeys {
     | { readonly kind: 'added'; readonly passkey: Passkey }
     | { readonly kind: 'refused' | 'taken' | 'too_many'; readonly why: string }
   >;
+  /**
+   * The passkey that has signed a challenge, at most once for each challenge; `null` where none of ours has.
+   * @throws StoreUnavailable
+   */
+  signed(by: {
+    readonly party: RelyingParty;
+    readonly purpose: Purpose;
+    readonly of: string;
+    readonly ceremony: string;
+    readonly assertion: Assertion;
+  }): Promise<Passkey | null>;
 }
 
 /** The id of a passkey, which says nothing of its owner. */
@@ -60,7 +71,7 @@ function passkeyId(credential: string): string {
 }
 
 export function createPasskeys(parts: {
-  readonly store: Pick<EffectStore, 'addPasskey' | 'now'>;
+  readonly store: Pick<EffectStore, 'addPasskey' | 'passkey' | 'usePasskey' | 'now'>;
   readonly seals: TextSeals;
   readonly verifier: Pick<PasskeyVerifier, 'verify'>;
 }): Passkeys {
@@ -110,6 +121,21 @@ export function createPasskeys(parts: {
       };
       const kind = await store.addPasskey(passkey, answered, actor);
       return kind === 'added' ? { kind, passkey } : { kind, why: kind };
+    },
+    async signed({ party, purpose, of, ceremony, assertion: { id, response } }) {
+      const answered = opened(purpose, of, ceremony);
+      const passkey = answered === null ? null : await store.passkey(passkeyId(id));
+      if (answered === null || passkey === null) return null;
+      const verified = await verifier.verify({
+        kind: 'assertion',
+        party,
+        challenge: answered.challenge,
+        passkey,
+        clientData: response.clientDataJSON,
+        authenticatorData: response.authenticatorData,
+        signature: response.signature,
+      });
+      return verified.kind === 'signed' && (await store.usePasskey(passkey, verified, answered)) ? passkey : null;
     },
   };
 }
