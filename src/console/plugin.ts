@@ -134,22 +134,13 @@ function addSession(app: ApiApp, ports: ConsolePorts): void {
       .send(),
   );
 
-  /** Of one address, only so many attempts are looked at. @throws Refused */
-  function checkAttempts(ip: string): void {
-    const wait = ports.invalidKeys.check(ip, null);
-    if (wait !== null)
-      throw refuse('too_many_requests', 'This address has sent too many invalid links, passkeys or keys.', {
-        retryAfterMs: wait,
-      });
-  }
-
   async function enterByPasskey(
     request: FastifyRequest,
     signed: Static<typeof Signed>,
     isStepUp: boolean,
   ): Promise<string> {
     const { headers, ip } = request;
-    checkAttempts(ip);
+    checkAttempts(ports.invalidKeys, ip);
     const passkey = await ports.passkeys.signed({
       party: partyOf(ports, request),
       purpose: 'enter',
@@ -158,7 +149,7 @@ function addSession(app: ApiApp, ports: ConsolePorts): void {
     });
     const principal = passkey === null ? null : await sessions.ownerOf(passkey);
     if (passkey !== null && principal !== null) {
-      await checkEntry(headers, principal, isStepUp);
+      await checkEntry(sessions, headers, principal, isStepUp);
       return sessions.begin(principal, headers, passkey.id);
     }
     ports.invalidKeys.failed(ip);
@@ -169,7 +160,7 @@ function addSession(app: ApiApp, ports: ConsolePorts): void {
   }
 
   async function enterByLink({ headers, ip }: FastifyRequest, link: string): Promise<string> {
-    checkAttempts(ip);
+    checkAttempts(ports.invalidKeys, ip);
     const cookie = await sessions.enter(link, headers);
     if (cookie !== null) return cookie;
     ports.invalidKeys.failed(ip);
@@ -179,18 +170,32 @@ function addSession(app: ApiApp, ports: ConsolePorts): void {
   /** Whose key it is, if that may sign in. @throws Refused */
   async function byKey({ headers, ip }: FastifyRequest, key: string, isStepUp: boolean): Promise<Principal> {
     const principal = await ownerOf(ports, ports.invalidKeys, { kind: 'key', key }, ip);
-    await checkEntry(headers, principal, isStepUp);
+    await checkEntry(sessions, headers, principal, isStepUp);
     return principal;
   }
+}
 
-  /** Whether somebody may sign in, or show in a session who is there. @throws Refused */
-  async function checkEntry(headers: IncomingHttpHeaders, principal: Principal, isStepUp: boolean): Promise<void> {
-    const may = permit(principal, 'console.enter');
-    if (!may.ok) throw refuse(may.code, may.detail);
-    const visitor = isStepUp ? await sessions.visitorOf(headers) : null;
-    if (visitor !== null && !isSamePerson(visitor.principal, principal))
-      throw refuse('wrong_key_kind', 'This is not a key of the person who is signed in. Leave, to sign in as another.');
-  }
+/** Whether somebody may sign in, or show in a session who is there. @throws Refused */
+async function checkEntry(
+  sessions: ConsoleSessions,
+  headers: IncomingHttpHeaders,
+  principal: Principal,
+  isStepUp: boolean,
+): Promise<void> {
+  const may = permit(principal, 'console.enter');
+  if (!may.ok) throw refuse(may.code, may.detail);
+  const visitor = isStepUp ? await sessions.visitorOf(headers) : null;
+  if (visitor !== null && !isSamePerson(visitor.principal, principal))
+    throw refuse('wrong_key_kind', 'This is not a key of the person who is signed in. Leave, to sign in as another.');
+}
+
+/** Of one address, only so many attempts are looked at. @throws Refused */
+function checkAttempts(limiter: ConsolePorts['invalidKeys'], ip: string): void {
+  const wait = limiter.check(ip, null);
+  if (wait !== null)
+    throw refuse('too_many_requests', 'This address has sent too many invalid links, passkeys or keys.', {
+      retryAfterMs: wait,
+    });
 }
 
 /** Whether two keys have the same owner and the same reach. */
