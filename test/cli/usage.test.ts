@@ -1,3 +1,6 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -203,4 +206,28 @@ describe('config check', () => {
     expect(JSON.parse(out)).toMatchObject({ findings: [{ code: 'unknown_field', at: { line: 1, column: 1 } }] });
     expect(code).toBe(1);
   });
+});
+
+test('effects resolve chooses from all pages that a gateway has, not from the first', async () => {
+  vi.stubEnv('SVC_API_KEY', 'svc_acct_7hQ2mZx0PbKdAAAABBBBCCCCDDDD');
+  const asked: (string | null)[] = [];
+  const gateway = createServer((request, response) => {
+    const cursor = new URL(request.url ?? '', 'http://gateway').searchParams.get('cursor');
+    asked.push(cursor);
+    const effect = {
+      id: `eff_${asked.length}`,
+      state: 'unknown',
+      tool: 't',
+      target: 'x',
+      created_at: '2026-01-01T00:00:00Z',
+    };
+    response.setHeader('content-type', 'application/json');
+    response.end(JSON.stringify({ effects: [effect], next_cursor: ['2', '3', null][asked.length - 1] }));
+  }).listen(0, '127.0.0.1');
+  await once(gateway, 'listening');
+  const { port } = gateway.address() as AddressInfo;
+  const where = `http://127.0.0.1:${port}`;
+  await svc('effects', 'resolve', '--url', where, '--tool', 't', '--outcome', 'happened', '--dry-run');
+  gateway.close();
+  expect(asked).toEqual([null, '2', '3']);
 });
