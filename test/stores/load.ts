@@ -4,10 +4,11 @@ import { admitRequest, budgetOf, committed, permit, settleRequest } from '../con
 import { KEY_SEALS } from '../identity/key-seals.ts';
 
 /**
- * A gateway's load on a store, in a process that a test can kill: `load.js FOLDER PREFIX`. Each line on standard
- * output is an acknowledgement: `ready`, `admitted KEY EFFECT`, `settled EFFECT JWS`.
+ * A gateway's load on a store, in a process that a test can kill: `load.js FOLDER PREFIX [ARCHIVE]`. Each line on standard
+ * output is an acknowledgement: `ready`, `admitted KEY EFFECT`, `settled EFFECT JWS`. With an archive all that is settled goes
+ * there at once: `swept EFFECTS`.
  */
-const [path = '', prefix = ''] = process.argv.slice(2);
+const [path = '', prefix = '', archive = null] = process.argv.slice(2);
 
 const CALLERS = 32;
 
@@ -18,7 +19,8 @@ const say = (...words: readonly string[]): void => {
 const store = await openEmbeddedStore({
   path,
   lockWaitMs: 10_000,
-  retention: { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 },
+  retention: { keysMs: null, effectsMs: archive === null ? 1e12 : 1, denialsMs: 1e12 },
+  archive,
   keySeals: KEY_SEALS,
   worker: 'auto',
 });
@@ -40,4 +42,12 @@ async function caller(): Promise<void> {
     say('settled', effectId, jws);
   }
 }
-await Promise.all(Array.from({ length: CALLERS }, caller));
+async function sweeper(): Promise<void> {
+  for (;;) {
+    const { aged, archive: state } = await store.sweep(100);
+    if (state !== null && state.failure !== null) throw new Error(state.failure);
+    if (aged > 0) say('swept', String(aged));
+  }
+}
+
+await Promise.all([...Array.from({ length: CALLERS }, caller), ...(archive === null ? [] : [sweeper()])]);

@@ -1,5 +1,6 @@
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
 import { rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
@@ -17,12 +18,14 @@ interface Load {
   lines(): readonly string[];
   /** Waits until so many lines are there. */
   reaches(lines: number): Promise<void>;
+  /** Waits until it has archived so many effects. */
+  archives(effects: number): Promise<void>;
   kill(): Promise<void>;
   errors(): string;
 }
 
-function startLoad(path: string, prefix: string): Load {
-  const child = spawn(process.execPath, [compiled.file('test/stores/load.ts'), path, prefix]);
+function startLoad(path: string, ...more: readonly string[]): Load {
+  const child = spawn(process.execPath, [compiled.file('test/stores/load.ts'), path, ...more]);
   let output = '';
   let errors = '';
   child.stdout.setEncoding('utf8').on('data', (chunk: string) => {
@@ -35,15 +38,21 @@ function startLoad(path: string, prefix: string): Load {
     child.on('close', () => resolve());
   });
   const lines = (): readonly string[] => output.split('\n').slice(0, -1);
+  async function until(isThere: () => boolean): Promise<void> {
+    while (!isThere()) {
+      if (child.exitCode !== null) throw new Error(`the load ended with ${child.exitCode}: ${errors}`);
+      await Promise.race([new Promise((resolve) => child.stdout.once('data', resolve)), ended]);
+    }
+  }
+  const archived = (): number => {
+    const swept = lines().flatMap((line) => /^swept (\d+)$/.exec(line)?.[1] ?? []);
+    return swept.reduce((sum, effects) => sum + Number(effects), 0);
+  };
   return {
     child,
     lines,
-    async reaches(count) {
-      while (lines().length < count) {
-        if (child.exitCode !== null) throw new Error(`the load ended with ${child.exitCode}: ${errors}`);
-        await Promise.race([new Promise((resolve) => child.stdout.once('data', resolve)), ended]);
-      }
-    },
+    reaches: (count) => until(() => lines().length >= count),
+    archives: (effects) => until(() => archived() >= effects),
     async kill() {
       child.kill('SIGKILL');
       await ended;
@@ -52,9 +61,9 @@ function startLoad(path: string, prefix: string): Load {
   };
 }
 
-function open(path: string, lockWaitMs = 10_000): Promise<EffectStore> {
+function open(path: string, lockWaitMs = 10_000, archive: string | null = null): Promise<EffectStore> {
   const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
-  return openEmbeddedStore({ path, lockWaitMs, retention, keySeals: KEY_SEALS, worker: 'never' });
+  return openEmbeddedStore({ path, lockWaitMs, retention, archive, keySeals: KEY_SEALS, worker: 'never' });
 }
 
 let path = '';
@@ -116,6 +125,53 @@ describe('the embedded store, when its process is killed', () => {
         }
       }
       expect(seq).toBeGreaterThan(admitted.size);
+    } finally {
+      await store.close();
+    }
+  });
+
+  it('has everything in one place that it was archiving, in the store or in a segment that the ledger names', async () => {
+    const archive = join(path, 'archive');
+    const settled = new Map<string, string>();
+    for (const round of [1, 2, 3, 4, 5, 6]) {
+      running = startLoad(path, `round${round}`, archive);
+      // Some segments are written, and others under way.
+      await running.archives(30 * round);
+      await running.kill();
+      expect(running.errors()).toBe('');
+      for (const line of running.lines()) {
+        const [word, first = '', second = ''] = line.split(' ');
+        if (word === 'settled') settled.set(first, second);
+      }
+    }
+    const store = await open(path, 10_000, archive);
+    try {
+      for (const [id, jws] of settled) {
+        expect(await store.receipt(WORKSPACE, id), `${id} was acknowledged`).toMatchObject({ jws });
+        expect(await store.effect(WORKSPACE, id)).toMatchObject({ id, life: { state: 'committed' } });
+      }
+      const listed: string[] = [];
+      const inStore: string[] = [];
+      let cursor: string | null = null;
+      do {
+        const page = await store.effects(WORKSPACE, { ...ANY, limit: 500, cursor });
+        listed.push(...page.items.map(({ id }) => id));
+        inStore.push(...page.items.filter(({ sealed }) => sealed !== null).map(({ id }) => id));
+        cursor = page.next;
+      } while (cursor !== null);
+      expect(new Set(listed).size).toBe(listed.length);
+      for (const id of settled.keys()) expect(listed).toContain(id);
+      const events = [];
+      for (let seq = 0; ; seq = events.at(-1)?.seq ?? 0) {
+        const slice = await store.ledger(WORKSPACE, seq, 1_000);
+        events.push(...slice);
+        if (slice.length === 0) break;
+      }
+      const segments = events.filter(({ kind }) => kind === 'archive.segment').map(({ data }) => data);
+      expect(segments.length).toBeGreaterThan(1);
+      expect(segments.map(({ segment }) => segment)).toEqual(segments.map((_, index) => index + 1));
+      const archived = segments.reduce((sum, { effects }) => sum + Number(effects), 0);
+      expect(archived).toBe(listed.length - inStore.length);
     } finally {
       await store.close();
     }
