@@ -120,12 +120,13 @@ export const checkStore: CliPorts['checkStore'] = async ({ configFile, environme
           `Workspace ${workspace} is written to all the time, so it cannot be read as of one moment. Pause it (svc pause --all), or try again.`,
         );
       found.push(...differences.map((difference) => ({ ...difference, workspace })));
+      // Without the secret no seal is judged, and nothing may be taken in that only its seal vouches for.
+      if (secret.kind !== 'right') continue;
       await store.pauses(workspace);
-      if (secret.kind === 'right')
-        await readApprovals(
-          sealedStore(store, secret.secrets, undefined, (row) => note({ row }, 'forged')),
-          workspace,
-        );
+      await readApprovals(
+        sealedStore(store, secret.secrets, undefined, (row) => note({ row }, 'forged')),
+        workspace,
+      );
     }
     for (const [where, is] of forged)
       found.push({ workspace: INSTALLATION, what: 'seal', where, ledger: 'a record of a gateway', store: is });

@@ -6,6 +6,7 @@ import { type ArchiveState, type StoreHealth, StoreUnavailable } from '../effect
 import type { ArchivedRow, ArchiveFolder, ArchiveMark, Segment } from '../stores/open-rows.ts';
 import type { Listed, ListQuery, Row, RowStore } from '../stores/port.ts';
 import { approvalsOf, replaceEffect, tombstoneOf } from './aged.ts';
+import { approvalRows } from './approval-rows.ts';
 import { budgetSum } from './counters.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';
 import { archivedOf, effectRows, keyRows, type StoredEffect } from './effect-rows.ts';
@@ -24,6 +25,9 @@ const MOST_APPROVALS = 100;
 
 /** Segments that are remembered: who reads a list reads the same one again and again. */
 const MOST_REMEMBERED = 8;
+
+/** Segments that one look at a list opens: each is read and parsed whole. */
+const MOST_OPENED = 4;
 
 /** What ages out of the store goes here, and is read back from here. */
 export interface Archive {
@@ -57,12 +61,14 @@ export function createArchive(store: RowStore, runner: StepRunner, folder: Archi
 
   async function catchUp(workspace: string): Promise<void> {
     if (folder === null) return;
-    problems.delete(workspace);
     const found = await compare(folder, workspace).catch((error: unknown) => {
       if (!(error instanceof StoreUnavailable)) throw error;
       return { code: 'store_unavailable', message: error.message } as const;
     });
-    if (found === null) return;
+    if (found === null) {
+      problems.delete(workspace);
+      return;
+    }
     problems.set(workspace, found);
     throw new StoreUnavailable(found.message);
   }
@@ -77,9 +83,15 @@ export function createArchive(store: RowStore, runner: StepRunner, folder: Archi
         code: 'store_rolled_back',
         message: `The store is older than its archive, which has got to segment ${mark.n} of the workspace ${workspace}, and the store to ${reached}: acknowledged actions may be missing from it, and repeating them could run them twice. Restore the newest copy of store.db; or, to go on with this one and take in what the archive has, delete ${of.markFile(workspace)}.`,
       };
+    // A folder without what the store names is not the archive: it is not mounted, or another one is.
+    if (head !== null && mark === null) await read(of, workspace, head.n);
     for (;;) {
-      const next = await of.read(workspace, (head?.n ?? 0) + 1);
-      if (next === null) break;
+      const n = (head?.n ?? 0) + 1;
+      const next = await of.read(workspace, n);
+      if (next === null) {
+        if (mark === null && (await of.newest(workspace)) > n) throw missing(workspace, n);
+        break;
+      }
       if (next.before !== (head?.sha256 ?? null))
         throw new StoreUnavailable(
           `Segment ${next.n} of the workspace ${workspace} in the archive does not follow the one that the store names. Restore the newest copy of store.db, or bring back the archive that belongs to it.`,
@@ -118,10 +130,10 @@ export function createArchive(store: RowStore, runner: StepRunner, folder: Archi
     const looks = rows.map(async ({ id }) => [id, await approvalsOf(store, workspace, id, MOST_APPROVALS)] as const);
     const approvals = new Map(await Promise.all(looks));
     // The step finds all of them remembered, and asks for none alone.
-    await runner.read(
-      workspace,
-      rows.map(({ id }) => ({ kind: effectRows.kind, id })),
-    );
+    await runner.read(workspace, [
+      ...rows.map(({ id }) => ({ kind: effectRows.kind, id })),
+      ...[...approvals.values()].flat().map((id) => ({ kind: approvalRows.kind, id })),
+    ]);
     await runner.run(workspace, (draft) => {
       if ((headRows.get(draft, HEAD)?.n ?? 0) >= n) return;
       const taken = records.filter((record) => replaced(draft, record, n, approvals.get(record.id) ?? []));
@@ -175,7 +187,16 @@ export function createArchive(store: RowStore, runner: StepRunner, folder: Archi
     const archived = await store.list({ ...query, list: archivedOf(query.list) });
     const merged = merge(query, found, archived);
     const entries: Listed['entries'][number][] = [];
-    for (const entry of merged.entries) entries.push({ ...entry, row: await recalledRow(entry.row) });
+    const opened = new Set<number>();
+    const seen = new Set<string>();
+    for (const entry of merged.entries) {
+      const segment = segmentOfRow(entry.row);
+      if (segment !== null) opened.add(segment);
+      if (opened.size > MOST_OPENED) return { entries, more: true };
+      // An effect that went into the archive between the two looks is in both.
+      if (!seen.has(entry.id)) entries.push({ ...entry, row: await recalledRow(entry.row) });
+      seen.add(entry.id);
+    }
     return { entries, more: merged.more };
   }
 
@@ -207,8 +228,12 @@ export function createArchive(store: RowStore, runner: StepRunner, folder: Archi
 async function read(folder: ArchiveFolder, workspace: string, n: number): Promise<Segment> {
   const segment = await folder.read(workspace, n);
   if (segment !== null) return segment;
-  throw new StoreUnavailable(
-    `Segment ${n} of the workspace ${workspace} is not in the archive: put the file back from a copy.`,
+  throw missing(workspace, n);
+}
+
+function missing(workspace: string, n: number): StoreUnavailable {
+  return new StoreUnavailable(
+    `Segment ${n} of the workspace ${workspace} is not in the archive: put the file back from a copy, or bring back the folder.`,
   );
 }
 
@@ -227,6 +252,11 @@ function merge({ order, limit }: ListQuery, one: Listed, other: Listed): Listed 
   return { entries, more: one.more || other.more || entries.length < all.length };
 }
 
+function segmentOfRow(row: Row): number | null {
+  const stored = effectRows.of(row);
+  return stored.kind === 'tombstone' ? (stored.tombstone.archived?.segment ?? null) : null;
+}
+
 function recordOf({ text }: ArchivedRow): EffectRecord {
   const stored = effectRows.of({ version: '', text });
   if (stored.kind === 'effect') return stored.effect;
@@ -240,9 +270,11 @@ function recordOf({ text }: ArchivedRow): EffectRecord {
 function replaced(draft: Draft, record: EffectRecord, segment: number, approvals: readonly string[]): boolean {
   const tombstone = tombstoneOf(record, segment);
   const stored = effectRows.get(draft, record.id, MOSTLY_ABSENT);
-  if (tombstone === null || stored?.kind === 'tombstone') return false;
-  if (stored !== null && !isLater(record, stored.effect)) return false;
-  if (stored === null) bindKeys(draft, record);
+  if (tombstone === null) return false;
+  // It may have been retried, and ended again, between two segments: the later one says what became of it.
+  if (stored?.kind === 'tombstone' && (stored.tombstone.archived?.segment ?? segment) >= segment) return false;
+  if (stored?.kind === 'effect' && !isLater(record, stored.effect)) return false;
+  if (stored?.kind !== 'effect') bindKeys(draft, record);
   else if (stored.effect.life.state === 'pending_approval') voidHolds(draft, stored.effect);
   replaceEffect(draft, record.id, { kind: 'tombstone', tombstone }, approvals);
   return true;

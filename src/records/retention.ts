@@ -111,8 +111,11 @@ export async function sweepWorkspace(
       leaving.push({ id, text: textForProof(found.effect) });
       size += row.text.length;
       const isFull = leaving.length >= MOST_IN_SEGMENT || size >= SEGMENT_CHARACTERS;
-      if (isFull && !(await archiveLeaving())) break;
-      continue;
+      if (!isFull || (await archiveLeaving())) continue;
+      // The next sweep begins anew: what is counted so far is not all of it.
+      isWhole = false;
+      Object.assign(scan, { reached: null, unsettled: 0 });
+      break;
     }
     const approvals = await approvalsOf(store, workspace, id, limit);
     await write((draft) => {

@@ -93,6 +93,8 @@ export interface ArchiveFolder {
   write(workspace: string, n: number, segment: Pick<Segment, 'before' | 'rows'>): Promise<ArchiveMark>;
   /** `null`: there is no such segment. */
   read(workspace: string, n: number): Promise<Segment | null>;
+  /** The highest number of a segment that is there; 0: none. */
+  newest(workspace: string): Promise<number>;
   /** How far a store was seen here; `null`: none was. */
   mark(workspace: string): Promise<ArchiveMark | null>;
   setMark(workspace: string, mark: ArchiveMark): Promise<void>;

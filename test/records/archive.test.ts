@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { DERIVED } from '../../src/effects/steps/generations.ts';
+import { checkWorkspace } from '../../src/effects/upkeep/fsck.ts';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
 import { createEffectStore } from '../../src/records/effect-store.ts';
 import { openArchiveFolder } from '../../src/stores/archive/folder.ts';
@@ -296,5 +297,117 @@ it('a segment that was altered or is gone is an error with its file, and so is t
   });
   await using(open(undefined, openArchiveFolder(folder, 'another', KEY_SEALS)), async (store) => {
     await expect(store.admit(admitRequest())).rejects.toThrow('of the archive of another store');
+  });
+});
+
+/** Two segments of settled effects, and a third with one committed under the key `late`. @returns the rows after the first */
+async function threeSegments(): Promise<MapRows> {
+  await using(open(), settledEffects);
+  now += RETENTION.effectsMs + DAY;
+  await using(open(), (store) => store.sweep(2));
+  const first = structuredClone(rows);
+  await using(open(), async (store) => {
+    await store.sweep(2);
+    const { effect } = await dispatched(store, { idempotencyKey: 'late' });
+    await store.settle(settleRequest(effect, committed('jws.late')));
+    now += RETENTION.effectsMs + DAY;
+    await store.sweep(2);
+  });
+  expect(readdirSync(join(folder, WORKSPACE))).toContain('000000003.jsonl');
+  return first;
+}
+
+it('a folder without what the store names is not its archive: no call runs until that is back', async () => {
+  rows = await threeSegments();
+  const archive = folder;
+  folder = mkdtempSync(join(tmpdir(), 'svc-archive-'));
+  await using(open(), async (store) => {
+    await expect(store.admit(admitRequest({ idempotencyKey: 'late' }))).rejects.toThrow('Segment 1 of the workspace');
+    expect(store.health().ready).toBe(false);
+  });
+  expect(readdirSync(folder)).toEqual([]);
+  rmSync(folder, { recursive: true });
+  folder = archive;
+});
+
+it('a segment that is missing before others ends what is taken in, and no call runs', async () => {
+  rows = await threeSegments();
+  for (const name of ['head.json', '000000002.jsonl']) rmSync(join(folder, WORKSPACE, name));
+  await using(open(), async (store) => {
+    await expect(store.admit(admitRequest({ idempotencyKey: 'late' }))).rejects.toThrow('Segment 2 of the workspace');
+  });
+});
+
+it('of an effect that went into two segments the later one says what became of it', async () => {
+  await using(open(), (store) => store.admit(admitRequest({ idempotencyKey: 'other' })));
+  const backup = structuredClone(rows);
+  const archive = openArchiveFolder(folder, 'map', KEY_SEALS);
+  let whenWritten = async (): Promise<void> => {};
+  const write: ArchiveFolder['write'] = async (...segment) => {
+    const written = await archive.write(...segment);
+    await whenWritten();
+    return written;
+  };
+  await using(open(undefined, { ...archive, write }), async (store) => {
+    const { effect } = await dispatched(store, { idempotencyKey: 'retried' });
+    await store.settle(settleRequest(effect, FAILED));
+    now += RETENTION.effectsMs + DAY;
+    whenWritten = async () => {
+      whenWritten = async () => {};
+      const again = await dispatched(store, { idempotencyKey: 'retried' });
+      await store.settle(settleRequest(again.effect, committed('jws.retried')));
+    };
+    await store.sweep(100);
+    now += RETENTION.effectsMs + DAY;
+    await store.sweep(100);
+    expect(await archivedByLedger(store)).toMatchObject({ segments: [1, 2] });
+  });
+  rows = backup;
+  rmSync(join(folder, WORKSPACE, 'head.json'));
+  await using(open(), async (store) => {
+    expect(await store.admit(admitRequest({ idempotencyKey: 'retried' }))).toMatchObject({
+      kind: 'expired',
+      tombstone: { outcome: { receipt: { jws: 'jws.retried' } } },
+    });
+  });
+});
+
+it('a segment of effects that people were asked about more than once is one change', async () => {
+  const EFFECTS = 100;
+  await using(open(), async (store) => {
+    for (let effect = 0; effect < EFFECTS; effect += 1) {
+      const ask = (time: number) =>
+        store.admit(
+          admitRequest({
+            idempotencyKey: `asked-${effect}`,
+            effectId: `eff_asked${effect}`,
+            approvalId: `apr_${effect}_${time}`,
+            approvalDigest: `digest ${time}`,
+            verdict: permit([], [approvalBy()]),
+          }),
+        );
+      for (const time of [1, 2]) await ask(time);
+      const last = await ask(3);
+      if (last.kind !== 'pending') throw new Error(last.kind);
+      await store.vote(voteRequest(last.approval, { verdict: 'reject' }));
+    }
+  });
+  now += RETENTION.effectsMs + DAY;
+  // Nothing is remembered of them.
+  await using(open(), async (store) => {
+    expect(await store.sweep(EFFECTS)).toMatchObject({ aged: EFFECTS, archive: { failure: null } });
+    expect(await archivedByLedger(store)).toEqual({ segments: [1], effects: EFFECTS });
+  });
+});
+
+it('fsck is silent where the key of an archived call that failed was used again', async () => {
+  await using(open(), async (store) => {
+    const { effect } = await dispatched(store, { idempotencyKey: 'again' });
+    await store.settle(settleRequest(effect, FAILED));
+    now += RETENTION.effectsMs + DAY;
+    await store.sweep(100);
+    const next = await dispatched(store, { idempotencyKey: 'again' });
+    await store.settle(settleRequest(next.effect, committed('jws.again')));
+    expect(await checkWorkspace(store, WORKSPACE, RETENTION.effectsMs)).toEqual([]);
   });
 });

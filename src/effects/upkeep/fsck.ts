@@ -290,7 +290,8 @@ async function lostBindings(
   const there = new Set<string>();
   for (const { id, idempotencyKey, life } of effects) {
     there.add(id);
-    if (life.state === 'denied') continue;
+    // The key of a call that failed may have been used again; its record stays in the archive.
+    if (life.state === 'denied' || (life.state === 'failed' && life.at < since)) continue;
     const bound = await store.boundTo(workspace, idempotencyKey);
     if (bound !== id) found.push({ what: 'binding', where: id, ledger: idempotencyKey, store: bound ?? 'nothing' });
   }

@@ -1,4 +1,4 @@
-import { open } from 'node:fs/promises';
+import { open, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { StoreUnavailable } from '../../effects/store.ts';
 import type { ArchiveFolder, ArchiveMark } from '../open-rows.ts';
@@ -19,10 +19,13 @@ export function openArchiveFolder(folder: string, installId: string, seals: Segm
   const markFile = (workspace: string): string => placeOf(workspace, 'head.json');
 
   async function write(workspace: string, path: string, text: string): Promise<void> {
-    await told(path, 'written', async () => {
-      makePrivateFolder(join(folder, workspace));
-      await replaceFile(path, text);
-    });
+    await told(path, 'written', () =>
+      replaceFile(path, text).catch((error: unknown) => {
+        if (!isAbsent(error)) throw error;
+        makePrivateFolder(join(folder, workspace));
+        return replaceFile(path, text);
+      }),
+    );
   }
 
   return {
@@ -42,6 +45,15 @@ export function openArchiveFolder(folder: string, installId: string, seals: Segm
           `The segment ${path} of the archive is not used: ${segment.wrong}. Put the file back from a copy.`,
         );
       return segment;
+    },
+    async newest(workspace) {
+      const names = await told(join(folder, workspace), 'read', () =>
+        readdir(join(folder, workspace)).catch((error: unknown) => {
+          if (isAbsent(error)) return [];
+          throw error;
+        }),
+      );
+      return names.reduce((most, name) => Math.max(most, Number(/^(\d{9})\.jsonl$/.exec(name)?.[1] ?? 0)), 0);
     },
     async mark(workspace) {
       const path = markFile(workspace);
@@ -79,9 +91,13 @@ async function bytesOf(path: string): Promise<Buffer | null> {
       await file.close();
     }
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return null;
+    if (isAbsent(error)) return null;
     throw error;
   }
+}
+
+function isAbsent(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && error.code === 'ENOENT';
 }
 
 async function told<T>(path: string, what: 'read' | 'written', work: () => Promise<T>): Promise<T> {
