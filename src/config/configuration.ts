@@ -86,6 +86,8 @@ export interface EmbeddedStoreSettings {
   readonly fence: string | null;
   /** Folder of what is older than `retention.effects`; `null`: that is removed. */
   readonly archive: string | null;
+  /** How old the last backup may be; `null`: nobody asks. */
+  readonly backupEveryMs: number | null;
   /** How long a start waits while another process holds the store. */
   readonly lockWaitMs: number;
   /** How far the machine's clock may be ahead of the last known time. */

@@ -8,7 +8,7 @@ type StoreFile = GatewayFile['store'];
 
 /** Fields for only one kind of store. With the other kind they would be ignored, and no field is ever ignored. */
 const FIELDS_OF = {
-  embedded: ['path', 'fence', 'archive', 'lock_wait'],
+  embedded: ['path', 'fence', 'archive', 'backup_every', 'lock_wait'],
   redis: ['url', 'mode', 'nodes', 'durability', 'journal', 'max_freeze', 'allow_weak_durability'],
 } as const;
 
@@ -33,6 +33,7 @@ export function resolveStore({ store }: GatewayFile, judge: Judge): StoreSetting
         path: store.path ?? './data',
         fence: store.fence ?? null,
         archive: store.archive ?? null,
+        backupEveryMs: store.backup_every === undefined ? null : milliseconds(store.backup_every),
         lockWaitMs: milliseconds(store.lock_wait ?? '10s'),
         maxClockJumpMs: milliseconds(store.max_clock_jump ?? '7d'),
       };

@@ -73,6 +73,12 @@ const store = section('the store', 'Where effects, keys, budgets and receipts ar
       'embedded: folder for records of effects that are older than `retention.effects`; see [archive.md](archive.md). Without it they are removed.',
     ),
   ),
+  backup_every: Type.Optional(
+    duration(
+      'embedded: how old the last backup (`svc backup`) may be. An older one, or none, is an alert in the log and a note of `/readyz`. Default: nobody asks.',
+      { min: '1m', max: '366d' },
+    ),
+  ),
   lock_wait: Type.Optional(
     duration('embedded: how long a start waits for another process to let go of the store. Default: 10s.', {
       min: '0s',

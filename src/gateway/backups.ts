@@ -24,6 +24,7 @@ import { openReads } from '../stores/embedded/read-side.ts';
 import { asking } from '../stores/embedded/threads/operations.ts';
 import { makePrivateFolder, syncFolder } from '../stores/private-folder.ts';
 import { placeOf } from './store-place.ts';
+import { noteUpkeep } from './upkeep.ts';
 
 /** The folder in the store's in which a restored store is made, and the file in it that says that it is whole. */
 const WORK_FOLDER = 'restoring';
@@ -35,6 +36,7 @@ const STORE_FILES = [STORE_FILE, `${STORE_FILE}-wal`, `${STORE_FILE}-shm`] as co
 export const backUpStore: CliPorts['backUpStore'] = async (options, to) => {
   const { path } = await placeFor(options);
   const { made_at: madeAt, transactions } = await inWords(writeBackup(path, to));
+  await inWords(noteUpkeep(path, 'backup', { at: madeAt, clean: true }));
   return { madeAt, transactions };
 };
 

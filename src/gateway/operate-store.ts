@@ -1,6 +1,7 @@
 import { type CliPorts, CommandFailure, type StoreDifference, type StoreOptions } from '../cli/ports.ts';
 import type { Configuration, RedisStoreSettings } from '../config/configuration.ts';
 import { loadConfiguration } from '../config/load.ts';
+import { storeFolder } from '../config/resolve-store.ts';
 import type { KeyRecord } from '../effects/model/key.ts';
 import { checkWorkspace } from '../effects/upkeep/fsck.ts';
 import { INSTALLATION } from '../effects/model/ledger.ts';
@@ -9,6 +10,7 @@ import { faultOfKey } from '../identity/authenticate.ts';
 import { keyState } from '../identity/key-record.ts';
 import { acceptRolledBack, acceptTime } from './embedded-store.ts';
 import { placeOf } from './store-place.ts';
+import { noteUpkeep } from './upkeep.ts';
 import { openForCommand } from './redis-for-commands.ts';
 import { createLateKeySeals, UNJUDGED } from './key-seals.ts';
 import { sealedStore } from './sealed-store.ts';
@@ -130,6 +132,7 @@ export const checkStore: CliPorts['checkStore'] = async ({ configFile, environme
     }
     for (const [where, is] of forged)
       found.push({ workspace: INSTALLATION, what: 'seal', where, ledger: 'a record of a gateway', store: is });
+    await noteUpkeep(storeFolder(settings), 'fsck', { at: Date.now(), clean: found.length === 0 });
     return found;
   });
 };

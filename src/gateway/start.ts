@@ -77,6 +77,7 @@ import { createReloader } from './reload.ts';
 import { sealedStore, unmeasured } from './sealed-store.ts';
 import { retentionNotes, startSweeper, type Swept } from './sweeper.ts';
 import { createTakeUp } from './take-up.ts';
+import { watchUpkeep } from './upkeep.ts';
 import { watchStore } from './watch-store.ts';
 
 const SWEEP_EVERY_MS = 1000;
@@ -209,7 +210,21 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   opened.push(() => upstreams.close());
   let swept: () => Swept | null = () => null;
   let prober: Prober | null = null;
-  const metrics = createMetrics({ store, workspaces: () => directory.workspaces(), swept: () => swept() });
+  const metrics = createMetrics({
+    store,
+    workspaces: () => directory.workspaces(),
+    swept: () => swept(),
+    upkeep: () => upkeep.figures(),
+  });
+  const upkeep = watchUpkeep(
+    folder,
+    () => (configuration.store.kind === 'embedded' ? configuration.store.backupEveryMs : null),
+    (alert, message) => {
+      metrics.alerted(alert);
+      logger.error({ alert }, message);
+    },
+  );
+  opened.push(async () => upkeep.stop());
   Object.assign(measures, metrics);
   const notifying = createNotifying({
     store,
@@ -358,7 +373,12 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       const notes = staleness === null ? [] : [{ part: 'configuration', message: STALE_NOTES[staleness] }];
       const entities = fileEntities.problem();
       const ofBrain = entities === null ? [] : [{ part: 'brain', message: entities }];
-      const ofParts = [...retentionNotes(swept(), Date.now()), ...notifying.notes(), ...agreement.notes()];
+      const ofParts = [
+        ...retentionNotes(swept(), Date.now()),
+        ...upkeep.notes(),
+        ...notifying.notes(),
+        ...agreement.notes(),
+      ];
       const { warning } = store.health();
       const ofStore = warning === undefined ? [] : [{ part: 'store', message: warning }];
       return [...notes, ...ofStore, ...ofBrain, ...ofParts, ...opinionNotes(held, opinion), ...(prober?.notes() ?? [])];

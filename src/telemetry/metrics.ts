@@ -47,6 +47,8 @@ export function createMetrics(watched: {
   readonly swept: () =>
     | (Pick<SweepReport, 'unsettled' | 'reached' | 'oldestUnknown' | 'archive'> & { readonly at: number })
     | null;
+  /** When a backup was made last, and the last check of the store that found nothing, ms; `null`: not on record. */
+  readonly upkeep?: () => { readonly backup: number | null; readonly cleanFsck: number | null };
 }): Metrics {
   const registry = new Registry();
   const registers = [registry];
@@ -190,6 +192,22 @@ export function createMetrics(watched: {
     });
     return counting;
   };
+  new Gauge({
+    name: 'svc_backup_timestamp_seconds',
+    help: 'When the last backup of the embedded store was begun; 0 where none is on record',
+    registers,
+    collect() {
+      this.set((watched.upkeep?.().backup ?? 0) / 1000);
+    },
+  });
+  new Gauge({
+    name: 'svc_fsck_clean_timestamp_seconds',
+    help: 'When svc fsck was run here last, if it found nothing; 0 otherwise',
+    registers,
+    collect() {
+      this.set((watched.upkeep?.().cleanFsck ?? 0) / 1000);
+    },
+  });
   new Gauge({
     name: 'svc_retention_swept_timestamp_seconds',
     help: 'When the last round of the sweeper came to its end; 0 before the first',

@@ -75,6 +75,7 @@ describe('metrics', () => {
       store: rig.ports.store,
       workspaces: () => ['demo', 'elsewhere'],
       swept: () => swept,
+      upkeep: () => ({ backup: 1_770_000_000_000, cleanFsck: null }),
     });
     metrics.decided('unknown_effect', 'outcome_unknown', 'effects_api');
     metrics.answered('/v1/x/:id', 'GET', 200, 12);
@@ -89,6 +90,8 @@ describe('metrics', () => {
     expect(text).toMatch(/^(?:# HELP svc_\w+ .+\n# TYPE svc_\w+ \w+\n(?:svc_\w+(?:\{.*\})? \S+\n)*\n?)+$/);
     expect(text).toContain('svc_alerts_total{what="contradiction"} 1');
     expect(text).toContain('svc_store_ready 1');
+    expect(text).toContain('svc_backup_timestamp_seconds 1770000000');
+    expect(text).toContain('svc_fsck_clean_timestamp_seconds 0');
     expect(text).toContain('svc_retention_unsettled 3');
     expect(text).toContain('svc_archive_behind 1');
     expect(text).toContain('svc_archive_segment_timestamp_seconds 1755000000');

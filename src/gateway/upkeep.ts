@@ -1,0 +1,97 @@
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { replaceFile } from '../stores/private-folder.ts';
+
+/** What people do now and then for a store, with commands of their own. */
+export type Upkeep = 'backup' | 'fsck';
+
+/** When it was done last, and whether it found or left everything in order. */
+export interface UpkeepDone {
+  readonly at: number;
+  readonly clean: boolean;
+}
+
+/** When each was done last; `null`: not on record. */
+export type UpkeepTimes = Readonly<Record<Upkeep, UpkeepDone | null>>;
+
+const LOOK_MS = 10_000;
+
+const ALERTS = { backup: 'backup_overdue', fsck: 'store_differs' } as const;
+
+/** Notes beside the store that a command has come to its end, for the gateway that runs there. */
+export async function noteUpkeep(folder: string, what: Upkeep, done: UpkeepDone): Promise<void> {
+  await replaceFile(fileOf(folder, what), `${JSON.stringify(done)}\n`);
+}
+
+/** What is on record of each command; what cannot be read counts as not done. */
+export async function readUpkeep(folder: string): Promise<UpkeepTimes> {
+  const [backup, fsck] = await Promise.all([readDone(folder, 'backup'), readDone(folder, 'fsck')]);
+  return { backup, fsck };
+}
+
+async function readDone(folder: string, what: Upkeep): Promise<UpkeepDone | null> {
+  try {
+    const done: unknown = JSON.parse(await readFile(fileOf(folder, what), 'utf8'));
+    if (typeof done !== 'object' || done === null || !('at' in done && 'clean' in done)) return null;
+    const { at, clean } = done;
+    return typeof at === 'number' && typeof clean === 'boolean' ? { at, clean } : null;
+  } catch {
+    return null;
+  }
+}
+
+function fileOf(folder: string, what: Upkeep): string {
+  return join(folder, `last-${what}.json`);
+}
+
+interface Note {
+  readonly part: Upkeep;
+  readonly message: string;
+}
+
+/** What people have to know of backups and checks. `everyMs`: how old a backup may be; `null`: as old as it likes. */
+export function upkeepNotes({ backup, fsck }: UpkeepTimes, everyMs: number | null, now: number): readonly Note[] {
+  const notes: Note[] = [];
+  const day = (time: number): string => new Date(time).toISOString();
+  if (everyMs !== null && (backup === null || now - backup.at > everyMs)) {
+    const last = backup === null ? 'There is none on record' : `The last one was made at ${day(backup.at)}`;
+    notes.push({
+      part: 'backup',
+      message: `The store has no backup as young as store.backup_every asks. ${last}: svc backup.`,
+    });
+  }
+  if (fsck?.clean === false)
+    notes.push({ part: 'fsck', message: `svc fsck of ${day(fsck.at)} found that the store differs from its ledger.` });
+  return notes;
+}
+
+/** Looks every ten seconds at what is on record, and tells once when something is wanting. */
+export function watchUpkeep(
+  folder: string,
+  everyMs: () => number | null,
+  alert: (what: string, message: string) => void,
+): {
+  /** For metrics, ms. */
+  figures(): { readonly backup: number | null; readonly cleanFsck: number | null };
+  notes(): readonly Note[];
+  /** Resolves after the first look. */
+  readonly begun: Promise<void>;
+  stop(): void;
+} {
+  let times: UpkeepTimes = { backup: null, fsck: null };
+  let told: ReadonlySet<string> = new Set();
+  const notes = (): readonly Note[] => upkeepNotes(times, everyMs(), Date.now());
+  const look = async (): Promise<void> => {
+    times = await readUpkeep(folder);
+    const found = notes();
+    for (const { part, message } of found) if (!told.has(part)) alert(ALERTS[part], message);
+    told = new Set(found.map(({ part }) => part));
+  };
+  const timer = setInterval(() => void look(), LOOK_MS).unref();
+  return {
+    figures: () => ({ backup: times.backup?.at ?? null, cleanFsck: times.fsck?.clean === true ? times.fsck.at : null }),
+    notes,
+    begun: look(),
+    stop: () => clearInterval(timer),
+  };
+}

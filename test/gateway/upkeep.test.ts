@@ -1,0 +1,43 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { noteUpkeep, readUpkeep, upkeepNotes, watchUpkeep } from '../../src/gateway/upkeep.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'svc-upkeep-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const HOUR = 3_600_000;
+const AT = 1_760_000_000_000;
+const NONE = { backup: null, fsck: null };
+
+test('a backup is wanting when it is older than asked, or there is none; without the setting nobody asks', () => {
+  const made = { ...NONE, backup: { at: AT, clean: true } };
+  expect(upkeepNotes(made, HOUR, AT + HOUR)).toEqual([]);
+  expect(upkeepNotes(made, HOUR, AT + HOUR + 1)).toMatchObject([{ part: 'backup' }]);
+  expect(upkeepNotes(NONE, HOUR, AT)).toMatchObject([{ part: 'backup' }]);
+  expect(upkeepNotes(NONE, null, AT)).toEqual([]);
+});
+
+test('a check that found something is told of until one is clean', () => {
+  expect(upkeepNotes({ ...NONE, fsck: { at: AT, clean: false } }, null, AT)).toMatchObject([{ part: 'fsck' }]);
+  expect(upkeepNotes({ ...NONE, fsck: { at: AT, clean: true } }, null, AT)).toEqual([]);
+});
+
+test('what commands note is seen, and told once', async () => {
+  expect(await readUpkeep(folder)).toEqual(NONE);
+  await noteUpkeep(folder, 'backup', { at: AT, clean: true });
+  const told: string[] = [];
+  const watch = watchUpkeep(
+    folder,
+    () => HOUR,
+    (what) => told.push(what),
+  );
+  await watch.begun;
+  watch.stop();
+  expect(watch.figures()).toEqual({ backup: AT, cleanFsck: null });
+  expect(watch.notes()).toMatchObject([{ part: 'backup' }]);
+  expect(told).toEqual(['backup_overdue']);
+  writeFileSync(join(folder, 'last-backup.json'), '{"at":');
+  expect(await readUpkeep(folder)).toEqual(NONE);
+});
