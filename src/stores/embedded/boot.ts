@@ -63,12 +63,13 @@ export function openStoreFile(
   inUse: boolean,
 ): OpenStore | RolledBack {
   const { path } = place;
-  // A damaged mark is told of before anything is created.
-  readMarks(place, null);
+  // A damaged mark is told of before anything is created. And before the store is looked at: a gateway that runs on it may
+  // renew them meanwhile, and the store would seem to be older.
+  const before = readMarks(place, null);
   const { database, session } = openUnjudged(path, open, watched, inUse);
   try {
     const found = session.meta.find();
-    const marks = readMarks(place, found?.installId ?? null);
+    const marks = before.beside === null ? readMarks(place, found?.installId ?? null) : before;
     const wrong = rolledBack(path, found, marks);
     if (wrong !== null) {
       database.close();
