@@ -187,6 +187,8 @@ export interface Visitor {
   readonly principal: Principal;
   /** Whether the session has seen the key itself, and not only a link. */
   readonly hasShownKey: boolean;
+  /** The passkey that the session was signed in with; `null`: a key, or a link. */
+  readonly passkey: string | null;
   /** Unlike that of any other session; no browser knows it. */
   readonly session: string;
   /** When the session ends, ms. */

@@ -64,6 +64,10 @@ function inWords({ madeAt, replaced, transactions, transactionsKnown, carried, w
     );
   if (carried?.fault)
     lines.push(`It could not be read to its end (${carried.fault}): other calls since the backup look new.`);
+  if (carried === null && transactionsKnown === null)
+    lines.push(
+      'It was interrupted before: store.restored on the ledger says what was brought over (svc ledger --installation).',
+    );
   if (carried === null && missing > 0)
     lines.push(
       `At least ${missing} transactions since the backup are lost. Calls in them look new: they run again when they are repeated.`,

@@ -97,8 +97,8 @@ export function partyOf(
   const { publicUrl } = settings();
   const party = relyingPartyOf(publicUrl, host);
   if (party !== null) return party;
-  const where = /^https?:\/\/(?:127\.|\[::1\])/.test(publicUrl)
-    ? `Open the console as ${publicUrl.replace(/\/\/[^:/]+|\/\/\[::1\]/, '//localhost')}/console: browsers have no passkeys for addresses.`
+  const where = /^https?:\/\/(?:127\.|\[::1\]|localhost(?:[:/]|$))/.test(publicUrl)
+    ? `Open the console as ${publicUrl.replace(/\/\/(?:\[::1\]|[^:/]+)/, '//localhost')}/console: browsers have no passkeys for addresses.`
     : 'Browsers have passkeys for names and over TLS alone: server.public_url has to be https:// and a name.';
   throw refuse('conflict', where);
 }
@@ -110,13 +110,16 @@ async function ownerOf(
 ): Promise<{ readonly visitor: Visitor; readonly user: string }> {
   const visitor = await sessions.visitorOf(headers);
   if (visitor === null) throw refuse('missing_key', 'Nobody is signed in.');
-  const { principal, hasShownKey } = visitor;
+  const { principal, hasShownKey, passkey } = visitor;
   const may = permit(principal, 'passkeys.write');
   if (!may.ok) throw refuse(may.code, may.detail);
   if (principal.user === null)
     throw refuse('wrong_key_kind', 'A passkey is a user’s, and the key of this session has none.');
   // Else whoever got hold of a link could stay for ever.
   if (!hasShownKey) throw refuse('step_up_required', 'This session was opened by a link. Show your own key once.');
+  // Else whoever has a lost device could add another passkey, which stays when that of the device is removed.
+  if (passkey !== null)
+    throw refuse('step_up_required', 'A passkey adds no other one. Sign in with your key to add a passkey.');
   return { visitor, user: principal.user };
 }
 

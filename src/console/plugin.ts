@@ -186,7 +186,10 @@ async function checkEntry(
   if (!may.ok) throw refuse(may.code, may.detail);
   const visitor = isStepUp ? await sessions.visitorOf(headers) : null;
   if (visitor !== null && !isSamePerson(visitor.principal, principal))
-    throw refuse('wrong_key_kind', 'This is not a key of the person who is signed in. Leave, to sign in as another.');
+    throw refuse(
+      'wrong_key_kind',
+      'This is not a key of the person who is signed in, or it reaches something else. Leave, to sign in with it.',
+    );
 }
 
 /** Of one address, only so many attempts are looked at. @throws Refused */

@@ -68,7 +68,7 @@ export function createSessions({
     if ('failure' in principal || principal.user !== user) return null;
     // A session ends with the passkey that began it.
     if (typeof passkey === 'string' && (await store.passkey(passkey))?.user !== user) return null;
-    return { principal, hasShownKey, session: id, until };
+    return { principal, hasShownKey, passkey: typeof passkey === 'string' ? passkey : null, session: id, until };
   }
 
   function cookie(value: string, maxAgeS: number): string {

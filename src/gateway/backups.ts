@@ -1,4 +1,4 @@
-import { copyFileSync, existsSync, mkdirSync, readdirSync, renameSync, rmSync } from 'node:fs';
+import { copyFileSync, existsSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { type CliPorts, CommandFailure, type Restored } from '../cli/ports.ts';
 import { loadConfiguration } from '../config/load.ts';
@@ -11,6 +11,7 @@ import {
   type BackupContent,
   BackupFault,
   checkBackup,
+  RESTORING,
   SPILL_FOLDER,
   unpackBackup,
   writeBackup,
@@ -22,12 +23,11 @@ import type { StorePlace } from '../stores/embedded/marks.ts';
 import { beginEpoch, type Incomplete } from '../stores/embedded/new-epoch.ts';
 import { openReads } from '../stores/embedded/read-side.ts';
 import { asking } from '../stores/embedded/threads/operations.ts';
-import { makePrivateFolder, syncFolder } from '../stores/private-folder.ts';
+import { makePrivateFolder, replaceFile, syncFolder } from '../stores/private-folder.ts';
 import { placeOf } from './store-place.ts';
 import { noteUpkeep } from './upkeep.ts';
 
-/** The folder in the store's in which a restored store is made, and the file in it that says that it is whole. */
-const WORK_FOLDER = 'restoring';
+/** In {@link RESTORING}, once the store there is whole: which backup it is of. */
 const WHOLE = 'whole';
 /** What else belongs to the file of a store. */
 const STORE_FILES = [STORE_FILE, `${STORE_FILE}-wal`, `${STORE_FILE}-shm`] as const;
@@ -73,13 +73,18 @@ async function restore(place: StorePlace, from: string, replace: boolean): Promi
   makePrivateFolder(path);
   const lock = await acquireLock(path, open, 0);
   try {
-    const work = join(path, WORK_FOLDER);
+    const work = join(path, RESTORING);
     const hasStore = existsSync(join(path, STORE_FILE));
-    if (hasStore && !replace && !existsSync(join(work, WHOLE)))
+    const isUnderWay = hasBegun(work);
+    if (isUnderWay && readFileSync(join(work, WHOLE), 'utf8') !== JSON.stringify(content))
+      throw new BackupFault(
+        `Another backup was being put into ${path} when that was interrupted. Run svc restore with that one first.`,
+      );
+    if (hasStore && !replace && !isUnderWay)
       throw new BackupFault(
         `There is a store in ${path}. With --replace it is put aside, and what it shows to have run since the backup is brought over: it is not run again.`,
       );
-    const restored = existsSync(join(work, WHOLE)) ? null : await makeWhole(place, work, from, content);
+    const restored = isUnderWay ? null : await makeWhole(place, work, from, content);
     const replaced = putInPlace(path, work);
     return {
       madeAt: content.made_at,
@@ -90,6 +95,12 @@ async function restore(place: StorePlace, from: string, replace: boolean): Promi
   } finally {
     lock.release();
   }
+}
+
+/** Before the first rename the store that is there may have gone on: then what was made is made anew. */
+function hasBegun(work: string): boolean {
+  const has = (name: string): boolean => existsSync(join(work, name));
+  return has(WHOLE) && has(STORE_FILE) && !has('install.json');
 }
 
 async function makeWhole(place: StorePlace, work: string, from: string, content: BackupContent) {
@@ -108,9 +119,7 @@ async function makeWhole(place: StorePlace, work: string, from: string, content:
       return { carried, transactionsKnown: store.knownCommits };
     });
     if (begun === null) throw new TypeError('a restored store always begins an epoch');
-    const whole = join(work, WHOLE);
-    mkdirSync(whole);
-    syncFolder(work);
+    await replaceFile(join(work, WHOLE), JSON.stringify(content));
     return { ...begun.result, warning: begun.warning };
   } finally {
     reads?.close();

@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { existsSync, rmSync } from 'node:fs';
 import { randomBytes } from 'node:crypto';
 import { join } from 'node:path';
 import type { KeyRecord, KeySeals } from '../effects/model/key.ts';
@@ -15,6 +15,7 @@ import { timeAccepted } from './time-accepted.ts';
 import { MAX_CLOCK_JUMP_MS } from '../stores/clock-jump.ts';
 import { openArchiveFolder } from '../stores/archive/folder.ts';
 import { openSharedRows, type SharedRows } from '../stores/embedded/shared-rows.ts';
+import { RESTORING } from '../stores/embedded/backup.ts';
 import { beginningOf } from '../stores/embedded/clock.ts';
 import { loadDriver } from '../stores/embedded/driver.ts';
 import { beginEpoch } from '../stores/embedded/new-epoch.ts';
@@ -112,6 +113,8 @@ export async function acceptTime(
  */
 export async function acceptRolledBack(place: StorePlace): Promise<boolean> {
   const accepted = await beginEpoch(place, false, async ({ rows, epoch, commits, knownCommits }) => {
+    // A restore that was interrupted is not gone on with: this store goes on.
+    rmSync(join(place.path, RESTORING), { recursive: true, force: true });
     const event: LedgerDraft = {
       kind: 'store.loss_accepted',
       effectId: null,

@@ -168,6 +168,9 @@ describe('signing in with a passkey', () => {
     const { json } = await as(headers, 'GET', '/console/session');
     expect(json).toMatchObject({ user: 'maria', kind: 'account', workspaces: ['demo'], has_shown_key: true });
     expect(await rig.ports.store.passkey(id)).toMatchObject({ lastUsedAt: expect.any(Number) });
+    // Whoever found the device would keep a passkey that stays when this one is removed.
+    const more = await as(headers, 'POST', '/console/passkeys/options', {});
+    expect(more).toMatchObject({ status: 403, json: { code: 'step_up_required' } });
   });
 
   it('is over with the passkey, for every session that it opened', async () => {

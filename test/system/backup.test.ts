@@ -2,7 +2,9 @@ import {
   copyFileSync,
   cpSync,
   existsSync,
+  mkdirSync,
   readdirSync,
+  readFileSync,
   renameSync,
   rmSync,
   statSync,
@@ -178,4 +180,46 @@ it('a store that is damaged is replaced; that it could not be read is said', asy
   await restarted();
   expect((await repeat(key)).body.decision).toBe('duplicate_blocked');
   await expectNothingTwice();
+});
+
+it('a restore that was interrupted before it began to replace is made anew: the store has gone on', async () => {
+  expect(await command('backup', backup)).toMatchObject({ code: 0 });
+  await gateway.stop();
+  const at = (...names: readonly string[]): string => join(gateway.dataFolder, ...names);
+  mkdirSync(at('restoring'));
+  for (const name of ['store.db', 'install.json']) copyFileSync(at(name), at('restoring', name));
+  writeFileSync(
+    at('restoring', 'whole'),
+    JSON.stringify(JSON.parse(readFileSync(join(backup, 'backup.json'), 'utf8'))),
+  );
+  await restarted();
+  const key = freshKey();
+  expect((await world.run(refund({ amount: 1 }, key))).body.decision).toBe('committed');
+  await gateway.stop();
+
+  const there = await command('restore', backup);
+  expect(there).toMatchObject({ code: 2, err: expect.stringContaining('With --replace') });
+  expect(await command('restore', backup, '--replace')).toMatchObject({ code: 0 });
+  await restarted();
+  expect((await repeat(key)).body.decision).toBe('unknown_effect');
+  await expectNothingTwice();
+});
+
+it('a restore that was interrupted while it replaced goes on, and not with another backup', async () => {
+  expect(await command('backup', backup)).toMatchObject({ code: 0 });
+  const other = join(gateway.folder, 'other');
+  expect(await command('backup', other)).toMatchObject({ code: 0 });
+  await gateway.stop();
+  const at = (...names: readonly string[]): string => join(gateway.dataFolder, ...names);
+  mkdirSync(at('restoring'));
+  copyFileSync(at('store.db'), at('restoring', 'store.db'));
+  writeFileSync(
+    at('restoring', 'whole'),
+    JSON.stringify(JSON.parse(readFileSync(join(backup, 'backup.json'), 'utf8'))),
+  );
+  const refused = await command('restore', other, '--replace');
+  expect(refused).toMatchObject({ code: 2, err: expect.stringContaining('Another backup was being put') });
+  const done = await command('restore', backup);
+  expect(done).toMatchObject({ code: 0, out: expect.stringContaining('store.restored') });
+  expect(existsSync(at('restoring'))).toBe(false);
 });

@@ -43,6 +43,9 @@ export interface BackupContent {
   readonly files: Readonly<Record<string, string>>;
 }
 
+/** The folder in the store's in which a restored store is made. */
+export const RESTORING = 'restoring';
+
 /** A backup that cannot be made or used, in words for people. */
 export class BackupFault extends Error {}
 
