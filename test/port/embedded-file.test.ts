@@ -1,4 +1,4 @@
-import { existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { StoreUnavailable } from '../../src/effects/store.ts';
@@ -234,22 +234,4 @@ test('the store’s time is not before that of a change, also over an orderly en
   await store.close();
   store = await open();
   expect((await store.read('w', [], [])).now).toBeGreaterThanOrEqual(at);
-});
-
-test('a file of which most is gone becomes smaller, some pages with each look for what has expired', async () => {
-  const place = await newPlace(store, 'w');
-  const ids = Array.from({ length: 200 }, (_, n) => `row-${n}`);
-  await place.commit({ id: 'filled', puts: ids.map((id) => putOf('thing', id, id.repeat(5_000))) });
-  const reopened = async (): Promise<number> => {
-    await store.close();
-    const { size } = statSync(join(path, 'store.db'));
-    store = await open();
-    return size;
-  };
-  const full = await reopened();
-  const gone = ids.map((id) => putOf('thing', id, null, { version: 'filled' }));
-  expect(await (await newPlace(store, 'w')).commit({ puts: gone })).toMatchObject({ kind: 'done' });
-  expect(await reopened()).toBe(full);
-  for (let looks = 0; looks < 20; looks += 1) await store.prune('w', 100);
-  expect(await reopened()).toBeLessThan(full / 2);
 });

@@ -186,8 +186,6 @@ export function bulk(database: SqlDatabase, before: string, columns: number, aft
 export function configureConnection(database: SqlDatabase): void {
   database.prepare('PRAGMA busy_timeout = 5000').all();
   database.prepare('PRAGMA page_size = 8192').all();
-  // Of a file that has no page yet: pages that nothing is in any more can be given back.
-  database.prepare('PRAGMA auto_vacuum = INCREMENTAL').all();
   database.prepare('PRAGMA journal_mode = WAL').all();
   database.prepare('PRAGMA synchronous = FULL').all();
   database.prepare('PRAGMA cache_size = -32768').all();

@@ -30,13 +30,6 @@ import { openReader } from './reader.ts';
 
 export type RowSession = ReturnType<typeof openRowSession>;
 
-/** Pages that are given back at once: transactions wait for it. */
-const GIVEN_BACK = 64;
-
-/** Empty pages that a file keeps for what comes: so many, and this part of all of them. */
-const KEPT_PAGES = 128;
-const KEPT_SHARE = 16;
-
 /**
  * One open database, and the operations on it, within a transaction or a look.
  * @param watched kinds whose changes are told; may grow
@@ -48,9 +41,6 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
   const counters = openCountersTable(database);
   const ledger = openLedgerTable(database);
   const meta = openMetaTable(database);
-  const freePages = database.prepare('PRAGMA freelist_count');
-  const allPages = database.prepare('PRAGMA page_count');
-  const giveBack = database.prepare(`PRAGMA incremental_vacuum(${GIVEN_BACK})`);
   let changed: Watched[] = [];
   let writes = 0;
   let now = 0;
@@ -172,14 +162,6 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
     return { now, epoch: meta.get().epoch, rows: found, counters: countersOf(workspace, sums) };
   }
 
-  /** Makes the file smaller where many of its pages are empty. @returns whether it has */
-  function giveBackPages(): boolean {
-    const empty = Number(freePages.get()?.['freelist_count']);
-    if (empty <= KEPT_PAGES + Number(allPages.get()?.['page_count']) / KEPT_SHARE) return false;
-    giveBack.all();
-    return Number(freePages.get()?.['freelist_count']) < empty;
-  }
-
   function flush(): void {
     rows.flush();
     places.flush();
@@ -220,7 +202,7 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
       counters.list(names.findWorkspace(workspace).n, after, limit, now),
     prune(workspace: string, limit: number): number {
       const pruned = counters.prune(names.findWorkspace(workspace).n, limit, now);
-      if (giveBackPages() || pruned > 0) writes += 1;
+      if (pruned > 0) writes += 1;
       return pruned;
     },
     within,
