@@ -183,6 +183,7 @@ it('a store that is damaged is replaced; that it could not be read is said', asy
 });
 
 it('a restore that was interrupted before it began to replace is made anew: the store has gone on', async () => {
+  await world.run(refund({ amount: 1 }));
   expect(await command('backup', backup)).toMatchObject({ code: 0 });
   await gateway.stop();
   const at = (...names: readonly string[]): string => join(gateway.dataFolder, ...names);
