@@ -1,4 +1,4 @@
-import { copyFileSync, existsSync, readdirSync, readFileSync, renameSync, rmSync } from 'node:fs';
+import { copyFileSync, existsSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { type CliPorts, CommandFailure, type Restored } from '../cli/ports.ts';
 import { loadConfiguration } from '../config/load.ts';
@@ -11,6 +11,7 @@ import {
   type BackupContent,
   BackupFault,
   checkBackup,
+  copySpill,
   RESTORING,
   SPILL_FOLDER,
   unpackBackup,
@@ -124,12 +125,6 @@ async function makeWhole(place: StorePlace, work: string, from: string, content:
   } finally {
     reads?.close();
   }
-}
-
-function copySpill(from: string, to: string): void {
-  if (!existsSync(from)) return;
-  makePrivateFolder(to);
-  for (const name of readdirSync(from)) if (name.endsWith('.json')) copyFileSync(join(from, name), join(to, name));
 }
 
 async function record(store: Incomplete, content: BackupContent, carried: CarriedOver | null): Promise<void> {

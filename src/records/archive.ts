@@ -9,7 +9,7 @@ import { approvalsOf, replaceEffect, tombstoneOf } from './aged.ts';
 import { approvalRows } from './approval-rows.ts';
 import { budgetSum } from './counters.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';
-import { archivedOf, effectRows, keyRows, type StoredEffect } from './effect-rows.ts';
+import { archivedOf, effectRows, keyRows, type StoredEffect, tombstoneIn } from './effect-rows.ts';
 import { jsonKind, repository } from './kind.ts';
 import { readRecord, type StepRunner } from './runner.ts';
 import { appendEvents } from './view.ts';
@@ -175,10 +175,9 @@ export function createArchive(store: RowStore, runner: StepRunner, folder: Archi
     throw new StoreUnavailable(`The archive has no record of ${tombstone.id}, which the store says is in it.`);
   }
 
-  async function recalledRow<Of extends Row | null>(row: Of): Promise<Of | Row> {
-    const stored = row === null ? null : effectRows.of(row);
-    const found = stored?.kind === 'tombstone' ? await rowInArchive(stored.tombstone) : null;
-    return row === null || found === null ? row : { version: row.version, text: found.text };
+  async function recalledRow(row: Row, tombstone: Tombstone | null): Promise<Row> {
+    const found = tombstone === null ? null : await rowInArchive(tombstone);
+    return found === null ? row : { version: row.version, text: found.text };
   }
 
   async function listed(query: ListQuery): Promise<Listed> {
@@ -190,12 +189,13 @@ export function createArchive(store: RowStore, runner: StepRunner, folder: Archi
     const opened = new Set<number>();
     const seen = new Set<string>();
     for (const entry of merged.entries) {
-      const segment = segmentOfRow(entry.row);
-      if (segment !== null) opened.add(segment);
-      if (opened.size > MOST_OPENED) return { entries, more: true };
       // An effect that went into the archive between the two looks is in both.
-      if (!seen.has(entry.id)) entries.push({ ...entry, row: await recalledRow(entry.row) });
+      if (seen.has(entry.id)) continue;
       seen.add(entry.id);
+      const tombstone = tombstoneIn(entry.row.text);
+      if (tombstone?.archived !== undefined) opened.add(tombstone.archived.segment);
+      if (opened.size > MOST_OPENED) return { entries, more: true };
+      entries.push({ ...entry, row: await recalledRow(entry.row, tombstone) });
     }
     return { entries, more: merged.more };
   }
@@ -215,8 +215,10 @@ export function createArchive(store: RowStore, runner: StepRunner, folder: Archi
             list: listed,
             async rows(workspace, names) {
               const rows: (Row | null)[] = [];
-              for (const [index, row] of (await store.rows(workspace, names)).entries())
-                rows.push(names[index]?.kind === effectRows.kind ? await recalledRow(row) : row);
+              for (const [index, row] of (await store.rows(workspace, names)).entries()) {
+                const isEffect = row !== null && names[index]?.kind === effectRows.kind;
+                rows.push(isEffect ? await recalledRow(row, tombstoneIn(row.text)) : row);
+              }
               return rows;
             },
           },
@@ -250,11 +252,6 @@ function merge({ order, limit }: ListQuery, one: Listed, other: Listed): Listed 
   });
   const entries = all.slice(0, Math.min(limit, ...ends));
   return { entries, more: one.more || other.more || entries.length < all.length };
-}
-
-function segmentOfRow(row: Row): number | null {
-  const stored = effectRows.of(row);
-  return stored.kind === 'tombstone' ? (stored.tombstone.archived?.segment ?? null) : null;
 }
 
 function recordOf({ text }: ArchivedRow): EffectRecord {

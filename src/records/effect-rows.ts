@@ -97,6 +97,11 @@ function outcomeOf({ life }: EffectRecord): KnownOutcome | null {
 
 const TOMBSTONE_MARK = 'tombstone\n';
 
+/** What is left of an effect, by the text of its row; `null`: all of it, which is not decoded for that. */
+export function tombstoneIn(text: string): Tombstone | null {
+  return text.startsWith(TOMBSTONE_MARK) ? readOwnJson<Tombstone>(text.slice(TOMBSTONE_MARK.length)) : null;
+}
+
 const kind: Kind<StoredEffect> = {
   name: 'effect',
   encode(stored, before) {
@@ -106,8 +111,8 @@ const kind: Kind<StoredEffect> = {
     return encodeEffect(stored.effect, texts);
   },
   decode(text) {
-    if (text.startsWith(TOMBSTONE_MARK))
-      return { kind: 'tombstone', tombstone: readOwnJson<Tombstone>(text.slice(TOMBSTONE_MARK.length)) };
+    const tombstone = tombstoneIn(text);
+    if (tombstone !== null) return { kind: 'tombstone', tombstone };
     const [call = '', terms = '', life = '', outcome = null, payload = null] = text.split('\n');
     const known = outcome === null ? null : { outcome, payload };
     const { record, admittedStages } = decodeEffect({ call, terms, life, known });

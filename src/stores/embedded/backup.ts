@@ -4,7 +4,6 @@ import {
   copyFileSync,
   existsSync,
   fsyncSync,
-  mkdirSync,
   openSync,
   readdirSync,
   readFileSync,
@@ -102,11 +101,14 @@ async function reading(path: string, open: OpenDatabase, read: (database: SqlDat
   }
 }
 
-/** Settlements come and go while they are copied: one that is gone is in the store. */
-function copySpill(from: string, to: string): readonly string[] {
+/**
+ * Copies settlements that the store has not taken yet. They come and go meanwhile: one that is gone is in the store.
+ * @returns their names in a backup
+ */
+export function copySpill(from: string, to: string): readonly string[] {
   if (!existsSync(from)) return [];
   const names = readdirSync(from).filter((name) => name.endsWith('.json'));
-  if (names.length > 0) mkdirSync(to, { mode: 0o700 });
+  if (names.length > 0) makePrivateFolder(to);
   return names.flatMap((name) => {
     try {
       copyFileSync(join(from, name), join(to, name));
