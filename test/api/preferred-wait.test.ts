@@ -77,6 +77,18 @@ describe('a held call whose caller prefers to wait', () => {
     expect((await decide(id, 'approve')).json['became']).toMatchObject({ decision: 'committed' });
   });
 
+  it('is answered at once where the gateway stops', async () => {
+    const own = await startRig();
+    const body = refund({ params: { payment_id: 'pay_2', amount: 60_000, currency: 'EUR' } });
+    const answering = own.send('POST', `${WS}/effects`, { body, headers: { prefer: 'wait=30' } });
+    await vi.waitFor(async () => {
+      const { json } = await own.send('GET', `${WS}/approvals?limit=100`, { key: own.keys.approver });
+      expect(json['approvals']).toHaveLength(1);
+    });
+    const [answer] = await Promise.all([answering, own.close()]);
+    expect(answer.json).toMatchObject({ decision: 'pending_approval' });
+  }, 15_000);
+
   it('waits for nobody where it did not ask to', async () => {
     const { answering } = await held('respond-async');
     const answer = await answering;

@@ -5,10 +5,12 @@ import { afterEach, beforeEach, expect, it } from 'vitest';
 import { DERIVED } from '../../src/effects/steps/generations.ts';
 import { checkWorkspace } from '../../src/effects/upkeep/fsck.ts';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
+import { createArchive } from '../../src/records/archive.ts';
 import { createEffectStore } from '../../src/records/effect-store.ts';
+import { createStepRunner } from '../../src/records/runner.ts';
 import { openArchiveFolder } from '../../src/stores/archive/folder.ts';
 import type { ArchiveFolder } from '../../src/stores/open-rows.ts';
-import type { RowStore } from '../../src/stores/port.ts';
+import type { ListQuery, RowStore } from '../../src/stores/port.ts';
 import { DAY, RETENTION } from '../contract/fixture.ts';
 import {
   admitRequest,
@@ -409,5 +411,79 @@ it('fsck is silent where the key of an archived call that failed was used again'
     const next = await dispatched(store, { idempotencyKey: 'again' });
     await store.settle(settleRequest(next.effect, committed('jws.again')));
     expect(await checkWorkspace(store, WORKSPACE, RETENTION.effectsMs)).toEqual([]);
+  });
+});
+
+/** The newest effects, as a look at their list asks for them. */
+const NEWEST: ListQuery = {
+  workspace: WORKSPACE,
+  list: 'effects',
+  kind: 'effect',
+  order: 'down',
+  from: null,
+  to: null,
+  after: null,
+  limit: 50,
+  characters: 1_000_000,
+};
+
+it('a look at a list opens four segments, and goes on where it ended', async () => {
+  const SEGMENTS = 7;
+  await using(open(), async (store) => {
+    for (let n = 0; n < SEGMENTS; n += 1) {
+      const { effect } = await dispatched(store, { idempotencyKey: `key-${n}` });
+      await store.settle(settleRequest(effect, committed(`jws.${n}`)));
+      now += RETENTION.effectsMs + DAY;
+      await store.sweep(100);
+    }
+    expect((await archivedByLedger(store)).segments).toHaveLength(SEGMENTS);
+  });
+  const archive = openArchiveFolder(folder, 'map', KEY_SEALS);
+  let reads = 0;
+  const counted: ArchiveFolder = { ...archive, read: (...segment) => ((reads += 1), archive.read(...segment)) };
+  const whole = { ...mapStore(rows, () => now), ...ALONE };
+  const { whole: store } = createArchive(whole, createStepRunner(whole), counted);
+  const first = await store.list(NEWEST);
+  expect([first.entries.length, first.more, reads]).toEqual([4, true, 4]);
+  const last = first.entries.at(-1);
+  const rest = await store.list({ ...NEWEST, after: last === undefined ? null : { at: last.at, id: last.id } });
+  expect([rest.entries.length, rest.more]).toEqual([SEGMENTS - 4, false]);
+});
+
+it('an effect that goes into the archive between the two looks of a list is in it once', async () => {
+  await using(open(), settledEffects);
+  const whole = { ...mapStore(rows, () => now), ...ALONE };
+  const before = await whole.list(NEWEST);
+  now += RETENTION.effectsMs + DAY;
+  await using(open(), (store) => store.sweep(100));
+  const late: RowStore = {
+    ...whole,
+    list: (query) => (query.list === NEWEST.list ? Promise.resolve(before) : whole.list(query)),
+  };
+  const archive = createArchive(late, createStepRunner(late), openArchiveFolder(folder, 'map', KEY_SEALS));
+  const { entries } = await archive.whole.list(NEWEST);
+  expect(entries.map(({ id }) => id)).toEqual(before.entries.map(({ id }) => id));
+});
+
+it('a sweep that ends where the archive cannot be written leaves the count of what is unsettled as it was', async () => {
+  const settled = async (store: EffectStore, key: string): Promise<void> => {
+    const { effect } = await dispatched(store, { idempotencyKey: key });
+    await store.settle(settleRequest(effect, committed(`jws.${key}`)));
+  };
+  await using(open(), async (store) => {
+    for (let n = 0; n < 99; n += 1) await settled(store, `old-${n}`);
+    writeFileSync(join(folder, WORKSPACE), 'no folder');
+    const begun = now;
+    now += DAY;
+    const { effect } = await dispatched(store, { idempotencyKey: 'lost' });
+    await store.settle(settleRequest(effect, UNKNOWN));
+    const later = now + RETENTION.effectsMs + DAY;
+    now = later;
+    expect(await store.sweep(100)).toMatchObject({ aged: 0, unsettled: 1 });
+    // One more before it: a whole segment, which cannot be written.
+    now = begun;
+    await settled(store, 'one-more');
+    now = later;
+    expect(await store.sweep(1000)).toMatchObject({ aged: 0, unsettled: 1 });
   });
 });

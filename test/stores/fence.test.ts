@@ -1,4 +1,4 @@
-import { cpSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { INSTALLATION } from '../../src/effects/model/ledger.ts';
@@ -73,7 +73,10 @@ test('one that is as new as the fence opens, also where the mark beside it is go
 
 test('an accepted loss is on the ledger, in a new epoch, and once only', async () => {
   await setBack();
+  // What an interrupted restore had made does not take the place of the store that goes on.
+  mkdirSync(join(path, 'restoring'));
   expect(await acceptRolledBack({ path, fence })).toBe(true);
+  expect(existsSync(join(path, 'restoring'))).toBe(false);
   const store = await open();
   expect(store.health()).toMatchObject({ ready: true, epoch: 2 });
   expect(await store.admit(admitRequest({ idempotencyKey: 'old' }))).toMatchObject({ kind: 'existing' });
