@@ -22,7 +22,7 @@ export function mcpGatewayPorts(parts: {
     settings: proxy.settings,
     renderProblem: proxy.renderProblem,
     problemOf: parts.problemOf,
-    server: (id) => upstreams.server(id),
+    server: upstreams.server,
     catalog: () => current().catalog,
     run: parts.run,
     authorize: core.authorize,

@@ -148,8 +148,8 @@ function readId(id: Json | undefined): ReadId {
 
 /** The first member that does not belong to the message, quoted and cut; `null` where there is none. */
 function stranger(value: JsonObject, members: readonly string[]): string | null {
-  const found = Object.keys(value).find((name) => !members.includes(name));
-  return found === undefined ? null : JSON.stringify(found.slice(0, 100));
+  for (const name of Object.keys(value)) if (!members.includes(name)) return JSON.stringify(name.slice(0, 100));
+  return null;
 }
 
 /** Makes a refusal. */

@@ -19,6 +19,7 @@ export type Treatment =
 
 const REQUESTS: Readonly<Record<string, Treatment>> = {
   ...Object.fromEntries(TASK_METHODS.map((method) => [method, 'task'] as const)),
+  ...Object.fromEntries(JUDGED_METHODS.map((method) => [method, 'judge'] as const)),
   'tools/call': 'govern',
   'tools/list': 'list_tools',
   initialize: 'introduce',
@@ -39,7 +40,6 @@ const NOTIFICATIONS: readonly string[] = [
 
 /** The treatment of a request. @param allowed methods that the configuration lets pass besides */
 export function treatmentOf(method: string, allowed: readonly string[]): Treatment {
-  if (JUDGED_METHODS.some((judged) => judged === method)) return 'judge';
   const known = Object.hasOwn(REQUESTS, method) ? REQUESTS[method] : undefined;
   // What is known is not loosened by the configuration.
   return known ?? (allowed.includes(method) ? 'pass' : 'deny');
@@ -47,8 +47,7 @@ export function treatmentOf(method: string, allowed: readonly string[]): Treatme
 
 /** The method as a line of the log names it; `null` where it may be anything that a caller wrote. */
 export function knownMethod(method: string): string | null {
-  const known: readonly string[] = JUDGED_METHODS;
-  return Object.hasOwn(REQUESTS, method) || known.includes(method) || NOTIFICATIONS.includes(method) ? method : null;
+  return Object.hasOwn(REQUESTS, method) || NOTIFICATIONS.includes(method) ? method : null;
 }
 
 export function mayNotify(method: string, allowed: readonly string[]): boolean {

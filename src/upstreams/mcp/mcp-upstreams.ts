@@ -14,7 +14,7 @@ import { openThrough } from './through.ts';
 /** The upstreams that are MCP servers. */
 export interface McpUpstreams extends UpstreamKind {
   /** The server with this id; `null` if no upstream of this kind has it. */
-  server(id: string): McpUpstream | null;
+  readonly server: (id: string) => McpUpstream | null;
   /** Switches to another configuration. Running calls finish on their connections. */
   update(configured: readonly McpUpstreamSettings[], limits: McpUpstream['limits']): void;
 }
@@ -39,6 +39,7 @@ export function createMcpUpstreams(
   let current = new Map<string, Kept>();
   const closing = new Set<Promise<void>>();
   const keeper = new Keeper();
+  const elapsed = performance.now.bind(performance);
   const retire = (through: Through): void => {
     const done = through.close().finally(() => closing.delete(done));
     closing.add(done);
@@ -50,13 +51,8 @@ export function createMcpUpstreams(
       const isKept = before !== undefined && isSameServer(before.settings, settings);
       const through = isKept ? before.through : openThrough(settings, keeper);
       const session = isKept ? before.session : new OwnSession();
-      const agentSessions = isKept ? before.agentSessions : new AgentSessions(performance.now.bind(performance));
-      const pins = isKept
-        ? before.pins
-        : new PinWatch(
-            () => performance.now(),
-            (names) => onSeen(settings.id, names),
-          );
+      const agentSessions = isKept ? before.agentSessions : new AgentSessions(elapsed);
+      const pins = isKept ? before.pins : new PinWatch(elapsed, (names) => onSeen(settings.id, names));
       const server = { settings, through, session, agentSessions, pins, limits: nextLimits, namesGateway, now };
       made.set(settings.id, server);
       // A program is not started before somebody calls it.
