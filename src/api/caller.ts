@@ -6,7 +6,8 @@ import { type EndpointId, permit } from '../identity/permissions.ts';
 import { sessionMay } from '../identity/session-permissions.ts';
 import type { Caller } from './app.ts';
 import type { InvalidKeyLimiter } from './invalid-key-limiter.ts';
-import type { ApiPorts } from './ports.ts';
+import type { Passkeys } from '../identity/passkeys/passkeys.ts';
+import type { ApiPorts, ApiSessions } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
 
 /** When keys in the query were declared deprecated (RFC 9745: seconds since the epoch). */
@@ -80,6 +81,39 @@ export async function ownerOf(
   }
   limiter.passed(handle);
   return found;
+}
+
+/**
+ * Whom a passkey belongs to that has signed a challenge, as the key that it stands for.
+ * @param address that sent it; too many that are not known, of one, are not looked at any more
+ * @throws Refused
+ */
+export async function ownerByPasskey(
+  {
+    passkeys,
+    sessions,
+    invalidKeys,
+  }: Pick<ApiPorts, 'passkeys' | 'invalidKeys'> & {
+    readonly sessions: Pick<ApiSessions, 'ownerOf'>;
+  },
+  signed: Parameters<Passkeys['signed']>[0],
+  address: string,
+): Promise<{ readonly principal: Principal; readonly passkey: string }> {
+  checkAttempts(invalidKeys, address);
+  const passkey = await passkeys.signed(signed);
+  const principal = passkey === null ? null : await sessions.ownerOf(passkey);
+  if (passkey !== null && principal !== null) return { principal, passkey: passkey.id };
+  invalidKeys.failed(address);
+  throw refuse('passkey_refused', 'This passkey is not known here, its key has ended, or it took too long: try again.');
+}
+
+/** Of one address, only so many attempts are looked at. @throws Refused */
+export function checkAttempts(limiter: InvalidKeyLimiter, address: string): void {
+  const wait = limiter.check(address, null);
+  if (wait !== null)
+    throw refuse('too_many_requests', 'This address has sent too many invalid links, passkeys or keys.', {
+      retryAfterMs: wait,
+    });
 }
 
 function callerFor(

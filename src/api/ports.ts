@@ -17,6 +17,8 @@ import type { EffectStore } from '../effects/store.ts';
 import type { JsonLimits } from '../json/strict.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import type { Directory } from '../identity/directory.ts';
+import type { Passkey } from '../effects/model/passkey.ts';
+import type { Passkeys } from '../identity/passkeys/passkeys.ts';
 import type { KeyRequest, MadeKey } from '../identity/key-record.ts';
 import type { KeyProfile } from '../identity/profiles.ts';
 import type { Lists } from './lists.ts';
@@ -45,6 +47,7 @@ export interface ApiPorts {
   readonly stillValid: (keyId: string) => Promise<Authenticated>;
   /** People at the console. */
   readonly sessions: ApiSessions;
+  readonly passkeys: Passkeys;
   /** Seals what browsers carry for people. */
   readonly seals: Pick<Secrets, 'sealText' | 'openText'>;
   /** What each address has used up with invalid keys; all doors share it. */
@@ -178,6 +181,8 @@ export interface ApiSessions {
    * own pages make count.
    */
   visitorOf(headers: IncomingHttpHeaders): Promise<Visitor | null>;
+  /** Whoever has signed with a passkey, as the key that it stands for now; `null` where that has ended. */
+  ownerOf(passkey: Pick<Passkey, 'user' | 'keyId'>): Promise<Principal | null>;
   /** Makes a link that opens a session once, for the owner of a key. */
   makeLink(principal: Principal): Promise<{ readonly token: string; readonly until: number }>;
 }

@@ -2,14 +2,13 @@ import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
 import type { ApiApp } from '../api/app.ts';
-import { ownerOf } from '../api/caller.ts';
+import { checkAttempts, ownerByPasskey, ownerOf } from '../api/caller.ts';
 import { acceptStrictJson } from '../api/json-body.ts';
 import type { ApiPorts, Visitor } from '../api/ports.ts';
 import { refuse } from '../api/problem.ts';
 import type { Principal } from '../effects/model/principal.ts';
 import { timeToWire } from '../effects/wire/time.ts';
 import { ENDPOINTS, type EndpointId, permit } from '../identity/permissions.ts';
-import type { Passkeys } from '../identity/passkeys/passkeys.ts';
 import { addPasskeys, partyOf, Signed } from './passkeys.ts';
 import { type Page, readPages } from './pages.ts';
 import { type ConsoleSessions, isOwnPage } from './sessions.ts';
@@ -54,9 +53,8 @@ const SignIn = Type.Object(
   { additionalProperties: false },
 );
 
-type ConsolePorts = Pick<ApiPorts, 'authenticate' | 'invalidKeys' | 'settings' | 'directory' | 'store'> & {
+type ConsolePorts = Pick<ApiPorts, 'authenticate' | 'invalidKeys' | 'settings' | 'directory' | 'store' | 'passkeys'> & {
   readonly sessions: ConsoleSessions;
-  readonly passkeys: Passkeys;
 };
 
 /** `/console`: the built pages, and signing in and out. What the pages show and do comes from the API alone. */
@@ -140,23 +138,10 @@ function addSession(app: ApiApp, ports: ConsolePorts): void {
     isStepUp: boolean,
   ): Promise<string> {
     const { headers, ip } = request;
-    checkAttempts(ports.invalidKeys, ip);
-    const passkey = await ports.passkeys.signed({
-      party: partyOf(ports, request),
-      purpose: 'enter',
-      of: '',
-      ...signed,
-    });
-    const principal = passkey === null ? null : await sessions.ownerOf(passkey);
-    if (passkey !== null && principal !== null) {
-      await checkEntry(sessions, headers, principal, isStepUp);
-      return sessions.begin(principal, headers, passkey.id);
-    }
-    ports.invalidKeys.failed(ip);
-    throw refuse(
-      'passkey_refused',
-      'This passkey is not known here, its key has ended, or it took too long: try again.',
-    );
+    const party = partyOf(ports, request);
+    const { principal, passkey } = await ownerByPasskey(ports, { party, purpose: 'enter', of: '', ...signed }, ip);
+    await checkEntry(sessions, headers, principal, isStepUp);
+    return sessions.begin(principal, headers, passkey);
   }
 
   async function enterByLink({ headers, ip }: FastifyRequest, link: string): Promise<string> {
@@ -190,15 +175,6 @@ async function checkEntry(
       'wrong_key_kind',
       'This is not a key of the person who is signed in, or it reaches something else. Leave, to sign in with it.',
     );
-}
-
-/** Of one address, only so many attempts are looked at. @throws Refused */
-function checkAttempts(limiter: ConsolePorts['invalidKeys'], ip: string): void {
-  const wait = limiter.check(ip, null);
-  if (wait !== null)
-    throw refuse('too_many_requests', 'This address has sent too many invalid links, passkeys or keys.', {
-      retryAfterMs: wait,
-    });
 }
 
 /** Whether two keys have the same owner and the same reach. */

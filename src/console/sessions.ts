@@ -1,7 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { ApiPorts, ApiSessions, Visitor } from '../api/ports.ts';
-import type { Passkey } from '../effects/model/passkey.ts';
 import type { Principal } from '../effects/model/principal.ts';
 import { CONSOLE_COOKIE, CONSOLE_COOKIE_TLS } from '../effects/run/header-names.ts';
 import { parseObject } from '../json/parse.ts';
@@ -20,8 +19,6 @@ export interface ConsoleSessions extends ApiSessions {
   begin(principal: Principal, headers: IncomingHttpHeaders, passkey?: string): Promise<string>;
   /** The same for whoever has a link. @returns `null` where the link is not good, or no longer */
   enter(token: string, headers: IncomingHttpHeaders): Promise<string | null>;
-  /** Whoever has signed with a passkey, as the key that it stands for now; `null` where that has ended. */
-  ownerOf(passkey: Pick<Passkey, 'user' | 'keyId'>): Promise<Principal | null>;
   /** Ends the session of a request, at every gateway; and in the browser, by the value of `Set-Cookie`. */
   leave(headers: IncomingHttpHeaders): Promise<string>;
 }

@@ -422,6 +422,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       authenticate,
       stillValid,
       sessions,
+      passkeys,
       seals: secrets,
       invalidKeys: limiter,
       run,

@@ -56,5 +56,14 @@ export const PAGE_PATHS = {
     post: form('decideOnPage', 'Approve or reject', ['form', 'verdict', 'comment']),
   },
   '/approve/{ws}/{id}/key': { post: form('showKey', 'Show the key of a person', ['key']) },
+  '/approve/{ws}/{id}/passkey': {
+    post: form('showPasskey', 'Show a passkey of a person, who signed the challenge of the page with it', [
+      'ceremony',
+      'credential',
+      'client_data',
+      'authenticator_data',
+      'signature',
+    ]),
+  },
   '/approve/{ws}/{id}/leave': { post: form('leavePage', 'End the visit', []) },
 };

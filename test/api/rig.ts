@@ -294,9 +294,11 @@ export async function startRig(
   });
   const stillValid: ApiPorts['stillValid'] = (keyId) => authenticator.stillValid(keyId);
   const sessions = createSessions({ store, seals: secrets, stillValid, settings: () => settings });
+  const verifier = createVerifier();
   const ports: ApiPorts = {
     store,
     sessions,
+    passkeys: createPasskeys({ store, seals: secrets, verifier }),
     lists: createLists(store.turns),
     invalidKeys: createInvalidKeyLimiter(() => performance.now()),
     authenticate: (key) => authenticator.authenticate(key),
@@ -353,8 +355,7 @@ export async function startRig(
   });
   await beforeRoutes(app);
   await addControlPlane(app, ports, '0.0.0-test');
-  const verifier = createVerifier();
-  await addConsole(app, { ...ports, sessions, passkeys: createPasskeys({ store, seals: secrets, verifier }) });
+  await addConsole(app, { ...ports, sessions });
   await app.ready();
 
   const actor = { type: 'gateway', id: 'rig' } as const;

@@ -1,6 +1,6 @@
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { startWorld, type World } from '../system/world.ts';
+import { refund, startWorld, type World } from '../system/world.ts';
 import { faultsOf, openBrowser } from './browser.ts';
 
 /* Passkeys in a real browser, with an authenticator that the browser itself makes. */
@@ -13,6 +13,8 @@ let context: BrowserContext;
 let page: Page;
 /** The gateway under the name that browsers have passkeys for. */
 let url: string;
+/** The path of a request for approval. */
+let asked: string;
 const complaints: string[] = [];
 
 beforeAll(async () => {
@@ -27,7 +29,16 @@ beforeAll(async () => {
   page.on('request', (request) => {
     if (!request.url().startsWith(url) && !request.url().startsWith('data:')) complaints.push(`asks ${request.url()}`);
   });
-  const debug = await context.newCDPSession(page);
+  await addAuthenticator(context, page);
+});
+afterAll(async () => {
+  await browser?.close();
+  await world?.close();
+});
+
+/** Gives a page an authenticator of its own, which asks nobody. */
+async function addAuthenticator(of: BrowserContext, where: Page): Promise<void> {
+  const debug = await of.newCDPSession(where);
   await debug.send('WebAuthn.enable');
   await debug.send('WebAuthn.addVirtualAuthenticator', {
     options: {
@@ -39,11 +50,7 @@ beforeAll(async () => {
       automaticPresenceSimulation: true,
     },
   });
-});
-afterAll(async () => {
-  await browser?.close();
-  await world?.close();
-});
+}
 
 describe('a passkey', () => {
   it('is added on the console after showing a key', async () => {
@@ -76,6 +83,32 @@ describe('a passkey', () => {
     await page.waitForSelector('.shell');
     await page.goto('/console/demo/passkeys');
     await page.getByText('last used', { exact: false }).waitFor();
+  });
+
+  it('that a browser does not give leaves the key, and says so', async () => {
+    const { body } = await world.run(refund({ payment_id: 'pay_1', amount: 80_000, reason: 'Came too late' }));
+    asked = new URL(body.approval.url).pathname;
+    const other = await browser.newContext({ viewport: PHONE, baseURL: url });
+    const empty = await other.newPage();
+    await addAuthenticator(other, empty);
+    await empty.goto(asked);
+    await empty.getByRole('button', { name: 'Use a passkey' }).click();
+    await empty.getByText('No passkey was used. Try again, or show your key.').waitFor();
+    await empty.getByLabel('Your API key').fill(world.keys.approver);
+    await empty.getByRole('button', { name: 'Go on', exact: true }).click();
+    await empty.getByText('You are maria').waitFor();
+    await other.close();
+  });
+
+  it('takes a person from the address of a request to its receipt, on a phone, without a key', async () => {
+    await context.clearCookies();
+    await page.goto(asked);
+    expect(await faultsOf(page)).toEqual([]);
+    await page.getByRole('button', { name: 'Use a passkey' }).click();
+    await page.getByText('You are maria').waitFor();
+    await page.getByRole('button', { name: 'Approve' }).click();
+    await page.getByText('It happened.', { exact: false }).waitFor();
+    await page.getByText('The signed receipt, for svc verify').waitFor();
   });
 
   it('and nothing complained, or asked another host for anything', () => {

@@ -25,7 +25,7 @@ pre{font:.8125rem/1.5 ui-monospace,"SF Mono","Cascadia Mono",Menlo,Consolas,mono
 ul{margin:0;padding-left:1.1rem}
 label{display:block;font-size:.8125rem;color:var(--faint);margin:0 0 .25rem}
 input,textarea,select,button{font:inherit;width:100%;padding:.625rem .75rem;border:1px solid var(--faint);border-radius:8px;background:var(--card);color:inherit}
-form{display:grid;gap:.75rem}.fields{display:grid;gap:.5rem}
+form{display:grid;gap:.75rem}[hidden]{display:none}.fields{display:grid;gap:.5rem}
 .both{display:grid;grid-template-columns:1fr 1fr;gap:.75rem}.both :only-child{grid-column:1/-1}
 button{min-height:48px;font-weight:650;cursor:pointer}
 button.yes{background:#0d6b41;border-color:#0d6b41;color:#fff}button.no{background:transparent;border-color:var(--bad);color:var(--bad)}
@@ -36,13 +36,19 @@ footer{display:flex;gap:.75rem;align-items:center;justify-content:space-between;
 /** Times in the zone of the reader, with the one that the server wrote on hover. Without scripts that one stays. */
 const SCRIPT = html`for(const t of document.querySelectorAll("time")){const d=new Date(t.dateTime);t.title=t.textContent;t.textContent=new Intl.DateTimeFormat(undefined,{weekday:"short",day:"numeric",month:"short",hour:"2-digit",minute:"2-digit",timeZoneName:"short"}).format(d)}`;
 
+/**
+ * The button that lets a passkey sign the challenge of the page, and sends what it signed with the form: base64url, as
+ * the other side reads it (WebAuthn, section 6). Without passkeys, or without scripts, it stays hidden.
+ */
+const PASSKEY_SCRIPT = html`const form=document.getElementById("passkey");if(window.PublicKeyCredential){form.hidden=false;const bytes=(text)=>Uint8Array.from(atob(text.replaceAll("-","+").replaceAll("_","/")),(c)=>c.charCodeAt(0));const write=(name,of)=>{form.elements[name].value=btoa(String.fromCharCode(...new Uint8Array(of))).replaceAll("+","-").replaceAll("/","_").replaceAll("=","")};form.querySelector("button").onclick=async()=>{try{const{challenge,party}=form.dataset;const made=await navigator.credentials.get({publicKey:{challenge:bytes(challenge),rpId:party,userVerification:"required"}});write("credential",made.rawId);write("client_data",made.response.clientDataJSON);write("authenticator_data",made.response.authenticatorData);write("signature",made.response.signature);form.submit()}catch{form.querySelector("[role=alert]").textContent="No passkey was used. Try again, or show your key."}}}`;
+
 const digestOf = (of: Html): string => createHash('sha256').update(htmlText(of)).digest('base64');
 
-/** Nothing comes from elsewhere. The one style and the one script are named by their digests; the script sends nothing. */
+/** Nothing comes from elsewhere. The one style and the two scripts are named by their digests; no script asks for anything. */
 const CSP = [
   "default-src 'none'",
   `style-src 'sha256-${digestOf(STYLE)}'`,
-  `script-src 'sha256-${digestOf(SCRIPT)}'`,
+  `script-src ${[SCRIPT, PASSKEY_SCRIPT].map((script) => `'sha256-${digestOf(script)}'`).join(' ')}`,
   "form-action 'self'",
   "base-uri 'none'",
   "frame-ancestors 'none'",
@@ -66,6 +72,13 @@ export const PAGE_HEADERS = {
 
 /** What the colour of a page says. */
 export type Tone = 'wait' | 'yes' | 'stop' | 'bad' | 'plain';
+
+/** The form of a passkey, which has its script beside it. @param content what the form has */
+export function passkeyForm(action: string, challenge: string, party: string, content: Html): Html {
+  return html`<form method="post" action="${action}" id="passkey" data-challenge="${challenge}" data-party="${party}" hidden>
+${content}
+</form><script>${PASSKEY_SCRIPT}</script>`;
+}
 
 /** A whole page. @param content with its heading */
 export function page(title: string, content: Html, width: 'one' | 'two' = 'one'): string {

@@ -1,23 +1,31 @@
 import { MOST_COMMENT } from '../../effects/model/approval.ts';
+import type { Challenge } from '../../identity/passkeys/passkeys.ts';
 import { isJsonObject } from '../../json/value.ts';
 import { currencyOf, moneyText } from '../../effects/model/money.ts';
 import { detailsOf, differencesTable, namedCurrency } from './details.ts';
 import { type Difference, paramsThatDiffer } from './earlier.ts';
 import { fieldsHtml } from './fields.ts';
 import { type Html, html } from './html.ts';
-import { page, timeOf, type Tone } from './layout.ts';
+import { page, passkeyForm, timeOf, type Tone } from './layout.ts';
 import type { ShownApproval } from './shown.ts';
 
 /** What stands on a page above everything else. */
 export type Notice = string | null;
 
-/** Asks for a key. It is the same for every request for approval, also for one that does not exist. */
-export function keyPage(path: string, notice: Notice): string {
+/**
+ * Asks for a key, or a passkey. It is the same for every request for approval, also for one that does not exist.
+ * @param passkey what one is asked to sign, for whom, and what proves that it was asked here; `null` where browsers have none
+ */
+export function keyPage(
+  path: string,
+  notice: Notice,
+  passkey: (Challenge & { readonly party: string }) | null,
+): string {
   return page(
     'Approval',
     html`${noticeOf(notice)}<section class="card plain"><div><h1>Approval</h1></div>
-<p>An agent waits for a person’s decision. Show your own key to see what it asks for.</p>
-<form method="post" action="${path}/key">
+<p>An agent waits for a person’s decision. Show who you are to see what it asks for.</p>
+${passkey === null ? '' : passkeyOf(path, passkey)}<form method="post" action="${path}/key">
 <div><label for="key">Your API key</label>
 <input id="key" name="key" type="password" required autocomplete="current-password" autocapitalize="none" spellcheck="false" maxlength="200"></div>
 <button>Go on</button>
@@ -25,6 +33,21 @@ export function keyPage(path: string, notice: Notice): string {
 <p class="faint">Did you show it here a moment ago? <a href="${path}">Open the page again</a>: browsers forget it once when they come from elsewhere.</p></section>`,
   );
 }
+
+function passkeyOf(path: string, { ceremony, challenge, party }: NonNullable<Parameters<typeof keyPage>[2]>): Html {
+  const signed = PASSKEY_FIELDS.map((name) => html`<input type="hidden" name="${name}">`);
+  return passkeyForm(
+    `${path}/passkey`,
+    challenge,
+    party,
+    html`<input type="hidden" name="ceremony" value="${ceremony}">${signed}
+<button type="button" class="yes">Use a passkey</button>
+<p class="faint" role="alert"></p>`,
+  );
+}
+
+/** What a passkey signed, as the form sends it. */
+export const PASSKEY_FIELDS = ['credential', 'client_data', 'authenticator_data', 'signature'] as const;
 
 /** A page that only says something. */
 export function plainPage(title: string, text: string): string {

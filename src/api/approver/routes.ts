@@ -4,10 +4,12 @@ import { personOf } from '../../effects/run/decide-approval.ts';
 import type { Problem } from '../../effects/model/run-request.ts';
 import { CODES } from '../../effects/model/codes.ts';
 import { holdsKey } from '../../identity/key-format.ts';
+import type { Assertion } from '../../identity/passkeys/credentials.ts';
+import { relyingPartyOf } from '../../identity/passkeys/relying-party.ts';
 import { permit } from '../../identity/permissions.ts';
 import type { ApiApp } from '../app.ts';
 import { bodyOf } from '../json-body.ts';
-import { ownerOf } from '../caller.ts';
+import { ownerByPasskey, ownerOf } from '../caller.ts';
 import type { ApiPorts } from '../ports.ts';
 import { plainProblem, Refused, refuse, retryAfter, statusOf } from '../problem.ts';
 import { WORKSPACE_ID } from '../schema.ts';
@@ -15,7 +17,7 @@ import { problemOf } from '../server.ts';
 import { namedCurrency } from './details.ts';
 import { whatChanged } from './earlier.ts';
 import { PAGE_HEADERS } from './layout.ts';
-import { approvalPage, keyPage, type Notice, plainPage } from './page.ts';
+import { approvalPage, keyPage, type Notice, PASSKEY_FIELDS, plainPage } from './page.ts';
 import { type Approver, approverOf, begin, digestShown, end, formOf, type SessionPorts } from './session.ts';
 import { changesIn, fieldNames, NoChanges } from './fields.ts';
 import { type ShownApproval, shownTo } from './shown.ts';
@@ -41,14 +43,14 @@ const NOT_HERE = 'There is no such request for approval here.';
 
 /**
  * The approver's page, `/approve/{workspace}/{approval}`: one page that works without scripts. Its address alone shows nothing.
- * Whoever shows the key of a person may look for some minutes, and votes by the same rules as over the API. Looking
+ * Whoever shows a key or a passkey of a person may look for some minutes, and votes by the same rules as over the API. Looking
  * never decides: programs that follow links look at everything.
  */
 export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
   const sessions: SessionPorts = {
     seals: ports.seals,
     stillValid: ports.stillValid,
-    left: ports.store,
+    store: ports.store,
     now: () => ports.store.now(),
   };
   const isSecure = (): boolean => ports.settings().publicUrl.startsWith('https:');
@@ -80,7 +82,7 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
     // Only a page that a person looks at is shown: not what a script, or a frame of another page, would read.
     const { 'sec-fetch-dest': dest = 'document' } = request.headers;
     const approver = dest === 'document' ? await signedIn(request, place) : null;
-    if (approver === null) return send(reply, 200, keyPage(place.path, null));
+    if (approver === null) return send(reply, 200, askWho(request, place, null));
     const { instead_of: former } = request.query;
     const insteadOf = typeof former === 'string' && APPROVAL_ID.test(former) ? former : null;
     return show(reply, place, approver, 200, null, insteadOf);
@@ -88,18 +90,22 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
 
   app.post(`${at}/key`, own, async (request: Visit, reply) => {
     const place = placeOf(request);
-    try {
+    return signIn(request, reply, place, async () => {
       const { key = '' } = fieldsOf(request, ['key']);
       const given = { kind: 'key', key: key.trim() } as const;
-      const principal = await ownerOf(ports, ports.invalidKeys, given, request.ip);
-      const { user } = enter(request, principal, place);
-      reply.header('set-cookie', begin(sessions, place.workspace, { keyId: principal.keyId, user }, isSecure()));
-      return await reply.redirect(place.path, 303);
-    } catch (error) {
-      if (!(error instanceof Refused)) throw error;
-      const { problem } = error;
-      return sendProblem(reply, problem, keyPage(place.path, problem.detail));
-    }
+      return { principal: await ownerOf(ports, ports.invalidKeys, given, request.ip), passkey: null };
+    });
+  });
+
+  app.post(`${at}/passkey`, own, async (request: Visit, reply) => {
+    const place = placeOf(request);
+    return signIn(request, reply, place, () => {
+      const { ceremony = '', ...signed } = fieldsOf(request, ['ceremony', ...PASSKEY_FIELDS]);
+      const party = partyOf(request);
+      if (party === null) throw refuse('conflict', 'Browsers have no passkeys for this address. Show your key.');
+      const assertion = assertionIn(signed);
+      return ownerByPasskey(ports, { party, purpose: 'approve', of: place.path, ceremony, assertion }, request.ip);
+    });
   });
 
   app.post(`${at}/leave`, own, async (request: Visit, reply) => {
@@ -112,7 +118,8 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
     const place = placeOf(request);
     const { workspace, approvalId } = place;
     const approver = await signedIn(request, place);
-    if (approver === null) return send(reply, 401, keyPage(place.path, 'Nothing was decided. Show your key again.'));
+    if (approver === null)
+      return send(reply, 401, askWho(request, place, 'Nothing was decided. Show again who you are.'));
     const asked = await shownTo(ports, approver, workspace, approvalId);
     const names = asked === null ? [] : fieldNames(asked);
     const fields = fieldsOf(request, ['form', 'verdict', 'comment', ...names]);
@@ -155,6 +162,35 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
     if (became.kind !== 'asked_anew') return reply.redirect(place.path, 303);
     return reply.redirect(`${pathOf(workspace, became.approvalId)}?instead_of=${approvalId}`, 303);
   });
+
+  const partyOf = ({ headers: { host } }: Visit) => relyingPartyOf(ports.settings().publicUrl, host);
+
+  /** The page that asks who somebody is. Its challenge is for this address alone, and nothing is kept of it. */
+  function askWho(request: Visit, { path }: Place, notice: Notice): string {
+    const party = partyOf(request);
+    return keyPage(path, notice, party && { ...ports.passkeys.challenge('approve', path), party: party.id });
+  }
+
+  /** Begins a session for whoever shows who they are, and goes on to the page. */
+  async function signIn(
+    request: Visit,
+    reply: FastifyReply,
+    place: Place,
+    who: () => Promise<{ readonly principal: Approver['principal']; readonly passkey: string | null }>,
+  ): Promise<FastifyReply> {
+    try {
+      const { principal, passkey } = await who();
+      const { user } = enter(request, principal, place);
+      const of = { keyId: principal.keyId, user, passkey };
+      return await reply
+        .header('set-cookie', begin(sessions, place.workspace, of, isSecure()))
+        .redirect(place.path, 303);
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      const { problem } = error;
+      return sendProblem(reply, problem, askWho(request, place, problem.detail));
+    }
+  }
 
   /** The person behind a request; `null` where a key has to be shown first. */
   async function signedIn(request: Visit, place: Place): Promise<Approver | null> {
@@ -241,6 +277,17 @@ function placeOf(request: Visit): Place {
   const { ws: workspace, id: approvalId } = request.params;
   if (!new RegExp(WORKSPACE_ID).test(workspace) || !APPROVAL_ID.test(approvalId)) throw refuse('not_found', NOT_HERE);
   return { workspace, approvalId, path: pathOf(workspace, approvalId) };
+}
+
+const SIGNED_PART = /^[\w-]{1,4000}$/;
+
+/** What a passkey signed, in the form in which browsers write it down. @throws Refused */
+function assertionIn(fields: Readonly<Partial<Record<(typeof PASSKEY_FIELDS)[number], string>>>): Assertion {
+  const { credential = '', client_data = '', authenticator_data = '', signature = '' } = fields;
+  if (![credential, client_data, authenticator_data, signature].every((part) => SIGNED_PART.test(part)))
+    throw refuse('invalid_request', 'The form has no passkey’s signature. Nothing was decided.');
+  const response = { clientDataJSON: client_data, authenticatorData: authenticator_data, signature };
+  return { id: credential, response };
 }
 
 /** The changes that a form makes, or why it makes none. */

@@ -10,7 +10,7 @@ import type { Secrets } from '../../secrets/vault.ts';
 /** How long a person need not show the key again, ms. */
 export const SESSION_MS = 10 * 60_000;
 
-/** Who looks at a page, after showing a key. */
+/** Who looks at a page, after showing a key or a passkey. */
 export interface Approver {
   readonly principal: Principal;
   readonly user: string;
@@ -22,23 +22,24 @@ export interface Approver {
 export interface SessionPorts {
   readonly seals: Pick<Secrets, 'sealText' | 'openText'>;
   readonly stillValid: (keyId: string) => Promise<Authenticated>;
-  /** Sessions that were left. */
-  readonly left: Pick<EffectStore, 'endSession' | 'hasEnded'>;
+  /** Sessions that were left, and passkeys that are still somebody's. */
+  readonly store: Pick<EffectStore, 'endSession' | 'hasEnded' | 'passkey'>;
   readonly now: () => number;
 }
 
 /**
- * A new session, as the value of `Set-Cookie`. Nothing is kept until it is left: the cookie is sealed under the master secret, for this
- * workspace. So it is good at every gateway of a store, and after a restart.
+ * A new session, as the value of `Set-Cookie`. Nothing is kept until it is left: the cookie is sealed under the master
+ * secret, for this workspace. So it is good at every gateway of a store, and after a restart.
+ * @param passkey that began it; `null`: a key
  */
 export function begin(
   ports: SessionPorts,
   workspace: string,
-  { keyId, user }: { readonly keyId: string; readonly user: string },
+  { keyId, user, passkey }: { readonly keyId: string; readonly user: string; readonly passkey: string | null },
   isSecure: boolean,
 ): string {
   const session = randomBytes(16).toString('base64url');
-  const text = JSON.stringify({ keyId, user, session, until: ports.now() + SESSION_MS });
+  const text = JSON.stringify({ keyId, user, passkey, session, until: ports.now() + SESSION_MS });
   const sealed = ports.seals.sealText(text, { what: 'approver', workspace, of: 'session', part: 0 });
   return setCookie(workspace, sealed, SESSION_MS / 1000, isSecure);
 }
@@ -57,13 +58,13 @@ export async function end(
   const sealed = cookieIn(cookies);
   const { session, until } = (sealed === null ? null : open(ports, sealed, workspace, 'session')) ?? {};
   if (typeof session === 'string' && typeof until === 'number' && until > ports.now())
-    await ports.left.endSession(workspace, session, until);
+    await ports.store.endSession(workspace, session, until);
   return setCookie(workspace, '', 0, isSecure);
 }
 
 /**
- * Who sends a request; `null` without a session that is good now. It ends when it is left, with its key, and when the
- * key is another user's.
+ * Who sends a request; `null` without a session that is good now. It ends when it is left, with its key or passkey,
+ * and when the key is another user's.
  * @throws StoreUnavailable
  */
 export async function approverOf(
@@ -73,10 +74,12 @@ export async function approverOf(
 ): Promise<Approver | null> {
   const sealed = cookieIn(cookies);
   const opened = sealed === null ? null : open(ports, sealed, workspace, 'session');
-  const { keyId, user, session, until } = opened ?? {};
+  const { keyId, user, passkey = null, session, until } = opened ?? {};
   if (typeof keyId !== 'string' || typeof user !== 'string' || typeof session !== 'string') return null;
   if (typeof until !== 'number' || until <= ports.now()) return null;
-  if (await ports.left.hasEnded(workspace, session)) return null;
+  if (await ports.store.hasEnded(workspace, session)) return null;
+  // A session ends with the passkey that began it.
+  if (typeof passkey === 'string' && (await ports.store.passkey(passkey))?.user !== user) return null;
   const principal = await ports.stillValid(keyId);
   return 'failure' in principal || principal.user !== user ? null : { principal, user, session };
 }

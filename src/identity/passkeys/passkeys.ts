@@ -30,7 +30,7 @@ interface CeremonyBinding {
 }
 
 /** What a challenge is for: one for something else is none. */
-type Purpose = 'add' | 'enter';
+type Purpose = 'add' | 'enter' | 'approve';
 
 /** Passkeys of people: challenges, and what browsers answer. */
 export interface Passkeys {
