@@ -1,6 +1,7 @@
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 import type { Json } from '../json/value.ts';
+import type { AllowAlike } from '../effects/model/verdict.ts';
 import type { SetContext } from './set-context.ts';
 import type { Names } from './condition.ts';
 import { compileEditable } from './editable.ts';
@@ -239,8 +240,11 @@ export function compileApproval(
   const expiresMs = readDuration(source.expires ?? DEFAULT_EXPIRES, [...path, 'expires'], report);
   const editable =
     source.editable === undefined ? undefined : compileEditable(source.editable, [...path, 'editable'], report);
+  const allowAlike =
+    source.allow_alike === undefined ? undefined : compileAllowAlike(source, source.allow_alike, path, report);
   if (!sound || expiresMs === null || editable === null || (summary === null && source.summary !== undefined))
     return null;
+  if (allowAlike === null) return null;
   return {
     approvers: { roles, users },
     quorum: source.quorum ?? 1,
@@ -249,7 +253,35 @@ export function compileApproval(
     hold: source.hold ?? 'own',
     ...(editable === undefined ? null : { editable }),
     ...(source.require_reason === true ? { requireReason: true } : null),
+    ...(allowAlike === undefined ? null : { allowAlike }),
   };
+}
+
+/** The longest time for which calls may be allowed ahead. */
+const LONGEST_ALIKE_MS = 24 * 60 * 60 * 1000;
+
+/**
+ * How far one person may allow the next calls alike. Where several have to agree to each call, nobody may do so alone.
+ * @returns `null` where it is faulty (reported)
+ */
+function compileAllowAlike(
+  { quorum = 1 }: ApprovalSource,
+  { times, for: duration }: NonNullable<ApprovalSource['allow_alike']>,
+  path: DataPath,
+  report: Reporter,
+): AllowAlike | null {
+  const place = [...path, 'allow_alike'];
+  const forMs = readDuration(duration, [...place, 'for'], report);
+  if (quorum > 1)
+    report.error(
+      'wrong_value',
+      place,
+      `A quorum of ${quorum} asks several people for each call: one of them cannot allow the next ones`,
+      'remove allow_alike, or ask one person',
+    );
+  if (forMs !== null && forMs > LONGEST_ALIKE_MS)
+    report.error('wrong_value', [...place, 'for'], `'${duration}' is longer than 24h`);
+  return quorum > 1 || forMs === null || forMs > LONGEST_ALIKE_MS ? null : { times, forMs };
 }
 
 /**

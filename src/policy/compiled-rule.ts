@@ -1,7 +1,7 @@
 import type { Position } from '../diagnostics/finding.ts';
 import type { Editable } from '../effects/model/editable.ts';
 import type { Json } from '../json/value.ts';
-import type { ApprovalRequirement, MatchedRule } from '../effects/model/verdict.ts';
+import type { AllowAlike, ApprovalRequirement, MatchedRule } from '../effects/model/verdict.ts';
 import type { Test } from './compiled-condition.ts';
 import type { EngineCondition, Symbols } from './engine-form.ts';
 import type { ReadFact } from './fact-path.ts';
@@ -101,4 +101,6 @@ export interface CompiledApproval {
   readonly editable?: Editable;
   /** Absent: a rejection needs no reason. */
   readonly requireReason?: true;
+  /** Absent: each call is asked about. */
+  readonly allowAlike?: AllowAlike;
 }

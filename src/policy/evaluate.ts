@@ -185,6 +185,7 @@ function requirement(
       approval.summary === null ? renderCall(input, redacted) : renderForPeople(approval.summary, input, redacted),
     hold: approval.hold,
     ...(approval.requireReason === undefined ? null : { requireReason: true }),
+    ...(approval.allowAlike === undefined ? null : { allowAlike: approval.allowAlike }),
     ...editableOf(approval, redacted),
   };
 }

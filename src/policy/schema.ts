@@ -219,6 +219,15 @@ const Approval = Type.Object(
         description: 'Params that an approver may change, by name, with their bounds',
       }),
     ),
+    allow_alike: Type.Optional(
+      Type.Object(
+        {
+          times: Type.Integer({ minimum: 1, maximum: 100, description: 'How many calls at most' }),
+          for: duration('For how long at most; up to 24h'),
+        },
+        { ...closed, description: 'Whether who approves may also allow the next calls alike, how many, for how long' },
+      ),
+    ),
     require_reason: Type.Optional(Type.Boolean({ description: 'Whether a rejection has to say why' })),
     hold: Type.Optional(choice(['own', 'all'], `Budgets held while it waits: the agent's own (default), or all`)),
   },

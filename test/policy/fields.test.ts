@@ -505,6 +505,21 @@ rules:
     expect(required(hidden).map(({ editable }) => editable)).toEqual([{ amount }]);
   });
 
+  test('allow_alike is told to the requirement, and another one is another rule to agree to', () => {
+    const required = (alike: string) => {
+      const asks = `effect: require_approval, approval: { approvers: { roles: [oncall] }${alike} }`;
+      const verdict = judgeParams(rules(`{ id: s, ${asks} }`), { amount: 5 });
+      return verdict.kind === 'permit' ? verdict.approvals[0] : undefined;
+    };
+    const five = required(', allow_alike: { times: 5, for: 2h }');
+    expect(five?.allowAlike).toEqual({ times: 5, forMs: 7_200_000 });
+    expect(required('')?.allowAlike).toBeUndefined();
+    const digests = [five, required(''), required(', allow_alike: { times: 6, for: 2h }')].map(
+      (one) => one?.ruleDigest,
+    );
+    expect(new Set(digests).size).toBe(3);
+  });
+
   test('an amount in a currency is money for people, whole units of it are digits, and what is neither is shown as it is', () => {
     const asks = 'effect: require_approval, approval: { approvers: { roles: [oncall] }';
     const summary = (text: string, params: JsonObject, more: readonly string[] = []) => {

@@ -55,6 +55,13 @@ export type Obligation =
       readonly capacity: number;
     };
 
+/** How far who approves a call may allow the next ones alike. */
+export interface AllowAlike {
+  /** How many calls at most. */
+  readonly times: number;
+  readonly forMs: number;
+}
+
 /** Who must approve before the call may run. */
 export interface ApprovalRequirement {
   readonly rule: string;
@@ -73,6 +80,8 @@ export interface ApprovalRequirement {
   readonly editable?: Editable;
   /** A rejection has to say why. */
   readonly requireReason?: true;
+  /** Absent: each call is asked about. */
+  readonly allowAlike?: AllowAlike;
 }
 
 /** What policy would have decided, in a mode that does not enforce it. */
