@@ -166,7 +166,7 @@ export interface EffectPorts {
   readonly issueReceipt: (facts: ReceiptFacts) => SignedReceipt;
   /** Keeps a settlement that the store did not take in a durable place beside it. It is applied to the store later. */
   readonly spill: (request: SettleRequest) => Promise<void>;
-  readonly newId: (prefix: 'eff' | 'apr' | 'rcp') => string;
+  readonly newId: (prefix: 'eff' | 'apr' | 'alw' | 'rcp') => string;
   readonly newNonce: () => string;
   /** Monotonic ms that keep counting while the process is frozen or the machine sleeps. */
   readonly elapsed: () => number;

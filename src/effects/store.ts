@@ -1,6 +1,7 @@
 import type { KeyObject } from 'node:crypto';
 import type { Amounts, KeptResult } from './model/answer.ts';
 import type { ReadingTurns } from './run/reading-turns.ts';
+import type { AllowanceStore } from './allowance-store.ts';
 import type { EntityStore } from './entity-store.ts';
 import type { KeyStore } from './key-store.ts';
 import type { NotificationStore } from './notification-store.ts';
@@ -8,6 +9,7 @@ import type { PasskeyStore } from './passkey-store.ts';
 import type { PolicyStore } from './policy-store.ts';
 import type { SessionStore } from './session-store.ts';
 import type { Mismatch } from './model/action-call.ts';
+import type { AllowanceDraft, AllowanceRecord } from './model/allowance.ts';
 import type { ApprovalRecord } from './model/approval.ts';
 import type { BudgetRow } from './model/budget.ts';
 import type { ClaimRecord } from './model/claim.ts';
@@ -68,6 +70,11 @@ export interface AdmitRequest {
   /** The digest that votes are bound to; see `ApprovalRecord.digest`. */
   readonly approvalDigest: string;
   /**
+   * What the call is for an allowance, and who registered its agent; only where every rule that asks for approval lets
+   * calls be allowed ahead.
+   */
+  readonly alike?: { readonly likeness: string; readonly registeredBy: string | null } | undefined;
+  /**
    * Where the gateway itself sends an approved call: the id of the granted request for approval. Then nothing else is
    * admitted, and the reason that stops the call is recorded once. `null` for the request of a caller.
    */
@@ -118,6 +125,8 @@ export type Admission =
       readonly ledger: { readonly epoch: number; readonly seq: number };
       /** The approval that this attempt uses. */
       readonly approval: ApprovalRecord | null;
+      /** The allowance that let it in, with this use. Absent: none. */
+      readonly allowance?: AllowanceRecord;
     }
   | {
       readonly kind: 'pending';
@@ -226,6 +235,8 @@ export interface VoteRequest {
   readonly digest: string;
   /** Params that the person changes with an approval; `null`: what stands is approved. */
   readonly change: ApprovalChange | null;
+  /** What the person allows ahead with an approval. Absent: nothing. */
+  readonly alike?: AllowanceDraft;
   readonly verdict: 'approve' | 'reject';
   readonly user: string;
   readonly keyId: string;
@@ -247,6 +258,8 @@ export type VoteResult =
   | { readonly kind: 'already_decided'; readonly approval: ApprovalRecord }
   /** Somebody has changed what is asked since this person saw it. */
   | { readonly kind: 'question_changed'; readonly approval: ApprovalRecord }
+  /** The next calls alike cannot be allowed with this vote, and so nothing was decided. */
+  | { readonly kind: 'alike_refused'; readonly approval: ApprovalRecord }
   /** A rejection has to say why. */
   | { readonly kind: 'reason_required'; readonly approval: ApprovalRecord }
   /** The key or the user is younger than the request, or the voter belongs to those who made it. */
@@ -420,7 +433,14 @@ export type Erasure =
  * that is not durable. Times are by the store's clock: `now()` is its time when last seen, plus the monotonic time
  * since then. A step that cannot be made durable rejects with {@link StoreUnavailable}.
  */
-export interface EffectStore extends EntityStore, SessionStore, PolicyStore, KeyStore, PasskeyStore, NotificationStore {
+export interface EffectStore
+  extends EntityStore,
+    SessionStore,
+    PolicyStore,
+    KeyStore,
+    PasskeyStore,
+    NotificationStore,
+    AllowanceStore {
   /** Id of this installation. It is kept in the store and beside the gateway. */
   readonly installId: string;
   readonly now: () => number;

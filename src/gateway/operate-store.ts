@@ -4,6 +4,7 @@ import { loadConfiguration } from '../config/load.ts';
 import { storeFolder } from '../config/resolve-store.ts';
 import type { KeyRecord } from '../effects/model/key.ts';
 import { checkWorkspace } from '../effects/upkeep/fsck.ts';
+import { allAllowances } from '../effects/upkeep/fsck-allowances.ts';
 import { INSTALLATION } from '../effects/model/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { faultOfKey } from '../identity/authenticate.ts';
@@ -125,10 +126,9 @@ export const checkStore: CliPorts['checkStore'] = async ({ configFile, environme
       // Without the secret no seal is judged, and nothing may be taken in that only its seal vouches for.
       if (secret.kind !== 'right') continue;
       await store.pauses(workspace);
-      await readApprovals(
-        sealedStore(store, secret.secrets, undefined, (row) => note({ row }, 'forged')),
-        workspace,
-      );
+      const sealed = sealedStore(store, secret.secrets, undefined, (row) => note({ row }, 'forged'));
+      await readApprovals(sealed, workspace);
+      await allAllowances(sealed, workspace);
     }
     for (const [where, is] of forged)
       found.push({ workspace: INSTALLATION, what: 'seal', where, ledger: 'a record of a gateway', store: is });

@@ -1,3 +1,5 @@
+import { openedAllowance, sealedAllowance } from './allowance-seals.ts';
+import type { AllowanceRecord } from '../effects/model/allowance.ts';
 import { type ApprovalRecord, isQuorate, type Vote } from '../effects/model/approval.ts';
 import type { KeptHttpResult, KeptMessage, KeptResult } from '../effects/model/answer.ts';
 import { entityName, type EntityRecord, type EntityRef } from '../effects/model/entity.ts';
@@ -89,12 +91,25 @@ export function sealedStore(
       case 'existing':
         return { ...admission, effect: openEffect(admission.effect) };
       case 'dispatch':
-        return admission.approval === null ? admission : { ...admission, approval: openApproval(admission.approval) };
+        return admission.approval === null
+          ? withOpenAllowance(admission)
+          : { ...admission, approval: openApproval(admission.approval) };
       case 'expired':
       case 'refused':
       case 'stale':
         return admission;
     }
+  }
+
+  function openAllowance(allowance: AllowanceRecord): AllowanceRecord {
+    const opened = openedAllowance(allowance, seals);
+    if (opened.isForged === true) forged(`allowance ${allowance.workspace} ${allowance.id}`);
+    return opened;
+  }
+
+  function withOpenAllowance(admission: Extract<Admission, { kind: 'dispatch' }>): Admission {
+    const { allowance } = admission;
+    return allowance === undefined ? admission : { ...admission, allowance: openAllowance(allowance) };
   }
 
   return {
@@ -126,7 +141,8 @@ export function sealedStore(
       const terms = termsOfVote(request, change?.digest ?? request.digest);
       const seal = seals.sealText(terms, bindingOfVote(workspace, approvalId));
       const changing = change === null ? null : sealedChange(workspace, approvalId, change, seals, store.now());
-      return measured('vote', store.vote({ ...request, change: changing, seal }), (voted) =>
+      const alike = request.alike === undefined ? null : { alike: sealedAllowance(request.alike, seals) };
+      return measured('vote', store.vote({ ...request, ...alike, change: changing, seal }), (voted) =>
         voted.kind === 'absent' ? voted : { ...voted, approval: openApproval(voted.approval) },
       );
     },
@@ -159,6 +175,18 @@ export function sealedStore(
     async approvals(workspace, filter) {
       const page = await store.approvals(workspace, filter);
       return { ...page, items: await store.turns.map(page.items, openApproval) };
+    },
+    async allowance(workspace, id) {
+      const allowance = await store.allowance(workspace, id);
+      return allowance === null ? null : openAllowance(allowance);
+    },
+    async allowances(workspace, filter) {
+      const page = await store.allowances(workspace, filter);
+      return { ...page, items: await store.turns.map(page.items, openAllowance) };
+    },
+    async revokeAllowance(request) {
+      const revoked = await store.revokeAllowance(request);
+      return revoked.kind === 'absent' ? revoked : { ...revoked, allowance: openAllowance(revoked.allowance) };
     },
     putEntities(request) {
       const { workspace, entities } = request;
@@ -331,7 +359,7 @@ function withoutSeal({ user, keyId, verdict, at, comment, requirements }: Vote):
 /** What a vote rests on, but for the summary and the time. */
 function termsOfApproval(
   { digest, requester, of }: Pick<ApprovalRecord, 'digest' | 'requester'> & { readonly of: number },
-  { rule, ruleDigest, approvers, quorum, expiresMs, hold, editable, requireReason }: ApprovalRequirement,
+  { rule, ruleDigest, approvers, quorum, expiresMs, hold, editable, requireReason, allowAlike }: ApprovalRequirement,
 ): string {
   const { agentId, agentOwner, user, keyId, keyMadeBy } = requester;
   return JSON.stringify([
@@ -341,6 +369,7 @@ function termsOfApproval(
     of,
     // Left out where there is none, so that older seals stay good.
     ...(editable === undefined && requireReason === undefined ? [] : [editable ?? null, requireReason === true]),
+    ...(allowAlike === undefined ? [] : [{ alike: [allowAlike.times, allowAlike.forMs] }]),
   ]);
 }
 

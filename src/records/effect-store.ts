@@ -12,6 +12,7 @@ import { createReadingTurns } from '../effects/run/reading-turns.ts';
 import { type Admission, type AdmitRequest, type EffectStore, PAGE_BYTES, StoreUnavailable } from '../effects/store.ts';
 import type { ArchiveFolder, OpenRows } from '../stores/open-rows.ts';
 import { tombstoneOf } from './aged.ts';
+import { createAllowanceStore } from './allowances.ts';
 import { APPROVALS, approvalRows, approvalsIn, leftRows } from './approval-rows.ts';
 import { createArchive } from './archive.ts';
 import { capCounts } from './cap-counts.ts';
@@ -457,6 +458,7 @@ export function createEffectStore(
     onPolicyChanged: (listener) => void policyListeners.push(listener),
     ...installation,
     ...createSessionStore(store, runner),
+    ...createAllowanceStore(readable, runner, inWorkspace),
     ...createPasskeyStore(store, runner, keySeals, newId),
     ...createNotifications(readable, runner, () => store.installId, workspaces),
     ...createEntities(store, runner, turns, write),

@@ -143,6 +143,7 @@ function writeAdmit(request: AdmitRequest): string {
     generationMs: request.generationMs,
     verdict: request.verdict,
     approvalDigest: request.approvalDigest,
+    alike: request.alike,
     dispatches: request.dispatches,
     pausedBy: request.pausedBy,
     seen: request.seen,
@@ -175,6 +176,7 @@ function readAdmit(text: string): AdmitRequest {
     actor: of.actor,
     verdict: asked.verdict,
     approvalDigest: asked.approvalDigest,
+    alike: asked.alike,
     dispatches: asked.dispatches,
     pausedBy: asked.pausedBy,
     seen: asked.seen,
@@ -203,7 +205,8 @@ type GrantTuple = readonly [
 const GRANT = '+';
 
 function writeAdmission(admission: Admission, request: AdmitRequest): string {
-  if (admission.kind !== 'dispatch' || admission.approval !== null) return JSON.stringify(admission);
+  if (admission.kind !== 'dispatch' || admission.approval !== null || admission.allowance !== undefined)
+    return JSON.stringify(admission);
   const { effect, budgets, observed, ledger } = admission;
   const { life } = effect;
   if (life.state !== 'executing' || effect.id !== request.effectId || effect.attempt !== 1)

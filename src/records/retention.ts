@@ -2,6 +2,7 @@ import type { SweepReport } from '../effects/store.ts';
 import { derivedKeyOf } from '../effects/steps/generations.ts';
 import type { ArchivedRow } from '../stores/open-rows.ts';
 import type { RowStore } from '../stores/port.ts';
+import { forgetAllowances } from './allowances.ts';
 import { approvalsOf, isAged, replaceEffect, tombstoneOf } from './aged.ts';
 import { approvalRows, AWAITED, LEFT, leftRows, REJECTIONS, rejectionRows } from './approval-rows.ts';
 import type { Archive } from './archive.ts';
@@ -167,6 +168,7 @@ export async function sweepWorkspace(
       const reservation = reservationRows.get(draft, id);
       if (reservation !== null && reservation.expiresAt <= draft.now) removeReservation(draft, id);
     });
+  await forgetAllowances(store, runner, workspace, limit);
   await steps.giveBackOver(workspace, limit);
   await forgetArrived(store, runner, workspace, limit);
   await store.prune(workspace, limit);

@@ -1,3 +1,4 @@
+import type { AllowanceRecord } from '../effects/model/allowance.ts';
 import type { ApprovalRecord } from '../effects/model/approval.ts';
 import type { ClaimRecord } from '../effects/model/claim.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
@@ -8,6 +9,7 @@ import { quote } from '../json/canonical.ts';
 import type { Binding, BudgetCounter, Plan, RunningUse, StepView } from '../effects/steps/plan.ts';
 import type { SeenVersions } from '../effects/store.ts';
 import type { EventDraft } from '../stores/port.ts';
+import { allowanceAlike, allowanceRows, putAllowance } from './allowance-rows.ts';
 import { approvalRows, pendingOf, putApproval, rejectionRows } from './approval-rows.ts';
 import { versionsOf } from './control-rows.ts';
 import { type Cap, countOf } from './counted.ts';
@@ -104,6 +106,14 @@ export class RecordsView implements StepView {
 
   pendingApprovals(_: string, agentId: string): number {
     return pendingOf(this.#draft, agentId);
+  }
+
+  allowance(_: string, id: string): AllowanceRecord | null {
+    return allowanceRows.get(this.#draft, id);
+  }
+
+  allowanceAlike(_: string, likeness: string): AllowanceRecord | null {
+    return allowanceAlike(this.#draft, likeness);
   }
 
   claim(_: string, id: string): ClaimRecord | null {
@@ -209,6 +219,7 @@ export function writePlan(draft: Draft, plan: Plan<unknown>): void {
     keyRows.put(draft, plan.bindAlso.key, plan.bindAlso.effectId);
   }
   for (const approval of plan.approvals ?? []) putApproval(draft, approval);
+  for (const allowance of plan.allowances ?? []) putAllowance(draft, allowance);
   for (const change of plan.budgets ?? []) draft.sum(budgetChange(change));
   for (const rate of plan.rates ?? []) draft.sum(rateChange(rate));
   for (const target of plan.claimsGone ?? []) putClaim(draft, target, null);

@@ -31,7 +31,7 @@ interface SealBinding {
 
 /** What a sealed text is bound to; it does not open for anything else. */
 interface TextBinding {
-  readonly what: 'approval' | 'vote' | 'result' | 'entity' | 'approver' | 'console';
+  readonly what: 'approval' | 'vote' | 'allowance' | 'result' | 'entity' | 'approver' | 'console';
   readonly workspace: string;
   /** Id of the record that has the text, and which of its texts it is. */
   readonly of: string;

@@ -1,3 +1,4 @@
+import type { AllowanceRecord } from '../../src/effects/model/allowance.ts';
 import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
 import type { ClaimRecord } from '../../src/effects/model/claim.ts';
 import type { ReservationRecord } from '../../src/effects/model/reservation.ts';
@@ -23,6 +24,7 @@ export interface MapState {
   bindings: Map<string, string>;
   rejections: Map<string, { readonly effectId: string; readonly until: number }>;
   approvals: Map<string, ApprovalRecord>;
+  allowances: Map<string, AllowanceRecord>;
   claims: Map<string, ClaimRecord>;
   reservations: Map<string, ReservationRecord>;
   uses: Map<string, readonly RunningUse[]>;
@@ -41,6 +43,7 @@ export function emptyState(versions: SeenVersions): MapState {
     bindings: new Map(),
     rejections: new Map(),
     approvals: new Map(),
+    allowances: new Map(),
     claims: new Map(),
     reservations: new Map(),
     uses: new Map(),
@@ -58,6 +61,7 @@ export function copyState(state: MapState): MapState {
     bindings: new Map(state.bindings),
     rejections: new Map(state.rejections),
     approvals: new Map(state.approvals),
+    allowances: new Map(state.allowances),
     claims: new Map(state.claims),
     reservations: new Map(state.reservations),
     uses: new Map(state.uses),
@@ -105,6 +109,9 @@ export function viewOf(state: MapState, now: number): StepView {
       [...state.effects.values()].filter(
         ({ life, actor }) => life.state === 'pending_approval' && actor.agentId === agentId,
       ).length,
+    allowance: (_workspace, id) => state.allowances.get(id) ?? null,
+    allowanceAlike: (_workspace, likeness) =>
+      [...state.allowances.values()].findLast((one) => one.likeness === likeness && one.ended === undefined) ?? null,
     claim: (_workspace, id) => [...state.claims.values()].find((claim) => claim.id === id) ?? null,
     claimOn: (_workspace, target) => state.claims.get(target) ?? null,
     claimCount: (_workspace, agentId) =>
@@ -134,6 +141,7 @@ export function applyPlan<Reply>(state: MapState, plan: Plan<Reply>, now: number
       state.bindings.delete(record.idempotencyKey);
   }
   for (const approval of plan.approvals ?? []) state.approvals.set(approval.id, approval);
+  for (const allowance of plan.allowances ?? []) state.allowances.set(allowance.id, allowance);
   for (const { budget, bucket, window, hold, spend } of plan.budgets ?? []) {
     const key = rowKey(budget, bucket, window);
     const row = state.budgets.get(key) ?? { spent: 0, held: 0, postings: [] };

@@ -3,6 +3,7 @@ import { LEDGER_KINDS } from '../../src/effects/model/ledger.ts';
 import { describeAdmission } from './admission.ts';
 import { describeGenerations } from './generations.ts';
 import { describeApprovals } from './approvals.ts';
+import { describeAllowances } from './allowances.ts';
 import { describeChangedCalls } from './changed-calls.ts';
 import { describeBudgets } from './budgets.ts';
 import { type Capabilities, kindsSeen, type OpenStore } from './fixture.ts';
@@ -36,6 +37,7 @@ export function describeStoreContract(name: string, open: OpenStore, capabilitie
     describeBudgets(open, capabilities);
     describeApprovals(open, capabilities);
     describeChangedCalls(open, capabilities);
+    describeAllowances(open, capabilities);
     describeGranted(open, capabilities);
     describeErasure(open, capabilities);
     describeHoldings(open, capabilities);
@@ -49,7 +51,9 @@ export function describeStoreContract(name: string, open: OpenStore, capabilitie
     // All of it is about time that passes.
     if (capabilities.noClock === null) describeRetention(open, capabilities);
     it('fsck was silent about every event of effects and their money', () => {
-      const ofEffects = LEDGER_KINDS.filter((kind) => /^(effect|approval|state|execution|budget|receipt)\./.test(kind));
+      const ofEffects = LEDGER_KINDS.filter((kind) =>
+        /^(effect|approval|allowance|state|execution|budget|receipt)\./.test(kind),
+      );
       expect(ofEffects.filter((kind) => !kindsSeen.has(kind))).toEqual([]);
     });
   });

@@ -18,6 +18,7 @@ export const CODES = {
   own_request: { status: 403, title: 'Nobody decides on a request of their own' },
   not_an_approver: { status: 403, title: 'The policy names other approvers' },
   change_refused: { status: 409, title: 'The call cannot be changed like this' },
+  allowance_refused: { status: 409, title: 'The next calls cannot be allowed with this approval' },
   reason_required: { status: 400, title: 'A rejection has to say why' },
   invalid_request: { status: 400, title: 'The request does not have the expected shape' },
   invalid_json: { status: 400, title: 'The body is not strict JSON' },

@@ -15,6 +15,9 @@ export const LEDGER_KINDS = [
   'approval.rejected',
   'approval.expired',
   'approval.renewed',
+  'allowance.given',
+  'allowance.used',
+  'allowance.revoked',
   'state.verified',
   'state.drifted',
   'execution.started',
@@ -61,6 +64,7 @@ export type LedgerKind = (typeof LEDGER_KINDS)[number];
 export const LEDGER_GROUPS = [
   'effect',
   'approval',
+  'allowance',
   'state',
   'execution',
   'budget',

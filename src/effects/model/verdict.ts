@@ -103,6 +103,16 @@ export interface VerdictTrace {
   readonly entities?: readonly SeenEntity[];
   /** Approvers changed params of what runs. Absent: it runs as it was asked. */
   readonly changed?: ChangedParams;
+  /** Nobody was asked, because somebody had allowed calls alike. Absent: none was needed. */
+  readonly allowance?: AllowanceUse;
+}
+
+/** A use of an allowance: which one, given with which request for approval, by whom, and how many-th it is. */
+export interface AllowanceUse {
+  readonly id: string;
+  readonly approvalId: string;
+  readonly by: string;
+  readonly use: number;
 }
 
 /** Which params approvers changed, by name, and in which request for approval. */

@@ -6,6 +6,7 @@ import type { RunOutcome } from '../model/outcome.ts';
 import type { EffectPorts } from '../ports.ts';
 import type { Principal } from '../model/principal.ts';
 import type { JsonObject } from '../../json/value.ts';
+import { allowanceOf, type AskedAlike } from './allow-alike.ts';
 import { changeCall } from './change-call.ts';
 import { admitAndExecute } from './execute.ts';
 import { grantedCall, type People, recall } from './recall.ts';
@@ -24,6 +25,8 @@ export interface ApprovalCall {
   readonly comment: string | null;
   /** Params that the person changes, by name, with an approval; `null`: none. */
   readonly changes: JsonObject | null;
+  /** The next calls alike that the person allows with an approval. Absent: none. */
+  readonly alike?: AskedAlike | undefined;
   /** The digest of what the person was shown; `null` where the door does not know. A vote counts for nothing else. */
   readonly digest: string | null;
 }
@@ -77,15 +80,26 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
     const userSince = (await people.since(user)) ?? ports.store.now();
     const voterSince = Math.max(principal.keyCreatedAt, userSince);
     // What policy and the tool say of a change is for those who may decide.
-    if (call.changes !== null && isOwnRequest(approval, { user, keyId: principal.keyId, voterSince }))
+    if (
+      (call.changes !== null || call.alike !== undefined) &&
+      isOwnRequest(approval, { user, keyId: principal.keyId, voterSince })
+    )
       return problem('own_request', whyNot(approval, userSince, principal.keyCreatedAt));
     const changing = await changeCall(ports, people, approval, requirements, call.changes);
     if (changing.kind === 'problem') return changing;
+    const isChange = changing.change !== null;
+    const by = { user, keyId: principal.keyId };
+    const allowing =
+      call.alike === undefined || approval.status !== 'pending' || requirements.length === 0
+        ? null
+        : await allowanceOf(ports, people, approval, by, requirements, call.alike, isChange);
+    if (allowing?.kind === 'problem') return allowing;
     const voted = await ports.store.vote({
       workspace,
       approvalId: call.approvalId,
       digest: approval.digest,
       change: changing.change,
+      ...(allowing === null ? null : { alike: allowing.allowance }),
       verdict: call.verdict,
       user,
       keyId: principal.keyId,
@@ -103,6 +117,8 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
         return problem('not_an_approver', `The policy asks ${wanted(approval)} to decide.`);
       case 'question_changed':
         return problem('conflict', CHANGED);
+      case 'alike_refused':
+        return problem('allowance_refused', 'The next calls cannot be allowed with this vote. Nothing was decided.');
       case 'reason_required':
         return problem('reason_required', MUTE);
       case 'already_decided':

@@ -10,6 +10,7 @@ import { createHmac, type KeyObject } from 'node:crypto';
 import { canonicalJson } from '../../json/canonical.ts';
 import { actorOf, type DeniedCall, NewProposal } from './check-call.ts';
 import type { Json } from '../../json/value.ts';
+import { likenessOf } from './likeness.ts';
 import type { RunRequest } from '../model/run-request.ts';
 import type { Tool } from '../model/tool.ts';
 
@@ -182,6 +183,7 @@ export function admitRequest(
     actor,
     verdict,
     approvalDigest: waits || proposal.changed !== null ? questionOf(ports, call, verdict) : '',
+    alike: waits && verdict.mode === 'enforce' ? alikeOf(ports, call, verdict) : undefined,
     dispatches: proposal.dispatches,
     pausedBy: ports.pauses.match(workspace, subject, now),
     seen: { policy: verdict.trace.policyVersion, pauses: ports.pauses.version(workspace) },
@@ -198,6 +200,12 @@ export function admitRequest(
     metadata: call.metadata,
     stages,
   };
+}
+
+/** What a call that people would be asked about is for an allowance; `undefined` where policy lets none be given. */
+function alikeOf(ports: EffectPorts, call: Call, permit: Permit): AdmitRequest['alike'] {
+  const likeness = likenessOf(ports.secrets.fingerprintKey(call.workspace), call, permit);
+  return likeness === null ? undefined : { likeness, registeredBy: call.agent.registeredBy ?? null };
 }
 
 /** The digest that votes on a call are bound to; empty for one that is refused. */

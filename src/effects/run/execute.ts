@@ -168,7 +168,7 @@ export async function admitAndExecute(ports: EffectPorts, call: Call): Promise<R
       if (admission.kind !== 'dispatch') return outcomeOfAdmission(request, admission);
       attempt = new Attempt(ports, call, request.verdict, admission, sentAt, sentTime);
       ports.running.begin(attempt);
-      if (admission.approval?.isForged === true)
+      if (admission.approval?.isForged === true || admission.allowance?.isForged === true)
         return withBudgets(attempt, await refuseBeforeSend(attempt, FORGED, []));
       if (call.stateCheck !== null) {
         const drifted = await checkState(attempt, call.stateCheck);
@@ -263,7 +263,7 @@ async function recordOther(attempt: Attempt, result: Exclude<UpstreamResult, Com
       if (recorded.kind === 'refused') return outcomeOfRecord(recorded.effect, false, null);
       if (mayBeOtherwise(attempt, recorded)) return unknownOutcome(attempt, recorded);
       // An approval covers one dispatch, so another one is no matter of a library that repeats.
-      const again = result.evidence.code === BUSY && attempt.admission.approval === null && !isExhausted(effect);
+      const again = result.evidence.code === BUSY && !isApproved(attempt.admission) && !isExhausted(effect);
       return {
         ...baseOf(effect, failedReason(result.evidence), false),
         retryAfterMs: again ? (result.retryAfterMs ?? null) : null,
@@ -448,7 +448,7 @@ function unknownOutcome(attempt: Attempt, recorded: Recorded): RunOutcome {
   const safeToRetry =
     idempotent.kind === 'header' &&
     // An approval covers one dispatch.
-    admission.approval === null &&
+    !isApproved(admission) &&
     !isExhausted(effect) &&
     effect.firstDispatchAt !== null &&
     lease.leaseEnd < effect.firstDispatchAt + idempotent.forMs;
@@ -458,6 +458,11 @@ function unknownOutcome(attempt: Attempt, recorded: Recorded): RunOutcome {
     safeToRetry,
     settlement: settlementOf(recorded),
   };
+}
+
+/** Whether the attempt uses what a person has agreed to, for it or ahead of it. */
+function isApproved({ approval, allowance }: Dispatched): boolean {
+  return approval !== null || allowance !== undefined;
 }
 
 function settlementOf(recorded: Recorded): 'done' | 'pending' {

@@ -16,6 +16,7 @@ import {
   EXHAUSTED,
   refusedAs,
 } from './admission-plans.ts';
+import { allowanceFor, allowedBy, withUse } from './allowances.ts';
 import { generationOf } from './generations.ts';
 import type { Binding, EffectWrite, Plan, StepView } from './plan.ts';
 import type { Admission, AdmitRequest, Refusal } from '../store.ts';
@@ -378,7 +379,9 @@ function evaluatePermit(
       earlier,
     );
   }
-  const mustAsk = permit.approvals.length > 0 && granted === null && permit.mode === 'enforce';
+  const isAsked = permit.approvals.length > 0 && granted === null && permit.mode === 'enforce';
+  const allowance = isAsked ? allowanceFor(view, request) : null;
+  const mustAsk = isAsked && allowance === null;
   const already = earlier !== null && earlier.holdState === 'held' ? earlier.holds : [];
   const asked =
     earlier?.life.state === 'pending_approval' ? view.approval(request.workspace, earlier.life.approvalId) : null;
@@ -394,6 +397,10 @@ function evaluatePermit(
     return carry(carried, { ...refusal, reply });
   }
   if (mustAsk) return carry(carried, askForApproval(view, request, permit, earlier, met));
+  if (allowance !== null) {
+    const plan = dispatch(view, allowedBy(view, request, allowance), earlier, met, null);
+    return carry(carried, withUse(plan, allowance, agentOf(request)));
+  }
   const unasked = permit.approvals[0];
   const observed =
     met.observed ??

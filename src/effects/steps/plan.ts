@@ -1,4 +1,5 @@
 import type { SeenEntity } from '../model/entity.ts';
+import type { AllowanceRecord } from '../model/allowance.ts';
 import type { ApprovalRecord } from '../model/approval.ts';
 import type { ClaimRecord } from '../model/claim.ts';
 import type { ReservationRecord } from '../model/reservation.ts';
@@ -45,6 +46,9 @@ export interface StepView {
   entityVersion(workspace: string, seen: SeenEntity): number;
   approval(workspace: string, id: string): ApprovalRecord | null;
   pendingApprovals(workspace: string, agentId: string): number;
+  allowance(workspace: string, id: string): AllowanceRecord | null;
+  /** The one that was given last for calls of this likeness, also where it is over. */
+  allowanceAlike(workspace: string, likeness: string): AllowanceRecord | null;
   claim(workspace: string, id: string): ClaimRecord | null;
   /** The claim on a target, whether active or not. */
   claimOn(workspace: string, target: string): ClaimRecord | null;
@@ -117,6 +121,8 @@ export interface Plan<Reply> {
   /** A key besides its own that now belongs to an effect: the derived key of its generation. */
   readonly bindAlso?: { readonly key: string; readonly effectId: string };
   readonly approvals?: readonly ApprovalRecord[];
+  /** One that is ended comes before the one that takes its place. */
+  readonly allowances?: readonly AllowanceRecord[];
   readonly budgets?: readonly BudgetChange[];
   readonly rates?: readonly RateCount[];
   /** Rows to write, by target. */

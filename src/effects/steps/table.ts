@@ -1,4 +1,5 @@
 import { admitStep } from './admission.ts';
+import { revokeAllowanceStep } from './allowances.ts';
 import {
   makeReservationStep,
   releaseClaimStep,
@@ -19,6 +20,7 @@ export const STEPS = {
   resolve: resolveStep,
   vote: voteStep,
   give_up: giveUpStep,
+  revoke_allowance: revokeAllowanceStep,
   expire_overdue: expireOverdueStep,
   erase: eraseStep,
   plan_probe: planProbeStep,

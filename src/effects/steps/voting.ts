@@ -3,6 +3,7 @@ import { endedApproval, isQuorate } from '../model/approval.ts';
 import type { Code } from '../model/codes.ts';
 import type { EffectRecord } from '../model/effect.ts';
 import type { LedgerActor } from '../model/ledger.ts';
+import { givenWith } from './allowances.ts';
 import { advance } from './lifecycle.ts';
 import type { Plan, StepView } from './plan.ts';
 import { release } from './give-back.ts';
@@ -65,6 +66,8 @@ function approve(
   // Who approved the question before it was changed has not approved this one.
   const earlier = change === null ? approval.votes : [];
   if (earlier.some(({ user }) => user === vote.user)) return { reply: { kind: 'voted_already', approval, effect } };
+  const given = givenWith(view, request, approval);
+  if (given === null) return { reply: { kind: 'alike_refused', approval } };
   const votes = [...earlier, vote];
   const asked = change === null ? approval : changedBy(approval, change, vote);
   const granted = isQuorate(asked.requirements, votes);
@@ -75,6 +78,7 @@ function approve(
     decidedAt: granted ? view.now : null,
   };
   return {
+    ...given,
     reply: { kind: 'counted', approval: next, effect },
     approvals: [next],
     events: [
@@ -90,6 +94,7 @@ function approve(
           ...(change === null ? {} : { changed: change.params, instead_of: approval.digest }),
         },
       },
+      ...(given.events ?? []),
     ],
   };
 }

@@ -1,14 +1,27 @@
+import type { AllowanceRecord } from '../model/allowance.ts';
 import type { BudgetRow } from '../model/budget.ts';
 import type { KeyRecord } from '../model/key.ts';
 import type { EffectRecord, EffectState, Hold } from '../model/effect.ts';
 import { isJsonObject, type Json } from '../../json/value.ts';
 import type { LedgerEvent, LedgerKind } from '../model/ledger.ts';
+import { allAllowances, createAllowanceAudit } from './fsck-allowances.ts';
 import { stateAfter } from '../steps/ledger-states.ts';
 import type { EffectStore } from '../store.ts';
 
 /** A place where the store differs from its ledger, or (`cap`) a figure from what it counts. */
 export interface Difference {
-  readonly what: 'state' | 'holds' | 'held' | 'spent' | 'cap' | 'key' | 'passkey' | 'secret' | 'seal' | 'binding';
+  readonly what:
+    | 'state'
+    | 'holds'
+    | 'held'
+    | 'spent'
+    | 'cap'
+    | 'key'
+    | 'passkey'
+    | 'allowance'
+    | 'secret'
+    | 'seal'
+    | 'binding';
   /** Id of an effect or a key, `budget bucket window` of a row, name of a cap, or a file. */
   readonly where: string;
   /** What the ledger says; of a cap: how many claims or reservations are on record. */
@@ -56,6 +69,7 @@ export interface Audit {
   usersWithPasskeys(): ReadonlySet<string>;
   /** @param ids of all passkeys of these users */
   comparePasskeys(ids: ReadonlySet<string>): Difference[];
+  compareAllowances(stored: readonly AllowanceRecord[], now: number): Difference[];
 }
 
 type KeyStanding = 'created' | 'revoked' | 'rotated';
@@ -72,6 +86,7 @@ export function createAudit(): Audit {
   const rows = new Map<string, Row>();
   const keyStandings = new Map<string, KeyStanding>();
   const passkeys = new Map<string, { readonly user: string; readonly isThere: boolean }>();
+  const allowances = createAllowanceAudit();
 
   function addMoney({ kind, at, data }: LedgerEvent, effectId: string): void {
     const meaning = MONEY[kind];
@@ -143,6 +158,7 @@ export function createAudit(): Audit {
   return {
     add(event) {
       const { effectId } = event;
+      allowances.add(event);
       const standing = KEY_STANDINGS[event.kind];
       const keyId = event.data['key_id'];
       if (standing !== undefined && typeof keyId === 'string') keyStandings.set(keyId, standing);
@@ -166,6 +182,7 @@ export function createAudit(): Audit {
         return fits ? [] : [{ what: 'key', where: id, ledger: standing, store: is }];
       });
     },
+    compareAllowances: allowances.compare,
     usersWithPasskeys: () => new Set([...passkeys.values()].map(({ user }) => user)),
     comparePasskeys: (ids) =>
       [...passkeys].flatMap(([id, { user, isThere }]): Difference[] => {
@@ -256,6 +273,7 @@ export async function checkWorkspace(
     const keys = await store.keys(null);
     const passkeys = new Set<string>();
     for (const user of audit.usersWithPasskeys()) for (const { id } of await store.passkeys(user)) passkeys.add(id);
+    const allowances = await allAllowances(store, workspace);
     const since = store.now() - keptMs + CLOCKS_MS;
     const unbound = await lostBindings(store, workspace, effects, settled, since);
     if ((await follow()) !== 0) continue;
@@ -266,6 +284,7 @@ export async function checkWorkspace(
           ...audit.compare(effects, rows, store.now()),
           ...audit.compareKeys(keys),
           ...audit.comparePasskeys(passkeys),
+          ...audit.compareAllowances(allowances, store.now()),
           ...unbound,
           ...caps,
         ];

@@ -1,0 +1,27 @@
+import type { AllowanceRecord } from './model/allowance.ts';
+import type { LedgerActor } from './model/ledger.ts';
+
+export interface RevokeAllowance {
+  readonly workspace: string;
+  readonly id: string;
+  /** The user who revokes it, or the key where it belongs to none. */
+  readonly by: string;
+  readonly actor: LedgerActor;
+}
+
+export type Revocation =
+  | { readonly kind: 'revoked'; readonly allowance: AllowanceRecord }
+  /** It lets nothing in any more: it is used up, its time is over, or somebody ended it. */
+  | { readonly kind: 'over'; readonly allowance: AllowanceRecord }
+  | { readonly kind: 'absent' };
+
+/** Allowances are given by votes and used by admissions; here they are listed and ended. */
+export interface AllowanceStore {
+  /** Newest first, also those that are over, for a day. A page can be short although more follow. */
+  allowances(
+    workspace: string,
+    filter: { readonly agentId: string | null; readonly limit: number; readonly cursor: string | null },
+  ): Promise<{ readonly items: readonly AllowanceRecord[]; readonly next: string | null }>;
+  allowance(workspace: string, id: string): Promise<AllowanceRecord | null>;
+  revokeAllowance(request: RevokeAllowance): Promise<Revocation>;
+}

@@ -1,0 +1,94 @@
+import { createSecretKey } from 'node:crypto';
+import { expect, it } from 'vitest';
+import type { JsonObject } from '../../src/json/value.ts';
+import { NO_HEADERS } from '../../src/effects/model/action-call.ts';
+import { likenessOf, variesIn } from '../../src/effects/run/likeness.ts';
+import { approvalBy, budgetOf, permit } from '../contract/requests.ts';
+import { tool } from '../policy/fixtures.ts';
+
+const key = createSecretKey(Buffer.alloc(32, 7));
+const agent = { id: 'bot', workspace: 'demo', disabled: false, team: null, owner: 'olga', roles: [], attributes: {} };
+const call = {
+  workspace: 'demo',
+  agent,
+  tool: tool('payments.refund', { digest: 'sha256:tool' }),
+  target: 'payment:42',
+  headers: NO_HEADERS,
+  params: { amount: 500, currency: 'EUR', note: 'late', account: 'a1' } as JsonObject,
+};
+const editable = {
+  amount: { kind: 'range', min: 1, max: 1000 },
+  currency: { kind: 'choice', of: ['EUR', 'USD'] },
+  note: { kind: 'text', maxLength: 10 },
+} as const;
+const allowAlike = { times: 5, forMs: 3_600_000 };
+const asks = (more: Parameters<typeof approvalBy>[0] = {}, amount = 500) =>
+  permit([budgetOf(1_000, amount, { rule: 'payments/large' })], [approvalBy({ editable, allowAlike, ...more })]);
+const withParams = (params: JsonObject) => ({ ...call, params: { ...call.params, ...params } });
+const before = likenessOf(key, call, asks());
+
+it('is that of calls which differ in what an approver may set, within its bounds, and in what follows from that', () => {
+  expect(before).toMatch(/^[\w-]{43}$/);
+  expect(likenessOf(key, withParams({ amount: 1000, currency: 'USD', note: '' }), asks())).toBe(before);
+  expect(likenessOf(key, call, asks({ summary: 'Refund 7 EUR' }, 7))).toBe(before);
+  const unrelated = permit([...asks().obligations, budgetOf(5, 1, { rule: 'payments/other' })], asks().approvals);
+  expect(likenessOf(key, call, unrelated)).toBe(before);
+});
+
+const { note: _, ...withoutNote } = call.params;
+
+it.each([
+  ['the workspace', { ...call, workspace: 'other' }, asks()],
+  ['the agent', { ...call, agent: { ...agent, id: 'other-bot' } }, asks()],
+  ['the tool', { ...call, tool: { ...call.tool, name: 'payments.void' } }, asks()],
+  ['the action', { ...call, tool: { ...call.tool, actionType: 'http.request' } }, asks()],
+  ['how the tool is declared', { ...call, tool: { ...call.tool, digest: 'sha256:other' } }, asks()],
+  ['the target', { ...call, target: 'payment:43' }, asks()],
+  ['a header that counts', { ...call, headers: { ...NO_HEADERS, bound: { 'x-team': 'a' } } }, asks()],
+  ['a param that nobody may set', withParams({ account: 'a2' }), asks()],
+  ['a param more', withParams({ urgent: true }), asks()],
+  ['a param that may be set and is left out', { ...call, params: withoutNote }, asks()],
+  ['a number beyond its bounds', withParams({ amount: 1001 }), asks()],
+  ['a number as a text', withParams({ amount: '500' }), asks()],
+  ['a word that is none of those', withParams({ currency: 'CHF' }), asks()],
+  ['a text that is too long', withParams({ note: 'x'.repeat(11) }), asks()],
+  ['the rule', call, asks({ rule: 'payments/other' })],
+  ['when the rule asks', call, asks({ ruleDigest: 'sha256:other' })],
+  ['whom it asks', call, asks({ approvers: { roles: ['finance-lead'], users: ['ada'] } })],
+  ['how long it waits', call, asks({ expiresMs: 1 })],
+  ['what it holds', call, asks({ hold: 'all' })],
+  ['whether it wants a reason', call, asks({ requireReason: true })],
+  ['a bound', call, asks({ editable: { ...editable, amount: { kind: 'range', min: 1, max: 999 } } })],
+  ['how often', call, asks({ allowAlike: { ...allowAlike, times: 4 } })],
+  ['for how long', call, asks({ allowAlike: { ...allowAlike, forMs: 1 } })],
+  ['another rule that asks', call, permit(asks().obligations, [...asks().approvals, approvalBy({ allowAlike })])],
+  ['what the rule makes it owe', call, permit([budgetOf(999, 500, { rule: 'payments/large' })], asks().approvals)],
+] as const)('is another where %s differs', (_what, other, verdict) => {
+  const likeness = likenessOf(key, other, verdict);
+  expect(likeness).not.toBe(before);
+  expect(likeness).not.toBeNull();
+});
+
+it('is of no call where one of the rules wants each looked at', () => {
+  expect(likenessOf(key, call, permit([], [approvalBy({ editable })]))).toBeNull();
+  expect(likenessOf(key, call, permit([], [approvalBy({ allowAlike }), approvalBy({ rule: 'b' })]))).toBeNull();
+  expect(likenessOf(key, call, asks({ quorum: 2 }))).toBeNull();
+  expect(likenessOf(key, call, permit([], []))).toBeNull();
+});
+
+it('cannot be guessed without the key of the workspace', () => {
+  expect(likenessOf(createSecretKey(Buffer.alloc(32, 8)), call, asks())).not.toBe(before);
+});
+
+it('leaves open only what every rule leaves open, within the same bounds that hold for any call', () => {
+  expect(variesIn(asks().approvals, call.params)).toEqual(editable);
+  expect(variesIn(asks().approvals, { amount: 5000, note: 'a' })).toEqual({ note: editable.note });
+  const asked = { amount: { kind: 'range', min: 1, max: 'asked' }, note: editable.note } as const;
+  expect(variesIn([approvalBy({ editable: asked })], call.params)).toEqual({ note: editable.note });
+  const least = { amount: { kind: 'range', min: 'asked', max: 9000 } } as const;
+  expect(variesIn([approvalBy({ editable: least })], call.params)).toEqual({});
+  const other = approvalBy({ rule: 'b', editable: { ...editable, amount: { kind: 'range', min: 2, max: 1000 } } });
+  expect(Object.keys(variesIn([...asks().approvals, other], call.params))).toEqual(['currency', 'note']);
+  expect(variesIn([...asks().approvals, approvalBy({ rule: 'c' })], call.params)).toEqual({});
+  expect(variesIn([approvalBy({ editable: { toString: editable.note } })], call.params)).toEqual({});
+});
