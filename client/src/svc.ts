@@ -165,17 +165,28 @@ export class Svc {
       filter: { readonly status?: wire.Approval['status']; readonly limit?: number; readonly cursor?: string } = {},
     ): Promise<wire.ApprovalPage> => this.#get('/approvals', filter),
     get: (id: string): Promise<wire.Approval> => this.#get(`/approvals/${encodeURIComponent(id)}`),
-    /** `changes`: params that the policy lets the voter change, by name. `digest`: of what the voter has seen. */
+    /**
+     * `changes`: params that the policy lets the voter change, by name. `digest`: of what the voter has seen. `allowAlike`:
+     * the next calls alike are let in without asking, so many, until then, as far as the policy lets.
+     */
     approve: (
       id: string,
       input: {
         readonly comment?: string;
         readonly digest?: string;
         readonly changes?: Readonly<Record<string, string | number | boolean>>;
+        readonly allowAlike?: { readonly times?: number; readonly until?: string };
       } = {},
     ): Promise<wire.Voted> => this.#post(`/approvals/${encodeURIComponent(id)}/approve`, snake(input), false),
     reject: (id: string, input: { readonly comment?: string; readonly digest?: string } = {}): Promise<wire.Voted> =>
       this.#post(`/approvals/${encodeURIComponent(id)}/reject`, snake(input), false),
+  };
+
+  /** What was allowed ahead with approvals. */
+  readonly allowances = {
+    list: (filter: { readonly limit?: number; readonly cursor?: string } = {}): Promise<wire.AllowancePage> =>
+      this.#get('/allowances', filter),
+    revoke: (id: string): Promise<wire.Allowance> => this.#delete(`/allowances/${encodeURIComponent(id)}`),
   };
 
   readonly claims = {
@@ -291,8 +302,8 @@ export class Svc {
     return camel(await this.#ask({ method: 'POST', path, body, repeatable })) as T;
   }
 
-  async #delete(path: string): Promise<void> {
-    await this.#ask({ method: 'DELETE', path, repeatable: false });
+  async #delete<T>(path: string): Promise<T> {
+    return camel(await this.#ask({ method: 'DELETE', path, repeatable: false })) as T;
   }
 
   #ask(request: Parameters<typeof exchange>[1]): Promise<Json> {

@@ -1,7 +1,7 @@
 import type { Json, JsonObject } from './json.ts';
 
 /** Fields whose content belongs to the caller or the upstream: the names in it stay unchanged. */
-const OF_CALLS = ['params', 'asked_params', 'editable', 'metadata'] as const;
+const OF_CALLS = ['params', 'asked_params', 'editable', 'varies', 'metadata'] as const;
 const FOREIGN = new Set<string>([...OF_CALLS, 'result', 'receipt', 'data', 'evidence', 'assumed', 'current', 'links']);
 
 /** Converts the names of an answer from snake_case to camelCase, except in foreign content. */

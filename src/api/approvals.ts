@@ -3,8 +3,10 @@ import type { ApprovalCall } from '../effects/run/decide-approval.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { MOST_COMMENT } from '../effects/model/approval.ts';
 import type { ApiApp } from './app.ts';
+import { Bounds, Varies } from './bounds.ts';
 import { askedToWire, requestToWire, voteToWire, whyAsked } from '../effects/wire/approval.ts';
 import { readCalls } from '../effects/wire/calls.ts';
+import { timeFromWire } from '../effects/wire/time.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
@@ -45,7 +47,23 @@ const Changes = Type.Record(
       'Params that the voter changes, by name: those that the policy names as editable, within their bounds. What runs is what they are changed to; everybody else votes on that from then on.',
   },
 );
-const ApproveBody = Type.Object({ ...VOTE, changes: Type.Optional(Changes) }, { additionalProperties: false });
+const AllowAlike = Type.Object(
+  {
+    times: Type.Optional(
+      Type.Integer({ minimum: 1, maximum: 100, description: 'As many as the policy lets if absent.' }),
+    ),
+    until: Type.Optional(Time),
+  },
+  {
+    additionalProperties: false,
+    description:
+      'Also allows the next calls alike, so many, until then, as far as the policy lets; see `allow_alike` of the request. Nobody is asked about them; all else applies to them.',
+  },
+);
+const ApproveBody = Type.Object(
+  { ...VOTE, changes: Type.Optional(Changes), allow_alike: Type.Optional(AllowAlike) },
+  { additionalProperties: false },
+);
 const RejectBody = Type.Object(VOTE, { additionalProperties: false });
 
 const Votes = List(
@@ -57,13 +75,6 @@ const Votes = List(
   }),
 );
 const Count = Type.Integer({ minimum: 0 });
-const Bound = Type.Union([Type.Number(), Type.Literal('asked')]);
-const Bounds = Type.Object({
-  min: Type.Optional(Bound),
-  max: Type.Optional(Bound),
-  one_of: Type.Optional(List(Type.Union([Type.String(), Type.Number(), Type.Boolean()]))),
-  max_length: Type.Optional(Count),
-});
 /** The request itself, as votes answer it too. */
 const REQUEST = {
   ...PENDING_APPROVAL,
@@ -138,6 +149,15 @@ const ASKED = {
     ),
   ),
   ...PARAMS,
+  allow_alike: Type.Optional(
+    Type.Object(
+      { times: Count, for_s: Count, varies: Varies },
+      {
+        description:
+          'Who decides on all of it may also allow the next calls alike: at most so many, for so long. Alike: same agent, tool, target, headers and params but for those that may differ.',
+      },
+    ),
+  ),
   attempt: Type.Optional(Count),
   digest: Type.String({ description: 'Of what a vote approves.' }),
 };
@@ -181,6 +201,7 @@ const Voted = component(
       state: EffectState,
       decision: Decision,
     }),
+    allowance_id: Type.Optional(Type.String({ description: 'What was allowed ahead with it.' })),
     voted_already: Type.Boolean({ description: 'The same person had approved before: this vote changed nothing.' }),
     became: Became,
   }),
@@ -293,9 +314,13 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): v
       },
     },
     (request) => {
-      const { comment = null, digest = null, changes = null } = request.body;
+      const { comment = null, digest = null, changes = null, allow_alike: asked } = request.body;
       const { principal } = callerOf(request);
-      return decide({ principal, verdict: 'approve', comment, changes, digest }, request.params);
+      const until = asked?.until === undefined ? null : timeFromWire(asked.until);
+      if (asked?.until !== undefined && until === null)
+        throw refuseFaults([{ path: '/allow_alike/until', message: 'is no time' }]);
+      const alike = asked === undefined ? undefined : { times: asked.times ?? null, until };
+      return decide({ principal, verdict: 'approve', comment, changes, alike, digest }, request.params);
     },
   );
 

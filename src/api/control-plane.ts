@@ -1,4 +1,5 @@
 import type { FastifyRequest } from 'fastify';
+import { addAllowanceRoutes } from './allowances.ts';
 import { addApprovalRoutes } from './approvals.ts';
 import { addApproverPage } from './approver/routes.ts';
 import type { ApiApp } from './app.ts';
@@ -61,6 +62,7 @@ export async function addControlPlane(
     addExportRoute(app, ports);
     addObservedReadsRoute(app, ports, lists);
     addApprovalRoutes(app, ports, lists);
+    addAllowanceRoutes(app, ports, lists);
     addClaimRoutes(app, ports, lists);
     addReservationRoutes(app, ports, lists);
     addPauseRoutes(app, ports);

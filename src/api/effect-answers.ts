@@ -160,6 +160,14 @@ const Changed = component(
   ),
 );
 
+const Allowed = component(
+  'Allowed',
+  Type.Object(
+    { id: Text(), approval_id: Text(), given_by: Text(), use: Count },
+    { description: 'Nobody was asked: this user had allowed calls alike. `use`: how many-th of them it is.' },
+  ),
+);
+
 const NAMED = {
   effect_id: Text(),
   tool: Text(),
@@ -305,6 +313,7 @@ export const PARAMS = {
 
 const RECORD = {
   changed: Optional(Changed),
+  allowance: Optional(Allowed),
   id: Text(),
   effect_id: Text(),
   workspace: Text(),

@@ -1,6 +1,8 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { Approval, Json } from '@svc-gateway/client';
 import { printable } from '../diagnostics/render.ts';
+import { toMilliseconds } from './pauses.ts';
+import { CommandFailure } from './ports.ts';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
 import { inShort, json, type Terminal, styled, table, wire } from './terminal.ts';
 
@@ -14,6 +16,8 @@ interface DecideOptions extends GatewayAccess {
   readonly comment?: string;
   readonly digest?: string;
   readonly set?: Readonly<Record<string, string | number | boolean>>;
+  readonly allowNext?: number;
+  readonly allowFor?: number;
 }
 
 /** Collects `--set name=value`. Numbers, true and false are what they look like; a text that looks so is in quotes. */
@@ -82,18 +86,30 @@ export function addApprovals(program: Command, { terminal }: CliContext): void {
       .option('--comment <text>', 'kept with the vote; told to the agent that is rejected')
       .option('--digest <digest>', 'of the request as it was shown: if another is asked now, nothing is decided');
     if (verb === 'approve')
-      command.option('--set <param=value>', 'approve with this param changed; may be repeated', setParam);
+      command
+        .option('--set <param=value>', 'approve with this param changed; may be repeated', setParam)
+        .option('--allow-next <n>', 'also allow the next n calls alike, where the policy lets', toCount(100))
+        .option('--allow-for <duration>', 'for so long, e.g. 1h; as long as the policy lets if absent', toMilliseconds);
     command.action(async (id: string, options: DecideOptions) => {
       const svc = await connect(options);
-      const { comment, digest, set } = options;
+      const { comment, digest, set, allowNext: times, allowFor } = options;
+      if (allowFor !== undefined && times === undefined) throw new CommandFailure('--allow-for needs --allow-next');
+      const until = allowFor === undefined ? undefined : new Date(Date.now() + allowFor).toISOString();
+      const allowAlike = times === undefined ? undefined : { times, ...(until !== undefined && { until }) };
       const vote = { ...(comment !== undefined && { comment }), ...(digest !== undefined && { digest }) };
       const answer =
         verb === 'reject'
           ? await svc.approvals.reject(id, vote)
-          : await svc.approvals.approve(id, { ...vote, ...(set !== undefined && { changes: set }) });
+          : await svc.approvals.approve(id, {
+              ...vote,
+              ...(set !== undefined && { changes: set }),
+              ...(allowAlike !== undefined && { allowAlike }),
+            });
       if (options.json) return terminal.out(json(wire(answer)));
-      const { became, effect } = answer;
+      const { became, effect, allowanceId } = answer;
       terminal.out(`${printable(became.message)} The effect ${effect.effectId} is ${effect.state}.`);
+      if (allowanceId !== undefined)
+        terminal.out(`The next calls alike are let in without asking: ${allowanceId}. See svc allowances list.`);
     });
   }
 }
@@ -192,7 +208,18 @@ function changeLines(approval: Approval): readonly (readonly [string, string])[]
   return [
     ...(names === '' ? [] : [['changed', `${names} by ${words(member(approval['changed'], 'by'))}${asked}`] as const]),
     ...editable.map((bounds) => ['may set', bounds] as const),
+    ...alikeLine(approval),
   ];
+}
+
+/** What may be allowed ahead with an approval, and what is alike. */
+function alikeLine(approval: Approval): readonly (readonly [string, string])[] {
+  const { allowAlike: may } = approval;
+  if (may === undefined) return [];
+  const names = Object.keys(may.varies);
+  const but = names.length === 0 ? '' : `, but for ${JSON.stringify(may.varies)}`;
+  const hours = `for ${may.forS / 60} minutes at most`;
+  return [['may allow', `the next ${may.times} like it, ${hours}: same agent, tool, target and params${but}`]];
 }
 
 /** Who asked. None of the people named here may decide. */

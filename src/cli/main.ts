@@ -2,6 +2,7 @@ import { SvcError } from '@svc-gateway/client';
 import { Command, CommanderError } from 'commander';
 import { InvalidFiles } from '../diagnostics/invalid-files.ts';
 import { printable, renderFindings } from '../diagnostics/render.ts';
+import { addAllowances } from './allowances.ts';
 import { addApprovals } from './approvals.ts';
 import type { CliContext } from './command.ts';
 import { addConfig } from './config.ts';
@@ -40,6 +41,7 @@ const ADD_COMMANDS = [
   addLedger,
   addExport,
   addApprovals,
+  addAllowances,
   addTail,
   addConsole,
   addPauses,

@@ -78,7 +78,8 @@ function scopeOf({ all, tool, agent, upstream, key }: PauseOptions): PauseScope 
   return scope;
 }
 
-function toMilliseconds(text: string): number {
+/** @throws InvalidArgumentError for a text that is no duration */
+export function toMilliseconds(text: string): number {
   const [, count, unit] = /^(\d{1,6})([smhd])$/.exec(text) ?? [];
   const ms = Number(count) * (UNIT_MS[unit ?? ''] ?? Number.NaN);
   if (!(ms > 0)) throw new InvalidArgumentError('A duration is a number and s, m, h or d, e.g. 30m.');

@@ -91,9 +91,10 @@ export function sealedStore(
       case 'existing':
         return { ...admission, effect: openEffect(admission.effect) };
       case 'dispatch':
-        return admission.approval === null
-          ? withOpenAllowance(admission)
-          : { ...admission, approval: openApproval(admission.approval) };
+        if (admission.approval !== null) return { ...admission, approval: openApproval(admission.approval) };
+        return admission.allowance === undefined
+          ? admission
+          : { ...admission, allowance: openAllowance(admission.allowance) };
       case 'expired':
       case 'refused':
       case 'stale':
@@ -105,11 +106,6 @@ export function sealedStore(
     const opened = openedAllowance(allowance, seals);
     if (opened.isForged === true) forged(`allowance ${allowance.workspace} ${allowance.id}`);
     return opened;
-  }
-
-  function withOpenAllowance(admission: Extract<Admission, { kind: 'dispatch' }>): Admission {
-    const { allowance } = admission;
-    return allowance === undefined ? admission : { ...admission, allowance: openAllowance(allowance) };
   }
 
   return {

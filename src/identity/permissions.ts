@@ -114,10 +114,11 @@ export const ENDPOINTS = {
     account: 'workspace',
   },
   'approvals.decide': {
-    does: "Approve or reject another user's request",
+    does: "Approve or reject another user's request; revoke what was allowed ahead",
     routes: [
       `POST ${WS}/approvals/{id}/approve`,
       `POST ${WS}/approvals/{id}/reject`,
+      `DELETE ${WS}/allowances/{id}`,
       'the page /approve/{ws}/{id}, with approvals.read',
     ],
     changes: true,
@@ -125,8 +126,8 @@ export const ENDPOINTS = {
     profile: ['approvals:decide'],
   },
   'approvals.read': {
-    does: 'Read requests for approval',
-    routes: [`GET ${WS}/approvals`, `GET ${WS}/approvals/{id}`],
+    does: 'Read requests for approval, and what was allowed ahead',
+    routes: [`GET ${WS}/approvals`, `GET ${WS}/approvals/{id}`, `GET ${WS}/allowances`],
     changes: false,
     account: 'workspace',
     agent: 'own',

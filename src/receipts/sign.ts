@@ -12,7 +12,7 @@ import type { ApprovalRecord } from '../effects/model/approval.ts';
 import { canonicalJson, quote, quoteOr } from '../json/canonical.ts';
 import { isoTime } from '../effects/model/iso-time.ts';
 import type { ReceiptFacts, SaltedField } from '../effects/ports.ts';
-import type { VerdictTrace } from '../effects/model/verdict.ts';
+import type { AllowanceUse, VerdictTrace } from '../effects/model/verdict.ts';
 import { askedSalt, commentSalt, commit, commitField, requestText } from './commitments.ts';
 
 /** Signs receipts with the newest key of a folder. Publishes the public keys of all. */
@@ -251,6 +251,7 @@ export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
   const asked = sealed?.asked === undefined ? '' : `"asked":"${commit(askedSalt(sealed.salts), sealed.asked)}",`;
   const did = `"action":{${asked}"idem":${idem},"params":${params},"target":${target},"tool":${quote(action.tool)},"tool_pin":${quote(action.toolDigest)},"type":${quote(action.type)}}`;
   const who = `"actor":{"agent_id":${quote(actor.agentId)},"key_id":${quote(actor.keyId)},"key_kind":"${actor.keyKind}","user":${quoteOr(actor.user)},"via":"${actor.via}"}`;
+  const allowed = trace.allowance === undefined ? '' : allowanceText(trace.allowance);
   const approved = approval === null ? '[]' : approvalText(approval, params, salts);
   // With the salt of the target: a reader can see that a claim is on the target itself, and learns no other target.
   const claims =
@@ -268,7 +269,7 @@ export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
       ? '[]'
       : listText(effect.uses.map(({ pool, units }) => `{"pool":${quote(pool)},"units":${units}}`));
   const upstream = `"upstream":{"ended":${timeText(evidence.endedAt)},"name":${quote(action.upstream)},"request":${request},"response":${response},"started":${timeText(evidence.startedAt)},"status":${statusShown(evidence.answered)}}`;
-  return `{${did},${who},"approval":${approved},"budget":${budgetText(effect.holds, input.amounts)},"claims":${claims},"durability":${quote(issuer.durability())},${run},${issued},"policy":${policyText(trace)},"reservations":${uses},${issuedBy(issuer)},${upstream},"v":1,"ws":${quote(effect.workspace)}}`;
+  return `{${did},${who},${allowed}"approval":${approved},"budget":${budgetText(effect.holds, input.amounts)},"claims":${claims},"durability":${quote(issuer.durability())},${run},${issued},"policy":${policyText(trace)},"reservations":${uses},${issuedBy(issuer)},${upstream},"v":1,"ws":${quote(effect.workspace)}}`;
 }
 
 const issuedByTexts = new WeakMap<Issuer, string>();
@@ -339,6 +340,11 @@ function settledByText(settledBy: SettledBy, salts: Buffer | null): string {
 
 function committedOr(salts: Buffer | null, field: SaltedField, value: Json): string {
   return value === null ? 'null' : commitField(salts, field, canonicalJson(value));
+}
+
+/** Whose word let in a call that nobody was asked about, as a member before the approvals. */
+function allowanceText({ id, approvalId, by, use }: AllowanceUse): string {
+  return `"allowance":{"approval_id":${quote(approvalId)},"by":${quote(by)},"id":${quote(id)},"use":${use}},`;
 }
 
 /** One item per approving vote. `params` commits to the approved params, which are those of the action. */

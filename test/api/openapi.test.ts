@@ -99,6 +99,8 @@ const RECORDS = [
   'PassedReadPage',
   'LedgerPage',
   'Passkey',
+  'Allowance',
+  'AllowancePage',
   'StateVerdict',
   'ReconcileVerdict',
   'Committed',

@@ -41,6 +41,8 @@ describe('help and usage', () => {
     ['approvals', 'show'],
     ['approvals', 'approve'],
     ['approvals', 'reject'],
+    ['allowances', 'list'],
+    ['allowances', 'revoke'],
     ['pause'],
     ['resume'],
     ['tail'],

@@ -222,6 +222,9 @@ const OPERATIONS: Readonly<Record<string, (column: string) => Prepared | Promise
   getApproval: async () => ({ path: `${WS}/approvals/${await thing('waiting')}` }),
   approve: async () => ({ path: `${WS}/approvals/${await thing('waiting')}/approve`, body: {} }),
   reject: async () => ({ path: `${WS}/approvals/${await thing('waiting')}/reject`, body: {} }),
+  listAllowances: () => ({ path: `${WS}/allowances` }),
+  // What it would end is nothing that this world's policy lets anybody give.
+  revokeAllowance: () => ({ path: `${WS}/allowances/alw_nothing` }),
   takeClaim: (column) => ({
     path: `${WS}/claims`,
     body: { target: `payment:${freshKey()}`, ttl_s: 1, ...acting(column) },

@@ -64,7 +64,8 @@ function inputOf({ bounds, name, stands }: Field, id: string): Html {
   }
 }
 
-function boundsText({ bounds, asked }: Field): string {
+/** What a param may be made, in words. */
+export function boundsText({ bounds, asked }: Pick<Field, 'bounds' | 'asked'>): string {
   switch (bounds.kind) {
     case 'range': {
       const word = (of: number | 'asked' | null): string => JSON.stringify(of === 'asked' ? (asked ?? null) : of);

@@ -3,6 +3,7 @@ import type { Challenge } from '../../identity/passkeys/passkeys.ts';
 import { isJsonObject } from '../../json/value.ts';
 import { currencyOf, moneyText } from '../../effects/model/money.ts';
 import { detailsOf, differencesTable, namedCurrency } from './details.ts';
+import { alikeHtml } from './alike.ts';
 import { type Difference, paramsThatDiffer } from './earlier.ts';
 import { fieldsHtml } from './fields.ts';
 import { type Html, html } from './html.ts';
@@ -230,7 +231,7 @@ function decisionOf(shown: ShownApproval, { user, form, path }: PageOf): Html {
   const hasApproved = votes.some((vote) => vote.user === user && vote.verdict === 'approve');
   return html`<form method="post" action="${path}">
 <input type="hidden" name="form" value="${form}">
-${fieldsHtml(shown)}${hasApproved ? html`<p>You have approved it. It waits for others.</p>` : ''}<div class="both">${
+${fieldsHtml(shown)}${alikeHtml(shown)}${hasApproved ? html`<p>You have approved it. It waits for others.</p>` : ''}<div class="both">${
     hasApproved && !isEditable
       ? ''
       : html`<button class="yes" name="verdict" value="approve"${wantsReason ? html` formnovalidate` : ''}>${isEditable ? 'Approve this' : 'Approve'}</button>`

@@ -14,6 +14,7 @@ import type { ApiPorts } from '../ports.ts';
 import { plainProblem, Refused, refuse, retryAfter, statusOf } from '../problem.ts';
 import { WORKSPACE_ID } from '../schema.ts';
 import { problemOf } from '../server.ts';
+import { ALIKE_FIELDS, alikeIn } from './alike.ts';
 import { namedCurrency } from './details.ts';
 import { whatChanged } from './earlier.ts';
 import { PAGE_HEADERS } from './layout.ts';
@@ -122,7 +123,7 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
       return send(reply, 401, askWho(request, place, 'Nothing was decided. Show again who you are.'));
     const asked = await shownTo(ports, approver, workspace, approvalId);
     const names = asked === null ? [] : fieldNames(asked);
-    const fields = fieldsOf(request, ['form', 'verdict', 'comment', ...names]);
+    const fields = fieldsOf(request, ['form', 'verdict', 'comment', ...ALIKE_FIELDS, ...names]);
     const { form = '', verdict, comment: written = '' } = fields;
     const again = (problem: Problem): Promise<FastifyReply> =>
       show(reply, place, approver, statusOf(problem), problem.detail);
@@ -148,6 +149,11 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
       );
     const changes = verdict === 'approve' && asked !== null ? changesOf(asked, fields) : null;
     if (typeof changes === 'string') return again(plainProblem('invalid_request', `${changes} Nothing was decided.`));
+    const alike = verdict === 'approve' ? alikeIn(fields) : undefined;
+    if (alike === null)
+      return again(
+        plainProblem('invalid_request', 'How many of the next calls to let in is not said. Nothing was decided.'),
+      );
     const result = await ports.decideApproval({
       principal: approver.principal,
       workspace,
@@ -155,6 +161,7 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
       verdict,
       comment: comment === '' ? null : comment,
       changes,
+      alike,
       digest,
     });
     if (result.kind === 'problem') return again(withErrors(result.problem));

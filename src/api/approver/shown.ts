@@ -1,12 +1,14 @@
+import { alikeObstacle, mostAlike } from '../../effects/model/allowance.ts';
 import type { ApprovalCost, ApprovalRecord } from '../../effects/model/approval.ts';
 import type { BudgetRow } from '../../effects/model/budget.ts';
 import { type Editable, editableIn } from '../../effects/model/editable.ts';
 import type { EffectRecord } from '../../effects/model/effect.ts';
-import type { ApprovalRequirement } from '../../effects/model/verdict.ts';
+import { variesIn } from '../../effects/run/likeness.ts';
+import type { AllowAlike, ApprovalRequirement } from '../../effects/model/verdict.ts';
 import type { Tool } from '../../effects/model/tool.ts';
 import { effectAsAsked, rowOf, whyAsked } from '../../effects/wire/approval.ts';
 import { readCalls } from '../../effects/wire/calls.ts';
-import type { JsonObject } from '../../json/value.ts';
+import { isJsonObject, type JsonObject } from '../../json/value.ts';
 import { permit } from '../../identity/permissions.ts';
 import type { ApiPorts } from '../ports.ts';
 import { type Earlier, earlierOf } from './earlier.ts';
@@ -33,6 +35,8 @@ export interface ShownApproval {
   readonly obstacle: string | null;
   /** Params that this person may change, by name. */
   readonly mayChange: Editable;
+  /** How far this person may allow the next calls alike, and in what they may differ; `null`: not at all. */
+  readonly alike: (AllowAlike & { readonly varies: Editable }) | null;
   /** ms since the epoch, by the store's clock. */
   readonly now: number;
 }
@@ -69,9 +73,23 @@ export async function shownTo(
     mayReadEffects,
     replacedBy: waitsOn === null || waitsOn === approvalId ? null : waitsOn,
     mayChange: editableIn(approval.requirements.filter(({ approvers }) => isOneOf(approvers, approver.user, ports))),
+    alike: asked === null ? null : alikeFor(ports, approver, approval, calls.params(asked)),
     obstacle: obstacleFor(ports, approver, approval),
     now: store.now(),
   };
+}
+
+/** What this person may allow ahead. Who does not see the params could not know what is alike. */
+function alikeFor(
+  ports: ApiPorts,
+  { user }: Approver,
+  approval: ApprovalRecord,
+  { params }: JsonObject,
+): ShownApproval['alike'] {
+  const own = approval.requirements.flatMap(({ approvers }, index) => (isOneOf(approvers, user, ports) ? [index] : []));
+  const most = mostAlike(approval.requirements);
+  if (!isJsonObject(params) || most === null || alikeObstacle(approval, own, false) !== null) return null;
+  return { ...most, varies: variesIn(approval.requirements, params) };
 }
 
 /** What the vote of this person would be refused for, as far as that is known before. The vote is judged anyway. */

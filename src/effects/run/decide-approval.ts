@@ -54,6 +54,8 @@ export type ApprovalResult =
       readonly became: Became;
       /** The same person had approved before, so this vote changed nothing. */
       readonly votedAlready: boolean;
+      /** What was allowed ahead with the vote. Absent: nothing. */
+      readonly allowanceId?: string;
     }
   | { readonly kind: 'problem'; readonly problem: Problem };
 
@@ -133,7 +135,10 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
       const kind = voted.approval.status === 'rejected' ? 'rejected' : 'waiting';
       return { ...voted, kind: 'decided', became: { kind }, votedAlready: false };
     }
-    return await dispatched(ports, people, voted.approval, voted.effect);
+    const decided = await dispatched(ports, people, voted.approval, voted.effect);
+    return decided.kind === 'problem' || allowing === null
+      ? decided
+      : { ...decided, allowanceId: allowing.allowance.id };
   } catch (error) {
     if (!(error instanceof StoreUnavailable)) throw error;
     if (error instanceof NoPlace)

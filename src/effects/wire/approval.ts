@@ -1,5 +1,7 @@
 import type { ApprovalCost, ApprovalRecord } from '../model/approval.ts';
+import { mostAlike } from '../model/allowance.ts';
 import { editableToWire } from '../model/editable.ts';
+import { variesIn } from '../run/likeness.ts';
 import type { BudgetRow } from '../model/budget.ts';
 import type { ApprovalResult, Became } from '../run/decide-approval.ts';
 import { decisionOf } from '../model/effect-decision.ts';
@@ -69,12 +71,24 @@ export function askedToWire(
     costs: approval.costs.map((cost) => costToWire(cost, forAgent, budgets)),
     ...(effect === null
       ? { params_omitted: 'the record of the call is gone' }
-      : askedCall(effectAsAsked(approval, effect), calls)),
+      : askedCall(approval, effectAsAsked(approval, effect), calls)),
   };
 }
 
-function askedCall(effect: EffectRecord, calls: CallReader) {
-  return { action: calls.action(effect), ...calls.params(effect), attempt: effect.attempt };
+function askedCall(approval: ApprovalRecord, effect: EffectRecord, calls: CallReader) {
+  const shown = calls.params(effect);
+  const most = approval.changed === undefined ? mostAlike(approval.requirements) : null;
+  const alike =
+    most === null || !('params' in shown) || shown.params === undefined
+      ? {}
+      : {
+          allow_alike: {
+            times: most.times,
+            for_s: most.forMs / 1000,
+            varies: editableToWire(variesIn(approval.requirements, shown.params)),
+          },
+        };
+  return { action: calls.action(effect), ...shown, ...alike, attempt: effect.attempt };
 }
 
 /** The effect with the params that people are asked about: as an approver changed them, where one has. */
@@ -114,10 +128,11 @@ export function whyAsked(
 
 /** The answer to a vote: the request as it is now, the call, and its outcome. */
 export function voteToWire(decided: Extract<ApprovalResult, { kind: 'decided' }>, publicUrl: string) {
-  const { approval, effect, became, votedAlready } = decided;
+  const { approval, effect, became, votedAlready, allowanceId } = decided;
   return {
     ...requestToWire(approval, publicUrl),
     effect: { effect_id: effect.id, state: effect.life.state, decision: decisionOf(effect) },
+    ...(allowanceId === undefined ? {} : { allowance_id: allowanceId }),
     voted_already: votedAlready,
     became: becameToWire(became, approval, votedAlready),
   };

@@ -9,6 +9,7 @@ import { BUSY, type EffectRecord, type Evidence, type SettledBy } from '../model
 import type { JsonObject } from '../../json/value.ts';
 import { isExhausted } from '../steps/lifecycle.ts';
 import { approvalToWire, changedToWire, resultMembers } from '../run/render.ts';
+import type { AllowanceUse } from '../model/verdict.ts';
 import type { Probed } from '../run/probe-effect.ts';
 import type { Tool } from '../model/tool.ts';
 import { optionalTimeToWire, timeToWire } from './time.ts';
@@ -73,6 +74,7 @@ export function effectToWire(effect: EffectRecord, context: EffectWireContext) {
     holds: effect.holds.map(({ budget, unit, window, amount }) => ({ budget, unit, window, amount })),
     hold_state: effect.holdState,
     ...(effect.trace.changed === undefined ? {} : { changed: changedToWire(effect.trace.changed) }),
+    ...(effect.trace.allowance === undefined ? {} : { allowance: allowanceToWire(effect.trace.allowance) }),
     ...(effect.metadata === null ? {} : { metadata: effect.metadata }),
     ...lifeMembers(effect, context),
     links: {
@@ -82,6 +84,11 @@ export function effectToWire(effect: EffectRecord, context: EffectWireContext) {
       ...(life.state === 'unknown' ? { resolve: `${self}/resolve`, ...(hasProbe && { probe: `${self}/probe` }) } : {}),
     },
   };
+}
+
+/** Whose word let a call in that nobody was asked about. */
+function allowanceToWire({ id, approvalId, by, use }: AllowanceUse) {
+  return { id, approval_id: approvalId, given_by: by, use };
 }
 
 /**
@@ -99,6 +106,7 @@ function isSafeToRetry(effect: EffectRecord, context: EffectWireContext): boolea
     tool !== null &&
     !asked &&
     effect.trace.changed === undefined &&
+    effect.trace.allowance === undefined &&
     !effect.closed &&
     !isExhausted(effect) &&
     tool.idempotent.kind === 'header' &&

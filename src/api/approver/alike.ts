@@ -1,0 +1,45 @@
+import type { AskedAlike } from '../../effects/run/allow-alike.ts';
+import { timeFromWire, timeToWire } from '../../effects/wire/time.ts';
+import { boundsText } from './fields.ts';
+import { type Html, html } from './html.ts';
+import { timeOf } from './layout.ts';
+import type { ShownApproval } from './shown.ts';
+
+/** The fields of the form that this makes. */
+export const ALIKE_FIELDS = ['alike', 'alike_until'] as const;
+
+/** How many of the next calls are offered, besides the most. */
+const OFFERED = [1, 2, 3, 5, 10, 20, 50];
+
+/** The choice beside the answers, with what exactly is alike; nothing where this person cannot allow the next calls. */
+export function alikeHtml({ alike, approval, now }: ShownApproval): Html {
+  if (alike === null) return html``;
+  const { times, forMs, varies } = alike;
+  const until = now + forMs;
+  const counts = [...OFFERED.filter((count) => count < times), times];
+  const may = Object.entries(varies).map(
+    ([name, bounds]) =>
+      html`<li>${name}: ${bounds.kind === 'choice' ? bounds.of.map(String).join(', ') : boundsText({ bounds, asked: undefined })}</li>`,
+  );
+  return html`<div><label for="alike">If you approve: the next calls like it, until ${timeOf(until)}</label>
+<input type="hidden" name="alike_until" value="${timeToWire(until)}">
+<select id="alike" name="alike"><option value="" selected>Ask about each of them</option>${counts.map(
+    (count) =>
+      html`<option value="${count}">${count === 1 ? 'Let the next one in' : `Let the next ${count} in`} without asking</option>`,
+  )}</select>
+<details class="faint"><summary>What is like it</summary><p>Calls of ${approval.requester.agentId} to ${approval.tool} on ${approval.target}, with the same headers and the params that stand below${
+    may.length === 0
+      ? ', all of them the same.'
+      : html`. Only these may differ:</p><ul>${may}</ul><p>All else is the same.`
+  } Budgets, pauses and rules that deny apply to each. If policy or the tool changes, people are asked again. You may revoke it.</p></details></div>`;
+}
+
+/** The next calls that a form allows; `undefined`: none; `null`: it has another shape than the page gives it. */
+export function alikeIn({
+  alike: count = '',
+  alike_until: end = '',
+}: Readonly<Partial<Record<string, string>>>): AskedAlike | undefined | null {
+  if (count === '') return undefined;
+  const until = timeFromWire(end);
+  return /^[1-9]\d{0,2}$/.test(count) && until !== null ? { times: Number(count), until } : null;
+}

@@ -1,0 +1,52 @@
+import type { Command } from 'commander';
+import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
+import { json, table, wire } from './terminal.ts';
+
+interface ListOptions extends GatewayAccess {
+  readonly limit: number;
+  readonly cursor?: string;
+}
+
+/** `svc allowances list|revoke`. They are given by `svc approvals approve --allow-next`. */
+export function addAllowances(program: Command, { terminal }: CliContext): void {
+  const allowances = program
+    .command('allowances')
+    .description('calls that are let in without asking, by word of an approver');
+
+  talksToGateway(
+    allowances.command('list').description('what was allowed ahead, newest first; what is over, for a day'),
+  )
+    .option('--limit <n>', 'at most so many', toCount(200), 50)
+    .option('--cursor <cursor>', 'go on where the last page ended')
+    .action(async (options: ListOptions) => {
+      const { limit, cursor } = options;
+      const svc = await connect(options);
+      const page = await svc.allowances.list({ limit, ...(cursor && { cursor }) });
+      if (options.json) return terminal.out(json(wire(page)));
+      const { allowances: found, nextCursor } = page;
+      if (found.length === 0) terminal.out(nextCursor === null ? 'None.' : 'None here.');
+      const names = ['allowance', 'status', 'used', 'until', 'agent', 'tool', 'target', 'given by'];
+      const rows = found.map(({ id, status, used, times, expiresAt, agentId, tool, target, givenBy }) => [
+        id,
+        status,
+        `${used} of ${times}`,
+        expiresAt,
+        agentId,
+        tool,
+        target,
+        givenBy,
+      ]);
+      if (found.length > 0) terminal.out(table(names, rows));
+      if (nextCursor !== null) terminal.out(`More: --cursor ${nextCursor}`);
+    });
+
+  talksToGateway(allowances.command('revoke').description('ask about the next call again; what was let in stays'))
+    .argument('<id>', 'allowance id')
+    .action(async (id: string, options: GatewayAccess) => {
+      const svc = await connect(options);
+      const allowance = await svc.allowances.revoke(id);
+      if (options.json) return terminal.out(json(wire(allowance)));
+      const { status, used, times } = allowance;
+      terminal.out(`It lets nothing in any more (${status}); it let in ${used} of ${times}.`);
+    });
+}
