@@ -1,8 +1,9 @@
-import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { StoreUnavailable } from '../../src/effects/store.ts';
 import type { Watched } from '../../src/stores/port.ts';
+import { unpackBackup, writeBackup } from '../../src/stores/embedded/backup.ts';
 import { loadDriver } from '../../src/stores/embedded/driver.ts';
 import { openEmbeddedRows } from '../../src/stores/embedded/open.ts';
 import type { OpenRows } from '../../src/stores/open-rows.ts';
@@ -234,4 +235,68 @@ test('the store’s time is not before that of a change, also over an orderly en
   await store.close();
   store = await open();
   expect((await store.read('w', [], [])).now).toBeGreaterThanOrEqual(at);
+});
+
+const reopened = async (): Promise<number> => {
+  await store.close();
+  const { size } = statSync(join(path, 'store.db'));
+  store = await open();
+  return size;
+};
+
+test.each([
+  ['that are gone', null],
+  ['of which little is left', 'x'.repeat(100)],
+])('a file with rows %s becomes smaller, some pages with each sweep', async (_, left) => {
+  const ids = Array.from({ length: 1_600 }, (__, n) => `row-${n}`);
+  const filled = ids.map((id) => putOf('thing', id, 'x'.repeat(2_500)));
+  done(await (await newPlace(store, 'w')).commit({ id: 'filled', puts: filled }));
+  const full = await reopened();
+  const shorter = ids.map((id) => putOf('thing', id, left, { version: 'filled' }));
+  done(await (await newPlace(store, 'w')).commit({ puts: shorter }));
+  expect(await reopened()).toBeGreaterThanOrEqual(full);
+  for (let sweeps = 0; sweeps < 20; sweeps += 1) await store.prune('w', 100);
+  const small = await reopened();
+  expect(small).toBeLessThan(full / 2);
+  const place = await newPlace(store, 'w');
+  expect(await Promise.all(ids.map(async (id) => (await place.row('thing', id))?.text ?? null))).toEqual(
+    ids.map(() => left),
+  );
+  // Some are kept for what comes.
+  expect(small).toBeGreaterThan(64 * 8192);
+});
+
+test('a start changes nothing of a journal that a killed process had begun, before that is on the disk', async () => {
+  done(await (await newPlace(store, 'w')).commit({ puts: [putOf('thing', 'a', 'x')] }));
+  const other = (await loadDriver())(join(path, 'store.db'));
+  other.prepare('PRAGMA wal_checkpoint(PASSIVE)').all();
+  const killed = storeFolder();
+  for (const name of ['store.db', 'install.json']) copyFileSync(join(path, name), join(killed, name));
+  // Its head, and not all of the first page: whoever writes next writes over it.
+  writeFileSync(join(killed, 'store.db-wal'), readFileSync(join(path, 'store.db-wal')).subarray(0, 100));
+  other.close();
+  const reopened = await openEmbeddedRows({ path: killed, lockWaitMs: 0, worker: 'never' });
+  expect((await reopened.read('w', [{ kind: 'thing', id: 'a' }], [])).rows).toMatchObject([{ row: { text: 'x' } }]);
+  await reopened.close();
+  rmSync(killed, { recursive: true });
+});
+
+test('a store that keeps its empty pages gives them back once it was restored from a backup', async () => {
+  await store.close();
+  const file = join(path, 'store.db');
+  const setting = async (sql: string): Promise<unknown> => {
+    const database = (await loadDriver())(file);
+    database.exec(sql);
+    const [found] = database.prepare('PRAGMA auto_vacuum').all();
+    database.close();
+    return found?.['auto_vacuum'];
+  };
+  expect(await setting('PRAGMA auto_vacuum = NONE; VACUUM')).toBe(0);
+  const backup = storeFolder();
+  await writeBackup(path, backup);
+  expect(await setting('')).toBe(0);
+  await unpackBackup(backup, path);
+  rmSync(backup, { recursive: true });
+  expect(await setting('')).toBe(2);
+  store = await open();
 });

@@ -4,13 +4,11 @@ import { admitRequest, budgetOf, committed, permit, settleRequest } from '../con
 import { KEY_SEALS } from '../identity/key-seals.ts';
 
 /**
- * A gateway's load on a store, in a process that a test can kill: `load.js FOLDER PREFIX [ARCHIVE]`. Each line on standard
- * output is an acknowledgement: `ready`, `admitted KEY EFFECT`, `settled EFFECT JWS`. With an archive all that is settled goes
- * there at once: `swept EFFECTS`.
+ * A gateway's load on a store, in a process that a test can kill: `load.js FOLDER PREFIX [ARCHIVE [CALLERS [CHARACTERS]]]`.
+ * Each line on standard output is an acknowledgement: `ready`, `admitted KEY EFFECT`, `settled EFFECT JWS`. With an archive all
+ * that is settled goes there at once: `swept EFFECTS`. The last word: receipts are padded to this length.
  */
-const [path = '', prefix = '', archive = null] = process.argv.slice(2);
-
-const CALLERS = 32;
+const [path = '', prefix = '', archive = '', callers = '32', characters = '0'] = process.argv.slice(2);
 
 const say = (...words: readonly string[]): void => {
   writeSync(1, `${words.join(' ')}\n`);
@@ -19,8 +17,8 @@ const say = (...words: readonly string[]): void => {
 const store = await openEmbeddedStore({
   path,
   lockWaitMs: 10_000,
-  retention: { keysMs: null, effectsMs: archive === null ? 1e12 : 1, denialsMs: 1e12 },
-  archive,
+  retention: { keysMs: null, effectsMs: archive === '' ? 1e12 : 1, denialsMs: 1e12 },
+  archive: archive === '' ? null : archive,
   keySeals: KEY_SEALS,
   worker: 'auto',
 });
@@ -37,7 +35,9 @@ async function caller(): Promise<void> {
     if (admission.kind !== 'dispatch') throw new Error(`not admitted: ${admission.kind}`);
     say('admitted', idempotencyKey, effectId);
     const jws = `receipt.of.${effectId}`;
-    const settlement = await store.settle(settleRequest(admission.effect, committed(jws)));
+    const settlement = await store.settle(
+      settleRequest(admission.effect, committed(jws.padEnd(Number(characters), '.'))),
+    );
     if (settlement.kind !== 'settled') throw new Error(`not settled: ${settlement.kind}`);
     say('settled', effectId, jws);
   }
@@ -50,4 +50,4 @@ async function sweeper(): Promise<void> {
   }
 }
 
-await Promise.all([...Array.from({ length: CALLERS }, caller), ...(archive === null ? [] : [sweeper()])]);
+await Promise.all([...Array.from({ length: Number(callers) }, caller), ...(archive === '' ? [] : [sweeper()])]);

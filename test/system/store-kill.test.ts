@@ -1,5 +1,5 @@
 import { type ChildProcessWithoutNullStreams, spawn } from 'node:child_process';
-import { rmSync } from 'node:fs';
+import { rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
@@ -8,6 +8,7 @@ import { storeFolder } from '../contract/embedded-store.ts';
 import { admitRequest, ANY, WORKSPACE } from '../contract/requests.ts';
 import { compileStore } from '../stores/compiled.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
+import { expectSilentFsck } from '../silent-fsck.ts';
 
 const compiled = compileStore();
 afterAll(compiled.remove);
@@ -61,8 +62,13 @@ function startLoad(path: string, ...more: readonly string[]): Load {
   };
 }
 
-function open(path: string, lockWaitMs = 10_000, archive: string | null = null): Promise<EffectStore> {
-  const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
+function open(
+  path: string,
+  lockWaitMs = 10_000,
+  archive: string | null = null,
+  effectsMs = 1e12,
+): Promise<EffectStore> {
+  const retention = { keysMs: null, effectsMs, denialsMs: 1e12 };
   return openEmbeddedStore({ path, lockWaitMs, retention, archive, keySeals: KEY_SEALS, worker: 'never' });
 }
 
@@ -175,6 +181,39 @@ describe('the embedded store, when its process is killed', () => {
     } finally {
       await store.close();
     }
+  });
+
+  it('has everything, and a smaller file, when it is killed while it gives back what the archive has', async () => {
+    const archive = join(path, 'archive');
+    const size = (): number => statSync(join(path, 'store.db')).size;
+    running = startLoad(path, 'filled', '', '32', '6000');
+    await running.reaches(1_600);
+    await running.kill();
+    const settled = running.lines().flatMap((line) => (line.startsWith('settled ') ? [line.split(' ')] : []));
+    await (await open(path)).close();
+    const sizes = [size()];
+    for (const round of [1, 2, 3]) {
+      running = startLoad(path, 'none', archive, '0');
+      await running.archives(200);
+      // Each ends at another step of a sweep.
+      await new Promise((resolve) => setTimeout(resolve, 3 * round));
+      await running.kill();
+      expect(running.errors()).toBe('');
+      const store = await open(path, 10_000, archive);
+      await expectSilentFsck(store);
+      await store.close();
+      sizes.push(size());
+    }
+    // It was killed while it did that.
+    expect(sizes.at(-1)).toBeLessThan(sizes[0] ?? 0);
+    const store = await open(path, 10_000, archive, 1);
+    while ((await store.sweep(100)).aged > 0);
+    for (let rest = 0; rest < 20; rest += 1) await store.sweep(100);
+    for (const [, id = '', jws = ''] of settled)
+      expect((await store.receipt(WORKSPACE, id))?.jws?.slice(0, jws.length)).toBe(jws);
+    await expectSilentFsck(store);
+    await store.close();
+    expect(size()).toBeLessThan((sizes[0] ?? 0) / 2);
   });
 
   it('keeps a second gateway out while the first lives, and lets it in when that is killed', async () => {

@@ -64,7 +64,12 @@ export async function writeBackup(path: string, to: string): Promise<BackupConte
   // Settlements come first: one that the store takes meanwhile is in both, and it is taken once.
   const names = copySpill(join(path, SPILL_FOLDER), join(to, SPILL_FOLDER));
   const file = join(to, BACKUP_FILE);
-  await reading(path, open, (database) => void database.prepare('VACUUM INTO ?').all(file));
+  await reading(path, open, (database) => {
+    // Of a store that keeps its empty pages a copy is made that gives them back. A store that does has it said already.
+    if (database.prepare('PRAGMA auto_vacuum').get()?.['auto_vacuum'] === 0)
+      database.prepare('PRAGMA auto_vacuum = INCREMENTAL').all();
+    database.prepare('VACUUM INTO ?').all(file);
+  });
   const meta = markAsBackup(file, open);
   const files = Object.fromEntries([BACKUP_FILE, ...names].map((name) => [name, digestOf(join(to, name))]));
   const content: BackupContent = {

@@ -186,6 +186,9 @@ export function bulk(database: SqlDatabase, before: string, columns: number, aft
 export function configureConnection(database: SqlDatabase): void {
   database.prepare('PRAGMA busy_timeout = 5000').all();
   database.prepare('PRAGMA page_size = 8192').all();
+  // A file that has no page yet will give back empty ones. Said of one that does already, it would be written each time.
+  if (database.prepare('PRAGMA page_count').get()?.['page_count'] === 0)
+    database.prepare('PRAGMA auto_vacuum = INCREMENTAL').all();
   database.prepare('PRAGMA journal_mode = WAL').all();
   database.prepare('PRAGMA synchronous = FULL').all();
   database.prepare('PRAGMA cache_size = -32768').all();

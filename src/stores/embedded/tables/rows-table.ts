@@ -12,6 +12,9 @@ const SHORT_TEXT = 256;
 /** After texts of so many characters rows are forgotten too: what was made of them may be kept with them. */
 const REMEMBERED_CHARACTERS = 8 * 1024 * 1024;
 
+/** A row that becomes shorter than this part of it does not stay where it is. */
+const SHORTER = 3 / 4;
+
 /** A row as it will be at the end of the transaction. */
 export class Entry implements ReadRow {
   readonly kind: number;
@@ -23,6 +26,8 @@ export class Entry implements ReadRow {
   known: string | null = null;
   /** To be written, with the id of this change. */
   isChanged = false;
+  /** It gets another number when it is written. */
+  isMoved = false;
   id = '';
   read: object | undefined = undefined;
   isOver = false;
@@ -52,6 +57,7 @@ export function openRowsTable(database: SqlDatabase) {
   const last = database.prepare('SELECT max(n) AS n FROM rows');
   const select = database.prepare('SELECT n, version FROM rows WHERE kind = ? AND id = ?');
   const selectText = database.prepare('SELECT text FROM rows WHERE n = ?');
+  const selectSize = database.prepare('SELECT octet_length(text) AS size FROM rows WHERE n = ?');
   const insert = bulk(database, 'INSERT INTO rows (n, kind, id, version, text) VALUES', 5);
   const update = database.prepare('UPDATE rows SET version = ?, text = ? WHERE n = ?');
   const remove = database.prepare('DELETE FROM rows WHERE n = ?');
@@ -89,12 +95,12 @@ export function openRowsTable(database: SqlDatabase) {
   function put(entry: Entry): void {
     const { n, version } = entry;
     const column = columnText(entry.known ?? '');
-    if (n > 0) {
-      if (version === ABSENT) {
-        remove.run(n);
-        entry.n = 0;
-      } else update.run(version, column, n);
-    } else if (version !== ABSENT) {
+    if (n > 0 && (version === ABSENT || entry.isMoved)) {
+      remove.run(n);
+      entry.n = 0;
+    }
+    if (entry.n > 0) update.run(version, column, n);
+    else if (version !== ABSENT) {
       highest = (highest ?? integer(last.get()?.['n'] ?? 0)) + 1;
       entry.n = highest;
       insert.add(highest, entry.kind, columnText(entry.id), version, column);
@@ -102,6 +108,7 @@ export function openRowsTable(database: SqlDatabase) {
     entry.known = null;
     entry.version = ownText(version);
     entry.isChanged = false;
+    entry.isMoved = false;
     entry.id = '';
     if (entry.isOver) entry.read = undefined;
     entry.size = entry.read === undefined ? 0 : column.length;
@@ -121,6 +128,13 @@ export function openRowsTable(database: SqlDatabase) {
       entry.isChanged = true;
       entry.id = id;
       changed.push(entry);
+    },
+    /**
+     * Called before a `write` that leaves less of a row. Rows are written at the end of the file, so nothing would fill the
+     * room beside it. It goes to the end as well, and its page becomes empty with the rows around it.
+     */
+    shorten(entry: Entry, characters: number): void {
+      if (entry.n > 0 && characters < SHORTER * integer(selectSize.get(entry.n)?.['size'] ?? 0)) entry.isMoved = true;
     },
     flush(): void {
       for (const entry of changed) put(entry);

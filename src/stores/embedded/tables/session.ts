@@ -30,6 +30,15 @@ import { openReader } from './reader.ts';
 
 export type RowSession = ReturnType<typeof openRowSession>;
 
+/** Pages that are given back at once, and how long that may go on, ms: transactions wait for it. */
+const AT_ONCE = 8;
+const MOST_AT_ONCE = 64;
+const GIVING_BACK_MS = 5;
+
+/** Empty pages that a file keeps for what comes: so many, and this part of all of them. */
+const KEPT_PAGES = 128;
+const KEPT_SHARE = 16;
+
 /**
  * One open database, and the operations on it, within a transaction or a look.
  * @param watched kinds whose changes are told; may grow
@@ -41,6 +50,9 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
   const counters = openCountersTable(database);
   const ledger = openLedgerTable(database);
   const meta = openMetaTable(database);
+  const freePages = database.prepare('PRAGMA freelist_count');
+  const allPages = database.prepare('PRAGMA page_count');
+  const giveBack = database.prepare(`PRAGMA incremental_vacuum(${AT_ONCE})`);
   let changed: Watched[] = [];
   let writes = 0;
   let now = 0;
@@ -136,7 +148,9 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
     const workspace = names.workspace(change.workspace);
     for (const [index, put] of puts.entries()) {
       const entry = entries[index];
-      if (entry !== undefined) writeRow(workspace, entry, put, id);
+      if (entry === undefined) continue;
+      if (put.text !== null) rows.shorten(entry, put.text.length);
+      writeRow(workspace, entry, put, id);
     }
     for (const group of resets) counters.reset(workspace.n, group);
     for (const sum of sums) counters.change(workspace.n, sum, now);
@@ -160,6 +174,19 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
     const found: Found[] = [];
     for (const want of wants) show(found, workspace, want, entryOf(workspace, want.kind, want.id));
     return { now, epoch: meta.get().epoch, rows: found, counters: countersOf(workspace, sums) };
+  }
+
+  /** Makes the file smaller where much of it is empty. @returns pages; 0: also of a file that keeps all it has */
+  function giveBackPages(): number {
+    const empty = Number(freePages.get()?.['freelist_count']);
+    if (empty <= KEPT_PAGES + Number(allPages.get()?.['page_count']) / KEPT_SHARE) return 0;
+    const until = performance.now() + GIVING_BACK_MS;
+    let given = 0;
+    do {
+      giveBack.all();
+      given = empty - Number(freePages.get()?.['freelist_count']);
+    } while (given > 0 && given < MOST_AT_ONCE && performance.now() < until);
+    return given;
   }
 
   function flush(): void {
@@ -202,7 +229,7 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
       counters.list(names.findWorkspace(workspace).n, after, limit, now),
     prune(workspace: string, limit: number): number {
       const pruned = counters.prune(names.findWorkspace(workspace).n, limit, now);
-      if (pruned > 0) writes += 1;
+      if (giveBackPages() + pruned > 0) writes += 1;
       return pruned;
     },
     within,
