@@ -197,6 +197,45 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
       await dispatched(at.store, { idempotencyKey: 'k', verdict: permit([budgetOf(100, 100)]) });
     });
 
+    at.timed('says of each end of a request whether somebody had agreed, and by whom it ended', async () => {
+      const verdict = asking({ expiresMs: 1_000 });
+      const [undecided, agreed] = [await pending({ verdict }), await pending({ verdict })];
+      await at.store.vote(voteRequest(agreed.approval));
+      at.advance(1_000);
+      await at.store.sweep(100);
+      const ends = [undecided, agreed].map(async ({ effect, approval }) => {
+        const { life } = (await at.store.effect(WORKSPACE, effect.id)) ?? effect;
+        expect((await at.store.effectLedger(WORKSPACE, effect.id)).at(-1)).toMatchObject({
+          kind: 'approval.expired',
+          actor: { type: 'gateway', id: 'sweeper' },
+          data: { approval_id: approval.id, code: 'approval_expired' },
+        });
+        return life.state === 'denied' ? life.reason.message : life.state;
+      });
+      expect(await Promise.all(ends)).toEqual([
+        expect.stringMatching(/^Nobody decided /),
+        expect.stringMatching(/^It was approved, and could not be sent /),
+      ]);
+    });
+
+    at.timed('says of a request that was decided in time how it was, also when its time is over', async () => {
+      const [rejected, used] = [
+        await pending({ verdict: asking({ expiresMs: 1_000 }) }),
+        await pending({ idempotencyKey: 'used', verdict: asking({ expiresMs: 1_000 }) }),
+      ];
+      await at.store.vote(voteRequest(rejected.approval, { verdict: 'reject' }));
+      await at.store.vote(voteRequest(used.approval));
+      await dispatched(at.store, { idempotencyKey: 'used', verdict: asking({ expiresMs: 1_000 }) });
+      at.advance(1_000);
+      for (const [{ approval }, status] of [[rejected, 'rejected'] as const, [used, 'used'] as const]) {
+        expect(await at.store.vote(voteRequest(approval, { user: 'omar' }))).toMatchObject({
+          kind: 'already_decided',
+          approval: { status },
+        });
+        expect(await at.store.approval(WORKSPACE, approval.id)).toMatchObject({ status });
+      }
+    });
+
     it('asks anew when what was asked for has changed, and earlier votes are void', async () => {
       const verdict = asking({ quorum: 2 });
       const first = await pending({ idempotencyKey: 'k', approvalDigest: 'before', verdict });

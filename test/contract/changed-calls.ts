@@ -208,8 +208,24 @@ export function describeChangedCalls(open: OpenStore, capabilities: Capabilities
       });
     });
 
-    it('a rejection without a reason counts for nothing where the policy wants one', async () => {
-      const verdict = permit([], [approvalBy({ requireReason: true })]);
+    it('stand in the ledger with what was changed, instead of which question, and whether that was the last vote', async () => {
+      const { approval, effect } = await pending(2);
+      await at.store.vote(voteRequest(approval, { user: 'maria', ...changing(approval) }));
+      const now = await at.store.approval(WORKSPACE, approval.id);
+      if (now === null) throw new Error('it waits');
+      await at.store.vote(voteRequest(now, { user: 'omar' }));
+      const votes = (await at.store.effectLedger(WORKSPACE, effect.id)).filter(
+        ({ kind }) => kind === 'approval.granted',
+      );
+      const said = { approval_id: approval.id, digest: 'changed' };
+      expect(votes.map(({ data }) => data)).toEqual([
+        { ...said, user: 'maria', complete: false, changed: ['amount'], instead_of: approval.digest },
+        { ...said, user: 'omar', complete: true },
+      ]);
+    });
+
+    it('a rejection without a reason counts for nothing where one of the rules that ask wants one, an approval does', async () => {
+      const verdict = permit([], [approvalBy(), approvalBy({ rule: 'payments/b', requireReason: true })]);
       const admission = await at.store.admit(admitRequest({ idempotencyKey: 'r', verdict }));
       if (admission.kind !== 'pending') throw new Error(admission.kind);
       const { approval } = admission;
@@ -218,6 +234,7 @@ export function describeChangedCalls(open: OpenStore, capabilities: Capabilities
           kind: 'reason_required',
         });
       expect(await at.store.approval(WORKSPACE, approval.id)).toEqual(approval);
+      expect(await at.store.vote(voteRequest(approval, { user: 'omar' }))).toMatchObject({ kind: 'counted' });
       expect(await at.store.vote(voteRequest(approval, { verdict: 'reject', comment: 'too much' }))).toMatchObject({
         kind: 'counted',
         approval: { status: 'rejected' },

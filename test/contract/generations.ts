@@ -77,6 +77,15 @@ export function describeGenerations(open: OpenStore, capabilities: Capabilities)
       expect([again.id, again.attempt]).toEqual([first.id, 2]);
     });
 
+    it('a refused call begins none, and what is committed later is joined under the first', async () => {
+      const reason = { code: 'rule_denied', message: '-' } as const;
+      const verdict = { kind: 'deny', decision: 'denied_policy', reason, trace: permit().trace } as const;
+      expect(await at.store.admit(derived({ verdict }))).toMatchObject({ kind: 'refused' });
+      const first = begun(await at.store.admit(derived()));
+      expect(first.idempotencyKey).toBe('meant:fp1:x.1');
+      expect(await at.store.admit(derived())).toMatchObject({ kind: 'existing', effect: { id: first.id } });
+    });
+
     it('reads are new each time, also while the last one runs', async () => {
       const read = (): ReturnType<typeof admitRequest> => derived({ generationMs: 0, action: { kind: 'read' } });
       const first = begun(await at.store.admit(read()));

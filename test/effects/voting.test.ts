@@ -1,0 +1,78 @@
+import { expect, it } from 'vitest';
+import { admitStep } from '../../src/effects/steps/admission.ts';
+import { expireOverdueStep, giveUpStep, voteStep } from '../../src/effects/steps/voting.ts';
+import { applyPlan, emptyState, type MapState, viewOf } from '../contract/map-view.ts';
+import { admitRequest, approvalBy, permit, voteRequest, WORKSPACE } from '../contract/requests.ts';
+
+const NOW = 1_750_000_000_000;
+const REASON = { code: 'key_ended', message: 'The key was revoked.' } as const;
+const ACTOR = { type: 'gateway', id: 'approvals' } as const;
+
+/** What a sweep or a dispatcher read a moment ago, and what became of it since. */
+function waiting(): { readonly state: MapState; readonly approvalId: string; readonly effectId: string } {
+  const state = emptyState({ policy: '', pauses: 0 });
+  const request = admitRequest({ verdict: permit([], [approvalBy({ expiresMs: 1_000 })]) });
+  const { kind } = applyPlan(state, admitStep(viewOf(state, NOW), request), NOW);
+  if (kind !== 'pending') throw new Error(kind);
+  return { state, approvalId: request.approvalId, effectId: request.effectId };
+}
+
+it('a request is not expired before its time, nor once somebody has decided it, although a sweep found it open', () => {
+  const { state, approvalId } = waiting();
+  const expire = (at: number) => expireOverdueStep(viewOf(state, at), { workspace: WORKSPACE, approvalId });
+  expect(expire(NOW + 999)).toEqual({ reply: null });
+  expect(expire(NOW + 1_000).approvals).toMatchObject([{ id: approvalId, status: 'expired' }]);
+  const approval = state.approvals.get(approvalId);
+  if (approval === undefined) throw new Error('it waits');
+  applyPlan(state, voteStep(viewOf(state, NOW), voteRequest(approval, { verdict: 'reject' })), NOW);
+  expect(expire(NOW + 1_000)).toEqual({ reply: null });
+  expect(expireOverdueStep(viewOf(state, NOW), { workspace: WORKSPACE, approvalId: 'apr_none' })).toEqual({
+    reply: null,
+  });
+});
+
+it('a request whose effect is not on record any more is expired, and can be neither voted on nor given up', () => {
+  const { state, approvalId, effectId } = waiting();
+  const approval = state.approvals.get(approvalId);
+  if (approval === undefined) throw new Error('it waits');
+  state.effects.delete(effectId);
+  const view = viewOf(state, NOW + 1_000);
+  expect(voteStep(viewOf(state, NOW), voteRequest(approval))).toEqual({ reply: { kind: 'absent' } });
+  const granted = { ...approval, status: 'granted' } as const;
+  state.approvals.set(approvalId, granted);
+  const given = {
+    workspace: WORKSPACE,
+    approvalId,
+    decision: 'denied_permission',
+    reason: REASON,
+    actor: ACTOR,
+  } as const;
+  expect(giveUpStep(view, given)).toEqual({ reply: { kind: 'absent' } });
+  expect(expireOverdueStep(view, { workspace: WORKSPACE, approvalId })).toEqual({
+    reply: null,
+    approvals: [{ ...granted, status: 'expired', decidedAt: NOW + 1_000 }],
+  });
+});
+
+it('where the effect of a request does not wait any more, its end changes the request and not the effect', () => {
+  const { state, approvalId, effectId } = waiting();
+  const [approval, effect] = [state.approvals.get(approvalId), state.effects.get(effectId)];
+  if (approval === undefined || effect === undefined) throw new Error('it waits');
+  const life = { state: 'denied', at: NOW, decision: 'denied_policy', reason: REASON, mismatches: [] } as const;
+  state.effects.set(effectId, { ...effect, life });
+  const expired = expireOverdueStep(viewOf(state, NOW + 1_000), { workspace: WORKSPACE, approvalId });
+  expect(expired).toEqual({ reply: null, approvals: [expect.objectContaining({ status: 'expired' })] });
+  expect(voteStep(viewOf(state, NOW), voteRequest(approval, { verdict: 'reject' }))).toEqual({
+    reply: { kind: 'already_decided', approval },
+  });
+  const granted = { ...approval, status: 'granted' } as const;
+  state.approvals.set(approvalId, granted);
+  const given = {
+    workspace: WORKSPACE,
+    approvalId,
+    decision: 'denied_permission',
+    reason: REASON,
+    actor: ACTOR,
+  } as const;
+  expect(giveUpStep(viewOf(state, NOW), given)).toEqual({ reply: { kind: 'already_decided', approval: granted } });
+});
