@@ -248,7 +248,157 @@ describe('the answer to an attempt', () => {
   });
 });
 
+describe('the time to send', () => {
+  /** A gateway whose time passes only where the test says, and which pauses it was asked about for when. */
+  function timed() {
+    let at = 1_000_000;
+    const pausesAt: number[] = [];
+    const ports: Partial<EffectPorts> = {
+      elapsed: () => at,
+      pauses: {
+        version: (workspace) => rig.core.pauses.version(workspace),
+        match(workspace, subject, now) {
+          pausesAt.push(now);
+          return rig.core.pauses.match(workspace, subject, now);
+        },
+      },
+    };
+    const sending = (afterMs: number, gates: unknown[]): Partial<EffectPorts> => ({
+      ...ports,
+      upstream: {
+        ...said(FAILED).upstream,
+        async send(dispatch) {
+          at += afterMs;
+          gates.push(dispatch.gate());
+          return rig.core.upstream.send(dispatch);
+        },
+      },
+    });
+    return { sending, pausesAt };
+  }
+
+  it('is over with the window for it, counted from before the admission: then nothing is sent, and the key is free', async () => {
+    const { dispatchWindowMs } = rig.core.settings();
+    const gates: unknown[] = [];
+    const call = await request();
+    const { sending } = timed();
+    const late = await run(sending(dispatchWindowMs, gates), call);
+    expect(late).toMatchObject({ decision: 'failed', reason: { code: 'not_dispatched' }, attempt: 1 });
+    expect(await rig.core.store.effect(WS, late.effectId)).toMatchObject({ life: { state: 'failed' }, unsent: 1 });
+    expect(await run(sending(dispatchWindowMs - 1, gates), call)).toMatchObject({ decision: 'committed', attempt: 2 });
+    expect(gates).toEqual(['late', 'go']);
+  });
+
+  it('is asked about pauses as of the moment of sending, and stands in the stages', async () => {
+    const { sending, pausesAt } = timed();
+    const gates: unknown[] = [];
+    const before = rig.core.store.now();
+    const outcome = await run(sending(1_500, gates), await request());
+    // The last two are of the gate: it is asked here, and by the upstream.
+    const [admitted = 0, ...sent] = pausesAt.slice(-3);
+    expect(admitted).toBeGreaterThanOrEqual(before);
+    expect(sent).toEqual([admitted + 1_500, admitted + 1_500]);
+    const effect = await rig.core.store.effect(WS, outcome.effectId);
+    const stages = Object.fromEntries(effect?.stages.map((stage) => [stage.stage, stage]) ?? []);
+    expect(stages).toMatchObject({
+      admission: { status: 'passed', durationMs: 0, detail: 'attempt 1' },
+      execute: { status: 'passed', durationMs: 1_500 },
+      settle: { durationMs: null, detail: 'committed' },
+    });
+    expect((stages['settle']?.startedAt ?? 0) - (stages['execute']?.startedAt ?? 0)).toBe(1_500);
+  });
+
+  it('shows what runs: its stages so far and the one that runs now, and nothing of it afterwards', async () => {
+    let seen: unknown = null;
+    const upstream: UpstreamPort = {
+      ...said(FAILED).upstream,
+      async send(dispatch) {
+        const running = rig.core.running.stagesOf(dispatch.effectId);
+        seen = { over: running?.over.map(({ stage }) => stage), now: running?.now };
+        return rig.core.upstream.send(dispatch);
+      },
+    };
+    const from = rig.core.store.now();
+    const { effectId } = await run({ upstream }, await request());
+    expect(seen).toMatchObject({ over: ['admission'], now: { stage: 'execute', startedAt: expect.any(Number) } });
+    expect(seen).toHaveProperty(
+      'now.startedAt',
+      expect.toSatisfy((at: number) => at >= from && Number.isInteger(at)),
+    );
+    expect(rig.core.running.stagesOf(effectId)).toBeNull();
+  });
+});
+
+describe('a fault of the gateway', () => {
+  const failing = (gated: boolean, alerts: unknown[]): Partial<EffectPorts> => ({
+    alert: (what, effectId, cause) => void alerts.push([what, effectId, cause]),
+    upstream: {
+      ...said(FAILED).upstream,
+      async send({ gate }) {
+        if (gated) expect(gate()).toBe('go');
+        throw new Error('a fault of the gateway');
+      },
+    },
+  });
+  const fault = expect.objectContaining({ message: 'a fault of the gateway' });
+
+  it('before anything can have been sent leaves the key free, and people are told', async () => {
+    const alerts: unknown[] = [];
+    const call = await request();
+    const outcome = await run(failing(false, alerts), call);
+    expect(outcome).toMatchObject({ decision: 'failed', reason: { code: 'not_dispatched' }, settlement: 'done' });
+    expect(alerts).toEqual([['attempt_fault', outcome.effectId, fault]]);
+    expect(await run({}, call)).toMatchObject({ decision: 'committed', attempt: 2 });
+  });
+
+  it('after something may have been sent is never told as a failure, and nothing is sent again', async () => {
+    const alerts: unknown[] = [];
+    const call = await request();
+    const outcome = await run(failing(true, alerts), call);
+    expect(outcome).toMatchObject({ decision: 'unknown_effect', safeToRetry: false, settlement: 'done' });
+    expect(alerts).toEqual([['attempt_fault', outcome.effectId, fault]]);
+    expect(await rig.core.store.effect(WS, outcome.effectId)).toMatchObject({
+      life: { state: 'unknown', evidence: { code: 'internal', answered: null } },
+    });
+    expect(await run({}, call)).toMatchObject({ decision: 'unknown_effect', attempt: 1 });
+    expect(rig.core.running.stagesOf(outcome.effectId)).toBeNull();
+  });
+});
+
 describe('a call', () => {
+  it('that policy refuses does not wait for a place at the upstream, and gives back the one that comes', async () => {
+    let given = 0;
+    let come: (giveBack: () => void) => void = () => {};
+    const coming = new Promise<() => void>((resolve) => {
+      come = resolve;
+    });
+    const ports: Partial<EffectPorts> = { place: () => coming };
+    const refused = await run(ports, await request({ tool: 'payments.get', params: { payment_id: 'pay_1' } }));
+    expect(refused.decision).toBe('denied_policy');
+    come(() => void (given += 1));
+    await coming;
+    await Promise.resolve();
+    expect(given).toBe(1);
+    expect(await run(ports, await request())).toMatchObject({ decision: 'committed' });
+    expect(given).toBe(2);
+  });
+
+  it('is given up where policy or pauses change with each look at it', async () => {
+    let asked = 0;
+    const store: EffectPorts['store'] = {
+      ...rig.core.store,
+      async admit(admission) {
+        asked += 1;
+        return { kind: 'stale', versions: admission.seen, now: rig.core.store.now() };
+      },
+    };
+    expect(await runEffect({ ...rig.core, store }, await request())).toMatchObject({
+      kind: 'problem',
+      problem: { code: 'store_unavailable', retryAfterMs: 1_000 },
+    });
+    expect(asked).toBe(5);
+  });
+
   it('keeps its earlier answer to itself where policy would refuse it by now; the receipt stays the caller’s', async () => {
     const call = await request();
     const first = await run({}, call);
