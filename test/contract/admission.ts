@@ -12,6 +12,7 @@ import {
   NOTHING_SENT,
   pauseRequest,
   permit,
+  rateOf,
   settleRequest,
   UNKNOWN,
   WORKSPACE,
@@ -138,7 +139,12 @@ export function describeAdmission(open: OpenStore, capabilities: Capabilities): 
         await at.store.settle(settleRequest(effect, FAILED));
       }
       const more = await at.store.admit(admitRequest({ idempotencyKey: 'k' }));
-      expect(more).toMatchObject({ kind: 'refused', reason: { code: 'attempts_exhausted' } });
+      expect(more).toMatchObject({
+        kind: 'refused',
+        decision: 'denied_policy',
+        reason: { code: 'attempts_exhausted' },
+        attempt: 10,
+      });
     });
 
     it('does not count attempts that sent nothing among the ten; their numbers go on', async () => {
@@ -230,6 +236,17 @@ export function describeAdmission(open: OpenStore, capabilities: Capabilities): 
       expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ held: 60, spent: 0 }]);
       await at.store.settle(settleRequest(second.effect, committed()));
       expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ held: 0, spent: 60 }]);
+    });
+
+    it('does not repeat it where another obligation refuses the call by now: it stays unknown', async () => {
+      const again = { idempotencyKey: 'k', times: { idempotentForMs: 60_000 }, verdict: permit([rateOf(1, 60_000)]) };
+      const { effect } = await dispatched(at.store, again);
+      await at.store.settle(settleRequest(effect, UNKNOWN));
+      expect(await at.store.admit(admitRequest(again))).toMatchObject({
+        kind: 'existing',
+        effect: { id: effect.id, attempt: 1, life: { state: 'unknown' } },
+      });
+      await dispatched(at.store, { ...again, verdict: permit([rateOf(2, 60_000)]) });
     });
 
     it('repeats an unknown effect on what it holds, whatever the budgets would say by now', async () => {
@@ -373,6 +390,13 @@ export function describeAdmission(open: OpenStore, capabilities: Capabilities): 
       const again = await at.store.admit(admitRequest({ idempotencyKey: 'k' }));
       expect(again).toMatchObject({ kind: 'existing', effect: { id: effect.id, life: { state: 'unknown' } } });
       expect(await at.store.effect(WORKSPACE, effect.id)).toMatchObject({ life: { state: 'unknown' } });
+      const { quiesceUntil } = leaseOf(effect);
+      // Its time was over. That its gateway had ended, nobody knows.
+      expect((await at.store.effectLedger(WORKSPACE, effect.id)).at(-1)).toMatchObject({
+        kind: 'execution.lost',
+        actor: { type: 'gateway', id: 'sweeper' },
+        data: { attempt: 1, code: 'lease_over', owner_ended: false, quiet_at: new Date(quiesceUntil).toISOString() },
+      });
     });
   });
 }

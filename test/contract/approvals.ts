@@ -110,7 +110,11 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
         const again = await at.store.admit(
           admitRequest({ idempotencyKey, fingerprint: 'refund of 42', verdict: asking() }),
         );
-        expect(again).toMatchObject({ kind: 'refused', reason: { code: 'approval_rejected' } });
+        expect(again).toMatchObject({
+          kind: 'refused',
+          decision: 'denied_policy',
+          reason: { code: 'approval_rejected' },
+        });
         const said = rejectionReason(await at.store.approval(WORKSPACE, approval.id)).message;
         expect(said).toMatch(/The approver's reason: "no"$/);
         expect(again).toHaveProperty('reason.message', said);
@@ -195,6 +199,38 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
         life: { state: 'denied', reason: { code: 'approval_expired' } },
       });
       await dispatched(at.store, { idempotencyKey: 'k', verdict: permit([budgetOf(100, 100)]) });
+    });
+
+    it('waits on where policy would refuse the call by now: who decides it is told so, and not who asks again', async () => {
+      const { approval, effect } = await pending({ idempotencyKey: 'k' });
+      const reason = { code: 'rule_denied', message: 'Not now.' } as const;
+      const verdict = { kind: 'deny', decision: 'denied_policy', reason, trace: permit().trace } as const;
+      expect(await at.store.admit(admitRequest({ idempotencyKey: 'k', verdict }))).toMatchObject({
+        kind: 'pending',
+        created: false,
+        approval: { id: approval.id, status: 'pending' },
+      });
+      expect((await at.store.effectLedger(WORKSPACE, effect.id)).map(({ kind }) => kind)).toEqual([
+        'approval.requested',
+      ]);
+    });
+
+    at.timed('asks anew from the end of a request on, also when nobody has swept', async () => {
+      const verdict = permit([budgetOf(100, 60)], [approvalBy({ expiresMs: 1_000 })]);
+      const first = await pending({ idempotencyKey: 'k', verdict });
+      at.advance(999);
+      expect(await pending({ idempotencyKey: 'k', verdict })).toMatchObject({ created: false });
+      at.advance(1);
+      const second = await pending({ idempotencyKey: 'k', verdict });
+      expect(second.created).toBe(true);
+      expect([second.approval.id, second.effect.id]).not.toContain(first.approval.id);
+      expect(await at.store.approval(WORKSPACE, first.approval.id)).toMatchObject({ status: 'expired' });
+      expect(await at.store.effect(WORKSPACE, first.effect.id)).toMatchObject({
+        life: { state: 'denied', reason: { code: 'approval_expired' } },
+        holdState: 'voided',
+      });
+      // What the first held is given back in the same step.
+      expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ held: 60, spent: 0 }]);
     });
 
     at.timed('says of each end of a request whether somebody had agreed, and by whom it ended', async () => {

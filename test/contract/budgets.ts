@@ -263,8 +263,17 @@ export function describeBudgets(open: OpenStore, capabilities: Capabilities): vo
       }
       expect(await at.store.admit(admitRequest({ verdict }))).toMatchObject({
         decision: 'denied_budget',
-        reason: { code: 'rate_limited' },
+        reason: { code: 'rate_limited', message: expect.stringContaining('3 calls in 60 s'), rule: 'payments/rate' },
+        retryAfterMs: 60_000,
       });
+      // Who would wait for an hour is told to look again in a minute, and who waits a second is not told to wait longer.
+      for (const [windowMs, retryAfterMs] of [
+        [1_000, 1_000],
+        [3_600_000, 60_000],
+      ] as const)
+        expect(await at.store.admit(admitRequest({ verdict: permit([rateOf(0, windowMs)]) }))).toMatchObject({
+          retryAfterMs,
+        });
       at.advance(60_060);
       await dispatched(at.store, { verdict });
     });

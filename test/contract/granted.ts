@@ -46,7 +46,11 @@ export function describeGranted(open: OpenStore, capabilities: Capabilities): vo
       const { approval, effect } = await granted();
       const before = (await events(effect.id)).length;
       for (let tries = 0; tries < 4; tries += 1)
-        expect(await send(approval.id, PAUSED)).toMatchObject({ kind: 'refused', decision: 'denied_paused' });
+        expect(await send(approval.id, PAUSED)).toMatchObject({
+          kind: 'refused',
+          decision: 'denied_paused',
+          reason: { code: 'paused', message: 'Paused: incident (pau_1).' },
+        });
       const others = { kind: 'deny', decision: 'denied_policy', trace: permit().trace } as const;
       const reason = { code: 'rule_denied', message: 'Not now.', rule: 'payments/freeze' } as const;
       for (let tries = 0; tries < 2; tries += 1)
@@ -96,7 +100,27 @@ export function describeGranted(open: OpenStore, capabilities: Capabilities): vo
       const again = await send(approval.id, { approvalDigest: 'after' });
       expect(again).toMatchObject({ kind: 'pending', created: true, approval: { status: 'pending', votes: [] } });
       expect(await at.store.approval(WORKSPACE, approval.id)).toMatchObject({ status: 'expired' });
-      expect(await send(approval.id, { approvalDigest: 'after' })).toMatchObject({ kind: 'pending', created: false });
+      // The present question is the answer, whichever is asked about.
+      expect(await send(approval.id, { approvalDigest: 'after' })).toMatchObject({
+        kind: 'pending',
+        created: false,
+        approval: again.kind === 'pending' ? { id: again.approval.id } : {},
+      });
+    });
+
+    it('is not sent for the approval of another call', async () => {
+      const { approval } = await granted();
+      const other = await at.store.admit(
+        admitRequest({ idempotencyKey: 'other', verdict: permit([], [approvalBy()]) }),
+      );
+      if (other.kind !== 'pending') throw new Error(other.kind);
+      await at.store.vote(voteRequest(other.approval));
+      expect(await send(approval.id, { idempotencyKey: 'other' })).toMatchObject({
+        kind: 'refused',
+        decision: 'denied_policy',
+        reason: { code: 'approval_expired' },
+      });
+      expect(await at.store.approval(WORKSPACE, approval.id)).toMatchObject({ status: 'granted' });
     });
 
     it('ends where the call cannot be made any more: the money is given back, the key is free, the ledger says why', async () => {

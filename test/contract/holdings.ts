@@ -306,6 +306,40 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
       });
     });
 
+    it('are named by who has them, and the refusal says what is missing', async () => {
+      const taken = await at.store.takeClaim(claimRequest('customer:7', OTHER));
+      if (taken.kind !== 'made') throw new Error(taken.kind);
+      const released = async () => at.store.releaseClaim(WORKSPACE, taken.claim.id, AGENT);
+      const named = { claimId: taken.claim.id, action };
+      // While it is in force the target itself is another's.
+      expect(await at.store.admit(admitRequest(named))).toMatchObject({
+        decision: 'denied_claim',
+        reason: { code: 'claim_held' },
+      });
+      await released();
+      for (const claimId of [taken.claim.id, 'clm_none'])
+        expect(await at.store.admit(admitRequest({ ...named, claimId }))).toMatchObject({
+          decision: 'denied_claim',
+          reason: { code: 'claim_required' },
+          retryAfterMs: null,
+        });
+    });
+
+    it('refuse with the rule that asks for the target, where one does, and say how long to wait', async () => {
+      await take({ ...OTHER, ttlMs: 30_000 });
+      const refused = (verdict = permit(), target = 'customer:7') =>
+        at.store.admit(admitRequest({ verdict, action: { target } }));
+      const byTarget = await refused();
+      expect(byTarget).toMatchObject({ reason: { code: 'claim_held' } });
+      expect(byTarget).not.toHaveProperty('reason.rule');
+      const byRule = await refused(permit([CLAIM]), 'customer:8');
+      expect(byRule).toMatchObject({ reason: { code: 'claim_held', rule: 'crm/one-at-a-time' } });
+      for (const { retryAfterMs } of [byTarget, byRule].filter((one) => one.kind === 'refused')) {
+        expect(retryAfterMs).toBeGreaterThan(20_000);
+        expect(retryAfterMs).toBeLessThanOrEqual(30_000);
+      }
+    });
+
     it('refuse other agents also where policy only observes', async () => {
       await take(OTHER);
       const observing = { ...permit(), mode: 'observe' } as const;

@@ -3,10 +3,13 @@ import type { SettleOutcome } from '../../src/effects/store.ts';
 import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
 import {
   admitRequest,
+  approvalBy,
   committed,
   dispatched,
   FAILED,
   leaseOf,
+  permit,
+  PERSON,
   resolveRequest,
   settleRequest,
   UNKNOWN,
@@ -95,7 +98,14 @@ export function describeSettlement(open: OpenStore, capabilities: Capabilities):
       expect(late).toMatchObject({ kind: 'refused', contradiction: true, effect: { closed: true } });
       await at.store.settle(settleRequest(second.effect, FAILED));
       const more = await at.store.admit(admitRequest({ idempotencyKey: 'k' }));
-      expect(more).toMatchObject({ kind: 'refused', reason: { code: 'key_closed' } });
+      expect(more).toMatchObject({ kind: 'refused', decision: 'denied_policy', reason: { code: 'key_closed' } });
+      const { evidence } = settleRequest(first.effect, FAILED);
+      expect(
+        (await at.store.effectLedger(WORKSPACE, first.effect.id)).map(({ kind, data }) => [kind, data]),
+      ).toContainEqual([
+        'effect.contradiction',
+        { state: 'executing', said: 'committed', attempt: 1, current_attempt: 2, evidence: evidence.message },
+      ]);
     });
 
     it('never lets certainty fall: after an unknown attempt, a failed one is unknown', async () => {
@@ -208,6 +218,59 @@ export function describeSettlement(open: OpenStore, capabilities: Capabilities):
       const resolution = await at.store.resolve(resolveRequest(effect, 'happened'));
       expect(resolution).toMatchObject({ kind: 'resolved', effect: { life: { state: 'committed' } } });
       expect(await at.store.receipt(WORKSPACE, effect.id)).toMatchObject({ jws: 'jws.resolved' });
+    });
+
+    it('says in the record and in the ledger who settled it, and how', async () => {
+      const [by, probed] = [await unknownEffect(), await unknownEffect()];
+      const happened = resolveRequest(by, 'happened');
+      await at.store.resolve(happened);
+      const settledBy = { by: 'probe', evidence: { status: 'absent' } } as const;
+      await at.store.resolve(resolveRequest(probed, 'not_happened', { settledBy, force: true }));
+      const story = async (id: string) =>
+        (await at.store.effectLedger(WORKSPACE, id)).slice(3).map(({ kind, actor, data }) => ({ kind, actor, data }));
+      const receiptId = happened.outcome.kind === 'happened' ? happened.outcome.receipt.id : '';
+      expect(await story(by.id)).toEqual([
+        {
+          kind: 'effect.resolved',
+          actor: PERSON,
+          data: { attempt: 1, outcome: 'happened', forced: false, comment: null, evidence: null },
+        },
+        { kind: 'receipt.issued', actor: PERSON, data: { receipt_id: receiptId } },
+      ]);
+      expect(await story(probed.id)).toEqual([
+        {
+          kind: 'effect.reconciled',
+          actor: PERSON,
+          data: { attempt: 1, outcome: 'not_happened', evidence: settledBy.evidence },
+        },
+      ]);
+      const evidenceOf = async (id: string) => {
+        const life = (await at.store.effect(WORKSPACE, id))?.life;
+        return life?.state === 'committed' || life?.state === 'failed' ? life.evidence : null;
+      };
+      expect(await evidenceOf(by.id)).toMatchObject({
+        code: 'declared',
+        message: 'It was established that the action happened.',
+      });
+      expect(await evidenceOf(probed.id)).toMatchObject({
+        code: 'declared',
+        message: 'It was established that the action did not happen.',
+      });
+    });
+
+    it('resolves no call that was refused or waits, and none that is settled by its owner’s failure', async () => {
+      const failed = await dispatched(at.store);
+      await at.store.settle(settleRequest(failed.effect, FAILED));
+      const waits = await at.store.admit(admitRequest({ verdict: permit([], [approvalBy()]) }));
+      if (waits.kind !== 'pending') throw new Error(waits.kind);
+      for (const effectId of [failed.effect.id, waits.effect.id])
+        for (const outcome of ['happened', 'not_happened'] as const)
+          expect(
+            await at.store.resolve(resolveRequest(failed.effect, outcome, { effectId, force: true })),
+          ).toMatchObject({
+            kind: 'not_unknown',
+            effect: { id: effectId },
+          });
     });
 
     it('takes the word of a probe', async () => {

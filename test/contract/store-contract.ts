@@ -18,6 +18,7 @@ import { describeLedger } from './ledger.ts';
 import { describeLedgerPages } from './ledger-pages.ts';
 import { describeProbing } from './probing.ts';
 import { describeNotifications } from './notifications.ts';
+import { describeObserving } from './observing.ts';
 import { describeRepresentation } from './representation.ts';
 import { describeRetention } from './retention.ts';
 import { describeSettlement } from './settlement.ts';
@@ -47,6 +48,7 @@ export function describeStoreContract(name: string, open: OpenStore, capabilitie
     describePasskeys(open, capabilities);
     describeEntities(open, capabilities);
     describeNotifications(open, capabilities);
+    describeObserving(open, capabilities);
     describeRepresentation(open, capabilities);
     // All of it is about time that passes.
     if (capabilities.noClock === null) describeRetention(open, capabilities);
