@@ -297,8 +297,23 @@ export function describeAdmission(open: OpenStore, capabilities: Capabilities): 
       const refused = await at.store.admit(admitRequest({ idempotencyKey: 'k', verdict: DENY }));
       if (refused.kind !== 'refused') throw new Error(refused.kind);
       expect(refused).toMatchObject({ decision: 'denied_policy', reason: DENY.reason });
+      const { stages } = admitRequest();
+      const admission = { stage: 'admission', status: 'refused', durationMs: null, detail: 'payments/noon' };
       expect(await at.store.effect(WORKSPACE, refused.effectId)).toMatchObject({
         life: { state: 'denied', decision: 'denied_policy', reason: DENY.reason },
+        stages: [...stages, admission],
+      });
+      // Where a stage before it refused the call, the admission did not.
+      const before = {
+        stage: 'policy',
+        status: 'refused',
+        startedAt: 1,
+        durationMs: 1,
+        detail: 'payments/noon',
+      } as const;
+      const sooner = await at.store.admit(admitRequest({ verdict: DENY, stages: [...stages, before] }));
+      expect(await at.store.effect(WORKSPACE, sooner.kind === 'refused' ? sooner.effectId : '')).toMatchObject({
+        stages: [...stages, before],
       });
       expect(await at.store.admit(admitRequest({ idempotencyKey: 'k' }))).toMatchObject({ kind: 'dispatch' });
     });

@@ -87,6 +87,57 @@ export function describeBudgets(open: OpenStore, capabilities: Capabilities): vo
       await at.store.settle(settleRequest(effect, FAILED));
       await at.store.settle(settleRequest(effect, committed()));
       expect(await at.store.budgets(WORKSPACE)).toMatchObject([{ spent: 60, held: 0 }]);
+      // Nobody had room set aside for it any more.
+      const events = await at.store.effectLedger(WORKSPACE, effect.id);
+      expect(
+        events.filter(({ kind }) => kind.startsWith('budget.')).map(({ kind, data }) => [kind, data['holds']]),
+      ).toEqual([
+        ['budget.held', [expect.objectContaining({ amount: 60 })]],
+        ['budget.voided', [expect.objectContaining({ amount: 60 })]],
+        ['budget.overdraft', [expect.objectContaining({ amount: 60 })]],
+      ]);
+    });
+
+    it('posts what the answer says was spent, shows what goes beyond a hold, and which answer said nothing', async () => {
+      const tokens = { unit: 'token', budget: 'model/tokens' };
+      const verdict = permit([
+        budgetOf(100, 60),
+        budgetOf(1_000, 50, tokens),
+        budgetOf(9, 9, { unit: 'call', budget: 'b' }),
+      ]);
+      const { effect } = await dispatched(at.store, { verdict });
+      const outcome = committed();
+      if (outcome.kind !== 'committed') throw new Error(outcome.kind);
+      await at.store.settle(settleRequest(effect, { ...outcome, amounts: { 'EUR-cent': 10, token: 70, call: null } }));
+      const rows = new Map(
+        (await at.store.budgets(WORKSPACE)).map(({ budget, spent, held }) => [budget, [spent, held]]),
+      );
+      expect(Object.fromEntries(rows)).toEqual({ 'payments/daily': [10, 0], 'model/tokens': [70, 0], b: [9, 0] });
+      const events = await at.store.effectLedger(WORKSPACE, effect.id);
+      const data = (kind: string) => events.filter((one) => one.kind === kind).map((one) => one.data);
+      expect(data('budget.posted')).toMatchObject([
+        {
+          holds: [
+            { unit: 'EUR-cent', amount: 60, posted: 10 },
+            { unit: 'token', amount: 50 },
+            { unit: 'call', amount: 9 },
+          ],
+        },
+      ]);
+      expect(data('budget.posted')).toHaveProperty('0.actual_missing', ['call']);
+      for (const place of [1, 2]) expect(data('budget.posted')).not.toHaveProperty(`0.holds.${place}.posted`);
+      expect(data('budget.overdraft')).toMatchObject([{ holds: [{ unit: 'token', amount: 20 }] }]);
+      expect(data('budget.overdraft')).toHaveProperty('0.holds.length', 1);
+    });
+
+    it('says nothing of overdrafts or absent figures where a call costs what it holds', async () => {
+      const { effect } = await dispatched(at.store, spend(100, 60));
+      await at.store.settle(settleRequest(effect, committed()));
+      const events = await at.store.effectLedger(WORKSPACE, effect.id);
+      expect(events.map(({ kind }) => kind)).not.toContain('budget.overdraft');
+      expect(events.find(({ kind }) => kind === 'budget.posted')?.data).toEqual({
+        holds: [expect.not.objectContaining({ posted: expect.anything() })],
+      });
     });
 
     it('settles once: a second settlement posts nothing more', async () => {

@@ -243,6 +243,27 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
       expect(await take(OTHER)).toMatchObject({ kind: 'made' });
     });
 
+    it('keep others out until the last of the calls that run under them is settled', async () => {
+      await take();
+      const [one, two] = [await dispatched(at.store, { action }), await dispatched(at.store, { action })];
+      const [mine] = await at.store.claims(WORKSPACE);
+      await at.store.releaseClaim(WORKSPACE, mine?.id ?? '', AGENT);
+      await at.store.settle(settleRequest(one.effect, committed()));
+      expect(await take(OTHER)).toMatchObject({ kind: 'held', claim: { runningEffects: [two.effect.id] } });
+      await at.store.settle(settleRequest(two.effect, committed()));
+      expect(await take(OTHER)).toMatchObject({ kind: 'made' });
+    });
+
+    at.timed('are left alone by a call that had the target before them', async () => {
+      const { effect } = await dispatched(at.store, { verdict: permit([CLAIM]) });
+      await at.store.settle(settleRequest(effect, UNKNOWN));
+      const unknown = await at.store.effect(WORKSPACE, effect.id);
+      at.setClock(unknown?.life.state === 'unknown' ? unknown.life.lease.quiesceUntil : 0);
+      const running = await dispatched(at.store, { verdict: permit([CLAIM]), actor: OTHER });
+      await at.store.settle(settleRequest(effect, committed()));
+      expect(await take()).toMatchObject({ kind: 'held', claim: { runningEffects: [running.effect.id] } });
+    });
+
     at.timed('are free when a person settles the call before anybody has declared it lost', async () => {
       const { effect } = await dispatched(at.store, { verdict: permit([CLAIM]) });
       at.advance(200_000);
@@ -425,6 +446,44 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
         reason: { code: 'pool_exhausted', message: expect.stringContaining('1 of 4 are free') },
       });
       await dispatched(at.store, { verdict: permit([reserve(1)]) });
+    });
+
+    it('sets nothing aside of what another agent uses', async () => {
+      await dispatched(at.store, { verdict: permit([reserve(3)]), actor: OTHER });
+      expect(await at.store.makeReservation(reservationRequest({ units: 2 }))).toEqual({ kind: 'full', free: 1 });
+      expect(await at.store.makeReservation(reservationRequest({ units: 1 }))).toMatchObject({ kind: 'made' });
+    });
+
+    at.timed('gives back by name what is not over, the one that is named, and once', async () => {
+      const [first, second] = [
+        await at.store.makeReservation(reservationRequest({ units: 1, ttlMs: 1_000 })),
+        await at.store.makeReservation(reservationRequest({ units: 2, ttlMs: 1_000 })),
+      ];
+      if (first.kind !== 'made' || second.kind !== 'made') throw new Error('not made');
+      expect(await at.store.releaseReservation(WORKSPACE, first.reservation.id, AGENT)).toEqual(first.reservation);
+      expect(await at.store.releaseReservation(WORKSPACE, first.reservation.id, AGENT)).toBeNull();
+      expect(await at.store.makeReservation(reservationRequest({ units: 3, ...OTHER }))).toEqual({
+        kind: 'full',
+        free: 2,
+      });
+      at.advance(1_000);
+      expect(await at.store.releaseReservation(WORKSPACE, second.reservation.id, AGENT)).toBeNull();
+    });
+
+    it('lends a call units of each pool that it needs, and gives each back', async () => {
+      const disk = { ...reserve(2), pool: 'disk' };
+      const { effect } = await dispatched(at.store, { verdict: permit([reserve(3), disk]) });
+      expect(effect.uses).toEqual([
+        { pool: 'gpu', units: 3 },
+        { pool: 'disk', units: 2 },
+      ]);
+      const free = async (pool: string) => {
+        const made = await at.store.makeReservation({ ...reservationRequest({ units: 4, ...OTHER }), pool });
+        return made.kind === 'full' ? made.free : made.kind;
+      };
+      expect([await free('gpu'), await free('disk')]).toEqual([1, 2]);
+      await at.store.settle(settleRequest(effect, committed()));
+      expect([await free('gpu'), await free('disk')]).toEqual(['made', 'made']);
     });
 
     it('adds up what several rules ask of one pool', async () => {

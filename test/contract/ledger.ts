@@ -185,6 +185,36 @@ export function describeLedger(open: OpenStore, capabilities: Capabilities): voi
       expect(events.at(-1)).toMatchObject({ kind: 'effect.denied', data: { code: 'unknown_agent', repeated: 30 } });
     });
 
+    it('is not silenced by a storm about something else: another key, another kind, another reason', async () => {
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'loud' });
+      await at.store.settle(settleRequest(effect, committed()));
+      const quiet = await dispatched(at.store, { idempotencyKey: 'quiet' });
+      await at.store.settle(settleRequest(quiet.effect, committed()));
+      const denied = (code: 'rule_denied' | 'no_rule_allows', idempotencyKey: string) => {
+        const reason = { code, message: '-' };
+        const verdict = { kind: 'deny', decision: 'denied_policy', reason, trace: permit().trace } as const;
+        return at.store.admit(admitRequest({ idempotencyKey, verdict }));
+      };
+      const conflict = (idempotencyKey: string) =>
+        at.store.admit(admitRequest({ idempotencyKey, fingerprint: 'other' }));
+      for (let n = 0; n < 15; n += 1) {
+        await at.store.admit(admitRequest({ idempotencyKey: 'loud' }));
+        await conflict('loud');
+        await denied('rule_denied', 'refused');
+      }
+      const before = (await all()).length;
+      await at.store.admit(admitRequest({ idempotencyKey: 'quiet' }));
+      await conflict('quiet');
+      await denied('no_rule_allows', 'refused');
+      await denied('rule_denied', 'refused too');
+      expect((await all()).slice(before).map(({ kind }) => kind)).toEqual([
+        'effect.duplicate_blocked',
+        'effect.conflict',
+        'effect.denied',
+        'effect.denied',
+      ]);
+    });
+
     at.timed('writes duplicates again in the next second', async () => {
       const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
       await at.store.settle(settleRequest(effect, committed()));
