@@ -1,6 +1,15 @@
 import { describe, expect, it } from 'vitest';
 import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
-import { admitRequest, committed, dispatched, FAILED, settleRequest, WORKSPACE } from './requests.ts';
+import {
+  admitRequest,
+  approvalBy,
+  committed,
+  dispatched,
+  FAILED,
+  permit,
+  settleRequest,
+  WORKSPACE,
+} from './requests.ts';
 
 const PERSON = { type: 'user', id: 'maria' } as const;
 
@@ -48,6 +57,23 @@ export function describeErasure(open: OpenStore, capabilities: Capabilities): vo
       expect(await erase(effect.id)).toEqual({ kind: 'needed' });
       expect((await at.store.effect(WORKSPACE, effect.id))?.sealed).toEqual(expect.any(String));
       expect(await erase('eff_none')).toEqual({ kind: 'absent' });
+      const waits = await at.store.admit(admitRequest({ verdict: permit([], [approvalBy()]) }));
+      if (waits.kind !== 'pending') throw new Error(waits.kind);
+      expect(await erase(waits.effect.id)).toEqual({ kind: 'needed' });
+      expect((await at.store.effect(WORKSPACE, waits.effect.id))?.sealed).toEqual(expect.any(String));
+    });
+
+    it('forgets the params of a call that was refused', async () => {
+      const reason = { code: 'rule_denied', message: '-' } as const;
+      const verdict = { kind: 'deny', decision: 'denied_policy', reason, trace: permit().trace } as const;
+      const refused = await at.store.admit(admitRequest({ verdict }));
+      if (refused.kind !== 'refused') throw new Error(refused.kind);
+      expect(await erase(refused.effectId)).toEqual({ kind: 'erased' });
+      expect(await at.store.effect(WORKSPACE, refused.effectId)).toMatchObject({
+        sealed: null,
+        life: { state: 'denied', reason },
+      });
+      expect(await erase(refused.effectId)).toEqual({ kind: 'unchanged' });
     });
 
     it('leaves a failed action free to run again, with what comes then', async () => {

@@ -75,6 +75,32 @@ export function describePasskeys(open: OpenStore, capabilities: Capabilities): v
       expect(used.filter(Boolean)).toHaveLength(99);
     });
 
+    at.timed('make room for more as soon as answers are over, and take none at its end', async () => {
+      const one = passkey();
+      await at.store.addPasskey(one, answer(1_000), PERSON);
+      const use = (ms: number) => at.store.usePasskey(one, { counter: 0, isBackedUp: false }, answer(ms));
+      expect(await use(0)).toBe(false);
+      for (let count = 1; count < 100; count += 1) expect(await use(1_000)).toBe(true);
+      at.advance(999);
+      expect(await use(1_000)).toBe(false);
+      at.advance(1);
+      expect(await use(1_000)).toBe(true);
+    });
+
+    it('of a user are told apart: the one that is named signs, and is removed', async () => {
+      const [first, second] = [passkey({ counter: 9 }), passkey({ counter: 1 })];
+      for (const one of [first, second]) await at.store.addPasskey(one, answer(), PERSON);
+      expect(await at.store.passkey(second.id)).toEqual(second);
+      expect(await at.store.usePasskey(second, { counter: 2, isBackedUp: false }, answer())).toBe(true);
+      expect(await at.store.passkeys('maria')).toMatchObject([
+        { id: first.id, counter: 9, lastUsedAt: null },
+        { id: second.id, counter: 2 },
+      ]);
+      expect(await at.store.removePasskey('maria', second.id, PERSON)).toMatchObject({ id: second.id });
+      expect(await at.store.passkeys('maria')).toEqual([first]);
+      expect(await at.store.passkey(first.id)).toEqual(first);
+    });
+
     it('that count only count up', async () => {
       const one = passkey({ counter: 5 });
       await at.store.addPasskey(one, answer(), PERSON);

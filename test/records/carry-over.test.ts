@@ -14,6 +14,7 @@ import {
   FAILED,
   leaseOf,
   permit,
+  PERSON,
   resolveRequest,
   settleRequest,
   UNKNOWN,
@@ -104,7 +105,7 @@ describe('after a restore', () => {
       holdState: 'held',
       life: {
         state: 'unknown',
-        lease: { owner: 'svc restore', fence: { epoch: 2, n: 1 }, quiesceUntil: now },
+        lease: { owner: 'svc restore', fence: { epoch: 2, n: 1 }, admittedAt: now - 60_000, quiesceUntil: now },
         evidence: { code: 'store_restored', answered: null, message: expect.stringContaining('the receipt rcp_1') },
       },
     });
@@ -192,6 +193,36 @@ describe('after a restore', () => {
     expect(kinds).toEqual(['approval.requested', 'budget.held', 'execution.lost']);
   });
 
+  it('what was unknown and was repeated since has the attempt of since, and what it held is held once', async () => {
+    const again: AdmitOverrides = { ...COSTS, times: { idempotentForMs: 600_000 } };
+    const { store, carried, made } = await restore(
+      async (replaced) => {
+        const { effect } = await dispatched(replaced, again);
+        await replaced.settle(settleRequest(effect, UNKNOWN));
+        return effect;
+      },
+      (replaced) => dispatched(replaced, again),
+    );
+    expect(carried).toEqual({ ...NOBODY, unknown: 1 });
+    const effect = await recordOf(store, made);
+    expect(effect).toMatchObject({ attempt: 2, life: { state: 'unknown', lease: { fence: { n: 2 } } } });
+    expect(await held(store)).toEqual([[0, 60]]);
+  });
+
+  it('what is committed in both stays as it is, also where something of it was erased since', async () => {
+    const { store, carried, made } = await restore(
+      async (replaced) => {
+        const { effect } = await dispatched(replaced, COSTS);
+        await replaced.settle(settleRequest(effect, committed('jws.1', 'rcp_1')));
+        return effect;
+      },
+      (replaced, { id }) => replaced.erase({ workspace: WORKSPACE, effectId: id, actor: PERSON }),
+    );
+    expect(carried).toEqual(NOBODY);
+    expect(await recordOf(store, made)).toMatchObject({ life: { state: 'committed', receipt: { id: 'rcp_1' } } });
+    expect(await held(store)).toEqual([[60, 0]]);
+  });
+
   it('what had failed and was attempted again since has the attempt of since', async () => {
     const { store, carried, made } = await restore(
       async (replaced) => {
@@ -221,7 +252,9 @@ describe('after a restore', () => {
     );
     expect(carried).toEqual({ ...NOBODY, unknown: 1 });
     expect(await store.approval(WORKSPACE, made.approval.id)).toMatchObject({ status: 'expired' });
-    expect(await recordOf(store, made.effect)).toMatchObject({ life: { state: 'denied' } });
+    expect(await recordOf(store, made.effect)).toMatchObject({
+      life: { state: 'denied', reason: { message: expect.stringMatching(/^Nobody decided /) } },
+    });
     expect((await store.effectLedger(WORKSPACE, made.effect.id)).at(-1)).toMatchObject({
       kind: 'approval.expired',
       data: { code: 'store_restored' },

@@ -54,6 +54,25 @@ test('what is in force already is put on record once', async () => {
   expect(ledger).toHaveLength(1);
 });
 
+test('who put a version in force, how and why stands in the history and in the ledger, and no more than was said', async () => {
+  const { activate, policyHistory, store } = policies();
+  await activate('v1', { how: 'files' });
+  await activate('v2', { why: 'limits of June' });
+  await activate('v1', { again: 'yes', how: 'rollback', why: 'too strict' });
+  const at = 1_750_000_000_000;
+  expect(await policyHistory()).toEqual([
+    { version: 'v1', at, by: MARIA, how: 'rollback', why: 'too strict' },
+    { version: 'v2', at, by: MARIA, how: 'activate', why: 'limits of June' },
+    { version: 'v1', at, by: MARIA, how: 'files' },
+  ]);
+  const ledger = await store.ledger({ workspace: INSTALLATION, about: null, order: 'up', after: null, limit: 10 });
+  expect(ledger.map(({ text }) => JSON.parse(text))).toEqual([
+    ['policy.activated', 'user', 'maria', { version: 'v1', before: null, how: 'files' }],
+    ['policy.activated', 'user', 'maria', { version: 'v2', before: 'v1', how: 'activate', why: 'limits of June' }],
+    ['policy.rolled_back', 'user', 'maria', { version: 'v1', before: 'v2', how: 'rollback', why: 'too strict' }],
+  ]);
+});
+
 test('of a hundred and one versions the first is not in the history any more', async () => {
   const { activate, versions } = policies();
   for (let n = 0; n <= 100; n += 1) await activate(`v${n}`);

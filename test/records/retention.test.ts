@@ -49,6 +49,44 @@ it('what is over leaves no row behind', async () => {
   await store.close();
 });
 
+it('keys are kept for ever where nothing says for how long', async () => {
+  let now = 1_750_000_000_000;
+  const store = createEffectStore(
+    { ...mapStore(emptyRows(), () => now), ...ALONE },
+    { retention: { ...RETENTION, keysMs: null }, keySeals: KEY_SEALS, maxFreezeMs: 0 },
+  );
+  const { effect } = await dispatched(store, { idempotencyKey: 'k' });
+  await store.settle(settleRequest(effect, committed('jws.1', 'rcp_1')));
+  now += RETENTION.effectsMs + 1;
+  expect(await store.sweep(100)).toMatchObject({ aged: 1 });
+  now += 50 * RETENTION.keysMs;
+  expect(await store.sweep(100)).toMatchObject({ aged: 0 });
+  expect(await store.admit(admitRequest({ idempotencyKey: 'k' }))).toMatchObject({ kind: 'expired' });
+  expect(await store.receipt(WORKSPACE, effect.id)).toMatchObject({ id: 'rcp_1' });
+  await store.close();
+});
+
+it('a claim that is over is shown for a minute more: whoever names it is told that it is over', async () => {
+  let now = 1_750_000_000_000;
+  const store = createEffectStore(
+    { ...mapStore(emptyRows(), () => now), ...ALONE },
+    { retention: RETENTION, keySeals: KEY_SEALS, maxFreezeMs: 0 },
+  );
+  const taken = await store.takeClaim(claimRequest('customer:7', { ttlMs: 1_000 }));
+  if (taken.kind !== 'made') throw new Error(taken.kind);
+  const shown = async (): Promise<boolean> => (await store.claim(WORKSPACE, taken.claim.id)) !== null;
+  for (const [ms, isShown] of [
+    [1_000, true],
+    [59_999, true],
+    [1, false],
+  ] as const) {
+    now += ms;
+    await store.sweep(100);
+    expect(await shown()).toBe(isShown);
+  }
+  await store.close();
+});
+
 it('a sweep that ends between any two of its changes leaves no request for approval of an effect that is gone', async () => {
   for (let changes = 0, isCut = true; isCut; changes += 1) {
     let now = 1_750_000_000_000;
