@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { NO_HEADERS } from '../../src/effects/model/action-call.ts';
 import { effectToWire } from '../../src/effects/wire/effect.ts';
-import type { Evidence } from '../../src/effects/model/effect.ts';
+import { BUSY, type Evidence } from '../../src/effects/model/effect.ts';
 import { dispatchGranted } from '../../src/effects/run/decide-approval.ts';
 import type { EffectPorts, ReceiptFacts } from '../../src/effects/ports.ts';
 import { runEffect } from '../../src/effects/run/run-effect.ts';
@@ -308,6 +308,19 @@ describe('the time to send', () => {
     expect((stages['settle']?.startedAt ?? 0) - (stages['execute']?.startedAt ?? 0)).toBe(1_500);
   });
 
+  it('and what came of it are told by the store’s time: a receipt is issued when the answer had come', async () => {
+    const { sending } = timed();
+    const issued: ReceiptFacts[] = [];
+    const issueReceipt: EffectPorts['issueReceipt'] = (facts) => {
+      issued.push(facts);
+      return rig.core.issueReceipt(facts);
+    };
+    await run({ ...sending(1_500, []), issueReceipt }, await request());
+    const [facts] = issued;
+    if (facts?.effect.life.state !== 'executing') throw new Error('it ran');
+    expect(facts.issuedAt - facts.effect.life.lease.admittedAt).toBe(1_500);
+  });
+
   it('shows what runs: its stages so far and the one that runs now, and nothing of it afterwards', async () => {
     let seen: unknown = null;
     const upstream: UpstreamPort = {
@@ -326,6 +339,52 @@ describe('the time to send', () => {
       expect.toSatisfy((at: number) => at >= from && Number.isInteger(at)),
     );
     expect(rig.core.running.stagesOf(effectId)).toBeNull();
+  });
+});
+
+describe('an upstream that was busy', () => {
+  const busy: UpstreamResult = { ...FAILED, evidence: { ...EVIDENCE, code: BUSY }, retryAfterMs: 7_000 };
+
+  it('is asked again when it says, also by a library that repeats', async () => {
+    const outcome = await run(said(busy), await request());
+    expect(outcome).toMatchObject({
+      decision: 'failed',
+      reason: { code: 'upstream_busy' },
+      retryAfterMs: 7_000,
+      askAgain: true,
+    });
+    const refused = await run(said({ ...busy, evidence: EVIDENCE }), await request());
+    expect(refused).toMatchObject({ decision: 'failed', reason: { code: 'upstream_refused' }, retryAfterMs: null });
+    expect(refused).not.toHaveProperty('askAgain');
+  });
+
+  it('is not asked again by itself once all attempts are used up', async () => {
+    const call = await request();
+    for (let attempt = 1; attempt <= 10; attempt += 1) {
+      const outcome = await run(said(busy), call);
+      expect(outcome).toMatchObject({ attempt, retryAfterMs: attempt < 10 ? 7_000 : null });
+      expect('askAgain' in outcome).toBe(attempt < 10);
+    }
+  });
+});
+
+describe('what an answer says was spent', () => {
+  it('is posted, and shown in what the budgets have left', async () => {
+    const before = await run({}, await request());
+    const upstream: UpstreamPort = {
+      ...said(FAILED).upstream,
+      async send(dispatch) {
+        const result = await rig.core.upstream.send(dispatch);
+        return result.kind === 'committed' ? { ...result, amounts: { 'EUR-cent': 3 } } : result;
+      },
+    };
+    const outcome = await run({ upstream }, await request());
+    expect(outcome).toMatchObject({ decision: 'committed', amounts: { 'EUR-cent': 3 } });
+    expect(before).not.toHaveProperty('amounts');
+    const figures = (of: typeof before) => of.budgets.find(({ row }) => row.budget.endsWith('agent-day'))?.row;
+    expect(figures(outcome)).toMatchObject({ spent: (figures(before)?.spent ?? 0) + 3, held: figures(before)?.held });
+    const rows = await rig.core.store.budgets(WS);
+    expect(rows.find(({ budget }) => budget.endsWith('agent-day'))).toMatchObject({ spent: figures(outcome)?.spent });
   });
 });
 
@@ -541,6 +600,13 @@ describe('a call that was approved', () => {
     const people = { ...rig.people, key: async () => ({ profile: 'mcp_agent' }) };
     await dispatchGranted({ ...rig.core, judge }, people, approval, effect);
     expect(asked).toEqual([['192.0.2.7', 'mcp_agent']]);
+  });
+
+  it('is not asked again by itself where the upstream was busy: the approval covered one dispatch', async () => {
+    const busy: UpstreamResult = { ...FAILED, evidence: { ...EVIDENCE, code: BUSY }, retryAfterMs: 7_000 };
+    const became = await sent(said(busy));
+    expect(became).toMatchObject({ outcome: { decision: 'failed', retryAfterMs: null } });
+    expect(became).not.toHaveProperty('outcome.askAgain');
   });
 
   it('is not safe to retry where nobody knows its outcome: the approval covered one dispatch', async () => {

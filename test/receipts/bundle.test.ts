@@ -141,8 +141,24 @@ describe('what a seal does not make good', () => {
     ['a line of no kind', () => [...lines(), '{"type":"note"}']],
     ['a line that is no JSON', () => [...lines(), '{"type":"event",}']],
     ['no head', () => lines().slice(1)],
+    ['a head of a later version', () => lines().map((line) => line.replace('"bundle","v":1', '"bundle","v":2'))],
+    ['a head of another kind', () => lines().map((line) => line.replace('"type":"bundle"', '"type":"archive"'))],
+    ['an event whose id is of another place', () => lines().map((line) => line.replace('"evt_1_41"', '"evt_1_42"'))],
+    ['an event with an id of no form', () => lines().map((line) => line.replace('"evt_1_41"', '"evt_1_41x"'))],
+    ['an event whose id is no text', () => lines().map((line) => line.replace('"evt_1_41"', '41'))],
   ])('%s', async (_, altered) => {
     expect((await check(sealed(altered()))).verdict).toBe('INVALID');
+  });
+
+  it('faults are told with their lines, twenty of them, and how many more there are', async () => {
+    const detail = async (notes: number): Promise<string> => {
+      const bundle = sealed([...lines(), ...Array.from({ length: notes }, () => '{"type":"note"}')]);
+      return (await check(bundle)).checks.find(({ name }) => name === 'chain')?.detail ?? '';
+    };
+    expect(await detail(1)).toBe(`line ${lines().length + 1}: a line of no kind that a bundle has`);
+    expect((await detail(20)).split('; ')).toHaveLength(20);
+    expect(await detail(20)).not.toContain('more');
+    expect((await detail(23)).split('; ').slice(19)).toEqual([expect.stringMatching(/^line /), 'and 3 more']);
   });
 
   it('counts that do not fit, and another workspace', async () => {

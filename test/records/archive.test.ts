@@ -402,6 +402,21 @@ it('a segment of effects that people were asked about more than once is one chan
   });
 });
 
+it.each([
+  ['a hundred effects', 101, 1],
+  ['a million characters', 3, 600_000],
+])('a segment has at most %s, and what is more goes into the next', async (_, effects, characters) => {
+  await using(open(), async (store) => {
+    for (let made = 0; made < effects; made += 1) {
+      const { effect } = await dispatched(store, { sealed: 's'.repeat(characters) });
+      await store.settle(settleRequest(effect, FAILED));
+    }
+    now += RETENTION.effectsMs + DAY;
+    expect(await store.sweep(1_000)).toMatchObject({ aged: effects, archive: { failure: null } });
+    expect(await archivedByLedger(store)).toEqual({ segments: [1, 2], effects });
+  });
+});
+
 it('fsck is silent where the key of an archived call that failed was used again', async () => {
   await using(open(), async (store) => {
     const { effect } = await dispatched(store, { idempotencyKey: 'again' });
