@@ -1,10 +1,12 @@
 import { afterEach, describe, expect, test, vi } from 'vitest';
-import { Svc, SvcError } from '../src/index.ts';
+import { Svc, SvcError, type SvcOptions } from '../src/index.ts';
 import { answer, type Play, type ScriptedServer, scriptedServer } from './server.ts';
 
 const servers: ScriptedServer[] = [];
 
 afterEach(async () => {
+  vi.useRealTimers();
+  vi.restoreAllMocks();
   vi.unstubAllEnvs();
   await Promise.all(servers.splice(0).map((server) => server.close()));
 });
@@ -14,6 +16,41 @@ async function against(...script: Play[]): Promise<{ svc: Svc; server: ScriptedS
   servers.push(server);
   return { server, svc: new Svc({ apiKey: 'k', baseUrl: `${server.url}/`, workspace: 'demo' }) };
 }
+
+interface Sent {
+  readonly line: string;
+  readonly init: Parameters<NonNullable<SvcOptions['fetch']>>[1];
+}
+
+/** A client without a network: each request gets the next of these answers, the last one for all that follow. */
+function scripted(script: readonly Play[], options: Partial<SvcOptions> = {}) {
+  const sent: Sent[] = [];
+  const fetch: NonNullable<SvcOptions['fetch']> = async (url, init) => {
+    sent.push({ line: `${init.method} ${url.slice('http://g.test'.length)}`, init });
+    const play = script[Math.min(sent.length, script.length) - 1];
+    if (play === undefined || 'drop' in play) throw new TypeError('fetch failed');
+    const { status, body, headers = {} } = play;
+    return {
+      status,
+      headers: { get: (name) => headers[name] ?? null },
+      text: async () => (typeof body === 'string' ? body : JSON.stringify(body)),
+      body,
+    };
+  };
+  const svc = new Svc({ apiKey: 'k', baseUrl: 'http://g.test', workspace: 'demo', fetch, ...options });
+  return { svc, sent };
+}
+
+async function failure(work: Promise<unknown>): Promise<unknown> {
+  try {
+    return { resolved: await work };
+  } catch (error) {
+    return error;
+  }
+}
+
+const COMMITTED: Play = { status: 200, body: answer('committed') };
+const RUNNING: Play = { status: 200, body: { effect: answer('in_progress'), ledger: [] } };
 
 describe('the key', () => {
   const refused = (options?: ConstructorParameters<typeof Svc>[0]): unknown => {
@@ -93,6 +130,38 @@ describe('waiting', () => {
     expect(result.status).toBe('in_progress');
   });
 
+  test('looks again after 0.2 s, then ever more seldom, at least every 5 s, and so long as it was told to', async () => {
+    vi.useFakeTimers();
+    const { svc, sent } = scripted([{ status: 202, body: answer('pending_approval') }, RUNNING]);
+    const at: number[] = [];
+    const began = performance.now();
+    const call = svc.call({ tool: 't', wait: 20_000 });
+    for (let ms = 0; ms < 21_000; ms += 100) {
+      if (sent.length > at.length) at.push(performance.now() - began);
+      await vi.advanceTimersByTimeAsync(100);
+    }
+    expect((await call).status).toBe('in_progress');
+    const gaps = at.slice(1).map((one, index) => one - (at[index] ?? 0));
+    expect(gaps.slice(0, 2)).toEqual([200, 300]);
+    for (const [index, gap] of gaps.slice(0, -1).entries()) expect(gap).toBeGreaterThanOrEqual(gaps[index - 1] ?? 0);
+    expect(Math.max(...gaps)).toBe(5000);
+    expect(at.at(-1)).toBe(20_000);
+  });
+
+  test('a caller that gives up is told that it may happen yet', async () => {
+    const { svc } = scripted([RUNNING]);
+    const control = new AbortController();
+    const waiting = failure(svc.wait('eff_1', { signal: control.signal }));
+    control.abort();
+    expect(await waiting).toMatchObject({ code: 'aborted', didItHappen: 'maybe' });
+  });
+
+  test('what is not to be waited for is not asked for again', async () => {
+    const { svc, sent } = scripted([{ status: 202, body: answer('pending_approval') }]);
+    expect((await svc.call({ tool: 't', wait: false })).status).toBe('pending_approval');
+    expect(sent).toHaveLength(1);
+  });
+
   test('an unknown outcome is a result', async () => {
     const { svc } = await against({
       status: 200,
@@ -149,6 +218,71 @@ describe('the other operations', () => {
     ['pauses', (svc) => svc.pauses.list(), 'GET /v1/workspaces/demo/pauses', {}],
     ['budgets', (svc) => svc.budgets.list(), 'GET /v1/workspaces/demo/budgets', {}],
   ];
+  /** Whether what is sent a second time does nothing more than the first. */
+  const FURTHER: readonly (readonly [again: boolean, (svc: Svc) => Promise<unknown>, line: string, body?: object])[] = [
+    [true, (svc) => svc.effects.probe('e'), 'POST /v1/workspaces/demo/effects/e/probe', {}],
+    [true, (svc) => svc.effects.observedReads({ limit: 5 }), 'GET /v1/workspaces/demo/observed-reads?limit=5'],
+    [true, (svc) => svc.effects.reads({ cursor: 'c' }), 'GET /v1/workspaces/demo/observed-reads?cursor=c&all=true'],
+    [true, (svc) => svc.effects.receipt('e'), 'GET /v1/workspaces/demo/effects/e/receipt'],
+    [
+      true,
+      (svc) => svc.effects.disclosure('e', ['a', 'b']),
+      'GET /v1/workspaces/demo/effects/e/receipt?disclosure=1&fields=a%2Cb',
+    ],
+    [false, (svc) => svc.effects.erase('e'), 'DELETE /v1/workspaces/demo/effects/e/params'],
+    [true, (svc) => svc.ledger.list({ agentId: 'a' }), 'GET /v1/workspaces/demo/ledger?agent_id=a'],
+    [true, (svc) => svc.ledger.installation({ limit: 2 }), 'GET /v1/beta/ledger?limit=2'],
+    [false, (svc) => svc.approvals.approve('a'), 'POST /v1/workspaces/demo/approvals/a/approve', {}],
+    [false, (svc) => svc.approvals.reject('a'), 'POST /v1/workspaces/demo/approvals/a/reject', {}],
+    [true, (svc) => svc.claims.list(), 'GET /v1/workspaces/demo/claims'],
+    [true, (svc) => svc.claims.renew('c'), 'POST /v1/workspaces/demo/claims/c/renew', {}],
+    [false, (svc) => svc.claims.release('c'), 'DELETE /v1/workspaces/demo/claims/c'],
+    [true, (svc) => svc.reservations.list(), 'GET /v1/workspaces/demo/reservations'],
+    [
+      false,
+      (svc) => svc.reservations.make({ pool: 'p', units: 1, ttlS: 9 }),
+      'POST /v1/workspaces/demo/reservations',
+      { pool: 'p', units: 1, ttl_s: 9 },
+    ],
+    [
+      false,
+      (svc) => svc.pauses.set({ scope: { tool: '**' }, reason: 'r' }),
+      'POST /v1/workspaces/demo/pauses',
+      { scope: { tool: '**' }, reason: 'r' },
+    ],
+    [true, (svc) => svc.keys.list({ agentId: 'a' }), 'GET /v1/beta/keys?agent_id=a'],
+    [false, (svc) => svc.keys.revoke('k/1'), 'DELETE /v1/beta/keys/k%2F1'],
+    [false, (svc) => svc.keys.rotate('k', { overlap: 60 }), 'POST /v1/beta/keys/k/rotate', { overlap: 60 }],
+    [true, (svc) => svc.passkeys.list('ann'), 'GET /v1/beta/users/ann/passkeys'],
+    [false, (svc) => svc.passkeys.remove('ann', 'p'), 'DELETE /v1/beta/users/ann/passkeys/p'],
+    [false, (svc) => svc.console.link(), 'POST /v1/beta/console/links', {}],
+    [true, (svc) => svc.policies.history(), 'GET /v1/beta/policies/activations'],
+    [false, (svc) => svc.policies.activate(), 'POST /v1/beta/policies/activations', {}],
+    [
+      false,
+      (svc) => svc.policies.activate('v1', { comment: 'c' }),
+      'POST /v1/beta/policies/activations',
+      { comment: 'c', version: 'v1' },
+    ],
+    [true, (svc) => svc.policies.show('v1'), 'GET /v1/beta/policies/versions/v1'],
+    [false, (svc) => svc.policies.rollback({ comment: 'c' }), 'POST /v1/beta/policies/rollback', { comment: 'c' }],
+    [true, (svc) => svc.notifications.list({ state: 'dead' }), 'GET /v1/beta/notifications?state=dead'],
+    [false, (svc) => svc.notifications.resend('n'), 'POST /v1/beta/notifications/n/resend', {}],
+  ];
+  test.each(FURTHER.map(([again, operation, line, body]) => [line, again, operation, body] as const))(
+    '%s, sent again where no answer came: %s',
+    async (line, again, operation, body) => {
+      vi.useFakeTimers();
+      const { svc, sent } = scripted([{ drop: 'before' }, { status: 200, body: BODY }]);
+      const done = failure(operation(svc));
+      await vi.advanceTimersByTimeAsync(1000);
+      expect(sent.map((one) => one.line)).toEqual(again ? [line, line] : [line]);
+      if (!again) expect(await done).toMatchObject({ code: 'no_answer' });
+      const [{ init } = { init: null }] = sent;
+      expect(init?.body === undefined ? undefined : JSON.parse(init.body)).toEqual(body);
+      expect(init).toMatchObject({ redirect: 'error', headers: { 'x-api-key': 'k' } });
+    },
+  );
   test.each(OPERATIONS)('%s', async (_, operation, line, body) => {
     const { svc, server } = await against({ status: 200, body: BODY });
     expect(await operation(svc)).toEqual({ someField: 1, data: { left_alone: 1 } });
@@ -220,9 +354,153 @@ describe('the other operations', () => {
     ]);
   });
 
+  test('what belongs to others keeps its names in what comes back', async () => {
+    const foreign = Object.fromEntries(
+      [
+        'params',
+        'asked_params',
+        'editable',
+        'metadata',
+        'result',
+        'receipt',
+        'data',
+        'evidence',
+        'assumed',
+        'current',
+      ].map((name) => [name, { left_alone: [{ this_too: 1 }] }]),
+    );
+    const { svc } = scripted([{ status: 200, body: { effect: { ...foreign, tool_name: 1 }, ledger: [foreign] } }]);
+    const { asked_params: askedParams, ...same } = foreign;
+    const shown = { ...same, askedParams };
+    expect(await svc.effects.get('e')).toEqual({ effect: { ...shown, toolName: 1 }, ledger: [shown] });
+  });
+
   test('what changes something and has no key is not sent twice after a lost answer', async () => {
     const { svc, server } = await against({ drop: 'before' });
     await expect(svc.claims.take({ target: 't', ttlS: 9 })).rejects.toMatchObject({ code: 'no_answer' });
     expect(server.received).toHaveLength(1);
+  });
+});
+
+describe('asking again', () => {
+  test('four times at most, after pauses that double, of which up to a half is left out by chance', async () => {
+    vi.useFakeTimers();
+    for (const [random, pauses] of [
+      [0, [100, 200, 400]],
+      [0.5, [150, 300, 600]],
+    ] as const) {
+      vi.spyOn(Math, 'random').mockReturnValue(random);
+      const { svc, sent } = scripted([{ drop: 'before' }]);
+      const done = failure(svc.call({ tool: 't' }));
+      for (const [index, pause] of pauses.entries()) {
+        await vi.advanceTimersByTimeAsync(pause - 1);
+        expect(sent).toHaveLength(index + 1);
+        await vi.advanceTimersByTimeAsync(1);
+        expect(sent).toHaveLength(index + 2);
+      }
+      await vi.advanceTimersByTimeAsync(60_000);
+      expect(sent).toHaveLength(4);
+      expect(await done).toMatchObject({ code: 'no_answer' });
+    }
+  });
+
+  test('never later than after 30 s, whatever Retry-After says, and at a 429 for anything', async () => {
+    vi.useFakeTimers();
+    const busy = { status: 429, body: { code: 'busy', title: 't' }, headers: { 'retry-after': '3600' } };
+    const { svc, sent } = scripted([busy, { status: 200, body: {} }]);
+    const done = svc.claims.take({ target: 't', ttlS: 9 });
+    await vi.advanceTimersByTimeAsync(29_999);
+    expect(sent).toHaveLength(1);
+    await vi.advanceTimersByTimeAsync(1);
+    expect(sent).toHaveLength(2);
+    await done;
+  });
+
+  test.each([
+    [408, true],
+    [500, false],
+    [502, true],
+    [503, true],
+    [504, true],
+  ])('%d without a decision: %s', async (status, again) => {
+    const headers = { 'retry-after': '0' };
+    const { svc, sent } = scripted([{ status, body: { code: 'c', title: 't' }, headers }, COMMITTED]);
+    await failure(svc.call({ tool: 't' }));
+    expect(sent).toHaveLength(again ? 2 : 1);
+  });
+
+  test('each sending ends after 60 s, or after the time that was given', async () => {
+    const limits = vi.spyOn(AbortSignal, 'timeout');
+    await scripted([COMMITTED]).svc.call({ tool: 't' });
+    await scripted([COMMITTED], { timeoutMs: 5 }).svc.call({ tool: 't' });
+    expect(limits.mock.calls).toEqual([[60_000], [5]]);
+  });
+});
+
+describe('what is no decision', () => {
+  test.each([
+    ['no JSON', { status: 500, body: '<html>' }, { code: 'bad_answer', status: 500, retryAfterMs: null }],
+    ['no code', { status: 404, body: { title: 't' } }, { code: 'bad_answer', status: 404 }],
+    ['200 that is no JSON', { status: 200, body: 'hello' }, { code: 'bad_answer', status: 200, didItHappen: 'maybe' }],
+    [
+      'a problem',
+      { status: 400, body: { code: 'c', title: 't' }, headers: { 'retry-after': '7' } },
+      { code: 'c', message: 't', retryAfterMs: 7000, requestId: null, errors: [], baseUrl: 'http://g.test' },
+    ],
+    ['a problem without words', { status: 400, body: { code: 'c' } }, { message: 'c' }],
+    [
+      'a problem that says whether it happened',
+      { status: 500, body: { code: 'c', did_it_happen: 'yes' } },
+      { didItHappen: 'yes' },
+    ],
+    [
+      'one that says it oddly',
+      { status: 500, body: { code: 'c', did_it_happen: 'perhaps' } },
+      { didItHappen: 'maybe' },
+    ],
+  ])('%s', async (_, play, error) => {
+    const { svc } = scripted([play], { attempts: 1 });
+    const failed = await failure(svc.call({ tool: 't', idempotencyKey: 'mine' }));
+    expect(failed).toBeInstanceOf(SvcError);
+    expect(failed).toMatchObject({ idempotencyKey: 'mine', ...error });
+  });
+});
+
+describe('an export', () => {
+  async function* pieces() {
+    yield Buffer.from('{"a":1}\n');
+    yield Buffer.from('{"a":2}\n');
+  }
+
+  test('comes piece by piece, and may take longer than the time limit once it has begun', async () => {
+    vi.useFakeTimers();
+    const { svc, sent } = scripted([{ status: 200, body: pieces() }], { timeoutMs: 1000 });
+    const read = await svc.ledger.export({ format: 'bundle', agentId: 'a', since: '2026-01-01T00:00:00Z' });
+    await vi.advanceTimersByTimeAsync(5000);
+    expect(sent[0]?.line).toBe(
+      'GET /v1/workspaces/demo/export?format=bundle&agent_id=a&since=2026-01-01T00%3A00%3A00Z',
+    );
+    expect(sent[0]?.init).toMatchObject({
+      redirect: 'error',
+      headers: { 'x-api-key': 'k' },
+      signal: { aborted: false },
+    });
+    let text = '';
+    for await (const piece of read) text += String(piece);
+    expect(text).toBe('{"a":1}\n{"a":2}\n');
+  });
+
+  test('that does not begin in time ends; what refuses it says why; it is sent once', async () => {
+    vi.useFakeTimers();
+    const fetch: NonNullable<SvcOptions['fetch']> = (_, { signal }) =>
+      new Promise((_resolve, reject) => {
+        signal.addEventListener('abort', () => reject(new Error('aborted')));
+      });
+    const late = failure(scripted([], { fetch, timeoutMs: 1000 }).svc.ledger.export());
+    await vi.advanceTimersByTimeAsync(1000);
+    expect(await late).toMatchObject({ code: 'no_answer', didItHappen: 'no' });
+    const { svc, sent } = scripted([{ status: 503, body: { code: 'not_ready', title: 't' } }]);
+    expect(await failure(svc.ledger.export())).toMatchObject({ code: 'not_ready', status: 503, didItHappen: 'no' });
+    expect(sent).toHaveLength(1);
   });
 });

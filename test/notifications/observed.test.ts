@@ -1,5 +1,6 @@
 import { afterEach, expect, it, vi } from 'vitest';
 import type { BudgetRow } from '../../src/effects/model/budget.ts';
+import { INSTALLATION } from '../../src/effects/model/ledger.ts';
 import { NOTIFICATION_EVENTS, type Receiver } from '../../src/effects/model/notification.ts';
 import { createReadingTurns } from '../../src/effects/run/reading-turns.ts';
 import { createObserved } from '../../src/notifications/observed.ts';
@@ -30,9 +31,12 @@ const ROW: BudgetRow = {
   resetsAt: 2_000_000,
 };
 
+type Store = Parameters<typeof createObserved>[0]['store'];
+
 /** What is seen of these budgets, and what the store was asked to tell. */
-function watching(budgets: () => readonly BudgetRow[], turns = createReadingTurns()) {
+function watching(budgets: () => readonly BudgetRow[], turns = createReadingTurns(), unsettled = () => 0) {
   const told: (readonly [key: string, event: string])[] = [];
+  const notified: (readonly [until: number, Parameters<Store['tellOnce']>[2]])[] = [];
   const untold: string[] = [];
   const clock = { now: 1_000_000 };
   const observed = createObserved({
@@ -40,8 +44,9 @@ function watching(budgets: () => readonly BudgetRow[], turns = createReadingTurn
       now: () => clock.now,
       turns,
       budgets: async () => budgets(),
-      async tellOnce(key, _until, { event }) {
-        told.push([key, event]);
+      async tellOnce(key, until, notification) {
+        told.push([key, notification.event]);
+        notified.push([until, notification]);
       },
       async untell(key) {
         untold.push(key);
@@ -49,9 +54,9 @@ function watching(budgets: () => readonly BudgetRow[], turns = createReadingTurn
     },
     workspaces: () => ['w'],
     nearPercent: () => 90,
-    unsettled: () => 0,
+    unsettled,
   });
-  return { observed, told, untold, clock };
+  return { observed, told, notified, untold, clock };
 }
 
 it('budgets by params are judged in turns, as lists are, and so many are told of in one look', async () => {
@@ -105,6 +110,41 @@ it('each row and each window of a budget is told of by itself: once, until it is
   // Budgets are looked at every 15 s, and not in each look.
   await observed.look([OPS]);
   expect(told).toHaveLength(5);
+});
+
+it('says how far a budget is used and when it begins anew; one that never does is told of again after a day', async () => {
+  const forever = { ...ROW, budget: 'total', spent: 60, held: 35, resetsAt: null };
+  const { observed, notified } = watching(() => [{ ...ROW, held: 3 }, forever]);
+  await observed.look([OPS]);
+  const of = { event: 'budget.near_limit', workspace: 'w', effectId: null, at: 1_000_000 };
+  const data = { budget: 'b', unit: 'cent', limit: 100, spent: 90, held: 3, resets_at: '1970-01-01T00:33:20.000Z' };
+  expect(notified).toEqual([
+    [2_000_000, { ...of, data }],
+    [1_000_000 + 86_400_000, { ...of, data: { ...data, budget: 'total', spent: 60, held: 35, resets_at: null } }],
+  ]);
+});
+
+it('effects that retention must leave are told of once a day', async () => {
+  let unsettled = 0;
+  const { observed, notified, clock } = watching(
+    () => [],
+    createReadingTurns(),
+    () => unsettled,
+  );
+  const receivers = [OPS];
+  await observed.look(receivers);
+  expect(notified).toEqual([]);
+  unsettled = 3;
+  await observed.look(receivers);
+  await observed.look(receivers);
+  const told = { event: 'retention.stalled', workspace: INSTALLATION, effectId: null, at: 1_000_000 };
+  expect(notified).toEqual([[87_400_000, { ...told, data: { effects: 3 } }]]);
+  clock.now = 87_399_999;
+  await observed.look(receivers);
+  expect(notified).toHaveLength(1);
+  clock.now = 87_400_000;
+  await observed.look(receivers);
+  expect(notified).toHaveLength(2);
 });
 
 it('budgets are not read where nobody wants to know', async () => {
