@@ -45,6 +45,36 @@ test('a name that a caller gives cannot break a line, nor put a key into it', ()
   expect(lines[0]).toMatchObject({ time: '1970-01-01T00:00:00.000Z', duration_ms: 1.235, cut: true });
 });
 
+test('a line has what is known of its request, and nothing is there twice', () => {
+  const written: string[] = [];
+  const log = createAccessLog(
+    (lines) => written.push(lines),
+    () => 1_750_000_000_000,
+  );
+  log.record({ ...LINE, cut: false, rpc: 'tools/call', authenticatedInMs: 0.5, effectId: 'eff_1', traceId: 't' });
+  log.record({ ...LINE, agentId: null, tool: null, upstream: null, decision: null });
+  log.flush();
+  log.flush();
+  const [first = '', second = ''] = written.join('').trimEnd().split('\n');
+  const common = {
+    level: 'info',
+    time: '2025-06-15T15:06:40.000Z',
+    msg: 'call',
+    request_id: 'req_1',
+    method: 'GET',
+    workspace: 'demo',
+    status: 200,
+    bytes_in: 1,
+    bytes_out: 2,
+    duration_ms: 1.235,
+  };
+  const known = { agent: 'bot', tool: 'api.see', upstream: 'api', decision: 'committed', auth_ms: 0.5 };
+  expect(JSON.parse(first)).toEqual({ ...common, ...known, effect_id: 'eff_1', trace_id: 't', rpc: 'tools/call' });
+  const nothing = { agent: null, tool: null, upstream: null, decision: null, auth_ms: null, effect_id: null };
+  expect(JSON.parse(second)).toEqual({ ...common, ...nothing, trace_id: null, cut: true });
+  expect(written).toHaveLength(1);
+});
+
 test('lines are gathered, and never many of them', () => {
   vi.useFakeTimers();
   const written: string[] = [];

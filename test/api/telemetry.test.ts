@@ -1,5 +1,7 @@
 import { Writable } from 'node:stream';
 import { describe, expect, it } from 'vitest';
+import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
+import type { EffectRecord } from '../../src/effects/model/effect.ts';
 import { StoreUnavailable } from '../../src/effects/store.ts';
 import { makeKey } from '../../src/identity/key-format.ts';
 import { createLogger, redactSecrets } from '../../src/telemetry/logger.ts';
@@ -61,7 +63,153 @@ describe('logs', () => {
   });
 });
 
+const EFFECT: Omit<EffectRecord, 'id' | 'createdAt'> = {
+  workspace: 'demo',
+  idempotencyKey: 'k',
+  fingerprint: 'f',
+  action: { type: 't', tool: 'a.b', toolDigest: 'd', upstream: 'u', kind: 'write', target: 'x:1' },
+  actor: { agentId: 'bot', agentOwner: null, keyId: 'k', keyKind: 'agent', user: null, keyMadeBy: null, via: 'mcp' },
+  life: { state: 'pending_approval', approvalId: 'a' },
+  attempt: 1,
+  unsent: 0,
+  generation: 1,
+  firstDispatchAt: null,
+  mayHaveHappened: false,
+  closed: false,
+  holds: [],
+  holdState: 'none',
+  claims: [],
+  uses: [],
+  trace: { policyVersion: 'v', matched: [], shadow: [], observed: null },
+  stages: [],
+  metadata: null,
+  sealed: null,
+};
+
+const APPROVAL: ApprovalRecord = {
+  id: 'apr_1',
+  workspace: 'demo',
+  effectId: 'eff_1',
+  digest: 'd',
+  tool: 'a.b',
+  target: 'x:1',
+  requester: { agentId: 'bot', agentOwner: null, user: null, keyId: 'k', keyMadeBy: null },
+  requirements: [],
+  costs: [],
+  votes: [],
+  status: 'pending',
+  createdAt: 0,
+  expiresAt: 0,
+  decidedAt: null,
+  stopped: null,
+};
+
+/** A store that has so many of each, in pages, and what it was asked for. */
+function listing(effects: readonly EffectRecord[], approvals: readonly ApprovalRecord[]) {
+  const asked: unknown[] = [];
+  const paged = <Item>(items: readonly Item[], { limit, cursor }: { limit: number; cursor: string | null }) => {
+    const from = Number(cursor ?? 0);
+    const next = from + limit < items.length ? String(from + limit) : null;
+    return Promise.resolve({ items: items.slice(from, from + limit), next });
+  };
+  const store: Parameters<typeof createMetrics>[0]['store'] = {
+    health: () => ({
+      ready: false,
+      durability: 'sync',
+      problem: { code: 'store_unavailable', message: 'it is away' },
+      epoch: 1,
+    }),
+    now: () => 100_000_000,
+    commits: () => ({ done: 5, moved: 4, givenUp: 3 }),
+    effects: (workspace, filter) => {
+      asked.push([workspace, filter.state]);
+      return paged(effects, filter);
+    },
+    approvals: (workspace, filter) => {
+      asked.push([workspace, filter.status]);
+      return paged(approvals, filter);
+    },
+  };
+  return { store, asked };
+}
+
 describe('metrics', () => {
+  it('have unknown outcomes by age, each once, and read them once for all gauges, up to two thousand', async () => {
+    const ages = [0, 60_000, 60_001, 600_000, 600_001, 3_600_000, 3_600_001, 86_400_000, 86_400_001, 99_000_000];
+    const effects = ages.map((age, n) => ({ ...EFFECT, id: `eff_${n}`, createdAt: 100_000_000 - age }));
+    const { store, asked } = listing(
+      effects,
+      Array.from({ length: 2_500 }, () => APPROVAL),
+    );
+    const metrics = createMetrics({ store, workspaces: () => ['demo'], swept: () => null });
+    const { text } = await metrics.render();
+    const at = (age: string): string =>
+      new RegExp(`^svc_effects_unknown_by_age\\{workspace="demo",age="${age}"\\} (\\d+)$`, 'm').exec(text)?.[1] ?? '';
+    expect(['1m', '10m', '1h', '1d', '\\+Inf'].map(at)).toEqual(['2', '2', '2', '2', '2']);
+    expect(text).toContain('svc_effects_unknown{workspace="demo"} 10');
+    expect(text).toContain('svc_approvals_pending{workspace="demo"} 2000');
+    expect(asked).toEqual([['demo', 'unknown'], ...Array.from({ length: 10 }, () => ['demo', 'pending'])]);
+    await metrics.render();
+    expect(asked).toHaveLength(22);
+  });
+
+  it('say of what is not known yet that it is none, and of times without a case that they are now', async () => {
+    const { store } = listing([], []);
+    const before = Date.now() / 1000;
+    const { text } = await createMetrics({ store, workspaces: () => [], swept: () => null }).render();
+    for (const line of [
+      'svc_store_ready 0',
+      'svc_store_commits_total{result="done"} 5',
+      'svc_store_commits_total{result="moved"} 4',
+      'svc_store_commits_total{result="given_up"} 3',
+      'svc_retention_unsettled 0',
+      'svc_archive_behind 0',
+      'svc_archive_segment_timestamp_seconds 0',
+      'svc_backup_timestamp_seconds 0',
+      'svc_fsck_clean_timestamp_seconds 0',
+      'svc_retention_swept_timestamp_seconds 0',
+    ])
+      expect(text.split('\n')).toContain(line);
+    for (const name of ['svc_retention_reached', 'svc_effects_unknown_oldest']) {
+      const [, seconds] = new RegExp(`^${name}_timestamp_seconds (\\S+)$`, 'm').exec(text) ?? [];
+      expect(Number(seconds)).toBeGreaterThanOrEqual(before);
+    }
+  });
+
+  it('count what happened by its names, and stages only where they were measured', async () => {
+    const { store } = listing([], []);
+    const metrics = createMetrics({ store, workspaces: () => [], swept: () => null });
+    metrics.decided('committed', 'committed', 'proxy');
+    metrics.decided('committed', 'committed', 'proxy');
+    metrics.decided('committed', 'committed', 'mcp');
+    metrics.shadowed(['a/one', 'a/two']);
+    metrics.observed('denied_policy', 'mcp');
+    metrics.probed('gateway', 'happened');
+    metrics.differed('a/one');
+    metrics.stages([
+      { stage: 'policy', durationMs: 5 },
+      { stage: 'execute', durationMs: null },
+    ]);
+    metrics.step('admit', 'failed', 2);
+    metrics.called(null, null, null, 30);
+    const { text } = await metrics.render();
+    for (const line of [
+      'svc_decisions_total{decision="committed",code="committed",via="proxy"} 2',
+      'svc_decisions_total{decision="committed",code="committed",via="mcp"} 1',
+      'svc_shadow_refusals_total{rule="a/one"} 1',
+      'svc_shadow_refusals_total{rule="a/two"} 1',
+      'svc_observed_total{would="denied_policy",via="mcp"} 1',
+      'svc_probes_total{by="gateway",outcome="happened"} 1',
+      'svc_policy_differences_total{rule="a/one"} 1',
+      'svc_stage_seconds_sum{stage="policy"} 0.005',
+      'svc_store_step_seconds_count{step="admit",result="failed"} 1',
+      'svc_proxy_call_seconds_bucket{le="0.025",upstream="none",tool="none",decision="none"} 0',
+      'svc_proxy_call_seconds_bucket{le="0.1",upstream="none",tool="none",decision="none"} 1',
+    ])
+      expect(text.split('\n')).toContain(line);
+    expect(text).not.toContain('stage="execute"');
+  });
+
   it('count decisions, stages, steps, answers and what is unknown', async () => {
     const rig = await startRig();
     rig.loseNextAnswer();
