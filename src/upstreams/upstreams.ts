@@ -187,8 +187,8 @@ export function createPlaces(total: number, waitMs: number): Places {
   };
   return {
     take: (agent) => {
-      // Callers of this agent that already wait come first.
-      if (!waiting.has(agent) && mayTake(agent)) return take(agent);
+      // Whoever waits was served, if it could be, when the last place was given back: nobody is overtaken here.
+      if (mayTake(agent)) return take(agent);
       if (waitMs === 0) return Promise.resolve(null);
       return new Promise((give) => {
         const queue = waiting.get(agent) ?? [];

@@ -132,6 +132,27 @@ describe('each row of the table against a real upstream', () => {
     expect((await send('ok')).kind).toBe('committed');
   });
 
+  test('an answer as long as what is read is whole, and one that is longer is asked for its JSON all the same', async () => {
+    const most = JSON.stringify({ ok: false, pad: 'x'.repeat(LIMITS.responseBytes - 21) });
+    const outcomes = { committed: [], failed: [], unknown: [], body: [FAILS] };
+    expect(most.length).toBe(LIMITS.responseBytes);
+    let body = most;
+    const odd = createHttpServer((request, response) => {
+      request.resume().on('end', () => response.writeHead(200, { 'content-type': 'application/json' }).end(body));
+    });
+    odd.listen(0, '127.0.0.1');
+    await once(odd, 'listening');
+    open({ url: urlOf(odd, 'http') });
+    expect(await send('ok')).toMatchObject({ kind: 'committed', responseTruncated: false });
+    // Longer than what is kept, and still the body decides.
+    expect(await send('ok', { outcomes })).toMatchObject({ kind: 'failed', evidence: { code: 'declared' } });
+    body = `${most} `;
+    expect(await send('ok')).toMatchObject({ kind: 'committed', responseTruncated: true });
+    expect(await send('ok', { outcomes })).toMatchObject({ kind: 'unknown' });
+    await upstreams.close();
+    odd.close();
+  });
+
   test.each([
     ['{"ok":true}', 'application/json', 'committed'],
     ['{"ok":false}', 'application/json', 'failed'],
@@ -406,6 +427,15 @@ describe('headers', () => {
 });
 
 describe('state', () => {
+  test('is asked for with the credentials of the upstream, and nothing of the call', async () => {
+    open({ credentials: { header: 'X-Upstream-Key', value: 'upstream-secret' } });
+    await service.state('/v1/payments/p1', { status: 'open' });
+    await upstreams.readState(makeTool(), { payment_id: 'p1', amount: 5, note: 'n' });
+    const last = (await service.ledger()).requests.at(-1);
+    expect(last).toMatchObject({ method: 'GET', url: '/v1/payments/p1', text: '' });
+    expect(last?.headers).toMatchObject({ 'x-upstream-key': 'upstream-secret', 'user-agent': 'svc-gateway' });
+  });
+
   test('is read, or said to be unreadable', async () => {
     open();
     await service.state('/v1/payments/p1', { status: 'open', amount: 5 });

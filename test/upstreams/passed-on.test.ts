@@ -212,10 +212,85 @@ describe('what is not a whole stream', () => {
     expect(heard.text()).toBe(FIRST);
   });
 
+  test('as long as the limit: it is whole', async () => {
+    const heard = listener();
+    const bytes = FIRST.length + LAST.length;
+    const { socket, result } = await begun(heard.hears, { streams: { totalMs: 60_000, bytes } });
+    socket.write(`${HEAD}${chunk(FIRST)}${chunk(LAST)}0\r\n\r\n`);
+    expect((await result).kind).toBe('committed');
+    expect(heard.text()).toBe(FIRST + LAST);
+  });
+
   test('for a caller that takes it as a whole, it is unknown too', async () => {
     const { socket, result } = await begun(null);
     socket.end(`${HEAD}${chunk(FIRST)}`);
     expect(await result).toMatchObject({ kind: 'unknown', evidence: { code: 'reset' } });
+  });
+});
+
+describe('what remains of a call that is over', () => {
+  /** Answers each request that comes over the connection, after so many ms. */
+  function answerAfter(socket: Socket, ...delays: readonly number[]): void {
+    const left = [...delays];
+    const answer = (): void =>
+      void setTimeout(() => socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok'), left.shift() ?? 0);
+    socket.on('data', answer);
+  }
+
+  test.each([
+    ['its time-out', { timeoutMs: 300 }],
+    ['the time of its whole stream', { timeoutMs: 30_000, streams: { totalMs: 300, bytes: 1_000_000 } }],
+  ])('%s does not end the next one on its connection', async (_, tool) => {
+    const arrived = once(server, 'arrived');
+    const first = upstreams.send(makeDispatch({ tool: makeTool(tool) }));
+    await arrived;
+    const [socket] = sockets;
+    if (socket === undefined) throw new Error('nothing has arrived');
+    answerAfter(socket, 0, 600);
+    expect((await first).kind).toBe('committed');
+    const next = await upstreams.send(makeDispatch({ tool: makeTool({ timeoutMs: 30_000 }) }));
+    expect([next.kind, sockets.length]).toEqual(['committed', 1]);
+  });
+
+  test('of a stream each piece begins the time of silence anew', async () => {
+    const heard = listener();
+    const { socket, result } = await begun(heard.hears, { timeoutMs: 1_000 });
+    const wait = (): Promise<void> => new Promise((resolve) => setTimeout(resolve, 550));
+    await wait();
+    socket.write(HEAD);
+    await wait();
+    socket.write(chunk(FIRST));
+    await wait();
+    socket.write(`${chunk(LAST)}0\r\n\r\n`);
+    expect((await result).kind).toBe('committed');
+  });
+});
+
+describe('what is sent', () => {
+  const said = (socket: Socket): Promise<string> =>
+    new Promise((resolve) => {
+      let text = '';
+      socket.on('data', (piece: Buffer) => {
+        text += piece.toString();
+        socket.write('HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok');
+        resolve(text);
+      });
+    });
+
+  test.each([
+    ['a short one', 'ä'],
+    ['a long one', 'ä'.repeat(3_000)],
+  ])('is what the receipt has the digest of: %s', async (_, note) => {
+    const arrived = once(server, 'arrived');
+    const sending = upstreams.send(makeDispatch({ params: { payment_id: 'p1', amount: 7, note } }));
+    await arrived;
+    const [socket] = sockets;
+    if (socket === undefined) throw new Error('nothing has arrived');
+    void said(socket);
+    const result = await sending;
+    const line = 'POST /v1/payments/p1/refunds\n';
+    const body = JSON.stringify({ amount: 7, note });
+    expect(result.evidence.sent).toBe(createHash('sha256').update(line).update(body).digest('base64url'));
   });
 });
 

@@ -1,6 +1,8 @@
-import { expect, it } from 'vitest';
+import { afterEach, expect, it, vi } from 'vitest';
 import { createPlaces } from '../../src/upstreams/upstreams.ts';
 import { createUpstreams } from '../../src/upstreams/upstreams.ts';
+
+afterEach(() => vi.useRealTimers());
 
 it('a place that is given back twice is free once', async () => {
   const places = createPlaces(2, 0);
@@ -31,6 +33,63 @@ it.each([2, 3, 4, 5, 8, 13, 100])(
     expect(second).toBeLessThanOrEqual(Math.max(1, ((total - first) * 3) / 4));
   },
 );
+
+it('agents that wait take turns, and callers of one agent come in their order', async () => {
+  const places = createPlaces(1, 60_000);
+  const got: string[] = [];
+  const wait = (agent: string, name: string) =>
+    Promise.resolve(places.take(agent)).then((place) => {
+      got.push(name);
+      return place;
+    });
+  const first = await places.take('a');
+  const waiting = [wait('a', 'a1'), wait('a', 'a2'), wait('b', 'b1'), wait('c', 'c1')];
+  first?.();
+  for (const index of [0, 2, 3, 1]) (await waiting[index])?.();
+  expect(got).toEqual(['a1', 'b1', 'c1', 'a2']);
+  // Nobody waits any more.
+  expect(await places.take('d')).not.toBeNull();
+});
+
+it('whoever waits for too long gets none, and leaves its turn to the next', async () => {
+  vi.useFakeTimers();
+  const places = createPlaces(1, 100);
+  const held = await places.take('a');
+  const early = places.take('b');
+  await vi.advanceTimersByTimeAsync(50);
+  const late = places.take('b');
+  await vi.advanceTimersByTimeAsync(49);
+  let isOver = false;
+  void Promise.resolve(early).then(() => (isOver = true));
+  await vi.advanceTimersByTimeAsync(0);
+  expect(isOver).toBe(false);
+  await vi.advanceTimersByTimeAsync(1);
+  expect(await early).toBeNull();
+  // One that has given up altogether does not stand in its own way.
+  const given = places.take('c');
+  await vi.advanceTimersByTimeAsync(49);
+  held?.();
+  const place = await late;
+  expect(place).not.toBeNull();
+  await vi.advanceTimersByTimeAsync(100);
+  expect([await given, vi.getTimerCount()]).toEqual([null, 0]);
+  place?.();
+  const again = places.take('c');
+  await vi.advanceTimersByTimeAsync(100);
+  expect(await again).not.toBeNull();
+});
+
+it('an agent that has its share waits, while another still gets a place', async () => {
+  const places = createPlaces(4, 60_000);
+  const held = [await places.take('a'), await places.take('a'), await places.take('a')];
+  const fourth = Promise.resolve(places.take('a'));
+  expect(await places.take('b')).not.toBeNull();
+  held[0]?.();
+  // It has two still, and one is free: that is for who has none.
+  expect(await Promise.race([fourth, 'waits'])).toBe('waits');
+  held[1]?.();
+  expect(await fourth).not.toBeNull();
+});
 
 const UP = {
   id: 'up',
