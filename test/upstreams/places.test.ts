@@ -86,7 +86,7 @@ it('an agent that has its share waits, while another still gets a place', async 
   expect(await places.take('b')).not.toBeNull();
   held[0]?.();
   // It has two still, and one is free: that is for who has none.
-  expect(await Promise.race([fourth, 'waits'])).toBe('waits');
+  expect(await Promise.race([fourth, Promise.resolve('waits')])).toBe('waits');
   held[1]?.();
   expect(await fourth).not.toBeNull();
 });
