@@ -41,7 +41,9 @@ const Summary = Type.Object({
 
 type GroupBy = 'tool' | 'agent' | 'upstream' | 'decision';
 
-type ObservabilityPorts = Pick<ControlPorts, 'store' | 'inLine'>;
+interface ObservabilityPorts extends Pick<ControlPorts, 'inLine'> {
+  readonly store: Pick<ControlPorts['store'], 'now' | 'turns' | 'effects'>;
+}
 
 /** `svc.observability.summary`. */
 export function observabilityTools(ports: ObservabilityPorts): readonly ControlTool[] {

@@ -1,0 +1,381 @@
+import { describe, expect, test } from 'vitest';
+import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
+import type { EffectRecord, Life } from '../../src/effects/model/effect.ts';
+import type { KeyRecord } from '../../src/effects/model/key.ts';
+import { createReadingTurns } from '../../src/effects/run/reading-turns.ts';
+import type { EffectFilter } from '../../src/effects/store.ts';
+import type { JsonObject } from '../../src/json/value.ts';
+import { observabilityTools } from '../../src/mcp/control/observability.ts';
+import { readinessTools } from '../../src/mcp/control/readiness.ts';
+import type { ControlTool, ToolCall } from '../../src/mcp/control/tool.ts';
+import { BOT } from '../proxy/principal.ts';
+import { makeTool } from '../upstreams/tool.ts';
+
+const NOW = 1_750_000_000_000;
+const DAY = 86_400_000;
+const CALL: ToolCall = {
+  principal: BOT,
+  view: { kind: 'workspace', workspace: 'demo' },
+  workspace: 'demo',
+  ownAgent: null,
+  address: '127.0.0.1',
+  requestId: 'req_1',
+  authenticated: { at: 0, tookMs: 0 },
+};
+
+const EVIDENCE = { code: 'http_status', message: 'm', answered: null, startedAt: null, endedAt: null };
+const COMMITTED: Life = {
+  state: 'committed',
+  at: NOW,
+  settledBy: { by: 'owner' },
+  evidence: EVIDENCE,
+  receipt: { id: 'rcp_1', jws: 'j' },
+  result: null,
+  accepted: false,
+  responseTruncated: false,
+};
+const EFFECT: EffectRecord = {
+  id: 'eff_1',
+  workspace: 'demo',
+  idempotencyKey: 'k',
+  fingerprint: 'f',
+  action: { type: 't', tool: 'a.b', toolDigest: 'd', upstream: 'u', kind: 'write', target: 'x:1' },
+  actor: { agentId: 'bot', agentOwner: null, keyId: 'k', keyKind: 'agent', user: null, keyMadeBy: null, via: 'mcp' },
+  createdAt: NOW,
+  life: COMMITTED,
+  attempt: 1,
+  unsent: 0,
+  generation: 1,
+  firstDispatchAt: null,
+  mayHaveHappened: false,
+  closed: false,
+  holds: [],
+  holdState: 'none',
+  claims: [],
+  uses: [],
+  trace: { policyVersion: 'v', matched: [], shadow: [], observed: null },
+  stages: [],
+  metadata: null,
+  sealed: null,
+};
+const took = (durationMs: number | null): Partial<EffectRecord> => ({
+  stages: [
+    { stage: 'execute', status: 'passed', startedAt: 0, durationMs: 7_777, detail: null },
+    { stage: 'execute', status: 'passed', startedAt: 0, durationMs, detail: null },
+    { stage: 'settle', status: 'passed', startedAt: 0, durationMs: 9_999, detail: null },
+  ],
+});
+const denied = (code: 'rule_denied' | 'budget_exceeded', rule?: string): Partial<EffectRecord> => ({
+  life: {
+    state: 'denied',
+    at: NOW,
+    decision: 'denied_policy',
+    reason: { code, message: 'no', ...(rule !== undefined && { rule }) },
+    mismatches: [],
+  },
+});
+
+async function answerOf(tools: readonly ControlTool[], args: JsonObject, call: Partial<ToolCall> = {}) {
+  const answer = await tools[0]?.run(args, { ...CALL, ...call });
+  if (answer?.kind !== 'answer') throw new Error(JSON.stringify(answer));
+  return answer;
+}
+
+describe('a summary', () => {
+  function summaryOf(effects: readonly Partial<EffectRecord>[], pageSize = 100) {
+    const asked: EffectFilter[] = [];
+    const tools = observabilityTools({
+      inLine: (_key, make) => make(),
+      store: {
+        now: () => NOW,
+        turns: createReadingTurns(),
+        async effects(_workspace, filter) {
+          asked.push(filter);
+          const from = Number(filter.cursor ?? 0);
+          const next = from + pageSize;
+          const items = effects.slice(from, next).map((effect) => ({ ...EFFECT, ...effect }));
+          return { items, next: next < effects.length ? String(next) : null };
+        },
+      },
+    });
+    const ask = async (args: JsonObject = {}, call: Partial<ToolCall> = {}) =>
+      (await answerOf(tools, { window: '1h', ...args }, call)).structured;
+    return { ask, asked };
+  }
+
+  test('has the times of those that were sent by nearest rank: of the last attempt, and of that alone', async () => {
+    const times = Array.from({ length: 100 }, (_, n) => took(100 - n));
+    expect((await summaryOf([...times, took(null), {}]).ask())['latency_ms']).toEqual({
+      count: 100,
+      p50: 50,
+      p90: 90,
+      p99: 99,
+      max: 100,
+    });
+    expect((await summaryOf([took(1.23456), took(3)]).ask())['latency_ms']).toEqual({
+      count: 2,
+      p50: 1.235,
+      p90: 3,
+      p99: 3,
+      max: 3,
+    });
+    const none = { count: 0, p50: null, p90: null, p99: null, max: null };
+    expect((await summaryOf([]).ask())['latency_ms']).toEqual(none);
+  });
+
+  test('has what was spent, and not what is only held or was given back', async () => {
+    const hold = (budget: string, unit: string, amount: number) => ({ budget, unit, amount, bucket: '', window: 'w' });
+    const { ask } = summaryOf([
+      { holdState: 'posted', holds: [hold('a', 'cent', 5), hold('a', 'call', 1), hold('b', 'cent', 2)] },
+      { holdState: 'posted', holds: [hold('a', 'cent', 7)] },
+      { holdState: 'held', holds: [hold('a', 'cent', 100)] },
+      { holdState: 'voided', holds: [hold('a', 'cent', 100)] },
+    ]);
+    expect((await ask())['spend']).toEqual([
+      { budget: 'a', unit: 'cent', amount: 12 },
+      { budget: 'a', unit: 'call', amount: 1 },
+      { budget: 'b', unit: 'cent', amount: 2 },
+    ]);
+  });
+
+  test('has the most frequent refusals first, by reason and rule', async () => {
+    const { ask } = summaryOf([
+      denied('rule_denied', 's/one'),
+      denied('budget_exceeded'),
+      denied('rule_denied', 's/two'),
+      denied('rule_denied', 's/two'),
+      denied('rule_denied', 's/two'),
+      { life: { state: 'rejected', at: NOW, approvalId: 'a', until: NOW } },
+      { life: { state: 'rejected', at: NOW, approvalId: 'a', until: NOW } },
+    ]);
+    const structured = await ask();
+    expect(structured['top_denials']).toEqual([
+      { code: 'rule_denied', decision: 'denied_policy', rule: 's/two', count: 3 },
+      { code: 'approval_rejected', decision: 'denied_policy', rule: null, count: 2 },
+      { code: 'rule_denied', decision: 'denied_policy', rule: 's/one', count: 1 },
+      { code: 'budget_exceeded', decision: 'denied_policy', rule: null, count: 1 },
+    ]);
+  });
+
+  test('is told apart by what is asked, the largest twenty groups first', async () => {
+    const { action, actor } = EFFECT;
+    const effects = [
+      { ...took(4), action: { ...action, tool: 'a.c', upstream: 'v' } },
+      { ...took(5), actor: { ...actor, agentId: 'cat' } },
+      denied('rule_denied'),
+      {},
+    ];
+    const { ask } = summaryOf(effects);
+    const groups = async (by: string) => {
+      const found = (await ask({ group_by: by }))['groups'];
+      return Array.isArray(found) ? found.map((one) => JSON.stringify(one)) : [];
+    };
+    const names = async (by: string) =>
+      (await groups(by)).map((one) => /"group":"(.*?)","count":(\d+)/.exec(one)?.slice(1));
+    expect(await names('tool')).toEqual([
+      ['a.b', '3'],
+      ['a.c', '1'],
+    ]);
+    expect(await names('agent')).toEqual([
+      ['bot', '3'],
+      ['cat', '1'],
+    ]);
+    expect(await names('upstream')).toEqual([
+      ['u', '3'],
+      ['v', '1'],
+    ]);
+    expect(await names('decision')).toEqual([
+      ['committed', '3'],
+      ['denied_policy', '1'],
+    ]);
+    expect((await groups('agent'))[1]).toContain('"decisions":{"committed":1},"latency_ms":{"count":1,"p50":5');
+    expect((await ask())['groups']).toEqual([]);
+    const many = Array.from({ length: 25 }, (_, n) => ({ action: { ...action, tool: `a.${n}` } }));
+    const { groups: most } = await summaryOf([...many, ...many.slice(10, 11)]).ask({ group_by: 'tool' });
+    expect(most).toHaveLength(20);
+    expect(JSON.stringify(most)).toMatch(/^\[\{"group":"a\.10","count":2/);
+  });
+
+  test('of more than a thousand has the newest, says so, and from when on; an agent sees its own', async () => {
+    const effects = Array.from({ length: 1_500 }, (_, n) => ({ createdAt: NOW - n }));
+    const { ask, asked } = summaryOf(effects);
+    expect(await ask({}, { ownAgent: 'bot' })).toMatchObject({
+      counted: 1_000,
+      complete: false,
+      since: new Date(NOW - 3_600_000).toISOString(),
+      until: new Date(NOW).toISOString(),
+      counted_since: new Date(NOW - 999).toISOString(),
+    });
+    expect(asked).toHaveLength(10);
+    expect(asked[0]).toMatchObject({ agentId: 'bot', since: NOW - 3_600_000, until: null, state: null });
+    // Pages may be short, and there is an end of them, too.
+    const short = summaryOf(effects, 1);
+    expect(await short.ask()).toMatchObject({ counted: 20, complete: false });
+    expect(await summaryOf(effects.slice(0, 1_000)).ask()).toMatchObject({ counted: 1_000, complete: true });
+  });
+});
+
+describe('readiness', () => {
+  type Ports = Parameters<typeof readinessTools>[0];
+  type Installation = ReturnType<Ports['installation']>;
+  const INSTALLATION: Installation = {
+    entrance: 'tls',
+    queryKey: 'refuse',
+    previousSecrets: 0,
+    impediments: [],
+    notes: [],
+  };
+  const KEY: KeyRecord = {
+    id: 'key_1',
+    handle: 'h',
+    hash: 'h',
+    kind: 'agent',
+    name: 'n',
+    user: null,
+    madeBy: null,
+    workspace: 'demo',
+    agentId: 'bot',
+    profile: null,
+    scopes: [],
+    allowedTools: null,
+    readOnly: false,
+    createdAt: 0,
+    expiresAt: null,
+    revokedAt: null,
+    lastUsedAt: null,
+    replacedBy: null,
+  };
+  const APPROVAL: ApprovalRecord = {
+    id: 'apr_1',
+    workspace: 'demo',
+    effectId: 'eff_1',
+    digest: 'd',
+    tool: 'a.b',
+    target: 'x:1',
+    requester: { agentId: 'bot', agentOwner: null, user: null, keyId: 'k', keyMadeBy: null },
+    requirements: [],
+    costs: [],
+    votes: [],
+    status: 'pending',
+    createdAt: 0,
+    expiresAt: 0,
+    decidedAt: null,
+    stopped: null,
+  };
+
+  /** What is found where all is well but this. */
+  async function found(
+    is: {
+      readonly installation?: Partial<Installation>;
+      readonly policies?: Partial<ReturnType<Ports['policies']>['set']>;
+      readonly mode?: 'observe';
+      readonly store?: Partial<Ports['store']>;
+      readonly keys?: readonly KeyRecord[];
+      readonly approvals?: readonly number[];
+      readonly unknown?: number;
+    } = {},
+    call: Partial<ToolCall> = {},
+  ) {
+    const page = <Item>(items: readonly Item[], limit: number) =>
+      Promise.resolve({ items: items.slice(0, limit), next: items.length > limit ? 'more' : null });
+    const tools = readinessTools({
+      inLine: (_key, make) => make(),
+      installation: () => ({ ...INSTALLATION, ...is.installation }),
+      catalog: () => ({ tools: () => [makeTool(), makeTool({ name: 'payments.see', kind: 'read' })] }),
+      policies: () => ({
+        mode: is.mode ?? 'enforce',
+        set: { version: 'v'.repeat(43), rules: [1], couldPermit: () => true, ...is.policies },
+      }),
+      store: {
+        now: () => NOW,
+        turns: createReadingTurns(),
+        health: () => ({ ready: true, durability: 'sync', problem: null, epoch: 1 }),
+        keys: async () => is.keys ?? [],
+        pauses: async () => ({ pauses: [], version: 1 }),
+        effects: (_workspace, { limit }) =>
+          page(
+            Array.from({ length: is.unknown ?? 0 }, () => EFFECT),
+            limit,
+          ),
+        approvals: (_workspace, { limit }) =>
+          page(
+            (is.approvals ?? []).map((age) => ({ ...APPROVAL, createdAt: NOW - age })),
+            limit,
+          ),
+        ...is.store,
+      },
+    });
+    const { structured, text } = await answerOf(tools, {}, call);
+    const checks = Array.isArray(structured['checks']) ? (structured['checks'] as readonly JsonObject[]) : [];
+    return {
+      score: structured['score'],
+      ready: structured['ready'],
+      bad: checks.flatMap(({ id, status }) =>
+        typeof id === 'string' && typeof status === 'string' && status !== 'ok' ? [`${id} ${status}`] : [],
+      ),
+      checks,
+      text,
+    };
+  }
+
+  test('is whole where nothing is wrong', async () => {
+    expect(await found()).toMatchObject({ score: 100, ready: true, bad: [], text: 'All 11 checks are ok.' });
+    for (const entrance of ['tls_before', 'loopback'] as const)
+      expect((await found({ installation: { entrance } })).bad).toEqual([]);
+  });
+
+  const fault = { part: 'store', message: 'it is away' };
+  test.each<[string, Parameters<typeof found>[0], string, number, boolean]>([
+    ['keys in the clear', { installation: { entrance: 'plain' } }, 'tls fail', 91, false],
+    ['earlier secrets', { installation: { previousSecrets: 1 } }, 'master_secret warn', 97, true],
+    ['keys in the query', { installation: { queryKey: 'allow' } }, 'query_keys warn', 97, true],
+    ['an impediment', { installation: { impediments: [fault] } }, 'ready.store fail', 91, false],
+    ['a note', { installation: { notes: [fault] } }, 'note.store warn', 97, true],
+    ['policies that only observe', { mode: 'observe' }, 'policies_enforced fail', 91, false],
+    ['no rule', { policies: { rules: [] } }, 'policies_loaded fail', 91, false],
+    ['a tool that no rule permits', { policies: { couldPermit: () => false } }, 'policies_loaded warn', 97, true],
+    ['a key that does not expire', { keys: [KEY] }, 'keys_expire warn', 97, true],
+    ['an unknown outcome', { unknown: 1 }, 'unknown_outcomes fail', 91, false],
+    ['a request that waits for long', { approvals: [0, DAY + 1] }, 'approvals_wait warn', 97, true],
+  ])('%s', async (_, is, bad, score, ready) => {
+    const { checks, ...seen } = await found(is);
+    expect(seen).toMatchObject({ bad: [bad], score, ready });
+    expect(checks.find(({ status }) => status !== 'ok')?.['fix']).toEqual(expect.any(String));
+  });
+
+  test('a store that takes nothing is told by its own words', async () => {
+    const problem = { code: 'store_full', message: 'its disk is full' } as const;
+    const health = () => ({ ready: false, durability: 'sync', problem, epoch: 1 }) as const;
+    const { bad, text, ready } = await found({ store: { health } });
+    expect([bad, ready]).toEqual([['store fail'], false]);
+    expect(text).toContain('its disk is full');
+  });
+
+  test('what is over, and what still may wait, is no fault', async () => {
+    const expires = { ...KEY, expiresAt: NOW + 1 };
+    const over = { ...KEY, revokedAt: NOW - 1 };
+    expect((await found({ keys: [expires, over], approvals: [DAY, 0] })).bad).toEqual([]);
+  });
+
+  test('keys of other workspaces are told of to those alone who see all', async () => {
+    const keys = [{ ...KEY, workspace: 'live' }];
+    expect((await found({ keys })).bad).toEqual([]);
+    expect((await found({ keys }, { view: { kind: 'any' } })).bad).toEqual(['keys_expire warn']);
+    // Who belongs to no workspace hears nothing of what waits in one, nor of keys that belong to none.
+    const homeless = { view: { kind: 'none' }, workspace: '' } as const;
+    const seen = await found({ keys: [{ ...KEY, workspace: '' }], unknown: 1, approvals: [DAY + 1] }, homeless);
+    expect([seen.bad, seen.checks.length]).toEqual([[], 8]);
+  });
+
+  test('counts up to fifty, and says that there are more', async () => {
+    const of = async (unknown: number) =>
+      (await found({ unknown })).checks.find(({ id }) => id === 'unknown_outcomes')?.['message'];
+    expect(await of(50)).toBe('50 effects have an unknown outcome.');
+    expect(await of(51)).toBe('50+ effects have an unknown outcome.');
+  });
+
+  test('several faults cost more, and nothing costs more than all', async () => {
+    const { score, ready } = await found({ mode: 'observe', installation: { entrance: 'plain', queryKey: 'allow' } });
+    expect([score, ready]).toEqual([79, false]);
+  });
+});
