@@ -31,6 +31,71 @@ it('as many links as may be are taken', () => {
   expect(checkEntity({ ...SOUND, links: links(MAX_LINKS) }).ok).toBe(true);
 });
 
+const nested = (levels: number): Json => (levels === 0 ? 'x' : { in: nested(levels - 1) });
+/** An entity that is so many characters as JSON, without type and id. */
+const long = (characters: number): Json => {
+  const empty = JSON.stringify({ attributes: { text: '' }, links: [], name: 'A' }).length;
+  return { ...SOUND, attributes: { text: 'x'.repeat(characters - empty) } };
+};
+
+it.each<[string, Json, Json, readonly (string | number)[]]>([
+  [
+    'a type of 64 characters',
+    { ...SOUND, type: `t${'-'.repeat(63)}` },
+    { ...SOUND, type: `t${'-'.repeat(64)}` },
+    ['type'],
+  ],
+  ['a type that begins with a letter', { ...SOUND, type: 'T1' }, { ...SOUND, type: '1T' }, ['type']],
+  ['an id of 256 characters', { ...SOUND, id: 'a'.repeat(256) }, { ...SOUND, id: 'a'.repeat(257) }, ['id']],
+  ['a name of 512 characters', { ...SOUND, name: 'a'.repeat(512) }, { ...SOUND, name: 'a'.repeat(513) }, ['name']],
+  ['a name that says something', { ...SOUND, name: ' a ' }, { ...SOUND, name: ' \t ' }, ['name']],
+  [
+    'attributes of eight levels',
+    { ...SOUND, attributes: nested(8) },
+    { ...SOUND, attributes: nested(9) },
+    ['attributes', ...Array.from({ length: 8 }, () => 'in')],
+  ],
+  ['16,384 characters', long(16_384), long(16_385), []],
+  [
+    'two links to one entity by other words',
+    {
+      ...SOUND,
+      links: [
+        { rel: 'of', type: 'team', id: 'b' },
+        { rel: 'in', type: 'team', id: 'b' },
+      ],
+    },
+    {
+      ...SOUND,
+      links: [
+        { rel: 'of', type: 'team', id: 'b' },
+        { rel: 'of', type: 'team', id: 'b' },
+      ],
+    },
+    ['links', 1],
+  ],
+  ['links', { ...SOUND, links: [] }, { ...SOUND, links: {} }, ['links']],
+  ['a link', { ...SOUND, links: [] }, { ...SOUND, links: [1] }, ['links', 0]],
+  ['attributes', { ...SOUND, attributes: {} }, { ...SOUND, attributes: [] }, ['attributes']],
+  ['an object', SOUND, [SOUND], []],
+])('%s may be, and not more', (_what, sound, odd, path) => {
+  expect(checkEntity(sound)).toMatchObject({ ok: true });
+  const checked = checkEntity(odd);
+  expect(checked.ok ? null : checked.faults.map((fault) => fault.path)).toEqual([path]);
+});
+
+it('what is missing is told, an id that is a number should be in quotes, and what is inherited is not there', () => {
+  const faults = (value: Json) => {
+    const checked = checkEntity(value);
+    return checked.ok ? [] : checked.faults.map(({ path, message }) => `${path.join('.')} ${message}`);
+  };
+  expect(faults({}).map((one) => one.split(';')[0])).toEqual(['type is missing', 'id is missing', 'name is missing']);
+  expect(faults({ ...SOUND, id: 7 })).toEqual([expect.stringContaining('; write it in quotes')]);
+  expect(faults({ ...SOUND, atributes: {} })).toEqual([expect.stringContaining('attributes')]);
+  expect(faults({ ...SOUND, links: [{ rel: 'of', type: 'team', id: 'b', why: 1 }] })).toHaveLength(1);
+  expect(checkEntity(SOUND)).toEqual({ ok: true, entity: { ...SOUND, attributes: {}, links: [] } });
+});
+
 it('of ten thousand unknown members, the first hundred are told', () => {
   const members = Object.fromEntries(Array.from({ length: 10_000 }, (_, at) => [`nam${at}`, at]));
   const checked = checkEntity({ ...SOUND, ...members });
