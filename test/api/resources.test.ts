@@ -76,6 +76,29 @@ describe('claims', () => {
     expect([reserved.status, list(reserved.json['errors'])[0]?.['path']]).toEqual([400, '/pool']);
   });
 
+  it('tell who comes later how long to wait, and people who is there', async () => {
+    const body = { target: 'payment:pay_wait', ttl_s: 300 };
+    const made = await rig.send('POST', `${WS}/claims`, { key: rig.keys.agent, body });
+    const { created_at: from, expires_at: to } = made.json;
+    expect(Date.parse(String(to)) - Date.parse(String(from))).toBe(300_000);
+    const held = await rig.send('POST', `${WS}/claims`, { body: { ...body, agent_id: 'other-bot' } });
+    expect(held.json).toMatchObject({ code: 'claim_held', claim: { id: made.json['id'], agent_id: 'bot' } });
+    const waits = Number(held.headers['retry-after']);
+    expect(waits).toBeGreaterThan(240);
+    expect(waits).toBeLessThanOrEqual(300);
+    // Without a time it is renewed for five minutes, from now.
+    const renewed = await rig.send('POST', `${WS}/claims/${String(made.json['id'])}/renew`, { key: rig.keys.agent });
+    const left = Date.parse(String(renewed.json['expires_at'])) - rig.ports.store.now();
+    expect(left).toBeGreaterThan(240_000);
+    expect(left).toBeLessThanOrEqual(300_000);
+    await rig.send('DELETE', `${WS}/claims/${String(made.json['id'])}`, { key: rig.keys.agent });
+    expect((await rig.send('POST', `${WS}/claims`, { key: rig.keys.otherAgent, body })).status).toBe(201);
+    const soon = { target: 'payment:pay_soon', ttl_s: 1 };
+    await rig.send('POST', `${WS}/claims`, { key: rig.keys.agent, body: soon });
+    const shortly = await rig.send('POST', `${WS}/claims`, { key: rig.keys.otherAgent, body: soon });
+    expect(shortly.headers['retry-after']).toBe('1');
+  });
+
   it('asks an account key which agent it is for', async () => {
     const body = { target: 'payment:pay_8', ttl_s: 60 };
     expect((await rig.send('POST', `${WS}/claims`, { body })).status).toBe(400);
@@ -182,6 +205,18 @@ describe('pauses', () => {
     expect(await seenBy(rig.keys.otherAgent)).toEqual([]);
     expect(await seenBy(rig.keys.runner)).toEqual([]);
     expect((await rig.send('DELETE', `${WS}/pauses/${String(set.json['id'])}`)).status).toBe(200);
+  });
+
+  it('until a time end then, and are listed with it', async () => {
+    const until = new Date(Math.ceil(rig.ports.store.now()) + 60_000).toISOString();
+    const body = { scope: { agent: 'other-bot' }, reason: 'for a minute', until };
+    const set = await rig.send('POST', `${WS}/pauses`, { key: rig.keys.approver, body });
+    expect(set.json).toMatchObject({ until, by: { user: 'maria', key_kind: 'account' } });
+    const { json } = await rig.send('GET', `${WS}/pauses`);
+    expect(list(json['pauses'])).toContainEqual(set.json);
+    const [pause] = (await rig.ports.store.pauses('demo')).pauses;
+    expect(pause?.until).toBe(Date.parse(until));
+    expect((await rig.send('DELETE', `${WS}/pauses/${String(set.json['id'])}`)).json).toEqual(set.json);
   });
 
   it.each([
@@ -355,6 +390,55 @@ describe('keys', () => {
     expect(list(listed.json['keys']).map((key) => key.id)).toContain(made.json['id']);
     expect(listed.text).not.toContain(String(made.json['key']));
     expect(listed.text).not.toContain('hash');
+  });
+
+  it('last as long as they are asked for, in seconds, and are found by workspace and user', async () => {
+    const { admin } = rig.keys;
+    const body = { name: 'short', kind: 'account', workspace: 'elsewhere', expires_in: 3_600 };
+    const made = await rig.send('POST', '/v1/beta/users/olga/keys', { key: admin, body });
+    expect(made.headers['cache-control']).toBe('no-store');
+    const { created_at: from, expires_at: to, made_by: by } = made.json;
+    expect([Date.parse(String(to)) - Date.parse(String(from)), by]).toEqual([3_600_000, 'root']);
+    const found = async (query: string) =>
+      list((await rig.send('GET', `/v1/beta/keys?${query}`, { key: admin })).json['keys']);
+    const elsewhere = await found('workspace=elsewhere');
+    expect(elsewhere.map(({ id }) => id)).toContain(made.json['id']);
+    expect(elsewhere.every((key) => key['workspace'] === 'elsewhere')).toBe(true);
+    const ofOlga = await found('user_id=olga');
+    expect(ofOlga.map(({ id }) => id)).toContain(made.json['id']);
+    expect(ofOlga.every((key) => key['user_id'] === 'olga')).toBe(true);
+    expect(await found('user_id=olga&workspace=demo')).toEqual([]);
+    const nobody = await rig.send('POST', '/v1/beta/users/%20/keys', { key: admin, body });
+    expect([nobody.status, list(nobody.json['errors'])[0]?.['path']]).toEqual([400, '/params/user_id']);
+  });
+
+  it('are ended once: who asks again is told when it was, and it stands in the ledger once', async () => {
+    const { admin } = rig.keys;
+    const body = { name: 'brief', kind: 'account', workspace: 'demo' };
+    const made = await rig.send('POST', KEYS, { key: admin, body });
+    const path = `${KEYS}/${String(made.json['id'])}`;
+    const next = await rig.send('POST', `${path}/rotate`, { key: admin, body: {} });
+    expect(next.headers['cache-control']).toBe('no-store');
+    const old = list((await rig.send('GET', KEYS, { key: admin })).json['keys']).find(
+      ({ id }) => id === made.json['id'],
+    );
+    // Without another word the old one stays good for an hour.
+    const left = Date.parse(String(old?.['expires_at'])) - rig.ports.store.now();
+    expect(left).toBeGreaterThan(3_500_000);
+    expect(left).toBeLessThanOrEqual(3_600_000);
+    const first = await rig.send('DELETE', path, { key: admin });
+    const again = await rig.send('DELETE', path, { key: admin });
+    expect([again.status, again.json['revoked_at']]).toEqual([200, first.json['revoked_at']]);
+    expect((await rig.send('POST', `${path}/rotate`, { key: admin, body: {} })).status).toBe(409);
+    const { items } = await rig.ports.store.ledgerPage('demo', {
+      kind: 'key.revoked',
+      since: null,
+      until: null,
+      limit: 200,
+      cursor: null,
+    });
+    const ends = items.filter(({ data }) => data['key_id'] === made.json['id']);
+    expect(ends).toHaveLength(1);
   });
 
   it('have one successor, however many ask for it at once', async () => {

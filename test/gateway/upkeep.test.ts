@@ -1,7 +1,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { afterAll, expect, test, vi } from 'vitest';
 import { noteUpkeep, readUpkeep, upkeepNotes, watchUpkeep } from '../../src/gateway/upkeep.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'svc-upkeep-'));
@@ -40,4 +40,34 @@ test('what commands note is seen, and told once', async () => {
   expect(told).toEqual(['backup_overdue']);
   writeFileSync(join(folder, 'last-backup.json'), '{"at":');
   expect(await readUpkeep(folder)).toEqual(NONE);
+});
+
+test('a check that found something is an alert, once; a clean one is a figure, and what is found later is told again', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval'] });
+  const told: string[] = [];
+  const note = (at: number, clean: boolean) => noteUpkeep(folder, 'fsck', { at, clean });
+  await note(AT, false);
+  const watch = watchUpkeep(
+    folder,
+    () => null,
+    (what) => told.push(what),
+  );
+  await watch.begun;
+  expect([watch.figures().cleanFsck, told]).toEqual([null, ['store_differs']]);
+  const day = () => /\d{4}-\d\d-\d\d/.exec(watch.notes()[0]?.message ?? '')?.[0];
+  await note(AT + 24 * HOUR, false);
+  vi.advanceTimersByTime(10_000);
+  await expect.poll(day).toBe('2025-10-10');
+  expect(told).toEqual(['store_differs']);
+  await note(AT + 48 * HOUR, true);
+  vi.advanceTimersByTime(10_000);
+  await expect.poll(() => watch.figures().cleanFsck).toBe(AT + 48 * HOUR);
+  expect([told, watch.notes()]).toEqual([['store_differs'], []]);
+  await note(AT + 72 * HOUR, false);
+  vi.advanceTimersByTime(10_000);
+  await expect.poll(day).toBe('2025-10-12');
+  expect(told).toEqual(['store_differs', 'store_differs']);
+  watch.stop();
+  expect(vi.getTimerCount()).toBe(0);
+  vi.useRealTimers();
 });

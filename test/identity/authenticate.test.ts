@@ -1,7 +1,7 @@
 import { createSecretKey } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import { beforeEach, describe, expect, it } from 'vitest';
-import { type Authenticator, createAuthenticator } from '../../src/identity/authenticate.ts';
+import { type Authenticator, createAuthenticator, faultOfKey } from '../../src/identity/authenticate.ts';
 import { makeKey } from '../../src/identity/key-format.ts';
 import { type KeyShelf, keyShelf, PEPPER, shelve } from './key-shelf.ts';
 
@@ -171,7 +171,49 @@ describe('a revocation', () => {
   });
 });
 
+describe('a session that began with a key', () => {
+  it('is whose key it is, without the key, and ends with it', async () => {
+    const { record } = shelve(shelf, 'account', { expiresAt: shelf.time + 100 });
+    expect(await authenticator.stillValid(record.id)).toMatchObject({ kind: 'account', keyId: record.id });
+    expect(await authenticator.stillValid(record.id)).toMatchObject({ user: 'maria' });
+    expect(shelf.reads).toBe(1);
+    shelf.time += 100;
+    expect(await authenticator.stillValid(record.id)).toEqual({ failure: 'invalid_key', why: 'expired' });
+    shelf.records.set(record.handle, { ...record, revokedAt: shelf.time });
+    shelf.announce([record.handle]);
+    expect(await authenticator.stillValid(record.id)).toEqual({ failure: 'invalid_key', why: 'revoked' });
+    shelf.records.delete(record.handle);
+    clock = 1_000;
+    expect(await authenticator.stillValid(record.id)).toEqual({ failure: 'invalid_key', why: 'unknown' });
+    shelf.fault = new Error('store down');
+    clock = 2_000;
+    await expect(authenticator.stillValid(record.id)).rejects.toThrow('store down');
+  });
+});
+
+describe('a record that can let nobody in', () => {
+  it.each([
+    ['an id that is not that of its handle', 'account', { id: 'key_000000000000' }, 'its id is not that of its handle'],
+    ['a hash that is cut', 'account', { hash: 'AAAA' }, 'its hash is none'],
+    ['no agent', 'agent', { agentId: null }, 'it lacks what its kind needs'],
+    ['no workspace', 'account', { workspace: null }, 'it lacks what its kind needs'],
+    ['nothing amiss', 'administrative', {}, null],
+  ] as const)('is named by fsck: %s', (_, kind, change, fault) => {
+    expect(faultOfKey(shelve(shelf, kind, change).record)).toBe(fault);
+  });
+});
+
 describe('what is remembered of keys', () => {
+  it('is dropped of the key that changed, and not of the others', async () => {
+    const one = shelve(shelf, 'account');
+    const other = shelve(shelf, 'account');
+    await authenticator.authenticate(one.key);
+    await authenticator.authenticate(other.key);
+    shelf.announce([one.record.handle]);
+    expect(cached(other.key)).toMatchObject({ keyId: other.record.id });
+    expect(authenticator.authenticate(one.key)).toBeInstanceOf(Promise);
+  });
+
   it('is bounded: whoever has fifty thousand keys pushes out the oldest', async () => {
     const first = shelve(shelf, 'account');
     const second = shelve(shelf, 'account');
@@ -254,6 +296,16 @@ describe('when a key was last used', () => {
     await authenticator.authenticate(one.key);
     await authenticator.close();
     expect(shelf.touched[1]).toEqual({ ids: [one.record.id], at: shelf.time });
+  });
+
+  it('is written a second later, however long the gateway runs', async () => {
+    const { key, record } = shelve(shelf, 'account');
+    await authenticator.authenticate(key);
+    expect(shelf.touched).toEqual([]);
+    await expect.poll(() => shelf.touched).toEqual([{ ids: [record.id], at: shelf.time }]);
+    const other = shelve(shelf, 'account');
+    await authenticator.authenticate(other.key);
+    await expect.poll(() => shelf.touched).toHaveLength(2);
   });
 
   it('costs no request anything when it cannot be written', async () => {

@@ -74,6 +74,8 @@ describe('the directory', () => {
     expect(directory.rolesOf('tom')).toEqual([]);
     expect(directory.rolesOf('nobody')).toEqual([]);
     expect(directory.rolesOf('__proto__')).toEqual([]);
+    expect([directory.isUser('maria'), directory.isUser('nobody')]).toEqual([true, false]);
+    expect([directory.agents('nowhere'), directory.envOf('nowhere')]).toEqual([[], 'prod']);
   });
 
   it('has no member that an object inherits', () => {
