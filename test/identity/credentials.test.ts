@@ -34,6 +34,7 @@ describe('the key of a request', () => {
     ['the same key as a bearer', { 'x-api-key': 'svc_acct_k', authorization: 'Bearer svc_acct_k' }, {}, null],
     ['the key alone as a bearer', { authorization: 'Bearer k' }, {}, null],
     ['a key of ours in another scheme', { 'x-api-key': 'k', authorization: 'Token svc_agent_1' }, {}, null],
+    ['two of them', { 'x-api-key': 'k', authorization: ['Bearer sk_1', 'Bearer sk_2'] }, {}, null],
     ['a key of ours in Basic', { 'x-api-key': 'k', authorization: `Basic ${btoa('u:svc_agent_1')}` }, {}, null],
   ])('leaves to the upstream, of %s, what is not ours', (_, headers, query, foreignAuthorization) => {
     expect(find(headers, query)).toMatchObject({ kind: 'key', foreignAuthorization });
@@ -67,6 +68,7 @@ describe('the key of a request', () => {
     expect(find({}, { api_key: 'k' }, 'refuse').kind).toBe('invalid');
     expect(find({ 'x-api-key': 'k' }, { api_key: 'k' }, 'refuse').kind).toBe('invalid');
     expect(find({ 'x-api-key': 'k' }, {}, 'refuse').kind).toBe('key');
+    expect(find({ authorization: 'Bearer k' }, {}, 'refuse').kind).toBe('key');
   });
 });
 
@@ -83,12 +85,31 @@ describe('other carriers, where a route names them', () => {
     ['api-key', { 'api-key': own }, {}, ['api-key']],
     ['a header of another name', { 'x-auth': own, 'api-key': 'upstreams-own' }, {}, ['x-auth']],
     ['the query', {}, { api_key: own }, []],
+    ['token, after spaces', { authorization: `token   ${own} ` }, {}, []],
   ])('%s', (_, headers, query, carriedIn) => {
     expect(at(headers, query)).toMatchObject({ kind: 'key', key: own, carriedIn });
   });
   it('what the route does not name is none of them', () => {
     expect(at({ 'x-api-key': own })).toEqual({ kind: 'missing' });
     expect(at({ authorization: `Bearer ${own}` })).toEqual({ kind: 'missing' });
+  });
+  it.each([
+    ['the whole text', basic('k'), 'k'],
+    ['the user, of two that are not of our form', basic('k:x'), 'k'],
+    ['the password, where there is no user', basic(':k'), 'k'],
+  ])('of Basic without a key of our form it is %s', (_, authorization, key) => {
+    expect(at({ authorization })).toMatchObject({ kind: 'key', key });
+  });
+  it('a header that is named beside X-API-Key counts as well: two keys that differ are none', () => {
+    const both = { headers: ['x-api-key', 'x-auth'], schemes: [], query: [] } as const;
+    const headers = { 'x-api-key': own, 'x-auth': 'svc_agent_other' };
+    expect(keyFromRequest({ headers, query: {} }, 'allow', both)).toMatchObject({ kind: 'invalid' });
+    const alike = { 'x-api-key': own, 'x-auth': own };
+    expect(keyFromRequest({ headers: alike, query: {} }, 'allow', both)).toMatchObject({
+      carriedIn: ['x-api-key', 'x-auth'],
+    });
+    const none = { ...both, headers: ['x-auth'] };
+    expect(keyFromRequest({ headers: { 'x-api-key': own }, query: {} }, 'allow', none)).toEqual({ kind: 'missing' });
   });
   it('leaves the upstream its own, and never a key of ours', () => {
     expect(at({ 'api-key': own, authorization: 'token ghp_1' })).toMatchObject({ foreignAuthorization: 'token ghp_1' });

@@ -101,6 +101,10 @@ describe('making a key', () => {
     expect(record).toMatchObject({ scopes: ['traces:read'], allowedTools: ['a.c'] });
     expect(faults({ profile: 'runner', scopes: ['traces:read', 'governance:write'] })).toEqual(['/scopes/1']);
     expect(faults({ profile: 'runner', allowedTools: ['a.b', 'a.d'] })).toEqual(['/allowed_tools/1']);
+    expect(faults({ kind: 'account', allowedTools: ['a.b', 'a b', ''] })).toEqual([
+      '/allowed_tools/1',
+      '/allowed_tools/2',
+    ]);
     expect(faults({ profile: 'mcp_readonly', scopes: ['effects:run'] })).toEqual(['/scopes/0']);
     expect(made({ profile: 'runner', scopes: [] }).record.scopes).toEqual([]);
   });
@@ -242,6 +246,7 @@ describe('profiles', () => {
   it('an auditor that was configured before it was shipped stays what it was', () => {
     const mine = { name: 'auditor', description: '', scopes: [], allowedTools: null, readOnly: true };
     expect(allProfiles([mine]).filter(({ name }) => name === 'auditor')).toEqual([mine]);
+    expect(allProfiles([mine])).toHaveLength(allProfiles([]).length);
   });
 
   it('the shipped auditor reads all that there is to read, but changes nothing', () => {
