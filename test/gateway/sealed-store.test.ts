@@ -14,6 +14,7 @@ import {
   committed,
   dispatched,
   permit,
+  resolveRequest,
   settleRequest,
   voteRequest,
   WORKSPACE,
@@ -152,6 +153,18 @@ it.each<[string, (kept: ApprovalRecord, other: ApprovalRecord) => Partial<Approv
   ['another maker of the key', ({ requester }) => ({ requester: { ...requester, keyMadeBy: null } })],
   ['other roles', ({ requirements: [one, two] }) => ({ requirements: asks(one, two, { roles: ['all'], users: [] }) })],
   ['other users', ({ requirements: [one, two] }) => ({ requirements: asks(one, two, { roles: [], users: ['tom'] }) })],
+  ['a smaller quorum', ({ requirements }) => ({ requirements: first(requirements, { quorum: 0 }) })],
+  ['the name of another rule', ({ requirements }) => ({ requirements: first(requirements, { rule: 'payments/c' }) })],
+  ['another text of the rule', ({ requirements }) => ({ requirements: first(requirements, { ruleDigest: 'other' }) })],
+  ['a longer time', ({ requirements }) => ({ requirements: first(requirements, { expiresMs: 9e9 }) })],
+  ['another hold', ({ requirements: [one, ...more] }) => ({ requirements: otherHold(one, more) })],
+  [
+    'no word that a reason is needed',
+    ({ requirements }) => ({ requirements: first(requirements, { requireReason: true }) }),
+  ],
+  ['a vote that was a rejection', ({ votes }) => ({ votes: votes.map((vote) => ({ ...vote, verdict: 'reject' })) })],
+  ['a vote for less', ({ votes }) => ({ votes: votes.map((vote) => ({ ...vote, requirements: [0] })) })],
+  ['a vote by another key', ({ votes }) => ({ votes: votes.map((vote) => ({ ...vote, keyId: 'key_other' })) })],
   ['a requirement less', ({ requirements }) => ({ requirements: requirements.slice(0, 1) })],
   ['a requirement twice', ({ requirements: [one] }) => ({ requirements: one === undefined ? [] : [one, one] })],
   ['no requirement', () => ({ requirements: [] })],
@@ -175,6 +188,14 @@ it.each<[string, (kept: ApprovalRecord, other: ApprovalRecord) => Partial<Approv
 });
 
 type Requirement = ApprovalRecord['requirements'][number];
+
+function first([one, ...more]: readonly Requirement[], change: Partial<Requirement>): readonly Requirement[] {
+  return one === undefined ? [] : [{ ...one, ...change }, ...more];
+}
+
+function otherHold(one: Requirement | undefined, more: readonly Requirement[]): readonly Requirement[] {
+  return one === undefined ? [] : [{ ...one, hold: one.hold === 'own' ? 'all' : 'own' }, ...more];
+}
 
 function asks(one: Requirement | undefined, two: Requirement | undefined, approvers: Requirement['approvers']) {
   return one === undefined || two === undefined ? [] : [{ ...one, approvers }, two];
@@ -293,4 +314,50 @@ it('a changed question is sealed anew, and votes of before the change do not cou
   if (requirement === undefined) throw new Error('somebody is asked');
   const wider = { ...requirement, editable: { amount: { kind: 'range', min: 1, max: 9_000 } } } as const;
   expect(await shown({ ...kept, requirements: [wider] })).toBe(true);
+});
+
+it('whatever answers with a record opens it', async () => {
+  const verdict = permit([], [approvalBy({ summary: SUMMARY })]);
+  const request = admitRequest({ idempotencyKey: 'again', verdict });
+  const waiting = await store.admit(request);
+  if (waiting.kind !== 'pending') throw new Error('it waits');
+  const { approval } = waiting;
+  const opened = [{ summary: SUMMARY }];
+  expect(await store.preview(request)).toMatchObject({ kind: 'pending', approval: { requirements: opened } });
+  expect(await store.admit(request)).toMatchObject({ kind: 'pending', approval: { requirements: opened } });
+  await store.vote(voteRequest(approval));
+  expect(await store.admit(request)).toMatchObject({ kind: 'dispatch', approval: { requirements: opened } });
+
+  const { effect } = await dispatched(store);
+  const settle = settleRequest(effect, outcome());
+  await store.settle(settle);
+  // One that comes second is told what is there.
+  const second = await store.settle({ ...settle, receipt: null, outcome: { ...outcome('other') } });
+  expect(second).toMatchObject({ kind: 'refused', effect: { life: { result: result() } } });
+  const resolved = await store.resolve(resolveRequest(effect, 'happened'));
+  expect(resolved).toMatchObject({ effect: { life: { result: result() } } });
+});
+
+it('each step is measured once, done or failed; rules in shadow count once for a call that is decided', async () => {
+  const steps: string[] = [];
+  const shadowed: string[] = [];
+  const measures: NonNullable<Parameters<typeof sealedStore>[2]> = {
+    step: (step, end) => steps.push(`${step} ${end}`),
+    stages: (stages) => steps.push(`stages ${stages.length}`),
+    shadowed: (rules) => shadowed.push(...rules),
+  };
+  const measured = sealedStore(plain, secrets, measures);
+  const plainly = permit([]);
+  const verdict = { ...plainly, trace: { ...plainly.trace, shadow: ['set/tried'] } };
+  const request = admitRequest({ idempotencyKey: 'measured', verdict });
+  const admitted = await measured.admit(request);
+  if (admitted.kind !== 'dispatch') throw new Error(admitted.kind);
+  expect((await measured.admit(request)).kind).toBe('existing');
+  expect(shadowed).toEqual(['set/tried']);
+  await measured.settle(settleRequest(admitted.effect, outcome()));
+  expect(steps).toEqual(['admit done', 'admit done', 'stages 1', 'settle done']);
+  const away = new Error('away');
+  const broken = sealedStore({ ...plain, preview: () => Promise.reject(away) }, secrets, measures);
+  await expect(broken.preview(request)).rejects.toBe(away);
+  expect(steps.at(-1)).toBe('preview failed');
 });
