@@ -33,6 +33,8 @@ let events: LedgerEvent[];
 let effects: Map<string, EffectRecord>;
 let isAway: boolean;
 let ended: Set<string>;
+/** Keys that may not watch any more. */
+let lessened: Set<string>;
 /** From where on the ledger was read. */
 let looks: number[];
 let app: ApiApp;
@@ -42,6 +44,7 @@ beforeEach(async () => {
   effects = new Map();
   isAway = false;
   ended = new Set();
+  lessened = new Set();
   looks = [];
   const reached = async <Found>(found: () => Found): Promise<Found> => {
     if (isAway) throw new StoreUnavailable('away');
@@ -75,7 +78,12 @@ beforeEach(async () => {
   addEffectStream(app, {
     ...rig.ports,
     store,
-    stillValid: async (keyId) => (ended.has(keyId) ? { failure: 'invalid_key', why: 'revoked' } : principalOf(keyId)),
+    async stillValid(keyId) {
+      if (ended.has(keyId)) return { failure: 'invalid_key', why: 'revoked' };
+      const { kind: _, ...base } = principalOf(keyId);
+      const none = { ...base, kind: 'profile', profile: 'p', workspace: 'demo', agentId: null, scopes: [] } as const;
+      return lessened.has(keyId) ? none : principalOf(keyId);
+    },
   });
   await app.listen({ host: '127.0.0.1', port: 0 });
 });
@@ -215,10 +223,13 @@ describe('the stream of effects', () => {
     expect(shown(one)).toEqual(['eff_after']);
   });
 
-  it('ends within two seconds for a key that is revoked, and for nobody else', async () => {
+  it.each([
+    ['is revoked', () => ended],
+    ['may not watch any more', () => lessened],
+  ])('ends within two seconds for a key that %s, and for nobody else', async (_, keys) => {
     const gone = await listen('agent-1');
     const stays = await listen('reader');
-    ended.add('agent-1');
+    keys().add('agent-1');
     await pass(2_000);
     expect([gone.isOver, stays.isOver]).toEqual([true, false]);
     happens('eff_1');

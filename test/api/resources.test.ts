@@ -349,6 +349,13 @@ describe('budgets', () => {
     expect(await seenBy(rig.keys.account)).toContain(row);
     expect(await seenBy(rig.keys.agent)).toContain(row);
     expect(await seenBy(rig.keys.otherAgent)).not.toContain(row);
+    // One with the same region, and another owner.
+    const { admin } = rig.keys;
+    const neighbour = { id: 'neighbour', owner: 'maria', attributes: { region: 'eu' } };
+    await rig.send('POST', `${WS}/agents`, { key: admin, body: neighbour });
+    const body = { name: 'n', kind: 'agent', workspace: 'demo', agent_id: 'neighbour' };
+    const made = await rig.send('POST', '/v1/beta/users/maria/keys', { key: admin, body });
+    expect(await seenBy(String(made.json['key']))).not.toContain(row);
   });
 });
 

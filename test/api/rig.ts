@@ -162,7 +162,7 @@ owner: team-test
 budgets:
   agent-day: { unit: EUR-cent, by: [agent.id], per: year, limit: 100000 }
   team-day: { unit: EUR-cent, by: [agent.team], per: year, limit: 1000000 }
-  region-day: { unit: EUR-cent, by: [agent.attributes.region], per: year, limit: 10000000 }
+  region-day: { unit: EUR-cent, by: [tool.name, agent.attributes.region, agent.owner], per: year, limit: 10000000 }
 rules:
   - id: refund
     effect: allow
@@ -196,7 +196,7 @@ rules:
 /** The whole gateway behind the control plane, in this process: real store, core, policy, identity, receipts, upstream. */
 export async function startRig(
   change: Partial<ApiSettings> = {},
-  other: Partial<Pick<ApiPorts, 'choosePolicy'>> = {},
+  other: Partial<Pick<ApiPorts, 'choosePolicy' | 'pins'>> = {},
   beforeRoutes: (app: ApiApp) => Promise<void> = async () => {},
 ): Promise<Rig> {
   const folder = await mkdtemp(join(tmpdir(), 'svc-api-'));
@@ -330,7 +330,7 @@ export async function startRig(
       sealExport: signer.sealExport,
     },
     brain: { query: brain.query, put: brainWriter.put },
-    pins: { stateOf: () => null, seen: () => [], compare: async () => null },
+    pins: other.pins ?? { stateOf: () => null, seen: () => [], compare: async () => null },
     receivers: () => configuration.webhooks,
     pools: () => pools,
     settings: () => settings,
