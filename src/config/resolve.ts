@@ -15,7 +15,7 @@ import { resolveRoutes } from './resolve-routes.ts';
 import { resolveStore, storeFolder } from './resolve-store.ts';
 import { resolveTlsPair, resolveUpstreamTls } from './resolve-tls.ts';
 import { resolveTools } from './resolve-tools.ts';
-import { resolveWebhooks } from './resolve-webhooks.ts';
+import { isLoopback, resolveWebhooks } from './resolve-webhooks.ts';
 import { GATEWAY_FILE, type GatewayFile } from './schema.ts';
 import { parseDuration, parseSize } from './units.ts';
 
@@ -229,10 +229,6 @@ function resolveOrigin(upstream: GatewayFile['upstreams'][number], judge: Judge)
   if (url.pathname !== '/')
     return fault('The url of an upstream has no path', 'write the path in request.path of its tools and in its routes');
   return url;
-}
-
-function isLoopback(hostname: string): boolean {
-  return hostname === 'localhost' || hostname === '[::1]' || hostname.startsWith('127.');
 }
 
 function resolveLimits(file: GatewayFile, judge: Judge): Configuration['limits'] {

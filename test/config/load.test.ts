@@ -219,8 +219,15 @@ describe('what comes out', () => {
       await digest(url, request.replace('POST', 'PUT')),
       await digest(url, request.replace('/x/', '/y/')),
       await digest(url, request.replace('body: [b]', 'query: [b]')),
+      await digest(`${url}, credentials: { header: x-other, value: "\${HOME:-x}" }`, request),
+      await digest(url, request.replace('body: [b]', 'headers: [b]')),
+      await digest(url, request.replace('body: [b]', 'headers: { b: x-b }')),
+      await digest(url, request.replace('body: [b]', 'body: "*"')),
     ];
-    expect(new Set([base, ...others]).size).toBe(6);
+    expect(new Set([base, ...others]).size).toBe(1 + others.length);
+    // The secret itself may change.
+    const secret = (value: string) => `${url}, credentials: { header: x-token, value: "\${NONE:-${value}}" }`;
+    expect(await digest(secret('a'), request)).toBe(await digest(secret('b'), request));
     // How params are written decides what the upstream reads.
     const written = [
       'body: [b]',

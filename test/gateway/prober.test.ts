@@ -232,6 +232,17 @@ describe('an upstream that does not answer', () => {
     expect([world.due, prober?.notes()]).toEqual([[], []]);
   });
 
+  it('is left alone at once, whatever else of it is due', async () => {
+    world.answer = null;
+    world.tools = [probed(), probed({}, { name: 'payments.void' })];
+    world.due = many(100);
+    await start({}, ['demo', 'elsewhere']);
+    expect([world.sent, world.looks.length]).toEqual([8, 1]);
+    // The next round goes on with what is after it.
+    await pass(2_000);
+    expect(world.looks[1]?.slice(0, 2)).toEqual(['demo', 'payments.void']);
+  });
+
   it('is told of from the third time on, and no longer than it matters', async () => {
     world.answer = null;
     world.due = many(8 + 1);

@@ -272,7 +272,10 @@ it('a list opens no more than a bounded part of what is kept', async () => {
 
 /** A request that two people have to agree to; one has, another changed it, and it is granted as changed or not. */
 async function changedOnce() {
-  const verdict = permit([], [approvalBy({ quorum: 2, editable: { amount: { kind: 'range', min: 1, max: 9 } } })]);
+  const verdict = permit(
+    [],
+    [approvalBy({ quorum: 2, requireReason: true, editable: { amount: { kind: 'range', min: 1, max: 9 } } })],
+  );
   const waiting = await store.admit(admitRequest({ verdict }));
   if (waiting.kind !== 'pending') throw new Error('it waits');
   const { approval } = waiting;
@@ -314,6 +317,8 @@ it('a changed question is sealed anew, and votes of before the change do not cou
   if (requirement === undefined) throw new Error('somebody is asked');
   const wider = { ...requirement, editable: { amount: { kind: 'range', min: 1, max: 9_000 } } } as const;
   expect(await shown({ ...kept, requirements: [wider] })).toBe(true);
+  const { requireReason, ...lax } = requirement;
+  expect([requireReason, await shown({ ...kept, requirements: [lax] })]).toEqual([true, true]);
 });
 
 it('whatever answers with a record opens it', async () => {

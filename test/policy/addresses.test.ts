@@ -24,6 +24,9 @@ describe('email_in', () => {
     ['x@notexample.com', 'false'],
     ['tom@example.org', 'false'],
     ["o'brien@example.com", 'true'],
+    // Variants of a name that is listed matter only where it is listed.
+    ['ADA@evil.com', 'false'],
+    ['ada+evil@evil.com', 'false'],
   ])('%s: %s', (text, expected) => expect(truth(PEOPLE, text)).toBe(expected));
 
   test.each([
@@ -113,6 +116,10 @@ describe('domain_in', () => {
     ['localhost', 'unknown'],
     ['exаmple.com', 'unknown'],
     [`${'a.'.repeat(130)}com`, 'unknown'],
+    [`${'a.'.repeat(120)}example.net`, 'true'],
+    [`${'a.'.repeat(121)}example.net`, 'true'],
+    [`${'a.'.repeat(122)}example.net`, 'unknown'],
+    ['a.example.1', 'unknown'],
   ])('%s: %s', (text, expected) => expect(truth(HOSTS, text)).toBe(expected));
 });
 
