@@ -208,7 +208,6 @@ export function addKeyRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
       },
       async (request) => {
         const record = await keyOf(ports, request.params);
-        if (record.revokedAt !== null) return keyToWire(record);
         const actor = ledgerActor(callerOf(request).principal);
         return keyToWire((await store.endKey(record.id, { kind: 'revoked' }, actor)) ?? record);
       },

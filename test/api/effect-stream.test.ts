@@ -123,8 +123,9 @@ async function listen(key: string, reads = true): Promise<Listening> {
 
 const statusOf = ({ answer }: Listening): number | undefined => answer.statusCode;
 
-/** What is under way over the wire arrives. */
+/** The look that is under way comes to its end, and what it said arrives. */
 async function settle(): Promise<void> {
+  for (let turns = 0; turns < 100 && vi.getTimerCount() === 0; turns += 1) await delay(3);
   for (let turns = 0; turns < 3; turns += 1) await delay(3);
 }
 
@@ -141,7 +142,7 @@ function happens(id: string, agentId = 'agent-1', { keyId } = model.actor): void
   effects.set(id, { ...model, id, actor: { ...model.actor, agentId, keyId } });
   const seq = (events.at(-1)?.seq ?? 0) + 1;
   const actor = { type: 'agent', id: agentId } as const;
-  events.push({ kind: 'effect.committed', effectId: id, actor, data: {}, seq, id: `evt_${seq}`, at: 0 });
+  events.push({ kind: 'effect.admitted', effectId: id, actor, data: {}, seq, id: `evt_${seq}`, at: 0 });
 }
 
 /** The ids of the effects that a listener was shown, in order. */
@@ -157,25 +158,25 @@ describe('the stream of effects', () => {
     const one = await listen('agent-1');
     const other = await listen('agent-2');
     await settle();
-    expect([all.text, one.text]).toEqual([': open\n\n', ': open\n\n']);
+    await expect.poll(() => [all.text, one.text]).toEqual([': open\n\n', ': open\n\n']);
     happens('eff_1');
     happens('eff_1');
     happens('eff_2', 'agent-2');
     await pass(500);
-    expect([shown(all), shown(one), shown(other)]).toEqual([['eff_1', 'eff_2'], ['eff_1'], ['eff_2']]);
+    await expect.poll(() => [shown(all), shown(one), shown(other)]).toEqual([['eff_1', 'eff_2'], ['eff_1'], ['eff_2']]);
     await pass(500);
     happens('eff_1');
     await pass(500);
-    expect(shown(one)).toEqual(['eff_1', 'eff_1']);
+    await expect.poll(() => shown(one)).toEqual(['eff_1', 'eff_1']);
     expect(all.text).not.toMatch(/"receipt":\{|"result":/);
   });
 
   it('says that it is alive every two seconds, where nothing happens', async () => {
     const one = await listen('reader');
     await pass(2_000);
-    expect(one.text).toBe(': open\n\n:\n\n');
+    await expect.poll(() => one.text).toBe(': open\n\n:\n\n');
     await pass(2_000);
-    expect(one.text).toBe(': open\n\n:\n\n:\n\n');
+    await expect.poll(() => one.text).toBe(': open\n\n:\n\n:\n\n');
   });
 
   it.each([
@@ -185,21 +186,21 @@ describe('the stream of effects', () => {
     const one = await listen('reader');
     for (let n = 0; n < count; n += 1) happens(`eff_${n}`);
     await pass(500);
-    expect(one.text).toContain(`event: ${event}\n`);
-    expect(shown(one)).toHaveLength(each);
+    await expect.poll(() => one.text).toContain(`event: ${event}\n`);
+    await expect.poll(() => shown(one)).toHaveLength(each);
     happens('eff_after');
     await pass(500);
-    expect(shown(one).slice(each)).toEqual(['eff_after']);
+    await expect.poll(() => shown(one).slice(each)).toEqual(['eff_after']);
   });
 
   it('leaves out more events than it reads at a look, and goes on after the last of them', async () => {
     const one = await listen('reader');
     for (let n = 0; n < 900; n += 1) happens('eff_busy');
     await pass(500);
-    expect(one.text).toBe(': open\n\nevent: more\ndata: {}\n\n');
+    await expect.poll(() => one.text).toBe(': open\n\nevent: more\ndata: {}\n\n');
     happens('eff_after');
     await pass(500);
-    expect(shown(one)).toEqual(['eff_after']);
+    await expect.poll(() => shown(one)).toEqual(['eff_after']);
   });
 
   it('misses nothing that happened while the store could not be read', async () => {
@@ -210,7 +211,7 @@ describe('the stream of effects', () => {
     expect([one.isOver, shown(one)]).toEqual([false, []]);
     isAway = false;
     await pass(500);
-    expect(shown(one)).toEqual(['eff_1']);
+    await expect.poll(() => shown(one)).toEqual(['eff_1']);
   });
 
   it('goes on where the ledger goes on, after a loss that was accepted', async () => {
@@ -220,7 +221,7 @@ describe('the stream of effects', () => {
     await pass(2_500);
     happens('eff_after');
     await pass(500);
-    expect(shown(one)).toEqual(['eff_after']);
+    await expect.poll(() => shown(one)).toEqual(['eff_after']);
   });
 
   it.each([
@@ -231,10 +232,10 @@ describe('the stream of effects', () => {
     const stays = await listen('reader');
     keys().add('agent-1');
     await pass(2_000);
-    expect([gone.isOver, stays.isOver]).toEqual([true, false]);
+    await expect.poll(() => [gone.isOver, stays.isOver]).toEqual([true, false]);
     happens('eff_1');
     await pass(500);
-    expect([shown(gone), shown(stays)]).toEqual([[], ['eff_1']]);
+    await expect.poll(() => [shown(gone), shown(stays)]).toEqual([[], ['eff_1']]);
   });
 
   it('is cut off for who does not read, before it fills the memory; who reads has all of it', async () => {
@@ -247,7 +248,7 @@ describe('the stream of effects', () => {
     }
     slow.answer.resume();
     await expect.poll(() => slow.isOver).toBe(true);
-    expect([fast.isOver, shown(fast).length]).toEqual([false, 16]);
+    await expect.poll(() => [fast.isOver, shown(fast).length]).toEqual([false, 16]);
   });
 
   it('gives its place back when it ends: of one key there are twenty, of all two hundred', async () => {
@@ -256,8 +257,7 @@ describe('the stream of effects', () => {
     const beyond = await listen('reader-0');
     expect([statusOf(beyond), beyond.answer.headers['retry-after']]).toEqual([429, '10']);
     open[0]?.answer.destroy();
-    await settle();
-    expect(statusOf(await listen('reader-0'))).toBe(200);
+    await expect.poll(async () => statusOf(await listen('reader-0'))).toBe(200);
     for (let n = 20; n < 200; n += 1) expect(statusOf(await listen(`reader-${Math.floor(n / 20)}`))).toBe(200);
     expect(statusOf(await listen('reader-10'))).toBe(429);
   });
@@ -265,8 +265,7 @@ describe('the stream of effects', () => {
   it('ends when the gateway stops', async () => {
     const one = await listen('reader');
     await app.close();
-    await settle();
-    expect(one.isOver).toBe(true);
+    await expect.poll(() => one.isOver).toBe(true);
   });
 
   it('costs nothing once nobody watches', async () => {
