@@ -1,0 +1,116 @@
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { JsonObject } from '../../src/json/value.ts';
+import { type Rig, refund, startRig } from './rig.ts';
+
+const WS = '/v1/workspaces/demo';
+
+let rig: Rig;
+beforeAll(async () => {
+  rig = await startRig();
+});
+afterAll(() => rig.close());
+
+const AT = '2026-01-02T03:04:05.678Z';
+
+const rows = (value: unknown) => value as readonly { readonly [name: string]: unknown }[];
+
+describe('a page', () => {
+  it.each([
+    `${WS}/effects`,
+    `${WS}/approvals`,
+    `${WS}/ledger`,
+    `${WS}/observed-reads`,
+    `${WS}/brain/entities`,
+    '/v1/beta/ledger',
+    '/v1/beta/notifications',
+  ])('of %s has one to two hundred, and begins where one before it ended', async (path) => {
+    const key = path.includes('/beta/') ? rig.keys.admin : rig.keys.account;
+    const faultOf = async (query: string): Promise<unknown> => {
+      const { status, json } = await rig.send('GET', `${path}?${query}`, { key });
+      return status === 400 ? rows(json['errors'])[0]?.['path'] : status;
+    };
+    for (const query of ['limit=1', 'limit=200']) expect([query, await faultOf(query)]).toEqual([query, 200]);
+    for (const query of ['limit=0', 'limit=201', 'limit=999'])
+      expect([query, await faultOf(query)]).toEqual([query, '/query/limit']);
+    expect(await faultOf('cursor=%21')).toBe('/query/cursor');
+  });
+});
+
+describe('requests for approval', () => {
+  it('are listed newest first, page by page, by how they stand', async () => {
+    const made: string[] = [];
+    for (const amount of [61_000, 62_000, 63_000]) {
+      const body = refund({ params: { payment_id: 'pay_1', amount, currency: 'EUR' } });
+      const { json } = await rig.send('POST', `${WS}/effects`, { body });
+      made.push((json['approval'] as unknown as { readonly id: string }).id);
+    }
+    await rig.send('POST', `${WS}/approvals/${made[1]}/reject`, { key: rig.keys.approver, body: {} });
+    const ids = async (query: string): Promise<unknown[]> => {
+      const { json } = await rig.send('GET', `${WS}/approvals?${query}`);
+      return [...rows(json['approvals']).map(({ id }) => id), json['next_cursor'] === null];
+    };
+    expect(await ids('')).toEqual([...made.toReversed(), true]);
+    expect(await ids('status=pending')).toEqual([made[2], made[0], true]);
+    expect(await ids('status=rejected')).toEqual([made[1], true]);
+    expect(await ids('status=used')).toEqual([true]);
+    const first = await rig.send('GET', `${WS}/approvals?limit=2`);
+    expect(rows(first.json['approvals']).map(({ id }) => id)).toEqual([made[2], made[1]]);
+    expect(await ids(`limit=2&cursor=${String(first.json['next_cursor'])}`)).toEqual([made[0], true]);
+  });
+});
+
+describe('reads that passed', () => {
+  it('are those that policy would have stopped, or all, newest first; an agent sees its own', async () => {
+    const read = (agent: string, data: JsonObject) => ({
+      kind: 'read.batch' as const,
+      effectId: null,
+      actor: { type: 'agent', id: agent } as const,
+      data: { upstream: 'payments', count: 1, first_at: AT, last_at: AT, statuses: { '200': 1 }, ...data },
+    });
+    const observed = { observed: 'denied_policy', observed_by: 'rig/barred' };
+    await rig.ports.store.append('demo', [
+      read('bot', { example: 'GET /1', ...observed }),
+      read('bot', { example: 'GET /2', tool: 'payments.get' }),
+      read('other-bot', { example: 'GET /3', ...observed }),
+      read('bot', { example: 'GET /4', ...observed }),
+    ]);
+    const seen = async (query: string, key = rig.keys.account) => {
+      const { json } = await rig.send('GET', `${WS}/observed-reads?${query}`, { key });
+      return { examples: rows(json['reads']).map(({ example }) => example), next: json['next_cursor'] };
+    };
+    expect(await seen('')).toEqual({ examples: ['GET /4', 'GET /3', 'GET /1'], next: null });
+    expect(await seen('all=true')).toEqual({ examples: ['GET /4', 'GET /3', 'GET /2', 'GET /1'], next: null });
+    expect(await seen('', rig.keys.otherAgent)).toEqual({ examples: ['GET /3'], next: null });
+    const first = await seen('limit=2');
+    expect(first.examples).toEqual(['GET /4', 'GET /3']);
+    expect(await seen(`limit=2&cursor=${String(first.next)}`)).toEqual({ examples: ['GET /1'], next: null });
+    const { json } = await rig.send('GET', `${WS}/observed-reads?all=true`);
+    expect(rows(json['reads'])[1]).toMatchObject({
+      agent_id: 'other-bot',
+      observed: { would: 'denied_policy', rule: 'rig/barred' },
+    });
+    expect(rows(json['reads'])[2]).toMatchObject({ tool: 'payments.get', observed: null, count: 1 });
+  });
+
+  it('are looked for in a part of the ledger: a page may be empty, and says where it ended', async () => {
+    const other = { kind: 'store.restored', effectId: null, actor: { type: 'gateway', id: 'g' }, data: {} } as const;
+    for (let batch = 0; batch < 5; batch += 1)
+      await rig.ports.store.append(
+        'demo',
+        Array.from({ length: 100 }, () => other),
+      );
+    const path = `${WS}/observed-reads`;
+    let cursor: unknown = null;
+    let found: unknown[] = [];
+    let pages = 0;
+    do {
+      const query = cursor === null ? '' : `?cursor=${String(cursor)}`;
+      const { json } = await rig.send('GET', `${path}${query}`);
+      found = [...found, ...rows(json['reads']).map(({ example }) => example)];
+      cursor = json['next_cursor'];
+      pages += 1;
+    } while (cursor !== null && pages < 20);
+    expect(found).toEqual(['GET /4', 'GET /3', 'GET /1']);
+    expect(pages).toBeGreaterThan(1);
+  });
+});
