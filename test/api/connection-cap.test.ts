@@ -110,3 +110,77 @@ test('a caller that sends on for ever after its last answer is cut off', async (
   clearInterval(sending);
   server.close();
 });
+
+/** A server whose answers wait until the test lets them go, and its cap. */
+async function held(most: number) {
+  const waiting: (() => void)[] = [];
+  const server = createServer((_request, response) => waiting.push(() => response.end('served')));
+  const cap = capConnections(server, most);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  const port = address !== null && typeof address === 'object' ? address.port : 0;
+  const open = () => connect(port, '127.0.0.1').on('error', () => undefined);
+  const ask = () => {
+    const socket = open();
+    socket.write('GET / HTTP/1.1\r\nhost: a\r\n\r\n');
+    return socket;
+  };
+  return { server, cap, waiting, open, ask };
+}
+
+test('at the cap, with a request under way on each, the new connection is closed and those are served', async () => {
+  const { server, cap, waiting, open, ask } = await held(2);
+  const sockets = [ask(), ask()];
+  await expect.poll(() => waiting.length).toBe(2);
+  expect([...cap.underWay.values()]).toEqual([1, 1]);
+  await once(open().resume(), 'close');
+  for (const answer of waiting) answer();
+  for (const socket of sockets) expect(String(await once(socket, 'data'))).toMatch(/^HTTP\/1\.1 200 /);
+  await expect.poll(() => cap.underWay.size).toBe(0);
+  for (const socket of sockets) socket.destroy();
+  server.close();
+});
+
+test('several requests on one connection are one that is under way, until the last is answered', async () => {
+  const { server, cap, waiting, ask } = await held(2);
+  const socket = ask().resume();
+  await expect.poll(() => waiting.length).toBe(1);
+  socket.write('GET /2 HTTP/1.1\r\nhost: a\r\n\r\n');
+  await expect.poll(() => waiting.length).toBe(2);
+  expect([...cap.underWay.values()]).toEqual([2]);
+  waiting[0]?.();
+  await expect.poll(() => [...cap.underWay.values()]).toEqual([1]);
+  waiting[1]?.();
+  await expect.poll(() => cap.underWay.size).toBe(0);
+  // A caller that leaves has nothing under way either.
+  socket.write('GET /3 HTTP/1.1\r\nhost: a\r\n\r\n');
+  await expect.poll(() => cap.underWay.size).toBe(1);
+  socket.destroy();
+  await expect.poll(() => cap.underWay.size).toBe(0);
+  server.close();
+});
+
+test('when it closes, silent connections are closed at once, half a head a second later, and calls are answered first', async () => {
+  const { server, cap, waiting, open, ask } = await held(10);
+  const silent = open().resume();
+  const half = open().resume();
+  half.write('GET / HTTP/1.1\r\n');
+  const busy = ask();
+  await expect.poll(() => waiting.length).toBe(1);
+  const began = Date.now();
+  const closed: string[] = [];
+  const whole = [silent, half].map((socket, n) =>
+    once(socket, 'close').then(() => closed.push(n === 0 ? 'silent' : 'half')),
+  );
+  cap.close();
+  server.close();
+  await Promise.all(whole);
+  expect(closed).toEqual(['silent', 'half']);
+  expect(Date.now() - began).toBeGreaterThan(900);
+  expect(busy.destroyed).toBe(false);
+  const answered = once(busy, 'data');
+  waiting[0]?.();
+  expect(String(await answered)).toMatch(/^HTTP\/1\.1 200 /);
+  await once(busy.resume(), 'close');
+});

@@ -43,3 +43,24 @@ it('with 128 requests under way, what arrives after 100 ms of one turn is refuse
   expect([after(500), overload.wasLate()]).toEqual([false, false]);
   overload.close();
 });
+
+it('an event loop that was late is remembered for fifteen seconds: what arrived meanwhile may have waited unread', () => {
+  const overload = measureOverload({ size: 0 });
+  expect(overload.wasLate()).toBe(false);
+  // A sample that finds that the loop stood still; from then on none is taken.
+  vi.advanceTimersByTime(1_000);
+  overload.close();
+  expect(overload.wasLate()).toBe(true);
+  vi.advanceTimersByTime(14_999);
+  expect(overload.wasLate()).toBe(true);
+  vi.advanceTimersByTime(1);
+  expect(overload.wasLate()).toBe(false);
+});
+
+it('once it stands still, whoever arrives is refused, however few there are; nothing is sampled after it is closed', () => {
+  const overload = measureOverload({ size: 0 });
+  vi.advanceTimersByTime(3_000);
+  expect(overload.isOverloaded()).toBe(true);
+  overload.close();
+  expect(vi.getTimerCount()).toBe(0);
+});

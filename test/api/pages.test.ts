@@ -100,14 +100,15 @@ describe('reads that passed', () => {
         Array.from({ length: 100 }, () => other),
       );
     const path = `${WS}/observed-reads`;
-    let cursor: unknown = null;
+    let cursor: string | null = null;
     let found: unknown[] = [];
     let pages = 0;
     do {
-      const query = cursor === null ? '' : `?cursor=${String(cursor)}`;
+      const query = cursor === null ? '' : `?cursor=${cursor}`;
       const { json } = await rig.send('GET', `${path}${query}`);
       found = [...found, ...rows(json['reads']).map(({ example }) => example)];
-      cursor = json['next_cursor'];
+      const next: unknown = json['next_cursor'];
+      cursor = typeof next === 'string' ? next : null;
       pages += 1;
     } while (cursor !== null && pages < 20);
     expect(found).toEqual(['GET /4', 'GET /3', 'GET /1']);
