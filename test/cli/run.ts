@@ -49,6 +49,11 @@ export interface Running {
   stop(): void;
 }
 
+/** Runs a command where some of what it meets is as a test says. */
+export function svcWith(ports: Partial<CliPorts>, ...argv: readonly string[]): Promise<Ran> {
+  return beginAs({ interactive: false }, argv, { ...PORTS, ...ports }).ended;
+}
+
 /** Runs a command as a person at a terminal does, who is asked. */
 export function svcAtTerminal(...argv: readonly string[]): Promise<Ran> {
   return beginAs({ interactive: true }, argv).ended;
@@ -59,12 +64,16 @@ export function begin(...argv: readonly string[]): Running {
   return beginAs({ interactive: false }, argv);
 }
 
-function beginAs({ interactive }: { readonly interactive: boolean }, argv: readonly string[]): Running {
+function beginAs(
+  { interactive }: { readonly interactive: boolean },
+  argv: readonly string[],
+  ports: CliPorts = PORTS,
+): Running {
   const out: string[] = [];
   const err: string[] = [];
   const waiting: { readonly pattern: RegExp; readonly found: (line: string) => void }[] = [];
   const stopped = withResolvers();
-  const ended = runCli(argv, '0.0.0-test', PORTS, {
+  const ended = runCli(argv, '0.0.0-test', ports, {
     out: (line) => {
       out.push(line);
       for (const { pattern, found } of waiting) if (pattern.test(line)) found(line);

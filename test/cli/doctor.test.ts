@@ -1,0 +1,100 @@
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { CliPorts, StoreInspection } from '../../src/cli/ports.ts';
+import { svcWith } from './run.ts';
+
+const folder = mkdtempSync(join(tmpdir(), 'svc-doctor-'));
+afterAll(() => rmSync(folder, { recursive: true }));
+
+const file = join(folder, 'gateway.yaml');
+/** A port that another program has. */
+const taken = createServer();
+let port = 0;
+beforeAll(async () => {
+  taken.listen(0, '127.0.0.1');
+  await once(taken, 'listening');
+  const address = taken.address();
+  port = address !== null && typeof address === 'object' ? address.port : 0;
+  configure(0);
+});
+afterAll(() => void taken.close());
+
+function configure(on: number): void {
+  const lines = [
+    `server: { port: ${on} }`,
+    `store: { path: ${JSON.stringify(join(folder, 'data'))} }`,
+    'upstreams: [ { id: one, url: "http://127.0.0.1:1" }, { id: two, url: "http://127.0.0.1:2" } ]',
+  ];
+  writeFileSync(file, lines.join('\n'));
+}
+
+const KEYS = { administrative: 1, account: 1, agent: 1, profile: 0 } as const;
+const SOUND: StoreInspection = { state: 'ready', problem: null, durability: 'fsync', inUse: false, keys: KEYS };
+
+/** How the checks of these names come out, and the exit code. */
+async function examined(
+  names: readonly string[],
+  store: Partial<StoreInspection> = {},
+  dates: readonly (number | null)[] = [null, null],
+) {
+  const left = [...dates];
+  const probeUpstream: CliPorts['probeUpstream'] = async () => ({
+    kind: 'answered',
+    status: 200,
+    date: left.shift() ?? null,
+  });
+  const inspectStore: CliPorts['inspectStore'] = async () => ({ ...SOUND, ...store });
+  const { code, out } = await svcWith({ probeUpstream, inspectStore }, 'doctor', file, '--json');
+  const { checks }: { readonly checks: readonly { readonly name: string; status: string; detail: string }[] } =
+    JSON.parse(out);
+  const by = new Map(checks.map(({ name, status, detail }) => [name, `${status}: ${detail}`]));
+  return [...names.map((name) => by.get(name)), code];
+}
+
+describe('svc doctor', () => {
+  it.each([
+    [{ keys: { ...KEYS, administrative: 0 } }, 'warning: 0 administrative, 1 account, 1 agent, 0 profile: nobody can'],
+    [
+      { keys: { ...KEYS, account: 0, agent: 0 } },
+      'warning: 1 administrative, 0 account, 0 agent, 0 profile: no caller',
+    ],
+    [{ keys: { ...KEYS, account: 0, agent: 0, profile: 1 } }, 'ok: 1 administrative'],
+    [{ state: 'absent' as const, keys: null }, 'skipped: made on the first start'],
+    [{ keys: null }, 'skipped: not counted on Redis'],
+    [{ state: 'broken' as const, keys: null }, 'skipped: the store cannot be read'],
+  ])('counts keys: %j', async (store, says) => {
+    expect(await examined(['keys'], store)).toEqual([expect.stringContaining(says), 0]);
+  });
+
+  it('fails where the store does, with what the store says', async () => {
+    const problem = { message: 'it is older than it was', remedy: 'svc store accept-loss' };
+    expect(await examined(['store'], { state: 'broken', problem })).toEqual(['failed: it is older than it was', 1]);
+    expect(await examined(['store'], { inUse: true })).toEqual(['ok: durability fsync, in use by a gateway', 0]);
+    expect(await examined(['store'], { state: 'absent' })).toEqual(['ok: not there yet; the first start makes it', 0]);
+  });
+
+  it('a port that is taken is in order where a gateway runs on this store, and nowhere else', async () => {
+    configure(port);
+    expect(await examined(['port'], { inUse: true })).toEqual([
+      `ok: 127.0.0.1:${port} is taken, and a gateway runs on this store`,
+      0,
+    ]);
+    expect(await examined(['port'])).toEqual([`failed: 127.0.0.1:${port} is taken by another program`, 1]);
+    configure(0);
+  });
+
+  it('warns of a clock that is half a minute from that of any upstream', async () => {
+    const now = Date.now();
+    expect(await examined(['clock'], {}, [now - 20_000, now + 20_000])).toEqual(['ok: agrees with the upstreams', 0]);
+    for (const off of [-40_000, 40_000])
+      expect(await examined(['clock'], {}, [now, now + off])).toEqual([
+        expect.stringMatching(/^warning: (39|40|41) s away/),
+        0,
+      ]);
+    expect(await examined(['clock'])).toEqual(['ok: plausible', 0]);
+  });
+});
