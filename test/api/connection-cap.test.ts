@@ -1,6 +1,6 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
-import { connect } from 'node:net';
+import { connect, Socket } from 'node:net';
 import { expect, test } from 'vitest';
 import { capConnections } from '../../src/api/connection-cap.ts';
 
@@ -135,6 +135,9 @@ test('at the cap, with a request under way on each, the new connection is closed
   await expect.poll(() => waiting.length).toBe(2);
   expect([...cap.underWay.values()]).toEqual([1, 1]);
   await once(open().resume(), 'close');
+  // Nor does a handshake begin on it.
+  const another = new Socket();
+  expect([cap.admit(another), another.destroyed]).toEqual([false, true]);
   for (const answer of waiting) answer();
   for (const socket of sockets) expect(String(await once(socket, 'data'))).toMatch(/^HTTP\/1\.1 200 /);
   await expect.poll(() => cap.underWay.size).toBe(0);

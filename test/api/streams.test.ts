@@ -1,5 +1,5 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import { takenInTime } from '../../src/api/export.ts';
 import { type Rig, startRig } from './rig.ts';
 
@@ -40,3 +40,29 @@ it('an export breaks off when its key is revoked, and not while the store cannot
   await delay(100);
   expect(made).toBeLessThanOrEqual(before + 1);
 }, 20_000);
+
+it('an export of which nobody takes anything is broken off after a minute', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
+  let ended = false;
+  async function* lines(): AsyncGenerator<string> {
+    try {
+      for (;;) yield 'x'.repeat(100_000);
+    } finally {
+      ended = true;
+    }
+  }
+  let asked = 0;
+  const stream = takenInTime(lines(), () => {
+    asked += 1;
+    return Promise.resolve(true);
+  });
+  stream.read(0);
+  await delay(20);
+  vi.advanceTimersByTime(60_000);
+  expect([asked, stream.destroyed]).toEqual([30, false]);
+  vi.advanceTimersByTime(2_000);
+  expect(stream.destroyed).toBe(true);
+  await expect.poll(() => ended).toBe(true);
+  expect(vi.getTimerCount()).toBe(0);
+  vi.useRealTimers();
+});
