@@ -4,7 +4,7 @@ import { loadDriver } from '../../src/stores/embedded/driver.ts';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { PauseScope } from '../../src/effects/model/pause.ts';
 import type { PauseSubject } from '../../src/effects/ports.ts';
-import type { EffectStore } from '../../src/effects/store.ts';
+import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
 import { createPauseView } from '../../src/gateway/pause-view.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
@@ -72,6 +72,43 @@ it('an answer of the store that comes late does not undo a pause that is known a
   giveLate();
   await first;
   expect(view.match(WORKSPACE, SUBJECT, store.now())).toMatchObject({ reason: 'stop' });
+});
+
+it('what another gateway sets is seen by the notice of the store; who listens hears of each change once', async () => {
+  const view = createPauseView(store);
+  const heard: string[] = [];
+  view.onChange((workspace) => heard.push(workspace));
+  // Nothing that is admitted under a view that was never loaded is admitted.
+  expect([view.version(WORKSPACE), view.isLoaded(WORKSPACE), view.loaded()]).toEqual([-1, false, []]);
+  expect(view.match(WORKSPACE, SUBJECT, store.now())).toBeNull();
+  const set = await pause({ kind: 'workspace' });
+  await expect.poll(() => view.match(WORKSPACE, SUBJECT, store.now())).toMatchObject({ id: set.id });
+  expect([view.version(WORKSPACE) > 0, view.isLoaded(WORKSPACE), view.loaded()]).toEqual([true, true, [WORKSPACE]]);
+  await view.refresh(WORKSPACE);
+  expect(heard).toEqual([WORKSPACE]);
+  await store.liftPause(WORKSPACE, set.id, 'administrative', PERSON);
+  await expect.poll(() => view.match(WORKSPACE, SUBJECT, store.now())).toBeNull();
+  expect(heard).toEqual([WORKSPACE, WORKSPACE]);
+});
+
+it('a notice after which the store cannot be read leaves what is known, and its version, which admits nothing', async () => {
+  let announce: (workspace: string) => void = () => undefined;
+  let isAway = false;
+  const view = createPauseView({
+    ...store,
+    onPausesChanged: (listener) => {
+      announce = listener;
+    },
+    pauses: (workspace) => (isAway ? Promise.reject(new StoreUnavailable('away')) : store.pauses(workspace)),
+  });
+  await pause({ kind: 'workspace' });
+  await view.refresh(WORKSPACE);
+  const version = view.version(WORKSPACE);
+  isAway = true;
+  announce(WORKSPACE);
+  await expect(view.refresh(WORKSPACE)).rejects.toThrow('away');
+  expect(view.version(WORKSPACE)).toBe(version);
+  expect(view.match(WORKSPACE, SUBJECT, store.now())).not.toBeNull();
 });
 
 it('a pause whose glob cannot be read stops every tool', async () => {

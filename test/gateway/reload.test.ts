@@ -2,13 +2,13 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
+import { INSTALLATION } from '../../src/effects/model/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
-import { createFileReader } from '../../src/gateway/file-reader.ts';
+import { createFileReader, FilesNotRead } from '../../src/gateway/file-reader.ts';
 import { activate, type InForce, readFiles } from '../../src/gateway/in-force.ts';
 import { createReloader, type Reloader } from '../../src/gateway/reload.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
-import { createMetrics } from '../../src/telemetry/metrics.ts';
 import { POLICY_SEALS } from './policy-seals.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
 
@@ -28,6 +28,8 @@ let store: EffectStore;
 let inForce: InForce;
 let isAway = false;
 let reloader: Reloader;
+/** What the operator is alerted of. */
+let alerts: string[] = [];
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'svc-reload-'));
   configFile = join(folder, 'gateway.yaml');
@@ -63,11 +65,12 @@ beforeEach(async () => {
     reader: createFileReader({ entry: null, longestMs: 60_000 }),
     owner: 'test',
     logger: createLogger({ level: 'fatal', sink: { write: () => undefined } }),
-    metrics: createMetrics({ store, workspaces: () => [], swept: () => null }),
+    metrics: { alerted: (what) => void alerts.push(what) },
   });
 });
 afterEach(async () => {
   isAway = false;
+  alerts = [];
   await reloader.settled();
   await store.close();
   rmSync(folder, { recursive: true });
@@ -84,11 +87,74 @@ it('a user who came with a reload is one since then: what was asked before is no
 
 it('files that are refused leave what is in force, and it is said until they are mended', async () => {
   writeFileSync(join(folder, 'policy.yaml'), POLICY('one').replace('effect', 'efect'));
+  const { version } = inForce.policies;
   await reloader.reload();
   expect([reloader.staleness(), inForce.policies.rules.map(({ id }) => id)]).toEqual(['refused', ['a/one']]);
+  expect(alerts).toEqual(['configuration_rejected']);
   writeFileSync(join(folder, 'policy.yaml'), POLICY('two'));
   await reloader.reload();
   expect([reloader.staleness(), inForce.policies.rules.map(({ id }) => id)]).toEqual([null, ['a/two']]);
+  expect(alerts).toHaveLength(1);
+  const events = await store.ledger(INSTALLATION, 0, 100);
+  expect(events.filter(({ kind }) => kind === 'policy.rejected' || kind === 'policy.loaded')).toMatchObject([
+    { kind: 'policy.rejected', actor: { type: 'gateway', id: 'test' }, data: { in_force: version } },
+    { kind: 'policy.loaded', actor: { type: 'gateway', id: 'test' }, data: { version: inForce.policies.version } },
+  ]);
+});
+
+it('files that could not be read are tried again by themselves, ever later up to a minute, until they can be', async () => {
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  const reader = createFileReader({ entry: null, longestMs: 60_000 });
+  let reads = 0;
+  let isTorn = true;
+  const torn = createReloader({
+    configFile,
+    environment: {},
+    store,
+    seals: POLICY_SEALS,
+    current: () => inForce,
+    adopt: (next) => {
+      inForce = next;
+    },
+    noted: () => undefined,
+    reader: {
+      ...reader,
+      async read(request) {
+        reads += 1;
+        if (isTorn) throw new FilesNotRead('the thread died');
+        return reader.read(request);
+      },
+    },
+    owner: 'test',
+    logger: createLogger({ level: 'fatal', sink: { write: () => undefined } }),
+    metrics: { alerted: (what) => void alerts.push(what) },
+  });
+  await torn.reload();
+  expect([reads, torn.staleness(), alerts]).toEqual([1, 'unread', ['configuration_rejected']]);
+  for (const ms of [1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]) {
+    const before = reads;
+    await vi.advanceTimersByTimeAsync(ms - 1);
+    expect([ms, reads]).toEqual([ms, before]);
+    await vi.advanceTimersByTimeAsync(1);
+    await expect.poll(() => reads).toBe(before + 1);
+    await torn.follow();
+  }
+  isTorn = false;
+  writeFileSync(join(folder, 'policy.yaml'), POLICY('two'));
+  await torn.reload();
+  expect([torn.staleness(), inForce.policies.rules.map(({ id }) => id)]).toEqual([null, ['a/two']]);
+  // From then on the first wait is a short one again.
+  isTorn = true;
+  await torn.reload();
+  const before = reads;
+  await vi.advanceTimersByTimeAsync(1_000);
+  await expect.poll(() => reads).toBe(before + 1);
+  await torn.settled();
+  const { length } = alerts;
+  await torn.reload();
+  await vi.advanceTimersByTimeAsync(120_000);
+  expect([reads, alerts.length]).toEqual([before + 1, length]);
+  vi.useRealTimers();
 });
 
 it('files that are edited are in force, whatever stood there before; who chooses other policies mends no file', async () => {
