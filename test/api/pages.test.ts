@@ -59,6 +59,68 @@ describe('requests for approval', () => {
   });
 });
 
+describe('effects', () => {
+  it('are found by what they did, to what, for whom, by which key, under which rule, and who approved them', async () => {
+    const since = new Date(rig.ports.store.now()).toISOString();
+    const run = async (name: string, key: string, agent: string, amount: number) => {
+      const params = { payment_id: name, amount, currency: 'EUR' };
+      const { json } = await rig.send('POST', `${WS}/effects`, { key, body: refund({ agent_id: agent, params }) });
+      return json;
+    };
+    const [one, two] = [
+      await run('pay_1', rig.keys.agent, 'bot', 100),
+      await run('pay_2', rig.keys.account, 'other-bot', 100),
+    ];
+    const three = await run('pay_7', rig.keys.account, 'bot', 60_000);
+    const { id } = three['approval'] as unknown as { readonly id: string };
+    await rig.send('POST', `${WS}/approvals/${id}/approve`, { key: rig.keys.approver, body: {} });
+    const names = new Map([one, two, three].map(({ effect_id: of }, n) => [of as unknown, n + 1]));
+    const found = async (query: string): Promise<unknown[]> => {
+      const { json } = await rig.send('GET', `${WS}/effects?since=${since}&${query}`);
+      return rows(json['effects']).map((effect) => names.get(effect['effect_id']));
+    };
+    const keyOf = (key: string): string => `key_${/^svc_[a-z]+_(.{12})/.exec(key)?.[1] ?? ''}`;
+    for (const [query, which] of [
+      ['', [3, 2, 1]],
+      ['target=payment:pay_2', [2]],
+      ['agent_id=bot', [3, 1]],
+      [`key_id=${keyOf(rig.keys.agent)}`, [1]],
+      ['user=ops', [3, 2]],
+      ['rule=rig/refund-large', [3]],
+      ['rule=rig/refund', [2, 1]],
+      ['approver=maria', [3]],
+      ['approver=olga', []],
+      ['decision=denied_policy', []],
+      ['state=committed&tool=payments.refund', [3, 2, 1]],
+      ['tool=notes.add', []],
+      [`until=${since}`, []],
+    ] as const)
+      expect([query, await found(query)]).toEqual([query, which]);
+  });
+});
+
+describe('effects that a key may see', () => {
+  it('are those of its agent, also where it asks for another’s', async () => {
+    await rig.send('POST', `${WS}/effects`, { key: rig.keys.otherAgent, body: refund({ agent_id: undefined }) });
+    const listed = async (query: string) =>
+      rows((await rig.send('GET', `${WS}/effects?${query}`, { key: rig.keys.otherAgent })).json['effects']);
+    expect(new Set((await listed('')).map((effect) => effect['agent_id']))).toEqual(new Set(['other-bot']));
+    expect(await listed('agent_id=bot')).toEqual([]);
+  });
+
+  it('show what the upstream answered to keys that may call the tool, and to no others', async () => {
+    const { json } = await rig.send('POST', `${WS}/effects`, { body: refund() });
+    const path = `${WS}/effects/${String(json['effect_id'])}`;
+    const results = async (key: string) => {
+      const { effect } = (await rig.send('GET', path, { key })).json as unknown as { readonly effect: object };
+      const list = await rig.send('GET', `${WS}/effects?limit=1`, { key });
+      return ['result' in effect, 'result' in (rows(list.json['effects'])[0] ?? {})];
+    };
+    expect(await results(rig.keys.agent)).toEqual([true, true]);
+    expect(await results(rig.keys.restricted)).toEqual([false, false]);
+  });
+});
+
 describe('reads that passed', () => {
   it('are those that policy would have stopped, or all, newest first; an agent sees its own', async () => {
     const read = (agent: string, data: JsonObject) => ({

@@ -5,15 +5,19 @@ import { type Rig, startRig } from './rig.ts';
 const ACTIVATIONS = '/v1/beta/policies/activations';
 let rig: Rig;
 let asked: PolicyChoice[];
+/** By whom, and why. */
+let reasons: unknown[];
 let answer: ChosenPolicy;
 beforeEach(async () => {
   asked = [];
+  reasons = [];
   answer = { kind: 'not_kept' };
   rig = await startRig(
     {},
     {
-      choosePolicy: async (choice) => {
+      choosePolicy: async (choice, by, why) => {
         asked.push(choice);
+        reasons.push([by.type, by.id, why]);
         return answer;
       },
     },
@@ -44,6 +48,13 @@ it('puts in force what is asked for: the files, a version, those of before', asy
   expect(await post(ACTIVATIONS, { version })).toMatchObject({ status: 200, json: { version } });
   expect(await post('/v1/beta/policies/rollback', {})).toMatchObject({ status: 200, json: { version } });
   expect(asked).toEqual([{ kind: 'files' }, { kind: 'version', version }, { kind: 'before' }]);
+  await post(ACTIVATIONS, { comment: 'the audit asks for it' });
+  await post('/v1/beta/policies/rollback', { comment: 'refunds fail' });
+  expect(reasons[0]).toEqual(['user', 'root', null]);
+  expect(reasons.slice(3)).toEqual([
+    ['user', 'root', 'the audit asks for it'],
+    ['user', 'root', 'refunds fail'],
+  ]);
 });
 
 it('says why not: none is kept, they do not fit, it is no version', async () => {

@@ -305,6 +305,52 @@ describe('policies of a fleet', () => {
   });
 });
 
+describe('what the policies of a version said', () => {
+  it('is shown while they are kept, and whether it is proven by the version; what no gateway sealed is not shown', async () => {
+    const { start } = world();
+    const gateway = await start('one');
+    const first = gateway.inForce().policies.version;
+    gateway.write('two');
+    await gateway.reloader.reload();
+    const shown = await gateway.reloader.show(first);
+    expect(shown).toMatchObject({
+      kind: 'shown',
+      isProven: true,
+      files: [{ text: expect.stringContaining('id: one') }],
+    });
+    const reads = gateway.reads();
+    await gateway.reloader.show(first);
+    expect(gateway.reads()).toBe(reads);
+    expect(await gateway.reloader.show('N'.repeat(43))).toEqual({ kind: 'not_kept' });
+    // To look changes nothing.
+    expect(gateway.rules()).toEqual(['a/two']);
+
+    const parts = (await gateway.store.policyBundle(first))?.parts ?? [];
+    const put = (version: string, seal: string) =>
+      gateway.store.activatePolicy(version, [], {
+        how: 'files',
+        by: GATEWAY,
+        again: 'yes',
+        bundle: { version, seal, parts },
+      });
+    await put('E'.repeat(43), POLICY_SEALS.seal('E'.repeat(43)));
+    expect(await gateway.reloader.show('E'.repeat(43))).toMatchObject({ kind: 'shown', isProven: false });
+    expect(await gateway.reloader.show(first)).toMatchObject({ kind: 'shown', isProven: true });
+    await put('F'.repeat(43), POLICY_SEALS.seal('another'));
+    expect(await gateway.reloader.show('F'.repeat(43))).toEqual({ kind: 'not_kept' });
+  });
+
+  it('who chooses files that do not hold is told why, and nothing changes', async () => {
+    const { start } = world();
+    const gateway = await start('one');
+    gateway.write('two', 'nowhere');
+    const { version } = gateway.inForce().policies;
+    const chosen = await gateway.reloader.choose({ kind: 'files' }, PERSON);
+    expect(chosen).toEqual({ kind: 'refused', message: expect.stringContaining('nowhere') });
+    expect([gateway.inForce().policies.version, await gateway.store.policyInForce()]).toEqual([version, version]);
+  });
+});
+
 describe('policies of a gateway that is alone', () => {
   it('are those of its files, also where they were in force before', async () => {
     const { start } = world(false);
