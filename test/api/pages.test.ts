@@ -121,6 +121,29 @@ describe('effects that a key may see', () => {
   });
 });
 
+describe('the params of an effect', () => {
+  it('are disclosed to keys that may send them: not to those with a profile, nor to those for other tools', async () => {
+    const { json } = await rig.send('POST', `${WS}/effects`, { body: refund() });
+    const path = `${WS}/effects/${String(json['effect_id'])}/receipt?disclosure=1`;
+    const open = await rig.send('GET', path);
+    expect([open.status, Object.keys(open.json)]).toEqual([200, ['receipt', 'disclosure']]);
+    for (const key of ['readonly', 'auditor', 'restricted'] as const) {
+      expect((await rig.send('GET', path.replace('?disclosure=1', ''), { key: rig.keys[key] })).status).toBe(200);
+      const refused = await rig.send('GET', path, { key: rig.keys[key] });
+      expect([key, refused.status, refused.json['code']]).toEqual([key, 403, 'insufficient_scope']);
+    }
+    const denied = await rig.send('GET', path, { key: rig.keys.otherAgent });
+    expect(denied.status).toBe(404);
+  });
+
+  it('are probed for by who may see the effect; for others there is none', async () => {
+    const { json } = await rig.send('POST', `${WS}/effects`, { body: refund() });
+    const path = `${WS}/effects/${String(json['effect_id'])}/probe`;
+    expect((await rig.send('POST', path, { key: rig.keys.agent })).json['code']).toBe('not_unknown');
+    expect((await rig.send('POST', path, { key: rig.keys.otherAgent })).json['code']).toBe('not_found');
+  });
+});
+
 describe('reads that passed', () => {
   it('are those that policy would have stopped, or all, newest first; an agent sees its own', async () => {
     const read = (agent: string, data: JsonObject) => ({

@@ -43,3 +43,13 @@ it('a pool made smaller in the configuration is smaller for the rules as well, t
   expect(await unitsInForce(4)).toEqual([4, [4]]);
   expect(await unitsInForce(2)).toEqual([2, [2]]);
 });
+
+it('an upstream has the env that it says, for what no tool of it declares as well; the others have none of their own', async () => {
+  const url = 'url: "http://127.0.0.1:1"';
+  writeFileSync(
+    config,
+    `store: { kind: embedded, path: "${folder}/data" }\nupstreams: [ { id: a, ${url}, env: staging }, { id: b, ${url} } ]\n`,
+  );
+  const { upstreamEnv } = await readFiles(config, {});
+  expect([...upstreamEnv]).toEqual([['a', 'staging']]);
+});

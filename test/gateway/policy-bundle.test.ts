@@ -216,6 +216,15 @@ describe('policies of a fleet', () => {
     expect(ruled([first, second])).toEqual([['a/one'], ['a/one']]);
     // What was in force there a moment ago is compiled already.
     expect(first.reads()).toBe(reads);
+    // Each version keeps the text that it was made of, whatever the files of who chose it say.
+    for (const [version, rule] of [
+      [one, 'one'],
+      [two, 'two'],
+    ] as const)
+      expect(await second.reloader.show(version)).toMatchObject({
+        isProven: true,
+        files: [{ text: expect.stringContaining(`id: ${rule},`) }],
+      });
     expect(await first.reloader.choose({ kind: 'version', version: two }, PERSON)).toEqual({
       kind: 'active',
       version: two,

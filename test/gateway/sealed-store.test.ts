@@ -210,10 +210,11 @@ it('an entity that something else than a gateway wrote is not read', async () =>
       [kept] = request.entities;
       return { kind: 'put', version: 1, created: 1, changed: 0, unchanged: 0 };
     },
-    async entities() {
-      return kept === undefined ? [] : [{ ...kept, version: 1, updatedAt: 1 }];
-    },
+    entities: async () => all(),
+    entityPage: async () => ({ items: all(), next: null }),
+    entitiesSince: async () => ({ entities: all(), next: null }),
   };
+  const all = () => (kept === undefined ? [] : [{ ...kept, version: 1, updatedAt: 1 }]);
   const guarded = sealedStore(inner, secrets);
   const written = {
     ...entity,
@@ -230,6 +231,9 @@ it('an entity that something else than a gateway wrote is not read', async () =>
   expect(kept?.body).not.toContain('Ada');
   expect(await guarded.entities(WORKSPACE, [entity])).toMatchObject([{ body: entity.body }]);
   const sealed = kept;
+  const page = await guarded.entityPage(WORKSPACE, { type: null, limit: 10, cursor: null });
+  expect(page).toMatchObject({ items: [{ body: entity.body }] });
+  expect(await guarded.entitiesSince(WORKSPACE, 0, null)).toMatchObject({ entities: [{ body: entity.body }] });
   for (const body of ['{"name":"Eve"}', `${sealed?.body ?? ''}A`]) {
     if (sealed !== undefined) kept = { ...sealed, body };
     await expect(guarded.entities(WORKSPACE, [entity])).rejects.toMatchObject({ name: 'StoreUnavailable' });
