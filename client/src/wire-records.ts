@@ -220,6 +220,8 @@ export type Voted = {
     readonly state: EffectState;
     readonly decision: Decision;
   };
+  /** What was allowed ahead with it. */
+  readonly allowanceId?: string;
   /** The same person had approved before: this vote changed nothing. */
   readonly votedAlready: boolean;
   readonly became: Became;
@@ -434,6 +436,55 @@ export type Passkey = {
   /** RFC 3339 time. */
   readonly createdAt: string;
   readonly lastUsedAt: string | null;
+};
+
+/** Permission for the next calls alike, given with an approval. Nobody is asked about these. */
+export type Allowance = {
+  readonly id: string;
+  readonly workspace: string;
+  readonly status: 'open' | 'used_up' | 'over' | 'revoked' | 'replaced' | 'forged';
+  /** The user whose vote allowed them. */
+  readonly givenBy: string;
+  /** The request that was approved with it. */
+  readonly approvalId: string;
+  /** The call that was asked about: what is let in is like it. */
+  readonly effectId: string;
+  /** Id of an agent. */
+  readonly agentId: string;
+  readonly tool: string;
+  readonly target: string;
+  /** The rules that would ask somebody. */
+  readonly rules: readonly string[];
+  /** Params in which calls alike may differ, with their bounds. All others are the same. */
+  readonly varies: Readonly<
+    Record<
+      string,
+      {
+        readonly min?: number | 'asked';
+        readonly max?: number | 'asked';
+        readonly oneOf?: readonly (string | number | boolean)[];
+        readonly maxLength?: number;
+      }
+    >
+  >;
+  readonly times: number;
+  readonly used: number;
+  /** RFC 3339 time. */
+  readonly givenAt: string;
+  /** RFC 3339 time. */
+  readonly expiresAt: string;
+  /** Who ended it before its time. */
+  readonly ended?: {
+    /** RFC 3339 time. */
+    readonly at: string;
+    readonly by: string;
+  };
+};
+
+export type AllowancePage = {
+  readonly allowances: readonly Allowance[];
+  /** For the next page; `null`: this is the last one. */
+  readonly nextCursor: string | null;
 };
 
 export type StateVerdict = {
@@ -763,6 +814,9 @@ export type LedgerEvent = {
     | 'approval.rejected'
     | 'approval.expired'
     | 'approval.renewed'
+    | 'allowance.given'
+    | 'allowance.used'
+    | 'allowance.revoked'
     | 'state.verified'
     | 'state.drifted'
     | 'execution.started'
@@ -965,6 +1019,23 @@ export type Approval = {
   readonly paramsTruncated?: true;
   /** Why there are none. */
   readonly paramsOmitted?: string;
+  /** Who decides on all of it may also allow the next calls alike: at most so many, for so long. Alike: same agent, tool, target, headers and params but for those that may differ. */
+  readonly allowAlike?: {
+    readonly times: number;
+    readonly forS: number;
+    /** Params in which calls alike may differ, with their bounds. All others are the same. */
+    readonly varies: Readonly<
+      Record<
+        string,
+        {
+          readonly min?: number | 'asked';
+          readonly max?: number | 'asked';
+          readonly oneOf?: readonly (string | number | boolean)[];
+          readonly maxLength?: number;
+        }
+      >
+    >;
+  };
   readonly attempt?: number;
   /** Of what a vote approves. */
   readonly digest: string;
@@ -1142,6 +1213,7 @@ export type PendingApproval = {
 export type PendingEffect = {
   readonly state: 'pending_approval';
   readonly changed?: Changed;
+  readonly allowance?: Allowed;
   readonly id: string;
   readonly effectId: string;
   readonly workspace: string;
@@ -1210,6 +1282,7 @@ export type PendingEffect = {
 export type ExecutingEffect = {
   readonly state: 'executing';
   readonly changed?: Changed;
+  readonly allowance?: Allowed;
   readonly id: string;
   readonly effectId: string;
   readonly workspace: string;
@@ -1278,6 +1351,7 @@ export type ExecutingEffect = {
 export type CommittedEffect = {
   readonly state: 'committed';
   readonly changed?: Changed;
+  readonly allowance?: Allowed;
   readonly id: string;
   readonly effectId: string;
   readonly workspace: string;
@@ -1384,6 +1458,7 @@ export type CommittedEffect = {
 export type FailedEffect = {
   readonly state: 'failed';
   readonly changed?: Changed;
+  readonly allowance?: Allowed;
   readonly id: string;
   readonly effectId: string;
   readonly workspace: string;
@@ -1487,6 +1562,7 @@ export type FailedEffect = {
 export type UnknownOutcome = {
   readonly state: 'unknown';
   readonly changed?: Changed;
+  readonly allowance?: Allowed;
   readonly id: string;
   readonly effectId: string;
   readonly workspace: string;
@@ -1565,6 +1641,7 @@ export type UnknownOutcome = {
 export type RejectedEffect = {
   readonly state: 'rejected';
   readonly changed?: Changed;
+  readonly allowance?: Allowed;
   readonly id: string;
   readonly effectId: string;
   readonly workspace: string;
@@ -1634,6 +1711,7 @@ export type RejectedEffect = {
 export type DeniedEffect = {
   readonly state: 'denied';
   readonly changed?: Changed;
+  readonly allowance?: Allowed;
   readonly id: string;
   readonly effectId: string;
   readonly workspace: string;
@@ -1696,4 +1774,12 @@ export type DeniedEffect = {
   /** `effect`, `run`, `receipt`, `resolve`. */
   readonly links: Readonly<Record<string, string>>;
   readonly mismatches?: readonly Mismatch[];
+};
+
+/** Nobody was asked: this user had allowed calls alike. `use`: how many-th of them it is. */
+export type Allowed = {
+  readonly id: string;
+  readonly approvalId: string;
+  readonly givenBy: string;
+  readonly use: number;
 };

@@ -206,7 +206,9 @@ export function createReloader(parts: {
     if (bundle === null || !seals.fits(version, bundle.seal)) return { kind: 'not_kept' };
     const files = await unpackShort(bundle.parts, MOST_SHOWN);
     if (files === null) return { kind: 'too_large' };
-    const digest = createHash('sha256').update(JSON.stringify([version, bundle.parts])).digest('base64url');
+    const digest = createHash('sha256')
+      .update(JSON.stringify([version, bundle.parts]))
+      .digest('base64url');
     if (proven?.digest !== digest) proven = { digest, is: await isOfVersion(bundle) };
     return { kind: 'shown', files, isProven: proven.is };
   }

@@ -55,7 +55,9 @@ describe('a rule that is explained', () => {
   });
 
   it('names another fact that it compares with, and a block of conditions on elements', () => {
-    const [same] = ofParams(explained('{ params.a: { eq: { fact: params.b, untrusted: true } } }', { params: { a: 1, b: 1 } }));
+    const [same] = ofParams(
+      explained('{ params.a: { eq: { fact: params.b, untrusted: true } } }', { params: { a: 1, b: 1 } }),
+    );
     expect(same).toMatchObject({ expected: { fact: 'params.b' }, holds: 'yes' });
     const [each] = ofParams(explained('{ params.a: { some: { item: { gte: 5 } } } }', { params: { a: [7] } }));
     expect(each).toMatchObject({ expected: '(a block of conditions on each element)', holds: 'yes' });
