@@ -216,7 +216,7 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
     });
 
     at.timed('asks anew from the end of a request on, also when nobody has swept', async () => {
-      const verdict = permit([budgetOf(120, 60)], [approvalBy({ expiresMs: 1_000 })]);
+      const verdict = permit([budgetOf(100, 60)], [approvalBy({ expiresMs: 1_000 })]);
       const first = await pending({ idempotencyKey: 'k', verdict });
       at.advance(999);
       expect(await pending({ idempotencyKey: 'k', verdict })).toMatchObject({ created: false });
