@@ -135,6 +135,8 @@ export interface Effect {
   readonly holds: readonly { readonly budget: string; readonly unit: string; readonly amount: number }[];
   readonly hold_state: string;
   readonly approval_id?: string;
+  /** Nobody was asked: this user had allowed calls alike. */
+  readonly allowance?: { readonly id: string; readonly given_by: string; readonly use: number };
   readonly evidence?: { readonly code: string; readonly message: string; readonly status: number | null };
   readonly quiesce_until?: string;
   readonly settled_by?: { readonly by: string; readonly user?: string | null; readonly comment?: string | null };
@@ -153,6 +155,27 @@ export interface Bounds {
   readonly max?: number | 'asked';
   readonly one_of?: readonly (string | number | boolean)[];
   readonly max_length?: number;
+}
+
+/** How far the next calls alike may be allowed with an approval, and in what they may differ. */
+export interface AllowAlike {
+  readonly times: number;
+  readonly for_s: number;
+  readonly varies: Readonly<Record<string, Bounds>>;
+}
+
+/** What was allowed ahead with an approval. */
+export interface Allowance {
+  readonly id: string;
+  readonly status: string;
+  readonly given_by: string;
+  readonly effect_id: string;
+  readonly agent_id: string;
+  readonly tool: string;
+  readonly target: string;
+  readonly times: number;
+  readonly used: number;
+  readonly expires_at: string;
 }
 
 export interface Approval {
@@ -182,6 +205,7 @@ export interface Approval {
   /** An approver changed these params: the vote is for what stands in `params`. */
   readonly changed?: { readonly by: string; readonly at: string; readonly params: readonly string[] };
   readonly asked_params?: JsonObject;
+  readonly allow_alike?: AllowAlike;
   readonly votes: readonly {
     readonly user: string;
     readonly verdict: string;

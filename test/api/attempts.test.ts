@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { NO_HEADERS } from '../../src/effects/model/action-call.ts';
 import { effectToWire } from '../../src/effects/wire/effect.ts';
+import type { AllowanceRecord } from '../../src/effects/model/allowance.ts';
 import { BUSY, type Evidence } from '../../src/effects/model/effect.ts';
 import { dispatchGranted } from '../../src/effects/run/decide-approval.ts';
 import type { EffectPorts, ReceiptFacts } from '../../src/effects/ports.ts';
@@ -644,5 +645,52 @@ describe('a call that was approved', () => {
       body: refund({ params }),
     });
     expect(answer.json).toMatchObject({ decision: 'denied_policy', reason: { code: 'key_without_user' } });
+  });
+});
+
+describe('a call that was allowed ahead', () => {
+  /** A store in which each call is let in by an allowance. */
+  function allowing(more: Pick<AllowanceRecord, 'isForged'>): Pick<EffectPorts, 'store'> {
+    const { store } = rig.core;
+    const allowance: AllowanceRecord = {
+      id: 'alw_1',
+      workspace: WS,
+      likeness: 'alike',
+      approvalId: 'apr_1',
+      effectId: 'eff_1',
+      agentId: 'bot',
+      tool: 'payments.refund',
+      target: 'payment:pay_1',
+      rules: ['world/refund-large'],
+      varies: {},
+      by: { user: 'maria', keyId: 'key_of_maria' },
+      times: 2,
+      used: 1,
+      givenAt: 0,
+      expiresAt: 1,
+      epoch: 1,
+      ...more,
+    };
+    const admit: typeof store.admit = async (asked) => {
+      const admission = await store.admit(asked);
+      return admission.kind === 'dispatch' ? { ...admission, allowance } : admission;
+    };
+    return { store: { ...store, admit } };
+  }
+
+  it('is not sent where something else than a gateway wrote that', async () => {
+    const never: UpstreamPort = { ...rig.core.upstream, send: () => expect.unreachable('it was sent') };
+    const answer = await run({ ...allowing({ isForged: true }), upstream: never }, await request());
+    expect(answer).toMatchObject({ decision: 'denied_policy', reason: { code: 'approval_forged' } });
+    expect(await run(allowing({}), await request())).toMatchObject({ decision: 'committed' });
+  });
+
+  it('is not safe to retry where nobody knows its outcome, and not asked again by itself where the upstream is busy', async () => {
+    const again = deduplicating(600_000);
+    const unknown = await run({ ...allowing({}), ...said(UNKNOWN), ...again }, await request());
+    expect(unknown).toMatchObject({ decision: 'unknown_effect', safeToRetry: false });
+    const busy: UpstreamResult = { ...FAILED, evidence: { ...EVIDENCE, code: BUSY } };
+    expect(await run(said(busy), await request())).toHaveProperty('askAgain', true);
+    expect(await run({ ...allowing({}), ...said(busy) }, await request())).not.toHaveProperty('askAgain');
   });
 });

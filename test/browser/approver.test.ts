@@ -16,7 +16,10 @@ const files = (url: string): TestFiles => {
   const { config, policies } = worldFiles(url);
   const policy = (policies['world.yaml'] ?? '')
     .replace('limit: 100000 }', 'limit: 100000000 }')
-    .replace('expires: 1h, summary', 'expires: 1h, editable: { amount: { min: 100, max: asked } }, summary')
+    .replace(
+      'expires: 1h, summary',
+      'expires: 1h, allow_alike: { times: 5, for: 2h }, editable: { amount: { min: 100, max: asked } }, summary',
+    )
     .replace('summary: "Refund ${params.amount} cents of', 'summary: "Refund ${params.amount in params.currency} of')
     .replace(
       'effect: require_approval\n',
@@ -126,17 +129,32 @@ describe('the page', () => {
   it('says times in the zone of its reader; without scripts in UTC, and decides all the same', async () => {
     const { url, effect } = await asked();
     const { page, context } = await signedIn(url);
-    const until = page.locator('.card time');
+    const until = page.locator('.card time').first();
     expect(await until.innerText()).toMatch(/E[SD]T$/);
     expect(await until.getAttribute('title')).toMatch(/^\d{4}-\d\d-\d\d \d\d:\d\d UTC$/);
     await context.close();
     const plain = await signedIn(url, { javaScriptEnabled: false });
-    expect(await plain.page.locator('.card time').innerText()).toMatch(/ UTC$/);
+    expect(await plain.page.locator('.card time').first().innerText()).toMatch(/ UTC$/);
     await plain.page.getByLabel(/Comment/).fill('Not this one');
     await plain.page.getByRole('button', { name: 'Reject' }).click();
     await plain.page.getByRole('heading', { name: 'Rejected' }).waitFor();
     expect((await world.get(`/effects/${effect}`)).body.effect.state).toBe('rejected');
     await plain.context.close();
+  });
+
+  it('lets the next calls like it in, without scripts, and no more', async () => {
+    const params = { amount: 85_000, reason: 'Three parcels were lost' };
+    const { url } = await asked(params);
+    const { page, context } = await signedIn(url, { javaScriptEnabled: false });
+    expect(await page.innerText('form')).toContain('with the same headers and the same params, all of them');
+    await page.getByLabel(/^If you approve/).selectOption('2');
+    await page.getByRole('button', { name: 'Approve this', exact: true }).click();
+    await page.getByText('It happened.').waitFor();
+    await context.close();
+    const decisions = [];
+    for (const _ of [1, 2, 3])
+      decisions.push((await world.run(refund({ payment_id: 'pay_1', ...params }))).body.decision);
+    expect(decisions).toEqual(['committed', 'committed', 'pending_approval']);
   });
 
   it('has no buttons for who may not decide, and says why', async () => {

@@ -375,7 +375,10 @@ describe('a param that a rule names as editable', () => {
     const before = await version();
     writeFileSync(
       file,
-      policy.replace('expires: 1h, summary', 'expires: 1h, editable: { amount: { max: asked } }, summary'),
+      policy.replace(
+        'expires: 1h, summary',
+        'expires: 1h, allow_alike: { times: 5, for: 2h }, editable: { amount: { max: asked } }, summary',
+      ),
     );
     await expect.poll(version).not.toBe(before);
     const effect = await asked(91_000, 'pay_8');
@@ -394,6 +397,33 @@ describe('a param that a rule names as editable', () => {
       asked_params: { amount: 91_000 },
     });
     expect(await faultsOf(page)).toEqual([]);
+  });
+});
+
+describe('the next calls alike', () => {
+  it('are allowed in the inbox, told of on the effect, and revoked where they are listed', async () => {
+    const again = async (): Promise<{ readonly decision: string; readonly effect_id: string }> =>
+      (await world.run(refund({ amount: 92_000, payment_id: 'pay_9' }))).body;
+    const effect = await asked(92_000, 'pay_9');
+    const { approval_id: id } = (await world.get(`/effects/${effect}`)).body.effect;
+    await open(`inbox?approval=${id}`, '.ask');
+    await page.getByLabel(/^If you approve/).selectOption('2');
+    await page.locator('button.yes').click();
+    await expect.poll(() => stateOf(effect)).toBe('committed');
+    const next = await again();
+    expect(next.decision).toBe('committed');
+    await open(`effects/${next.effect_id}`, '.banner');
+    expect(await page.innerText('main')).toMatch(
+      /Nobody was asked: maria had allowed calls like it\. This was number 1/,
+    );
+    await open('inbox', '#allowed');
+    const listed = page.locator('li.card', { hasText: 'payment:pay_9' });
+    expect(await listed.innerText()).toContain('1 of 2 used');
+    expect(await faultsOf(page)).toEqual([]);
+    await listed.getByRole('button', { name: 'Revoke' }).click();
+    await listed.getByRole('button', { name: 'Yes, ask about the next one' }).click();
+    await listed.waitFor({ state: 'detached' });
+    expect((await again()).decision).toBe('pending_approval');
   });
 });
 

@@ -188,7 +188,7 @@ export function describeAllowances(open: OpenStore, capabilities: Capabilities):
       const refused: readonly (readonly [string, ApprovalRecord, Partial<AllowanceDraft>, Partial<VoteRequest>])[] = [
         ['no rule lets them', await pending({ verdict: asking({}, never) }), {}, { requirements: [0, 1] }],
         ['several have to agree', await pending({ verdict: asking({ quorum: 2 }) }), {}, {}],
-        ['others decide, too', await pending({ verdict: asking({}, two) }), {}, { requirements: [0] }],
+        ['others decide, too', await pending({ verdict: asking({}, two) }), { times: 1 }, { requirements: [0] }],
         ['too many', await pending(), { times: 6 }, {}],
         ['too many for one of the rules', await pending({ verdict: asking({}, two) }), {}, { requirements: [0, 1] }],
         ['none', await pending(), { times: 0 }, {}],
@@ -227,7 +227,8 @@ export function describeAllowances(open: OpenStore, capabilities: Capabilities):
         sealed: 'sealed.changed',
       };
       expect(await giving(approval, {}, { change })).toMatchObject({ kind: 'alike_refused' });
-      const both = await pending({ verdict: asking({}, approvalBy({ rule: 'payments/b' })) });
+      const other = approvalBy({ rule: 'payments/b', allowAlike: { times: 5, forMs: HOUR } });
+      const both = await pending({ verdict: asking({}, other) });
       await at.store.vote(
         voteRequest(both, { change: { ...change, requirements: [...both.requirements], requester: both.requester } }),
       );

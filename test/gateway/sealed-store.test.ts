@@ -370,3 +370,52 @@ it('each step is measured once, done or failed; rules in shadow count once for a
   await expect(broken.preview(request)).rejects.toBe(away);
   expect(steps.at(-1)).toBe('preview failed');
 });
+
+it('calls are let in by what a gateway allowed ahead; by what something else wrote they are not sent', async () => {
+  const heard: string[] = [];
+  const listening = sealedStore(plain, secrets, undefined, (record) => void heard.push(record));
+  const verdict = permit([], [approvalBy({ allowAlike: { times: 5, forMs: 3_600_000 } })]);
+  const alike = (likeness: string) => ({ verdict, alike: { likeness, registeredBy: null } });
+  for (const [likeness, by] of [
+    ['sealed', listening],
+    ['written', plain],
+  ] as const) {
+    const waiting = await listening.admit(admitRequest(alike(likeness)));
+    if (waiting.kind !== 'pending') throw new Error('it waits');
+    const { id: approvalId, effectId } = waiting.approval;
+    const draft = {
+      id: `alw_${likeness}`,
+      workspace: WORKSPACE,
+      likeness,
+      approvalId,
+      effectId,
+      agentId: 'support-bot',
+      tool: 'payments.refund',
+      target: 'payment:42',
+      rules: ['payments/large'],
+      varies: {},
+      by: { user: 'maria', keyId: 'key_acct00000001' },
+      times: 2,
+      until: plain.now() + 3_600_000,
+    };
+    await by.vote(voteRequest(waiting.approval, { alike: draft }));
+  }
+  const letIn = await listening.admit(admitRequest(alike('sealed')));
+  expect(letIn).toMatchObject({ kind: 'dispatch', allowance: { id: 'alw_sealed', used: 1 } });
+  expect(JSON.stringify(letIn)).not.toContain('isForged');
+  expect(await listening.admit(admitRequest(alike('written')))).toMatchObject({
+    kind: 'dispatch',
+    allowance: { id: 'alw_written', isForged: true },
+  });
+  const { items } = await listening.allowances(WORKSPACE, { agentId: null, limit: 10, cursor: null });
+  expect(items.map(({ id, isForged }) => [id, isForged])).toEqual(
+    expect.arrayContaining([
+      ['alw_sealed', undefined],
+      ['alw_written', true],
+    ]),
+  );
+  expect(await listening.allowance(WORKSPACE, 'alw_written')).toMatchObject({ isForged: true });
+  expect(new Set(heard.filter((record) => record.startsWith('allowance')))).toEqual(
+    new Set([`allowance ${WORKSPACE} alw_written`]),
+  );
+});

@@ -53,6 +53,20 @@ describe('a receipt', () => {
       expect(text).not.toContain(canary);
   });
 
+  it('says by whose word a call ran that nobody was asked about, and of others nothing', () => {
+    const input = receiptInput({ approval: null });
+    const allowance = { id: 'alw_1', approvalId: 'apr_1', by: 'maria', use: 2 };
+    const effect = { ...input.effect, trace: { ...input.effect.trace, allowance } };
+    const { jws } = signer.issue({ ...input, effect });
+    const text = Buffer.from(jws.split('.')[1]!, 'base64url').toString();
+    expect(canonicalJson(JSON.parse(text))).toBe(text);
+    expect(receiptView(jws)).toMatchObject({
+      approval: [],
+      allowance: { id: 'alw_1', approval_id: 'apr_1', by: 'maria', use: 2 },
+    });
+    expect(receiptView(signer.issue(receiptInput()).jws)).not.toHaveProperty('allowance');
+  });
+
   it('commits to each value under the salt of its field', () => {
     const view = receiptView(signer.issue(receiptInput()).jws);
     expect(view['action']).toMatchObject({

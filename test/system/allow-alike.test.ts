@@ -263,8 +263,9 @@ describe.each(SITES)('allow the next alike, %s', (_name, open) => {
     expect(seen.text).toMatch(/<option value="" selected>Ask about each of them<\/option>/);
     expect(seen.text).toMatch(/<option value="5">Let the next 5 in without asking<\/option>/);
     expect(seen.text).not.toMatch(/<option value="10">/);
-    expect(seen.text).toContain(`Calls of bot to payments.refund on payment:${of.id}`);
-    expect(seen.text).toContain('<li>amount: 50001 to 90000</li>');
+    expect(seen.text).toContain(
+      `Like it: bot calls payments.refund on payment:${of.id} with the same headers and the same params, but for amount: 50001 to 90000.`,
+    );
     const end = /name="alike_until" value="([^"]+)"/.exec(seen.text)?.[1] ?? '';
     const fields = { form: seen.form, verdict: 'approve', 'param.amount': '60000', alike_until: end };
     for (const [more, message] of [

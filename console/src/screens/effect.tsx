@@ -34,6 +34,14 @@ export function EffectScreen({ id }: { readonly id: string }): JSX.Element {
           <Link href={`/${workspace}/inbox?approval=${effect.approval_id ?? ''}`}>Open it in the inbox</Link>
         </p>
       )}
+      {effect.allowance !== undefined && (
+        <p class="banner">
+          <span>
+            Nobody was asked: <Text>{effect.allowance.given_by}</Text> had allowed calls like it. This was number{' '}
+            {effect.allowance.use}, by {effect.allowance.id}.
+          </span>
+        </p>
+      )}
       <div class="cols">
         <div class="stack">
           <section class="card" aria-labelledby="asked">

@@ -7,6 +7,7 @@ import { amountText, moneyOf, spanText, Text, Time, valueText, visible } from '.
 import { Copies, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
 import { useWaiting, waitingPath } from '../queries.ts';
 import { useCurrent, useMay } from '../session.tsx';
+import { AlikeChoice, AllowedAhead } from './allowed.tsx';
 import { Facts, Params } from './effect.tsx';
 
 type Verdict = 'approve' | 'reject';
@@ -50,7 +51,7 @@ export function InboxScreen(): JSX.Element {
     setChosen(next);
   };
 
-  const decide = async (verdict: Verdict, comment: string, changes: JsonObject): Promise<void> => {
+  const decide = async (verdict: Verdict, comment: string, changes: JsonObject, alike: number): Promise<void> => {
     if (open === undefined || isBusy) return;
     setBusy(true);
     setFault(null);
@@ -63,6 +64,7 @@ export function InboxScreen(): JSX.Element {
             digest: approval.digest,
             ...(comment === '' ? {} : { comment }),
             ...(verdict === 'approve' && Object.keys(changes).length > 0 ? { changes } : {}),
+            ...(verdict === 'approve' && alike > 0 ? { allow_alike: { times: alike } } : {}),
           },
         );
         const isGood = became.what === 'dispatched' || became.what === 'rejected' || became.what === 'waiting';
@@ -77,6 +79,7 @@ export function InboxScreen(): JSX.Element {
     setBusy(false);
     show(waiting[at + 1] ?? waiting[at - 1]);
     await queries.invalidateQueries({ queryKey: [workspace, 'approvals'] });
+    await queries.invalidateQueries({ queryKey: [workspace, 'allowances'] });
   };
 
   const keys = useRef<(key: string) => boolean>(() => false);
@@ -171,6 +174,7 @@ export function InboxScreen(): JSX.Element {
           </section>
         </div>
       )}
+      <AllowedAhead />
       <Copies
         curl={
           open === undefined
@@ -203,10 +207,17 @@ function whyNot(approval: Approval, { user, roles }: Session): string | null {
     return 'It is your own request, or your agent’s. Somebody else decides.';
   if (votes.some((vote) => vote.user === user && vote.verdict === 'approve'))
     return 'You have approved it. It waits for others.';
-  const fits = requirements.some(
-    ({ approvers }) => approvers.users.includes(user) || approvers.roles.some((role) => roles.includes(role)),
-  );
+  const fits = requirements.some(({ approvers }) => isOneOf(approvers, user, roles));
   return fits ? null : 'The policy names others to decide.';
+}
+
+/** Whether a rule names somebody to decide, by name or by a role. */
+function isOneOf(
+  { users, roles: named }: Approval['requirements'][number]['approvers'],
+  user: string | null,
+  roles: readonly string[],
+): boolean {
+  return (user !== null && users.includes(user)) || named.some((role) => roles.includes(role));
 }
 
 /** The params that somebody may change of a request, with their bounds. */
@@ -215,10 +226,7 @@ function editableBy(
   user: string | null,
   roles: readonly string[],
 ): Readonly<Record<string, Bounds>> {
-  const own = requirements.filter(
-    ({ approvers }) =>
-      (user !== null && approvers.users.includes(user)) || approvers.roles.some((role) => roles.includes(role)),
-  );
+  const own = requirements.filter(({ approvers }) => isOneOf(approvers, user, roles));
   return Object.fromEntries(own.flatMap(({ editable }) => Object.entries(editable ?? {})));
 }
 
@@ -301,13 +309,16 @@ function Question({
   readonly why: string | null;
   readonly now: number;
   readonly isBusy: boolean;
-  readonly decide: (verdict: Verdict, comment: string, changes: JsonObject) => Promise<void>;
+  readonly decide: (verdict: Verdict, comment: string, changes: JsonObject, alike: number) => Promise<void>;
 }): JSX.Element {
   const { workspace } = useCurrent();
   const { roles, user } = useCurrent().session;
   const [comment, setComment] = useState('');
   const [changes, setChanges] = useState<JsonObject>({});
+  const [alike, setAlike] = useState(0);
   const editable = many > 1 ? {} : editableBy(approval, user, roles);
+  const isOfAll = approval.requirements.every(({ approvers }) => isOneOf(approvers, user, roles));
+  const may = many > 1 || !isOfAll || Object.keys(changes).length > 0 ? undefined : approval.allow_alike;
   const wantsReason = approval.requirements.some(({ require_reason: wanted }) => wanted === true);
   const money = moneyOf(approval.params);
   const left = Date.parse(approval.expires_at) - now;
@@ -353,6 +364,7 @@ function Question({
               set={(value) => setChanges(withChange(changes, name, value))}
             />
           ))}
+          {may !== undefined && <AlikeChoice approval={approval} may={may} set={setAlike} />}
           <label>
             <span>
               {wantsReason
@@ -371,7 +383,7 @@ function Question({
               class="yes"
               data-key="a"
               disabled={isBusy}
-              onClick={() => void decide('approve', comment.trim(), changes)}
+              onClick={() => void decide('approve', comment.trim(), changes, may === undefined ? 0 : alike)}
             >
               {many > 1 ? `Approve ${many}` : 'Approve'} <kbd>a</kbd>
             </button>
@@ -379,7 +391,7 @@ function Question({
               class="no"
               data-key="r"
               disabled={isBusy || (wantsReason && comment.trim() === '')}
-              onClick={() => void decide('reject', comment.trim(), {})}
+              onClick={() => void decide('reject', comment.trim(), {}, 0)}
             >
               {many > 1 ? `Reject ${many}` : 'Reject'} <kbd>r</kbd>
             </button>

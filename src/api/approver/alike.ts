@@ -17,21 +17,19 @@ export function alikeHtml({ alike, approval, now }: ShownApproval): Html {
   const { times, forMs, varies } = alike;
   const until = now + forMs;
   const counts = [...OFFERED.filter((count) => count < times), times];
-  const may = Object.entries(varies).map(
-    ([name, bounds]) =>
-      html`<li>${name}: ${bounds.kind === 'choice' ? bounds.of.map(String).join(', ') : boundsText({ bounds, asked: undefined })}</li>`,
-  );
+  const may = Object.entries(varies).map(([name, bounds]) => {
+    const within =
+      bounds.kind === 'choice' ? bounds.of.map(String).join(' or ') : boundsText({ bounds, asked: undefined });
+    return `${name}: ${within}`;
+  });
+  const but = may.length === 0 ? 'all of them' : `but for ${may.join('; ')}`;
   return html`<div><label for="alike">If you approve: the next calls like it, until ${timeOf(until)}</label>
 <input type="hidden" name="alike_until" value="${timeToWire(until)}">
 <select id="alike" name="alike"><option value="" selected>Ask about each of them</option>${counts.map(
     (count) =>
       html`<option value="${count}">${count === 1 ? 'Let the next one in' : `Let the next ${count} in`} without asking</option>`,
   )}</select>
-<details class="faint"><summary>What is like it</summary><p>Calls of ${approval.requester.agentId} to ${approval.tool} on ${approval.target}, with the same headers and the params that stand below${
-    may.length === 0
-      ? ', all of them the same.'
-      : html`. Only these may differ:</p><ul>${may}</ul><p>All else is the same.`
-  } Budgets, pauses and rules that deny apply to each. If policy or the tool changes, people are asked again. You may revoke it.</p></details></div>`;
+<p class="faint">Like it: ${approval.requester.agentId} calls ${approval.tool} on ${approval.target} with the same headers and the same params, ${but}. Budgets, pauses and rules that deny apply to each. If policy or the tool changes, people are asked again.</p></div>`;
 }
 
 /** The next calls that a form allows; `undefined`: none; `null`: it has another shape than the page gives it. */

@@ -13,8 +13,8 @@ import type { Call } from './call.ts';
 export function variesIn(requirements: readonly ApprovalRequirement[], params: JsonObject): Editable {
   const [first, ...others] = requirements.map(({ editable = {} }) => editable);
   const varies = Object.entries(first ?? {}).filter(([name, bounds]) => {
-    if (bounds.kind === 'range' && (bounds.min === 'asked' || bounds.max === 'asked')) return false;
     const isOfAll = others.every((editable) => Object.hasOwn(editable, name) && isSame(editable[name], bounds));
+    // Without a value that was asked, nothing is within bounds that name it.
     return isOfAll && Object.hasOwn(params, name) && boundsFault(bounds, undefined, params[name] ?? null) === null;
   });
   return Object.fromEntries(varies);
