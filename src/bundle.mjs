@@ -14,13 +14,14 @@ const { dependencies, optionalDependencies } = readJson(join(root, 'package.json
 
 /**
  * What is begun from outside: by the launcher, by a program that starts the gateway with ports of its own (tests do), as a
- * thread, and by the thread of the store.
+ * thread, and by the threads of the store.
  */
 const ENTRIES = {
   main: 'src/main.js',
   gateway: 'src/gateway/start.js',
   worker: 'src/stores/embedded/threads/worker.js',
   program: 'src/records/program.js',
+  export: 'src/records/export.js',
   'read-worker': 'src/gateway/read-worker.js',
   'passkey-worker': 'src/identity/passkeys/passkey-worker.js',
 };

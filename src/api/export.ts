@@ -1,14 +1,13 @@
 import type { Readable } from 'node:stream';
 import { type Static, Type } from 'typebox';
-import type { EffectRecord } from '../effects/model/effect.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
-import { effectToWire } from '../effects/wire/effect.ts';
+import { EXPORTED, type ExportContext, type ExportRequest } from '../effects/model/export.ts';
 import { permit } from '../identity/permissions.ts';
 import type { JsonObject } from '../json/value.ts';
 import { ownedStream } from '../upstreams/owned-stream.ts';
 import type { ApiApp, Caller } from './app.ts';
 import { callerOf } from './caller.ts';
-import { bundleLines, csvLines, EXPORTED, type Exported, type ExportRequest, jsonLines } from './export-lines.ts';
+import { bundleLines, lines } from './export-lines.ts';
 import { EVENT_QUERY, eventFilter, refuseAgents } from './ledger.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
@@ -83,19 +82,14 @@ export function addExportRoute(
     async (request, reply) => {
       const caller = callerOf(request);
       refuseAgents(caller);
-      const { format = 'jsonl', what } = request.query;
-      const asked = exportRequest(request.params.ws, request.query);
+      const { format = 'jsonl' } = request.query;
+      const { asked, filter } = exportRequest(ports, request.params.ws, request.query);
       if (underWay.size >= MOST_AT_ONCE)
         throw refuse('too_many_requests', 'Other exports are being made. Ask again when one has ended.', {
           retryAfterMs: 10_000,
         });
-      const lines =
-        format === 'bundle'
-          ? bundleLines(ports, asked)
-          : format === 'csv'
-            ? csvLines(ports, asked, what ?? 'effects')
-            : jsonLines(ports, asked);
-      const stream = takenInTime(lines, () => mayTake(caller, request.params.ws));
+      const made = format === 'bundle' ? bundleLines(ports, asked, context, filter) : lines(ports, asked, context);
+      const stream = takenInTime(made, () => mayTake(caller, request.params.ws));
       underWay.add(stream);
       stream.once('close', () => underWay.delete(stream));
       const name = `${request.params.ws}.${format === 'csv' ? 'csv' : 'jsonl'}`;
@@ -110,37 +104,37 @@ export function addExportRoute(
     return !('failure' in principal) && permit(principal, 'ledger.export', workspace).ok;
   }
 
-  function exportRequest(workspace: string, query: Static<typeof ExportQuery>): ExportRequest {
-    const { format = 'jsonl', what, ...by } = query;
-    const faults: RequestFault[] = [];
-    const { until, ...filter } = eventFilter(by, faults);
-    if (format === 'bundle' && what !== undefined)
-      faults.push({ path: '/query/what', message: 'is not for a bundle, which has all' });
-    if (faults.length > 0) throw refuseFaults(faults);
-    // What is made after this moment is in the next export.
-    const end = until ?? ports.store.now();
-    const all: readonly Exported[] = format === 'csv' ? ['effects'] : EXPORTED;
-    return {
-      workspace,
-      filter: { ...filter, until: end },
-      asked: { ...by, until: new Date(end).toISOString() },
-      what: new Set(what === undefined ? all : [what]),
-      showEffect: (effect) => exportedEffect(ports, effect),
-    };
-  }
-}
-
-/** Params and answers are left out; a receipt is a line of its own. */
-function exportedEffect(ports: Pick<ApiPorts, 'store' | 'settings' | 'catalog'>, effect: EffectRecord): JsonObject {
-  const { receipt: _receipt, ...shown }: JsonObject = effectToWire(effect, {
-    publicUrl: ports.settings().publicUrl,
-    receiptView: () => ({}),
-    tool: ports.catalog().tool(effect.action.tool),
-    withResult: false,
-    approval: null,
+  const context: ExportContext = ({ action }) => ({
+    tool: ports.catalog().tool(action.tool),
     now: ports.store.now(),
   });
-  return { ...shown, user: effect.actor.user };
+}
+
+/** What is asked for, and its filter as a bundle says it. */
+function exportRequest(
+  { settings, store }: Pick<ApiPorts, 'settings' | 'store'>,
+  workspace: string,
+  query: Static<typeof ExportQuery>,
+): { readonly asked: ExportRequest; readonly filter: JsonObject } {
+  const { format = 'jsonl', what, ...by } = query;
+  const faults: RequestFault[] = [];
+  const { until, ...filter } = eventFilter(by, faults);
+  if (format === 'bundle' && what !== undefined)
+    faults.push({ path: '/query/what', message: 'is not for a bundle, which has all' });
+  if (faults.length > 0) throw refuseFaults(faults);
+  // What is made after this moment is in the next export.
+  const end = until ?? store.now();
+  const all = format === 'csv' ? (['effects'] as const) : EXPORTED;
+  return {
+    asked: {
+      workspace,
+      publicUrl: settings().publicUrl,
+      filter: { ...filter, until: end },
+      what: what === undefined ? all : [what],
+      form: format === 'csv' ? 'csv' : 'json',
+    },
+    filter: { ...by, until: new Date(end).toISOString() },
+  };
 }
 
 /** A stream that breaks off when nobody takes anything of it, or whoever takes it may not any more. */

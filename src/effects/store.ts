@@ -11,6 +11,7 @@ import type { SessionStore } from './session-store.ts';
 import type { Mismatch } from './model/action-call.ts';
 import type { AllowanceDraft, AllowanceRecord } from './model/allowance.ts';
 import type { ApprovalRecord } from './model/approval.ts';
+import type { ExportContext, ExportPart, ExportRequest } from './model/export.ts';
 import type { BudgetRow } from './model/budget.ts';
 import type { ClaimRecord } from './model/claim.ts';
 import type { PauseRecord, PauseScope } from './model/pause.ts';
@@ -474,8 +475,6 @@ export interface EffectStore
   effects(workspace: string, filter: EffectFilter): Promise<Page<EffectRecord>>;
   /** Receipt of an effect, even if only its tombstone is left. */
   receipt(workspace: string, effectId: string): Promise<SignedReceipt | null>;
-  /** Receipts of many effects, for people, in the order of the ids. */
-  receipts(workspace: string, effectIds: readonly string[]): Promise<readonly (SignedReceipt | null)[]>;
   /**
    * Lends it the key that receipts of this head are signed with: a store that runs steps in a thread of its own signs
    * them there, before what they are of is committed.
@@ -488,8 +487,8 @@ export interface EffectStore
   ledgerBefore(workspace: string, before: number | null, limit: number): Promise<readonly LedgerEvent[]>;
   /** Newest first. A page looks at a part of the ledger, and may be short though others follow. */
   ledgerPage(workspace: string, filter: LedgerFilter): Promise<Page<LedgerEvent>>;
-  /** Events from a time on, in order, slice by slice; what is written after it has begun is left out. */
-  ledgerFrom(workspace: string, filter: Omit<LedgerFilter, 'limit' | 'cursor'>): AsyncIterable<readonly LedgerEvent[]>;
+  /** What is written after it has begun is left out. The parts are made as they are taken. */
+  exported(request: ExportRequest, context: ExportContext): AsyncIterable<ExportPart>;
   /** Appends events that belong to no step (batches of reads, loaded policies). */
   append(workspace: string, events: readonly LedgerDraft[]): Promise<void>;
 

@@ -6,6 +6,7 @@ import { INSTALLATION, type LedgerDraft } from '../effects/model/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { createEffectStore } from '../records/effect-store.ts';
 import { createReadingTurns } from '../effects/run/reading-turns.ts';
+import { READ_PROGRAM_MODULE } from '../records/export.ts';
 import { createInstallation } from '../records/installation.ts';
 import { loadProgram, PROGRAM_MODULE } from '../records/program.ts';
 import type { Retention } from '../records/retention.ts';
@@ -42,7 +43,8 @@ export async function openEmbeddedStore({
   ...options
 }: EmbeddedOptions): Promise<EffectStore> {
   // Because of the lock, no other process sends calls. A frozen process finds its lease over when it wakes.
-  const rows = await openEmbeddedRows({ ...options, program: { load: loadProgram, module: PROGRAM_MODULE } });
+  const program = { load: loadProgram, module: PROGRAM_MODULE };
+  const rows = await openEmbeddedRows({ ...options, program, readProgram: READ_PROGRAM_MODULE });
   const archive = folder === null ? null : openArchiveFolder(folder, rows.installId, keySeals);
   return createEffectStore(rows, { retention, keySeals, maxFreezeMs: 0, archive });
 }

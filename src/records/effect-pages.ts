@@ -2,11 +2,13 @@ import type { Decision } from '../effects/model/decision.ts';
 import { decisionOf } from '../effects/model/effect-decision.ts';
 import { quote } from '../json/canonical.ts';
 import type { EffectRecord, EffectState } from '../effects/model/effect.ts';
+import type { ExportRequest } from '../effects/model/export.ts';
 import { type EffectFilter, PAGE_BYTES, type Page } from '../effects/store.ts';
 import type { Ended } from '../stores/open-rows.ts';
+import type { ListQuery } from '../stores/port.ts';
 import { DENIED, EFFECTS, effectRows, effectsIn, effectsOfAgent, LEASES } from './effect-rows.ts';
 import { eventSlices } from './ledger-pages.ts';
-import type { Readable } from './lists.ts';
+import { READ_CHARACTERS, READ_SLICE, type Readable } from './lists.ts';
 import { pageOf } from './pages.ts';
 
 /** Newest first. A page may have fewer items than asked for even if others follow. */
@@ -43,6 +45,32 @@ export async function pageOfEffects(
       return matches(effect, filter) && (await wasVotedOn(from, workspace, effect, filter)) ? effect : null;
     },
   );
+}
+
+/**
+ * Some effects that fit, newest first.
+ * @param after a place in the list; `null`: begin with the newest
+ * @returns them, and the place after which others follow; `null`: none does
+ */
+export async function someEffects(
+  { store, turns }: Readable,
+  workspace: string,
+  asked: ExportRequest['filter'],
+  after: ListQuery['after'],
+): Promise<{ readonly effects: readonly EffectRecord[]; readonly last: ListQuery['after'] }> {
+  const { agentId = null, tool = null, since, until } = asked;
+  const filter = { ...asked, agentId, tool, state: null, decision: null, limit: 0, cursor: null };
+  const mayFit = screen(filter);
+  const list = agentId === null ? EFFECTS : effectsOfAgent(agentId);
+  const to = until === null ? null : until - 1;
+  const part = { workspace, list, kind: effectRows.kind, order: 'down', from: since, to, after } as const;
+  const slice = await turns.run(() => store.list({ ...part, limit: READ_SLICE, characters: READ_CHARACTERS }));
+  const shown = await turns.map(slice.entries, ({ row }) => {
+    const stored = mayFit(row.text) ? effectRows.of(row) : null;
+    return stored?.kind === 'effect' && matches(stored.effect, filter) ? [stored.effect] : [];
+  });
+  const end = slice.more ? slice.entries.at(-1) : undefined;
+  return { effects: shown.flat(), last: end === undefined ? null : { at: end.at, id: end.id } };
 }
 
 /**

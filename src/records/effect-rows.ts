@@ -1,4 +1,4 @@
-import type { EffectRecord, Stage, Tombstone } from '../effects/model/effect.ts';
+import type { ArchivedReceipt, EffectRecord, SignedReceipt, Stage, Tombstone } from '../effects/model/effect.ts';
 import {
   decodeEffect,
   encodeCall,
@@ -100,6 +100,12 @@ const TOMBSTONE_MARK = 'tombstone\n';
 /** What is left of an effect, by the text of its row; `null`: all of it, which is not decoded for that. */
 export function tombstoneIn(text: string): Tombstone | null {
   return text.startsWith(TOMBSTONE_MARK) ? readOwnJson<Tombstone>(text.slice(TOMBSTONE_MARK.length)) : null;
+}
+
+/** The receipt of an effect; `null`: it has none. Of one that is archived only the id stands here. */
+export function receiptIn(stored: StoredEffect): SignedReceipt | ArchivedReceipt | null {
+  const outcome = stored.kind === 'effect' ? stored.effect.life : stored.tombstone.outcome;
+  return outcome.state === 'committed' ? outcome.receipt : null;
 }
 
 const kind: Kind<StoredEffect> = {

@@ -20,11 +20,20 @@ import { pauseRows, pausesOf, policyRows, putPauses } from './control-rows.ts';
 import type { Draft } from './draft.ts';
 import { brainRows, createEntities } from './entities.ts';
 import { pageOfEffects } from './effect-pages.ts';
-import { effectRows, effectsIn, keyRows, probedAgain, type StoredEffect, unprobedOf } from './effect-rows.ts';
+import {
+  effectRows,
+  effectsIn,
+  keyRows,
+  probedAgain,
+  receiptIn,
+  type StoredEffect,
+  unprobedOf,
+} from './effect-rows.ts';
 import { budgetRow } from './counters.ts';
 import { CLAIMS, claimRows, POOLS, poolRows } from './held-rows.ts';
 import { apiKeyRows, createInstallation, ENTERED, enteredRows } from './installation.ts';
-import { effectsByName, eventSlices, matchingEvents, pageOfLedger } from './ledger-pages.ts';
+import { exportParts } from './export.ts';
+import { eventSlices, pageOfLedger } from './ledger-pages.ts';
 import { entries, firstOf, shownOf } from './lists.ts';
 import { createNotifications } from './notifications.ts';
 import { emptyOutbox } from './outbox.ts';
@@ -334,11 +343,8 @@ export function createEffectStore(
     },
     async receipt(workspace, id): Promise<SignedReceipt | null> {
       const stored = await storedEffect(workspace, id);
-      return stored === null ? null : receiptOf(stored);
-    },
-    async receipts(workspace, ids) {
-      const stored = await effectsByName(readable, workspace, ids, (one) => one);
-      return stored.map((one) => (one === null ? null : receiptOf(one)));
+      const receipt = stored === null ? null : receiptIn(stored);
+      return receipt?.jws == null ? null : receipt;
     },
     async effectLedger(workspace, id) {
       await effect(workspace, id);
@@ -356,9 +362,11 @@ export function createEffectStore(
       await flush();
       return pageOfLedger(readable, workspace, filter);
     },
-    async *ledgerFrom(workspace, filter) {
+    async *exported(request, context) {
       await flush();
-      yield* matchingEvents(readable, workspace, filter);
+      await store.ended.known(request.workspace);
+      const { readProgram: program = null } = store;
+      yield* exportParts({ readable, program, hasArchive: folder !== null, present }, request, context);
     },
     async append(workspace, events) {
       if (events.length > 0) await write(workspace, (draft) => appendEvents(draft, events));
@@ -473,15 +481,6 @@ export function createEffectStore(
       await store.close();
     },
   };
-}
-
-function receiptOf(stored: StoredEffect): SignedReceipt | null {
-  if (stored.kind === 'tombstone') {
-    const { outcome } = stored.tombstone;
-    return outcome.state === 'committed' && outcome.receipt.jws !== null ? outcome.receipt : null;
-  }
-  const { life } = stored.effect;
-  return life.state === 'committed' ? life.receipt : null;
 }
 
 function pauseSet({ id, scope, reason, until }: PauseRecord, actor: LedgerDraft['actor']): LedgerDraft {

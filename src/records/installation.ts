@@ -1,4 +1,5 @@
 import type { KeyRecord, KeySeals } from '../effects/model/key.ts';
+import type { RowStore } from '../stores/port.ts';
 import { keyCreated, keyEnded } from '../effects/steps/key-events.ts';
 import { INSTALLATION, type LedgerActor } from '../effects/model/ledger.ts';
 import type { Agent } from '../effects/model/principal.ts';
@@ -70,7 +71,7 @@ type Installation = Pick<
 
 /** What belongs to no workspace: keys, users, workspaces, agents, the mark of the master secret. */
 export function createInstallation(
-  { store, turns }: Readable,
+  { store, turns }: Readable<RowStore>,
   runner: StepRunner,
   seals: KeySeals,
   newId: () => string,

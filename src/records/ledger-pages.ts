@@ -75,26 +75,43 @@ export async function pageOfLedger(
   return { items, next: null };
 }
 
-/**
- * Events from a time on (`since`), up to another (`until`), in the order of the ledger, slice by slice. What is written
- * after it has begun is left out.
- */
-export async function* matchingEvents(
+/** The part of a ledger that lies in the time of a filter: events after a place, before another. */
+export interface LedgerSpan {
+  readonly after: number;
+  readonly end: number;
+}
+
+/** What is written after this is not in it. */
+export async function spanOf(
   from: Readable,
   workspace: string,
-  filter: Omit<LedgerFilter, 'limit' | 'cursor'>,
-): AsyncGenerator<readonly LedgerEvent[]> {
-  const isMatch = createMatch(from, workspace, filter);
-  const { since, until, effectId } = filter;
-  const after = since === null ? null : (await firstFrom(from, workspace, since)) - 1;
-  const end = until === null ? await nextPlace(from, workspace) : await firstFrom(from, workspace, until);
+  { since, until }: Pick<LedgerFilter, 'since' | 'until'>,
+): Promise<LedgerSpan> {
+  const after = since === null ? 0 : (await firstFrom(from, workspace, since)) - 1;
+  return { after, end: until === null ? await nextPlace(from, workspace) : await firstFrom(from, workspace, until) };
+}
+
+/**
+ * Some events of a span that fit, in the order of the ledger.
+ * @param isMatch by {@link createMatch}, for the same filter
+ * @returns them, and the span of those that follow; `null`: none does
+ */
+export async function someEvents(
+  from: Readable,
+  workspace: string,
+  { effectId }: Pick<LedgerFilter, 'effectId'>,
+  { after, end }: LedgerSpan,
+  isMatch: Match,
+): Promise<{ readonly events: readonly LedgerEvent[]; readonly rest: LedgerSpan | null }> {
   const asked = { workspace, about: effectId ?? null, order: 'up' } as const;
-  for await (const slice of eventSlices(from, asked, after, Infinity)) {
+  for await (const slice of eventSlices(from, asked, after, EVENTS_AT_ONCE)) {
     const events = slice.filter(({ seq }) => seq < end);
     const matches = await isMatch(events);
-    yield events.filter((_, index) => matches[index]);
-    if (events.length < slice.length) return;
+    const last = events.length < slice.length ? undefined : slice.at(-1);
+    const rest = last === undefined ? null : { after: last.seq, end };
+    return { events: events.filter((_, index) => matches[index]), rest };
   }
+  return { events: [], rest: null };
 }
 
 /** The `seq` of the first event from a time on, or the one that the next event will have. Times only grow. */
@@ -158,12 +175,11 @@ export async function effectsByName<Made>(
   return made;
 }
 
-/** Says of each event whether it fits. Effects are looked up only where an event alone does not say it. */
-function createMatch(
-  from: Readable,
-  workspace: string,
-  filter: Wanted,
-): (events: readonly LedgerEvent[]) => Promise<readonly boolean[]> {
+/** Says of each event whether it fits. */
+export type Match = (events: readonly LedgerEvent[]) => Promise<readonly boolean[]>;
+
+/** Effects are looked up only where an event alone does not say it. */
+export function createMatch(from: Readable, workspace: string, filter: Wanted): Match {
   const { agentId, tool, target, user, keyId, rule } = filter;
   const isAboutEffects = [agentId, tool, target, user, keyId, rule].some((wanted) => wanted !== undefined);
   let known = new Map<string, EffectFacts | null>();

@@ -1,4 +1,5 @@
 import type { ReadingTurns } from '../effects/run/reading-turns.ts';
+import type { ReadOperation } from '../stores/open-rows.ts';
 import type { ListQuery, Row, RowStore } from '../stores/port.ts';
 import type { Repository } from './kind.ts';
 
@@ -9,8 +10,8 @@ const SLICE_CHARACTERS = 1024 * 1024;
 const SLICE = 200;
 
 /** The same for what people read. */
-const READ_CHARACTERS = 256 * 1024;
-const READ_SLICE = 50;
+export const READ_CHARACTERS = 256 * 1024;
+export const READ_SLICE = 50;
 
 export interface Entry {
   readonly at: number;
@@ -41,13 +42,13 @@ export async function* slices(store: Pick<RowStore, 'list'>, asked: Asked): Asyn
 }
 
 /** A list, entry by entry. */
-export async function* entries(store: RowStore, asked: Asked): AsyncGenerator<Entry> {
+export async function* entries(store: Pick<RowStore, 'list'>, asked: Asked): AsyncGenerator<Entry> {
   for await (const slice of slices(store, asked)) yield* slice;
 }
 
 /** What people read: a store, and the turns in which it is read for them. */
-export interface Readable {
-  readonly store: RowStore;
+export interface Readable<Store = Pick<RowStore, ReadOperation>> {
+  readonly store: Store;
   readonly turns: ReadingTurns;
 }
 
@@ -70,7 +71,7 @@ export async function shownOf<Shown>(
 }
 
 /** The first entries of a list. */
-export async function firstOf(store: RowStore, asked: Asked, limit: number): Promise<readonly Entry[]> {
+export async function firstOf(store: Pick<RowStore, 'list'>, asked: Asked, limit: number): Promise<readonly Entry[]> {
   const found: Entry[] = [];
   if (limit <= 0) return found;
   for await (const entry of entries(store, { ...asked, limit: Math.min(limit, SLICE) })) {
@@ -82,7 +83,7 @@ export async function firstOf(store: RowStore, asked: Asked, limit: number): Pro
 
 /** All records of a list. */
 export async function recordsOf<Stored>(
-  store: RowStore,
+  store: Pick<RowStore, 'list'>,
   rows: Repository<Stored>,
   workspace: string,
   list: string,

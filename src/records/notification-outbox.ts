@@ -1,3 +1,4 @@
+import type { RowStore } from '../stores/port.ts';
 import { createHash } from 'node:crypto';
 import { INSTALLATION } from '../effects/model/ledger.ts';
 import { type Delivery, isWanted, type Notification, type Subscription } from '../effects/model/notification.ts';
@@ -48,14 +49,14 @@ export const notificationId = (prefix: 'msg' | 'dlv', ...parts: readonly (string
 
 /** What was taken up to be told: for whom it waits, and what became of it. */
 export class Outbox {
-  readonly #from: Readable;
+  readonly #from: Readable<RowStore>;
   readonly #runner: StepRunner;
   readonly #installId: () => string;
   /** How many wait for whom, as whoever has the sending counts them. */
   readonly #waiting = new Map<string, number>();
   #since: Readonly<Record<string, number>> = {};
 
-  constructor(from: Readable, runner: StepRunner, installId: () => string) {
+  constructor(from: Readable<RowStore>, runner: StepRunner, installId: () => string) {
     this.#from = from;
     this.#runner = runner;
     this.#installId = installId;

@@ -7,7 +7,7 @@ import {
 } from '../effects/model/notification.ts';
 import type { NotificationStore } from '../effects/notification-store.ts';
 import type { JsonObject } from '../json/value.ts';
-import type { LedgerEntry } from '../stores/port.ts';
+import type { LedgerEntry, RowStore } from '../stores/port.ts';
 import { ONLY } from './control-rows.ts';
 import { jsonKind, repository } from './kind.ts';
 import type { Readable } from './lists.ts';
@@ -46,7 +46,7 @@ const senderRows = repository(jsonKind<{ readonly owner: string; readonly until:
 
 /** Finds in the ledgers of all workspaces what is to be told. */
 class Followed {
-  readonly #from: Readable;
+  readonly #from: Readable<RowStore>;
   readonly #runner: StepRunner;
   readonly #installId: () => string;
   readonly #workspaces: () => Promise<readonly string[]>;
@@ -55,7 +55,7 @@ class Followed {
   readonly #reached = new Map<string, { at: Cursor; written: Cursor }>();
 
   constructor(
-    from: Readable,
+    from: Readable<RowStore>,
     runner: StepRunner,
     installId: () => string,
     workspaces: () => Promise<readonly string[]>,
@@ -199,7 +199,7 @@ class Followed {
 
 /** The outbox, in the installation. @param workspaces those in which something was written */
 export function createNotifications(
-  readable: Readable,
+  readable: Readable<RowStore>,
   runner: StepRunner,
   installId: () => string,
   workspaces: () => Promise<readonly string[]>,

@@ -32,6 +32,12 @@ export type Program = (
 /** Asks a store's program: exactly one of `done` and `failed` is called, later. */
 export type AskProgram = (request: string, done: (answer: string) => void, failed: (error: Error) => void) => void;
 
+/** What people read of a store. */
+export type ReadOperation = 'rows' | 'list' | 'ledger';
+
+/** A program in the thread of a store that reads for people. Each of its looks is at one state of the store. */
+export type ReadProgram = (rows: Pick<RowStore, ReadOperation>) => (request: string) => Promise<string>;
+
 /** The keys that a store's program signs with, by name. */
 export type ProgramKeys = Map<string, KeyObject>;
 
@@ -59,6 +65,8 @@ export interface OpenProgram {
 export interface OpenRows extends RowStore {
   /** Absent where the store runs none. */
   readonly program?: OpenProgram;
+  /** Asks the program in the thread that reads; absent where there is none. What it tells of is durable. */
+  readonly readProgram?: (request: string) => Promise<string>;
   /** Identifies this store for as long as it exists. */
   readonly installId: string;
   /** As of now; does not wait. */

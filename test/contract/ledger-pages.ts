@@ -1,5 +1,10 @@
 import { describe, expect, it } from 'vitest';
-import type { LedgerDraft, LedgerEvent, LedgerFilter } from '../../src/effects/model/ledger.ts';
+import {
+  type LedgerDraft,
+  type LedgerEvent,
+  type LedgerFilter,
+  ledgerEventToWire,
+} from '../../src/effects/model/ledger.ts';
 import { type Capabilities, DAY, type OpenStore, useStore } from './fixture.ts';
 import {
   AGENT,
@@ -36,17 +41,26 @@ export function describeLedgerPages(open: OpenStore, capabilities: Capabilities)
       return found;
     }
 
-    async function upwards(filter: Partial<LedgerFilter>): Promise<readonly LedgerEvent[]> {
-      const found: LedgerEvent[] = [];
-      for await (const slice of at.store.ledgerFrom(WORKSPACE, { since: null, until: null, ...filter }))
-        found.push(...slice);
-      return found;
+    /** The lines of an export, in the order of the ledger. */
+    async function exported(filter: Partial<LedgerFilter>): Promise<readonly unknown[]> {
+      const of = { workspace: WORKSPACE, publicUrl: '', what: ['events'], form: 'json' } as const;
+      const asked = { ...of, filter: { since: null, until: null, ...filter } };
+      let lines = '';
+      for await (const { text } of at.store.exported(asked, () => ({ tool: null, now: 0 }))) lines += text;
+      return lines === ''
+        ? []
+        : lines
+            .trimEnd()
+            .split('\n')
+            .map((line): unknown => JSON.parse(line));
     }
+
+    const lineOf = (event: LedgerEvent): object => ({ type: 'event', ...ledgerEventToWire(event) });
 
     /** Both ways of reading give the same events. */
     async function kinds(filter: Partial<LedgerFilter>): Promise<readonly string[]> {
       const found = (await pages(filter)).toReversed();
-      expect(await upwards(filter)).toEqual(found);
+      expect(await exported(filter)).toEqual(found.map(lineOf));
       return found.map(({ kind }) => kind);
     }
 
@@ -57,7 +71,7 @@ export function describeLedgerPages(open: OpenStore, capabilities: Capabilities)
       );
       const all = await at.store.ledger(WORKSPACE, 0, 1_000);
       for (const size of [13, 200]) expect(await pages({}, size)).toEqual(all.toReversed());
-      expect(await upwards({})).toEqual(all);
+      expect(await exported({})).toEqual(all.map(lineOf));
       expect(await at.store.ledgerPage('nobody', { since: null, until: null, limit: 5, cursor: null })).toEqual({
         items: [],
         next: null,
@@ -137,7 +151,7 @@ export function describeLedgerPages(open: OpenStore, capabilities: Capabilities)
       }
       const numbers = async (filter: Partial<LedgerFilter>): Promise<readonly unknown[]> => {
         const found = (await pages(filter)).toReversed();
-        expect(await upwards(filter)).toEqual(found);
+        expect(await exported(filter)).toEqual(found.map(lineOf));
         return found.map(({ data }) => data['n']);
       };
       expect(await numbers({ since: begun + 27_000 })).toEqual([27, 27, 28, 28, 29, 29]);

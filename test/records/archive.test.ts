@@ -105,7 +105,8 @@ async function expectAllThere(store: EffectStore, ids: readonly string[]): Promi
   const listed = await store.effects(WORKSPACE, ANY);
   expect(listed.items.map(({ id }) => id)).toEqual(ids.toReversed());
   for (const id of ids) expect(await store.effect(WORKSPACE, id)).toMatchObject({ id, sealed: null });
-  expect(await store.receipts(WORKSPACE, ids)).toMatchObject([{ jws: 'jws.0' }, null, { jws: 'jws.2' }, null]);
+  const receipts = await Promise.all(ids.map((id) => store.receipt(WORKSPACE, id)));
+  expect(receipts).toMatchObject([{ jws: 'jws.0' }, null, { jws: 'jws.2' }, null]);
   expect(await store.admit(admitRequest({ idempotencyKey: 'key-2' }))).toMatchObject({
     kind: 'expired',
     tombstone: { id: ids[2], outcome: { receipt: { id: 'rcp_2', jws: 'jws.2' } } },

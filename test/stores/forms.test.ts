@@ -89,6 +89,7 @@ const SAMPLES: { readonly [Op in Operation]: { asked: readonly Asked<Op>[]; answ
   },
   prune: { asked: [{ workspace: 'w', limit: 1 }], answers: [7] },
   program: { asked: ['', '["run"]'], answers: ['{}'] },
+  read_program: { asked: ['{}'], answers: ['{}\n'] },
   watch: { asked: [['kind', 'other']], answers: [null] },
   settled: { asked: [null], answers: [null] },
 };

@@ -5,7 +5,7 @@ import type { SumListed, Watched } from '../port.ts';
 import { MAX_CLOCK_JUMP_MS } from '../clock-jump.ts';
 import { endedBefore, type Boot } from './ended.ts';
 import { type ReadSide, readInThisThread, readInOwnThread } from './read-side.ts';
-import { type Ask, type ReadOperations, asking, type Writing } from './threads/operations.ts';
+import { type Ask, asking, type Writing } from './threads/operations.ts';
 import { threadEntry, startThread, type StoreThread } from './threads/thread.ts';
 import { createStoreClock } from './clock.ts';
 import { type EngineOptions, startEngine } from './engine.ts';
@@ -27,6 +27,8 @@ export interface EmbeddedRowsOptions extends StorePlace {
   readonly clock?: () => number;
   /** What runs where the file is, and the module from which a thread imports it as `loadProgram`. */
   readonly program?: { readonly load: () => Promise<Program>; readonly module: URL };
+  /** The module from which the thread that reads imports `readProgram`. */
+  readonly readProgram?: URL;
 }
 
 /**
@@ -65,19 +67,21 @@ export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<Op
         { path, fence, lockWaitMs, maxClockJumpMs, program: program?.module.href ?? null },
         listener,
       );
-  const readSide = entry === null ? await readInThisThread(path) : readInOwnThread(entry, path);
+  const readSide =
+    entry === null ? await readInThisThread(path) : readInOwnThread(entry, path, options.readProgram?.href ?? null);
+  const { program: askProgram } = readSide;
   looker = readSide;
 
   let reads = 0;
   let allSeen = (): void => {};
 
   /** A look may have seen what is not on the disk yet. So its answer waits until that is there. */
-  const askReader: Ask<ReadOperations> = async (op, query) => {
+  const seeing = async <Seen>(look: () => Promise<Seen>): Promise<Seen> => {
     const of = health();
     if (isShut(of)) throw new StoreUnavailable(of.problem?.message ?? '');
     reads += 1;
     try {
-      const seen = await readSide.ask(op, query);
+      const seen = await look();
       await ask('settled', null);
       return seen;
     } finally {
@@ -105,9 +109,10 @@ export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<Op
     ...(program === null ? {} : { program: openProgram }),
     commit: (change) => ask('commit', change),
     read: (workspace, wants, sums) => ask('read', { workspace, wants, sums }),
-    rows: (workspace, names) => askReader('rows', { workspace, names }),
-    list: (query) => askReader('list', query),
-    ledger: (query) => askReader('ledger', query),
+    rows: (workspace, names) => seeing(() => readSide.ask('rows', { workspace, names })),
+    list: (query) => seeing(() => readSide.ask('list', query)),
+    ledger: (query) => seeing(() => readSide.ask('ledger', query)),
+    ...(askProgram === null ? {} : { readProgram: (request: string) => seeing(() => askProgram(request)) }),
     async sums(workspace, limit) {
       const found: SumListed[] = [];
       for (;;) {

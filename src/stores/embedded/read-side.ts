@@ -1,9 +1,10 @@
 import { join } from 'node:path';
 import { StoreUnavailable } from '../../effects/store.ts';
+import type { ReadOperation } from '../open-rows.ts';
 import { STORE_FILE } from './boot.ts';
 import { configureReader, loadDriver, onOneState, type OpenDatabase, type SqlDatabase } from './driver.ts';
 import { openReader, type Reader } from './tables/reader.ts';
-import { type Ask, asking, type Handlers, type ReadOperations } from './threads/operations.ts';
+import { type Ask, asking, type Handlers, type Reading } from './threads/operations.ts';
 import { startThread, type StoreThread } from './threads/thread.ts';
 
 /** After its thread died, nobody is served for so long, ms. */
@@ -12,7 +13,9 @@ const RESTART_MS = 500;
 /** The side of the store that reads for people: in this thread or in another one. */
 export interface ReadSide {
   /** What is answered may not be durable yet. */
-  readonly ask: Ask<ReadOperations>;
+  readonly ask: Ask<ReadOperation>;
+  /** Asks its program; `null`: it has none. */
+  readonly program: ((request: string) => Promise<string>) | null;
   /** Closes the file. The next request opens it again. */
   letGo(): void;
   close(): Promise<void>;
@@ -29,6 +32,7 @@ export async function readInThisThread(path: string): Promise<ReadSide> {
       if (isClosed) throw new StoreUnavailable('The store is closed.');
       return read(op, query);
     },
+    program: null,
     letGo: reads.close,
     async close() {
       isClosed = true;
@@ -38,7 +42,7 @@ export async function readInThisThread(path: string): Promise<ReadSide> {
 }
 
 /** Looks in a thread of its own. If it dies, calls go on, and a later look starts it again. */
-export function readInOwnThread(entry: URL, path: string): ReadSide {
+export function readInOwnThread(entry: URL, path: string, program: string | null): ReadSide {
   let restartAt = 0;
   let closed: (() => void) | null = null;
 
@@ -50,7 +54,7 @@ export function readInOwnThread(entry: URL, path: string): ReadSide {
     };
     return startThread(
       entry,
-      { kind: 'read', path },
+      { kind: 'read', path, program },
       () => {},
       () => {},
       ended,
@@ -59,14 +63,16 @@ export function readInOwnThread(entry: URL, path: string): ReadSide {
 
   // Its start takes longer than a look, so nobody should wait for it.
   let thread: StoreThread | null = start();
+  const ask: Ask<Reading> = async (op, query) => {
+    if (closed !== null) throw new StoreUnavailable('The store is closed.');
+    if (thread === null && performance.now() < restartAt)
+      throw new StoreUnavailable('The thread that reads the store has ended. It is started again.');
+    thread ??= start();
+    return thread.ask(op, query);
+  };
   return {
-    async ask(op, query) {
-      if (closed !== null) throw new StoreUnavailable('The store is closed.');
-      if (thread === null && performance.now() < restartAt)
-        throw new StoreUnavailable('The thread that reads the store has ended. It is started again.');
-      thread ??= start();
-      return thread.ask(op, query);
-    },
+    ask,
+    program: program === null ? null : (request) => ask('read_program', request),
     letGo: () => thread?.deliver({ kind: 'let_go' }),
     close: () =>
       new Promise((resolve) => {
@@ -80,7 +86,7 @@ export function readInOwnThread(entry: URL, path: string): ReadSide {
 /** Reads what is committed, beside the connection that writes. What is seen may not be durable yet. */
 export interface Reads {
   /** They fail with `StoreUnavailable` if the file cannot be read. */
-  readonly handlers: Handlers<ReadOperations>;
+  readonly handlers: Handlers<ReadOperation>;
   /** Closes the file. The next look opens it again. */
   close(): void;
 }

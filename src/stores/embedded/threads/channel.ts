@@ -48,4 +48,5 @@ export type ThreadData =
       /** Address of the module that exports `loadProgram`. */
       readonly program: string | null;
     })
-  | { readonly kind: 'read'; readonly path: string };
+  /** Address of the module that exports `readProgram`. */
+  | { readonly kind: 'read'; readonly path: string; readonly program: string | null };

@@ -19,6 +19,7 @@ import type {
   SumName,
   Want,
 } from '../../port.ts';
+import type { ReadOperation } from '../../open-rows.ts';
 import { ownText } from '../tables/columns.ts';
 import type { RowsQuery } from '../tables/reader.ts';
 
@@ -37,6 +38,8 @@ interface Operations {
   readonly prune: readonly [{ readonly workspace: string; readonly limit: number }, number];
   /** A request to the program of the store, and its answer. */
   readonly program: readonly [string, string];
+  /** The same for the program in the thread that reads. */
+  readonly read_program: readonly [string, string];
   /** Kinds whose changes are told from now on. */
   readonly watch: readonly [readonly string[], null];
   /** Is answered when everything that is committed by now is durable. */
@@ -49,8 +52,8 @@ interface Operations {
 export type Operation = keyof Operations;
 
 /** What a connection does that only reads, for people. The one that writes does everything else. */
-export type ReadOperations = 'rows' | 'list' | 'ledger';
-export type Writing = Exclude<Operation, ReadOperations>;
+export type Reading = ReadOperation | 'read_program';
+export type Writing = Exclude<Operation, Reading>;
 
 export type Asked<Op extends Operation> = Operations[Op][0];
 export type AnswerTo<Op extends Operation> = Operations[Op][1];
@@ -239,6 +242,7 @@ export const FORMS: { readonly [Op in Operation]: { asked: Form<Asked<Op>>; answ
   sums: { asked: json, answer: json },
   prune: { asked: json, answer: json },
   program: { asked: text, answer: text },
+  read_program: { asked: text, answer: text },
   watch: { asked: json, answer: json },
   settled: { asked: json, answer: json },
 };

@@ -1,12 +1,21 @@
 import type { KeyObject } from 'node:crypto';
 import { workerData, parentPort } from 'node:worker_threads';
-import { keepKey, type Program, type ProgramKeys } from '../../open-rows.ts';
+import { keepKey, type Program, type ProgramKeys, type ReadOperation, type ReadProgram } from '../../open-rows.ts';
 import { loadDriver } from '../driver.ts';
 import { startEngine } from '../engine.ts';
 import { openReads } from '../read-side.ts';
 import { type ThreadData, DONE, FAULT, type ToGateway, type ToStore, UNAVAILABLE } from './channel.ts';
 import { StoreUnavailable } from '../../../effects/store.ts';
-import { FORMS, type Handlers, type Operation, type Codec, Decoder, Encoder } from './operations.ts';
+import {
+  asking,
+  FORMS,
+  type Handlers,
+  type Operation,
+  type Codec,
+  Decoder,
+  Encoder,
+  type Reading,
+} from './operations.ts';
 
 /** A thread that writes, or one that reads for people: messages with requests and replies. */
 
@@ -29,7 +38,9 @@ try {
     post({ kind: 'open', installId: engine.installId, now: engine.now() });
   } else {
     const reads = openReads(data.path, await loadDriver());
-    serve(reads.handlers, {
+    const answer = programOf(data.program, reads.handlers);
+    const handlers: Handlers<Reading> = { ...reads.handlers, read_program: (...asked) => void answer(...asked) };
+    serve(handlers, {
       // It has no clock: the thread that writes says what time it is.
       now: () => 0,
       hold() {},
@@ -42,6 +53,32 @@ try {
   }
 } catch (error) {
   post({ kind: 'refused', message: error instanceof Error ? error.message : String(error) });
+}
+
+/** Asks the program of the thread that reads, which is loaded when it is asked for the first time. */
+function programOf(
+  module: string | null,
+  handlers: Handlers<ReadOperation>,
+): (...asked: Parameters<Handlers<Reading>['read_program']>) => Promise<void> {
+  const ask = asking(handlers);
+  let running: ReturnType<ReadProgram> | null = null;
+  return async (request, done, failed) => {
+    let answer: string;
+    try {
+      if (module === null) throw new TypeError('this thread runs no program');
+      const loaded: { readonly readProgram: ReadProgram } = await import(module);
+      running ??= loaded.readProgram({
+        rows: (workspace, names) => ask('rows', { workspace, names }),
+        list: (query) => ask('list', query),
+        ledger: (query) => ask('ledger', query),
+      });
+      answer = await running(request);
+    } catch (error) {
+      failed(error instanceof Error ? error : new Error(String(error)));
+      return;
+    }
+    done(answer);
+  };
 }
 
 /** What a thread of the store does beside its operations. */

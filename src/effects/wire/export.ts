@@ -1,0 +1,80 @@
+import type { JsonObject } from '../../json/value.ts';
+import type { ExportContext, Exported, ExportItem, ExportRequest } from '../model/export.ts';
+import { ledgerEventToWire } from '../model/ledger.ts';
+import { effectToWire } from './effect.ts';
+
+export function exportLine(item: ExportItem, request: ExportRequest, context: ExportContext): string {
+  return request.form === 'csv'
+    ? `${cellsOf(item).map(cellText).join(',')}\r\n`
+    : `${JSON.stringify({ type: item.type, ...membersOf(item, request, context) })}\n`;
+}
+
+function membersOf(item: ExportItem, { publicUrl }: ExportRequest, context: ExportContext): object {
+  switch (item.type) {
+    case 'event':
+      return ledgerEventToWire(item.event);
+    case 'receipt':
+      return { effect_id: item.effectId, receipt_id: item.id, jws: item.jws };
+    case 'effect': {
+      // Params and answers are left out; a receipt is a line of its own.
+      const left = { receiptView: () => ({}), withResult: false, approval: null };
+      const of = { publicUrl, ...left, ...context(item.effect) };
+      const { receipt: _receipt, ...shown }: JsonObject = effectToWire(item.effect, of);
+      return { ...shown, user: item.effect.actor.user };
+    }
+  }
+}
+
+/** The first line of comma-separated values (RFC 4180) of one kind of things. */
+export function namesLine(of: Exported): string {
+  return `${COLUMNS[of].join(',')}\r\n`;
+}
+
+const COLUMNS: Readonly<Record<Exported, readonly string[]>> = {
+  events: ['seq', 'at', 'kind', 'effect_id', 'actor_type', 'actor_id', 'data'],
+  receipts: ['effect_id', 'receipt_id', 'jws'],
+  effects: [
+    'effect_id',
+    'created_at',
+    'agent_id',
+    'user',
+    'key_id',
+    'tool',
+    'target',
+    'state',
+    'rules',
+    'policy_version',
+    'idempotency_key',
+    'receipt_id',
+  ],
+};
+
+/** In the order of {@link COLUMNS}. */
+function cellsOf(item: ExportItem): readonly (string | number | null)[] {
+  switch (item.type) {
+    case 'event': {
+      const { seq, at, kind, effectId, actor, data } = item.event;
+      return [seq, new Date(at).toISOString(), kind, effectId, actor.type, actor.id, JSON.stringify(data)];
+    }
+    case 'receipt':
+      return [item.effectId, item.id, item.jws];
+    case 'effect': {
+      const { id, createdAt, actor, action, life, trace, idempotencyKey } = item.effect;
+      const rules = trace.matched.map(({ rule }) => rule).join(' ');
+      const receipt = life.state === 'committed' ? life.receipt.id : null;
+      const who = [actor.agentId, actor.user, actor.keyId];
+      const what = [action.tool, action.target, life.state, rules, trace.policyVersion];
+      return [id, new Date(createdAt).toISOString(), ...who, ...what, idempotencyKey, receipt];
+    }
+  }
+}
+
+/** Also after a line end, and as wide characters: some take those for the same. */
+const FORMULA = /^[=+\-@\t\r\n\uFF1D\uFF0B\uFF0D\uFF20]/;
+
+/** A text that a spreadsheet would take for a formula is marked as text: agents choose targets and keys. */
+export function cellText(cell: string | number | null): string {
+  if (typeof cell !== 'string') return cell === null ? '' : String(cell);
+  const text = FORMULA.test(cell) ? `'${cell}` : cell;
+  return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+}

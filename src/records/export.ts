@@ -1,0 +1,202 @@
+import type { EffectRecord } from '../effects/model/effect.ts';
+import type { LedgerEvent } from '../effects/model/ledger.ts';
+import type { ExportContext, ExportItem, ExportPart, ExportRequest } from '../effects/model/export.ts';
+import { exportLine } from '../effects/wire/export.ts';
+import { readOwnJson } from '../json/read.ts';
+import type { ReadProgram } from '../stores/open-rows.ts';
+import type { ListQuery } from '../stores/port.ts';
+import { someEffects } from './effect-pages.ts';
+import { receiptIn } from './effect-rows.ts';
+import { createMatch, effectsByName, type LedgerSpan, type Match, someEvents, spanOf } from './ledger-pages.ts';
+import type { Readable } from './lists.ts';
+
+/** The module that a thread of the store imports {@link readProgram} from. */
+export const READ_PROGRAM_MODULE = new URL(import.meta.url);
+
+/** Where an export goes on: events in the order of the ledger, each receipt after its event; then effects, newest first. */
+type Place = ({ readonly of: 'events' } & LedgerSpan) | { readonly of: 'effects'; readonly after: ListQuery['after'] };
+
+/** A receipt of which this thread has only the id: it is in the archive. */
+interface Archived {
+  readonly type: 'archived';
+  readonly effectId: string;
+  readonly id: string;
+}
+
+interface Items {
+  readonly items: readonly (ExportItem | Archived)[];
+  /** `null`: nothing follows. */
+  readonly next: Place | null;
+}
+
+async function firstPlace(from: Readable, { workspace, filter, what }: ExportRequest): Promise<Place> {
+  if (what.length === 1 && what[0] === 'effects') return { of: 'effects', after: null };
+  return { of: 'events', ...(await spanOf(from, workspace, filter)) };
+}
+
+function matchOf(from: Readable, { workspace, filter, what }: ExportRequest): Match {
+  return createMatch(from, workspace, what.includes('events') ? filter : { ...filter, kind: 'receipt.issued' });
+}
+
+async function itemsFrom(from: Readable, request: ExportRequest, isMatch: Match, place: Place): Promise<Items> {
+  const { workspace, filter, what } = request;
+  switch (place.of) {
+    case 'events': {
+      const { events, rest } = await someEvents(from, workspace, filter, place, isMatch);
+      const items = await withReceipts(from, request, events);
+      if (rest !== null) return { items, next: { of: 'events', ...rest } };
+      return { items, next: what.includes('effects') ? { of: 'effects', after: null } : null };
+    }
+    case 'effects': {
+      const { effects, last } = await someEffects(from, workspace, filter, place.after);
+      const items = effects.map((effect): ExportItem => ({ type: 'effect', effect }));
+      return { items, next: last === null ? null : { of: 'effects', after: last } };
+    }
+  }
+}
+
+async function withReceipts(
+  from: Readable,
+  { workspace, what }: ExportRequest,
+  events: readonly LedgerEvent[],
+): Promise<Items['items']> {
+  const issued = what.includes('receipts') ? events.filter(({ kind }) => kind === 'receipt.issued') : [];
+  const ids = issued.map(({ effectId }) => effectId ?? '');
+  const found = await effectsByName(from, workspace, ids, receiptIn);
+  const receipts = new Map(issued.map(({ seq }, index) => [seq, found[index] ?? null]));
+  return events.flatMap((event): Items['items'] => {
+    const { seq, effectId, data } = event;
+    const shown: Items['items'] = what.includes('events') ? [{ type: 'event', event }] : [];
+    const receipt = receipts.get(seq);
+    const { receipt_id: id } = data;
+    if (receipt === undefined || effectId === null || typeof id !== 'string') return shown;
+    // Only the receipt that the event names belongs to it.
+    const jws = receipt?.id === id ? receipt.jws : null;
+    const isArchived = jws === null && receipt?.id === id;
+    return [...shown, isArchived ? { type: 'archived', effectId, id } : { type: 'receipt', effectId, id, jws }];
+  });
+}
+
+/** What the thread of the store that reads answers before the lines: what it leaves to the gateway's thread, and where in the text that belongs. */
+interface Made extends Pick<ExportPart, 'counts'> {
+  readonly next: Place | null;
+  readonly left: readonly (readonly [at: number, item: LeftItem])[];
+}
+
+type LeftItem = Archived | Extract<ExportItem, { readonly type: 'effect' }>;
+
+/** Lines of one answer, characters, and so many looks at the store: others wait for it. */
+const MOST_CHARACTERS = 256 * 1024;
+const MOST_LOOKS = 8;
+
+/** Makes lines where lists are read. */
+export const readProgram: ReadProgram = (store) => {
+  const from: Readable = { store, turns: { run: async (part) => part(), map: async (items, make) => items.map(make) } };
+  return async (asked) => {
+    const [request, place] = readOwnJson<readonly [ExportRequest, Place]>(asked);
+    const isMatch = matchOf(from, request);
+    const left: (readonly [number, LeftItem])[] = [];
+    const counts = { events: 0, receipts: 0, effects: 0 };
+    let text = '';
+    let next: Place | null = place;
+    for (let looks = 0; next?.of === place.of && looks < MOST_LOOKS && text.length < MOST_CHARACTERS; looks += 1) {
+      const { items, next: after }: Items = await itemsFrom(from, request, isMatch, next);
+      for (const item of items) {
+        if (isLeft(item)) left.push([text.length, item]);
+        else text += exportLine(item, request, () => ({ tool: null, now: 0 }));
+        counts[KINDS[item.type]] += 1;
+      }
+      next = after;
+    }
+    const made: Made = { next, left, counts };
+    return `${JSON.stringify(made)}\n${text}`;
+  };
+};
+
+const KINDS = { event: 'events', receipt: 'receipts', archived: 'receipts', effect: 'effects' } as const;
+
+function countsOf(items: Items['items']): ExportPart['counts'] {
+  const counts = { events: 0, receipts: 0, effects: 0 };
+  for (const { type } of items) counts[KINDS[type]] += 1;
+  return counts;
+}
+
+/** What is shown of an outcome that is not known depends on the tool, and one that runs may have lost its owner. */
+function isLeft(item: ExportItem | Archived): item is LeftItem {
+  if (item.type === 'effect') return ['executing', 'unknown'].includes(item.effect.life.state);
+  return item.type === 'archived';
+}
+
+/**
+ * An export, part by part.
+ * @param from `program`: the one in the thread that reads, `null`: there is none; `hasArchive`: only this thread reads it;
+ *   `present` declares an effect whose owner has ended before it is shown
+ */
+export async function* exportParts(
+  {
+    readable,
+    program,
+    hasArchive,
+    present,
+  }: {
+    readonly readable: Readable;
+    readonly program: ((asked: string) => Promise<string>) | null;
+    readonly hasArchive: boolean;
+    readonly present: (effect: EffectRecord) => Promise<EffectRecord>;
+  },
+  request: ExportRequest,
+  context: ExportContext,
+): AsyncGenerator<ExportPart> {
+  const { turns } = readable;
+  const { user, keyId, rule } = request.filter;
+  const isMatch = matchOf(readable, request);
+
+  async function linesOf(items: Items['items']): Promise<readonly string[]> {
+    const archived = items.flatMap((item) => (item.type === 'archived' ? [item.effectId] : []));
+    const receipts = (await effectsByName(readable, request.workspace, archived, receiptIn)).values();
+    const whole: ExportItem[] = [];
+    for (const item of items) {
+      if (item.type === 'archived') {
+        const { effectId, id } = item;
+        const receipt = receipts.next().value ?? null;
+        whole.push({ type: 'receipt', effectId, id, jws: receipt?.id === id ? receipt.jws : null });
+      } else whole.push(item.type === 'effect' ? { type: 'effect', effect: await present(item.effect) } : item);
+    }
+    return turns.map(whole, (item) => exportLine(item, request, context));
+  }
+
+  /** @returns `null` where it has to be made in this thread: what leaves the store takes with it by whom events are found */
+  function ask(place: Place | null): Promise<string> | null {
+    const isHere = hasArchive && (place?.of === 'effects' || (user ?? keyId ?? rule) !== undefined);
+    if (program === null || place === null || isHere) return null;
+    const answer = turns.run(() => program(JSON.stringify([request, place])));
+    // Whoever takes the export may be gone when it comes.
+    answer.catch(() => undefined);
+    return answer;
+  }
+
+  let place: Place | null = await firstPlace(readable, request);
+  let coming = ask(place);
+  while (place !== null) {
+    const answer = await coming;
+    if (answer === null) {
+      const { items, next }: Items = await itemsFrom(readable, request, isMatch, place);
+      yield { text: (await linesOf(items)).join(''), counts: countsOf(items) };
+      place = next;
+      coming = ask(next);
+      continue;
+    }
+    const end = answer.indexOf('\n');
+    const { next, left, counts } = readOwnJson<Made>(answer.slice(0, end));
+    // Some of it is made while the next is on its way.
+    place = next;
+    coming = ask(next);
+    let text = answer.slice(end + 1);
+    if (left.length > 0) {
+      const lines = await linesOf(left.map(([, item]) => item));
+      let at = 0;
+      text = [...left.map(([to], index) => text.slice(at, (at = to)) + (lines[index] ?? '')), text.slice(at)].join('');
+    }
+    yield { text, counts };
+  }
+}
