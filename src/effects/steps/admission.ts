@@ -74,10 +74,8 @@ const EMPTY: Carried = { effects: [], plan: {} };
 
 function carry(carried: Carried, plan: Plan<Admission>): Plan<Admission> {
   if (carried === EMPTY) return plan;
-  const merged = mergePlans(carried.plan, plan);
-  const before = carried.plan.events?.length ?? 0;
-  const reply = shifted(plan.reply, before);
-  return { ...merged, reply, effects: [...carried.effects, ...(plan.effects ?? [])] };
+  const reply = shifted(plan.reply, carried.plan.events?.length ?? 0);
+  return { ...mergePlans(carried.plan, plan), reply, effects: [...carried.effects, ...(plan.effects ?? [])] };
 }
 
 /** The carried events come first in the ledger, so the later ones move back. */
@@ -189,7 +187,7 @@ function repeatUnknown(view: StepView, request: AdmitRequest, effect: EffectReco
   if (stale !== null) return stale;
   if (verdict.kind === 'deny' || request.pausedBy !== null) return carry(carried, stay);
   // The holds of the unknown attempt stay: it is the same action, and it happens at most once.
-  const scope = { hold: 'all', already: effect.holds, counted: [] } as const;
+  const scope = { hold: 'all', already: effect.holds, freed: [], counted: [] } as const;
   const met = satisfyObligations(
     view,
     { ...request, effectId: effect.id },
@@ -389,6 +387,7 @@ function evaluatePermit(
   const met = satisfyObligations(view, earlier === null ? request : { ...request, effectId }, permit, {
     hold: asks ? 'own' : 'all',
     already,
+    freed: carried.plan.budgets ?? [],
     counted: asked?.rates ?? [],
   });
   if (met.kind === 'refused') {

@@ -38,6 +38,8 @@ export interface ObligationScope {
   readonly hold: 'all' | 'own';
   /** Earlier holds of the effect, which this attempt replaces. */
   readonly already: readonly Hold[];
+  /** What else the same step gives back: holds of a request that has expired. */
+  readonly freed: readonly BudgetChange[];
   /** Rates that were counted already, when approval was asked for. A call that approvers changed may fall under others. */
   readonly counted: NonNullable<ApprovalRecord['rates']>;
 }
@@ -138,10 +140,11 @@ export function satisfyObligations(
 
   const holds: Hold[] = [];
   const changes: BudgetChange[] = scope.already.map((hold) => ({ ...hold, limit: null, hold: -hold.amount, spend: 0 }));
+  const given = [...changes, ...scope.freed];
   const budgets: BudgetRow[] = [];
   for (const obligation of permit.obligations) {
     if (obligation.kind !== 'budget') continue;
-    const result = budgetObligation(view, request, obligation, scope.already);
+    const result = budgetObligation(view, request, obligation, given);
     if (result.kind === 'refused') {
       if (!observing) return result;
       note(result);
@@ -318,15 +321,13 @@ function budgetObligation(
   view: StepView,
   request: AdmitRequest,
   obligation: BudgetObligation,
-  already: readonly Hold[],
+  back: readonly BudgetChange[],
 ): { readonly kind: 'held'; readonly hold: Hold; readonly row: BudgetRow } | Refused {
   const { budget, unit, bucket, limit, amount, rule } = obligation;
   const window = windowId(obligation.window);
-  const given = already.reduce(
-    (sum, hold) =>
-      hold.budget === budget && hold.bucket === bucket && hold.window === window ? sum + hold.amount : sum,
-    0,
-  );
+  let given = 0;
+  for (const one of back)
+    if (one.budget === budget && one.bucket === bucket && one.window === window) given -= one.hold;
   const resetsAt = obligation.window.kind === 'calendar' ? obligation.window.end : null;
   const rowOf = ({ spent, held }: BudgetCounter): BudgetRow => ({
     budget,
