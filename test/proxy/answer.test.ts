@@ -3,7 +3,13 @@ import type { KeptResult } from '../../src/effects/model/answer.ts';
 import type { RunOutcome } from '../../src/effects/model/outcome.ts';
 import { renderProblem } from '../../src/api/problem.ts';
 import type { Code } from '../../src/effects/model/codes.ts';
-import { type AnswerContext, linkedAnswer, outcomeAnswer, problemAnswer } from '../../src/proxy/answer.ts';
+import {
+  type AnswerContext,
+  linkedAnswer,
+  outcomeAnswer,
+  passedOnHeaders,
+  problemAnswer,
+} from '../../src/proxy/answer.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { BOT } from './principal.ts';
 import { UPLOADS } from './uploads.ts';
@@ -277,4 +283,180 @@ test.each(FORMATS)('%s: an answer without receipt and result has at most 1,500 b
     { ...CONTEXT, style: { errorFormat, finalStatus: null } },
   );
   expect(JSON.parse(String(whole.body))).not.toHaveProperty('truncated');
+});
+
+describe('the answer to a write', () => {
+  const BASE = {
+    workspace: 'demo',
+    effectId: 'eff_1',
+    tool: 'notes.add',
+    target: 'notes',
+    agentId: 'bot',
+    idempotencyKey: 'k',
+    attempt: 1,
+    reason: { code: 'rule_denied', message: 'No.' },
+    budgets: [],
+    observed: null,
+    repeat: false,
+    retryAfterMs: null,
+    next: null,
+  } as const;
+  const upstreams = (status: number, headers: Record<string, string> = {}) =>
+    ({ kind: 'http', status, headers, body: Buffer.from('theirs') }) as const;
+  const answerTo = (outcome: RunOutcome, context: Partial<AnswerContext> = {}) =>
+    outcomeAnswer(PORTS, { kind: 'outcome', outcome }, { ...CONTEXT, ...context });
+  const failed = (
+    status: number,
+    { retryAfterMs = null, headers = {} }: { retryAfterMs?: number | null; headers?: Record<string, string> } = {},
+  ): RunOutcome => ({
+    ...BASE,
+    retryAfterMs,
+    decision: 'failed',
+    answer: upstreams(status, headers),
+    result: null,
+    settlement: 'done',
+  });
+
+  test('of an upstream that refused is its own, and says that libraries are not to repeat it by themselves', () => {
+    const { status, headers, body, isUpstreams } = answerTo(failed(422));
+    expect([status, String(body), isUpstreams]).toEqual([422, 'theirs', true]);
+    expect(headers).toMatchObject({
+      'svc-decision': 'failed',
+      'x-should-retry': 'false',
+      'stripe-should-retry': 'false',
+    });
+    expect(headers).not.toHaveProperty('svc-receipt');
+    // What the upstream took as done is not to be repeated anyway.
+    expect(answerTo(failed(299)).headers).not.toHaveProperty('x-should-retry');
+    expect(answerTo(failed(300)).headers).toHaveProperty('x-should-retry', 'false');
+  });
+
+  test('has the pause that the upstream asks for once, in the upstream’s words', () => {
+    const retryAfterMs = 5_000;
+    expect(answerTo(failed(429, { retryAfterMs })).headers['retry-after']).toBe('5');
+    const headers = { 'retry-after': 'Tue, 24 Nov 2026 00:00:07 GMT' };
+    expect(answerTo(failed(429, { retryAfterMs, headers })).headers).toMatchObject(headers);
+  });
+
+  test('that is kept is given again where the route says so, and only that', () => {
+    const kept = (body: Extract<KeptResult, { kind: 'http' }>['body'], replays: 'replay' | 'conflict' = 'replay') =>
+      answerTo(
+        {
+          ...BASE,
+          decision: 'duplicate_blocked',
+          receipt: { id: 'rcp_1', jws: 'e30.e30.e30' },
+          result: { kind: 'http', status: 201, headers: { etag: '"1"' }, body, truncated: false },
+          resultExpired: false,
+        },
+        { onDuplicate: replays },
+      );
+    for (const [body, text] of [
+      [{ kind: 'json', value: { a: 1 } }, '{"a":1}'],
+      [{ kind: 'text', value: 'done' }, 'done'],
+      [{ kind: 'base64', value: 'ZG9uZQ==' }, 'done'],
+    ] as const) {
+      const answer = kept(body);
+      expect([answer.status, String(answer.body), answer.isUpstreams]).toEqual([201, text, true]);
+      expect(answer.headers).toMatchObject({
+        etag: '"1"',
+        'idempotency-replayed': 'true',
+        'svc-receipt': 'http://gateway/v1/workspaces/demo/effects/eff_1/receipt',
+      });
+      expect(answer.headers).not.toHaveProperty('x-should-retry');
+      expect(kept(body, 'conflict').status).toBe(409);
+    }
+  });
+
+  test('that is the gateway’s own says so, and is not repeated by libraries where it is final', () => {
+    const denied = answerTo({ ...BASE, decision: 'denied_policy', mismatches: [] });
+    expect([denied.status, denied.isUpstreams]).toEqual([403, undefined]);
+    expect(denied.headers).toMatchObject({ 'svc-decision': 'denied_policy', 'x-should-retry': 'false' });
+    expect(denied.headers['content-type']).toBe('application/json; charset=utf-8');
+    expect(denied.headers).not.toHaveProperty('svc-receipt');
+    expect(JSON.parse(String(denied.body))).toMatchObject({
+      decision: 'denied_policy',
+      error: { type: 'denied_policy', code: 'rule_denied', message: 'No.' },
+    });
+    const style = { errorFormat: 'stripe', finalStatus: 422 } as const;
+    const conflict: RunOutcome = { ...BASE, decision: 'idempotency_conflict' };
+    expect([answerTo(conflict).status, answerTo(conflict, { style }).status]).toEqual([409, 422]);
+    // What may be repeated keeps its status.
+    const running: RunOutcome = { ...BASE, decision: 'in_progress', retryAfterMs: 1_000 };
+    const again = answerTo(running, { style });
+    expect([again.headers['x-should-retry'], again.status]).toEqual(['true', 409]);
+  });
+});
+
+test('a request without an agent is told to name it where this door has it, and other faults stay where they are', () => {
+  const fault = (path: string) => ({ path, message: 'is odd' });
+  const answer = (...paths: string[]) => {
+    const problem = { code: 'invalid_request', detail: 'No.', errors: paths.map(fault), retryAfterMs: null } as const;
+    const result = outcomeAnswer(PORTS, { kind: 'problem', problem }, CONTEXT);
+    expect(result.status).toBe(400);
+    return JSON.parse(String(result.body));
+  };
+  const named = answer('/params/a', '/agent_id');
+  expect(named.errors.map(({ path }: { path: string }) => path)).toEqual(['/params/a', '/headers/svc-agent-id']);
+  expect(named.errors[1].message).toContain('this key belongs to no agent');
+  expect(named.message).toBe('No. /params/a is odd');
+  expect(answer('/params/a').errors).toEqual([fault('/params/a')]);
+  expect(answer().message).toBe('No.');
+});
+
+test('while an answer is passed on, its head says which effect it is, and where its receipt will be', () => {
+  const head = {
+    kind: 'http',
+    status: 200,
+    headers: { 'content-type': 'text/event-stream', 'content-length': '5' },
+  } as const;
+  const effect = { id: 'eff_7', workspace: 'demo' };
+  expect(passedOnHeaders(PORTS, head, effect, CONTEXT)).toEqual({
+    'content-type': 'text/event-stream',
+    'svc-effect-id': 'eff_7',
+    'svc-receipt': 'http://gateway/v1/workspaces/demo/effects/eff_7/receipt',
+  });
+});
+
+test('headers about the bytes of a body do not stand at one whose links were rewritten', async () => {
+  const headers = {
+    'content-type': 'application/json',
+    'content-md5': 'x',
+    digest: 'x',
+    'accept-ranges': 'bytes',
+    etag: '"1"',
+  };
+  const body = Buffer.from('{"url":"http://shop.test/a"}');
+  const outcome = {
+    decision: 'failed',
+    workspace: 'demo',
+    effectId: 'eff_1',
+    tool: 'notes.add',
+    target: 'notes',
+    agentId: 'bot',
+    idempotencyKey: 'k',
+    attempt: 1,
+    reason: { code: 'upstream_refused', message: 'No.' },
+    budgets: [],
+    observed: null,
+    repeat: false,
+    retryAfterMs: null,
+    next: null,
+    result: null,
+    answer: { kind: 'http', status: 422, headers, body },
+    settlement: 'done',
+  } satisfies RunOutcome;
+  const ports = { ...PORTS, upstream: () => ({ url: 'http://shop.test', network: 'any', credentials: null }) as const };
+  const linked = (one: RunOutcome, links: AnswerContext['links']) =>
+    linkedAnswer(ports, { kind: 'outcome', outcome: one }, { ...CONTEXT, links });
+  const answer = await linked(outcome, [['url']]);
+  expect(String(answer.body)).toBe('{"url":"https://gateway.test/shop/a"}');
+  expect(answer.headers).toHaveProperty('etag', '"1"');
+  for (const name of ['content-md5', 'digest', 'accept-ranges']) expect(answer.headers).not.toHaveProperty(name);
+  // Where the route names no links, nothing is touched.
+  const untouched = await linked(outcome, []);
+  expect([String(untouched.body), untouched.headers['content-md5']]).toEqual([String(body), 'x']);
+  // What is refused, too, is not passed on where nobody can read its links.
+  const packed = { ...outcome.answer, headers: { ...headers, 'content-encoding': 'gzip' } };
+  const decision = await linked({ ...outcome, answer: packed }, [['url']]);
+  expect(JSON.parse(String(decision.body))).toMatchObject({ decision: 'failed', effect_id: 'eff_1' });
 });
