@@ -387,6 +387,64 @@ describe('the answer to a write', () => {
   });
 });
 
+test('a call that waits has the status that the route says, is not repeated by libraries, and says what it waits for', () => {
+  const requester = { agentId: 'bot', agentOwner: null, user: null, keyId: 'k', keyMadeBy: null };
+  const waiting: RunOutcome = {
+    decision: 'pending_approval',
+    approval: {
+      id: 'apr_1',
+      workspace: 'demo',
+      effectId: 'eff_1',
+      digest: 'd',
+      tool: 'notes.add',
+      target: 'notes',
+      requester,
+      requirements: [],
+      costs: [],
+      votes: [],
+      status: 'pending',
+      createdAt: 0,
+      expiresAt: 0,
+      decidedAt: null,
+      stopped: null,
+    },
+    workspace: 'demo',
+    effectId: 'eff_1',
+    tool: 'notes.add',
+    target: 'notes',
+    agentId: 'bot',
+    idempotencyKey: 'k',
+    attempt: 0,
+    reason: { code: 'approval_required', message: 'Adds a note.' },
+    budgets: [],
+    observed: null,
+    repeat: false,
+    retryAfterMs: null,
+    next: null,
+  };
+  const answer = (pendingStatus: number) =>
+    outcomeAnswer(PORTS, { kind: 'outcome', outcome: waiting }, { ...CONTEXT, pendingStatus });
+  expect([answer(202).status, answer(202).headers['x-should-retry']]).toEqual([202, undefined]);
+  expect([answer(409).status, answer(409).headers['x-should-retry']]).toEqual([409, 'false']);
+  expect(JSON.parse(String(answer(409).body)).error).toEqual({
+    type: 'pending_approval',
+    code: 'approval_required',
+    message: 'Waits for approval apr_1: Adds a note.',
+  });
+});
+
+test.each([
+  ['too_large', 422],
+  ['invalid_request', 400],
+  // It may be sent again, and is to be.
+  ['busy', 429],
+] as const)('what is no decision has the final status of the route, where it is final: %s', (code, status) => {
+  const problem = { code, detail: 'No.', errors: [], retryAfterMs: null };
+  expect(problemAnswer(PORTS, problem, CONTEXT.request, { errorFormat: 'openai', finalStatus: 422 }).status).toBe(
+    status,
+  );
+});
+
 test('a request without an agent is told to name it where this door has it, and other faults stay where they are', () => {
   const fault = (path: string) => ({ path, message: 'is odd' });
   const answer = (...paths: string[]) => {
