@@ -2,13 +2,16 @@ import { describe, expect, test } from 'vitest';
 import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
 import type { EffectRecord, Life } from '../../src/effects/model/effect.ts';
 import type { KeyRecord } from '../../src/effects/model/key.ts';
+import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { createReadingTurns } from '../../src/effects/run/reading-turns.ts';
 import type { EffectFilter } from '../../src/effects/store.ts';
 import type { JsonObject } from '../../src/json/value.ts';
 import { observabilityTools } from '../../src/mcp/control/observability.ts';
+import type { ControlPorts } from '../../src/mcp/control/ports.ts';
 import { readinessTools } from '../../src/mcp/control/readiness.ts';
 import type { ControlTool, ToolCall } from '../../src/mcp/control/tool.ts';
 import { BOT } from '../proxy/principal.ts';
+import { compileText, HEAD } from '../policy/fixtures.ts';
 import { makeTool } from '../upstreams/tool.ts';
 
 const NOW = 1_750_000_000_000;
@@ -75,6 +78,43 @@ const denied = (code: 'rule_denied' | 'budget_exceeded', rule?: string): Partial
   },
 });
 
+const notAsked = (): never => {
+  throw new Error('nothing asks for that');
+};
+const STORE: ControlPorts['store'] = {
+  now: () => NOW,
+  turns: createReadingTurns(),
+  health: () => ({ ready: true, durability: 'sync', problem: null, epoch: 1 }),
+  effect: notAsked,
+  effects: notAsked,
+  receipt: notAsked,
+  effectLedger: notAsked,
+  approval: notAsked,
+  approvals: notAsked,
+  budgets: notAsked,
+  keys: notAsked,
+  pauses: notAsked,
+};
+const PORTS: Omit<ControlPorts, 'store' | 'inLine' | 'installation' | 'policies'> = {
+  identify: notAsked,
+  settings: notAsked,
+  problemOf: notAsked,
+  renderProblem: notAsked,
+  openParams: notAsked,
+  preview: notAsked,
+  probe: notAsked,
+  policyInput: notAsked,
+  secondOpinion: notAsked,
+  directory: { agent: notAsked },
+  catalog: () => createCatalog([makeTool(), makeTool({ name: 'payments.see', kind: 'read' })]),
+  brain: { query: notAsked, types: notAsked },
+  pins: { stateOf: notAsked, seen: notAsked },
+  receipts: { view: notAsked, jwks: notAsked },
+  running: { stagesOf: notAsked },
+  called: notAsked,
+};
+const POLICIES = compileText(`${HEAD}rules:\n  - { id: all, effect: allow, match: { tools: ["**"] } }\n`);
+
 async function answerOf(tools: readonly ControlTool[], args: JsonObject, call: Partial<ToolCall> = {}) {
   const answer = await tools[0]?.run(args, { ...CALL, ...call });
   if (answer?.kind !== 'answer') throw new Error(JSON.stringify(answer));
@@ -87,8 +127,7 @@ describe('a summary', () => {
     const tools = observabilityTools({
       inLine: (_key, make) => make(),
       store: {
-        now: () => NOW,
-        turns: createReadingTurns(),
+        ...STORE,
         async effects(_workspace, filter) {
           asked.push(filter);
           const from = Number(filter.cursor ?? 0);
@@ -216,8 +255,7 @@ describe('a summary', () => {
 });
 
 describe('readiness', () => {
-  type Ports = Parameters<typeof readinessTools>[0];
-  type Installation = ReturnType<Ports['installation']>;
+  type Installation = ReturnType<ControlPorts['installation']>;
   const INSTALLATION: Installation = {
     entrance: 'tls',
     queryKey: 'refuse',
@@ -267,9 +305,9 @@ describe('readiness', () => {
   async function found(
     is: {
       readonly installation?: Partial<Installation>;
-      readonly policies?: Partial<ReturnType<Ports['policies']>['set']>;
+      readonly policies?: Partial<ReturnType<ControlPorts['policies']>['set']>;
       readonly mode?: 'observe';
-      readonly store?: Partial<Ports['store']>;
+      readonly store?: Partial<ControlPorts['store']>;
       readonly keys?: readonly KeyRecord[];
       readonly approvals?: readonly number[];
       readonly unknown?: number;
@@ -279,17 +317,12 @@ describe('readiness', () => {
     const page = <Item>(items: readonly Item[], limit: number) =>
       Promise.resolve({ items: items.slice(0, limit), next: items.length > limit ? 'more' : null });
     const tools = readinessTools({
+      ...PORTS,
       inLine: (_key, make) => make(),
       installation: () => ({ ...INSTALLATION, ...is.installation }),
-      catalog: () => ({ tools: () => [makeTool(), makeTool({ name: 'payments.see', kind: 'read' })] }),
-      policies: () => ({
-        mode: is.mode ?? 'enforce',
-        set: { version: 'v'.repeat(43), rules: [1], couldPermit: () => true, ...is.policies },
-      }),
+      policies: () => ({ mode: is.mode ?? 'enforce', set: { ...POLICIES, ...is.policies } }),
       store: {
-        now: () => NOW,
-        turns: createReadingTurns(),
-        health: () => ({ ready: true, durability: 'sync', problem: null, epoch: 1 }),
+        ...STORE,
         keys: async () => is.keys ?? [],
         pauses: async () => ({ pauses: [], version: 1 }),
         effects: (_workspace, { limit }) =>

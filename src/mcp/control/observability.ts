@@ -41,9 +41,7 @@ const Summary = Type.Object({
 
 type GroupBy = 'tool' | 'agent' | 'upstream' | 'decision';
 
-interface ObservabilityPorts extends Pick<ControlPorts, 'inLine'> {
-  readonly store: Pick<ControlPorts['store'], 'now' | 'turns' | 'effects'>;
-}
+type ObservabilityPorts = Pick<ControlPorts, 'store' | 'inLine'>;
 
 /** `svc.observability.summary`. */
 export function observabilityTools(ports: ObservabilityPorts): readonly ControlTool[] {

@@ -1,8 +1,6 @@
 import { Type } from 'typebox';
 import { keyState } from '../../identity/key-record.ts';
 import type { JsonObject } from '../../json/value.ts';
-import type { CompiledPolicies } from '../../policy/policies.ts';
-import type { Catalog } from '../../upstreams/catalog.ts';
 import type { ControlPorts, Installation } from './ports.ts';
 import { args } from './schemas.ts';
 import { answered, type ControlTool, defineTool, type ToolCall } from './tool.ts';
@@ -34,17 +32,8 @@ interface Check {
   readonly fix: string | null;
 }
 
-interface ReadinessPorts extends Pick<ControlPorts, 'inLine' | 'installation'> {
-  readonly store: Pick<ControlPorts['store'], 'now' | 'health' | 'turns' | 'effects' | 'approvals' | 'keys' | 'pauses'>;
-  readonly catalog: () => Pick<Catalog, 'tools'>;
-  readonly policies: () => {
-    readonly set: Pick<CompiledPolicies, 'version' | 'couldPermit'> & { readonly rules: readonly unknown[] };
-    readonly mode: 'enforce' | 'observe';
-  };
-}
-
 /** `svc.governance.readiness`. */
-export function readinessTools(ports: ReadinessPorts): readonly ControlTool[] {
+export function readinessTools(ports: ControlPorts): readonly ControlTool[] {
   return [
     defineTool({
       name: 'svc.governance.readiness',
@@ -99,7 +88,7 @@ function ok(id: string, message: string): Check {
   return { id, status: 'ok', message, fix: null };
 }
 
-function storeCheck({ store }: ReadinessPorts): Check {
+function storeCheck({ store }: ControlPorts): Check {
   const { ready, problem, durability } = store.health();
   return ready
     ? ok('store', `The store is ready; what it took is durable (${durability}).`)
@@ -133,7 +122,7 @@ function healthChecks({ impediments, notes }: Installation): readonly Check[] {
     : [...stopped, ...noted];
 }
 
-function modeCheck(ports: ReadinessPorts): Check {
+function modeCheck(ports: ControlPorts): Check {
   return ports.policies().mode === 'enforce'
     ? ok('policies_enforced', 'Policies are enforced.')
     : {
@@ -144,7 +133,7 @@ function modeCheck(ports: ReadinessPorts): Check {
       };
 }
 
-function rulesCheck(ports: ReadinessPorts): Check {
+function rulesCheck(ports: ControlPorts): Check {
   const { set } = ports.policies();
   const writes = ports
     .catalog()
@@ -212,7 +201,7 @@ function queryKeyCheck({ queryKey }: Installation): Check {
 }
 
 /** A key of a workspace is told of its workspace's keys only. */
-async function keysCheck({ store }: ReadinessPorts, { view, workspace }: ToolCall): Promise<Check> {
+async function keysCheck({ store }: ControlPorts, { view, workspace }: ToolCall): Promise<Check> {
   const now = store.now();
   const keys = await store.keys(null);
   const states = await store.turns.map(keys, (key) => (keyState(key, now) === 'active' ? key : null));
@@ -232,7 +221,7 @@ async function keysCheck({ store }: ReadinessPorts, { view, workspace }: ToolCal
       };
 }
 
-async function waitingChecks({ store }: ReadinessPorts, { workspace }: ToolCall): Promise<readonly Check[]> {
+async function waitingChecks({ store }: ControlPorts, { workspace }: ToolCall): Promise<readonly Check[]> {
   const any = { decision: null, tool: null, agentId: null, since: null, until: null, cursor: null };
   const unknown = await store.effects(workspace, { ...any, state: 'unknown', limit: MOST_COUNTED });
   const pending = await store.approvals(workspace, {
