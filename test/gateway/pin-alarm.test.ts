@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
 import type { McpCall, Tool } from '../../src/effects/model/tool.ts';
 import type { JsonObject } from '../../src/json/value.ts';
-import { createPinAlarm } from '../../src/gateway/pin-view.ts';
+import { createPinAlarm, createPinView } from '../../src/gateway/pin-view.ts';
 import { createUpstreams } from '../../src/upstreams/upstreams.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { makeTool } from '../upstreams/tool.ts';
@@ -12,6 +12,7 @@ const SAYS = { serverInfo: { name: 'crm' } };
 /** A server with many pinned tools that nobody looks at, and the alarm of the gateway. */
 function world(count: number) {
   const told: string[] = [];
+  const unapproved: unknown[] = [];
   let judged = 0;
   let begun = false;
   const tools = Array.from({ length: count }, (_, at): Tool & { readonly call: McpCall } => {
@@ -49,15 +50,19 @@ function world(count: number) {
     judged += 1;
     return stateOf(...given);
   };
+  const declared = () => ({ configuration: { upstreams: [{ id: 'crm' }, { id: 'http' }] }, catalog });
   const alarm = createPinAlarm({
     upstreams,
-    declared: () => ({ configuration: { upstreams: [] }, catalog }),
+    declared,
     quarantined: (name, state) => void told.push(`${state} ${name}`),
     released: (name) => void told.push(`released ${name}`),
-    unapproved: () => undefined,
+    unapproved: (upstream, names) => unapproved.push([upstream, names]),
   });
   return {
     told,
+    unapproved,
+    tools,
+    view: createPinView(upstreams, declared),
     judgedBy(act: () => void): number {
       judged = 0;
       act();
@@ -83,5 +88,29 @@ test('a list that passes costs what is in it; what the server says of itself is 
   introduce(SAYS);
   list({ name: 't2' });
   expect(told.slice(2)).toEqual(['released crm.t1', 'released crm.t2']);
+  await close();
+});
+
+test('each tool is as its server says now: what is not as approved, or not seen, is refused', async () => {
+  const { unapproved, tools, view, list, introduce, close } = world(3);
+  const [one, two, three] = tools;
+  if (one === undefined || two === undefined || three === undefined) throw new Error('there are three');
+  expect(view.refusal(one)).toMatchObject({
+    code: 'tool_unseen',
+    message: expect.stringContaining('not looked at yet'),
+  });
+  introduce(SAYS);
+  list({ name: 't0' }, { name: 't1', title: 'Other' }, { name: 'extra' });
+  expect([one, two, three].map((tool) => view.stateOf(tool))).toEqual(['pinned', 'changed', 'unseen']);
+  expect(view.refusal(one)).toBeNull();
+  expect(view.refusal(two)).toMatchObject({ code: 'tool_quarantined' });
+  expect(view.refusal(three)).toMatchObject({ code: 'tool_unseen' });
+  // A tool of an HTTP API has no pin, and none refuses it.
+  const plain = { ...makeTool(), name: 'http.x', upstream: 'http' };
+  expect([view.stateOf(plain), view.known(plain), view.refusal(plain)]).toEqual([null, null, null]);
+  // Of what passes to agents only pinned names are kept: a server can make up any number of others.
+  expect(view.seen()).toEqual([{ upstream: 'crm', failure: null, unapproved: [] }]);
+  expect(unapproved).toEqual([]);
+  expect(await view.compare('http')).toBeNull();
   await close();
 });
