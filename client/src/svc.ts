@@ -186,7 +186,10 @@ export class Svc {
   readonly allowances = {
     list: (filter: { readonly limit?: number; readonly cursor?: string } = {}): Promise<wire.AllowancePage> =>
       this.#get('/allowances', filter),
-    revoke: (id: string): Promise<wire.Allowance> => this.#delete(`/allowances/${encodeURIComponent(id)}`),
+    revoke: async (id: string): Promise<wire.Allowance> => {
+      const path = `/allowances/${encodeURIComponent(id)}`;
+      return camel(await this.#ask({ method: 'DELETE', path, repeatable: false })) as unknown as wire.Allowance;
+    },
   };
 
   readonly claims = {
@@ -302,8 +305,8 @@ export class Svc {
     return camel(await this.#ask({ method: 'POST', path, body, repeatable })) as T;
   }
 
-  async #delete<T>(path: string): Promise<T> {
-    return camel(await this.#ask({ method: 'DELETE', path, repeatable: false })) as T;
+  async #delete(path: string): Promise<void> {
+    await this.#ask({ method: 'DELETE', path, repeatable: false });
   }
 
   #ask(request: Parameters<typeof exchange>[1]): Promise<Json> {

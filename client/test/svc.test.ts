@@ -191,6 +191,14 @@ describe('the other operations', () => {
     ['approval', (svc) => svc.approvals.get('a'), 'GET /v1/workspaces/demo/approvals/a', {}],
     ['approve', (svc) => svc.approvals.approve('a'), 'POST /v1/workspaces/demo/approvals/a/approve', {}],
     [
+      'approve with the next',
+      (svc) => svc.approvals.approve('a', { allowAlike: { times: 3 } }),
+      'POST /v1/workspaces/demo/approvals/a/approve',
+      { allow_alike: { times: 3 } },
+    ],
+    ['allowances', (svc) => svc.allowances.list({ limit: 5 }), 'GET /v1/workspaces/demo/allowances?limit=5', {}],
+    ['revoke', (svc) => svc.allowances.revoke('w'), 'DELETE /v1/workspaces/demo/allowances/w', {}],
+    [
       'reject',
       (svc) => svc.approvals.reject('a', { comment: 'c' }),
       'POST /v1/workspaces/demo/approvals/a/reject',

@@ -34,14 +34,7 @@ export function EffectScreen({ id }: { readonly id: string }): JSX.Element {
           <Link href={`/${workspace}/inbox?approval=${effect.approval_id ?? ''}`}>Open it in the inbox</Link>
         </p>
       )}
-      {effect.allowance !== undefined && (
-        <p class="banner">
-          <span>
-            Nobody was asked: <Text>{effect.allowance.given_by}</Text> had allowed calls like it. This was number{' '}
-            {effect.allowance.use}, by {effect.allowance.id}.
-          </span>
-        </p>
-      )}
+      {effect.allowance !== undefined && <AllowedBy allowance={effect.allowance} />}
       <div class="cols">
         <div class="stack">
           <section class="card" aria-labelledby="asked">
@@ -84,6 +77,18 @@ export function EffectScreen({ id }: { readonly id: string }): JSX.Element {
       </div>
       <Copies curl={curlOf('GET', path)} cli={`svc effects show ${id} --workspace ${workspace}`} />
     </>
+  );
+}
+
+/** Says by whose word a call ran that nobody was asked about. */
+function AllowedBy({ allowance }: { readonly allowance: NonNullable<Effect['allowance']> }): JSX.Element {
+  const { given_by: by, use, id } = allowance;
+  return (
+    <p class="banner">
+      <span>
+        Nobody was asked: <Text>{by}</Text> had allowed calls like it. This was number {use}, by {id}.
+      </span>
+    </p>
   );
 }
 
