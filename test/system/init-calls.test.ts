@@ -62,11 +62,14 @@ function shapeOf(method: string, path: string): string {
     .join('/')}`;
 }
 
+/** Of a document, one tool in so many is called. */
+const STRIDE = DEEP ? 1 : 4;
+
 /** Forms with brackets, and JSON. The others take minutes, and find the same. */
 const DOCUMENTS = CALLED.filter(([name]) => DEEP || ['stripe.json', 'asana.json'].includes(name));
 
 test.each(DOCUMENTS)(
-  '%s: every tool is called once through the proxy, and what arrives is as the document wants it',
+  `%s: ${STRIDE === 1 ? 'every tool' : `one tool in ${STRIDE}`} is called once through the proxy, and what arrives is as the document wants it`,
   async (name, most) => {
     const document = publishedDocument(name);
     const mock = await startMock(readFileSync(document, 'utf8'));
@@ -100,7 +103,7 @@ test.each(DOCUMENTS)(
     const unsampled: MockOperation[] = [];
     const refused: string[] = [];
     const called: SampleCall[] = [];
-    for (const operation of declared) {
+    for (const operation of declared.filter((_, place) => place % STRIDE === 0)) {
       const sample = mock.sample(operation);
       if (sample === null) unsampled.push(operation);
       else called.push(sample);
