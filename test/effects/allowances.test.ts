@@ -62,3 +62,12 @@ it('in observe mode nobody is asked, so none is used', () => {
   const { reply, allowances = [] } = admitted(given, 0, 'observe');
   expect([reply.kind, allowances]).toEqual(['dispatch', []]);
 });
+
+it('a call that nobody is asked about looks at none', () => {
+  const unread = () => expect.unreachable('an allowance was looked at');
+  const view = { ...viewOf(emptyState({ policy: '', pauses: 0 }), 0), allowanceAlike: unread, allowance: unread };
+  const alike = { likeness: 'refunds', registeredBy: null };
+  expect(admitStep(view, admitRequest({ verdict: permit(), alike })).reply.kind).toBe('dispatch');
+  // Nor does one that a rule wants somebody to look at.
+  expect(admitStep(view, admitRequest({ verdict: permit([], [approvalBy()]) })).reply.kind).toBe('pending');
+});
