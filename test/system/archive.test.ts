@@ -1,0 +1,163 @@
+import { statSync } from 'node:fs';
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { svc as inProcess } from '../cli/run.ts';
+import { DEEP } from '../deep.ts';
+import { until } from '../redis/servers.ts';
+import { clockOf } from './clocks.ts';
+import { svc } from './command-line.ts';
+import { makeApiKey, send, type TestGateway } from './gateway.ts';
+import { freshKey, refund, startWorld, type World, worldFiles } from './world.ts';
+
+/** The issue asks for 50,000 and a kill at every step; records/archive kills at each of them, one at a time. */
+const [EFFECTS, KILLS] = DEEP ? [50_000, 12] : [400, 2];
+const AT_ONCE = 16;
+const PATIENCE_MS = DEEP ? 3_600_000 : 240_000;
+
+/** Three hours pass at the first restart, and records age after one. */
+const clock: Record<string, string> = { ...clockOf(1), SVC_TEST_CLOCK_OFFSET_MS: String(-3 * 3_600_000) };
+
+interface Made {
+  readonly id: string;
+  readonly body: Record<string, unknown>;
+  readonly target: string;
+  readonly receipt: unknown;
+}
+
+let world: World;
+let gateway: TestGateway;
+let auditor = '';
+const made: Made[] = [];
+
+beforeAll(async () => {
+  const files = (url: string) => {
+    const { config, policies } = worldFiles(url);
+    const archived = config.replace('path: "${SVC_TEST_DATA}"', 'path: "${SVC_TEST_DATA}", archive: ./archive');
+    return { config: `${archived}\nretention: { effects: 1h }\n`, policies };
+  };
+  // What is checked at the end knows of no archive: `svc fsck` is run here.
+  world = await startWorld({ files, env: clock, lost: true });
+  ({ gateway } = world);
+  auditor = await makeApiKey(gateway, 'olga', { profile: 'auditor', workspace: 'demo' });
+});
+afterAll(() => world.close());
+
+const command = (...words: readonly string[]): ReturnType<typeof svc> => svc(gateway.folder, {}, ...words);
+const get = async (path: string) => (await send(gateway.url, auditor, 'GET', `/v1/workspaces/demo${path}`)).body;
+const size = (): number => statSync(join(gateway.dataFolder, 'store.db')).size;
+
+async function restart(how: 'SIGTERM' | 'SIGKILL'): Promise<void> {
+  gateway.kill(how);
+  await gateway.ended;
+  gateway = await gateway.restart();
+}
+
+async function call(): Promise<void> {
+  const body = refund({ amount: 1 }, freshKey());
+  const { body: said } = await world.run(body);
+  if (said.decision !== 'committed') throw new Error(JSON.stringify(said));
+  const { effect_id: id, receipt } = said;
+  made.push({ id, body, target: `payment:pay_${String(body['idempotency_key'])}`, receipt });
+}
+
+/** How many effects are in the segments that the store has taken. */
+async function archived(): Promise<number> {
+  const folder = join(gateway.folder, 'archive', 'demo');
+  const { n }: { readonly n: number } = JSON.parse(await readFile(join(folder, 'head.json'), 'utf8'));
+  let effects = 0;
+  for (let segment = 1; segment <= n; segment += 1) {
+    const text = await readFile(join(folder, `${String(segment).padStart(9, '0')}.jsonl`), 'utf8');
+    effects += Number(/"rows":(\d+)\}\n/.exec(text)?.[1]);
+  }
+  return effects;
+}
+
+async function exported(query: string): Promise<string> {
+  const answer = await fetch(`${gateway.url}/v1/workspaces/demo/export?${query}`, {
+    headers: { 'x-api-key': auditor },
+  });
+  expect(answer.status).toBe(200);
+  return answer.text();
+}
+
+/** Of all pages: each looks at a part of the list. */
+async function idsOf(query: string): Promise<readonly string[]> {
+  const found: string[] = [];
+  let cursor = '';
+  do {
+    const { effects, next_cursor: next } = await get(`/effects?${query}${cursor}`);
+    found.push(...effects.map(({ id }: { readonly id: string }) => id));
+    cursor = next === null ? '' : `&cursor=${next}`;
+  } while (cursor !== '');
+  return found;
+}
+
+/** By id, key, target and time, and with a receipt that is valid for who has the keys. */
+async function expectAllFound(): Promise<void> {
+  const step = Math.ceil(made.length / 20);
+  for (const { id, body, target, receipt } of made.filter((_, n) => n % step === 0)) {
+    expect(await get(`/effects/${id}`)).toMatchObject({ effect: { id, state: 'committed', target } });
+    expect(await idsOf(`target=${encodeURIComponent(target)}`)).toEqual([id]);
+    expect((await world.run(body)).body).toMatchObject({ decision: 'duplicate_blocked', effect_id: id, receipt });
+  }
+  const trust = join(gateway.folder, 'jwks.json');
+  await writeFile(trust, await (await fetch(`${gateway.url}/.well-known/jwks.json`)).text());
+  const bundle = join(gateway.folder, 'bundle.jsonl');
+  const text = await exported('format=bundle');
+  await writeFile(bundle, text);
+  const verified = await inProcess('verify', bundle, '--trust', trust, '--json');
+  expect(JSON.parse(verified.out)).toMatchObject({ verdict: 'VALID' });
+  const ids = [...text.matchAll(/^\{"type":"effect","id":"([^"]+)"/gm)].map(([, id]) => id);
+  expect(ids.length).toBe(new Set(ids).size);
+  expect(new Set(ids)).toEqual(new Set(made.map(({ id }) => id)));
+}
+
+it(
+  'records that age out are found and proven after restarts, kills and a restore, and the file is smaller',
+  async () => {
+    await Promise.all(
+      Array.from({ length: AT_ONCE }, async () => {
+        while (made.length < EFFECTS - AT_ONCE + 1) await call();
+      }),
+    );
+    await gateway.stop();
+    const full = size();
+
+    // The machine was off for three hours: else the time is counted by how long it is up.
+    const mark = join(gateway.dataFolder, 'install.json');
+    await writeFile(mark, (await readFile(mark, 'utf8')).replace(/"boot":"[^"]*"/, '"boot":"before"'));
+    clock['SVC_TEST_CLOCK_OFFSET_MS'] = '0';
+    gateway = await gateway.restart();
+    for (let kill = 0; kill < KILLS; kill += 1) {
+      await delay((Math.random() * EFFECTS) / 2);
+      await restart('SIGKILL');
+    }
+    await until(async () => (await archived()) === made.length, 600_000);
+    // Pages are given back some with each sweep.
+    await until(async () => {
+      const before = size();
+      await delay(3_000);
+      return size() === before;
+    }, 600_000);
+    await restart('SIGTERM');
+    const small = size();
+    await expectAllFound();
+
+    const backup = join(gateway.folder, 'backup');
+    expect(await command('backup', backup)).toMatchObject({ code: 0 });
+    gateway.kill('SIGKILL');
+    await gateway.ended;
+    expect(await command('restore', backup, '--replace')).toMatchObject({ code: 0 });
+    gateway = await gateway.restart();
+    await expectAllFound();
+    await gateway.stop();
+    expect(await command('fsck')).toMatchObject({ code: 0 });
+    if (DEEP) console.log(`${made.length} effects: ${full} bytes, then ${small}`);
+    const { effects } = await world.upstream.ledger();
+    expect(effects).toHaveLength(made.length);
+    expect(small).toBeLessThan((DEEP ? 0.7 : 1) * full);
+  },
+  PATIENCE_MS,
+);
