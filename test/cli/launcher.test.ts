@@ -45,13 +45,10 @@ beforeEach(() => {
   for (const path of ['bundle.mjs', 'copy-assets.mjs', 'stores/redis/scripts'])
     cpSync(join(root, 'src', path), join(home, 'src', path), { recursive: true });
   // What the bundle begins with besides the entry that is launched.
-  for (const entry of [
-    'gateway/start.ts',
-    'stores/embedded/threads/worker.ts',
-    'records/program.ts',
-    'gateway/read-worker.ts',
-    'identity/passkeys/passkey-worker.ts',
-  ]) {
+  const entries = readFileSync(join(root, 'src', 'bundle.mjs'), 'utf8').matchAll(/'src\/([\w/-]+)\.js'/g);
+  for (const [, name = ''] of entries) {
+    if (name === 'main') continue;
+    const entry = `${name}.ts`;
     mkdirSync(dirname(join(home, 'src', entry)), { recursive: true });
     writeFileSync(join(home, 'src', entry), 'export {};\n');
   }
