@@ -29,8 +29,9 @@ const before = likenessOf(key, call, asks());
 
 it('is that of calls which differ in what an approver may set, within its bounds, and in what follows from that', () => {
   expect(before).toMatch(/^[\w-]{43}$/);
-  expect(likenessOf(key, withParams({ amount: 1000, currency: 'USD', note: '' }), asks())).toBe(before);
-  expect(likenessOf(key, call, asks({ summary: 'Refund 7 EUR' }, 7))).toBe(before);
+  expect(likenessOf(key, withParams({ amount: 1000, currency: 'USD', note: '' }), asks({}, 1000))).toBe(before);
+  const other = asks({ summary: 'Refund 7 EUR' }, 7);
+  expect(likenessOf(key, withParams({ amount: 7 }), other)).toBe(before);
   const unrelated = permit([...asks().obligations, budgetOf(5, 1, { rule: 'payments/other' })], asks().approvals);
   expect(likenessOf(key, call, unrelated)).toBe(before);
 });
@@ -67,6 +68,18 @@ it.each([
   const likeness = likenessOf(key, other, verdict);
   expect(likeness).not.toBe(before);
   expect(likeness).not.toBeNull();
+});
+
+it('is another where people would be shown another amount that no param says, such as that of an entity', () => {
+  expect(likenessOf(key, call, asks({}, 60_000))).not.toBe(before);
+  const large = (amount: number) =>
+    permit([budgetOf(1_000_000, amount, { rule: 'payments/large' })], [approvalBy({ allowAlike })]);
+  expect(likenessOf(key, call, large(600))).not.toBe(likenessOf(key, call, large(60_000)));
+  expect(likenessOf(key, withParams({ amount: 600 }), large(600))).not.toBe(likenessOf(key, call, large(500)));
+  const pool = (units: number) =>
+    permit([{ kind: 'reserve', rule: 'payments/large', pool: 'p', units, capacity: 9 }], [approvalBy({ allowAlike })]);
+  expect(likenessOf(key, call, pool(1))).toBe(likenessOf(key, call, pool(1)));
+  expect(likenessOf(key, call, pool(1))).not.toBe(likenessOf(key, call, pool(2)));
 });
 
 it('is of no call where one of the rules wants each looked at', () => {

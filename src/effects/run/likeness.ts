@@ -44,6 +44,7 @@ export function likenessOf(
 ): string | null {
   if (mostAlike(approvals) === null) return null;
   const varies = Object.keys(variesIn(approvals, params));
+  const open = new Map(varies.map((name) => [params[name], name]));
   const asking = new Set(approvals.map(({ rule }) => rule));
   const bound: Json = {
     v: 1,
@@ -57,7 +58,7 @@ export function likenessOf(
     params: Object.fromEntries(Object.entries(params).filter(([name]) => !varies.includes(name))),
     varies: varies.toSorted(),
     approvals: approvals.map(requirementTerms),
-    obligations: obligations.filter(({ rule }) => asking.has(rule)).map(obligationTerms),
+    obligations: obligations.filter(({ rule }) => asking.has(rule)).map((one) => obligationTerms(one, open)),
   };
   return createHmac('sha256', key)
     .update(`alike\n${canonicalJson(bound)}`)
@@ -81,16 +82,21 @@ function requirementTerms({
   return { rule, ruleDigest, who, quorum, expiresMs, hold, may, reasons: requireReason === true, times, forMs };
 }
 
-/** Without amounts and names that follow from params: each call is held to its own. */
-function obligationTerms(obligation: Obligation): Json {
+/**
+ * What a rule makes a call owe. An amount that is that of a param which may differ is so by name; any other is what people
+ * were shown, and could change with an entity. Names of rows are left out: each call is held to its own.
+ * @param open names of params that may differ, by their values
+ */
+function obligationTerms(obligation: Obligation, open: ReadonlyMap<Json | undefined, string>): Json {
+  const owed = (amount: number | null): Json => ({ of: open.get(amount) ?? amount });
   switch (obligation.kind) {
     case 'budget':
-      return [obligation.kind, obligation.budget, obligation.unit, obligation.limit];
+      return [obligation.kind, obligation.budget, obligation.unit, obligation.limit, owed(obligation.amount)];
     case 'rate_limit':
       return [obligation.kind, obligation.id, obligation.limit];
     case 'claim':
       return [obligation.kind, obligation.hold];
     case 'reserve':
-      return [obligation.kind, obligation.capacity];
+      return [obligation.kind, obligation.capacity, owed(obligation.units)];
   }
 }
