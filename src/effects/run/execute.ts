@@ -3,6 +3,7 @@ import {
   COMMITTED,
   failedReason,
   FORGED,
+  FORGED_AHEAD,
   outcomeOfAdmission,
   outcomeOfRecord,
   settledBudgets,
@@ -168,8 +169,10 @@ export async function admitAndExecute(ports: EffectPorts, call: Call): Promise<R
       if (admission.kind !== 'dispatch') return outcomeOfAdmission(request, admission);
       attempt = new Attempt(ports, call, request.verdict, admission, sentAt, sentTime);
       ports.running.begin(attempt);
-      if (admission.approval?.isForged === true || admission.allowance?.isForged === true)
-        return withBudgets(attempt, await refuseBeforeSend(attempt, FORGED, []));
+      if (admission.approval?.isForged === true || admission.allowance?.isForged === true) {
+        const forged = admission.approval === null ? FORGED_AHEAD : FORGED;
+        return withBudgets(attempt, await refuseBeforeSend(attempt, forged, []));
+      }
       if (call.stateCheck !== null) {
         const drifted = await checkState(attempt, call.stateCheck);
         if (drifted !== null)
@@ -239,7 +242,8 @@ async function refuseBeforeSend(
   reason: Reason,
   mismatches: readonly Mismatch[],
 ): Promise<RunOutcome> {
-  const decision = reason === FORGED ? 'denied_policy' : reason.code === 'paused' ? 'denied_paused' : 'denied_claim';
+  const decision =
+    reason.code === 'approval_forged' ? 'denied_policy' : reason.code === 'paused' ? 'denied_paused' : 'denied_claim';
   const evidence: Evidence = {
     code: 'not_dispatched',
     message: 'Nothing was sent.',

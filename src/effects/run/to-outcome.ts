@@ -267,3 +267,10 @@ export const FORGED: Reason = {
   message:
     'The request for approval, or a vote on it, is not as a gateway wrote it. Nothing is approved by it: ask with a new idempotency key, and find out who else writes to the store.',
 };
+
+/** The same of an allowance. It stands for all calls alike, so a new key alone would not help. */
+export const FORGED_AHEAD: Reason = {
+  code: 'approval_forged',
+  message:
+    'What was allowed ahead for such calls is not as a gateway wrote it. Nothing is let in by it: ask somebody who may decide approvals to revoke it, and find out who else writes to the store. Then send the call again.',
+};
