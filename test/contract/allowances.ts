@@ -299,6 +299,21 @@ export function describeAllowances(open: OpenStore, capabilities: Capabilities):
       expect(await at.store.allowance(WORKSPACE, long)).toMatchObject({ expiresAt: at.now() + HOUR });
     });
 
+    at.timed('let a call in whose question has expired, once, with the money that this question held', async () => {
+      const verdict = permit([budgetOf(100, 60)], asking({ expiresMs: 60_000 }).approvals);
+      const waited = { verdict, idempotencyKey: 'waited', fingerprint: 'fp:waited' };
+      await pending(waited);
+      const approval = await pending({ alike: undefined, verdict: permit([], asking().approvals) });
+      const id = newId('alw');
+      expect(await giving(approval, { id })).toMatchObject({ kind: 'counted' });
+      at.advance(60_000);
+      const admissions = await Promise.all(Array.from({ length: 5 }, () => ask(waited)));
+      expect(admissions.map(({ kind }) => kind).toSorted()).toEqual(['dispatch', ...Array(4).fill('existing')]);
+      expect(await used(id)).toBe(1);
+      expect((await at.store.budgets(WORKSPACE)).map(({ held }) => held)).toEqual([60]);
+      expect(await ask({ verdict })).toMatchObject({ kind: 'refused', decision: 'denied_budget' });
+    });
+
     at.timed('are forgotten a day after their time, and nothing of them stays', async () => {
       const id = await given();
       at.advance(HOUR + DAY - 1);
