@@ -5,6 +5,7 @@ import type { AllowanceRecord } from '../../src/effects/model/allowance.ts';
 import { BUSY, type Evidence } from '../../src/effects/model/effect.ts';
 import { dispatchGranted } from '../../src/effects/run/decide-approval.ts';
 import type { EffectPorts, ReceiptFacts } from '../../src/effects/ports.ts';
+import { resolveEffect } from '../../src/effects/run/resolve-effect.ts';
 import { runEffect } from '../../src/effects/run/run-effect.ts';
 import type { RunRequest } from '../../src/effects/model/run-request.ts';
 import { StoreUnavailable } from '../../src/effects/store.ts';
@@ -147,6 +148,23 @@ describe('the answer to an attempt', () => {
     const second = await run({ ...again, ...said(FAILED) }, call);
     expect(second).toMatchObject({ decision: 'unknown_effect', attempt: 2 });
     expect(await rig.core.store.effect(WS, second.effectId)).toMatchObject({ life: { state: 'unknown' } });
+  });
+
+  it('that somebody settles stands in its receipt where that attempt was admitted, not the first', async () => {
+    const ports = { ...deduplicating(600_000), ...said(UNKNOWN) };
+    const call = await request();
+    await run(ports, call);
+    const { effectId, attempt } = await run(ports, call);
+    expect(attempt).toBe(2);
+    const settled = { outcome: 'happened', evidence: null, comment: null, force: false } as const;
+    const { principal } = call;
+    const resolved = await resolveEffect(rig.core, { principal, workspace: WS, effectId, ...settled });
+    const life = resolved.kind === 'resolved' ? resolved.effect.life : null;
+    if (life?.state !== 'committed') throw new Error('it is settled');
+    const admitted = (await rig.core.store.effectLedger(WS, effectId)).filter(({ kind }) => kind === 'effect.admitted');
+    expect(admitted).toHaveLength(2);
+    const seq = admitted[1]?.seq ?? 0;
+    expect(rig.ports.receipts.view(life.receipt.jws ?? '')).toMatchObject({ ledger: { seq } });
   });
 
   it('may take its whole time to be sent after the admission, however long was waited for what changed before', async () => {
@@ -619,13 +637,14 @@ describe('a call that was approved', () => {
 
   it('is shown as not safe to retry too, where one that needed no approval is', async () => {
     const again = deduplicating(600_000);
-    const shown = async (id: string) => {
+    const shown = async (id: string, change: Partial<Tool> = {}) => {
       const effect = await rig.core.store.effect(WS, id);
       if (effect === null) throw new Error('it is on record');
+      const tool = again.catalog().tool(effect.action.tool);
       return effectToWire(effect, {
         publicUrl: '',
         receiptView: rig.ports.receipts.view,
-        tool: again.catalog().tool(effect.action.tool),
+        tool: tool === null ? null : { ...tool, ...change },
         withResult: false,
         approval: null,
         now: rig.core.store.now(),
@@ -633,6 +652,8 @@ describe('a call that was approved', () => {
     };
     const plain = await run({ ...said(UNKNOWN), ...again }, await request());
     expect(await shown(plain.effectId ?? '')).toMatchObject({ state: 'unknown', safe_to_retry: true, next: 'retry' });
+    // What the tool became since may do something else under the same key.
+    expect(await shown(plain.effectId ?? '', { digest: 'another' })).toMatchObject({ safe_to_retry: false });
     const { approval, effect } = await granted();
     await dispatchGranted({ ...rig.core, ...said(UNKNOWN), ...again }, rig.people, approval, effect);
     expect(await shown(effect.id)).toMatchObject({ state: 'unknown', safe_to_retry: false });

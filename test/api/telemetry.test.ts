@@ -153,6 +153,22 @@ describe('metrics', () => {
     expect(asked).toHaveLength(22);
   });
 
+  it('say nothing more of a workspace that is gone', async () => {
+    const { store } = listing([{ ...EFFECT, id: 'eff_1', createdAt: 0 }], [APPROVAL]);
+    let workspaces = ['demo', 'other'];
+    const metrics = createMetrics({ store, workspaces: () => workspaces, swept: () => null });
+    const named = async () => new Set((await metrics.render()).text.match(/^svc_\w+\{workspace="other"/gm));
+    expect(await named()).toEqual(
+      new Set(
+        ['unknown', 'unknown_by_age']
+          .map((of) => `svc_effects_${of}{workspace="other"`)
+          .concat('svc_approvals_pending{workspace="other"'),
+      ),
+    );
+    workspaces = ['demo'];
+    expect(await named()).toEqual(new Set());
+  });
+
   it('say of what is not known yet that it is none, and of times without a case that they are now', async () => {
     const { store } = listing([], []);
     const before = Date.now() / 1000;

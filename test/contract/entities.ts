@@ -144,6 +144,25 @@ export function describeEntities(open: OpenStore, capabilities: Capabilities): v
       expect([after.forgotten, after.removed.length]).toEqual([6, 200]);
     });
 
+    it('were removed further back than is remembered for ever, however few are removed next', async () => {
+      const all = Array.from({ length: 251 }, (_, n) => entity(`e${n}`));
+      const limits = { entities: 1_000, characters: 100_000 };
+      for (let from = 0; from < all.length; from += 50)
+        await at.store.putEntities({
+          workspace: WORKSPACE,
+          entities: all.slice(from, from + 50),
+          actor: PERSON,
+          limits,
+        });
+      const removal = { workspace: WORKSPACE, origin: 'api', actor: PERSON } as const;
+      await at.store.removeEntities({ ...removal, entities: all.slice(1) });
+      const before = await at.store.brainState(WORKSPACE);
+      expect([before.forgotten, before.removed]).toEqual([before.version, []]);
+      await at.store.removeEntities({ ...removal, entities: all.slice(0, 1) });
+      const { forgotten, removed } = await at.store.brainState(WORKSPACE);
+      expect([forgotten, removed.length]).toEqual([before.version, 1]);
+    });
+
     it('of files: of the digests that were read in, the newest are remembered, each once', async () => {
       for (let at20 = 0; at20 < 25; at20 += 1) await at.store.noteEntityFiles(WORKSPACE, `d${at20}`);
       await at.store.noteEntityFiles(WORKSPACE, 'd10');

@@ -8,6 +8,7 @@ import {
   claimRequest,
   committed,
   dispatched,
+  leaseOf,
   pauseRequest,
   permit,
   PERSON,
@@ -280,6 +281,19 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
       at.advance(68_000);
       expect(await take(OTHER)).toMatchObject({ kind: 'held' });
       at.advance(2_000);
+      expect(await take(OTHER)).toMatchObject({ kind: 'made' });
+    });
+
+    at.timed('stay for the longest of the unknown calls under them', async () => {
+      await take({ ttlMs: 1_000 });
+      const long = await dispatched(at.store, { action });
+      const short = await dispatched(at.store, { action, times: { maxProcessingMs: 1_000 } });
+      for (const { effect } of [long, short]) await at.store.settle(settleRequest(effect, UNKNOWN));
+      const quietAt = ({ effect }: typeof long): number => leaseOf(effect).quiesceUntil;
+      expect(quietAt(long)).toBeGreaterThan(quietAt(short));
+      at.setClock(quietAt(long) - 1);
+      expect(await take(OTHER)).toMatchObject({ kind: 'held' });
+      at.advance(1);
       expect(await take(OTHER)).toMatchObject({ kind: 'made' });
     });
 

@@ -143,6 +143,13 @@ export function describeLedgerPages(open: OpenStore, capabilities: Capabilities)
       expect(await kinds({ agentId: 'crm-bot', tool: 'payments.refund' })).toEqual([]);
     });
 
+    it('know of a key also what it was made in place of', async () => {
+      const [old, next] = [keyRecord(), keyRecord()];
+      for (const key of [old, next]) await at.store.putKey(key, PERSON);
+      await at.store.endKey(old.id, { kind: 'replaced', by: next.id, overlapMs: 1 }, PERSON);
+      expect(await kinds({ keyId: next.id })).toEqual(['key.created', 'key.rotated']);
+    });
+
     at.timed('are bounded by time: from one, up to but not at another', async () => {
       const begun = at.now();
       for (let n = 0; n < 30; n += 1) {

@@ -113,8 +113,16 @@ describe('the master secret of a store', () => {
     await at.configure(`{ master: { file: "${at.master}" } }`);
     // The key was not rotated before the old secret went.
     expect(await at.fsck()).toMatchObject([{ what: 'key', store: expect.stringContaining('not named here') }]);
+    await copyFile(at.master, `${at.master}.new`);
     await copyFile(old, at.master);
     expect(await at.fsck()).toMatchObject([{ what: 'secret' }]);
+    // Nor is one that ended a fault: nobody is to be let in by it.
+    const { keySeals } = await openSecrets({ masterFile: old, previous: [] });
+    const keys = await openKeyStore({ path: at.data }, keySeals);
+    for (const { id } of await keys.keys(null)) await keys.endKey(id, { kind: 'revoked' }, PERSON);
+    await keys.close();
+    await copyFile(`${at.master}.new`, at.master);
+    expect(await at.fsck()).toEqual([]);
   });
 
   it('fsck names a key that lets nobody in', async () => {

@@ -14,6 +14,7 @@ import { proxyPorts } from '../../src/gateway/proxy-ports.ts';
 import { sealedStore } from '../../src/gateway/sealed-store.ts';
 import { createAuthenticator } from '../../src/identity/authenticate.ts';
 import { createDirectory } from '../../src/identity/directory.ts';
+import { createKeyRecord } from '../../src/identity/key-record.ts';
 import type { ProxyPorts } from '../../src/proxy/ports.ts';
 import { openSigner } from '../../src/receipts/sign.ts';
 import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
@@ -24,7 +25,7 @@ import { openSpillJournal, type SpillJournal } from '../../src/stores/journal/sp
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 import { createUpstreams, type Upstreams } from '../../src/upstreams/upstreams.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
-import { committed, dispatched, settleRequest, WORKSPACE } from '../contract/requests.ts';
+import { committed, dispatched, PERSON, settleRequest, WORKSPACE } from '../contract/requests.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
 import { NO_SPOOL } from '../proxy/uploads.ts';
 
@@ -118,6 +119,25 @@ it('an address that sends too many invalid keys to the proxy has to wait; anothe
   for (let n = 0; n < INVALID_KEY_LIMIT.burst; n += 1) expect(await codeOf('192.0.2.1')).toBe('invalid_key');
   expect(await codeOf('192.0.2.1')).toBe('too_many_requests');
   expect(await codeOf('192.0.2.2')).toBe('invalid_key');
+});
+
+it('who has sent a good key is let in with it also from an address that sends too many invalid ones', async () => {
+  const { keyPepper: pepper } = await openSecrets({ masterFile: join(folder, 'master'), previous: [] });
+  const rights = { kind: 'account', profile: null, workspace: WORKSPACE, agentId: null, scopes: null } as const;
+  const request = { ...rights, user: null, madeBy: null, name: 'good', allowedTools: null, expiresInMs: null };
+  const made = createKeyRecord(request, {
+    pepper,
+    now: store.now(),
+    profiles: [],
+    workspaces: [WORKSPACE],
+    defaultExpiryMs: { account: null, agent: null, profile: null, administrative: null },
+  });
+  if (made.kind !== 'made') throw new Error(JSON.stringify(made.faults));
+  await store.putKey(made.record, PERSON);
+  const kindOf = async (key: string) => (await proxy.identify(key, '192.0.2.1')).kind;
+  expect(await kindOf(made.key)).toBe('principal');
+  for (let n = 0; n <= INVALID_KEY_LIMIT.burst; n += 1) expect(await kindOf('guessed')).toBe('problem');
+  expect(await kindOf(made.key)).toBe('principal');
 });
 
 it('the kept answer of a settlement that is spilled does not stand in the journal in the clear, and is there when it is read', async () => {

@@ -45,6 +45,30 @@ it('a settlement that cannot be read keeps nothing else from its turn, and is to
 
 const NO_SPILL = { write: async () => undefined, drain: async () => 0 };
 
+it('told to stop while it sweeps, it ends with that round, and not with the next', async () => {
+  let end: () => void = () => undefined;
+  const held = new Promise<void>((resolve) => {
+    end = resolve;
+  });
+  let isSweeping = false;
+  const store = {
+    ...rig.core.store,
+    async sweep(limit: number) {
+      isSweeping = true;
+      await held;
+      return rig.core.store.sweep(limit);
+    },
+  };
+  const sweeper = startSweeper({ ...rig.core, store }, rig.people, NO_SPILL, 3_600_000, () => undefined);
+  await expect.poll(() => isSweeping).toBe(true);
+  let isOver = false;
+  void sweeper.stop().then(() => {
+    isOver = true;
+  });
+  end();
+  await expect.poll(() => isOver, { timeout: 10_000 }).toBe(true);
+});
+
 /** A call that people agreed to, and whose gateway died before it sent it. */
 async function leftBehind(): Promise<{ readonly effectId: string; readonly decidedAt: number }> {
   const body = refund({ params: { payment_id: 'pay_2', amount: 60_000, currency: 'EUR' } });

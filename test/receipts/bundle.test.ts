@@ -50,12 +50,16 @@ function lines(filter: JsonObject = { since: '2026-07-01T00:00:00.000Z' }): stri
 }
 
 /** Sealed as a gateway seals it. */
-function sealed(of: readonly string[], change: Partial<Parameters<ReceiptSigner['sealExport']>[0]> = {}): string {
+function sealed(
+  of: readonly string[],
+  change: Partial<Parameters<ReceiptSigner['sealExport']>[0]> = {},
+  by = signer,
+): string {
   const text = of.map((line) => `${line}\n`).join('');
   const count = (type: string): number => of.filter((line) => line.startsWith(`{"type":"${type}"`)).length;
   const counts = { events: count('event'), effects: count('effect'), receipts: count('receipt') };
   const sha256 = createHash('sha256').update(text).digest('base64url');
-  return text + sealLine(signer.sealExport({ workspace: 'demo', at: 0, sha256, ...counts, ...change }));
+  return text + sealLine(by.sealExport({ workspace: 'demo', at: 0, sha256, ...counts, ...change }));
 }
 
 async function* cut(bytes: Buffer): AsyncGenerator<Buffer> {
@@ -164,6 +168,12 @@ describe('what a seal does not make good', () => {
   it('counts that do not fit, and another workspace', async () => {
     expect(await failing(sealed(lines(), { events: 9 }))).toEqual(['seal']);
     expect(await failing(sealed(lines(), { workspace: 'other' }))).toEqual(['seal']);
+  });
+
+  it('receipts of another issuer', async () => {
+    const other = await bench.open('https://other.example');
+    expect(other.kid()).toBe(signer.kid());
+    expect(await failing(sealed(lines(), {}, other))).toEqual(['seal']);
   });
 
   it('the beginning of the ledger that is missing, where no time was asked for', async () => {

@@ -307,6 +307,8 @@ describe('rotating the master', () => {
     expect(both.fingerprintKey('demo').equals(old.fingerprintKey('demo'))).toBe(true);
     expect(both.keyPepper.equals(old.keyPepper)).toBe(false);
     expect(both.previousPeppers.map((one) => one.equals(old.keyPepper))).toEqual([true]);
+    expect(both.policySeals.fits('v1', old.policySeals.seal('v1'))).toBe(true);
+    expect(old.policySeals.fits('v1', both.policySeals.seal('v1'))).toBe(false);
     const fresh = both.seal(plain, bound);
     expect(old.open(fresh, bound)).toBeNull();
     const after = await open(file('new'));

@@ -1,0 +1,31 @@
+import { setTimeout as delay } from 'node:timers/promises';
+import { expect, it } from 'vitest';
+import { StoreUnavailable } from '../../src/effects/store.ts';
+import { openCluster } from '../../src/stores/redis/topology.ts';
+import { routeTo, startRedis } from './servers.ts';
+
+it('once the nodes of the configuration are gone, those that the cluster named are asked where its slots are', async () => {
+  // Without an append-only file no gateway works on it, so there is no connection yet that could be asked instead.
+  const server = await startRedis(['--cluster-enabled', 'yes', '--appendonly', 'no'], true);
+  await server.client.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383');
+  const route = await routeTo(server);
+  const cluster = openCluster([{ host: '127.0.0.1', port: Number(new URL(route.url).port) }], {
+    access: { username: null, password: null, database: 0, tls: false },
+    durability: 'fsync',
+    allowWeakDurability: false,
+    gatewayId: 'one',
+    clock: () => '',
+    atFirstStart: () => false,
+  });
+  await cluster.relocate();
+  await expect(cluster.ready()).rejects.toThrow('append-only');
+  expect(() => cluster.primaryOf('demo').connection()).toThrow(StoreUnavailable);
+  route.cut();
+  // So often at most it looks.
+  await delay(250);
+  await cluster.relocate();
+  expect(cluster.primaries()).toHaveLength(1);
+  cluster.close();
+  await route.stop();
+  await server.stop();
+});
