@@ -217,6 +217,25 @@ describe('what is shown', () => {
     expect(at(expiresAt)).not.toMatch(/name="verdict"|<h1>(?:Approved|Rejected)/);
   });
 
+  it('counts what other calls hold of a budget as gone', async () => {
+    const principal = await rig.ports.authenticate(rig.keys.approver);
+    if ('failure' in principal) throw new Error('the key is not valid');
+    const shown = await shownTo(rig.ports, { principal, user: 'maria', session: 's' }, 'demo', asked.id);
+    if (shown === null) throw new Error('there is no request');
+    const left = (spent: number, held: number): string => {
+      const costs = shown.costs.map(({ cost }) => {
+        const { budget, unit } = cost;
+        const row = { budget, unit, bucket: 'b', window: 'w', limit: 1_000_000, spent, held, resetsAt: null };
+        return { cost, row };
+      });
+      return approvalPage({ ...shown, costs }, { user: 'maria', form: 'f', path: asked.path, notice: null });
+    };
+    expect(left(0, 0)).toContain('€10,000.00 of €10,000.00');
+    expect(left(100_000, 0)).toContain('€9,000.00 of €10,000.00');
+    expect(left(100_000, 250_000)).toContain('€6,500.00 of €10,000.00');
+    expect(left(800_000, 250_000)).toContain('€0.00 of €10,000.00');
+  });
+
   it('has no field for what would come back as another value of a form in which nothing was changed', async () => {
     const principal = await rig.ports.authenticate(rig.keys.approver);
     if ('failure' in principal) throw new Error('the key is not valid');
@@ -464,6 +483,7 @@ describe('a vote', () => {
       [400, { form, verdict: 'approve', comment: 'x'.repeat(1001) }, {}],
       [413, { form, verdict: 'approve', comment: 'x'.repeat(40_000) }, {}],
       [400, { form, verdict: 'approve', comment: `see ${rig.keys.stranger}` }, {}],
+      [400, { form, verdict: 'approve', 'param.currency': rig.keys.stranger }, {}],
       [400, { form, verdict: 'maybe' }, {}],
       [400, { form, verdict: 'approve', more: '1' }, {}],
       [400, `form=${form}&verdict=reject&verdict=approve`, {}],

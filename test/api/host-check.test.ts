@@ -20,6 +20,17 @@ it('a name that is taken out of the configuration is not let in any more, also w
   socket.destroy();
 });
 
+it('a name that is taken out alone is not let in any more either', () => {
+  let settings = { publicUrl: 'https://gateway.example', allowedHosts: ['old.example'] };
+  const check = createDoorCheck(() => settings);
+  const ask = (host: string) => asked(check, { host });
+  expect([ask('old.example'), ask('gateway.example')]).toEqual([null, null]);
+  settings = { ...settings, allowedHosts: [] };
+  expect([ask('old.example'), ask('gateway.example')]).toEqual(['host_not_allowed', null]);
+  settings = { ...settings, publicUrl: 'https://other.example' };
+  expect([ask('gateway.example'), ask('other.example')]).toEqual(['host_not_allowed', null]);
+});
+
 it('a name under which a listener has no route is let in nowhere, whatever the gateway is called', () => {
   const settings = { publicUrl: 'https://gateway.example', allowedHosts: [] };
   const socket = new Socket();

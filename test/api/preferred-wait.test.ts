@@ -21,9 +21,9 @@ const requests = async (): Promise<readonly Record<string, unknown>[]> => {
 let amount = 51_000;
 
 /** A call whose caller waits, and its request for approval. */
-async function held(prefer = 'wait=30', key = rig.keys.account) {
+async function held(prefer = 'wait=30', key = rig.keys.account, more: Readonly<Record<string, string>> = {}) {
   amount += 1;
-  const body = refund({ params: { payment_id: 'pay_2', amount, currency: 'EUR' } });
+  const body = refund({ params: { payment_id: 'pay_2', amount, currency: 'EUR', ...more } });
   const answering = rig.send('POST', `${WS}/effects`, { key, body, headers: { prefer } });
   const asked = await vi.waitFor(
     async () => {
@@ -75,6 +75,13 @@ describe('a held call whose caller prefers to wait', () => {
     expect(answer.headers['preference-applied']).toBe('wait=1');
     expect(answer.json).toMatchObject({ decision: 'pending_approval', approval: { id, status: 'pending' } });
     expect((await decide(id, 'approve')).json['became']).toMatchObject({ decision: 'committed' });
+  });
+
+  it('that two have to approve is told of the one who did, when its time is over', async () => {
+    const { id, answering } = await held('wait=2', rig.keys.account, { reason: 'two' });
+    await decide(id, 'approve');
+    const answer = await answering;
+    expect(answer.json).toMatchObject({ decision: 'pending_approval', approval: { id, approvals: 1 } });
   });
 
   it('is answered at once where the gateway stops', async () => {

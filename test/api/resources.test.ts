@@ -614,6 +614,7 @@ describe('catalog', () => {
       'rig/box',
       'rig/note',
       'rig/refund',
+      'rig/refund-by-two',
       'rig/refund-in-a-region',
       'rig/refund-in-a-slot',
       'rig/refund-large',

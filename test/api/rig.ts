@@ -190,7 +190,13 @@ rules:
     when: { params.amount: { gt: 50000 } }
     description: Large refunds are looked at
     obligations: [ { budget: { use: team-day, amount: params.amount } }, { redact: { params: [reason] } } ]
-    approval: { approvers: { roles: [finance-lead] }, quorum: 1, expires: 1h, summary: "Refund \${params.amount}" }
+    approval: { approvers: { roles: [finance-lead] }, quorum: 1, expires: 1h, summary: "Refund \${params.amount}", editable: { currency: { max_length: 80 } } }
+  - id: refund-by-two
+    effect: require_approval
+    on_unknown: skip
+    match: { tools: [payments.refund] }
+    when: { params.reason: { eq: two } }
+    approval: { approvers: { roles: [finance-lead] }, quorum: 2, expires: 1h, summary: "Refund \${params.amount}" }
 `;
 
 /** The whole gateway behind the control plane, in this process: real store, core, policy, identity, receipts, upstream. */

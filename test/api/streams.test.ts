@@ -41,6 +41,21 @@ it('an export breaks off when its key is revoked, and not while the store cannot
   expect(made).toBeLessThanOrEqual(before + 1);
 }, 20_000);
 
+it('an export that is taken, however slowly, lasts for longer than a minute', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
+  async function* lines(): AsyncGenerator<string> {
+    for (;;) yield 'x'.repeat(100_000);
+  }
+  const stream = takenInTime(lines(), () => Promise.resolve(true));
+  for (let taken = 0; taken < 8; taken += 1) {
+    await expect.poll(() => stream.read() !== null).toBe(true);
+    vi.advanceTimersByTime(30_000);
+    expect(stream.destroyed).toBe(false);
+  }
+  stream.destroy();
+  vi.useRealTimers();
+});
+
 it('an export of which nobody takes anything is broken off after a minute', async () => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
   let ended = false;

@@ -246,6 +246,15 @@ describe('the streams of a server', () => {
   });
 });
 
+test('requests that were answered make room for others: more than 64 MiB in all go through', async () => {
+  const bridge = await begin(({ body }, response) => json(response, { jsonrpc: '2.0', id: idOf(body), result: {} }));
+  const long = 'x'.repeat(3 * 1024 * 1024);
+  for (let id = 0; id < 24; id += 1) {
+    bridge.write({ id, method: 'tools/call', params: { name: 'pay', arguments: { long } } });
+    await expect.poll(() => answers(bridge, id)).toMatchObject([{ result: {} }]);
+  }
+});
+
 describe('sessions and keys', () => {
   test('a client that begins again ends the session before', async () => {
     let sessions = 0;

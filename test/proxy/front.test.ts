@@ -1,6 +1,8 @@
 import { once } from 'node:events';
-import { connect } from 'node:net';
+import { createServer } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Front } from '../../src/api/front.ts';
 import { type ProxiedWorld, startProxiedWorld } from './gateway.ts';
 
 let world: ProxiedWorld;
@@ -97,4 +99,38 @@ describe('what goes past the router is answered as the router answers it, to the
     expect(straight).toMatch(/^HTTP\/1\.1 \d{3} /);
     expect(straight).toBe(await bytesOf(sent, ROUTED));
   });
+});
+
+const TEXT = { 'content-type': 'application/json; charset=utf-8' };
+
+test('an answer that goes past the router ends its connection where the gateway stops, and says so', async () => {
+  const server = createServer();
+  let isStopping = false;
+  const front = new Front(server, {
+    isOverloaded: () => false,
+    whileOverloaded: () => null,
+    admits: () => true,
+    newId: () => 'req_1',
+    isStopping: () => isStopping,
+    shouldRetry: () => false,
+    answered: () => undefined,
+  });
+  front.take((request, response, requestId) => {
+    request.resume();
+    front.answer(response, requestId, { status: 200, headers: TEXT, body: '{}' });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const socket = connect(port, '127.0.0.1');
+  const answer = async (): Promise<string> => {
+    socket.write('POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n');
+    return String(((await once(socket, 'data')) as [Buffer])[0]);
+  };
+  expect(await answer()).toMatch(/^connection: keep-alive\r$/im);
+  isStopping = true;
+  const closed = once(socket, 'close');
+  expect(await answer()).toMatch(/^connection: close\r$/im);
+  await closed;
+  server.close();
 });

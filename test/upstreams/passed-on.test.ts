@@ -171,6 +171,22 @@ describe('a stream that is whole', () => {
   });
 });
 
+test('a caller that takes nothing for longer than the time-out, and then reads on, has the whole stream', async () => {
+  const heard = listener();
+  const { socket, result } = await begun(heard.hears, { timeoutMs: 800 });
+  const first = heard.piece();
+  const goOn = heard.hold();
+  socket.write(`${HEAD}${chunk(FIRST)}`);
+  await first;
+  const wait = (ms: number): Promise<void> => new Promise((resolve) => setTimeout(resolve, ms));
+  await wait(1_500);
+  goOn();
+  // The upstream needs some of its own time to say more: it counts from when it is read again.
+  await wait(350);
+  socket.write(`${chunk(LAST)}0\r\n\r\n`);
+  expect([(await result).kind, heard.text()]).toEqual(['committed', FIRST + LAST]);
+});
+
 describe('what is not a whole stream', () => {
   test('cut in the middle: unknown, not committed', async () => {
     const heard = listener();

@@ -168,6 +168,14 @@ describe('a call', () => {
     expect(JSON.stringify(crm.seen)).not.toContain(keys.bot);
   });
 
+  test('that its server has no session for is a decision: the session at this door goes on', async () => {
+    crm.callAs = { status: 404, type: 'text/plain', text: 'Session not found' };
+    const refused = await post(callOf('crm__echo', { n: 'no session' }));
+    expect([refused.status, resultOf(refused).decision['decision']]).toEqual([200, 'failed']);
+    crm.callAs = null;
+    expect(resultOf(await post(callOf('crm__echo', { n: 'another' }))).decision['decision']).toBe('committed');
+  });
+
   test('that policy refuses is not sent, and the next one works', async () => {
     expect(resultOf(await post(callOf('crm__forbidden'))).decision).toMatchObject({ decision: 'denied_policy' });
     expect(crm.seen).toEqual([]);

@@ -49,6 +49,8 @@ export interface LenientServer {
   readAs: SaidAs | null;
   /** The same for `tools/list`; the gateway's own looks are answered as ever. */
   listAs: SaidAs | null;
+  /** What it says instead to whoever calls a tool. */
+  callAs: SaidAs | null;
   /** Forgets what it has seen and run, and what it was told to say. */
   forget(): void;
   close(): Promise<void>;
@@ -136,12 +138,14 @@ export async function startLenientServer(): Promise<LenientServer & { release():
     },
     readAs: null,
     listAs: null,
+    callAs: null,
     forget: () => {
       seen.length = 0;
       ran.length = 0;
       nextAnswer = null;
       server.readAs = null;
       server.listAs = null;
+      server.callAs = null;
       server.words = {};
     },
     release: () => {
@@ -284,7 +288,8 @@ export async function startLenientServer(): Promise<LenientServer & { release():
         };
         switch (textOf(name)) {
           case 'tools/call':
-            await call(id, given, session, response);
+            if (server.callAs === null) await call(id, given, session, response);
+            else say(server.callAs);
             break;
           case 'resources/read':
             if (server.readAs !== null) {

@@ -81,6 +81,21 @@ test('what the server says while nobody listens waits, up to a bound; beyond it,
   await server.close();
 });
 
+test('what waited and was heard makes room: over a long session nothing is lost', async () => {
+  const { server, session, say } = await begun();
+  for (let round = 0; round < 3; round += 1) {
+    // Two rounds are more than may wait at a time.
+    for (let at = 0; at < 60; at += 1)
+      say({ method: 'notifications/message', params: { round, at, data: 'x'.repeat(10_000) } });
+    const listening = ask(server, 'GET', null, { session });
+    await listening.head;
+    expect(listening.text.match(/^data: /gm)?.length, `round ${round}`).toBe(60);
+    listening.controller?.abort(new Error('it has left'));
+    await expect(listening.end).rejects.toThrow('it has left');
+  }
+  await server.close();
+});
+
 const LONG = 'x'.repeat(LARGE_TEXT);
 
 test('a long message is read in parts: the pipe waits, and what comes behind it comes after it', async () => {
