@@ -1,17 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { setImmediate as others } from 'node:timers/promises';
-import {
-  advance,
-  beginScan,
-  type JsonLimits,
-  type Made,
-  NOT_UTF8,
-  type Open,
-  parsed,
-  type Scan,
-  type StrictJson,
-  valueOf,
-} from './strict.ts';
+import type { Made, Open, Scan } from './scan.ts';
+import { advance, beginScan, type JsonLimits, NOT_UTF8, parsed, type StrictJson, valueOf } from './strict.ts';
 import { isJsonArray, type Json } from './value.ts';
 
 /** Characters scanned in one go. */

@@ -3,7 +3,7 @@ import type { DataPath } from '../diagnostics/yaml-source.ts';
 import type { Json } from '../json/value.ts';
 import type { AllowAlike } from '../effects/model/verdict.ts';
 import type { SetContext } from './set-context.ts';
-import type { Names } from './condition.ts';
+import type { Names } from './expression.ts';
 import { compileEditable } from './editable.ts';
 import { type FactPath, factType, isPathFault, parseFactPath } from './fact-path.ts';
 import { nearName } from './names.ts';

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto';
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { Position } from '../diagnostics/finding.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
-import type { Expression } from './condition.ts';
+import type { Expression } from './expression.ts';
 import { compileApproval, compileBudget, compileObligation } from './compile-obligations.ts';
 import { noSymbols, RuleTooLarge, type Symbols, toEngineForm } from './engine-form.ts';
 import { parseCondition } from './condition.ts';

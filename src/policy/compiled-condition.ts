@@ -1,7 +1,7 @@
 import { Rule, type TopLevelCondition } from 'json-rules-engine';
 import type { Json } from '../json/value.ts';
 import { atOnce } from './at-once.ts';
-import type { ValueTable } from './condition.ts';
+import type { ValueTable } from './expression.ts';
 import { type EngineCondition, isGroup, readOperator, type Symbols } from './engine-form.ts';
 import { type FactPath, isFixedPerTool, type ReadFact, readerOf } from './fact-path.ts';
 import type { PolicyInput } from './input.ts';

@@ -1,8 +1,8 @@
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 import { type Json, type JsonObject, isJsonObject } from '../json/value.ts';
-import { type Entities, type FactPath, factType, isCallersWord, isPathFault, parseFactPath } from './fact-path.ts';
-import { literal } from './literal.ts';
+import type { Expression, Names } from './expression.ts';
+import { type FactPath, factType, isPathFault, parseFactPath } from './fact-path.ts';
 import {
   isList,
   isScalar,
@@ -10,63 +10,10 @@ import {
   LATER_OPERATORS,
   OPERATOR_NAMES,
   type OperatorName,
-  rightSideFault,
   SHORT_NAMES,
-  takesFact,
 } from './operators.ts';
 import type { Reporter } from './reporter.ts';
-
-/** A condition as written, in either form, with its names resolved. It has three truth values (Kleene logic). */
-export type Expression =
-  | { readonly kind: 'all' | 'any'; readonly of: readonly Expression[] }
-  | { readonly kind: 'not'; readonly of: Expression }
-  | {
-      readonly kind: 'leaf';
-      readonly fact: FactPath;
-      readonly operator: OperatorName;
-      readonly right: RightSide;
-      /** Truth where the fact is absent or null; `null`: unknown. */
-      readonly ifAbsent: boolean | null;
-    }
-  | {
-      readonly kind: 'some' | 'every';
-      readonly fact: FactPath;
-      readonly of: Expression;
-      readonly ifAbsent: boolean | null;
-    };
-
-export type RightSide =
-  | { readonly kind: 'literal'; readonly value: Json }
-  | { readonly kind: 'fact'; readonly fact: FactPath }
-  /** A value that depends on a fact. The policy set defines its table. */
-  | { readonly kind: 'value'; readonly table: ValueTable };
-
-/** A named value: one of a fixed set of literals, chosen by a fact that the caller cannot set. */
-export interface ValueTable {
-  /** Full id, `set/name`. */
-  readonly id: string;
-  readonly by: FactPath;
-  readonly of: ReadonlyMap<string, Json>;
-  readonly otherwise: Json;
-}
-
-/** The names that `$name` and `condition: name` can use in one policy set. */
-export interface Names {
-  /** What `brain.<name>` stands for. */
-  readonly entities: Entities;
-  /** `null` where there is no such name. The reader of the rule reports that. */
-  right(name: string): Extract<RightSide, { kind: 'literal' | 'value' }> | null;
-  readonly rightNames: readonly string[];
-  /** `expression` is `null` where the condition does not exist (`missing`) or is faulty. */
-  condition(name: string): { readonly expression: Expression | null; readonly missing: boolean };
-  readonly conditionNames: readonly string[];
-}
-
-interface Scope {
-  readonly names: Names;
-  readonly report: Reporter;
-  readonly within: 'rule' | 'block';
-}
+import { parseEnginePath, parseRightSide, type Scope, shortName } from './right-side.ts';
 
 const MAX_DEPTH = 32;
 
@@ -322,118 +269,6 @@ function warnOfType(fact: FactPath, operator: string, judged: string | null, pat
   );
 }
 
-function parseRightSide(
-  operator: OperatorName,
-  value: Json | undefined,
-  path: DataPath,
-  scope: Scope,
-): RightSide | null {
-  const { report } = scope;
-  if (value === undefined || value === null) {
-    report.error(
-      'bad_right_side',
-      path,
-      `'${shortName(operator)}' needs a right side`,
-      'to test for absence write exists: false',
-    );
-    return null;
-  }
-  if (isJsonObject(value) && Object.hasOwn(value, 'fact')) return parseFactRight(operator, value, path, scope);
-  const right: ReturnType<typeof parseText> =
-    typeof value === 'string'
-      ? parseText(value, path, scope)
-      : { kind: 'literal', value: literal(value, path, report) };
-  if (right === null) return null;
-  const alternatives = right.kind === 'value' ? [...right.table.of.values(), right.table.otherwise] : [right.value];
-  for (const alternative of alternatives) {
-    const fault = rightSideFault(operator, alternative);
-    if (fault === null) continue;
-    const named = typeof value === 'string' && value.startsWith('$') ? `; ${value} is ${shown(alternative)}` : '';
-    report.error('bad_right_side', path, `'${shortName(operator)}' ${fault}${named}`);
-    return null;
-  }
-  if (operator === 'in' || operator === 'notIn') warnOfEmptyList(right, path, report);
-  return right;
-}
-
-/** A value of a policy file, short enough for a finding. */
-function shown(value: Json): string {
-  const text = JSON.stringify(value);
-  return text.length > 40 ? `${text.slice(0, 40)}…` : text;
-}
-
-function warnOfEmptyList(right: RightSide, path: DataPath, report: Reporter): void {
-  if (right.kind === 'literal' && isList(right.value) && right.value.length === 0)
-    report.warning('empty_list', path, 'The list is empty: the condition is the same for every value');
-}
-
-/** `$name` is a reference, `$$x` is the text `$x`, everything else is literal. */
-function parseText(
-  text: string,
-  path: DataPath,
-  scope: Scope,
-): Extract<RightSide, { kind: 'literal' | 'value' }> | null {
-  if (text.startsWith('$$')) return { kind: 'literal', value: text.slice(1) };
-  if (!text.startsWith('$')) return { kind: 'literal', value: text };
-  const found = scope.names.right(text.slice(1));
-  if (found === null)
-    scope.report.error(
-      'unknown_name',
-      path,
-      `There is no list or value '${text}'`,
-      didYouMean(text.slice(1), scope.names.rightNames) ?? `write '$${text}' for the text itself`,
-    );
-  return found;
-}
-
-/** `{ fact: F }`. Params and target need `{ fact: F, untrusted: true }`, and only with eq and ne. */
-function parseFactRight(operator: OperatorName, value: JsonObject, path: DataPath, scope: Scope): RightSide | null {
-  const { report } = scope;
-  for (const key of Object.keys(value)) {
-    if (key === 'fact' || key === 'path' || key === 'untrusted') continue;
-    if (key === 'plus') report.error('not_yet_supported', [...path, key], `'plus' is not yet supported`, null, 'key');
-    else
-      report.error(
-        'unknown_field',
-        [...path, key],
-        `Unknown field '${key}' beside 'fact'`,
-        didYouMean(key, ['fact', 'path', 'untrusted', 'plus']),
-        'key',
-      );
-    return null;
-  }
-  const fact = parseEnginePath(value, path, scope);
-  if (fact === null) return null;
-  if (!takesFact(operator)) {
-    report.error(
-      'bad_right_side',
-      path,
-      `'${shortName(operator)}' takes no fact on the right: it has to stand in the file`,
-    );
-    return null;
-  }
-  const untrusted = value['untrusted'];
-  if (untrusted !== undefined && untrusted !== true) {
-    report.error('bad_right_side', [...path, 'untrusted'], `'untrusted' can only be true`);
-    return null;
-  }
-  if (isCallersWord(fact) && (untrusted !== true || (operator !== 'equal' && operator !== 'notEqual'))) {
-    report.error(
-      'caller_sets_threshold',
-      path,
-      `'${fact.text}' on the right lets the caller choose what is compared`,
-      'compare with a fact of agent, key, tool, env or request; for equality of two params write { fact: …, untrusted: true } with eq or ne',
-    );
-    return null;
-  }
-  return { kind: 'fact', fact };
-}
-
-function shortName(operator: OperatorName): string {
-  for (const [short, name] of SHORT_NAMES) if (name === operator) return short;
-  return operator;
-}
-
 const ENGINE_KEYS = ['fact', 'path', 'operator', 'value', 'name'];
 
 /**
@@ -520,23 +355,4 @@ function parseDecorated(
 
 function isOperator(name: string): boolean {
   return name === 'some' || name === 'every' || SHORT_NAMES.has(name) || OPERATOR_NAMES.some((known) => known === name);
-}
-
-/** `fact` with `path`: `amount`, `$.amount`, `$.a[0]`. The grammar of paths refuses all other JSONPath. */
-function parseEnginePath(leaf: JsonObject, path: DataPath, scope: Scope): FactPath | null {
-  const { fact, path: steps } = leaf;
-  if (typeof fact !== 'string' || (steps !== undefined && typeof steps !== 'string')) {
-    scope.report.error('bad_condition', path, `'fact' is the name of a fact, and 'path' a path within it`);
-    return null;
-  }
-  const text = steps === undefined || steps === '' || steps === '$' ? fact : joined(fact, steps);
-  const parsed = parseFactPath(text, scope.within, scope.names.entities);
-  if (!isPathFault(parsed)) return parsed;
-  scope.report.error(parsed.code, [...path, steps === undefined ? 'fact' : 'path'], parsed.message, parsed.hint);
-  return null;
-}
-
-function joined(fact: string, steps: string): string {
-  if (steps.startsWith('$')) return fact + steps.slice(1);
-  return steps.startsWith('[') ? fact + steps : `${fact}.${steps}`;
 }

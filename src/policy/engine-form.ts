@@ -1,4 +1,4 @@
-import type { Expression, RightSide, ValueTable } from './condition.ts';
+import type { Expression, RightSide, ValueTable } from './expression.ts';
 import type { FactPath } from './fact-path.ts';
 import { OPERATOR_NAMES, type OperatorName } from './operators.ts';
 

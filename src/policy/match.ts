@@ -2,7 +2,7 @@ import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 import type { Json } from '../json/value.ts';
 import type { Tool } from '../effects/model/tool.ts';
-import type { Expression } from './condition.ts';
+import type { Expression } from './expression.ts';
 import { declaredParams, type FactPath, internalPath } from './fact-path.ts';
 import { compilePattern, isGlob } from './glob.ts';
 import { literal, literalTexts } from './literal.ts';

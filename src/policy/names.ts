@@ -1,7 +1,8 @@
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 import type { Json } from '../json/value.ts';
-import { type Expression, type Names, parseCondition, type RightSide, type ValueTable } from './condition.ts';
+import { parseCondition } from './condition.ts';
+import type { Expression, Names, RightSide, ValueTable } from './expression.ts';
 import { readEntities } from './entities.ts';
 import { type Entities, factType, isCallersWord, isPathFault, parseFactPath } from './fact-path.ts';
 import { literal } from './literal.ts';

@@ -2,7 +2,7 @@ import { deserialize, serialize } from 'node:v8';
 import type { Json } from '../json/value.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import { buildBudget, buildRule, type RuleParts } from './build-rule.ts';
-import type { ValueTable } from './condition.ts';
+import type { ValueTable } from './expression.ts';
 import { noSymbols } from './engine-form.ts';
 import { type FactPath, readerOf } from './fact-path.ts';
 import type { PolicyPlan } from './load.ts';

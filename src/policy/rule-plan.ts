@@ -1,5 +1,5 @@
 import type { Position } from '../diagnostics/finding.ts';
-import type { ValueTable } from './condition.ts';
+import type { ValueTable } from './expression.ts';
 import type { EngineCondition, Symbols } from './engine-form.ts';
 import type { FactPath } from './fact-path.ts';
 import type { CompiledApproval, CompiledRule } from './compiled-rule.ts';

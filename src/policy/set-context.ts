@@ -1,4 +1,4 @@
-import type { Names } from './condition.ts';
+import type { Names } from './expression.ts';
 import type { Catalogue } from './match.ts';
 import type { Reporter } from './reporter.ts';
 import type { BudgetPlan } from './rule-plan.ts';

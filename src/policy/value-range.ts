@@ -1,4 +1,4 @@
-import type { ValueTable } from './condition.ts';
+import type { ValueTable } from './expression.ts';
 import { type EngineCondition, readOperator, type Symbols } from './engine-form.ts';
 import type { OperatorName } from './operators.ts';
 

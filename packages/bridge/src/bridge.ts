@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Readable, Writable } from 'node:stream';
-import { once } from 'node:events';
 import { printable } from '../../../src/diagnostics/render.ts';
 import { type Line, lineSplitter } from '../../../src/bytes/lines.ts';
 import { parseJson } from '../../../src/json/parse.ts';
@@ -11,38 +10,37 @@ import { firstAnswer, NOTHING_READ, readEvents } from '../../../src/cli/mcp/even
 import {
   type Answer,
   headerText,
-  idHeader,
   isStream,
   NoAnswer,
   readText,
-  Sender,
   type Session,
   sessionHeaders,
 } from '../../../src/cli/mcp/http.ts';
+import { ClientOutput } from './client-output.ts';
 import { LineQueue } from './line-queue.ts';
 import {
   changesNothing,
   earlierOf,
   type FromClient,
   headerVersion,
-  type Id,
   isAnswer,
   mirrorHeaders,
   readMessage,
+  type Request,
   ToolHeaders,
   withoutUnsendable,
 } from './message.ts';
 import { CODE, refusalOf } from './refusal.ts';
+import { Server } from './server.ts';
 import {
   backoff,
   DELIVERY_MS,
-  GOODBYE_MS,
   LAST_ANSWERS_MS,
   LAST_WORDS_MS,
   LINGER_MS,
   MOST_WAIT_MS,
-  RECONNECT_MS,
   TURN_MS,
+  until,
   wait,
 } from './patience.ts';
 
@@ -76,8 +74,6 @@ const MOST_RESUMES = 10;
 
 const TOO_MUCH = 'Too many requests are open at once. This one was not sent.';
 
-type Request = Extract<FromClient, { kind: 'request' }>;
-
 interface Open {
   readonly message: Request;
   readonly body: Buffer;
@@ -98,7 +94,8 @@ export async function runBridge(sides: BridgeSides): Promise<void> {
 
 class Bridge {
   readonly #sides: BridgeSides;
-  readonly #sender: Sender;
+  readonly #server: Server;
+  readonly #client: ClientOutput;
   readonly #tools = new ToolHeaders();
   readonly #open = new Map<string, Open>();
   readonly #ending = new AbortController();
@@ -106,34 +103,23 @@ class Bridge {
   readonly #arriving = { most: MOST_MESSAGE, allowance: new Allowance(MOST_ARRIVING_BYTES) };
   readonly #log: (line: string) => void;
   #openBytes = 0;
-  #key: string;
   #session: Session | null = null;
   #statelessVersion: string | null = null;
   /** The client's `initialize`, to begin a session anew. */
   #initialize: Buffer | null = null;
   #renewal: Promise<boolean> | null = null;
   #listening: AbortController | null = null;
-  #isGone = false;
-  /** Resolves when the client reads again. */
-  #drained: Promise<void> | null = null;
 
   constructor(sides: BridgeSides, key: string) {
     this.#sides = sides;
-    this.#key = key;
-    this.#sender = new Sender(sides.url);
+    this.#server = new Server(sides.url, key, sides.readKey);
+    this.#client = new ClientOutput(sides.output);
     this.#log = sparing(sides.log);
   }
 
   async run(): Promise<void> {
-    const { input, output, stopped } = this.#sides;
-    const over = new Promise<void>((resolve) => {
-      output.on('error', () => {
-        // The client does not read any more: there is nobody to work for.
-        this.#isGone = true;
-        resolve();
-      });
-      void stopped.then(resolve);
-    });
+    const { input, stopped } = this.#sides;
+    const over = Promise.race([this.#client.gone, stopped]);
     void over.then(() => input.destroy());
     const work = this.#takeLines();
     const split = lineSplitter(MOST_MESSAGE);
@@ -142,8 +128,8 @@ class Bridge {
         for (const line of split(Buffer.from(chunk))) {
           // A client that does not read its answers is not read either.
           let isHeld = this.#waiting.push(line);
-          while (!isHeld && this.#drained !== null && !input.destroyed) {
-            await Promise.race([this.#drained, over]);
+          while (!isHeld && this.#client.drained !== null && !input.destroyed) {
+            await Promise.race([this.#client.drained, over]);
             isHeld = this.#waiting.push(line);
           }
           if (!isHeld) await Promise.race([this.#dropLine(line), over]);
@@ -165,47 +151,33 @@ class Bridge {
     void work.finally(() => {
       isWorking = false;
     });
-    await this.#until(() => !isWorking && !this.#hasLastAnswers(), LAST_ANSWERS_MS);
+    // A subscription goes on until it is ended.
+    const isAnswered = (): boolean =>
+      [...this.#open.values()].every(({ message }) => message.method === 'subscriptions/listen');
+    await until(() => this.#client.isGone || (!isWorking && isAnswered()), LAST_ANSWERS_MS);
     this.#ending.abort();
     this.#listening?.abort();
     for (const { abort } of this.#open.values()) abort.abort();
-    await this.#until(() => !isWorking && this.#open.size === 0, LAST_WORDS_MS);
-    await this.#endSession(this.#session);
-    this.#sender.close();
-  }
-
-  async #until(isDone: () => boolean, most: number): Promise<void> {
-    const until = Date.now() + most;
-    while (!this.#isGone && Date.now() < until && !isDone()) await sleep(20);
-  }
-
-  async #endSession(session: Session | null): Promise<void> {
-    if (session === null || session.id === null) return;
-    const signal = AbortSignal.timeout(GOODBYE_MS);
-    const headers = this.#headers(session);
-    const answer = await this.#sender.send({ method: 'DELETE', headers, body: null, signal }).catch(() => null);
-    answer?.body.destroy();
-  }
-
-  #hasLastAnswers(): boolean {
-    return [...this.#open.values()].some(({ message }) => message.method !== 'subscriptions/listen');
+    await until(() => this.#client.isGone || (!isWorking && this.#open.size === 0), LAST_WORDS_MS);
+    await this.#server.endSession(this.#session);
+    this.#server.close();
   }
 
   /** A line that comes while too many wait. */
   async #dropLine(line: Line): Promise<void> {
     const message = line.kind === 'line' ? readMessage(line.bytes) : null;
-    if (message?.kind === 'request') return this.#refuseUnsent(message, CODE.busy, TOO_MUCH);
+    if (message?.kind === 'request') return this.#client.refuseUnsent(message, CODE.busy, TOO_MUCH);
     this.#log('too many lines wait for the server; one was dropped');
   }
 
   async #takeLine(line: Line): Promise<void> {
     if (line.kind === 'too_long')
-      return this.#refuse(null, -32_600, `A message has at most ${MOST_MESSAGE} bytes. This one was not sent.`);
+      return this.#client.refuse(null, -32_600, `A message has at most ${MOST_MESSAGE} bytes. This one was not sent.`);
     if (line.bytes.length === 0) return;
     const message = readMessage(line.bytes);
     switch (message.kind) {
       case 'refused':
-        return this.#refuse(null, message.code, message.message);
+        return this.#client.refuse(null, message.code, message.message);
       case 'request':
         return this.#takeRequest(message, line.bytes);
       case 'notification':
@@ -220,11 +192,11 @@ class Bridge {
 
   async #takeRequest(message: Request, body: Buffer): Promise<void> {
     const name = JSON.stringify(message.id);
-    if (this.#open.has(name)) return this.#refuse(message.id, -32_600, 'A request with this id is still open.');
+    if (this.#open.has(name)) return this.#client.refuse(message.id, -32_600, 'A request with this id is still open.');
     if (this.#ending.signal.aborted)
-      return this.#refuseUnsent(message, CODE.unreachable, 'The bridge ends. This one was not sent.');
+      return this.#client.refuseUnsent(message, CODE.unreachable, 'The bridge ends. This one was not sent.');
     if (this.#open.size >= MOST_OPEN || this.#openBytes + body.length > MOST_OPEN_BYTES)
-      return this.#refuseUnsent(message, CODE.busy, TOO_MUCH);
+      return this.#client.refuseUnsent(message, CODE.busy, TOO_MUCH);
     const stateless = headerVersion(statelessVersion(message.params) ?? undefined);
     if (stateless !== null) this.#statelessVersion = stateless;
     const open: Open = { message, body, abort: new AbortController(), stateless, isSettled: false };
@@ -288,7 +260,7 @@ class Bridge {
 
   async #tell(body: Buffer, stateless: string | null, what: string, signal: AbortSignal): Promise<boolean> {
     try {
-      const answer = await this.#post(body, this.#versionHeaders(stateless), signal);
+      const answer = await this.#server.post(body, this.#versionHeaders(stateless), signal);
       answer.body.destroy();
       if (answer.status < 300) return true;
       this.#log(`the server refused ${printable(what)} with status ${answer.status}`);
@@ -305,7 +277,7 @@ class Bridge {
     try {
       for (let attempt = 0; ; attempt += 1) {
         const session = message.method === 'initialize' ? null : this.#session;
-        const answer = await this.#post(
+        const answer = await this.#server.post(
           open.body,
           { ...this.#versionHeaders(stateless, session), ...mirrored },
           abort.signal,
@@ -325,13 +297,13 @@ class Bridge {
         if (Date.now() - began > MOST_WAIT_MS) attempt = 0;
         await wait(attempt, null, abort.signal);
       }
-      await this.#fail(open, CODE.broken, `The connection to ${this.#where()} broke before the answer.`);
+      await this.#fail(open, CODE.broken, `The connection to ${this.#server.where} broke before the answer.`);
     } catch (error) {
       if (open.isSettled) return;
       const arrived = error instanceof NoAnswer ? error.mayHaveArrived : true;
-      if (arrived) await this.#fail(open, CODE.broken, `No answer came from ${this.#where()}: ${whyOf(error)}.`);
+      if (arrived) await this.#fail(open, CODE.broken, `No answer came from ${this.#server.where}: ${whyOf(error)}.`);
       else
-        await this.#refuseOpen(open, CODE.unreachable, `${this.#where()} cannot be reached: ${whyOf(error)}.`, {
+        await this.#refuseOpen(open, CODE.unreachable, `${this.#server.where} cannot be reached: ${whyOf(error)}.`, {
           did_it_happen: earlierOf(message.method).happened,
           hint: `This one was not sent.${earlierOf(message.method).sentence} Check that the gateway runs and that --url is right, then ask again.`,
         });
@@ -359,7 +331,7 @@ class Bridge {
     if (read.kind === 'broken') return;
     const type = /^[^;\s]*/.exec(answer.headers['content-type'] ?? '')?.[0]?.toLowerCase();
     if (type === 'application/json') await this.#pass(read.text, open);
-    await this.#refuseOpen(open, CODE.http, `${this.#where()} answered with something that is no answer of MCP.`, {
+    await this.#refuseOpen(open, CODE.http, `${this.#server.where} answered with something that is no answer of MCP.`, {
       http_status: answer.status,
       hint: 'Check that --url names an MCP server, for example http://127.0.0.1:8080/v1/mcp.',
     });
@@ -380,7 +352,7 @@ class Bridge {
       if (open.isSettled || signal.aborted || end.lastId === null) return;
       if (end.isTooLong) break;
       await wait(resumed, end.retryMs, signal);
-      answer = await this.#continue(end.lastId, signal);
+      answer = await this.#server.listen(this.#session, end.lastId, signal);
       // A server that does not have the stream any more says so, and does not change its mind.
       if (answer !== null && !isStream(answer)) {
         answer.body.destroy();
@@ -392,12 +364,7 @@ class Bridge {
 
   #failAsTooLong(open: Open): Promise<void> {
     const most = `more than ${MOST_MESSAGE} bytes, or more than fits beside other answers`;
-    return this.#fail(open, CODE.broken, `${this.#where()} answered with ${most}.`);
-  }
-
-  async #continue(lastId: string, signal: AbortSignal): Promise<Answer | null> {
-    const headers = { ...this.#headers(this.#session), accept: 'text/event-stream', ...idHeader(lastId) };
-    return this.#sender.send({ method: 'GET', headers, body: null, signal }).catch(() => null);
+    return this.#fail(open, CODE.broken, `${this.#server.where} answered with ${most}.`);
   }
 
   /** Passes a message of the server on, if the client may have it. @param open on whose stream it came */
@@ -413,7 +380,11 @@ class Bridge {
       const waits = this.#open.get(JSON.stringify(id ?? null));
       if (waits === undefined) return;
       if (!isAnswer(value))
-        return this.#refuseOpen(waits, CODE.http, `${this.#where()} answered with something that is no answer of MCP.`);
+        return this.#refuseOpen(
+          waits,
+          CODE.http,
+          `${this.#server.where} answered with something that is no answer of MCP.`,
+        );
       if (!this.#settle(waits)) return;
       if (waits.message.method === 'tools/list') {
         this.#tools.learn(value['result']);
@@ -422,14 +393,14 @@ class Bridge {
       if (waits.message.method === 'initialize' && waits === open) this.#agree(value['result']);
     }
     // In JSON, line breaks stand between the parts of a value only.
-    await this.#write((sendable ?? text).replaceAll(/[\r\n]+/g, ' '));
+    await this.#client.write((sendable ?? text).replaceAll(/[\r\n]+/g, ' '));
   }
 
   #begin(initialize: Buffer, id: string | null): void {
     const before = this.#session;
     this.#initialize = initialize;
     this.#session = { id, version: null };
-    if (before !== null && before.id !== id) void this.#endSession(before);
+    if (before !== null && before.id !== id) void this.#server.endSession(before);
   }
 
   #agree(result: Json | undefined): void {
@@ -450,7 +421,7 @@ class Bridge {
     if (this.#initialize === null) return false;
     this.#log('the server has forgotten the session; beginning a new one');
     try {
-      const answer = await this.#post(this.#initialize, {}, this.#ending.signal, true);
+      const answer = await this.#server.post(this.#initialize, {}, this.#ending.signal, true);
       const id = headerText(answer.headers['mcp-session-id']);
       // The client has an answer to its own `initialize`; this one is for nobody.
       const text = await (isStream(answer)
@@ -478,10 +449,8 @@ class Bridge {
     let end = NOTHING_READ;
     for (let attempt = 0; !signal.aborted; attempt += 1) {
       const session = this.#session;
-      const again = end.lastId === null ? {} : idHeader(end.lastId);
-      const key = this.#key;
-      const headers = { ...this.#headers(session), accept: 'text/event-stream', ...again };
-      const answer = await this.#sender.send({ method: 'GET', headers, body: null, signal }).catch(() => null);
+      const { key } = this.#server;
+      const answer = await this.#server.listen(session, end.lastId, signal);
       if (answer !== null && isStream(answer)) {
         const began = Date.now();
         end = await readEvents(answer.body, this.#arriving, end, (data) => this.#pass(data, null));
@@ -495,51 +464,10 @@ class Bridge {
           return;
         }
         const mayChange = answer.status >= 500 || answer.status === 429;
-        if (!mayChange && !(answer.status === 401 && (await this.#hasNewKey(key)))) return;
+        if (!mayChange && !(answer.status === 401 && (await this.#server.hasNewKey(key)))) return;
       }
       await wait(attempt, Math.max(backoff(attempt), end.retryMs ?? 0), signal);
     }
-  }
-
-  /**
-   * Posts a message. A gateway that does not listen is asked again for a while: nothing was sent. A key that was refused
-   * is read anew once.
-   * @param isSafe whether it may be sent again although it may have arrived
-   * @throws NoAnswer
-   */
-  async #post(
-    body: Buffer,
-    headers: Readonly<Record<string, string>>,
-    signal: AbortSignal,
-    isSafe = false,
-  ): Promise<Answer> {
-    const until = Date.now() + RECONNECT_MS;
-    let isRepeated = false;
-    for (let attempt = 0; ; attempt += 1) {
-      const key = this.#key;
-      const all = {
-        ...this.#headers(null),
-        accept: 'application/json, text/event-stream',
-        'content-type': 'application/json',
-        ...headers,
-      };
-      try {
-        const answer = await this.#sender.send({ method: 'POST', headers: all, body, signal });
-        if (answer.status !== 401 || !(await this.#hasNewKey(key))) return answer;
-        answer.body.destroy();
-      } catch (error) {
-        const mayRepeat = error instanceof NoAnswer && (!error.mayHaveArrived || (isSafe && !isRepeated));
-        if (!mayRepeat || signal.aborted || Date.now() > until) throw error;
-        isRepeated ||= error.mayHaveArrived;
-        await wait(attempt, null, signal);
-      }
-    }
-  }
-
-  /** @param refused the key that was refused; another request may have found the new one already */
-  async #hasNewKey(refused: string): Promise<boolean> {
-    if (this.#key === refused) this.#key = await this.#sides.readKey().catch(() => refused);
-    return this.#key !== refused;
   }
 
   /** An error for an answer that is none of MCP; one that is, is passed on under the id of the request. */
@@ -547,59 +475,23 @@ class Bridge {
     const read = await readText(body, MOST_MESSAGE, this.#arriving.allowance);
     const text = read.kind === 'text' ? read.text : '';
     const error = refusalOf(
-      { where: this.#where(), status, headers, text },
+      { where: this.#server.where, status, headers, text },
       open.message.method,
-      this.#key,
+      this.#server.key,
       this.#sides.keyHint,
     );
     const line = JSON.stringify({ jsonrpc: '2.0', id: open.message.id, error });
-    if (this.#settle(open)) await this.#write(line);
+    if (this.#settle(open)) await this.#client.write(line);
   }
 
   async #refuseOpen(open: Open, code: number, message: string, data?: JsonObject): Promise<void> {
-    if (this.#settle(open)) await this.#refuse(open.message.id, code, message, data);
-  }
-
-  /** For a request that was not sent. */
-  async #refuseUnsent({ id, method }: Request, code: number, message: string): Promise<void> {
-    const { happened, sentence } = earlierOf(method);
-    await this.#refuse(id, code, message + sentence, { did_it_happen: happened });
-  }
-
-  async #refuse(id: Id | null, code: number, message: string, data?: JsonObject): Promise<void> {
-    await this.#write(
-      JSON.stringify({ jsonrpc: '2.0', id, error: { code, message, ...(data !== undefined && { data }) } }),
-    );
-  }
-
-  /** Writes one line, and waits while the client does not read. */
-  async #write(line: string): Promise<void> {
-    const { output } = this.#sides;
-    if (this.#isGone || output.write(`${line}\n`)) return;
-    this.#drained ??= once(output, 'drain')
-      .catch(() => {})
-      .then(() => {
-        this.#drained = null;
-      });
-    await this.#drained;
-  }
-
-  #headers(session: Session | null): Record<string, string> {
-    return {
-      authorization: `Bearer ${this.#key}`,
-      ...sessionHeaders(session),
-    };
+    if (this.#settle(open)) await this.#client.refuse(open.message.id, code, message, data);
   }
 
   /** Which revision and session a message belongs to. */
   #versionHeaders(stateless: string | null, session: Session | null = this.#session): Record<string, string> {
     const version = stateless ?? (session === null ? this.#statelessVersion : null);
     return version === null ? sessionHeaders(session) : { 'mcp-protocol-version': version };
-  }
-
-  #where(): string {
-    const { origin, pathname } = this.#sides.url;
-    return origin + pathname;
   }
 }
 

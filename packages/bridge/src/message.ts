@@ -18,6 +18,8 @@ export type FromClient =
   | { readonly kind: 'response' }
   | { readonly kind: 'refused'; readonly code: number; readonly message: string };
 
+export type Request = Extract<FromClient, { kind: 'request' }>;
+
 /** Reads a line of the client. The server judges the rest: it gets the bytes as they came. */
 export function readMessage(bytes: Buffer): FromClient {
   const value = parseJson(bytes.toString('utf8'));

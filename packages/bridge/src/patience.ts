@@ -29,3 +29,9 @@ export async function wait(attempt: number, retryMs: number | null, signal: Abor
 export function backoff(attempt: number): number {
   return Math.min(MOST_WAIT_MS, FIRST_WAIT_MS * 2 ** attempt);
 }
+
+/** Resolves when something is so, or after so many ms. */
+export async function until(isSo: () => boolean, most: number): Promise<void> {
+  const end = Date.now() + most;
+  while (Date.now() < end && !isSo()) await sleep(20);
+}

@@ -8,13 +8,11 @@ import {
   type OpenDatabase,
   isConstraintFailure,
   isSyncFailure,
-  SQLITE_CORRUPT,
-  SQLITE_FULL,
-  SQLITE_NOTADB,
   type SqlDatabase,
   type SqlStatement,
   storageFailure,
 } from './driver.ts';
+import { asError, describe, isFull } from './failure-text.ts';
 import { makePrivateFolder, syncFolder } from '../private-folder.ts';
 import type { Program, ProgramKeys } from '../open-rows.ts';
 import { type Boot, endedBefore } from './ended.ts';
@@ -494,26 +492,4 @@ function runEngine(
 
 function whyShut(at: Shut): string {
   return at.kind === 'failed' ? at.why : 'The store is closed.';
-}
-
-function asError(error: unknown): Error {
-  return error instanceof Error ? error : new Error(String(error));
-}
-
-/** Whether there is no room on the disk, as SQLite or as the system says it. */
-export function isFull(error: unknown): boolean {
-  const code = error instanceof Error && 'code' in error ? error.code : null;
-  return storageFailure(error) === SQLITE_FULL || code === 'ENOSPC' || code === 'EDQUOT';
-}
-
-/** Says what is wrong with the store, for people. */
-export function describe(path: string, error: unknown): string {
-  const code = storageFailure(error);
-  if (isFull(error)) {
-    return `The disk under the store in ${path} is full: nothing is admitted until there is room.`;
-  }
-  if (code === SQLITE_CORRUPT || code === SQLITE_NOTADB) {
-    return `The file ${path}/store.db is damaged. Restore it from a backup.`;
-  }
-  return `The store in ${path} cannot be used: ${asError(error).message}.`;
 }

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { openStoreFile, STORE_FILE } from './boot.ts';
 import { loadDriver, type OpenDatabase, type SqlDatabase } from './driver.ts';
-import { describe } from './engine.ts';
+import { describe } from './failure-text.ts';
 import { isLocked } from './lock.ts';
 import type { StorePlace } from './marks.ts';
 import { JOURNAL } from './rewrite.ts';

@@ -4,7 +4,7 @@ import type { RowStore } from '../port.ts';
 import { openUnjudged, rolledBack } from './boot.ts';
 import { countFrom } from './clock.ts';
 import { inTransaction, loadDriver } from './driver.ts';
-import { describe } from './engine.ts';
+import { describe } from './failure-text.ts';
 import { type InstallMark, readInstallMark } from './install.ts';
 import { acquireLock } from './lock.ts';
 import { type Marks, readFence, type StorePlace, writeMarks } from './marks.ts';

@@ -4,7 +4,7 @@ import { makePrivateFolder } from '../private-folder.ts';
 import { openStoreFile } from './boot.ts';
 import { countFrom } from './clock.ts';
 import { loadDriver, onOneState, type SqlDatabase } from './driver.ts';
-import { describe } from './engine.ts';
+import { describe } from './failure-text.ts';
 import { type StorePlace, writeMarks } from './marks.ts';
 import { isLocked } from './lock.ts';
 import { openReader } from './tables/reader.ts';
