@@ -9,6 +9,8 @@ export interface Filter {
   readonly agent_id?: string;
   readonly target?: string;
   readonly rule?: string;
+  /** Who approved or rejected it. An effect does not say it: only the list knows. */
+  readonly approver?: string;
   readonly since?: string;
 }
 
@@ -72,16 +74,21 @@ export function useEffects(workspace: string, filter: Filter): Effects {
   useEffect(() => {
     setListed(null);
     void readFirst();
+    const readAgain = (): void => {
+      if (rereading.current !== 0 || isAway()) return;
+      rereading.current = window.setTimeout(() => {
+        rereading.current = 0;
+        void readFirst();
+      }, REREAD_MS);
+    };
     const stop = follow(workspace, {
       standing: setLive,
-      lost() {
-        if (rereading.current !== 0 || isAway()) return;
-        rereading.current = window.setTimeout(() => {
-          rereading.current = 0;
-          void readFirst();
-        }, REREAD_MS);
-      },
+      lost: readAgain,
       changed(effects) {
+        if (filter.approver !== undefined) {
+          readAgain();
+          return;
+        }
         setListed((before) => before && { ...before, effects: replaced(before.effects, effects, filter) });
         const added = (known: readonly Effect[]): readonly Effect[] =>
           merged(

@@ -18,6 +18,9 @@ const MARKUP = [
   '\u202Egnp.exe',
 ];
 
+/** Where pictures of the screens are put; none are taken where it is not said. */
+const PICTURES = process.env['SVC_SCREENSHOTS'];
+
 let world: World;
 let browser: Browser;
 let page: Page;
@@ -130,6 +133,17 @@ describe('effects', () => {
     await page.waitForSelector('a.cells');
     expect(await page.getByLabel('Decision').inputValue()).toBe('denied_policy');
     await expect.poll(() => page.locator('a.cells').count()).toBe(1);
+  });
+
+  it('are filtered by who approved them', async () => {
+    const id = await asked(77_000);
+    const { body } = await world.get('/approvals');
+    const approval = body.approvals.find((one: { effect_id: string }) => one.effect_id === id);
+    await open('effects?approver=maria', '.empty');
+    await send(world.gateway.url, world.keys.approver, 'POST', `/v1/workspaces/demo/approvals/${approval.id}/approve`);
+    await page.locator(`a[href$="${id}"]`).waitFor();
+    expect(await page.locator('a.cells').count()).toBe(1);
+    expect(await page.getByLabel('Approver').inputValue()).toBe('maria');
   });
 
   it('of agents are text, whatever they hold', async () => {
@@ -325,6 +339,13 @@ describe('policies and the company brain', () => {
     await at.getByRole('button', { name: 'Go on' }).click();
     await expect.poll(inForce).toBe(before);
     await at.getByText('The files of this gateway say something else').waitFor();
+    const latest = at.locator('section[aria-labelledby=history] li').first();
+    await latest.locator('summary').click();
+    await latest.locator('ins', { hasText: 'limit: 100000000 }' }).waitFor();
+    expect(await latest.locator('del').innerText()).toContain('- ');
+    expect(await latest.locator('pre').innerText()).toMatch(/… \d+ lines are the same/);
+    await latest.getByLabel('The whole text').check();
+    await latest.getByText('kind: PolicySet').waitFor();
     expect(await faultsOf(at)).toEqual([]);
     writeFileSync(file, text);
     await admin.context.close();
@@ -441,6 +462,7 @@ describe('every screen', () => {
     'claims',
     'servers',
     'health',
+    'passkeys',
   ];
 
   it.each([
@@ -452,6 +474,8 @@ describe('every screen', () => {
     const { page: at } = other;
     const faults: string[] = [];
     const look = async (name: string): Promise<void> => {
+      if (PICTURES !== undefined && viewport.width > 320)
+        await at.screenshot({ path: join(PICTURES, `${name}-${viewport.width}-${scheme}.png`) });
       // What is narrower than a phone has the same elements.
       if (viewport.width > 320) faults.push(...(await faultsOf(at)).map((fault) => `${name}: ${fault}`));
       const isTooWide = await at.evaluate('document.documentElement.scrollWidth > innerWidth');

@@ -10,7 +10,7 @@ import { type Filter, useEffects } from '../use-effects.ts';
 import { useRows } from '../use-rows.ts';
 
 /** The filters, as they stand in the address. */
-const FILTERS = ['decision', 'tool', 'agent_id', 'target', 'rule', 'last'] as const;
+const FILTERS = ['decision', 'tool', 'agent_id', 'target', 'rule', 'approver', 'last'] as const;
 /** What `last` may be. */
 const SPANS: Readonly<Record<string, { readonly name: string; readonly ms: number }>> = {
   '15m': { name: 'Last 15 minutes', ms: 900_000 },
@@ -74,7 +74,7 @@ export function EffectsScreen(): JSX.Element {
       )}
       <Copies
         curl={curlOf('GET', path)}
-        cli={`svc ${filter.target || filter.rule ? 'effects list' : 'tail'} --workspace ${workspace}`}
+        cli={`svc ${filter.target || filter.rule || filter.approver ? 'effects list' : 'tail'} --workspace ${workspace}`}
       />
     </>
   );
@@ -177,6 +177,15 @@ function Filters({
             placeholder="Any"
             value={value('target')}
             onChange={({ currentTarget }) => set('target', currentTarget.value.trim())}
+          />
+        </label>
+        <label>
+          <span>Approver</span>
+          <input
+            type="search"
+            placeholder="Any"
+            value={value('approver')}
+            onChange={({ currentTarget }) => set('approver', currentTarget.value.trim())}
           />
         </label>
       </form>

@@ -5,6 +5,7 @@ import { ask, of, type Rule } from '../api.ts';
 import { Text, Time } from '../format.tsx';
 import { Confirm, Copies, curlOf, Empty, Fault, Head } from '../parts.tsx';
 import { useCurrent, useMay } from '../session.tsx';
+import { PolicyText } from './policy-text.tsx';
 import { TryCall } from './try-call.tsx';
 
 interface Activation {
@@ -12,6 +13,10 @@ interface Activation {
   readonly at: string;
   readonly by: { readonly type: string; readonly id: string };
   readonly how: string;
+  /** What the person said who put it there. */
+  readonly why?: string;
+  /** Those that were new or had changed, where a gateway found them. */
+  readonly files?: readonly string[];
 }
 
 const TONES: Readonly<Record<string, string>> = { allow: 'yes', deny: 'stop', require_approval: 'wait', pause: 'stop' };
@@ -130,18 +135,13 @@ function InForce(): JSX.Element | null {
         </div>
       )}
       <ol class="stack">
-        {activations.map(({ version, at, by, how }, index) => (
-          <li key={`${version} ${at}`} class="row">
-            <span class="faint">
-              <Time at={at} />
-            </span>
-            <code title={version}>{short(version)}</code>
-            <span>
-              {how === 'files' ? 'from the files' : how}
-              {by.type === 'gateway' ? '' : ` by ${by.type} ${by.id}`}
-            </span>
-            {index === 0 && version === inForce && <span class="mark yes">In force</span>}
-          </li>
+        {activations.map((one, index) => (
+          <PutInForce
+            key={`${one.version} ${one.at}`}
+            of={one}
+            isNow={index === 0 && one.version === inForce}
+            before={activations.slice(index + 1).find(({ version }) => version !== one.version)?.version ?? null}
+          />
         ))}
       </ol>
       {mayActivate && before !== undefined && (
@@ -157,6 +157,42 @@ function InForce(): JSX.Element | null {
         </>
       )}
     </section>
+  );
+}
+
+/** Who put a version in force, why, and what it says. */
+function PutInForce({
+  of: { version, at, by, how, why, files = [] },
+  isNow,
+  before,
+}: {
+  readonly of: Activation;
+  readonly isNow: boolean;
+  readonly before: string | null;
+}): JSX.Element {
+  return (
+    <li class="row">
+      <span class="faint">
+        <Time at={at} />
+      </span>
+      <code title={version}>{short(version)}</code>
+      <span>
+        {how === 'files' ? 'from the files' : how}
+        {by.type === 'gateway' ? '' : ` by ${by.type} ${by.id}`}
+      </span>
+      {isNow && <span class="mark yes">In force</span>}
+      {files.length > 0 && (
+        <span class="faint wrap">
+          <Text mono>{files.join(', ')}</Text>
+        </span>
+      )}
+      {why !== undefined && (
+        <span class="wrap">
+          “<Text>{why}</Text>”
+        </span>
+      )}
+      <PolicyText version={version} before={before} />
+    </li>
   );
 }
 
