@@ -474,6 +474,20 @@ describe('what is no decision', () => {
   });
 });
 
+test('a signal of the caller does not lift the time limit', async () => {
+  const fetch: NonNullable<SvcOptions['fetch']> = (_, { signal }) =>
+    new Promise((_resolve, reject) => {
+      signal.addEventListener('abort', () => reject(new Error('aborted')));
+    });
+  const { svc } = scripted([], { fetch, timeoutMs: 20, attempts: 1 });
+  const control = new AbortController();
+  const call = failure(svc.call({ tool: 't', idempotencyKey: 'mine', signal: control.signal }));
+  // Without the limit it ends here, as given up by the caller.
+  const patience = setTimeout(() => control.abort(), 10_000);
+  expect(await call).toMatchObject({ code: 'no_answer', idempotencyKey: 'mine', didItHappen: 'maybe' });
+  clearTimeout(patience);
+});
+
 describe('an export', () => {
   async function* pieces() {
     yield Buffer.from('{"a":1}\n');

@@ -272,6 +272,14 @@ describe('what is shown', () => {
     );
   });
 
+  it('is not compared with a request for another effect, whatever the address says', async () => {
+    const [one, other] = [await waiting(), await waiting({ currency: 'CHF' })];
+    const browser = await enter(one.path, rig.keys.approver);
+    const { text } = await look(`${one.path}?instead_of=${other.id}`, browser);
+    expect(text).toContain('payment:pay_1');
+    expect(text).not.toMatch(/What is asked has changed|CHF/);
+  });
+
   it('says what the agent did before, and shows a receipt, only to a key that may read effects', async () => {
     const principal = await rig.ports.authenticate(rig.keys.approver);
     if ('failure' in principal) throw new Error('the key is not valid');
@@ -395,6 +403,18 @@ describe('a session', () => {
 });
 
 describe('a vote', () => {
+  it('by the API against another question than the one that was shown decides nothing', async () => {
+    const { id, effect } = await waiting();
+    const vote = (verdict: 'approve' | 'reject', digest: string) =>
+      rig.send('POST', `${WS}/approvals/${id}/${verdict}`, { key: rig.keys.approver, body: { digest } });
+    for (const verdict of ['approve', 'reject'] as const)
+      expect(await vote(verdict, 'another')).toMatchObject({ status: 409, json: { code: 'conflict' } });
+    expect(await state(effect)).toMatchObject({ state: 'pending_approval' });
+    const { digest } = (await rig.send('GET', `${WS}/approvals/${id}`, { key: rig.keys.approver })).json;
+    expect((await vote('reject', String(digest))).status).toBe(200);
+    expect(await state(effect)).toMatchObject({ state: 'rejected' });
+  });
+
   it('approves and runs; a second look shows who decided, and the form again decides nothing', async () => {
     const { path, effect } = await waiting();
     const browser = await enter(path, rig.keys.approver);

@@ -20,6 +20,11 @@ it.each([
   expect((await rig.send('HEAD', path)).status).toBe(status);
 });
 
+it('an export that is over makes room for the next: only two at a time are made', async () => {
+  for (let made = 0; made < 4; made += 1)
+    expect((await rig.send('GET', `${WS}/export?format=bundle`)).status, `export ${made + 1}`).toBe(200);
+});
+
 it('an export breaks off when its key is revoked, and not while the store cannot say it', async () => {
   let made = 0;
   async function* lines(): AsyncGenerator<string> {

@@ -370,6 +370,19 @@ test('tail shows what is decided while it runs', async () => {
   expect(new Set(out.split('\n')).size).toBe(out.split('\n').length);
 });
 
+test('tail shows a call again when something else has become of it', async () => {
+  vi.stubEnv('SVC_API_KEY', account);
+  const tail = begin('tail', '--last', '1', '--json', ...at());
+  await tail.line(/effect_id/);
+  const { effect_id: id, decision, approval } = await refund(60_000, 'tail-waits');
+  expect(decision).toBe('pending_approval');
+  expect(await tail.line(new RegExp(id))).toContain('"pending_approval"');
+  expect((await svc('approvals', 'reject', String(approval?.id), '--comment', 'no', ...at())).code).toBe(0);
+  expect(await tail.line(new RegExp(`${id}.*denied_policy|denied_policy.*${id}`))).toContain('"denied_policy"');
+  tail.stop();
+  await tail.ended;
+});
+
 test('tail shows reads that pass while it runs, added up, and none from before', async () => {
   vi.stubEnv('SVC_API_KEY', account);
   const read = async (): Promise<void> => {

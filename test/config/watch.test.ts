@@ -41,6 +41,23 @@ function watch(paths: () => readonly string[]): { told: () => number; next: () =
   };
 }
 
+it('what is written into a new folder before it is watched is told at once', async () => {
+  const sub = join(folder, 'new');
+  const file = join(sub, 'a.yaml');
+  let asked = -1;
+  const changes = watch(() => {
+    // What changed is read first, and then it is seen what to watch from now on: in between there is time to write.
+    if (asked >= 0) asked += 1;
+    if (asked === 2) writeFileSync(file, 'a: 22\n');
+    return [file];
+  });
+  asked = 0;
+  mkdirSync(sub);
+  writeFileSync(file, 'a: 1\n');
+  await changes.next();
+  await vi.waitFor(() => expect(changes.told()).toBe(2), { timeout: 3_000, interval: 10 });
+});
+
 describe('changes that are told', () => {
   it('of a file that is written anew with the same size, and the time that it had', () => {
     const file = join(folder, 'gateway.yaml');

@@ -239,6 +239,12 @@ describe('a session', () => {
     const stepUp = (key: string): Promise<Seen> => as(headers, 'POST', '/console/session', { key, step_up: true });
     for (const other of ['account', 'admin', 'stranger'] as const)
       expect(await stepUp(rig.keys[other])).toMatchObject({ status: 403 });
+    // Nor does another key of the same person that reaches something else.
+    const made = await rig.send('POST', '/v1/beta/users/maria/keys', {
+      key: rig.keys.admin,
+      body: { name: 'elsewhere', kind: 'account', workspace: 'elsewhere' },
+    });
+    expect(await stepUp(String(made.json['key']))).toMatchObject({ status: 403, json: { code: 'wrong_key_kind' } });
     const shown = await signedIn({ key: rig.keys.approver, step_up: true }, headers);
     // The session before, which may be in other hands, is over.
     expect(await as(headers, 'GET', `${WS}/effects`)).toMatchObject({ status: 401 });

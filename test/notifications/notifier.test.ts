@@ -297,6 +297,30 @@ describe('of a fleet', () => {
     expect(state.left).toBe(0);
   });
 
+  it('a gateway that sends again after another has, tells the store anew who is to be told', async () => {
+    vi.useFakeTimers({ toFake: ['performance'] });
+    const { counted, twoLooks } = lookingAt(many(0).store);
+    const told: string[][] = [];
+    const subscribe = async (to: readonly Receiver[]): Promise<void> => void told.push(to.map(({ id }) => id));
+    const { state, store } = lease({ ...counted, subscribe });
+    await withNotifier(
+      store,
+      async () => {
+        await twoLooks();
+        expect(told).toEqual([['ops']]);
+        state.isOurs = false;
+        vi.advanceTimersByTime(5_000);
+        await twoLooks();
+        state.isOurs = true;
+        vi.advanceTimersByTime(5_000);
+        await until(() => told.length === 2);
+        await twoLooks();
+        expect(told).toEqual([['ops'], ['ops']]);
+      },
+      { isFleet: true },
+    );
+  });
+
   it('begins no attempt that could last longer than it may send, and says when it leaves', async () => {
     vi.useFakeTimers({ toFake: ['performance'] });
     const { store, held } = many(1);

@@ -490,6 +490,13 @@ test('a key in the query is deprecated, and goes no further', async () => {
   expect(answer.status).toBe(200);
   expect(answer.headers.get('deprecation')).toMatch(/^@/);
   expect((await world.upstream.ledger()).requests.at(-1)?.url).toBe('/v1/orders/o1?limit=3');
+  const written = await world.call('POST', `/shop/v1/notes?api_key=${bot}`, {
+    key: null,
+    headers: { 'idempotency-key': 'by-query' },
+    body: '{"text":"by a key in the query"}',
+  });
+  expect([written.status, written.headers.get('deprecation')]).toEqual([201, expect.stringMatching(/^@/)]);
+  expect((await world.upstream.ledger()).requests.at(-1)?.url).toBe('/v1/notes');
   const alone = await world.call('GET', `/shop/v1/orders/o1?api_key=${bot}`, { key: null });
   expect(alone.status).toBe(200);
   expect((await world.upstream.ledger()).requests.at(-1)?.url).toBe('/v1/orders/o1');

@@ -217,6 +217,14 @@ describe('a call', () => {
       ]);
   });
 
+  test('that is cancelled after it has left is finished, as its tool says', async () => {
+    const first = post({ ...callOf('crm__slow', { n: 'cancelled' }), id: 8 });
+    await expect.poll(() => crm.ran.length).toBe(1);
+    await post({ jsonrpc: '2.0', method: 'notifications/cancelled', params: { requestId: 8 } });
+    crm.release();
+    expect(resultOf(await first).decision).toMatchObject({ decision: 'committed' });
+  });
+
   test('of agents, and of each server, goes in a session of its own', async () => {
     const sessions = async (key: string, n: number): Promise<unknown> => {
       await post(callOf('crm__echo', { n }), { 'x-api-key': key });

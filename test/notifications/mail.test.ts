@@ -1,0 +1,50 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { Message } from '../../src/notifications/message.ts';
+import { send } from '../../src/notifications/send.ts';
+import { startMailServer } from '../system/mail-server.ts';
+
+/* To a real SMTP server on this machine, which offers no encryption. */
+
+const USER = { name: 'gateway', password: 'canary-password' };
+
+let server: Awaited<ReturnType<typeof startMailServer>>;
+beforeAll(async () => {
+  server = await startMailServer(USER, 0);
+});
+afterAll(() => server.close());
+
+const MESSAGE: Message = {
+  id: 'msg_1',
+  event: 'execution.lost',
+  at: 0,
+  title: 'The outcome of a call is not known',
+  facts: [],
+  link: { url: 'http://gateway.test/console', words: 'Look' },
+  body: {},
+};
+
+const mailBy = (tls: 'required' | 'none') =>
+  send(
+    {
+      id: 'ops',
+      name: 'ops',
+      events: ['execution.lost'],
+      workspaces: null,
+      retryFirstMs: 1_000,
+      retryForMs: 1_000,
+      format: 'mail',
+      server: { host: '127.0.0.1', port: server.port, tls, user: USER.name, password: USER.password },
+      from: 'gateway@svc.test',
+      to: ['ops@svc.test'],
+      network: 'any',
+    },
+    MESSAGE,
+    0,
+  );
+
+it('no mail and no password goes in clear, unless the configuration says so', async () => {
+  expect(await mailBy('required')).toMatchObject({ kind: 'failed' });
+  expect(server.mails).toEqual([]);
+  expect(await mailBy('none')).toEqual({ kind: 'delivered' });
+  expect(server.mails).toMatchObject([{ to: ['ops@svc.test'] }]);
+});
