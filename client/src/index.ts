@@ -32,6 +32,7 @@ export type {
   PauseScope,
   PendingApproval,
   PolicyHistory,
+  PolicyProposal,
   PolicyVersion,
   Preview,
   Probed,

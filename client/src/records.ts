@@ -1,5 +1,5 @@
 import type { Json, JsonObject } from './json.ts';
-import type { ApiKey, Decision, EffectState, PassedRead } from './wire-records.ts';
+import type { ApiKey, Decision, EffectState, PassedRead, PolicyProposal } from './wire-records.ts';
 
 /** One action for the gateway to run. */
 export interface CallInput {
@@ -139,4 +139,12 @@ export interface ObservedRead extends PassedRead {
 export interface ObservedReadPage {
   readonly reads: readonly ObservedRead[];
   readonly nextCursor: string | null;
+}
+
+/** What came of wanting policies in force. */
+export interface ChosenPolicies {
+  /** What is in force now. */
+  readonly version: string;
+  /** What waits for another person, where policies come in force only when two stand behind them. */
+  readonly proposal?: PolicyProposal;
 }

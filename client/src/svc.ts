@@ -3,6 +3,7 @@ import type { Json, JsonObject } from './json.ts';
 import type {
   CallInput,
   CallOptions,
+  ChosenPolicies,
   EffectFilter,
   ExportRequest,
   InstallationLedgerFilter,
@@ -251,15 +252,27 @@ export class Svc {
   /** The policies that all gateways of a store run. Needs an administrative key. */
   readonly policies = {
     history: (): Promise<wire.PolicyHistory> => this.#installation('GET', '/policies/activations'),
-    /** Puts the policies in force that the files of the gateway say; with a version, those that were in force under it. */
-    activate: (version?: string, input: { readonly comment?: string } = {}): Promise<{ readonly version: string }> =>
+    /**
+     * Puts the policies in force that the files of the gateway say; with a version, those that were in force under it.
+     * With a `proposal` in the answer, they wait for another person; `version` is what is in force.
+     */
+    activate: (version?: string, input: { readonly comment?: string } = {}): Promise<ChosenPolicies> =>
       this.#installation('POST', '/policies/activations', { ...snake(input), ...(version && { version }) }),
     /** What the policies of a version said, file by file. */
     show: (version: string): Promise<wire.PolicyVersion> =>
       this.#installation('GET', `/policies/versions/${encodeURIComponent(version)}`),
     /** Puts those in force that were in force before. */
-    rollback: (input: { readonly comment?: string } = {}): Promise<{ readonly version: string }> =>
+    rollback: (input: { readonly comment?: string } = {}): Promise<ChosenPolicies> =>
       this.#installation('POST', '/policies/rollback', snake(input)),
+    /** What was proposed, newest first, also what is over. */
+    proposals: (): Promise<{ readonly inForce: string | null; readonly proposals: readonly wire.PolicyProposal[] }> =>
+      this.#installation('GET', '/policies/proposals'),
+    /** Confirms what somebody else has proposed. */
+    confirm: (proposal: string): Promise<Required<ChosenPolicies>> =>
+      this.#installation('POST', `/policies/proposals/${encodeURIComponent(proposal)}/confirm`, {}),
+    /** Withdraws a proposal, or turns it down. */
+    withdraw: (proposal: string): Promise<wire.PolicyProposal> =>
+      this.#installation('DELETE', `/policies/proposals/${encodeURIComponent(proposal)}`),
   };
 
   /** What people are told of, and what became of it. Needs an administrative key. */

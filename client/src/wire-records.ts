@@ -386,7 +386,43 @@ export type PolicyHistory = {
     readonly why?: string;
     /** Of `files`: those that were new or had changed, the first 20. */
     readonly files?: readonly string[];
+    /** Users who confirmed it, where it was proposed. */
+    readonly confirmedBy?: readonly string[];
   }[];
+};
+
+export type PolicyProposal = {
+  readonly id: string;
+  /** What is to come in force. */
+  readonly version: string;
+  /** What was in force when it was made. When that changes, it is over. */
+  readonly insteadOf: string;
+  readonly status: 'open' | 'confirmed' | 'withdrawn' | 'superseded' | 'expired';
+  /** `files`: a gateway found them there. */
+  readonly how: 'files' | 'activate' | 'rollback';
+  readonly by: {
+    readonly type: 'agent' | 'user' | 'key' | 'gateway';
+    readonly id: string;
+  };
+  readonly why?: string;
+  /** Of `files`: those that were new or had changed, the first 20. */
+  readonly files?: readonly string[];
+  /** Who stands behind it: who proposed it, and who confirmed it. */
+  readonly people: readonly string[];
+  /** How many people still have to confirm it. */
+  readonly stillNeeds: number;
+  /** RFC 3339 time. */
+  readonly at: string;
+  /** RFC 3339 time. */
+  readonly expiresAt: string;
+  readonly ended?: {
+    /** RFC 3339 time. */
+    readonly at: string;
+    readonly by: {
+      readonly type: 'agent' | 'user' | 'key' | 'gateway';
+      readonly id: string;
+    };
+  };
 };
 
 export type PolicyVersion = {
@@ -841,6 +877,9 @@ export type LedgerEvent = {
     | 'policy.activated'
     | 'policy.rolled_back'
     | 'policy.rejected'
+    | 'policy.proposed'
+    | 'policy.confirmed'
+    | 'policy.withdrawn'
     | 'store.loss_accepted'
     | 'store.restored'
     | 'store.time_accepted'

@@ -274,6 +274,9 @@ describe('the other operations', () => {
     ],
     [true, (svc) => svc.policies.show('v1'), 'GET /v1/beta/policies/versions/v1'],
     [false, (svc) => svc.policies.rollback({ comment: 'c' }), 'POST /v1/beta/policies/rollback', { comment: 'c' }],
+    [true, (svc) => svc.policies.proposals(), 'GET /v1/beta/policies/proposals'],
+    [false, (svc) => svc.policies.confirm('p/1'), 'POST /v1/beta/policies/proposals/p%2F1/confirm', {}],
+    [false, (svc) => svc.policies.withdraw('p'), 'DELETE /v1/beta/policies/proposals/p'],
     [true, (svc) => svc.notifications.list({ state: 'dead' }), 'GET /v1/beta/notifications?state=dead'],
     [false, (svc) => svc.notifications.resend('n'), 'POST /v1/beta/notifications/n/resend', {}],
   ];

@@ -1,10 +1,10 @@
-import { ledgerActor } from '../effects/model/principal.ts';
 import { Type } from 'typebox';
 import type { ApiApp } from './app.ts';
 import { callerOf } from './caller.ts';
 import { refuseAgents } from './ledger.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts, ChosenPolicy, ShownPolicy } from './ports.ts';
+import { addPolicyProposalRoutes, Proposed, proposalToWire } from './policy-proposals.ts';
 import { refuse } from './problem.ts';
 import { timeToWire } from '../effects/wire/time.ts';
 import { Actor } from './effect-answers.ts';
@@ -50,6 +50,7 @@ const PolicyHistory = component(
         how: Type.Enum(['files', 'activate', 'rollback'], { description: '`files`: a gateway found them there.' }),
         why: Type.Optional(Type.String({ description: 'What the person said who put it there.' })),
         files: Type.Optional(List(Type.String(), 'Of `files`: those that were new or had changed, the first 20.')),
+        confirmed_by: Type.Optional(List(Type.String(), 'Users who confirmed it, where it was proposed.')),
       }),
       'Newest first.',
     ),
@@ -82,6 +83,7 @@ export function addPolicyActivationRoutes(app: ApiApp, ports: ApiPorts, lists: L
   );
 
   addVersionRoute(app, ports, lists);
+  addPolicyProposalRoutes(app, ports);
 
   app.post(
     ACTIVATIONS,
@@ -91,22 +93,27 @@ export function addPolicyActivationRoutes(app: ApiApp, ports: ApiPorts, lists: L
         operationId: 'activatePolicies',
         summary: 'Put policies in force on all gateways',
         description:
-          'The policies in the files of this gateway; with `version`, those that were in force under it before.',
+          'The policies in the files of this gateway; with `version`, those that were in force under it before. Where `policies.second_person` is set they are only proposed: 202, with the proposal that another person confirms.',
         tags: ['policies'],
         querystring: NoQuery,
         body: Type.Object({ version: Type.Optional(Version), comment: Comment }, { additionalProperties: false }),
-        response: answers({ 200: Activated }),
+        response: answers({ 200: Activated, 202: Proposed }),
       },
     },
-    async (request) => {
+    async (request, reply) => {
       const { version } = request.body;
       const choice = version === undefined ? ({ kind: 'files' } as const) : ({ kind: 'version', version } as const);
-      return answerTo(
-        await ports.choosePolicy(choice, ledgerActor(callerOf(request).principal), request.body.comment ?? null),
-      );
+      const { principal } = callerOf(request);
+      const chosen = await ports.choosePolicy(choice, principal, request.body.comment ?? null);
+      if (chosen.kind === 'proposed') reply.code(202);
+      return answerTo(chosen);
     },
   );
 
+  addRollbackRoute(app, ports);
+}
+
+function addRollbackRoute(app: ApiApp, ports: Pick<ApiPorts, 'store' | 'choosePolicy'>): void {
   app.post(
     '/v1/beta/policies/rollback',
     {
@@ -114,15 +121,18 @@ export function addPolicyActivationRoutes(app: ApiApp, ports: ApiPorts, lists: L
       schema: {
         operationId: 'rollBackPolicies',
         summary: 'Put the policies in force that were in force before those that are now',
+        description: 'Where `policies.second_person` is set they are only proposed, as by `activatePolicies`.',
         tags: ['policies'],
         querystring: NoQuery,
         body: Type.Object({ comment: Comment }, { additionalProperties: false }),
-        response: answers({ 200: Activated }),
+        response: answers({ 200: Activated, 202: Proposed }),
       },
     },
-    async (request) => {
-      const by = ledgerActor(callerOf(request).principal);
-      return answerTo(await ports.choosePolicy({ kind: 'before' }, by, request.body.comment ?? null));
+    async (request, reply) => {
+      const { principal } = callerOf(request);
+      const chosen = await ports.choosePolicy({ kind: 'before' }, principal, request.body.comment ?? null);
+      if (chosen.kind === 'proposed') reply.code(202);
+      return answerTo(chosen);
     },
   );
 }
@@ -155,6 +165,10 @@ function answerTo(chosen: ChosenPolicy) {
   switch (chosen.kind) {
     case 'active':
       return { version: chosen.version };
+    case 'proposed': {
+      const { version, proposal } = chosen;
+      return { version, proposal: proposalToWire(proposal, proposal.at, version) };
+    }
     case 'not_kept':
       throw refuse(
         'not_found',
@@ -185,7 +199,11 @@ function versionToWire(version: string, shown: ShownPolicy) {
   }
 }
 
-function activationToWire({ version, at, by, how, why, files }: PolicyInForce) {
-  const told = { ...(why === undefined ? {} : { why }), ...(files === undefined ? {} : { files }) };
+function activationToWire({ version, at, by, how, why, files, confirmedBy }: PolicyInForce) {
+  const told = {
+    ...(why === undefined ? {} : { why }),
+    ...(files === undefined ? {} : { files }),
+    ...(confirmedBy === undefined ? {} : { confirmed_by: confirmedBy }),
+  };
   return { version, at: timeToWire(at), by: { type: by.type, id: by.id }, how, ...told };
 }

@@ -4,10 +4,10 @@ import type { ApprovalCall, ApprovalResult } from '../effects/run/decide-approva
 import type { ApprovalRecord } from '../effects/model/approval.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import type { Receiver } from '../effects/model/notification.ts';
-import type { LedgerActor } from '../effects/model/ledger.ts';
 import type { JsonObject } from '../json/value.ts';
 import type { RunResult } from '../effects/model/outcome.ts';
 import type { PreviewResult } from '../effects/run/preview-effect.ts';
+import type { PolicyProposal } from '../effects/model/policy-proposal.ts';
 import type { Principal } from '../effects/model/principal.ts';
 import type { ProbeCall, ProbeResult } from '../effects/run/probe-effect.ts';
 import type { ResolveCall, ResolveResult } from '../effects/run/resolve-effect.ts';
@@ -81,7 +81,12 @@ export interface ApiPorts {
    * Puts other policies in force, on all gateways of the store.
    * @throws StoreUnavailable
    */
-  readonly choosePolicy: (choice: PolicyChoice, by: LedgerActor, why: string | null) => Promise<ChosenPolicy>;
+  readonly choosePolicy: (choice: PolicyChoice, by: Principal, why: string | null) => Promise<ChosenPolicy>;
+  /**
+   * Confirms policies that somebody else has proposed; the last one that is needed puts them in force.
+   * @throws StoreUnavailable
+   */
+  readonly confirmPolicy: (id: string, by: Principal) => Promise<ConfirmedPolicy>;
   /**
    * What the policies of a version said.
    * @throws StoreUnavailable
@@ -133,12 +138,29 @@ export type PolicyChoice =
   /** What was in force before what is now. */
   | { readonly kind: 'before' };
 
-export type ChosenPolicy =
+/** What came of wanting policies in force; `version`: what is in force now. */
+export type ProposedPolicy =
   | { readonly kind: 'active'; readonly version: string }
-  /** It was never in force, or so long ago that its files are gone. */
-  | { readonly kind: 'not_kept' }
-  /** It cannot be put in force here. For people, with every fault. */
+  /** Somebody else has to confirm it. */
+  | { readonly kind: 'proposed'; readonly version: string; readonly proposal: PolicyProposal }
+  /** It cannot be put in force here, or not proposed. For people, with every fault. */
   | { readonly kind: 'refused'; readonly message: string };
+
+/** What came of a confirmation; `version`: what is in force now. */
+export type ConfirmedPolicy =
+  | { readonly kind: 'active'; readonly version: string; readonly proposal: PolicyProposal }
+  /** One more person has to. */
+  | { readonly kind: 'counted'; readonly version: string; readonly proposal: PolicyProposal }
+  | { readonly kind: 'absent' }
+  /** It is over, or cannot be put in force. */
+  | { readonly kind: 'refused'; readonly message: string }
+  /** Who asks is not another person than those who stand behind it. */
+  | { readonly kind: 'own_request'; readonly message: string };
+
+export type ChosenPolicy =
+  | ProposedPolicy
+  /** It was never in force, or so long ago that its files are gone. */
+  | { readonly kind: 'not_kept' };
 
 export type ShownPolicy =
   | {

@@ -1,3 +1,4 @@
+import type { ChosenPolicies } from '@svc-gateway/client';
 import type { Command } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway } from './command.ts';
 import { printable } from '../diagnostics/render.ts';
@@ -56,8 +57,8 @@ export function addPolicy(program: Command, { terminal }: CliContext): void {
       .argument('[version]', 'one that svc policy history shows')
       .option('--comment <text>', 'why; stands in the history and the ledger'),
   ).action(async (version: string | undefined, options: ChangeOptions) => {
-    const active = await (await connect(options)).policies.activate(version, commentOf(options));
-    terminal.out(options.json ? json(wire(active)) : `In force: ${active.version}`);
+    const chosen = await (await connect(options)).policies.activate(version, commentOf(options));
+    terminal.out(options.json ? json(wire(chosen)) : told(chosen));
   });
 
   talksToGateway(
@@ -66,7 +67,66 @@ export function addPolicy(program: Command, { terminal }: CliContext): void {
       .description('put the policies in force that were in force before these')
       .option('--comment <text>', 'why; stands in the history and the ledger'),
   ).action(async (options: ChangeOptions) => {
-    const active = await (await connect(options)).policies.rollback(commentOf(options));
-    terminal.out(options.json ? json(wire(active)) : `In force: ${active.version}`);
+    const chosen = await (await connect(options)).policies.rollback(commentOf(options));
+    terminal.out(options.json ? json(wire(chosen)) : told(chosen));
   });
+
+  addProposals(policy, terminal);
+}
+
+/** Where two people have to stand behind policies (`policies.second_person`). */
+function addProposals(policy: Command, terminal: CliContext['terminal']): void {
+  talksToGateway(
+    policy.command('proposals').description('which policies were proposed, and wait for another person'),
+  ).action(async (options: GatewayAccess) => {
+    const found = await (await connect(options)).policies.proposals();
+    if (options.json) return terminal.out(json(wire(found)));
+    const rows = found.proposals.map(({ id, version, status, at, how, by, people, why, files = [] }) => [
+      id,
+      version,
+      status,
+      at,
+      how,
+      `${by.type} ${by.id}`,
+      people.join(' '),
+      why ?? files.join(' '),
+    ]);
+    if (rows.length === 0) terminal.out('Nothing is proposed.');
+    else
+      terminal.out(
+        table(['id', 'version', 'status', 'at', 'how', 'by', 'who stands behind it', 'why, or which files'], rows),
+      );
+  });
+
+  talksToGateway(
+    policy
+      .command('confirm')
+      .description('confirm policies that somebody else has proposed; svc policy show prints what they say')
+      .argument('<proposal>', 'one that svc policy proposals shows'),
+  ).action(async (proposal: string, options: GatewayAccess) => {
+    const confirmed = await (await connect(options)).policies.confirm(proposal);
+    terminal.out(options.json ? json(wire(confirmed)) : told(confirmed));
+  });
+
+  talksToGateway(
+    policy
+      .command('withdraw')
+      .description('withdraw what was proposed, or turn it down')
+      .argument('<proposal>', 'one that svc policy proposals shows'),
+  ).action(async (proposal: string, options: GatewayAccess) => {
+    const withdrawn = await (await connect(options)).policies.withdraw(proposal);
+    terminal.out(options.json ? json(wire(withdrawn)) : `Over: ${withdrawn.id} (${withdrawn.status})`);
+  });
+}
+
+/** What is in force now, and what waits for somebody. */
+function told({ version, proposal }: ChosenPolicies): string {
+  if (proposal === undefined || proposal.status === 'confirmed') return `In force: ${version}`;
+  const people = proposal.stillNeeds === 1 ? 'another person confirms it' : 'two people confirm it';
+  return [
+    `Proposed: ${proposal.version}, until ${proposal.expiresAt}`,
+    `In force until ${people}: ${version}`,
+    `svc policy show ${proposal.version}`,
+    `svc policy confirm ${proposal.id}`,
+  ].join('\n');
 }

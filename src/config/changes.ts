@@ -8,6 +8,7 @@ const FIXED: readonly { readonly name: string; readonly of: (configuration: Conf
   { name: 'server.admin_port', of: ({ server }) => server.adminPort },
   { name: 'server.tls (with or without)', of: ({ server }) => server.tls !== null },
   { name: 'routes.listen', of: ({ listeners }) => listeners.map(({ at, tls }) => [at, tls !== null]) },
+  { name: 'policies.second_person', of: ({ policies }) => policies.isOfTwo },
   { name: 'store', of: ({ store }) => store },
   { name: 'secrets', of: ({ secrets }) => secrets },
   { name: 'receipts', of: ({ receipts }) => receipts },

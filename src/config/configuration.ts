@@ -159,6 +159,8 @@ export interface PolicySettings {
   readonly mode: 'enforce' | 'observe';
   /** Time between two decisions that json-rules-engine's own engine is asked about, ms; `null`: never. */
   readonly secondOpinionMs: number | null;
+  /** Whether policies come in force only when a second person has confirmed them. */
+  readonly isOfTwo: boolean;
 }
 
 /** The company brain. */

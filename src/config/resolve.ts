@@ -166,7 +166,16 @@ async function resolvePolicies(file: GatewayFile, isWritten: boolean, judge: Jud
       );
     if (paths.indexOf(path) < index) judge.error('duplicate_path', policies, ['paths', index], `${path} stands twice`);
   }
-  return { paths, mode: policies.mode, secondOpinionMs: parseDuration(policies.second_opinion) };
+  if (policies.second_person && file.users.length < 2)
+    judge.warn(
+      'second_person_missing',
+      policies,
+      ['second_person'],
+      'Nobody can confirm policies: only people whom the configuration names can, and there are not two',
+      'name them under users',
+    );
+  const { mode, second_person: isOfTwo } = policies;
+  return { paths, mode, isOfTwo, secondOpinionMs: parseDuration(policies.second_opinion) };
 }
 
 /** The upstreams of a file, without what is pinned of them. */

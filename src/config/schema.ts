@@ -178,6 +178,10 @@ const policies = section('policies', 'What agents may do.', {
     'observe: decide and record, but let what policy alone would stop go through.',
     'enforce',
   ),
+  second_person: flag(
+    'Policies that take the place of others come in force only when a second person has confirmed them, also those of edited files. Changes at a start only.',
+    false,
+  ),
   second_opinion: durationOr(
     'never',
     "Time between two decisions about which json-rules-engine's own engine is asked as well, after they were made. Where it says something else of a rule, that is an alert, a metric, and a note in `/readyz`.",

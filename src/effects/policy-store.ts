@@ -1,4 +1,5 @@
 import type { LedgerActor } from './model/ledger.ts';
+import type { PolicyProposal } from './model/policy-proposal.ts';
 
 /** The part of a budget's definition that its rows depend on. */
 export interface BudgetDefinition {
@@ -13,7 +14,7 @@ export interface BudgetDefinition {
 export interface PolicyBundle {
   /** Of what is in it. */
   readonly version: string;
-  /** Vouches for the version: who can only write to the store puts no policies in force. */
+  /** Vouches for the version: who can only write to the store puts no policies in force. Empty: it is only proposed. */
   readonly seal: string;
   /** A store keeps each as a row. */
   readonly parts: readonly string[];
@@ -31,6 +32,8 @@ export interface PolicyInForce {
   readonly why?: string;
   /** With `files`: those that were new or had changed; the first of them. */
   readonly files?: readonly string[];
+  /** Who confirmed it, where it was proposed. */
+  readonly confirmedBy?: readonly string[];
 }
 
 /** How policies come in force, beside their version. */
@@ -42,17 +45,37 @@ export interface PolicyChange extends Pick<PolicyInForce, 'by' | 'how' | 'why' |
    * present one in force, and no person.
    */
   readonly again: 'yes' | 'after_files' | 'no';
+  /** The proposal that comes in force by this, with everybody who stands behind it now. */
+  readonly proposal?: {
+    readonly confirmed: PolicyProposal;
+    /** Its seal as it was read. If another one is there, it is not put in force. */
+    readonly before: string;
+    /** Who confirmed it last. */
+    readonly actor: LedgerActor;
+  };
 }
 
 export type PolicyActivation =
   | { readonly kind: 'active'; readonly version: string }
   /** It was in force before the one that is, and was not to come back. Nothing was changed. */
   | { readonly kind: 'superseded'; readonly version: string }
+  /** What was proposed is over, or something else came in force. Nothing was changed. */
+  | { readonly kind: 'proposal_over' }
   /** Unit or window of a budget with rows would change, and `reset: true` is missing. */
   | {
       readonly kind: 'budget_redefined';
       readonly budgets: readonly { readonly budget: string; readonly was: string; readonly is: string }[];
     };
+
+/** What a step does with a proposal. */
+export interface PutProposal {
+  readonly proposal: PolicyProposal;
+  /** The seal that it replaces; `null`: it is new. */
+  readonly before: string | null;
+  /** Of new ones: the files, where the store has not had them. */
+  readonly bundle: PolicyBundle | null;
+  readonly actor: LedgerActor;
+}
 
 /** The policies that are in force for all gateways of a store. */
 export interface PolicyStore {
@@ -71,6 +94,12 @@ export interface PolicyStore {
   policyHistory(): Promise<readonly PolicyInForce[]>;
   /** `null` where it is not kept, or not any more. */
   policyBundle(version: string): Promise<PolicyBundle | null>;
+  /** What was proposed, newest first, also what is over; at most 20. */
+  policyProposals(): Promise<readonly PolicyProposal[]>;
+  /** Keeps a proposal, also one that somebody else has confirmed. */
+  putPolicyProposal(put: PutProposal): Promise<'put' | 'over' | 'full'>;
+  /** Ends what is open: of this id, or all that a gateway found in its files. Returns how many that were. */
+  endPolicyProposals(which: { readonly id: string } | 'of files', actor: LedgerActor): Promise<number>;
   /** Called when other policies may have come in force. */
   onPolicyChanged(listener: () => void): void;
 }

@@ -14,10 +14,14 @@ export interface Agreement {
   notes(): readonly Remark[];
 }
 
-/** @param fleet `null` if the store has only one gateway */
+/**
+ * @param fleet `null` if the store has only one gateway
+ * @param isOfTwo whether policies come in force only when a second person has confirmed them
+ */
 export function createAgreement(
   fleet: Pick<RedisStore, 'announce' | 'others'> | null,
   current: () => InForce,
+  isOfTwo = false,
 ): Agreement {
   /** Files that are not in force stop nothing; somebody should know of them. */
   function notesOfFiles({ policies, own }: InForce): readonly Remark[] {
@@ -26,7 +30,10 @@ export function createAgreement(
       own.version === null
         ? 'The policy files here cannot be used, and are not in force'
         : `The policy files here (version ${own.version}) are not in force`;
-    const message = `${files}; version ${policies.version} is. svc policy history shows who put it in force, svc policy activate puts the files here in force.`;
+    const how = isOfTwo
+      ? 'Two people have to stand behind policies: svc policy proposals shows what waits for somebody, svc policy activate proposes the files here.'
+      : 'svc policy history shows who put it in force, svc policy activate puts the files here in force.';
+    const message = `${files}; version ${policies.version} is. ${how}`;
     return [{ part: 'policies', message }];
   }
 

@@ -143,6 +143,7 @@ export class FilesRefused extends Error {}
 /**
  * Activates the policies: from then on admissions must have seen them.
  * @returns the version that is in force instead, if this one is not to come back
+ * @throws FilesRefused if a proposal is to come in force that is over
  * @throws InvalidFiles if a budget would change its unit or window without `reset: true`
  */
 export async function activate(
@@ -160,6 +161,8 @@ export async function activate(
       return null;
     case 'superseded':
       return activation.version;
+    case 'proposal_over':
+      throw new FilesRefused('The proposal is over, or is not as it was read.');
     case 'budget_redefined':
       throw new InvalidFiles(
         activation.budgets.map(({ budget, was, is }) => ({

@@ -1,10 +1,11 @@
 import type { Logger } from 'pino';
 import { createHash } from 'node:crypto';
-import type { ChosenPolicy, PolicyChoice, ShownPolicy } from '../api/ports.ts';
+import type { ChosenPolicy, ConfirmedPolicy, PolicyChoice, ShownPolicy } from '../api/ports.ts';
 import { unchangeable } from '../config/changes.ts';
 import { InvalidFiles } from '../diagnostics/invalid-files.ts';
 import type { JsonObject } from '../json/value.ts';
 import { INSTALLATION, type LedgerActor, type LedgerKind } from '../effects/model/ledger.ts';
+import { ledgerActor, type Principal } from '../effects/model/principal.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { unpackShort } from '../policy/bundle.ts';
 import type { PolicySeals } from '../secrets/policy-seals.ts';
@@ -12,6 +13,7 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import { type FileReader, FilesNotRead } from './file-reader.ts';
 import { activate, FilesRefused, type InForce, rereadFiles } from './in-force.ts';
 import type { PolicyChange } from '../effects/policy-store.ts';
+import type { LastConfirmation, Proposals } from './policy-proposals.ts';
 import type { SharedPolicies } from './read-files.ts';
 
 /** If files could not be put in force because the store was away, the next try comes after this long. */
@@ -37,8 +39,16 @@ export interface Reloader {
   hindrance(): string | null;
   /** Whether the current files were refused, or could not be read at all and are tried again. */
   staleness(): 'refused' | 'unread' | null;
-  /** @throws StoreUnavailable */
-  choose(choice: PolicyChoice, by: LedgerActor, why?: string | null): Promise<ChosenPolicy>;
+  /** Puts policies in force, or proposes them where a second person has to confirm it. @throws StoreUnavailable */
+  choose(choice: PolicyChoice, by: Principal, why?: string | null): Promise<ChosenPolicy>;
+  /** Confirms what was proposed. @throws StoreUnavailable */
+  confirm(proposal: string, by: Principal): Promise<ConfirmedPolicy>;
+  /**
+   * The files as they were read at the start; of policies that are not to come in force without a second person,
+   * those that are in force are taken on.
+   * @throws StoreUnavailable, InvalidFiles
+   */
+  begin(again: PolicyChange['again']): Promise<void>;
   /** What the policies of a version said. @throws StoreUnavailable */
   show(version: string): Promise<ShownPolicy>;
   /** Resolves when no reload is running. */
@@ -51,8 +61,10 @@ export function createReloader(parts: {
   readonly environment: Readonly<Record<string, string>>;
   readonly store: Pick<
     EffectStore,
-    'activatePolicy' | 'policyInForce' | 'policyHistory' | 'policyBundle' | 'seeUsers' | 'append'
+    'activatePolicy' | 'policyInForce' | 'policyHistory' | 'policyBundle' | 'endPolicyProposals' | 'seeUsers' | 'append'
   >;
+  /** Where policies come in force only when a second person has confirmed them; `null`: one is enough. */
+  readonly proposals: Proposals | null;
   readonly seals: PolicySeals;
   readonly current: () => InForce;
   readonly adopt: (next: InForce) => void;
@@ -63,7 +75,7 @@ export function createReloader(parts: {
   readonly logger: Logger;
   readonly metrics: Pick<Metrics, 'alerted'>;
 }): Reloader {
-  const { store, seals, current, logger } = parts;
+  const { store, seals, current, logger, proposals } = parts;
   let running: Promise<unknown> = Promise.resolve();
   let staleness: 'refused' | 'unread' | null = null;
   let hindrance: string | null = null;
@@ -130,8 +142,7 @@ export function createReloader(parts: {
       // say what is wanted now, also where the same stood there before.
       const isNews = found.inForce.own.version !== before.own.version;
       const again: PolicyChange['again'] = isNews ? 'yes' : 'no';
-      const { changed: files } = found.inForce.own;
-      const instead = await activate(store, found.inForce, { how: 'files', by: gateway, again, files }, seals);
+      const instead = await activateFiles(found.inForce, again, isNews);
       const next = instead === null ? found.inForce : await compiled(instead);
       if (next === null) throw new FilesRefused(gone(instead));
       await takeOn(next, 'configuration and policies reloaded');
@@ -146,6 +157,39 @@ export function createReloader(parts: {
       await record('policy.rejected', { in_force: current().policies.version }).catch(() => undefined);
       if (error instanceof StoreUnavailable) later(RETRY_MS);
     }
+  }
+
+  /**
+   * Puts the policies in the files in force, or, where somebody has to confirm it, proposes them.
+   * @returns the version that is in force instead; `null`: they are
+   */
+  async function activateFiles(
+    files: Pick<InForce, 'policies' | 'own'>,
+    again: PolicyChange['again'],
+    isNews: boolean,
+  ): Promise<string | null> {
+    const { changed, version } = files.own;
+    const inForce = proposals === null ? null : await store.policyInForce();
+    if (proposals !== null && inForce !== null && inForce !== version) {
+      if (isNews) {
+        const proposed = await proposals.propose(files, 'files', gateway, { files: changed });
+        if (proposed?.kind === 'proposed')
+          logger.warn(
+            { policy_version: inForce, files_version: version, proposal: proposed.proposal.id },
+            'the policies in the files are proposed; they come in force when two people have confirmed them',
+          );
+      }
+      return inForce;
+    }
+    // The files say again what is in force: nobody wants what they said in between.
+    if (inForce !== null && isNews) await store.endPolicyProposals('of files', gateway);
+    return activate(store, files, { how: 'files', by: gateway, again, files: changed }, seals);
+  }
+
+  async function begin(again: PolicyChange['again']): Promise<void> {
+    const instead = await activateFiles(current(), again, true);
+    // What other gateways run, or somebody has chosen, is not turned back by files of before.
+    if (instead !== null) await inTurn(follow);
   }
 
   async function follow(): Promise<void> {
@@ -176,17 +220,53 @@ export function createReloader(parts: {
     }
   }
 
-  async function choose(choice: PolicyChoice, by: LedgerActor, why: string | null): Promise<ChosenPolicy> {
-    try {
+  async function choose(choice: PolicyChoice, by: Principal, why: string | null): Promise<ChosenPolicy> {
+    return orRefused(async () => {
       const next = await chosen(choice);
       if (next === null) return { kind: 'not_kept' };
       const how = choice.kind === 'before' ? 'rollback' : 'activate';
-      await activate(store, next, { how, by, again: 'yes', ...(why !== null && { why }) }, seals);
-      await takeOn(next, 'the policies that somebody chose are in force');
-      failed = null;
-      // Files that were refused are no better for it.
-      if (choice.kind === 'files') caughtUp();
+      const told = why === null ? {} : { why };
+      const proposed = await proposals?.propose(next, how, by, told);
+      if (proposed != null) return proposed;
+      await activate(store, next, { how, by: ledgerActor(by), again: 'yes', ...told }, seals);
+      await takeOnChosen(next, choice.kind === 'files');
       return { kind: 'active', version: next.policies.version };
+    });
+  }
+
+  async function confirm(id: string, by: Principal): Promise<ConfirmedPolicy> {
+    return orRefused(async () => {
+      if (proposals === null) throw new FilesRefused('Policies come in force without a second person here.');
+      const joined = await proposals.confirm(id, by);
+      return joined.kind === 'complete' ? putInForce(joined.proposal) : joined;
+    });
+  }
+
+  /** What was proposed is compiled from what the store keeps of it, and has to be the version that it was. */
+  async function putInForce(proposal: LastConfirmation): Promise<ConfirmedPolicy> {
+    const { version, how, by, why, files } = proposal.confirmed;
+    const kept = await store.policyBundle(version);
+    const { inForce } = await read(kept ?? 'of the files');
+    if (inForce.policies.version !== version) throw new FilesRefused(gone(version));
+    const own = kept === null ? inForce.own : { ...inForce.own, version, parts: kept.parts };
+    const told = { ...(why !== undefined && { why }), ...(files !== undefined && { files }) };
+    await activate(store, { ...inForce, own }, { how, by, again: 'yes', ...told, proposal }, seals);
+    await takeOnChosen(inForce, inForce.own.version === version);
+    return { kind: 'active', version, proposal: proposal.confirmed };
+  }
+
+  /** @param isOfFiles whether the files here say the same: files that were refused are no better for anything else */
+  async function takeOnChosen(next: InForce, isOfFiles: boolean): Promise<void> {
+    await takeOn(next, 'the policies that somebody chose are in force');
+    failed = null;
+    if (isOfFiles) caughtUp();
+  }
+
+  async function orRefused<Done>(
+    work: () => Promise<Done>,
+  ): Promise<Done | { readonly kind: 'refused'; readonly message: string }> {
+    try {
+      return await work();
     } catch (error) {
       if (error instanceof StoreUnavailable) throw error;
       return { kind: 'refused', message: detailOf(error) };
@@ -203,7 +283,9 @@ export function createReloader(parts: {
 
   async function show(version: string): Promise<ShownPolicy> {
     const bundle = await store.policyBundle(version);
-    if (bundle === null || !seals.fits(version, bundle.seal)) return { kind: 'not_kept' };
+    if (bundle === null) return { kind: 'not_kept' };
+    const isVouchedFor = seals.fits(version, bundle.seal) || (await proposals?.isProposed(version)) === true;
+    if (!isVouchedFor) return { kind: 'not_kept' };
     const files = await unpackShort(bundle.parts, MOST_SHOWN);
     if (files === null) return { kind: 'too_large' };
     const digest = createHash('sha256')
@@ -264,6 +346,8 @@ export function createReloader(parts: {
     hindrance: () => hindrance,
     staleness: () => staleness,
     choose: (choice, by, why = null) => inTurn(() => choose(choice, by, why)),
+    confirm: (proposal, by) => inTurn(() => confirm(proposal, by)),
+    begin,
     show: (version) => inTurn(() => show(version)),
     async settled() {
       isStopping = true;
@@ -275,7 +359,7 @@ export function createReloader(parts: {
 }
 
 function gone(version: string | null): string {
-  return `neither the store nor the files here have version ${version ?? ''}, which is in force`;
+  return `neither the store nor the files here have version ${version ?? ''}`;
 }
 
 function detailOf(error: unknown): string {

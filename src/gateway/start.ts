@@ -60,7 +60,7 @@ import { createVerifier } from '../identity/passkeys/verifier.ts';
 import { createFileReader } from './file-reader.ts';
 import { createExitStack, endHard, type ExitStack } from './exit-stack.ts';
 import { makeFirstKey } from './first-key.ts';
-import { activate, type Held, type InForce, readFiles } from './in-force.ts';
+import { type Held, type InForce, readFiles } from './in-force.ts';
 import { mcpGatewayPorts } from './mcp-gateway-ports.ts';
 import { mcpControlPorts } from './mcp-ports.ts';
 import { watchNeighbours } from './neighbours.ts';
@@ -73,6 +73,7 @@ import { createPauseView } from './pause-view.ts';
 import { createPinAlarm, createPinView } from './pin-view.ts';
 import { proxyPorts } from './proxy-ports.ts';
 import { outcomeOfProbe, type Prober, startProber } from './prober.ts';
+import { createProposals } from './policy-proposals.ts';
 import { createReloader } from './reload.ts';
 import { sealedStore, unmeasured } from './sealed-store.ts';
 import { retentionNotes, startSweeper, type Swept } from './sweeper.ts';
@@ -162,17 +163,14 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
   const spool = await openSpool(join(folder, 'uploads'));
   const directory = createDirectory(configuration, store);
   let administrativeKey: RunningGateway['administrativeKey'] = null;
-  const agreement = createAgreement(fleet, current);
+  // Whoever can edit files does not turn it off while the gateway runs.
+  const isOfTwo = configuration.policies.isOfTwo;
+  const agreement = createAgreement(fleet, current, isOfTwo);
   const takeUp = createTakeUp(
     async () => {
       if (!store.health().ready) throw new StoreUnavailable('The store is not ready.');
       await bindToStore(store, secrets, configuration.secrets);
-      const { changed: files } = held.inForce.own;
-      const startedWith = { how: 'files', by: { type: 'gateway', id: ports.owner }, files } as const;
-      const again = fleet === null ? 'after_files' : 'no';
-      const instead = await activate(store, held.inForce, { ...startedWith, again }, secrets.policySeals);
-      // What other gateways run, or somebody has chosen, is not turned back by files of before.
-      if (instead !== null) await reloader.follow();
+      await reloader.begin(fleet === null ? 'after_files' : 'no');
       await store.seeUsers(held.inForce.configuration.users.map(({ id }) => id));
       await fileEntities.begin();
       agreement.announce(held.inForce);
@@ -333,10 +331,16 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
     defaultExpiryMs: held.inForce.configuration.auth.defaultExpiryMs,
   });
   let notifyWatch: (stamp: string) => void = () => undefined;
+  const persons = {
+    isUser: (user: string) => directory.isUser(user),
+    since: (user: string) => people.since(user),
+    keys: (user: string) => store.keys(user),
+  };
   const reloader = createReloader({
     ...options,
     store,
     seals: secrets.policySeals,
+    proposals: isOfTwo ? createProposals({ store, seals: secrets.policySeals, persons, newId }) : null,
     current,
     adopt(next) {
       held.inForce = fileEntities.take(next);
@@ -429,6 +433,7 @@ async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitSt
       preview: (request) => previewEffect(ports, request),
       running: ports.running,
       choosePolicy: (choice, by, why) => reloader.choose(choice, by, why),
+      confirmPolicy: (proposal, by) => reloader.confirm(proposal, by),
       showPolicy: (version) => reloader.show(version),
       resolve: (call) => drain.running(resolveEffect(ports, call)),
       probe,

@@ -32,6 +32,8 @@ const TITLES: Readonly<Record<NotificationEvent, string>> = {
   'pause.lifted': 'A pause was lifted: calls go on',
   'budget.near_limit': 'A budget is near its limit',
   'policy.rejected': 'Files of the configuration or the policies cannot be used; the last good version is in force',
+  'policy.proposed': 'Policies were proposed: they come in force when somebody else confirms them',
+  'allowance.given': 'Somebody allowed the next calls alike: nobody is asked about them',
   'tool.quarantined': 'An MCP server changed a tool: it is not called until somebody approves the change',
   'retention.stalled': 'Old effects stay, because what became of them is not known',
 };
@@ -47,6 +49,8 @@ const SCREENS: Readonly<Record<NotificationEvent, readonly [screen: string, word
   'pause.lifted': ['pauses', 'Open the pauses'],
   'budget.near_limit': ['budgets', 'Open the budgets'],
   'policy.rejected': ['health', 'Open the console'],
+  'policy.proposed': ['policies', 'Open the console'],
+  'allowance.given': ['inbox', 'Open the inbox'],
   'tool.quarantined': ['servers', 'Open the console'],
   'retention.stalled': ['unknown', 'Open the console'],
 };

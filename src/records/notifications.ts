@@ -26,6 +26,17 @@ const TOLD: Partial<Record<LedgerKind, readonly [event: NotificationEvent, ...me
   'pause.set': ['pause.set', 'pause_id', 'scope', 'reason', 'until'],
   'pause.lifted': ['pause.lifted', 'pause_id'],
   'policy.rejected': ['policy.rejected', 'in_force'],
+  'policy.proposed': [
+    'policy.proposed',
+    'proposal',
+    'version',
+    'instead_of',
+    'how',
+    'proposed_by',
+    'why',
+    'expires_at',
+  ],
+  'allowance.given': ['allowance.given', 'allowance_id', 'approval_id', 'given_by', 'times', 'expires_at'],
 };
 
 /** How far a ledger was read. */

@@ -1,10 +1,10 @@
 import { INSTALLATION, type LedgerActor } from '../effects/model/ledger.ts';
-import type { EffectStore } from '../effects/store.ts';
 import type { RowStore } from '../stores/port.ts';
 import { ONLY, policyRows } from './control-rows.ts';
 import type { Draft } from './draft.ts';
 import { budgetGroup } from './counters.ts';
 import { jsonKind, repository, textKind } from './kind.ts';
+import { endConfirmed, endProposals, isAsRead, isOpenProposal, proposalRows, putProposal } from './policy-proposals.ts';
 import { readRecord, type StepRunner } from './runner.ts';
 import { appendEvents } from './view.ts';
 import type {
@@ -13,6 +13,7 @@ import type {
   PolicyBundle,
   PolicyChange,
   PolicyInForce,
+  PolicyStore,
 } from '../effects/policy-store.ts';
 
 const GATEWAY: LedgerActor = { type: 'gateway', id: 'policy' };
@@ -39,7 +40,9 @@ const MOST_BUNDLES = 10;
 /** How many counters of a workspace are searched for budgets in use. */
 const MAX_COUNTERS = 100_000;
 
-export interface Policies extends Pick<EffectStore, 'policyInForce' | 'policyHistory' | 'policyBundle'> {
+export interface Policies {
+  /** What a store shows of them, and what it does with proposals. */
+  readonly kept: Omit<PolicyStore, 'activatePolicy' | 'onPolicyChanged'>;
   activate(
     version: string,
     budgets: readonly BudgetDefinition[],
@@ -84,16 +87,29 @@ export function createPolicies(store: RowStore, runner: StepRunner): Policies {
       });
     await runner.run(INSTALLATION, (draft) => {
       const there = bundleRows.get(draft, version);
-      if (there?.seal !== seal || there.parts !== parts.length)
-        bundleRows.put(draft, version, { seal, parts: parts.length });
+      // What is only proposed has no seal, and takes none away.
+      const next = seal === '' ? (there?.seal ?? '') : seal;
+      if (there?.seal !== next || there.parts !== parts.length)
+        bundleRows.put(draft, version, { seal: next, parts: parts.length });
     });
   }
 
-  /** Forgets the files of the version that is one too many. */
+  /** Forgets the files of the version that is one too many, and of proposals that are over. */
   async function dropOldest(): Promise<void> {
-    const history = (await readRecord(runner, historyRows, INSTALLATION, ONLY)) ?? [];
-    const version = [...new Set(history.map((one) => one.version))][MOST_BUNDLES];
-    if (version === undefined) return;
+    const dropped = await runner.peek(INSTALLATION, (draft) => {
+      const history = historyRows.get(draft, ONLY) ?? [];
+      const proposals = proposalRows.get(draft, ONLY) ?? [];
+      const versions = [...new Set(history.map((one) => one.version))];
+      const open = proposals.filter((one) => isOpenProposal(draft, one)).map(({ version }) => version);
+      const kept = new Set([...versions.slice(0, MOST_BUNDLES), ...open]);
+      const oldest = versions[MOST_BUNDLES];
+      const over = proposals.map(({ version }) => version);
+      return [...new Set(oldest === undefined ? over : [oldest, ...over])].filter((version) => !kept.has(version));
+    });
+    for (const version of dropped) await drop(version);
+  }
+
+  async function drop(version: string): Promise<void> {
     const there = await readRecord(runner, bundleRows, INSTALLATION, version);
     if (there === null) return;
     await runner.run(INSTALLATION, (draft) => {
@@ -112,22 +128,35 @@ export function createPolicies(store: RowStore, runner: StepRunner): Policies {
     return history.some((one) => one.version === version) ? inForce : null;
   }
 
+  /** Whether what was to be confirmed is over, or is not what was read. */
+  function isProposalOver(draft: Draft, change: PolicyChange | null): boolean {
+    const proposal = change?.proposal;
+    return proposal !== undefined && !isAsRead(draft, proposal.confirmed.id, proposal.before);
+  }
+
   /** Puts it in force, in the step's change, and on record with who did it. */
   function putInForce(draft: Draft, version: string, change: PolicyChange | null): void {
     const before = policyRows.get(draft, ONLY);
-    if (before !== version) policyRows.put(draft, ONLY, version);
+    if (change?.proposal !== undefined) endConfirmed(draft, change.proposal.confirmed, change.proposal.actor);
+    if (before !== version) {
+      endProposals(draft, 'all', 'superseded', change?.by ?? GATEWAY);
+      policyRows.put(draft, ONLY, version);
+    }
     if (change === null) return;
     const history = historyRows.get(draft, ONLY) ?? [];
     if (before === version && history[0]?.version === version) return;
-    const { by, how, why, files } = change;
+    const { by, how, why, files, proposal } = change;
     const told = { ...(why === undefined ? {} : { why }), ...(files === undefined ? {} : { files }) };
-    historyRows.put(draft, ONLY, [{ version, at: draft.now, by, how, ...told }, ...history].slice(0, MOST_HISTORY));
+    const confirmedBy = proposal?.confirmed.people.map(({ user }) => user).filter((user) => user !== by.id);
+    const line = { version, at: draft.now, by, how, ...told, ...(confirmedBy === undefined ? {} : { confirmedBy }) };
+    historyRows.put(draft, ONLY, [line, ...history].slice(0, MOST_HISTORY));
     const kind = how === 'rollback' ? 'policy.rolled_back' : 'policy.activated';
-    appendEvents(draft, [{ kind, effectId: null, actor: by, data: { version, before, how, ...told } }]);
+    const ofTwo = confirmedBy === undefined ? {} : { proposed_by: by.id, confirmed_by: confirmedBy };
+    const actor = proposal?.actor ?? by;
+    appendEvents(draft, [{ kind, effectId: null, actor, data: { version, before, how, ...told, ...ofTwo } }]);
   }
 
-  return {
-    bring,
+  const kept: Policies['kept'] = {
     policyInForce: () => readRecord(runner, policyRows, INSTALLATION, ONLY),
     policyHistory: async () => (await readRecord(runner, historyRows, INSTALLATION, ONLY)) ?? [],
     async policyBundle(version) {
@@ -141,7 +170,25 @@ export function createPolicies(store: RowStore, runner: StepRunner): Policies {
       }
       return { version, seal: head.seal, parts };
     },
+    policyProposals: async () => (await readRecord(runner, proposalRows, INSTALLATION, ONLY)) ?? [],
+    async putPolicyProposal({ bundle, ...put }) {
+      if (bundle !== null) await keepBundle(bundle);
+      const { result } = await runner.run(INSTALLATION, (draft) => putProposal(draft, put));
+      await dropOldest();
+      return result;
+    },
+    async endPolicyProposals(which, actor) {
+      const { result } = await runner.run(INSTALLATION, (draft) => endProposals(draft, which, 'withdrawn', actor));
+      if (result > 0) await dropOldest();
+      return result;
+    },
+  };
+
+  return {
+    kept,
+    bring,
     async activate(version, budgets, change, workspaces) {
+      if (await runner.peek(INSTALLATION, (draft) => isProposalOver(draft, change))) return { kind: 'proposal_over' };
       const instead = await runner.peek(INSTALLATION, (draft) => supersededBy(draft, version, change));
       if (instead !== null) return { kind: 'superseded', version: instead };
       if (change !== null && change.bundle !== null) await keepBundle(change.bundle);
@@ -174,6 +221,7 @@ export function createPolicies(store: RowStore, runner: StepRunner): Policies {
             appendEvents(draft, [{ kind: 'budget.reset', effectId: null, actor: change?.by ?? GATEWAY, data }]);
           });
       const { result } = await runner.run(INSTALLATION, (draft): PolicyActivation => {
+        if (isProposalOver(draft, change)) return { kind: 'proposal_over' };
         const meanwhile = supersededBy(draft, version, change);
         if (meanwhile !== null) return { kind: 'superseded', version: meanwhile };
         const there = definitionRows.get(draft, ONLY) ?? {};

@@ -94,6 +94,7 @@ const RECORDS = [
   'MadeKey',
   'BudgetRow',
   'PolicyHistory',
+  'PolicyProposal',
   'PolicyVersion',
   'NotificationPage',
   'PassedReadPage',

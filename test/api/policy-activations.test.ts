@@ -1,4 +1,5 @@
 import { afterEach, beforeEach, expect, it } from 'vitest';
+import { ledgerActor } from '../../src/effects/model/principal.ts';
 import type { ChosenPolicy, PolicyChoice } from '../../src/api/ports.ts';
 import { type Rig, startRig } from './rig.ts';
 
@@ -17,7 +18,8 @@ beforeEach(async () => {
     {
       choosePolicy: async (choice, by, why) => {
         asked.push(choice);
-        reasons.push([by.type, by.id, why]);
+        const { type, id } = ledgerActor(by);
+        reasons.push([type, id, why]);
         return answer;
       },
     },

@@ -202,7 +202,7 @@ rules:
 /** The whole gateway behind the control plane, in this process: real store, core, policy, identity, receipts, upstream. */
 export async function startRig(
   change: Partial<ApiSettings> = {},
-  other: Partial<Pick<ApiPorts, 'choosePolicy' | 'pins'>> = {},
+  other: Partial<Pick<ApiPorts, 'choosePolicy' | 'confirmPolicy' | 'pins'>> = {},
   beforeRoutes: (app: ApiApp) => Promise<void> = async () => {},
 ): Promise<Rig> {
   const folder = await mkdtemp(join(tmpdir(), 'svc-api-'));
@@ -323,6 +323,7 @@ export async function startRig(
     catalog: () => catalog,
     policies: () => ({ set, mode: 'enforce', filesVersion: set.version }),
     choosePolicy: other.choosePolicy ?? (async () => ({ kind: 'not_kept' })),
+    confirmPolicy: other.confirmPolicy ?? (async () => ({ kind: 'absent' })),
     showPolicy: async () => ({ kind: 'not_kept' }),
     profiles: () => profiles,
     keys: {

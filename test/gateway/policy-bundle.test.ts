@@ -16,6 +16,7 @@ import { createLogger } from '../../src/telemetry/logger.ts';
 import { admitRequest, PERSON } from '../contract/requests.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
 import { ALONE, emptyRows, mapStore } from '../port/map-rows.ts';
+import { administrator } from './administrator.ts';
 import { POLICY_SEALS } from './policy-seals.ts';
 
 /*
@@ -44,6 +45,7 @@ afterEach(async () => {
   for (const close of closers.splice(0).reverse()) await close();
 });
 
+const ADMIN = administrator('maria');
 const GATEWAY = { type: 'gateway', id: 'test' } as const;
 
 function world(isFleet = true) {
@@ -82,6 +84,7 @@ function world(isFleet = true) {
       environment: {},
       store: effects,
       seals: POLICY_SEALS,
+      proposals: null,
       current: () => inForce,
       adopt: (next) => {
         inForce = next;
@@ -196,7 +199,7 @@ describe('policies of a fleet', () => {
     second.write('one');
     await second.reloader.reload();
     expect(second.rules()).toEqual(['a/two']);
-    expect(await second.reloader.choose({ kind: 'files' }, PERSON)).toMatchObject({ kind: 'active' });
+    expect(await second.reloader.choose({ kind: 'files' }, ADMIN)).toMatchObject({ kind: 'active' });
     await Promise.all([first.reloader.follow(), late.reloader.follow()]);
     expect(ruled([first, second, late])).toEqual([['a/one'], ['a/one'], ['a/one']]);
   });
@@ -205,13 +208,13 @@ describe('policies of a fleet', () => {
     const { start } = world();
     const [first, second] = [await start('one'), await start('one')];
     const one = first.inForce().policies.version;
-    expect(await first.reloader.choose({ kind: 'before' }, PERSON)).toEqual({ kind: 'not_kept' });
+    expect(await first.reloader.choose({ kind: 'before' }, ADMIN)).toEqual({ kind: 'not_kept' });
     first.write('two');
     await first.reloader.reload();
     const two = first.inForce().policies.version;
     await second.reloader.follow();
     const reads = first.reads();
-    expect(await second.reloader.choose({ kind: 'before' }, PERSON)).toEqual({ kind: 'active', version: one });
+    expect(await second.reloader.choose({ kind: 'before' }, ADMIN)).toEqual({ kind: 'active', version: one });
     await first.reloader.follow();
     expect(ruled([first, second])).toEqual([['a/one'], ['a/one']]);
     // What was in force there a moment ago is compiled already.
@@ -225,7 +228,7 @@ describe('policies of a fleet', () => {
         isProven: true,
         files: [{ text: expect.stringContaining(`id: ${rule},`) }],
       });
-    expect(await first.reloader.choose({ kind: 'version', version: two }, PERSON)).toEqual({
+    expect(await first.reloader.choose({ kind: 'version', version: two }, ADMIN)).toEqual({
       kind: 'active',
       version: two,
     });
@@ -308,8 +311,8 @@ describe('policies of a fleet', () => {
       await gateway.reloader.reload();
     }
     expect(await gateway.store.policyBundle(oldest)).toBeNull();
-    expect(await gateway.reloader.choose({ kind: 'version', version: oldest }, PERSON)).toEqual({ kind: 'not_kept' });
-    expect(await gateway.reloader.choose({ kind: 'before' }, PERSON)).toMatchObject({ kind: 'active' });
+    expect(await gateway.reloader.choose({ kind: 'version', version: oldest }, ADMIN)).toEqual({ kind: 'not_kept' });
+    expect(await gateway.reloader.choose({ kind: 'before' }, ADMIN)).toMatchObject({ kind: 'active' });
     expect(gateway.rules()).toEqual(['a/r9']);
   });
 });
@@ -354,7 +357,7 @@ describe('what the policies of a version said', () => {
     const gateway = await start('one');
     gateway.write('two', 'nowhere');
     const { version } = gateway.inForce().policies;
-    const chosen = await gateway.reloader.choose({ kind: 'files' }, PERSON);
+    const chosen = await gateway.reloader.choose({ kind: 'files' }, ADMIN);
     expect(chosen).toEqual({ kind: 'refused', message: expect.stringContaining('nowhere') });
     expect([gateway.inForce().policies.version, await gateway.store.policyInForce()]).toEqual([version, version]);
   });
@@ -377,7 +380,7 @@ describe('policies of a gateway that is alone', () => {
     const gateway = await start('one');
     gateway.write('two');
     await gateway.reloader.reload();
-    await gateway.reloader.choose({ kind: 'before' }, PERSON);
+    await gateway.reloader.choose({ kind: 'before' }, ADMIN);
     gateway.configure('omar');
     await gateway.reloader.reload();
     expect(gateway.rules()).toEqual(['a/one']);

@@ -9,6 +9,7 @@ import { activate, type InForce, readFiles } from '../../src/gateway/in-force.ts
 import { createReloader, type Reloader } from '../../src/gateway/reload.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
+import { administrator } from './administrator.ts';
 import { POLICY_SEALS } from './policy-seals.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
 
@@ -57,6 +58,7 @@ beforeEach(async () => {
       },
     },
     seals: POLICY_SEALS,
+    proposals: null,
     current: () => inForce,
     adopt: (next) => {
       inForce = next;
@@ -112,6 +114,7 @@ it('files that could not be read are tried again by themselves, ever later up to
     environment: {},
     store,
     seals: POLICY_SEALS,
+    proposals: null,
     current: () => inForce,
     adopt: (next) => {
       inForce = next;
@@ -158,7 +161,7 @@ it('files that could not be read are tried again by themselves, ever later up to
 });
 
 it('files that are edited are in force, whatever stood there before; who chooses other policies mends no file', async () => {
-  const by = { type: 'user', id: 'maria' } as const;
+  const by = administrator('maria');
   const rules = () => inForce.policies.rules.map(({ id }) => id);
   for (const rule of ['two', 'one', 'two']) {
     writeFileSync(join(folder, 'policy.yaml'), POLICY(rule));

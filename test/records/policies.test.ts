@@ -16,14 +16,14 @@ function policies() {
   const activate = (version: string, change: Partial<PolicyChange> = {}) =>
     kept.activate(version, [], { ...CHANGE, ...change }, async () => ['demo']);
   return {
-    ...kept,
+    ...kept.kept,
     rows,
     store,
     activate,
     define: (version: string, budget: BudgetDefinition) => kept.activate(version, [budget], null, async () => ['demo']),
     files: (version: string, parts = [`${version} one`, `${version} two`]) =>
       activate(version, { again: 'yes', bundle: { version, seal: `of ${version}`, parts } }),
-    versions: async () => (await kept.policyHistory()).map(({ version }) => version),
+    versions: async () => (await kept.kept.policyHistory()).map(({ version }) => version),
     /** Rows of files that are kept, heads and parts. */
     keptRows: () =>
       [...(rows.spaces.get(INSTALLATION)?.rows.values() ?? [])]
@@ -108,7 +108,7 @@ test('files of which a part is gone are none; the next who has them puts back wh
   );
   const bundle = { version: 'v1', seal: 'of v1', parts: ['v1 one', 'v1 two'] };
   await again.activate('v1', [], { ...CHANGE, again: 'yes', bundle }, async () => []);
-  expect(await again.policyBundle('v1')).toEqual(bundle);
+  expect(await again.kept.policyBundle('v1')).toEqual(bundle);
 });
 
 test.each([

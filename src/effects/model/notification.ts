@@ -11,6 +11,8 @@ export const NOTIFICATION_EVENTS = [
   'pause.lifted',
   'budget.near_limit',
   'policy.rejected',
+  'policy.proposed',
+  'allowance.given',
   'tool.quarantined',
   'retention.stalled',
 ] as const;

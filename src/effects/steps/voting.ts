@@ -48,7 +48,13 @@ export function voteStep(view: StepView, request: VoteRequest): Plan<VoteResult>
 
 /** Whether somebody may decide nothing about a request: who made it, whose agent or key it is, or who came after it. */
 export function isOwnRequest(
-  { requester, createdAt }: ApprovalRecord,
+  {
+    requester,
+    createdAt,
+  }: {
+    readonly requester: Pick<ApprovalRecord['requester'], 'user' | 'agentOwner' | 'keyMadeBy' | 'keyId'>;
+    readonly createdAt: number;
+  },
   { user, keyId, voterSince }: Pick<VoteRequest, 'user' | 'keyId' | 'voterSince'>,
 ): boolean {
   const tooClose = [requester.user, requester.agentOwner, requester.keyMadeBy].includes(user);
