@@ -1134,6 +1134,8 @@ export type NotificationDelivery = {
     | 'pause.lifted'
     | 'budget.near_limit'
     | 'policy.rejected'
+    | 'policy.proposed'
+    | 'allowance.given'
     | 'tool.quarantined'
     | 'retention.stalled';
   /** Name of the webhook in the configuration. */
