@@ -5,6 +5,7 @@ import { ask, of, type Rule } from '../api.ts';
 import { Text, Time } from '../format.tsx';
 import { Confirm, Copies, curlOf, Empty, Fault, Head } from '../parts.tsx';
 import { useCurrent, useMay } from '../session.tsx';
+import { PolicyProposals } from './policy-proposals.tsx';
 import { PolicyText } from './policy-text.tsx';
 import { TryCall } from './try-call.tsx';
 
@@ -88,6 +89,7 @@ export function PoliciesScreen(): JSX.Element {
           Version <code>{found.data.version}</code>
         </p>
       )}
+      <PolicyProposals />
       <TryCall />
       <InForce />
       <Copies curl={curlOf('GET', path)} cli="svc policy history" />
