@@ -69,6 +69,7 @@ export function Confirm({
     setFault(null);
     try {
       await act();
+      setSure(false);
     } catch (error) {
       setFault(error);
       setSure(false);

@@ -69,7 +69,7 @@ export function PausesScreen(): JSX.Element {
         <Empty title="Nothing is paused">
           <p>
             When an agent does what it should not, pause it here: what is not yet sent is stopped, and calls get
-            `denied_paused` with your reason.
+            <code>denied_paused</code> with your reason.
           </p>
         </Empty>
       )}

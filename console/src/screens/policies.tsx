@@ -5,8 +5,8 @@ import { ask, of, type Rule } from '../api.ts';
 import { Text, Time } from '../format.tsx';
 import { Confirm, Copies, curlOf, Empty, Fault, Head } from '../parts.tsx';
 import { useCurrent, useMay } from '../session.tsx';
-import { PolicyProposals } from './policy-proposals.tsx';
 import { PolicyText } from './policy-text.tsx';
+import { Proposals } from './proposals.tsx';
 import { TryCall } from './try-call.tsx';
 
 interface Activation {
@@ -14,6 +14,7 @@ interface Activation {
   readonly at: string;
   readonly by: { readonly type: string; readonly id: string };
   readonly how: string;
+  readonly confirmed_by?: readonly string[];
   /** What the person said who put it there. */
   readonly why?: string;
   /** Those that were new or had changed, where a gateway found them. */
@@ -89,7 +90,7 @@ export function PoliciesScreen(): JSX.Element {
           Version <code>{found.data.version}</code>
         </p>
       )}
-      <PolicyProposals />
+      <Proposals />
       <TryCall />
       <InForce />
       <Copies curl={curlOf('GET', path)} cli="svc policy history" />
@@ -164,7 +165,7 @@ function InForce(): JSX.Element | null {
 
 /** Who put a version in force, why, and what it says. */
 function PutInForce({
-  of: { version, at, by, how, why, files = [] },
+  of: { version, at, by, how, why, files = [], confirmed_by: people = [] },
   isNow,
   before,
 }: {
@@ -181,6 +182,7 @@ function PutInForce({
       <span>
         {how === 'files' ? 'from the files' : how}
         {by.type === 'gateway' ? '' : ` by ${by.type} ${by.id}`}
+        {people.length === 0 ? '' : `, confirmed by ${people.join(' and ')}`}
       </span>
       {isNow && <span class="mark yes">In force</span>}
       {files.length > 0 && (

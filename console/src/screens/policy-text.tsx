@@ -33,12 +33,19 @@ export function PolicyText({
   return (
     <details class="wide" onToggle={({ currentTarget }) => setOpen(currentTarget.open)}>
       <summary>{before === null ? 'What they say' : 'What they say, and what differs from those before'}</summary>
-      {isOpen && <Texts version={version} before={before} />}
+      {isOpen && <PolicyTexts version={version} before={before} />}
     </details>
   );
 }
 
-function Texts({ version, before }: { readonly version: string; readonly before: string | null }): JSX.Element {
+/** The same, opened. */
+export function PolicyTexts({
+  version,
+  before,
+}: {
+  readonly version: string;
+  readonly before: string | null;
+}): JSX.Element {
   const [isWhole, setWhole] = useState(before === null);
   const now = useVersion(version);
   const then = useVersion(before);
@@ -57,7 +64,9 @@ function Texts({ version, before }: { readonly version: string; readonly before:
       {before !== null && old === null && (
         <p class="faint">What stood there before is not kept any more: the last ten versions are.</p>
       )}
-      {old !== null && differing.length === 0 && <p class="faint">The texts are the same.</p>}
+      {old !== null && differing.length === 0 && (
+        <p class="faint">The files say the same; what they are compiled with differs.</p>
+      )}
       {old !== null && (
         <label class="check">
           <input type="checkbox" checked={isWhole} onChange={({ currentTarget }) => setWhole(currentTarget.checked)} />
