@@ -16,6 +16,7 @@ export type {
   Claim,
   Decision,
   Effect,
+  EffectBudgets,
   EffectPage,
   EffectState,
   EffectWithLedger,

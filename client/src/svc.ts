@@ -145,6 +145,8 @@ export class Svc {
      */
     erase: (id: string): Promise<void> => this.#delete(`/effects/${encodeURIComponent(id)}/params`),
     run: (id: string): Promise<wire.Run> => this.#get(`/effects/${encodeURIComponent(id)}/run`),
+    /** What it took of budgets, and how these stood before and after. Not for keys of one agent. */
+    budgets: (id: string): Promise<wire.EffectBudgets> => this.#get(`/effects/${encodeURIComponent(id)}/budgets`),
   };
 
   /** The append-only ledger, newest first. A page may be short or empty even if others follow. */

@@ -182,6 +182,7 @@ describe('the other operations', () => {
       {},
     ],
     ['run', (svc) => svc.effects.run('e'), 'GET /v1/workspaces/demo/effects/e/run', {}],
+    ['budgets', (svc) => svc.effects.budgets('e'), 'GET /v1/workspaces/demo/effects/e/budgets', {}],
     [
       'approvals',
       (svc) => svc.approvals.list({ status: 'pending' }),

@@ -1,3 +1,6 @@
+import { type Standing, type Taken, takenOfBudgets } from '../effects/upkeep/budget-standing.ts';
+import { rowName } from '../effects/upkeep/money-events.ts';
+import { timeToWire } from '../effects/wire/time.ts';
 import { WARN_AT } from '../effects/run/to-outcome.ts';
 import type { BudgetRow } from '../effects/model/budget.ts';
 import type { Json } from '../json/value.ts';
@@ -11,7 +14,9 @@ import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { type Static, Type } from 'typebox';
 import { BUDGET } from './effect-answers.ts';
-import { answers, component, InWorkspace, List, NoQuery } from './schema.ts';
+import { refuseAgents } from './ledger.ts';
+import { refuse } from './problem.ts';
+import { answers, component, InWorkspace, List, NoQuery, Nullable, Time, WithId } from './schema.ts';
 
 const BudgetRowAnswer = component(
   'BudgetRow',
@@ -21,6 +26,34 @@ const BudgetRowAnswer = component(
   ),
 );
 const Budgets = Type.Object({ budgets: List(BudgetRowAnswer) });
+
+const Count = Type.Integer({ minimum: 0 });
+const Stood = Type.Object({ at: Time, spent: Count, held: Count });
+const EffectBudgets = component(
+  'EffectBudgets',
+  Type.Object({
+    hold_state: Type.Enum(['none', 'held', 'posted', 'voided']),
+    budgets: List(
+      Type.Object({
+        budget: Type.String(),
+        unit: Type.String(),
+        bucket: Type.String(),
+        window: Type.String(),
+        amount: Type.Integer({ minimum: 0, description: 'What it held.' }),
+        spent: Type.Integer({ minimum: 0, description: 'What is spent for it; more than it held where it cost more.' }),
+        before: Type.Optional(Stood),
+        after: Type.Optional(Stood),
+        unknown: Type.Optional(
+          Type.Enum(['rolling', 'too_many'], {
+            description:
+              'Why there is no `before` and `after`. `rolling`: what has left a rolling window is written nowhere. `too_many`: more happened in the window than is read.',
+          }),
+        ),
+        now: Nullable(BudgetRowAnswer, '`null`: its window is over.'),
+      }),
+    ),
+  }),
+);
 
 /** `GET …/budgets`: rows whose window has not ended. */
 export function addBudgetRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
@@ -58,6 +91,58 @@ export function addBudgetRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
       });
     },
   );
+  addTakenRoute(app, ports, lists);
+}
+
+/** `GET …/effects/{id}/budgets`: what a call took of budgets, and how they stood before and after. */
+function addTakenRoute(app: ApiApp, { store, policies }: ApiPorts, lists: Lists): void {
+  app.get(
+    '/v1/workspaces/:ws/effects/:id/budgets',
+    {
+      config: { endpoint: 'budgets.read' },
+      schema: {
+        operationId: 'getEffectBudgets',
+        summary: 'What a call took of budgets, and how these stood before and after',
+        description:
+          'Computed from the ledger, event by event. `before` and `after` are there for calendar windows in which not more happened than is read; else `unknown` says why not. A key that was made for one agent does not read it: others share the budgets.',
+        tags: ['budgets'],
+        params: WithId,
+        querystring: NoQuery,
+        response: answers({ 200: EffectBudgets }),
+      },
+    },
+    async (request) => {
+      const caller = callerOf(request);
+      refuseAgents(caller);
+      const { ws, id } = request.params;
+      const effect = await store.effect(ws, id);
+      if (effect === null) throw refuse('not_found', 'There is no effect of this id in the workspace.');
+      return lists.make(caller, async () => {
+        const taken = await takenOfBudgets(store, effect);
+        const rows = taken.length === 0 ? [] : await store.budgets(ws);
+        const { set } = policies();
+        return { hold_state: effect.holdState, budgets: taken.map((one) => takenToWire(one, rows, set)) };
+      });
+    },
+  );
+}
+
+function takenToWire({ hold, spent, around }: Taken, rows: readonly BudgetRow[], set: CompiledPolicies) {
+  const row = rows.find((one) => rowName(one) === rowName(hold));
+  const { budget, unit, bucket, window, amount } = hold;
+  const stood = ({ at, ...figures }: Standing) => ({ at: timeToWire(at), ...figures });
+  return {
+    budget,
+    unit,
+    bucket,
+    window,
+    amount,
+    spent,
+    ...(around.kind === 'known'
+      ? { before: stood(around.before), after: stood(around.after) }
+      : { unknown: around.why }),
+    now: row === undefined ? null : rowToWire(row, set),
+  };
 }
 
 /** @param agent sees no more than its own and what it shares; `null`: somebody who sees everything */

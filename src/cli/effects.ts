@@ -1,4 +1,13 @@
-import type { Effect, EffectFilter, EffectPage, ObservedRead, ObservedReadPage, Svc } from '@svc-gateway/client';
+import {
+  type Effect,
+  type EffectBudgets,
+  type EffectFilter,
+  type EffectPage,
+  type ObservedRead,
+  type ObservedReadPage,
+  type Svc,
+  SvcError,
+} from '@svc-gateway/client';
 import { type Command, Option } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
 import { addDisclose } from './effects-disclose.ts';
@@ -71,8 +80,14 @@ export function addEffects(program: Command, context: CliContext): void {
     .action(async (id: string, options: GatewayAccess) => {
       const svc = await connect(options);
       const [{ effect, ledger }, { stages }] = await Promise.all([svc.effects.get(id), svc.effects.run(id)]);
-      if (options.json) return terminal.out(json(wire({ effect, ledger, stages })));
+      const budgets = effect.holds.length === 0 ? null : await budgetsOf(svc, id);
+      if (options.json)
+        return terminal.out(json(wire({ effect, ledger, stages, ...(budgets === null ? {} : { budgets }) })));
       showEffect(terminal, effect);
+      if (budgets !== null) {
+        terminal.out(`\n${styled(terminal, 'bold', 'Budgets')} (spent + held)`);
+        terminal.out(table(['budget', 'held', 'spent', 'before', 'after', 'now', 'of'], budgets.map(budgetLine)));
+      }
       terminal.out(`\n${styled(terminal, 'bold', 'Stages')}`);
       terminal.out(
         table(
@@ -203,6 +218,31 @@ function showEffect(terminal: Terminal, effect: Effect): void {
     ['params', paramsText(effect.params, effect.paramsOmitted)],
   ];
   for (const [name, value] of lines) terminal.out(`${name.padEnd(9)} ${styled(terminal, 'bold', value)}`);
+}
+
+/** What the call took of budgets; `null` where the key may not see it. */
+async function budgetsOf(svc: Svc, id: string): Promise<EffectBudgets['budgets'] | null> {
+  try {
+    return (await svc.effects.budgets(id)).budgets;
+  } catch (error) {
+    if (error instanceof SvcError && error.status === 403) return null;
+    throw error;
+  }
+}
+
+function budgetLine(taken: EffectBudgets['budgets'][number]): readonly string[] {
+  const { budget, unit, amount, spent, before, after, now } = taken;
+  const unknown = taken.unknown === 'rolling' ? 'rolling window' : 'too much happened';
+  const stood = (one: typeof before): string => (one === undefined ? unknown : `${one.spent} + ${one.held}`);
+  return [
+    budget,
+    String(amount),
+    String(spent),
+    stood(before),
+    stood(after),
+    now === null ? 'over' : `${now.spent ?? ''} + ${now.held ?? ''}`,
+    `${now?.limit ?? ''} ${unit}`.trim(),
+  ];
 }
 
 function observedLine({ observed }: Effect): readonly (readonly [string, string])[] {

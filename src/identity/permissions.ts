@@ -183,8 +183,8 @@ export const ENDPOINTS = {
     profile: ['governance:read'],
   },
   'budgets.read': {
-    does: 'Read budgets',
-    routes: [`GET ${WS}/budgets`],
+    does: 'Read budgets; what a call took of them no key of one agent may read',
+    routes: [`GET ${WS}/budgets`, `GET ${WS}/effects/{id}/budgets`],
     changes: false,
     account: 'workspace',
     agent: 'own',

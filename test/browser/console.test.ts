@@ -489,6 +489,7 @@ describe('every screen', () => {
     await open('effects?decision=committed', 'a.cells', at);
     await at.locator('a.cells').first().click();
     await at.getByText('Holds', { exact: true }).waitFor();
+    await at.getByText('Before', { exact: true }).waitFor();
     await look('effect');
     expect(faults).toEqual([]);
     await other.context.close();

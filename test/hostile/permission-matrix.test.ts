@@ -254,6 +254,7 @@ const OPERATIONS: Readonly<Record<string, (column: string) => Prepared | Promise
   listNotifications: () => ({ path: '/v1/beta/notifications' }),
   resendNotification: () => ({ path: '/v1/beta/notifications/dlv_none/resend' }),
   rollBackPolicies: () => ({ path: '/v1/beta/policies/rollback', body: {} }),
+  getEffectBudgets: async () => ({ path: `${WS}/effects/eff_none/budgets` }),
   listPolicyProposals: () => ({ path: '/v1/beta/policies/proposals' }),
   confirmPolicies: () => ({ path: '/v1/beta/policies/proposals/ppl_none/confirm', body: {} }),
   withdrawPolicies: () => ({ path: '/v1/beta/policies/proposals/ppl_none' }),

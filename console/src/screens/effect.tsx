@@ -71,7 +71,7 @@ export function EffectScreen({ id }: { readonly id: string }): JSX.Element {
         </div>
         <div class="stack">
           <Receipt effect={effect} path={path} />
-          <Holds effect={effect} />
+          <Holds effect={effect} path={path} />
           <Events ledger={ledger} />
         </div>
       </div>
@@ -328,17 +328,78 @@ const HOLD_STATES: Readonly<Record<string, string>> = {
   voided: 'given back',
 };
 
-function Holds({ effect }: { readonly effect: Effect }): JSX.Element | null {
+interface Taken {
+  readonly budget: string;
+  readonly unit: string;
+  readonly bucket: string;
+  readonly window: string;
+  readonly amount: number;
+  readonly spent: number;
+  readonly before?: Stood;
+  readonly after?: Stood;
+  readonly unknown?: 'rolling' | 'too_many';
+  readonly now: { readonly limit?: number; readonly spent?: number; readonly held?: number } | null;
+}
+
+interface Stood {
+  readonly at: string;
+  readonly spent: number;
+  readonly held: number;
+}
+
+const NOT_KNOWN: Readonly<Record<string, string>> = {
+  rolling: 'How it stood then is not known: of a rolling window nobody writes down what has left it.',
+  too_many: 'How it stood then is not shown: too much happened in its window. svc export has it all.',
+};
+
+/** What it took of budgets, and how these stood before and after, by the ledger. */
+function Holds({ effect, path }: { readonly effect: Effect; readonly path: string }): JSX.Element | null {
+  const may = useMay('budgets.read');
+  const found = useQuery({
+    queryKey: [path, 'budgets', effect.hold_state, effect.state],
+    queryFn: () => ask<{ budgets: readonly Taken[] }>('GET', `${path}/budgets`),
+    enabled: may && effect.holds.length > 0,
+    retry: false,
+  });
   if (effect.holds.length === 0) return null;
+  const money = (amount: number, unit: string): string => amountText(amount, unit, effect.params?.['currency']);
+  const state = HOLD_STATES[effect.hold_state] ?? effect.hold_state;
   return (
     <section class="card" aria-labelledby="budgets">
       <h2 id="budgets">What it took of budgets</h2>
-      <Facts
-        of={effect.holds.map(({ budget, unit, amount }) => [
-          budget,
-          `${amountText(amount, unit, effect.params?.['currency'])} ${HOLD_STATES[effect.hold_state] ?? effect.hold_state}`,
-        ])}
-      />
+      {found.data === undefined ? (
+        <Facts of={effect.holds.map(({ budget, unit, amount }) => [budget, `${money(amount, unit)} ${state}`])} />
+      ) : (
+        found.data.budgets.map((taken) => {
+          const { budget, bucket, window, unit, amount, spent, before, after, now } = taken;
+          const stood = (name: string, one: Omit<Stood, 'at'>): Fact => [
+            name,
+            `${money(one.spent, unit)} spent, ${money(one.held, unit)} set aside`,
+          ];
+          return (
+            <div key={`${budget} ${bucket} ${window}`}>
+              <h3>
+                <Text mono>{budget}</Text>
+              </h3>
+              <Facts
+                of={[
+                  [
+                    'It took',
+                    effect.hold_state === 'posted' ? `${money(spent, unit)} spent` : `${money(amount, unit)} ${state}`,
+                  ],
+                  ...(before === undefined ? [] : [stood('Before', before)]),
+                  ...(after === undefined ? [] : [stood('After', after)]),
+                  now === null
+                    ? ['Now', 'Its window is over']
+                    : stood('Now', { spent: now.spent ?? 0, held: now.held ?? 0 }),
+                  ...(now?.limit === undefined ? [] : [['Limit now', money(now.limit, unit)] as const]),
+                ]}
+              />
+              {taken.unknown !== undefined && <p class="faint small">{NOT_KNOWN[taken.unknown]}</p>}
+            </div>
+          );
+        })
+      )}
     </section>
   );
 }

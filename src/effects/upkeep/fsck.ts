@@ -2,8 +2,9 @@ import type { AllowanceRecord } from '../model/allowance.ts';
 import type { BudgetRow } from '../model/budget.ts';
 import type { KeyRecord } from '../model/key.ts';
 import type { EffectRecord, EffectState, Hold } from '../model/effect.ts';
-import { isJsonObject, type Json } from '../../json/value.ts';
+import type { Json } from '../../json/value.ts';
 import type { LedgerEvent, LedgerKind } from '../model/ledger.ts';
+import { calendarOf, MONEY, moneyChanges, rowName } from './money-events.ts';
 import { allAllowances, createAllowanceAudit } from './fsck-allowances.ts';
 import { stateAfter } from '../steps/ledger-states.ts';
 import type { EffectStore } from '../store.ts';
@@ -42,20 +43,6 @@ interface Row {
   readonly spends: { readonly at: number; readonly amount: number }[];
 }
 
-/** How an event changes the rows of its holds: the factor for `held`, and whether the amount is spent. */
-interface MoneyMeaning {
-  readonly leaves: EffectRecord['holdState'];
-  readonly held: 1 | 0 | -1;
-  readonly spends: boolean;
-}
-
-const MONEY: Readonly<Partial<Record<LedgerKind, MoneyMeaning>>> = {
-  'budget.held': { leaves: 'held', held: 1, spends: false },
-  'budget.voided': { leaves: 'voided', held: -1, spends: false },
-  'budget.posted': { leaves: 'posted', held: -1, spends: true },
-  'budget.overdraft': { leaves: 'posted', held: 0, spends: true },
-};
-
 /**
  * Computes from a ledger, event by event, what should be in the store: states of effects and keys, figures of budgets.
  */
@@ -88,20 +75,19 @@ export function createAudit(): Audit {
   const passkeys = new Map<string, { readonly user: string; readonly isThere: boolean }>();
   const allowances = createAllowanceAudit();
 
-  function addMoney({ kind, at, data }: LedgerEvent, effectId: string): void {
-    const meaning = MONEY[kind];
+  function addMoney(event: LedgerEvent, effectId: string): void {
+    const meaning = MONEY[event.kind];
     if (meaning === undefined) return;
     holdings.set(effectId, meaning.leaves);
-    for (const hold of holdsOf(data['holds'])) {
+    for (const { hold, held, spent } of moneyChanges(event)) {
       const row = rowOf(hold);
-      row.held += meaning.held * hold.amount;
-      if (meaning.spends) row.spends.push({ at, amount: hold.posted ?? hold.amount });
+      row.held += held;
+      if (spent !== null) row.spends.push({ at: event.at, amount: spent });
     }
-    for (const hold of holdsOf(data['taken_over'])) rowOf(hold).held -= hold.amount;
   }
 
   function rowOf(hold: Hold): Row {
-    const name = nameOf(hold);
+    const name = rowName(hold);
     const row = rows.get(name) ?? { hold, held: 0, spends: [] };
     rows.set(name, row);
     return row;
@@ -133,7 +119,7 @@ export function createAudit(): Audit {
 
   function compareRows(stored: readonly BudgetRow[], now: number): Difference[] {
     const found: Difference[] = [];
-    const byName = new Map(stored.map((row) => [nameOf(row), row]));
+    const byName = new Map(stored.map((row) => [rowName(row), row]));
     for (const name of new Set([...rows.keys(), ...byName.keys()])) {
       const computed = rows.get(name);
       const row = byName.get(name);
@@ -199,31 +185,9 @@ function standingOf(key: KeyRecord): KeyStanding {
   return key.replacedBy === null ? 'created' : 'rotated';
 }
 
-/** A hold in an event. `posted`: what of it is spent, where that is not the whole. */
-type HoldInEvent = Hold & { readonly posted: number | null };
-
-function holdsOf(data: Json | undefined): HoldInEvent[] {
-  if (!Array.isArray(data)) return [];
-  return data.flatMap((item): HoldInEvent[] => {
-    if (!isJsonObject(item)) return [];
-    const { budget, unit, bucket, window, amount, posted } = item;
-    return typeof budget === 'string' &&
-      typeof unit === 'string' &&
-      typeof bucket === 'string' &&
-      typeof window === 'string' &&
-      typeof amount === 'number'
-      ? [{ budget, unit, bucket, window, amount, posted: typeof posted === 'number' ? posted : null }]
-      : [];
-  });
-}
-
-function nameOf({ budget, bucket, window }: { budget: string; bucket: string; window: string }): string {
-  return `${budget} ${bucket} ${window}`;
-}
-
 function isOver(window: string, now: number): boolean {
-  const end = /^c:-?\d+:(-?\d+)$/.exec(window)?.[1];
-  return end !== undefined && Number(end) <= now;
+  const calendar = calendarOf(window);
+  return calendar !== null && calendar.end <= now;
 }
 
 /** What is spent at `now`. For a rolling window: the bounds, because slots are not exact. */
