@@ -425,6 +425,36 @@ export type PolicyProposal = {
   };
 };
 
+export type EffectBudgets = {
+  readonly holdState: 'none' | 'held' | 'posted' | 'voided';
+  readonly budgets: readonly {
+    readonly budget: string;
+    readonly unit: string;
+    readonly bucket: string;
+    readonly window: string;
+    /** What it held. */
+    readonly amount: number;
+    /** What is spent for it; more than it held where it cost more. */
+    readonly spent: number;
+    readonly before?: {
+      /** RFC 3339 time. */
+      readonly at: string;
+      readonly spent: number;
+      readonly held: number;
+    };
+    readonly after?: {
+      /** RFC 3339 time. */
+      readonly at: string;
+      readonly spent: number;
+      readonly held: number;
+    };
+    /** Why there is no `before` and `after`. `rolling`: what has left a rolling window is written nowhere. `too_many`: more happened in the window than is read. */
+    readonly unknown?: 'rolling' | 'too_many';
+    /** `null`: its window is over. */
+    readonly now: BudgetRow | null;
+  }[];
+};
+
 export type PolicyVersion = {
   readonly version: string;
   /** Whether the text was found to be that of the version. `false`: it does not fit the configuration of now, so it could not be held against it, or somebody altered it. */
