@@ -42,6 +42,8 @@ import { seededRandom } from './random.ts';
 const ROUNDS = DEEP ? 10_000 : 100;
 /** Rounds that are under way together, so that their steps share groups. */
 const TOGETHER = 10;
+/** A round takes some ms; this bounds one that never ends, ms. */
+const PATIENCE_MS = 500;
 const AMOUNT = 7;
 const EXPIRES_MS = 1_000;
 /** Turns of the event loop that a racer may let the others have. */
@@ -182,7 +184,7 @@ async function waiting(field: Field, asked: AdmitOverrides): Promise<ApprovalRec
 }
 
 function describeRaces(name: string, open: (clock: () => number) => Promise<readonly EffectStore[]>): void {
-  describe(`${name}: ${ROUNDS} times each`, () => {
+  describe(`${name}: ${ROUNDS} times each`, { timeout: ROUNDS * PATIENCE_MS }, () => {
     const field = new Field();
     beforeAll(() => field.open(open));
     afterAll(() => field.close());
