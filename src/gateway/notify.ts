@@ -21,7 +21,7 @@ export function createNotifying(parts: {
   readonly held: Held;
   readonly workspaces: () => readonly string[];
   readonly publicUrl: () => string;
-  readonly owner: () => string;
+  readonly owner: string;
   readonly isFleet: boolean;
   readonly unsettled: () => number;
   readonly logger: Logger;
@@ -48,7 +48,7 @@ export function createNotifying(parts: {
         store,
         receivers: () => held.inForce.configuration.webhooks,
         publicUrl: parts.publicUrl,
-        owner: parts.owner(),
+        owner: parts.owner,
         isFleet: parts.isFleet,
         observed,
         attempted({ id, receiverName: receiver, notification: { event } }, attempted) {

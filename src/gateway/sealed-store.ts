@@ -13,6 +13,7 @@ import {
   type SettleRequest,
   StoreUnavailable,
 } from '../effects/store.ts';
+
 import type { ApprovalRequirement } from '../effects/model/verdict.ts';
 import type { Secrets } from '../secrets/vault.ts';
 import type { MeasuredStep, Metrics } from '../telemetry/metrics.ts';
@@ -29,8 +30,8 @@ type Seals = Pick<Secrets, 'sealText' | 'openText'>;
 type Measures = Pick<Metrics, 'step' | 'stages' | 'shadowed'>;
 
 /** For a store that is open before there are metrics. */
-export function unmeasured(): Measures {
-  return { step: () => undefined, stages: () => undefined, shadowed: () => undefined };
+export function unmeasured(): Measures & Pick<Metrics, 'alerted'> {
+  return { step: () => undefined, stages: () => undefined, shadowed: () => undefined, alerted: () => undefined };
 }
 
 /** How many characters of sealed answers one list opens; the rest stays sealed. */
@@ -46,7 +47,7 @@ const UNREADABLE = '(the summary cannot be read)';
 export function sealedStore(
   store: EffectStore,
   seals: Seals,
-  measures = unmeasured(),
+  measures: Measures = unmeasured(),
   forged: (record: string) => void = () => undefined,
 ): EffectStore {
   /** @throws StoreUnavailable where something else than a gateway wrote it, or its master secret is gone */
