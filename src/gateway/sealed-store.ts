@@ -7,13 +7,12 @@ import type { EffectRecord } from '../effects/model/effect.ts';
 import {
   type Admission,
   type AdmitRequest,
-  type ApprovalChange,
   type EffectStore,
   type Settlement,
   type SettleRequest,
   StoreUnavailable,
 } from '../effects/store.ts';
-
+import type { ApprovalChange } from '../effects/approval-store.ts';
 import type { ApprovalRequirement } from '../effects/model/verdict.ts';
 import type { Secrets } from '../secrets/vault.ts';
 import type { MeasuredStep, Metrics } from '../telemetry/metrics.ts';
