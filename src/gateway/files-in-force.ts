@@ -1,5 +1,5 @@
 import type { Listeners } from '../api/listeners.ts';
-import { createFileLoader } from '../brain/load-files.ts';
+import { FileLoader } from '../brain/load-files.ts';
 import type { GatewayOptions } from '../cli/ports.ts';
 import { watchFiles } from '../config/watch.ts';
 import { newId } from '../effects/run/ids.ts';
@@ -131,7 +131,7 @@ function openEntities(
   { metrics }: Signals,
 ): FileEntities {
   return createFileEntities({
-    loader: createFileLoader({
+    loader: new FileLoader({
       store: unsealed,
       writer: brainWriter,
       turns: store.turns,
