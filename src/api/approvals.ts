@@ -209,8 +209,13 @@ const Voted = component(
 
 /** `…/approvals`: list, get, approve, reject. */
 export function addApprovalRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
-  const { store } = ports;
+  addListRoute(app, ports, lists);
+  addApprovalRoute(app, ports);
+  addVoteRoutes(app, ports);
+}
 
+function addListRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
+  const { store } = ports;
   app.get(
     APPROVALS,
     {
@@ -252,7 +257,10 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): v
       });
     },
   );
+}
 
+function addApprovalRoute(app: ApiApp, ports: ApiPorts): void {
+  const { store } = ports;
   app.get(
     `${APPROVALS}/:id`,
     {
@@ -287,7 +295,9 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): v
       };
     },
   );
+}
 
+function addVoteRoutes(app: ApiApp, ports: ApiPorts): void {
   const decide = async (vote: Omit<ApprovalCall, 'workspace' | 'approvalId'>, { ws, id }: Static<typeof WithId>) => {
     const result = await ports.decideApproval({ ...vote, workspace: ws, approvalId: id });
     if (result.kind === 'problem') throw new Refused(result.problem, {});

@@ -84,8 +84,14 @@ const Found = component(
 
 /** `…/brain`: entities of the organisation, put, listed, searched and deleted. */
 export function addBrainRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
-  const { store, brain } = ports;
+  addPutRoute(app, ports);
+  addListRoute(app, ports, lists);
+  addEntityRoute(app, ports);
+  addDeleteRoute(app, ports);
+  addSearchRoute(app, ports, lists);
+}
 
+function addPutRoute(app: ApiApp, { brain }: ApiPorts): void {
   app.put(
     `${BRAIN}/entities`,
     {
@@ -138,7 +144,9 @@ export function addBrainRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
       }
     },
   );
+}
 
+function addListRoute(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
   app.get(
     `${BRAIN}/entities`,
     {
@@ -167,7 +175,9 @@ export function addBrainRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
       });
     },
   );
+}
 
+function addEntityRoute(app: ApiApp, { store }: ApiPorts): void {
   app.get(
     `${BRAIN}/entities/:type/:id`,
     {
@@ -189,7 +199,9 @@ export function addBrainRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
       return recordToWire(record);
     },
   );
+}
 
+function addDeleteRoute(app: ApiApp, { store }: ApiPorts): void {
   app.delete(
     `${BRAIN}/entities/:type/:id`,
     {
@@ -217,7 +229,9 @@ export function addBrainRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
       return { type, id };
     },
   );
+}
 
+function addSearchRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   app.get(
     `${BRAIN}/search`,
     {

@@ -39,8 +39,14 @@ const Claims = Type.Object({ claims: List(Claim) });
 
 /** `…/claims`: take, list, renew, release. */
 export function addClaimRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
-  const { store } = ports;
+  addTakeRoute(app, ports);
+  addListRoute(app, ports, lists);
+  addRenewRoute(app, ports);
+  addReleaseRoute(app, ports);
+}
 
+function addTakeRoute(app: ApiApp, ports: ApiPorts): void {
+  const { store } = ports;
   app.post(
     CLAIMS,
     {
@@ -98,7 +104,9 @@ export function addClaimRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
       }
     },
   );
+}
 
+function addListRoute(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
   app.get(
     CLAIMS,
     {
@@ -121,7 +129,10 @@ export function addClaimRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
       });
     },
   );
+}
 
+function addRenewRoute(app: ApiApp, ports: ApiPorts): void {
+  const { store } = ports;
   app.post(
     `${CLAIMS}/:id/renew`,
     {
@@ -149,7 +160,10 @@ export function addClaimRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
       return claimToWire(claim);
     },
   );
+}
 
+function addReleaseRoute(app: ApiApp, ports: ApiPorts): void {
+  const { store } = ports;
   app.delete(
     `${CLAIMS}/:id`,
     {

@@ -52,7 +52,7 @@ type StreamPorts = Pick<ApiPorts, 'store' | 'sessions' | 'stillValid' | 'setting
  * `more`: so much happened that only the list has it. Costs nothing while nobody watches.
  */
 export function addEffectStream(app: ApiApp, ports: StreamPorts): void {
-  const watched = new Map<string, Watched>();
+  const streams = new EffectStreams(ports);
 
   app.get(
     '/v1/workspaces/:ws/effects/stream',
@@ -72,47 +72,65 @@ export function addEffectStream(app: ApiApp, ports: StreamPorts): void {
       },
     },
     async (request, reply) => {
-      const caller = callerOf(request);
-      const all = [...watched.values()].flatMap(({ watchers }) => [...watchers]);
-      const ofKey = all.filter((one) => one.caller.principal.keyId === caller.principal.keyId);
-      if (all.length >= MOST_STREAMS || ofKey.length >= MOST_OF_KEY)
-        throw refuse('too_many_requests', 'Too many streams of effects are open.', { retryAfterMs: 10_000 });
-      const isVisitor = (await ports.sessions.visitorOf(request.headers)) !== null;
-      const watcher = { caller, headers: request.headers, isVisitor, stream: new Readable({ read() {} }) };
-      watch(request.params.ws, watcher);
-      return sendEvents(reply, watcher.stream);
+      const stream = await streams.open(request.params.ws, callerOf(request), request.headers);
+      return sendEvents(reply, stream);
     },
   );
 
-  app.addHook('preClose', async () => {
-    for (const { watchers } of watched.values()) for (const { stream } of watchers) stream.push(null);
-    watched.clear();
-  });
+  app.addHook('preClose', async () => streams.end());
+}
 
-  function watch(workspace: string, watcher: Watcher): void {
-    const known = watched.get(workspace);
+/** The streams that are open, by the workspace that they watch. */
+class EffectStreams {
+  readonly #ports: StreamPorts;
+  readonly #watched = new Map<string, Watched>();
+
+  constructor(ports: StreamPorts) {
+    this.#ports = ports;
+  }
+
+  /** Opens a stream, where not too many are open. @throws Refused */
+  async open(workspace: string, caller: Caller, headers: IncomingHttpHeaders): Promise<Readable> {
+    const all = [...this.#watched.values()].flatMap(({ watchers }) => [...watchers]);
+    const ofKey = all.filter((one) => one.caller.principal.keyId === caller.principal.keyId);
+    if (all.length >= MOST_STREAMS || ofKey.length >= MOST_OF_KEY)
+      throw refuse('too_many_requests', 'Too many streams of effects are open.', { retryAfterMs: 10_000 });
+    const isVisitor = (await this.#ports.sessions.visitorOf(headers)) !== null;
+    const watcher = { caller, headers, isVisitor, stream: new Readable({ read() {} }) };
+    this.#watch(workspace, watcher);
+    return watcher.stream;
+  }
+
+  /** Ends all of them. */
+  end(): void {
+    for (const { watchers } of this.#watched.values()) for (const { stream } of watchers) stream.push(null);
+    this.#watched.clear();
+  }
+
+  #watch(workspace: string, watcher: Watcher): void {
+    const known = this.#watched.get(workspace);
     const of = known ?? { watchers: new Set<Watcher>(), after: null, recheckAt: performance.now() + RECHECK_MS };
     of.watchers.add(watcher);
     watcher.stream.once('close', () => of.watchers.delete(watcher));
     // Whoever reads knows at once that it is open.
     watcher.stream.push(': open\n\n');
     if (known !== undefined) return;
-    watched.set(workspace, of);
-    void check(workspace, of);
+    this.#watched.set(workspace, of);
+    void this.#check(workspace, of);
   }
 
-  async function check(workspace: string, of: Watched): Promise<void> {
+  async #check(workspace: string, of: Watched): Promise<void> {
     // Where the store cannot be read, it is tried again: those who watch are told nothing meanwhile.
-    const text = await changesOf(workspace, of).catch(() => null);
+    const text = await this.#changesOf(workspace, of).catch(() => null);
     for (const watcher of of.watchers) if (text !== null) send(watcher, text(watcher));
-    if (performance.now() >= of.recheckAt) await recheck(workspace, of).catch(() => undefined);
-    if (of.watchers.size === 0) watched.delete(workspace);
-    else if (watched.get(workspace) === of) setTimeout(() => void check(workspace, of), CHECK_MS).unref();
+    if (performance.now() >= of.recheckAt) await this.#recheck(workspace, of).catch(() => undefined);
+    if (of.watchers.size === 0) this.#watched.delete(workspace);
+    else if (this.#watched.get(workspace) === of) setTimeout(() => void this.#check(workspace, of), CHECK_MS).unref();
   }
 
   /** What happened since the last look, as each of those who watch may see it. */
-  async function changesOf(workspace: string, of: Watched): Promise<(watcher: Watcher) => string> {
-    const { store } = ports;
+  async #changesOf(workspace: string, of: Watched): Promise<(watcher: Watcher) => string> {
+    const { store } = this.#ports;
     const newest = async (): Promise<number> => (await store.ledgerBefore(workspace, null, 1)).at(0)?.seq ?? 0;
     if (of.after === null) {
       of.after = await newest();
@@ -128,40 +146,41 @@ export function addEffectStream(app: ApiApp, ports: StreamPorts): void {
     const changed: { readonly effect: EffectRecord; readonly text: string }[] = [];
     for (const id of ids) {
       const effect = await store.turns.run(() => store.effect(workspace, id));
-      if (effect !== null) changed.push({ effect, text: `event: effect\ndata: ${JSON.stringify(shown(effect))}\n\n` });
+      if (effect !== null)
+        changed.push({ effect, text: `event: effect\ndata: ${JSON.stringify(this.#shown(effect))}\n\n` });
     }
     return ({ caller }) =>
       changed.map(({ effect, text }) => (mayBeSeen(caller, effect.actor.agentId) ? text : '')).join('');
   }
 
-  function shown(effect: EffectRecord) {
+  #shown(effect: EffectRecord) {
     const { receipt: _, ...rest }: JsonObject = effectToWire(effect, {
-      publicUrl: ports.settings().publicUrl,
+      publicUrl: this.#ports.settings().publicUrl,
       receiptView: () => ({}),
-      tool: ports.catalog().tool(effect.action.tool),
+      tool: this.#ports.catalog().tool(effect.action.tool),
       withResult: false,
       approval: null,
-      now: ports.store.now(),
+      now: this.#ports.store.now(),
     });
     return rest;
   }
 
   /** Ends the streams of those who may not watch any more. */
-  async function recheck(workspace: string, of: Watched): Promise<void> {
+  async #recheck(workspace: string, of: Watched): Promise<void> {
     of.recheckAt = performance.now() + RECHECK_MS;
     for (const watcher of of.watchers) {
-      if (await mayWatch(workspace, watcher)) send(watcher, ':\n\n');
+      if (await this.#mayWatch(workspace, watcher)) send(watcher, ':\n\n');
       else watcher.stream.push(null);
     }
     // After a loss that was accepted the ledger may go on at a lower place.
-    const last = (await ports.store.ledgerBefore(workspace, null, 1)).at(0)?.seq ?? 0;
+    const last = (await this.#ports.store.ledgerBefore(workspace, null, 1)).at(0)?.seq ?? 0;
     if (of.after !== null && last < of.after) of.after = last;
   }
 
-  async function mayWatch(workspace: string, { caller, headers, isVisitor }: Watcher): Promise<boolean> {
-    const principal = await ports.stillValid(caller.principal.keyId);
+  async #mayWatch(workspace: string, { caller, headers, isVisitor }: Watcher): Promise<boolean> {
+    const principal = await this.#ports.stillValid(caller.principal.keyId);
     if ('failure' in principal || !permit(principal, 'effects.read', workspace).ok) return false;
-    return !isVisitor || (await ports.sessions.visitorOf(headers)) !== null;
+    return !isVisitor || (await this.#ports.sessions.visitorOf(headers)) !== null;
   }
 }
 

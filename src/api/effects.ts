@@ -95,8 +95,18 @@ const Probed = component(
 
 /** `…/effects`: run, preview, list, get, receipt, run stages, resolve. */
 export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
-  const waited = createPreferredWait(app, ports);
+  addRunRoute(app, ports);
+  addPreviewRoute(app, ports);
+  addListRoute(app, ports, lists);
+  addEffectRoute(app, ports, lists);
+  addReceiptRoute(app, ports);
+  addStagesRoute(app, ports);
+  addResolveRoute(app, ports);
+  addProbeRoute(app, ports);
+}
 
+function addRunRoute(app: ApiApp, ports: ApiPorts): void {
+  const waited = createPreferredWait(app, ports);
   app.post(
     `${WS}/effects`,
     {
@@ -125,7 +135,9 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
       return sendOutcome(reply, renderOutcome(result.outcome, renderContext(ports, caller)));
     },
   );
+}
 
+function addPreviewRoute(app: ApiApp, ports: ApiPorts): void {
   app.post(
     `${WS}/effects/preview`,
     {
@@ -157,7 +169,9 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
       return previewToWire(result, caller.view.kind === 'own');
     },
   );
+}
 
+function addListRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   app.get(
     `${WS}/effects`,
     {
@@ -184,7 +198,9 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
       });
     },
   );
+}
 
+function addEffectRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   app.get(
     `${WS}/effects/:id`,
     {
@@ -212,7 +228,9 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
       return lists.send(reply, EffectWithLedger, 'ledger', ledger, ledgerEventToWire, { effect: shown });
     },
   );
+}
 
+function addReceiptRoute(app: ApiApp, ports: ApiPorts): void {
   app.get(
     `${WS}/effects/:id/receipt`,
     {
@@ -265,7 +283,9 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
       return reply.type('application/jose').send(receipt.jws);
     },
   );
+}
 
+function addStagesRoute(app: ApiApp, ports: ApiPorts): void {
   app.get(
     `${WS}/effects/:id/run`,
     {
@@ -290,7 +310,9 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
       };
     },
   );
+}
 
+function addResolveRoute(app: ApiApp, ports: ApiPorts): void {
   app.post(
     `${WS}/effects/:id/resolve`,
     {
@@ -317,7 +339,9 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
       return { effect: wireOf(result.effect, caller, ports) };
     },
   );
+}
 
+function addProbeRoute(app: ApiApp, ports: ApiPorts): void {
   app.post(
     `${WS}/effects/:id/probe`,
     {

@@ -105,8 +105,12 @@ const MadeKey = component(
  * keys.
  */
 export function addKeyRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
-  const { store } = ports;
+  addCreateRoute(app, ports);
+  addListRoutes(app, ports, lists);
+  for (const of of ENDED_AT) addEndRoutes(app, ports, of);
+}
 
+function addCreateRoute(app: ApiApp, ports: ApiPorts): void {
   app.post(
     KEYS,
     {
@@ -137,11 +141,13 @@ export function addKeyRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
         expiresInMs: body.expires_in === undefined ? null : body.expires_in * 1000,
       });
       if (made.kind === 'refused') throw refuseFaults(made.faults);
-      await store.putKey(made.record, ledgerActor(principal));
+      await ports.store.putKey(made.record, ledgerActor(principal));
       return reply.code(201).header('cache-control', 'no-store').send(shownOnce(made));
     },
   );
+}
 
+function addListRoutes(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
   app.get(
     KEYS,
     {
@@ -188,52 +194,55 @@ export function addKeyRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
       });
     },
   );
+}
 
-  for (const { at, params, ids, which } of [
-    { at: KEYS, params: OneOfUser, ids: ['revokeKey', 'rotateKey'], which: 'a key of a user' },
-    { at: ALL_KEYS, params: OneKey, ids: ['revokeAnyKey', 'rotateAnyKey'], which: 'any key' },
-  ] as const) {
-    app.delete(
-      `${at}/:key_id`,
-      {
-        config: { endpoint: 'keys.manage' },
-        schema: {
-          operationId: ids[0],
-          summary: `Revoke ${which}; it is in force within a second`,
-          tags: ['keys'],
-          params,
-          querystring: NoQuery,
-          response: answers({ 200: ApiKey }),
-        },
-      },
-      async (request) => {
-        const record = await keyOf(ports, request.params);
-        const actor = ledgerActor(callerOf(request).principal);
-        return keyToWire((await store.endKey(record.id, { kind: 'revoked' }, actor)) ?? record);
-      },
-    );
+/** Keys are revoked and rotated as those of a user, and as any. */
+const ENDED_AT = [
+  { at: KEYS, params: OneOfUser, ids: ['revokeKey', 'rotateKey'], which: 'a key of a user' },
+  { at: ALL_KEYS, params: OneKey, ids: ['revokeAnyKey', 'rotateAnyKey'], which: 'any key' },
+] as const;
 
-    app.post(
-      `${at}/:key_id/rotate`,
-      {
-        config: { endpoint: 'keys.manage' },
-        schema: {
-          operationId: ids[1],
-          summary: `Make a successor of ${which}, with the same rights`,
-          tags: ['keys'],
-          params,
-          querystring: NoQuery,
-          body: RotateBody,
-          response: answers({ 201: MadeKey }),
-        },
+function addEndRoutes(app: ApiApp, ports: ApiPorts, { at, params, ids, which }: (typeof ENDED_AT)[number]): void {
+  app.delete(
+    `${at}/:key_id`,
+    {
+      config: { endpoint: 'keys.manage' },
+      schema: {
+        operationId: ids[0],
+        summary: `Revoke ${which}; it is in force within a second`,
+        tags: ['keys'],
+        params,
+        querystring: NoQuery,
+        response: answers({ 200: ApiKey }),
       },
-      async (request, reply) => {
-        const record = await keyOf(ports, request.params);
-        const rotated = await rotate(ports, record, request.body, ledgerActor(callerOf(request).principal));
-        return reply.code(201).header('cache-control', 'no-store').send(rotated);
+    },
+    async (request) => {
+      const record = await keyOf(ports, request.params);
+      const actor = ledgerActor(callerOf(request).principal);
+      return keyToWire((await ports.store.endKey(record.id, { kind: 'revoked' }, actor)) ?? record);
+    },
+  );
+
+  app.post(
+    `${at}/:key_id/rotate`,
+    {
+      config: { endpoint: 'keys.manage' },
+      schema: {
+        operationId: ids[1],
+        summary: `Make a successor of ${which}, with the same rights`,
+        tags: ['keys'],
+        params,
+        querystring: NoQuery,
+        body: RotateBody,
+        response: answers({ 201: MadeKey }),
       },
-    );
-  }
+    },
+    async (request, reply) => {
+      const record = await keyOf(ports, request.params);
+      const rotated = await rotate(ports, record, request.body, ledgerActor(callerOf(request).principal));
+      return reply.code(201).header('cache-control', 'no-store').send(rotated);
+    },
+  );
 }
 
 /** The id of a key has its handle. */

@@ -60,8 +60,13 @@ const Pause = component(
 
 /** `…/pauses`: set, list, lift. */
 export function addPauseRoutes(app: ApiApp, ports: ApiPorts): void {
-  const { store } = ports;
+  addSetRoute(app, ports);
+  addListRoute(app, ports);
+  addLiftRoute(app, ports);
+}
 
+function addSetRoute(app: ApiApp, ports: ApiPorts): void {
+  const { store } = ports;
   app.post(
     PAUSES,
     {
@@ -105,7 +110,9 @@ export function addPauseRoutes(app: ApiApp, ports: ApiPorts): void {
       return reply.code(201).send({ ...pauseToWire(pause), ...(warning === null ? {} : { warning }) });
     },
   );
+}
 
+function addListRoute(app: ApiApp, { store }: ApiPorts): void {
   app.get(
     PAUSES,
     {
@@ -131,7 +138,9 @@ export function addPauseRoutes(app: ApiApp, ports: ApiPorts): void {
       return { pauses: visible.map(pauseToWire) };
     },
   );
+}
 
+function addLiftRoute(app: ApiApp, { store }: ApiPorts): void {
   app.delete(
     `${PAUSES}/:id`,
     {

@@ -76,8 +76,12 @@ const Comparison = component(
  * of the lock file (docs/decisions/0034).
  */
 export function addPinRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
-  const { pins } = ports;
+  addListRoute(app, ports, lists);
+  addCompareRoute(app, ports, lists);
+}
 
+function addListRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
+  const { pins } = ports;
   app.get(
     PINS,
     {
@@ -123,7 +127,9 @@ export function addPinRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
       });
     },
   );
+}
 
+function addCompareRoute(app: ApiApp, { pins }: ApiPorts, lists: Lists): void {
   app.get(
     `${PINS}/:upstream`,
     {

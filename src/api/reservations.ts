@@ -32,8 +32,13 @@ const Reservations = Type.Object({ reservations: List(Reservation) });
 
 /** `…/reservations`: make, list, release. */
 export function addReservationRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
-  const { store } = ports;
+  addMakeRoute(app, ports);
+  addListRoute(app, ports, lists);
+  addReleaseRoute(app, ports);
+}
 
+function addMakeRoute(app: ApiApp, ports: ApiPorts): void {
+  const { store } = ports;
   app.post(
     RESERVATIONS,
     {
@@ -101,7 +106,9 @@ export function addReservationRoutes(app: ApiApp, ports: ApiPorts, lists: Lists)
       });
     },
   );
+}
 
+function addListRoute(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
   app.get(
     RESERVATIONS,
     {
@@ -124,7 +131,9 @@ export function addReservationRoutes(app: ApiApp, ports: ApiPorts, lists: Lists)
       });
     },
   );
+}
 
+function addReleaseRoute(app: ApiApp, { store }: ApiPorts): void {
   app.delete(
     `${RESERVATIONS}/:id`,
     {

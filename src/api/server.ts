@@ -22,7 +22,7 @@ import { newId } from '../effects/run/ids.ts';
 import type { Problem } from '../effects/model/run-request.ts';
 import { StoreUnavailable } from '../effects/store.ts';
 import type { ApiApp } from './app.ts';
-import { capConnections, dropTheRest } from './connection-cap.ts';
+import { ConnectionCap, dropTheRest } from './connection-cap.ts';
 import { createDoorCheck, createEntrances, ROUTES_ONLY } from './host-check.ts';
 import { Front, measureOverload } from './front.ts';
 import { createListeners, type Listeners } from './listeners.ts';
@@ -79,6 +79,76 @@ export function createListeningServer(options: ServerOptions): {
 } {
   const { settings } = options;
   const entranceOf = createEntrances(options.routes ?? (() => NO_ROUTES));
+  const app = openApp(options, entranceOf, {
+    idOf: (request) => front.routed(request)?.requestId ?? newId('req'),
+    wasLate: () => overload.wasLate(),
+  });
+  const allowed = allowedMethods(app);
+
+  const { connections, listeners } = createListeners(
+    app.server,
+    options.tls ?? null,
+    (server) => new ConnectionCap(server, options.connections),
+  );
+  const overload = measureOverload(connections.underWay);
+  app.addHook('onReady', async () => overload.started());
+  app.addHook('onClose', async () => overload.close());
+
+  const doorFault = createDoorCheck(settings, entranceOf);
+  const door = { isClosing: false };
+  let listenersClosed = Promise.resolve();
+  app.addHook('preClose', async () => {
+    door.isClosing = true;
+    listenersClosed = listeners.close();
+    connections.close();
+  });
+  app.addHook('onClose', () => listenersClosed);
+  const refused = (request: IncomingMessage, requestId: string, why: string) =>
+    refusedUnread(request, requestId, why, entranceOf(request), settings());
+  const front = new Front(app.server, {
+    isOverloaded: overload.isOverloaded,
+    whileOverloaded: (request, requestId) =>
+      PROBES.has(request.url ?? '') ? null : refused(request, requestId, OVERLOADED),
+    admits(request) {
+      if (door.isClosing || doorFault(request) !== null) return false;
+      options.arrived?.();
+      return true;
+    },
+    newId: () => newId('req'),
+    isStopping: () => options.isStopping?.() === true,
+    shouldRetry,
+    answered: (method, status, durationMs) => options.answered?.('/*', method, status, durationMs),
+  });
+  letIn(app, options, {
+    front,
+    doorFault,
+    door,
+    refused: (request, requestId) => refused(request, requestId, SHUTTING_DOWN),
+  });
+  const { answered } = options;
+  if (answered !== undefined)
+    app.addHook('onResponse', (request, reply, done) => {
+      // Whoever took the request before the router counts it.
+      if (front.routed(request.raw) === undefined)
+        answered(request.routeOptions.url ?? '', request.method, reply.statusCode, reply.elapsedTime);
+      done();
+    });
+
+  refuseOddRequests(app);
+  addLastHeaders(app, options);
+  answerErrors(app, options);
+  answerUnknownPaths(app, settings, (request) =>
+    entranceOf(request.raw).kind === 'own' ? allowed(request.url) : PROXIED,
+  );
+  return { app, listeners, front };
+}
+
+/** The server as Fastify makes it, without hooks. */
+function openApp(
+  options: ServerOptions,
+  entranceOf: ReturnType<typeof createEntrances>,
+  { idOf, wasLate }: { readonly idOf: (request: IncomingMessage) => string; readonly wasLate: () => boolean },
+): ApiApp {
   const app: ApiApp = Fastify({
     loggerInstance: options.logger,
     logController: new LogController({ disableRequestLogging: true, requestIdLogLabel: 'request_id' }),
@@ -86,7 +156,7 @@ export function createListeningServer(options: ServerOptions): {
     schemaController: { compilersFactory: { buildSerializer: () => () => (data) => JSON.stringify(data) } },
     trustProxy: false,
     bodyLimit: options.bodyLimit,
-    genReqId: (request) => front.routed(request)?.requestId ?? newId('req'),
+    genReqId: idOf,
     requestIdHeader: false,
     // Its answer would lack what every answer must have; see the hook below.
     return503OnClosing: false,
@@ -101,46 +171,30 @@ export function createListeningServer(options: ServerOptions): {
       headersTimeout: HEADERS_TIMEOUT_MS,
       connectionsCheckingInterval: TIMEOUTS_EVERY_MS,
     },
-    clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, overload.wasLate()),
-    frameworkErrors: (_error, request, reply) => void answer(reply, request, UNREADABLE_PATH, {}, settings()),
+    clientErrorHandler: (error, socket) => answerBrokenRequest(error, socket, wasLate()),
+    frameworkErrors: (_error, request, reply) => void answer(reply, request, UNREADABLE_PATH, {}, options.settings()),
   }).withTypeProvider<TypeBoxTypeProvider>();
   app.setValidatorCompiler(compileForFirstRequest());
-
   app.decorateRequest('caller', null);
-  const allowed = allowedMethods(app);
+  return app;
+}
 
-  const { connections, listeners } = createListeners(app.server, options.tls ?? null, (server) =>
-    capConnections(server, options.connections),
-  );
-  const overload = measureOverload(connections.underWay);
-  app.addHook('onReady', async () => overload.started());
-  app.addHook('onClose', async () => overload.close());
-
-  const doorFault = createDoorCheck(settings, entranceOf);
-  let isClosing = false;
-  let listenersClosed = Promise.resolve();
-  app.addHook('preClose', async () => {
-    isClosing = true;
-    listenersClosed = listeners.close();
-    connections.close();
-  });
-  app.addHook('onClose', () => listenersClosed);
-  const refused = (request: IncomingMessage, requestId: string, why: string) =>
-    refusedUnread(request, requestId, why, entranceOf(request), settings());
-  const front = new Front(app.server, {
-    isOverloaded: overload.isOverloaded,
-    whileOverloaded: (request, requestId) =>
-      PROBES.has(request.url ?? '') ? null : refused(request, requestId, OVERLOADED),
-    admits(request) {
-      if (isClosing || doorFault(request) !== null) return false;
-      options.arrived?.();
-      return true;
-    },
-    newId: () => newId('req'),
-    isStopping: () => options.isStopping?.() === true,
-    shouldRetry,
-    answered: (method, status, durationMs) => options.answered?.('/*', method, status, durationMs),
-  });
+/** Judges requests at the door that nobody took before the router. */
+function letIn(
+  app: ApiApp,
+  { arrived }: ServerOptions,
+  {
+    front,
+    doorFault,
+    door,
+    refused,
+  }: {
+    readonly front: Front;
+    readonly doorFault: ReturnType<typeof createDoorCheck>;
+    readonly door: { readonly isClosing: boolean };
+    readonly refused: (request: IncomingMessage, requestId: string) => ReturnType<typeof refusedUnread>;
+  },
+): void {
   app.addHook('onRequest', (request, reply, done) => {
     reply.header('x-request-id', request.id);
     if (front.routed(request.raw) !== undefined) {
@@ -151,26 +205,32 @@ export function createListeningServer(options: ServerOptions): {
     const fault = doorFault(request.raw);
     if (fault !== null) {
       done(new Refused(fault, {}));
-    } else if (isClosing && !isProbe(request)) {
-      const { status, headers, body } = refused(request.raw, request.id, SHUTTING_DOWN);
+    } else if (door.isClosing && !isProbe(request)) {
+      const { status, headers, body } = refused(request.raw, request.id);
       reply
         .code(status)
         .headers({ ...headers, connection: 'close' })
         .send(body);
     } else {
-      if (!isProbe(request)) options.arrived?.();
+      if (!isProbe(request)) arrived?.();
       done();
     }
   });
-  app.server.on('checkExpectation', (_request, response: ServerResponse) => {
+}
+
+function refuseOddRequests({ server }: ApiApp): void {
+  server.on('checkExpectation', (_request, response: ServerResponse) => {
     response.writeHead(417, BROKEN_HEADERS).end(JSON.stringify(brokenBody(417)));
   });
 
-  app.server.on('connect', (_request, socket: Duplex) => {
+  server.on('connect', (_request, socket: Duplex) => {
     socket.on('error', () => socket.destroy());
     endWith(socket, 501);
   });
+}
 
+/** What every answer has, whichever door gives it. */
+function addLastHeaders(app: ApiApp, options: ServerOptions): void {
   app.decorateReply('contained', function () {
     const { headers, routeOptions } = this.request;
     if (!NAVIGATIONS.has(String(headers['sec-fetch-dest'])) || routeOptions.config?.page === true) return;
@@ -189,20 +249,13 @@ export function createListeningServer(options: ServerOptions): {
     reply.lastHeaders();
     done(null, payload);
   });
+}
 
-  const { answered } = options;
-  if (answered !== undefined)
-    app.addHook('onResponse', (request, reply, done) => {
-      // Whoever took the request before the router counts it.
-      if (front.routed(request.raw) === undefined)
-        answered(request.routeOptions.url ?? '', request.method, reply.statusCode, reply.elapsedTime);
-      done();
-    });
-
+function answerErrors(app: ApiApp, { settings, logger }: ServerOptions): void {
   app.setErrorHandler((error: FastifyError, request, reply) => {
     const problem = problemOf(error);
     if (problem.code === 'internal')
-      options.logger.error({ err: error, request_id: request.id }, 'a request failed inside the gateway');
+      logger.error({ err: error, request_id: request.id }, 'a request failed inside the gateway');
     const refusal = request.caller?.refusal ?? null;
     if (refusal !== null && problem.code !== 'internal' && !(error instanceof StoreUnavailable)) {
       const decision = decisionOfRefusal(refusal, request.body, settings().publicUrl);
@@ -210,9 +263,15 @@ export function createListeningServer(options: ServerOptions): {
     }
     return answer(reply, request, problem, error instanceof Refused ? error.members : {}, settings());
   });
+}
 
+function answerUnknownPaths(
+  app: ApiApp,
+  settings: ServerOptions['settings'],
+  methodsOf: (request: FastifyRequest) => readonly string[],
+): void {
   app.setNotFoundHandler((request, reply) => {
-    const methods = entranceOf(request.raw).kind === 'own' ? allowed(request.url) : PROXIED;
+    const methods = methodsOf(request);
     // If the path takes this method and was still not found, it names something that cannot exist (an id that is too
     // long).
     if (methods.length === 0 || methods.includes(request.method))
@@ -221,8 +280,6 @@ export function createListeningServer(options: ServerOptions): {
     const problem = plainProblem('method_not_allowed', `This path takes ${methods.join(', ')}.`);
     return answer(reply, request, problem, {}, settings());
   });
-
-  return { app, listeners, front };
 }
 
 /** The most bytes of a body that are still to come when its answer is given, for the connection to stay open. */

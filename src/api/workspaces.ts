@@ -44,8 +44,13 @@ const AgentBody = Type.Object(
 
 /** `/v1/workspaces`: create, list; `…/agents`: register, list. */
 export function addWorkspaceRoutes(app: ApiApp, ports: ApiPorts): void {
-  const { store, directory } = ports;
+  addCreateRoute(app, ports);
+  addListRoute(app, ports);
+  addRegisterRoute(app, ports);
+  addAgentsRoute(app, ports);
+}
 
+function addCreateRoute(app: ApiApp, { store, directory }: ApiPorts): void {
   app.post(
     WORKSPACES,
     {
@@ -69,7 +74,9 @@ export function addWorkspaceRoutes(app: ApiApp, ports: ApiPorts): void {
       return reply.code(201).send({ id });
     },
   );
+}
 
+function addListRoute(app: ApiApp, { directory }: ApiPorts): void {
   app.get(
     WORKSPACES,
     {
@@ -84,7 +91,9 @@ export function addWorkspaceRoutes(app: ApiApp, ports: ApiPorts): void {
     },
     async () => ({ workspaces: directory.workspaces().map((id) => ({ id })) }),
   );
+}
 
+function addRegisterRoute(app: ApiApp, { store, directory }: ApiPorts): void {
   app.post(
     `${WORKSPACES}/:ws/agents`,
     {
@@ -137,7 +146,9 @@ export function addWorkspaceRoutes(app: ApiApp, ports: ApiPorts): void {
       return reply.code(201).send(agentToWire(agent));
     },
   );
+}
 
+function addAgentsRoute(app: ApiApp, { directory }: ApiPorts): void {
   app.get(
     `${WORKSPACES}/:ws/agents`,
     {

@@ -1,5 +1,6 @@
 import type { AllowanceRecord } from './model/allowance.ts';
 import type { LedgerActor } from './model/ledger.ts';
+import type { Page } from './model/page.ts';
 
 export interface RevokeAllowance {
   readonly workspace: string;
@@ -21,7 +22,7 @@ export interface AllowanceStore {
   allowances(
     workspace: string,
     filter: { readonly agentId: string | null; readonly limit: number; readonly cursor: string | null },
-  ): Promise<{ readonly items: readonly AllowanceRecord[]; readonly next: string | null }>;
+  ): Promise<Page<AllowanceRecord>>;
   allowance(workspace: string, id: string): Promise<AllowanceRecord | null>;
   revokeAllowance(request: RevokeAllowance): Promise<Revocation>;
 }

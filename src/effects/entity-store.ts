@@ -1,5 +1,6 @@
 import type { EntityOrigin, EntityRecord, EntityRef } from './model/entity.ts';
 import type { LedgerActor } from './model/ledger.ts';
+import type { Page } from './model/page.ts';
 
 /** Entities to put, all or none. No two have the same type and id. */
 export interface PutEntities {
@@ -72,7 +73,7 @@ export interface EntityStore {
   entityPage(
     workspace: string,
     filter: { readonly type: string | null; readonly limit: number; readonly cursor: string | null },
-  ): Promise<{ readonly items: readonly EntityRecord[]; readonly next: string | null }>;
+  ): Promise<Page<EntityRecord>>;
   /** Entities of a version greater than `version`, oldest first. `next` is the `after` of the next slice. */
   entitiesSince(workspace: string, version: number, after: EntityPlace | null): Promise<EntitySlice>;
   brainState(workspace: string): Promise<BrainState>;

@@ -1,4 +1,5 @@
 import type { Delivery, Notification, Subscription } from './model/notification.ts';
+import type { Page } from './model/page.ts';
 
 /**
  * The outbox of notifications. What stands in a ledger is taken from there, by a cursor that is kept with what it
@@ -42,7 +43,7 @@ export interface NotificationStore {
   deliveries(
     state: Delivery['state']['kind'] | null,
     page: { readonly limit: number; readonly cursor: string | null },
-  ): Promise<{ readonly items: readonly Delivery[]; readonly next: string | null }>;
+  ): Promise<Page<Delivery>>;
   /** How many could not be delivered, up to `most`. */
   deadDeliveries(most: number): Promise<number>;
   /**

@@ -1,21 +1,23 @@
 import type { KeyObject } from 'node:crypto';
-import type { Amounts, KeptResult } from './model/answer.ts';
-import type { ReadingTurns } from './run/reading-turns.ts';
+import type { JsonObject } from '../json/value.ts';
 import type { AllowanceStore } from './allowance-store.ts';
+import type { ApprovalStore } from './approval-store.ts';
+import type { ClaimStore } from './claim-store.ts';
+import type { DirectoryStore } from './directory-store.ts';
 import type { EntityStore } from './entity-store.ts';
 import type { KeyStore } from './key-store.ts';
+import type { LedgerStore } from './ledger-store.ts';
 import type { NotificationStore } from './notification-store.ts';
 import type { PasskeyStore } from './passkey-store.ts';
+import type { PauseStore } from './pause-store.ts';
 import type { PolicyStore } from './policy-store.ts';
+import type { ReservationStore } from './reservation-store.ts';
 import type { SessionStore } from './session-store.ts';
 import type { Mismatch } from './model/action-call.ts';
-import type { AllowanceDraft, AllowanceRecord } from './model/allowance.ts';
+import type { AllowanceRecord } from './model/allowance.ts';
+import type { Amounts, KeptResult } from './model/answer.ts';
 import type { ApprovalRecord } from './model/approval.ts';
-import type { ExportContext, ExportPart, ExportRequest } from './model/export.ts';
 import type { BudgetRow } from './model/budget.ts';
-import type { ClaimRecord } from './model/claim.ts';
-import type { PauseRecord, PauseScope } from './model/pause.ts';
-import type { ReservationRecord } from './model/reservation.ts';
 import type { Decision, DeniedDecision, Reason } from './model/decision.ts';
 import type {
   EffectAction,
@@ -29,10 +31,10 @@ import type {
   Stage,
   Tombstone,
 } from './model/effect.ts';
-import type { JsonObject } from '../json/value.ts';
-import type { LedgerActor, LedgerDraft, LedgerEvent, LedgerFilter } from './model/ledger.ts';
-import type { Agent, KeyKind } from './model/principal.ts';
-import type { ApprovalRequirement, Observed, Verdict } from './model/verdict.ts';
+import type { LedgerActor } from './model/ledger.ts';
+import type { Page } from './model/page.ts';
+import type { Observed, Verdict } from './model/verdict.ts';
+import type { ReadingTurns } from './run/reading-turns.ts';
 
 /**
  * The store cannot be reached, or cannot make a step durable. The step may or may not have happened; callers must not
@@ -216,86 +218,6 @@ export type Resolution =
   | { readonly kind: 'moved'; readonly effect: EffectRecord }
   | { readonly kind: 'absent' };
 
-/** How a vote changes what is asked. */
-export interface ApprovalChange {
-  /** Of the changed question. */
-  readonly digest: string;
-  /** Who has to agree, and what they are told of the changed call. */
-  readonly requirements: readonly ApprovalRequirement[];
-  /** Whose request it is: the seals of the requirements name it. */
-  readonly requester: ApprovalRecord['requester'];
-  readonly costs: ApprovalRecord['costs'];
-  readonly params: readonly string[];
-  readonly sealed: string;
-}
-
-export interface VoteRequest {
-  readonly workspace: string;
-  readonly approvalId: string;
-  /** Of what the person votes on. If the question is another by now, the vote counts for nothing. */
-  readonly digest: string;
-  /** Params that the person changes with an approval; `null`: what stands is approved. */
-  readonly change: ApprovalChange | null;
-  /** What the person allows ahead with an approval. Absent: nothing. */
-  readonly alike?: AllowanceDraft;
-  readonly verdict: 'approve' | 'reject';
-  readonly user: string;
-  readonly keyId: string;
-  /** Since when both the key and the user exist. If that is after the request, the vote is refused. */
-  readonly voterSince: number;
-  readonly comment: string | null;
-  /** Indices of the requirements for which the voter's roles or name qualify. */
-  readonly requirements: readonly number[];
-  /** What vouches for the vote; stored with it. */
-  readonly seal?: string;
-  readonly actor: LedgerActor;
-}
-
-export type VoteResult =
-  /** If the status is `granted`, the quorum is complete, and the caller sends the call through `admit`. */
-  | { readonly kind: 'counted'; readonly approval: ApprovalRecord; readonly effect: EffectRecord }
-  /** The same person has approved before. Only the first vote counts. */
-  | { readonly kind: 'voted_already'; readonly approval: ApprovalRecord; readonly effect: EffectRecord }
-  | { readonly kind: 'already_decided'; readonly approval: ApprovalRecord }
-  /** Somebody has changed what is asked since this person saw it. */
-  | { readonly kind: 'question_changed'; readonly approval: ApprovalRecord }
-  /** The next calls alike cannot be allowed with this vote, and so nothing was decided. */
-  | { readonly kind: 'alike_refused'; readonly approval: ApprovalRecord }
-  /** A rejection has to say why. */
-  | { readonly kind: 'reason_required'; readonly approval: ApprovalRecord }
-  /** The key or the user is younger than the request, or the voter belongs to those who made it. */
-  | { readonly kind: 'own_request'; readonly approval: ApprovalRecord }
-  | { readonly kind: 'not_an_approver'; readonly approval: ApprovalRecord }
-  | { readonly kind: 'absent' };
-
-/** Ends a granted request for approval whose call can no longer be made. */
-export interface GiveUpRequest {
-  readonly workspace: string;
-  readonly approvalId: string;
-  readonly decision: DeniedDecision;
-  readonly reason: Reason;
-  readonly actor: LedgerActor;
-}
-
-export type GiveUpResult =
-  | { readonly kind: 'given_up'; readonly approval: ApprovalRecord; readonly effect: EffectRecord }
-  /** It is not granted, or no longer. */
-  | { readonly kind: 'already_decided'; readonly approval: ApprovalRecord }
-  | { readonly kind: 'absent' };
-
-export interface Page<T> {
-  readonly items: readonly T[];
-  /** The `cursor` for the next page; `null` at the end. */
-  readonly next: string | null;
-}
-
-/**
- * Bytes of records on one page of effects; a page has at least one item. Records contain sealed params and answers, up
- * to 1.5 MB each. Without this limit, a page of 200 took hundreds of MB in both threads and blocked the event loop
- * while it was read.
- */
-export const PAGE_BYTES = 1024 * 1024;
-
 export interface EffectFilter {
   readonly state: EffectState | null;
   readonly decision: Decision | null;
@@ -313,13 +235,6 @@ export interface EffectFilter {
   readonly since: number | null;
   /** ms, exclusive. */
   readonly until: number | null;
-  readonly limit: number;
-  readonly cursor: string | null;
-}
-
-export interface ApprovalFilter {
-  readonly status: ApprovalRecord['status'] | null;
-  readonly agentId: string | null;
   readonly limit: number;
   readonly cursor: string | null;
 }
@@ -386,20 +301,6 @@ export interface CapCount {
   readonly oneByOne: number;
 }
 
-/** Operations on claims, reservations and pauses answer with the record, or with what is in the way. */
-export type ClaimResult =
-  | { readonly kind: 'made'; readonly claim: ClaimRecord }
-  | { readonly kind: 'held'; readonly claim: ClaimRecord }
-  | { readonly kind: 'too_many'; readonly of: 'agent' | 'key'; readonly limit: number };
-export type ReservationResult =
-  | { readonly kind: 'made'; readonly reservation: ReservationRecord }
-  | { readonly kind: 'full'; readonly free: number }
-  | { readonly kind: 'too_many'; readonly limit: number };
-export type PauseLift =
-  | { readonly kind: 'lifted'; readonly pause: PauseRecord }
-  | { readonly kind: 'administrative_only'; readonly pause: PauseRecord }
-  | { readonly kind: 'absent' };
-
 /** Erases what the receipt of an effect only commits to: params, salts, and the kept answer. */
 export interface EraseRequest {
   readonly workspace: string;
@@ -435,13 +336,19 @@ export type Erasure =
  * since then. A step that cannot be made durable rejects with {@link StoreUnavailable}.
  */
 export interface EffectStore
-  extends EntityStore,
-    SessionStore,
+  extends ApprovalStore,
+    AllowanceStore,
+    LedgerStore,
+    ClaimStore,
+    ReservationStore,
+    PauseStore,
+    DirectoryStore,
     PolicyStore,
     KeyStore,
     PasskeyStore,
-    NotificationStore,
-    AllowanceStore {
+    SessionStore,
+    EntityStore,
+    NotificationStore {
   /** Id of this installation. It is kept in the store and beside the gateway. */
   readonly installId: string;
   readonly now: () => number;
@@ -455,8 +362,6 @@ export interface EffectStore
   preview(request: AdmitRequest): Promise<Admission>;
   settle(request: SettleRequest): Promise<Settlement>;
   resolve(request: ResolveRequest): Promise<Resolution>;
-  vote(request: VoteRequest): Promise<VoteResult>;
-  giveUp(request: GiveUpRequest): Promise<GiveUpResult>;
   /** Erases params, salts and the kept answer of an effect that is over. Its receipt stays. */
   erase(request: EraseRequest): Promise<Erasure>;
   /** `moved`: the effect is not as it was seen, and nothing is fixed. */
@@ -468,11 +373,11 @@ export interface EffectStore
   probesDue(workspace: string, tool: string, afterMs: number, limit: number): Promise<readonly EffectRecord[]>;
   /** Ends what is over (leases, approvals, records to remove by age), at most `limit` of each. */
   sweep(limit: number): Promise<SweepReport>;
-  /** Approvals with a complete quorum whose call was not sent yet (for example, because a gateway died). */
-  grantedApprovals(limit: number): Promise<readonly ApprovalRecord[]>;
 
   effect(workspace: string, id: string): Promise<EffectRecord | null>;
   effects(workspace: string, filter: EffectFilter): Promise<Page<EffectRecord>>;
+  /** The effect that an idempotency key is used for; `null` where it is free. */
+  boundTo(workspace: string, idempotencyKey: string): Promise<string | null>;
   /** Receipt of an effect, even if only its tombstone is left. */
   receipt(workspace: string, effectId: string): Promise<SignedReceipt | null>;
   /**
@@ -480,87 +385,10 @@ export interface EffectStore
    * them there, before what they are of is committed.
    */
   signWith(head: string, key: KeyObject): void;
-  effectLedger(workspace: string, effectId: string): Promise<readonly LedgerEvent[]>;
-  /** Events with `seq > after`, in order. */
-  ledger(workspace: string, after: number, limit: number): Promise<readonly LedgerEvent[]>;
-  /** Events with `seq < before`, newest first; `null` starts with the newest. */
-  ledgerBefore(workspace: string, before: number | null, limit: number): Promise<readonly LedgerEvent[]>;
-  /** Newest first. A page looks at a part of the ledger, and may be short though others follow. */
-  ledgerPage(workspace: string, filter: LedgerFilter): Promise<Page<LedgerEvent>>;
-  /** What is written after it has begun is left out. The parts are made as they are taken. */
-  exported(request: ExportRequest, context: ExportContext): AsyncIterable<ExportPart>;
-  /** Appends events that belong to no step (batches of reads, loaded policies). */
-  append(workspace: string, events: readonly LedgerDraft[]): Promise<void>;
-
-  approval(workspace: string, id: string): Promise<ApprovalRecord | null>;
-  /** The effect that an idempotency key is used for; `null` where it is free. */
-  boundTo(workspace: string, idempotencyKey: string): Promise<string | null>;
-  /** Ends a session of an approver at every gateway, until it would have ended by itself. */
-  endSession(workspace: string, session: string, until: number): Promise<void>;
-  hasEnded(workspace: string, session: string): Promise<boolean>;
-  /** Newest first. A page can have fewer than `limit` items although more follow. */
-  approvals(workspace: string, filter: ApprovalFilter): Promise<Page<ApprovalRecord>>;
-
-  /** `ttlMs` counts from the store's `now`. */
-  takeClaim(request: {
-    readonly id: string;
-    readonly workspace: string;
-    readonly target: string;
-    readonly agentId: string;
-    readonly keyId: string;
-    readonly ttlMs: number;
-    readonly actor: LedgerActor;
-  }): Promise<ClaimResult>;
-  renewClaim(workspace: string, id: string, ttlMs: number, actor: LedgerActor): Promise<ClaimRecord | null>;
-  releaseClaim(workspace: string, id: string, actor: LedgerActor): Promise<ClaimRecord | null>;
-  claim(workspace: string, id: string): Promise<ClaimRecord | null>;
-  claims(workspace: string): Promise<readonly ClaimRecord[]>;
-
-  makeReservation(request: {
-    readonly id: string;
-    readonly workspace: string;
-    readonly pool: string;
-    readonly capacity: number;
-    readonly units: number;
-    readonly agentId: string;
-    readonly keyId: string;
-    readonly ttlMs: number;
-    readonly actor: LedgerActor;
-  }): Promise<ReservationResult>;
-  releaseReservation(workspace: string, id: string, actor: LedgerActor): Promise<ReservationRecord | null>;
-  reservation(workspace: string, id: string): Promise<ReservationRecord | null>;
-  reservations(workspace: string): Promise<readonly ReservationRecord[]>;
-
-  setPause(request: {
-    readonly id: string;
-    readonly workspace: string;
-    readonly scope: PauseScope;
-    readonly reason: string;
-    readonly until: number | null;
-    readonly by: PauseRecord['by'];
-    readonly actor: LedgerActor;
-  }): Promise<PauseRecord>;
-  liftPause(workspace: string, id: string, by: KeyKind, actor: LedgerActor): Promise<PauseLift>;
-  /** The pauses in force, and the version for {@link SeenVersions.pauses}. */
-  pauses(workspace: string): Promise<{ readonly version: number; readonly pauses: readonly PauseRecord[] }>;
 
   /** Rows whose window has not ended. */
   budgets(workspace: string): Promise<readonly BudgetRow[]>;
   capCounts(workspace: string): Promise<readonly CapCount[]>;
-  /** The listener gets each workspace whose pauses have changed. */
-  onPausesChanged(listener: (workspace: string) => void): void;
-
-  /**
-   * Records the users that the configuration names, with the time when each was first seen. The users of the very first
-   * call get the time 0, because nobody knows how long they existed before.
-   */
-  seeUsers(ids: readonly string[]): Promise<void>;
-  /** When a configuration in force first named a user, ms; `null` where that is not recorded yet. */
-  userSince(id: string): Promise<number | null>;
-  putWorkspace(id: string, actor: LedgerActor): Promise<boolean>;
-  workspaces(): Promise<readonly string[]>;
-  putAgent(agent: Agent, actor: LedgerActor): Promise<void>;
-  agents(): Promise<readonly Agent[]>;
 
   /** Completes the running steps, then closes files and connections. */
   close(): Promise<void>;

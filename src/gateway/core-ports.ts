@@ -1,4 +1,3 @@
-import { randomUUID } from 'node:crypto';
 import type { FastifyBaseLogger } from 'fastify';
 import type { EntityFacts } from '../brain/facts.ts';
 import type { CoreSettings, EffectPorts, JudgeInput } from '../effects/ports.ts';
@@ -140,6 +139,7 @@ export function corePorts(parts: {
   readonly metrics: Metrics;
   readonly opinion: Pick<SecondOpinion, 'offer' | 'next'>;
   readonly alert: EffectPorts['alert'];
+  readonly owner: EffectPorts['owner'];
   /** Takes on the policies that are in force in the store. */
   readonly policies: { readonly follow: () => Promise<void>; readonly hindrance: () => string | null };
 }): EffectPorts {
@@ -184,7 +184,7 @@ export function corePorts(parts: {
     newId,
     newNonce: () => randomPooled(12).toString('base64url'),
     elapsed: createElapsed(),
-    owner: randomUUID(),
+    owner: parts.owner,
     running: new Running(),
     settings: () => {
       const { configuration } = held.inForce;

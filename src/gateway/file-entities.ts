@@ -26,7 +26,7 @@ interface Waiting {
 
 /** @param parts.isFleet whether other gateways may have read in newer files than those that are here at the start */
 export function createFileEntities(parts: {
-  readonly loader: FileLoader;
+  readonly loader: Pick<FileLoader, 'load'>;
   readonly isFleet: boolean;
   readonly logger: Logger;
   readonly alert: () => void;

@@ -1,7 +1,7 @@
 import type { Logger } from 'pino';
 import type { EffectStore } from '../effects/store.ts';
-import { createObserved, type Observed } from '../notifications/observed.ts';
-import { startNotifier } from '../notifications/notifier.ts';
+import { Observed } from '../notifications/observed.ts';
+import { Notifier } from '../notifications/notifier.ts';
 import type { Held } from './in-force.ts';
 
 /** What people are told of: what this gateway sees goes in, and one gateway of the store sends it. */
@@ -21,22 +21,22 @@ export function createNotifying(parts: {
   readonly held: Held;
   readonly workspaces: () => readonly string[];
   readonly publicUrl: () => string;
-  readonly owner: () => string;
+  readonly owner: string;
   readonly isFleet: boolean;
   readonly unsettled: () => number;
   readonly logger: Logger;
 }): Notifying {
   const { store, held, logger } = parts;
-  const observed = createObserved({
+  const observed = new Observed({
     store,
     workspaces: parts.workspaces,
     nearPercent: () => held.inForce.configuration.telemetry.budgetNearPercent,
     unsettled: parts.unsettled,
   });
-  let notifier: ReturnType<typeof startNotifier> | null = null;
+  let notifier: Notifier | null = null;
   return {
-    quarantined: observed.quarantined,
-    released: observed.released,
+    quarantined: (tool, state) => observed.quarantined(tool, state),
+    released: (tool) => observed.released(tool),
     notes() {
       const dead = notifier?.dead() ?? 0;
       if (dead === 0) return [];
@@ -44,11 +44,11 @@ export function createNotifying(parts: {
       return [{ part: 'notifications', message }];
     },
     start() {
-      notifier = startNotifier({
+      notifier = new Notifier({
         store,
         receivers: () => held.inForce.configuration.webhooks,
         publicUrl: parts.publicUrl,
-        owner: parts.owner(),
+        owner: parts.owner,
         isFleet: parts.isFleet,
         observed,
         attempted({ id, receiverName: receiver, notification: { event } }, attempted) {

@@ -7,12 +7,12 @@ import type { EffectRecord } from '../effects/model/effect.ts';
 import {
   type Admission,
   type AdmitRequest,
-  type ApprovalChange,
   type EffectStore,
   type Settlement,
   type SettleRequest,
   StoreUnavailable,
 } from '../effects/store.ts';
+import type { ApprovalChange } from '../effects/approval-store.ts';
 import type { ApprovalRequirement } from '../effects/model/verdict.ts';
 import type { Secrets } from '../secrets/vault.ts';
 import type { MeasuredStep, Metrics } from '../telemetry/metrics.ts';
@@ -29,8 +29,8 @@ type Seals = Pick<Secrets, 'sealText' | 'openText'>;
 type Measures = Pick<Metrics, 'step' | 'stages' | 'shadowed'>;
 
 /** For a store that is open before there are metrics. */
-export function unmeasured(): Measures {
-  return { step: () => undefined, stages: () => undefined, shadowed: () => undefined };
+export function unmeasured(): Measures & Pick<Metrics, 'alerted'> {
+  return { step: () => undefined, stages: () => undefined, shadowed: () => undefined, alerted: () => undefined };
 }
 
 /** How many characters of sealed answers one list opens; the rest stays sealed. */
@@ -46,7 +46,7 @@ const UNREADABLE = '(the summary cannot be read)';
 export function sealedStore(
   store: EffectStore,
   seals: Seals,
-  measures = unmeasured(),
+  measures: Measures = unmeasured(),
   forged: (record: string) => void = () => undefined,
 ): EffectStore {
   /** @throws StoreUnavailable where something else than a gateway wrote it, or its master secret is gone */

@@ -1,5 +1,5 @@
 import type { AllowanceStore } from '../effects/allowance-store.ts';
-import { PAGE_BYTES } from '../effects/store.ts';
+import { PAGE_BYTES } from '../effects/model/page.ts';
 import type { RowStore } from '../stores/port.ts';
 import { alikeRows, allowanceRows, ALLOWANCES, ENDING } from './allowance-rows.ts';
 import { firstOf, type Readable } from './lists.ts';

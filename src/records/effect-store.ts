@@ -9,7 +9,8 @@ import { INSTALLATION, type LedgerDraft, type LedgerEvent } from '../effects/mod
 import { watchLostAnswers } from '../effects/upkeep/lost-answers.ts';
 import { isClaimActive } from '../effects/steps/obligations.ts';
 import { createReadingTurns } from '../effects/run/reading-turns.ts';
-import { type Admission, type AdmitRequest, type EffectStore, PAGE_BYTES, StoreUnavailable } from '../effects/store.ts';
+import { type Admission, type AdmitRequest, type EffectStore, StoreUnavailable } from '../effects/store.ts';
+import { PAGE_BYTES } from '../effects/model/page.ts';
 import type { ArchiveFolder, OpenRows } from '../stores/open-rows.ts';
 import { tombstoneOf } from './aged.ts';
 import { createAllowanceStore } from './allowances.ts';

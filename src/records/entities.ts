@@ -1,7 +1,7 @@
 import type { ReadingTurns } from '../effects/run/reading-turns.ts';
 import type { BrainState, EntityStore } from '../effects/entity-store.ts';
 import { entityName, type EntityRef } from '../effects/model/entity.ts';
-import { PAGE_BYTES } from '../effects/store.ts';
+import { PAGE_BYTES } from '../effects/model/page.ts';
 import type { RowStore } from '../stores/port.ts';
 import { ONLY } from './control-rows.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';

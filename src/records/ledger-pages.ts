@@ -1,6 +1,6 @@
 import type { EffectRecord } from '../effects/model/effect.ts';
 import type { LedgerEvent, LedgerFilter } from '../effects/model/ledger.ts';
-import type { Page } from '../effects/store.ts';
+import type { Page } from '../effects/model/page.ts';
 import type { Json, JsonObject } from '../json/value.ts';
 import { isJsonArray, isJsonObject } from '../json/value.ts';
 import { readOwnJson } from '../json/read.ts';

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { INSTALLATION } from '../effects/model/ledger.ts';
 import { type Delivery, isWanted, type Notification, type Subscription } from '../effects/model/notification.ts';
 import type { NotificationStore } from '../effects/notification-store.ts';
-import { PAGE_BYTES } from '../effects/store.ts';
+import { PAGE_BYTES } from '../effects/model/page.ts';
 import { ONLY } from './control-rows.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';
 import { jsonKind, repository } from './kind.ts';

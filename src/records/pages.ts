@@ -1,4 +1,4 @@
-import type { Page } from '../effects/store.ts';
+import type { Page } from '../effects/model/page.ts';
 import type { Row } from '../stores/port.ts';
 import { type Asked, type Readable, slicesInTurns } from './lists.ts';
 

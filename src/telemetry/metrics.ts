@@ -1,7 +1,8 @@
 import { Counter, Gauge, Registry, collectDefaultMetrics } from 'prom-client';
 import type { Decision } from '../effects/model/decision.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
-import type { EffectFilter, EffectStore, Page, SweepReport } from '../effects/store.ts';
+import type { EffectFilter, EffectStore, SweepReport } from '../effects/store.ts';
+import type { Page } from '../effects/model/page.ts';
 
 /** Steps of the store that are measured. */
 export type MeasuredStep = 'admit' | 'preview' | 'settle' | 'resolve' | 'vote';

@@ -2,11 +2,11 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { connect, Socket } from 'node:net';
 import { expect, test } from 'vitest';
-import { capConnections } from '../../src/api/connection-cap.ts';
+import { ConnectionCap } from '../../src/api/connection-cap.ts';
 
 test('at the cap a tunnel is not idle: the connection too many is closed, and the tunnel goes on', async () => {
   const server = createServer();
-  capConnections(server, 1);
+  void new ConnectionCap(server, 1);
   server.on('upgrade', (_request, socket) => {
     socket.write('HTTP/1.1 101 Switching Protocols\r\nconnection: upgrade\r\nupgrade: echo\r\n\r\n');
     socket.pipe(socket);
@@ -35,7 +35,7 @@ test('at the cap a tunnel is not idle: the connection too many is closed, and th
 
 test('at the cap the connection that was idle for longest makes room, and the new one is served', async () => {
   const server = createServer((_request, response) => response.end('served'));
-  capConnections(server, 2);
+  void new ConnectionCap(server, 2);
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const address = server.address();
@@ -65,7 +65,7 @@ test('a caller that is still sending when it is refused gets the whole answer; n
       response.writeHead(413, { connection: 'close' }).end('too large');
     });
   });
-  capConnections(server, 10);
+  void new ConnectionCap(server, 10);
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const address = server.address();
@@ -97,7 +97,7 @@ test('a caller that is still sending when it is refused gets the whole answer; n
 
 test('a caller that sends on for ever after its last answer is cut off', async () => {
   const server = createServer((_request, response) => response.writeHead(413, { connection: 'close' }).end());
-  capConnections(server, 10, 1_500);
+  void new ConnectionCap(server, 10, 1_500);
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const address = server.address();
@@ -115,7 +115,7 @@ test('a caller that sends on for ever after its last answer is cut off', async (
 async function held(most: number) {
   const waiting: (() => void)[] = [];
   const server = createServer((_request, response) => waiting.push(() => response.end('served')));
-  const cap = capConnections(server, most);
+  const cap = new ConnectionCap(server, most);
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const address = server.address();

@@ -5,7 +5,7 @@ import { connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import { expect, test } from 'vitest';
-import { capConnections } from '../../src/api/connection-cap.ts';
+import { ConnectionCap } from '../../src/api/connection-cap.ts';
 import { createListeners, listenerOf } from '../../src/api/listeners.ts';
 
 const TLS = join(process.cwd(), 'test', 'system', 'tls');
@@ -18,7 +18,7 @@ test('one cap counts all listeners: silent connections and unfinished handshakes
     waiting.push(() => response.end(`from ${listenerOf(request.socket)}`));
   });
   const waiting: (() => void)[] = [];
-  const { listeners } = createListeners(server, null, (each) => capConnections(each, 2));
+  const { listeners } = createListeners(server, null, (each) => new ConnectionCap(each, 2));
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
   const portOf = async (at: string, tls: typeof PAIR | null): Promise<number> =>

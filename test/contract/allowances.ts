@@ -2,7 +2,7 @@ import { describe, expect, it } from 'vitest';
 import type { AllowanceDraft } from '../../src/effects/model/allowance.ts';
 import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
 import type { ApprovalRequirement } from '../../src/effects/model/verdict.ts';
-import type { VoteRequest } from '../../src/effects/store.ts';
+import type { VoteRequest } from '../../src/effects/approval-store.ts';
 import { type Capabilities, DAY, type OpenStore, useStore } from './fixture.ts';
 import {
   admitRequest,

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { type ApprovalRecord, rejectionReason } from '../../src/effects/model/approval.ts';
-import type { ApprovalFilter, Page } from '../../src/effects/store.ts';
+import type { ApprovalFilter } from '../../src/effects/approval-store.ts';
+import type { Page } from '../../src/effects/model/page.ts';
 import type { ApprovalRequirement } from '../../src/effects/model/verdict.ts';
 import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
 import {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
-import type { ApprovalChange } from '../../src/effects/store.ts';
+import type { ApprovalChange } from '../../src/effects/approval-store.ts';
 import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
 import {
   admitRequest,

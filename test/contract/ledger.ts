@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import { INSTALLATION, type LedgerEvent } from '../../src/effects/model/ledger.ts';
-import { PAGE_BYTES } from '../../src/effects/store.ts';
+import { PAGE_BYTES } from '../../src/effects/model/page.ts';
 import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
 import {
   admitRequest,

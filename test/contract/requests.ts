@@ -11,8 +11,8 @@ import type {
   ResolveRequest,
   SettleOutcome,
   SettleRequest,
-  VoteRequest,
 } from '../../src/effects/store.ts';
+import type { VoteRequest } from '../../src/effects/approval-store.ts';
 import type { ApprovalRequirement, Obligation, Permit } from '../../src/effects/model/verdict.ts';
 
 type PauseRequest = Parameters<EffectStore['setPause']>[0];

@@ -81,6 +81,7 @@ beforeEach(async () => {
     spill,
     metrics: createMetrics({ store, workspaces: () => [WORKSPACE], swept: () => null }),
     alert: () => undefined,
+    owner: 'the gateway of this test',
     policies: { follow: () => Promise.resolve(), hindrance: () => null },
   });
   const { authenticate } = createAuthenticator({ store, peppers: [secrets.keyPepper], elapsed: () => 0 });

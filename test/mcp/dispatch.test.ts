@@ -3,7 +3,7 @@ import { expect, it } from 'vitest';
 import { plainProblem } from '../../src/api/problem.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import type { Principal } from '../../src/effects/model/principal.ts';
-import { type Asking, createDispatch } from '../../src/mcp/control/dispatch.ts';
+import { type Asking, Dispatch } from '../../src/mcp/control/dispatch.ts';
 import { observabilityTools } from '../../src/mcp/control/observability.ts';
 import { answered, defineTool, type ToolCall } from '../../src/mcp/control/tool.ts';
 import type { JsonObject } from '../../src/json/value.ts';
@@ -43,7 +43,7 @@ const asking = (principal: Principal): Asking => ({
   authenticated: { at: 0, tookMs: 0 },
 });
 
-const dispatch = createDispatch(
+const dispatch = new Dispatch(
   {
     called: () => undefined,
     problemOf: () => plainProblem('internal', 'Something went wrong.'),

@@ -309,6 +309,7 @@ export async function startProxiedWorld(
     spill: await openSpillJournal(join(folder, 'spill'), settlementTexts),
     metrics: createMetrics({ store, workspaces: () => ['demo'], swept: () => null }),
     alert: () => {},
+    owner: 'the gateway of this test',
     policies: { follow: () => Promise.resolve(), hindrance: () => null },
   });
   const authenticator = createAuthenticator({ store, peppers: [secrets.keyPepper], elapsed: () => performance.now() });

@@ -1,6 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { MOST_COMMENT } from '../../effects/model/approval.ts';
-import { personOf } from '../../effects/run/decide-approval.ts';
+import { type ApprovalCall, personOf } from '../../effects/run/decide-approval.ts';
 import type { Problem } from '../../effects/model/run-request.ts';
 import { CODES } from '../../effects/model/codes.ts';
 import { holdsKey } from '../../identity/key-format.ts';
@@ -48,14 +48,24 @@ const NOT_HERE = 'There is no such request for approval here.';
  * never decides: programs that follow links look at everything.
  */
 export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
-  const sessions: SessionPorts = {
-    seals: ports.seals,
-    stillValid: ports.stillValid,
-    store: ports.store,
-    now: () => ports.store.now(),
-  };
-  const isSecure = (): boolean => ports.settings().publicUrl.startsWith('https:');
+  readOnlyForms(app);
+  app.setErrorHandler((error: Error, request, reply) => {
+    const problem = problemOf(error);
+    if (problem.code === 'internal') request.log.error({ err: error }, 'a page failed inside the gateway');
+    return sendProblem(reply, problem, plainPage(CODES[problem.code].title, problem.detail));
+  });
 
+  const page = new ApproverPage(ports);
+  const at = '/approve/:ws/:id';
+  const own = { config: { page: true } } as const;
+  app.get(at, own, (request: Visit, reply) => page.look(request, reply));
+  app.post(`${at}/key`, own, (request: Visit, reply) => page.enterByKey(request, reply));
+  app.post(`${at}/passkey`, own, (request: Visit, reply) => page.enterByPasskey(request, reply));
+  app.post(`${at}/leave`, own, (request: Visit, reply) => page.leave(request, reply));
+  app.post(at, own, (request: Visit, reply) => page.vote(request, reply));
+}
+
+function readOnlyForms(app: ApiApp): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/x-www-form-urlencoded', async (request: FastifyRequest) => {
     // Browsers say how long a form is. What comes in chunks is read from nobody who has not shown a key yet.
@@ -64,122 +74,106 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
     const bytes = await bodyOf(request, MOST_FORM);
     return new URLSearchParams(bytes.toString());
   });
-  app.setErrorHandler((error: Error, request, reply) => {
-    const problem = problemOf(error);
-    if (problem.code === 'internal') request.log.error({ err: error }, 'a page failed inside the gateway');
-    return sendProblem(reply, problem, plainPage(CODES[problem.code].title, problem.detail));
-  });
   app.addHook('preHandler', async (request) => {
     const { 'sec-fetch-site': from } = request.headers;
     // Where browsers say it, a form has to come from this page. What has no session yet is else not protected.
     if (request.method === 'POST' && from !== undefined && from !== 'same-origin')
       throw refuse('origin_not_allowed', 'This form does not come from this page. Nothing was decided.');
   });
+}
 
-  const at = '/approve/:ws/:id';
-  const own = { config: { page: true } } as const;
-  app.get(at, own, async (request: Visit, reply) => {
+class ApproverPage {
+  readonly #ports: ApiPorts;
+  readonly #sessions: SessionPorts;
+
+  constructor(ports: ApiPorts) {
+    const { seals, stillValid, store } = ports;
+    this.#ports = ports;
+    this.#sessions = { seals, stillValid, store, now: () => store.now() };
+  }
+
+  async look(request: Visit, reply: FastifyReply): Promise<FastifyReply> {
     const place = placeOf(request);
     // Only a page that a person looks at is shown: not what a script, or a frame of another page, would read.
     const { 'sec-fetch-dest': dest = 'document' } = request.headers;
-    const approver = dest === 'document' ? await signedIn(request, place) : null;
-    if (approver === null) return send(reply, 200, askWho(request, place, null));
+    const approver = dest === 'document' ? await this.#signedIn(request, place) : null;
+    if (approver === null) return send(reply, 200, this.#askWho(request, place, null));
     const { instead_of: former } = request.query;
     const insteadOf = typeof former === 'string' && APPROVAL_ID.test(former) ? former : null;
-    return show(reply, place, approver, 200, null, insteadOf);
-  });
+    return this.#show(reply, place, approver, 200, null, insteadOf);
+  }
 
-  app.post(`${at}/key`, own, async (request: Visit, reply) => {
-    const place = placeOf(request);
-    return signIn(request, reply, place, async () => {
+  async enterByKey(request: Visit, reply: FastifyReply): Promise<FastifyReply> {
+    return this.#signIn(request, reply, placeOf(request), async () => {
       const { key = '' } = fieldsOf(request, ['key']);
       const given = { kind: 'key', key: key.trim() } as const;
-      return { principal: await ownerOf(ports, ports.invalidKeys, given, request.ip), passkey: null };
+      return { principal: await ownerOf(this.#ports, this.#ports.invalidKeys, given, request.ip), passkey: null };
     });
-  });
+  }
 
-  app.post(`${at}/passkey`, own, async (request: Visit, reply) => {
+  async enterByPasskey(request: Visit, reply: FastifyReply): Promise<FastifyReply> {
     const place = placeOf(request);
-    return signIn(request, reply, place, () => {
+    return this.#signIn(request, reply, place, () => {
       const { ceremony = '', ...signed } = fieldsOf(request, ['ceremony', ...PASSKEY_FIELDS]);
-      const party = partyOf(request);
+      const party = this.#partyOf(request);
       if (party === null) throw refuse('conflict', 'Browsers have no passkeys for this address. Show your key.');
       const assertion = assertionIn(signed);
-      return ownerByPasskey(ports, { party, purpose: 'approve', of: place.path, ceremony, assertion }, request.ip);
+      return ownerByPasskey(
+        this.#ports,
+        { party, purpose: 'approve', of: place.path, ceremony, assertion },
+        request.ip,
+      );
     });
-  });
+  }
 
-  app.post(`${at}/leave`, own, async (request: Visit, reply) => {
+  async leave(request: Visit, reply: FastifyReply): Promise<FastifyReply> {
     const { path, workspace } = placeOf(request);
-    const cookie = await end(sessions, workspace, request.headers.cookie, isSecure());
+    const cookie = await end(this.#sessions, workspace, request.headers.cookie, this.#isSecure());
     return reply.header('set-cookie', cookie).redirect(path, 303);
-  });
+  }
 
-  app.post(at, own, async (request: Visit, reply) => {
+  async vote(request: Visit, reply: FastifyReply): Promise<FastifyReply> {
     const place = placeOf(request);
     const { workspace, approvalId } = place;
-    const approver = await signedIn(request, place);
+    const approver = await this.#signedIn(request, place);
     if (approver === null)
-      return send(reply, 401, askWho(request, place, 'Nothing was decided. Show again who you are.'));
-    const asked = await shownTo(ports, approver, workspace, approvalId);
+      return send(reply, 401, this.#askWho(request, place, 'Nothing was decided. Show again who you are.'));
+    const asked = await shownTo(this.#ports, approver, workspace, approvalId);
     const names = asked === null ? [] : fieldNames(asked);
     const fields = fieldsOf(request, ['form', 'verdict', 'comment', ...ALIKE_FIELDS, ...names]);
-    const { form = '', verdict, comment: written = '' } = fields;
     const again = (problem: Problem): Promise<FastifyReply> =>
-      show(reply, place, approver, statusOf(problem), problem.detail);
-    const digest = digestShown(sessions, workspace, approvalId, form, approver);
+      this.#show(reply, place, approver, statusOf(problem), problem.detail);
+    const digest = digestShown(this.#sessions, workspace, approvalId, fields.form ?? '', approver);
     if (digest === null)
       return again(
         plainProblem('origin_not_allowed', 'The form was not of this page. Nothing was decided: look again.'),
       );
-    if (verdict !== 'approve' && verdict !== 'reject')
-      return again(plainProblem('invalid_request', 'The form has no decision. Nothing was decided.'));
-    // Browsers send the ends of lines as two characters, and count one.
-    const comment = written.replaceAll('\r\n', '\n').trim();
-    if (comment.length > MOST_COMMENT)
-      return again(
-        plainProblem('invalid_request', `The comment is longer than ${MOST_COMMENT} characters. Nothing was decided.`),
-      );
-    if ([comment, ...names.map((name) => fields[name] ?? '')].some(holdsKey))
-      return again(
-        plainProblem(
-          'invalid_request',
-          'What you wrote holds an API key, which would be kept and shown. Nothing was decided.',
-        ),
-      );
-    const changes = verdict === 'approve' && asked !== null ? changesOf(asked, fields) : null;
-    if (typeof changes === 'string') return again(plainProblem('invalid_request', `${changes} Nothing was decided.`));
-    const alike = verdict === 'approve' ? alikeIn(fields) : undefined;
-    if (alike === null)
-      return again(
-        plainProblem('invalid_request', 'How many of the next calls to let in is not said. Nothing was decided.'),
-      );
-    const result = await ports.decideApproval({
-      principal: approver.principal,
-      workspace,
-      approvalId,
-      verdict,
-      comment: comment === '' ? null : comment,
-      changes,
-      alike,
-      digest,
-    });
+    const written = voteIn(asked, fields, names);
+    if (typeof written === 'string') return again(plainProblem('invalid_request', `${written} Nothing was decided.`));
+    const { principal } = approver;
+    const result = await this.#ports.decideApproval({ principal, workspace, approvalId, ...written, digest });
     if (result.kind === 'problem') return again(withErrors(result.problem));
     const { became } = result;
     if (became.kind !== 'asked_anew') return reply.redirect(place.path, 303);
     return reply.redirect(`${pathOf(workspace, became.approvalId)}?instead_of=${approvalId}`, 303);
-  });
+  }
 
-  const partyOf = ({ headers: { host } }: Visit) => relyingPartyOf(ports.settings().publicUrl, host);
+  #isSecure(): boolean {
+    return this.#ports.settings().publicUrl.startsWith('https:');
+  }
+
+  #partyOf({ headers: { host } }: Visit): ReturnType<typeof relyingPartyOf> {
+    return relyingPartyOf(this.#ports.settings().publicUrl, host);
+  }
 
   /** The page that asks who somebody is. Its challenge is for this address alone, and nothing is kept of it. */
-  function askWho(request: Visit, { path }: Place, notice: Notice): string {
-    const party = partyOf(request);
-    return keyPage(path, notice, party && { ...ports.passkeys.challenge('approve', path), party: party.id });
+  #askWho(request: Visit, { path }: Place, notice: Notice): string {
+    const party = this.#partyOf(request);
+    return keyPage(path, notice, party && { ...this.#ports.passkeys.challenge('approve', path), party: party.id });
   }
 
   /** Begins a session for whoever shows who they are, and goes on to the page. */
-  async function signIn(
+  async #signIn(
     request: Visit,
     reply: FastifyReply,
     place: Place,
@@ -187,22 +181,22 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
   ): Promise<FastifyReply> {
     try {
       const { principal, passkey } = await who();
-      const { user } = enter(request, principal, place);
+      const { user } = this.#enter(request, principal, place);
       const of = { keyId: principal.keyId, user, passkey };
       return await reply
-        .header('set-cookie', begin(sessions, place.workspace, of, isSecure()))
+        .header('set-cookie', begin(this.#sessions, place.workspace, of, this.#isSecure()))
         .redirect(place.path, 303);
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       const { problem } = error;
-      return sendProblem(reply, problem, askWho(request, place, problem.detail));
+      return sendProblem(reply, problem, this.#askWho(request, place, problem.detail));
     }
   }
 
   /** The person behind a request; `null` where a key has to be shown first. */
-  async function signedIn(request: Visit, place: Place): Promise<Approver | null> {
-    const approver = await approverOf(sessions, place.workspace, request.headers.cookie);
-    if (approver !== null) enter(request, approver.principal, place);
+  async #signedIn(request: Visit, place: Place): Promise<Approver | null> {
+    const approver = await approverOf(this.#sessions, place.workspace, request.headers.cookie);
+    if (approver !== null) this.#enter(request, approver.principal, place);
     return approver;
   }
 
@@ -210,7 +204,7 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
    * Lets a person in who may look, and may vote at all: by the table that the API asks, and by its rule of who is one.
    * @throws Refused
    */
-  function enter(request: Visit, principal: Approver['principal'], { workspace }: Place): { readonly user: string } {
+  #enter(request: Visit, principal: Approver['principal'], { workspace }: Place): { readonly user: string } {
     const read = permit(principal, 'approvals.read', workspace);
     if (!read.ok) throw refuse(read.code, read.detail);
     const decide = permit(principal, 'approvals.decide', workspace);
@@ -221,7 +215,7 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
       principal,
       view: read.view,
       refusal: null,
-      authenticatedAt: ports.store.now(),
+      authenticatedAt: this.#ports.store.now(),
       authenticatedInMs: 0,
     };
     return person;
@@ -231,7 +225,7 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
    * Shows a request for approval; the one that took its place, where what was voted on has changed.
    * @param insteadOf the request whose place this one took, which the person has seen: what differs is shown
    */
-  async function show(
+  async #show(
     reply: FastifyReply,
     place: Place,
     approver: Approver,
@@ -240,9 +234,11 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
     insteadOf: string | null = null,
   ): Promise<FastifyReply> {
     const { workspace, approvalId } = place;
-    const asked = await shownTo(ports, approver, workspace, approvalId);
+    const asked = await shownTo(this.#ports, approver, workspace, approvalId);
     const renewed =
-      notice === null || asked?.replacedBy == null ? null : await shownTo(ports, approver, workspace, asked.replacedBy);
+      notice === null || asked?.replacedBy == null
+        ? null
+        : await shownTo(this.#ports, approver, workspace, asked.replacedBy);
     const shown = renewed ?? asked;
     if (shown === null) return send(reply, 404, plainPage('Not found', NOT_HERE));
     const { approval } = shown;
@@ -250,7 +246,7 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
       renewed === null
         ? insteadOf === null
           ? null
-          : await ports.store.approval(workspace, insteadOf)
+          : await this.#ports.store.approval(workspace, insteadOf)
         : asked?.approval;
     const isOfSame = former != null && former.effectId === approval.effectId && former.id !== approval.id;
     return send(
@@ -258,13 +254,33 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
       status,
       approvalPage(shown, {
         user: approver.user,
-        form: formOf(sessions, workspace, approval, approver),
+        form: formOf(this.#sessions, workspace, approval, approver),
         path: pathOf(workspace, approval.id),
         notice: renewed === null ? notice : `${notice} What is asked now stands below.`,
         changed: isOfSame ? whatChanged(former, approval, namedCurrency(shown)) : [],
       }),
     );
   }
+}
+
+/** What a form says of the vote, or why it says none. */
+function voteIn(
+  asked: ShownApproval | null,
+  fields: Readonly<Record<string, string | undefined>>,
+  names: readonly string[],
+): string | Pick<ApprovalCall, 'verdict' | 'comment' | 'changes' | 'alike'> {
+  const { verdict, comment: written = '' } = fields;
+  if (verdict !== 'approve' && verdict !== 'reject') return 'The form has no decision.';
+  // Browsers send the ends of lines as two characters, and count one.
+  const comment = written.replaceAll('\r\n', '\n').trim();
+  if (comment.length > MOST_COMMENT) return `The comment is longer than ${MOST_COMMENT} characters.`;
+  if ([comment, ...names.map((name) => fields[name] ?? '')].some(holdsKey))
+    return 'What you wrote holds an API key, which would be kept and shown.';
+  const changes = verdict === 'approve' && asked !== null ? changesOf(asked, fields) : null;
+  if (typeof changes === 'string') return changes;
+  const alike = verdict === 'approve' ? alikeIn(fields) : undefined;
+  if (alike === null) return 'How many of the next calls to let in is not said.';
+  return { verdict, comment: comment === '' ? null : comment, changes, alike };
 }
 
 function send(reply: FastifyReply, status: number, text: string): FastifyReply {

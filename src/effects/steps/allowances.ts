@@ -2,7 +2,8 @@ import { type AllowanceRecord, allowanceStatus, alikeObstacle, isForOthers, most
 import type { ApprovalRecord } from '../model/approval.ts';
 import type { LedgerActor, LedgerDraft } from '../model/ledger.ts';
 import type { Permit } from '../model/verdict.ts';
-import type { Admission, AdmitRequest, VoteRequest, VoteResult } from '../store.ts';
+import type { Admission, AdmitRequest } from '../store.ts';
+import type { VoteRequest, VoteResult } from '../approval-store.ts';
 import type { RevokeAllowance, Revocation } from '../allowance-store.ts';
 import type { Plan, StepView } from './plan.ts';
 

@@ -3,7 +3,9 @@ import type { ReservationRecord } from '../model/reservation.ts';
 import type { LedgerActor, LedgerDraft } from '../model/ledger.ts';
 import { freeUnits, isClaimActive } from './obligations.ts';
 import type { Plan, StepView } from './plan.ts';
-import type { ClaimResult, EffectStore, ReservationResult } from '../store.ts';
+import type { EffectStore } from '../store.ts';
+import type { ClaimResult } from '../claim-store.ts';
+import type { ReservationResult } from '../reservation-store.ts';
 
 /** At most this many claims that one agent asked for at a time. Claims that calls take for themselves do not count. */
 export const MAX_CLAIMS = 20;

@@ -7,7 +7,7 @@ import { givenWith } from './allowances.ts';
 import { advance } from './lifecycle.ts';
 import type { Plan, StepView } from './plan.ts';
 import { release } from './give-back.ts';
-import type { ApprovalChange, GiveUpRequest, GiveUpResult, VoteRequest, VoteResult } from '../store.ts';
+import type { ApprovalChange, GiveUpRequest, GiveUpResult, VoteRequest, VoteResult } from '../approval-store.ts';
 
 /** After a rejection, the same action is refused under any key for this long, ms. */
 export const REJECTION_COOLDOWN_MS = 24 * 60 * 60 * 1000;

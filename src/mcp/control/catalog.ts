@@ -61,7 +61,13 @@ const Described = Type.Object({
  * @param others the other tools of the control plane, which are found too
  */
 export function catalogTools(ports: ControlPorts, others: readonly ControlTool[]): readonly ControlTool[] {
-  const search = defineTool({
+  const describe = describeTool(ports);
+  const search: ControlTool = searchTool(ports, () => [search, describe, ...others]);
+  return [search, describe];
+}
+
+function searchTool(ports: ControlPorts, tools: () => readonly ControlTool[]): ControlTool {
+  return defineTool({
     name: 'svc.tools.search',
     title: 'Search tools',
     description:
@@ -83,7 +89,7 @@ export function catalogTools(ports: ControlPorts, others: readonly ControlTool[]
         .filter((word) => word !== '');
       const after = cursor === undefined ? null : nameOf(cursor);
       if (after === undefined) return faulty('/cursor', 'is no cursor; send next_cursor of the page before');
-      const own = [search, describe, ...others].filter((tool) => mayUse(tool, call.principal).kind === 'allowed');
+      const own = tools().filter((tool) => mayUse(tool, call.principal).kind === 'allowed');
       const fits = (name: string, of: string, texts: readonly string[]): boolean =>
         (after === null || name > after) &&
         (upstream === undefined || upstream === of) &&
@@ -109,8 +115,10 @@ export function catalogTools(ports: ControlPorts, others: readonly ControlTool[]
       );
     },
   });
+}
 
-  const describe = defineTool({
+function describeTool(ports: ControlPorts): ControlTool {
+  return defineTool({
     name: 'svc.tools.describe',
     title: 'Describe a tool',
     description:
@@ -169,8 +177,6 @@ export function catalogTools(ports: ControlPorts, others: readonly ControlTool[]
       );
     },
   });
-
-  return [search, describe];
 }
 
 /** Comparing names takes long where there are many. */

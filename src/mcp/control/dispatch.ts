@@ -33,32 +33,42 @@ export interface Asking {
 }
 
 /** Answers the methods of the control plane, in both eras. */
-export interface Dispatch {
-  /** @returns the result; @throws RpcRefused, RpcProblem */
-  answer(message: RpcRequest, era: Era, asking: Asking): Promise<JsonObject>;
-}
+export class Dispatch {
+  readonly #ports: Pick<ControlPorts, 'called' | 'problemOf' | 'renderProblem'>;
+  readonly #tools: readonly ControlTool[];
+  readonly #pageSize: number;
+  readonly #listed: ReadonlyMap<string, JsonObject>;
 
-/** @param tools the table of tools, in the order in which they are listed */
-export function createDispatch(
-  ports: Pick<ControlPorts, 'called' | 'problemOf' | 'renderProblem'>,
-  tools: readonly ControlTool[],
-  pageSize: number = TOOLS_PAGE,
-): Dispatch {
-  const listed = new Map(tools.map((tool) => [tool.name, definitionOf(tool)]));
-
-  function list(message: RpcRequest, { principal }: Asking): JsonObject {
-    const visible = tools.filter((tool) => mayUse(tool, principal).kind === 'allowed');
-    const { page, next } = pageOf(message, visible, pageSize, ({ name }) => cursorOf(name));
-    return { tools: page.flatMap(({ name }) => listed.get(name) ?? []), ...next };
+  /** @param tools the table of tools, in the order in which they are listed */
+  constructor(
+    ports: Pick<ControlPorts, 'called' | 'problemOf' | 'renderProblem'>,
+    tools: readonly ControlTool[],
+    pageSize: number = TOOLS_PAGE,
+  ) {
+    this.#ports = ports;
+    this.#tools = tools;
+    this.#pageSize = pageSize;
+    this.#listed = new Map(tools.map((tool) => [tool.name, definitionOf(tool)]));
   }
 
-  async function call({ id, params }: RpcRequest, asking: Asking): Promise<JsonObject> {
+  /** @returns the result; @throws RpcRefused, RpcProblem */
+  async answer(message: RpcRequest, era: Era, asking: Asking): Promise<JsonObject> {
+    return inForm(await this.#methodOf(message, era, asking), era, OWN);
+  }
+
+  #list(message: RpcRequest, { principal }: Asking): JsonObject {
+    const visible = this.#tools.filter((tool) => mayUse(tool, principal).kind === 'allowed');
+    const { page, next } = pageOf(message, visible, this.#pageSize, ({ name }) => cursorOf(name));
+    return { tools: page.flatMap(({ name }) => this.#listed.get(name) ?? []), ...next };
+  }
+
+  async #call({ id, params }: RpcRequest, asking: Asking): Promise<JsonObject> {
     const { name, arguments: args = {} } = params;
     if (typeof name !== 'string')
       throw new RpcRefused(refused(200, id, RPC.invalidParams, 'tools/call names a tool in params.name.'));
     if (!isJsonObject(args))
       throw new RpcRefused(refused(200, id, RPC.invalidParams, 'params.arguments must be an object.'));
-    const tool = tools.find((one) => one.name === name);
+    const tool = this.#tools.find((one) => one.name === name);
     if (tool === undefined)
       throw new RpcRefused(
         refused(200, id, RPC.invalidParams, `There is no tool ${JSON.stringify(name.slice(0, 200))}.`),
@@ -67,32 +77,32 @@ export function createDispatch(
     const permission = mayUse(tool, principal);
     const entry = { keyId: principal.keyId, tool: tool.name };
     if (permission.kind === 'refused') {
-      ports.called(request, { ...entry, outcome: 'refused', code: permission.problem.code });
+      this.#ports.called(request, { ...entry, outcome: 'refused', code: permission.problem.code });
       throw new RpcProblem(permission.problem);
     }
     try {
       const result = await tool.run(args, callOf(asking, permission.view));
       switch (result.kind) {
         case 'answer':
-          ports.called(request, { ...entry, outcome: 'answered', code: null });
+          this.#ports.called(request, { ...entry, outcome: 'answered', code: null });
           return answerResult(result.structured, result.text);
         case 'faults': {
-          ports.called(request, { ...entry, outcome: 'error', code: 'invalid_request' });
+          this.#ports.called(request, { ...entry, outcome: 'error', code: 'invalid_request' });
           const [first] = result.faults;
           const detail = `The arguments do not fit: ${first?.path ?? ''} ${first?.message ?? ''}.`.slice(0, 500);
-          return errorResult({ code: 'invalid_request', detail, errors: result.faults, retryAfterMs: null });
+          return this.#errorResult({ code: 'invalid_request', detail, errors: result.faults, retryAfterMs: null });
         }
       }
     } catch (error) {
       // HTTP 5xx would cost official clients the body, and a model needs to know what to do.
-      const problem = error instanceof RpcProblem ? error.problem : ports.problemOf(error, request);
-      ports.called(request, { ...entry, outcome: 'error', code: problem.code });
-      return errorResult(problem);
+      const problem = error instanceof RpcProblem ? error.problem : this.#ports.problemOf(error, request);
+      this.#ports.called(request, { ...entry, outcome: 'error', code: problem.code });
+      return this.#errorResult(problem);
     }
   }
 
-  function errorResult(problem: Problem): JsonObject {
-    const { status, body } = ports.renderProblem(problem, { id: '', method: 'GET', keyed: false });
+  #errorResult(problem: Problem): JsonObject {
+    const { status, body } = this.#ports.renderProblem(problem, { id: '', method: 'GET', keyed: false });
     const { request_id: _, ...shown } = body;
     return {
       content: [
@@ -103,12 +113,12 @@ export function createDispatch(
     };
   }
 
-  function methodOf(message: RpcRequest, era: Era, asking: Asking): JsonObject | Promise<JsonObject> {
+  #methodOf(message: RpcRequest, era: Era, asking: Asking): JsonObject | Promise<JsonObject> {
     switch (message.method) {
       case 'tools/list':
-        return cacheable(list(message, asking), era);
+        return cacheable(this.#list(message, asking), era);
       case 'tools/call':
-        return call(message, asking);
+        return this.#call(message, asking);
       default: {
         const answer = acquainted(message, era, OWN);
         if (answer !== null) return answer;
@@ -116,12 +126,6 @@ export function createDispatch(
       }
     }
   }
-
-  return {
-    async answer(message, era, asking) {
-      return inForm(await methodOf(message, era, asking), era, OWN);
-    },
-  };
 }
 
 function answerResult(structured: JsonObject, text: string): JsonObject {

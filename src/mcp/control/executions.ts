@@ -66,113 +66,118 @@ const Trace = Type.Object({
 
 /** `svc.executions.list`, `.get`, `.probe` and `.trace`. */
 export function executionTools(ports: ControlPorts): readonly ControlTool[] {
+  return [listTool(ports), getTool(ports), probeTool(ports), traceTool(ports)];
+}
+
+function listTool(ports: ControlPorts): ControlTool {
   const { store } = ports;
-  return [
-    defineTool({
-      name: 'svc.executions.list',
-      title: 'List executions',
-      description: 'Lists the effects (actions that agents asked for), newest first: what each got, and why.',
-      endpoint: 'mcp.traces',
-      input: args({
-        state: Type.Optional(Type.Enum([...STATES])),
-        decision: Type.Optional(Decision),
-        tool: Type.Optional(ToolName),
-        agent_id: Type.Optional(AgentId),
-        since: Type.Optional(Time),
-        until: Type.Optional(Time),
-        ...PAGE,
-      }),
-      outputSchema: Listed,
-      answer: async (
-        { state, decision, tool, agent_id: agentId, since, until, limit = DEFAULT_PAGE, cursor },
-        call,
-      ) => {
-        const from = since === undefined ? null : timeFromWire(since);
-        const to = until === undefined ? null : timeFromWire(until);
-        if (since !== undefined && from === null) return faulty('/since', 'is no time that exists');
-        if (until !== undefined && to === null) return faulty('/until', 'is no time that exists');
-        if (cursor !== undefined && !isCursor(cursor))
-          return faulty('/cursor', 'is no cursor; send next_cursor of the page before');
-        if (call.ownAgent !== null && agentId !== undefined && agentId !== call.ownAgent)
-          return answered({ effects: [], next_cursor: null }, 'This key sees nothing of other agents.');
-        return ports.inLine(call.principal.keyId, async () => {
-          const page = await store.effects(call.workspace, {
-            state: state ?? null,
-            decision: decision ?? null,
-            tool: tool ?? null,
-            agentId: call.ownAgent ?? agentId ?? null,
-            since: from,
-            until: to,
-            limit,
-            cursor: cursor ?? null,
-          });
-          const effects = page.items.map(shortEffect);
-          return answered(
-            { effects, next_cursor: page.next },
-            effects.length === 0
-              ? 'No effect fits.'
-              : `${effects.length} effects${page.next === null ? '' : ', and there are more'}, newest first.`,
-          );
+  return defineTool({
+    name: 'svc.executions.list',
+    title: 'List executions',
+    description: 'Lists the effects (actions that agents asked for), newest first: what each got, and why.',
+    endpoint: 'mcp.traces',
+    input: args({
+      state: Type.Optional(Type.Enum([...STATES])),
+      decision: Type.Optional(Decision),
+      tool: Type.Optional(ToolName),
+      agent_id: Type.Optional(AgentId),
+      since: Type.Optional(Time),
+      until: Type.Optional(Time),
+      ...PAGE,
+    }),
+    outputSchema: Listed,
+    answer: async ({ state, decision, tool, agent_id: agentId, since, until, limit = DEFAULT_PAGE, cursor }, call) => {
+      const from = since === undefined ? null : timeFromWire(since);
+      const to = until === undefined ? null : timeFromWire(until);
+      if (since !== undefined && from === null) return faulty('/since', 'is no time that exists');
+      if (until !== undefined && to === null) return faulty('/until', 'is no time that exists');
+      if (cursor !== undefined && !isCursor(cursor))
+        return faulty('/cursor', 'is no cursor; send next_cursor of the page before');
+      if (call.ownAgent !== null && agentId !== undefined && agentId !== call.ownAgent)
+        return answered({ effects: [], next_cursor: null }, 'This key sees nothing of other agents.');
+      return ports.inLine(call.principal.keyId, async () => {
+        const page = await store.effects(call.workspace, {
+          state: state ?? null,
+          decision: decision ?? null,
+          tool: tool ?? null,
+          agentId: call.ownAgent ?? agentId ?? null,
+          since: from,
+          until: to,
+          limit,
+          cursor: cursor ?? null,
         });
-      },
-    }),
-    defineTool({
-      name: 'svc.executions.get',
-      title: 'Get an execution',
-      description:
-        'One effect with its newest ledger events, its params (redacted), and where its receipt is. After a call without a clear outcome, it tells whether it happened.',
-      endpoint: 'mcp.traces',
-      input: args({ effect_id: EffectId }),
-      outputSchema: One,
-      answer: async ({ effect_id: id }, call) => {
-        const effect = await visibleEffect(ports, call, id);
-        if (effect === null) throw absent('effect');
-        const { life } = effect;
-        const [ledger, approval] = await Promise.all([
-          store.effectLedger(call.workspace, id),
-          'approvalId' in life ? store.approval(call.workspace, life.approvalId) : null,
-        ]);
-        // An effect that is asked for again and again has many events.
-        const events = ledger.slice(-MOST_EVENTS).map(({ kind, at }) => ({ kind, at: timeToWire(at) }));
-        const params = readCalls(ports, call.principal, 'one').params(effect);
-        const url = ports.settings().publicUrl;
-        const shown = effectToWire(effect, {
-          ...wireContext(ports, call, effect),
-          approval,
-          receiptView: () => ({
-            id: life.state === 'committed' ? life.receipt.id : null,
-            url: receiptUrl(url, effect),
-          }),
-        });
+        const effects = page.items.map(shortEffect);
         return answered(
-          {
-            effect: briefEffect({ ...shown, ...params }),
-            ledger: events,
-            ledger_left_out: ledger.length - events.length,
-          },
-          `${effect.actor.agentId} called ${effect.action.tool}: ${decisionOf(effect)}; it happened: ${DECISION_TABLE[decisionOf(effect)].happened}.`,
+          { effects, next_cursor: page.next },
+          effects.length === 0
+            ? 'No effect fits.'
+            : `${effects.length} effects${page.next === null ? '' : ', and there are more'}, newest first.`,
         );
-      },
-    }),
-    probeTool(ports),
-    defineTool({
-      name: 'svc.executions.trace',
-      title: 'Trace an execution',
-      description: 'The stages of one effect in order: where the time went, and where it stopped.',
-      endpoint: 'mcp.traces',
-      input: args({ effect_id: EffectId }),
-      outputSchema: Trace,
-      answer: async ({ effect_id: id }, call) => {
-        const effect = await visibleEffect(ports, call, id);
-        if (effect === null) throw absent('effect');
-        const stages = runStages(effect, ports.running);
-        return answered(
-          { effect_id: effect.id, state: effect.life.state, attempt: effect.attempt, stages },
-          `${effect.id} is ${effect.life.state}: ${effect.stages.map(({ stage, status }) => `${stage} ${status}`).join(', ')}.`,
-        );
-      },
-    }),
-  ];
+      });
+    },
+  });
+}
+
+function getTool(ports: ControlPorts): ControlTool {
+  const { store } = ports;
+  return defineTool({
+    name: 'svc.executions.get',
+    title: 'Get an execution',
+    description:
+      'One effect with its newest ledger events, its params (redacted), and where its receipt is. After a call without a clear outcome, it tells whether it happened.',
+    endpoint: 'mcp.traces',
+    input: args({ effect_id: EffectId }),
+    outputSchema: One,
+    answer: async ({ effect_id: id }, call) => {
+      const effect = await visibleEffect(ports, call, id);
+      if (effect === null) throw absent('effect');
+      const { life } = effect;
+      const [ledger, approval] = await Promise.all([
+        store.effectLedger(call.workspace, id),
+        'approvalId' in life ? store.approval(call.workspace, life.approvalId) : null,
+      ]);
+      // An effect that is asked for again and again has many events.
+      const events = ledger.slice(-MOST_EVENTS).map(({ kind, at }) => ({ kind, at: timeToWire(at) }));
+      const params = readCalls(ports, call.principal, 'one').params(effect);
+      const url = ports.settings().publicUrl;
+      const shown = effectToWire(effect, {
+        ...wireContext(ports, call, effect),
+        approval,
+        receiptView: () => ({
+          id: life.state === 'committed' ? life.receipt.id : null,
+          url: receiptUrl(url, effect),
+        }),
+      });
+      return answered(
+        {
+          effect: briefEffect({ ...shown, ...params }),
+          ledger: events,
+          ledger_left_out: ledger.length - events.length,
+        },
+        `${effect.actor.agentId} called ${effect.action.tool}: ${decisionOf(effect)}; it happened: ${DECISION_TABLE[decisionOf(effect)].happened}.`,
+      );
+    },
+  });
+}
+
+function traceTool(ports: ControlPorts): ControlTool {
+  return defineTool({
+    name: 'svc.executions.trace',
+    title: 'Trace an execution',
+    description: 'The stages of one effect in order: where the time went, and where it stopped.',
+    endpoint: 'mcp.traces',
+    input: args({ effect_id: EffectId }),
+    outputSchema: Trace,
+    answer: async ({ effect_id: id }, call) => {
+      const effect = await visibleEffect(ports, call, id);
+      if (effect === null) throw absent('effect');
+      const stages = runStages(effect, ports.running);
+      return answered(
+        { effect_id: effect.id, state: effect.life.state, attempt: effect.attempt, stages },
+        `${effect.id} is ${effect.life.state}: ${effect.stages.map(({ stage, status }) => `${stage} ${status}`).join(', ')}.`,
+      );
+    },
+  });
 }
 
 function probeTool(ports: ControlPorts): ControlTool {

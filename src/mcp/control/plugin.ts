@@ -6,7 +6,7 @@ import { problem, acceptMessages, answerFaults, messageIn, RpcRefused, sendError
 import { type RpcMessage, RPC, resultMessage } from '../jsonrpc.ts';
 import { HANDSHAKE_VERSIONS, STATELESS_VERSIONS } from '../../mcp-protocol/revisions.ts';
 import { eraOf } from '../protocol.ts';
-import { createDispatch, INSTRUCTIONS, SERVER_INFO } from './dispatch.ts';
+import { Dispatch, INSTRUCTIONS, SERVER_INFO } from './dispatch.ts';
 import type { ControlPorts } from './ports.ts';
 import { controlTools } from './tools.ts';
 
@@ -30,7 +30,7 @@ export async function mcpControlPlugin(
   acceptMessages(app, () => ports.settings().jsonLimits);
   answerFaults(app, ports);
   app.decorateRequest('mcpCaller', null);
-  const dispatch = createDispatch(ports, controlTools(ports));
+  const dispatch = new Dispatch(ports, controlTools(ports));
 
   app.addHook('onRequest', async (request, reply) => {
     const began = performance.now();

@@ -56,80 +56,85 @@ const MOST_COMPARED = 500;
 
 /** `svc.preflight.check` and `svc.policy.simulate`. */
 export function simulationTools(ports: ControlPorts): readonly ControlTool[] {
-  return [
-    defineTool({
-      name: 'svc.preflight.check',
-      title: 'Preflight check',
-      description:
-        'Tells the decision that a call would get right now, with budgets, claims, pauses and the state of its idempotency key. Nothing runs and nothing is held. Ask it before a risky call.',
-      endpoint: 'mcp.simulate',
-      input: args({
-        agent_id: Type.Optional(AgentId),
-        tool: ToolName,
-        target: Type.Optional(Type.String({ minLength: 1, maxLength: MAX_TARGET })),
-        params: Type.Optional(AnyObject('Params of the tool, as a run would send them.')),
-        idempotency_key: Type.Optional(Type.String({ pattern: '^[\\x21-\\x7e]{1,255}$' })),
-      }),
-      outputSchema: Checked,
-      answer: async ({ agent_id: agentId, tool, target, params = {}, idempotency_key: key }, call) => {
-        const given = takeFiles(ports.catalog().tool(tool), params);
-        const [fault] = given.faults;
-        if (fault !== undefined) return faulty(fault.path, fault.message);
-        const request: RunRequest = {
-          principal: asking(call.principal),
-          via: 'effects_api',
-          workspace: call.workspace,
-          agentId: agentId ?? null,
-          actionType: null,
-          tool,
-          target: target ?? null,
-          params: given.params,
-          files: given.files,
-          headers: NO_HEADERS,
-          idempotencyKey: key ?? `preflight-${call.requestId}`,
-          stateCheck: null,
-          claimId: null,
-          reservationId: null,
-          metadata: null,
-          proxied: null,
-          requestIp: call.address,
-          stages: [],
-        };
-        const result = await ports.preview(request);
-        if (result.kind === 'problem') {
-          const { problem } = result;
-          if (problem.errors.length > 0) return { kind: 'faults', faults: problem.errors };
-          throw new RpcProblem(problem);
-        }
-        return preflightAnswer(result, key !== undefined, call);
-      },
+  return [checkTool(ports), simulateTool(ports)];
+}
+
+function checkTool(ports: ControlPorts): ControlTool {
+  return defineTool({
+    name: 'svc.preflight.check',
+    title: 'Preflight check',
+    description:
+      'Tells the decision that a call would get right now, with budgets, claims, pauses and the state of its idempotency key. Nothing runs and nothing is held. Ask it before a risky call.',
+    endpoint: 'mcp.simulate',
+    input: args({
+      agent_id: Type.Optional(AgentId),
+      tool: ToolName,
+      target: Type.Optional(Type.String({ minLength: 1, maxLength: MAX_TARGET })),
+      params: Type.Optional(AnyObject('Params of the tool, as a run would send them.')),
+      idempotency_key: Type.Optional(Type.String({ pattern: '^[\\x21-\\x7e]{1,255}$' })),
     }),
-    defineTool({
-      name: 'svc.policy.simulate',
-      title: 'Simulate policy',
-      description:
-        'Tells what policy says to an action of an agent with given params: the decision, the rules that matched, and what it would have to hold. Looks at policy alone: not at budgets, claims or pauses as they stand (svc.preflight.check does).',
-      endpoint: 'mcp.simulate',
-      input: args({
-        agent_id: AgentId,
-        action: Type.String({
-          minLength: 1,
-          maxLength: 200,
-          description:
-            'Name of the action, `<system>.<operation>`: that of a declared tool, or evaluated as an undeclared one.',
-          examples: ['payments.refund'],
-        }),
-        params: Type.Optional(AnyObject('Params of the action.')),
+    outputSchema: Checked,
+    answer: async ({ agent_id: agentId, tool, target, params = {}, idempotency_key: key }, call) => {
+      const given = takeFiles(ports.catalog().tool(tool), params);
+      const [fault] = given.faults;
+      if (fault !== undefined) return faulty(fault.path, fault.message);
+      const request: RunRequest = {
+        principal: asking(call.principal),
+        via: 'effects_api',
+        workspace: call.workspace,
+        agentId: agentId ?? null,
+        actionType: null,
+        tool,
+        target: target ?? null,
+        params: given.params,
+        files: given.files,
+        headers: NO_HEADERS,
+        idempotencyKey: key ?? `preflight-${call.requestId}`,
+        stateCheck: null,
+        claimId: null,
+        reservationId: null,
+        metadata: null,
+        proxied: null,
+        requestIp: call.address,
+        stages: [],
+      };
+      const result = await ports.preview(request);
+      if (result.kind === 'problem') {
+        const { problem } = result;
+        if (problem.errors.length > 0) return { kind: 'faults', faults: problem.errors };
+        throw new RpcProblem(problem);
+      }
+      return preflightAnswer(result, key !== undefined, call);
+    },
+  });
+}
+
+function simulateTool(ports: ControlPorts): ControlTool {
+  return defineTool({
+    name: 'svc.policy.simulate',
+    title: 'Simulate policy',
+    description:
+      'Tells what policy says to an action of an agent with given params: the decision, the rules that matched, and what it would have to hold. Looks at policy alone: not at budgets, claims or pauses as they stand (svc.preflight.check does).',
+    endpoint: 'mcp.simulate',
+    input: args({
+      agent_id: AgentId,
+      action: Type.String({
+        minLength: 1,
+        maxLength: 200,
+        description:
+          'Name of the action, `<system>.<operation>`: that of a declared tool, or evaluated as an undeclared one.',
+        examples: ['payments.refund'],
       }),
-      outputSchema: Simulated,
-      answer: async ({ agent_id: agentId, action, params = {} }, call) => {
-        const agent = agentToSimulate(ports, call, agentId);
-        if (typeof agent === 'string') return faulty('/agent_id', agent);
-        const tool = ports.catalog().tool(action);
-        return tool === null ? undeclared(ports, agent, action) : simulate(ports, agent, tool, params, call);
-      },
+      params: Type.Optional(AnyObject('Params of the action.')),
     }),
-  ];
+    outputSchema: Simulated,
+    answer: async ({ agent_id: agentId, action, params = {} }, call) => {
+      const agent = agentToSimulate(ports, call, agentId);
+      if (typeof agent === 'string') return faulty('/agent_id', agent);
+      const tool = ports.catalog().tool(action);
+      return tool === null ? undeclared(ports, agent, action) : simulate(ports, agent, tool, params, call);
+    },
+  });
 }
 
 /** @returns the agent, or what is wrong with the name */

@@ -48,7 +48,7 @@ export async function mcpFederatedPlugin(
   app: FastifyInstance,
   { ports }: { readonly ports: GatewayPorts },
 ): Promise<void> {
-  const live = createLiveCalls();
+  const door = new FederatedDoor(ports);
   guardDoor(app, ports);
   const at = { url: '/mcp', exposeHeadRoute: false } as const;
   app.route({
@@ -59,9 +59,9 @@ export async function mcpFederatedPlugin(
       const arrived = arriveAtAll(ports, request, message);
       switch (message.kind) {
         case 'request':
-          return answerRequest(arrived, message, era, request, reply);
+          return door.answerRequest(arrived, message, era, request, reply);
         case 'notification':
-          return takeNotification(arrived, message, reply);
+          return door.takeNotification(arrived, message, reply);
         case 'response':
           if (isAskedHere(message.id)) return reply.code(202).send();
           throw new RpcRefused(refused(400, message.id, RPC.invalidRequest, 'Nothing was asked here.'));
@@ -85,8 +85,17 @@ export async function mcpFederatedPlugin(
       return reply.code(204).send();
     },
   });
+}
 
-  async function answerRequest(
+class FederatedDoor {
+  readonly #ports: GatewayPorts;
+  readonly #live = createLiveCalls();
+
+  constructor(ports: GatewayPorts) {
+    this.#ports = ports;
+  }
+
+  async answerRequest(
     arrived: Sender,
     message: RpcRequest,
     era: Era,
@@ -97,19 +106,24 @@ export async function mcpFederatedPlugin(
       sendMessage(reply, resultMessage(message.id, inForm(result, era, OWN)));
     switch (message.method) {
       case 'tools/call':
-        return call(arrived, message, era, request, reply);
+        return this.#call(arrived, message, era, request, reply);
       case 'tools/list':
-        return answerWith(cacheable(federatedList(ports.catalog(), arrived.principal, message, isQuarantined), era));
+        return answerWith(
+          cacheable(
+            federatedList(this.#ports.catalog(), arrived.principal, message, (tool) => this.#isQuarantined(tool)),
+            era,
+          ),
+        );
       case 'tasks/get':
       case 'tasks/update':
       case 'tasks/cancel':
-        if (era.kind === 'stateless') return answerWith(await answerTask(ports, arrived, message, era, null));
+        if (era.kind === 'stateless') return answerWith(await answerTask(this.#ports, arrived, message, era, null));
         break;
       case 'initialize':
         if (era.kind === 'handshake')
           reply.header(
             'mcp-session-id',
-            sealSession(ports.workspaceKey(arrived.workspace), arrived.owner, {
+            sealSession(this.#ports.workspaceKey(arrived.workspace), arrived.owner, {
               id: randomUUID(),
               takesUrls: arrived.takesUrls,
             }),
@@ -125,13 +139,13 @@ export async function mcpFederatedPlugin(
   }
 
   /** Of what nobody has looked at lately the pin is shown: to list asks no server. */
-  function isQuarantined({ upstream, call }: FederatedTool): boolean {
-    const server = ports.server(upstream);
+  #isQuarantined({ upstream, call }: FederatedTool): boolean {
+    const server = this.#ports.server(upstream);
     const state = server?.pins.stateOf(server.settings.mcp.words, call);
     return state === 'changed' || state === 'gone';
   }
 
-  async function call(
+  async #call(
     arrived: Sender,
     message: RpcRequest,
     era: Era,
@@ -140,16 +154,16 @@ export async function mcpFederatedPlugin(
   ): Promise<FastifyReply> {
     const { principal, workspace, agentId, owner } = arrived;
     refuseOwnKey(arrived, message.params);
-    const tool = federatedTool(ports.catalog(), message.params['name']);
-    const server = tool === null ? null : ports.server(tool.upstream);
+    const tool = federatedTool(this.#ports.catalog(), message.params['name']);
+    const server = tool === null ? null : this.#ports.server(tool.upstream);
     if (tool === null || server === null)
       throw new RpcRefused(refused(200, message.id, RPC.invalidParams, 'params.name must be one of tools/list.'));
     note(request, { upstream: tool.upstream });
     const headers = headersNamed(request, [...TRACE, ...(server.settings.headers?.forward ?? [])]);
     const params = { ...message.params, name: tool.call.name, ...metaOf(message.params, era) };
     return runCall(
-      ports,
-      live,
+      this.#ports,
+      this.#live,
       {
         principal,
         workspace,
@@ -176,7 +190,7 @@ export async function mcpFederatedPlugin(
     );
   }
 
-  function takeNotification(
+  takeNotification(
     arrived: Sender,
     { method, params }: Extract<RpcMessage, { kind: 'notification' }>,
     reply: FastifyReply,
@@ -185,7 +199,7 @@ export async function mcpFederatedPlugin(
       throw new RpcRefused(refused(400, null, RPC.methodNotFound, `There is no notification ${method} here.`));
     const { requestId } = params;
     if (method === 'notifications/cancelled' && (typeof requestId === 'string' || typeof requestId === 'number')) {
-      const running = live.of(sessionName(arrived), requestId);
+      const running = this.#live.of(sessionName(arrived), requestId);
       if (running?.onClientClose === 'abort') running.abort();
     }
     return reply.code(202).send();

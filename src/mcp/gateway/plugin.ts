@@ -76,15 +76,8 @@ export async function mcpGatewayPlugin(
   app: FastifyInstance,
   { ports }: { readonly ports: GatewayPorts },
 ): Promise<void> {
-  const live = createLiveCalls();
-  /** Ends the streams that no answer ends. */
-  const standing = new Set<() => void>();
-  let isStopping = false;
-  app.addHook('preClose', async () => {
-    // Clients keep them open as long as they run: the gateway would never stop.
-    isStopping = true;
-    for (const end of standing) end();
-  });
+  const door = new ServerDoor(ports);
+  app.addHook('preClose', async () => door.stop());
   guardDoor(app, ports);
   const at = { url: '/mcp/:upstream', exposeHeadRoute: false } as const;
   app.route({
@@ -96,12 +89,12 @@ export async function mcpGatewayPlugin(
       refuseOwnKey(arrived, paramsOf(message));
       switch (message.kind) {
         case 'request':
-          return answerRequest(arrived, message, request, reply);
+          return door.answerRequest(arrived, message, request, reply);
         case 'notification':
-          return takeNotification(arrived, message, reply);
+          return door.takeNotification(arrived, message, reply);
         case 'response':
           // What the gateway asked is nothing that the server would know.
-          return isAskedHere(message.id) ? reply.code(202).send() : pass(arrived, postOf(arrived, message), reply);
+          return isAskedHere(message.id) ? reply.code(202).send() : door.pass(arrived, postOf(arrived, message), reply);
       }
     },
   });
@@ -113,16 +106,32 @@ export async function mcpGatewayPlugin(
         if (request.raw.headers['content-length'] !== undefined && request.raw.headers['content-length'] !== '0')
           throw problem('invalid_request', `A ${method} has no body here.`);
         const arrived = arrive(ports, request, null, NO_MESSAGE);
-        return pass(
-          arrived,
-          { method, path: arrived.server.settings.mcp.path, headers: arrived.headers, body: null },
-          reply,
-          { stands: method === 'GET' },
-        );
+        const { path } = arrived.server.settings.mcp;
+        const sent = { method, path, headers: arrived.headers, body: null };
+        return door.pass(arrived, sent, reply, { stands: method === 'GET' });
       },
     });
+}
 
-  async function answerRequest(
+/** What passes the door: the calls that run, and the streams that stand. */
+class ServerDoor {
+  readonly #ports: GatewayPorts;
+  readonly #live = createLiveCalls();
+  /** Ends the streams that no answer ends. */
+  readonly #standing = new Set<() => void>();
+  #isStopping = false;
+
+  constructor(ports: GatewayPorts) {
+    this.#ports = ports;
+  }
+
+  /** Clients keep streams open as long as they run: the gateway would never stop. */
+  stop(): void {
+    this.#isStopping = true;
+    for (const end of this.#standing) end();
+  }
+
+  async answerRequest(
     arrived: Arrived,
     message: RpcRequest,
     request: Incoming,
@@ -143,70 +152,34 @@ export async function mcpGatewayPlugin(
           headers: arrived.headers,
           session: sessionName(arrived),
           federated: null,
-          seal: sealerOf(arrived),
-          events: new EventIdMarks(ports.workspaceKey(workspace), { ...arrived.owner, session: arrived.session }),
+          seal: this.#sealerOf(arrived),
+          events: new EventIdMarks(this.#ports.workspaceKey(workspace), { ...arrived.owner, session: arrived.session }),
           heard: announcements(() => server.pins.doubt(server)),
           authenticatedAt: arrived.authenticatedAt,
           era: arrived.era,
           takesUrls: mayAskUrl(arrived.era, arrived),
         };
-        return runCall(ports, live, call, request, reply);
+        return runCall(this.#ports, this.#live, call, request, reply);
       }
-      case 'judge': {
-        const tool = judgedTool(server.settings.id, message.method);
-        note(request, { tool: tool.name });
-        const refusal = ports.judge({
-          principal,
-          workspace,
-          agentId,
-          tool,
-          params: message.params,
-          requestIp: request.ip,
-        });
-        if (refusal === null)
-          return pass(arrived, postOf(arrived, message), reply, { stands: message.method === 'subscriptions/listen' });
-        if (refusal.kind === 'problem') throw new RpcProblem(refusal.problem);
-        const { decision, reason } = refusal;
-        note(request, { decision });
-        return sendError(reply.header('svc-decision', decision), 200, message.id, {
-          code: RPC.refused,
-          message: reason.message,
-          data: { decision, code: reason.code, ...(reason.rule === undefined ? {} : { rule: reason.rule }) },
-        });
+      case 'judge':
+        return this.#judged(arrived, message, request, reply);
+      case 'list_tools': {
+        const change = (answer: JsonObject): Promise<JsonObject> => this.#listed(arrived, answer);
+        return this.pass(arrived, postOf(arrived, message), reply, { changed: { id: message.id, change } });
       }
-      case 'list_tools':
-        return pass(arrived, postOf(arrived, message), reply, {
-          changed: {
-            id: message.id,
-            change: async (answer) => {
-              const result = resultIn(answer);
-              if (result === null || !isJsonArray(result['tools'])) return answer;
-              const isPinned = (name: string): boolean => pinnedAt(ports.catalog(), server.settings.id, name) !== null;
-              const tools = await readTools(result['tools'], isPinned);
-              // From here on at once: another list must not come between this one and what is shown of it.
-              server.pins.passes({ tools }, isPinned);
-              const { nextCursor, resultType, ttlMs, cacheScope } = result;
-              const list = { tools: visibleTools(tools, (name) => isVisible(arrived, name)) };
-              return { ...answer, result: { ...list, ...present({ nextCursor, resultType, ttlMs, cacheScope }) } };
-            },
-          },
-        });
-      case 'introduce':
-        return pass(arrived, postOf(arrived, message), reply, {
-          changed: {
-            id: message.id,
-            change: (answer) => {
-              const result = resultIn(answer);
-              return result === null ? answer : { ...answer, result: introduced(arrived, result) };
-            },
-          },
-        });
+      case 'introduce': {
+        const change = (answer: JsonObject): JsonObject => {
+          const result = resultIn(answer);
+          return result === null ? answer : { ...answer, result: introduced(arrived, result) };
+        };
+        return this.pass(arrived, postOf(arrived, message), reply, { changed: { id: message.id, change } });
+      }
       case 'task': {
-        const result = await answerTask(ports, arrived, message, arrived.era, server.settings.id);
+        const result = await answerTask(this.#ports, arrived, message, arrived.era, server.settings.id);
         return sendMessage(reply, resultMessage(message.id, result));
       }
       case 'pass':
-        return pass(arrived, postOf(arrived, message), reply);
+        return this.pass(arrived, postOf(arrived, message), reply);
       case 'deny':
         throw new RpcRefused(
           refused(
@@ -220,21 +193,60 @@ export async function mcpGatewayPlugin(
     }
   }
 
+  /** Passes a request on that a rule lets pass, or says why not. */
+  async #judged(arrived: Arrived, message: RpcRequest, request: Incoming, reply: FastifyReply): Promise<FastifyReply> {
+    const { server, principal, workspace, agentId } = arrived;
+    const tool = judgedTool(server.settings.id, message.method);
+    note(request, { tool: tool.name });
+    const refusal = this.#ports.judge({
+      principal,
+      workspace,
+      agentId,
+      tool,
+      params: message.params,
+      requestIp: request.ip,
+    });
+    if (refusal === null)
+      return this.pass(arrived, postOf(arrived, message), reply, { stands: message.method === 'subscriptions/listen' });
+    if (refusal.kind === 'problem') throw new RpcProblem(refusal.problem);
+    const { decision, reason } = refusal;
+    note(request, { decision });
+    return sendError(reply.header('svc-decision', decision), 200, message.id, {
+      code: RPC.refused,
+      message: reason.message,
+      data: { decision, code: reason.code, ...(reason.rule === undefined ? {} : { rule: reason.rule }) },
+    });
+  }
+
+  /** A list of tools, as this agent may see it. */
+  async #listed(arrived: Arrived, answer: JsonObject): Promise<JsonObject> {
+    const { server } = arrived;
+    const result = resultIn(answer);
+    if (result === null || !isJsonArray(result['tools'])) return answer;
+    const isPinned = (name: string): boolean => pinnedAt(this.#ports.catalog(), server.settings.id, name) !== null;
+    const tools = await readTools(result['tools'], isPinned);
+    // From here on at once: another list must not come between this one and what is shown of it.
+    server.pins.passes({ tools }, isPinned);
+    const { nextCursor, resultType, ttlMs, cacheScope } = result;
+    const list = { tools: visibleTools(tools, (name) => this.#isVisible(arrived, name)) };
+    return { ...answer, result: { ...list, ...present({ nextCursor, resultType, ttlMs, cacheScope }) } };
+  }
+
   /** Of a list that {@link PinWatch.passes} has just seen: a tool in it that is not as pinned, or stands twice, is `changed`. */
-  function isVisible(arrived: Arrived, name: string): boolean {
+  #isVisible(arrived: Arrived, name: string): boolean {
     const { principal, server } = arrived;
     const { pins, settings } = server;
     if (principal.allowedTools?.includes(`${settings.id}.${name}`) === false) return false;
-    const pinned = pinnedAt(ports.catalog(), settings.id, name);
+    const pinned = pinnedAt(this.#ports.catalog(), settings.id, name);
     return pinned !== null && pins.stateOf(settings.mcp.words, pinned.call) === 'pinned';
   }
 
   /** Makes ids of sessions what this agent gets. */
-  function sealerOf({ workspace, owner, takesUrls }: Arrived): (id: string) => string | null {
-    return (id) => sealSession(ports.workspaceKey(workspace), owner, { id, takesUrls });
+  #sealerOf({ workspace, owner, takesUrls }: Arrived): (id: string) => string | null {
+    return (id) => sealSession(this.#ports.workspaceKey(workspace), owner, { id, takesUrls });
   }
 
-  async function takeNotification(
+  async takeNotification(
     arrived: Arrived,
     message: Extract<RpcMessage, { kind: 'notification' }>,
     reply: FastifyReply,
@@ -243,16 +255,16 @@ export async function mcpGatewayPlugin(
       throw new RpcRefused(refused(400, null, RPC.methodNotFound, `The gateway does not pass on ${message.method}.`));
     if (message.method === 'notifications/cancelled') {
       const { requestId } = message.params;
-      const call = isRpcId(requestId) ? live.of(sessionName(arrived), requestId) : null;
+      const call = isRpcId(requestId) ? this.#live.of(sessionName(arrived), requestId) : null;
       // What has left is not called back: its outcome is recorded, and the next call with the same key gets it.
       if (call?.onClientClose === 'finish') return reply.code(202).send();
       call?.abort();
     }
-    return pass(arrived, postOf(arrived, message), reply);
+    return this.pass(arrived, postOf(arrived, message), reply);
   }
 
   /** Passes a request on, and its answer back as it flows. */
-  async function pass(
+  async pass(
     arrived: Arrived,
     sent: McpRequest,
     reply: FastifyReply,
@@ -269,7 +281,7 @@ export async function mcpGatewayPlugin(
         retryAfterMs: 1_000,
       });
     const { status, body } = passed;
-    const { headers, unsealed } = sealHeaders(passed.headers, sealerOf(arrived));
+    const { headers, unsealed } = sealHeaders(passed.headers, this.#sealerOf(arrived));
     if (unsealed) {
       body.destroy();
       throw new RpcProblem({
@@ -281,10 +293,12 @@ export async function mcpGatewayPlugin(
     }
     const begun = passed.headers['mcp-session-id'];
     const owner = { ...arrived.owner, session: typeof begun === 'string' ? begun : arrived.session };
-    const marks = isEvents(passed.headers) ? new EventIdMarks(ports.workspaceKey(arrived.workspace), owner) : null;
+    const marks = isEvents(passed.headers)
+      ? new EventIdMarks(this.#ports.workspaceKey(arrived.workspace), owner)
+      : null;
     reply.hijack();
     const { raw } = reply;
-    if (stands && isStopping) raw.destroy();
+    if (stands && this.#isStopping) raw.destroy();
     if (raw.destroyed) {
       body.destroy();
       return reply;
@@ -292,8 +306,8 @@ export async function mcpGatewayPlugin(
     if (stands) {
       if (status === 200) note(reply.request, { lasts: true });
       const end = (): void => void raw.destroy();
-      standing.add(end);
-      raw.once('close', () => standing.delete(end));
+      this.#standing.add(end);
+      raw.once('close', () => this.#standing.delete(end));
     }
     writeHead(reply, status, headers);
     if (stands)

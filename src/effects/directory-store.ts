@@ -1,0 +1,17 @@
+import type { LedgerActor } from './model/ledger.ts';
+import type { Agent } from './model/principal.ts';
+
+/** Workspaces, agents, and since when users are known. */
+export interface DirectoryStore {
+  /**
+   * Records the users that the configuration names, with the time when each was first seen. The users of the very first
+   * call get the time 0, because nobody knows how long they existed before.
+   */
+  seeUsers(ids: readonly string[]): Promise<void>;
+  /** When a configuration in force first named a user, ms; `null` where that is not recorded yet. */
+  userSince(id: string): Promise<number | null>;
+  putWorkspace(id: string, actor: LedgerActor): Promise<boolean>;
+  workspaces(): Promise<readonly string[]>;
+  putAgent(agent: Agent, actor: LedgerActor): Promise<void>;
+  agents(): Promise<readonly Agent[]>;
+}

@@ -1,0 +1,80 @@
+import type { ApiPorts } from '../api/ports.ts';
+import { decideApproval } from '../effects/run/decide-approval.ts';
+import { newId } from '../effects/run/ids.ts';
+import { previewEffect } from '../effects/run/preview-effect.ts';
+import { resolveEffect } from '../effects/run/resolve-effect.ts';
+import { createKeyRecord, successorOf } from '../identity/key-record.ts';
+import { allProfiles } from '../identity/profiles.ts';
+import { receiptView } from '../receipts/view.ts';
+import type { Core } from './core.ts';
+import { discloser } from './disclose.ts';
+import type { Drain } from './drain.ts';
+import type { FilesInForce } from './files-in-force.ts';
+import type { Ground } from './ground.ts';
+import type { Health } from './health.ts';
+import type { OwnSettings } from './own-settings.ts';
+import type { Views } from './views.ts';
+
+/** Connects the rooms to what the control plane needs. */
+export function controlPlanePorts(
+  { held, store, secrets, signer }: Ground,
+  { directory, people, upstreams, brain, brainWriter, pins }: Views,
+  { ports, authenticate, stillValid, sessions, passkeys, invalidKeys, run, probe, openParams, lists }: Core,
+  { reloader }: FilesInForce,
+  own: OwnSettings,
+  health: Health,
+  drain: Drain,
+): ApiPorts {
+  const keyContext = () => ({
+    pepper: secrets.keyPepper,
+    now: store.now(),
+    profiles: allProfiles(held.inForce.configuration.auth.profiles),
+    workspaces: directory.workspaces(),
+    defaultExpiryMs: held.inForce.configuration.auth.defaultExpiryMs,
+  });
+  return {
+    authenticate,
+    stillValid,
+    sessions,
+    passkeys,
+    seals: secrets,
+    invalidKeys,
+    run,
+    preview: (request) => previewEffect(ports, request),
+    running: ports.running,
+    choosePolicy: (choice, by, why) => reloader.choose(choice, by, why),
+    confirmPolicy: (proposal, by) => reloader.confirm(proposal, by),
+    showPolicy: (version) => reloader.show(version),
+    resolve: (call) => drain.running(resolveEffect(ports, call)),
+    probe,
+    decideApproval: (call) => drain.running(decideApproval(ports, people, call)),
+    openParams,
+    directory,
+    upstream: (id) => upstreams.settings(id),
+    catalog: () => held.inForce.catalog,
+    policies: () => ({
+      set: held.inForce.policies,
+      mode: held.inForce.configuration.policies.mode,
+      filesVersion: held.inForce.own.version,
+    }),
+    profiles: () => allProfiles(held.inForce.configuration.auth.profiles),
+    keys: {
+      create: (request) => createKeyRecord(request, keyContext()),
+      successor: (record) => successorOf(record, keyContext()),
+    },
+    receipts: {
+      view: receiptView,
+      disclosure: discloser(secrets),
+      jwks: () => signer.jwks(),
+      sealExport: signer.sealExport,
+    },
+    lists,
+    brain: { query: (workspace, question) => brain.query(workspace, question), put: brainWriter.put },
+    pins,
+    pools: () => held.inForce.pools,
+    receivers: () => held.inForce.configuration.webhooks,
+    settings: own.read,
+    newId,
+    ...health,
+  };
+}

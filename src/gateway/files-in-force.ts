@@ -1,0 +1,144 @@
+import type { Listeners } from '../api/listeners.ts';
+import { FileLoader } from '../brain/load-files.ts';
+import type { GatewayOptions } from '../cli/ports.ts';
+import { watchFiles } from '../config/watch.ts';
+import { newId } from '../effects/run/ids.ts';
+import { type Agreement, createAgreement } from './agreement.ts';
+import type { ExitStack } from './exit-stack.ts';
+import { createFileEntities, type FileEntities } from './file-entities.ts';
+import { createFileReader } from './file-reader.ts';
+import type { Ground } from './ground.ts';
+import type { InForce } from './in-force.ts';
+import { createProposals } from './policy-proposals.ts';
+import { createReloader, type Reloader } from './reload.ts';
+import type { Signals } from './signals.ts';
+import type { TakeUp } from './take-up.ts';
+import type { Views } from './views.ts';
+
+const STALE_NOTES = {
+  refused: 'The files cannot be used as they are; the last good version is in force. The log says what is wrong.',
+  unread:
+    'The files could not be read; the last good version is in force. They are tried again by themselves. The log says why.',
+} as const;
+
+/** Keeps in force what the files here say, and what somebody or another gateway has put in force in the store. */
+export class FilesInForce {
+  readonly reloader: Reloader;
+  readonly #ground: Ground;
+  readonly #entities: FileEntities;
+  readonly #agreement: Agreement;
+  /** Hears where the files stood when they were last read. */
+  #adopted: (stamp: string) => void = () => undefined;
+
+  constructor(
+    options: Pick<GatewayOptions, 'configFile' | 'environment'>,
+    ground: Ground,
+    views: Views,
+    signals: Signals,
+    listeners: Listeners,
+  ) {
+    const { held, store, secrets, owner, fleet, logger } = ground;
+    const { metrics, notifying } = signals;
+    const { directory, people } = views;
+    const isFleet = fleet !== null;
+    const current = (): InForce => held.inForce;
+    // Whoever can edit files does not turn it off while the gateway runs.
+    const { isOfTwo } = ground.configuration.policies;
+    const persons = {
+      isUser: (user: string) => directory.isUser(user),
+      since: (user: string) => people.since(user),
+      keys: (user: string) => store.keys(user),
+    };
+    this.#ground = ground;
+    this.#agreement = createAgreement(fleet, current, isOfTwo);
+    this.#entities = openEntities(ground, views, signals);
+    held.inForce = this.#entities.take(held.inForce);
+    this.reloader = createReloader({
+      ...options,
+      store,
+      seals: secrets.policySeals,
+      proposals: isOfTwo ? createProposals({ store, seals: secrets.policySeals, persons, newId }) : null,
+      current,
+      adopt: (next) => {
+        held.inForce = this.#entities.take(next);
+        this.#agreement.announce(next);
+        this.#adopted(next.stamp);
+        views.upstreams.update(next.configuration.upstreams, next.configuration.limits);
+        directory.update(next.configuration);
+        notifying.changed();
+        listeners.update(next.configuration.server.tls, next.configuration.listeners);
+      },
+      noted: (same) => {
+        held.inForce = this.#entities.take(same);
+        this.#adopted(same.stamp);
+      },
+      // What another gateway puts in force is to be in force here at once.
+      reader: createFileReader({ spare: isFleet }),
+      owner,
+      logger,
+      metrics,
+    });
+  }
+
+  /** Puts the files in force in the store. @throws StoreUnavailable, InvalidFiles */
+  async begin(): Promise<void> {
+    const { held, store, fleet } = this.#ground;
+    await this.reloader.begin(fleet === null ? 'after_files' : 'no');
+    await store.seeUsers(held.inForce.configuration.users.map(({ id }) => id));
+    await this.#entities.begin();
+    this.#agreement.announce(held.inForce);
+  }
+
+  /** Comes up to what another gateway has put in force, once this one is at work. */
+  async follow(takeUp: Pick<TakeUp, 'isDone'>): Promise<void> {
+    const version = takeUp.isDone() ? await this.#ground.store.policyInForce() : null;
+    if (version !== null && version !== this.#ground.held.inForce.policies.version) await this.reloader.follow();
+  }
+
+  /** From now on a change of the files is taken on. */
+  watch(opened: ExitStack): void {
+    const { held } = this.#ground;
+    const watch = watchFiles(
+      () => held.inForce.files,
+      () => void this.reloader.reload(),
+      held.inForce.stamp,
+    );
+    // A reload may read a later change than the one that triggered it.
+    this.#adopted = (stamp) => watch.adopted(stamp);
+    opened.push(() => this.reloader.settled());
+    opened.push(() => watch.close());
+  }
+
+  stop(): Promise<void> {
+    return this.#entities.stop();
+  }
+
+  /** What people should look at. */
+  notes(): readonly { readonly part: string; readonly message: string }[] {
+    const staleness = this.reloader.staleness();
+    const problem = this.#entities.problem();
+    return [
+      ...(staleness === null ? [] : [{ part: 'configuration', message: STALE_NOTES[staleness] }]),
+      ...(problem === null ? [] : [{ part: 'brain', message: problem }]),
+      ...this.#agreement.notes(),
+    ];
+  }
+}
+
+function openEntities(
+  { store, unsealed, owner, fleet, logger }: Ground,
+  { brainWriter }: Views,
+  { metrics }: Signals,
+): FileEntities {
+  return createFileEntities({
+    loader: new FileLoader({
+      store: unsealed,
+      writer: brainWriter,
+      turns: store.turns,
+      actor: { type: 'gateway', id: owner },
+    }),
+    isFleet: fleet !== null,
+    logger,
+    alert: () => metrics.alerted('configuration_rejected'),
+  });
+}

@@ -1,0 +1,62 @@
+import { createMetrics } from '../telemetry/metrics.ts';
+import { secondOpinionOf } from './core-ports.ts';
+import type { ExitStack } from './exit-stack.ts';
+import type { Ground } from './ground.ts';
+import { createNotifying } from './notify.ts';
+import type { OwnSettings } from './own-settings.ts';
+import { createPinAlarm } from './pin-view.ts';
+import type { Swept } from './sweeper.ts';
+import { watchUpkeep } from './upkeep.ts';
+import type { Views } from './views.ts';
+
+/** What operators and their machines are told of the gateway. */
+export type Signals = ReturnType<typeof openSignals>;
+
+/** Opens metrics, alarms and notifications, and lets what is open already be measured. */
+export function openSignals(
+  { held, configuration, store, fleet, folder, owner, measures, logger }: Ground,
+  views: Views,
+  own: OwnSettings,
+  swept: () => Swept | null,
+  opened: ExitStack,
+) {
+  const workspaces = (): readonly string[] => views.directory.workspaces();
+  const metrics = createMetrics({ store, workspaces, swept, upkeep: () => upkeep.figures() });
+  const upkeep = watchUpkeep(
+    folder,
+    () => (configuration.store.kind === 'embedded' ? configuration.store.backupEveryMs : null),
+    (alert, message) => {
+      metrics.alerted(alert);
+      logger.error({ alert }, message);
+    },
+  );
+  opened.push(async () => upkeep.stop());
+  Object.assign(measures, metrics);
+  const notifying = createNotifying({
+    store,
+    held,
+    workspaces,
+    publicUrl: () => own.read().publicUrl,
+    owner,
+    isFleet: fleet !== null,
+    unsettled: () => swept()?.unsettled ?? 0,
+    logger,
+  });
+  const alarm = createPinAlarm({
+    upstreams: views.upstreams,
+    declared: () => held.inForce,
+    quarantined: (tool, state) => {
+      metrics.alerted('tool_quarantined');
+      logger.error({ alert: 'tool_quarantined', tool, state }, 'an MCP server changed this tool: it is not called');
+      notifying.quarantined(tool, state);
+    },
+    released(tool) {
+      logger.info({ tool }, 'this MCP tool is what was approved again');
+      notifying.released(tool);
+    },
+    unapproved: (upstream, tools) =>
+      logger.warn({ upstream, tools: tools.slice(0, 20) }, 'an MCP server lists tools that nobody has approved'),
+  });
+  views.heed(alarm);
+  return { metrics, upkeep, notifying, opinion: secondOpinionOf(held, metrics, logger) };
+}
