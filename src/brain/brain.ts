@@ -14,7 +14,7 @@ import {
   type JoinedEntity,
   MOST_HITS,
 } from './port.ts';
-import { createWorkspaceIndex, type Linked, type WorkspaceIndex } from './workspace-index.ts';
+import { WorkspaceIndex, type Linked } from './workspace-index.ts';
 import { wordsOf } from './words.ts';
 
 /** Characters of a query. */
@@ -32,15 +32,6 @@ const WAIT_MS = 5000;
 /** How long after a failed read it is tried again, ms. */
 const AGAIN_MS = 1000;
 
-/** The company brain: questions, and the index that answers them. */
-export interface Brain extends BrainPort {
-  /** Reads the entities of a workspace into memory, unless that is done or under way. */
-  warm(workspace: string): void;
-  /** Resolves when what the store had at the time of the call is found. @throws StoreUnavailable */
-  caughtUp(workspace: string): Promise<void>;
-  close(): void;
-}
-
 /** What is known of a workspace. */
 interface Known {
   index: WorkspaceIndex;
@@ -55,61 +46,114 @@ interface Known {
 
 type Store = Pick<EntityStore, 'brainState' | 'entitiesSince' | 'entities' | 'onEntitiesChanged'>;
 
-/** Makes the brain. The entities of a workspace are read when somebody first asks, and then followed. */
-export function createBrain(parts: {
-  readonly store: Store;
-  readonly turns: ReadingTurns;
-  /** Told when entities cannot be read; they are tried again. */
-  readonly failed: (workspace: string, error: unknown) => void;
-  /** How long a question waits for the entities to be read into memory, ms. */
-  readonly waitMs?: number;
-}): Brain {
-  const { store, turns, waitMs = WAIT_MS } = parts;
-  const workspaces = new Map<string, Known>();
-  const timers = new Set<NodeJS.Timeout>();
-  let closed = false;
+/**
+ * The company brain: questions, and the index that answers them. The entities of a workspace are read when somebody first
+ * asks, and then followed.
+ */
+export class Brain implements BrainPort {
+  readonly #parts;
+  readonly #store;
+  readonly #waitMs;
+  readonly #workspaces = new Map<string, Known>();
+  readonly #timers = new Set<NodeJS.Timeout>();
+  #closed = false;
 
-  function knownOf(workspace: string): Known {
-    const known = workspaces.get(workspace) ?? emptyIndex();
-    workspaces.set(workspace, known);
+  constructor(parts: {
+    readonly store: Store;
+    readonly turns: ReadingTurns;
+    /** Told when entities cannot be read; they are tried again. */
+    readonly failed: (workspace: string, error: unknown) => void;
+    /** How long a question waits for the entities to be read into memory, ms. */
+    readonly waitMs?: number;
+  }) {
+    this.#parts = parts;
+    this.#store = parts.store;
+    this.#waitMs = parts.waitMs ?? WAIT_MS;
+    this.#store.onEntitiesChanged((workspace) => {
+      const known = this.#workspaces.get(workspace);
+      if (known !== undefined && !this.#closed) void this.#read(workspace, known).catch(() => undefined);
+    });
+  }
+
+  /** Reads the entities of a workspace into memory, unless that is done or under way. */
+  warm(workspace: string): void {
+    void this.#read(workspace, this.#knownOf(workspace)).catch(() => undefined);
+  }
+
+  /** Resolves when what the store had at the time of the call is found. @throws StoreUnavailable */
+  async caughtUp(workspace: string): Promise<void> {
+    const known = this.#knownOf(workspace);
+    // The one that is under way may have read before.
+    if (known.reading !== null) await known.reading.catch(() => undefined);
+    await this.#read(workspace, known);
+  }
+
+  close(): void {
+    this.#closed = true;
+    for (const timer of this.#timers) clearTimeout(timer);
+  }
+
+  async query(workspace: string, question: BrainQuestion): Promise<BrainAnswer> {
+    checkQuestion(question);
+    const { query, entityType, joinTo, limit } = question;
+    const index = await this.#ready(workspace);
+    const { found, more } = index.search(entityType, query, limit);
+    const hits = found.map(({ id, score }) => ({ type: entityType, id, score }));
+    const { joins, isAll } = joinsOf(index, hits, joinTo);
+    const refs = uniqueRefs([...hits, ...joins.flatMap(({ linked }) => linked)]);
+    const read = await this.#readAll(workspace, refs, ANSWER_CHARACTERS);
+    return answerOf(hits, joins, read, more || !isAll || !read.isAll);
+  }
+
+  types(workspace: string): readonly string[] {
+    return this.#workspaces.get(workspace)?.index.types() ?? [];
+  }
+
+  #knownOf(workspace: string): Known {
+    const known = this.#workspaces.get(workspace) ?? emptyIndex();
+    this.#workspaces.set(workspace, known);
     return known;
   }
 
   /** Brings an index up to what the store has. What is removed while it is read is removed in the next round. */
-  async function follow(workspace: string, known: Known): Promise<void> {
+  async #follow(workspace: string, known: Known): Promise<void> {
     for (;;) {
-      const state = await store.brainState(workspace);
+      const state = await this.#store.brainState(workspace);
       if (state.version === known.version && known.isComplete) return;
       // Removals that are not listed any more are found only by reading all; so is a store that was emptied.
       if (known.version > 0 && (known.version < state.forgotten || state.version < known.version)) startAnew(known);
       const since = known.version;
       let after = null;
       do {
-        if (closed) return;
-        const slice: Awaited<ReturnType<Store['entitiesSince']>> = await store.entitiesSince(workspace, since, after);
-        await turns.map(slice.entities, (record) => known.index.put(entityOf(record)));
+        if (this.#closed) return;
+        const slice: Awaited<ReturnType<Store['entitiesSince']>> = await this.#store.entitiesSince(
+          workspace,
+          since,
+          after,
+        );
+        await this.#parts.turns.map(slice.entities, (record) => known.index.put(entityOf(record)));
         after = slice.next;
       } while (after !== null);
       for (const { version, name } of state.removed)
-        if (since > 0 && version > since) removeUnlessThere(known.index, name, await isThere(workspace, name));
+        if (since > 0 && version > since) removeUnlessThere(known.index, name, await this.#isThere(workspace, name));
       known.version = state.version;
       known.isComplete = true;
     }
   }
 
   /** An entity that was removed may have been put again. */
-  async function isThere(workspace: string, name: string): Promise<boolean> {
-    const [record] = await store.entities(workspace, [refOfName(name)]);
+  async #isThere(workspace: string, name: string): Promise<boolean> {
+    const [record] = await this.#store.entities(workspace, [refOfName(name)]);
     return record !== null && record !== undefined;
   }
 
-  function read(workspace: string, known: Known): Promise<void> {
+  #read(workspace: string, known: Known): Promise<void> {
     if (known.reading !== null) {
       known.isStale = true;
       return known.reading;
     }
-    const reading = follow(workspace, known)
-      .then(() => (known.index.isWorn() ? rebuild(workspace, known) : undefined))
+    const reading = this.#follow(workspace, known)
+      .then(() => (known.index.isWorn() ? this.#rebuild(workspace, known) : undefined))
       .finally(() => {
         known.reading = null;
       });
@@ -118,42 +162,37 @@ export function createBrain(parts: {
       () => {
         if (!known.isStale) return;
         known.isStale = false;
-        void read(workspace, known).catch(() => undefined);
+        void this.#read(workspace, known).catch(() => undefined);
       },
       (error: unknown) => {
-        if (closed) return;
-        parts.failed(workspace, error);
+        if (this.#closed) return;
+        this.#parts.failed(workspace, error);
         const timer = setTimeout(() => {
-          timers.delete(timer);
-          void read(workspace, known).catch(() => undefined);
+          this.#timers.delete(timer);
+          void this.#read(workspace, known).catch(() => undefined);
         }, AGAIN_MS).unref();
-        timers.add(timer);
+        this.#timers.add(timer);
       },
     );
     return reading;
   }
 
   /** Questions are answered from the old index until the new one is complete. */
-  async function rebuild(workspace: string, known: Known): Promise<void> {
+  async #rebuild(workspace: string, known: Known): Promise<void> {
     const next = emptyIndex();
-    await follow(workspace, next);
+    await this.#follow(workspace, next);
     known.index = next.index;
     known.version = next.version;
   }
 
-  store.onEntitiesChanged((workspace) => {
-    const known = workspaces.get(workspace);
-    if (known !== undefined && !closed) void read(workspace, known).catch(() => undefined);
-  });
-
-  async function ready(workspace: string): Promise<WorkspaceIndex> {
-    const known = knownOf(workspace);
+  async #ready(workspace: string): Promise<WorkspaceIndex> {
+    const known = this.#knownOf(workspace);
     if (known.isComplete) return known.index;
-    const reading = read(workspace, known);
+    const reading = this.#read(workspace, known);
     const late = Symbol('late');
     let timer: NodeJS.Timeout | undefined;
     const waited = new Promise<typeof late>((resolve) => {
-      timer = setTimeout(resolve, waitMs, late).unref();
+      timer = setTimeout(resolve, this.#waitMs, late).unref();
     });
     const first = await Promise.race([reading, waited]).finally(() => clearTimeout(timer));
     if (first === late)
@@ -162,12 +201,14 @@ export function createBrain(parts: {
   }
 
   /** Reads entities in small parts, until there are enough characters. */
-  async function readAll(workspace: string, refs: readonly EntityRef[], most: number): Promise<Read> {
+  async #readAll(workspace: string, refs: readonly EntityRef[], most: number): Promise<Read> {
     const records = new Map<string, EntityRecord>();
     let characters = 0;
     for (let at = 0; at < refs.length; at += READ_AT_ONCE) {
       if (characters > most) return { records, isAll: false, characters };
-      const found = await turns.run(() => store.entities(workspace, refs.slice(at, at + READ_AT_ONCE)));
+      const found = await this.#parts.turns.run(() =>
+        this.#store.entities(workspace, refs.slice(at, at + READ_AT_ONCE)),
+      );
       for (const record of found) {
         if (record === null) continue;
         characters += record.body.length;
@@ -176,34 +217,6 @@ export function createBrain(parts: {
     }
     return { records, isAll: true, characters };
   }
-
-  return {
-    warm(workspace) {
-      void read(workspace, knownOf(workspace)).catch(() => undefined);
-    },
-    async caughtUp(workspace) {
-      const known = knownOf(workspace);
-      // The one that is under way may have read before.
-      if (known.reading !== null) await known.reading.catch(() => undefined);
-      await read(workspace, known);
-    },
-    async query(workspace, question) {
-      checkQuestion(question);
-      const { query, entityType, joinTo, limit } = question;
-      const index = await ready(workspace);
-      const { found, more } = index.search(entityType, query, limit);
-      const hits = found.map(({ id, score }) => ({ type: entityType, id, score }));
-      const { joins, isAll } = joinsOf(index, hits, joinTo);
-      const refs = uniqueRefs([...hits, ...joins.flatMap(({ linked }) => linked)]);
-      const read = await readAll(workspace, refs, ANSWER_CHARACTERS);
-      return answerOf(hits, joins, read, more || !isAll || !read.isAll);
-    },
-    types: (workspace) => workspaces.get(workspace)?.index.types() ?? [],
-    close() {
-      closed = true;
-      for (const timer of timers) clearTimeout(timer);
-    },
-  };
 }
 
 interface Read {
@@ -218,11 +231,11 @@ interface Join {
 }
 
 function emptyIndex(): Known {
-  return { index: createWorkspaceIndex(), version: 0, isComplete: false, reading: null, isStale: false };
+  return { index: new WorkspaceIndex(), version: 0, isComplete: false, reading: null, isStale: false };
 }
 
 function startAnew(known: Known): void {
-  known.index = createWorkspaceIndex();
+  known.index = new WorkspaceIndex();
   known.version = 0;
   known.isComplete = false;
 }

@@ -23,31 +23,55 @@ interface Kept {
 }
 
 /** Brings the entities of a workspace to what files say. Others stay as they are. */
-export interface FileLoader {
+export class FileLoader {
+  readonly #parts;
+  readonly #store;
+  readonly #writer;
+  readonly #turns;
+
+  constructor(parts: {
+    /** As it is at rest. */
+    readonly store: Pick<EntityStore, 'brainState' | 'entitiesSince' | 'removeEntities' | 'noteEntityFiles'>;
+    readonly writer: BrainWriter;
+    readonly turns: ReadingTurns;
+    readonly actor: LedgerActor;
+  }) {
+    this.#parts = parts;
+    this.#store = parts.store;
+    this.#writer = parts.writer;
+    this.#turns = parts.turns;
+  }
+
   /**
    * Only what differs is written. Interrupted, it is done again by the next call.
    * @param files `null`: no file names an entity of this workspace
    * @param older whether files count that were read in before the ones that were read last
    * @throws InvalidFiles where the workspace would hold too much, StoreUnavailable
    */
-  load(workspace: string, files: PackedWorkspace | null, older: 'load' | 'leave'): Promise<FilesLoaded>;
-}
+  async load(workspace: string, files: PackedWorkspace | null, older: 'load' | 'leave'): Promise<FilesLoaded> {
+    const state = await this.#store.brainState(workspace);
+    if (files === null && state.files.length === 0) return { kind: 'same' };
+    const digest = this.#writer.filesDigest(workspace, files?.digest ?? '');
+    if (state.files[0] === digest) return { kind: 'same' };
+    if (older === 'leave' && state.files.includes(digest)) return { kind: 'older' };
+    const pieces = files?.pieces ?? [];
+    const kept = await this.#keptIn(workspace, state);
+    const removed = await this.#removeGone(workspace, kept, pieces);
+    const put = await this.#putChanged(workspace, kept, pieces);
+    await this.#store.noteEntityFiles(workspace, digest);
+    return { kind: 'loaded', put, removed };
+  }
 
-export function createFileLoader(parts: {
-  /** As it is at rest. */
-  readonly store: Pick<EntityStore, 'brainState' | 'entitiesSince' | 'removeEntities' | 'noteEntityFiles'>;
-  readonly writer: BrainWriter;
-  readonly turns: ReadingTurns;
-  readonly actor: LedgerActor;
-}): FileLoader {
-  const { store, writer, turns, actor } = parts;
-
-  async function keptIn(workspace: string, { entities }: BrainState): Promise<Map<string, Kept>> {
+  async #keptIn(workspace: string, { entities }: BrainState): Promise<Map<string, Kept>> {
     const kept = new Map<string, Kept>();
     if (entities === 0) return kept;
     let after = null;
     do {
-      const slice: Awaited<ReturnType<EntityStore['entitiesSince']>> = await store.entitiesSince(workspace, 0, after);
+      const slice: Awaited<ReturnType<EntityStore['entitiesSince']>> = await this.#store.entitiesSince(
+        workspace,
+        0,
+        after,
+      );
       for (const one of slice.entities)
         kept.set(entityName(one), {
           digest: one.digest,
@@ -59,7 +83,7 @@ export function createFileLoader(parts: {
   }
 
   /** Removes first: what is gone makes room. */
-  async function removeGone(
+  async #removeGone(
     workspace: string,
     kept: ReadonlyMap<string, Kept>,
     pieces: readonly Uint8Array[],
@@ -67,36 +91,38 @@ export function createFileLoader(parts: {
     const ofFiles = new Set<string>();
     for (const [name, { file }] of kept) if (file !== null) ofFiles.add(name);
     for (const piece of pieces)
-      await turns.run(() => {
+      await this.#turns.run(() => {
         for (const { entity } of unpackPiece(piece)) ofFiles.delete(entityName(entity));
       });
     const gone = [...ofFiles].map(refOfName);
     for (let at = 0; at < gone.length; at += MOST_AT_ONCE) {
       const entities = gone.slice(at, at + MOST_AT_ONCE);
-      await turns.run(() => store.removeEntities({ workspace, entities, origin: 'file', actor }));
+      await this.#turns.run(() =>
+        this.#store.removeEntities({ workspace, entities, origin: 'file', actor: this.#parts.actor }),
+      );
     }
     return gone.length;
   }
 
-  async function putChanged(
+  async #putChanged(
     workspace: string,
     kept: ReadonlyMap<string, Kept>,
     pieces: readonly Uint8Array[],
   ): Promise<number> {
     let count = 0;
     for (const piece of pieces)
-      await turns.run(async () => {
+      await this.#turns.run(async () => {
         const changed = unpackPiece(piece).filter(({ entity, file }) => {
           const before = kept.get(entityName(entity));
           // A line that only moved is no change: all below an insertion would be written anew, and calls judged again.
-          return before?.file !== file || before.digest !== writer.digest(workspace, entity);
+          return before?.file !== file || before.digest !== this.#writer.digest(workspace, entity);
         });
         if (changed.length === 0) return;
         count += changed.length;
-        const put = await writer.put(
+        const put = await this.#writer.put(
           workspace,
           changed.map(({ entity, file, line }) => ({ entity, origin: { kind: 'file', file, line } })),
-          actor,
+          this.#parts.actor,
         );
         if (put.kind === 'too_much')
           throw new InvalidFiles(
@@ -112,20 +138,4 @@ export function createFileLoader(parts: {
       });
     return count;
   }
-
-  return {
-    async load(workspace, files, older) {
-      const state = await store.brainState(workspace);
-      if (files === null && state.files.length === 0) return { kind: 'same' };
-      const digest = writer.filesDigest(workspace, files?.digest ?? '');
-      if (state.files[0] === digest) return { kind: 'same' };
-      if (older === 'leave' && state.files.includes(digest)) return { kind: 'older' };
-      const pieces = files?.pieces ?? [];
-      const kept = await keptIn(workspace, state);
-      const removed = await removeGone(workspace, kept, pieces);
-      const put = await putChanged(workspace, kept, pieces);
-      await store.noteEntityFiles(workspace, digest);
-      return { kind: 'loaded', put, removed };
-    },
-  };
 }

@@ -1,5 +1,5 @@
 import type { Entity } from '../effects/model/entity.ts';
-import { type Budget, createTextTree } from './text-tree.ts';
+import { type Budget, TextTree } from './text-tree.ts';
 import { textsWithin, wordsOf } from './words.ts';
 
 /** Words of one entity that are found. */
@@ -38,51 +38,33 @@ export interface Found {
   readonly score: number;
 }
 
-/** The entities of one type, by the words of their names and attributes. What it visits for one query is bounded. */
-export interface SearchIndex {
-  put(entity: Entity): void;
-  remove(id: string): void;
-  /** How many entities there are, and how many numbers were given to ones that are gone or were put again. */
-  size(): { readonly live: number; readonly dead: number };
-  /** Best first; `more` says whether others were found, or may be: the vocabulary is full. */
-  search(query: string, limit: number): { readonly found: readonly Found[]; readonly more: boolean };
-}
-
 /** A word of a query: where what it stands for is found, and how often. */
 interface Wanted {
   readonly variants: readonly { readonly places: Places; readonly weight: number }[];
   readonly count: number;
 }
 
-/** @param mostWords words of all entities */
-export function createSearchIndex(mostWords = MOST_WORDS): SearchIndex {
-  const words = createTextTree<Places>();
-  const numbers = createTextTree<number>();
-  let isFull = false;
+/** The entities of one type, by the words of their names and attributes. What it visits for one query is bounded. */
+export class SearchIndex {
+  readonly #mostWords;
+  readonly #words = new TextTree<Places>();
+  readonly #numbers = new TextTree<number>();
+  #isFull = false;
   /** Ids by number. */
-  const ids: (string | null)[] = [];
+  readonly #ids: (string | null)[] = [];
 
-  function remove(id: string): void {
-    const number = numbers.get(id);
-    if (number === undefined) return;
-    ids[number] = null;
-    numbers.delete(id);
+  /** @param mostWords words of all entities */
+  constructor(mostWords = MOST_WORDS) {
+    this.#mostWords = mostWords;
   }
 
-  function add(word: string, place: number): void {
-    const places = words.get(word);
-    if (places !== undefined) places.push(place);
-    else if (words.size() < mostWords) words.set(word, [place]);
-    else isFull = true;
-  }
-
-  function put({ id, name, attributes }: Entity): void {
-    remove(id);
-    const number = ids.length;
-    ids.push(id);
-    numbers.set(id, number);
+  put({ id, name, attributes }: Entity): void {
+    this.remove(id);
+    const number = this.#ids.length;
+    this.#ids.push(id);
+    this.#numbers.set(id, number);
     const inName = new Set(wordsOf(name, WORDS_OF_ENTITY));
-    for (const word of inName) add(word, number * 2 + 1);
+    for (const word of inName) this.#add(word, number * 2 + 1);
     const others = new Set<string>();
     let left = WORDS_OF_ENTITY;
     for (const text of textsWithin(attributes)) {
@@ -91,37 +73,69 @@ export function createSearchIndex(mostWords = MOST_WORDS): SearchIndex {
       left -= found.length;
       for (const word of found) if (!inName.has(word)) others.add(word);
     }
-    for (const word of others) add(word, number * 2);
+    for (const word of others) this.#add(word, number * 2);
+  }
+
+  remove(id: string): void {
+    const number = this.#numbers.get(id);
+    if (number === undefined) return;
+    this.#ids[number] = null;
+    this.#numbers.delete(id);
+  }
+
+  /** How many entities there are, and how many numbers were given to ones that are gone or were put again. */
+  size(): { readonly live: number; readonly dead: number } {
+    return { live: this.#numbers.size(), dead: this.#ids.length - this.#numbers.size() };
+  }
+
+  /** Best first; `more` says whether others were found, or may be: the vocabulary is full. */
+  search(query: string, limit: number): { readonly found: readonly Found[]; readonly more: boolean } {
+    const best: Found[] = [];
+    let count = 0;
+    for (const [number, score] of this.#scoresOf(query)) {
+      const id = this.#ids[number];
+      if (id === null || id === undefined) continue;
+      count += 1;
+      insert(best, { id, score }, limit);
+    }
+    return { found: best, more: this.#isFull || count > best.length };
+  }
+
+  #add(word: string, place: number): void {
+    const places = this.#words.get(word);
+    if (places !== undefined) places.push(place);
+    else if (this.#words.size() < this.#mostWords) this.#words.set(word, [place]);
+    else this.#isFull = true;
   }
 
   /** What a word of a query stands for. `farther` says whether two errors may be looked for. */
-  function wanted(word: string, budget: Budget, farther: () => boolean): Wanted {
+  #wanted(word: string, budget: Budget, farther: () => boolean): Wanted {
     const variants = new Map<Places, number>();
     const take = (places: Places, weight: number): void => {
       if (variants.size < VARIANTS && !variants.has(places)) variants.set(places, weight);
     };
-    const whole = words.get(word);
+    const whole = this.#words.get(word);
     if (whole !== undefined) take(whole, WHOLE);
-    if (word.length > 1) for (const places of words.beginningWith(word, VARIANTS)) take(places, BEGINNING);
+    if (word.length > 1) for (const places of this.#words.beginningWith(word, VARIANTS)) take(places, BEGINNING);
     if (whole === undefined && word.length >= ONE_ERROR) {
       for (const other of swapped(word)) {
-        const places = words.get(other);
+        const places = this.#words.get(other);
         if (places !== undefined) take(places, LIKE);
       }
-      for (const places of words.like(word, 1, budget)) take(places, LIKE);
+      for (const places of this.#words.like(word, 1, budget)) take(places, LIKE);
       if (variants.size === 0 && word.length >= TWO_ERRORS && farther())
-        for (const places of words.like(word, 2, budget)) take(places, FARTHER);
+        for (const places of this.#words.like(word, 2, budget)) take(places, FARTHER);
     }
     const list = [...variants].map(([places, weight]) => ({ places, weight }));
     return { variants: list, count: list.reduce((sum, { places }) => sum + places.length, 0) };
   }
 
-  function scoresOf(query: string): ReadonlyMap<number, number> {
+  #scoresOf(query: string): ReadonlyMap<number, number> {
     let errors = MOST_TWO_ERRORS;
     const asked = [...new Set(wordsOf(query, 2 * WORDS_OF_QUERY))].slice(0, WORDS_OF_QUERY);
     const budget = { left: MAX_CANDIDATES };
     const all = asked.map((word) =>
-      wanted(word, budget, () => {
+      this.#wanted(word, budget, () => {
         errors -= 1;
         return errors >= 0;
       }),
@@ -131,7 +145,7 @@ export function createSearchIndex(mostWords = MOST_WORDS): SearchIndex {
     // Rare words first: they say most, and a word that is nearly everywhere is then only looked for in what they found.
     for (const { variants, count } of all.toSorted((one, other) => one.count - other.count)) {
       if (count === 0) continue;
-      const rarity = Math.log(1 + ids.length / count);
+      const rarity = Math.log(1 + this.#ids.length / count);
       if (count > left && scores.size > 0) {
         const [first] = variants;
         if (first !== undefined) addWhereFound(scores, first.places, first.weight * rarity);
@@ -151,28 +165,11 @@ export function createSearchIndex(mostWords = MOST_WORDS): SearchIndex {
       if (best !== null) for (const [number, score] of best) scores.set(number, (scores.get(number) ?? 0) + score);
     }
     for (const piece of [query.trim(), ...query.trim().split(/\s+/, WORDS_OF_QUERY)]) {
-      const number = numbers.get(piece);
+      const number = this.#numbers.get(piece);
       if (number !== undefined) scores.set(number, BY_ID);
     }
     return scores;
   }
-
-  return {
-    put,
-    remove,
-    size: () => ({ live: numbers.size(), dead: ids.length - numbers.size() }),
-    search(query, limit) {
-      const best: Found[] = [];
-      let count = 0;
-      for (const [number, score] of scoresOf(query)) {
-        const id = ids[number];
-        if (id === null || id === undefined) continue;
-        count += 1;
-        insert(best, { id, score }, limit);
-      }
-      return { found: best, more: isFull || count > best.length };
-    },
-  };
 }
 
 /** Adds to what was found already, where it has a word too. */

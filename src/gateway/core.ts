@@ -1,7 +1,7 @@
 import type { ApiPorts } from '../api/ports.ts';
 import { createInvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
 import { createLists } from '../api/lists.ts';
-import { createSessions } from '../console/sessions.ts';
+import { ConsoleSessions } from '../console/sessions.ts';
 import type { RunResult } from '../effects/model/outcome.ts';
 import type { RunRequest } from '../effects/model/run-request.ts';
 import type { EffectPorts } from '../effects/ports.ts';
@@ -94,7 +94,7 @@ export function openCore(
     run,
     probe,
     openParams,
-    sessions: createSessions({ store, seals: secrets, stillValid, settings: own.read }),
+    sessions: new ConsoleSessions({ store, seals: secrets, stillValid, settings: own.read }),
     passkeys: createPasskeys({ store, seals: secrets, verifier }),
   };
 }

@@ -1,4 +1,4 @@
-import { createBrain } from '../brain/brain.ts';
+import { Brain } from '../brain/brain.ts';
 import { createEntityFacts } from '../brain/facts.ts';
 import { createBrainWriter } from '../brain/writer.ts';
 import { namesGateway } from '../api/own-names.ts';
@@ -22,7 +22,7 @@ export function openViews(
   own: OwnSettings,
   opened: ExitStack,
 ) {
-  const brain = createBrain({
+  const brain = new Brain({
     store,
     turns: store.turns,
     failed: (workspace, err) => logger.error({ workspace, err }, 'the company brain cannot be read; it is tried again'),

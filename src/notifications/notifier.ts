@@ -38,15 +38,6 @@ export interface NotifierParts {
   readonly report: (error: unknown) => void;
 }
 
-export interface Notifier {
-  /** How many notifications could not be delivered, at most 100. */
-  dead(): number;
-  /** The configuration is another. */
-  changed(): void;
-  /** Lets the attempts under way come to an end. */
-  stop(): Promise<void>;
-}
-
 /** One receiver as whoever sends sees it. */
 interface Line {
   /** Attempts at the same time: one, so that what is killed leaves one in doubt. */
@@ -56,161 +47,185 @@ interface Line {
 }
 
 /** Sends what the outbox holds. It does nothing, and reads nothing, while the configuration names no receiver. */
-export function startNotifier(parts: NotifierParts): Notifier {
-  const { store, owner } = parts;
-  const lines = new Map<string, Line>();
-  let subscribed: readonly Receiver[] | null = null;
-  let leadsUntil = 0;
-  let renewAt = 0;
-  let tidyAt = 0;
-  let dead = 0;
-  let hasMore = false;
-  let isStopping = false;
-  let wake: () => void = () => undefined;
+export class Notifier {
+  readonly #parts;
+  readonly #store;
+  readonly #lines = new Map<string, Line>();
+  #subscribed: readonly Receiver[] | null = null;
+  #leadsUntil = 0;
+  #renewAt = 0;
+  #tidyAt = 0;
+  #dead = 0;
+  #hasMore = false;
+  #isStopping = false;
+  #wake: () => void = () => undefined;
+  readonly #running;
 
-  async function leads(): Promise<boolean> {
-    if (!parts.isFleet) {
-      leadsUntil = Infinity;
-      return true;
-    }
-    const now = performance.now();
-    if (now < renewAt) return now < leadsUntil;
-    renewAt = now + RENEW_MS;
-    leadsUntil = (await store.takeSending(owner, LEASE_MS)) ? now + LEASE_MS : 0;
-    return leadsUntil > 0;
+  constructor(parts: NotifierParts) {
+    this.#parts = parts;
+    this.#store = parts.store;
+    this.#running = this.#run();
   }
 
-  async function look(): Promise<void> {
-    hasMore = false;
-    const receivers = parts.receivers();
-    if (receivers.length > 0) await parts.observed.hand(receivers);
-    if (!(await leads())) {
-      subscribed = null;
-      return;
-    }
-    if (subscribed !== receivers) {
-      await store.subscribe(receivers);
-      subscribed = receivers;
-    }
-    if (receivers.length === 0) return;
-    const serveAll = (): void => {
-      for (const receiver of receivers) serve(receiver);
-    };
-    // Where a part of the store is away, or takes its time, what is known is told all the same.
-    serveAll();
-    await guarded(() => readOn(receivers));
-    await guarded(() => parts.observed.look(receivers));
-    serveAll();
-    if (performance.now() < tidyAt) return;
-    tidyAt = performance.now() + TIDY_MS;
-    // Where more ends than one round removes, the outbox would grow and grow.
-    if (await store.forgetDeliveries()) tidyAt = 0;
+  /** How many notifications could not be delivered, at most 100. */
+  dead(): number {
+    return this.#dead;
   }
 
-  async function readOn(receivers: readonly Receiver[]): Promise<void> {
-    let isBehind = true;
-    for (let reads = 0; isBehind && reads < MOST_READS && !isStopping; reads += 1)
-      isBehind = await store.followLedgers(receivers);
-    hasMore = isBehind;
+  /** The configuration is another. */
+  changed(): void {
+    this.#wake();
   }
 
-  function serve(receiver: Receiver): void {
-    const line = lines.get(receiver.id) ?? { running: null, failures: 0, aloneUntil: 0 };
-    lines.set(receiver.id, line);
-    line.running ??= guarded(() => sendDue(receiver, line)).finally(() => {
-      line.running = null;
-    });
+  /** Lets the attempts under way come to an end. */
+  stop(): Promise<void> {
+    this.#isStopping = true;
+    this.#wake();
+    return this.#running;
   }
 
-  const maySend = (receiver: Receiver): boolean =>
-    !isStopping && performance.now() + SEND_TIMEOUT_MS < leadsUntil && parts.receivers().includes(receiver);
-
-  async function sendDue(receiver: Receiver, line: Line): Promise<void> {
-    while (maySend(receiver) && performance.now() >= line.aloneUntil) {
-      const delivery = await store.nextDelivery(receiver.id);
-      if (delivery?.state.kind !== 'waiting' || delivery.state.dueAt > store.now()) return;
-      const message = await messageFor(delivery).catch(reported);
-      if (!maySend(receiver)) return;
-      if (message === null) {
-        // It waits, and holds up no other.
-        const state = { kind: 'waiting', dueAt: store.now() + UNREAD_MS } as const;
-        await settled(delivery, { ...delivery, lastFailure: 'what it is about cannot be read', state });
-        continue;
-      }
-      const attempted = await send(receiver, message, store.now());
-      line.failures = attempted.kind === 'failed' ? line.failures + 1 : 0;
-      if (line.failures >= FAILURES)
-        line.aloneUntil =
-          performance.now() + Math.min(ALONE_MS * 2 ** Math.min(line.failures - FAILURES, 10), LONGEST_ALONE_MS);
-      parts.attempted(delivery, attempted);
-      await settled(delivery, afterAttempt(delivery, attempted, receiver, store.now(), Math.random()));
-    }
-  }
-
-  /** What was sent is not sent again because the store is away for a while. */
-  async function settled(before: Delivery, after: Delivery): Promise<void> {
-    for (;;)
-      try {
-        return await store.settleDelivery(before, after);
-      } catch (error) {
-        if (!(error instanceof StoreUnavailable) || isStopping) throw error;
-        await delay(LOOK_MS, undefined, { ref: false });
-      }
-  }
-
-  /** As it is when it is sent: what was erased meanwhile is not said. */
-  async function messageFor({ notification }: Delivery) {
-    const { workspace, effectId, data } = notification;
-    const { approval_id: approvalId } = data;
-    const effect = effectId === null ? null : await store.effect(workspace, effectId);
-    const approval = typeof approvalId === 'string' ? await store.approval(workspace, approvalId) : null;
-    return messageOf(notification, { effect, approval }, parts.publicUrl());
-  }
-
-  function reported(error: unknown): null {
-    if (!(error instanceof StoreUnavailable)) parts.report(error);
-    return null;
-  }
-
-  const isIdle = (): boolean =>
-    parts.receivers().length === 0 && (subscribed === parts.receivers() || leadsUntil === 0);
-
-  async function guarded(work: () => Promise<void>): Promise<void> {
-    try {
-      await work();
-    } catch (error) {
-      reported(error);
-    }
-  }
-
-  const running = (async () => {
-    while (!isStopping) {
-      await guarded(look);
-      if (parts.receivers().length > 0)
-        await guarded(async () => {
-          dead = await store.deadDeliveries(MOST_DEAD);
+  async #run(): Promise<void> {
+    while (!this.#isStopping) {
+      await this.#guarded(() => this.#look());
+      if (this.#parts.receivers().length > 0)
+        await this.#guarded(async () => {
+          this.#dead = await this.#store.deadDeliveries(MOST_DEAD);
         });
-      if (isStopping) break;
+      if (this.#isStopping) break;
       await new Promise<void>((resolve) => {
         // Where nobody is told, one look is enough: it ends what waits for those who were.
-        const timer = isIdle() ? undefined : setTimeout(resolve, hasMore ? 0 : LOOK_MS).unref();
-        wake = () => {
+        const timer = this.#isIdle() ? undefined : setTimeout(resolve, this.#hasMore ? 0 : LOOK_MS).unref();
+        this.#wake = () => {
           clearTimeout(timer);
           resolve();
         };
       });
     }
-    await Promise.all([...lines.values()].flatMap(({ running: sending }) => sending ?? []));
-    if (parts.isFleet && leadsUntil > 0) await guarded(() => store.leaveSending(owner));
-  })();
+    await Promise.all([...this.#lines.values()].flatMap(({ running: sending }) => sending ?? []));
+    if (this.#parts.isFleet && this.#leadsUntil > 0)
+      await this.#guarded(() => this.#store.leaveSending(this.#parts.owner));
+  }
 
-  return {
-    dead: () => dead,
-    changed: () => wake(),
-    stop() {
-      isStopping = true;
-      wake();
-      return running;
-    },
-  };
+  async #leads(): Promise<boolean> {
+    if (!this.#parts.isFleet) {
+      this.#leadsUntil = Infinity;
+      return true;
+    }
+    const now = performance.now();
+    if (now < this.#renewAt) return now < this.#leadsUntil;
+    this.#renewAt = now + RENEW_MS;
+    this.#leadsUntil = (await this.#store.takeSending(this.#parts.owner, LEASE_MS)) ? now + LEASE_MS : 0;
+    return this.#leadsUntil > 0;
+  }
+
+  async #look(): Promise<void> {
+    this.#hasMore = false;
+    const receivers = this.#parts.receivers();
+    if (receivers.length > 0) await this.#parts.observed.hand(receivers);
+    if (!(await this.#leads())) {
+      this.#subscribed = null;
+      return;
+    }
+    if (this.#subscribed !== receivers) {
+      await this.#store.subscribe(receivers);
+      this.#subscribed = receivers;
+    }
+    if (receivers.length === 0) return;
+    const serveAll = (): void => {
+      for (const receiver of receivers) this.#serve(receiver);
+    };
+    // Where a part of the store is away, or takes its time, what is known is told all the same.
+    serveAll();
+    await this.#guarded(() => this.#readOn(receivers));
+    await this.#guarded(() => this.#parts.observed.look(receivers));
+    serveAll();
+    if (performance.now() < this.#tidyAt) return;
+    this.#tidyAt = performance.now() + TIDY_MS;
+    // Where more ends than one round removes, the outbox would grow and grow.
+    if (await this.#store.forgetDeliveries()) this.#tidyAt = 0;
+  }
+
+  async #readOn(receivers: readonly Receiver[]): Promise<void> {
+    let isBehind = true;
+    for (let reads = 0; isBehind && reads < MOST_READS && !this.#isStopping; reads += 1)
+      isBehind = await this.#store.followLedgers(receivers);
+    this.#hasMore = isBehind;
+  }
+
+  #serve(receiver: Receiver): void {
+    const line = this.#lines.get(receiver.id) ?? { running: null, failures: 0, aloneUntil: 0 };
+    this.#lines.set(receiver.id, line);
+    line.running ??= this.#guarded(() => this.#sendDue(receiver, line)).finally(() => {
+      line.running = null;
+    });
+  }
+
+  #maySend(receiver: Receiver): boolean {
+    return (
+      !this.#isStopping &&
+      performance.now() + SEND_TIMEOUT_MS < this.#leadsUntil &&
+      this.#parts.receivers().includes(receiver)
+    );
+  }
+
+  async #sendDue(receiver: Receiver, line: Line): Promise<void> {
+    while (this.#maySend(receiver) && performance.now() >= line.aloneUntil) {
+      const delivery = await this.#store.nextDelivery(receiver.id);
+      if (delivery?.state.kind !== 'waiting' || delivery.state.dueAt > this.#store.now()) return;
+      const message = await this.#messageFor(delivery).catch((error: unknown) => this.#reported(error));
+      if (!this.#maySend(receiver)) return;
+      if (message === null) {
+        // It waits, and holds up no other.
+        const state = { kind: 'waiting', dueAt: this.#store.now() + UNREAD_MS } as const;
+        await this.#settled(delivery, { ...delivery, lastFailure: 'what it is about cannot be read', state });
+        continue;
+      }
+      const attempted = await send(receiver, message, this.#store.now());
+      line.failures = attempted.kind === 'failed' ? line.failures + 1 : 0;
+      if (line.failures >= FAILURES)
+        line.aloneUntil =
+          performance.now() + Math.min(ALONE_MS * 2 ** Math.min(line.failures - FAILURES, 10), LONGEST_ALONE_MS);
+      this.#parts.attempted(delivery, attempted);
+      await this.#settled(delivery, afterAttempt(delivery, attempted, receiver, this.#store.now(), Math.random()));
+    }
+  }
+
+  /** What was sent is not sent again because the store is away for a while. */
+  async #settled(before: Delivery, after: Delivery): Promise<void> {
+    for (;;)
+      try {
+        return await this.#store.settleDelivery(before, after);
+      } catch (error) {
+        if (!(error instanceof StoreUnavailable) || this.#isStopping) throw error;
+        await delay(LOOK_MS, undefined, { ref: false });
+      }
+  }
+
+  /** As it is when it is sent: what was erased meanwhile is not said. */
+  async #messageFor({ notification }: Delivery) {
+    const { workspace, effectId, data } = notification;
+    const { approval_id: approvalId } = data;
+    const effect = effectId === null ? null : await this.#store.effect(workspace, effectId);
+    const approval = typeof approvalId === 'string' ? await this.#store.approval(workspace, approvalId) : null;
+    return messageOf(notification, { effect, approval }, this.#parts.publicUrl());
+  }
+
+  #reported(error: unknown): null {
+    if (!(error instanceof StoreUnavailable)) this.#parts.report(error);
+    return null;
+  }
+
+  #isIdle(): boolean {
+    return (
+      this.#parts.receivers().length === 0 && (this.#subscribed === this.#parts.receivers() || this.#leadsUntil === 0)
+    );
+  }
+
+  async #guarded(work: () => Promise<void>): Promise<void> {
+    try {
+      await work();
+    } catch (error) {
+      this.#reported(error);
+    }
+  }
 }

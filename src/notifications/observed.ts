@@ -17,110 +17,117 @@ const MOST_KNOWN = 100_000;
 type Told = Omit<Notification, 'id' | 'at'>;
 
 /** What people are told of that stands in no ledger. */
-export interface Observed {
-  quarantined(tool: string, state: 'changed' | 'gone'): void;
-  released(tool: string): void;
-  /** Takes into the outbox what any gateway has seen. */
-  hand(receivers: readonly Receiver[]): Promise<void>;
-  /** Looks at the budgets, and at what retention leaves. For the one gateway that sends. */
-  look(receivers: readonly Receiver[]): Promise<void>;
-}
-
-export function createObserved(parts: {
-  readonly store: Pick<EffectStore, 'now' | 'turns' | 'budgets' | 'tellOnce' | 'untell'>;
-  readonly workspaces: () => readonly string[];
-  /** From this share of its limit on a budget is near it, percent. */
-  readonly nearPercent: () => number;
-  /** Effects past their age that stay because nobody knows what became of them. */
-  readonly unsettled: () => number;
-}): Observed {
-  const { store } = parts;
+export class Observed {
+  readonly #parts;
+  readonly #store;
   /** By key, in order; `null`: it is over. */
-  const pending = new Map<string, Told | null>();
+  readonly #pending = new Map<string, Told | null>();
   /** Until when it need not be told again, ms. */
-  const known = new Map<string, number>();
-  let knownTo: readonly Receiver[] = [];
-  let budgetsAt = 0;
+  readonly #known = new Map<string, number>();
+  #knownTo: readonly Receiver[] = [];
+  #budgetsAt = 0;
+
+  constructor(parts: {
+    readonly store: Pick<EffectStore, 'now' | 'turns' | 'budgets' | 'tellOnce' | 'untell'>;
+    readonly workspaces: () => readonly string[];
+    /** From this share of its limit on a budget is near it, percent. */
+    readonly nearPercent: () => number;
+    /** Effects past their age that stay because nobody knows what became of them. */
+    readonly unsettled: () => number;
+  }) {
+    this.#parts = parts;
+    this.#store = parts.store;
+  }
+
+  quarantined(tool: string, state: 'changed' | 'gone'): void {
+    this.#later(`tool ${tool}`, {
+      event: 'tool.quarantined',
+      workspace: INSTALLATION,
+      effectId: null,
+      data: { tool, state },
+    });
+  }
+
+  released(tool: string): void {
+    this.#later(`tool ${tool}`, null);
+  }
+
+  /** Takes into the outbox what any gateway has seen. */
+  async hand(receivers: readonly Receiver[]): Promise<void> {
+    for (const [key, told] of this.#pending) {
+      if (told === null) {
+        this.#known.delete(key);
+        await this.#store.untell(key);
+      } else await this.#tell(key, this.#store.now() + TOLD_AGAIN_MS, told, receivers);
+      if (this.#pending.get(key) === told) this.#pending.delete(key);
+    }
+  }
+
+  /** Looks at the budgets, and at what retention leaves. For the one gateway that sends. */
+  async look(receivers: readonly Receiver[]): Promise<void> {
+    const unsettled = this.#parts.unsettled();
+    if (unsettled > 0)
+      await this.#tell(
+        'retention',
+        this.#store.now() + TOLD_AGAIN_MS,
+        { event: 'retention.stalled', workspace: INSTALLATION, effectId: null, data: { effects: unsettled } },
+        receivers,
+      );
+    if (performance.now() < this.#budgetsAt) return;
+    this.#budgetsAt = performance.now() + BUDGETS_MS;
+    await this.#lookAtBudgets(receivers);
+  }
 
   /** Receivers that are others have been told of nothing yet. */
-  function knowFor(receivers: readonly Receiver[]): void {
-    if (knownTo !== receivers) known.clear();
-    knownTo = receivers;
+  #knowFor(receivers: readonly Receiver[]): void {
+    if (this.#knownTo !== receivers) this.#known.clear();
+    this.#knownTo = receivers;
   }
 
-  const isKnown = (key: string): boolean => (known.get(key) ?? 0) > store.now();
-
-  async function tell(key: string, until: number, told: Told, receivers: readonly Receiver[]): Promise<void> {
-    knowFor(receivers);
-    if (isKnown(key)) return;
-    await store.tellOnce(key, until, { ...told, at: store.now() }, receivers);
-    if (known.size >= MOST_KNOWN) known.clear();
-    known.set(key, until);
+  #isKnown(key: string): boolean {
+    return (this.#known.get(key) ?? 0) > this.#store.now();
   }
 
-  function later(key: string, told: Told | null): void {
-    pending.delete(key);
-    if (pending.size < MOST_PENDING) pending.set(key, told);
+  async #tell(key: string, until: number, told: Told, receivers: readonly Receiver[]): Promise<void> {
+    this.#knowFor(receivers);
+    if (this.#isKnown(key)) return;
+    await this.#store.tellOnce(key, until, { ...told, at: this.#store.now() }, receivers);
+    if (this.#known.size >= MOST_KNOWN) this.#known.clear();
+    this.#known.set(key, until);
+  }
+
+  #later(key: string, told: Told | null): void {
+    this.#pending.delete(key);
+    if (this.#pending.size < MOST_PENDING) this.#pending.set(key, told);
   }
 
   /** What is to be told of a row; `null`: it is not near its limit, or was told. */
-  function nearLimit(workspace: string, row: BudgetRow) {
+  #nearLimit(workspace: string, row: BudgetRow) {
     const { budget, unit, bucket, window, limit, spent, held, resetsAt } = row;
-    if (limit <= 0 || (spent + held) * 100 < limit * parts.nearPercent()) return null;
+    if (limit <= 0 || (spent + held) * 100 < limit * this.#parts.nearPercent()) return null;
     const about = createHash('sha256').update(JSON.stringify([workspace, budget, bucket, window, limit]));
     const key = `budget ${about.digest('hex')}`;
-    if (isKnown(key)) return null;
-    const until = resetsAt ?? store.now() + TOLD_AGAIN_MS;
+    if (this.#isKnown(key)) return null;
+    const until = resetsAt ?? this.#store.now() + TOLD_AGAIN_MS;
     const data = { budget, unit, limit, spent, held, resets_at: resetsAt === null ? null : timeOf(resetsAt) };
     return { key, until, told: { event: 'budget.near_limit', workspace, effectId: null, data } as const };
   }
 
-  async function lookAtBudgets(receivers: readonly Receiver[]): Promise<void> {
-    knowFor(receivers);
+  async #lookAtBudgets(receivers: readonly Receiver[]): Promise<void> {
+    this.#knowFor(receivers);
     let left = MOST_BUDGETS;
-    for (const workspace of parts.workspaces()) {
+    for (const workspace of this.#parts.workspaces()) {
       if (!receivers.some((one) => isWanted(one, { event: 'budget.near_limit', workspace }))) continue;
       // A budget by a param has as many rows as calls have values.
-      const rows = await store.turns.map(await store.budgets(workspace), (row) => nearLimit(workspace, row));
+      const rows = await this.#store.turns.map(await this.#store.budgets(workspace), (row) =>
+        this.#nearLimit(workspace, row),
+      );
       for (const row of rows.filter((near) => near !== null).slice(0, left)) {
         left -= 1;
-        await tell(row.key, row.until, row.told, receivers);
+        await this.#tell(row.key, row.until, row.told, receivers);
       }
     }
   }
-
-  return {
-    quarantined: (tool, state) =>
-      later(`tool ${tool}`, {
-        event: 'tool.quarantined',
-        workspace: INSTALLATION,
-        effectId: null,
-        data: { tool, state },
-      }),
-    released: (tool) => later(`tool ${tool}`, null),
-    async hand(receivers) {
-      for (const [key, told] of pending) {
-        if (told === null) {
-          known.delete(key);
-          await store.untell(key);
-        } else await tell(key, store.now() + TOLD_AGAIN_MS, told, receivers);
-        if (pending.get(key) === told) pending.delete(key);
-      }
-    },
-    async look(receivers) {
-      const unsettled = parts.unsettled();
-      if (unsettled > 0)
-        await tell(
-          'retention',
-          store.now() + TOLD_AGAIN_MS,
-          { event: 'retention.stalled', workspace: INSTALLATION, effectId: null, data: { effects: unsettled } },
-          receivers,
-        );
-      if (performance.now() < budgetsAt) return;
-      budgetsAt = performance.now() + BUDGETS_MS;
-      await lookAtBudgets(receivers);
-    },
-  };
 }
 
 function timeOf(at: number): string {

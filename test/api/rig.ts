@@ -6,7 +6,7 @@ import type { InjectOptions } from 'fastify';
 import { ulid } from 'ulid';
 import { expectSilentFsck } from '../silent-fsck.ts';
 import type { ApiApp } from '../../src/api/app.ts';
-import { createBrain } from '../../src/brain/brain.ts';
+import { Brain } from '../../src/brain/brain.ts';
 import { createBrainWriter } from '../../src/brain/writer.ts';
 import { createInvalidKeyLimiter } from '../../src/api/invalid-key-limiter.ts';
 import { addControlPlane } from '../../src/api/control-plane.ts';
@@ -25,7 +25,7 @@ import { createProbe } from '../../src/effects/run/probe-effect.ts';
 import { resolveEffect } from '../../src/effects/run/resolve-effect.ts';
 import { runEffect } from '../../src/effects/run/run-effect.ts';
 import { addConsole } from '../../src/console/plugin.ts';
-import { createSessions } from '../../src/console/sessions.ts';
+import { ConsoleSessions } from '../../src/console/sessions.ts';
 import { StoreUnavailable } from '../../src/effects/store.ts';
 import { discloser } from '../../src/gateway/disclose.ts';
 import { createPauseView } from '../../src/gateway/pause-view.ts';
@@ -292,14 +292,14 @@ export async function startRig(
     ...change,
   };
   const metrics = createMetrics({ store, workspaces: () => directory.workspaces(), swept: () => null });
-  const brain = createBrain({ store, turns: store.turns, failed: () => undefined });
+  const brain = new Brain({ store, turns: store.turns, failed: () => undefined });
   const brainWriter = createBrainWriter({
     store,
     digestKey: (workspace) => secrets.fingerprintKey(workspace),
     limits: () => configuration.brain.limits,
   });
   const stillValid: ApiPorts['stillValid'] = (keyId) => authenticator.stillValid(keyId);
-  const sessions = createSessions({ store, seals: secrets, stillValid, settings: () => settings });
+  const sessions = new ConsoleSessions({ store, seals: secrets, stillValid, settings: () => settings });
   const verifier = createVerifier();
   const ports: ApiPorts = {
     store,
@@ -336,7 +336,7 @@ export async function startRig(
       jwks: () => signer.jwks(),
       sealExport: signer.sealExport,
     },
-    brain: { query: brain.query, put: brainWriter.put },
+    brain: { query: (workspace, question) => brain.query(workspace, question), put: brainWriter.put },
     pins: other.pins ?? { stateOf: () => null, seen: () => [], compare: async () => null },
     receivers: () => configuration.webhooks,
     pools: () => pools,

@@ -1,5 +1,5 @@
 import { afterEach, expect, it, vi } from 'vitest';
-import { ANSWER_CHARACTERS, createBrain } from '../../src/brain/brain.ts';
+import { ANSWER_CHARACTERS, Brain } from '../../src/brain/brain.ts';
 import { BadQuestion, BrainNotReady, MOST_HITS } from '../../src/brain/port.ts';
 import type { EntityStore } from '../../src/effects/entity-store.ts';
 import { type Entity, textOfEntity } from '../../src/effects/model/entity.ts';
@@ -48,7 +48,7 @@ function brainOn(
     used: () => 0,
     after: (_, work) => setImmediate(work),
   });
-  const brain = createBrain({ store, turns, failed, waitMs });
+  const brain = new Brain({ store, turns, failed, waitMs });
   const ids = async (query: string, limit = 50): Promise<string[]> =>
     (await brain.query(WS, { query, entityType: 'customer', joinTo: null, limit })).entities.map(({ id }) => id);
   return { brain, ids };

@@ -1,7 +1,7 @@
 import { createSecretKey } from 'node:crypto';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { FileEntity } from '../../src/brain/entity-files.ts';
-import { createFileLoader, type FileLoader } from '../../src/brain/load-files.ts';
+import { FileLoader } from '../../src/brain/load-files.ts';
 import { packEntities, type PackedWorkspace } from '../../src/brain/packed-entities.ts';
 import { type BrainWriter, createBrainWriter } from '../../src/brain/writer.ts';
 import { InvalidFiles } from '../../src/diagnostics/invalid-files.ts';
@@ -26,7 +26,7 @@ beforeEach(async () => {
   store = opened.store;
   const key = createSecretKey(Buffer.alloc(32, 7));
   writer = createBrainWriter({ store, digestKey: () => key, limits: () => limits });
-  loader = createFileLoader({ store, writer, turns: store.turns, actor: GATEWAY });
+  loader = new FileLoader({ store, writer, turns: store.turns, actor: GATEWAY });
 });
 afterEach(() => opened.close());
 
@@ -118,7 +118,7 @@ it('makes room before it puts, and says so where there is not enough', async () 
 
 it('goes on where it was interrupted', async () => {
   let left = 1;
-  const broken = createFileLoader({
+  const broken = new FileLoader({
     store,
     writer: {
       ...writer,

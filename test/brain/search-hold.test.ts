@@ -1,12 +1,12 @@
 import { expect, it } from 'vitest';
-import { createWorkspaceIndex } from '../../src/brain/workspace-index.ts';
+import { WorkspaceIndex } from '../../src/brain/workspace-index.ts';
 import { longestHold } from '../longest-hold.ts';
 import { shortest } from '../shortest.ts';
 
 it('in an index that was filled to hold the thread, it is held for less than 50 ms', async () => {
   // Names of few letters that nothing in the index has: each neighbour of each word is looked at.
   const held = await shortest(50, () => {
-    const index = createWorkspaceIndex();
+    const index = new WorkspaceIndex();
     let at = 0;
     return longestHold(async () => {
       for (; at < 3000; at += 1) {

@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
-import { createWorkspaceIndex, type WorkspaceIndex } from '../../src/brain/workspace-index.ts';
-import { createSearchIndex } from '../../src/brain/search-index.ts';
+import { WorkspaceIndex } from '../../src/brain/workspace-index.ts';
+import { SearchIndex } from '../../src/brain/search-index.ts';
 import { wordsOf } from '../../src/brain/words.ts';
 import type { Entity, EntityRef } from '../../src/effects/model/entity.ts';
 import { longestHold } from '../longest-hold.ts';
@@ -11,7 +11,7 @@ function entity(id: string, name: string, change: Partial<Entity> = {}): Entity 
 }
 
 function indexOf(...entities: readonly Entity[]): WorkspaceIndex {
-  const index = createWorkspaceIndex();
+  const index = new WorkspaceIndex();
   for (const one of entities) index.put(one);
   return index;
 }
@@ -130,7 +130,7 @@ describe('what is found', () => {
   });
 
   it('a vocabulary that is full says that there may be more, and what it has is found still', () => {
-    const full = createSearchIndex(3);
+    const full = new SearchIndex(3);
     full.put(entity('a', 'one two three'));
     expect(full.search('one', 10)).toMatchObject({ found: [{ id: 'a' }], more: false });
     full.put(entity('b', 'one four'));
@@ -149,7 +149,7 @@ describe('what is found', () => {
   });
 
   it('counts what is there, and what is left over of what was', () => {
-    const some = createSearchIndex();
+    const some = new SearchIndex();
     for (const id of ['a', 'b', 'c', 'a']) some.put(entity(id, 'Name'));
     some.remove('b');
     some.remove('b');
@@ -260,7 +260,7 @@ describe('links that are looked at', () => {
 
 describe('many entities', () => {
   const COUNT = 30_000;
-  const index = createWorkspaceIndex();
+  const index = new WorkspaceIndex();
   let seed = 7;
   const random = (below: number): number => {
     seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648;
@@ -289,7 +289,7 @@ describe('many entities', () => {
   });
 
   it('a word that nearly everybody has counts for those that a rare word finds', () => {
-    const some = createWorkspaceIndex();
+    const some = new WorkspaceIndex();
     for (let at = 0; at < 11_000; at += 1) some.put(entity(`c${at}`, 'usual'));
     some.put(entity('a', 'peculiar'));
     some.put(entity('z', 'peculiar', { attributes: { word: 'usual' } }));

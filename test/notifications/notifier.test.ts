@@ -10,7 +10,7 @@ import {
   type Receiver,
 } from '../../src/effects/model/notification.ts';
 import { StoreUnavailable } from '../../src/effects/store.ts';
-import { type NotifierParts, startNotifier } from '../../src/notifications/notifier.ts';
+import { type NotifierParts, Notifier } from '../../src/notifications/notifier.ts';
 
 const PATIENT = { timeout: 20_000, interval: 20 } as const;
 
@@ -103,7 +103,7 @@ function begin(store: NotifierParts['store'], more: Partial<NotifierParts> = {})
   const receivers = [operators()];
   const faults: unknown[] = [];
   const attempted: Attempted[] = [];
-  const notifier = startNotifier({
+  const notifier = new Notifier({
     store,
     receivers: () => receivers,
     publicUrl: () => 'http://gateway.test',

@@ -3,7 +3,7 @@ import type { BudgetRow } from '../../src/effects/model/budget.ts';
 import { INSTALLATION } from '../../src/effects/model/ledger.ts';
 import { NOTIFICATION_EVENTS, type Receiver } from '../../src/effects/model/notification.ts';
 import { createReadingTurns } from '../../src/effects/run/reading-turns.ts';
-import { createObserved } from '../../src/notifications/observed.ts';
+import { Observed } from '../../src/notifications/observed.ts';
 
 const OPS: Receiver = {
   id: 'ops',
@@ -31,7 +31,7 @@ const ROW: BudgetRow = {
   resetsAt: 2_000_000,
 };
 
-type Store = Parameters<typeof createObserved>[0]['store'];
+type Store = ConstructorParameters<typeof Observed>[0]['store'];
 
 /** What is seen of these budgets, and what the store was asked to tell. */
 function watching(budgets: () => readonly BudgetRow[], turns = createReadingTurns(), unsettled = () => 0) {
@@ -39,7 +39,7 @@ function watching(budgets: () => readonly BudgetRow[], turns = createReadingTurn
   const notified: (readonly [until: number, Parameters<Store['tellOnce']>[2]])[] = [];
   const untold: string[] = [];
   const clock = { now: 1_000_000 };
-  const observed = createObserved({
+  const observed = new Observed({
     store: {
       now: () => clock.now,
       turns,
