@@ -1,5 +1,5 @@
 import type { Entity } from '../effects/model/entity.ts';
-import { type Budget, createTextTree } from './text-tree.ts';
+import { type Budget, TextTree } from './text-tree.ts';
 import { textsWithin, wordsOf } from './words.ts';
 
 /** Words of one entity that are found. */
@@ -47,8 +47,8 @@ interface Wanted {
 /** The entities of one type, by the words of their names and attributes. What it visits for one query is bounded. */
 export class SearchIndex {
   readonly #mostWords;
-  readonly #words = createTextTree<Places>();
-  readonly #numbers = createTextTree<number>();
+  readonly #words = new TextTree<Places>();
+  readonly #numbers = new TextTree<number>();
   #isFull = false;
   /** Ids by number. */
   readonly #ids: (string | null)[] = [];

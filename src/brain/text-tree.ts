@@ -3,27 +3,6 @@ export interface Budget {
   left: number;
 }
 
-/**
- * Values by text: a radix tree. It serves as a map too, where there may be a million entries: a `Map` copies all that it
- * has when it grows, which holds the thread for 70 ms and more. Here a step costs what its text is long, whatever texts
- * there are: children are found by their first character, not by trying one after the other.
- */
-export interface TextTree<Value> {
-  get(text: string): Value | undefined;
-  set(text: string, value: Value): void;
-  /** The place of the text stays; the value goes. */
-  delete(text: string): void;
-  /** How many texts have a value. */
-  size(): number;
-  /** Values of texts that begin so, `most` of them. */
-  beginningWith(text: string, most: number): Value[];
-  /**
-   * Values of texts that become this one by at most so many insertions, removals and replacements of characters. Those
-   * with the fewest errors first, as far as the budget lasts.
-   */
-  like(text: string, errors: Errors, budget: Budget): Value[];
-}
-
 interface Node<Value> {
   /** What stands between the parent and here. */
   label: string;
@@ -56,12 +35,86 @@ interface Open<Value> {
   readonly isRest: boolean;
 }
 
-export function createTextTree<Value>(): TextTree<Value> {
-  const root: Node<Value> = { label: '', value: undefined, children: null };
-  let size = 0;
+/**
+ * Values by text: a radix tree. It serves as a map too, where there may be a million entries: a `Map` copies all that it
+ * has when it grows, which holds the thread for 70 ms and more. Here a step costs what its text is long, whatever texts
+ * there are: children are found by their first character, not by trying one after the other.
+ */
+export class TextTree<Value> {
+  readonly #root: Node<Value> = { label: '', value: undefined, children: null };
+  #size = 0;
 
-  function find(text: string): Node<Value> | null {
-    let node = root;
+  get(text: string): Value | undefined {
+    return this.#find(text)?.value;
+  }
+
+  set(text: string, value: Value): void {
+    const node = this.#nodeOf(text);
+    if (node.value === undefined) this.#size += 1;
+    node.value = value;
+  }
+
+  /** The place of the text stays; the value goes. */
+  delete(text: string): void {
+    const node = this.#find(text);
+    if (node?.value === undefined) return;
+    node.value = undefined;
+    this.#size -= 1;
+  }
+
+  /** How many texts have a value. */
+  size(): number {
+    return this.#size;
+  }
+
+  /** Values of texts that begin so, `most` of them. */
+  beginningWith(text: string, most: number): Value[] {
+    let node = this.#root;
+    for (let at = 0; at < text.length; ) {
+      const child = node.children?.get(text.charCodeAt(at));
+      if (child === undefined) return [];
+      const same = sameBeginning(child.label, text, at);
+      at += same;
+      if (same < child.label.length && at < text.length) return [];
+      node = child;
+    }
+    const values: Value[] = [];
+    collect(node, most, values);
+    return values;
+  }
+
+  /**
+   * Values of texts that become this one by at most so many insertions, removals and replacements of characters. Those
+   * with the fewest errors first, as far as the budget lasts.
+   */
+  like(text: string, errors: Errors, budget: Budget): Value[] {
+    const values: Value[] = [];
+    // By the errors that there are at least: what has few is looked at before what has more.
+    const open = Array.from({ length: errors + 1 }, (): Open<Value>[] => []);
+    open[0]?.push({ node: this.#root, depth: 0, row: FIRST_ROW, least: 0, isRest: false });
+    for (const [least, ones] of open.entries())
+      for (let one = ones.pop(); one !== undefined; one = ones.pop()) {
+        const { node, depth, isRest } = one;
+        if (!isRest && node.value !== undefined && errorsAt(one.row, text.length - depth) <= errors)
+          values.push(node.value);
+        if (node.children === null) continue;
+        const expected = charactersAfter(one, text);
+        for (const child of isRest ? node.children.values() : childrenAt(node.children, expected)) {
+          if (isRest && expected.includes(child.label.charCodeAt(0))) continue;
+          if (budget.left <= 0) return values;
+          budget.left -= 1;
+          const row = rowAfter(one, child.label, text, errors);
+          const fewest = leastOf(row);
+          open[fewest]?.push({ node: child, depth: depth + child.label.length, row, least: fewest, isRest: false });
+        }
+        // Any other character is one more error.
+        if (!isRest) open[least + 1]?.push({ ...one, isRest: true });
+      }
+    return values;
+  }
+
+  #find(text: string): Node<Value> | null {
+    let node = this.#root;
     for (let at = 0; at < text.length; ) {
       const child = node.children?.get(text.charCodeAt(at));
       if (child === undefined || !text.startsWith(child.label, at)) return null;
@@ -72,8 +125,8 @@ export function createTextTree<Value>(): TextTree<Value> {
   }
 
   /** The node of a text; made where there is none. */
-  function nodeOf(text: string): Node<Value> {
-    let node = root;
+  #nodeOf(text: string): Node<Value> {
+    let node = this.#root;
     for (let at = 0; at < text.length; ) {
       const child = node.children?.get(text.charCodeAt(at));
       if (child === undefined) {
@@ -88,61 +141,6 @@ export function createTextTree<Value>(): TextTree<Value> {
     }
     return node;
   }
-
-  return {
-    get: (text) => find(text)?.value,
-    set(text, value) {
-      const node = nodeOf(text);
-      if (node.value === undefined) size += 1;
-      node.value = value;
-    },
-    delete(text) {
-      const node = find(text);
-      if (node?.value === undefined) return;
-      node.value = undefined;
-      size -= 1;
-    },
-    size: () => size,
-    beginningWith(text, most) {
-      let node = root;
-      for (let at = 0; at < text.length; ) {
-        const child = node.children?.get(text.charCodeAt(at));
-        if (child === undefined) return [];
-        const same = sameBeginning(child.label, text, at);
-        at += same;
-        if (same < child.label.length && at < text.length) return [];
-        node = child;
-      }
-      const values: Value[] = [];
-      collect(node, most, values);
-      return values;
-    },
-    like(text, errors, budget) {
-      const values: Value[] = [];
-      // By the errors that there are at least: what has few is looked at before what has more.
-      const open = Array.from({ length: errors + 1 }, (): Open<Value>[] => []);
-      open[0]?.push({ node: root, depth: 0, row: FIRST_ROW, least: 0, isRest: false });
-      for (const [least, ones] of open.entries())
-        for (let one = ones.pop(); one !== undefined; one = ones.pop()) {
-          const { node, depth, isRest } = one;
-          if (!isRest && node.value !== undefined && errorsAt(one.row, text.length - depth) <= errors)
-            values.push(node.value);
-          if (node.children === null) continue;
-          const expected = charactersAfter(one, text);
-          for (const child of isRest ? node.children.values() : childrenAt(node.children, expected)) {
-            if (isRest && expected.includes(child.label.charCodeAt(0))) continue;
-            if (budget.left <= 0) return values;
-            budget.left -= 1;
-            const row = rowAfter(one, child.label, text, errors);
-            const fewest = leastOf(row);
-            open[fewest]?.push({ node: child, depth: depth + child.label.length, row, least: fewest, isRest: false });
-          }
-          // Any other character is one more error.
-          if (!isRest) open[least + 1]?.push({ ...one, isRest: true });
-        }
-      return values;
-    },
-  };
 }
 
 function addChild<Value>(to: Node<Value>, child: Node<Value>): void {

@@ -1,6 +1,6 @@
 import { type Entity, type EntityLink, type EntityRef, entityName } from '../effects/model/entity.ts';
 import { SearchIndex, type Found } from './search-index.ts';
-import { type Budget, createTextTree } from './text-tree.ts';
+import { type Budget, TextTree } from './text-tree.ts';
 
 /** A link between a hit and another entity. */
 export interface Linked extends EntityRef {
@@ -19,12 +19,12 @@ export class WorkspaceIndex {
    * Links of each entity, by its name, as one text: the ids of a million links that were read from JSON stay in a table
    * of the engine as long as they are held, and it holds the thread for 80 ms when it grows.
    */
-  readonly #outgoing = createTextTree<string>();
+  readonly #outgoing = new TextTree<string>();
   /**
    * Who names an entity, by its name and the type of who does. Links that are gone stay here until the index is built
    * anew; `outgoing` says whether one is still there.
    */
-  readonly #incoming = createTextTree<EntityRef[]>();
+  readonly #incoming = new TextTree<EntityRef[]>();
 
   put(entity: Entity): void {
     const { type, id, links } = entity;

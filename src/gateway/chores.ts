@@ -2,9 +2,9 @@ import { setTimeout as delay } from 'node:timers/promises';
 import type { EffectPorts } from '../effects/ports.ts';
 import type { ExitStack } from './exit-stack.ts';
 import type { Ground } from './ground.ts';
-import { type Prober, startProber } from './prober.ts';
+import { Prober } from './prober.ts';
 import type { Signals } from './signals.ts';
-import { startSweeper, type Sweeper, type Swept } from './sweeper.ts';
+import { Sweeper, type Swept } from './sweeper.ts';
 import type { Views } from './views.ts';
 
 const SWEEP_EVERY_MS = 1000;
@@ -32,12 +32,12 @@ export class Chores {
     { metrics, notifying }: Signals,
     opened: ExitStack,
   ): Promise<void> {
-    const sweeper = startSweeper(ports, people, spill, SWEEP_EVERY_MS, (error) =>
+    const sweeper = new Sweeper(ports, people, spill, SWEEP_EVERY_MS, (error) =>
       logger.error({ err: error }, 'sweeping failed'),
     );
     this.#sweeper = sweeper;
     opened.push(() => sweeper.stop());
-    const prober = startProber({
+    const prober = new Prober({
       ports,
       tools: () => held.inForce.configuration.tools,
       workspaces: () => directory.workspaces(),

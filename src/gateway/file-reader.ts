@@ -6,74 +6,94 @@ const LONGEST_MS = 120_000;
 /** A thread for the next files is begun so long after the last ones, ms. */
 const SPARE_AFTER_MS = 2_000;
 
-/** Reads and checks files outside the thread that answers calls. */
-export interface FileReader {
-  /** @throws FilesNotRead if the thread died or did not answer in time */
-  read(request: ReadRequest): Promise<ReadAnswer>;
-  /** Stops a read that is running. */
-  close(): Promise<void>;
-}
-
 /** The files could not be read. Their content is not the cause. */
 export class FilesNotRead extends Error {}
 
-/**
- * @param options.entry the program of the thread; `null`: read in this thread, if no other can run these sources
- * @param options.spare whether a thread waits for the next files with its modules loaded: that takes longer than to read them
- */
-export function createFileReader(
-  options: {
-    readonly entry?: URL | null;
-    readonly longestMs?: number;
-    readonly spare?: boolean;
-    readonly spareAfterMs?: number;
-  } = {},
-): FileReader {
-  const { entry = workerEntry(), longestMs = LONGEST_MS, spareAfterMs = SPARE_AFTER_MS } = options;
-  const running = new Set<Worker>();
-  let spare: Worker | null = null;
-  let preparing: NodeJS.Timeout | undefined;
-  let isClosed = false;
+/** Reads and checks files outside the thread that answers calls. */
+export class FileReader {
+  readonly #options;
+  readonly #entry;
+  readonly #longestMs;
+  readonly #spareAfterMs;
+  readonly #running = new Set<Worker>();
+  #spare: Worker | null = null;
+  #preparing: NodeJS.Timeout | undefined;
+  #isClosed = false;
 
-  /** The next thread is begun when what was read has been taken on. */
-  function prepareLater(program: URL): void {
-    clearTimeout(preparing);
-    if (options.spare === true && !isClosed) preparing = setTimeout(() => prepare(program), spareAfterMs).unref();
+  /**
+   * @param options.entry the program of the thread; `null`: read in this thread, if no other can run these sources
+   * @param options.spare whether a thread waits for the next files with its modules loaded: that takes longer than to read them
+   */
+  constructor(
+    options: {
+      readonly entry?: URL | null;
+      readonly longestMs?: number;
+      readonly spare?: boolean;
+      readonly spareAfterMs?: number;
+    } = {},
+  ) {
+    this.#options = options;
+    // `null` is an entry too.
+    this.#entry = options.entry === undefined ? workerEntry() : options.entry;
+    this.#longestMs = options.longestMs ?? LONGEST_MS;
+    this.#spareAfterMs = options.spareAfterMs ?? SPARE_AFTER_MS;
+    if (this.#entry !== null) this.#prepareLater(this.#entry);
   }
 
-  function prepare(program: URL): void {
-    if (spare !== null) return;
+  /** @throws FilesNotRead if the thread died or did not answer in time */
+  read(request: ReadRequest): Promise<ReadAnswer> {
+    return this.#entry === null ? answerRead(request) : this.#readInThread(this.#entry, request);
+  }
+
+  /** Stops a read that is running. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    clearTimeout(this.#preparing);
+    await Promise.all(
+      [...this.#running, ...(this.#spare === null ? [] : [this.#spare])].map((worker) => worker.terminate()),
+    );
+  }
+
+  /** The next thread is begun when what was read has been taken on. */
+  #prepareLater(program: URL): void {
+    clearTimeout(this.#preparing);
+    if (this.#options.spare === true && !this.#isClosed)
+      this.#preparing = setTimeout(() => this.#prepare(program), this.#spareAfterMs).unref();
+  }
+
+  #prepare(program: URL): void {
+    if (this.#spare !== null) return;
     const worker = begin(program);
     if (worker === null) return;
     worker.unref();
     // One that dies is no loss: the next read begins a thread of its own.
     worker.on('error', () => undefined);
     worker.once('exit', () => {
-      if (spare === worker) spare = null;
+      if (this.#spare === worker) this.#spare = null;
     });
-    spare = worker;
+    this.#spare = worker;
   }
 
-  function readInThread(program: URL, request: ReadRequest): Promise<ReadAnswer> {
+  #readInThread(program: URL, request: ReadRequest): Promise<ReadAnswer> {
     return new Promise((resolve, reject) => {
-      const worker = spare ?? begin(program);
-      spare = null;
+      const worker = this.#spare ?? begin(program);
+      this.#spare = null;
       if (worker === null) return reject(new FilesNotRead('The system has no thread for the files now'));
       worker.ref();
-      running.add(worker);
+      this.#running.add(worker);
       const end = (): void => {
         clearTimeout(timer);
-        running.delete(worker);
+        this.#running.delete(worker);
         void worker.terminate();
-        prepareLater(program);
+        this.#prepareLater(program);
       };
       const fail = (message: string): void => {
         end();
         reject(new FilesNotRead(message));
       };
       const timer = setTimeout(
-        () => fail(`The files were not read and checked within ${longestMs / 1000} s`),
-        longestMs,
+        () => fail(`The files were not read and checked within ${this.#longestMs / 1000} s`),
+        this.#longestMs,
       ).unref();
       worker.once('message', (answer: ReadAnswer) => {
         end();
@@ -86,16 +106,6 @@ export function createFileReader(
       worker.postMessage(request);
     });
   }
-
-  if (entry !== null) prepareLater(entry);
-  return {
-    read: (request) => (entry === null ? answerRead(request) : readInThread(entry, request)),
-    async close() {
-      isClosed = true;
-      clearTimeout(preparing);
-      await Promise.all([...running, ...(spare === null ? [] : [spare])].map((worker) => worker.terminate()));
-    },
-  };
 }
 
 /** @returns `null` where the system has none to give now */

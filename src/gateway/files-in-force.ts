@@ -3,14 +3,14 @@ import { FileLoader } from '../brain/load-files.ts';
 import type { GatewayOptions } from '../cli/ports.ts';
 import { watchFiles } from '../config/watch.ts';
 import { newId } from '../effects/run/ids.ts';
-import { type Agreement, createAgreement } from './agreement.ts';
+import { Agreement } from './agreement.ts';
 import type { ExitStack } from './exit-stack.ts';
-import { createFileEntities, type FileEntities } from './file-entities.ts';
-import { createFileReader } from './file-reader.ts';
+import { FileEntities } from './file-entities.ts';
+import { FileReader } from './file-reader.ts';
 import type { Ground } from './ground.ts';
 import type { InForce } from './in-force.ts';
-import { createProposals } from './policy-proposals.ts';
-import { createReloader, type Reloader } from './reload.ts';
+import { Proposals } from './policy-proposals.ts';
+import { Reloader } from './reload.ts';
 import type { Signals } from './signals.ts';
 import type { TakeUp } from './take-up.ts';
 import type { Views } from './views.ts';
@@ -50,14 +50,14 @@ export class FilesInForce {
       keys: (user: string) => store.keys(user),
     };
     this.#ground = ground;
-    this.#agreement = createAgreement(fleet, current, isOfTwo);
+    this.#agreement = new Agreement(fleet, current, isOfTwo);
     this.#entities = openEntities(ground, views, signals);
     held.inForce = this.#entities.take(held.inForce);
-    this.reloader = createReloader({
+    this.reloader = new Reloader({
       ...options,
       store,
       seals: secrets.policySeals,
-      proposals: isOfTwo ? createProposals({ store, seals: secrets.policySeals, persons, newId }) : null,
+      proposals: isOfTwo ? new Proposals({ store, seals: secrets.policySeals, persons, newId }) : null,
       current,
       adopt: (next) => {
         held.inForce = this.#entities.take(next);
@@ -73,7 +73,7 @@ export class FilesInForce {
         this.#adopted(same.stamp);
       },
       // What another gateway puts in force is to be in force here at once.
-      reader: createFileReader({ spare: isFleet }),
+      reader: new FileReader({ spare: isFleet }),
       owner,
       logger,
       metrics,
@@ -130,7 +130,7 @@ function openEntities(
   { brainWriter }: Views,
   { metrics }: Signals,
 ): FileEntities {
-  return createFileEntities({
+  return new FileEntities({
     loader: new FileLoader({
       store: unsealed,
       writer: brainWriter,

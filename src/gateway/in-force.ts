@@ -90,7 +90,7 @@ export type Reread =
  * @throws FilesRefused, FilesNotRead
  */
 export async function rereadFiles(
-  reader: FileReader,
+  reader: Pick<FileReader, 'read'>,
   configFile: string,
   environment: Readonly<Record<string, string>>,
   before: InForce,

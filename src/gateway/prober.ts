@@ -46,13 +46,6 @@ interface Lane {
   next: number;
 }
 
-/** Probes unknown outcomes without being asked. */
-export interface Prober {
-  /** Where probing stands still, and why. */
-  notes(): readonly { readonly part: string; readonly message: string }[];
-  stop(): Promise<void>;
-}
-
 /** What probing needs of the gateway. */
 interface Probing {
   readonly ports: EffectPorts;
@@ -64,53 +57,62 @@ interface Probing {
 }
 
 /**
- * Starts probing what is due. All that has to be remembered is in the store: a restart goes on, and of a fleet the
- * gateway probes that fixes the next time first.
+ * Probes unknown outcomes without being asked. All that has to be remembered is in the store: a restart goes on, and of a
+ * fleet the gateway probes that fixes the next time first.
  */
-export function startProber(probing: Probing): Prober {
-  const lanes = new Map<string, Lane>();
-  const passes = new Set<Promise<void>>();
-  let stopped = false;
+export class Prober {
+  readonly #probing;
+  readonly #lanes = new Map<string, Lane>();
+  readonly #passes = new Set<Promise<void>>();
+  #stopped = false;
+  readonly #timer;
 
-  function begin(upstream: string, of: readonly Probed[]): void {
-    const lane = lanes.get(upstream) ?? newLane();
-    lanes.set(upstream, lane);
+  constructor(probing: Probing) {
+    this.#probing = probing;
+    this.#round();
+    this.#timer = setInterval(() => this.#round(), EVERY_MS);
+    this.#timer.unref();
+  }
+
+  /** Where probing stands still, and why. */
+  notes(): readonly { readonly part: string; readonly message: string }[] {
+    return [...this.#lanes].flatMap(([upstream, lane]) => noteOf(upstream, lane));
+  }
+
+  async stop(): Promise<void> {
+    this.#stopped = true;
+    clearInterval(this.#timer);
+    await Promise.all(this.#passes);
+  }
+
+  #begin(upstream: string, of: readonly Probed[]): void {
+    const lane = this.#lanes.get(upstream) ?? newLane();
+    this.#lanes.set(upstream, lane);
     if (lane.isBusy || performance.now() < lane.restUntil) return;
     lane.isBusy = true;
-    const passing = pass(probing, of, lane, () => stopped)
+    const passing = pass(this.#probing, of, lane, () => this.#stopped)
       .catch((error: unknown) => {
-        if (!(error instanceof StoreUnavailable)) probing.report(error);
+        if (!(error instanceof StoreUnavailable)) this.#probing.report(error);
       })
       .finally(() => {
         lane.isBusy = false;
-        passes.delete(passing);
+        this.#passes.delete(passing);
       });
-    passes.add(passing);
+    this.#passes.add(passing);
   }
 
-  function round(): void {
+  #round(): void {
     const byUpstream = new Map<string, Probed[]>();
-    for (const tool of probing.tools()) {
+    for (const tool of this.#probing.tools()) {
       if (!isProbed(tool)) continue;
       const same = byUpstream.get(tool.upstream);
       if (same === undefined) byUpstream.set(tool.upstream, [tool]);
       else same.push(tool);
     }
-    for (const [upstream, lane] of lanes) if (!byUpstream.has(upstream) && !lane.isBusy) lanes.delete(upstream);
-    for (const [upstream, of] of byUpstream) begin(upstream, of);
+    for (const [upstream, lane] of this.#lanes)
+      if (!byUpstream.has(upstream) && !lane.isBusy) this.#lanes.delete(upstream);
+    for (const [upstream, of] of byUpstream) this.#begin(upstream, of);
   }
-
-  round();
-  const timer = setInterval(round, EVERY_MS);
-  timer.unref();
-  return {
-    notes: () => [...lanes].flatMap(([upstream, lane]) => noteOf(upstream, lane)),
-    async stop() {
-      stopped = true;
-      clearInterval(timer);
-      await Promise.all(passes);
-    },
-  };
 }
 
 /** Probes what is due of one upstream, as long as it answers and more may be due. */

@@ -30,132 +30,187 @@ const MOST_SHOWN = 1024 * 1024;
  * Puts the files in force as they are now, and takes on what other gateways have put in force. Broken files change nothing, and
  * the log says so as an error.
  */
-export interface Reloader {
+export class Reloader {
+  readonly #parts;
+  readonly #store;
+  readonly #seals;
+  readonly #current;
+  readonly #logger;
+  readonly #proposals;
+  #running: Promise<unknown> = Promise.resolve();
+  #staleness: 'refused' | 'unread' | null = null;
+  #hindrance: string | null = null;
+  #previous: Pick<InForce, 'policies' | 'configuration'> | null = null;
+  #failed: { readonly version: string; readonly at: number } | null = null;
+  #retryMs = RETRY_MS;
+  #proven: { readonly digest: string; readonly is: boolean } | null = null;
+  #isStopping = false;
+  #retry: NodeJS.Timeout | null = null;
+  readonly #gateway: LedgerActor;
+
+  /** @param parts.adopt switches everything to what is in force now */
+  constructor(parts: {
+    readonly configFile: string;
+    readonly environment: Readonly<Record<string, string>>;
+    readonly store: Pick<
+      EffectStore,
+      | 'activatePolicy'
+      | 'policyInForce'
+      | 'policyHistory'
+      | 'policyBundle'
+      | 'endPolicyProposals'
+      | 'seeUsers'
+      | 'append'
+    >;
+    /** Where policies come in force only when a second person has confirmed them; `null`: one is enough. */
+    readonly proposals: Proposals | null;
+    readonly seals: PolicySeals;
+    readonly current: () => InForce;
+    readonly adopt: (next: InForce) => void;
+    /** Called with where the files are and their current state, if their content is what is in force. */
+    readonly noted: (same: InForce) => void;
+    readonly reader: Pick<FileReader, 'read' | 'close'>;
+    readonly owner: string;
+    readonly logger: Logger;
+    readonly metrics: Pick<Metrics, 'alerted'>;
+  }) {
+    this.#parts = parts;
+    this.#store = parts.store;
+    this.#seals = parts.seals;
+    this.#current = parts.current;
+    this.#logger = parts.logger;
+    this.#proposals = parts.proposals;
+    this.#gateway = { type: 'gateway', id: this.#parts.owner };
+  }
+
   /** Reloads run one after the other. Resolves when this one is done. */
-  reload(): Promise<void>;
+  reload(): Promise<void> {
+    if (this.#retry !== null) clearTimeout(this.#retry);
+    this.#retry = null;
+    return this.#inTurn(() => this.#reload());
+  }
+
   /** Comes up to the policies in force in the store; resolves when that is done, or cannot be. */
-  follow(): Promise<void>;
+  follow(): Promise<void> {
+    return this.#inTurn(() => this.#follow());
+  }
+
   /** Why the policies in force cannot be those of this gateway; `null` where they are, or are being taken on. */
-  hindrance(): string | null;
+  hindrance(): string | null {
+    return this.#hindrance;
+  }
+
   /** Whether the current files were refused, or could not be read at all and are tried again. */
-  staleness(): 'refused' | 'unread' | null;
+  staleness(): 'refused' | 'unread' | null {
+    return this.#staleness;
+  }
+
   /** Puts policies in force, or proposes them where a second person has to confirm it. @throws StoreUnavailable */
-  choose(choice: PolicyChoice, by: Principal, why?: string | null): Promise<ChosenPolicy>;
+  choose(choice: PolicyChoice, by: Principal, why: string | null = null): Promise<ChosenPolicy> {
+    return this.#inTurn(() => this.#choose(choice, by, why));
+  }
+
   /** Confirms what was proposed. @throws StoreUnavailable */
-  confirm(proposal: string, by: Principal): Promise<ConfirmedPolicy>;
+  confirm(proposal: string, by: Principal): Promise<ConfirmedPolicy> {
+    return this.#inTurn(() => this.#confirm(proposal, by));
+  }
+
   /**
    * The files as they were read at the start; of policies that are not to come in force without a second person,
    * those that are in force are taken on.
    * @throws StoreUnavailable, InvalidFiles
    */
-  begin(again: PolicyChange['again']): Promise<void>;
+  async begin(again: PolicyChange['again']): Promise<void> {
+    const instead = await this.#activateFiles(this.#current(), again, true);
+    // What other gateways run, or somebody has chosen, is not turned back by files of before.
+    if (instead !== null) await this.#inTurn(() => this.#follow());
+  }
+
   /** What the policies of a version said. @throws StoreUnavailable */
-  show(version: string): Promise<ShownPolicy>;
+  show(version: string): Promise<ShownPolicy> {
+    return this.#inTurn(() => this.#show(version));
+  }
+
   /** Resolves when no reload is running. */
-  settled(): Promise<void>;
-}
+  async settled(): Promise<void> {
+    this.#isStopping = true;
+    await this.#parts.reader.close();
+    await this.#running;
+    if (this.#retry !== null) clearTimeout(this.#retry);
+  }
 
-/** @param parts.adopt switches everything to what is in force now */
-export function createReloader(parts: {
-  readonly configFile: string;
-  readonly environment: Readonly<Record<string, string>>;
-  readonly store: Pick<
-    EffectStore,
-    'activatePolicy' | 'policyInForce' | 'policyHistory' | 'policyBundle' | 'endPolicyProposals' | 'seeUsers' | 'append'
-  >;
-  /** Where policies come in force only when a second person has confirmed them; `null`: one is enough. */
-  readonly proposals: Proposals | null;
-  readonly seals: PolicySeals;
-  readonly current: () => InForce;
-  readonly adopt: (next: InForce) => void;
-  /** Called with where the files are and their current state, if their content is what is in force. */
-  readonly noted: (same: InForce) => void;
-  readonly reader: FileReader;
-  readonly owner: string;
-  readonly logger: Logger;
-  readonly metrics: Pick<Metrics, 'alerted'>;
-}): Reloader {
-  const { store, seals, current, logger, proposals } = parts;
-  let running: Promise<unknown> = Promise.resolve();
-  let staleness: 'refused' | 'unread' | null = null;
-  let hindrance: string | null = null;
-  let previous: Pick<InForce, 'policies' | 'configuration'> | null = null;
-  let failed: { readonly version: string; readonly at: number } | null = null;
-  let retryMs = RETRY_MS;
-  let proven: { readonly digest: string; readonly is: boolean } | null = null;
-  let isStopping = false;
-  let retry: NodeJS.Timeout | null = null;
+  #record(kind: LedgerKind, data: JsonObject): Promise<void> {
+    return this.#store.append(INSTALLATION, [{ kind, effectId: null, actor: this.#gateway, data }]);
+  }
 
-  const gateway: LedgerActor = { type: 'gateway', id: parts.owner };
-  const record = (kind: LedgerKind, data: JsonObject): Promise<void> =>
-    store.append(INSTALLATION, [{ kind, effectId: null, actor: gateway, data }]);
-  const read = (what?: Parameters<typeof rereadFiles>[4]): ReturnType<typeof rereadFiles> =>
-    rereadFiles(parts.reader, parts.configFile, parts.environment, current(), what);
+  #read(what?: Parameters<typeof rereadFiles>[4]): ReturnType<typeof rereadFiles> {
+    return rereadFiles(this.#parts.reader, this.#parts.configFile, this.#parts.environment, this.#current(), what);
+  }
 
   /** Those that were in force here before, where they were compiled for the configuration of now: a rollback is at once. */
-  function compiledBefore(version: string): InForce | null {
-    const now = current();
-    if (previous?.policies.version !== version || previous.configuration !== now.configuration) return null;
-    return { ...now, policies: previous.policies, warnings: [] };
+  #compiledBefore(version: string): InForce | null {
+    const now = this.#current();
+    if (this.#previous?.policies.version !== version || this.#previous.configuration !== now.configuration) return null;
+    return { ...now, policies: this.#previous.policies, warnings: [] };
   }
 
   /** The policies of a version, for the configuration of this gateway; `null` where neither the store nor the files have it. */
-  async function compiled(version: string): Promise<InForce | null> {
-    const bundle = await store.policyBundle(version);
-    if (bundle !== null && seals.fits(version, bundle.seal)) return (await read(bundle)).inForce;
-    const { inForce } = await read('of the files');
+  async #compiled(version: string): Promise<InForce | null> {
+    const bundle = await this.#store.policyBundle(version);
+    if (bundle !== null && this.#seals.fits(version, bundle.seal)) return (await this.#read(bundle)).inForce;
+    const { inForce } = await this.#read('of the files');
     return inForce.policies.version === version ? inForce : null;
   }
 
-  async function takeOn(next: InForce, message: string): Promise<void> {
-    for (const name of unchangeable(current().configuration, next.configuration))
-      logger.warn({ setting: name }, 'changes at the next start only');
-    await store.seeUsers(next.configuration.users.map(({ id }) => id));
-    if (next.policies.version !== current().policies.version) {
-      const { policies: inForce, configuration } = current();
-      previous = { policies: inForce, configuration };
+  async #takeOn(next: InForce, message: string): Promise<void> {
+    for (const name of unchangeable(this.#current().configuration, next.configuration))
+      this.#logger.warn({ setting: name }, 'changes at the next start only');
+    await this.#store.seeUsers(next.configuration.users.map(({ id }) => id));
+    if (next.policies.version !== this.#current().policies.version) {
+      const { policies: inForce, configuration } = this.#current();
+      this.#previous = { policies: inForce, configuration };
     }
-    parts.adopt(next);
-    hindrance = null;
-    for (const warning of next.warnings) logger.warn({ warning }, 'configuration');
+    this.#parts.adopt(next);
+    this.#hindrance = null;
+    for (const warning of next.warnings) this.#logger.warn({ warning }, 'configuration');
     const { policies, own } = next;
-    logger.info({ policy_version: policies.version, rules: policies.rules.length }, message);
+    this.#logger.info({ policy_version: policies.version, rules: policies.rules.length }, message);
     if (own.version !== policies.version)
-      logger.warn(
+      this.#logger.warn(
         { policy_version: policies.version, files_version: own.version },
         'the policy files here are not in force; svc policy activate puts them in force',
       );
-    await record('policy.loaded', { version: policies.version });
+    await this.#record('policy.loaded', { version: policies.version });
   }
 
-  async function reload(): Promise<void> {
-    if (isStopping) return;
+  async #reload(): Promise<void> {
+    if (this.#isStopping) return;
     try {
-      const before = current();
-      const found = await read();
+      const before = this.#current();
+      const found = await this.#read();
       if (found.kind === 'same') {
-        parts.noted(found.inForce);
-        caughtUp();
+        this.#parts.noted(found.inForce);
+        this.#caughtUp();
         return;
       }
       // Policies that stay as they are were judged before; only the configuration is new. Policy files that were edited
       // say what is wanted now, also where the same stood there before.
       const isNews = found.inForce.own.version !== before.own.version;
       const again: PolicyChange['again'] = isNews ? 'yes' : 'no';
-      const instead = await activateFiles(found.inForce, again, isNews);
-      const next = instead === null ? found.inForce : await compiled(instead);
+      const instead = await this.#activateFiles(found.inForce, again, isNews);
+      const next = instead === null ? found.inForce : await this.#compiled(instead);
       if (next === null) throw new FilesRefused(gone(instead));
-      await takeOn(next, 'configuration and policies reloaded');
-      caughtUp();
+      await this.#takeOn(next, 'configuration and policies reloaded');
+      this.#caughtUp();
     } catch (error) {
-      if (isStopping) return;
-      if (error instanceof FilesNotRead) return unread(error);
-      staleness = 'refused';
-      retryMs = RETRY_MS;
-      logger.error({ detail: detailOf(error) }, 'the new configuration is not in force; the last good one is');
-      parts.metrics.alerted('configuration_rejected');
-      await record('policy.rejected', { in_force: current().policies.version }).catch(() => undefined);
-      if (error instanceof StoreUnavailable) later(RETRY_MS);
+      if (this.#isStopping) return;
+      if (error instanceof FilesNotRead) return this.#unread(error);
+      this.#staleness = 'refused';
+      this.#retryMs = RETRY_MS;
+      this.#logger.error({ detail: detailOf(error) }, 'the new configuration is not in force; the last good one is');
+      this.#parts.metrics.alerted('configuration_rejected');
+      await this.#record('policy.rejected', { in_force: this.#current().policies.version }).catch(() => undefined);
+      if (error instanceof StoreUnavailable) this.#later(RETRY_MS);
     }
   }
 
@@ -163,18 +218,18 @@ export function createReloader(parts: {
    * Puts the policies in the files in force, or, where somebody has to confirm it, proposes them.
    * @returns the version that is in force instead; `null`: they are
    */
-  async function activateFiles(
+  async #activateFiles(
     files: Pick<InForce, 'policies' | 'own'>,
     again: PolicyChange['again'],
     isNews: boolean,
   ): Promise<string | null> {
     const { changed, version } = files.own;
-    const inForce = proposals === null ? null : await store.policyInForce();
-    if (proposals !== null && inForce !== null && inForce !== version) {
+    const inForce = this.#proposals === null ? null : await this.#store.policyInForce();
+    if (this.#proposals !== null && inForce !== null && inForce !== version) {
       if (isNews) {
-        const proposed = await proposals.propose(files, 'files', gateway, { files: changed });
+        const proposed = await this.#proposals.propose(files, 'files', this.#gateway, { files: changed });
         if (proposed?.kind === 'proposed')
-          logger.warn(
+          this.#logger.warn(
             { policy_version: inForce, files_version: version, proposal: proposed.proposal.id },
             'the policies in the files are proposed; they come in force when two people have confirmed them',
           );
@@ -182,87 +237,81 @@ export function createReloader(parts: {
       return inForce;
     }
     // The files say again what is in force: nobody wants what they said in between.
-    if (inForce !== null && isNews) await store.endPolicyProposals('of files', gateway);
-    return activate(store, files, { how: 'files', by: gateway, again, files: changed }, seals);
+    if (inForce !== null && isNews) await this.#store.endPolicyProposals('of files', this.#gateway);
+    return activate(this.#store, files, { how: 'files', by: this.#gateway, again, files: changed }, this.#seals);
   }
 
-  async function begin(again: PolicyChange['again']): Promise<void> {
-    const instead = await activateFiles(current(), again, true);
-    // What other gateways run, or somebody has chosen, is not turned back by files of before.
-    if (instead !== null) await inTurn(follow);
-  }
-
-  async function follow(): Promise<void> {
-    if (isStopping) return;
+  async #follow(): Promise<void> {
+    if (this.#isStopping) return;
     try {
-      const version = await store.policyInForce();
-      if (version === null || version === current().policies.version) {
-        hindrance = null;
+      const version = await this.#store.policyInForce();
+      if (version === null || version === this.#current().policies.version) {
+        this.#hindrance = null;
         return;
       }
-      if (failed?.version === version && performance.now() - failed.at < FOLLOW_AGAIN_MS) return;
-      failed = { version, at: performance.now() };
-      const next = compiledBefore(version) ?? (await compiled(version));
+      if (this.#failed?.version === version && performance.now() - this.#failed.at < FOLLOW_AGAIN_MS) return;
+      this.#failed = { version, at: performance.now() };
+      const next = this.#compiledBefore(version) ?? (await this.#compiled(version));
       if (next === null) throw new FilesRefused(gone(version));
-      await takeOn(next, 'the policies that are in force in the store were taken on');
-      hindrance = null;
-      failed = null;
+      await this.#takeOn(next, 'the policies that are in force in the store were taken on');
+      this.#hindrance = null;
+      this.#failed = null;
     } catch (error) {
-      if (isStopping) return;
+      if (this.#isStopping) return;
       const reason = `The policies in force in the store cannot be those of this gateway: ${detailOf(error)}`;
-      if (reason !== hindrance) {
-        logger.error({ detail: detailOf(error) }, 'the policies in force cannot be taken on; calls are refused');
-        parts.metrics.alerted('configuration_rejected');
+      if (reason !== this.#hindrance) {
+        this.#logger.error({ detail: detailOf(error) }, 'the policies in force cannot be taken on; calls are refused');
+        this.#parts.metrics.alerted('configuration_rejected');
       }
-      hindrance = reason;
-      if (error instanceof StoreUnavailable || error instanceof FilesNotRead) failed = null;
-      later(failed === null ? RETRY_MS : FOLLOW_AGAIN_MS);
+      this.#hindrance = reason;
+      if (error instanceof StoreUnavailable || error instanceof FilesNotRead) this.#failed = null;
+      this.#later(this.#failed === null ? RETRY_MS : FOLLOW_AGAIN_MS);
     }
   }
 
-  async function choose(choice: PolicyChoice, by: Principal, why: string | null): Promise<ChosenPolicy> {
-    return orRefused(async () => {
-      const next = await chosen(choice);
+  async #choose(choice: PolicyChoice, by: Principal, why: string | null): Promise<ChosenPolicy> {
+    return this.#orRefused(async () => {
+      const next = await this.#chosen(choice);
       if (next === null) return { kind: 'not_kept' };
       const how = choice.kind === 'before' ? 'rollback' : 'activate';
       const told = why === null ? {} : { why };
-      const proposed = await proposals?.propose(next, how, by, told);
+      const proposed = await this.#proposals?.propose(next, how, by, told);
       if (proposed != null) return proposed;
-      await activate(store, next, { how, by: ledgerActor(by), again: 'yes', ...told }, seals);
-      await takeOnChosen(next, choice.kind === 'files');
+      await activate(this.#store, next, { how, by: ledgerActor(by), again: 'yes', ...told }, this.#seals);
+      await this.#takeOnChosen(next, choice.kind === 'files');
       return { kind: 'active', version: next.policies.version };
     });
   }
 
-  async function confirm(id: string, by: Principal): Promise<ConfirmedPolicy> {
-    return orRefused(async () => {
-      if (proposals === null) throw new FilesRefused('Policies come in force without a second person here.');
-      const joined = await proposals.confirm(id, by);
-      return joined.kind === 'complete' ? putInForce(joined.proposal) : joined;
+  async #confirm(id: string, by: Principal): Promise<ConfirmedPolicy> {
+    return this.#orRefused(async () => {
+      if (this.#proposals === null) throw new FilesRefused('Policies come in force without a second person here.');
+      const joined = await this.#proposals.confirm(id, by);
+      return joined.kind === 'complete' ? this.#putInForce(joined.proposal) : joined;
     });
   }
 
   /** What was proposed is compiled from what the store keeps of it, and has to be the version that it was. */
-  async function putInForce(proposal: LastConfirmation): Promise<ConfirmedPolicy> {
+  async #putInForce(proposal: LastConfirmation): Promise<ConfirmedPolicy> {
     const { version, how, by, why, files } = proposal.confirmed;
-    const kept = await store.policyBundle(version);
-    const { inForce } = await read(kept ?? 'of the files');
+    const kept = await this.#store.policyBundle(version);
+    const { inForce } = await this.#read(kept ?? 'of the files');
     if (inForce.policies.version !== version) throw new FilesRefused(gone(version));
     const own = kept === null ? inForce.own : { ...inForce.own, version, parts: kept.parts };
     const told = { ...(why !== undefined && { why }), ...(files !== undefined && { files }) };
-    await activate(store, { ...inForce, own }, { how, by, again: 'yes', ...told, proposal }, seals);
-    await takeOnChosen(inForce, inForce.own.version === version);
+    await activate(this.#store, { ...inForce, own }, { how, by, again: 'yes', ...told, proposal }, this.#seals);
+    await this.#takeOnChosen(inForce, inForce.own.version === version);
     return { kind: 'active', version, proposal: proposal.confirmed };
   }
 
   /** @param isOfFiles whether the files here say the same: files that were refused are no better for anything else */
-  async function takeOnChosen(next: InForce, isOfFiles: boolean): Promise<void> {
-    await takeOn(next, 'the policies that somebody chose are in force');
-    failed = null;
-    if (isOfFiles) caughtUp();
+  async #takeOnChosen(next: InForce, isOfFiles: boolean): Promise<void> {
+    await this.#takeOn(next, 'the policies that somebody chose are in force');
+    this.#failed = null;
+    if (isOfFiles) this.#caughtUp();
   }
 
-  async function orRefused<Done>(
+  async #orRefused<Done>(
     work: () => Promise<Done>,
   ): Promise<Done | { readonly kind: 'refused'; readonly message: string }> {
     try {
@@ -273,32 +322,33 @@ export function createReloader(parts: {
     }
   }
 
-  async function chosen(choice: PolicyChoice): Promise<InForce | null> {
-    if (choice.kind === 'files') return (await read('of the files')).inForce;
-    const history = await store.policyHistory();
+  async #chosen(choice: PolicyChoice): Promise<InForce | null> {
+    if (choice.kind === 'files') return (await this.#read('of the files')).inForce;
+    const history = await this.#store.policyHistory();
     const version =
       choice.kind === 'version' ? choice.version : history.find((one) => one.version !== history[0]?.version)?.version;
-    return version === undefined ? null : compiled(version);
+    return version === undefined ? null : this.#compiled(version);
   }
 
-  async function show(version: string): Promise<ShownPolicy> {
-    const bundle = await store.policyBundle(version);
+  async #show(version: string): Promise<ShownPolicy> {
+    const bundle = await this.#store.policyBundle(version);
     if (bundle === null) return { kind: 'not_kept' };
-    const isVouchedFor = seals.fits(version, bundle.seal) || (await proposals?.isProposed(version)) === true;
+    const isVouchedFor =
+      this.#seals.fits(version, bundle.seal) || (await this.#proposals?.isProposed(version)) === true;
     if (!isVouchedFor) return { kind: 'not_kept' };
     const files = await unpackShort(bundle.parts, MOST_SHOWN);
     if (files === null) return { kind: 'too_large' };
     const digest = createHash('sha256')
       .update(JSON.stringify([version, bundle.parts]))
       .digest('base64url');
-    if (proven?.digest !== digest) proven = { digest, is: await isOfVersion(bundle) };
-    return { kind: 'shown', files, isProven: proven.is };
+    if (this.#proven?.digest !== digest) this.#proven = { digest, is: await this.#isOfVersion(bundle) };
+    return { kind: 'shown', files, isProven: this.#proven.is };
   }
 
   /** Whether a text is what its version says. Policies that do not fit the configuration of now cannot be held against it. */
-  async function isOfVersion(bundle: SharedPolicies): Promise<boolean> {
+  async #isOfVersion(bundle: SharedPolicies): Promise<boolean> {
     try {
-      await read(bundle);
+      await this.#read(bundle);
       return true;
     } catch (error) {
       if (error instanceof FilesRefused) return false;
@@ -307,55 +357,35 @@ export function createReloader(parts: {
     }
   }
 
-  function caughtUp(): void {
-    staleness = null;
-    failed = null;
-    retryMs = RETRY_MS;
+  #caughtUp(): void {
+    this.#staleness = null;
+    this.#failed = null;
+    this.#retryMs = RETRY_MS;
   }
 
   /** The files' content is not the cause: the next try can succeed without a change. */
-  function unread({ message }: FilesNotRead): void {
-    staleness = 'unread';
-    logger.error({ detail: message, retry_after_ms: retryMs }, 'the files could not be read; they are tried again');
-    parts.metrics.alerted('configuration_rejected');
-    later(retryMs);
-    retryMs = Math.min(2 * retryMs, LONGEST_RETRY_MS);
+  #unread({ message }: FilesNotRead): void {
+    this.#staleness = 'unread';
+    this.#logger.error(
+      { detail: message, retry_after_ms: this.#retryMs },
+      'the files could not be read; they are tried again',
+    );
+    this.#parts.metrics.alerted('configuration_rejected');
+    this.#later(this.#retryMs);
+    this.#retryMs = Math.min(2 * this.#retryMs, LONGEST_RETRY_MS);
   }
 
-  function later(ms: number): void {
-    if (retry !== null) clearTimeout(retry);
-    retry = setTimeout(() => void reloadNext().then(() => inTurn(follow)), ms).unref();
+  #later(ms: number): void {
+    if (this.#retry !== null) clearTimeout(this.#retry);
+    this.#retry = setTimeout(() => void this.reload().then(() => this.#inTurn(() => this.#follow())), ms).unref();
   }
 
   /** One thing is taken on after the other. */
-  function inTurn<Result>(work: () => Promise<Result>): Promise<Result> {
-    const next = running.then(work);
-    running = next.catch(() => undefined);
+  #inTurn<Result>(work: () => Promise<Result>): Promise<Result> {
+    const next = this.#running.then(work);
+    this.#running = next.catch(() => undefined);
     return next;
   }
-
-  function reloadNext(): Promise<void> {
-    if (retry !== null) clearTimeout(retry);
-    retry = null;
-    return inTurn(reload);
-  }
-
-  return {
-    reload: reloadNext,
-    follow: () => inTurn(follow),
-    hindrance: () => hindrance,
-    staleness: () => staleness,
-    choose: (choice, by, why = null) => inTurn(() => choose(choice, by, why)),
-    confirm: (proposal, by) => inTurn(() => confirm(proposal, by)),
-    begin,
-    show: (version) => inTurn(() => show(version)),
-    async settled() {
-      isStopping = true;
-      await parts.reader.close();
-      await running;
-      if (retry !== null) clearTimeout(retry);
-    },
-  };
 }
 
 function gone(version: string | null): string {

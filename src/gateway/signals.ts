@@ -2,7 +2,7 @@ import { createMetrics } from '../telemetry/metrics.ts';
 import { secondOpinionOf } from './core-ports.ts';
 import type { ExitStack } from './exit-stack.ts';
 import type { Ground } from './ground.ts';
-import { createNotifying } from './notify.ts';
+import { Notifying } from './notify.ts';
 import type { OwnSettings } from './own-settings.ts';
 import { createPinAlarm } from './pin-view.ts';
 import type { Swept } from './sweeper.ts';
@@ -32,7 +32,7 @@ export function openSignals(
   );
   opened.push(async () => upkeep.stop());
   Object.assign(measures, metrics);
-  const notifying = createNotifying({
+  const notifying = new Notifying({
     store,
     held,
     workspaces,

@@ -15,7 +15,7 @@ import { bindToStore } from './master-secret.ts';
 import { watchNeighbours } from './neighbours.ts';
 import { OwnSettings } from './own-settings.ts';
 import { openSignals } from './signals.ts';
-import { createTakeUp, type TakeUp } from './take-up.ts';
+import { TakeUp } from './take-up.ts';
 import { openViews, type Views } from './views.ts';
 
 /** A stop takes at most this much longer than the longest call, ms. Reads that pass are cut before. */
@@ -49,7 +49,7 @@ export async function startGateway(
 async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitStack): Promise<GatewayProcess> {
   const ground = await openGround(options, opened);
   const own = new OwnSettings(ground.held);
-  const drain = createDrain(() => performance.now());
+  const drain = createDrain();
   const chores = new Chores();
   const views = openViews(ground, own, opened);
   const signals = openSignals(ground, views, own, chores.swept, opened);
@@ -119,7 +119,7 @@ class TakingUp {
     this.#ground = ground;
     this.#views = views;
     this.#files = files;
-    this.whenReady = createTakeUp(
+    this.whenReady = new TakeUp(
       () => this.#work(),
       (error) => ground.logger.error({ err: error }, 'the store is there, and work cannot be taken up'),
     );

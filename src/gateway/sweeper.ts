@@ -25,101 +25,110 @@ const STANDS_STILL_MS = 10 * 60_000;
 /** An outcome that nobody has settled for so long is told of. */
 const LONG_UNKNOWN_MS = 60 * 60_000;
 
-/** What the gateway does regularly without being asked. */
-export interface Sweeper {
-  /** The settlements that the spill journal had at the start are in the store, or cannot be written yet. */
-  readonly begun: Promise<void>;
-  /** What the last round that came to its end left of old records; `null` before the first. */
-  last(): Swept | null;
-  stop(): Promise<void>;
-}
-
 /**
  * Writes spilled settlements into the store, declares what has ended, and dispatches approved calls that a dead gateway
  * left behind. One round at a time; the next starts `everyMs` after the last one ended.
  */
-export function startSweeper(
-  ports: EffectPorts,
-  people: People,
-  spill: SpillJournal,
-  everyMs: number,
-  report: (error: unknown) => void,
-): Sweeper {
-  let stopped = false;
-  let last: Swept | null = null;
-  let wake: () => void = () => undefined;
+export class Sweeper {
+  readonly #ports;
+  readonly #people;
+  readonly #spill;
+  readonly #everyMs;
+  readonly #report;
+  #stopped = false;
+  #last: Swept | null = null;
+  #wake: () => void = () => undefined;
   /** Granted calls that were stopped: how many rounds until the next try, and how many they waited last time. */
-  const waits = new Map<string, { rounds: number; readonly waited: number }>();
+  readonly #waits = new Map<string, { rounds: number; readonly waited: number }>();
+  /** The settlements that the spill journal had at the start are in the store, or cannot be written yet. */
+  readonly begun: Promise<void>;
+  readonly #running;
 
-  /** One part of a round. An error in it is logged, and the other parts still run. */
-  async function attempt(part: () => Promise<unknown>): Promise<void> {
-    try {
-      await part();
-    } catch (error) {
-      if (!(error instanceof StoreUnavailable)) report(error);
+  constructor(
+    ports: EffectPorts,
+    people: People,
+    spill: SpillJournal,
+    everyMs: number,
+    report: (error: unknown) => void,
+  ) {
+    this.#ports = ports;
+    this.#people = people;
+    this.#spill = spill;
+    this.#everyMs = everyMs;
+    this.#report = report;
+    this.begun = this.#attempt(() => this.#spill.drain(this.#ports.store));
+    this.#running = this.#run();
+  }
+
+  /** What the last round that came to its end left of old records; `null` before the first. */
+  last(): Swept | null {
+    return this.#last;
+  }
+
+  stop(): Promise<void> {
+    this.#stopped = true;
+    this.#wake();
+    return this.#running;
+  }
+
+  async #run(): Promise<void> {
+    await this.begun;
+    while (!this.#stopped) {
+      await this.#attempt(() => this.#sweep());
+      await this.#attempt(() => this.#dispatchLeftOvers());
+      await new Promise<void>((resolve) => {
+        const timer = setTimeout(resolve, this.#everyMs);
+        timer.unref();
+        this.#wake = () => {
+          clearTimeout(timer);
+          resolve();
+        };
+        if (this.#stopped) this.#wake();
+      });
+      if (!this.#stopped) await this.#attempt(() => this.#spill.drain(this.#ports.store));
     }
   }
 
-  async function sweep(): Promise<void> {
+  /** One part of a round. An error in it is logged, and the other parts still run. */
+  async #attempt(part: () => Promise<unknown>): Promise<void> {
+    try {
+      await part();
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) this.#report(error);
+    }
+  }
+
+  async #sweep(): Promise<void> {
     for (;;) {
-      last = { ...(await ports.store.sweep(BATCH)), at: Date.now() };
-      const { lost, approvalsExpired, aged } = last;
+      this.#last = { ...(await this.#ports.store.sweep(BATCH)), at: Date.now() };
+      const { lost, approvalsExpired, aged } = this.#last;
       if (Math.max(lost, approvalsExpired, aged) < BATCH) break;
     }
   }
 
-  async function dispatchLeftOvers(): Promise<void> {
-    const granted = await ports.store.grantedApprovals(MOST_GRANTED);
+  async #dispatchLeftOvers(): Promise<void> {
+    const granted = await this.#ports.store.grantedApprovals(MOST_GRANTED);
     const ids = new Set(granted.map(({ id }) => id));
-    for (const id of waits.keys()) if (!ids.has(id)) waits.delete(id);
+    for (const id of this.#waits.keys()) if (!ids.has(id)) this.#waits.delete(id);
     const due = granted.filter((approval) => {
       // The vote that grants a call also dispatches it. A call that is granted for longer than this was left behind by
       // a dead gateway.
-      const left = approval.decidedAt !== null && ports.store.now() - approval.decidedAt > everyMs * 2;
-      return left && (waits.get(approval.id)?.rounds ?? 0) <= 0;
+      const left = approval.decidedAt !== null && this.#ports.store.now() - approval.decidedAt > this.#everyMs * 2;
+      return left && (this.#waits.get(approval.id)?.rounds ?? 0) <= 0;
     });
-    for (const wait of waits.values()) wait.rounds -= 1;
+    for (const wait of this.#waits.values()) wait.rounds -= 1;
     const dispatching = due.slice(0, BATCH).map((approval) =>
-      attempt(async () => {
-        const effect = await ports.store.effect(approval.workspace, approval.effectId);
+      this.#attempt(async () => {
+        const effect = await this.#ports.store.effect(approval.workspace, approval.effectId);
         if (effect?.life.state !== 'pending_approval') return;
-        const became = await dispatchGranted(ports, people, approval, effect);
+        const became = await dispatchGranted(this.#ports, this.#people, approval, effect);
         if (became.kind !== 'stopped') return;
-        const rounds = Math.min((waits.get(approval.id)?.waited ?? 0) * 2 + 1, MOST_ROUNDS);
-        waits.set(approval.id, { rounds, waited: rounds });
+        const rounds = Math.min((this.#waits.get(approval.id)?.waited ?? 0) * 2 + 1, MOST_ROUNDS);
+        this.#waits.set(approval.id, { rounds, waited: rounds });
       }),
     );
     await Promise.all(dispatching);
   }
-
-  const begun = attempt(() => spill.drain(ports.store));
-  const running = (async () => {
-    await begun;
-    while (!stopped) {
-      await attempt(sweep);
-      await attempt(dispatchLeftOvers);
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, everyMs);
-        timer.unref();
-        wake = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-        if (stopped) wake();
-      });
-      if (!stopped) await attempt(() => spill.drain(ports.store));
-    }
-  })();
-
-  return {
-    begun,
-    last: () => last,
-    stop() {
-      stopped = true;
-      wake();
-      return running;
-    },
-  };
 }
 
 /** What people have to know of what is swept, and of outcomes that nobody settles. */

@@ -3,67 +3,65 @@ import { StoreUnavailable } from '../effects/store.ts';
 /** How often work that waits for the store is tried again, ms. */
 const AGAIN_MS = 250;
 
-/** What has to be done in the store before the gateway can work, and whether it is done. */
-export interface TakeUp {
-  /** The first try. @throws what the work throws. If only the store is missing, it does not throw and keeps trying */
-  begin(): Promise<void>;
-  isDone(): boolean;
+/** Does what the gateway needs in the store as soon as that can be reached, and repeats it until it succeeds. */
+export class TakeUp {
+  readonly #work;
+  readonly #report;
+  #done = false;
+  #stopped = false;
+  #wake: () => void = () => undefined;
+  #finish: () => void = () => undefined;
   /** Resolves once the work is done, which may be never. */
-  readonly finished: Promise<void>;
-  stop(): Promise<void>;
-}
+  readonly finished;
+  #running = Promise.resolve();
 
-/**
- * Does the work as soon as the store can be reached, and repeats it until it succeeds.
- * @param report called with whatever stops the work, except a missing store
- */
-export function createTakeUp(work: () => Promise<void>, report: (error: unknown) => void): TakeUp {
-  let done = false;
-  let stopped = false;
-  let wake: () => void = () => undefined;
-  let finish: () => void = () => undefined;
-  const finished = new Promise<void>((resolve) => {
-    finish = resolve;
-  });
-  let running = Promise.resolve();
+  constructor(work: () => Promise<void>, report: (error: unknown) => void) {
+    this.#work = work;
+    this.#report = report;
+    this.finished = new Promise<void>((resolve) => {
+      this.#finish = resolve;
+    });
+  }
 
-  async function goOn(): Promise<void> {
-    while (!done && !stopped) {
+  /** The first try. @throws what the work throws. If only the store is missing, it does not throw and keeps trying */
+  async begin(): Promise<void> {
+    try {
+      await this.#work();
+      this.#done = true;
+      this.#finish();
+    } catch (error) {
+      if (!(error instanceof StoreUnavailable)) throw error;
+      this.#running = this.#goOn();
+    }
+  }
+
+  isDone(): boolean {
+    return this.#done;
+  }
+
+  stop(): Promise<void> {
+    this.#stopped = true;
+    this.#wake();
+    return this.#running;
+  }
+
+  async #goOn(): Promise<void> {
+    while (!this.#done && !this.#stopped) {
       await new Promise<void>((resolve) => {
         const timer = setTimeout(resolve, AGAIN_MS);
-        wake = () => {
+        this.#wake = () => {
           clearTimeout(timer);
           resolve();
         };
       });
-      if (stopped) return;
+      if (this.#stopped) return;
       try {
-        await work();
-        done = true;
-        finish();
+        await this.#work();
+        this.#done = true;
+        this.#finish();
       } catch (error) {
-        if (!(error instanceof StoreUnavailable)) report(error);
+        if (!(error instanceof StoreUnavailable)) this.#report(error);
       }
     }
   }
-
-  return {
-    async begin() {
-      try {
-        await work();
-        done = true;
-        finish();
-      } catch (error) {
-        if (!(error instanceof StoreUnavailable)) throw error;
-        running = goOn();
-      }
-    },
-    isDone: () => done,
-    finished,
-    stop() {
-      stopped = true;
-      wake();
-      return running;
-    },
-  };
 }

@@ -38,11 +38,8 @@ export interface Metrics {
   render(): Promise<{ readonly contentType: string; readonly text: string }>;
 }
 
-/**
- * The metrics of one gateway.
- * @param watched read on each scrape: the store, and the workspaces to count in
- */
-export function createMetrics(watched: {
+/** What is read on each scrape. */
+interface Watched {
   readonly store: Pick<EffectStore, 'health' | 'now' | 'commits' | 'effects' | 'approvals'>;
   readonly workspaces: () => readonly string[];
   readonly swept: () =>
@@ -50,7 +47,10 @@ export function createMetrics(watched: {
     | null;
   /** When a backup was made last, and the last check of the store that found nothing, ms; `null`: not on record. */
   readonly upkeep?: () => { readonly backup: number | null; readonly cleanFsck: number | null };
-}): Metrics {
+}
+
+/** The metrics of one gateway. */
+export function createMetrics(watched: Watched): Metrics {
   const registry = new Registry();
   const registers = [registry];
   collectDefaultMetrics({ register: registry, prefix: 'svc_' });
@@ -70,42 +70,8 @@ export function createMetrics(watched: {
       }
     },
   });
-  const shadows = new Counter({
-    name: 'svc_shadow_refusals_total',
-    help: 'Calls that a rule in shadow mode would have refused',
-    labelNames: ['rule'] as const,
-    registers,
-  });
-  const observed = new Counter({
-    name: 'svc_observed_total',
-    help: 'Calls that policy would have stopped, were it in force, by the decision they would have got',
-    labelNames: ['would', 'via'] as const,
-    registers,
-  });
-  const stages = createDurations({
-    name: 'svc_stage_seconds',
-    help: 'Time that a stage of a run took',
-    labelNames: ['stage'],
-    bounds: [0.0001, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10],
-  });
-  const steps = createDurations({
-    name: 'svc_store_step_seconds',
-    help: 'Time until a step of the store was durable',
-    labelNames: ['step', 'result'],
-    bounds: [0.0001, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10],
-  });
-  const requests = createDurations({
-    name: 'svc_http_request_seconds',
-    help: 'Time from request to answer, by route',
-    labelNames: ['route', 'method', 'status'],
-    bounds: [0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10],
-  });
-  const calls = createDurations({
-    name: 'svc_proxy_call_seconds',
-    help: 'Time from request to the end of the answer, of calls through the proxy',
-    labelNames: ['upstream', 'tool', 'decision'],
-    bounds: [0.005, 0.025, 0.1, 0.5, 2.5, 10],
-  });
+  const counters = countersIn(registers);
+  const durations = durationsOfAll();
   const known = new Set<string>();
   /** A configuration may have thousands of tools; each combination of labels is a series of its own. */
   const bounded = (labels: string, decision: string): string => {
@@ -114,24 +80,106 @@ export function createMetrics(watched: {
     known.add(labels);
     return labels;
   };
-  const alerts = new Counter({
-    name: 'svc_alerts_total',
-    help: 'Contradictions, foreign reuse of keys, forged keys, faults in mid-attempt, settlements spilled or lost',
-    labelNames: ['what'] as const,
-    registers,
-  });
-  const probes = new Counter({
-    name: 'svc_probes_total',
-    help: 'Probes of unknown outcomes that were started, by who started them and what they came to: happened and not_happened settled it, open shows neither (yet), unheard had no answer, hindered was not sent',
-    labelNames: ['by', 'outcome'] as const,
-    registers,
-  });
-  const differences = new Counter({
-    name: 'svc_policy_differences_total',
-    help: "Rules that json-rules-engine's own engine judged otherwise, once for each version of the policies",
-    labelNames: ['rule'] as const,
-    registers,
-  });
+  addStoreCommits(registers, watched);
+  addGauges(registers, watched);
+  addCounts(registers, watched);
+
+  return {
+    decided: (decision, code, via) => {
+      const labels = `${decision}\n${code}\n${via}`;
+      decided.set(labels, (decided.get(labels) ?? 0) + 1);
+    },
+    shadowed: (rules) => {
+      for (const rule of rules) counters.shadows.inc({ rule });
+    },
+    observed: (would, via) => counters.observed.inc({ would, via }),
+    stages: (of) => {
+      for (const { stage, durationMs } of of) if (durationMs !== null) durations.stages.observe(stage, durationMs);
+    },
+    step: (step, result, durationMs) => durations.steps.observe(`${step}\n${result}`, durationMs),
+    answered: (route, method, status, durationMs) =>
+      durations.requests.observe(`${route}\n${method}\n${status}`, durationMs),
+    called: (upstream, tool, decision, durationMs) => {
+      const made = decision ?? 'none';
+      durations.calls.observe(bounded(`${upstream ?? 'none'}\n${tool ?? 'none'}\n${made}`, made), durationMs);
+    },
+    probed: (by, outcome) => counters.probes.inc({ by, outcome }),
+    alerted: (what) => counters.alerts.inc({ what }),
+    differed: (rule) => counters.differences.inc({ rule }),
+    async render() {
+      const timed = Object.values(durations).map((each) => each.render());
+      return { contentType: registry.contentType, text: `${await registry.metrics()}\n${timed.join('\n\n')}\n` };
+    },
+  };
+}
+
+/** What is counted when it happens. */
+function countersIn(registers: Registry[]) {
+  return {
+    shadows: new Counter({
+      name: 'svc_shadow_refusals_total',
+      help: 'Calls that a rule in shadow mode would have refused',
+      labelNames: ['rule'] as const,
+      registers,
+    }),
+    observed: new Counter({
+      name: 'svc_observed_total',
+      help: 'Calls that policy would have stopped, were it in force, by the decision they would have got',
+      labelNames: ['would', 'via'] as const,
+      registers,
+    }),
+    alerts: new Counter({
+      name: 'svc_alerts_total',
+      help: 'Contradictions, foreign reuse of keys, forged keys, faults in mid-attempt, settlements spilled or lost',
+      labelNames: ['what'] as const,
+      registers,
+    }),
+    probes: new Counter({
+      name: 'svc_probes_total',
+      help: 'Probes of unknown outcomes that were started, by who started them and what they came to: happened and not_happened settled it, open shows neither (yet), unheard had no answer, hindered was not sent',
+      labelNames: ['by', 'outcome'] as const,
+      registers,
+    }),
+    differences: new Counter({
+      name: 'svc_policy_differences_total',
+      help: "Rules that json-rules-engine's own engine judged otherwise, once for each version of the policies",
+      labelNames: ['rule'] as const,
+      registers,
+    }),
+  };
+}
+
+/** What is timed when it happens. */
+function durationsOfAll() {
+  return {
+    stages: createDurations({
+      name: 'svc_stage_seconds',
+      help: 'Time that a stage of a run took',
+      labelNames: ['stage'],
+      bounds: [0.0001, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10],
+    }),
+    steps: createDurations({
+      name: 'svc_store_step_seconds',
+      help: 'Time until a step of the store was durable',
+      labelNames: ['step', 'result'],
+      bounds: [0.0001, 0.0005, 0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10],
+    }),
+    requests: createDurations({
+      name: 'svc_http_request_seconds',
+      help: 'Time from request to answer, by route',
+      labelNames: ['route', 'method', 'status'],
+      bounds: [0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10],
+    }),
+    calls: createDurations({
+      name: 'svc_proxy_call_seconds',
+      help: 'Time from request to the end of the answer, of calls through the proxy',
+      labelNames: ['upstream', 'tool', 'decision'],
+      bounds: [0.005, 0.025, 0.1, 0.5, 2.5, 10],
+    }),
+  };
+}
+
+function addStoreCommits(registers: Registry[], watched: Watched): void {
   new Counter({
     name: 'svc_store_commits_total',
     help: 'Changes that steps asked the store for: done; moved (something had changed, and the step was run again); steps given up after they had moved too often',
@@ -145,46 +193,66 @@ export function createMetrics(watched: {
       this.inc({ result: 'given_up' }, givenUp);
     },
   });
-  new Gauge({
-    name: 'svc_store_ready',
-    help: '1 when the store takes steps',
-    registers,
-    collect() {
-      this.set(watched.store.health().ready ? 1 : 0);
-    },
-  });
-  new Gauge({
-    name: 'svc_retention_unsettled',
-    help: 'Effects older than retention.effects that stay, because they are not settled',
-    registers,
-    collect() {
-      this.set(watched.swept()?.unsettled ?? 0);
-    },
-  });
-  new Gauge({
-    name: 'svc_retention_reached_timestamp_seconds',
-    help: 'When the effect was made that the look for old records has reached; now, where it has seen all of them',
-    registers,
-    collect() {
-      this.set((watched.swept()?.reached ?? Date.now()) / 1000);
-    },
-  });
-  new Gauge({
-    name: 'svc_archive_behind',
-    help: '1 while effects that are past their age cannot be written to the archive',
-    registers,
-    collect() {
-      this.set((watched.swept()?.archive?.failure ?? null) === null ? 0 : 1);
-    },
-  });
-  new Gauge({
-    name: 'svc_archive_segment_timestamp_seconds',
-    help: 'When this process last wrote a segment of the archive; 0 before the first',
-    registers,
-    collect() {
-      this.set((watched.swept()?.archive?.last?.at ?? 0) / 1000);
-    },
-  });
+}
+
+/** Figures that are there without looking for them. */
+function addGauges(registers: Registry[], { store, swept, upkeep }: Watched): void {
+  const gauges: readonly (readonly [name: string, help: string, value: () => number])[] = [
+    ['svc_store_ready', '1 when the store takes steps', () => (store.health().ready ? 1 : 0)],
+    [
+      'svc_retention_unsettled',
+      'Effects older than retention.effects that stay, because they are not settled',
+      () => swept()?.unsettled ?? 0,
+    ],
+    [
+      'svc_retention_reached_timestamp_seconds',
+      'When the effect was made that the look for old records has reached; now, where it has seen all of them',
+      () => (swept()?.reached ?? Date.now()) / 1000,
+    ],
+    [
+      'svc_archive_behind',
+      '1 while effects that are past their age cannot be written to the archive',
+      () => ((swept()?.archive?.failure ?? null) === null ? 0 : 1),
+    ],
+    [
+      'svc_archive_segment_timestamp_seconds',
+      'When this process last wrote a segment of the archive; 0 before the first',
+      () => (swept()?.archive?.last?.at ?? 0) / 1000,
+    ],
+    [
+      'svc_backup_timestamp_seconds',
+      'When the last backup of the embedded store was begun; 0 where none is on record',
+      () => (upkeep?.().backup ?? 0) / 1000,
+    ],
+    [
+      'svc_fsck_clean_timestamp_seconds',
+      'When svc fsck was run here last, if it found nothing; 0 otherwise',
+      () => (upkeep?.().cleanFsck ?? 0) / 1000,
+    ],
+    [
+      'svc_retention_swept_timestamp_seconds',
+      'When the last round of the sweeper came to its end; 0 before the first',
+      () => (swept()?.at ?? 0) / 1000,
+    ],
+    [
+      'svc_effects_unknown_oldest_timestamp_seconds',
+      'When the oldest effect was made whose outcome is not known; now, where there is none',
+      () => (swept()?.oldestUnknown ?? Date.now()) / 1000,
+    ],
+  ];
+  for (const [name, help, value] of gauges)
+    new Gauge({
+      name,
+      help,
+      registers,
+      collect() {
+        this.set(value());
+      },
+    });
+}
+
+/** What is counted in the store on each scrape. */
+function addCounts(registers: Registry[], watched: Watched): void {
   /** Both gauges of unknown outcomes are collected at once, and read the store once. */
   let counting: ReturnType<typeof countUnknown> | null = null;
   const unknown = (): ReturnType<typeof countUnknown> => {
@@ -193,38 +261,6 @@ export function createMetrics(watched: {
     });
     return counting;
   };
-  new Gauge({
-    name: 'svc_backup_timestamp_seconds',
-    help: 'When the last backup of the embedded store was begun; 0 where none is on record',
-    registers,
-    collect() {
-      this.set((watched.upkeep?.().backup ?? 0) / 1000);
-    },
-  });
-  new Gauge({
-    name: 'svc_fsck_clean_timestamp_seconds',
-    help: 'When svc fsck was run here last, if it found nothing; 0 otherwise',
-    registers,
-    collect() {
-      this.set((watched.upkeep?.().cleanFsck ?? 0) / 1000);
-    },
-  });
-  new Gauge({
-    name: 'svc_retention_swept_timestamp_seconds',
-    help: 'When the last round of the sweeper came to its end; 0 before the first',
-    registers,
-    collect() {
-      this.set((watched.swept()?.at ?? 0) / 1000);
-    },
-  });
-  new Gauge({
-    name: 'svc_effects_unknown_oldest_timestamp_seconds',
-    help: 'When the oldest effect was made whose outcome is not known; now, where there is none',
-    registers,
-    collect() {
-      this.set((watched.swept()?.oldestUnknown ?? Date.now()) / 1000);
-    },
-  });
   new Gauge({
     name: 'svc_effects_unknown',
     help: `Effects whose outcome is not known (counted up to ${MAX_COUNTED} a workspace)`,
@@ -266,33 +302,6 @@ export function createMetrics(watched: {
         );
     },
   });
-
-  return {
-    decided: (decision, code, via) => {
-      const labels = `${decision}\n${code}\n${via}`;
-      decided.set(labels, (decided.get(labels) ?? 0) + 1);
-    },
-    shadowed: (rules) => {
-      for (const rule of rules) shadows.inc({ rule });
-    },
-    observed: (would, via) => observed.inc({ would, via }),
-    stages: (of) => {
-      for (const { stage, durationMs } of of) if (durationMs !== null) stages.observe(stage, durationMs);
-    },
-    step: (step, result, durationMs) => steps.observe(`${step}\n${result}`, durationMs),
-    answered: (route, method, status, durationMs) => requests.observe(`${route}\n${method}\n${status}`, durationMs),
-    called: (upstream, tool, decision, durationMs) => {
-      const made = decision ?? 'none';
-      calls.observe(bounded(`${upstream ?? 'none'}\n${tool ?? 'none'}\n${made}`, made), durationMs);
-    },
-    probed: (by, outcome) => probes.inc({ by, outcome }),
-    alerted: (what) => alerts.inc({ what }),
-    differed: (rule) => differences.inc({ rule }),
-    async render() {
-      const durations = [stages, steps, requests, calls].map((each) => each.render()).join('\n\n');
-      return { contentType: registry.contentType, text: `${await registry.metrics()}\n${durations}\n` };
-    },
-  };
 }
 
 const UNKNOWN = { state: 'unknown', decision: null, tool: null, agentId: null, since: null, until: null } as const;

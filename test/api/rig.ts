@@ -26,7 +26,7 @@ import { createProbe } from '../../src/effects/run/probe-effect.ts';
 import { resolveEffect } from '../../src/effects/run/resolve-effect.ts';
 import { runEffect } from '../../src/effects/run/run-effect.ts';
 import { addConsole } from '../../src/console/plugin.ts';
-import { createSessions } from '../../src/console/sessions.ts';
+import { ConsoleSessions } from '../../src/console/sessions.ts';
 import { StoreUnavailable } from '../../src/effects/store.ts';
 import { discloser } from '../../src/gateway/disclose.ts';
 import { createPauseView } from '../../src/gateway/pause-view.ts';
@@ -223,9 +223,8 @@ export async function startRig(
   const signer = await openSigner({
     keys: { path: join(folder, 'keys'), read: readKeyFile, make: makeKeyFile },
     issuer: null,
-    installId: store.installId,
+    store,
     version: '0.0.0-test',
-    durability: () => store.health().durability,
   });
   const surroundings = surroundingsOfPolicies(configuration);
   const { pools } = surroundings;
@@ -300,7 +299,7 @@ export async function startRig(
     limits: () => configuration.brain.limits,
   });
   const stillValid: ApiPorts['stillValid'] = (keyId) => authenticator.stillValid(keyId);
-  const sessions = createSessions({ store, seals: secrets, stillValid, settings: () => settings });
+  const sessions = new ConsoleSessions({ store, seals: secrets, stillValid, settings: () => settings });
   const verifier = createVerifier();
   const run: ApiPorts['run'] = (request) => runEffect(core, request);
   const ports: ApiPorts = {

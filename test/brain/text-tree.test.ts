@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
-import { createTextTree, type TextTree } from '../../src/brain/text-tree.ts';
+import { TextTree } from '../../src/brain/text-tree.ts';
 
 function treeOf(texts: Iterable<string>): TextTree<string> {
-  const tree = createTextTree<string>();
+  const tree = new TextTree<string>();
   for (const text of texts) tree.set(text, text);
   return tree;
 }
@@ -33,7 +33,7 @@ function errorsBetween(one: string, other: string): number {
 }
 
 it('is a map, whatever is put and deleted', () => {
-  const tree = createTextTree<number>();
+  const tree = new TextTree<number>();
   const map = new Map<string, number>();
   for (let step = 0; step < 20_000; step += 1) {
     const text = word(7);

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { INVALID_KEY_LIMIT } from '../../src/api/invalid-key-limiter.ts';
-import { createSessions } from '../../src/console/sessions.ts';
+import { ConsoleSessions } from '../../src/console/sessions.ts';
 import { type Keys, type Rig, type Seen, refund, startRig } from '../api/rig.ts';
 
 let rig: Rig;
@@ -79,7 +79,7 @@ describe('signing in', () => {
     const principal = await rig.ports.authenticate(rig.keys.approver);
     if ('failure' in principal) throw new Error('the key is good');
     let of = principal;
-    const sessions = createSessions({
+    const sessions = new ConsoleSessions({
       ...rig.ports,
       store,
       stillValid: async () => (isValid ? of : { failure: 'invalid_key' }),
@@ -134,7 +134,7 @@ describe('signing in', () => {
     const principal = await rig.ports.authenticate(rig.keys.approver);
     if ('failure' in principal) throw new Error('the key is good');
     const settings = () => ({ ...rig.ports.settings(), publicUrl: 'https://gateway.example' });
-    const sessions = createSessions({ ...rig.ports, settings });
+    const sessions = new ConsoleSessions({ ...rig.ports, settings });
     const cookie = await sessions.begin(principal, {});
     expect(cookie).toMatch(/^__Host-svc_console=[\w-]{43}; Path=\/; Max-Age=28800; HttpOnly; SameSite=Strict; Secure$/);
     const [pair = ''] = cookie.split(';');

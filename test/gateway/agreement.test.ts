@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
-import { createAgreement } from '../../src/gateway/agreement.ts';
+import { Agreement } from '../../src/gateway/agreement.ts';
 import { readFiles } from '../../src/gateway/in-force.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'svc-agreement-'));
@@ -32,7 +32,7 @@ tools: [ { name: up.note, title: Note, upstream: up, kind: write, request: { met
   const others = new Map([['gw-same', same]]);
   const announced: unknown[] = [];
   const fleet = { announce: (digests: typeof same) => void announced.push(digests), others: () => others };
-  const agreement = createAgreement(fleet, () => inForce);
+  const agreement = new Agreement(fleet, () => inForce);
   agreement.announce(inForce);
   expect(announced).toEqual([same]);
   expect(agreement.notes()).toEqual([]);
@@ -42,15 +42,13 @@ tools: [ { name: up.note, title: Note, upstream: up, kind: write, request: { met
     { part: 'policies', message: 'gw-rules has other policies than this gateway.' },
     { part: 'configuration', message: 'gw-files has another configuration than this gateway.' },
   ]);
-  expect(createAgreement(null, () => inForce).notes()).toEqual([]);
+  expect(new Agreement(null, () => inForce).notes()).toEqual([]);
 });
 
 it('says where the policy files here are not in force, or cannot be', async () => {
   const inForce = await readFiles(join(folder, 'gateway.yaml'), {});
   const noted = (version: string | null) =>
-    createAgreement(null, () => ({ ...inForce, own: { ...inForce.own, version } }))
-      .notes()
-      .map(({ message }) => message);
+    new Agreement(null, () => ({ ...inForce, own: { ...inForce.own, version } })).notes().map(({ message }) => message);
   expect(noted(inForce.policies.version)).toEqual([]);
   expect(noted('another')).toEqual([expect.stringContaining('(version another) are not in force')]);
   expect(noted(null)).toEqual([expect.stringContaining('cannot be used, and are not in force')]);

@@ -5,7 +5,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, expect, it, vi } from 'vite
 import type { PackedEntities } from '../../src/brain/packed-entities.ts';
 import { InvalidFiles } from '../../src/diagnostics/invalid-files.ts';
 import { StoreUnavailable } from '../../src/effects/store.ts';
-import { createFileEntities, type FileEntities } from '../../src/gateway/file-entities.ts';
+import { FileEntities } from '../../src/gateway/file-entities.ts';
 import { type InForce, readFiles } from '../../src/gateway/in-force.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 
@@ -43,7 +43,7 @@ afterEach(async () => {
 });
 
 function open(isFleet = false): void {
-  entities = createFileEntities({
+  entities = new FileEntities({
     loader: {
       async load(workspace, files, older) {
         loads.push(`${workspace} ${files?.digest ?? 'none'} ${older}`);

@@ -4,11 +4,11 @@ import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
 import { INSTALLATION } from '../../src/effects/model/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
-import { createAgreement } from '../../src/gateway/agreement.ts';
-import { createFileReader } from '../../src/gateway/file-reader.ts';
+import { Agreement } from '../../src/gateway/agreement.ts';
+import { FileReader } from '../../src/gateway/file-reader.ts';
 import { activate, type InForce, readFiles } from '../../src/gateway/in-force.ts';
 import { followPolicy } from '../../src/gateway/policy-in-store.ts';
-import { createReloader, type Reloader } from '../../src/gateway/reload.ts';
+import { Reloader } from '../../src/gateway/reload.ts';
 import { ONLY, policyRows } from '../../src/records/control-rows.ts';
 import { createEffectStore } from '../../src/records/effect-store.ts';
 import { createStepRunner } from '../../src/records/runner.ts';
@@ -78,8 +78,8 @@ function world(isFleet = true) {
     );
     let inForce = await readFiles(configFile, {});
     let reads = 0;
-    const reader = createFileReader({ entry: null, longestMs: 60_000 });
-    const reloader = createReloader({
+    const reader = new FileReader({ entry: null, longestMs: 60_000 });
+    const reloader = new Reloader({
       configFile,
       environment: {},
       store: effects,
@@ -93,7 +93,7 @@ function world(isFleet = true) {
         inForce = same;
       },
       reader: {
-        ...reader,
+        close: () => reader.close(),
         read(request) {
           reads += 1;
           return reader.read(request);
@@ -110,7 +110,7 @@ function world(isFleet = true) {
       await reloader.follow();
     effects.onPolicyChanged(() => void reloader.follow());
     const catchUp = followPolicy(() => inForce.policies.version, reloader);
-    const agreement = createAgreement(null, () => inForce);
+    const agreement = new Agreement(null, () => inForce);
     return {
       store: effects,
       reloader,

@@ -5,11 +5,11 @@ import { afterEach, expect, it } from 'vitest';
 import { INSTALLATION } from '../../src/effects/model/ledger.ts';
 import { PROPOSAL_LASTS_MS, type PolicyProposal } from '../../src/effects/model/policy-proposal.ts';
 import type { Principal } from '../../src/effects/model/principal.ts';
-import { createAgreement } from '../../src/gateway/agreement.ts';
-import { createFileReader } from '../../src/gateway/file-reader.ts';
+import { Agreement } from '../../src/gateway/agreement.ts';
+import { FileReader } from '../../src/gateway/file-reader.ts';
 import { readFiles } from '../../src/gateway/in-force.ts';
-import { createProposals } from '../../src/gateway/policy-proposals.ts';
-import { createReloader } from '../../src/gateway/reload.ts';
+import { Proposals } from '../../src/gateway/policy-proposals.ts';
+import { Reloader } from '../../src/gateway/reload.ts';
 import { ONLY } from '../../src/records/control-rows.ts';
 import { createEffectStore } from '../../src/records/effect-store.ts';
 import { proposalRows } from '../../src/records/policy-proposals.ts';
@@ -69,12 +69,12 @@ function world() {
       ids += 1;
       return `ppl_${ids}`;
     };
-    const reloader = createReloader({
+    const reloader = new Reloader({
       configFile,
       environment: {},
       store,
       seals: POLICY_SEALS,
-      proposals: createProposals({ store, seals: POLICY_SEALS, persons, newId }),
+      proposals: new Proposals({ store, seals: POLICY_SEALS, persons, newId }),
       current: () => inForce,
       adopt: (next) => {
         inForce = next;
@@ -82,14 +82,14 @@ function world() {
       noted: (same) => {
         inForce = same;
       },
-      reader: createFileReader({ entry: null, longestMs: 60_000 }),
+      reader: new FileReader({ entry: null, longestMs: 60_000 }),
       owner: 'test',
       logger: createLogger({ level: 'fatal', sink: { write: () => undefined } }),
       metrics: { alerted: () => undefined },
     });
     closers.push(() => reloader.settled());
     await reloader.begin('no');
-    const agreement = createAgreement(null, () => inForce, true);
+    const agreement = new Agreement(null, () => inForce, true);
     return {
       store,
       reloader,

@@ -4,7 +4,7 @@ import type { LedgerEvent } from '../../src/effects/model/ledger.ts';
 import type { Probe, Tool } from '../../src/effects/model/tool.ts';
 import type { EffectPorts } from '../../src/effects/ports.ts';
 import { type EffectStore, type PlanProbeRequest, StoreUnavailable } from '../../src/effects/store.ts';
-import { type Prober, type ProbeOutcome, startProber } from '../../src/gateway/prober.ts';
+import { type ProbeOutcome, Prober } from '../../src/gateway/prober.ts';
 import { refund, type Rig, startRig } from '../api/rig.ts';
 
 const EVERY_MS = 2_000;
@@ -117,7 +117,7 @@ async function start(change: Partial<EffectStore> = {}, workspaces: readonly str
     ...core.catalog(),
     tool: (name) => world.tools.find((tool) => tool.name === name) ?? null,
   });
-  prober = startProber({
+  prober = new Prober({
     ports: { ...core, store, upstream, pauses, catalog },
     tools: () => world.tools,
     workspaces: () => workspaces,

@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { INSTALLATION } from '../../src/effects/model/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
-import { createFileReader, FilesNotRead } from '../../src/gateway/file-reader.ts';
+import { FileReader, FilesNotRead } from '../../src/gateway/file-reader.ts';
 import { activate, type InForce, readFiles } from '../../src/gateway/in-force.ts';
-import { createReloader, type Reloader } from '../../src/gateway/reload.ts';
+import { Reloader } from '../../src/gateway/reload.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { administrator } from './administrator.ts';
@@ -47,7 +47,7 @@ beforeEach(async () => {
   inForce = await readFiles(configFile, {});
   await activate(store, inForce, { how: 'files', by: { type: 'gateway', id: 'test' }, again: 'no' }, POLICY_SEALS);
   await store.seeUsers(inForce.configuration.users.map(({ id }) => id));
-  reloader = createReloader({
+  reloader = new Reloader({
     configFile,
     environment: {},
     store: {
@@ -64,7 +64,7 @@ beforeEach(async () => {
       inForce = next;
     },
     noted: () => undefined,
-    reader: createFileReader({ entry: null, longestMs: 60_000 }),
+    reader: new FileReader({ entry: null, longestMs: 60_000 }),
     owner: 'test',
     logger: createLogger({ level: 'fatal', sink: { write: () => undefined } }),
     metrics: { alerted: (what) => void alerts.push(what) },
@@ -106,10 +106,10 @@ it('files that are refused leave what is in force, and it is said until they are
 
 it('files that could not be read are tried again by themselves, ever later up to a minute, until they can be', async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
-  const reader = createFileReader({ entry: null, longestMs: 60_000 });
+  const reader = new FileReader({ entry: null, longestMs: 60_000 });
   let reads = 0;
   let isTorn = true;
-  const torn = createReloader({
+  const torn = new Reloader({
     configFile,
     environment: {},
     store,
@@ -121,7 +121,7 @@ it('files that could not be read are tried again by themselves, ever later up to
     },
     noted: () => undefined,
     reader: {
-      ...reader,
+      close: () => reader.close(),
       async read(request) {
         reads += 1;
         if (isTorn) throw new FilesNotRead('the thread died');

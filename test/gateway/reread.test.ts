@@ -14,7 +14,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { createReading, digestOf } from '../../src/diagnostics/file-reading.ts';
-import { createFileReader, FilesNotRead } from '../../src/gateway/file-reader.ts';
+import { FileReader, FilesNotRead } from '../../src/gateway/file-reader.ts';
 import { answerRead } from '../../src/gateway/read-files.ts';
 import { FilesRefused, type InForce, readFiles, type Reread, rereadFiles } from '../../src/gateway/in-force.ts';
 import { httpCall } from '../config/http-call.ts';
@@ -41,7 +41,7 @@ const set = (name: string, rule: string): string =>
   `apiVersion: svc-gateway/v1\nkind: PolicySet\nname: ${name}\nrules:\n  - { id: ${rule}, effect: allow, match: { tools: [up.note] } }\n`;
 
 function again(before: InForce, entry: URL | null = null, longestMs = 60_000): Promise<Reread> {
-  return rereadFiles(createFileReader({ entry, longestMs }), configFile, {}, before);
+  return rereadFiles(new FileReader({ entry, longestMs }), configFile, {}, before);
 }
 
 describe('files that are read again', () => {
@@ -134,7 +134,7 @@ describe('files that are read again', () => {
     );
     const threads = (): readonly string[] =>
       existsSync(begun) ? readFileSync(begun, 'utf8').split('\n').slice(0, -1) : [];
-    const reader = createFileReader({ entry: pathToFileURL(program), spare: true, spareAfterMs: 1 });
+    const reader = new FileReader({ entry: pathToFileURL(program), spare: true, spareAfterMs: 1 });
     const before = await readFiles(configFile, {});
     await vi.waitFor(() => expect(threads()).toHaveLength(1), 20_000);
     const refused = rereadFiles(reader, configFile, {}, before);
@@ -147,7 +147,7 @@ describe('files that are read again', () => {
   });
 
   test('a reader that is closed gives up a thread that hangs', async () => {
-    const reader = createFileReader({ entry: new URL('./threads/hangs.mjs', import.meta.url), longestMs: 60_000 });
+    const reader = new FileReader({ entry: new URL('./threads/hangs.mjs', import.meta.url), longestMs: 60_000 });
     const before = await readFiles(configFile, {});
     const refused = expect(rereadFiles(reader, configFile, {}, before)).rejects.toThrow(FilesNotRead);
     await reader.close();

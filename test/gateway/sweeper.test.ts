@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { retentionNotes, startSweeper } from '../../src/gateway/sweeper.ts';
+import { retentionNotes, Sweeper } from '../../src/gateway/sweeper.ts';
 import { settlementTexts } from '../../src/records/settlement-text.ts';
 import { openSpillJournal } from '../../src/stores/journal/spill.ts';
 import type { EffectPorts } from '../../src/effects/ports.ts';
@@ -30,7 +30,7 @@ it('a settlement that cannot be read keeps nothing else from its turn, and is to
       return report;
     },
   };
-  const sweeper = startSweeper(
+  const sweeper = new Sweeper(
     { ...rig.core, store },
     rig.people,
     await openSpillJournal(folder, settlementTexts),
@@ -59,7 +59,7 @@ it('told to stop while it sweeps, it ends with that round, and not with the next
       return rig.core.store.sweep(limit);
     },
   };
-  const sweeper = startSweeper({ ...rig.core, store }, rig.people, NO_SPILL, 3_600_000, () => undefined);
+  const sweeper = new Sweeper({ ...rig.core, store }, rig.people, NO_SPILL, 3_600_000, () => undefined);
   await expect.poll(() => isSweeping).toBe(true);
   let isOver = false;
   void sweeper.stop().then(() => {
@@ -123,7 +123,7 @@ it('a granted call is sent by the sweep once nobody else can be sending it, and 
   const stateOf = async () => (await rig.core.store.effect('demo', effectId))?.life.state;
   let later = 10;
   const of = counted(() => decidedAt + later);
-  const sweeper = startSweeper(of.ports, rig.people, NO_SPILL, 5, () => undefined);
+  const sweeper = new Sweeper(of.ports, rig.people, NO_SPILL, 5, () => undefined);
   await expect.poll(() => of.rounds).toBeGreaterThan(3);
   expect(await stateOf()).toBe('pending_approval');
   later = 11;
@@ -136,7 +136,7 @@ it('a granted call that is stopped is tried less and less often, and is sent whe
   const pause = { scope: { tool: 'payments.refund' }, reason: 'stop' };
   const set = await rig.send('POST', '/v1/workspaces/demo/pauses', { body: pause });
   const of = counted(() => decidedAt + 60_000);
-  const sweeper = startSweeper(of.ports, rig.people, NO_SPILL, 5, () => undefined);
+  const sweeper = new Sweeper(of.ports, rig.people, NO_SPILL, 5, () => undefined);
   await expect.poll(() => of.rounds).toBeGreaterThan(14);
   const { rounds, admissions } = of;
   expect(admissions).toBeGreaterThan(1);
@@ -149,7 +149,7 @@ it('a granted call that is stopped is tried less and less often, and is sent whe
 it('settlements that the store did not take are handed in each round', async () => {
   let drained = 0;
   const spill = { ...NO_SPILL, drain: async () => (drained += 1) };
-  const sweeper = startSweeper(rig.core, rig.people, spill, 5, () => undefined);
+  const sweeper = new Sweeper(rig.core, rig.people, spill, 5, () => undefined);
   await expect.poll(() => drained).toBeGreaterThan(3);
   await sweeper.stop();
 });
@@ -167,7 +167,7 @@ it('a round goes on for as long as there is as much as one step ends', async () 
     },
   };
   // The next round would begin after the test.
-  const sweeper = startSweeper({ ...rig.core, store }, rig.people, NO_SPILL, 1e9, () => undefined);
+  const sweeper = new Sweeper({ ...rig.core, store }, rig.people, NO_SPILL, 1e9, () => undefined);
   await expect.poll(() => sweeper.last()?.aged).toBe(99);
   await sweeper.stop();
   expect(steps).toEqual([100, 100, 100, 100]);

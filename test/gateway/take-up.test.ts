@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { StoreUnavailable } from '../../src/effects/store.ts';
-import { createTakeUp } from '../../src/gateway/take-up.ts';
+import { TakeUp } from '../../src/gateway/take-up.ts';
 
 /** Work that fails with each of these in turn, and then succeeds. */
 function failing(...faults: Error[]): { readonly work: () => Promise<void>; tries: number } {
@@ -17,7 +17,7 @@ function failing(...faults: Error[]): { readonly work: () => Promise<void>; trie
 
 it('what the store lets pass at once is done once', async () => {
   const of = failing();
-  const takeUp = createTakeUp(of.work, () => undefined);
+  const takeUp = new TakeUp(of.work, () => undefined);
   expect(takeUp.isDone()).toBe(false);
   await takeUp.begin();
   await takeUp.finished;
@@ -28,7 +28,7 @@ it('what the store lets pass at once is done once', async () => {
 
 it('a fault of the work stops the start; it is not tried again', async () => {
   const of = failing(new Error('budget_redefined'));
-  const takeUp = createTakeUp(of.work, () => undefined);
+  const takeUp = new TakeUp(of.work, () => undefined);
   await expect(takeUp.begin()).rejects.toThrow('budget_redefined');
   await takeUp.stop();
   expect([of.tries, takeUp.isDone()]).toEqual([1, false]);
@@ -37,7 +37,7 @@ it('a fault of the work stops the start; it is not tried again', async () => {
 it('a store that is away is waited for, four times a second; of what else stops the work somebody hears', async () => {
   const of = failing(new StoreUnavailable('away'), new StoreUnavailable('away'), new Error('refused'));
   const reported: unknown[] = [];
-  const takeUp = createTakeUp(of.work, (error) => reported.push(error));
+  const takeUp = new TakeUp(of.work, (error) => reported.push(error));
   const began = Date.now();
   await takeUp.begin();
   expect([of.tries, takeUp.isDone()]).toEqual([1, false]);
@@ -49,7 +49,7 @@ it('a store that is away is waited for, four times a second; of what else stops 
 
 it('a gateway that stops waits for no store', async () => {
   const of = failing(new StoreUnavailable('away'), new StoreUnavailable('away'));
-  const takeUp = createTakeUp(of.work, () => undefined);
+  const takeUp = new TakeUp(of.work, () => undefined);
   await takeUp.begin();
   await takeUp.stop();
   expect([of.tries, takeUp.isDone()]).toEqual([1, false]);
