@@ -32,7 +32,6 @@ import {
   USER_ID,
   WithId,
 } from './schema.ts';
-import { createPreferredWait, preferredWaitMs } from './preferred-wait.ts';
 import { disclosureText, onlyFields } from '../receipts/commitments.ts';
 
 const WS = '/v1/workspaces/:ws';
@@ -106,7 +105,7 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
 }
 
 function addRunRoute(app: ApiApp, ports: ApiPorts): void {
-  const waited = createPreferredWait(app, ports);
+  app.addHook('preClose', async () => ports.preferredWait.end());
   app.post(
     `${WS}/effects`,
     {
@@ -127,10 +126,9 @@ function addRunRoute(app: ApiApp, ports: ApiPorts): void {
       const caller = callerOf(request);
       const call = runRequest(ports, request, caller, request.body, request.body.idempotency_key);
       const first = await ports.run(call);
-      const waitMs = preferredWaitMs(request);
-      // Most callers do not wait: nothing is made for them.
-      const isOver = first.kind === 'problem' || waitMs === 0;
-      const result = isOver ? first : await waited(reply, call, first.outcome, waitMs);
+      const held = ports.preferredWait.hold(request.raw, reply.raw, call, first);
+      if (held !== null) reply.header('preference-applied', held.applied);
+      const result = held === null ? first : await held.became;
       if (result.kind === 'problem') throw new Refused(result.problem, neverHappens(ports, call));
       return sendOutcome(reply, renderOutcome(result.outcome, renderContext(ports, caller)));
     },

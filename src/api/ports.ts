@@ -21,6 +21,7 @@ import type { Passkey } from '../effects/model/passkey.ts';
 import type { Passkeys } from '../identity/passkeys/passkeys.ts';
 import type { KeyRequest, MadeKey } from '../identity/key-record.ts';
 import type { KeyProfile } from '../identity/profiles.ts';
+import type { PreferredWait } from './preferred-wait.ts';
 import type { Lists } from './lists.ts';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { BrainPort } from '../brain/port.ts';
@@ -53,6 +54,8 @@ export interface ApiPorts {
   /** What each address has used up with invalid keys; all doors share it. */
   readonly invalidKeys: InvalidKeyLimiter;
   readonly run: (request: RunRequest) => Promise<RunResult>;
+  /** Shared with the other doors. */
+  readonly preferredWait: Pick<PreferredWait, 'hold' | 'end'>;
   /** What {@link ApiPorts.run} would answer now. Writes nothing. */
   readonly preview: (request: RunRequest) => Promise<PreviewResult>;
   /** The effects that this gateway is running now. */

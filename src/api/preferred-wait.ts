@@ -1,14 +1,12 @@
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { EffectState } from '../effects/model/effect.ts';
 import type { RunOutcome, RunResult } from '../effects/model/outcome.ts';
-import type { RunRequest } from '../effects/model/run-request.ts';
+import type { Problem, RunRequest } from '../effects/model/run-request.ts';
 import { outcomeFor, outcomeOfRecord } from '../effects/run/to-outcome.ts';
 import { StoreUnavailable } from '../effects/store.ts';
 import { permit } from '../identity/permissions.ts';
-import type { ApiApp } from './app.ts';
-import { createEffectWatch } from './effect-watch.ts';
+import { createEffectWatch, type EffectWatch } from './effect-watch.ts';
 import type { ApiPorts } from './ports.ts';
-import { refuse } from './problem.ts';
 
 /** Longest wait that `Prefer: wait=n` may ask for, s. */
 const MAX_WAIT_S = 30;
@@ -19,36 +17,61 @@ const RUNNING: readonly EffectState[] = ['executing'];
 /** From the request for approval until it is known what became of the call. */
 const UNDECIDED: readonly EffectState[] = ['pending_approval', 'executing'];
 
-/**
- * Holds the connection of a caller that prefers to wait (RFC 7240), for a running twin and for people's decision. What it
- * makes answers a call when it has ended, or when its caller has waited as long as it would.
- */
-export function createPreferredWait(app: ApiApp, ports: ApiPorts) {
-  const watch = createEffectWatch((workspace, id) => ports.store.effect(workspace, id));
-  app.addHook('preClose', async () => watch.end());
+/** A caller that is held. */
+export interface Held {
+  /** Value of the header `Preference-Applied` of its answer. */
+  readonly applied: string;
+  readonly became: Promise<RunResult>;
+}
 
-  return async (reply: FastifyReply, call: RunRequest, first: RunOutcome, waitMs: number): Promise<RunResult> => {
-    const unchanged = { kind: 'outcome', outcome: first } as const;
-    const { decision } = first;
-    if (reply.raw.destroyed || (decision !== 'in_progress' && decision !== 'pending_approval')) return unchanged;
+/**
+ * Holds the connections of callers that prefer to wait (RFC 7240), for a running twin and for people's decision, at all
+ * doors: they are answered when the call has ended, or when they have waited as long as they would.
+ */
+export class PreferredWait {
+  readonly #ports: Pick<ApiPorts, 'store' | 'stillValid' | 'run'>;
+  readonly #watch: EffectWatch;
+
+  constructor(ports: Pick<ApiPorts, 'store' | 'stillValid' | 'run'>) {
+    this.#ports = ports;
+    this.#watch = createEffectWatch((workspace, id) => ports.store.effect(workspace, id));
+  }
+
+  /**
+   * @param first what the call was answered
+   * @returns `null` where nothing is waited for: the caller did not ask to, has gone, what it asked for has ended, or too
+   *   many wait
+   */
+  hold(request: IncomingMessage, response: ServerResponse, call: RunRequest, first: RunResult): Held | null {
+    if (first.kind === 'problem' || response.destroyed) return null;
+    const { outcome } = first;
+    if (outcome.decision !== 'in_progress' && outcome.decision !== 'pending_approval') return null;
+    const waitMs = preferredWaitMs(request);
+    if (waitMs === 0) return null;
     const gone = new AbortController();
-    reply.raw.once('close', () => gone.abort());
-    const waiting = watch.left(decision === 'in_progress' ? RUNNING : UNDECIDED, first, waitMs, gone.signal);
-    if (waiting === null) return unchanged;
-    reply.header('preference-applied', `wait=${waitMs / 1000}`);
-    const hasLeft = await waiting;
-    if (decision === 'pending_approval') return becameOf(ports, call, first);
-    return hasLeft ? ports.run(call) : unchanged;
-  };
+    response.once('close', () => gone.abort());
+    const states = outcome.decision === 'in_progress' ? RUNNING : UNDECIDED;
+    const waiting = this.#watch.left(states, outcome, waitMs, gone.signal);
+    if (waiting === null) return null;
+    const became = waiting.then((hasLeft) => {
+      if (outcome.decision === 'pending_approval') return becameOf(this.#ports, call, outcome);
+      return hasLeft ? this.#ports.run(call) : first;
+    });
+    return { applied: `wait=${waitMs / 1000}`, became };
+  }
+
+  /** Answers all who wait, and lets nobody begin. */
+  end(): void {
+    this.#watch.end();
+  }
 }
 
 /**
  * What has become of a call that waits for people. It is not run again for that: who waited has asked once, and of a
  * request that is over nobody is asked anew.
- * @throws Refused
  */
 async function becameOf(
-  { store, stillValid }: ApiPorts,
+  { store, stillValid }: Pick<ApiPorts, 'store' | 'stillValid'>,
   call: RunRequest,
   first: Extract<RunOutcome, { decision: 'pending_approval' }>,
 ): Promise<RunResult> {
@@ -56,7 +79,7 @@ async function becameOf(
     const { workspace, effectId } = first;
     const owner = await stillValid(call.principal.keyId);
     if ('failure' in owner || !permit(owner, 'effects.run', workspace).ok)
-      throw refuse('invalid_key', 'The key was revoked or has expired while the call waited.');
+      return { kind: 'problem', problem: KEY_ENDED };
     const effect = await store.effect(workspace, effectId);
     if (effect === null) return { kind: 'outcome', outcome: first };
     const { life } = effect;
@@ -72,9 +95,15 @@ async function becameOf(
   }
 }
 
+const KEY_ENDED: Problem = {
+  code: 'invalid_key',
+  detail: 'The key was revoked or has expired while the call waited.',
+  errors: [],
+  retryAfterMs: null,
+};
+
 /** How long the caller of a request would wait by `Prefer: wait=n` (RFC 7240), at most {@link MAX_WAIT_S}; 0: not at all. */
-export function preferredWaitMs(request: FastifyRequest): number {
-  const { prefer } = request.headers;
+function preferredWaitMs({ headers: { prefer } }: IncomingMessage): number {
   const header = typeof prefer === 'string' ? prefer : '';
   const seconds = /(?:^|[,;\s])wait\s*=\s*"?([0-9]{1,6})/i.exec(header)?.[1];
   return seconds === undefined ? 0 : Math.min(Number(seconds), MAX_WAIT_S) * 1000;

@@ -1,3 +1,4 @@
+import { constants, setPriority } from 'node:os';
 import type { Command } from 'commander';
 import { type CliContext, withExitCodes } from './command.ts';
 import type { Restored } from './ports.ts';
@@ -12,6 +13,8 @@ export function addBackup(program: Command, { ports, terminal }: CliContext): vo
     .requiredOption('--config <file>', 'the configuration, which names the store')
     .option('--json', 'print JSON')
     .action(async (folder: string, { config, json: asJson }: { readonly config: string; readonly json?: true }) => {
+      // Whoever calls the gateway meanwhile comes first: a backup only has to be made.
+      setPriority(constants.priority.PRIORITY_BELOW_NORMAL);
       const { madeAt, transactions } = await ports.backUpStore({ configFile: config, environment: {} }, folder);
       if (asJson) return terminal.out(json({ folder, made_at: timeOf(madeAt), transactions }));
       terminal.out(

@@ -1,4 +1,5 @@
 import type { ApiPorts } from '../api/ports.ts';
+import type { PreferredWait } from '../api/preferred-wait.ts';
 import { decideApproval } from '../effects/run/decide-approval.ts';
 import { newId } from '../effects/run/ids.ts';
 import { previewEffect } from '../effects/run/preview-effect.ts';
@@ -24,6 +25,7 @@ export function controlPlanePorts(
   own: OwnSettings,
   health: Health,
   drain: Drain,
+  preferredWait: PreferredWait,
 ): ApiPorts {
   const keyContext = () => ({
     pepper: secrets.keyPepper,
@@ -40,6 +42,7 @@ export function controlPlanePorts(
     seals: secrets,
     invalidKeys,
     run,
+    preferredWait,
     preview: (request) => previewEffect(ports, request),
     running: ports.running,
     choosePolicy: (choice, by, why) => reloader.choose(choice, by, why),

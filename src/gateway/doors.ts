@@ -1,4 +1,5 @@
 import { addControlPlane } from '../api/control-plane.ts';
+import { PreferredWait } from '../api/preferred-wait.ts';
 import type { createListeningServer } from '../api/server.ts';
 import { addConsole } from '../console/plugin.ts';
 import { mcpControlPlugin } from '../mcp/control/plugin.ts';
@@ -42,11 +43,12 @@ export async function openDoors(
 ): Promise<void> {
   const { ground, views, signals, files, core, own, health, drain } = behind;
   const { held, store, signer, logger } = ground;
-  const { sessions, passkeys, authenticate, invalidKeys, run } = core;
+  const { sessions, passkeys, authenticate, stillValid, invalidKeys, run } = core;
   const { directory, pauses, upstreams } = views;
   const { adminPort } = ground.configuration.server;
   const settings = own.read;
-  const api = controlPlanePorts(ground, views, core, files, own, health, drain);
+  const preferredWait = new PreferredWait({ store, stillValid, run });
+  const api = controlPlanePorts(ground, views, core, files, own, health, drain, preferredWait);
   await addControlPlane(app, api, VERSION, adminPort !== null);
   await addConsole(app, { sessions, passkeys, store, authenticate, invalidKeys, settings, directory });
   const control = mcpControlPorts({
@@ -71,6 +73,7 @@ export async function openDoors(
     upstreams,
     spool: ground.spool,
     run,
+    preferredWait,
     shadowed: signals.metrics.shadowed,
     observed: (would) => signals.metrics.observed(would, 'proxy'),
     access: openAccessLog(ground, signals, opened),

@@ -1,7 +1,7 @@
 import type { GatewayOptions } from '../cli/ports.ts';
 import { createLogger, logSink } from '../telemetry/logger.ts';
 import { endHard } from './exit-stack.ts';
-import { keepMemorySmall } from './memory.ts';
+import { configureGarbageCollection } from './memory.ts';
 import { type GatewayProcess, startGateway } from './start.ts';
 
 /** After a fault, what runs has this long to be settled, ms. */
@@ -14,7 +14,7 @@ const STOP_STARTING_MS = 10_000;
  * call. The fault is logged, nothing more is taken, and what runs is settled, if that is soon over.
  */
 export async function startOwnProcess(options: GatewayOptions): Promise<GatewayProcess> {
-  keepMemorySmall();
+  configureGarbageCollection();
   const sink = logSink();
   const logger = createLogger({ level: 'fatal', sink });
   let running: GatewayProcess | null = null;

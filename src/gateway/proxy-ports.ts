@@ -27,6 +27,7 @@ export function proxyPorts(parts: {
   readonly upstreams: Upstreams;
   readonly spool: Spool;
   readonly run: (request: RunRequest) => Promise<RunResult>;
+  readonly preferredWait: ProxyPorts['preferredWait'];
   readonly shadowed: (rules: readonly string[]) => void;
   readonly observed: (would: string) => void;
   readonly access: ProxyPorts['access'];
@@ -60,6 +61,7 @@ export function proxyPorts(parts: {
       now: () => store.now(),
     }),
     run: parts.run,
+    preferredWait: parts.preferredWait,
     append: (workspace, events) => store.append(workspace, events),
     stream: (id) => upstreams.stream(id),
     place: (kind, upstream, workspace, agentId) => upstreams.place(kind, upstream, `${workspace}\n${agentId}`),

@@ -77,6 +77,11 @@ export function contextOf(
   };
 }
 
+/** An answer whose caller has waited for it (RFC 7240), if it has. */
+export function afterWait(answer: ProxyAnswer, applied: string | null): ProxyAnswer {
+  return applied === null ? answer : { ...answer, headers: { ...answer.headers, 'preference-applied': applied } };
+}
+
 export function answered({ method = '', headers }: IncomingMessage, id: string): AnsweredRequest {
   return { id, method, keyed: headers['idempotency-key'] !== undefined };
 }
@@ -133,17 +138,16 @@ export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerCo
       isUpstreams: true,
     };
   }
-  if (outcome.decision === 'duplicate_blocked' && context.onDuplicate === 'replay' && outcome.result !== null) {
+  // What people approved while the caller waited was sent by another request: its answer was kept.
+  const isReplay = outcome.decision === 'duplicate_blocked' && context.onDuplicate === 'replay';
+  if ((isReplay || outcome.decision === 'committed') && outcome.result !== null) {
     const replayed = replay(outcome.result, (headers) =>
       returnedHeaders(headers, { ...context, upstreamUrl: ports.upstream(context.upstream)?.url ?? '' }),
     );
     if (replayed !== null) {
       const { 'x-should-retry': _, ...kept } = own;
-      return {
-        ...replayed,
-        headers: { ...replayed.headers, ...kept, 'idempotency-replayed': 'true' },
-        isUpstreams: true,
-      };
+      const shown = isReplay ? { ...kept, 'idempotency-replayed': 'true' } : kept;
+      return { ...replayed, headers: { ...replayed.headers, ...shown }, isUpstreams: true };
     }
   }
   const rendered = renderOutcome(outcome, {
@@ -153,7 +157,7 @@ export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerCo
     hasProbe: (tool) => ports.catalog().tool(tool)?.probe !== undefined,
   });
   const headers: Record<string, string> = { 'content-type': 'application/json; charset=utf-8', ...own };
-  // Committed, but there is no answer to pass on: another request ran it, it was settled later, or it is not HTTP.
+  // Committed, but there is no answer to pass on: none was kept, or it is not HTTP.
   if (outcome.decision === 'committed')
     return {
       status: rendered.status,

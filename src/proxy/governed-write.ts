@@ -2,7 +2,8 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { RunResult } from '../effects/model/outcome.ts';
 import { bytesSince, traceOf, wordOf } from '../telemetry/access.ts';
-import { contextOf, linkedAnswer, type ProxyAnswer } from './answer.ts';
+import type { RunRequest } from '../effects/model/run-request.ts';
+import { afterWait, contextOf, linkedAnswer, type ProxyAnswer } from './answer.ts';
 import { type Arrival, type Arrived, type Identities, partOf, receive } from './arrival.ts';
 import { hasBody, paramsOf, type ReadRequest, readParams, runRequestOf, unread } from './governed.ts';
 import type { ProxyPorts, ProxySettings } from './ports.ts';
@@ -144,18 +145,22 @@ export class GovernedWrite {
     }
     const run = runRequestOf(ports, arrived, match, this.#request, read);
     if ('kind' in run) this.#route((request, reply) => runRead(request, reply, arrived, match, run));
-    else ports.run(run).then((result) => this.#ran(arrived, result), this.#fail);
+    else ports.run(run).then((result) => this.#ran(arrived, run, result, null), this.#fail);
   }
 
-  #ran(arrived: Arrived, result: RunResult): void {
+  /** @param applied what was waited for; `null`: nothing */
+  #ran(arrived: Arrived, run: RunRequest, result: RunResult, applied: string | null): void {
+    const { ports } = this.#door;
     try {
-      const answer = linkedAnswer(
-        this.#door.ports,
-        result,
-        contextOf(this.#door.ports, this.#request, this.#requestId, arrived),
-      );
-      if (answer instanceof Promise) answer.then((linked) => this.#send(linked)).catch(this.#fail);
-      else this.#send(answer);
+      const isOver = applied !== null || result.kind === 'problem' || result.outcome.decision === 'committed';
+      const held = isOver ? null : ports.preferredWait.hold(this.#request, this.#response, run, result);
+      if (held !== null) {
+        held.became.then((became) => this.#ran(arrived, run, became, held.applied)).catch(this.#fail);
+        return;
+      }
+      const answer = linkedAnswer(ports, result, contextOf(ports, this.#request, this.#requestId, arrived));
+      if (answer instanceof Promise) answer.then((linked) => this.#send(afterWait(linked, applied))).catch(this.#fail);
+      else this.#send(applied === null ? answer : afterWait(answer, applied));
     } catch (error) {
       this.#fail(error);
     }

@@ -74,6 +74,18 @@ export async function proxyPlugin(
     send(reply, await linkedAnswer(ports, result, contextOf(ports, request.raw, request.id, arrived)));
   };
 
+  const runToItsEnd = async (
+    request: FastifyRequest,
+    reply: FastifyReply,
+    arrived: Arrived,
+    run: RunRequest,
+  ): Promise<void> => {
+    const first = await ports.run(run);
+    const held = ports.preferredWait.hold(request.raw, reply.raw, run, first);
+    if (held !== null) reply.header('preference-applied', held.applied);
+    await sendResult(request, reply, arrived, held === null ? first : await held.became);
+  };
+
   /** Runs a call whose answer may be passed on while it comes. */
   const runPassingOn = async (
     request: FastifyRequest,
@@ -116,7 +128,7 @@ export async function proxyPlugin(
     try {
       const run = runRequestOf(ports, arrived, match, request.raw, read);
       if ('kind' in run) send(reply, problemAnswer(ports, run.problem, answered(request.raw, request.id), match.route));
-      else if (match.tool.streams === undefined) await sendResult(request, reply, arrived, await ports.run(run));
+      else if (match.tool.streams === undefined) await runToItsEnd(request, reply, arrived, run);
       else await runPassingOn(request, reply, arrived, match, run);
     } finally {
       await read.upload?.discard();

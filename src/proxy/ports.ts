@@ -1,4 +1,4 @@
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Dispatcher } from 'undici';
 import type { Route } from '../config/configuration.ts';
 import type { Entrance } from '../config/entrance.ts';
@@ -43,6 +43,10 @@ export interface ProxyPorts {
    */
   readonly evaluateRead: (call: ReadCall) => ReadVerdict;
   readonly run: (request: RunRequest) => Promise<RunResult>;
+  /** Holds the caller of a call that has not ended, if it prefers to wait; `null`: it is answered now. */
+  readonly preferredWait: {
+    hold(request: IncomingMessage, response: ServerResponse, call: RunRequest, first: RunResult): HeldCall | null;
+  };
   /** Appends events that do not belong to a step. */
   readonly append: (workspace: string, events: readonly LedgerDraft[]) => Promise<void>;
   /** The pool for streamed reads; `null` if no upstream has this id. */
@@ -81,6 +85,13 @@ export interface ProxyPorts {
   readonly newId: (prefix: 'eff') => string;
   /** Calls the listener whenever keys or pauses may have changed. Returns a function that stops it. */
   readonly onAccessChanged: (listener: () => void) => () => void;
+}
+
+/** A caller that waits for what becomes of its call. */
+export interface HeldCall {
+  /** Value of the header `Preference-Applied` of its answer. */
+  readonly applied: string;
+  readonly became: Promise<RunResult>;
 }
 
 /** A read as its route matched it. */

@@ -12,6 +12,7 @@ import { createInvalidKeyLimiter } from '../../src/api/invalid-key-limiter.ts';
 import { addControlPlane } from '../../src/api/control-plane.ts';
 import { createLists } from '../../src/api/lists.ts';
 import type { ApiPorts, ApiSettings } from '../../src/api/ports.ts';
+import { PreferredWait } from '../../src/api/preferred-wait.ts';
 import { createServer } from '../../src/api/server.ts';
 import { surroundingsOfPolicies } from '../../src/config/for-policies.ts';
 import { loadConfiguration } from '../../src/config/load.ts';
@@ -301,6 +302,7 @@ export async function startRig(
   const stillValid: ApiPorts['stillValid'] = (keyId) => authenticator.stillValid(keyId);
   const sessions = new ConsoleSessions({ store, seals: secrets, stillValid, settings: () => settings });
   const verifier = createVerifier();
+  const run: ApiPorts['run'] = (request) => runEffect(core, request);
   const ports: ApiPorts = {
     store,
     sessions,
@@ -310,7 +312,8 @@ export async function startRig(
     authenticate: (key) => authenticator.authenticate(key),
     stillValid,
     seals: secrets,
-    run: (request) => runEffect(core, request),
+    run,
+    preferredWait: new PreferredWait({ store, stillValid, run }),
     running: core.running,
     preview: (request) => previewEffect(core, request),
     resolve: (call) => resolveEffect(core, call),

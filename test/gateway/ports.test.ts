@@ -95,6 +95,7 @@ beforeEach(async () => {
     upstreams,
     spool: NO_SPOOL,
     run: (request) => runEffect(core, request),
+    preferredWait: { hold: () => null },
     shadowed: () => undefined,
     observed: () => undefined,
     access: null,

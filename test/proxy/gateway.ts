@@ -353,6 +353,7 @@ export async function startProxiedWorld(
       now: () => store.now(),
     }),
     run: (request) => runEffect(core, request),
+    preferredWait: { hold: () => null },
     append: (workspace, events) => store.append(workspace, events),
     stream: (id) => upstreams.stream(id),
     place: (kind, upstream, workspace, agentId) => upstreams.place(kind, upstream, `${workspace}\n${agentId}`),

@@ -1,9 +1,10 @@
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { gzipSync } from 'node:zlib';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { approverAt } from './approver.ts';
 import { makeApiKey, send } from './gateway.ts';
-import { refund, startWorld, type World, worldFiles } from './world.ts';
+import { freshKey, refund, startWorld, type World, worldFiles } from './world.ts';
 
 /** For what has to come, and how soon is not the question. */
 const PATIENT = { timeout: 30_000, interval: 50 } as const;
@@ -232,4 +233,64 @@ it('what an upstream says has no origin, and runs nothing, where a browser opens
     expect((await look(headers)).headers.get('content-security-policy')).toBeNull();
   const own = await look({ 'sec-fetch-dest': 'document' }, '/docs');
   expect(own.headers.get('content-security-policy')).not.toContain('sandbox');
+});
+
+/** Refunds of 60,000 through the proxy, whose callers wait: with a plain body, and with one that goes by the router. */
+const WRITES = [
+  ['plain', {}, (text: string) => Buffer.from(text)],
+  ['compressed', { 'content-encoding': 'gzip' }, (text: string) => gzipSync(text)],
+] as const;
+
+describe.each(WRITES)('a %s write through the proxy whose caller prefers to wait', (_, headers, encode) => {
+  async function held(prefer: string) {
+    const key = freshKey();
+    const path = `/v1/payments/pay_${key}/refunds`;
+    const answering = fetch(`${world.gateway.url}/payments${path}`, {
+      method: 'POST',
+      headers: {
+        ...headers,
+        'x-api-key': world.keys.bot,
+        'idempotency-key': key,
+        'content-type': 'application/json',
+        prefer,
+      },
+      body: encode(JSON.stringify({ amount: 60_000, currency: 'EUR' })),
+    });
+    const id = await vi.waitFor(async () => {
+      const { body } = await world.get('/approvals?status=pending');
+      const found = body.approvals.find(({ target }: { target: string }) => target === `payment:pay_${key}`);
+      expect(found).toBeDefined();
+      return String(found.id);
+    }, PATIENT);
+    const times = async () => (await world.upstream.ledger()).effects.filter((effect) => effect.path === path).length;
+    return { id, answering, times };
+  }
+
+  it('gets the answer of the upstream once it is approved, and it was sent once', async () => {
+    const { id, answering, times } = await held('wait=30');
+    expect((await approve(id)).body.became).toMatchObject({ decision: 'committed' });
+    const answer = await answering;
+    expect([answer.status, answer.headers.get('svc-decision')]).toEqual([201, 'committed']);
+    expect(answer.headers.get('preference-applied')).toBe('wait=30');
+    expect(answer.headers.get('svc-receipt')).toContain('/receipt');
+    expect(await answer.json()).toMatchObject({ received: { amount: 60_000 } });
+    expect(await times()).toBe(1);
+  });
+
+  it('gets the reason once it is rejected', async () => {
+    const { id, answering, times } = await held('wait=30');
+    await world.post(`/approvals/${id}/reject`, { comment: 'not in May' }, world.keys.approver);
+    const answer = await answering;
+    expect([answer.status, answer.headers.get('svc-decision')]).toEqual([403, 'denied_policy']);
+    expect(await answer.text()).toContain('not in May');
+    expect(await times()).toBe(0);
+  });
+
+  it('is told that it waits on when its time is over', async () => {
+    const { answering, times } = await held('wait=1');
+    const answer = await answering;
+    expect([answer.status, answer.headers.get('svc-decision')]).toEqual([202, 'pending_approval']);
+    expect(answer.headers.get('preference-applied')).toBe('wait=1');
+    expect(await times()).toBe(0);
+  });
 });

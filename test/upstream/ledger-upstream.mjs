@@ -123,6 +123,16 @@ function happen(request) {
   };
 }
 
+/** What happened more than once: path and body. */
+function twice() {
+  const times = new Map();
+  for (const { path, body } of effects) {
+    const what = `${path} ${JSON.stringify(body)}`;
+    times.set(what, (times.get(what) ?? 0) + 1);
+  }
+  return [...times].filter(([, count]) => count > 1).map(([what]) => what);
+}
+
 function json(response, status, body, headers = {}) {
   const text = JSON.stringify(body);
   response.writeHead(status, {
@@ -315,6 +325,10 @@ function answer(incoming, response, text) {
 }
 
 function control(incoming, response, url, text) {
+  if (url.pathname === '/__ledger' && url.searchParams.has('twice')) {
+    json(response, 200, twice());
+    return;
+  }
   if (url.pathname === '/__ledger') {
     if (url.searchParams.has('counts'))
       return json(response, 200, { requests: requests.length, effects: effects.length });

@@ -40,6 +40,8 @@ export interface LedgerUpstream {
   /** What arrived and what happened: the truth. */
   ledger(): Promise<{ readonly requests: readonly ArrivedRequest[]; readonly effects: readonly LedgerEffect[] }>;
   counts(): Promise<{ readonly requests: number; readonly effects: number }>;
+  /** What happened more than once, path and body, where calls differ in these. */
+  twice(): Promise<readonly string[]>;
   /** How the next `times` requests (to `path`) are answered; see the modes in `ledger-upstream.mjs`. */
   mode(mode: {
     readonly mode?: string;
@@ -103,6 +105,7 @@ export async function startLedgerUpstream(options: LedgerUpstreamOptions = {}): 
       (await (await fetch(`${url}/__ledger`)).json()) as Awaited<ReturnType<LedgerUpstream['ledger']>>,
     counts: async () =>
       (await (await fetch(`${url}/__ledger?counts`)).json()) as Awaited<ReturnType<LedgerUpstream['counts']>>,
+    twice: async () => (await (await fetch(`${url}/__ledger?twice`)).json()) as readonly string[],
     mode: (mode) => post('/__mode', mode),
     release: () => post('/__release', {}),
     state: (path, value) => post('/__state', { path, value }),

@@ -152,7 +152,9 @@ function openWith({ DatabaseSync }: SqliteModule): OpenDatabase {
 const SIZES = [32, 8, 1];
 
 /**
- * Writes many rows with few statements, because a call of the driver costs as much as a row.
+ * Writes many rows with few statements, because a call of the driver costs as much as a row. Name what a conflict does
+ * (`OR ROLLBACK`, `OR IGNORE`): a statement of many rows that may be undone by itself, as by default, copies each page that
+ * it changes into a file beside the journal first.
  * @param before the statement before its rows
  * @param columns of a row
  * @param after the statement after its rows

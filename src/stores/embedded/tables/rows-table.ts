@@ -4,7 +4,7 @@ import { bulk, type SqlDatabase } from '../driver.ts';
 import { columnText, integer, ownText, plainText, text } from './columns.ts';
 
 /** How many rows are remembered after they were looked at; sometimes up to twice as many. */
-const REMEMBERED = 4096;
+const REMEMBERED = 512;
 
 /** Texts up to this length are remembered with their rows. */
 const SHORT_TEXT = 256;
@@ -58,7 +58,7 @@ export function openRowsTable(database: SqlDatabase) {
   const select = database.prepare('SELECT n, version FROM rows WHERE kind = ? AND id = ?');
   const selectText = database.prepare('SELECT text FROM rows WHERE n = ?');
   const selectSize = database.prepare('SELECT octet_length(text) AS size FROM rows WHERE n = ?');
-  const insert = bulk(database, 'INSERT INTO rows (n, kind, id, version, text) VALUES', 5);
+  const insert = bulk(database, 'INSERT OR ROLLBACK INTO rows (n, kind, id, version, text) VALUES', 5);
   const update = database.prepare('UPDATE rows SET version = ?, text = ? WHERE n = ?');
   const remove = database.prepare('DELETE FROM rows WHERE n = ?');
   let young = new Map<string, Entry>();
@@ -163,7 +163,7 @@ export function openRowsTable(database: SqlDatabase) {
  * transaction.
  */
 export function openPlacesTable(database: SqlDatabase) {
-  const insert = bulk(database, 'INSERT INTO places (list, at, id) VALUES', 3, ' ON CONFLICT DO NOTHING');
+  const insert = bulk(database, 'INSERT OR IGNORE INTO places (list, at, id) VALUES', 3);
   const remove = bulk(database, 'DELETE FROM places WHERE (list, at, id) IN (VALUES', 3, ')');
   return {
     enter(list: number, at: number, id: string): void {

@@ -25,7 +25,7 @@ export interface StoreThread {
  * Most of the memory of a thread that is for what soon is garbage, MB. V8's own is 48; a row is read, written and
  * forgotten, and who waits for it waits for the disk.
  */
-const MOST_YOUNG_MB = 12;
+const MOST_YOUNG_MB = 24;
 
 /**
  * Starts a thread of the store.
