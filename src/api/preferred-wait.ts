@@ -3,10 +3,10 @@ import type { EffectState } from '../effects/model/effect.ts';
 import type { RunOutcome, RunResult } from '../effects/model/outcome.ts';
 import type { Problem, RunRequest } from '../effects/model/run-request.ts';
 import { outcomeFor, outcomeOfRecord } from '../effects/run/to-outcome.ts';
-import { StoreUnavailable } from '../effects/store.ts';
+import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
+import type { Principal } from '../effects/model/principal.ts';
 import { permit } from '../identity/permissions.ts';
 import { createEffectWatch, type EffectWatch } from './effect-watch.ts';
-import type { ApiPorts } from './ports.ts';
 
 /** Longest wait that `Prefer: wait=n` may ask for, s. */
 const MAX_WAIT_S = 30;
@@ -16,6 +16,13 @@ const POLL_MS = 1000;
 const RUNNING: readonly EffectState[] = ['executing'];
 /** From the request for approval until it is known what became of the call. */
 const UNDECIDED: readonly EffectState[] = ['pending_approval', 'executing'];
+
+/** What is asked of a call that is waited for, and of the key that waits. */
+interface WaitPorts {
+  readonly store: Pick<EffectStore, 'effect' | 'approval'>;
+  readonly stillValid: (keyId: string) => Promise<Principal | { readonly failure: string }>;
+  readonly run: (request: RunRequest) => Promise<RunResult>;
+}
 
 /** A caller that is held. */
 export interface Held {
@@ -29,10 +36,10 @@ export interface Held {
  * doors: they are answered when the call has ended, or when they have waited as long as they would.
  */
 export class PreferredWait {
-  readonly #ports: Pick<ApiPorts, 'store' | 'stillValid' | 'run'>;
+  readonly #ports: WaitPorts;
   readonly #watch: EffectWatch;
 
-  constructor(ports: Pick<ApiPorts, 'store' | 'stillValid' | 'run'>) {
+  constructor(ports: WaitPorts) {
     this.#ports = ports;
     this.#watch = createEffectWatch((workspace, id) => ports.store.effect(workspace, id));
   }
@@ -71,7 +78,7 @@ export class PreferredWait {
  * request that is over nobody is asked anew.
  */
 async function becameOf(
-  { store, stillValid }: Pick<ApiPorts, 'store' | 'stillValid'>,
+  { store, stillValid }: WaitPorts,
   call: RunRequest,
   first: Extract<RunOutcome, { decision: 'pending_approval' }>,
 ): Promise<RunResult> {

@@ -1,3 +1,7 @@
+import type { RunResult } from '../effects/model/outcome.ts';
+import type { RunRequest } from '../effects/model/run-request.ts';
+import { runEffect } from '../effects/run/run-effect.ts';
+import type { Drain } from './drain.ts';
 import type { FastifyBaseLogger } from 'fastify';
 import type { EntityFacts } from '../brain/facts.ts';
 import type { CoreSettings, EffectPorts, JudgeInput } from '../effects/ports.ts';
@@ -122,6 +126,24 @@ function summaries(
 ): EffectPorts['summarize'] {
   return (input, rules) =>
     summariesOf(held.inForce.policies, inputOf(input, entities.view(input.workspace).entity), rules);
+}
+
+/** Runs calls of all doors: each is counted, and the gateway stops only when it has ended. */
+export function runnerOf(
+  ports: EffectPorts,
+  metrics: Metrics,
+  drain: Drain,
+): (request: RunRequest) => Promise<RunResult> {
+  return (request) => {
+    drain.begin();
+    return runEffect(ports, request, (result) => {
+      drain.end();
+      if (result?.kind !== 'outcome') return;
+      const { decision, reason, observed, repeat } = result.outcome;
+      metrics.decided(decision, reason.code, request.via);
+      if (observed !== null && !repeat) metrics.observed(observed.would, request.via);
+    });
+  };
 }
 
 /** Connects the rooms to what the core needs. */

@@ -2,16 +2,13 @@ import type { ApiPorts } from '../api/ports.ts';
 import { createInvalidKeyLimiter } from '../api/invalid-key-limiter.ts';
 import { createLists } from '../api/lists.ts';
 import { ConsoleSessions } from '../console/sessions.ts';
-import type { RunResult } from '../effects/model/outcome.ts';
-import type { RunRequest } from '../effects/model/run-request.ts';
 import type { EffectPorts } from '../effects/ports.ts';
 import { createProbe } from '../effects/run/probe-effect.ts';
-import { runEffect } from '../effects/run/run-effect.ts';
 import { StoreUnavailable } from '../effects/store.ts';
 import { type Authenticator, createAuthenticator } from '../identity/authenticate.ts';
 import { createPasskeys } from '../identity/passkeys/passkeys.ts';
 import { createVerifier } from '../identity/passkeys/verifier.ts';
-import { corePorts } from './core-ports.ts';
+import { corePorts, runnerOf } from './core-ports.ts';
 import type { Drain } from './drain.ts';
 import type { ExitStack } from './exit-stack.ts';
 import type { FilesInForce } from './files-in-force.ts';
@@ -65,16 +62,7 @@ export function openCore(
   const authenticate: Authenticator['authenticate'] = (key) =>
     takeUp.isDone() ? authenticator.authenticate(key) : Promise.reject(new StoreUnavailable('The store is not ready.'));
   const stillValid: ApiPorts['stillValid'] = (keyId) => authenticator.stillValid(keyId);
-  const run = (request: RunRequest): Promise<RunResult> => {
-    drain.begin();
-    return runEffect(ports, request, (result) => {
-      drain.end();
-      if (result?.kind !== 'outcome') return;
-      const { decision, reason, observed, repeat } = result.outcome;
-      metrics.decided(decision, reason.code, request.via);
-      if (observed !== null && !repeat) metrics.observed(observed.would, request.via);
-    });
-  };
+  const run = runnerOf(ports, metrics, drain);
   const probing = createProbe(ports);
   const probe: ApiPorts['probe'] = async (call) => {
     const result = await drain.running(probing(call));

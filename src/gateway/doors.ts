@@ -7,6 +7,7 @@ import { mcpFederatedPlugin } from '../mcp/gateway/federated.ts';
 import { mcpGatewayPlugin } from '../mcp/gateway/plugin.ts';
 import { proxyPlugin } from '../proxy/plugin.ts';
 import type { ProxyPorts } from '../proxy/ports.ts';
+import { countingAccess } from '../telemetry/access.ts';
 import { createAccessLog } from '../telemetry/access-log.ts';
 import { VERSION } from '../version.ts';
 import { controlPlanePorts } from './control-plane-ports.ts';
@@ -96,8 +97,5 @@ function openAccessLog(
   const log = createAccessLog((lines) => sink.write(lines));
   opened.push(async () => log.flush());
   const isLogged = configuration.telemetry.accessLog && logger.isLevelEnabled('info');
-  return (line) => {
-    if (!line.lasts) metrics.called(line.upstream, line.tool, line.decision, line.durationMs);
-    if (isLogged) log.record(line);
-  };
+  return countingAccess(metrics.called, isLogged ? log.record : null);
 }

@@ -29,7 +29,7 @@ export interface Drain {
 }
 
 /** @param elapsed monotonic ms */
-export function createDrain(elapsed: () => number): Drain {
+export function createDrain(elapsed = (): number => performance.now()): Drain {
   let isDraining = false;
   let lastAt = Number.NEGATIVE_INFINITY;
   let underWay = 0;

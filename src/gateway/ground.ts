@@ -49,11 +49,8 @@ export async function openGround(options: GatewayOptions, opened: ExitStack) {
     openSigner({
       keys: { path: configuration.receipts.keysDir, read: readKeyFile, make: makeKeyFile },
       issuer: configuration.receipts.issuer,
-      get installId() {
-        return store.installId;
-      },
+      store,
       version: VERSION,
-      durability: () => store.health().durability,
       lend: (head, key) => store.signWith(head, key),
     }),
   );

@@ -16,7 +16,7 @@ type Server = ReturnType<typeof createListeningServer>;
 
 /** The server of all doors. It listens to nobody yet. */
 export function openServer(
-  { held, configuration, logger }: Ground,
+  { configuration, logger }: Ground,
   { metrics }: Signals,
   own: OwnSettings,
   drain: Drain,
@@ -27,7 +27,7 @@ export function openServer(
     settings: own.read,
     bodyLimit: limits.bodyBytes,
     tls: server.tls,
-    routes: () => held.inForce.configuration.routes,
+    routes: own.routes,
     connections: connectionsOf(limits.connections, openFilesLimit()),
     arrived: drain.arrived,
     isStopping: drain.isDraining,

@@ -20,6 +20,8 @@ export class OwnSettings {
     return this.#made.settings;
   };
 
+  readonly routes = (): InForce['configuration']['routes'] => this.#held.inForce.configuration.routes;
+
   listensAt(url: string): void {
     if (this.#origin !== '') return;
     this.#origin = url;

@@ -49,7 +49,7 @@ export async function startGateway(
 async function open(options: GatewayOptions, hooks: GatewayHooks, opened: ExitStack): Promise<GatewayProcess> {
   const ground = await openGround(options, opened);
   const own = new OwnSettings(ground.held);
-  const drain = createDrain(() => performance.now());
+  const drain = createDrain();
   const chores = new Chores();
   const views = openViews(ground, own, opened);
   const signals = openSignals(ground, views, own, chores.swept, opened);

@@ -74,22 +74,20 @@ interface Ring<Current> {
 export async function openSigner(options: {
   readonly keys: KeyFolder;
   readonly issuer: string | null;
-  /** Read for each receipt: a store that is unreachable at the start gets its id only later. */
-  readonly installId: string;
+  /** Asked for each receipt: a store that is unreachable at the start gets its id only later. */
+  readonly store: { readonly installId: string; health(): { readonly durability: string } };
   readonly version: string;
-  /** The durability that the store provides at present. */
-  readonly durability: () => string;
   /** Called with each key before it is used: another thread may sign with it too. */
   readonly lend?: (head: string, key: KeyObject) => void;
 }): Promise<ReceiptSigner> {
-  const { keys, lend } = options;
+  const { keys, store, lend } = options;
   const issuer: Issuer = {
     get iss() {
-      return options.issuer ?? `urn:svc-gateway:${options.installId}`;
+      return options.issuer ?? `urn:svc-gateway:${store.installId}`;
     },
     version: options.version,
     node: process.versions.node,
-    durability: options.durability,
+    durability: () => store.health().durability,
   };
   const found = await readRing(keys);
   let ring = found.current === null ? await renew(keys, found) : { ...found, current: found.current };

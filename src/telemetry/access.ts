@@ -44,6 +44,17 @@ export function recordRequest(
   });
 }
 
+/** Counts each line, but for those of connections that last, and records it where that is wanted. */
+export function countingAccess(
+  count: (upstream: string | null, tool: string | null, decision: string | null, durationMs: number) => void,
+  record: ((line: AccessLine) => void) | null,
+): (line: AccessLine) => void {
+  return (line) => {
+    if (!line.lasts) count(line.upstream, line.tool, line.decision, line.durationMs);
+    record?.(line);
+  };
+}
+
 /** Bytes of a connection that were logged already: requests follow one another on it. */
 const counted = new WeakMap<object, { read: number; written: number }>();
 

@@ -349,13 +349,16 @@ describe('budgets', () => {
     expect(await seenBy(rig.keys.account)).toContain(row);
     expect(await seenBy(rig.keys.agent)).toContain(row);
     expect(await seenBy(rig.keys.otherAgent)).not.toContain(row);
-    // One with the same region, and another owner.
     const { admin } = rig.keys;
-    const neighbour = { id: 'neighbour', owner: 'maria', attributes: { region: 'eu' } };
-    await rig.send('POST', `${WS}/agents`, { key: admin, body: neighbour });
-    const body = { name: 'n', kind: 'agent', workspace: 'demo', agent_id: 'neighbour' };
-    const made = await rig.send('POST', '/v1/beta/users/maria/keys', { key: admin, body });
-    expect(await seenBy(String(made.json['key']))).not.toContain(row);
+    const seenByAgent = async (id: string, owner: string, region: string) => {
+      await rig.send('POST', `${WS}/agents`, { key: admin, body: { id, owner, attributes: { region } } });
+      const body = { name: 'n', kind: 'agent', workspace: 'demo', agent_id: id };
+      const made = await rig.send('POST', '/v1/beta/users/maria/keys', { key: admin, body });
+      return seenBy(String(made.json['key']));
+    };
+    expect(await seenByAgent('sibling', 'olga', 'eu')).toContain(row);
+    expect(await seenByAgent('emigrant', 'olga', 'us')).not.toContain(row);
+    expect(await seenByAgent('neighbour', 'maria', 'eu')).not.toContain(row);
   });
 });
 

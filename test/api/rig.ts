@@ -223,9 +223,8 @@ export async function startRig(
   const signer = await openSigner({
     keys: { path: join(folder, 'keys'), read: readKeyFile, make: makeKeyFile },
     issuer: null,
-    installId: store.installId,
+    store,
     version: '0.0.0-test',
-    durability: () => store.health().durability,
   });
   const surroundings = surroundingsOfPolicies(configuration);
   const { pools } = surroundings;

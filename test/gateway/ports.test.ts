@@ -74,9 +74,8 @@ beforeEach(async () => {
     signer: await openSigner({
       keys: { path: join(folder, 'keys'), read: readKeyFile, make: makeKeyFile },
       issuer: null,
-      installId: store.installId,
+      store,
       version: 'test',
-      durability: () => 'fsync',
     }),
     spill,
     metrics: createMetrics({ store, workspaces: () => [WORKSPACE], swept: () => null }),

@@ -2,7 +2,7 @@ import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
-import type { EffectStore } from '../../src/effects/store.ts';
+import type { AdmitRequest, EffectStore } from '../../src/effects/store.ts';
 import { sealedSettlement, sealedStore } from '../../src/gateway/sealed-store.ts';
 import { openSecrets, type Secrets } from '../../src/secrets/vault.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
@@ -134,9 +134,9 @@ it('records of before are read as they are', async () => {
 });
 
 /** A request that two rules ask for, granted by one vote, as the store keeps it. */
-async function granted(): Promise<ApprovalRecord> {
+async function granted(more: Partial<AdmitRequest> = {}): Promise<ApprovalRecord> {
   const verdict = permit([], [approvalBy(), approvalBy({ rule: 'payments/b' })]);
-  const waiting = await store.admit(admitRequest({ verdict }));
+  const waiting = await store.admit(admitRequest({ verdict, ...more }));
   if (waiting.kind !== 'pending') throw new Error('it waits');
   await store.vote(voteRequest(waiting.approval, { requirements: [0, 1] }));
   const kept = await plain.approval(WORKSPACE, waiting.approval.id);
@@ -175,7 +175,9 @@ it.each<[string, (kept: ApprovalRecord, other: ApprovalRecord) => Partial<Approv
   ['a vote with another comment', ({ votes }) => ({ votes: votes.map((vote) => ({ ...vote, comment: 'yes' })) })],
   ['the vote on another request', (_kept, { votes }) => ({ votes })],
 ])('a granted request that was given %s is shown, and approves nothing', async (_what, change) => {
-  const [kept, other] = [await granted(), await granted()];
+  // The same question twice, under two keys: what the votes are about tells the requests apart, and nothing else.
+  const same = { approvalDigest: 'the same question' };
+  const [kept, other] = [await granted(same), await granted(same)];
   const seen: string[] = [];
   const read = async (record: ApprovalRecord) => {
     const edited = sealedStore({ ...plain, approval: async () => record }, secrets, undefined, (of) => seen.push(of));

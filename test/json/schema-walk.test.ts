@@ -51,6 +51,10 @@ describe('a place in a schema', () => {
     expect([...placeInSchema(schema, ['map', 'x']).types]).toEqual(['number']);
     expect(placeInSchema(schema, ['any', 'thing']).missing).toBeNull();
     expect([...typesOf(itemSchema(memberSchema(at(schema), 'items')))]).toEqual(['object']);
+    // What every object inherits is no member.
+    expect([
+      ...typesOf(memberSchema(at({ properties: {}, additionalProperties: { type: 'x' } }), '__proto__')),
+    ]).toEqual(['x']);
   });
 
   it('is missing where a step cannot be taken, with what could be', () => {

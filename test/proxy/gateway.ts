@@ -276,9 +276,8 @@ export async function startProxiedWorld(
   const signer = await openSigner({
     keys: { path: configuration.receipts.keysDir, read: readKeyFile, make: makeKeyFile },
     issuer: null,
-    installId: store.installId,
+    store,
     version: 'test',
-    durability: () => 'fsync',
   });
   const directory = createDirectory(configuration, store);
   await directory.refresh();

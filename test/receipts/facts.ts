@@ -121,9 +121,8 @@ export async function keyBench(): Promise<Bench> {
   const options: Bench['options'] = (issuer = null) => ({
     keys: { path: join(folder, 'keys'), read: readKeyFile, make: makeKeyFile },
     issuer,
-    installId: 'inst_1',
+    store: { installId: 'inst_1', health: () => ({ durability: 'fsync' }) },
     version: '0.1.0',
-    durability: () => 'fsync',
   });
   return {
     folder: join(folder, 'keys'),

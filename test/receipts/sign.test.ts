@@ -402,7 +402,12 @@ describe('receipt keys', () => {
     const file = join(bench.folder, 'file');
     await writeFile(file, '');
     const keys = { path: file, read: readKeyFile, make: makeKeyFile };
-    const opening = openSigner({ keys, issuer: null, installId: 'i', version: '0', durability: () => 'fsync' });
+    const opening = openSigner({
+      keys,
+      issuer: null,
+      store: { installId: 'i', health: () => ({ durability: 'fsync' }) },
+      version: '0',
+    });
     await expect(opening).rejects.toThrow(`${file}, where the receipt keys are kept, cannot be read (ENOTDIR).`);
   });
 
