@@ -76,42 +76,44 @@ export function addApprovals(program: Command, { terminal }: CliContext): void {
       showApproval(terminal, approval);
     });
 
-  for (const verb of ['approve', 'reject'] as const) {
-    const command = talksToGateway(
-      approvals
-        .command(verb)
-        .description(`${verb} one, which svc approvals show shows; needs an account key of another user`),
-    )
-      .argument('<id>', 'approval id')
-      .option('--comment <text>', 'kept with the vote; told to the agent that is rejected')
-      .option('--digest <digest>', 'of the request as it was shown: if another is asked now, nothing is decided');
-    if (verb === 'approve')
-      command
-        .option('--set <param=value>', 'approve with this param changed; may be repeated', setParam)
-        .option('--allow-next <n>', 'also allow the next n calls alike, where the policy lets', toCount(100))
-        .option('--allow-for <duration>', 'for so long, e.g. 1h; as long as the policy lets if absent', toMilliseconds);
-    command.action(async (id: string, options: DecideOptions) => {
-      const svc = await connect(options);
-      const { comment, digest, set, allowNext: times, allowFor } = options;
-      if (allowFor !== undefined && times === undefined) throw new CommandFailure('--allow-for needs --allow-next');
-      const until = allowFor === undefined ? undefined : new Date(Date.now() + allowFor).toISOString();
-      const allowAlike = times === undefined ? undefined : { times, ...(until !== undefined && { until }) };
-      const vote = { ...(comment !== undefined && { comment }), ...(digest !== undefined && { digest }) };
-      const answer =
-        verb === 'reject'
-          ? await svc.approvals.reject(id, vote)
-          : await svc.approvals.approve(id, {
-              ...vote,
-              ...(set !== undefined && { changes: set }),
-              ...(allowAlike !== undefined && { allowAlike }),
-            });
-      if (options.json) return terminal.out(json(wire(answer)));
-      const { became, effect, allowanceId } = answer;
-      terminal.out(`${printable(became.message)} The effect ${effect.effectId} is ${effect.state}.`);
-      if (allowanceId !== undefined)
-        terminal.out(`The next calls alike are let in without asking: ${allowanceId}. See svc allowances list.`);
-    });
-  }
+  for (const verb of ['approve', 'reject'] as const) addVote(approvals, verb, terminal);
+}
+
+function addVote(approvals: Command, verb: 'approve' | 'reject', terminal: Terminal): void {
+  const command = talksToGateway(
+    approvals
+      .command(verb)
+      .description(`${verb} one, which svc approvals show shows; needs an account key of another user`),
+  )
+    .argument('<id>', 'approval id')
+    .option('--comment <text>', 'kept with the vote; told to the agent that is rejected')
+    .option('--digest <digest>', 'of the request as it was shown: if another is asked now, nothing is decided');
+  if (verb === 'approve')
+    command
+      .option('--set <param=value>', 'approve with this param changed; may be repeated', setParam)
+      .option('--allow-next <n>', 'also allow the next n calls alike, where the policy lets', toCount(100))
+      .option('--allow-for <duration>', 'for so long, e.g. 1h; as long as the policy lets if absent', toMilliseconds);
+  command.action(async (id: string, options: DecideOptions) => {
+    const svc = await connect(options);
+    const { comment, digest, set, allowNext: times, allowFor } = options;
+    if (allowFor !== undefined && times === undefined) throw new CommandFailure('--allow-for needs --allow-next');
+    const until = allowFor === undefined ? undefined : new Date(Date.now() + allowFor).toISOString();
+    const allowAlike = times === undefined ? undefined : { times, ...(until !== undefined && { until }) };
+    const vote = { ...(comment !== undefined && { comment }), ...(digest !== undefined && { digest }) };
+    const answer =
+      verb === 'reject'
+        ? await svc.approvals.reject(id, vote)
+        : await svc.approvals.approve(id, {
+            ...vote,
+            ...(set !== undefined && { changes: set }),
+            ...(allowAlike !== undefined && { allowAlike }),
+          });
+    if (options.json) return terminal.out(json(wire(answer)));
+    const { became, effect, allowanceId } = answer;
+    terminal.out(`${printable(became.message)} The effect ${effect.effectId} is ${effect.state}.`);
+    if (allowanceId !== undefined)
+      terminal.out(`The next calls alike are let in without asking: ${allowanceId}. See svc allowances list.`);
+  });
 }
 
 function showApproval(terminal: Terminal, approval: Approval): void {

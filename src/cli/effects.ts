@@ -36,9 +36,17 @@ const STATES = ['pending_approval', 'executing', 'committed', 'failed', 'unknown
 
 /** `svc effects list|show|resolve`. */
 export function addEffects(program: Command, context: CliContext): void {
-  const { terminal } = context;
   const effects = program.command('effects').description('actions that the gateway ran or refused');
 
+  addList(effects, context);
+  addShow(effects, context);
+  addResolve(effects, context);
+  addProbe(effects, context);
+  addDisclose(effects, context);
+  addErase(effects, context);
+}
+
+function addList(effects: Command, { terminal }: CliContext): void {
   talksToGateway(effects.command('list').description('effects, newest first'))
     .addOption(new Option('--state <state>', 'only these').choices(STATES))
     .option('--decision <decision>', 'only these, e.g. denied_budget')
@@ -74,7 +82,9 @@ export function addEffects(program: Command, context: CliContext): void {
       else terminal.out(table(EFFECT_COLUMNS, page.effects.map(effectRow)));
       if (page.nextCursor !== null) terminal.out(`More: --cursor ${page.nextCursor}`);
     });
+}
 
+function addShow(effects: Command, { terminal }: CliContext): void {
   talksToGateway(effects.command('show').description('one effect: what happened, its ledger, its stages'))
     .argument('<id>', 'effect id')
     .action(async (id: string, options: GatewayAccess) => {
@@ -103,11 +113,9 @@ export function addEffects(program: Command, context: CliContext): void {
         ),
       );
     });
+}
 
-  addResolve(effects, context);
-  addProbe(effects, context);
-  addDisclose(effects, context);
-
+function addErase(effects: Command, { terminal }: CliContext): void {
   talksToGateway(
     effects
       .command('erase')

@@ -8,7 +8,8 @@ interface StoreChoice {
 }
 
 /** `svc store` and `svc fsck`: an operator checks and repairs a store. */
-export function addStore(program: Command, { ports, terminal, exit }: CliContext): void {
+export function addStore(program: Command, context: CliContext): void {
+  const { ports, terminal } = context;
   const store = program.command('store').description('what only an operator can decide about the store');
 
   const accept = store
@@ -58,6 +59,10 @@ export function addStore(program: Command, { ports, terminal, exit }: CliContext
     });
   withExitCodes(recover, 'declared', 'is not used', 'not declared; why stands on standard error');
 
+  addFsck(program, context);
+}
+
+function addFsck(program: Command, { ports, terminal, exit }: CliContext): void {
   const check = program
     .command('fsck')
     .description('compute states and budgets anew from the ledger and compare; changes no figure')

@@ -279,8 +279,35 @@ function resolveRequest(
   taken: ReadonlyMap<string, string>,
   judge: Judge,
 ): RequestTemplate {
+  const place = placing(request, params, judge);
+  const path = checkPath(request, judge);
+  for (const name of path) place(name, 'the path', ['path']);
+  for (const [index, name] of request.query.entries()) place(name, 'the query', ['query', index]);
+  if (rest !== null) place(rest, 'the query', request.query_rest === undefined ? [] : ['query_rest']);
+  const headers = resolveHeaders(request, taken, place, judge);
+  if (Array.isArray(request.body))
+    for (const [index, name] of request.body.entries()) place(name, 'the body', ['body', index]);
+  if (request.body_as !== undefined) place(request.body_as, 'the body', ['body_as']);
+  checkBody(entry, field, request, judge);
+  return {
+    method: request.method,
+    path: request.path,
+    ...slashesIn(request.path, slashes),
+    query: request.query,
+    ...resolveQuery(request, rest, schema, judge),
+    headers,
+    body: request.body,
+    ...(request.body_as === undefined ? {} : { bodyAs: request.body_as }),
+    ...(request.body_type === 'json' ? {} : { bodyType: request.body_type, formLists: request.form_lists }),
+  };
+}
+
+/** Notes where a param goes, and says what is wrong with that. */
+type Place = (name: string, where: string, steps: readonly (string | number)[]) => void;
+
+function placing(request: RequestEntry, params: ToolParams['params'], judge: Judge): Place {
   const seen = new Map<string, string>();
-  const place = (name: string, where: string, steps: readonly (string | number)[]): void => {
+  return (name, where, steps) => {
     const before = seen.get(name);
     if (before !== undefined)
       judge.error(
@@ -310,10 +337,14 @@ function resolveRequest(
         'add it to required of params_schema',
       );
   };
-  const path = checkPath(request, judge);
-  for (const name of path) place(name, 'the path', ['path']);
-  for (const [index, name] of request.query.entries()) place(name, 'the query', ['query', index]);
-  if (rest !== null) place(rest, 'the query', request.query_rest === undefined ? [] : ['query_rest']);
+}
+
+function resolveHeaders(
+  request: RequestEntry,
+  taken: ReadonlyMap<string, string>,
+  place: Place,
+  judge: Judge,
+): Record<string, string> {
   const headers: Record<string, string> = {};
   const pairs = Array.isArray(request.headers)
     ? request.headers.map((name, index) => ({
@@ -337,8 +368,10 @@ function resolveRequest(
       judge.error('header_twice', request, steps, `The header '${header}' carries ${other}, and no param`);
     headers[name] = header;
   }
-  if (Array.isArray(request.body))
-    for (const [index, name] of request.body.entries()) place(name, 'the body', ['body', index]);
+  return headers;
+}
+
+function checkBody(entry: ToolEntry, field: 'request' | 'state', request: RequestEntry, judge: Judge): void {
   if (request.body_as !== undefined) {
     const isWhole = request.body_type === 'json' || request.body_type === 'opaque';
     if (request.body === '*' || request.body.length > 0 || !isWhole)
@@ -349,7 +382,6 @@ function resolveRequest(
         'body_as is the whole of a body of JSON, or of any type',
         isWhole ? 'leave out body' : 'leave out body and body_type',
       );
-    place(request.body_as, 'the body', ['body_as']);
   }
   const hasBody = request.body === '*' || request.body.length > 0 || request.body_as !== undefined;
   if (hasBody && (request.method === 'GET' || request.method === 'HEAD'))
@@ -382,17 +414,6 @@ function resolveRequest(
     );
   if (request.form_lists !== 'indices' && request.body_type !== 'form' && request.body_type !== 'multipart')
     judge.error('unused_field', request, ['form_lists'], 'form_lists is for forms', 'add body_type: form');
-  return {
-    method: request.method,
-    path: request.path,
-    ...slashesIn(request.path, slashes),
-    query: request.query,
-    ...resolveQuery(request, rest, schema, judge),
-    headers,
-    body: request.body,
-    ...(request.body_as === undefined ? {} : { bodyAs: request.body_as }),
-    ...(request.body_type === 'json' ? {} : { bodyType: request.body_type, formLists: request.form_lists }),
-  };
 }
 
 function takesFiles(type: RequestEntry['body_type']): boolean {

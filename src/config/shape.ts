@@ -171,13 +171,8 @@ function explain(
   );
   for (const error of errors) {
     const path = toPath(tree, error.instancePath);
-    const add = (
-      code: string,
-      message: string,
-      hint: string | null,
-      at: DataPath = path,
-      part: 'key' | 'value' = 'value',
-    ) => findings.push({ code, severity: 'error', message, hint, at: source.at(at, part) });
+    const add: Add = (code, message, hint, under = [], part = 'value') =>
+      void findings.push({ code, severity: 'error', message, hint, at: source.at([...path, ...under], part) });
     const label = labelOf(path);
     const schema: Readonly<Record<string, unknown>> = error.parentSchema ?? {};
     const shown = fromEnvironment.has(pointerTo(path)) ? null : error.data;
@@ -190,86 +185,106 @@ function explain(
           'not_yet_supported',
           later === label ? `${label} is not yet supported` : `${label} is not yet supported (${later})`,
           'remove it',
-          path,
+          [],
           'key',
         );
       laterReported.add(key);
       continue;
     }
-    switch (error.keyword) {
-      case 'additionalProperties': {
-        const name = String(error.params['additionalProperty']);
-        const fields = fieldsOf(schema);
-        const where = typeof schema['x-name'] === 'string' ? schema['x-name'] : label;
-        if (fields.length === 0)
-          add('bad_name', `'${name}' cannot be a name in ${where}`, null, [...path, name], 'key');
-        else
-          add(
-            'unknown_field',
-            `'${name}' is not a field of ${where}`,
-            didYouMean(name, fields) ?? `fields: ${fields.join(', ')}`,
-            [...path, name],
-            'key',
-          );
-        break;
-      }
-      case 'required': {
-        const name = String(error.params['missingProperty']);
-        add(
-          'missing_field',
-          `'${name}' is missing in ${typeof schema['x-name'] === 'string' ? schema['x-name'] : label}`,
-          descriptionOf(schema, name),
-        );
-        break;
-      }
-      case 'type':
-        add(
-          'wrong_type',
-          error.data === null
-            ? `${label} has no value`
-            : `${label} has to be ${typeWords(schema, error)}, not ${kindOf(error.data)}`,
-          typeHint(error),
-        );
-        break;
-      case 'enum': {
-        const words = (Array.isArray(schema['enum']) ? schema['enum'] : []).map(String);
-        if (typeof error.data !== 'string') break;
-        const not = typeof shown === 'string' ? `, not '${shown}'` : '';
-        add(
-          'wrong_value',
-          `${label} has to be ${words.length === 1 ? '' : 'one of '}${words.join(', ')}${not}`,
-          didYouMean(error.data, words),
-        );
-        break;
-      }
-      case 'minimum':
-      case 'maximum':
-        add('out_of_range', `${label} has to be ${rangeOf(schema)}`, null);
-        break;
-      case 'x-duration':
-      case 'x-size': {
-        const bounds = schema[error.keyword];
-        if (patternFailed.has(error.instancePath) || !isRecord(bounds)) break;
-        add('out_of_range', `${label} has to be between ${String(bounds['min'])} and ${String(bounds['max'])}`, null);
-        break;
-      }
-      case 'minLength':
-        add('wrong_value', `${label} is empty`, null);
-        break;
-      default: {
-        const expected = schema['x-expected'];
-        const isOdd = typeof shown === 'string' && shown.length <= 60 && !label.includes('credentials');
-        add(
-          'wrong_value',
-          typeof expected === 'string'
-            ? `${label} has to be ${expected}${isOdd ? `, not '${shown}'` : ''}`
-            : `${label} ${error.message ?? 'is wrong'}`,
-          null,
-        );
-      }
-    }
+    explainOne(error, label, shown, patternFailed, add);
   }
   return findings;
+}
+
+/** Adds a finding at the place of the fault, or under it. */
+type Add = (code: string, message: string, hint: string | null, under?: DataPath, part?: 'key' | 'value') => void;
+
+/**
+ * @param shown what stands there; `null`: it comes from the environment, and is not shown
+ * @param patternFailed places whose text has not the form of a duration or size
+ */
+function explainOne(
+  error: ErrorObject,
+  label: string,
+  shown: unknown,
+  patternFailed: ReadonlySet<string>,
+  add: Add,
+): void {
+  const schema: Readonly<Record<string, unknown>> = error.parentSchema ?? {};
+  switch (error.keyword) {
+    case 'additionalProperties':
+      explainUnknown(error, schema, label, add);
+      break;
+    case 'required': {
+      const name = String(error.params['missingProperty']);
+      add(
+        'missing_field',
+        `'${name}' is missing in ${typeof schema['x-name'] === 'string' ? schema['x-name'] : label}`,
+        descriptionOf(schema, name),
+      );
+      break;
+    }
+    case 'type':
+      add(
+        'wrong_type',
+        error.data === null
+          ? `${label} has no value`
+          : `${label} has to be ${typeWords(schema, error)}, not ${kindOf(error.data)}`,
+        typeHint(error),
+      );
+      break;
+    case 'enum': {
+      const words = (Array.isArray(schema['enum']) ? schema['enum'] : []).map(String);
+      if (typeof error.data !== 'string') break;
+      const not = typeof shown === 'string' ? `, not '${shown}'` : '';
+      add(
+        'wrong_value',
+        `${label} has to be ${words.length === 1 ? '' : 'one of '}${words.join(', ')}${not}`,
+        didYouMean(error.data, words),
+      );
+      break;
+    }
+    case 'minimum':
+    case 'maximum':
+      add('out_of_range', `${label} has to be ${rangeOf(schema)}`, null);
+      break;
+    case 'x-duration':
+    case 'x-size': {
+      const bounds = schema[error.keyword];
+      if (patternFailed.has(error.instancePath) || !isRecord(bounds)) break;
+      add('out_of_range', `${label} has to be between ${String(bounds['min'])} and ${String(bounds['max'])}`, null);
+      break;
+    }
+    case 'minLength':
+      add('wrong_value', `${label} is empty`, null);
+      break;
+    default: {
+      const expected = schema['x-expected'];
+      const isOdd = typeof shown === 'string' && shown.length <= 60 && !label.includes('credentials');
+      add(
+        'wrong_value',
+        typeof expected === 'string'
+          ? `${label} has to be ${expected}${isOdd ? `, not '${shown}'` : ''}`
+          : `${label} ${error.message ?? 'is wrong'}`,
+        null,
+      );
+    }
+  }
+}
+
+function explainUnknown(error: ErrorObject, schema: Readonly<Record<string, unknown>>, label: string, add: Add): void {
+  const name = String(error.params['additionalProperty']);
+  const fields = fieldsOf(schema);
+  const where = typeof schema['x-name'] === 'string' ? schema['x-name'] : label;
+  if (fields.length === 0) add('bad_name', `'${name}' cannot be a name in ${where}`, null, [name], 'key');
+  else
+    add(
+      'unknown_field',
+      `'${name}' is not a field of ${where}`,
+      didYouMean(name, fields) ?? `fields: ${fields.join(', ')}`,
+      [name],
+      'key',
+    );
 }
 
 /** Names of the fields that can be used. Fields that are not supported yet are not suggested. */

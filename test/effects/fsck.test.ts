@@ -1,5 +1,5 @@
 import { describe, expect, it, test } from 'vitest';
-import { checkWorkspace, createAudit } from '../../src/effects/upkeep/fsck.ts';
+import { checkWorkspace, Audit } from '../../src/effects/upkeep/fsck.ts';
 import type { JsonObject } from '../../src/json/value.ts';
 import type { KeyRecord } from '../../src/effects/model/key.ts';
 import { admitStep } from '../../src/effects/steps/admission.ts';
@@ -81,7 +81,7 @@ it('figures of caps are compared with the claims on record', async () => {
 
 describe('figures from the ledger', () => {
   it('held, posted, voided, overdrawn', () => {
-    const audit = createAudit();
+    const audit = new Audit();
     for (const one of [
       event('budget.held', 'a', holds(5)),
       event('budget.posted', 'a', holds(5)),
@@ -104,7 +104,7 @@ describe('figures from the ledger', () => {
   });
 
   it('a row that the ledger knows nothing of', () => {
-    const found = createAudit().compare([], [row(5, 4)], 2000);
+    const found = new Audit().compare([], [row(5, 4)], 2000);
     expect(found).toEqual([
       { what: 'held', where: 'day all c:0:9000', ledger: '0', store: '4' },
       { what: 'spent', where: 'day all c:0:9000', ledger: '0', store: '5' },
@@ -112,7 +112,7 @@ describe('figures from the ledger', () => {
   });
 
   it('a rolling window forgets what is older, give or take a slot', () => {
-    const audit = createAudit();
+    const audit = new Audit();
     const window = 'r:1000000';
     audit.add(event('budget.posted', 'old', holds(50, window), 1000));
     audit.add(event('budget.posted', 'new', holds(5, window), 900_000));
@@ -126,7 +126,7 @@ describe('figures from the ledger', () => {
 
 describe('states from the ledger', () => {
   const stateOf = (...kinds: readonly (readonly [LedgerKind, JsonObject?])[]): string | undefined => {
-    const audit = createAudit();
+    const audit = new Audit();
     for (const [kind, data] of kinds) audit.add(event(kind, 'e', data));
     // What the store does not have at all is a difference as long as it is not settled.
     return audit.compare([], [], 0)[0]?.ledger;
@@ -146,7 +146,7 @@ describe('states from the ledger', () => {
 });
 
 test.each(['effect.denied', 'effect.conflict'] as const)('after %s an effect is denied', (kind) => {
-  const audit = createAudit();
+  const audit = new Audit();
   audit.add(event(kind, 'a'));
   const reason = { code: 'key_reused', message: '' } as const;
   const life = { state: 'denied', at: 0, decision: 'idempotency_conflict', reason, mismatches: [] } as const;
@@ -163,7 +163,7 @@ function admitted(): EffectRecord {
 
 describe('holds of effects', () => {
   it('that were given back are none, also where another attempt waits that holds nothing yet', () => {
-    const audit = createAudit();
+    const audit = new Audit();
     audit.add(event('budget.held', 'a', holds(5)));
     audit.add(event('budget.voided', 'a', holds(5)));
     const effect = admitted();
@@ -180,7 +180,7 @@ describe('holds of effects', () => {
 describe('keys', () => {
   const made = keyRecord({ id: 'key_a' });
   const found = (events: readonly LedgerEvent[], keys: readonly KeyRecord[]) => {
-    const audit = createAudit();
+    const audit = new Audit();
     for (const one of events) audit.add(one);
     return audit.compareKeys(keys);
   };
@@ -209,7 +209,7 @@ describe('passkeys', () => {
   const added = event('passkey.added', '', { passkey_id: 'psk_a', user: 'maria' });
   const removed = event('passkey.removed', '', { passkey_id: 'psk_a', user: 'maria' });
   const found = (events: readonly LedgerEvent[], ids: readonly string[]) => {
-    const audit = createAudit();
+    const audit = new Audit();
     for (const one of events) audit.add(one);
     expect([...audit.usersWithPasskeys()]).toEqual(['maria']);
     return audit.comparePasskeys(new Set(ids));

@@ -1,7 +1,7 @@
 import { admitStep } from '../../src/effects/steps/admission.ts';
 import type { EffectRecord, Evidence, Fence } from '../../src/effects/model/effect.ts';
 import type { Plan, StepView } from '../../src/effects/steps/plan.ts';
-import { createAudit } from '../../src/effects/upkeep/fsck.ts';
+import { Audit } from '../../src/effects/upkeep/fsck.ts';
 import { isLate } from '../../src/effects/run/execute.ts';
 import { resolveStep, settleStep } from '../../src/effects/steps/settlement.ts';
 import type {
@@ -417,7 +417,7 @@ function admitRequest(key: string, scope: Scope, nonce: number): AdmitRequest {
 
 /** What fsck would find at the end of a life. */
 export function fsckOf({ state, now, written }: World): string | null {
-  const audit = createAudit();
+  const audit = new Audit();
   for (const event of written ?? []) audit.add({ ...event, id: '' });
   const rows = [...state.budgets].map(([key, { spent, held }]) => {
     const [budget, bucket, window] = JSON.parse(key);

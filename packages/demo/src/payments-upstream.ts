@@ -40,7 +40,7 @@ const SEEDED_AMOUNT = 250_000;
  * Everything is in memory.
  */
 export async function startPaymentsUpstream(options: { readonly port: number }): Promise<PaymentsUpstream> {
-  const answer = createPayments();
+  const payments = new Payments();
   const desk = createDesk();
   let loseNext = false;
   const server = createServer((request, response) => {
@@ -51,7 +51,7 @@ export async function startPaymentsUpstream(options: { readonly port: number }):
         else send(response, request.method === 'POST' ? 200 : 405, reply);
         return;
       }
-      const { status, body: members } = answer(request, body);
+      const { status, body: members } = payments.answer(request, body);
       const changes = request.method !== 'GET' && request.method !== 'HEAD';
       if (loseNext && changes && status < 300) {
         loseNext = false;
@@ -80,25 +80,43 @@ export async function startPaymentsUpstream(options: { readonly port: number }):
 }
 
 /** The API as a function of its state. */
-function createPayments(): (request: IncomingMessage, body: Json | undefined) => Answer {
-  const payments = new Map<string, Payment>();
-  const things = new Map<string, JsonObject>();
-  const answered = new Map<string, Answer>();
-  let counter = SEEDED;
-  for (let n = 1; n <= SEEDED; n += 1) {
-    const id = `pay_${n}`;
-    payments.set(id, { id, amount: SEEDED_AMOUNT, currency: 'EUR', customer: `cus_${n}`, refunded: 0 });
-  }
-  const nextId = (prefix: string): string => {
-    counter += 1;
-    return `${prefix}_${counter}`;
-  };
-  const keep = (path: string, body: JsonObject, status: number): Answer => {
-    things.set(path, body);
-    return { status, body };
-  };
+class Payments {
+  readonly #payments = new Map<string, Payment>();
+  readonly #things = new Map<string, JsonObject>();
+  readonly #answered = new Map<string, Answer>();
+  #counter = SEEDED;
 
-  const refund = (payment: Payment, body: JsonObject): Answer => {
+  constructor() {
+    for (let n = 1; n <= SEEDED; n += 1) {
+      const id = `pay_${n}`;
+      this.#payments.set(id, { id, amount: SEEDED_AMOUNT, currency: 'EUR', customer: `cus_${n}`, refunded: 0 });
+    }
+  }
+
+  answer(request: IncomingMessage, body: Json | undefined): Answer {
+    const path = (request.url ?? '/').split('?')[0] ?? '/';
+    if (request.method === 'GET' || request.method === 'HEAD') return this.#read(path);
+    if (request.method !== 'POST') return refused(405, 'use GET or POST');
+    const key = request.headers['idempotency-key'];
+    const before = typeof key === 'string' ? this.#answered.get(key) : undefined;
+    if (before !== undefined) return before;
+    if (!isJsonObject(body)) return refused(400, 'send a JSON object');
+    const result = this.#write(path, body);
+    if (typeof key === 'string' && result.status < 300) this.#answered.set(key, result);
+    return result;
+  }
+
+  #nextId(prefix: string): string {
+    this.#counter += 1;
+    return `${prefix}_${this.#counter}`;
+  }
+
+  #keep(path: string, body: JsonObject, status: number): Answer {
+    this.#things.set(path, body);
+    return { status, body };
+  }
+
+  #refund(payment: Payment, body: JsonObject): Answer {
     const { amount, currency } = body;
     if (!isAmount(amount)) return refused(400, 'amount must be a positive integer, in cents');
     if (currency !== payment.currency) return refused(422, `the payment is in ${payment.currency}`);
@@ -106,19 +124,20 @@ function createPayments(): (request: IncomingMessage, body: Json | undefined) =>
       return refused(422, `only ${payment.amount - payment.refunded} of ${payment.amount} are left to refund`);
     }
     payment.refunded += amount;
-    const id = nextId('re');
+    const id = this.#nextId('re');
     const reason = typeof body['reason'] === 'string' ? { reason: body['reason'] } : {};
-    return keep(
+    return this.#keep(
       `/v1/refunds/${id}`,
       { id, payment_id: payment.id, amount, currency, ...reason, status: 'succeeded' },
       201,
     );
-  };
-  const write = (path: string, body: JsonObject): Answer => {
+  }
+
+  #write(path: string, body: JsonObject): Answer {
     const ofPayment = /^\/v1\/payments\/([^/]+)\/refunds$/.exec(path)?.[1];
     if (ofPayment !== undefined) {
-      const payment = payments.get(decodeURIComponent(ofPayment));
-      return payment === undefined ? refused(404, 'there is no such payment') : refund(payment, body);
+      const payment = this.#payments.get(decodeURIComponent(ofPayment));
+      return payment === undefined ? refused(404, 'there is no such payment') : this.#refund(payment, body);
     }
     switch (path) {
       case '/v1/payments': {
@@ -127,52 +146,40 @@ function createPayments(): (request: IncomingMessage, body: Json | undefined) =>
         if (typeof currency !== 'string' || typeof customer !== 'string') {
           return refused(400, 'currency and customer must be strings');
         }
-        const payment: Payment = { id: nextId('pay'), amount, currency, customer, refunded: 0 };
-        payments.set(payment.id, payment);
+        const payment: Payment = { id: this.#nextId('pay'), amount, currency, customer, refunded: 0 };
+        this.#payments.set(payment.id, payment);
         return { status: 201, body: paymentBody(payment) };
       }
       case '/v1/mails': {
         const { to, subject } = body;
         if (typeof to !== 'string' || typeof subject !== 'string')
           return refused(400, 'to and subject must be strings');
-        const id = nextId('mail');
-        return keep(`/v1/mails/${id}`, { id, to, subject, status: 'queued' }, 202);
+        const id = this.#nextId('mail');
+        return this.#keep(`/v1/mails/${id}`, { id, to, subject, status: 'queued' }, 202);
       }
       case '/v1/deployments': {
         const { service, version } = body;
         if (typeof service !== 'string' || typeof version !== 'string') {
           return refused(400, 'service and version must be strings');
         }
-        const id = nextId('dep');
-        return keep(`/v1/deployments/${id}`, { id, service, version, status: 'succeeded' }, 201);
+        const id = this.#nextId('dep');
+        return this.#keep(`/v1/deployments/${id}`, { id, service, version, status: 'succeeded' }, 201);
       }
       default:
         return refused(404, 'there is nothing at this path');
     }
-  };
-  const read = (path: string): Answer => {
+  }
+
+  #read(path: string): Answer {
     const ofPayment = /^\/v1\/payments\/([^/]+)$/.exec(path)?.[1];
-    const payment = ofPayment === undefined ? undefined : payments.get(decodeURIComponent(ofPayment));
+    const payment = ofPayment === undefined ? undefined : this.#payments.get(decodeURIComponent(ofPayment));
     if (payment !== undefined) return { status: 200, body: paymentBody(payment) };
     const byKey = /^\/v1\/refunds\/by-key\/([^/]+)$/.exec(path)?.[1];
-    const earlier = byKey === undefined ? undefined : answered.get(decodeURIComponent(byKey));
+    const earlier = byKey === undefined ? undefined : this.#answered.get(decodeURIComponent(byKey));
     if (earlier !== undefined) return { status: 200, body: earlier.body };
-    const thing = things.get(path);
+    const thing = this.#things.get(path);
     return thing === undefined ? refused(404, 'there is nothing at this path') : { status: 200, body: thing };
-  };
-
-  return (request, body) => {
-    const path = (request.url ?? '/').split('?')[0] ?? '/';
-    if (request.method === 'GET' || request.method === 'HEAD') return read(path);
-    if (request.method !== 'POST') return refused(405, 'use GET or POST');
-    const key = request.headers['idempotency-key'];
-    const before = typeof key === 'string' ? answered.get(key) : undefined;
-    if (before !== undefined) return before;
-    if (!isJsonObject(body)) return refused(400, 'send a JSON object');
-    const result = write(path, body);
-    if (typeof key === 'string' && result.status < 300) answered.set(key, result);
-    return result;
-  };
+  }
 }
 
 function paymentBody(payment: Payment): JsonObject {

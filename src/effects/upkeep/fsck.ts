@@ -43,22 +43,6 @@ interface Row {
   readonly spends: { readonly at: number; readonly amount: number }[];
 }
 
-/**
- * Computes from a ledger, event by event, what should be in the store: states of effects and keys, figures of budgets.
- */
-export interface Audit {
-  add(event: LedgerEvent): void;
-  /** @param now store time, to leave out windows that have ended */
-  compare(effects: readonly EffectRecord[], rows: readonly BudgetRow[], now: number): Difference[];
-  /** @param keys all of them, also those of other workspaces */
-  compareKeys(keys: readonly KeyRecord[]): Difference[];
-  /** Users whose passkeys the ledger speaks of. */
-  usersWithPasskeys(): ReadonlySet<string>;
-  /** @param ids of all passkeys of these users */
-  comparePasskeys(ids: ReadonlySet<string>): Difference[];
-  compareAllowances(stored: readonly AllowanceRecord[], now: number): Difference[];
-}
-
 type KeyStanding = 'created' | 'revoked' | 'rotated';
 
 const KEY_STANDINGS: Readonly<Partial<Record<LedgerKind, KeyStanding>>> = {
@@ -67,61 +51,116 @@ const KEY_STANDINGS: Readonly<Partial<Record<LedgerKind, KeyStanding>>> = {
   'key.rotated': 'rotated',
 };
 
-export function createAudit(): Audit {
-  const states = new Map<string, EffectState>();
-  const holdings = new Map<string, EffectRecord['holdState']>();
-  const rows = new Map<string, Row>();
-  const keyStandings = new Map<string, KeyStanding>();
-  const passkeys = new Map<string, { readonly user: string; readonly isThere: boolean }>();
-  const allowances = createAllowanceAudit();
+/**
+ * Computes from a ledger, event by event, what should be in the store: states of effects and keys, figures of budgets.
+ */
+export class Audit {
+  readonly #states = new Map<string, EffectState>();
+  readonly #holdings = new Map<string, EffectRecord['holdState']>();
+  readonly #rows = new Map<string, Row>();
+  readonly #keyStandings = new Map<string, KeyStanding>();
+  readonly #passkeys = new Map<string, { readonly user: string; readonly isThere: boolean }>();
+  readonly #allowances = createAllowanceAudit();
 
-  function addMoney(event: LedgerEvent, effectId: string): void {
+  add(event: LedgerEvent): void {
+    const { effectId } = event;
+    this.#allowances.add(event);
+    const standing = KEY_STANDINGS[event.kind];
+    const keyId = event.data['key_id'];
+    if (standing !== undefined && typeof keyId === 'string') this.#keyStandings.set(keyId, standing);
+    const { passkey_id: passkeyId, user } = event.data;
+    if (typeof passkeyId === 'string' && typeof user === 'string')
+      this.#passkeys.set(passkeyId, { user, isThere: event.kind === 'passkey.added' });
+    if (event.kind === 'budget.reset') this.#reset(event.data['budgets']);
+    if (effectId === null) return;
+    const state = stateAfter(this.#states.get(effectId) ?? null, event);
+    if (state !== null) this.#states.set(effectId, state);
+    this.#addMoney(event, effectId);
+  }
+
+  /** @param now store time, to leave out windows that have ended */
+  compare(effects: readonly EffectRecord[], stored: readonly BudgetRow[], now: number): Difference[] {
+    return [...this.#compareEffects(effects), ...this.#compareRows(stored, now)];
+  }
+
+  /** @param keys all of them, also those of other workspaces */
+  compareKeys(keys: readonly KeyRecord[]): Difference[] {
+    const byId = new Map(keys.map((key) => [key.id, key]));
+    return [...this.#keyStandings].flatMap(([id, standing]): Difference[] => {
+      const key = byId.get(id);
+      const is = key === undefined ? 'nothing' : standingOf(key);
+      // A rotated key may be revoked before its overlap ends.
+      const fits = standing === is || (standing === 'rotated' && key !== undefined && key.replacedBy !== null);
+      return fits ? [] : [{ what: 'key', where: id, ledger: standing, store: is }];
+    });
+  }
+
+  compareAllowances(stored: readonly AllowanceRecord[], now: number): Difference[] {
+    return this.#allowances.compare(stored, now);
+  }
+
+  /** Users whose passkeys the ledger speaks of. */
+  usersWithPasskeys(): ReadonlySet<string> {
+    return new Set([...this.#passkeys.values()].map(({ user }) => user));
+  }
+
+  /** @param ids of all passkeys of these users */
+  comparePasskeys(ids: ReadonlySet<string>): Difference[] {
+    return [...this.#passkeys].flatMap(([id, { user, isThere }]): Difference[] => {
+      const word = (is: boolean): string => (is ? `a passkey of ${user}` : 'none, it was removed');
+      return ids.has(id) === isThere
+        ? []
+        : [{ what: 'passkey', where: id, ledger: word(isThere), store: ids.has(id) ? word(true) : 'nothing' }];
+    });
+  }
+
+  #addMoney(event: LedgerEvent, effectId: string): void {
     const meaning = MONEY[event.kind];
     if (meaning === undefined) return;
-    holdings.set(effectId, meaning.leaves);
+    this.#holdings.set(effectId, meaning.leaves);
     for (const { hold, held, spent } of moneyChanges(event)) {
-      const row = rowOf(hold);
+      const row = this.#rowOf(hold);
       row.held += held;
       if (spent !== null) row.spends.push({ at: event.at, amount: spent });
     }
   }
 
-  function rowOf(hold: Hold): Row {
+  #rowOf(hold: Hold): Row {
     const name = rowName(hold);
-    const row = rows.get(name) ?? { hold, held: 0, spends: [] };
-    rows.set(name, row);
+    const row = this.#rows.get(name) ?? { hold, held: 0, spends: [] };
+    this.#rows.set(name, row);
     return row;
   }
 
-  function reset(budgets: Json | undefined): void {
+  #reset(budgets: Json | undefined): void {
     if (Array.isArray(budgets))
-      for (const { hold, spends } of rows.values()) if (budgets.includes(hold.budget)) spends.length = 0;
+      for (const { hold, spends } of this.#rows.values()) if (budgets.includes(hold.budget)) spends.length = 0;
   }
 
-  function compareEffects(effects: readonly EffectRecord[]): Difference[] {
+  #compareEffects(effects: readonly EffectRecord[]): Difference[] {
     const found: Difference[] = [];
     const there = new Set<string>();
     for (const { id, life, holdState } of effects) {
       there.add(id);
-      const state = states.get(id) ?? 'nothing';
+      const state = this.#states.get(id) ?? 'nothing';
       if (state !== life.state) found.push({ what: 'state', where: id, ledger: state, store: life.state });
-      const held = holdings.get(id) ?? 'none';
+      const held = this.#holdings.get(id) ?? 'none';
       // After holds were given back, a new attempt without holds has `none`.
       const isSame = held === holdState || (held === 'voided' && holdState === 'none');
       if (!isSame) found.push({ what: 'holds', where: id, ledger: held, store: holdState });
     }
     // A settled record may have been removed by age. One that is not settled never is.
-    for (const [id, state] of states)
+    for (const [id, state] of this.#states)
       if (!there.has(id) && (state === 'executing' || state === 'unknown' || state === 'pending_approval'))
         found.push({ what: 'state', where: id, ledger: state, store: 'nothing' });
     return found;
   }
 
-  function compareRows(stored: readonly BudgetRow[], now: number): Difference[] {
+  #compareRows(stored: readonly BudgetRow[], now: number): Difference[] {
     const found: Difference[] = [];
     const byName = new Map(stored.map((row) => [rowName(row), row]));
-    for (const name of new Set([...rows.keys(), ...byName.keys()])) {
-      const computed = rows.get(name);
+    for (const name of new Set([...this.#rows.keys(), ...byName.keys()])) {
+      const computed = this.#rows.get(name);
       const row = byName.get(name);
       const window = row?.window ?? computed?.hold.window ?? '';
       if (isOver(window, now)) continue;
@@ -140,44 +179,6 @@ export function createAudit(): Audit {
     }
     return found;
   }
-
-  return {
-    add(event) {
-      const { effectId } = event;
-      allowances.add(event);
-      const standing = KEY_STANDINGS[event.kind];
-      const keyId = event.data['key_id'];
-      if (standing !== undefined && typeof keyId === 'string') keyStandings.set(keyId, standing);
-      const { passkey_id: passkeyId, user } = event.data;
-      if (typeof passkeyId === 'string' && typeof user === 'string')
-        passkeys.set(passkeyId, { user, isThere: event.kind === 'passkey.added' });
-      if (event.kind === 'budget.reset') reset(event.data['budgets']);
-      if (effectId === null) return;
-      const state = stateAfter(states.get(effectId) ?? null, event);
-      if (state !== null) states.set(effectId, state);
-      addMoney(event, effectId);
-    },
-    compare: (effects, stored, now) => [...compareEffects(effects), ...compareRows(stored, now)],
-    compareKeys(keys) {
-      const byId = new Map(keys.map((key) => [key.id, key]));
-      return [...keyStandings].flatMap(([id, standing]): Difference[] => {
-        const key = byId.get(id);
-        const is = key === undefined ? 'nothing' : standingOf(key);
-        // A rotated key may be revoked before its overlap ends.
-        const fits = standing === is || (standing === 'rotated' && key !== undefined && key.replacedBy !== null);
-        return fits ? [] : [{ what: 'key', where: id, ledger: standing, store: is }];
-      });
-    },
-    compareAllowances: allowances.compare,
-    usersWithPasskeys: () => new Set([...passkeys.values()].map(({ user }) => user)),
-    comparePasskeys: (ids) =>
-      [...passkeys].flatMap(([id, { user, isThere }]): Difference[] => {
-        const word = (is: boolean): string => (is ? `a passkey of ${user}` : 'none, it was removed');
-        return ids.has(id) === isThere
-          ? []
-          : [{ what: 'passkey', where: id, ledger: word(isThere), store: ids.has(id) ? word(true) : 'nothing' }];
-      }),
-  };
 }
 
 function standingOf(key: KeyRecord): KeyStanding {
@@ -214,7 +215,7 @@ export async function checkWorkspace(
   workspace: string,
   keptMs = 0,
 ): Promise<readonly Difference[] | null> {
-  const audit = createAudit();
+  const audit = new Audit();
   const settled = new Map<string, number>();
   let seq = 0;
   async function follow(): Promise<number> {

@@ -29,149 +29,154 @@ export type ReadCommand = readonly [
 ];
 
 /** Script calls and commands on the primary of a workspace, wherever it is now. */
-export interface Calls {
+export class Calls {
+  readonly #topology;
+  readonly #gatewayId;
+  readonly #time;
+  readonly #fleet;
+  readonly #report;
+
+  /** @param report called for each failure and each success, for health */
+  constructor(
+    { topology, gatewayId, time }: Pick<FleetSettings, 'topology' | 'gatewayId' | 'time'>,
+    fleet: Fleet,
+    report: (error: StoreUnavailable | null) => void,
+  ) {
+    this.#topology = topology;
+    this.#gatewayId = gatewayId;
+    this.#time = time;
+    this.#fleet = fleet;
+    this.#report = report;
+  }
+
   /**
    * Runs a script that writes, as a gateway that is registered in the epoch.
    * @returns its reply, which begins with `ok`
    */
-  evaluate(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[]>;
-  /** Runs a script that only reads. @returns its reply; `null` if nothing was ever written in the workspace */
-  read(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[] | null>;
-  /** Commands that only read, in one round trip. */
-  commands(workspace: string, commands: readonly ReadCommand[]): Promise<readonly unknown[]>;
-}
+  evaluate(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[]> {
+    const epoch = this.#fleet.attached().get(workspace);
+    return epoch === undefined
+      ? this.#evaluateAgain(name, workspace, args, 0)
+      : this.#evaluateIn(epoch, name, workspace, args, 0);
+  }
 
-/** @param report called for each failure and each success, for health */
-export function createCalls(
-  { topology, gatewayId, time }: Pick<FleetSettings, 'topology' | 'gatewayId' | 'time'>,
-  fleet: Fleet,
-  report: (error: StoreUnavailable | null) => void,
-): Calls {
+  /** Runs a script that only reads. @returns its reply; `null` if nothing was ever written in the workspace */
+  read(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[] | null> {
+    const words = ['', this.#gatewayId, this.#time.argument(), ...args];
+    return this.#ask(
+      workspace,
+      (connection) => connection.evaluate(name, workspace, words),
+      (reply) => {
+        if (reply[0] === 'ahead') return reply.slice(2);
+        return reply[0] === 'ok' ? reply : null;
+      },
+    );
+  }
+
+  /** Commands that only read, in one round trip. */
+  async commands(workspace: string, commands: readonly ReadCommand[]): Promise<readonly unknown[]> {
+    return commands.length === 0
+      ? []
+      : this.#ask(
+          workspace,
+          (connection) => connection.pipeline(commands),
+          (replies) => replies,
+        );
+  }
+
   /**
    * Asks the primary once. If the workspace has moved in a cluster, the server says so before anything is done.
    * @param read makes the answer of the reply
    */
-  function ask<Reply, Answer>(
+  #ask<Reply, Answer>(
     workspace: string,
     send: (connection: RedisConnection) => Promise<Reply>,
     read: (reply: Reply) => Answer | Promise<Answer>,
   ): Promise<Answer> {
     let sent: Promise<Reply>;
     try {
-      sent = send(topology.primaryOf(workspace).connection());
+      sent = send(this.#topology.primaryOf(workspace).connection());
     } catch (error) {
       sent = Promise.reject(error);
     }
     return sent.then(
       (reply) => {
-        report(null);
+        this.#report(null);
         return read(reply);
       },
       (error: unknown) =>
-        afterMove(workspace, error)
-          .then(() => send(topology.primaryOf(workspace).connection()))
+        this.#afterMove(workspace, error)
+          .then(() => send(this.#topology.primaryOf(workspace).connection()))
           .then(read),
     );
   }
 
   /** Resolves when it is known where the workspace has moved to. @throws an error that says anything else */
-  async function afterMove(workspace: string, error: unknown): Promise<void> {
+  async #afterMove(workspace: string, error: unknown): Promise<void> {
     if (!(error instanceof StoreUnavailable)) throw error;
     if (!error.message.startsWith('Redis: MOVED')) {
-      report(error);
+      this.#report(error);
       // The workspace may have moved.
-      void topology.relocate().catch(() => undefined);
+      void this.#topology.relocate().catch(() => undefined);
       throw error;
     }
-    await topology.relocate();
-    fleet.detach(workspace);
+    await this.#topology.relocate();
+    this.#fleet.detach(workspace);
   }
 
   /** @param asked how often the call was made before */
-  function evaluateIn(
+  #evaluateIn(
     epoch: string,
     name: ScriptName,
     workspace: string,
     args: readonly string[],
     asked: number,
   ): Promise<readonly unknown[]> {
-    return ask(
+    return this.#ask(
       workspace,
-      (connection) => connection.evaluate(name, workspace, [epoch, gatewayId, time.argument(), ...args]),
+      (connection) => connection.evaluate(name, workspace, [epoch, this.#gatewayId, this.#time.argument(), ...args]),
       (reply) =>
         reply[0] === 'ok'
           ? reply
-          : answerOf(name, workspace, reply).then(
-              (answer) => answer ?? evaluateAgain(name, workspace, args, asked + 1),
+          : this.#answerOf(name, workspace, reply).then(
+              (answer) => answer ?? this.#evaluateAgain(name, workspace, args, asked + 1),
             ),
     );
   }
 
-  async function evaluateAgain(
+  async #evaluateAgain(
     name: ScriptName,
     workspace: string,
     args: readonly string[],
     asked: number,
   ): Promise<readonly unknown[]> {
     if (asked === ASKED_AGAIN) throw new StoreUnavailable('Redis: the store changes its epoch over and over');
-    return evaluateIn(await fleet.attach(workspace), name, workspace, args, asked);
+    return this.#evaluateIn(await this.#fleet.attach(workspace), name, workspace, args, asked);
   }
 
   /** The answer in a reply that is not simply done; `null`: nothing was done, and the call can be made again. */
-  async function answerOf(
-    name: ScriptName,
-    workspace: string,
-    reply: readonly unknown[],
-  ): Promise<readonly unknown[] | null> {
+  async #answerOf(name: ScriptName, workspace: string, reply: readonly unknown[]): Promise<readonly unknown[] | null> {
     const [tag] = reply;
     switch (tag) {
       case 'absent':
       case 'unregistered':
       case 'new_epoch':
-        fleet.detach(workspace);
+        this.#fleet.detach(workspace);
         return null;
       case 'new_history':
       case 'waiting':
-        await fleet.recover(workspace);
+        await this.#fleet.recover(workspace);
         return null;
       case 'ahead':
         // It was done, with the known time.
-        time.disbelieve(workspace, Number(reply[3]), Number(reply[1]));
+        this.#time.disbelieve(workspace, Number(reply[3]), Number(reply[1]));
         return reply.slice(2);
       case 'replica':
-        topology.primaryOf(workspace).connection().reset();
-        void topology.relocate().catch(() => undefined);
+        this.#topology.primaryOf(workspace).connection().reset();
+        void this.#topology.relocate().catch(() => undefined);
         throw new StoreUnavailable('Redis: the server is no longer a primary');
       default:
         throw new TypeError(`script ${name} answered ${String(tag)}`);
     }
   }
-
-  return {
-    evaluate(name, workspace, args) {
-      const epoch = fleet.attached().get(workspace);
-      return epoch === undefined
-        ? evaluateAgain(name, workspace, args, 0)
-        : evaluateIn(epoch, name, workspace, args, 0);
-    },
-    read(name, workspace, args) {
-      const words = ['', gatewayId, time.argument(), ...args];
-      return ask(
-        workspace,
-        (connection) => connection.evaluate(name, workspace, words),
-        (reply) => {
-          if (reply[0] === 'ahead') return reply.slice(2);
-          return reply[0] === 'ok' ? reply : null;
-        },
-      );
-    },
-    commands: async (workspace, commands) =>
-      commands.length === 0
-        ? []
-        : ask(
-            workspace,
-            (connection) => connection.pipeline(commands),
-            (replies) => replies,
-          ),
-  };
 }

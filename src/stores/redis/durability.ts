@@ -36,155 +36,161 @@ interface Waiter {
   done(error: StoreUnavailable | null): void;
 }
 
-/** Waits until earlier writes to a primary are as durable as requested. */
-export interface Barrier {
-  /** Calls `done` when it is confirmed, is not confirmed in time, or the primary is not the one of the step. */
-  afterwards(workspace: string, epoch: string, done: (error: StoreUnavailable | null) => void): void;
-  /** The same for who awaits it. @throws StoreUnavailable */
-  wait(workspace: string, epoch: string): Promise<void>;
-  /** Why nothing is confirmed at present, or `null`. Rounds continue until something is confirmed. */
-  fault(): StoreUnavailable | null;
-  close(): void;
-}
-
 /**
- * A barrier on its own connection. WAIT only looks at the last write of its connection. So each round first writes a
- * mark, which comes after the steps that it stands for. The mark is refused under another history or epoch. One round
- * runs at a time; what arrives meanwhile shares the next one.
+ * Waits until earlier writes to a primary are as durable as requested, on a connection of its own. WAIT only looks at the
+ * last write of its connection. So each round first writes a mark, which comes after the steps that it stands for. The
+ * mark is refused under another history or epoch. One round runs at a time; what arrives meanwhile shares the next one.
  */
-export function createBarrier(
-  connection: RedisConnection,
-  mode: () => BarrierMode,
-  gateway: string,
-  clock: () => string,
-): Barrier {
-  let waiting: Waiter[] = [];
-  let running = false;
-  let history = '';
-  let replicas = 1;
-  let countedAt = -COUNT_EVERY_MS;
-  let fault: StoreUnavailable | null = null;
-  let again: NodeJS.Timeout | null = null;
-  let closed = false;
+export class Barrier {
+  readonly #connection;
+  readonly #mode;
+  readonly #gateway;
+  readonly #clock;
+  #waiting: Waiter[] = [];
+  #running = false;
+  #history = '';
+  #replicas = 1;
+  #countedAt = -COUNT_EVERY_MS;
+  #fault: StoreUnavailable | null = null;
+  #again: NodeJS.Timeout | null = null;
+  #closed = false;
+
+  constructor(connection: RedisConnection, mode: () => BarrierMode, gateway: string, clock: () => string) {
+    this.#connection = connection;
+    this.#mode = mode;
+    this.#gateway = gateway;
+    this.#clock = clock;
+  }
+
+  /** Calls `done` when it is confirmed, is not confirmed in time, or the primary is not the one of the step. */
+  afterwards(workspace: string, epoch: string, done: (error: StoreUnavailable | null) => void): void {
+    if (this.#mode() === 'none') done(null);
+    else this.#afterwards(workspace, epoch, done);
+  }
+
+  /** The same for who awaits it. @throws StoreUnavailable */
+  wait(workspace: string, epoch: string): Promise<void> {
+    return this.#mode() === 'none' ? Promise.resolve() : this.#wait(workspace, epoch);
+  }
+
+  /** Why nothing is confirmed at present, or `null`. Rounds continue until something is confirmed. */
+  fault(): StoreUnavailable | null {
+    return this.#fault;
+  }
+
+  close(): void {
+    this.#closed = true;
+    if (this.#again !== null) clearTimeout(this.#again);
+  }
 
   /**
    * All replicas that were in sync under this history count: one that has stopped answering may still be elected. A
    * replica in its first sync does not count yet: it confirms nothing, and writes would wait for it.
    */
-  async function countReplicas(): Promise<void> {
-    if (performance.now() - countedAt < COUNT_EVERY_MS) return;
-    const info = String(await connection.command('INFO', 'replication'));
+  async #countReplicas(): Promise<void> {
+    if (performance.now() - this.#countedAt < COUNT_EVERY_MS) return;
+    const info = String(await this.#connection.command('INFO', 'replication'));
     const rid = /master_replid:(\w+)/.exec(info)?.[1] ?? '';
     const seen = [...info.matchAll(/^slave\d+:.*state=online/gm)].length;
-    replicas = Math.max(1, seen, rid === history ? replicas : 1);
-    history = rid;
-    countedAt = performance.now();
+    this.#replicas = Math.max(1, seen, rid === this.#history ? this.#replicas : 1);
+    this.#history = rid;
+    this.#countedAt = performance.now();
   }
 
-  async function round(group: readonly Waiter[]): Promise<void> {
+  async #round(group: readonly Waiter[]): Promise<void> {
     const marked = new Map(group.map(({ workspace, epoch }) => [workspace, epoch]));
-    await connection.ready(CONFIRM_MS);
-    if (mode() === 'wait') await countReplicas();
+    await this.#connection.ready(CONFIRM_MS);
+    if (this.#mode() === 'wait') await this.#countReplicas();
     const { sha, source } = script('note');
     const marks = [...marked].map(
-      ([workspace, epoch]) => ['EVALSHA', sha, 1, metaKey(workspace), epoch, gateway, clock(), ...noteOf()] as const,
+      ([workspace, epoch]) =>
+        ['EVALSHA', sha, 1, metaKey(workspace), epoch, this.#gateway, this.#clock(), ...noteOf()] as const,
     );
     const send = async (): Promise<readonly unknown[]> => {
-      if (mode() === 'wait') return connection.pipeline([...marks, ['WAIT', replicas, CONFIRM_MS]]);
+      if (this.#mode() === 'wait') return this.#connection.pipeline([...marks, ['WAIT', this.#replicas, CONFIRM_MS]]);
       // WAITAOF is not sent together with the marks. Before they are synced, the server would answer it from its timer:
       // 100 ms later.
-      const replies = await connection.pipeline(marks);
-      return [...replies, await connection.command('WAITAOF', 1, 0, CONFIRM_MS)];
+      const replies = await this.#connection.pipeline(marks);
+      return [...replies, await this.#connection.command('WAITAOF', 1, 0, CONFIRM_MS)];
     };
     const replies = await send().catch(async (error: unknown) => {
       if (!(error instanceof StoreUnavailable) || !error.message.includes('NOSCRIPT')) throw error;
-      await connection.command('SCRIPT', 'LOAD', source);
+      await this.#connection.command('SCRIPT', 'LOAD', source);
       return send();
     });
     const refused = replies.slice(0, -1).map((reply) => (Array.isArray(reply) ? String(reply[0]) : ''));
     const other = refused.find((tag) => tag !== 'ok');
     if (other !== undefined) {
       // This connection may have got to another primary than that of the steps.
-      if (!SAME_PRIMARY.includes(other)) connection.reset();
+      if (!SAME_PRIMARY.includes(other)) this.#connection.reset();
       throw new PrimaryChanged('Redis: the primary has changed before the step was durable');
     }
     const confirmed = replies.at(-1);
-    if (mode() === 'wait' && Number(confirmed) < replicas) {
-      countedAt = -COUNT_EVERY_MS;
-      throw new StoreUnavailable(`Redis: ${String(confirmed)} of ${replicas} replicas confirmed in ${CONFIRM_MS} ms`);
+    if (this.#mode() === 'wait' && Number(confirmed) < this.#replicas) {
+      this.#countedAt = -COUNT_EVERY_MS;
+      throw new StoreUnavailable(
+        `Redis: ${String(confirmed)} of ${this.#replicas} replicas confirmed in ${CONFIRM_MS} ms`,
+      );
     }
-    if (mode() === 'waitaof' && !(Array.isArray(confirmed) && Number(confirmed[0]) >= 1)) {
+    if (this.#mode() === 'waitaof' && !(Array.isArray(confirmed) && Number(confirmed[0]) >= 1)) {
       throw new StoreUnavailable(`Redis: the append-only file was not synced in ${CONFIRM_MS} ms`);
     }
   }
 
-  async function rounds(): Promise<void> {
-    running = true;
-    while (waiting.length > 0) {
-      const group = waiting;
-      waiting = [];
+  async #rounds(): Promise<void> {
+    this.#running = true;
+    while (this.#waiting.length > 0) {
+      const group = this.#waiting;
+      this.#waiting = [];
       let failed: StoreUnavailable | null = null;
       try {
-        await round(group);
+        await this.#round(group);
       } catch (error) {
         failed =
           error instanceof StoreUnavailable ? error : new StoreUnavailable('Redis: not durable', { cause: error });
       }
       // The steps themselves notice a change of the primary.
-      fault = failed instanceof PrimaryChanged ? null : failed;
+      this.#fault = failed instanceof PrimaryChanged ? null : failed;
       for (const { done } of group) done(failed);
       const [first] = group;
-      if (fault !== null && first !== undefined) tryAgain(first.workspace);
+      if (this.#fault !== null && first !== undefined) this.#tryAgain(first.workspace);
     }
-    running = false;
+    this.#running = false;
   }
 
   /** Nothing is admitted until a round is confirmed, so rounds continue without calls. */
-  function tryAgain(workspace: string): void {
-    if (closed || again !== null) return;
-    again = setTimeout(() => {
-      again = null;
-      void retry(workspace);
+  #tryAgain(workspace: string): void {
+    if (this.#closed || this.#again !== null) return;
+    this.#again = setTimeout(() => {
+      this.#again = null;
+      void this.#retry(workspace);
     }, TRY_AGAIN_MS);
-    again.unref();
+    this.#again.unref();
   }
 
-  async function retry(workspace: string): Promise<void> {
+  async #retry(workspace: string): Promise<void> {
     try {
-      const epoch = await connection.command('HGET', metaKey(workspace), 'epoch');
-      await wait(workspace, String(epoch));
+      const epoch = await this.#connection.command('HGET', metaKey(workspace), 'epoch');
+      await this.#wait(workspace, String(epoch));
     } catch {
       // Whatever it was: nothing is admitted until a round is confirmed.
-      if (fault !== null) tryAgain(workspace);
+      if (this.#fault !== null) this.#tryAgain(workspace);
     }
   }
 
-  function afterwards(workspace: string, epoch: string, done: Waiter['done']): void {
-    waiting.push({ workspace, epoch, done });
-    if (!running) void rounds();
+  #afterwards(workspace: string, epoch: string, done: Waiter['done']): void {
+    this.#waiting.push({ workspace, epoch, done });
+    if (!this.#running) void this.#rounds();
   }
 
-  function wait(workspace: string, epoch: string): Promise<void> {
+  #wait(workspace: string, epoch: string): Promise<void> {
     return new Promise((resolve, reject) => {
-      afterwards(workspace, epoch, (error) => {
+      this.#afterwards(workspace, epoch, (error) => {
         if (error === null) resolve();
         else reject(error);
       });
     });
   }
-
-  return {
-    afterwards(workspace, epoch, done) {
-      if (mode() === 'none') done(null);
-      else afterwards(workspace, epoch, done);
-    },
-    wait: (workspace, epoch) => (mode() === 'none' ? Promise.resolve() : wait(workspace, epoch)),
-    fault: () => fault,
-    close() {
-      closed = true;
-      if (again !== null) clearTimeout(again);
-    },
-  };
 }
 
 /** The mark met another history or epoch than that of the steps. */

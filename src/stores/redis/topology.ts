@@ -6,14 +6,7 @@ import {
   type RedisConnection,
   type RedisTarget,
 } from './connection.ts';
-import {
-  BARRIER_ANSWER_MS,
-  type Barrier,
-  type BarrierMode,
-  checkServer,
-  createBarrier,
-  type Durability,
-} from './durability.ts';
+import { BARRIER_ANSWER_MS, type BarrierMode, checkServer, Barrier, type Durability } from './durability.ts';
 import { slotOf, workspaceTag } from './names.ts';
 import { script, SCRIPT_NAMES } from './scripts.ts';
 
@@ -62,7 +55,7 @@ function openPrimary(target: RedisTarget, settings: TopologySettings): Primary {
   });
   let checked: { readonly mode: BarrierMode } | null = null;
   let fault: Error | null = null;
-  const barrier = createBarrier(barrierConnection, () => checked?.mode ?? 'wait', settings.gatewayId, settings.clock);
+  const barrier = new Barrier(barrierConnection, () => checked?.mode ?? 'wait', settings.gatewayId, settings.clock);
   let closed = false;
 
   async function check(): Promise<void> {

@@ -10,12 +10,6 @@ const CHARACTERS = 256 * 1024;
 /** How many script calls of one workspace may run at once. There is more than one only if each is full. */
 const UNDER_WAY = 4;
 
-/** Commits together what is passed in one turn of the event loop. */
-export interface Batches {
-  /** `failed`: with StoreUnavailable if nobody knows whether the change was made, or it is not durable. */
-  commit(change: Change, done: (answer: Answer) => void, failed: (error: unknown) => void): void;
-}
-
 interface Waiting {
   readonly change: Change;
   done(answer: Answer): void;
@@ -28,53 +22,81 @@ interface Lane {
   planned: boolean;
 }
 
-/**
- * @param most the most changes in one script call
- * @param report called for each batch that failed or could not be made durable
- */
-export function createBatches(
-  { topology, journal, time }: Pick<FleetSettings, 'topology' | 'journal' | 'time'>,
-  calls: Calls,
-  most: number,
-  report: (error: StoreUnavailable) => void,
-): Batches {
-  const lanes = new Map<string, Lane>();
+/** Commits together what is passed in one turn of the event loop. */
+export class Batches {
+  readonly #topology;
+  readonly #journal;
+  readonly #time;
+  readonly #calls;
+  readonly #most;
+  readonly #report;
+  readonly #lanes = new Map<string, Lane>();
 
-  function plan(workspace: string, lane: Lane): void {
+  /**
+   * @param most the most changes in one script call
+   * @param report called for each batch that failed or could not be made durable
+   */
+  constructor(
+    { topology, journal, time }: Pick<FleetSettings, 'topology' | 'journal' | 'time'>,
+    calls: Calls,
+    most: number,
+    report: (error: StoreUnavailable) => void,
+  ) {
+    this.#topology = topology;
+    this.#journal = journal;
+    this.#time = time;
+    this.#calls = calls;
+    this.#most = most;
+    this.#report = report;
+  }
+
+  /** `failed`: with StoreUnavailable if nobody knows whether the change was made, or it is not durable. */
+  commit(change: Change, done: (answer: Answer) => void, failed: (error: unknown) => void): void {
+    const { workspace } = change;
+    let lane = this.#lanes.get(workspace);
+    if (lane === undefined) {
+      lane = { queue: [], underWay: 0, planned: false };
+      this.#lanes.set(workspace, lane);
+    }
+    lane.queue.push({ change, done, failed });
+    this.#plan(workspace, lane);
+  }
+
+  #plan(workspace: string, lane: Lane): void {
     if (lane.planned) return;
     lane.planned = true;
     setImmediate(() => {
       lane.planned = false;
-      send(workspace, lane);
+      this.#send(workspace, lane);
     });
   }
 
   /** While a call runs, new changes wait for its answer; the next call then takes all of them. */
-  function send(workspace: string, lane: Lane): void {
-    while (lane.queue.length > 0 && lane.underWay < (lane.queue.length < most ? 1 : UNDER_WAY)) {
-      const batch = next(lane);
+  #send(workspace: string, lane: Lane): void {
+    while (lane.queue.length > 0 && lane.underWay < (lane.queue.length < this.#most ? 1 : UNDER_WAY)) {
+      const batch = this.#next(lane);
       lane.underWay += 1;
-      commit(workspace, batch, () => {
+      this.#commit(workspace, batch, () => {
         lane.underWay -= 1;
-        if (lane.queue.length > 0) plan(workspace, lane);
-        else if (lane.underWay === 0) lanes.delete(workspace);
+        if (lane.queue.length > 0) this.#plan(workspace, lane);
+        else if (lane.underWay === 0) this.#lanes.delete(workspace);
       });
     }
   }
 
-  function next(lane: Lane): readonly Waiting[] {
+  #next(lane: Lane): readonly Waiting[] {
     let count = 0;
     let characters = 0;
     for (const { change } of lane.queue) {
       characters += sizeOf(change);
-      if (count === most || (count > 0 && characters > CHARACTERS)) break;
+      if (count === this.#most || (count > 0 && characters > CHARACTERS)) break;
       count += 1;
     }
     return lane.queue.splice(0, count);
   }
 
   /** @param answered called when the script has answered or failed */
-  function commit(workspace: string, batch: readonly Waiting[], answered: () => void): void {
+  #commit(workspace: string, batch: readonly Waiting[], answered: () => void): void {
     const fail = (error: unknown): void => {
       for (const { failed } of batch) failed(error);
     };
@@ -84,7 +106,7 @@ export function createBatches(
       const changes: Change[] = [];
       for (const { change } of batch) changes.push(change);
       words = wordsOfChanges(changes);
-      asked = calls.evaluate('commit', workspace, words);
+      asked = this.#calls.evaluate('commit', workspace, words);
     } catch (error) {
       answered();
       fail(error);
@@ -94,13 +116,13 @@ export function createBatches(
       .then(
         (reply) => {
           answered();
-          whenDurable(workspace, batch, words, reply);
+          this.#whenDurable(workspace, batch, words, reply);
         },
         (error: unknown) => {
           // The changes that waited behind it have waited long enough for a store that does not answer.
           if (error instanceof StoreUnavailable) {
-            report(error);
-            for (const { failed } of lanes.get(workspace)?.queue.splice(0) ?? []) failed(error);
+            this.#report(error);
+            for (const { failed } of this.#lanes.get(workspace)?.queue.splice(0) ?? []) failed(error);
           }
           answered();
           fail(error);
@@ -110,7 +132,7 @@ export function createBatches(
   }
 
   /** Answers when the journal and the barrier have ended: also when one has failed, waits for the other. */
-  function whenDurable(
+  #whenDurable(
     workspace: string,
     batch: readonly Waiting[],
     words: readonly string[],
@@ -120,14 +142,14 @@ export function createBatches(
     const now = Number(at);
     const answers: Answer[] = [];
     for (const index of batch.keys()) answers.push(answerOf(replies[index], now, Number(epoch)));
-    time.observe(now);
+    this.#time.observe(now);
     let waitsFor = step === '' ? 1 : 2;
     let failure: StoreUnavailable | null = null;
     const ended = (error: StoreUnavailable | null): void => {
       failure ??= error;
       waitsFor -= 1;
       if (waitsFor > 0) return;
-      if (failure !== null) report(failure);
+      if (failure !== null) this.#report(failure);
       for (const [index, { done, failed }] of batch.entries()) {
         const answer = answers[index];
         if (failure !== null || answer === undefined) failed(failure);
@@ -137,28 +159,15 @@ export function createBatches(
     if (step !== '') {
       const redo = replies.map(seqOf).join(',');
       const made = { workspace, step: Number(step), at: now, redo, words, epoch: Number(epoch) };
-      journal.append(made, (cause) =>
+      this.#journal.append(made, (cause) =>
         ended(
           cause === null ? null : new StoreUnavailable('the journal beside the gateway cannot be written', { cause }),
         ),
       );
     }
     // What others wrote is shown only when it is as durable as this gateway's own writes.
-    topology.primaryOf(workspace).barrier.afterwards(workspace, String(epoch), ended);
+    this.#topology.primaryOf(workspace).barrier.afterwards(workspace, String(epoch), ended);
   }
-
-  return {
-    commit(change, done, failed) {
-      const { workspace } = change;
-      let lane = lanes.get(workspace);
-      if (lane === undefined) {
-        lane = { queue: [], underWay: 0, planned: false };
-        lanes.set(workspace, lane);
-      }
-      lane.queue.push({ change, done, failed });
-      plan(workspace, lane);
-    },
-  };
 }
 
 function sizeOf({ puts, events }: Change): number {

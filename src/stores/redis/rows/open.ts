@@ -6,7 +6,7 @@ import type { OpenRows } from '../../open-rows.ts';
 import type { Answer } from '../../port.ts';
 import { accessOf, clusterNodes, targetOf } from '../addresses.ts';
 import { createAnnouncements, type InForceDigests } from '../announcements.ts';
-import { createCalls } from '../calls.ts';
+import { Calls } from '../calls.ts';
 import { openConnection, textsOf } from '../connection.ts';
 import { createFleet, type FleetSettings } from '../fleet.ts';
 import { keyOf, metaKey } from '../names.ts';
@@ -15,9 +15,9 @@ import type { Durability } from '../durability.ts';
 import { noteOf } from '../scripts.ts';
 import { createStoreTime } from '../store-time.ts';
 import { openCluster, openSinglePrimary, type Topology, type TopologySettings } from '../topology.ts';
-import { createBatches } from './batches.ts';
+import { Batches } from './batches.ts';
 import { createEndedBoots } from './ended.ts';
-import { openNotices } from './notices.ts';
+import { Notices } from './notices.ts';
 import { createReads } from './reads.ts';
 import type { OperatorEvent } from './redo.ts';
 
@@ -142,7 +142,7 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     onEnded: (workspace, count, boots) => ended.seen(workspace, count, boots),
   };
   const fleet = createFleet(parts);
-  const calls = createCalls(parts, fleet, (error) => {
+  const calls = new Calls(parts, fleet, (error) => {
     failure = error;
   });
   /** If the workspace is in the store, attaching to it tells which boots have ended. */
@@ -155,10 +155,10 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     }
   }
   const ended = createEndedBoots(boot, findEnded);
-  const batches = createBatches(parts, calls, 64, (error) => {
+  const batches = new Batches(parts, calls, 64, (error) => {
     stepFailure = error;
   });
-  const readBatches = createBatches(parts, calls, 16, () => undefined);
+  const readBatches = new Batches(parts, calls, 16, () => undefined);
   const reads = createReads({ calls, topology, readBatches });
   const announcements = createAnnouncements(calls, fleet, gatewayId);
 
@@ -197,7 +197,7 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     throw error;
   }
 
-  const notices = await openNotices({
+  const notices = new Notices({
     calls,
     fleet,
     announcements,
@@ -212,6 +212,7 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
       ended.seen(workspace, count, textsOf(gone));
     },
   });
+  await notices.begin();
 
   let underWay = 0;
   let closed = false;
@@ -301,7 +302,7 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     ledger: (query) => counted(() => reads.ledger(query)),
     prune: (workspace, limit) =>
       counted(async () => Number((await calls.evaluate('prune', workspace, [String(limit)]))[4])),
-    watch: notices.watch,
+    watch: (kinds, listener) => notices.watch(kinds, listener),
     recoverLost: fleet.recoverLost,
     acceptLoss: fleet.acceptLoss,
     async acceptTime() {
