@@ -117,8 +117,9 @@ export function problemAnswer(
 /**
  * The outcome of a governed call as an answer. If the upstream committed or refused, it is the upstream's answer with
  * the gateway's headers added. If the call did not run or nobody knows the outcome, it is the answer of the decision.
+ * @param mayReplay whether an answer that was kept may take the place of one that is not here
  */
-export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerContext): ProxyAnswer {
+export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerContext, mayReplay = true): ProxyAnswer {
   if (result.kind === 'problem') return problemAnswer(ports, inHeaders(result.problem), context.request, context.style);
   const { outcome } = result;
   const own = outcomeHeaders(outcome);
@@ -140,7 +141,7 @@ export function outcomeAnswer(ports: Ports, result: RunResult, context: AnswerCo
   }
   // What people approved while the caller waited was sent by another request: its answer was kept.
   const isReplay = outcome.decision === 'duplicate_blocked' && context.onDuplicate === 'replay';
-  if ((isReplay || outcome.decision === 'committed') && outcome.result !== null) {
+  if (mayReplay && (isReplay || outcome.decision === 'committed') && outcome.result !== null) {
     const replayed = replay(outcome.result, (headers) =>
       returnedHeaders(headers, { ...context, upstreamUrl: ports.upstream(context.upstream)?.url ?? '' }),
     );
@@ -330,7 +331,7 @@ async function withOwnLinks(
     return { ...answer, headers: Object.fromEntries(kept), body: rewritten };
   } catch (error) {
     if (!(error instanceof LinksUnreadable)) throw error;
-    return outcomeAnswer(ports, withoutAnswer(result), { ...context, onDuplicate: 'conflict' });
+    return outcomeAnswer(ports, withoutAnswer(result), context, false);
   }
 }
 
