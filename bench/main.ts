@@ -25,10 +25,11 @@ const SUITES: Readonly<Record<string, () => Promise<Suite>>> = {
   forms: () => import('./forms.ts'),
   streams: () => import('./streams.ts'),
   memory: () => import('./memory.ts'),
+  console: () => import('./console.ts'),
 };
 
 /** Take minutes: run only when they are asked for. */
-const LONG = ['growth', 'listers', 'memory', 'export'];
+const LONG = ['growth', 'listers', 'memory', 'export', 'console'];
 
 const { values } = parseArgs({
   options: { json: { type: 'string' }, only: { type: 'string' }, effects: { type: 'string', default: '1000000' } },

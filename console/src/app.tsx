@@ -1,4 +1,4 @@
-import { useQuery, useQueryClient } from '@tanstack/preact-query';
+import { useIsFetching, useQuery, useQueryClient } from '@tanstack/preact-query';
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { Link, Redirect, Route, Router, Switch, useLocation } from 'wouter-preact';
@@ -122,6 +122,7 @@ function Shell({ children }: { readonly children: JSX.Element }): JSX.Element {
     window.scrollTo(0, 0);
   }, [path]);
   const counts = useCounts();
+  const isReading = useIsFetching({ predicate: ({ state }) => state.status === 'pending' }) > 0;
   return (
     <>
       <a class="skip" href="#content">
@@ -170,7 +171,7 @@ function Shell({ children }: { readonly children: JSX.Element }): JSX.Element {
             <Leave />
           </div>
         </header>
-        <main id="content" tabIndex={-1}>
+        <main id="content" tabIndex={-1} aria-busy={isReading}>
           <PauseBanner />
           {children}
         </main>

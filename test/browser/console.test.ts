@@ -483,6 +483,7 @@ describe('every screen', () => {
     };
     for (const screen of SCREENS) {
       await open(screen, 'main h1', at);
+      await at.locator('main[aria-busy="false"]').waitFor();
       await expect.poll(() => at.innerText('body')).not.toContain('Loading');
       await look(screen);
     }

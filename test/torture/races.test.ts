@@ -201,7 +201,7 @@ function describeRaces(name: string, open: (clock: () => number) => Promise<read
             // One of those that are under way together moves the clock of all, when some of them were sent.
             if (n % TOGETHER === 0) {
               const enough = sentBefore + Math.floor(field.random() * TOGETHER);
-              while (field.sent.all < enough) await turn();
+              while (field.sent.all < enough && field.now() < approval.expiresAt) await turn();
               field.advance(EXPIRES_MS);
             }
             await field.sweep();

@@ -68,7 +68,7 @@ export function PausesScreen(): JSX.Element {
       {isRead && pauses.length === 0 && !isMaking && (
         <Empty title="Nothing is paused">
           <p>
-            When an agent does what it should not, pause it here: what is not yet sent is stopped, and calls get
+            When an agent does what it should not, pause it here: what is not yet sent is stopped, and calls get{' '}
             <code>denied_paused</code> with your reason.
           </p>
         </Empty>
