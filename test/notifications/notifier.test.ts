@@ -333,6 +333,8 @@ describe('of a fleet', () => {
         state.isOurs = 'away';
         vi.advanceTimersByTime(10_000);
         held.set('2', waiting('2', 'w'));
+        // The first of them does not send: whether it may cannot be asked. What the second began, the others hear of.
+        await twoLooks();
         await twoLooks();
         expect(posted).toHaveLength(1);
         state.isOurs = true;
