@@ -186,6 +186,15 @@ export type Voted = {
         }
       >
     >;
+    /** From then on these may decide as well. */
+    readonly escalates?: {
+      /** RFC 3339 time. */
+      readonly at: string;
+      readonly to: {
+        readonly roles: readonly string[];
+        readonly users: readonly string[];
+      };
+    };
     /** A rejection has to say why. */
     readonly requireReason?: true;
   }[];
@@ -880,6 +889,7 @@ export type LedgerEvent = {
     | 'approval.rejected'
     | 'approval.expired'
     | 'approval.renewed'
+    | 'approval.escalated'
     | 'allowance.given'
     | 'allowance.used'
     | 'allowance.revoked'
@@ -1026,6 +1036,15 @@ export type Approval = {
         }
       >
     >;
+    /** From then on these may decide as well. */
+    readonly escalates?: {
+      /** RFC 3339 time. */
+      readonly at: string;
+      readonly to: {
+        readonly roles: readonly string[];
+        readonly users: readonly string[];
+      };
+    };
     /** A rejection has to say why. */
     readonly requireReason?: true;
   }[];
@@ -1156,6 +1175,7 @@ export type NotificationDelivery = {
   readonly webhookId: string;
   readonly event:
     | 'approval.requested'
+    | 'approval.escalated'
     | 'approval.granted'
     | 'approval.rejected'
     | 'approval.expired'

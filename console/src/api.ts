@@ -199,6 +199,10 @@ export interface Approval {
     readonly approvers: { readonly roles: readonly string[]; readonly users: readonly string[] };
     readonly quorum: number;
     readonly approvals: number;
+    readonly escalates?: {
+      readonly at: string;
+      readonly to: { readonly roles: readonly string[]; readonly users: readonly string[] };
+    };
     readonly editable?: Readonly<Record<string, Bounds>>;
     readonly require_reason?: boolean;
   }[];

@@ -435,7 +435,7 @@ export const Run = component(
   Type.Object({ effect_id: Text(), state: EffectState, attempt: Count, stages: List(Stage) }),
 );
 
-const Approvers = Type.Object({ roles: List(Text()), users: List(Text()) });
+export const Approvers = Type.Object({ roles: List(Text()), users: List(Text()) });
 export const Requirement = { rule: Text(), approvers: Approvers, quorum: Count, summary: Text() };
 
 const Obligation = OneOf([

@@ -1,7 +1,7 @@
 import type { Position } from '../diagnostics/finding.ts';
 import type { Editable } from '../effects/model/editable.ts';
 import type { Json } from '../json/value.ts';
-import type { AllowAlike, ApprovalRequirement, MatchedRule } from '../effects/model/verdict.ts';
+import type { AllowAlike, ApprovalRequirement, Escalation, MatchedRule } from '../effects/model/verdict.ts';
 import type { Test } from './compiled-condition.ts';
 import type { EngineCondition, Symbols } from './engine-form.ts';
 import type { ReadFact } from './fact-path.ts';
@@ -103,4 +103,6 @@ export interface CompiledApproval {
   readonly requireReason?: true;
   /** Absent: each call is asked about. */
   readonly allowAlike?: AllowAlike;
+  /** Absent: nobody else is asked. */
+  readonly escalate?: Escalation;
 }

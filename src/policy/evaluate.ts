@@ -186,6 +186,7 @@ function requirement(
     hold: approval.hold,
     ...(approval.requireReason === undefined ? null : { requireReason: true }),
     ...(approval.allowAlike === undefined ? null : { allowAlike: approval.allowAlike }),
+    ...(approval.escalate === undefined ? null : { escalate: approval.escalate }),
     ...editableOf(approval, redacted),
   };
 }

@@ -192,15 +192,18 @@ const Bounds = Type.Object(
   { ...closed, minProperties: 1, description: 'What an approver may make of it: min and max, one_of, or max_length' },
 );
 
+const people = (description: string) =>
+  Type.Object(
+    {
+      roles: Type.Optional(names('Roles whose holders may approve')),
+      users: Type.Optional(names('Users who may approve')),
+    },
+    { ...closed, minProperties: 1, description },
+  );
+
 const Approval = Type.Object(
   {
-    approvers: Type.Object(
-      {
-        roles: Type.Optional(names('Roles whose holders may approve')),
-        users: Type.Optional(names('Users who may approve')),
-      },
-      { ...closed, minProperties: 1, description: 'Who may approve: holders of a role, or named users' },
-    ),
+    approvers: people('Who may approve: holders of a role, or named users'),
     quorum: Type.Optional(
       Type.Integer({ minimum: 1, maximum: 20, description: 'Different people needed; 1 when not given' }),
     ),
@@ -226,6 +229,15 @@ const Approval = Type.Object(
           for: duration('For how long at most; up to 24h'),
         },
         { ...closed, description: 'Whether who approves may also allow the next calls alike, how many, for how long' },
+      ),
+    ),
+    escalate: Type.Optional(
+      Type.Object(
+        {
+          after: duration('From when on, counted from when it was asked; before it expires'),
+          to: people('Who may approve from then on as well: holders of a role, or named users'),
+        },
+        { ...closed, description: 'Who is asked besides, where nobody has decided after a time' },
       ),
     ),
     require_reason: Type.Optional(Type.Boolean({ description: 'Whether a rejection has to say why' })),

@@ -132,7 +132,16 @@ describe('a held call whose caller prefers to wait', () => {
       actor: { type: 'user', id: 'maria' },
     } as const;
     const { digest } = approval;
-    const by = { ...voter, workspace: 'demo', approvalId: id, digest, change: null, comment: null, requirements: [0] };
+    const by = {
+      ...voter,
+      workspace: 'demo',
+      approvalId: id,
+      digest,
+      change: null,
+      comment: null,
+      requirements: [0],
+      escalated: [],
+    };
     await store.vote({ ...by, verdict: 'approve' });
     const reason = { code: 'approval_expired', message: 'Nobody sent it in time.' } as const;
     const actor = { type: 'gateway', id: 'sweeper' } as const;

@@ -62,12 +62,24 @@ export interface AllowAlike {
   readonly forMs: number;
 }
 
+/** People, by the roles that they hold and by name. */
+export interface Approvers {
+  readonly roles: readonly string[];
+  readonly users: readonly string[];
+}
+
+/** Who may decide besides, where nobody has after a time. */
+export interface Escalation {
+  readonly afterMs: number;
+  readonly to: Approvers;
+}
+
 /** Who must approve before the call may run. */
 export interface ApprovalRequirement {
   readonly rule: string;
   /** Digest of when the rule asks and whom, with the values that its conditions compare with. */
   readonly ruleDigest: string;
-  readonly approvers: { readonly roles: readonly string[]; readonly users: readonly string[] };
+  readonly approvers: Approvers;
   readonly quorum: number;
   readonly expiresMs: number;
   /** What will happen, in plain words: filled in, limited in length, without control characters. */
@@ -82,6 +94,8 @@ export interface ApprovalRequirement {
   readonly requireReason?: true;
   /** Absent: each call is asked about. */
   readonly allowAlike?: AllowAlike;
+  /** Absent: nobody else is asked. */
+  readonly escalate?: Escalation;
 }
 
 /** What policy would have decided, in a mode that does not enforce it. */

@@ -131,7 +131,8 @@ function changeOf(
   const requirements = approval.requirements.map((one, index): ApprovalRequirement => {
     return { ...one, summary: summaries[index] ?? one.summary };
   });
-  return { digest, requirements, requester: approval.requester, costs: costsOf(verdict.obligations), params, sealed };
+  const { requester, createdAt: askedAt } = approval;
+  return { digest, requirements, askedAt, requester, costs: costsOf(verdict.obligations), params, sealed };
 }
 
 function isSameRule(one: ApprovalRequirement, other: ApprovalRequirement): boolean {

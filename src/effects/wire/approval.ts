@@ -27,6 +27,14 @@ export function requestToWire(approval: ApprovalRecord, publicUrl: string) {
       key_id: requester.keyId,
     },
     requirements: approval.requirements.map(({ rule, approvers, quorum, summary, ...may }, index) => ({
+      ...(may.escalate === undefined
+        ? {}
+        : {
+            escalates: {
+              at: timeToWire(approval.createdAt + may.escalate.afterMs),
+              to: { roles: may.escalate.to.roles, users: may.escalate.to.users },
+            },
+          }),
       ...(may.editable === undefined ? {} : { editable: editableToWire(may.editable) }),
       ...(may.requireReason === undefined ? {} : { require_reason: true }),
       rule,
