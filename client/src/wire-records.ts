@@ -118,6 +118,7 @@ export type Preview = {
         readonly summary: string;
         /** ms. */
         readonly expiresMs: number;
+        readonly hours?: string;
       }
   )[];
   readonly policies: readonly {
@@ -186,6 +187,8 @@ export type Voted = {
         }
       >
     >;
+    /** The schedule of the policy that `expires_at` and `escalates.at` were counted in. */
+    readonly hours?: string;
     /** From then on these may decide as well. */
     readonly escalates?: {
       /** RFC 3339 time. */
@@ -1036,6 +1039,8 @@ export type Approval = {
         }
       >
     >;
+    /** The schedule of the policy that `expires_at` and `escalates.at` were counted in. */
+    readonly hours?: string;
     /** From then on these may decide as well. */
     readonly escalates?: {
       /** RFC 3339 time. */

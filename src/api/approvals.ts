@@ -94,6 +94,11 @@ const REQUEST = {
       ...Requirement,
       approvals: Count,
       editable: Type.Optional(MapOf(Bounds, 'Params that who decides by this rule may change, with their bounds.')),
+      hours: Type.Optional(
+        Type.String({
+          description: 'The schedule of the policy that `expires_at` and `escalates.at` were counted in.',
+        }),
+      ),
       escalates: Type.Optional(
         Type.Object({ at: Time, to: Approvers }, { description: 'From then on these may decide as well.' }),
       ),

@@ -449,7 +449,7 @@ const Obligation = OneOf([
   Type.Object({ kind: Literal('rate_limit'), rule: Text(), id: Text(), window_ms: Milliseconds, limit: Count }),
   Type.Object({ kind: Literal('claim'), rule: Text(), target: Text(), hold: Type.Enum(['call', 'existing']) }),
   Type.Object({ kind: Literal('reserve'), rule: Text(), pool: Text(), units: Count }),
-  Type.Object({ kind: Literal('approval'), ...Requirement, expires_ms: Milliseconds }),
+  Type.Object({ kind: Literal('approval'), ...Requirement, expires_ms: Milliseconds, hours: Optional(Text()) }),
 ]);
 const RuleEffect = Type.Enum(['allow', 'constrain', 'require_approval', 'deny', 'pause']);
 

@@ -362,6 +362,7 @@ function termsOfApproval(
     requireReason,
     allowAlike,
     escalate,
+    hours,
   }: ApprovalRequirement,
 ): string {
   const { agentId, agentOwner, user, keyId, keyMadeBy } = requester;
@@ -373,6 +374,7 @@ function termsOfApproval(
     // Left out where there is none, so that older seals stay good.
     ...(editable === undefined && requireReason === undefined ? [] : [editable ?? null, requireReason === true]),
     ...(allowAlike === undefined ? [] : [{ alike: [allowAlike.times, allowAlike.forMs] }]),
+    ...(hours === undefined ? [] : [{ hours: [hours.schedule, hours.expiresAt, hours.escalatesAt] }]),
     ...(escalate === undefined ? [] : [{ to: [escalate.afterMs, escalate.to.roles, escalate.to.users] }]),
   ]);
 }

@@ -3,8 +3,24 @@ import { type Test, valueReader } from './compiled-condition.ts';
 import type { EngineCondition, Symbols } from './engine-form.ts';
 import { readerOf } from './fact-path.ts';
 import type { PolicyInput } from './input.ts';
-import type { Bucketing, CompiledBudget, CompiledObligation, CompiledRule, CountOf } from './compiled-rule.ts';
-import type { AmountPlan, BucketingPlan, BudgetPlan, CountPlan, ObligationPlan, RulePlan } from './rule-plan.ts';
+import type {
+  Bucketing,
+  CompiledApproval,
+  CompiledBudget,
+  CompiledObligation,
+  CompiledRule,
+  CountOf,
+} from './compiled-rule.ts';
+import type {
+  AmountPlan,
+  ApprovalPlan,
+  BucketingPlan,
+  BudgetPlan,
+  CountPlan,
+  ObligationPlan,
+  RulePlan,
+} from './rule-plan.ts';
+import { timeIn } from './schedules.ts';
 import { buildTemplate } from './template.ts';
 import { calendarWindow, rollingWindow } from './windows.ts';
 
@@ -26,11 +42,16 @@ export function buildRule(plan: RulePlan, rank: number, parts: RuleParts): Compi
     ...split(parts.testOf(plan.conditions, plan.symbols)),
     reason: reason === null ? null : buildTemplate(reason),
     obligations: obligations.map((obligation) => buildObligation(obligation, parts)),
-    approval:
-      approval === null
-        ? null
-        : { ...approval, summary: approval.summary === null ? null : buildTemplate(approval.summary) },
+    approval: approval === null ? null : buildApproval(approval),
     plainMatch: { rule: plan.id, effect: plan.effect, unknown: [] },
+  };
+}
+
+function buildApproval({ summary, hours, ...same }: ApprovalPlan): CompiledApproval {
+  return {
+    ...same,
+    summary: summary === null ? null : buildTemplate(summary),
+    ...(hours === undefined ? null : { hours: { name: hours.name, timeIn: timeIn(hours) } }),
   };
 }
 

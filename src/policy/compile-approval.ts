@@ -4,7 +4,8 @@ import type { AllowAlike, Escalation } from '../effects/model/verdict.ts';
 import { compileEditable } from './editable.ts';
 import type { Reporter } from './reporter.ts';
 import type { ApprovalPlan } from './rule-plan.ts';
-import type { ApprovalSource } from './schema.ts';
+import { comesSoon, type SchedulePlan } from './schedules.ts';
+import type { ApprovalSource } from './schema-approval.ts';
 import type { SetContext, Surroundings } from './set-context.ts';
 import { parseTemplate } from './template.ts';
 import { readDuration } from './windows.ts';
@@ -15,8 +16,9 @@ const DEFAULT_EXPIRES = '24h';
 export function compileApproval(
   source: ApprovalSource,
   path: DataPath,
-  { report, surroundings }: SetContext,
+  context: SetContext,
 ): Omit<ApprovalPlan, 'ruleDigest'> | null {
+  const { report, surroundings } = context;
   const { roles = [], users = [] } = source.approvers;
   const { escalate: later } = source;
   let sound = hasRoles(source.approvers, [...path, 'approvers'], surroundings, report);
@@ -34,6 +36,8 @@ export function compileApproval(
   const summary =
     source.summary === undefined ? null : parseTemplate(source.summary, [...path, 'summary'], report, 'people');
   const expiresMs = readDuration(source.expires ?? DEFAULT_EXPIRES, [...path, 'expires'], report);
+  const hours =
+    source.hours === undefined ? undefined : scheduleOf(source.hours, expiresMs, [...path, 'hours'], context);
   const editable =
     source.editable === undefined ? undefined : compileEditable(source.editable, [...path, 'editable'], report);
   const allowAlike =
@@ -41,7 +45,7 @@ export function compileApproval(
   const escalate = later === undefined ? undefined : compileEscalation(later, expiresMs, [...path, 'escalate'], report);
   if (!sound || expiresMs === null || editable === null || (summary === null && source.summary !== undefined))
     return null;
-  if (allowAlike === null || escalate === null) return null;
+  if (allowAlike === null || escalate === null || hours === null) return null;
   return {
     approvers: { roles, users },
     quorum: source.quorum ?? 1,
@@ -52,7 +56,23 @@ export function compileApproval(
     ...(source.require_reason === true ? { requireReason: true } : null),
     ...(allowAlike === undefined ? null : { allowAlike }),
     ...(escalate === undefined ? null : { escalate }),
+    ...(hours === undefined ? null : { hours }),
   };
+}
+
+/** The hours that count. @returns `null` where they are faulty (reported) */
+function scheduleOf(
+  name: string,
+  expiresMs: number | null,
+  path: DataPath,
+  { schedules, report }: SetContext,
+): SchedulePlan | null {
+  const schedule = schedules.get(name);
+  if (schedule === undefined)
+    report.error('unknown_name', path, `There is no schedule '${name}'`, didYouMean(name, schedules.keys()));
+  if (schedule == null || expiresMs === null || comesSoon(schedule, expiresMs)) return schedule ?? null;
+  report.error('wrong_value', path, `So much time of '${name}' takes longer than half a year: the request must end`);
+  return null;
 }
 
 /** Whether all roles are somebody's. */

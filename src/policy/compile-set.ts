@@ -14,6 +14,7 @@ import type { BudgetPlan, RulePlan } from './rule-plan.ts';
 import type { PolicyFile, RuleSource } from './schema.ts';
 import type { SetContext, Surroundings } from './set-context.ts';
 import { parseTemplate } from './template.ts';
+import { compileSchedule, type SchedulePlan } from './schedules.ts';
 import { isTimeZone, parseInstant } from './windows.ts';
 import type { BudgetDefinition } from '../effects/policy-store.ts';
 
@@ -53,7 +54,13 @@ export function compileSet(
     definitions.push(made.definition);
   }
 
-  const context: SetContext = { set: file.name, zone, names, budgets, surroundings, report };
+  const schedules = new Map(
+    Object.entries(file.schedules ?? {}).map(([name, source]) => [
+      name,
+      compileSchedule(name, source, zone, names, report),
+    ]),
+  );
+  const context: SetContext = { set: file.name, zone, names, budgets, schedules, surroundings, report };
   const seen = new Set<string>();
   const rules: RulePlan[] = [];
   for (const [index, source] of file.rules.entries()) {
@@ -122,7 +129,8 @@ function compileRule(source: RuleSource, path: DataPath, context: SetContext, po
     reason,
     obligations: obligations.filter((obligation) => obligation !== null),
     redact: (source.obligations ?? []).flatMap(({ redact }) => redact?.params ?? []),
-    approval: approval === null ? null : { ...approval, ruleDigest: digestOf(source, compiled, bounds) },
+    approval:
+      approval === null ? null : { ...approval, ruleDigest: digestOf(source, compiled, bounds, approval.hours) },
   };
 }
 
@@ -131,9 +139,18 @@ function digestOf(
   { effect, approval }: RuleSource,
   { conditions, symbols: { tables } }: Pick<RulePlan, 'conditions' | 'symbols'>,
   { from, until }: { readonly from: number; readonly until: number },
+  hours: SchedulePlan | undefined,
 ): string {
   const named = [...tables].map(([name, { by, of, otherwise }]) => [name, by.text, [...of], otherwise]);
-  const terms = [effect, conditions, named, String(from), String(until), approval];
+  const terms = [
+    effect,
+    conditions,
+    named,
+    String(from),
+    String(until),
+    approval,
+    ...(hours === undefined ? [] : [hours]),
+  ];
   return createHash('sha256').update(JSON.stringify(terms)).digest('base64url');
 }
 

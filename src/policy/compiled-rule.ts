@@ -6,6 +6,7 @@ import type { Test } from './compiled-condition.ts';
 import type { EngineCondition, Symbols } from './engine-form.ts';
 import type { ReadFact } from './fact-path.ts';
 import type { PolicyInput } from './input.ts';
+import type { TimeIn } from './schedules.ts';
 import type { Template } from './template.ts';
 import type { WindowAt } from './windows.ts';
 
@@ -105,4 +106,6 @@ export interface CompiledApproval {
   readonly allowAlike?: AllowAlike;
   /** Absent: nobody else is asked. */
   readonly escalate?: Escalation;
+  /** Absent: all time counts. */
+  readonly hours?: { readonly name: string; readonly timeIn: TimeIn };
 }

@@ -187,8 +187,19 @@ function requirement(
     ...(approval.requireReason === undefined ? null : { requireReason: true }),
     ...(approval.allowAlike === undefined ? null : { allowAlike: approval.allowAlike }),
     ...(approval.escalate === undefined ? null : { escalate: approval.escalate }),
+    ...(approval.hours === undefined ? null : { hours: hoursFrom(approval, approval.hours, input.now) }),
     ...editableOf(approval, redacted),
   };
+}
+
+/** When so much time of a schedule has passed. */
+function hoursFrom(
+  { expiresMs, escalate }: NonNullable<CompiledRule['approval']>,
+  { name, timeIn }: NonNullable<NonNullable<CompiledRule['approval']>['hours']>,
+  now: number,
+): NonNullable<ApprovalRequirement['hours']> {
+  const escalatesAt = escalate === undefined ? null : timeIn(now, escalate.afterMs);
+  return { schedule: name, expiresAt: timeIn(now, expiresMs), escalatesAt };
 }
 
 /** A param that people do not see is not theirs to change: bounds would let them find out what it is. */

@@ -205,6 +205,25 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
       },
     );
 
+    at.timed('counts the hours that the rule names: until it ends, and until others are asked', async () => {
+      const now = at.store.now();
+      const hours = { schedule: 'office', expiresAt: now + 9_000, escalatesAt: now + 3_000 };
+      const verdict = asking({ escalate: TO, expiresMs: 5_000, hours });
+      const { approval, effect } = await pending({ verdict });
+      expect(approval.expiresAt).toBe(now + 9_000);
+      const omar = { user: 'omar', keyId: 'key_omar', escalated: [0] } as const;
+      at.advance(2_999);
+      await at.store.sweep(100);
+      expect(await at.store.vote(voteRequest(approval, omar))).toMatchObject({ kind: 'not_an_approver' });
+      at.advance(1);
+      await at.store.sweep(100);
+      expect((await kinds(effect.id)).at(-1)).toMatchObject({ kind: 'approval.escalated' });
+      at.advance(5_999);
+      expect(await at.store.sweep(100)).toMatchObject({ approvalsExpired: 0 });
+      at.advance(1);
+      expect(await at.store.vote(voteRequest(approval, omar))).toMatchObject({ approval: { status: 'expired' } });
+    });
+
     at.timed(
       'never asks those who asked themselves, their owner or the maker of the key, also when it escalates to them',
       async () => {

@@ -191,10 +191,20 @@ it.each<[string, (kept: ApprovalRecord, other: ApprovalRecord) => Partial<Approv
   expect(seen).toEqual([`approval ${WORKSPACE} ${kept.id}`]);
 });
 
+const HOURS = { schedule: 'office', expiresAt: 9e12, escalatesAt: 8e12 };
 const SOON = { afterMs: 1, to: { roles: [], users: ['tom'] } };
 
 it.each<[string, (kept: ApprovalRecord) => Partial<ApprovalRecord>]>([
   ['an earlier time for others', ({ requirements }) => ({ requirements: first(requirements, { escalate: SOON }) })],
+  ['other hours', ({ requirements }) => ({ requirements: first(requirements, { hours: { ...HOURS, expiresAt: 1 } }) })],
+  [
+    'fewer hours for others',
+    ({ requirements }) => ({ requirements: first(requirements, { hours: { ...HOURS, escalatesAt: 1 } }) }),
+  ],
+  [
+    'all time, and not hours',
+    ({ requirements }) => ({ requirements: requirements.map(({ hours: _hours, ...one }) => one) }),
+  ],
   ['others than it escalates to', ({ requirements }) => ({ requirements: toOthers(requirements) })],
   [
     'nobody to escalate to',
@@ -203,7 +213,7 @@ it.each<[string, (kept: ApprovalRecord) => Partial<ApprovalRecord>]>([
   ['an earlier beginning, so that others could decide', ({ createdAt }) => ({ createdAt: createdAt - 3_600_000 })],
 ])('a request that escalates and was given %s is shown, and approves nothing', async (_what, change) => {
   const escalate = { afterMs: 3_600_000, to: { roles: [], users: ['omar'] } };
-  const { approval } = await waits([approvalBy({ escalate, expiresMs: 9e9 })]);
+  const { approval } = await waits([approvalBy({ escalate, expiresMs: 9e9, hours: HOURS })]);
   const kept = await plain.approval(WORKSPACE, approval.id);
   if (kept === null) throw new Error('it is kept');
   const shown = async (record: ApprovalRecord) =>

@@ -28,7 +28,19 @@ rules:
     match: { tools: [notes.add] }
     when: { params.text: { eq: night } }
     approval: { approvers: { users: [maria] }, escalate: { after: 20h, to: { roles: [finance] } }, summary: "Night" }
+  - id: office
+    effect: require_approval
+    match: { tools: [notes.add] }
+    when: { params.text: { eq: office } }
+    approval: { approvers: { users: [maria] }, hours: office, expires: 2h, escalate: { after: 30m, to: { roles: [finance] } }, summary: "Office" }
 `;
+
+/** The office is open on one day of the week, three days from now. */
+const OPEN = new Date(Date.now() + 3 * 86_400_000).getUTCDay();
+
+const OFFICE = `
+schedules: { office: { days: [${['sun', 'mon', 'tue', 'wed', 'thu', 'fri', 'sat'][OPEN] ?? ''}], hours: ["09:00-10:00", "14:00-15:00"] } }
+rules:`;
 
 let world: World;
 let receiver: WebhookReceiver;
@@ -38,7 +50,10 @@ beforeAll(async () => {
     files: (url) => {
       const files = worldFiles(url);
       const webhooks = `webhooks: [ { name: ops, url: "${receiver.url}", secret: "\${HOOK}", events: [approval.escalated], retry_first: 50ms } ]\n`;
-      return { config: `${files.config}${webhooks}`, policies: { ...files.policies, 'later.yaml': POLICY } };
+      return {
+        config: `${files.config}${webhooks}`,
+        policies: { ...files.policies, 'later.yaml': POLICY.replace('\nrules:', OFFICE) },
+      };
     },
     env: { HOOK: SECRET },
   });
@@ -103,4 +118,12 @@ it('tells whoever it escalates to, and comes too early, from when on the vote wo
     detail: `The policy asks maria to decide. You may from ${at} on, where nobody has by then.`,
   });
   expect((await approve(id, world.keys.approver)).body).toMatchObject({ became: { decision: 'committed' } });
+});
+
+it('counts only the hours of the schedule that the rule names', async () => {
+  const { body } = await world.run({ tool: 'notes.add', params: { text: 'office' }, idempotency_key: freshKey() });
+  const shown = (await world.get(`/approvals/${body.approval.id}`)).body;
+  const [{ hours, escalates }] = shown.requirements;
+  const day = new Date(Date.parse(shown.created_at) + 3 * 86_400_000).toISOString().slice(0, 10);
+  expect([hours, escalates.at, shown.expires_at]).toEqual(['office', `${day}T09:30:00.000Z`, `${day}T15:00:00.000Z`]);
 });

@@ -97,9 +97,14 @@ export function endedApproval(
 /** From when on others may decide by a requirement as well, ms; never: `Infinity`. */
 export function escalatesAt(
   { createdAt }: Pick<ApprovalRecord, 'createdAt'>,
-  { escalate }: ApprovalRequirement,
+  { escalate, hours }: Pick<ApprovalRequirement, 'escalate' | 'hours'>,
 ): number {
-  return escalate === undefined ? Infinity : createdAt + escalate.afterMs;
+  return escalate === undefined ? Infinity : (hours?.escalatesAt ?? createdAt + escalate.afterMs);
+}
+
+/** Until when a requirement that is asked now is waited for, ms. */
+export function expiresAt({ expiresMs, hours }: ApprovalRequirement, now: number): number {
+  return hours?.expiresAt ?? now + expiresMs;
 }
 
 /** Whether somebody is one of those, by name or by a role. */

@@ -74,6 +74,14 @@ export interface Escalation {
   readonly to: Approvers;
 }
 
+/** When so much of the time that counts has passed since policy was asked, ms by the store's clock. */
+export interface CountedHours {
+  readonly schedule: string;
+  readonly expiresAt: number;
+  /** `null`: nobody else is asked. */
+  readonly escalatesAt: number | null;
+}
+
 /** Who must approve before the call may run. */
 export interface ApprovalRequirement {
   readonly rule: string;
@@ -96,6 +104,8 @@ export interface ApprovalRequirement {
   readonly allowAlike?: AllowAlike;
   /** Absent: nobody else is asked. */
   readonly escalate?: Escalation;
+  /** Absent: all time counts. */
+  readonly hours?: CountedHours;
 }
 
 /** What policy would have decided, in a mode that does not enforce it. */

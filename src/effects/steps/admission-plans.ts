@@ -6,7 +6,7 @@ import type { LedgerActor, LedgerDraft } from '../model/ledger.ts';
 import { advance, begin, type FreshEffect, MAX_ATTEMPTS } from './lifecycle.ts';
 import type { Binding, Plan, StepView } from './plan.ts';
 import type { Admission, AdmitRequest, Refusal } from '../store.ts';
-import { type ApprovalRecord, costsOf, endedApproval } from '../model/approval.ts';
+import { type ApprovalRecord, costsOf, endedApproval, expiresAt } from '../model/approval.ts';
 import type { satisfyObligations } from './obligations.ts';
 import { holdsToWire } from './give-back.ts';
 import type { Permit } from '../model/verdict.ts';
@@ -388,7 +388,7 @@ function newApproval(
     votes: [],
     status: 'pending',
     createdAt: view.now,
-    expiresAt: view.now + Math.min(...permit.approvals.map((requirement) => requirement.expiresMs)),
+    expiresAt: Math.min(...permit.approvals.map((one) => expiresAt(one, view.now))),
     decidedAt: null,
     stopped: null,
     ...(rates.length === 0 ? {} : { rates }),

@@ -68,6 +68,7 @@ export function requirementToWire(requirement: ApprovalRequirement) {
     approvers: { roles: requirement.approvers.roles, users: requirement.approvers.users },
     quorum: requirement.quorum,
     expires_ms: requirement.expiresMs,
+    ...(requirement.hours === undefined ? null : { hours: requirement.hours.schedule }),
     summary: requirement.summary,
   };
 }
