@@ -44,6 +44,11 @@ test.each<[string, string, number, string]>([
   expect(after(since, hours)).toBe(expected);
 });
 
+test('the day is that of the zone, also where it is the next one in Greenwich', () => {
+  const zone = 'Pacific/Honolulu';
+  expect(after('2026-06-20T01:00:00Z', 4, { zone })).toBe('2026-06-22T19:00:00.000Z');
+});
+
 test('dates that are left out do not count, by the local date', () => {
   const except = ['2026-12-25', '2027-01-01'];
   expect(after('2026-12-24T16:30:00Z', 1, { except })).toBe('2026-12-28T07:30:00.000Z');
