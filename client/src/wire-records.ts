@@ -86,6 +86,8 @@ export type Preview = {
         readonly unit: string;
         readonly amount: number | null;
         readonly limit?: number;
+        /** Beyond the limit people are asked. */
+        readonly orAsk?: true;
       }
     | {
         readonly kind: 'rate_limit';
@@ -94,6 +96,8 @@ export type Preview = {
         /** ms. */
         readonly windowMs: number;
         readonly limit: number;
+        /** Beyond the limit people are asked. */
+        readonly orAsk?: true;
       }
     | {
         readonly kind: 'claim';
@@ -116,9 +120,12 @@ export type Preview = {
         };
         readonly quorum: number;
         readonly summary: string;
+        /** The schedule of the policy in which its times are counted. */
+        readonly hours?: string;
+        /** The limit that the call would go beyond: `budget:<id>` or `rate:<id>`. */
+        readonly beyond?: string;
         /** ms. */
         readonly expiresMs: number;
-        readonly hours?: string;
       }
   )[];
   readonly policies: readonly {
@@ -174,6 +181,10 @@ export type Voted = {
     };
     readonly quorum: number;
     readonly summary: string;
+    /** The schedule of the policy in which its times are counted. */
+    readonly hours?: string;
+    /** The limit that the call would go beyond: `budget:<id>` or `rate:<id>`. */
+    readonly beyond?: string;
     readonly approvals: number;
     /** Params that who decides by this rule may change, with their bounds. */
     readonly editable?: Readonly<
@@ -187,8 +198,6 @@ export type Voted = {
         }
       >
     >;
-    /** The schedule of the policy that `expires_at` and `escalates.at` were counted in. */
-    readonly hours?: string;
     /** From then on these may decide as well. */
     readonly escalates?: {
       /** RFC 3339 time. */
@@ -1026,6 +1035,10 @@ export type Approval = {
     };
     readonly quorum: number;
     readonly summary: string;
+    /** The schedule of the policy in which its times are counted. */
+    readonly hours?: string;
+    /** The limit that the call would go beyond: `budget:<id>` or `rate:<id>`. */
+    readonly beyond?: string;
     readonly approvals: number;
     /** Params that who decides by this rule may change, with their bounds. */
     readonly editable?: Readonly<
@@ -1039,8 +1052,6 @@ export type Approval = {
         }
       >
     >;
-    /** The schedule of the policy that `expires_at` and `escalates.at` were counted in. */
-    readonly hours?: string;
     /** From then on these may decide as well. */
     readonly escalates?: {
       /** RFC 3339 time. */
@@ -1309,6 +1320,11 @@ export type PendingApproval = {
 export type PendingEffect = {
   readonly state: 'pending_approval';
   readonly changed?: Changed;
+  /** Limits that approvers let it go beyond, and by how much. */
+  readonly beyond?: readonly {
+    readonly limit: string;
+    readonly by: number;
+  }[];
   readonly allowance?: Allowed;
   readonly id: string;
   readonly effectId: string;
@@ -1378,6 +1394,11 @@ export type PendingEffect = {
 export type ExecutingEffect = {
   readonly state: 'executing';
   readonly changed?: Changed;
+  /** Limits that approvers let it go beyond, and by how much. */
+  readonly beyond?: readonly {
+    readonly limit: string;
+    readonly by: number;
+  }[];
   readonly allowance?: Allowed;
   readonly id: string;
   readonly effectId: string;
@@ -1447,6 +1468,11 @@ export type ExecutingEffect = {
 export type CommittedEffect = {
   readonly state: 'committed';
   readonly changed?: Changed;
+  /** Limits that approvers let it go beyond, and by how much. */
+  readonly beyond?: readonly {
+    readonly limit: string;
+    readonly by: number;
+  }[];
   readonly allowance?: Allowed;
   readonly id: string;
   readonly effectId: string;
@@ -1554,6 +1580,11 @@ export type CommittedEffect = {
 export type FailedEffect = {
   readonly state: 'failed';
   readonly changed?: Changed;
+  /** Limits that approvers let it go beyond, and by how much. */
+  readonly beyond?: readonly {
+    readonly limit: string;
+    readonly by: number;
+  }[];
   readonly allowance?: Allowed;
   readonly id: string;
   readonly effectId: string;
@@ -1658,6 +1689,11 @@ export type FailedEffect = {
 export type UnknownOutcome = {
   readonly state: 'unknown';
   readonly changed?: Changed;
+  /** Limits that approvers let it go beyond, and by how much. */
+  readonly beyond?: readonly {
+    readonly limit: string;
+    readonly by: number;
+  }[];
   readonly allowance?: Allowed;
   readonly id: string;
   readonly effectId: string;
@@ -1737,6 +1773,11 @@ export type UnknownOutcome = {
 export type RejectedEffect = {
   readonly state: 'rejected';
   readonly changed?: Changed;
+  /** Limits that approvers let it go beyond, and by how much. */
+  readonly beyond?: readonly {
+    readonly limit: string;
+    readonly by: number;
+  }[];
   readonly allowance?: Allowed;
   readonly id: string;
   readonly effectId: string;
@@ -1807,6 +1848,11 @@ export type RejectedEffect = {
 export type DeniedEffect = {
   readonly state: 'denied';
   readonly changed?: Changed;
+  /** Limits that approvers let it go beyond, and by how much. */
+  readonly beyond?: readonly {
+    readonly limit: string;
+    readonly by: number;
+  }[];
   readonly allowance?: Allowed;
   readonly id: string;
   readonly effectId: string;

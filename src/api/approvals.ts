@@ -12,7 +12,8 @@ import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
 import type { ApiPorts } from './ports.ts';
 import { Refused, refuse, refuseFaults } from './problem.ts';
-import { Decision, EffectState, PARAMS, PENDING_APPROVAL, Requirement, Approvers } from './effect-answers.ts';
+import { Decision, EffectState, PARAMS, PENDING_APPROVAL } from './effect-answers.ts';
+import { Approvers, Requirement } from './requirement.ts';
 import {
   answers,
   component,
@@ -94,11 +95,6 @@ const REQUEST = {
       ...Requirement,
       approvals: Count,
       editable: Type.Optional(MapOf(Bounds, 'Params that who decides by this rule may change, with their bounds.')),
-      hours: Type.Optional(
-        Type.String({
-          description: 'The schedule of the policy that `expires_at` and `escalates.at` were counted in.',
-        }),
-      ),
       escalates: Type.Optional(
         Type.Object({ at: Time, to: Approvers }, { description: 'From then on these may decide as well.' }),
       ),

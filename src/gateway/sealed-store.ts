@@ -98,6 +98,7 @@ export function sealedStore(
       case 'expired':
       case 'refused':
       case 'stale':
+      case 'exceeds':
         return admission;
     }
   }
@@ -217,6 +218,7 @@ function isDecided(admission: Admission): boolean {
     case 'existing':
     case 'expired':
     case 'stale':
+    case 'exceeds':
       return false;
   }
 }
@@ -363,6 +365,7 @@ function termsOfApproval(
     allowAlike,
     escalate,
     hours,
+    beyond,
   }: ApprovalRequirement,
 ): string {
   const { agentId, agentOwner, user, keyId, keyMadeBy } = requester;
@@ -374,6 +377,7 @@ function termsOfApproval(
     // Left out where there is none, so that older seals stay good.
     ...(editable === undefined && requireReason === undefined ? [] : [editable ?? null, requireReason === true]),
     ...(allowAlike === undefined ? [] : [{ alike: [allowAlike.times, allowAlike.forMs] }]),
+    ...(beyond === undefined ? [] : [{ beyond }]),
     ...(hours === undefined ? [] : [{ hours: [hours.schedule, hours.expiresAt, hours.escalatesAt] }]),
     ...(escalate === undefined ? [] : [{ to: [escalate.afterMs, escalate.to.roles, escalate.to.users] }]),
   ]);

@@ -96,15 +96,27 @@ function sourceOf(plan: AmountPlan): string | null {
   return plan.kind === 'fact' ? plan.fact.text : null;
 }
 
+function asking(orAsk: ApprovalPlan | undefined): { readonly orAsk?: CompiledApproval } {
+  return orAsk === undefined ? {} : { orAsk: buildApproval(orAsk) };
+}
+
 function buildObligation(plan: ObligationPlan, { budgets, pools }: RuleParts): CompiledObligation {
   switch (plan.kind) {
     case 'budget': {
       const budget = budgets.get(plan.budget);
       if (budget === undefined) throw new Error(`no such budget: ${plan.budget}`);
-      return { kind: 'budget', budget, amount: amountOf(plan.amount), amountFrom: sourceOf(plan.amount) };
+      return {
+        kind: 'budget',
+        budget,
+        amount: amountOf(plan.amount),
+        amountFrom: sourceOf(plan.amount),
+        ...asking(plan.orAsk),
+      };
     }
-    case 'rate_limit':
-      return { ...plan, by: bucketing(plan.by), limit: countOf(plan.limit) };
+    case 'rate_limit': {
+      const { orAsk, ...same } = plan;
+      return { ...same, by: bucketing(plan.by), limit: countOf(plan.limit), ...asking(orAsk) };
+    }
     case 'claim':
       return { ...plan, on: buildTemplate(plan.on) };
     case 'reserve':

@@ -1,3 +1,4 @@
+import { compileApproval } from './compile-approval.ts';
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 import type { Json } from '../json/value.ts';
@@ -6,8 +7,9 @@ import type { Names } from './expression.ts';
 import { type FactPath, factType, isPathFault, parseFactPath } from './fact-path.ts';
 import { nearName } from './names.ts';
 import type { Reporter } from './reporter.ts';
-import type { AmountPlan, BucketingPlan, BudgetPlan, CountPlan, ObligationPlan } from './rule-plan.ts';
+import type { AmountPlan, ApprovalPlan, BucketingPlan, BudgetPlan, CountPlan, ObligationPlan } from './rule-plan.ts';
 import type { BudgetSource, ObligationSource } from './schema.ts';
+import type { OrAskSource } from './schema-approval.ts';
 import { constantText, parseTemplate } from './template.ts';
 import { readDuration } from './windows.ts';
 import type { BudgetDefinition } from '../effects/policy-store.ts';
@@ -120,8 +122,10 @@ export function compileObligation(
     const rows = bucketing(by ?? [], [...path, 'rate_limit', 'by'], names, report);
     const count = countOf(limit, 1, [...path, 'rate_limit', 'limit'], names, report);
     const windowMs = rateWindow(per, [...path, 'rate_limit', 'per'], report);
-    if (rows === null || count === null || windowMs === null) return null;
-    return { kind: 'rate_limit', id: rateId, by: rows, windowMs, limit: count };
+    const orAsk = askedBeyond(source.rate_limit.or_ask, [...path, 'rate_limit'], context);
+    if (rows === null || count === null || windowMs === null || orAsk === null) return null;
+    const plan = { kind: 'rate_limit', id: rateId, by: rows, windowMs, limit: count } as const;
+    return orAsk === undefined ? plan : { ...plan, orAsk };
   }
   if (source.claim !== undefined) {
     const on = parseTemplate(source.claim.on, [...path, 'claim', 'on'], report);
@@ -146,8 +150,9 @@ function rateWindow(per: string, path: DataPath, report: Reporter): number | nul
 function compileBudgetUse(
   source: NonNullable<ObligationSource['budget']>,
   path: DataPath,
-  { budgets, names, report }: SetContext,
+  context: SetContext,
 ): ObligationPlan | null {
+  const { budgets, names, report } = context;
   const budget = budgets.get(source.use);
   if (budget === undefined)
     report.error(
@@ -157,7 +162,20 @@ function compileBudgetUse(
       didYouMean(source.use, budgets.keys()),
     );
   const amount = amountReader(source.amount, [...path, 'amount'], names, report);
-  return budget === undefined || amount === null ? null : { kind: 'budget', budget: budget.id, amount };
+  const orAsk = askedBeyond(source.or_ask, path, context);
+  if (budget === undefined || amount === null || orAsk === null) return null;
+  return { kind: 'budget', budget: budget.id, amount, ...(orAsk === undefined ? null : { orAsk }) };
+}
+
+/** Whom a limit asks. Its digest is that of the whole rule, which is not known here. */
+function askedBeyond(
+  source: OrAskSource | undefined,
+  path: DataPath,
+  context: SetContext,
+): ApprovalPlan | null | undefined {
+  if (source === undefined) return undefined;
+  const plan = compileApproval(source, [...path, 'or_ask'], context);
+  return plan === null ? null : { ...plan, ruleDigest: '' };
 }
 
 function amountReader(source: string | number, path: DataPath, names: Names, report: Reporter): AmountPlan | null {

@@ -10,8 +10,9 @@ import { parseCondition } from './condition.ts';
 import { matchExpressions } from './match.ts';
 import { type ListFiles, namesOf } from './names.ts';
 import type { Reporter } from './reporter.ts';
-import type { BudgetPlan, RulePlan } from './rule-plan.ts';
-import type { PolicyFile, RuleSource } from './schema.ts';
+import { limitName } from '../effects/model/verdict.ts';
+import type { BudgetPlan, ObligationPlan, RulePlan } from './rule-plan.ts';
+import type { ObligationSource, PolicyFile, RuleSource } from './schema.ts';
 import type { SetContext, Surroundings } from './set-context.ts';
 import { parseTemplate } from './template.ts';
 import { compileSchedule, type SchedulePlan } from './schedules.ts';
@@ -127,16 +128,36 @@ function compileRule(source: RuleSource, path: DataPath, context: SetContext, po
     ...bounds,
     ...compiled,
     reason,
-    obligations: obligations.filter((obligation) => obligation !== null),
+    obligations: obligations.flatMap((obligation, index) =>
+      obligation === null ? [] : [withDigest(obligation, source, index, compiled, bounds)],
+    ),
     redact: (source.obligations ?? []).flatMap(({ redact }) => redact?.params ?? []),
     approval:
-      approval === null ? null : { ...approval, ruleDigest: digestOf(source, compiled, bounds, approval.hours) },
+      approval === null
+        ? null
+        : { ...approval, ruleDigest: digestOf(source.effect, source.approval, compiled, bounds, approval.hours) },
   };
+}
+
+/** An obligation whose limit asks, with the digest that approvals of going beyond it are bound to. */
+function withDigest(
+  obligation: ObligationPlan,
+  { effect, obligations = [] }: RuleSource,
+  index: number,
+  compiled: Pick<RulePlan, 'conditions' | 'symbols'>,
+  bounds: { readonly from: number; readonly until: number },
+): ObligationPlan {
+  const source = obligations[index];
+  if (source === undefined || !('orAsk' in obligation) || obligation.orAsk === undefined) return obligation;
+  const { orAsk } = obligation;
+  const ruleDigest = digestOf(effect, [limitName(obligation), source], compiled, bounds, orAsk.hours);
+  return { ...obligation, orAsk: { ...orAsk, ruleDigest } };
 }
 
 /** The digest of a rule that approvals are bound to. Lists and named values count by their content. */
 function digestOf(
-  { effect, approval }: RuleSource,
+  effect: RuleSource['effect'],
+  approval: RuleSource['approval'] | readonly [limit: string, obligation: ObligationSource],
   { conditions, symbols: { tables } }: Pick<RulePlan, 'conditions' | 'symbols'>,
   { from, until }: { readonly from: number; readonly until: number },
   hours: SchedulePlan | undefined,

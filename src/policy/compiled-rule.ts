@@ -70,6 +70,8 @@ export type CompiledObligation =
       readonly amount: (input: PolicyInput) => Json | undefined;
       /** Path of the fact that the amount is; `null` where it is none. */
       readonly amountFrom: string | null;
+      /** Whom it asks beyond the limit. Absent: nobody; the call is refused. */
+      readonly orAsk?: CompiledApproval;
     }
   | {
       readonly kind: 'rate_limit';
@@ -77,6 +79,7 @@ export type CompiledObligation =
       readonly by: Bucketing;
       readonly windowMs: number;
       readonly limit: CountOf;
+      readonly orAsk?: CompiledApproval;
     }
   | { readonly kind: 'claim'; readonly on: Template; readonly hold: 'call' | 'existing' }
   | {

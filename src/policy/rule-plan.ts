@@ -54,13 +54,14 @@ export interface BudgetPlan {
 }
 
 export type ObligationPlan =
-  | { readonly kind: 'budget'; readonly budget: string; readonly amount: AmountPlan }
+  | { readonly kind: 'budget'; readonly budget: string; readonly amount: AmountPlan; readonly orAsk?: ApprovalPlan }
   | {
       readonly kind: 'rate_limit';
       readonly id: string;
       readonly by: BucketingPlan;
       readonly windowMs: number;
       readonly limit: CountPlan;
+      readonly orAsk?: ApprovalPlan;
     }
   | { readonly kind: 'claim'; readonly on: TemplatePlan; readonly hold: 'call' | 'existing' }
   | { readonly kind: 'reserve'; readonly pool: TemplatePlan; readonly units: CountPlan };

@@ -62,20 +62,36 @@ export const Schedule = Type.Object(
   { ...closed, minProperties: 1, description: 'Hours of the week, used by approvals' },
 );
 
+const asking = {
+  approvers: people('Who may approve: holders of a role, or named users'),
+  quorum: Type.Optional(
+    Type.Integer({ minimum: 1, maximum: 20, description: 'Different people needed; 1 when not given' }),
+  ),
+  expires: Type.Optional(duration('How long the request waits; 24h when not given')),
+  summary: Type.Optional(
+    Type.String({
+      minLength: 1,
+      maxLength: 1000,
+      description: 'What will happen, for the approver; ${path} is put in',
+    }),
+  ),
+  hours: Type.Optional(word('Name of a schedule of this set: expires and escalate.after count within it alone')),
+  escalate: Type.Optional(
+    Type.Object(
+      {
+        after: duration('From when on, counted from when it was asked; before it expires'),
+        to: people('Who may approve from then on as well: holders of a role, or named users'),
+      },
+      { ...closed, description: 'Who is asked besides, where nobody has decided after a time' },
+    ),
+  ),
+  require_reason: Type.Optional(Type.Boolean({ description: 'Whether a rejection has to say why' })),
+  hold: Type.Optional(choice(['own', 'all'], `Budgets held while it waits: the agent's own (default), or all`)),
+};
+
 export const Approval = Type.Object(
   {
-    approvers: people('Who may approve: holders of a role, or named users'),
-    quorum: Type.Optional(
-      Type.Integer({ minimum: 1, maximum: 20, description: 'Different people needed; 1 when not given' }),
-    ),
-    expires: Type.Optional(duration('How long the request waits; 24h when not given')),
-    summary: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: 1000,
-        description: 'What will happen, for the approver; ${path} is put in',
-      }),
-    ),
+    ...asking,
     editable: Type.Optional(
       Type.Record(Type.String({ minLength: 1, maxLength: 128 }), Bounds, {
         minProperties: 1,
@@ -92,22 +108,17 @@ export const Approval = Type.Object(
         { ...closed, description: 'Whether who approves may also allow the next calls alike, how many, for how long' },
       ),
     ),
-    hours: Type.Optional(word('Name of a schedule of this set: expires and escalate.after count within it alone')),
-    escalate: Type.Optional(
-      Type.Object(
-        {
-          after: duration('From when on, counted from when it was asked; before it expires'),
-          to: people('Who may approve from then on as well: holders of a role, or named users'),
-        },
-        { ...closed, description: 'Who is asked besides, where nobody has decided after a time' },
-      ),
-    ),
-    require_reason: Type.Optional(Type.Boolean({ description: 'Whether a rejection has to say why' })),
-    hold: Type.Optional(choice(['own', 'all'], `Budgets held while it waits: the agent's own (default), or all`)),
   },
   { ...closed, description: 'Who has to agree before the call runs' },
 );
 
+/** Of a limit that asks: what is beyond it can be changed or allowed ahead by nobody. */
+export const OrAsk = Type.Object(asking, {
+  ...closed,
+  description: 'Who may let a call go beyond the limit, once; without it the call is refused',
+});
+
 export type ScheduleSource = Static<typeof Schedule>;
 export type ApprovalSource = Static<typeof Approval>;
+export type OrAskSource = Static<typeof OrAsk>;
 export type BoundsSource = Static<typeof Bounds>;

@@ -1,6 +1,6 @@
 import { type Static, Type } from 'typebox';
 import type { JsonObject } from '../json/value.ts';
-import { Approval, Schedule } from './schema-approval.ts';
+import { Approval, OrAsk, Schedule } from './schema-approval.ts';
 import { choice, closed, count, duration, facts, instant, names, scalar, word } from './schema-parts.ts';
 
 /**
@@ -77,6 +77,7 @@ const Obligation = Type.Object(
             title: 'a path such as params.amount, a whole number, or the $name of a value',
             description: 'What the call takes: a path, a whole number, or the $name of a value',
           }),
+          or_ask: Type.Optional(OrAsk),
         },
         { ...closed, description: 'Holds an amount of a budget; refused: denied_budget' },
       ),
@@ -90,6 +91,7 @@ const Obligation = Type.Object(
             title: 'minute, hour, day, or a duration such as 10s',
             description: 'Length of the sliding window',
           }),
+          or_ask: Type.Optional(OrAsk),
         },
         { ...closed, description: 'Counts attempts; refused: denied_budget with rate_limited' },
       ),

@@ -170,6 +170,10 @@ it.each<[string, (kept: ApprovalRecord, other: ApprovalRecord) => Partial<Approv
   ['a requirement twice', ({ requirements: [one] }) => ({ requirements: one === undefined ? [] : [one, one] })],
   ['no requirement', () => ({ requirements: [] })],
   ['a later beginning', ({ createdAt }) => ({ createdAt: createdAt + 3_600_000 })],
+  [
+    'another limit to go beyond',
+    ({ requirements }) => ({ requirements: first(requirements, { beyond: 'budget:other' }) }),
+  ],
   ['others to decide as well', ({ requirements }) => ({ requirements: first(requirements, { escalate: SOON }) })],
   ['no vote', () => ({ votes: [] })],
   ['a vote without a seal', ({ votes }) => ({ votes: votes.map(({ seal: _seal, ...vote }) => vote) })],

@@ -12,7 +12,7 @@ async function blocks(): Promise<readonly string[]> {
 const indented = (text: string): string => text.replace(/^/gm, '    ');
 
 test('what the guide shows loads, and decides as it says', async () => {
-  const [set = '', conditions = '', obligations = '', schedules = ''] = await blocks();
+  const [set = '', conditions = '', obligations = '', asking = '', schedules = ''] = await blocks();
   const { set: compiled, warnings } = compileAll([set]);
   expect(warnings).toEqual([]);
   expect(outcome(judgeParams(compiled, { amount: 50_000, currency: 'EUR' }))).toBe('permit');
@@ -38,6 +38,12 @@ test('what the guide shows loads, and decides as it says', async () => {
     // Asked on a Monday at 14:00 in Berlin.
     approvals: [{ quorum: 2, expiresMs: 14_400_000, hours: { expiresAt: Date.UTC(2026, 5, 15, 16) } }],
   });
+
+  const { set: asks, warnings: none } = compileAll([
+    `${HEAD}${budgets}rules:\n  - id: a\n    effect: allow\n${indented(asking)}`,
+  ]);
+  expect(none).toEqual([]);
+  expect(judgeParams(asks, { amount: 3 })).toMatchObject({ obligations: [{ beyond: 'ask' }, { beyond: 'ask' }] });
 });
 
 test('what leaving a param out, or sending another type, does to a rule that denies: as the guide says', () => {

@@ -112,6 +112,11 @@ export function isAmong({ users, roles }: Approvers, user: string, held: readonl
   return users.includes(user) || roles.some((role) => held.includes(role));
 }
 
+/** The limits that a request asks to go beyond. */
+export function limitsOf({ requirements }: Pick<ApprovalRecord, 'requirements'>): ReadonlySet<string> {
+  return new Set(requirements.flatMap(({ beyond }) => (beyond === undefined ? [] : [beyond])));
+}
+
 /** Who may decide by a requirement at a time. */
 export function decidersAt(
   approval: Pick<ApprovalRecord, 'createdAt'>,

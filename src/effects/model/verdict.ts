@@ -16,6 +16,19 @@ export type BudgetWindow =
   | { readonly kind: 'rolling'; readonly ms: number };
 
 /**
+ * What a limit does to a call that goes beyond it. `ask`: people may be asked, and so admission names the limit.
+ * `asked`: the approvals of the permit ask about it. Absent: it refuses the call.
+ */
+type Beyond = 'ask' | 'asked';
+
+/** A limit that approvers let one call go beyond. */
+export interface BeyondLimit {
+  readonly limit: string;
+  /** How many units, or attempts, of this call are above the limit. */
+  readonly by: number;
+}
+
+/**
  * A requirement on a permitted call, which admission checks atomically. `rule` is the full id of the rule that sets it.
  */
 export type Obligation =
@@ -37,6 +50,7 @@ export type Obligation =
       readonly amount: number | null;
       /** Path of the fact that should have been the amount, such as `params.amount`; only where the amount is `null`. */
       readonly amountFrom?: string;
+      readonly beyond?: Beyond;
     }
   | {
       readonly kind: 'rate_limit';
@@ -45,6 +59,7 @@ export type Obligation =
       readonly bucket: string;
       readonly windowMs: number;
       readonly limit: number;
+      readonly beyond?: Beyond;
     }
   | { readonly kind: 'claim'; readonly rule: string; readonly target: string; readonly hold: 'call' | 'existing' }
   | {
@@ -106,6 +121,8 @@ export interface ApprovalRequirement {
   readonly escalate?: Escalation;
   /** Absent: all time counts. */
   readonly hours?: CountedHours;
+  /** The limit that the call would go beyond, as {@link limitName} has it. Absent: the rule itself asks. */
+  readonly beyond?: string;
 }
 
 /** What policy would have decided, in a mode that does not enforce it. */
@@ -127,6 +144,8 @@ export interface VerdictTrace {
   readonly entities?: readonly SeenEntity[];
   /** Approvers changed params of what runs. Absent: it runs as it was asked. */
   readonly changed?: ChangedParams;
+  /** Limits that approvers let it go beyond. Absent: it is within all. */
+  readonly beyond?: readonly BeyondLimit[];
   /** Nobody was asked, because somebody had allowed calls alike. Absent: none was needed. */
   readonly allowance?: AllowanceUse;
 }
@@ -164,6 +183,16 @@ export interface Permit {
 }
 
 export type Verdict = Permit | Deny;
+
+/** Names of limits that a call would go beyond; `null`: none is known. */
+export type Exceeded = ReadonlySet<string> | null;
+
+/** Names a limit of a call: the budget, or the rate. A call has one row of each. */
+export function limitName(
+  of: { readonly kind: 'budget'; readonly budget: string } | { readonly kind: 'rate_limit'; readonly id: string },
+): string {
+  return of.kind === 'budget' ? `budget:${of.budget}` : `rate:${of.id}`;
+}
 
 /** Id of a budget row's window. */
 export function windowId(window: Extract<Obligation, { kind: 'budget' }>['window']): string {

@@ -1,4 +1,4 @@
-import { type ApprovalRecord, decidersAt, escalatesAt, isAmong } from '../model/approval.ts';
+import { type ApprovalRecord, decidersAt, escalatesAt, isAmong, limitsOf } from '../model/approval.ts';
 import type { Code } from '../model/codes.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
 import type { EffectRecord } from '../model/effect.ts';
@@ -220,7 +220,7 @@ export async function dispatchGranted(
     });
     return { kind: 'ended', reason: given.reason };
   }
-  const outcome = await admitAndExecute(ports, grantedCall(ports, approval, effect, given));
+  const outcome = await admitAndExecute(ports, grantedCall(ports, approval, effect, given), limitsOf(approval));
   // The configuration changed meanwhile. The one in force now decides.
   return outcome === null ? dispatchGranted(ports, people, approval, effect) : becameOf(outcome, effect.attempt);
 }

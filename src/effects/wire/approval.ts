@@ -27,6 +27,7 @@ export function requestToWire(approval: ApprovalRecord, publicUrl: string) {
       key_id: requester.keyId,
     },
     requirements: approval.requirements.map(({ rule, approvers, quorum, summary, ...may }, index) => ({
+      ...(may.beyond === undefined ? {} : { beyond: may.beyond }),
       ...(may.hours === undefined ? {} : { hours: may.hours.schedule }),
       ...(may.escalate === undefined
         ? {}
