@@ -78,8 +78,8 @@ const longIn = (part: readonly Measured[]): readonly string[] => part.flatMap(({
  * `packages` is 58,000 lines, 30 long functions, 950 types, and no long file anywhere.
  */
 const CEILINGS: readonly (readonly [what: string, ceiling: number, measured: number | readonly string[]])[] = [
-  ['lines in src and packages', 95_708, sum(core.map(({ lines }) => lines))],
-  ['lines in client and console', 6026, sum(outer.map(({ lines }) => lines))],
+  ['lines in src and packages', 95_715, sum(core.map(({ lines }) => lines))],
+  ['lines in client and console', 6037, sum(outer.map(({ lines }) => lines))],
   ['functions longer than 70 lines in src and packages', 49, longIn(core)],
   ['functions longer than 70 lines in client and console', 13, longIn(outer)],
   ['interfaces and types at the top of a file in src and packages', 1402, sum(core.map(({ types }) => types))],

@@ -155,7 +155,7 @@ interface OrAsk {
 }
 
 /** The limit of an obligation, and whom it asks; `null` where it asks nobody. */
-function orAskOf(obligation: CompiledRule['obligations'][number]): OrAsk | null {
+export function orAskOf(obligation: CompiledRule['obligations'][number]): OrAsk | null {
   if (!('orAsk' in obligation) || obligation.orAsk === undefined) return null;
   const of = obligation.kind === 'budget' ? ({ kind: 'budget', budget: obligation.budget.id } as const) : obligation;
   return { limit: limitName(of), approval: obligation.orAsk };

@@ -140,3 +140,25 @@ it('lets one approver change the call and another let it go beyond: what runs is
     changed: { params: ['amount'] },
   });
 });
+
+it('tells agents which limits ask, and whom', async () => {
+  const { body } = await send(
+    world.gateway.url,
+    world.keys.readonly,
+    'POST',
+    '/v1/mcp',
+    {
+      jsonrpc: '2.0',
+      id: 1,
+      method: 'tools/call',
+      params: { name: 'svc.tools.describe', arguments: { tool: 'payments.refund' } },
+    },
+    { accept: 'application/json, text/event-stream' },
+  );
+  expect(body.result.structuredContent.approvals).toEqual(
+    expect.arrayContaining([
+      { rule: 'world/refund-large', roles: ['finance-lead'], users: [], quorum: 1 },
+      { rule: 'world/refund-small', roles: [], users: ['tom', 'olga'], quorum: 1, beyond: BUDGET },
+    ]),
+  );
+});
