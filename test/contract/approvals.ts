@@ -243,6 +243,18 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
       },
     );
 
+    it('escalates to others where the time for that has come already', async () => {
+      const hours = { schedule: 'office', expiresAt: at.store.now() + 3_600_000, escalatesAt: at.store.now() - 1 };
+      const { approval, effect } = await pending({ verdict: asking({ escalate: TO, hours }) });
+      const omar = { user: 'omar', keyId: 'key_omar', escalated: [0] } as const;
+      expect(await at.store.vote(voteRequest(approval, omar))).toMatchObject({ approval: { status: 'granted' } });
+      expect((await kinds(effect.id)).map(({ kind }) => kind)).toEqual([
+        'approval.requested',
+        'approval.escalated',
+        'approval.granted',
+      ]);
+    });
+
     at.timed('escalates each requirement by its own time', async () => {
       const later = approvalBy({ rule: 'payments/b', escalate: { ...TO, afterMs: 2_000 } });
       const { approval, effect } = await pending({ verdict: permit([], [approvalBy({ escalate: TO }), later]) });

@@ -54,7 +54,7 @@ const Described = Type.Object({
   policy_version: Type.String(),
   policies: Items('A rule that can apply to the tool.'),
   budgets: Items('A budget that a rule takes from.'),
-  approvals: Items('A rule that asks for approval: whom, how many, and whether only beyond a limit.'),
+  approvals: Items('A rule that asks for approval: whom, and how many.'),
 });
 
 /**
