@@ -61,8 +61,8 @@ export const FAULTS = {
   },
   'sum-without-its-limit': {
     file: 'src/records/counters.ts',
-    line: '    limit,\n    most:',
-    instead: '    limit: null,\n    most:',
+    line: 'limit: limit === null ? null : (change.most ?? limit),',
+    instead: 'limit: null,',
     within: RECORDS,
   },
   'cap-without-its-limit': {

@@ -86,6 +86,8 @@ export type Preview = {
         readonly unit: string;
         readonly amount: number | null;
         readonly limit?: number;
+        /** Beyond the limit people are asked. */
+        readonly orAsk?: true;
       }
     | {
         readonly kind: 'rate_limit';
@@ -94,6 +96,8 @@ export type Preview = {
         /** ms. */
         readonly windowMs: number;
         readonly limit: number;
+        /** Beyond the limit people are asked. */
+        readonly orAsk?: true;
       }
     | {
         readonly kind: 'claim';
@@ -116,6 +120,10 @@ export type Preview = {
         };
         readonly quorum: number;
         readonly summary: string;
+        /** The schedule of the policy in which its times are counted. */
+        readonly hours?: string;
+        /** The limit that the call would go beyond: `budget:<id>` or `rate:<id>`. */
+        readonly beyond?: string;
         /** ms. */
         readonly expiresMs: number;
       }
@@ -173,6 +181,10 @@ export type Voted = {
     };
     readonly quorum: number;
     readonly summary: string;
+    /** The schedule of the policy in which its times are counted. */
+    readonly hours?: string;
+    /** The limit that the call would go beyond: `budget:<id>` or `rate:<id>`. */
+    readonly beyond?: string;
     readonly approvals: number;
     /** Params that who decides by this rule may change, with their bounds. */
     readonly editable?: Readonly<
@@ -186,6 +198,15 @@ export type Voted = {
         }
       >
     >;
+    /** From then on these may decide as well. */
+    readonly escalates?: {
+      /** RFC 3339 time. */
+      readonly at: string;
+      readonly to: {
+        readonly roles: readonly string[];
+        readonly users: readonly string[];
+      };
+    };
     /** A rejection has to say why. */
     readonly requireReason?: true;
   }[];
@@ -880,6 +901,7 @@ export type LedgerEvent = {
     | 'approval.rejected'
     | 'approval.expired'
     | 'approval.renewed'
+    | 'approval.escalated'
     | 'allowance.given'
     | 'allowance.used'
     | 'allowance.revoked'
@@ -1013,6 +1035,10 @@ export type Approval = {
     };
     readonly quorum: number;
     readonly summary: string;
+    /** The schedule of the policy in which its times are counted. */
+    readonly hours?: string;
+    /** The limit that the call would go beyond: `budget:<id>` or `rate:<id>`. */
+    readonly beyond?: string;
     readonly approvals: number;
     /** Params that who decides by this rule may change, with their bounds. */
     readonly editable?: Readonly<
@@ -1026,6 +1052,15 @@ export type Approval = {
         }
       >
     >;
+    /** From then on these may decide as well. */
+    readonly escalates?: {
+      /** RFC 3339 time. */
+      readonly at: string;
+      readonly to: {
+        readonly roles: readonly string[];
+        readonly users: readonly string[];
+      };
+    };
     /** A rejection has to say why. */
     readonly requireReason?: true;
   }[];
@@ -1156,6 +1191,7 @@ export type NotificationDelivery = {
   readonly webhookId: string;
   readonly event:
     | 'approval.requested'
+    | 'approval.escalated'
     | 'approval.granted'
     | 'approval.rejected'
     | 'approval.expired'
@@ -1284,6 +1320,11 @@ export type PendingApproval = {
 export type PendingEffect = {
   readonly state: 'pending_approval';
   readonly changed?: Changed;
+  /** Limits that approvers let it go beyond, and by how much. */
+  readonly beyond?: readonly {
+    readonly limit: string;
+    readonly by: number;
+  }[];
   readonly allowance?: Allowed;
   readonly id: string;
   readonly effectId: string;
@@ -1353,6 +1394,11 @@ export type PendingEffect = {
 export type ExecutingEffect = {
   readonly state: 'executing';
   readonly changed?: Changed;
+  /** Limits that approvers let it go beyond, and by how much. */
+  readonly beyond?: readonly {
+    readonly limit: string;
+    readonly by: number;
+  }[];
   readonly allowance?: Allowed;
   readonly id: string;
   readonly effectId: string;
@@ -1422,6 +1468,11 @@ export type ExecutingEffect = {
 export type CommittedEffect = {
   readonly state: 'committed';
   readonly changed?: Changed;
+  /** Limits that approvers let it go beyond, and by how much. */
+  readonly beyond?: readonly {
+    readonly limit: string;
+    readonly by: number;
+  }[];
   readonly allowance?: Allowed;
   readonly id: string;
   readonly effectId: string;
@@ -1529,6 +1580,11 @@ export type CommittedEffect = {
 export type FailedEffect = {
   readonly state: 'failed';
   readonly changed?: Changed;
+  /** Limits that approvers let it go beyond, and by how much. */
+  readonly beyond?: readonly {
+    readonly limit: string;
+    readonly by: number;
+  }[];
   readonly allowance?: Allowed;
   readonly id: string;
   readonly effectId: string;
@@ -1633,6 +1689,11 @@ export type FailedEffect = {
 export type UnknownOutcome = {
   readonly state: 'unknown';
   readonly changed?: Changed;
+  /** Limits that approvers let it go beyond, and by how much. */
+  readonly beyond?: readonly {
+    readonly limit: string;
+    readonly by: number;
+  }[];
   readonly allowance?: Allowed;
   readonly id: string;
   readonly effectId: string;
@@ -1712,6 +1773,11 @@ export type UnknownOutcome = {
 export type RejectedEffect = {
   readonly state: 'rejected';
   readonly changed?: Changed;
+  /** Limits that approvers let it go beyond, and by how much. */
+  readonly beyond?: readonly {
+    readonly limit: string;
+    readonly by: number;
+  }[];
   readonly allowance?: Allowed;
   readonly id: string;
   readonly effectId: string;
@@ -1782,6 +1848,11 @@ export type RejectedEffect = {
 export type DeniedEffect = {
   readonly state: 'denied';
   readonly changed?: Changed;
+  /** Limits that approvers let it go beyond, and by how much. */
+  readonly beyond?: readonly {
+    readonly limit: string;
+    readonly by: number;
+  }[];
   readonly allowance?: Allowed;
   readonly id: string;
   readonly effectId: string;

@@ -135,6 +135,8 @@ export interface Effect {
   readonly holds: readonly { readonly budget: string; readonly unit: string; readonly amount: number }[];
   readonly hold_state: string;
   readonly approval_id?: string;
+  /** Limits that approvers let it go beyond. */
+  readonly beyond?: readonly { readonly limit: string; readonly by: number }[];
   /** Nobody was asked: this user had allowed calls alike. */
   readonly allowance?: { readonly id: string; readonly given_by: string; readonly use: number };
   readonly evidence?: { readonly code: string; readonly message: string; readonly status: number | null };
@@ -199,6 +201,10 @@ export interface Approval {
     readonly approvers: { readonly roles: readonly string[]; readonly users: readonly string[] };
     readonly quorum: number;
     readonly approvals: number;
+    readonly escalates?: {
+      readonly at: string;
+      readonly to: { readonly roles: readonly string[]; readonly users: readonly string[] };
+    };
     readonly editable?: Readonly<Record<string, Bounds>>;
     readonly require_reason?: boolean;
   }[];

@@ -12,7 +12,8 @@ import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
 import type { ApiPorts } from './ports.ts';
 import { Refused, refuse, refuseFaults } from './problem.ts';
-import { Decision, EffectState, PARAMS, PENDING_APPROVAL, Requirement } from './effect-answers.ts';
+import { Decision, EffectState, PARAMS, PENDING_APPROVAL } from './effect-answers.ts';
+import { Approvers, Requirement } from './requirement.ts';
 import {
   answers,
   component,
@@ -94,6 +95,9 @@ const REQUEST = {
       ...Requirement,
       approvals: Count,
       editable: Type.Optional(MapOf(Bounds, 'Params that who decides by this rule may change, with their bounds.')),
+      escalates: Type.Optional(
+        Type.Object({ at: Time, to: Approvers }, { description: 'From then on these may decide as well.' }),
+      ),
       require_reason: Type.Optional(Flag('A rejection has to say why.')),
     }),
     'Each has its quorum of people.',

@@ -2,6 +2,7 @@ import { type TProperties, Type } from 'typebox';
 import type { JsonObject } from '../json/value.ts';
 import { DECISIONS } from '../effects/model/decision.ts';
 import { LEDGER_KINDS } from '../effects/model/ledger.ts';
+import { Requirement } from './requirement.ts';
 import {
   AnyObject,
   AnyValue,
@@ -313,6 +314,9 @@ export const PARAMS = {
 
 const RECORD = {
   changed: Optional(Changed),
+  beyond: Optional(
+    List(Type.Object({ limit: Text(), by: Count }), 'Limits that approvers let it go beyond, and by how much.'),
+  ),
   allowance: Optional(Allowed),
   id: Text(),
   effect_id: Text(),
@@ -435,9 +439,7 @@ export const Run = component(
   Type.Object({ effect_id: Text(), state: EffectState, attempt: Count, stages: List(Stage) }),
 );
 
-const Approvers = Type.Object({ roles: List(Text()), users: List(Text()) });
-export const Requirement = { rule: Text(), approvers: Approvers, quorum: Count, summary: Text() };
-
+const AsksBeyond = Flag('Beyond the limit people are asked.');
 const Obligation = OneOf([
   Type.Object({
     kind: Literal('budget'),
@@ -445,8 +447,16 @@ const Obligation = OneOf([
     ...Figures,
     amount: Nullable(Count),
     limit: Optional(Count),
+    or_ask: Optional(AsksBeyond),
   }),
-  Type.Object({ kind: Literal('rate_limit'), rule: Text(), id: Text(), window_ms: Milliseconds, limit: Count }),
+  Type.Object({
+    kind: Literal('rate_limit'),
+    rule: Text(),
+    id: Text(),
+    window_ms: Milliseconds,
+    limit: Count,
+    or_ask: Optional(AsksBeyond),
+  }),
   Type.Object({ kind: Literal('claim'), rule: Text(), target: Text(), hold: Type.Enum(['call', 'existing']) }),
   Type.Object({ kind: Literal('reserve'), rule: Text(), pool: Text(), units: Count }),
   Type.Object({ kind: Literal('approval'), ...Requirement, expires_ms: Milliseconds }),

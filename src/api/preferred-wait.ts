@@ -4,7 +4,7 @@ import type { RunOutcome, RunResult } from '../effects/model/outcome.ts';
 import type { Problem, RunRequest } from '../effects/model/run-request.ts';
 import { outcomeFor, outcomeOfRecord } from '../effects/run/to-outcome.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
-import type { Principal } from '../effects/model/principal.ts';
+import { actingAgent, type Principal } from '../effects/model/principal.ts';
 import { permit } from '../identity/permissions.ts';
 import { createEffectWatch, type EffectWatch } from './effect-watch.ts';
 
@@ -47,7 +47,7 @@ export class PreferredWait {
   /**
    * @param first what the call was answered
    * @returns `null` where nothing is waited for: the caller did not ask to, has gone, what it asked for has ended, or too
-   *   many wait
+   *   many wait, at the gateway or of this agent
    */
   hold(request: IncomingMessage, response: ServerResponse, call: RunRequest, first: RunResult): Held | null {
     if (first.kind === 'problem' || response.destroyed) return null;
@@ -58,7 +58,7 @@ export class PreferredWait {
     const gone = new AbortController();
     response.once('close', () => gone.abort());
     const states = outcome.decision === 'in_progress' ? RUNNING : UNDECIDED;
-    const waiting = this.#watch.left(states, outcome, waitMs, gone.signal);
+    const waiting = this.#watch.left(states, outcome, whoWaits(call), waitMs, gone.signal);
     if (waiting === null) return null;
     const became = waiting.then((hasLeft) => {
       if (outcome.decision === 'pending_approval') return becameOf(this.#ports, call, outcome);
@@ -108,6 +108,13 @@ const KEY_ENDED: Problem = {
   errors: [],
   retryAfterMs: null,
 };
+
+/** The agent whose key it is, else the key: a name that a request only claims gives no further places. */
+function whoWaits(call: RunRequest): string {
+  const { principal, workspace } = call;
+  const agent = actingAgent(principal, null);
+  return agent === null ? principal.keyId : `${workspace}\n${agent}`;
+}
 
 /** How long the caller of a request would wait by `Prefer: wait=n` (RFC 7240), at most {@link MAX_WAIT_S}; 0: not at all. */
 function preferredWaitMs({ headers: { prefer } }: IncomingMessage): number {

@@ -156,11 +156,15 @@ function showApproval(terminal: Terminal, approval: Approval): void {
   terminal.out(`\n${styled(terminal, 'bold', 'Who may decide')}`);
   terminal.out(
     table(
-      ['rule', 'roles', 'users', 'needed'],
+      ['rule', 'roles', 'users', 'needed', 'later also'],
       list(requirements).map((one) => {
         const approvers = member(one, 'approvers');
-        const named = (group: string): string => list(member(approvers, group)).map(words).join(', ');
-        return [words(member(one, 'rule')), named('roles'), named('users'), words(member(one, 'quorum'))];
+        const named = (group: string, of = approvers): string => list(member(of, group)).map(words).join(', ');
+        const escalates = member(one, 'escalates');
+        const to = member(escalates, 'to');
+        const others = [named('roles', to), named('users', to)].filter((part) => part !== '').join(', ');
+        const later = others === '' ? '' : `${others} from ${words(member(escalates, 'at'))}`;
+        return [words(member(one, 'rule')), named('roles'), named('users'), words(member(one, 'quorum')), later];
       }),
     ),
   );

@@ -12,6 +12,8 @@ export interface ApprovalChange {
   readonly digest: string;
   /** Who has to agree, and what they are told of the changed call. */
   readonly requirements: readonly ApprovalRequirement[];
+  /** When it was asked: a change gives nobody another time to decide. */
+  readonly askedAt: number;
   /** Whose request it is: the seals of the requirements name it. */
   readonly requester: ApprovalRecord['requester'];
   readonly costs: ApprovalRecord['costs'];
@@ -36,6 +38,8 @@ export interface VoteRequest {
   readonly comment: string | null;
   /** Indices of the requirements for which the voter's roles or name qualify. */
   readonly requirements: readonly number[];
+  /** Those of them for which they only do once the request has escalated. */
+  readonly escalated: readonly number[];
   /** What vouches for the vote; stored with it. */
   readonly seal?: string;
   readonly actor: LedgerActor;

@@ -12,7 +12,7 @@ import type { Running } from './run/running.ts';
 import type { EffectStore, SettleRequest } from './store.ts';
 import type { Tool } from './model/tool.ts';
 import type { UpstreamPort } from './upstream.ts';
-import type { Verdict } from './model/verdict.ts';
+import type { ApprovalRequirement, Verdict, Exceeded } from './model/verdict.ts';
 
 /** The input of a decision by policy. */
 export interface JudgeInput {
@@ -137,10 +137,16 @@ export interface EffectPorts {
   readonly place: (upstream: string, workspace: string, agentId: string) => (() => void) | Promise<(() => void) | null>;
   readonly catalog: () => ToolCatalog;
   readonly authorize: (principal: Principal, request: AuthorizeRequest) => Authorized;
-  /** The verdict of the active policy set; its version is `trace.policyVersion`. */
-  readonly judge: (input: JudgeInput) => Verdict;
+  /**
+   * The verdict of the active policy set; its version is `trace.policyVersion`.
+   * @param exceeded limits that the call would go beyond: those of them that ask do so
+   */
+  readonly judge: (input: JudgeInput, exceeded?: Exceeded) => Verdict;
   /** What rules that ask for approval say of a call in words for people; `null` for a rule that is not in force. */
-  readonly summarize: (input: JudgeInput, rules: readonly string[]) => readonly (string | null)[];
+  readonly summarize: (
+    input: JudgeInput,
+    asking: readonly Pick<ApprovalRequirement, 'rule' | 'beyond'>[],
+  ) => readonly (string | null)[];
   /**
    * What is to be waited for before a call of a tool can be judged: what its server says of it. `null`, or absent, where
    * enough is known.

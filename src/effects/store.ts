@@ -151,7 +151,12 @@ export type Admission =
   | { readonly kind: 'expired'; readonly tombstone: Tombstone }
   | Refusal
   /** Policy, pauses or the window of a budget have changed since the gateway evaluated. It must evaluate again. */
-  | { readonly kind: 'stale'; readonly versions: SeenVersions; readonly now: number };
+  | { readonly kind: 'stale'; readonly versions: SeenVersions; readonly now: number }
+  /**
+   * The call would go beyond just these limits, and people may be asked about that: the gateway evaluates again with
+   * them. Nothing was written.
+   */
+  | { readonly kind: 'exceeds'; readonly limits: readonly string[] };
 
 /** An outcome as an owner, a probe or a person reports it. The receipt of `committed` is already signed. */
 export type SettleOutcome =

@@ -124,8 +124,8 @@ function summaries(
   entities: EntityFacts,
   inputOf: ReturnType<typeof policyInputs>,
 ): EffectPorts['summarize'] {
-  return (input, rules) =>
-    summariesOf(held.inForce.policies, inputOf(input, entities.view(input.workspace).entity), rules);
+  return (input, asking) =>
+    summariesOf(held.inForce.policies, inputOf(input, entities.view(input.workspace).entity), asking);
 }
 
 /** Runs calls of all doors: each is counted, and the gateway stops only when it has ended. */
@@ -176,14 +176,14 @@ export function corePorts(parts: {
     place: (upstream, workspace, agentId) => parts.upstream.place('calls', upstream, `${workspace}\n${agentId}`),
     catalog: () => held.inForce.catalog,
     authorize: (principal, request) => authorize(directory, principal, request),
-    judge(input) {
+    judge(input, exceeded = null) {
       const pin = parts.pins.stateOf(input.tool);
       const quarantine = pin === null ? null : parts.pins.refusal(input.tool);
       if (quarantine !== null) return withoutPolicy(quarantine, held.inForce.policies.version);
       const view = parts.entities.view(input.workspace);
       const { policies } = held.inForce;
       const whole = policyInput(input, view.entity, pin);
-      const verdict = evaluatePolicies(policies, whole);
+      const verdict = evaluatePolicies(policies, whole, exceeded);
       // Asked here, so that calls which are not in the sample pay for one comparison.
       if (input.now >= parts.opinion.next.call) parts.opinion.offer('call', policies, whole);
       const entities = view.seen();

@@ -98,6 +98,7 @@ export function sealedStore(
       case 'expired':
       case 'refused':
       case 'stale':
+      case 'exceeds':
         return admission;
     }
   }
@@ -136,7 +137,7 @@ export function sealedStore(
       const { workspace, approvalId, change } = request;
       const terms = termsOfVote(request, change?.digest ?? request.digest);
       const seal = seals.sealText(terms, bindingOfVote(workspace, approvalId));
-      const changing = change === null ? null : sealedChange(workspace, approvalId, change, seals, store.now());
+      const changing = change === null ? null : sealedChange(workspace, approvalId, change, seals);
       const alike = request.alike === undefined ? null : { alike: sealedAllowance(request.alike, seals) };
       return measured('vote', store.vote({ ...request, ...alike, change: changing, seal }), (voted) =>
         voted.kind === 'absent' ? voted : { ...voted, approval: openApproval(voted.approval) },
@@ -217,6 +218,7 @@ function isDecided(admission: Admission): boolean {
     case 'existing':
     case 'expired':
     case 'stale':
+    case 'exceeds':
       return false;
   }
 }
@@ -299,14 +301,8 @@ function withSealedSummaries(request: AdmitRequest, seals: Seals, now: () => num
   return { ...request, verdict: { ...verdict, approvals } };
 }
 
-function sealedChange(
-  workspace: string,
-  approvalId: string,
-  change: ApprovalChange,
-  seals: Seals,
-  now: number,
-): ApprovalChange {
-  return { ...change, requirements: sealedRequirements(workspace, approvalId, change, seals, now) };
+function sealedChange(workspace: string, approvalId: string, change: ApprovalChange, seals: Seals): ApprovalChange {
+  return { ...change, requirements: sealedRequirements(workspace, approvalId, change, seals, change.askedAt) };
 }
 
 /** The requirements of a question, each with its summary and all that a vote rests on sealed. */
@@ -340,6 +336,8 @@ function withSummaries(approval: ApprovalRecord, seals: Seals): ApprovalRecord {
     const [summary, askedAt, sealed] = text === null ? [] : readOwnJson<readonly [string, number, string]>(text);
     const asked = askedAt ?? Number.NEGATIVE_INFINITY;
     isSound &&= sealed === termsOfApproval(terms, requirement) && approval.createdAt <= asked + MOST_LATE_MS;
+    // A request that seems older would have escalated.
+    isSound &&= requirement.escalate === undefined || approval.createdAt >= asked - MOST_LATE_MS;
     return { ...rest, summary: summary ?? (sealedSummary === undefined ? requirement.summary : UNREADABLE) };
   });
   isSound &&= votes.every((vote) => isSealed(vote, approval, seals));
@@ -355,7 +353,20 @@ function withoutSeal({ user, keyId, verdict, at, comment, requirements }: Vote):
 /** What a vote rests on, but for the summary and the time. */
 function termsOfApproval(
   { digest, requester, of }: Pick<ApprovalRecord, 'digest' | 'requester'> & { readonly of: number },
-  { rule, ruleDigest, approvers, quorum, expiresMs, hold, editable, requireReason, allowAlike }: ApprovalRequirement,
+  {
+    rule,
+    ruleDigest,
+    approvers,
+    quorum,
+    expiresMs,
+    hold,
+    editable,
+    requireReason,
+    allowAlike,
+    escalate,
+    hours,
+    beyond,
+  }: ApprovalRequirement,
 ): string {
   const { agentId, agentOwner, user, keyId, keyMadeBy } = requester;
   return JSON.stringify([
@@ -366,6 +377,9 @@ function termsOfApproval(
     // Left out where there is none, so that older seals stay good.
     ...(editable === undefined && requireReason === undefined ? [] : [editable ?? null, requireReason === true]),
     ...(allowAlike === undefined ? [] : [{ alike: [allowAlike.times, allowAlike.forMs] }]),
+    ...(beyond === undefined ? [] : [{ beyond }]),
+    ...(hours === undefined ? [] : [{ hours: [hours.schedule, hours.expiresAt, hours.escalatesAt] }]),
+    ...(escalate === undefined ? [] : [{ to: [escalate.afterMs, escalate.to.roles, escalate.to.users] }]),
   ]);
 }
 

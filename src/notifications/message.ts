@@ -24,6 +24,7 @@ export interface Message {
 
 const TITLES: Readonly<Record<NotificationEvent, string>> = {
   'approval.requested': 'A call waits for approval',
+  'approval.escalated': 'A call still waits for approval: others are asked as well',
   'approval.granted': 'A call was approved',
   'approval.rejected': 'A call was rejected',
   'approval.expired': 'A request for approval has expired: nothing happened',
@@ -41,6 +42,7 @@ const TITLES: Readonly<Record<NotificationEvent, string>> = {
 /** The screen of the console, and the words for it. */
 const SCREENS: Readonly<Record<NotificationEvent, readonly [screen: string, words: string]>> = {
   'approval.requested': ['inbox', 'Open the inbox'],
+  'approval.escalated': ['inbox', 'Open the inbox'],
   'approval.granted': ['effects', 'Open the call'],
   'approval.rejected': ['effects', 'Open the call'],
   'approval.expired': ['effects', 'Open the call'],

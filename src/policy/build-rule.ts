@@ -3,8 +3,24 @@ import { type Test, valueReader } from './compiled-condition.ts';
 import type { EngineCondition, Symbols } from './engine-form.ts';
 import { readerOf } from './fact-path.ts';
 import type { PolicyInput } from './input.ts';
-import type { Bucketing, CompiledBudget, CompiledObligation, CompiledRule, CountOf } from './compiled-rule.ts';
-import type { AmountPlan, BucketingPlan, BudgetPlan, CountPlan, ObligationPlan, RulePlan } from './rule-plan.ts';
+import type {
+  Bucketing,
+  CompiledApproval,
+  CompiledBudget,
+  CompiledObligation,
+  CompiledRule,
+  CountOf,
+} from './compiled-rule.ts';
+import type {
+  AmountPlan,
+  ApprovalPlan,
+  BucketingPlan,
+  BudgetPlan,
+  CountPlan,
+  ObligationPlan,
+  RulePlan,
+} from './rule-plan.ts';
+import { timeIn } from './schedules.ts';
 import { buildTemplate } from './template.ts';
 import { calendarWindow, rollingWindow } from './windows.ts';
 
@@ -26,11 +42,16 @@ export function buildRule(plan: RulePlan, rank: number, parts: RuleParts): Compi
     ...split(parts.testOf(plan.conditions, plan.symbols)),
     reason: reason === null ? null : buildTemplate(reason),
     obligations: obligations.map((obligation) => buildObligation(obligation, parts)),
-    approval:
-      approval === null
-        ? null
-        : { ...approval, summary: approval.summary === null ? null : buildTemplate(approval.summary) },
+    approval: approval === null ? null : buildApproval(approval),
     plainMatch: { rule: plan.id, effect: plan.effect, unknown: [] },
+  };
+}
+
+function buildApproval({ summary, hours, ...same }: ApprovalPlan): CompiledApproval {
+  return {
+    ...same,
+    summary: summary === null ? null : buildTemplate(summary),
+    ...(hours === undefined ? null : { hours: { name: hours.name, timeIn: timeIn(hours) } }),
   };
 }
 
@@ -75,15 +96,27 @@ function sourceOf(plan: AmountPlan): string | null {
   return plan.kind === 'fact' ? plan.fact.text : null;
 }
 
+function asking(orAsk: ApprovalPlan | undefined): { readonly orAsk?: CompiledApproval } {
+  return orAsk === undefined ? {} : { orAsk: buildApproval(orAsk) };
+}
+
 function buildObligation(plan: ObligationPlan, { budgets, pools }: RuleParts): CompiledObligation {
   switch (plan.kind) {
     case 'budget': {
       const budget = budgets.get(plan.budget);
       if (budget === undefined) throw new Error(`no such budget: ${plan.budget}`);
-      return { kind: 'budget', budget, amount: amountOf(plan.amount), amountFrom: sourceOf(plan.amount) };
+      return {
+        kind: 'budget',
+        budget,
+        amount: amountOf(plan.amount),
+        amountFrom: sourceOf(plan.amount),
+        ...asking(plan.orAsk),
+      };
     }
-    case 'rate_limit':
-      return { ...plan, by: bucketing(plan.by), limit: countOf(plan.limit) };
+    case 'rate_limit': {
+      const { orAsk, ...same } = plan;
+      return { ...same, by: bucketing(plan.by), limit: countOf(plan.limit), ...asking(orAsk) };
+    }
     case 'claim':
       return { ...plan, on: buildTemplate(plan.on) };
     case 'reserve':

@@ -1,20 +1,18 @@
+import { compileApproval } from './compile-approval.ts';
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 import type { Json } from '../json/value.ts';
-import type { AllowAlike } from '../effects/model/verdict.ts';
 import type { SetContext } from './set-context.ts';
 import type { Names } from './expression.ts';
-import { compileEditable } from './editable.ts';
 import { type FactPath, factType, isPathFault, parseFactPath } from './fact-path.ts';
 import { nearName } from './names.ts';
 import type { Reporter } from './reporter.ts';
 import type { AmountPlan, ApprovalPlan, BucketingPlan, BudgetPlan, CountPlan, ObligationPlan } from './rule-plan.ts';
-import type { ApprovalSource, BudgetSource, ObligationSource } from './schema.ts';
+import type { BudgetSource, ObligationSource } from './schema.ts';
+import type { OrAskSource } from './schema-approval.ts';
 import { constantText, parseTemplate } from './template.ts';
 import { readDuration } from './windows.ts';
 import type { BudgetDefinition } from '../effects/policy-store.ts';
-
-const DEFAULT_EXPIRES = '24h';
 
 /** Checks a budget of a set. Also returns the definition that the store needs. */
 export function compileBudget(options: {
@@ -124,8 +122,10 @@ export function compileObligation(
     const rows = bucketing(by ?? [], [...path, 'rate_limit', 'by'], names, report);
     const count = countOf(limit, 1, [...path, 'rate_limit', 'limit'], names, report);
     const windowMs = rateWindow(per, [...path, 'rate_limit', 'per'], report);
-    if (rows === null || count === null || windowMs === null) return null;
-    return { kind: 'rate_limit', id: rateId, by: rows, windowMs, limit: count };
+    const orAsk = askedBeyond(source.rate_limit.or_ask, [...path, 'rate_limit'], context);
+    if (rows === null || count === null || windowMs === null || orAsk === null) return null;
+    const plan = { kind: 'rate_limit', id: rateId, by: rows, windowMs, limit: count } as const;
+    return orAsk === undefined ? plan : { ...plan, orAsk };
   }
   if (source.claim !== undefined) {
     const on = parseTemplate(source.claim.on, [...path, 'claim', 'on'], report);
@@ -150,8 +150,9 @@ function rateWindow(per: string, path: DataPath, report: Reporter): number | nul
 function compileBudgetUse(
   source: NonNullable<ObligationSource['budget']>,
   path: DataPath,
-  { budgets, names, report }: SetContext,
+  context: SetContext,
 ): ObligationPlan | null {
+  const { budgets, names, report } = context;
   const budget = budgets.get(source.use);
   if (budget === undefined)
     report.error(
@@ -161,7 +162,20 @@ function compileBudgetUse(
       didYouMean(source.use, budgets.keys()),
     );
   const amount = amountReader(source.amount, [...path, 'amount'], names, report);
-  return budget === undefined || amount === null ? null : { kind: 'budget', budget: budget.id, amount };
+  const orAsk = askedBeyond(source.or_ask, path, context);
+  if (budget === undefined || amount === null || orAsk === null) return null;
+  return { kind: 'budget', budget: budget.id, amount, ...(orAsk === undefined ? null : { orAsk }) };
+}
+
+/** Whom a limit asks. Its digest is that of the whole rule, which is not known here. */
+function askedBeyond(
+  source: OrAskSource | undefined,
+  path: DataPath,
+  context: SetContext,
+): ApprovalPlan | null | undefined {
+  if (source === undefined) return undefined;
+  const plan = compileApproval(source, [...path, 'or_ask'], context);
+  return plan === null ? null : { ...plan, ruleDigest: '' };
 }
 
 function amountReader(source: string | number, path: DataPath, names: Names, report: Reporter): AmountPlan | null {
@@ -205,112 +219,4 @@ function compileReserve(
       `The pool '${name}' has only ${capacity} units: no call will ever fit`,
     );
   return { kind: 'reserve', pool, units };
-}
-
-/** Checks who must approve. Roles must exist: nobody would have a misspelt one. */
-export function compileApproval(
-  source: ApprovalSource,
-  path: DataPath,
-  { report, surroundings }: SetContext,
-): Omit<ApprovalPlan, 'ruleDigest'> | null {
-  const { roles = [], users = [] } = source.approvers;
-  let sound = true;
-  for (const [index, role] of roles.entries())
-    if (!surroundings.roles.includes(role)) {
-      sound = false;
-      report.error(
-        'unknown_role',
-        [...path, 'approvers', 'roles', index],
-        `No user has the role '${role}': nobody could approve`,
-        didYouMean(role, surroundings.roles) ?? "give it to a user under 'users' in the configuration",
-      );
-    }
-  const named = new Set(users);
-  if (roles.length === 0 && named.size < (source.quorum ?? 1)) {
-    sound = false;
-    report.error(
-      'wrong_value',
-      [...path, 'quorum'],
-      `A quorum of ${source.quorum} cannot be reached by ${named.size} users`,
-    );
-  }
-  if (sound) warnOfTooFew(source, path, surroundings.rolesOf, report);
-  const summary =
-    source.summary === undefined ? null : parseTemplate(source.summary, [...path, 'summary'], report, 'people');
-  const expiresMs = readDuration(source.expires ?? DEFAULT_EXPIRES, [...path, 'expires'], report);
-  const editable =
-    source.editable === undefined ? undefined : compileEditable(source.editable, [...path, 'editable'], report);
-  const allowAlike =
-    source.allow_alike === undefined ? undefined : compileAllowAlike(source, source.allow_alike, path, report);
-  if (!sound || expiresMs === null || editable === null || (summary === null && source.summary !== undefined))
-    return null;
-  if (allowAlike === null) return null;
-  return {
-    approvers: { roles, users },
-    quorum: source.quorum ?? 1,
-    expiresMs,
-    summary,
-    hold: source.hold ?? 'own',
-    ...(editable === undefined ? null : { editable }),
-    ...(source.require_reason === true ? { requireReason: true } : null),
-    ...(allowAlike === undefined ? null : { allowAlike }),
-  };
-}
-
-/** The longest time for which calls may be allowed ahead. */
-const LONGEST_ALIKE_MS = 24 * 60 * 60 * 1000;
-
-/**
- * How far one person may allow the next calls alike. Where several have to agree to each call, nobody may do so alone.
- * @returns `null` where it is faulty (reported)
- */
-function compileAllowAlike(
-  { quorum = 1 }: ApprovalSource,
-  { times, for: duration }: NonNullable<ApprovalSource['allow_alike']>,
-  path: DataPath,
-  report: Reporter,
-): AllowAlike | null {
-  const place = [...path, 'allow_alike'];
-  const forMs = readDuration(duration, [...place, 'for'], report);
-  if (quorum > 1)
-    report.error(
-      'wrong_value',
-      place,
-      `A quorum of ${quorum} asks several people for each call: one of them cannot allow the next ones`,
-      'remove allow_alike, or ask one person',
-    );
-  if (forMs !== null && forMs > LONGEST_ALIKE_MS)
-    report.error('wrong_value', [...place, 'for'], `'${duration}' is longer than 24h`);
-  return quorum > 1 || forMs === null || forMs > LONGEST_ALIKE_MS ? null : { times, forMs };
-}
-
-/**
- * Warns where a call could wait in vain: nobody has a declared role, a user is misspelt, or too few people could
- * approve.
- */
-function warnOfTooFew(
-  { approvers: { roles = [], users = [] }, quorum = 1 }: ApprovalSource,
-  path: DataPath,
-  rolesOf: ReadonlyMap<string, readonly string[]>,
-  report: Reporter,
-): void {
-  for (const [index, user] of users.entries())
-    if (!rolesOf.has(user))
-      report.warning(
-        'unknown_user',
-        [...path, 'approvers', 'users', index],
-        `The configuration names no user '${user}'`,
-        didYouMean(user, rolesOf.keys()) ?? "declare it under 'users'; keys can be made for it all the same",
-      );
-  const able = new Set(users);
-  for (const [user, held] of rolesOf) if (roles.some((role) => held.includes(role))) able.add(user);
-  if (able.size >= quorum) return;
-  const who = able.size === 0 ? 'No user' : `Only ${[...able].join(', ')}`;
-  report.warning(
-    'too_few_approvers',
-    [...path, 'approvers'],
-    `${who} could approve, and ${quorum} ${quorum === 1 ? 'has' : 'have'} to: the call would wait in vain`,
-    "give the role to more users under 'users' in the configuration",
-    'key',
-  );
 }

@@ -3,16 +3,19 @@ import { didYouMean } from '../diagnostics/nearest.ts';
 import type { Position } from '../diagnostics/finding.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 import type { Expression } from './expression.ts';
-import { compileApproval, compileBudget, compileObligation } from './compile-obligations.ts';
+import { compileApproval } from './compile-approval.ts';
+import { compileBudget, compileObligation } from './compile-obligations.ts';
 import { noSymbols, RuleTooLarge, type Symbols, toEngineForm } from './engine-form.ts';
 import { parseCondition } from './condition.ts';
 import { matchExpressions } from './match.ts';
 import { type ListFiles, namesOf } from './names.ts';
 import type { Reporter } from './reporter.ts';
-import type { BudgetPlan, RulePlan } from './rule-plan.ts';
-import type { PolicyFile, RuleSource } from './schema.ts';
+import { limitName } from '../effects/model/verdict.ts';
+import type { BudgetPlan, ObligationPlan, RulePlan } from './rule-plan.ts';
+import type { ObligationSource, PolicyFile, RuleSource } from './schema.ts';
 import type { SetContext, Surroundings } from './set-context.ts';
 import { parseTemplate } from './template.ts';
+import { compileSchedule, type SchedulePlan } from './schedules.ts';
 import { isTimeZone, parseInstant } from './windows.ts';
 import type { BudgetDefinition } from '../effects/policy-store.ts';
 
@@ -52,7 +55,13 @@ export function compileSet(
     definitions.push(made.definition);
   }
 
-  const context: SetContext = { set: file.name, zone, names, budgets, surroundings, report };
+  const schedules = new Map(
+    Object.entries(file.schedules ?? {}).map(([name, source]) => [
+      name,
+      compileSchedule(name, source, zone, names, report),
+    ]),
+  );
+  const context: SetContext = { set: file.name, zone, names, budgets, schedules, surroundings, report };
   const seen = new Set<string>();
   const rules: RulePlan[] = [];
   for (const [index, source] of file.rules.entries()) {
@@ -119,20 +128,50 @@ function compileRule(source: RuleSource, path: DataPath, context: SetContext, po
     ...bounds,
     ...compiled,
     reason,
-    obligations: obligations.filter((obligation) => obligation !== null),
+    obligations: obligations.flatMap((obligation, index) =>
+      obligation === null ? [] : [withDigest(obligation, source, index, compiled, bounds)],
+    ),
     redact: (source.obligations ?? []).flatMap(({ redact }) => redact?.params ?? []),
-    approval: approval === null ? null : { ...approval, ruleDigest: digestOf(source, compiled, bounds) },
+    approval:
+      approval === null
+        ? null
+        : { ...approval, ruleDigest: digestOf(source.effect, source.approval, compiled, bounds, approval.hours) },
   };
+}
+
+/** An obligation whose limit asks, with the digest that approvals of going beyond it are bound to. */
+function withDigest(
+  obligation: ObligationPlan,
+  { effect, obligations = [] }: RuleSource,
+  index: number,
+  compiled: Pick<RulePlan, 'conditions' | 'symbols'>,
+  bounds: { readonly from: number; readonly until: number },
+): ObligationPlan {
+  const source = obligations[index];
+  if (source === undefined || !('orAsk' in obligation) || obligation.orAsk === undefined) return obligation;
+  const { orAsk } = obligation;
+  const ruleDigest = digestOf(effect, [limitName(obligation), source], compiled, bounds, orAsk.hours);
+  return { ...obligation, orAsk: { ...orAsk, ruleDigest } };
 }
 
 /** The digest of a rule that approvals are bound to. Lists and named values count by their content. */
 function digestOf(
-  { effect, approval }: RuleSource,
+  effect: RuleSource['effect'],
+  approval: RuleSource['approval'] | readonly [limit: string, obligation: ObligationSource],
   { conditions, symbols: { tables } }: Pick<RulePlan, 'conditions' | 'symbols'>,
   { from, until }: { readonly from: number; readonly until: number },
+  hours: SchedulePlan | undefined,
 ): string {
   const named = [...tables].map(([name, { by, of, otherwise }]) => [name, by.text, [...of], otherwise]);
-  const terms = [effect, conditions, named, String(from), String(until), approval];
+  const terms = [
+    effect,
+    conditions,
+    named,
+    String(from),
+    String(until),
+    approval,
+    ...(hours === undefined ? [] : [hours]),
+  ];
   return createHash('sha256').update(JSON.stringify(terms)).digest('base64url');
 }
 

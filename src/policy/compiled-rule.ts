@@ -1,11 +1,12 @@
 import type { Position } from '../diagnostics/finding.ts';
 import type { Editable } from '../effects/model/editable.ts';
 import type { Json } from '../json/value.ts';
-import type { AllowAlike, ApprovalRequirement, MatchedRule } from '../effects/model/verdict.ts';
+import type { AllowAlike, ApprovalRequirement, Escalation, MatchedRule } from '../effects/model/verdict.ts';
 import type { Test } from './compiled-condition.ts';
 import type { EngineCondition, Symbols } from './engine-form.ts';
 import type { ReadFact } from './fact-path.ts';
 import type { PolicyInput } from './input.ts';
+import type { TimeIn } from './schedules.ts';
 import type { Template } from './template.ts';
 import type { WindowAt } from './windows.ts';
 
@@ -69,6 +70,8 @@ export type CompiledObligation =
       readonly amount: (input: PolicyInput) => Json | undefined;
       /** Path of the fact that the amount is; `null` where it is none. */
       readonly amountFrom: string | null;
+      /** Whom it asks beyond the limit. Absent: nobody; the call is refused. */
+      readonly orAsk?: CompiledApproval;
     }
   | {
       readonly kind: 'rate_limit';
@@ -76,6 +79,7 @@ export type CompiledObligation =
       readonly by: Bucketing;
       readonly windowMs: number;
       readonly limit: CountOf;
+      readonly orAsk?: CompiledApproval;
     }
   | { readonly kind: 'claim'; readonly on: Template; readonly hold: 'call' | 'existing' }
   | {
@@ -103,4 +107,8 @@ export interface CompiledApproval {
   readonly requireReason?: true;
   /** Absent: each call is asked about. */
   readonly allowAlike?: AllowAlike;
+  /** Absent: nobody else is asked. */
+  readonly escalate?: Escalation;
+  /** Absent: all time counts. */
+  readonly hours?: { readonly name: string; readonly timeIn: TimeIn };
 }

@@ -97,7 +97,7 @@ function parseEntry(
     case 'condition':
       return parseReference(value, path, scope);
     case 'time':
-      report.error('not_yet_supported', path, `'time' and schedules are not yet supported`, null, 'key');
+      report.error('not_yet_supported', path, `'time' is not yet supported`, null, 'key');
       return null;
     default: {
       const fact = readPath(key, path, scope);

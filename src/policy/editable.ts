@@ -9,7 +9,8 @@ import type { CompiledRule } from './compiled-rule.ts';
 import type { Reporter } from './reporter.ts';
 import type { RulePlan } from './rule-plan.ts';
 import { inputOfTool } from './rules-by-tool.ts';
-import type { BoundsSource, PolicyFile } from './schema.ts';
+import type { PolicyFile } from './schema.ts';
+import type { BoundsSource } from './schema-approval.ts';
 
 /**
  * Reads the params that approvers may change.

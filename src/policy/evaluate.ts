@@ -1,11 +1,14 @@
 import type { Reason } from '../effects/model/decision.ts';
-import type {
-  ApprovalRequirement,
-  Deny,
-  MatchedRule,
-  Permit,
-  Verdict,
-  VerdictTrace,
+import {
+  type ApprovalRequirement,
+  type Deny,
+  limitName,
+  type MatchedRule,
+  type Obligation,
+  type Permit,
+  type Verdict,
+  type VerdictTrace,
+  type Exceeded,
 } from '../effects/model/verdict.ts';
 import { holds, unknownFacts } from './compiled-condition.ts';
 import type { PolicyInput } from './input.ts';
@@ -26,12 +29,13 @@ const MAX_MATCHED = 64;
  * The decision of policy on a call: pause > deny > require_approval > allow > default deny, with the obligations and
  * approvals of all matched rules that grant or constrain. Pure and synchronous. It keeps no state that could change a
  * later answer, and does not throw, whatever the params are.
+ * @param exceeded names of limits that the call would go beyond: those of them that ask do so; `null`: none is known
  */
-export function evaluatePolicies(set: CompiledPolicies, input: PolicyInput): Verdict {
-  return withPatternSteps(() => evaluateWithin(set, input));
+export function evaluatePolicies(set: CompiledPolicies, input: PolicyInput, exceeded: Exceeded = null): Verdict {
+  return withPatternSteps(() => evaluateWithin(set, input, exceeded));
 }
 
-function evaluateWithin(set: CompiledPolicies, input: PolicyInput): Verdict {
+function evaluateWithin(set: CompiledPolicies, input: PolicyInput, exceeded: Exceeded): Verdict {
   const index = set.byTool.get(input.tool.name);
   let matched: readonly CompiledRule[] = index === undefined ? NO_RULES : inOrder(matchingRules(index, input));
   let shadow = NO_NAMES;
@@ -45,7 +49,7 @@ function evaluateWithin(set: CompiledPolicies, input: PolicyInput): Verdict {
     shadow,
     observed: null,
   };
-  const verdict = combine(matched, input, trace, index?.redacted ?? NOTHING_REDACTED);
+  const verdict = combine(matched, input, trace, index?.redacted ?? NOTHING_REDACTED, exceeded);
   return input.mode === 'observe' ? observed(verdict) : verdict;
 }
 
@@ -108,12 +112,13 @@ function combine(
   input: PolicyInput,
   trace: VerdictTrace,
   redacted: ReadonlySet<string>,
+  exceeded: Exceeded,
 ): Verdict {
   const [first] = matched;
   if (first !== undefined && (first.effect === 'pause' || first.effect === 'deny'))
     return refusal(first, input, trace, redacted);
   if (!matched.some((rule) => grants(rule, input))) return deny('denied_policy', nothingAllows(input, trace), trace);
-  const result = obligationsOf(matched, input);
+  const result = obligationsOf(matched, input, exceeded);
   if (result.kind === 'impossible') {
     const { rule, message } = result;
     return deny('denied_policy', { code: 'rule_denied', message, policy: rule.set, rule: rule.id }, trace);
@@ -121,7 +126,50 @@ function combine(
   const approvals: ApprovalRequirement[] = [];
   for (const rule of matched)
     if (rule.approval !== null) approvals.push(requirement(rule, rule.approval, input, redacted));
+  if (exceeded !== null) approvals.push(...askedBeyond(matched, result.obligations, input, redacted));
   return { kind: 'permit', mode: 'enforce', obligations: result.obligations, approvals, trace };
+}
+
+/** What the limits ask that the call would go beyond: each rule that has such a limit asks its own people. */
+function askedBeyond(
+  matched: readonly CompiledRule[],
+  obligations: readonly Obligation[],
+  input: PolicyInput,
+  redacted: ReadonlySet<string>,
+): readonly ApprovalRequirement[] {
+  const asked = new Set(
+    obligations.flatMap((one) => ('beyond' in one && one.beyond === 'asked' ? [limitName(one)] : [])),
+  );
+  return matched.flatMap((rule) =>
+    rule.obligations.flatMap((obligation) => {
+      const orAsk = orAskOf(obligation);
+      if (orAsk === null || !asked.has(orAsk.limit)) return [];
+      return [beyondRequirement(rule, orAsk, input, redacted)];
+    }),
+  );
+}
+
+interface OrAsk {
+  readonly limit: string;
+  readonly approval: NonNullable<CompiledRule['approval']>;
+}
+
+/** The limit of an obligation, and whom it asks; `null` where it asks nobody. */
+export function orAskOf(obligation: CompiledRule['obligations'][number]): OrAsk | null {
+  if (!('orAsk' in obligation) || obligation.orAsk === undefined) return null;
+  const of = obligation.kind === 'budget' ? ({ kind: 'budget', budget: obligation.budget.id } as const) : obligation;
+  return { limit: limitName(of), approval: obligation.orAsk };
+}
+
+/** Says that it is about a limit, also where the rule has words of its own. */
+function beyondRequirement(
+  rule: CompiledRule,
+  { limit, approval }: OrAsk,
+  input: PolicyInput,
+  redacted: ReadonlySet<string>,
+): ApprovalRequirement {
+  const asked = requirement(rule, approval, input, redacted);
+  return { ...asked, summary: `Beyond the limit of ${limit.replace(':', ' ')}: ${asked.summary}`, beyond: limit };
 }
 
 function deny(decision: Deny['decision'], reason: Reason, trace: VerdictTrace): Deny {
@@ -186,8 +234,20 @@ function requirement(
     hold: approval.hold,
     ...(approval.requireReason === undefined ? null : { requireReason: true }),
     ...(approval.allowAlike === undefined ? null : { allowAlike: approval.allowAlike }),
+    ...(approval.escalate === undefined ? null : { escalate: approval.escalate }),
+    ...(approval.hours === undefined ? null : { hours: hoursFrom(approval, approval.hours, input.now) }),
     ...editableOf(approval, redacted),
   };
+}
+
+/** When so much time of a schedule has passed. */
+function hoursFrom(
+  { expiresMs, escalate }: NonNullable<CompiledRule['approval']>,
+  { name, timeIn }: NonNullable<NonNullable<CompiledRule['approval']>['hours']>,
+  now: number,
+): NonNullable<ApprovalRequirement['hours']> {
+  const escalatesAt = escalate === undefined ? null : timeIn(now, escalate.afterMs);
+  return { schedule: name, expiresAt: timeIn(now, expiresMs), escalatesAt };
 }
 
 /** A param that people do not see is not theirs to change: bounds would let them find out what it is. */
@@ -207,12 +267,16 @@ function editableOf(
 export function summariesOf(
   set: CompiledPolicies,
   input: PolicyInput,
-  rules: readonly string[],
+  asking: readonly Pick<ApprovalRequirement, 'rule' | 'beyond'>[],
 ): readonly (string | null)[] {
   const redacted = set.redacted(input.tool.name);
-  return rules.map((id) => {
+  return asking.map(({ rule: id, beyond }) => {
     const rule = set.rules.find((one) => one.id === id);
-    return rule == null || rule.approval === null ? null : requirement(rule, rule.approval, input, redacted).summary;
+    if (rule === undefined) return null;
+    if (beyond === undefined)
+      return rule.approval === null ? null : requirement(rule, rule.approval, input, redacted).summary;
+    const orAsk = rule.obligations.map(orAskOf).find((one) => one?.limit === beyond) ?? null;
+    return orAsk === null ? null : beyondRequirement(rule, orAsk, input, redacted).summary;
   });
 }
 

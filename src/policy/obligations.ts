@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { Json } from '../json/value.ts';
-import type { Obligation } from '../effects/model/verdict.ts';
+import { limitName, type Obligation, type Exceeded } from '../effects/model/verdict.ts';
 import type { PolicyInput } from './input.ts';
 import { isScalar } from './operators.ts';
 import type { Bucketing, CompiledObligation, CompiledRule } from './compiled-rule.ts';
@@ -21,11 +21,15 @@ const PLAIN = /^[ !#-[\]-~]*$/;
  * largest amount. A pool is used once, with the largest number of units. A target is claimed once, and
  * `existing` is preferred to `call`.
  */
-export function obligationsOf(rules: readonly CompiledRule[], input: PolicyInput): Obligations {
+export function obligationsOf(
+  rules: readonly CompiledRule[],
+  input: PolicyInput,
+  exceeded: Exceeded = null,
+): Obligations {
   const made: Obligation[] = [];
   for (const rule of rules)
     for (const source of rule.obligations) {
-      const obligation = make(rule, source, input);
+      const obligation = make(rule, source, input, exceeded);
       if (typeof obligation === 'string') return { kind: 'impossible', rule, message: obligation };
       add(made, obligation);
     }
@@ -33,7 +37,12 @@ export function obligationsOf(rules: readonly CompiledRule[], input: PolicyInput
 }
 
 /** The obligation, or a sentence that says why this call cannot have it. */
-function make(rule: CompiledRule, source: CompiledObligation, input: PolicyInput): Obligation | string {
+function make(
+  rule: CompiledRule,
+  source: CompiledObligation,
+  input: PolicyInput,
+  exceeded: Exceeded,
+): Obligation | string {
   switch (source.kind) {
     case 'budget': {
       const { budget } = source;
@@ -53,6 +62,9 @@ function make(rule: CompiledRule, source: CompiledObligation, input: PolicyInput
         limit,
         ...heldAmount(source.amount(input), source.amountFrom),
         ...(budget.warnAt === null ? null : { warnAt: budget.warnAt }),
+        ...(source.orAsk === undefined
+          ? null
+          : { beyond: beyond(limitName({ kind: 'budget', budget: budget.id }), exceeded) }),
       };
     }
     case 'rate_limit': {
@@ -68,6 +80,7 @@ function make(rule: CompiledRule, source: CompiledObligation, input: PolicyInput
         bucket,
         windowMs: source.windowMs,
         limit,
+        ...(source.orAsk === undefined ? null : { beyond: beyond(limitName(source), exceeded) }),
       };
     }
     case 'claim': {
@@ -84,6 +97,10 @@ function make(rule: CompiledRule, source: CompiledObligation, input: PolicyInput
       return { kind: 'reserve', rule: rule.id, pool, units, capacity };
     }
   }
+}
+
+function beyond(limit: string, exceeded: Exceeded): 'ask' | 'asked' {
+  return exceeded !== null && exceeded.has(limit) ? 'asked' : 'ask';
 }
 
 function heldAmount(
@@ -141,6 +158,11 @@ function isSame(a: Obligation, b: Obligation): boolean {
 /** The stricter of two obligations of one kind, with the rule that comes first in the order of report. */
 function merged(known: Obligation, other: Obligation): Obligation {
   if (known.kind === 'budget' && other.kind === 'budget') {
+    // A rule that asks nobody refuses, whatever the other does.
+    if (known.beyond !== undefined && other.beyond === undefined) {
+      const { beyond: _beyond, ...strict } = known;
+      return merged(strict, other);
+    }
     // Both have the limit of the budget for this call: it is declared once.
     if (known.amount === null) return known;
     const { amount, amountFrom } = other;

@@ -3,6 +3,7 @@ import type { ValueTable } from './expression.ts';
 import type { EngineCondition, Symbols } from './engine-form.ts';
 import type { FactPath } from './fact-path.ts';
 import type { CompiledApproval, CompiledRule } from './compiled-rule.ts';
+import type { SchedulePlan } from './schedules.ts';
 import type { TemplatePlan } from './template.ts';
 import type { Period } from './windows.ts';
 
@@ -53,15 +54,19 @@ export interface BudgetPlan {
 }
 
 export type ObligationPlan =
-  | { readonly kind: 'budget'; readonly budget: string; readonly amount: AmountPlan }
+  | { readonly kind: 'budget'; readonly budget: string; readonly amount: AmountPlan; readonly orAsk?: ApprovalPlan }
   | {
       readonly kind: 'rate_limit';
       readonly id: string;
       readonly by: BucketingPlan;
       readonly windowMs: number;
       readonly limit: CountPlan;
+      readonly orAsk?: ApprovalPlan;
     }
   | { readonly kind: 'claim'; readonly on: TemplatePlan; readonly hold: 'call' | 'existing' }
   | { readonly kind: 'reserve'; readonly pool: TemplatePlan; readonly units: CountPlan };
 
-export type ApprovalPlan = Omit<CompiledApproval, 'summary'> & { readonly summary: TemplatePlan | null };
+export type ApprovalPlan = Omit<CompiledApproval, 'summary' | 'hours'> & {
+  readonly summary: TemplatePlan | null;
+  readonly hours?: SchedulePlan;
+};

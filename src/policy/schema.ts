@@ -1,5 +1,7 @@
 import { type Static, Type } from 'typebox';
 import type { JsonObject } from '../json/value.ts';
+import { Approval, OrAsk, Schedule } from './schema-approval.ts';
+import { choice, closed, count, duration, facts, instant, names, scalar, word } from './schema-parts.ts';
 
 /**
  * The definitions of a policy file. They validate it (`shape.ts`), give its types, and are its JSON Schema. Two
@@ -11,45 +13,6 @@ export const PERIODS = ['minute', 'hour', 'day', 'week', 'month', 'year'] as con
 
 /** Conditions. `condition.ts` reads them, not the schema. */
 const block = (description: string) => Type.Unsafe<JsonObject>({ $ref: '#/$defs/condition', description });
-
-const closed = { additionalProperties: false } as const;
-const choice = <Value extends string>(values: readonly Value[], description: string) =>
-  Type.Unsafe<Value>({ type: 'string', enum: [...values], description });
-const word = (description: string) =>
-  Type.String({
-    pattern: '^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$',
-    patternErrorMessage: 'letters, digits, - and _, at most 63, beginning with a letter or digit',
-    description,
-  });
-const duration = (description: string) =>
-  Type.String({
-    pattern: '^[1-9][0-9]{0,8}(ms|s|m|h|d)$',
-    patternErrorMessage: 'a duration such as 30s, 15m, 4h or 7d',
-    description,
-  });
-const names = (description: string) =>
-  Type.Array(Type.String({ minLength: 1, maxLength: 256 }), { minItems: 1, description });
-const scalar = Type.Union([Type.String(), Type.Number(), Type.Boolean()]);
-const instant = (description: string) =>
-  Type.String({
-    pattern: '^\\d{4}-\\d{2}-\\d{2}(T\\d{2}:\\d{2}(:\\d{2}(\\.\\d{1,3})?)?(Z|[+-]\\d{2}:\\d{2}))?$',
-    patternErrorMessage:
-      'a date (2026-12-20, midnight in the zone of the set) or a time with offset (2026-12-20T08:00:00Z)',
-    description,
-  });
-const reference = (description: string) =>
-  Type.String({
-    pattern: '^\\$[A-Za-z0-9][A-Za-z0-9_-]{0,62}$',
-    patternErrorMessage: 'the $name of a value',
-    description,
-  });
-const count = (minimum: number, description: string) =>
-  Type.Union([Type.Integer({ minimum, maximum: Number.MAX_SAFE_INTEGER }), reference('a named value')], {
-    description,
-    title: 'a whole number or the $name of a value',
-  });
-const facts = (description: string) =>
-  Type.Array(Type.String({ minLength: 1, maxLength: 256 }), { maxItems: 8, description });
 
 const Agents = Type.Record(Type.String(), Type.Array(scalar, { minItems: 1 }), {
   minProperties: 1,
@@ -114,6 +77,7 @@ const Obligation = Type.Object(
             title: 'a path such as params.amount, a whole number, or the $name of a value',
             description: 'What the call takes: a path, a whole number, or the $name of a value',
           }),
+          or_ask: Type.Optional(OrAsk),
         },
         { ...closed, description: 'Holds an amount of a budget; refused: denied_budget' },
       ),
@@ -127,6 +91,7 @@ const Obligation = Type.Object(
             title: 'minute, hour, day, or a duration such as 10s',
             description: 'Length of the sliding window',
           }),
+          or_ask: Type.Optional(OrAsk),
         },
         { ...closed, description: 'Counts attempts; refused: denied_budget with rate_limited' },
       ),
@@ -173,65 +138,6 @@ const Obligation = Type.Object(
     description:
       'What a permitted call has to satisfy: one of budget, rate_limit, claim, reserve; redact refuses nothing',
   },
-);
-
-const bound = (description: string) =>
-  Type.Union([Type.Number(), choice(['asked'], 'what the agent asked for')], {
-    title: 'a number, or asked',
-    description,
-  });
-const Bounds = Type.Object(
-  {
-    min: Type.Optional(bound('The least; asked: what the agent asked for')),
-    max: Type.Optional(bound('The most; asked: what the agent asked for')),
-    one_of: Type.Optional(Type.Array(scalar, { minItems: 1, maxItems: 50, description: 'One of these' })),
-    max_length: Type.Optional(
-      Type.Integer({ minimum: 0, maximum: 2000, description: 'A text with so many characters' }),
-    ),
-  },
-  { ...closed, minProperties: 1, description: 'What an approver may make of it: min and max, one_of, or max_length' },
-);
-
-const Approval = Type.Object(
-  {
-    approvers: Type.Object(
-      {
-        roles: Type.Optional(names('Roles whose holders may approve')),
-        users: Type.Optional(names('Users who may approve')),
-      },
-      { ...closed, minProperties: 1, description: 'Who may approve: holders of a role, or named users' },
-    ),
-    quorum: Type.Optional(
-      Type.Integer({ minimum: 1, maximum: 20, description: 'Different people needed; 1 when not given' }),
-    ),
-    expires: Type.Optional(duration('How long the request waits; 24h when not given')),
-    summary: Type.Optional(
-      Type.String({
-        minLength: 1,
-        maxLength: 1000,
-        description: 'What will happen, for the approver; ${path} is put in',
-      }),
-    ),
-    editable: Type.Optional(
-      Type.Record(Type.String({ minLength: 1, maxLength: 128 }), Bounds, {
-        minProperties: 1,
-        maxProperties: 20,
-        description: 'Params that an approver may change, by name, with their bounds',
-      }),
-    ),
-    allow_alike: Type.Optional(
-      Type.Object(
-        {
-          times: Type.Integer({ minimum: 1, maximum: 100, description: 'How many calls at most' }),
-          for: duration('For how long at most; up to 24h'),
-        },
-        { ...closed, description: 'Whether who approves may also allow the next calls alike, how many, for how long' },
-      ),
-    ),
-    require_reason: Type.Optional(Type.Boolean({ description: 'Whether a rejection has to say why' })),
-    hold: Type.Optional(choice(['own', 'all'], `Budgets held while it waits: the agent's own (default), or all`)),
-  },
-  { ...closed, description: 'Who has to agree before the call runs' },
 );
 
 const Rule = Type.Object(
@@ -365,12 +271,15 @@ export const PolicySetSchema = Type.Object(
         description: 'Conditions, used as { condition: name }',
       }),
     ),
+    schedules: Type.Optional(
+      Type.Record(Type.String(), Schedule, { description: 'Office hours of approvers, used by name' }),
+    ),
     budgets: Type.Optional(Type.Record(Type.String(), Budget, { description: 'Budgets, used by obligations' })),
     rules: Type.Array(Rule, { minItems: 1, description: 'The rules. Their order changes no decision' }),
   },
   {
     ...closed,
-    'x-later': ['imports', 'scope', 'schedules', 'waivers'],
+    'x-later': ['imports', 'scope', 'waivers'],
     description: 'A set of policy rules of svc-gateway',
   },
 );
@@ -380,8 +289,6 @@ export type RuleSource = Static<typeof Rule>;
 export type MatchSource = Static<typeof MatchBlock>;
 export type MatchWithExceptions = Static<typeof Match>;
 export type ObligationSource = Static<typeof Obligation>;
-export type ApprovalSource = Static<typeof Approval>;
-export type BoundsSource = Static<typeof Bounds>;
 export type BudgetSource = Static<typeof Budget>;
 
 /** The JSON Schema of a policy file, for editors. The same definitions validate the file. */

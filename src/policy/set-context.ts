@@ -2,6 +2,7 @@ import type { Names } from './expression.ts';
 import type { Catalogue } from './match.ts';
 import type { Reporter } from './reporter.ts';
 import type { BudgetPlan } from './rule-plan.ts';
+import type { SchedulePlan } from './schedules.ts';
 
 /** Names outside its file that a rule may use. */
 export interface Surroundings extends Catalogue {
@@ -20,6 +21,8 @@ export interface SetContext {
   readonly zone: string;
   readonly names: Names;
   readonly budgets: ReadonlyMap<string, BudgetPlan>;
+  /** `null`: it is faulty. */
+  readonly schedules: ReadonlyMap<string, SchedulePlan | null>;
   readonly surroundings: Surroundings;
   readonly report: Reporter;
 }

@@ -77,9 +77,15 @@ export function parseInstant(text: string, zone: string): number | null {
 interface ZoneClock {
   /** Offset of local time at an instant, in ms, rounded to whole seconds. */
   offset(instant: number): number;
+  /**
+   * When the clock shows so many minutes of a local day, for the first time; where it never does, when it goes past
+   * them. Month and day may overflow, as in `Date.UTC`.
+   */
+  instantOf(year: number, month: number, day: number, minutes: number): number;
 }
 
-function zoneClock(zone: string): ZoneClock {
+/** The clock of a time zone that {@link isTimeZone}. */
+export function zoneClock(zone: string): ZoneClock {
   const format = new Intl.DateTimeFormat('en-US', {
     timeZone: zone,
     calendar: 'iso8601',
@@ -93,7 +99,8 @@ function zoneClock(zone: string): ZoneClock {
     minute: 'numeric',
     second: 'numeric',
   });
-  return {
+  const clock: ZoneClock = {
+    instantOf: (year, month, day, minutes) => localInstant(clock, Date.UTC(year, month - 1, day, 0, minutes)),
     offset: (instant) => {
       const whole = Math.floor(instant / 1_000) * 1_000;
       const parts = new Map(format.formatToParts(whole).map(({ type, value }) => [type, Number(value)]));
@@ -109,6 +116,7 @@ function zoneClock(zone: string): ZoneClock {
       return local - whole;
     },
   };
+  return clock;
 }
 
 function boundsAt(period: Period, clock: ZoneClock, now: number): { readonly start: number; readonly end: number } {
@@ -148,12 +156,16 @@ function calendarBoundary(
 
 /** First instant of a local day. Month and day may overflow, as in `Date.UTC`. */
 function startOfDay(clock: ZoneClock, year: number, month: number, day: number): number {
-  const midnight = Date.UTC(year, month - 1, day);
-  const before = midnight - clock.offset(midnight - DAY);
-  const after = midnight - clock.offset(midnight + DAY);
-  // If both candidates are midnight in the zone, the earlier one is the start of the day.
+  return clock.instantOf(year, month, day, 0);
+}
+
+/** The first instant at which a local clock shows a time; where it never does, the first one past it. */
+function localInstant(clock: ZoneClock, shown: number): number {
+  const before = shown - clock.offset(shown - DAY);
+  const after = shown - clock.offset(shown + DAY);
+  // If both candidates show it, the earlier one is the first.
   for (const instant of [Math.min(before, after), Math.max(before, after)])
-    if (instant + clock.offset(instant) === midnight) return instant;
+    if (instant + clock.offset(instant) === shown) return instant;
   return firstWithOffset(clock, Math.min(before, after) - 3_600_000, Math.max(before, after) + 3_600_000);
 }
 

@@ -295,7 +295,7 @@ function budgetText(holds: readonly Hold[], amounts: Amounts | undefined): strin
   return `[${text}]`;
 }
 
-function policyText({ matched, observed, policyVersion }: VerdictTrace): string {
+function policyText({ matched, observed, policyVersion, beyond }: VerdictTrace): string {
   let rules = '';
   const unknown: { readonly paths: readonly string[]; readonly rule: string }[] = [];
   for (const { rule, effect: ruled, unknown: paths } of matched) {
@@ -305,7 +305,13 @@ function policyText({ matched, observed, policyVersion }: VerdictTrace): string 
   }
   const outcome = observed === null ? 'permit' : 'observe';
   const would = observed === null ? '' : `,"would":${quote(observed.would)},"would_rule":${quoteOr(observed.rule)}`;
-  return `{"matched":[${rules}],"outcome":"${outcome}","unknown":${unknown.length === 0 ? '[]' : JSON.stringify(unknown)},"version":${quote(policyVersion)}${would}}`;
+  const above = beyond === undefined ? '' : `"beyond":${beyondText(beyond)},`;
+  return `{${above}"matched":[${rules}],"outcome":"${outcome}","unknown":${unknown.length === 0 ? '[]' : JSON.stringify(unknown)},"version":${quote(policyVersion)}${would}}`;
+}
+
+/** The limits that approvers let the call go beyond, and by how much. */
+function beyondText(beyond: NonNullable<VerdictTrace['beyond']>): string {
+  return listText(beyond.map(({ by, limit }) => `{"by":${by},"limit":${quote(limit)}}`));
 }
 
 /**

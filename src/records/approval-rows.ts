@@ -1,25 +1,28 @@
-import type { ApprovalRecord } from '../effects/model/approval.ts';
+import { type ApprovalRecord, dueAt } from '../effects/model/approval.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';
 import { jsonKind, repository } from './kind.ts';
 
 /** Lists of requests for approval. */
 export const APPROVALS = 'approvals';
-/** Pending and granted requests, ordered by when they end. */
+/** Pending and granted requests, ordered by when they end or others are to be asked. */
 export const AWAITED = 'approvals:awaited';
 export const approvalsIn = (status: 'pending' | 'granted'): string => `approvals:${status}`;
 export const approvalsOfEffect = (effectId: string): string => `approvals_of:${effectId}`;
 
 export const approvalRows = repository(
-  jsonKind<ApprovalRecord>('approval', ({ status, createdAt, expiresAt, effectId }) => [
-    { list: APPROVALS, at: createdAt },
-    { list: approvalsOfEffect(effectId), at: createdAt },
-    ...(status === 'pending' || status === 'granted'
-      ? [
-          { list: AWAITED, at: expiresAt },
-          { list: approvalsIn(status), at: createdAt },
-        ]
-      : []),
-  ]),
+  jsonKind<ApprovalRecord>('approval', (approval) => {
+    const { status, createdAt, effectId } = approval;
+    return [
+      { list: APPROVALS, at: createdAt },
+      { list: approvalsOfEffect(effectId), at: createdAt },
+      ...(status === 'pending' || status === 'granted'
+        ? [
+            { list: AWAITED, at: dueAt(approval) },
+            { list: approvalsIn(status), at: createdAt },
+          ]
+        : []),
+    ];
+  }),
 );
 
 /** Ids of an agent's pending requests. */

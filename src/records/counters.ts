@@ -63,7 +63,7 @@ export function budgetChange(change: BudgetChange): SumChange {
     group,
     hold,
     spend,
-    limit,
+    limit: limit === null ? null : (change.most ?? limit),
     most: limit === null ? null : MAX_BUDGET_ROWS,
     text: limit === null ? null : budgetText(change, limit),
   };

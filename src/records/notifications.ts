@@ -19,6 +19,7 @@ import { eventOf } from './view.ts';
 const TOLD: Partial<Record<LedgerKind, readonly [event: NotificationEvent, ...members: string[]]>> = {
   'approval.requested': ['approval.requested', 'approval_id', 'expires_at'],
   'approval.renewed': ['approval.requested', 'approval_id', 'expires_at'],
+  'approval.escalated': ['approval.escalated', 'approval_id', 'roles', 'users', 'expires_at'],
   'approval.granted': ['approval.granted', 'approval_id', 'user', 'complete'],
   'approval.rejected': ['approval.rejected', 'approval_id', 'user'],
   'approval.expired': ['approval.expired', 'approval_id', 'code'],

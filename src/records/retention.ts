@@ -82,8 +82,8 @@ export async function sweepWorkspace(
   const lost = await steps.declareLostLeases(workspace, limit);
 
   const overdue = await due(AWAITED, approvalRows.kind, now);
-  const expired = overdue.map(({ id }) => steps.run('expire_overdue', workspace, { workspace, approvalId: id }));
-  await Promise.all(expired);
+  const ending = overdue.map(({ id }) => steps.run('expire_overdue', workspace, { workspace, approvalId: id }));
+  const approvalsExpired = (await Promise.all(ending)).filter((done) => done !== 'escalated').length;
 
   let aged = 0;
   const before = now - retention.effectsMs;
@@ -172,7 +172,7 @@ export async function sweepWorkspace(
   await steps.giveBackOver(workspace, limit);
   await forgetArrived(store, runner, workspace, limit);
   await store.prune(workspace, limit);
-  return { lost, approvalsExpired: overdue.length, aged };
+  return { lost, approvalsExpired, aged };
 }
 
 function isUnsettled(stored: StoredEffect): boolean {

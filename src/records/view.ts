@@ -166,6 +166,10 @@ export class RecordsView implements StepView {
     return this.#draft.counter(rateSum({ id, bucket, windowMs }))?.spent ?? 0;
   }
 
+  rateAsStored(_: string, id: string, bucket: string, windowMs: number): number {
+    return this.#draft.counterAsStored(rateSum({ id, bucket, windowMs })).spent;
+  }
+
   /** Looks at the effects that hold something, so that those of owners that have ended let go first. */
   #settleRunning(ids: readonly string[]): void {
     if (this.#someEnded) for (const id of ids.slice(0, AT_ONCE)) this.effect('', id);

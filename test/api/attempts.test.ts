@@ -585,6 +585,7 @@ describe('a call that was approved', () => {
       voterSince: 0,
       comment: null,
       requirements: [0],
+      escalated: [],
       actor: { type: 'user', id: 'maria' },
     });
     if (voted.kind !== 'counted') throw new Error(voted.kind);

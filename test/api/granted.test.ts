@@ -37,6 +37,7 @@ async function granted() {
     voterSince: 0,
     comment: null,
     requirements: [0],
+    escalated: [],
     actor: { type: 'user', id: 'maria' },
   });
   if (voted.kind !== 'counted') throw new Error(`granted: ${voted.kind}`);

@@ -96,6 +96,24 @@ describe('a held call whose caller prefers to wait', () => {
     expect(answer.json).toMatchObject({ decision: 'pending_approval' });
   }, 15_000);
 
+  it('has 16 places for its key, whatever agents it names', async () => {
+    const own = await startRig();
+    const call = (index: number) =>
+      own.send('POST', `${WS}/effects`, {
+        body: refund({
+          agent_id: index % 2 === 0 ? 'bot' : 'other-bot',
+          params: { payment_id: 'pay_2', amount: 70_000 + index, currency: 'EUR' },
+        }),
+        headers: { prefer: 'wait=30' },
+      });
+    const answering = Array.from({ length: 17 }, (_, index) => call(index));
+    const first = await Promise.race(answering);
+    expect([first.status, first.headers['preference-applied']]).toEqual([202, undefined]);
+    await own.close();
+    const applied = (await Promise.all(answering)).map(({ headers }) => headers['preference-applied']);
+    expect(applied.filter((one) => one === 'wait=30')).toHaveLength(16);
+  }, 30_000);
+
   it('waits for nobody where it did not ask to', async () => {
     const { answering } = await held('respond-async');
     const answer = await answering;
@@ -114,7 +132,16 @@ describe('a held call whose caller prefers to wait', () => {
       actor: { type: 'user', id: 'maria' },
     } as const;
     const { digest } = approval;
-    const by = { ...voter, workspace: 'demo', approvalId: id, digest, change: null, comment: null, requirements: [0] };
+    const by = {
+      ...voter,
+      workspace: 'demo',
+      approvalId: id,
+      digest,
+      change: null,
+      comment: null,
+      requirements: [0],
+      escalated: [],
+    };
     await store.vote({ ...by, verdict: 'approve' });
     const reason = { code: 'approval_expired', message: 'Nobody sent it in time.' } as const;
     const actor = { type: 'gateway', id: 'sweeper' } as const;
@@ -146,11 +173,11 @@ describe('the watch over effects', () => {
       reads += 1;
       return new Promise(() => {});
     });
-    const refused = (id: string): boolean =>
-      watch.left(['pending_approval'], at(id), 600_000, new AbortController().signal) === null;
-    const wait = (id: string) => {
+    const refused = (id: string, of = 'another'): boolean =>
+      watch.left(['pending_approval'], at(id), of, 600_000, new AbortController().signal) === null;
+    const wait = (id: string, of: string) => {
       const gone = new AbortController();
-      const left = watch.left(['pending_approval'], at(id), 600_000, gone.signal);
+      const left = watch.left(['pending_approval'], at(id), of, 600_000, gone.signal);
       if (left === null) throw new Error('too many wait');
       return { gone, left };
     };
@@ -160,7 +187,7 @@ describe('the watch over effects', () => {
 
   it('lets 64 callers wait, and reads once for all who wait for the same effect', async () => {
     const { watch, refused, wait, reads } = endless();
-    const waiting = many((index) => wait(`eff_${index % 8}`).left);
+    const waiting = many((index) => wait(`eff_${index % 8}`, `agent ${index % 4}`).left);
     expect(refused('eff_0')).toBe(true);
     expect(reads()).toBe(8);
     watch.end();
@@ -169,11 +196,23 @@ describe('the watch over effects', () => {
     expect(refused('eff_0')).toBe(true);
   });
 
+  it('lets 16 callers of one agent wait: there is room for others, and for it again when one has gone', async () => {
+    const { watch, refused, wait } = endless();
+    const [first, ...waiting] = Array.from({ length: 16 }, (_, index) => wait(`eff_${index}`, 'one'));
+    expect([refused('eff_0', 'one'), refused('eff_16', 'one')]).toEqual([true, true]);
+    waiting.push(wait('eff_0', 'another'));
+    first?.gone.abort();
+    expect(await first?.left).toBe(false);
+    expect([refused('eff_17', 'one'), refused('eff_18', 'one')]).toEqual([false, true]);
+    watch.end();
+    await Promise.all(waiting.map(({ left }) => left));
+  });
+
   it('keeps nothing of callers that have gone: there is room for others', async () => {
     const { watch, refused, wait } = endless();
-    const waiting = many((index) => wait(`eff_${index}`));
+    const waiting = many((index) => wait(`eff_${index}`, `agent ${index % 4}`));
     for (const { gone } of waiting) gone.abort();
-    expect(many((index) => refused(`eff_${index}`))).not.toContain(true);
+    expect(many((index) => refused(`eff_${index}`, `agent ${index % 4}`))).not.toContain(true);
     expect(new Set(await Promise.all(waiting.map(({ left }) => left)))).toEqual(new Set([false]));
     watch.end();
   });

@@ -250,7 +250,7 @@ export async function startRig(
     place: (upstream, workspace, agentId) => upstreams.place('calls', upstream, `${workspace}\n${agentId}`),
     catalog: () => catalog,
     authorize: (principal, request) => authorize(directory, principal, request),
-    judge: (input) => evaluatePolicies(set, inputOf(input)),
+    judge: (input, exceeded) => evaluatePolicies(set, inputOf(input), exceeded),
     summarize: (input, rules) => summariesOf(set, inputOf(input), rules),
     policyVersion: () => set.version,
     policyMode: () => 'enforce',

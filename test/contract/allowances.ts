@@ -221,6 +221,7 @@ export function describeAllowances(open: OpenStore, capabilities: Capabilities):
       const change = {
         digest: 'changed',
         requirements: approval.requirements,
+        askedAt: approval.createdAt,
         requester: approval.requester,
         costs: [],
         params: ['amount'],

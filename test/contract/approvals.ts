@@ -144,6 +144,135 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
         });
     });
 
+    const TO = { afterMs: 1_000, to: { roles: [], users: ['omar'] } };
+    const kinds = async (effectId: string) =>
+      (await at.store.effectLedger(WORKSPACE, effectId)).map(({ kind, actor, data }) => ({ kind, actor, data }));
+
+    at.timed('asks others as well after its time, once, and says so in the ledger', async () => {
+      const verdict = asking({ escalate: TO, expiresMs: 5_000 });
+      const { approval, effect } = await pending({ verdict });
+      at.advance(999);
+      expect(await at.store.sweep(100)).toMatchObject({ approvalsExpired: 0 });
+      expect(await at.store.approval(WORKSPACE, approval.id)).toEqual(approval);
+      at.advance(1);
+      for (let sweeps = 0; sweeps < 3; sweeps += 1)
+        expect(await at.store.sweep(100)).toMatchObject({ approvalsExpired: 0 });
+      expect(await kinds(effect.id)).toMatchObject([
+        { kind: 'approval.requested' },
+        {
+          kind: 'approval.escalated',
+          actor: { type: 'gateway' },
+          data: { approval_id: approval.id, rules: ['payments/large'], roles: [], users: ['omar'] },
+        },
+      ]);
+      at.advance(4_000);
+      expect(await at.store.sweep(100)).toMatchObject({ approvalsExpired: 1 });
+      expect((await kinds(effect.id)).at(-1)).toMatchObject({ kind: 'approval.expired' });
+    });
+
+    at.timed(
+      'takes votes of those others from its time on and not before, and the ledger says first that they may',
+      async () => {
+        const verdict = asking({ escalate: TO, expiresMs: 5_000 });
+        const [early, asked] = [await pending({ verdict }), await pending({ verdict })];
+        const omar = { user: 'omar', keyId: 'key_omar', escalated: [0] } as const;
+        at.advance(999);
+        for (const vote of ['approve', 'reject'] as const)
+          expect(await at.store.vote(voteRequest(early.approval, { ...omar, verdict: vote }))).toMatchObject({
+            kind: 'not_an_approver',
+            approval: { status: 'pending', votes: [] },
+          });
+        at.advance(1);
+        // Nobody has swept: the vote itself puts on record that it is time.
+        expect(await at.store.vote(voteRequest(early.approval, omar))).toMatchObject({
+          kind: 'counted',
+          approval: { status: 'granted' },
+        });
+        expect(await at.store.vote(voteRequest(asked.approval, { ...omar, verdict: 'reject' }))).toMatchObject({
+          kind: 'counted',
+          approval: { status: 'rejected' },
+        });
+        await at.store.sweep(100);
+        for (const [{ effect }, last] of [
+          [early, 'granted'],
+          [asked, 'rejected'],
+        ] as const)
+          expect((await kinds(effect.id)).map(({ kind }) => kind)).toEqual([
+            'approval.requested',
+            'approval.escalated',
+            `approval.${last}`,
+          ]);
+      },
+    );
+
+    at.timed('counts the hours that the rule names: until it ends, and until others are asked', async () => {
+      const now = at.store.now();
+      const hours = { schedule: 'office', expiresAt: now + 9_000, escalatesAt: now + 3_000 };
+      const verdict = asking({ escalate: TO, expiresMs: 5_000, hours });
+      const { approval, effect } = await pending({ verdict });
+      expect(approval.expiresAt).toBe(now + 9_000);
+      const omar = { user: 'omar', keyId: 'key_omar', escalated: [0] } as const;
+      at.advance(2_999);
+      await at.store.sweep(100);
+      expect(await at.store.vote(voteRequest(approval, omar))).toMatchObject({ kind: 'not_an_approver' });
+      at.advance(1);
+      await at.store.sweep(100);
+      expect((await kinds(effect.id)).at(-1)).toMatchObject({ kind: 'approval.escalated' });
+      at.advance(5_999);
+      expect(await at.store.sweep(100)).toMatchObject({ approvalsExpired: 0 });
+      at.advance(1);
+      expect(await at.store.vote(voteRequest(approval, omar))).toMatchObject({ approval: { status: 'expired' } });
+    });
+
+    at.timed(
+      'never asks those who asked themselves, their owner or the maker of the key, also when it escalates to them',
+      async () => {
+        const users = ['olga', 'adam', 'ulla'];
+        const verdict = asking({ escalate: { afterMs: 1_000, to: { roles: [], users } } });
+        const { approval } = await pending({ verdict, actor: { user: 'ulla' } });
+        at.advance(1_000);
+        for (const user of users)
+          expect(
+            await at.store.vote(voteRequest(approval, { user, keyId: `key_${user}`, escalated: [0] })),
+          ).toMatchObject({
+            kind: 'own_request',
+            approval: { status: 'pending', votes: [] },
+          });
+        const own = { user: 'omar', keyId: approval.requester.keyId, escalated: [0] };
+        expect(await at.store.vote(voteRequest(approval, own))).toMatchObject({ kind: 'own_request' });
+      },
+    );
+
+    it('escalates to others where the time for that has come already', async () => {
+      const hours = { schedule: 'office', expiresAt: at.store.now() + 3_600_000, escalatesAt: at.store.now() - 1 };
+      const { approval, effect } = await pending({ verdict: asking({ escalate: TO, hours }) });
+      const omar = { user: 'omar', keyId: 'key_omar', escalated: [0] } as const;
+      expect(await at.store.vote(voteRequest(approval, omar))).toMatchObject({ approval: { status: 'granted' } });
+      expect((await kinds(effect.id)).map(({ kind }) => kind)).toEqual([
+        'approval.requested',
+        'approval.escalated',
+        'approval.granted',
+      ]);
+    });
+
+    at.timed('escalates each requirement by its own time', async () => {
+      const later = approvalBy({ rule: 'payments/b', escalate: { ...TO, afterMs: 2_000 } });
+      const { approval, effect } = await pending({ verdict: permit([], [approvalBy({ escalate: TO }), later]) });
+      at.advance(1_000);
+      await at.store.sweep(100);
+      const both = { user: 'omar', keyId: 'key_omar', requirements: [0, 1], escalated: [0, 1] };
+      expect(await at.store.vote(voteRequest(approval, both))).toMatchObject({ kind: 'not_an_approver' });
+      at.advance(1_000);
+      await at.store.sweep(100);
+      expect(await at.store.vote(voteRequest(approval, both))).toMatchObject({ approval: { status: 'granted' } });
+      expect((await kinds(effect.id)).map(({ data }) => data['rules'])).toEqual([
+        ['payments/large', 'payments/b'],
+        ['payments/large'],
+        ['payments/b'],
+        undefined,
+      ]);
+    });
+
     at.timed('takes no decision from who became a user after the request', async () => {
       const { approval } = await pending();
       at.advance(10_000);

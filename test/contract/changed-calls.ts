@@ -35,6 +35,7 @@ export function describeChangedCalls(open: OpenStore, capabilities: Capabilities
       change: {
         digest,
         requirements: approval.requirements.map((one) => ({ ...one, summary: `now ${digest}` })),
+        askedAt: approval.createdAt,
         requester: approval.requester,
         costs: [],
         params: ['amount'],

@@ -86,6 +86,8 @@ export function viewOf(state: MapState, now: number): StepView {
     const spent = row.postings.reduce((sum, { at, amount }) => (at > now - Number(rolling) ? sum + amount : sum), 0);
     return { spent, held: row.held, rows };
   };
+  const rate: StepView['rate'] = (_workspace, id, bucket, windowMs) =>
+    (state.rates.get(JSON.stringify([id, bucket])) ?? []).filter((at) => at > now - windowMs).length;
   return {
     now,
     epoch: state.epoch,
@@ -127,8 +129,8 @@ export function viewOf(state: MapState, now: number): StepView {
       [...state.uses.values()].flat().filter((use) => use.pool === pool && (use.until === null || use.until > now)),
     budget,
     budgetAsStored: budget,
-    rate: (_workspace, id, bucket, windowMs) =>
-      (state.rates.get(JSON.stringify([id, bucket])) ?? []).filter((at) => at > now - windowMs).length,
+    rate,
+    rateAsStored: rate,
   };
 }
 

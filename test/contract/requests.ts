@@ -257,6 +257,7 @@ export function voteRequest(
     voterSince: 0,
     comment: null,
     requirements: [0],
+    escalated: [],
     actor: PERSON,
     ...overrides,
   };

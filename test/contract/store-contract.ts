@@ -5,6 +5,7 @@ import { describeGenerations } from './generations.ts';
 import { describeApprovals } from './approvals.ts';
 import { describeAllowances } from './allowances.ts';
 import { describeChangedCalls } from './changed-calls.ts';
+import { describeBeyondLimits } from './beyond-limits.ts';
 import { describeBudgets } from './budgets.ts';
 import { type Capabilities, kindsSeen, type OpenStore } from './fixture.ts';
 import { describeEntities } from './entities.ts';
@@ -36,6 +37,7 @@ export function describeStoreContract(name: string, open: OpenStore, capabilitie
     describeProbing(open, capabilities);
     describeLeftOvers(open, capabilities);
     describeBudgets(open, capabilities);
+    describeBeyondLimits(open, capabilities);
     describeApprovals(open, capabilities);
     describeChangedCalls(open, capabilities);
     describeAllowances(open, capabilities);

@@ -25,6 +25,7 @@ it.each([
   ['the quorum', call, asks({ quorum: 2 })],
   ['the roles', call, asks({ approvers: { roles: ['finance'], users: [] } })],
   ['the users', call, asks({ approvers: { roles: ['finance-lead'], users: ['ada'] } })],
+  ['the limit that it would go beyond', call, asks({ beyond: 'budget:payments/daily' })],
   ['what it holds meanwhile', call, asks({ hold: 'all' })],
   [
     'another rule that asks',

@@ -2,6 +2,7 @@ import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
+import type { ApprovalRequirement } from '../../src/effects/model/verdict.ts';
 import type { AdmitRequest, EffectStore } from '../../src/effects/store.ts';
 import { sealedSettlement, sealedStore } from '../../src/gateway/sealed-store.ts';
 import { openSecrets, type Secrets } from '../../src/secrets/vault.ts';
@@ -169,6 +170,11 @@ it.each<[string, (kept: ApprovalRecord, other: ApprovalRecord) => Partial<Approv
   ['a requirement twice', ({ requirements: [one] }) => ({ requirements: one === undefined ? [] : [one, one] })],
   ['no requirement', () => ({ requirements: [] })],
   ['a later beginning', ({ createdAt }) => ({ createdAt: createdAt + 3_600_000 })],
+  [
+    'another limit to go beyond',
+    ({ requirements }) => ({ requirements: first(requirements, { beyond: 'budget:other' }) }),
+  ],
+  ['others to decide as well', ({ requirements }) => ({ requirements: first(requirements, { escalate: SOON }) })],
   ['no vote', () => ({ votes: [] })],
   ['a vote without a seal', ({ votes }) => ({ votes: votes.map(({ seal: _seal, ...vote }) => vote) })],
   ['a vote of another user', ({ votes }) => ({ votes: votes.map((vote) => ({ ...vote, user: 'tom' })) })],
@@ -188,6 +194,58 @@ it.each<[string, (kept: ApprovalRecord, other: ApprovalRecord) => Partial<Approv
   expect(await read({ ...kept, ...change(kept, other) })).toMatchObject({ id: kept.id, isForged: true });
   expect(seen).toEqual([`approval ${WORKSPACE} ${kept.id}`]);
 });
+
+const HOURS = { schedule: 'office', expiresAt: 9e12, escalatesAt: 8e12 };
+const SOON = { afterMs: 1, to: { roles: [], users: ['tom'] } };
+
+it.each<[string, (kept: ApprovalRecord) => Partial<ApprovalRecord>]>([
+  ['an earlier time for others', ({ requirements }) => ({ requirements: first(requirements, { escalate: SOON }) })],
+  ['other hours', ({ requirements }) => ({ requirements: first(requirements, { hours: { ...HOURS, expiresAt: 1 } }) })],
+  [
+    'fewer hours for others',
+    ({ requirements }) => ({ requirements: first(requirements, { hours: { ...HOURS, escalatesAt: 1 } }) }),
+  ],
+  [
+    'all time, and not hours',
+    ({ requirements }) => ({ requirements: requirements.map(({ hours: _hours, ...one }) => one) }),
+  ],
+  ['others than it escalates to', ({ requirements }) => ({ requirements: toOthers(requirements) })],
+  [
+    'nobody to escalate to',
+    ({ requirements }) => ({ requirements: requirements.map(({ escalate: _escalate, ...one }) => one) }),
+  ],
+  ['an earlier beginning, so that others could decide', ({ createdAt }) => ({ createdAt: createdAt - 3_600_000 })],
+])('a request that escalates and was given %s is shown, and approves nothing', async (_what, change) => {
+  const escalate = { afterMs: 3_600_000, to: { roles: [], users: ['omar'] } };
+  const { approval } = await waits([approvalBy({ escalate, expiresMs: 9e9, hours: HOURS })]);
+  const kept = await plain.approval(WORKSPACE, approval.id);
+  if (kept === null) throw new Error('it is kept');
+  const shown = async (record: ApprovalRecord) =>
+    (await sealedStore({ ...plain, approval: async () => record }, secrets).approval(WORKSPACE, record.id))?.isForged;
+  expect(await shown(kept)).toBeUndefined();
+  expect(await shown({ ...kept, ...change(kept) })).toBe(true);
+  // Whoever changes what is asked changes nothing about since when.
+  const asked = { ...SEALED_CHANGE, requirements: approval.requirements, requester: approval.requester };
+  await store.vote(voteRequest(approval, { change: { ...asked, askedAt: approval.createdAt } }));
+  const changed = await plain.approval(WORKSPACE, approval.id);
+  if (changed === null) throw new Error('it is kept');
+  expect(await shown(changed)).toBeUndefined();
+  expect(await shown({ ...changed, ...change(changed) })).toBe(true);
+});
+
+const SEALED_CHANGE = { digest: 'changed', costs: [], params: ['amount'], sealed: 'sealed.changed' } as const;
+
+async function waits(approvals: readonly ApprovalRequirement[]) {
+  const waiting = await store.admit(admitRequest({ verdict: permit([], approvals) }));
+  if (waiting.kind !== 'pending') throw new Error('it waits');
+  return waiting;
+}
+
+function toOthers(requirements: readonly Requirement[]): readonly Requirement[] {
+  return requirements.map((one) =>
+    one.escalate === undefined ? one : { ...one, escalate: { ...one.escalate, to: SOON.to } },
+  );
+}
 
 type Requirement = ApprovalRecord['requirements'][number];
 
@@ -290,6 +348,7 @@ async function changedOnce() {
   const change = {
     digest: 'changed',
     requirements: approval.requirements.map((one) => ({ ...one, summary: SUMMARY })),
+    askedAt: approval.createdAt,
     requester: approval.requester,
     costs: [],
     params: ['amount'],

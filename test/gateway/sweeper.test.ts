@@ -86,6 +86,7 @@ async function leftBehind(): Promise<{ readonly effectId: string; readonly decid
     voterSince: 0,
     comment: null,
     requirements: [0],
+    escalated: [],
     actor: { type: 'user', id: 'maria' },
   });
   const decidedAt = voted.kind === 'counted' ? voted.approval.decidedAt : null;

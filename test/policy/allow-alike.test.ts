@@ -25,6 +25,39 @@ function found(approval: string): readonly string[] {
   }
 }
 
+test.each([
+  ['escalate: { after: 1h, to: { users: [tom] } }, expires: 2h', []],
+  ['escalate: { after: 23h, to: { users: [tom] } }', []],
+  [
+    'escalate: { after: 24h, to: { users: [tom] } }',
+    ["error wrong_value After '24h' the request has expired: nobody would be asked"],
+  ],
+  [
+    'escalate: { after: 2h, to: { users: [tom] } }, expires: 2h',
+    ["error wrong_value After '2h' the request has expired: nobody would be asked"],
+  ],
+  [
+    'escalate: { after: 1h, to: { roles: [cfo] } }',
+    ["error unknown_role No user has the role 'cfo': nobody could approve"],
+  ],
+  ['escalate: { after: 1h, to: { users: [eve] } }', ["warning unknown_user The configuration names no user 'eve'"]],
+  // Who is asked later counts: without them the call would wait in vain.
+  ['quorum: 3', ['error wrong_value A quorum of 3 cannot be reached by 2 users']],
+  [
+    'quorum: 3, escalate: { after: 1h, to: { users: [eve] } }',
+    ["warning unknown_user The configuration names no user 'eve'"],
+  ],
+])('%s: %j', (approval, expected) => {
+  expect(found(approval)).toEqual(expected);
+});
+
+test.each(['escalate: { after: 1h }', 'escalate: { to: { users: [tom] } }', 'escalate: { after: 1h, to: {} }'])(
+  '%s does not load',
+  (approval) => {
+    expect(found(approval)[0]).toMatch(/^error /);
+  },
+);
+
 test.each(['{ times: 1, for: 1s }', '{ times: 100, for: 24h }', '{ times: 5, for: 1d }'])('%s loads', (alike) => {
   expect(found(`allow_alike: ${alike}`)).toEqual([]);
   expect(found(`quorum: 1, allow_alike: ${alike}`)).toEqual([]);

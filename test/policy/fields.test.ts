@@ -520,6 +520,19 @@ rules:
     expect(new Set(digests).size).toBe(3);
   });
 
+  test('escalate is told to the requirement, and another one is another rule to agree to', () => {
+    const required = (escalate: string) => {
+      const asks = `effect: require_approval, approval: { approvers: { roles: [oncall] }${escalate} }`;
+      const verdict = judgeParams(rules(`{ id: s, ${asks} }`), { amount: 5 });
+      return verdict.kind === 'permit' ? verdict.approvals[0] : undefined;
+    };
+    const later = required(', escalate: { after: 1h, to: { roles: [finance-lead] } }');
+    expect(later?.escalate).toEqual({ afterMs: 3_600_000, to: { roles: ['finance-lead'], users: [] } });
+    expect(required('')?.escalate).toBeUndefined();
+    const others = required(', escalate: { after: 1h, to: { roles: [oncall] } }');
+    expect(new Set([later, required(''), others].map((one) => one?.ruleDigest)).size).toBe(3);
+  });
+
   test('an amount in a currency is money for people, whole units of it are digits, and what is neither is shown as it is', () => {
     const asks = 'effect: require_approval, approval: { approvers: { roles: [oncall] }';
     const summary = (text: string, params: JsonObject, more: readonly string[] = []) => {

@@ -12,7 +12,7 @@ async function blocks(): Promise<readonly string[]> {
 const indented = (text: string): string => text.replace(/^/gm, '    ');
 
 test('what the guide shows loads, and decides as it says', async () => {
-  const [set = '', conditions = '', obligations = ''] = await blocks();
+  const [set = '', conditions = '', obligations = '', asking = '', schedules = ''] = await blocks();
   const { set: compiled, warnings } = compileAll([set]);
   expect(warnings).toEqual([]);
   expect(outcome(judgeParams(compiled, { amount: 50_000, currency: 'EUR' }))).toBe('permit');
@@ -31,12 +31,19 @@ test('what the guide shows loads, and decides as it says', async () => {
 
   const budgets = 'budgets: { agent-day: { unit: cent, by: [agent.id], per: day, limit: 5 } }\n';
   const { set: constrained } = compileAll([
-    `${HEAD}${budgets}rules:\n  - id: a\n    effect: require_approval\n${indented(obligations)}`,
+    `${HEAD}${budgets}lists: { holidays: ["2026-12-25"] }\n${schedules}rules:\n  - id: a\n    effect: require_approval\n${indented(obligations)}`,
   ]);
   expect(judgeParams(constrained, { amount: 3, payment_id: 'p_1' })).toMatchObject({
     obligations: [{ kind: 'budget' }, { kind: 'rate_limit' }, { kind: 'claim' }, { kind: 'reserve' }],
-    approvals: [{ quorum: 2, expiresMs: 14_400_000 }],
+    // Asked on a Monday at 14:00 in Berlin.
+    approvals: [{ quorum: 2, expiresMs: 14_400_000, hours: { expiresAt: Date.UTC(2026, 5, 15, 16) } }],
   });
+
+  const { set: asks, warnings: none } = compileAll([
+    `${HEAD}${budgets}rules:\n  - id: a\n    effect: allow\n${indented(asking)}`,
+  ]);
+  expect(none).toEqual([]);
+  expect(judgeParams(asks, { amount: 3 })).toMatchObject({ obligations: [{ beyond: 'ask' }, { beyond: 'ask' }] });
 });
 
 test('what leaving a param out, or sending another type, does to a rule that denies: as the guide says', () => {

@@ -260,7 +260,7 @@ describe('faults, each at its place', () => {
 
   test('what comes later is refused by name', () => {
     const later: readonly string[] = [
-      ...['imports: []', 'scope: { tools: [x] }', 'schedules: {}', 'waivers: []'].map(
+      ...['imports: []', 'scope: { tools: [x] }', 'waivers: []'].map(
         (line) => `${HEAD}${line}\nrules: [ { id: a, effect: allow } ]\n`,
       ),
       ...[

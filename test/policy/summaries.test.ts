@@ -14,7 +14,7 @@ rules:
 describe('what a rule that asks would say of a call', () => {
   it('is said whether or not the rule matches it: the words of who asked, of what an approver has changed', () => {
     const input = call({ tool: REFUND, params: { amount: 7, card: '4111' } });
-    const [large, plain] = summariesOf(SET, input, ['s/large', 's/plain']);
+    const [large, plain] = summariesOf(SET, input, [{ rule: 's/large' }, { rule: 's/plain' }]);
     expect(large).toContain('Refund 7 of');
     expect(large).not.toContain('4111');
     expect(plain).toMatch(/payments\.refund/);
@@ -23,7 +23,7 @@ describe('what a rule that asks would say of a call', () => {
 
   it('is nothing for a rule that asks nobody, and for one that is not there any more', () => {
     const input = call({ params: { amount: 200 } });
-    expect(summariesOf(SET, input, ['s/small', 's/gone', 's/large'])).toEqual([
+    expect(summariesOf(SET, input, [{ rule: 's/small' }, { rule: 's/gone' }, { rule: 's/large' }])).toEqual([
       null,
       null,
       expect.stringContaining('Refund 200'),

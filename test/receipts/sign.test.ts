@@ -67,6 +67,20 @@ describe('a receipt', () => {
     expect(receiptView(signer.issue(receiptInput()).jws)).not.toHaveProperty('allowance');
   });
 
+  it('says which limits approvers let a call go beyond, and by how much, and of others nothing', () => {
+    const input = receiptInput();
+    const beyond = [
+      { limit: 'budget:s/"day"', by: 200 },
+      { limit: 'rate:s/note', by: 1 },
+    ];
+    const effect = { ...input.effect, trace: { ...input.effect.trace, beyond } };
+    const { jws } = signer.issue({ ...input, effect });
+    const text = Buffer.from(jws.split('.')[1]!, 'base64url').toString();
+    expect(canonicalJson(JSON.parse(text))).toBe(text);
+    expect(receiptView(jws)).toMatchObject({ policy: { beyond } });
+    expect(receiptView(signer.issue(receiptInput()).jws)['policy']).not.toHaveProperty('beyond');
+  });
+
   it('commits to each value under the salt of its field', () => {
     const view = receiptView(signer.issue(receiptInput()).jws);
     expect(view['action']).toMatchObject({

@@ -268,6 +268,7 @@ export function answeredTruly(truth: Truth, admission: Admission, most: Readonly
     }
     case 'expired':
     case 'stale':
+    case 'exceeds':
       return null;
   }
 }

@@ -31,6 +31,7 @@ const MADE: Readonly<Record<LedgerKind, 'done' | 'done, of the installation' | L
   'approval.rejected': 'done',
   'approval.expired': about('approval.expired', { code: 'approval_expired' }),
   'approval.renewed': about('approval.renewed', { approval_id: 'apr_1' }),
+  'approval.escalated': about('approval.escalated', { approval_id: 'apr_1' }),
   'allowance.given': about('allowance.given', { allowance_id: 'alw_1' }),
   'allowance.used': about('allowance.used', { allowance_id: 'alw_1' }),
   'allowance.revoked': about('allowance.revoked', { allowance_id: 'alw_1' }),

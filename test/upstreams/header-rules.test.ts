@@ -41,6 +41,19 @@ describe('what goes on', () => {
     expect([bound, credentials, paths]).toEqual([sent, {}, []]);
   });
 
+  test.each([
+    ['wait=30', {}],
+    ['Wait = "5"', {}],
+    ['return=minimal, wait=30, handling=strict', { prefer: 'return=minimal, handling=strict' }],
+    ['return=minimal', { prefer: 'return=minimal' }],
+    ['wait-for=30', { prefer: 'wait-for=30' }],
+    ['wait=30; until=done', { prefer: 'wait=30; until=done' }],
+    ['a="b, wait=3"', { prefer: 'a="b, wait=3"' }],
+  ])('of Prefer: %s how long the caller waits is no part of the call, and goes on all the same', (prefer, expected) => {
+    expect(sorted({ prefer })).toMatchObject({ sent: { prefer } });
+    expect(sorted({ prefer }).bound).toEqual(expected);
+  });
+
   test('what differs between tries is no part of the call, as the configuration adds to', () => {
     const headers = { 'user-agent': 'a', traceparent: 't', 'x-b3-flags': '1', 'x-try': '2', 'x-own': '3' };
     const { sent, bound } = sorted(headers, {

@@ -34,7 +34,7 @@ export function EffectScreen({ id }: { readonly id: string }): JSX.Element {
           <Link href={`/${workspace}/inbox?approval=${effect.approval_id ?? ''}`}>Open it in the inbox</Link>
         </p>
       )}
-      {effect.allowance !== undefined && <AllowedBy allowance={effect.allowance} />}
+      <AllowedBy {...effect} />
       <div class="cols">
         <div class="stack">
           <section class="card" aria-labelledby="asked">
@@ -80,15 +80,24 @@ export function EffectScreen({ id }: { readonly id: string }): JSX.Element {
   );
 }
 
-/** Says by whose word a call ran that nobody was asked about. */
-function AllowedBy({ allowance }: { readonly allowance: NonNullable<Effect['allowance']> }): JSX.Element {
-  const { given_by: by, use, id } = allowance;
+/** Says by whose word a call ran that nobody was asked about, or that went beyond a limit. */
+function AllowedBy({ allowance, beyond = [] }: Pick<Effect, 'allowance' | 'beyond'>): JSX.Element {
   return (
-    <p class="banner">
-      <span>
-        Nobody was asked: <Text>{by}</Text> had allowed calls like it. This was number {use}, by {id}.
-      </span>
-    </p>
+    <>
+      {allowance !== undefined && (
+        <p class="banner">
+          <span>
+            Nobody was asked: <Text>{allowance.given_by}</Text> had allowed calls like it. This was number{' '}
+            {allowance.use}, by {allowance.id}.
+          </span>
+        </p>
+      )}
+      {beyond.map(({ limit, by }) => (
+        <p class="banner" key={limit}>
+          Approvers let it go beyond {limit.replace(':', ' ')}, by {by}.
+        </p>
+      ))}
+    </>
   );
 }
 

@@ -207,17 +207,33 @@ function whyNot(approval: Approval, { user, roles }: Session): string | null {
     return 'It is your own request, or your agent’s. Somebody else decides.';
   if (votes.some((vote) => vote.user === user && vote.verdict === 'approve'))
     return 'You have approved it. It waits for others.';
-  const fits = requirements.some(({ approvers }) => isOneOf(approvers, user, roles));
+  const fits = requirements.some((one) => decides(one, user, roles));
   return fits ? null : 'The policy names others to decide.';
 }
 
-/** Whether a rule names somebody to decide, by name or by a role. */
-function isOneOf(
-  { users, roles: named }: Approval['requirements'][number]['approvers'],
-  user: string | null,
-  roles: readonly string[],
-): boolean {
-  return (user !== null && users.includes(user)) || named.some((role) => roles.includes(role));
+type Requirement = Approval['requirements'][number];
+
+/** Whether a rule names somebody to decide now, by name or by a role. */
+function decides({ approvers, escalates }: Requirement, user: string | null, roles: readonly string[]): boolean {
+  const named =
+    escalates !== undefined && Date.parse(escalates.at) <= Date.now() ? [approvers, escalates.to] : [approvers];
+  return named.some(
+    (of) => (user !== null && of.users.includes(user)) || of.roles.some((role) => roles.includes(role)),
+  );
+}
+
+/** Who is asked by a rule, and who will be. */
+function AskedBy({ quorum, approvals, approvers, escalates }: Requirement): JSX.Element {
+  return (
+    <>
+      {approvals} of {quorum} from {[...approvers.roles, ...approvers.users].join(', ')}
+      {escalates !== undefined && (
+        <>
+          ; from <Time at={escalates.at} short /> on also {[...escalates.to.roles, ...escalates.to.users].join(', ')}
+        </>
+      )}
+    </>
+  );
 }
 
 /** The params that somebody may change of a request, with their bounds. */
@@ -226,7 +242,7 @@ function editableBy(
   user: string | null,
   roles: readonly string[],
 ): Readonly<Record<string, Bounds>> {
-  const own = requirements.filter(({ approvers }) => isOneOf(approvers, user, roles));
+  const own = requirements.filter((one) => decides(one, user, roles));
   return Object.fromEntries(own.flatMap(({ editable }) => Object.entries(editable ?? {})));
 }
 
@@ -317,7 +333,7 @@ function Question({
   const [changes, setChanges] = useState<JsonObject>({});
   const [alike, setAlike] = useState(0);
   const editable = many > 1 ? {} : editableBy(approval, user, roles);
-  const isOfAll = approval.requirements.every(({ approvers }) => isOneOf(approvers, user, roles));
+  const isOfAll = approval.requirements.every((one) => decides(one, user, roles));
   const may = many > 1 || !isOfAll || Object.keys(changes).length > 0 ? undefined : approval.allow_alike;
   const wantsReason = approval.requirements.some(({ require_reason: wanted }) => wanted === true);
   const money = moneyOf(approval.params);
@@ -411,13 +427,7 @@ function Question({
                 `${amount === null ? 'an amount that is not known' : amountText(amount, unit, approval.params?.['currency'])}${limit === undefined ? '' : ` of ${amountText(limit, unit, approval.params?.['currency'])}`}`,
               ] as const,
           ),
-          ...approval.requirements.map(
-            ({ rule, quorum, approvals, approvers }) =>
-              [
-                `Asked by rule ${rule}`,
-                `${approvals} of ${quorum} from ${[...approvers.roles, ...approvers.users].join(', ')}`,
-              ] as const,
-          ),
+          ...approval.requirements.map((one) => [`Asked by rule ${one.rule}`, <AskedBy {...one} />] as const),
         ]}
       />
       <h2>Params</h2>

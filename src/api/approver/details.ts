@@ -1,6 +1,7 @@
-import type { ApprovalRecord } from '../../effects/model/approval.ts';
+import { type ApprovalRecord, escalatesAt } from '../../effects/model/approval.ts';
 import { amountText } from '../../effects/model/money.ts';
 import { pinnedCall, type Tool } from '../../effects/model/tool.ts';
+import type { ApprovalRequirement, Approvers } from '../../effects/model/verdict.ts';
 import { approvalsOf } from '../../effects/wire/approval.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { type Difference, type EarlierCall, paramsThatDiffer } from './earlier.ts';
@@ -148,10 +149,22 @@ function whyOf({ why }: ShownApproval): Html {
 }
 
 function votersOf({ approval }: ShownApproval): Html {
-  return html`<section><h2>Who may decide</h2><ul>${approval.requirements.map(({ rule, approvers, quorum }, index) => {
-    const named = [...approvers.roles.map((role) => `role ${role}`), ...approvers.users].join(', ');
-    return html`<li>${approvalsOf(approval, index)} of ${quorum} for ${rule}: ${named}</li>`;
+  return html`<section><h2>Who may decide</h2><ul>${approval.requirements.map((requirement, index) => {
+    const { rule, approvers, quorum } = requirement;
+    const named = namesOf(approvers);
+    return html`<li>${approvalsOf(approval, index)} of ${quorum} for ${rule}: ${named}${othersOf(approval, requirement)}</li>`;
   })}</ul>${votesOf(approval)}</section>`;
+}
+
+function namesOf({ roles, users }: Approvers): string {
+  return [...roles.map((role) => `role ${role}`), ...users].join(', ');
+}
+
+function othersOf(approval: ApprovalRecord, requirement: ApprovalRequirement): Html {
+  const { escalate } = requirement;
+  return escalate === undefined
+    ? html``
+    : html`; from ${timeOf(escalatesAt(approval, requirement))} on also ${namesOf(escalate.to)}`;
 }
 
 function votesOf({ votes }: ApprovalRecord): Html {

@@ -3,6 +3,7 @@ import type { Decision } from '../../effects/model/decision.ts';
 import { decisionOf } from '../../effects/model/effect-decision.ts';
 import type { EffectRecord } from '../../effects/model/effect.ts';
 import { amountText } from '../../effects/model/money.ts';
+import type { ApprovalRequirement } from '../../effects/model/verdict.ts';
 import type { CallReader } from '../../effects/wire/calls.ts';
 import { canonicalJson } from '../../json/canonical.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
@@ -78,6 +79,10 @@ export function paramsThatDiffer(before: JsonObject, now: JsonObject): readonly 
     .map((name) => ({ name, before: textOf(before[name]), now: textOf(now[name]) }));
 }
 
+function laterOf(escalate: ApprovalRequirement['escalate']): string {
+  return escalate === undefined ? '' : `, later also ${[...escalate.to.roles, ...escalate.to.users].join(', ')}`;
+}
+
 /** What people are asked now and were not asked before: a request and the one that took its place. */
 export function whatChanged(
   before: ApprovalRecord,
@@ -88,7 +93,10 @@ export function whatChanged(
     'What will happen': of.requirements[0]?.summary ?? '',
     'Asked by': of.requirements.map(({ rule }) => rule).join(', '),
     'Who may decide': of.requirements
-      .map(({ quorum, approvers }) => `${quorum} of ${[...approvers.roles, ...approvers.users].join(', ')}`)
+      .map(
+        ({ quorum, approvers, escalate }) =>
+          `${quorum} of ${[...approvers.roles, ...approvers.users].join(', ')}${laterOf(escalate)}`,
+      )
       .join('; '),
     'Takes from budgets': of.costs
       .map(({ budget, unit, amount }) => `${amount === null ? '?' : amountText(amount, unit, currency)} of ${budget}`)

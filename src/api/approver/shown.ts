@@ -1,5 +1,5 @@
 import { alikeObstacle, mostAlike } from '../../effects/model/allowance.ts';
-import type { ApprovalCost, ApprovalRecord } from '../../effects/model/approval.ts';
+import { type ApprovalCost, type ApprovalRecord, decidersAt, isAmong } from '../../effects/model/approval.ts';
 import type { BudgetRow } from '../../effects/model/budget.ts';
 import { type Editable, editableIn } from '../../effects/model/editable.ts';
 import type { EffectRecord } from '../../effects/model/effect.ts';
@@ -72,7 +72,7 @@ export async function shownTo(
     earlier,
     mayReadEffects,
     replacedBy: waitsOn === null || waitsOn === approvalId ? null : waitsOn,
-    mayChange: editableIn(approval.requirements.filter(({ approvers }) => isOneOf(approvers, approver.user, ports))),
+    mayChange: editableIn(approval.requirements.filter((one) => decides(ports, approver, approval, one))),
     alike: asked === null ? null : alikeFor(ports, approver, approval, calls.params(asked)),
     obstacle: obstacleFor(ports, approver, approval),
     now: store.now(),
@@ -82,19 +82,20 @@ export async function shownTo(
 /** What this person may allow ahead. Who does not see the params could not know what is alike. */
 function alikeFor(
   ports: ApiPorts,
-  { user }: Approver,
+  approver: Approver,
   approval: ApprovalRecord,
   { params }: JsonObject,
 ): ShownApproval['alike'] {
-  const own = approval.requirements.flatMap(({ approvers }, index) => (isOneOf(approvers, user, ports) ? [index] : []));
+  const own = approval.requirements.flatMap((one, index) => (decides(ports, approver, approval, one) ? [index] : []));
   const most = mostAlike(approval.requirements);
   if (!isJsonObject(params) || most === null || alikeObstacle(approval, own, false) !== null) return null;
   return { ...most, varies: variesIn(approval.requirements, params) };
 }
 
 /** What the vote of this person would be refused for, as far as that is known before. The vote is judged anyway. */
-function obstacleFor(ports: ApiPorts, { principal, user }: Approver, approval: ApprovalRecord): string | null {
+function obstacleFor(ports: ApiPorts, approver: Approver, approval: ApprovalRecord): string | null {
   const { directory } = ports;
+  const { principal, user } = approver;
   const { requester, requirements, workspace, createdAt } = approval;
   const agent = directory.agent(workspace, requester.agentId);
   const close = [requester.user, requester.agentOwner, requester.keyMadeBy, agent?.registeredBy];
@@ -102,16 +103,16 @@ function obstacleFor(ports: ApiPorts, { principal, user }: Approver, approval: A
     return 'It is your own request, or that of your agent or your key. Somebody else decides.';
   if (principal.keyCreatedAt > createdAt)
     return 'Your key was made after the request, so it does not decide on it. Use one that is older.';
-  const isNamed = requirements.some(({ approvers }) => isOneOf(approvers, user, ports));
+  const isNamed = requirements.some((one) => decides(ports, approver, approval, one));
   return isNamed ? null : 'The policy names others to decide; who they are stands below.';
 }
 
-/** Whether the policy names a user, by name or by a role. */
-function isOneOf(
-  { users, roles }: ApprovalRequirement['approvers'],
-  user: string,
-  { directory }: Pick<ApiPorts, 'directory'>,
+/** Whether the policy names somebody to decide by a requirement, as it stands now. */
+function decides(
+  { directory, store }: Pick<ApiPorts, 'directory' | 'store'>,
+  { user }: Approver,
+  approval: ApprovalRecord,
+  requirement: ApprovalRequirement,
 ): boolean {
-  const held = directory.rolesOf(user);
-  return users.includes(user) || roles.some((role) => held.includes(role));
+  return isAmong(decidersAt(approval, requirement, store.now()), user, directory.rolesOf(user));
 }

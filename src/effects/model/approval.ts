@@ -1,6 +1,6 @@
 import { quote } from '../../json/canonical.ts';
 import type { DeniedDecision, Reason } from './decision.ts';
-import { type ApprovalRequirement, type Obligation, windowId } from './verdict.ts';
+import { type ApprovalRequirement, type Approvers, type Obligation, windowId } from './verdict.ts';
 
 /** Longest comment on a vote, characters. */
 export const MOST_COMMENT = 1000;
@@ -75,6 +75,8 @@ export interface ApprovalRecord {
   readonly stopped: Stopped | null;
   /** The rate limits that the call was counted in when it was asked, so that it is not counted in them again. Absent: none. */
   readonly rates?: readonly { readonly id: string; readonly bucket: string }[];
+  /** Until when escalations are on record, ms. Absent: none is. */
+  readonly escalatedTo?: number;
   /** Absent: it stands as it was asked. */
   readonly changed?: ChangedCall;
   /** Something else than a gateway wrote the request, or a vote on it. Nothing is approved by it. */
@@ -90,6 +92,63 @@ export function endedApproval(
   const { changed } = approval;
   const over = { ...approval, status, decidedAt };
   return changed === undefined ? over : { ...over, changed: { ...changed, sealed: null } };
+}
+
+/** From when on others may decide by a requirement as well, ms; never: `Infinity`. */
+export function escalatesAt(
+  { createdAt }: Pick<ApprovalRecord, 'createdAt'>,
+  { escalate, hours }: Pick<ApprovalRequirement, 'escalate' | 'hours'>,
+): number {
+  return escalate === undefined ? Infinity : (hours?.escalatesAt ?? createdAt + escalate.afterMs);
+}
+
+/** Until when a requirement that is asked now is waited for, ms. */
+export function expiresAt({ expiresMs, hours }: ApprovalRequirement, now: number): number {
+  return hours?.expiresAt ?? now + expiresMs;
+}
+
+/** Whether somebody is one of those, by name or by a role. */
+export function isAmong({ users, roles }: Approvers, user: string, held: readonly string[]): boolean {
+  return users.includes(user) || roles.some((role) => held.includes(role));
+}
+
+/** The limits that a request asks to go beyond. */
+export function limitsOf({ requirements }: Pick<ApprovalRecord, 'requirements'>): ReadonlySet<string> {
+  return new Set(requirements.flatMap(({ beyond }) => (beyond === undefined ? [] : [beyond])));
+}
+
+/** Who may decide by a requirement at a time. */
+export function decidersAt(
+  approval: Pick<ApprovalRecord, 'createdAt'>,
+  requirement: ApprovalRequirement,
+  now: number,
+): Approvers {
+  const { approvers, escalate } = requirement;
+  if (escalate === undefined || now < escalatesAt(approval, requirement)) return approvers;
+  return {
+    roles: [...approvers.roles, ...escalate.to.roles],
+    users: [...approvers.users, ...escalate.to.users],
+  };
+}
+
+/** The requirements that others may decide by since a time, and the ledger does not say so. */
+export function escalating(approval: ApprovalRecord, now: number): readonly ApprovalRequirement[] {
+  if (approval.status !== 'pending') return [];
+  return approval.requirements.filter((requirement) => {
+    const at = escalatesAt(approval, requirement);
+    return at <= now && at > (approval.escalatedTo ?? 0);
+  });
+}
+
+/** When something is to be done about an open request by itself: others are to be asked, or it ends. */
+export function dueAt(approval: ApprovalRecord): number {
+  let due = approval.expiresAt;
+  if (approval.status !== 'pending') return due;
+  for (const requirement of approval.requirements) {
+    const at = escalatesAt(approval, requirement);
+    if (at > (approval.escalatedTo ?? 0)) due = Math.min(due, at);
+  }
+  return due;
 }
 
 /** Whether every requirement has its quorum of different people. */

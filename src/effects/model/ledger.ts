@@ -15,6 +15,7 @@ export const LEDGER_KINDS = [
   'approval.rejected',
   'approval.expired',
   'approval.renewed',
+  'approval.escalated',
   'allowance.given',
   'allowance.used',
   'allowance.revoked',

@@ -3,6 +3,7 @@ import type { JsonObject } from '../../json/value.ts';
 /** What people can be told of. */
 export const NOTIFICATION_EVENTS = [
   'approval.requested',
+  'approval.escalated',
   'approval.granted',
   'approval.rejected',
   'approval.expired',

@@ -16,6 +16,19 @@ export type BudgetWindow =
   | { readonly kind: 'rolling'; readonly ms: number };
 
 /**
+ * What a limit does to a call that goes beyond it. `ask`: people may be asked, and so admission names the limit.
+ * `asked`: the approvals of the permit ask about it. Absent: it refuses the call.
+ */
+type Beyond = 'ask' | 'asked';
+
+/** A limit that approvers let one call go beyond. */
+export interface BeyondLimit {
+  readonly limit: string;
+  /** How many units, or attempts, of this call are above the limit. */
+  readonly by: number;
+}
+
+/**
  * A requirement on a permitted call, which admission checks atomically. `rule` is the full id of the rule that sets it.
  */
 export type Obligation =
@@ -37,6 +50,7 @@ export type Obligation =
       readonly amount: number | null;
       /** Path of the fact that should have been the amount, such as `params.amount`; only where the amount is `null`. */
       readonly amountFrom?: string;
+      readonly beyond?: Beyond;
     }
   | {
       readonly kind: 'rate_limit';
@@ -45,6 +59,7 @@ export type Obligation =
       readonly bucket: string;
       readonly windowMs: number;
       readonly limit: number;
+      readonly beyond?: Beyond;
     }
   | { readonly kind: 'claim'; readonly rule: string; readonly target: string; readonly hold: 'call' | 'existing' }
   | {
@@ -62,12 +77,32 @@ export interface AllowAlike {
   readonly forMs: number;
 }
 
+/** People, by the roles that they hold and by name. */
+export interface Approvers {
+  readonly roles: readonly string[];
+  readonly users: readonly string[];
+}
+
+/** Who may decide besides, where nobody has after a time. */
+export interface Escalation {
+  readonly afterMs: number;
+  readonly to: Approvers;
+}
+
+/** When so much of the time that counts has passed since policy was asked, ms by the store's clock. */
+export interface CountedHours {
+  readonly schedule: string;
+  readonly expiresAt: number;
+  /** `null`: nobody else is asked. */
+  readonly escalatesAt: number | null;
+}
+
 /** Who must approve before the call may run. */
 export interface ApprovalRequirement {
   readonly rule: string;
   /** Digest of when the rule asks and whom, with the values that its conditions compare with. */
   readonly ruleDigest: string;
-  readonly approvers: { readonly roles: readonly string[]; readonly users: readonly string[] };
+  readonly approvers: Approvers;
   readonly quorum: number;
   readonly expiresMs: number;
   /** What will happen, in plain words: filled in, limited in length, without control characters. */
@@ -82,6 +117,12 @@ export interface ApprovalRequirement {
   readonly requireReason?: true;
   /** Absent: each call is asked about. */
   readonly allowAlike?: AllowAlike;
+  /** Absent: nobody else is asked. */
+  readonly escalate?: Escalation;
+  /** Absent: all time counts. */
+  readonly hours?: CountedHours;
+  /** The limit that the call would go beyond, as {@link limitName} has it. Absent: the rule itself asks. */
+  readonly beyond?: string;
 }
 
 /** What policy would have decided, in a mode that does not enforce it. */
@@ -103,6 +144,8 @@ export interface VerdictTrace {
   readonly entities?: readonly SeenEntity[];
   /** Approvers changed params of what runs. Absent: it runs as it was asked. */
   readonly changed?: ChangedParams;
+  /** Limits that approvers let it go beyond. Absent: it is within all. */
+  readonly beyond?: readonly BeyondLimit[];
   /** Nobody was asked, because somebody had allowed calls alike. Absent: none was needed. */
   readonly allowance?: AllowanceUse;
 }
@@ -140,6 +183,16 @@ export interface Permit {
 }
 
 export type Verdict = Permit | Deny;
+
+/** Names of limits that a call would go beyond; `null`: none is known. */
+export type Exceeded = ReadonlySet<string> | null;
+
+/** Names a limit of a call: the budget, or the rate. A call has one row of each. */
+export function limitName(
+  of: { readonly kind: 'budget'; readonly budget: string } | { readonly kind: 'rate_limit'; readonly id: string },
+): string {
+  return of.kind === 'budget' ? `budget:${of.budget}` : `rate:${of.id}`;
+}
 
 /** Id of a budget row's window. */
 export function windowId(window: Extract<Obligation, { kind: 'budget' }>['window']): string {

@@ -1,5 +1,5 @@
 import { type AllowanceDraft, alikeObstacle, mostAlike } from '../model/allowance.ts';
-import type { ApprovalRecord } from '../model/approval.ts';
+import { type ApprovalRecord, limitsOf } from '../model/approval.ts';
 import type { Problem } from '../model/run-request.ts';
 import type { EffectPorts } from '../ports.ts';
 import { evaluateKnown } from './evaluate.ts';
@@ -51,7 +51,7 @@ export async function allowanceOf(
   const given = await recall(ports, people, effect, effect.sealed);
   if (given.kind === 'gone') return refused(given.reason.message);
   const call = grantedCall(ports, approval, effect, given);
-  const { alike, approvalDigest, verdict } = await evaluateKnown(ports, call);
+  const { alike, approvalDigest, verdict } = await evaluateKnown(ports, call, limitsOf(approval));
   if (alike === undefined || approvalDigest !== approval.digest || verdict.kind === 'deny')
     return refused('Policy or the tool is no longer as it was when this was asked.');
   const { workspace, agent, tool, target } = call;

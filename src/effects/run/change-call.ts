@@ -1,4 +1,4 @@
-import { type ApprovalRecord, costsOf } from '../model/approval.ts';
+import { type ApprovalRecord, costsOf, limitsOf } from '../model/approval.ts';
 import type { Code } from '../model/codes.ts';
 import { boundsFault, type Editable } from '../model/editable.ts';
 import type { EffectRecord } from '../model/effect.ts';
@@ -100,7 +100,7 @@ async function judged(
   const sealed = ports.secrets.seal(sealedParams, { workspace, effectId, fingerprint });
   const changed = { by: '', at: 0, params: names, sealed, askedDigest };
   const call = grantedCall(ports, { ...approval, changed }, effect, { ...given, sealed, sealedParams });
-  const request = await evaluateKnown(ports, call);
+  const request = await evaluateKnown(ports, call, limitsOf(approval));
   const { verdict } = request;
   if (verdict.kind === 'deny')
     return refused(
@@ -125,17 +125,17 @@ function changeOf(
   params: readonly string[],
 ): ApprovalChange {
   const { agent, key, tool, workspace, target, requestIp } = call;
-  const rules = approval.requirements.map(({ rule }) => rule);
   const input = { agent, key, tool, workspace, target, params: call.params, headers: call.headers.sent, requestIp };
-  const summaries = ports.summarize({ ...input, now: ports.store.now() }, rules);
+  const summaries = ports.summarize({ ...input, now: ports.store.now() }, approval.requirements);
   const requirements = approval.requirements.map((one, index): ApprovalRequirement => {
     return { ...one, summary: summaries[index] ?? one.summary };
   });
-  return { digest, requirements, requester: approval.requester, costs: costsOf(verdict.obligations), params, sealed };
+  const { requester, createdAt: askedAt } = approval;
+  return { digest, requirements, askedAt, requester, costs: costsOf(verdict.obligations), params, sealed };
 }
 
 function isSameRule(one: ApprovalRequirement, other: ApprovalRequirement): boolean {
-  return one.rule === other.rule && one.ruleDigest === other.ruleDigest;
+  return one.rule === other.rule && one.ruleDigest === other.ruleDigest && one.beyond === other.beyond;
 }
 
 function isSame(one: Json | undefined, other: Json | undefined): boolean {

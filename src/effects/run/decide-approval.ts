@@ -1,4 +1,4 @@
-import type { ApprovalRecord } from '../model/approval.ts';
+import { type ApprovalRecord, decidersAt, escalatesAt, isAmong, limitsOf } from '../model/approval.ts';
 import type { Code } from '../model/codes.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
 import type { EffectRecord } from '../model/effect.ts';
@@ -76,9 +76,14 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
     if (people.agent(workspace, approval.requester.agentId)?.registeredBy === user)
       return problem('own_request', 'You registered the agent that asks. Somebody else has to decide.');
     const roles = people.rolesOf(user);
-    const requirements = approval.requirements.flatMap(({ approvers }, index) =>
-      approvers.users.includes(user) || approvers.roles.some((role) => roles.includes(role)) ? [index] : [],
+    const now = ports.store.now();
+    const requirements = approval.requirements.flatMap((one, index) =>
+      isAmong(decidersAt(approval, one, now), user, roles) ? [index] : [],
     );
+    const escalated = requirements.filter((index) => {
+      const named = approval.requirements[index]?.approvers;
+      return named === undefined || !isAmong(named, user, roles);
+    });
     const userSince = (await people.since(user)) ?? ports.store.now();
     const voterSince = Math.max(principal.keyCreatedAt, userSince);
     // What policy and the tool say of a change is for those who may decide.
@@ -108,6 +113,7 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
       voterSince,
       comment: call.comment,
       requirements,
+      escalated,
       actor: { type: 'user', id: user },
     });
     switch (voted.kind) {
@@ -116,7 +122,7 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
       case 'own_request':
         return problem('own_request', whyNot(voted.approval, userSince, principal.keyCreatedAt));
       case 'not_an_approver':
-        return problem('not_an_approver', `The policy asks ${wanted(approval)} to decide.`);
+        return problem('not_an_approver', notAsked(voted.approval, user, roles, ports.store.now()));
       case 'question_changed':
         return problem('conflict', CHANGED);
       case 'alike_refused':
@@ -214,7 +220,7 @@ export async function dispatchGranted(
     });
     return { kind: 'ended', reason: given.reason };
   }
-  const outcome = await admitAndExecute(ports, grantedCall(ports, approval, effect, given));
+  const outcome = await admitAndExecute(ports, grantedCall(ports, approval, effect, given), limitsOf(approval));
   // The configuration changed meanwhile. The one in force now decides.
   return outcome === null ? dispatchGranted(ports, people, approval, effect) : becameOf(outcome, effect.attempt);
 }
@@ -272,12 +278,18 @@ const PAST: Readonly<Record<ApprovalRecord['status'], string>> = {
   expired: 'ended',
 };
 
-function wanted(approval: ApprovalRecord): string {
-  const names = approval.requirements.flatMap(({ approvers }) => [
-    ...approvers.roles.map((role) => `role ${role}`),
-    ...approvers.users,
-  ]);
-  return names.join(' or ');
+/** Who is asked, and from when on this person would be. */
+function notAsked(approval: ApprovalRecord, user: string, roles: readonly string[], now: number): string {
+  const names = approval.requirements.flatMap((requirement) => {
+    const named = decidersAt(approval, requirement, now);
+    return [...named.roles.map((role) => `role ${role}`), ...named.users];
+  });
+  const later = approval.requirements.filter((one) => isAmong(decidersAt(approval, one, Infinity), user, roles));
+  const from = Math.min(...later.map((requirement) => escalatesAt(approval, requirement)));
+  const then = Number.isFinite(from)
+    ? ` You may from ${new Date(from).toISOString()} on, where nobody has by then.`
+    : '';
+  return `The policy asks ${names.join(' or ')} to decide.${then}`;
 }
 
 function problem(

@@ -5,7 +5,7 @@ import { keptFiles } from '../model/files.ts';
 import type { EffectPorts } from '../ports.ts';
 import { UNREAD_ENTITY } from '../model/entity.ts';
 import { type AdmitRequest, StoreUnavailable } from '../store.ts';
-import type { Obligation, Permit, Verdict, VerdictTrace } from '../model/verdict.ts';
+import type { Obligation, Permit, Verdict, VerdictTrace, Exceeded } from '../model/verdict.ts';
 import { createHmac, type KeyObject } from 'node:crypto';
 import { canonicalJson } from '../../json/canonical.ts';
 import { actorOf, type DeniedCall, NewProposal } from './check-call.ts';
@@ -49,13 +49,19 @@ const MOST_READS = 16;
 /**
  * The admission request of a call, with the verdict at this moment. Entities that policy looks at are read first where
  * this gateway does not know them yet, and so is what a server says of the tool.
+ * @param exceeded limits that the call would go beyond, and that people are asked about
  * @throws StoreUnavailable
  */
-export function evaluateKnown(ports: EffectPorts, call: Call): AdmitRequest | Promise<AdmitRequest> {
+export function evaluateKnown(
+  ports: EffectPorts,
+  call: Call,
+  exceeded: Exceeded = null,
+): AdmitRequest | Promise<AdmitRequest> {
   const seeing = ports.seeTool?.(call.tool) ?? null;
-  if (seeing !== null) return seeing.then(() => evaluateReading(ports, call, evaluate(ports, call)));
-  const request = evaluate(ports, call);
-  return unreadOf(request).length === 0 ? request : evaluateReading(ports, call, request);
+  if (seeing !== null)
+    return seeing.then(() => evaluateReading(ports, call, exceeded, evaluate(ports, call, exceeded)));
+  const request = evaluate(ports, call, exceeded);
+  return unreadOf(request).length === 0 ? request : evaluateReading(ports, call, exceeded, request);
 }
 
 function unreadOf({ verdict }: AdmitRequest): NonNullable<VerdictTrace['entities']> {
@@ -64,33 +70,41 @@ function unreadOf({ verdict }: AdmitRequest): NonNullable<VerdictTrace['entities
 
 const NONE: readonly never[] = [];
 
-async function evaluateReading(ports: EffectPorts, call: Call, first: AdmitRequest): Promise<AdmitRequest> {
+async function evaluateReading(
+  ports: EffectPorts,
+  call: Call,
+  exceeded: Exceeded,
+  first: AdmitRequest,
+): Promise<AdmitRequest> {
   let request = first;
   for (let reads = 0; reads < MOST_READS; reads += 1) {
     const unread = unreadOf(request);
     if (unread.length === 0) return request;
     await ports.refresh(call.workspace, unread);
-    request = evaluate(ports, call);
+    request = evaluate(ports, call, exceeded);
   }
   throw new StoreUnavailable('policy looked at too many entities one after the other');
 }
 
 /** The admission request with the verdict on what is known. */
-function evaluate(ports: EffectPorts, call: Call): AdmitRequest {
+function evaluate(ports: EffectPorts, call: Call, exceeded: Exceeded): AdmitRequest {
   const { agent, key, tool, requestIp } = call;
   const now = ports.store.now();
   const begun = ports.elapsed();
-  const asked = ports.judge({
-    agent,
-    key,
-    tool,
-    workspace: call.workspace,
-    target: call.target,
-    params: call.params,
-    headers: call.headers.sent,
-    requestIp,
-    now,
-  });
+  const asked = ports.judge(
+    {
+      agent,
+      key,
+      tool,
+      workspace: call.workspace,
+      target: call.target,
+      params: call.params,
+      headers: call.headers.sent,
+      requestIp,
+      now,
+    },
+    exceeded,
+  );
   const judged = keepable(answeredFor(asked, call.actor), call);
   // In enforce mode, faulty params are refused before policy is asked.
   const verdict: Verdict =
@@ -270,7 +284,8 @@ export function approvalDigest(
   const bound: Json = {
     fingerprint: call.fingerprint,
     tool: call.tool.digest,
-    approvals: approvals.map(({ rule, ruleDigest, approvers, quorum, expiresMs, summary, hold }) => ({
+    approvals: approvals.map(({ rule, ruleDigest, approvers, quorum, expiresMs, summary, hold, beyond }) => ({
+      ...(beyond === undefined ? null : { beyond }),
       rule,
       ruleDigest,
       approvers: { roles: approvers.roles, users: approvers.users },

@@ -29,7 +29,7 @@ import {
   type SettleRequest,
   StoreUnavailable,
 } from '../store.ts';
-import type { Verdict } from '../model/verdict.ts';
+import type { Exceeded, Verdict } from '../model/verdict.ts';
 import type { Dispatch, UpstreamResult } from '../upstream.ts';
 
 type Dispatched = Extract<Admission, { kind: 'dispatch' }>;
@@ -140,21 +140,23 @@ class Attempt implements Dispatch, RunningAttempt {
 /**
  * Gets the verdict and the admission, makes the attempt where it is admitted, and records its outcome. Once a call is
  * admitted, its answer is always a decision.
+ * @param known limits that the call would go beyond, as far as that was known before
  * @returns `null` when the configuration that the call was checked with is no longer in force
  * @throws StoreUnavailable, NoPlace only before admission
  */
-export async function admitAndExecute(ports: EffectPorts, call: Call): Promise<RunOutcome | null> {
+export async function admitAndExecute(ports: EffectPorts, call: Call, known: Exceeded): Promise<RunOutcome | null> {
   const { tool, workspace } = call;
   const taken = ports.place(tool.upstream, workspace, call.actor.agentId);
   const giveBack = taken instanceof Promise ? await waitForPlace(ports, call, taken) : taken;
   let attempt: Attempt | null = null;
+  let exceeded = known;
   try {
-    if (giveBack === null && (await wouldDispatch(ports, call)))
+    if (giveBack === null && (await wouldDispatch(ports, call, exceeded)))
       throw new NoPlace('Too many calls to this upstream are under way. Nothing was sent; send the call again.');
     for (let evaluations = 0; evaluations < MAX_EVALUATIONS; evaluations += 1) {
       // A tool of an old configuration must not be judged by the new policy.
       if (ports.catalog().tool(tool.name) !== tool) return null;
-      const evaluated = evaluateKnown(ports, call);
+      const evaluated = evaluateKnown(ports, call, exceeded);
       const request = evaluated instanceof Promise ? await evaluated : evaluated;
       // What was waited for before is no part of the time to send: nothing was admitted then.
       const sentAt = ports.elapsed();
@@ -163,6 +165,10 @@ export async function admitAndExecute(ports: EffectPorts, call: Call): Promise<R
       const admission = await ports.store.admit(request);
       if (admission.kind === 'stale') {
         await ports.refresh(workspace, request.verdict.trace.entities, admission.versions.policy);
+        continue;
+      }
+      if (admission.kind === 'exceeds') {
+        exceeded = new Set(admission.limits);
         continue;
       }
       if (admission.kind === 'refused' && admission.foreign) ports.alert('foreign_key_reuse', admission.effectId);

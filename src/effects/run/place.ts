@@ -1,3 +1,4 @@
+import type { Exceeded } from '../model/verdict.ts';
 import type { Call } from './call.ts';
 import { evaluateKnown, MAX_EVALUATIONS } from './evaluate.ts';
 import type { EffectPorts } from '../ports.ts';
@@ -23,11 +24,16 @@ export async function waitForPlace(
  * Whether a call would be sent now. Writes nothing. A call that would not be sent (a duplicate, a refusal, a request
  * for approval) is answered without a place. If that changes before admission, the call is sent in time or not at all.
  */
-export async function wouldDispatch(ports: EffectPorts, call: Call): Promise<boolean> {
+export async function wouldDispatch(ports: EffectPorts, call: Call, known: Exceeded): Promise<boolean> {
+  let exceeded = known;
   for (let evaluations = 0; evaluations < MAX_EVALUATIONS; evaluations += 1) {
-    const request = await evaluateKnown(ports, call);
+    const request = await evaluateKnown(ports, call, exceeded);
     if (request.verdict.kind === 'deny') return false;
     const seen = await ports.store.preview(request);
+    if (seen.kind === 'exceeds') {
+      exceeded = new Set(seen.limits);
+      continue;
+    }
     if (seen.kind !== 'stale') return seen.kind === 'dispatch';
     await ports.refresh(request.workspace, request.verdict.trace.entities, seen.versions.policy);
   }

@@ -7,7 +7,7 @@ import type { ShownBudget } from '../model/outcome.ts';
 import type { EffectPorts } from '../ports.ts';
 import type { Problem, RunRequest } from '../model/run-request.ts';
 import { type Admission, type AdmitRequest, StoreUnavailable } from '../store.ts';
-import type { ApprovalRequirement, MatchedRule, Obligation, Observed } from '../model/verdict.ts';
+import type { ApprovalRequirement, MatchedRule, Obligation, Observed, Exceeded } from '../model/verdict.ts';
 
 /** What a call would get now, and why. */
 export interface Preview {
@@ -34,7 +34,12 @@ export interface Preview {
 export type PreviewResult = Preview | { readonly kind: 'problem'; readonly problem: Problem };
 
 /** Judges a call like a run, with a read-only admission. Writes nothing, sends nothing. */
-export async function previewEffect(ports: EffectPorts, request: RunRequest): Promise<PreviewResult> {
+export function previewEffect(ports: EffectPorts, request: RunRequest): Promise<PreviewResult> {
+  return previewBeyond(ports, request, null);
+}
+
+/** @param exceeded limits that the call would go beyond, and that people would be asked about */
+async function previewBeyond(ports: EffectPorts, request: RunRequest, exceeded: Exceeded): Promise<PreviewResult> {
   const checked = checkCall(ports, request, 'effects.preview');
   if (checked.kind === 'problem') return checked;
   try {
@@ -57,12 +62,13 @@ export async function previewEffect(ports: EffectPorts, request: RunRequest): Pr
     const admit =
       checked.kind === 'denied'
         ? denialRequest(ports, request, checked.denied)
-        : await evaluateKnown(ports, checked.call);
+        : await evaluateKnown(ports, checked.call, exceeded);
     const admission = await ports.store.preview(admit);
+    if (admission.kind === 'exceeds') return previewBeyond(ports, request, new Set(admission.limits));
     if (admission.kind !== 'stale') return previewOf(admit, admission);
     // Policy, pauses or a budget window changed, so everything is checked again.
     await ports.refresh(admit.workspace, admit.verdict.trace.entities, admission.versions.policy);
-    return previewEffect(ports, request);
+    return previewBeyond(ports, request, null);
   } catch (error) {
     if (!(error instanceof StoreUnavailable)) throw error;
     return {
@@ -104,7 +110,8 @@ interface Judged {
 }
 
 function judged(request: AdmitRequest, admission: Admission): Judged {
-  if (admission.kind === 'stale') throw new TypeError('a stale admission is asked again, not shown');
+  if (admission.kind === 'stale' || admission.kind === 'exceeds')
+    throw new TypeError('a stale admission is asked again, not shown');
   if (admission.kind !== 'dispatch') return outcomeOfAdmission(request, admission);
   return {
     decision: 'committed',

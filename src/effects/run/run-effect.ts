@@ -59,7 +59,9 @@ function decide(ports: EffectPorts, request: RunRequest): Promise<RunOutcome | R
     if (checked.kind === 'denied') return recordRefusal(ports, request, checked.denied);
     const { call } = checked;
     const sealing = sealInTurn(ports, call);
-    return sealing === null ? admitAndExecute(ports, call) : sealing.then(() => admitAndExecute(ports, call));
+    return sealing === null
+      ? admitAndExecute(ports, call, null)
+      : sealing.then(() => admitAndExecute(ports, call, null));
   } catch (error) {
     return Promise.reject(error);
   }
@@ -68,7 +70,8 @@ function decide(ports: EffectPorts, request: RunRequest): Promise<RunOutcome | R
 async function recordRefusal(ports: EffectPorts, request: RunRequest, denied: DeniedCall): Promise<RunOutcome | null> {
   const refusal = denialRequest(ports, request, denied);
   const admission = await ports.store.admit(refusal);
-  if (admission.kind === 'dispatch') throw new TypeError('a refusal before policy dispatches nothing');
+  if (admission.kind === 'dispatch' || admission.kind === 'exceeds')
+    throw new TypeError('a refusal before policy dispatches nothing, and asks for nothing');
   if (admission.kind !== 'stale') return outcomeOfAdmission(refusal, admission);
   await ports.refresh(refusal.workspace, [], admission.versions.policy);
   return null;

@@ -183,7 +183,7 @@ export function unknownReason(safeToRetry: boolean): Reason {
 /** The outcome of an admission that sends nothing. */
 export function outcomeOfAdmission(
   request: AdmitRequest,
-  admission: Exclude<Admission, { kind: 'dispatch' | 'stale' }>,
+  admission: Exclude<Admission, { kind: 'dispatch' | 'stale' | 'exceeds' }>,
 ): RunOutcome {
   switch (admission.kind) {
     case 'pending':

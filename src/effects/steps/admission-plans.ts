@@ -6,7 +6,7 @@ import type { LedgerActor, LedgerDraft } from '../model/ledger.ts';
 import { advance, begin, type FreshEffect, MAX_ATTEMPTS } from './lifecycle.ts';
 import type { Binding, Plan, StepView } from './plan.ts';
 import type { Admission, AdmitRequest, Refusal } from '../store.ts';
-import { type ApprovalRecord, costsOf, endedApproval } from '../model/approval.ts';
+import { type ApprovalRecord, costsOf, endedApproval, expiresAt } from '../model/approval.ts';
 import type { satisfyObligations } from './obligations.ts';
 import { holdsToWire } from './give-back.ts';
 import type { Permit } from '../model/verdict.ts';
@@ -188,7 +188,7 @@ export function dispatch(
       ...terms,
       action: request.action,
       stages: request.stages,
-      trace: tracedAs(terms.trace, granted),
+      trace: tracedAs(terms.trace, granted, met.beyond),
       metadata: request.metadata ?? earlier.metadata,
       sealed: sealFor(request, earlier, granted),
     };
@@ -208,7 +208,7 @@ export function dispatch(
     policy_version: request.seen.policy,
     rules: trace.matched.map((rule) => rule.rule),
   };
-  if (used !== null) admitted['approval_id'] = used.id;
+  if (used !== null) Object.assign(admitted, approvedAs(used, met.beyond));
   if (met.observed !== null) admitted['observed'] = { would: met.observed.would, rule: met.observed.rule };
   if (trace.shadow.length > 0) admitted['shadow'] = trace.shadow;
   if (trace.entities !== undefined) admitted['entities'] = entitiesToWire(trace.entities);
@@ -235,12 +235,25 @@ export function dispatch(
   };
 }
 
-/** How the verdict was reached, with what approvers changed of the call. */
-function tracedAs(trace: EffectRecord['trace'], granted: ApprovalRecord | null): EffectRecord['trace'] {
+/** How the verdict was reached, with what approvers changed of the call, and the limits that they let it go beyond. */
+function tracedAs(
+  trace: EffectRecord['trace'],
+  granted: ApprovalRecord | null,
+  beyond: Met['beyond'],
+): EffectRecord['trace'] {
   const { changed } = granted ?? {};
+  const above = beyond.length === 0 ? trace : { ...trace, beyond };
   return changed === undefined || granted === null
-    ? trace
-    : { ...trace, changed: { approvalId: granted.id, params: changed.params } };
+    ? above
+    : { ...above, changed: { approvalId: granted.id, params: changed.params } };
+}
+
+/** Of the approval of a call: its id, and the limits that it lets the call go beyond. */
+function approvedAs({ id }: ApprovalRecord, beyond: Met['beyond']): JsonObject {
+  return {
+    approval_id: id,
+    ...(beyond.length === 0 ? {} : { beyond: beyond.map(({ limit, by }) => ({ limit, by })) }),
+  };
 }
 
 /**
@@ -337,6 +350,7 @@ export function askForApproval(
       rules: permit.approvals.map((requirement) => requirement.rule),
       expires_at: new Date(approval.expiresAt).toISOString(),
       policy_version: request.seen.policy,
+      ...beyondOf(permit),
     }),
   ];
   if (met !== null) events.push(...holdEvents(request, effect.id, met.holds, earlier));
@@ -349,6 +363,12 @@ export function askForApproval(
     rates: met?.rates ?? [],
     events,
   };
+}
+
+/** The limits that people are asked to let the call go beyond. */
+function beyondOf({ approvals }: Permit): JsonObject {
+  const limits = approvals.flatMap(({ beyond }) => beyond ?? []);
+  return limits.length === 0 ? {} : { beyond: limits };
 }
 
 /**
@@ -388,7 +408,7 @@ function newApproval(
     votes: [],
     status: 'pending',
     createdAt: view.now,
-    expiresAt: view.now + Math.min(...permit.approvals.map((requirement) => requirement.expiresMs)),
+    expiresAt: Math.min(...permit.approvals.map((one) => expiresAt(one, view.now))),
     decidedAt: null,
     stopped: null,
     ...(rates.length === 0 ? {} : { rates }),

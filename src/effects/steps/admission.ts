@@ -3,6 +3,7 @@ import { isQuorate, rejectionReason } from '../model/approval.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
 import type { EffectRecord, Tombstone } from '../model/effect.ts';
 import { EXPIRED_GRANTED, isExhausted } from './lifecycle.ts';
+import { exceededLimits, isAskedAbout } from './beyond-limits.ts';
 import { satisfyObligations } from './obligations.ts';
 import {
   agentOf,
@@ -168,6 +169,8 @@ function repeatUnknown(view: StepView, request: AdmitRequest, effect: EffectReco
     !effect.closed &&
     // What may have happened is not what the caller asks.
     effect.trace.changed === undefined &&
+    // Of people's word to go beyond a limit one dispatch was made.
+    effect.trace.beyond === undefined &&
     !isExhausted(effect) &&
     effect.action.toolDigest === request.action.toolDigest &&
     effect.firstDispatchAt !== null &&
@@ -187,14 +190,15 @@ function repeatUnknown(view: StepView, request: AdmitRequest, effect: EffectReco
   if (stale !== null) return stale;
   if (verdict.kind === 'deny' || request.pausedBy !== null) return carry(carried, stay);
   // The holds of the unknown attempt stay: it is the same action, and it happens at most once.
-  const scope = { hold: 'all', already: effect.holds, freed: [], counted: [] } as const;
+  const scope = { hold: 'all', already: effect.holds, freed: [], counted: [], isGranted: false } as const;
   const met = satisfyObligations(
     view,
     { ...request, effectId: effect.id },
     { ...verdict, obligations: verdict.obligations.filter((it) => it.kind !== 'budget') },
     scope,
   );
-  if (met.kind === 'refused') return carry(carried, stay);
+  // Nobody is asked for a limit either.
+  if (met.kind !== 'satisfied') return carry(carried, stay);
   return carry(carried, dispatch(view, request, effect, { ...met, holds: effect.holds, changes: [] }, null));
 }
 
@@ -208,6 +212,8 @@ function waiting(view: StepView, request: AdmitRequest, effect: EffectRecord, ap
   }
   const pending: Plan<Admission> = { reply: { kind: 'pending', effect, approval, created: false } };
   const { verdict } = request;
+  const limits = request.dispatches === null ? otherLimits(view, request, effect, approval) : null;
+  if (limits !== null) return { reply: { kind: 'exceeds', limits } };
   const { changed } = approval;
   // An approver has changed the call. Whoever asks as before joins it, and only the gateway sends what was approved.
   if (changed !== undefined && request.dispatches === null)
@@ -222,6 +228,23 @@ function waiting(view: StepView, request: AdmitRequest, effect: EffectRecord, ap
   if (verdict.kind === 'deny') return denial(view, request, verdict.decision, verdict.reason, effect);
   if (!sameQuestion && verdict.approvals.length > 0) return askForApproval(view, request, verdict, effect);
   return evaluatePermit(view, request, verdict, effect, sameQuestion ? approval : null, EMPTY);
+}
+
+/**
+ * The limits that a call which waits would go beyond, where those are not what it was judged with: what people are asked
+ * can only be compared once it is; `null`: just these.
+ */
+function otherLimits(
+  view: StepView,
+  request: AdmitRequest,
+  { holds, holdState }: EffectRecord,
+  { rates = [] }: ApprovalRecord,
+): readonly string[] | null {
+  const { verdict } = request;
+  if (verdict.kind === 'deny' || verdict.mode === 'observe') return null;
+  const scope = { already: holdState === 'held' ? holds : [], freed: [], counted: rates };
+  const exceeded = exceededLimits(view, request, verdict, scope);
+  return isAskedAbout(verdict, exceeded, false) ? null : exceeded;
 }
 
 /**
@@ -389,7 +412,9 @@ function evaluatePermit(
     already,
     freed: carried.plan.budgets ?? [],
     counted: asked?.rates ?? [],
+    isGranted: granted !== null,
   });
+  if (met.kind === 'exceeds') return { reply: met };
   if (met.kind === 'refused') {
     const refusal = denial(view, request, met.decision, met.reason, earlier, met.retryAfterMs);
     const reply = refusal.reply.kind === 'refused' ? { ...refusal.reply, budgets: met.budgets } : refusal.reply;

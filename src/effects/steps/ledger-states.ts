@@ -20,6 +20,7 @@ const STATES: Readonly<Record<LedgerKind, EffectState | null>> = {
   'approval.rejected': 'rejected',
   'approval.expired': 'denied',
   'approval.renewed': 'pending_approval',
+  'approval.escalated': null,
   'allowance.given': null,
   'allowance.used': null,
   'allowance.revoked': null,

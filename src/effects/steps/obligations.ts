@@ -4,9 +4,17 @@ import type { ClaimRecord } from '../model/claim.ts';
 import type { ReservationRecord } from '../model/reservation.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
 import type { Hold, PoolUse } from '../model/effect.ts';
+import { aboveLimit, exceededLimits, isAmongLimits, isAskedAbout } from './beyond-limits.ts';
 import type { BudgetChange, BudgetCounter, RateCount, RunningUse, StepView } from './plan.ts';
 import type { AdmitRequest } from '../store.ts';
-import { type Obligation, type Observed, type Permit, windowId } from '../model/verdict.ts';
+import {
+  type BeyondLimit,
+  limitName,
+  type Obligation,
+  type Observed,
+  type Permit,
+  windowId,
+} from '../model/verdict.ts';
 
 /** Most rows of a budget. One more is refused (`too_many_rows`). */
 export const MAX_BUDGET_ROWS = 10_000;
@@ -19,6 +27,12 @@ type Refused = {
   readonly retryAfterMs: number | null;
 };
 
+/** The call would go beyond just these limits, and people may be asked about that. */
+interface Exceeds {
+  readonly kind: 'exceeds';
+  readonly limits: readonly string[];
+}
+
 /** The obligations hold. This is what admission must write. */
 interface Satisfied {
   readonly kind: 'satisfied';
@@ -30,6 +44,8 @@ interface Satisfied {
   readonly changes: readonly BudgetChange[];
   readonly budgets: readonly BudgetRow[];
   readonly observed: Observed | null;
+  /** Limits that approvers let the call go beyond. */
+  readonly beyond: readonly BeyondLimit[];
 }
 
 /** Which obligations count. A waiting effect holds less, and its existing holds do not count against it. */
@@ -42,6 +58,8 @@ export interface ObligationScope {
   readonly freed: readonly BudgetChange[];
   /** Rates that were counted already, when approval was asked for. A call that approvers changed may fall under others. */
   readonly counted: NonNullable<ApprovalRecord['rates']>;
+  /** People have agreed that the call goes beyond the limits that the permit asks about. */
+  readonly isGranted: boolean;
 }
 
 type BudgetObligation = Extract<Obligation, { kind: 'budget' }>;
@@ -78,12 +96,18 @@ export function satisfyObligations(
   request: AdmitRequest,
   permit: Permit,
   scope: ObligationScope,
-): Satisfied | Refused {
+): Satisfied | Refused | Exceeds {
   const observing = permit.mode === 'observe';
   let observed = permit.trace.observed;
-  const note = (refusal: Refused): void => {
-    observed ??= { would: refusal.decision, rule: refusal.reason.rule ?? null };
+  const note = (refusal: Refused, beyond?: 'ask' | 'asked'): void => {
+    observed ??= {
+      would: beyond === undefined ? refusal.decision : 'pending_approval',
+      rule: refusal.reason.rule ?? null,
+    };
   };
+  let asks = false;
+  for (const obligation of permit.obligations) if ('beyond' in obligation) asks = !observing;
+  const exceeded = asks ? exceededLimits(view, request, permit, scope) : NOTHING;
 
   const held = targetHeldByOther(view, request, [request.action.target]);
   if (held !== null) return held;
@@ -117,10 +141,18 @@ export function satisfyObligations(
   }
 
   const rates: RateCount[] = [];
+  let beyond: readonly BeyondLimit[] = NOTHING;
   for (const obligation of permit.obligations) {
     if (obligation.kind !== 'rate_limit') continue;
     const { id, bucket, windowMs, limit } = obligation;
     if (scope.counted.some((rate) => rate.id === id && rate.bucket === bucket)) continue;
+    if (exceeded.length > 0 && isAmongLimits(exceeded, obligation)) {
+      // Until people have agreed it is not counted, so that it is counted once.
+      if (!scope.isGranted) continue;
+      beyond = [...beyond, { limit: limitName(obligation), by: 1 }];
+      rates.push({ id, bucket, windowMs, limit: null });
+      continue;
+    }
     const isWithin = view.rate(request.workspace, id, bucket, windowMs) < limit;
     rates.push({ id, bucket, windowMs, limit: isWithin ? limit : null });
     if (isWithin) continue;
@@ -134,7 +166,7 @@ export function satisfyObligations(
       [],
       Math.min(obligation.windowMs, 60_000),
     );
-    if (observing) note(refusal);
+    if (observing) note(refusal, obligation.beyond);
     else return refusal;
   }
 
@@ -144,19 +176,24 @@ export function satisfyObligations(
   const budgets: BudgetRow[] = [];
   for (const obligation of permit.obligations) {
     if (obligation.kind !== 'budget') continue;
-    const result = budgetObligation(view, request, obligation, given);
+    const isBeyond = exceeded.length > 0 && isAmongLimits(exceeded, obligation);
+    const result = budgetObligation(view, request, obligation, given, isBeyond);
     if (result.kind === 'refused') {
       if (!observing) return result;
-      note(result);
+      note(result, obligation.beyond);
       continue;
     }
-    const holdsNow = scope.hold === 'all' || obligation.sharing === 'own';
+    const holdsNow = isBeyond ? scope.isGranted : scope.hold === 'all' || obligation.sharing === 'own';
     budgets.push(holdsNow ? withHeld(result.row, result.hold.amount) : result.row);
     if (!holdsNow) continue;
     holds.push(result.hold);
     const { budget, unit, bucket, window, amount } = result.hold;
-    changes.push({ budget, unit, bucket, window, limit: obligation.limit, hold: amount, spend: 0 });
+    const change = { budget, unit, bucket, window, limit: obligation.limit, hold: amount, spend: 0 };
+    changes.push(isBeyond ? { ...change, most: Number.MAX_SAFE_INTEGER } : change);
+    if (isBeyond) beyond = [...beyond, { limit: limitName(obligation), by: aboveLimit(result.row, amount) }];
   }
+  // Last, so that nobody is asked about a call that is refused all the same.
+  if (asks && !isAskedAbout(permit, exceeded, scope.isGranted)) return { kind: 'exceeds', limits: exceeded };
   return {
     kind: 'satisfied',
     claims: [...claims.values()],
@@ -166,8 +203,11 @@ export function satisfyObligations(
     changes,
     budgets,
     observed,
+    beyond,
   };
 }
+
+const NOTHING: readonly never[] = [];
 
 function withHeld({ budget, unit, bucket, window, limit, spent, held, resetsAt }: BudgetRow, more: number): BudgetRow {
   return { budget, unit, bucket, window, limit, spent, held: held + more, resetsAt };
@@ -322,6 +362,7 @@ function budgetObligation(
   request: AdmitRequest,
   obligation: BudgetObligation,
   back: readonly BudgetChange[],
+  isBeyond: boolean,
 ): { readonly kind: 'held'; readonly hold: Hold; readonly row: BudgetRow } | Refused {
   const { budget, unit, bucket, limit, amount, rule } = obligation;
   const window = windowId(obligation.window);
@@ -358,7 +399,9 @@ function budgetObligation(
       () => `${what} is absent or not a whole number from 0 to 2^53-1. Budget ${budget} counts it in ${unit}.`,
     );
   }
-  const counter = view.budget(request.workspace, budget, bucket, window);
+  const counter = isBeyond
+    ? view.budgetAsStored(request.workspace, budget, bucket, window)
+    : view.budget(request.workspace, budget, bucket, window);
   if (counter.rows >= MAX_BUDGET_ROWS && counter.spent + counter.held === 0) {
     return deny(
       'too_many_rows',
@@ -368,7 +411,8 @@ function budgetObligation(
     );
   }
   const row = rowOf(counter);
-  if (amount > limit - row.spent - row.held) {
+  const most = isBeyond ? Number.MAX_SAFE_INTEGER : limit;
+  if (amount > most - row.spent - row.held) {
     return deny('budget_exceeded', amount > limit ? 'never' : 'in time', (free) =>
       obligation.sharing === 'own'
         ? `The call needs ${amount} ${unit}; ${free} of ${limit} are left in budget ${budget}.`

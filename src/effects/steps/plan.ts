@@ -73,8 +73,10 @@ export interface StepView {
   budget(workspace: string, budget: string, bucket: string, window: string): BudgetCounter;
   /** The same as the store has them, for a refusal that quotes them. If they are not known, the step has to run again. */
   budgetAsStored(workspace: string, budget: string, bucket: string, window: string): BudgetCounter;
-  /** Attempts counted in the last `windowMs`. */
+  /** Attempts counted in the last `windowMs`; 0 where that is not known, as for budgets. */
   rate(workspace: string, id: string, bucket: string, windowMs: number): number;
+  /** The same as the store has them. */
+  rateAsStored(workspace: string, id: string, bucket: string, windowMs: number): number;
 }
 
 /** Units of one budget row, and how many rows the budget has. */
@@ -94,6 +96,8 @@ export interface BudgetChange {
   readonly limit: number | null;
   readonly hold: number;
   readonly spend: number;
+  /** What the figures stay within, where people let a call go beyond the limit. Absent: the limit. */
+  readonly most?: number;
 }
 
 /** Counts one more attempt for a rate limit. */

@@ -1,8 +1,8 @@
 import type { ApprovalRecord, Vote } from '../model/approval.ts';
-import { endedApproval, isQuorate } from '../model/approval.ts';
+import { endedApproval, escalatesAt, escalating, isQuorate } from '../model/approval.ts';
 import type { Code } from '../model/codes.ts';
 import type { EffectRecord } from '../model/effect.ts';
-import type { LedgerActor } from '../model/ledger.ts';
+import type { LedgerActor, LedgerDraft } from '../model/ledger.ts';
 import { givenWith } from './allowances.ts';
 import { advance } from './lifecycle.ts';
 import type { Plan, StepView } from './plan.ts';
@@ -27,7 +27,8 @@ export function voteStep(view: StepView, request: VoteRequest): Plan<VoteResult>
   }
   if (approval.status !== 'pending') return { reply: { kind: 'already_decided', approval } };
   if (isOwnRequest(approval, request)) return { reply: { kind: 'own_request', approval } };
-  if (request.requirements.length === 0) return { reply: { kind: 'not_an_approver', approval } };
+  if (request.requirements.length === 0 || isTooEarly(view, request, approval))
+    return { reply: { kind: 'not_an_approver', approval } };
   if (request.digest !== approval.digest) return { reply: { kind: 'question_changed', approval } };
   const isMute = request.verdict === 'reject' && (request.comment ?? '').trim() === '';
   if (isMute && approval.requirements.some(({ requireReason }) => requireReason === true))
@@ -41,9 +42,43 @@ export function voteStep(view: StepView, request: VoteRequest): Plan<VoteResult>
     requirements: request.requirements,
     ...(request.seal === undefined ? null : { seal: request.seal }),
   };
-  return request.verdict === 'approve'
-    ? approve(view, request, approval, effect, vote)
-    : reject(view, request, approval, effect, vote);
+  // Whose vote counts only since then stands in the ledger before the vote.
+  const { approval: asked, events } = escalated(view, approval);
+  const plan =
+    request.verdict === 'approve'
+      ? approve(view, request, asked, effect, vote)
+      : reject(view, request, asked, effect, vote);
+  return plan.events === undefined || events.length === 0 ? plan : { ...plan, events: [...events, ...plan.events] };
+}
+
+/** Whether somebody votes who may only once the request has escalated, by the store's clock. */
+function isTooEarly(view: StepView, { escalated: by }: VoteRequest, approval: ApprovalRecord): boolean {
+  return by.some((index) => {
+    const requirement = approval.requirements[index];
+    return requirement === undefined || view.now < escalatesAt(approval, requirement);
+  });
+}
+
+/** A request with the escalations that are due on record, and the events that put them there. */
+function escalated(
+  view: StepView,
+  approval: ApprovalRecord,
+): { readonly approval: ApprovalRecord; readonly events: readonly LedgerDraft[] } {
+  const due = escalating(approval, view.now);
+  if (due.length === 0) return { approval, events: [] };
+  const event: LedgerDraft = {
+    kind: 'approval.escalated',
+    effectId: approval.effectId,
+    actor: { type: 'gateway', id: 'sweeper' },
+    data: {
+      approval_id: approval.id,
+      rules: due.map(({ rule }) => rule),
+      roles: [...new Set(due.flatMap(({ escalate }) => escalate?.to.roles ?? []))],
+      users: [...new Set(due.flatMap(({ escalate }) => escalate?.to.users ?? []))],
+      expires_at: new Date(approval.expiresAt).toISOString(),
+    },
+  };
+  return { approval: { ...approval, escalatedTo: view.now }, events: [event] };
 }
 
 /** Whether somebody may decide nothing about a request: who made it, whose agent or key it is, or who came after it. */
@@ -153,14 +188,20 @@ export function expireApprovalStep(view: StepView, effect: EffectRecord, approva
   return ended(view, step.effect, expired, { type: 'gateway', id: 'sweeper' }, 'approval_expired');
 }
 
-/** Expires a request for approval that is still open, if its time is over. */
+/**
+ * Expires a request for approval that is still open, if its time is over; else asks others, if it is time for that, and
+ * says so.
+ */
 export function expireOverdueStep(
   view: StepView,
   { workspace, approvalId }: { readonly workspace: string; readonly approvalId: string },
-): Plan<null> {
+): Plan<'escalated' | null> {
   const approval = view.approval(workspace, approvalId);
   if (approval === null || (approval.status !== 'pending' && approval.status !== 'granted')) return { reply: null };
-  if (view.now < approval.expiresAt) return { reply: null };
+  if (view.now < approval.expiresAt) {
+    const { approval: asked, events } = escalated(view, approval);
+    return events.length === 0 ? { reply: null } : { reply: 'escalated', approvals: [asked], events };
+  }
   const effect = view.effect(workspace, approval.effectId);
   return effect === null
     ? { reply: null, approvals: [endedApproval(approval, 'expired', view.now)] }

@@ -1,4 +1,4 @@
-import type { ApprovalCost, ApprovalRecord } from '../model/approval.ts';
+import { type ApprovalCost, type ApprovalRecord, escalatesAt } from '../model/approval.ts';
 import { mostAlike } from '../model/allowance.ts';
 import { editableToWire } from '../model/editable.ts';
 import { variesIn } from '../run/likeness.ts';
@@ -27,6 +27,16 @@ export function requestToWire(approval: ApprovalRecord, publicUrl: string) {
       key_id: requester.keyId,
     },
     requirements: approval.requirements.map(({ rule, approvers, quorum, summary, ...may }, index) => ({
+      ...(may.beyond === undefined ? {} : { beyond: may.beyond }),
+      ...(may.hours === undefined ? {} : { hours: may.hours.schedule }),
+      ...(may.escalate === undefined
+        ? {}
+        : {
+            escalates: {
+              at: timeToWire(escalatesAt(approval, may)),
+              to: { roles: may.escalate.to.roles, users: may.escalate.to.users },
+            },
+          }),
       ...(may.editable === undefined ? {} : { editable: editableToWire(may.editable) }),
       ...(may.requireReason === undefined ? {} : { require_reason: true }),
       rule,

@@ -74,6 +74,9 @@ export function effectToWire(effect: EffectRecord, context: EffectWireContext) {
     holds: effect.holds.map(({ budget, unit, window, amount }) => ({ budget, unit, window, amount })),
     hold_state: effect.holdState,
     ...(effect.trace.changed === undefined ? {} : { changed: changedToWire(effect.trace.changed) }),
+    ...(effect.trace.beyond === undefined
+      ? {}
+      : { beyond: effect.trace.beyond.map(({ limit, by }) => ({ limit, by })) }),
     ...(effect.trace.allowance === undefined ? {} : { allowance: allowanceToWire(effect.trace.allowance) }),
     ...(effect.metadata === null ? {} : { metadata: effect.metadata }),
     ...lifeMembers(effect, context),
@@ -107,6 +110,7 @@ function isSafeToRetry(effect: EffectRecord, context: EffectWireContext): boolea
     !asked &&
     effect.trace.changed === undefined &&
     effect.trace.allowance === undefined &&
+    effect.trace.beyond === undefined &&
     !effect.closed &&
     !isExhausted(effect) &&
     tool.idempotent.kind === 'header' &&

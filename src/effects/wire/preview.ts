@@ -44,6 +44,7 @@ export function obligationToWire(obligation: Obligation, forAgent: boolean) {
         unit: obligation.unit,
         amount: obligation.amount,
         ...(forAgent && obligation.sharing === 'shared' ? {} : { limit: obligation.limit }),
+        ...(obligation.beyond === undefined ? {} : { or_ask: true }),
       };
     case 'rate_limit':
       return {
@@ -52,6 +53,7 @@ export function obligationToWire(obligation: Obligation, forAgent: boolean) {
         id: obligation.id,
         window_ms: obligation.windowMs,
         limit: obligation.limit,
+        ...(obligation.beyond === undefined ? {} : { or_ask: true }),
       };
     case 'claim':
       return { kind: obligation.kind, rule, target: obligation.target, hold: obligation.hold };
@@ -68,6 +70,8 @@ export function requirementToWire(requirement: ApprovalRequirement) {
     approvers: { roles: requirement.approvers.roles, users: requirement.approvers.users },
     quorum: requirement.quorum,
     expires_ms: requirement.expiresMs,
+    ...(requirement.beyond === undefined ? null : { beyond: requirement.beyond }),
+    ...(requirement.hours === undefined ? null : { hours: requirement.hours.schedule }),
     summary: requirement.summary,
   };
 }

@@ -5,6 +5,7 @@ import { toolToWire } from '../../effects/wire/tool.ts';
 import { permit } from '../../identity/permissions.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
 import type { CompiledRule } from '../../policy/compiled-rule.ts';
+import { orAskOf } from '../../policy/evaluate.ts';
 import { ruleFilter } from '../../policy/explain.ts';
 import { pinOf } from '../../upstreams/mcp/pin-watch.ts';
 import { knownTools, mayUse } from './may-use.ts';
@@ -143,11 +144,13 @@ function describeTool(ports: ControlPorts): ControlTool {
       const { set } = ports.policies();
       const rules = await applyingRules(ports, tool);
       const { allowed, reason } = standing(ports, tool, call);
-      const approvals = rules.flatMap(({ id, approval }) =>
-        approval === null
-          ? []
-          : [{ rule: id, roles: approval.approvers.roles, users: approval.approvers.users, quorum: approval.quorum }],
-      );
+      const approvals = rules.flatMap(({ id, approval, obligations }) => [
+        ...(approval === null ? [] : [askedBy(id, approval)]),
+        ...obligations.flatMap((one) => {
+          const orAsk = orAskOf(one);
+          return orAsk === null ? [] : [{ ...askedBy(id, orAsk.approval), beyond: orAsk.limit }];
+        }),
+      ]);
       const budgets = budgetsOf(rules);
       return answered(
         {
@@ -274,6 +277,10 @@ async function applyingRules(ports: ControlPorts, tool: Tool): Promise<readonly 
   const applies = ruleFilter(tool);
   const judged = await ports.store.turns.map(set.rules, (rule) => (applies(rule) ? rule : null));
   return judged.filter((rule) => rule !== null);
+}
+
+function askedBy(rule: string, { approvers, quorum }: NonNullable<CompiledRule['approval']>) {
+  return { rule, roles: approvers.roles, users: approvers.users, quorum };
 }
 
 function budgetsOf(rules: readonly CompiledRule[]): readonly (JsonObject & { readonly budget: string })[] {

@@ -200,6 +200,11 @@ const WITH_UNDERSCORE =
   'has a "_" in its name, which some servers read as "-": add the name to headers.forward of the route, or to headers.drop';
 
 function bind(bound: Record<string, string>, name: string, text: string): void {
+  if (name === 'prefer') {
+    const preferences = text.split(',').filter((one) => !WAIT.test(one));
+    if (preferences.length > 0) bound[name] = preferences.join(',').trim();
+    return;
+  }
   if (name !== 'content-type') {
     bound[name] = text;
     return;
@@ -207,6 +212,9 @@ function bind(bound: Record<string, string>, name: string, text: string): void {
   const media = mediaType(text);
   if (!USUAL_TYPES.includes(media)) bound[name] = media;
 }
+
+/** How long the caller waits for the answer is no part of the action: it may wait longer when it asks again. */
+const WAIT = /^\s*wait\s*=\s*(\d+|"\d*")\s*$/i;
 
 /** The media type of a `Content-Type`, in lower case, without its parameters. */
 export function mediaType(contentType: string): string {
