@@ -34,6 +34,7 @@ export type {
   PendingApproval,
   PolicyHistory,
   PolicyProposal,
+  PolicySuggestion,
   PolicyVersion,
   Preview,
   Probed,

@@ -251,7 +251,7 @@ export class Svc {
       this.#installation('POST', '/console/links', {}),
   };
 
-  /** The policies that all gateways of a store run. Needs an administrative key. */
+  /** The policies that all gateways of a store run. Needs an administrative key, but for what is suggested. */
   readonly policies = {
     history: (): Promise<wire.PolicyHistory> => this.#installation('GET', '/policies/activations'),
     /**
@@ -266,6 +266,9 @@ export class Svc {
     /** Puts those in force that were in force before. */
     rollback: (input: { readonly comment?: string } = {}): Promise<ChosenPolicies> =>
       this.#installation('POST', '/policies/rollback', snake(input)),
+    /** Rules that would let run what people approved each time. Needs an account key; nothing is changed by it. */
+    suggestions: (): Promise<{ readonly version: string; readonly suggestions: readonly wire.PolicySuggestion[] }> =>
+      this.#get('/policies/suggestions'),
     /** What was proposed, newest first, also what is over. */
     proposals: (): Promise<{ readonly inForce: string | null; readonly proposals: readonly wire.PolicyProposal[] }> =>
       this.#installation('GET', '/policies/proposals'),

@@ -446,6 +446,40 @@ export type PolicyProposal = {
   };
 };
 
+/** A rule that would let run what people approved each time. Nothing comes of it by itself. */
+export type PolicySuggestion = {
+  /** The rule that asks now. */
+  readonly rule: string;
+  readonly tool: string;
+  /** Where that rule stands. */
+  readonly file: string;
+  readonly line: number;
+  /** YAML, to be put in the place of that rule. It loads, and lets each of these calls run; calls beyond what was seen are asked about as before. */
+  readonly text: string;
+  readonly agents: readonly string[];
+  /** Who approved. */
+  readonly people: readonly string[];
+  /** RFC 3339 time. */
+  readonly since: string;
+  /** RFC 3339 time. */
+  readonly until: string;
+  /** What it is drawn from, newest first. */
+  readonly approvals: readonly {
+    readonly approvalId: string;
+    readonly effectId: string;
+    readonly agentId: string;
+    /** RFC 3339 time. */
+    readonly at: string;
+    readonly by: readonly string[];
+  }[];
+  /** To be tried. */
+  readonly example: {
+    readonly agentId: string;
+    /** Of the newest call. */
+    readonly params: JsonObject;
+  };
+};
+
 export type EffectBudgets = {
   readonly holdState: 'none' | 'held' | 'posted' | 'voided';
   readonly budgets: readonly {

@@ -101,6 +101,15 @@ export function Copies({ curl, cli }: { readonly curl: string; readonly cli: str
 }
 
 export function Copy({ name, text }: { readonly name: string; readonly text: string }): JSX.Element {
+  return (
+    <div>
+      <code tabIndex={0}>{text}</code>
+      <CopyButton name={name} text={text} />
+    </div>
+  );
+}
+
+export function CopyButton({ name, text }: { readonly name: string; readonly text: string }): JSX.Element {
   const [isCopied, setCopied] = useState(false);
   const copy = async (): Promise<void> => {
     await navigator.clipboard.writeText(text);
@@ -108,12 +117,9 @@ export function Copy({ name, text }: { readonly name: string; readonly text: str
     setTimeout(() => setCopied(false), 2_000);
   };
   return (
-    <div>
-      <code tabIndex={0}>{text}</code>
-      <button type="button" onClick={() => void copy()} aria-label={`Copy ${name}`}>
-        {isCopied ? 'Copied' : 'Copy'}
-      </button>
-    </div>
+    <button type="button" onClick={() => void copy()} aria-label={`Copy ${name}`}>
+      {isCopied ? 'Copied' : 'Copy'}
+    </button>
   );
 }
 

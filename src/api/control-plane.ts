@@ -29,6 +29,7 @@ import { addPauseRoutes } from './pauses.ts';
 import { addPinRoutes } from './pins.ts';
 import { addPolicyActivationRoutes } from './policy-activations.ts';
 import type { ApiPorts } from './ports.ts';
+import { addSuggestionRoute } from './suggestions.ts';
 import { addReservationRoutes } from './reservations.ts';
 import { addWellKnownRoutes } from './well-known.ts';
 import { addWorkspaceRoutes } from './workspaces.ts';
@@ -75,6 +76,7 @@ export async function addControlPlane(
     addCatalogRoutes(app, ports);
     addPinRoutes(app, ports, lists);
     addPolicyActivationRoutes(app, ports, lists);
+    addSuggestionRoute(app, ports, lists);
     addNotificationRoutes(app, ports, lists);
     addConsoleLinkRoute(app, ports);
     addCheckRoutes(app);

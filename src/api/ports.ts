@@ -30,7 +30,9 @@ import type { PinComparison } from '../pins/compare.ts';
 import type { PinState } from '../pins/observed.ts';
 import type { PolicyText } from '../policy/load.ts';
 import type { CompiledPolicies } from '../policy/policies.ts';
-import type { SealedParams } from '../effects/ports.ts';
+import type { PolicyInput } from '../policy/input.ts';
+import type { OftenApproved, SuggestedRule } from '../policy/suggest.ts';
+import type { JudgeInput, SealedParams } from '../effects/ports.ts';
 import type { Secrets } from '../secrets/vault.ts';
 import type { HeaderSettings } from '../upstreams/http/header-rules.ts';
 import type { InvalidKeyLimiter } from './invalid-key-limiter.ts';
@@ -65,7 +67,7 @@ export interface ApiPorts {
   readonly probe: (call: ProbeCall) => Promise<ProbeResult>;
   readonly decideApproval: (request: ApprovalCall) => Promise<ApprovalResult>;
   /** The params of a call and the headers that are part of it, opened; `null` if they cannot be opened. */
-  readonly openParams: (effect: EffectRecord) => Pick<SealedParams, 'params' | 'headers'> | null;
+  readonly openParams: (effect: EffectRecord) => Pick<SealedParams, 'params' | 'headers' | 'requestIp'> | null;
   readonly directory: Directory;
   /** Which headers go on to an upstream; `null` if no upstream has this id. */
   readonly upstream: (id: string) => {
@@ -95,6 +97,14 @@ export interface ApiPorts {
    * @throws StoreUnavailable
    */
   readonly showPolicy: (version: string) => Promise<ShownPolicy>;
+  /** What policy sees of a call. */
+  readonly policyInput: (input: JudgeInput) => PolicyInput;
+  /**
+   * Drafts rules for what people approved time and again, and tries them with the policies in force; `null` where it
+   * cannot try them.
+   * @throws StoreUnavailable
+   */
+  readonly suggestRules: (groups: readonly OftenApproved[]) => Promise<readonly SuggestedRule[] | null>;
   /** The built-in and the configured profiles. */
   readonly profiles: () => readonly KeyProfile[];
   readonly keys: {

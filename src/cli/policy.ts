@@ -72,6 +72,29 @@ export function addPolicy(program: Command, { terminal }: CliContext): void {
   });
 
   addProposals(policy, terminal);
+  addSuggest(policy, terminal);
+}
+
+/** What people approved each time, as a rule. */
+function addSuggest(policy: Command, terminal: CliContext['terminal']): void {
+  talksToGateway(
+    policy.command('suggest').description('rules that would let run what people approved each time; changes nothing'),
+  ).action(async (options: GatewayAccess) => {
+    const found = await (await connect(options)).policies.suggestions();
+    if (options.json) return terminal.out(json(wire(found)));
+    if (found.suggestions.length === 0) terminal.out('Nothing is suggested.');
+    for (const { rule, tool, file, line, text, people, since, until, approvals } of found.suggestions) {
+      const ids = approvals.map((one) => one.approvalId).join(' ');
+      for (const comment of [
+        `${tool}: approved ${approvals.length} times by ${people.join(', ')}, ${since} to ${until}, never rejected`,
+        `Requests: ${ids}`,
+        `In ${file}, in the place of the rule ${rule} (line ${line}):`,
+      ])
+        terminal.out(printable(`# ${comment}`));
+      for (const row of text.trimEnd().split('\n')) terminal.out(printable(row));
+      terminal.out('');
+    }
+  });
 }
 
 /** Where two people have to stand behind policies (`policies.second_person`). */

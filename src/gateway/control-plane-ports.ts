@@ -8,6 +8,7 @@ import { createKeyRecord, successorOf } from '../identity/key-record.ts';
 import { allProfiles } from '../identity/profiles.ts';
 import { receiptView } from '../receipts/view.ts';
 import type { Core } from './core.ts';
+import { policyInputs } from './core-ports.ts';
 import { discloser } from './disclose.ts';
 import type { Drain } from './drain.ts';
 import type { FilesInForce } from './files-in-force.ts';
@@ -19,7 +20,7 @@ import type { Views } from './views.ts';
 /** Connects the rooms to what the control plane needs. */
 export function controlPlanePorts(
   { held, store, secrets, signer }: Ground,
-  { directory, people, upstreams, brain, brainWriter, pins }: Views,
+  { directory, people, upstreams, brain, brainWriter, pins, entities }: Views,
   { ports, authenticate, stillValid, sessions, passkeys, invalidKeys, run, probe, openParams, lists }: Core,
   { reloader }: FilesInForce,
   own: OwnSettings,
@@ -48,6 +49,8 @@ export function controlPlanePorts(
     choosePolicy: (choice, by, why) => reloader.choose(choice, by, why),
     confirmPolicy: (proposal, by) => reloader.confirm(proposal, by),
     showPolicy: (version) => reloader.show(version),
+    policyInput: policyInputs(held, directory, entities, pins),
+    suggestRules: (groups) => reloader.suggest(groups),
     resolve: (call) => drain.running(resolveEffect(ports, call)),
     probe,
     decideApproval: (call) => drain.running(decideApproval(ports, people, call)),

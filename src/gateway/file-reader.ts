@@ -1,5 +1,6 @@
 import { Worker } from 'node:worker_threads';
 import { answerRead, type ReadAnswer, type ReadRequest } from './read-files.ts';
+import { answerSuggest, type SuggestAnswer, type SuggestRequest } from './suggest-rules.ts';
 
 /** Reading and checking the files is given up after this long. */
 const LONGEST_MS = 120_000;
@@ -42,7 +43,12 @@ export class FileReader {
 
   /** @throws FilesNotRead if the thread died or did not answer in time */
   read(request: ReadRequest): Promise<ReadAnswer> {
-    return this.#entry === null ? answerRead(request) : this.#readInThread(this.#entry, request);
+    return this.#entry === null ? answerRead(request) : this.#inThread(this.#entry, request);
+  }
+
+  /** @throws FilesNotRead if the thread died or did not answer in time */
+  suggest(request: SuggestRequest): Promise<SuggestAnswer> {
+    return this.#entry === null ? answerSuggest(request) : this.#inThread(this.#entry, request);
   }
 
   /** Stops a read that is running. */
@@ -74,7 +80,7 @@ export class FileReader {
     this.#spare = worker;
   }
 
-  #readInThread(program: URL, request: ReadRequest): Promise<ReadAnswer> {
+  #inThread<Answer>(program: URL, request: ReadRequest | SuggestRequest): Promise<Answer> {
     return new Promise((resolve, reject) => {
       const worker = this.#spare ?? begin(program);
       this.#spare = null;
@@ -95,7 +101,7 @@ export class FileReader {
         () => fail(`The files were not read and checked within ${this.#longestMs / 1000} s`),
         this.#longestMs,
       ).unref();
-      worker.once('message', (answer: ReadAnswer) => {
+      worker.once('message', (answer: Answer) => {
         end();
         resolve(answer);
       });

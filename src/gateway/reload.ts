@@ -8,6 +8,7 @@ import { INSTALLATION, type LedgerActor, type LedgerKind } from '../effects/mode
 import { ledgerActor, type Principal } from '../effects/model/principal.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { unpackShort } from '../policy/bundle.ts';
+import type { OftenApproved, SuggestedRule } from '../policy/suggest.ts';
 import type { PolicySeals } from '../secrets/policy-seals.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import { type FileReader, FilesNotRead } from './file-reader.ts';
@@ -38,6 +39,7 @@ export class Reloader {
   readonly #logger;
   readonly #proposals;
   #running: Promise<unknown> = Promise.resolve();
+  #suggesting: Promise<unknown> = Promise.resolve();
   #staleness: 'refused' | 'unread' | null = null;
   #hindrance: string | null = null;
   #previous: Pick<InForce, 'policies' | 'configuration'> | null = null;
@@ -69,7 +71,7 @@ export class Reloader {
     readonly adopt: (next: InForce) => void;
     /** Called with where the files are and their current state, if their content is what is in force. */
     readonly noted: (same: InForce) => void;
-    readonly reader: Pick<FileReader, 'read' | 'close'>;
+    readonly reader: Pick<FileReader, 'read' | 'suggest' | 'close'>;
     readonly owner: string;
     readonly logger: Logger;
     readonly metrics: Pick<Metrics, 'alerted'>;
@@ -129,6 +131,18 @@ export class Reloader {
   /** What the policies of a version said. @throws StoreUnavailable */
   show(version: string): Promise<ShownPolicy> {
     return this.#inTurn(() => this.#show(version));
+  }
+
+  /**
+   * Drafts rules for what people approved time and again, and tries them with the policies in force.
+   * @returns `null` where those are not whole in the store, or do not fit the files of now
+   * @throws StoreUnavailable
+   */
+  suggest(groups: readonly OftenApproved[]): Promise<readonly SuggestedRule[] | null> {
+    // One after the other, and no reload waits for them.
+    const next = this.#suggesting.then(() => this.#suggest(groups));
+    this.#suggesting = next.catch(() => undefined);
+    return next;
   }
 
   /** Resolves when no reload is running. */
@@ -345,14 +359,30 @@ export class Reloader {
     return { kind: 'shown', files, isProven: this.#proven.is };
   }
 
+  async #suggest(groups: readonly OftenApproved[]): Promise<readonly SuggestedRule[] | null> {
+    const { version } = this.#current().policies;
+    const inForce = await this.#store.policyBundle(version);
+    if (inForce === null || !this.#seals.fits(version, inForce.seal)) return null;
+    const { reader, configFile, environment } = this.#parts;
+    return this.#readable(reader.suggest({ configFile, environment, inForce, groups }));
+  }
+
+  async #readable<Read>(reading: Promise<Read>): Promise<Read> {
+    try {
+      return await reading;
+    } catch (error) {
+      if (error instanceof FilesNotRead) throw new StoreUnavailable('The policies cannot be read now. Ask again.');
+      throw error;
+    }
+  }
+
   /** Whether a text is what its version says. Policies that do not fit the configuration of now cannot be held against it. */
   async #isOfVersion(bundle: SharedPolicies): Promise<boolean> {
     try {
-      await this.#read(bundle);
+      await this.#readable(this.#read(bundle));
       return true;
     } catch (error) {
       if (error instanceof FilesRefused) return false;
-      if (error instanceof FilesNotRead) throw new StoreUnavailable('The policies cannot be read now. Ask again.');
       throw error;
     }
   }

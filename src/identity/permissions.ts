@@ -17,6 +17,7 @@ export interface Endpoint {
   readonly profile?: 'workspace' | readonly [Scope, ...Scope[]];
 }
 
+const overMcp = (tool: string): string => `svc.${tool} over MCP`;
 const WS = '/v1/workspaces/{ws}';
 
 /** The permission table. Every route that needs a key names its row, and only this table decides what a key may do. */
@@ -215,6 +216,12 @@ export const ENDPOINTS = {
     administrative: 'any',
     profile: ['governance:read'],
   },
+  'policies.suggest': {
+    does: 'Read which rules are suggested after repeated approvals; calls of tools that the key may not call stay out',
+    routes: [`GET ${WS}/policies/suggestions`],
+    changes: false,
+    account: 'workspace',
+  },
   'policies.history': {
     does: 'Read which policies were in force or proposed, who put them there, and what they said',
     routes: ['activations', 'versions/{version}', 'proposals'].map((path) => `GET /v1/beta/policies/${path}`),
@@ -382,12 +389,7 @@ export const ENDPOINTS = {
   },
   'mcp.traces': {
     does: 'Read effects and verify receipts over MCP',
-    routes: [
-      'svc.executions.list over MCP',
-      'svc.executions.get over MCP',
-      'svc.executions.trace over MCP',
-      'svc.receipts.verify over MCP',
-    ],
+    routes: ['executions.list', 'executions.get', 'executions.trace', 'receipts.verify'].map(overMcp),
     changes: false,
     account: 'workspace',
     agent: 'own',

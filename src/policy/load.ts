@@ -272,7 +272,11 @@ function textsByFile(texts: readonly PolicyText[]): ReadonlyMap<string, string> 
   return new Map(texts.map(({ file, text }) => [file, text]));
 }
 
-function isPolicySet(source: YamlSource, report: Reporter): source is YamlSource & { readonly value: PolicyFile } {
+/** Whether a file has the shape of a policy set; what it says may still be faulty. */
+export function isPolicySet(
+  source: YamlSource,
+  report: Reporter,
+): source is YamlSource & { readonly value: PolicyFile } {
   const { value } = source;
   if (isMap(value) && typeof value['kind'] === 'string' && value['kind'] !== 'PolicySet') {
     if (value['kind'] === 'PolicyLibrary')

@@ -95,6 +95,7 @@ const RECORDS = [
   'BudgetRow',
   'PolicyHistory',
   'PolicyProposal',
+  'PolicySuggestion',
   'EffectBudgets',
   'PolicyVersion',
   'NotificationPage',

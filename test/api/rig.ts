@@ -39,6 +39,7 @@ import { createKeyRecord, keyState, successorOf } from '../../src/identity/key-r
 import { allProfiles } from '../../src/identity/profiles.ts';
 import { evaluatePolicies, summariesOf } from '../../src/policy/evaluate.ts';
 import { loadPolicySets } from '../../src/policy/load.ts';
+import { suggestRules } from '../../src/policy/suggest.ts';
 import { openSigner } from '../../src/receipts/sign.ts';
 import { receiptView } from '../../src/receipts/view.ts';
 import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
@@ -203,7 +204,7 @@ rules:
 /** The whole gateway behind the control plane, in this process: real store, core, policy, identity, receipts, upstream. */
 export async function startRig(
   change: Partial<ApiSettings> = {},
-  other: Partial<Pick<ApiPorts, 'choosePolicy' | 'confirmPolicy' | 'pins'>> = {},
+  other: Partial<Pick<ApiPorts, 'choosePolicy' | 'confirmPolicy' | 'suggestRules' | 'pins'>> = {},
   beforeRoutes: (app: ApiApp) => Promise<void> = async () => {},
 ): Promise<Rig> {
   const folder = await mkdtemp(join(tmpdir(), 'svc-api-'));
@@ -228,7 +229,7 @@ export async function startRig(
   });
   const surroundings = surroundingsOfPolicies(configuration);
   const { pools } = surroundings;
-  const { set } = await loadPolicySets(surroundings);
+  const { set, texts } = await loadPolicySets(surroundings);
   await store.activatePolicy(set.version, set.budgets);
   const directory = createDirectory(configuration, store);
   await directory.refresh();
@@ -327,6 +328,8 @@ export async function startRig(
     choosePolicy: other.choosePolicy ?? (async () => ({ kind: 'not_kept' })),
     confirmPolicy: other.confirmPolicy ?? (async () => ({ kind: 'absent' })),
     showPolicy: async () => ({ kind: 'not_kept' }),
+    policyInput: inputOf,
+    suggestRules: other.suggestRules ?? (async (groups) => suggestRules(groups, texts, surroundings)),
     profiles: () => profiles,
     keys: {
       create: (request) => createKeyRecord(request, keyContext()),

@@ -94,6 +94,7 @@ function world(isFleet = true) {
       },
       reader: {
         close: () => reader.close(),
+        suggest: (request) => reader.suggest(request),
         read(request) {
           reads += 1;
           return reader.read(request);

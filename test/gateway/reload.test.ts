@@ -122,6 +122,7 @@ it('files that could not be read are tried again by themselves, ever later up to
     noted: () => undefined,
     reader: {
       close: () => reader.close(),
+      suggest: (request) => reader.suggest(request),
       async read(request) {
         reads += 1;
         if (isTorn) throw new FilesNotRead('the thread died');

@@ -248,6 +248,7 @@ const OPERATIONS: Readonly<Record<string, (column: string) => Prepared | Promise
   deleteEntity: async () => ({ path: `${WS}/brain/entities/team/${await thing('entity')}` }),
   searchEntities: () => ({ path: `${WS}/brain/search?query=team&entity_type=team` }),
   listPolicies: () => ({ path: `${WS}/policies` }),
+  listPolicySuggestions: () => ({ path: `${WS}/policies/suggestions` }),
   listPolicyActivations: () => ({ path: '/v1/beta/policies/activations' }),
   getPolicyVersion: () => ({ path: `/v1/beta/policies/versions/${'A'.repeat(43)}` }),
   activatePolicies: () => ({ path: '/v1/beta/policies/activations', body: {} }),

@@ -55,6 +55,7 @@ const DOCUMENT: Readonly<Record<EndpointId, readonly [string, string, string, st
   'brain.write': ['no', 'no', 'any', 'governance:write'],
   'budgets.read': ['workspace', 'own', 'no', 'governance:read'],
   'policies.read': ['workspace', 'own', 'any', 'governance:read'],
+  'policies.suggest': ['workspace', 'no', 'no', 'no'],
   'policies.history': ['no', 'no', 'any', 'ledger:read'],
   'policies.activate': ['no', 'no', 'any', 'no'],
   'notifications.read': ['no', 'no', 'any', 'no'],

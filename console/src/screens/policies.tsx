@@ -1,5 +1,6 @@
 import { useQuery, useQueryClient } from '@tanstack/preact-query';
 import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { ask, of, type Rule } from '../api.ts';
 import { Text, Time } from '../format.tsx';
@@ -7,6 +8,7 @@ import { Confirm, Copies, curlOf, Empty, Fault, Head } from '../parts.tsx';
 import { useCurrent, useMay } from '../session.tsx';
 import { PolicyText } from './policy-text.tsx';
 import { Proposals } from './proposals.tsx';
+import { type Trial, Suggestions } from './suggestions.tsx';
 import { TryCall } from './try-call.tsx';
 
 interface Activation {
@@ -31,6 +33,7 @@ export function PoliciesScreen(): JSX.Element {
     queryKey: [workspace, 'policies'],
     queryFn: () => ask<{ version: string; mode: string; rules: Rule[] }>('GET', path),
   });
+  const [trial, setTrial] = useState<{ readonly call: Trial; readonly times: number } | null>(null);
   const sets = new Map<string, Rule[]>();
   for (const rule of found.data?.rules ?? []) sets.set(rule.set, [...(sets.get(rule.set) ?? []), rule]);
   return (
@@ -91,7 +94,8 @@ export function PoliciesScreen(): JSX.Element {
         </p>
       )}
       <Proposals />
-      <TryCall />
+      <Suggestions tryCall={(call) => setTrial({ call, times: (trial?.times ?? 0) + 1 })} />
+      <TryCall key={trial?.times} filled={trial?.call ?? null} />
       <InForce />
       <Copies curl={curlOf('GET', path)} cli="svc policy history" />
     </>

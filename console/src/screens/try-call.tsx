@@ -1,12 +1,13 @@
 import { useQuery } from '@tanstack/preact-query';
 import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { ask, type Json, type JsonObject, of } from '../api.ts';
 import { amountText, DECISIONS, Mark, spanText, Text, visible } from '../format.tsx';
 import { Copies, curlOf, Fault } from '../parts.tsx';
 import { useCurrent, useMay } from '../session.tsx';
 import { Facts } from './effect.tsx';
+import type { Trial } from './suggestions.tsx';
 
 /** What a call would get now. */
 interface Preview {
@@ -43,8 +44,11 @@ interface Asked {
   readonly params: JsonObject;
 }
 
-/** Asks what a call would get, without running it. Nothing is written, and no upstream hears of it. */
-export function TryCall(): JSX.Element | null {
+/**
+ * Asks what a call would get, without running it. Nothing is written, and no upstream hears of it.
+ * @param filled what stands in the form from the start, ready to be tried
+ */
+export function TryCall({ filled }: { readonly filled: Trial | null }): JSX.Element | null {
   const { workspace } = useCurrent();
   const mayPreview = useMay('effects.preview');
   const mayTools = useMay('tools.read');
@@ -61,6 +65,10 @@ export function TryCall(): JSX.Element | null {
     queryFn: () => ask<{ agents: { id: string }[] }>('GET', `${of(workspace)}/agents`),
     enabled: mayPreview,
   });
+  const submitter = useRef<HTMLButtonElement>(null);
+  useEffect(() => {
+    if (filled !== null) submitter.current?.focus();
+  }, [filled]);
   if (!mayPreview) return null;
   const path = `${of(workspace)}/effects/preview`;
   const submit = async (form: HTMLFormElement): Promise<void> => {
@@ -96,11 +104,11 @@ export function TryCall(): JSX.Element | null {
         <div class="filters">
           <label>
             Tool
-            <input name="tool" list="try-tools" required autocomplete="off" />
+            <input name="tool" list="try-tools" required autocomplete="off" defaultValue={filled?.tool} />
           </label>
           <label>
             Agent
-            <input name="agent" list="try-agents" required autocomplete="off" />
+            <input name="agent" list="try-agents" required autocomplete="off" defaultValue={filled?.agent} />
           </label>
         </div>
         <Choices id="try-tools" of={(tools.data?.tools ?? []).map(({ name }) => name)} />
@@ -112,7 +120,7 @@ export function TryCall(): JSX.Element | null {
             class="mono"
             rows={5}
             spellcheck={false}
-            defaultValue={'{}'}
+            defaultValue={filled === null ? '{}' : JSON.stringify(filled.params, null, 2)}
             aria-invalid={wrong !== ''}
             aria-describedby="try-wrong"
           />
@@ -121,7 +129,7 @@ export function TryCall(): JSX.Element | null {
           {wrong}
         </p>
         <div class="row">
-          <button type="submit" class="main">
+          <button type="submit" class="main" ref={submitter}>
             Try
           </button>
         </div>

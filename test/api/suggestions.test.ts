@@ -1,0 +1,117 @@
+import { afterEach, beforeEach, expect, it } from 'vitest';
+import { type Rig, type Seen, startRig } from './rig.ts';
+
+/* Rules that are suggested where people approved the same time and again: who reads them, and what they are drawn from. */
+
+const WS = '/v1/workspaces/demo';
+let rig: Rig;
+let count = 0;
+beforeEach(async () => {
+  rig = await startRig();
+});
+afterEach(() => rig.close());
+
+const suggestions = (key = rig.keys.account): Promise<Seen> => rig.send('GET', `${WS}/policies/suggestions`, { key });
+
+/** Has a refund asked about. @returns the id of the request */
+async function ask(params: object = {}): Promise<string> {
+  count += 1;
+  const { json } = await rig.send('POST', `${WS}/effects`, {
+    key: rig.keys.agent,
+    body: {
+      action_type: 'mcp.tool_call',
+      tool: 'payments.refund',
+      params: { payment_id: `pay_${count}`, amount: 60_000 + count, currency: 'EUR', ...params },
+      idempotency_key: `suggest-${count}`,
+    },
+  });
+  return String(json['approval']?.['id']);
+}
+
+const decide = (id: string, verdict: 'approve' | 'reject', body: object = {}): Promise<Seen> =>
+  rig.send('POST', `${WS}/approvals/${id}/${verdict}`, { key: rig.keys.approver, body });
+
+async function approve(times: number, params: object = {}): Promise<readonly string[]> {
+  const ids: string[] = [];
+  for (let n = 0; n < times; n += 1) {
+    const id = await ask(params);
+    expect((await decide(id, 'approve')).status).toBe(200);
+    ids.push(id);
+  }
+  return ids;
+}
+
+it('says nothing of four approvals, and of the fifth what it is drawn from', async () => {
+  const version = rig.ports.policies().set.version;
+  const first = await approve(4);
+  expect((await suggestions()).json).toEqual({ version, suggestions: [] });
+  const ids = [...first, ...(await approve(1))];
+  const { status, json } = await suggestions();
+  expect(status).toBe(200);
+  expect(json).toMatchObject({
+    version,
+    suggestions: [
+      {
+        rule: 'rig/refund-large',
+        tool: 'payments.refund',
+        file: expect.stringMatching(/policy\.yaml$/),
+        line: expect.any(Number),
+        agents: ['bot'],
+        people: ['maria'],
+        since: expect.stringMatching(/Z$/),
+        example: { agent_id: 'bot', params: { currency: 'EUR' } },
+      },
+    ],
+  });
+  expect(json['suggestions']?.[0]?.['text']).toContain('effect: allow');
+  const evidence = ids.toReversed().map((id) => ({ approval_id: id, agent_id: 'bot', by: ['maria'] }));
+  expect(json).toMatchObject({ suggestions: [{ approvals: evidence }] });
+  // It was said, and nothing else was done.
+  expect(rig.ports.policies().set.version).toBe(version);
+  expect(await rig.ports.store.policyProposals()).toEqual([]);
+  const next = await rig.ports.store.approval('demo', await ask());
+  expect(next?.status).toBe('pending');
+});
+
+it.each([
+  ['one was rejected', async () => void (await decide(await ask(), 'reject'))],
+  [
+    'one was approved with changes',
+    async () => void (await decide(await ask(), 'approve', { changes: { currency: 'USD' } })),
+  ],
+])('says nothing where %s: asking was of use', async (_, once) => {
+  await approve(5);
+  expect((await suggestions()).json['suggestions']).toHaveLength(1);
+  await once();
+  expect((await suggestions()).json['suggestions']).toEqual([]);
+});
+
+it('never tells a param that is redacted', async () => {
+  await approve(5, { reason: 'a secret' });
+  const { json, text } = await suggestions();
+  expect(json['suggestions']).toEqual([]);
+  expect(text).not.toContain('a secret');
+});
+
+it('says so where no rule can be tried, and not that there is none', async () => {
+  await rig.close();
+  rig = await startRig({}, { suggestRules: async () => null });
+  expect((await suggestions()).json['suggestions']).toEqual([]);
+  await approve(5);
+  expect(await suggestions()).toMatchObject({
+    status: 409,
+    json: { detail: expect.stringMatching(/^No rule can be tried now/) },
+  });
+});
+
+it('is for keys of the workspace that may call the tool, and of no one agent', async () => {
+  await approve(5);
+  const { agent, admin, auditor, stranger } = rig.keys;
+  for (const key of [agent, admin, auditor, stranger]) expect((await suggestions(key)).status).toBe(403);
+  const narrow = await rig.send('POST', '/v1/beta/users/ops/keys', {
+    key: admin,
+    body: { name: 'narrow', kind: 'account', workspace: 'demo', allowed_tools: ['deploy.start'] },
+  });
+  const shown = await suggestions(String(narrow.json['key']));
+  expect([shown.status, shown.json['suggestions']]).toEqual([200, []]);
+});
