@@ -3,7 +3,7 @@ import { readdir, readFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CompactSign } from 'jose';
 import { createAuthenticator } from '../src/identity/authenticate.ts';
-import { receiptPayload } from '../src/receipts/sign.ts';
+import { type Issuer, receiptPayload } from '../src/receipts/sign.ts';
 import { receiptView } from '../src/receipts/view.ts';
 import { openSecrets } from '../src/secrets/vault.ts';
 import { keyShelf, PEPPER, shelve } from '../test/identity/key-shelf.ts';
@@ -23,7 +23,7 @@ export async function run(): Promise<BenchResult[]> {
     const secrets = await openSecrets({ masterFile: join(bench.folder, 'master'), previous: [] });
     const input = receiptInput();
     const { jws } = signer.issue(input);
-    const issuer = { iss: 'urn:x', version: '0', node: '0', durability: () => 'fsync' };
+    const issuer: Issuer = { iss: 'urn:x', version: '0', node: '0', params: 'together', durability: () => 'fsync' };
     const header = { alg: 'Ed25519', kid: signer.kid(), typ: 'svc-receipt+jws' };
     const params = { payment_id: 'pay_77', amount: 5000, currency: 'EUR' };
     const plain = { params, salts: secrets.newSalts(), stateCheck: null, claimId: null, reservationId: null };

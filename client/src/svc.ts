@@ -133,10 +133,10 @@ export class Svc {
       })) as unknown as wire.Receipt,
     /**
      * The receipt with what opens its commitments, for `svc verify --disclosure`; with `fields` only these of them. For who may
-     * read the params.
+     * read the params. `params.NAME` is one param, where the receipt commits to each.
      */
     disclosure: async (id: string, fields?: readonly string[]): Promise<JsonObject> => {
-      const query = search({ disclosure: '1', fields: fields?.join(',') });
+      const query = search({ disclosure: '1', fields: fields?.map(fieldText).join(',') });
       const path = `/effects/${encodeURIComponent(id)}/receipt${query}`;
       return (await this.#ask({ method: 'GET', path, repeatable: true })) as JsonObject;
     },
@@ -340,6 +340,11 @@ export class Svc {
   #root(path: string, body: JsonObject): Promise<Json> {
     return exchange(this.#to, { method: 'POST', path, body, repeatable: true });
   }
+}
+
+/** Fields are separated by commas, which names of params may have. */
+function fieldText(field: string): string {
+  return field.replaceAll('%', '%25').replaceAll(',', '%2C');
 }
 
 function search(query: Query): string {

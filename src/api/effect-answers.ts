@@ -405,6 +405,9 @@ const Disclosed = Type.Object({
   disclosure: Type.Object({
     salts: MapOf(Text(), 'By field of the receipt.'),
     values: MapOf(AnyValue('What the receipt commits to.'), 'By field of the receipt.'),
+    leaves: Type.Optional(
+      MapOf(List(Text()), 'Where one param is opened and others stay closed: the digests of all of them.'),
+    ),
   }),
 });
 export const ReceiptAnswer = Type.Unsafe<JsonObject | string>({

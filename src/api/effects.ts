@@ -32,7 +32,7 @@ import {
   USER_ID,
   WithId,
 } from './schema.ts';
-import { disclosureText, onlyFields } from '../receipts/commitments.ts';
+import { commitmentIn, disclosureText, isOneParam, isOpenedByOne, onlyFields } from '../receipts/commitments.ts';
 
 const WS = '/v1/workspaces/:ws';
 
@@ -60,9 +60,10 @@ const ReceiptQuery = Type.Object(
     disclosure: Type.Optional(Type.Enum(['1'], { description: 'Adds what opens the commitments.' })),
     fields: Type.Optional(
       Type.String({
-        pattern: '^[a-z]+(?:\\.[0-9]{1,4}\\.[a-z]+)?(?:,[a-z]+(?:\\.[0-9]{1,4}\\.[a-z]+)?){0,49}$',
-        description: 'With `disclosure=1`: only these commitments are opened.',
-        examples: ['target,approval.0.comment'],
+        pattern: '^[^,]{1,300}(?:,[^,]{1,300}){0,49}$',
+        description:
+          'With `disclosure=1`: only these commitments are opened. `params.NAME` opens one param, where the receipt commits to each (`sm1:`); in a name `,` is written `%2C`, and `%` `%25`.',
+        examples: ['target,approval.0.comment', 'params.amount'],
       }),
     ),
   },
@@ -267,7 +268,9 @@ function addReceiptRoute(app: ApiApp, ports: ApiPorts): void {
         const begun = performance.now();
         const isOpen = effect?.life.state === 'committed';
         const opened = isOpen ? ports.receipts.disclosure(effect, receipt.jws, approval) : null;
-        const disclosure = opened === null ? null : onlyFields(opened, request.query.fields?.split(',') ?? null);
+        const fields = request.query.fields?.split(',').map(decodedField) ?? null;
+        if (opened !== null && fields !== null) mayBeOpened(fields, shown);
+        const disclosure = opened === null ? null : onlyFields(opened, fields, shown);
         if (disclosure === null)
           throw refuse(
             'disclosure_gone',
@@ -281,6 +284,23 @@ function addReceiptRoute(app: ApiApp, ports: ApiPorts): void {
       return reply.type('application/jose').send(receipt.jws);
     },
   );
+}
+
+function decodedField(field: string): string {
+  return field.replaceAll('%2C', ',').replaceAll('%25', '%');
+}
+
+/** @throws a refusal of fields that the receipt does not commit to, or not so that they are opened by themselves */
+function mayBeOpened(fields: readonly string[], receipt: JsonObject): void {
+  const unknown = fields.find((field) => commitmentIn(receipt, field) === null);
+  if (unknown !== undefined)
+    throw refuse('invalid_request', `This receipt has no commitment to ${unknown.slice(0, 100)}.`);
+  const isTogether = fields.some((field) => isOneParam(field) && !isOpenedByOne(receipt, field));
+  if (isTogether)
+    throw refuse(
+      'invalid_request',
+      'This receipt commits to its params together, and they are opened together: ask for params. Where the configuration says receipts.params: each, later receipts open one by one.',
+    );
 }
 
 function addStagesRoute(app: ApiApp, ports: ApiPorts): void {

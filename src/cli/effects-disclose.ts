@@ -16,7 +16,10 @@ export function addDisclose(effects: Command, { terminal }: CliContext): void {
       ),
   )
     .argument('<id>', 'effect id')
-    .option('--field <name...>', 'only these: target, params, idem, request, response, comment, approval.0.comment, …')
+    .option(
+      '--field <name...>',
+      'only these: target, params, params.NAME, idem, request, response, comment, approval.0.comment, …',
+    )
     .action(async (id: string, options: DiscloseOptions) => {
       terminal.out(json(await (await connect(options)).effects.disclosure(id, options.field)));
     });

@@ -120,6 +120,7 @@ interface ReceiptsSettings {
   readonly keysDir: string;
   /** `null` means `urn:svc-gateway:<install id>`. */
   readonly issuer: string | null;
+  readonly params: 'together' | 'each';
 }
 
 /** A person: owner of agents and keys, approver. `roles` are those declared for the user; `rolesOf` has all. */

@@ -52,7 +52,11 @@ export async function resolveConfiguration(
     retention: resolveRetention(file, judge),
     resolve: decode(GATEWAY_FILE.properties.resolve, file.resolve),
     secrets: await resolveSecrets(file, keys, judge),
-    receipts: { keysDir: file.receipts.keys ?? keys, issuer: file.receipts.issuer ?? null },
+    receipts: {
+      keysDir: file.receipts.keys ?? keys,
+      issuer: file.receipts.issuer ?? null,
+      params: file.receipts.params,
+    },
     ...people,
     auth: resolveAuth(file, judge),
     workspaces: resolveWorkspaces(file, names.users, judge),

@@ -297,6 +297,11 @@ export const GATEWAY_FILE = Type.Object(
       issuer: Type.Optional(
         text('^[\\u0021-\\u007e]+$', 'a URI', 'Issuer in receipts. Default: urn:svc-gateway:<install id>.'),
       ),
+      params: oneOf(
+        ['together', 'each'],
+        'How receipts commit to the params of a call. each: one param can be disclosed, and the others stay closed; it costs two hashes for each.',
+        'together',
+      ),
     }),
     users: list('Approvers and owners; keys belong to users.', user),
     roles,

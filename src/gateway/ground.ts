@@ -49,6 +49,7 @@ export async function openGround(options: GatewayOptions, opened: ExitStack) {
     openSigner({
       keys: { path: configuration.receipts.keysDir, read: readKeyFile, make: makeKeyFile },
       issuer: configuration.receipts.issuer,
+      params: configuration.receipts.params,
       store,
       version: VERSION,
       lend: (head, key) => store.signWith(head, key),

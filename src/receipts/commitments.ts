@@ -6,6 +6,7 @@ import { type KeptResult, statusShown } from '../effects/model/answer.ts';
 import type { ApprovalRecord } from '../effects/model/approval.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import { jsonInSlices } from '../json/write.ts';
+import { commitEach, isOfEach, leafTexts, opensOne, paramSalt } from './each-param.ts';
 
 /** The path of each committed field in the payload. */
 const PLACES: Readonly<Record<SaltedField, readonly [string, ...string[]]>> = {
@@ -18,8 +19,16 @@ const PLACES: Readonly<Record<SaltedField, readonly [string, ...string[]]>> = {
   evidence: ['effect', 'settled_by', 'evidence'],
 };
 
-/** The commitment to a field; `null` where the payload has none. */
+/** How receipts commit to params: so that they are opened together, or also one by one. */
+export type ParamsCommitted = 'together' | 'each';
+
+/** One param in the name of a field: `params.amount`, `asked_params.amount`. */
+const ONE_PARAM = /^(params|asked_params)\.(.+)$/su;
+
+/** The commitment to a field; `null` where the payload has none. That to one param is the one to all. */
 export function commitmentIn(payload: JsonObject, field: string): string | null {
+  const all = ONE_PARAM.exec(field)?.[1];
+  if (all !== undefined) return commitmentIn(payload, all);
   const salted = SALTED_FIELDS.find((one) => one === field);
   const index = /^approval\.(\d{1,4})\.comment$/.exec(field)?.[1];
   const place = field === ASKED ? (['action', 'asked'] as const) : salted && PLACES[salted];
@@ -73,26 +82,37 @@ export function commitField(salts: Buffer | null, field: SaltedField, text: stri
   return `"sc1:${hash('sha256', bytes.subarray(0, length), 'base64url')}"`;
 }
 
+/** The commitment to the params that a receipt is of; as JSON. @param text their canonical form */
+export function commitParams({ params, salts }: SealedParams, as: ParamsCommitted, text: string): string {
+  const each = as === 'each' ? commitEach(saltOf(salts, 'params'), params) : null;
+  return each === null ? commitField(salts, 'params', text) : `"${each}"`;
+}
+
+/** The commitment to the params as the agent asked them, where approvers changed them. */
+export function commitAsked(salts: Buffer, as: ParamsCommitted, asked: JsonObject): string {
+  const salt = derivedSalt(salts, ASKED);
+  return (as === 'each' ? commitEach(salt, asked) : null) ?? commit(salt.toString('base64url'), asked);
+}
+
+function saltOf(salts: Buffer, field: SaltedField): Buffer {
+  const place = SALTED_FIELDS.indexOf(field);
+  return salts.subarray(place * SALT_BYTES, (place + 1) * SALT_BYTES);
+}
+
 /**
  * The salt of the comment of an approval, base64url: one for each, so that equal comments do not look equal. It follows
  * from all salts of the receipt; whoever gets one of these, or of those, learns none of the others.
  * @param index of the approval in the receipt
  */
 export function commentSalt(salts: Buffer, index: number): string {
-  return derivedSalt(salts, commentField(index));
-}
-
-/** The salt of the params as the agent asked them, where approvers changed them, base64url. */
-export function askedSalt(salts: Buffer): string {
-  return derivedSalt(salts, ASKED);
+  return derivedSalt(salts, commentField(index)).toString('base64url');
 }
 
 /** The name of these params among the fields of a disclosure. */
 const ASKED = 'asked_params';
 
-function derivedSalt(salts: Buffer, field: string): string {
-  const digest = hash('sha256', Buffer.concat([salts, Buffer.from(field)]), 'buffer');
-  return digest.subarray(0, SALT_BYTES).toString('base64url');
+function derivedSalt(salts: Buffer, field: string): Buffer {
+  return hash('sha256', Buffer.concat([salts, Buffer.from(field)]), 'buffer').subarray(0, SALT_BYTES);
 }
 
 /** The name of such a comment among the fields of a disclosure. */
@@ -148,6 +168,31 @@ export function responseContent(response: KeptResult): JsonObject {
 export interface Disclosure extends JsonObject {
   readonly salts: JsonObject;
   readonly values: JsonObject;
+  /** Of `params` and `asked_params` of which some are opened by themselves: the leaves of all. */
+  readonly leaves?: JsonObject;
+}
+
+/** Whether a field is one param of several. */
+export function isOneParam(field: string): boolean {
+  return ONE_PARAM.test(field);
+}
+
+/** Whether a receipt commits to params so that one of them can be opened. */
+export function isOpenedByOne(payload: JsonObject, field: string): boolean {
+  return isOfEach(commitmentIn(payload, field) ?? '');
+}
+
+/** Whether a disclosure opens the commitment to one of its fields; `null` where it lacks what that takes. */
+export function opens({ salts, values, leaves = {} }: Disclosure, field: string, commitment: string): boolean | null {
+  const [salt, value] = [Object.hasOwn(salts, field) ? salts[field] : undefined, values[field]];
+  if (typeof salt !== 'string' || value === undefined) return null;
+  const [, all, name] = ONE_PARAM.exec(field) ?? [];
+  if (all !== undefined && name !== undefined) {
+    if (!isOfEach(commitment) || !Object.hasOwn(leaves, all)) return null;
+    return opensOne(commitment, leaves[all], salt, name, value);
+  }
+  if (!isOfEach(commitment)) return commit(salt, value) === commitment;
+  return isJsonObject(value) && commitEach(Buffer.from(salt, 'base64url'), value) === commitment;
 }
 
 /**
@@ -183,7 +228,7 @@ export function disclosureOf(
     values[field] = value;
   }
   if (sealed.asked !== undefined && commitmentIn(payload, ASKED) !== null) {
-    salts[ASKED] = askedSalt(sealed.salts);
+    salts[ASKED] = derivedSalt(sealed.salts, ASKED).toString('base64url');
     values[ASKED] = sealed.asked;
   }
   const approvals = approval?.votes.filter(({ verdict }) => verdict === 'approve') ?? [];
@@ -200,17 +245,40 @@ export function disclosureOf(
  * A disclosure of some fields: whoever gets it learns nothing of the others. A request repeats the params, so it stands for
  * them.
  * @param fields `null`: all
+ * @param payload of the receipt
  * @returns `null` where none of them can be opened
  */
-export function onlyFields({ salts, values }: Disclosure, fields: readonly string[] | null): Disclosure | null {
+export function onlyFields(
+  { salts, values }: Disclosure,
+  fields: readonly string[] | null,
+  payload: JsonObject,
+): Disclosure | null {
   if (fields === null) return { salts, values };
-  const some = (of: JsonObject): JsonObject =>
-    Object.fromEntries(Object.entries(of).filter(([field]) => fields.includes(field)));
-  return fields.some((field) => Object.hasOwn(values, field)) ? { salts: some(salts), values: some(values) } : null;
+  const some: { salts: Record<string, Json>; values: Record<string, Json>; leaves: Record<string, Json> } = {
+    salts: {},
+    values: {},
+    leaves: {},
+  };
+  for (const field of fields) {
+    const [, all = field, name] = ONE_PARAM.exec(field) ?? [];
+    const [salt, value] = [salts[all], values[all]];
+    if (typeof salt !== 'string' || value === undefined) continue;
+    if (name === undefined) {
+      some.salts[field] = salt;
+      some.values[field] = value;
+    } else if (isJsonObject(value) && Object.hasOwn(value, name) && isOpenedByOne(payload, all)) {
+      const whole = Buffer.from(salt, 'base64url');
+      some.salts[field] = paramSalt(whole, name).toString('base64url');
+      some.values[field] = value[name] ?? null;
+      some.leaves[all] ??= leafTexts(whole, value);
+    }
+  }
+  if (Object.keys(some.values).length === 0) return null;
+  return Object.keys(some.leaves).length === 0 ? { salts: some.salts, values: some.values } : some;
 }
 
 /** A disclosure as `JSON.stringify` writes it. The params are in it twice, and are written once, in parts. */
-export async function disclosureText({ salts, values }: Disclosure): Promise<string> {
+export async function disclosureText({ salts, values, leaves }: Disclosure): Promise<string> {
   const { params } = values;
   const written = params === undefined ? '' : await textInSlices(params);
   const members: string[] = [];
@@ -219,7 +287,8 @@ export async function disclosureText({ salts, values }: Disclosure): Promise<str
     const text = value === params ? written : isRequest ? aroundParams(value, written) : await textInSlices(value);
     members.push(`${quote(field)}:${text}`);
   }
-  return `{"salts":${JSON.stringify(salts)},"values":{${members.join(',')}}}`;
+  const more = leaves === undefined ? '' : `,"leaves":${JSON.stringify(leaves)}`;
+  return `{"salts":${JSON.stringify(salts)},"values":{${members.join(',')}}${more}}`;
 }
 
 function aroundParams(request: JsonObject, params: string): string {

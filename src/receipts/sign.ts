@@ -13,7 +13,15 @@ import { canonicalJson, quote, quoteOr } from '../json/canonical.ts';
 import { isoTime } from '../effects/model/iso-time.ts';
 import type { ReceiptFacts, SaltedField } from '../effects/ports.ts';
 import type { AllowanceUse, VerdictTrace } from '../effects/model/verdict.ts';
-import { askedSalt, commentSalt, commit, commitField, requestText } from './commitments.ts';
+import {
+  commentSalt,
+  commit,
+  commitAsked,
+  commitField,
+  commitParams,
+  type ParamsCommitted,
+  requestText,
+} from './commitments.ts';
 
 /** Signs receipts with the newest key of a folder. Publishes the public keys of all. */
 export interface ReceiptSigner {
@@ -74,6 +82,8 @@ interface Ring<Current> {
 export async function openSigner(options: {
   readonly keys: KeyFolder;
   readonly issuer: string | null;
+  /** Default: together. */
+  readonly params?: ParamsCommitted;
   /** Asked for each receipt: a store that is unreachable at the start gets its id only later. */
   readonly store: { readonly installId: string; health(): { readonly durability: string } };
   readonly version: string;
@@ -88,6 +98,7 @@ export async function openSigner(options: {
     version: options.version,
     node: process.versions.node,
     durability: () => store.health().durability,
+    params: options.params ?? 'together',
   };
   const found = await readRing(keys);
   let ring = found.current === null ? await renew(keys, found) : { ...found, current: found.current };
@@ -226,6 +237,7 @@ export interface Issuer {
   readonly node: string;
   /** What the store guarantees once a write is confirmed: `fsync` on the embedded store. */
   readonly durability: () => string;
+  readonly params: ParamsCommitted;
 }
 
 /**
@@ -238,7 +250,7 @@ export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
   const salts = sealed?.salts ?? null;
   const target = commitField(salts, 'target', canonicalJson(action.target));
   const paramsText = sealed === null ? '' : (input.paramsText ?? canonicalJson(sealed.params));
-  const params = commitField(salts, 'params', paramsText);
+  const params = sealed === null ? 'null' : commitParams(sealed, issuer.params, paramsText);
   const idem = commitField(salts, 'idem', canonicalJson(effect.idempotencyKey));
   const request =
     sealed === null ? 'null' : commitField(salts, 'request', requestText(effect, sealed, paramsText, evidence.sent));
@@ -246,7 +258,8 @@ export function receiptPayload(input: ReceiptFacts, issuer: Issuer): string {
   const response = answer === null ? 'null' : commitField(salts, 'response', answer);
   // Here and in the functions below, members are written in the order of RFC 8785. The text is then already canonical,
   // in a fraction of the time that sorting takes. A test compares it with the sorted form.
-  const asked = sealed?.asked === undefined ? '' : `"asked":"${commit(askedSalt(sealed.salts), sealed.asked)}",`;
+  const asked =
+    sealed?.asked === undefined ? '' : `"asked":"${commitAsked(sealed.salts, issuer.params, sealed.asked)}",`;
   const did = `"action":{${asked}"idem":${idem},"params":${params},"target":${target},"tool":${quote(action.tool)},"tool_pin":${quote(action.toolDigest)},"type":${quote(action.type)}}`;
   const who = `"actor":{"agent_id":${quote(actor.agentId)},"key_id":${quote(actor.keyId)},"key_kind":"${actor.keyKind}","user":${quoteOr(actor.user)},"via":"${actor.via}"}`;
   const allowed = trace.allowance === undefined ? '' : allowanceText(trace.allowance);

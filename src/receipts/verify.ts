@@ -3,7 +3,7 @@ import { canonicalJson } from '../json/canonical.ts';
 import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import { parseStrictJson } from '../json/strict.ts';
 import { decodeBase64url } from './base64url.ts';
-import { commit, commitmentIn, memberAt } from './commitments.ts';
+import { commitmentIn, memberAt, opens } from './commitments.ts';
 import { RECEIPT_ALG, RECEIPT_TYP, receiptKeyOf } from './jwk.ts';
 
 /** The result of one check. `undecided`: something that the check needs is missing. */
@@ -236,18 +236,23 @@ function textOf(object: JsonObject, name: string): string | null {
 function checkDisclosure(disclosure: JsonObject | null, payload: JsonObject): readonly Check[] {
   if (disclosure === null) return [];
   // The answer of `?disclosure=1` is accepted as a disclosure file too.
-  const { salts, values } = isJsonObject(disclosure['disclosure']) ? disclosure['disclosure'] : disclosure;
-  if (!isJsonObject(salts) || !isJsonObject(values) || Object.keys(values).length === 0)
+  const { salts, values, leaves = {} } = isJsonObject(disclosure['disclosure']) ? disclosure['disclosure'] : disclosure;
+  if (!isJsonObject(salts) || !isJsonObject(values) || !isJsonObject(leaves) || Object.keys(values).length === 0)
     return [{ name: 'disclosure', status: 'undecided', detail: 'It has not the form {"salts": {…}, "values": {…}}.' }];
-  return Object.entries(values).map(([field, value]): Check => {
-    const salt = Object.hasOwn(salts, field) ? salts[field] : undefined;
+  return Object.keys(values).map((field): Check => {
     const committed = commitmentIn(payload, field);
-    if (committed === null || typeof salt !== 'string')
+    const isOpened = committed === null ? null : opens({ salts, values, leaves }, field, committed);
+    if (isOpened === null)
       return { name: 'disclosure', status: 'undecided', detail: `${shown(field)}: no commitment, or no salt.` };
-    return commit(salt, value) === committed
-      ? passed('disclosure', `${field} is what the receipt commits to.`)
-      : failed('disclosure', `${field} is not what the receipt commits to.`);
+    return isOpened
+      ? passed('disclosure', `${shownField(field)} is what the receipt commits to.`)
+      : failed('disclosure', `${shownField(field)} is not what the receipt commits to.`);
   });
+}
+
+/** The name of a field as it stands in a receipt; that of a param may be any text. */
+function shownField(field: string): string {
+  return /^[\w.]+$/.test(field) ? field : shown(field);
 }
 
 function conclude(checks: readonly Check[], payload: JsonObject | null, keyId: string | null): Verification {

@@ -1,8 +1,12 @@
+import { execFile } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { afterAll, beforeAll, expect, it } from 'vitest';
+import { writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { verifyReport } from '../../src/receipts/verify-report.ts';
 import { makeApiKey, send } from './gateway.ts';
-import { freshKey, refund, startWorld, type World } from './world.ts';
+import { freshKey, refund, startWorld, type World, worldFiles } from './world.ts';
 
 let world: World;
 let trust = '';
@@ -104,7 +108,46 @@ it('single fields are disclosed: who gets the target or a comment learns nothing
   const report = verifyReport({ receipt: file, trust, disclosure: file });
   expect(report.exit, report.text).toBe(0);
   expect(report.text.match(/^ok +disclosure/gm)).toHaveLength(2);
-  expect((await of('evidence')).status).toBe(410);
+  expect((await of('evidence')).status).toBe(400);
   expect((await of('Target')).status).toBe(400);
   expect((await of('params')).body.disclosure.values.params).toMatchObject({ reason: 'a canary' });
+});
+
+describe('a receipt that commits to each param', () => {
+  let each: World;
+  beforeAll(async () => {
+    each = await startWorld({
+      files(url) {
+        const { config, policies } = worldFiles(url);
+        return { config: `${config}\nreceipts: { params: each }\n`, policies };
+      },
+    });
+  });
+  afterAll(() => each.close());
+
+  it('opens one of them, offline, and shows nothing of the others', async () => {
+    const { body: run } = await each.run(refund({ amount: 7, reason: 'a canary' }));
+    const keys = await (await fetch(`${each.gateway.url}/.well-known/jwks.json`)).text();
+    const keyFile = join(each.gateway.folder, 'key');
+    await writeFile(keyFile, each.keys.account, { mode: 0o600 });
+    const access = ['--url', each.gateway.url, '--workspace', 'demo', '--key-file', keyFile];
+    const words = ['effects', 'disclose', String(run.effect_id), '--field', 'params.amount', ...access];
+    const { stdout: file } = await promisify(execFile)(process.execPath, ['bin/svc.mjs', ...words]);
+    expect(JSON.parse(file).disclosure.values).toEqual({ 'params.amount': 7 });
+    expect(file).not.toContain('a canary');
+    const report = verifyReport({ receipt: file, trust: keys, disclosure: file });
+    expect(report.exit, report.text).toBe(0);
+    expect(report.text).toContain('params.amount is what the receipt commits to');
+    const of = (fields: string) =>
+      each.get(`/effects/${run.effect_id}/receipt?disclosure=1${fields}`, each.keys.account);
+    expect((await of('&fields=params.none')).status).toBe(410);
+    const whole = JSON.stringify((await of('')).body);
+    expect(verifyReport({ receipt: whole, trust: keys, disclosure: whole }).exit).toBe(0);
+  });
+
+  it('where receipts commit to params together, one of them is refused with what to do', async () => {
+    const { body: run } = await world.run(refund());
+    const refused = await world.get(`/effects/${run.effect_id}/receipt?disclosure=1&fields=params.amount`);
+    expect(refused).toMatchObject({ status: 400, body: { detail: expect.stringContaining('receipts.params: each') } });
+  });
 });

@@ -28,6 +28,7 @@ export function headLines(choices: HeadChoices, schema: string, remarks: readonl
     'server: { host: 127.0.0.1, port: 8080 }',
     '# Effects, keys, budgets and receipts; back this folder up.',
     `store: { kind: embedded, path: ${quoted(pathIn(folder, 'data'))} }`,
+    'receipts: { params: each }                   # one param of a call can be disclosed while the others stay closed',
     '',
     'users:                                       # people: owners of agents, approvers',
     '  - { id: operator }',
