@@ -84,8 +84,8 @@ export interface EmbeddedStoreSettings {
   readonly path: string;
   /** Folder of the mark outside the store, relative to the working directory; `null`: the default. */
   readonly fence: string | null;
-  /** Folder of what is older than `retention.effects`; `null`: that is removed. */
-  readonly archive: string | null;
+  /** Where what is older than `retention.effects` goes; `null`: it is removed. */
+  readonly archive: ArchiveSettings | null;
   /** How old the last backup may be; `null`: nobody asks. */
   readonly backupEveryMs: number | null;
   /** How long a start waits while another process holds the store. */
@@ -93,6 +93,18 @@ export interface EmbeddedStoreSettings {
   /** How far the machine's clock may be ahead of the last known time. */
   readonly maxClockJumpMs: number;
 }
+
+export type ArchiveSettings =
+  | { readonly kind: 'folder'; readonly path: string }
+  | {
+      readonly kind: 'bucket';
+      /** `https://host/bucket/prefix`, without a slash at its end. */
+      readonly url: string;
+      readonly region: string;
+      readonly accessKey: string;
+      readonly secretKey: string;
+      readonly network: 'any' | 'public';
+    };
 
 export interface RedisStoreSettings {
   readonly kind: 'redis';

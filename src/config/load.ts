@@ -234,20 +234,26 @@ function placeOf(at: Position | null): string {
  * environment.
  */
 function literalCredentials(source: YamlSource): { readonly path: DataPath; readonly value: string }[] {
-  const url = field(field(source.value, 'store'), 'url');
+  const store = field(source.value, 'store');
+  const key = field(field(store, 'archive'), 'secret_key');
+  const ofArchive =
+    typeof key === 'string' && key !== '' && !key.includes('${')
+      ? [{ path: ['store', 'archive', 'secret_key'], value: key }]
+      : [];
+  const url = field(store, 'url');
   const ofStore = [/\/\/[^/@]*:([^/]+)@/, /\?(.+)$/].flatMap((form) => {
     const value = typeof url === 'string' ? form.exec(url)?.[1] : undefined;
     return value === undefined || value.includes('${') ? [] : [{ path: ['store', 'url'], value }];
   });
   const upstreams = field(source.value, 'upstreams');
-  if (!Array.isArray(upstreams)) return ofStore;
+  if (!Array.isArray(upstreams)) return [...ofArchive, ...ofStore];
   const ofUpstreams = upstreams.flatMap((upstream: PlainValue, index) => {
     const value = field(field(upstream, 'credentials'), 'value');
     return typeof value === 'string' && !value.includes('${')
       ? [{ path: ['upstreams', index, 'credentials', 'value'], value }]
       : [];
   });
-  return [...ofStore, ...ofUpstreams];
+  return [...ofArchive, ...ofStore, ...ofUpstreams];
 }
 
 function field(value: PlainValue | undefined, name: string): PlainValue | undefined {

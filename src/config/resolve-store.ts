@@ -1,5 +1,5 @@
 import { dirname } from 'node:path';
-import type { RedisStoreSettings, StoreSettings } from './configuration.ts';
+import type { ArchiveSettings, RedisStoreSettings, StoreSettings } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
 import { parseDuration } from './units.ts';
@@ -32,7 +32,7 @@ export function resolveStore({ store }: GatewayFile, judge: Judge): StoreSetting
         kind: 'embedded',
         path: store.path ?? './data',
         fence: store.fence ?? null,
-        archive: store.archive ?? null,
+        archive: store.archive === undefined ? null : resolveArchive(store.archive, store, judge),
         backupEveryMs: store.backup_every === undefined ? null : milliseconds(store.backup_every),
         lockWaitMs: milliseconds(store.lock_wait ?? '10s'),
         maxClockJumpMs: milliseconds(store.max_clock_jump ?? '7d'),
@@ -49,6 +49,33 @@ export function storeFolder(store: StoreSettings): string {
     case 'redis':
       return dirname(store.journal);
   }
+}
+
+function resolveArchive(archive: NonNullable<StoreFile['archive']>, store: StoreFile, judge: Judge): ArchiveSettings {
+  if (typeof archive === 'string') return { kind: 'folder', path: archive };
+  const { region = 'us-east-1', access_key: accessKey, secret_key: secretKey, network = 'any' } = archive;
+  const url = URL.canParse(archive.url) ? new URL(archive.url) : null;
+  const isBare = url !== null && `${url.username}${url.password}${url.search}${url.hash}` === '';
+  if (!isBare || !/^https?:$/.test(url.protocol) || !/^\/[a-z0-9.-]{3,63}(\/[\w.-]+)*\/?$/.test(url.pathname))
+    judge.error(
+      'bad_url',
+      store,
+      ['archive', 'url'],
+      'The URL of an archive names a bucket, and what keys in it begin with; credentials and a query have no place in it',
+      'url: "https://s3.eu-central-1.amazonaws.com/my-bucket/svc"',
+    );
+  else if (url.protocol === 'http:' && !/^(localhost|127\.[\d.]+|\[::1\])$/.test(url.hostname))
+    judge.warn(
+      'plain_archive',
+      store,
+      ['archive', 'url'],
+      'The archive is written over plain HTTP: whoever is on the way reads what agents did',
+      'https://…',
+    );
+  for (const field of ['access_key', 'secret_key'] as const)
+    if (archive[field] === '')
+      judge.error('empty_field', store, ['archive', field], `store.archive.${field} is empty`, null);
+  return { kind: 'bucket', url: archive.url.replace(/\/$/, ''), region, accessKey, secretKey, network };
 }
 
 function resolveRedis(store: StoreFile, judge: Judge): RedisStoreSettings {

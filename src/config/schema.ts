@@ -69,8 +69,25 @@ const store = section('the store', 'Where effects, keys, budgets and receipts ar
     ),
   ),
   archive: Type.Optional(
-    path(
-      'embedded: folder for records of effects that are older than `retention.effects`; see [archive.md](archive.md). Without it they are removed.',
+    Type.Union(
+      [
+        Type.String({ pattern: filePath }),
+        record('a bucket', 'A bucket that speaks Amazon’s S3.', {
+          // No patterns here: a message about one would show the value.
+          url: Type.String({ description: 'Bucket, and what keys in it begin with: https://host/bucket/prefix.' }),
+          region: Type.Optional(text('^[a-z0-9-]{1,40}$', 'the name of a region', 'Its region. Default: us-east-1.')),
+          access_key: Type.String({ description: 'Id of the key; write it as ${NAME}.' }),
+          secret_key: Type.String({ description: 'The key; write it as ${NAME}.' }),
+          network: Type.Optional(
+            oneOf(['any', 'public'], 'public: loopback and private addresses are refused. Default: any.'),
+          ),
+        }),
+      ],
+      {
+        description:
+          'embedded: folder or bucket for records of effects that are older than `retention.effects`; see [archive.md](archive.md). Without it they are removed.',
+        'x-expected': 'a folder, or { url, access_key, secret_key }',
+      },
     ),
   ),
   backup_every: Type.Optional(

@@ -14,7 +14,11 @@ import { createStepRunner } from '../records/runner.ts';
 import { appendEvents } from '../records/view.ts';
 import { timeAccepted } from './time-accepted.ts';
 import { MAX_CLOCK_JUMP_MS } from '../stores/clock-jump.ts';
-import { openArchiveFolder } from '../stores/archive/folder.ts';
+import { ArchiveBucket } from '../stores/archive/bucket.ts';
+import { type ArchivePlace, inFolder } from '../stores/archive/place.ts';
+import { openArchive } from '../stores/archive/segments.ts';
+import { readOnce } from '../upstreams/http/request-once.ts';
+import type { ArchiveSettings } from '../config/configuration.ts';
 import { openSharedRows, type SharedRows } from '../stores/embedded/shared-rows.ts';
 import { RESTORING } from '../stores/embedded/backup.ts';
 import { beginningOf } from '../stores/embedded/clock.ts';
@@ -28,8 +32,8 @@ import { UNJUDGED } from './key-seals.ts';
 export interface EmbeddedOptions extends EmbeddedRowsOptions {
   readonly retention: Retention;
   readonly keySeals: KeySeals;
-  /** Folder for effects that are past their age; absent, `null`: they are removed. */
-  readonly archive?: string | null;
+  /** Where effects go that are past their age; absent, `null`: they are removed. */
+  readonly archive?: ArchiveSettings | null;
 }
 
 /**
@@ -39,14 +43,30 @@ export interface EmbeddedOptions extends EmbeddedRowsOptions {
 export async function openEmbeddedStore({
   retention,
   keySeals,
-  archive: folder = null,
+  archive: place = null,
   ...options
 }: EmbeddedOptions): Promise<EffectStore> {
   // Because of the lock, no other process sends calls. A frozen process finds its lease over when it wakes.
   const program = { load: loadProgram, module: PROGRAM_MODULE };
   const rows = await openEmbeddedRows({ ...options, program, readProgram: READ_PROGRAM_MODULE });
-  const archive = folder === null ? null : openArchiveFolder(folder, rows.installId, keySeals);
+  const archive = place === null ? null : openArchive(placeOfArchive(place), rows.installId, keySeals);
   return createEffectStore(rows, { retention, keySeals, maxFreezeMs: 0, archive });
+}
+
+/** How long a bucket may take for one request, ms. */
+const BUCKET_TIMEOUT_MS = 15_000;
+
+function placeOfArchive(settings: ArchiveSettings): ArchivePlace {
+  switch (settings.kind) {
+    case 'folder':
+      return inFolder(settings.path);
+    case 'bucket': {
+      const { network } = settings;
+      return new ArchiveBucket(settings, ({ mostBytes, ...request }) =>
+        readOnce({ ...request, network, timeoutMs: BUCKET_TIMEOUT_MS }, mostBytes),
+      );
+    }
+  }
 }
 
 /** Keys of a store, for another process than the gateway. The gateway notices what is written. */

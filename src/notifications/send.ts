@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import type { Attempted, MailServer, Receiver } from '../effects/model/notification.ts';
 import { ConnectFailed } from '../upstreams/http/connect.ts';
-import { connectTo, postOnce } from '../upstreams/http/post-once.ts';
+import { connectTo, postOnce } from '../upstreams/http/request-once.ts';
 import { VERSION } from '../version.ts';
 import { mailText, type Message, slackBody } from './message.ts';
 import { signatureHeaders } from './sign.ts';
@@ -38,7 +38,14 @@ async function post(
     'user-agent': `svc-gateway/${VERSION}`,
     ...signatureHeaders(id, Math.floor(now / 1000), body, secrets),
   };
-  const { status, retryAfterMs } = await postOnce(url, headers, body, { network, timeoutMs: SEND_TIMEOUT_MS });
+  const { status, retryAfterMs } = await postOnce({
+    method: 'POST',
+    url,
+    headers,
+    body,
+    network,
+    timeoutMs: SEND_TIMEOUT_MS,
+  });
   if (status >= 200 && status < 300) return { kind: 'delivered' };
   if (status === 410) return { kind: 'refused', why: 'it answered 410: it takes nothing more' };
   if (status >= 300 && status < 400) return FAILED(`it answered ${status}: redirects are not followed`);

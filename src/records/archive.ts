@@ -3,7 +3,7 @@ import type { LedgerActor } from '../effects/model/ledger.ts';
 import { derivedKeyOf } from '../effects/steps/generations.ts';
 import { holdsToWire } from '../effects/steps/give-back.ts';
 import { type ArchiveState, type StoreHealth, StoreUnavailable } from '../effects/store.ts';
-import type { ArchivedRow, ArchiveFolder, ArchiveMark, Segment } from '../stores/open-rows.ts';
+import type { ArchivedRow, ArchiveMark, Segment, SegmentStore } from '../stores/open-rows.ts';
 import type { Listed, ListQuery, Row, RowStore } from '../stores/port.ts';
 import { approvalsOf, replaceEffect, tombstoneOf } from './aged.ts';
 import { approvalRows } from './approval-rows.ts';
@@ -52,16 +52,17 @@ export interface Archive {
   state(): ArchiveState | null;
 }
 
-/** @param folder `null`: nothing is archived */
-export function createArchive(store: RowStore, runner: StepRunner, folder: ArchiveFolder | null): Archive {
+/** @param kept `null`: nothing is archived */
+export function createArchive(store: RowStore, runner: StepRunner, kept: SegmentStore | null): Archive {
   const segments = new Map<string, Promise<Segment>>();
   const problems = new Map<string, NonNullable<StoreHealth['problem']>>();
-  let failure: string | null = null;
+  /** What keeps records from leaving, by workspace. */
+  const failures = new Map<string, string>();
   let last: { readonly segment: number; readonly at: number } | null = null;
 
   async function catchUp(workspace: string): Promise<void> {
-    if (folder === null) return;
-    const found = await compare(folder, workspace).catch((error: unknown) => {
+    if (kept === null) return;
+    const found = await compare(kept, workspace).catch((error: unknown) => {
       if (!(error instanceof StoreUnavailable)) throw error;
       return { code: 'store_unavailable', message: error.message } as const;
     });
@@ -74,14 +75,14 @@ export function createArchive(store: RowStore, runner: StepRunner, folder: Archi
   }
 
   /** @returns why the store must not be used */
-  async function compare(of: ArchiveFolder, workspace: string): Promise<StoreHealth['problem']> {
+  async function compare(of: SegmentStore, workspace: string): Promise<StoreHealth['problem']> {
     let head = await readRecord(runner, headRows, workspace, HEAD);
     const mark = await of.mark(workspace);
     const reached = head?.n ?? 0;
     if (mark !== null && (mark.n > reached || (mark.n === reached && mark.sha256 !== head?.sha256)))
       return {
         code: 'store_rolled_back',
-        message: `The store is older than its archive, which has got to segment ${mark.n} of the workspace ${workspace}, and the store to ${reached}: acknowledged actions may be missing from it, and repeating them could run them twice. Restore the newest copy of store.db; or, to go on with this one and take in what the archive has, delete ${of.markFile(workspace)}.`,
+        message: `The store is older than its archive, which has got to segment ${mark.n} of the workspace ${workspace}, and the store to ${reached}: acknowledged actions may be missing from it, and repeating them could run them twice. Restore the newest copy of store.db; or, to go on with this one and take in what the archive has, delete ${of.markAt(workspace)}.`,
       };
     // A folder without what the store names is not the archive: it is not mounted, or another one is.
     if (head !== null && mark === null) await read(of, workspace, head.n);
@@ -89,7 +90,7 @@ export function createArchive(store: RowStore, runner: StepRunner, folder: Archi
       const n = (head?.n ?? 0) + 1;
       const next = await of.read(workspace, n);
       if (next === null) {
-        if (mark === null && (await of.newest(workspace)) > n) throw missing(workspace, n);
+        if (mark === null && (await of.hasAfter(workspace, n))) throw missing(workspace, n);
         break;
       }
       if (next.before !== (head?.sha256 ?? null))
@@ -104,23 +105,36 @@ export function createArchive(store: RowStore, runner: StepRunner, folder: Archi
   }
 
   async function move(workspace: string, rows: readonly ArchivedRow[]): Promise<boolean> {
-    if (folder === null || rows.length === 0) return true;
+    // Where the last round failed, the mark may be behind although nothing has to leave any more.
+    if (kept === null || (rows.length === 0 && !failures.has(workspace))) return true;
     try {
-      const found = await compare(folder, workspace);
+      const before = await readRecord(runner, headRows, workspace, HEAD);
+      const found = await compare(kept, workspace);
       if (found !== null) throw new StoreUnavailable(found.message);
       const head = await readRecord(runner, headRows, workspace, HEAD);
-      const before = head?.sha256 ?? null;
-      const written = await folder.write(workspace, (head?.n ?? 0) + 1, { before, rows });
-      await takeIn(workspace, { ...written, before, rows });
-      await folder.setMark(workspace, written);
-      last = { segment: written.n, at: store.now() };
-      failure = null;
-      return true;
+      // What was written by a request whose answer was lost may hold these rows already: they are looked for again.
+      const isTakenIn = head?.n !== before?.n;
+      if (!isTakenIn && rows.length > 0) await moveOn(kept, workspace, head, rows);
+      failures.delete(workspace);
+      return !isTakenIn;
     } catch (error) {
       if (!(error instanceof StoreUnavailable)) throw error;
-      failure = error.message;
+      failures.set(workspace, error.message);
       return false;
     }
+  }
+
+  async function moveOn(
+    to: SegmentStore,
+    workspace: string,
+    head: ArchiveMark | null,
+    rows: readonly ArchivedRow[],
+  ): Promise<void> {
+    const before = head?.sha256 ?? null;
+    const written = await to.write(workspace, (head?.n ?? 0) + 1, { before, rows });
+    await takeIn(workspace, { ...written, before, rows });
+    last = { segment: written.n, at: store.now() };
+    await to.setMark(workspace, written);
   }
 
   /** Names a segment in the store and leaves tombstones in place of its records, in one change. */
@@ -151,10 +165,10 @@ export function createArchive(store: RowStore, runner: StepRunner, folder: Archi
 
   /** The segment of a row that the store names. */
   async function segmentOf(workspace: string, n: number): Promise<Segment> {
-    if (folder === null)
-      throw new StoreUnavailable('The record is in the archive, and store.archive names no folder any more.');
+    if (kept === null)
+      throw new StoreUnavailable('The record is in the archive, and store.archive names no place any more.');
     const name = `${n} ${workspace}`;
-    const reading = segments.get(name) ?? read(folder, workspace, n);
+    const reading = segments.get(name) ?? read(kept, workspace, n);
     segments.delete(name);
     segments.set(name, reading);
     const [oldest] = segments.keys();
@@ -208,7 +222,7 @@ export function createArchive(store: RowStore, runner: StepRunner, folder: Archi
       return row === null ? stored : { kind: 'effect', effect: recordOf(row) };
     },
     whole:
-      folder === null
+      kept === null
         ? store
         : {
             ...store,
@@ -223,19 +237,19 @@ export function createArchive(store: RowStore, runner: StepRunner, folder: Archi
             },
           },
     problem: () => [...problems.values()][0] ?? null,
-    state: () => (folder === null ? null : { failure, last }),
+    state: () => (kept === null ? null : { failure: [...failures.values()][0] ?? null, last }),
   };
 }
 
-async function read(folder: ArchiveFolder, workspace: string, n: number): Promise<Segment> {
-  const segment = await folder.read(workspace, n);
+async function read(kept: SegmentStore, workspace: string, n: number): Promise<Segment> {
+  const segment = await kept.read(workspace, n);
   if (segment !== null) return segment;
   throw missing(workspace, n);
 }
 
 function missing(workspace: string, n: number): StoreUnavailable {
   return new StoreUnavailable(
-    `Segment ${n} of the workspace ${workspace} is not in the archive: put the file back from a copy, or bring back the folder.`,
+    `Segment ${n} of the workspace ${workspace} is not in the archive: put it back from a copy, or bring back the archive.`,
   );
 }
 

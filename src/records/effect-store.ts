@@ -11,7 +11,7 @@ import { isClaimActive } from '../effects/steps/obligations.ts';
 import { createReadingTurns } from '../effects/run/reading-turns.ts';
 import { type Admission, type AdmitRequest, type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { PAGE_BYTES } from '../effects/model/page.ts';
-import type { ArchiveFolder, OpenRows } from '../stores/open-rows.ts';
+import type { OpenRows, SegmentStore } from '../stores/open-rows.ts';
 import { tombstoneOf } from './aged.ts';
 import { createAllowanceStore } from './allowances.ts';
 import { APPROVALS, approvalRows, approvalsIn, leftRows } from './approval-rows.ts';
@@ -54,7 +54,7 @@ export interface RecordsOptions {
   /** `max_freeze` (effects.md, A1), ms. */
   readonly maxFreezeMs: number;
   /** Where effects go that are past their age; absent: nowhere. */
-  readonly archive?: ArchiveFolder | null | undefined;
+  readonly archive?: SegmentStore | null | undefined;
 }
 
 /** How often counted refusals are written, ms. */

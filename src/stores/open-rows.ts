@@ -96,16 +96,16 @@ export interface Segment extends ArchiveMark {
 }
 
 /** Segments outside the store. All methods reject with `StoreUnavailable` that says what is wrong. */
-export interface ArchiveFolder {
+export interface SegmentStore {
   /** Writes a segment; once it is answered, it survives a power cut. */
   write(workspace: string, n: number, segment: Pick<Segment, 'before' | 'rows'>): Promise<ArchiveMark>;
   /** `null`: there is no such segment. */
   read(workspace: string, n: number): Promise<Segment | null>;
-  /** The highest number of a segment that is there; 0: none. */
-  newest(workspace: string): Promise<number>;
+  /** Whether there is a segment with a higher number. */
+  hasAfter(workspace: string, n: number): Promise<boolean>;
   /** How far a store was seen here; `null`: none was. */
   mark(workspace: string): Promise<ArchiveMark | null>;
   setMark(workspace: string, mark: ArchiveMark): Promise<void>;
   /** Where the mark is, for people. */
-  markFile(workspace: string): string;
+  markAt(workspace: string): string;
 }

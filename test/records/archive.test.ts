@@ -8,8 +8,9 @@ import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
 import { createArchive } from '../../src/records/archive.ts';
 import { createEffectStore } from '../../src/records/effect-store.ts';
 import { createStepRunner } from '../../src/records/runner.ts';
-import { openArchiveFolder } from '../../src/stores/archive/folder.ts';
-import type { ArchiveFolder } from '../../src/stores/open-rows.ts';
+import { inFolder } from '../../src/stores/archive/place.ts';
+import { openArchive } from '../../src/stores/archive/segments.ts';
+import type { SegmentStore } from '../../src/stores/open-rows.ts';
 import type { ListQuery, RowStore } from '../../src/stores/port.ts';
 import { DAY, RETENTION } from '../contract/fixture.ts';
 import {
@@ -63,11 +64,11 @@ class Killed {
 /** Of the gateway on `rows`, whose archive is in `folder`. */
 function open(
   killed = new Killed(Infinity, false),
-  archive = openArchiveFolder(folder, 'map', KEY_SEALS),
+  archive = openArchive(inFolder(folder), 'map', KEY_SEALS),
 ): EffectStore {
   const whole = { ...mapStore(rows, () => now), ...ALONE };
   const commit: RowStore['commit'] = (change) => killed.at(() => whole.commit(change));
-  const killable: ArchiveFolder = {
+  const killable: SegmentStore = {
     ...archive,
     write: (...segment) => killed.at(() => archive.write(...segment)),
     setMark: (...mark) => killed.at(() => archive.setMark(...mark)),
@@ -298,7 +299,7 @@ it('a segment that was altered or is gone is an error with its file, and so is t
     rmSync(file);
     await expect(store.effect(WORKSPACE, ids[0] ?? '')).rejects.toThrow('is not in the archive');
   });
-  await using(open(undefined, openArchiveFolder(folder, 'another', KEY_SEALS)), async (store) => {
+  await using(open(undefined, openArchive(inFolder(folder), 'another', KEY_SEALS)), async (store) => {
     await expect(store.admit(admitRequest())).rejects.toThrow('of the archive of another store');
   });
 });
@@ -344,9 +345,9 @@ it('a segment that is missing before others ends what is taken in, and no call r
 it('of an effect that went into two segments the later one says what became of it', async () => {
   await using(open(), (store) => store.admit(admitRequest({ idempotencyKey: 'other' })));
   const backup = structuredClone(rows);
-  const archive = openArchiveFolder(folder, 'map', KEY_SEALS);
+  const archive = openArchive(inFolder(folder), 'map', KEY_SEALS);
   let whenWritten = async (): Promise<void> => {};
-  const write: ArchiveFolder['write'] = async (...segment) => {
+  const write: SegmentStore['write'] = async (...segment) => {
     const written = await archive.write(...segment);
     await whenWritten();
     return written;
@@ -454,9 +455,9 @@ it('a look at a list opens four segments, and goes on where it ended', async () 
     }
     expect((await archivedByLedger(store)).segments).toHaveLength(SEGMENTS);
   });
-  const archive = openArchiveFolder(folder, 'map', KEY_SEALS);
+  const archive = openArchive(inFolder(folder), 'map', KEY_SEALS);
   let reads = 0;
-  const counted: ArchiveFolder = { ...archive, read: (...segment) => ((reads += 1), archive.read(...segment)) };
+  const counted: SegmentStore = { ...archive, read: (...segment) => ((reads += 1), archive.read(...segment)) };
   const whole = { ...mapStore(rows, () => now), ...ALONE };
   const { whole: store } = createArchive(whole, createStepRunner(whole), counted);
   const first = await store.list(NEWEST);
@@ -476,7 +477,7 @@ it('an effect that goes into the archive between the two looks of a list is in i
     ...whole,
     list: (query) => (query.list === NEWEST.list ? Promise.resolve(before) : whole.list(query)),
   };
-  const archive = createArchive(late, createStepRunner(late), openArchiveFolder(folder, 'map', KEY_SEALS));
+  const archive = createArchive(late, createStepRunner(late), openArchive(inFolder(folder), 'map', KEY_SEALS));
   const { entries } = await archive.whole.list(NEWEST);
   expect(entries.map(({ id }) => id)).toEqual(before.entries.map(({ id }) => id));
 });

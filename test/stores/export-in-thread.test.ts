@@ -6,7 +6,8 @@ import type { EffectStore, SettleOutcome } from '../../src/effects/store.ts';
 import { type ExportContext, EXPORTED, type Exported, type ExportRequest } from '../../src/effects/model/export.ts';
 import { createEffectStore } from '../../src/records/effect-store.ts';
 import { loadProgram } from '../../src/records/program.ts';
-import { openArchiveFolder } from '../../src/stores/archive/folder.ts';
+import { inFolder } from '../../src/stores/archive/place.ts';
+import { openArchive } from '../../src/stores/archive/segments.ts';
 import type { OpenRows } from '../../src/stores/open-rows.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import {
@@ -77,7 +78,7 @@ describe.each([
       program: { load: loadProgram, module: pathToFileURL(compiled.file('src/records/program.ts')) },
       readProgram: pathToFileURL(compiled.file('src/records/export.ts')),
     });
-    const archive = hasArchive ? openArchiveFolder(join(path, 'archive'), rows.installId, KEY_SEALS) : null;
+    const archive = hasArchive ? openArchive(inFolder(join(path, 'archive')), rows.installId, KEY_SEALS) : null;
     const { readProgram: _program, ...without } = rows;
     const options = { keySeals: KEY_SEALS, maxFreezeMs: 0, archive };
     stores = {

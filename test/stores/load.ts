@@ -18,7 +18,7 @@ const store = await openEmbeddedStore({
   path,
   lockWaitMs: 10_000,
   retention: { keysMs: null, effectsMs: archive === '' ? 1e12 : 1, denialsMs: 1e12 },
-  archive: archive === '' ? null : archive,
+  archive: archive === '' ? null : { kind: 'folder', path: archive },
   keySeals: KEY_SEALS,
   worker: 'auto',
 });

@@ -69,7 +69,14 @@ function open(
   effectsMs = 1e12,
 ): Promise<EffectStore> {
   const retention = { keysMs: null, effectsMs, denialsMs: 1e12 };
-  return openEmbeddedStore({ path, lockWaitMs, retention, archive, keySeals: KEY_SEALS, worker: 'never' });
+  return openEmbeddedStore({
+    path,
+    lockWaitMs,
+    retention,
+    archive: archive === null ? null : { kind: 'folder', path: archive },
+    keySeals: KEY_SEALS,
+    worker: 'never',
+  });
 }
 
 let path = '';
