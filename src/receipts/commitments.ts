@@ -95,8 +95,8 @@ export function commitAsked(salts: Buffer, as: ParamsCommitted, asked: JsonObjec
 }
 
 function saltOf(salts: Buffer, field: SaltedField): Buffer {
-  const place = SALTED_FIELDS.indexOf(field);
-  return salts.subarray(place * SALT_BYTES, (place + 1) * SALT_BYTES);
+  const begin = SALT_BYTES * SALTED_FIELDS.indexOf(field);
+  return salts.subarray(begin, begin + SALT_BYTES);
 }
 
 /**

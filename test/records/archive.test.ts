@@ -287,6 +287,37 @@ it('an archive that cannot be used is said, and holds up neither calls nor what 
   });
 });
 
+it('a segment whose answer was lost is taken in, and no record goes twice; a mark that was not written follows', async () => {
+  const archive = openArchive(inFolder(folder), 'map', KEY_SEALS);
+  let [isLost, marks] = [true, 0];
+  const lossy: SegmentStore = {
+    ...archive,
+    async write(...segment) {
+      const written = await archive.write(...segment);
+      if (!isLost) return written;
+      isLost = false;
+      throw new StoreUnavailable('the answer was lost');
+    },
+    setMark(...mark) {
+      marks += 1;
+      return marks === 2 ? Promise.reject(new StoreUnavailable('no mark now')) : archive.setMark(...mark);
+    },
+  };
+  await using(open(undefined, lossy), async (store) => {
+    await settledEffects(store);
+    now += RETENTION.effectsMs + DAY;
+    for (const failure of ['the answer was lost', null, null])
+      expect(await store.sweep(100)).toMatchObject({ archive: { failure } });
+    expect(await archivedByLedger(store)).toMatchObject({ segments: [1] });
+    const { effect } = await dispatched(store, { idempotencyKey: 'later' });
+    await store.settle(settleRequest(effect, FAILED));
+    now += RETENTION.effectsMs + DAY;
+    for (const failure of ['no mark now', null]) expect(await store.sweep(100)).toMatchObject({ archive: { failure } });
+    expect(await archivedByLedger(store)).toMatchObject({ segments: [1, 2] });
+  });
+  expect(await archive.mark(WORKSPACE)).toMatchObject({ n: 2 });
+});
+
 it('a segment that was altered or is gone is an error with its file, and so is the archive of another store', async () => {
   const ids = await using(open(), settledEffects);
   now += RETENTION.effectsMs + DAY;
