@@ -2,8 +2,8 @@ import { expect, it } from 'vitest';
 import { DEEP } from '../deep.ts';
 import { type ProbingReport, tortureProbes } from './probing.ts';
 
-const OPS = DEEP ? 2_000 : 150;
-const KILLS = DEEP ? 20 : 3;
+const OPS = DEEP ? 2_000 : 100;
+const KILLS = DEEP ? 20 : 2;
 
 /** Runs in all, where the machine gets too little done for what is claimed of ten seconds. */
 const MOST_RUNS = 3;
