@@ -454,9 +454,15 @@ export function createEffectStore(
     async budgets(workspace): Promise<readonly BudgetRow[]> {
       const now = store.now();
       const sums = await turns.run(() => store.sums(workspace, 100_000));
-      return (await turns.map(sums, (sum) => budgetRow(sum, now)))
-        .filter((row) => row !== null)
-        .toSorted((one, other) => (one.budget < other.budget ? -1 : one.budget > other.budget ? 1 : 0));
+      // Of 100,000 rows a sort would hold the thread for a tenth of a second; budgets are few.
+      const byName = new Map<string, BudgetRow[]>();
+      await turns.map(sums, (sum) => {
+        const row = budgetRow(sum, now);
+        if (row === null) return;
+        const rows = byName.get(row.budget) ?? [];
+        if (rows.push(row) === 1) byName.set(row.budget, rows);
+      });
+      return [...byName].toSorted(([one], [other]) => (one < other ? -1 : 1)).flatMap(([, rows]) => rows);
     },
     signWith: (head, key) => store.program?.lend(head, key),
     capCounts: (workspace) => capCounts(store, workspace),
