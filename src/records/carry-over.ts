@@ -1,9 +1,9 @@
-import { randomBytes } from 'node:crypto';
 import type { EffectRecord, Tombstone } from '../effects/model/effect.ts';
 import { INSTALLATION } from '../effects/model/ledger.ts';
+import { randomPooled } from '../effects/run/ids.ts';
 import { carryOverStep } from '../effects/steps/carry-over.ts';
 import type { Row, RowStore } from '../stores/port.ts';
-import type { Draft } from './draft.ts';
+import { type Draft, Unknown } from './draft.ts';
 import { EFFECTS, effectRows, keyRows, TOMBSTONES } from './effect-rows.ts';
 import { ENTERED, enteredRows } from './installation.ts';
 import { slices } from './lists.ts';
@@ -18,8 +18,8 @@ function unreadable(error: unknown): never {
   throw new Unreadable(error instanceof Error ? error.message : String(error));
 }
 
-/** So many calls are brought over in one transaction. */
-const AT_ONCE = 20;
+/** So many calls are brought over in one transaction: most of what one costs is that it is synced. */
+const AT_ONCE = 200;
 
 /** What was brought into a restored store. */
 export interface CarriedOver {
@@ -96,7 +96,9 @@ async function bring(
   workspace: string,
   ran: readonly Of[],
 ): Promise<{ readonly unknown: number; readonly receipts: number }> {
+  const ids = ran.map((stored) => (stored.kind === 'effect' ? stored.effect.id : stored.tombstone.id));
   const { result } = await runner.run(workspace, (draft) => {
+    askForAll(draft, ids);
     let unknown = 0;
     let receipts = 0;
     for (const stored of ran) {
@@ -112,10 +114,24 @@ async function bring(
   return result;
 }
 
+/** A step begins anew with each row that it asks for, so it asks for all at once. @throws Unknown */
+function askForAll(draft: Draft, ids: readonly string[]): void {
+  const wants = ids.flatMap((id) => {
+    try {
+      effectRows.get(draft, id);
+      return [];
+    } catch (error) {
+      if (error instanceof Unknown) return error.wants;
+      throw error;
+    }
+  });
+  if (wants.length > 0) throw new Unknown(wants, []);
+}
+
 function bringEffect(draft: Draft, ran: EffectRecord): number {
   if (effectRows.get(draft, ran.id)?.kind === 'tombstone') return 0;
   const view = new RecordsView(draft, { maxFreezeMs: 0, leaseOwner: null }, false, NO_OBSERVER);
-  const plan = carryOverStep(view, { ran, nonce: randomBytes(9).toString('base64url') });
+  const plan = carryOverStep(view, { ran, nonce: randomPooled(9).toString('base64url') });
   if (plan === null) return 0;
   writePlan(draft, plan);
   return 1;
