@@ -20,6 +20,7 @@ import { PauseBanner, PausesScreen } from './screens/pauses.tsx';
 import { PoliciesScreen } from './screens/policies.tsx';
 import { ServersScreen } from './screens/servers.tsx';
 import { UnknownScreen } from './screens/unknown.tsx';
+import { Shortcuts } from './shortcuts.tsx';
 import { CurrentProvider, SignIn, StepUp, useCurrent, useMay, whoIsIn } from './session.tsx';
 
 /** What is in the navigation, each with the row of the table of permissions that it needs. */
@@ -168,6 +169,7 @@ function Shell({ children }: { readonly children: JSX.Element }): JSX.Element {
                 {session.workspaces.length === 1 ? ` in ${workspace}` : ''}
               </div>
             </div>
+            <Shortcuts />
             <Leave />
           </div>
         </header>

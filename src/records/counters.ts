@@ -1,5 +1,6 @@
 import type { BudgetRow } from '../effects/model/budget.ts';
 import { quote } from '../json/canonical.ts';
+import type { ReadingTurns } from '../effects/run/reading-turns.ts';
 import type { BudgetChange, RateCount } from '../effects/steps/plan.ts';
 import { MAX_BUDGET_ROWS } from '../effects/steps/obligations.ts';
 import type { Span, SumChange, SumListed, SumName } from '../stores/port.ts';
@@ -81,8 +82,25 @@ export function rateChange(rate: RateCount): SumChange {
   return { ...rateSum(rate), hold: 0, spend: 1, limit: rate.limit, most: null, text: null };
 }
 
+/** Rows of budgets as readers see them, by the names of budgets. */
+export async function budgetRows(
+  turns: Pick<ReadingTurns, 'map'>,
+  sums: readonly SumListed[],
+  now: number,
+): Promise<readonly BudgetRow[]> {
+  // Of 100,000 rows a sort would hold the thread for a tenth of a second; budgets are few.
+  const byName = new Map<string, BudgetRow[]>();
+  await turns.map(sums, (sum) => {
+    const row = budgetRow(sum, now);
+    if (row === null) return;
+    const rows = byName.get(row.budget) ?? [];
+    if (rows.push(row) === 1) byName.set(row.budget, rows);
+  });
+  return [...byName].toSorted(([one], [other]) => (one < other ? -1 : 1)).flatMap(([, rows]) => rows);
+}
+
 /** A budget row as readers see it; `null` if the counter is not one, or its window is over. */
-export function budgetRow({ text, spent, held }: SumListed, now: number): BudgetRow | null {
+function budgetRow({ text, spent, held }: SumListed, now: number): BudgetRow | null {
   if (text === '') return null;
   // Only `budgetText` writes the text that is kept with a counter of a budget.
   const [budget, unit, bucket, window, limit] = JSON.parse(text) as BudgetText;

@@ -30,7 +30,7 @@ import {
   type StoredEffect,
   unprobedOf,
 } from './effect-rows.ts';
-import { budgetRow } from './counters.ts';
+import { budgetRows } from './counters.ts';
 import { CLAIMS, claimRows, POOLS, poolRows } from './held-rows.ts';
 import { apiKeyRows, createInstallation, ENTERED, enteredRows } from './installation.ts';
 import { exportParts } from './export.ts';
@@ -453,16 +453,7 @@ export function createEffectStore(
 
     async budgets(workspace): Promise<readonly BudgetRow[]> {
       const now = store.now();
-      const sums = await turns.run(() => store.sums(workspace, 100_000));
-      // Of 100,000 rows a sort would hold the thread for a tenth of a second; budgets are few.
-      const byName = new Map<string, BudgetRow[]>();
-      await turns.map(sums, (sum) => {
-        const row = budgetRow(sum, now);
-        if (row === null) return;
-        const rows = byName.get(row.budget) ?? [];
-        if (rows.push(row) === 1) byName.set(row.budget, rows);
-      });
-      return [...byName].toSorted(([one], [other]) => (one < other ? -1 : 1)).flatMap(([, rows]) => rows);
+      return budgetRows(turns, await turns.run(() => store.sums(workspace, 100_000)), now);
     },
     signWith: (head, key) => store.program?.lend(head, key),
     capCounts: (workspace) => capCounts(store, workspace),

@@ -158,6 +158,35 @@ describe('effects', () => {
   });
 });
 
+describe('shortcuts', () => {
+  const dialog = () => page.getByRole('dialog', { name: 'Shortcuts' });
+
+  it('are listed for ?, or by their button, and single keys can be switched off', async () => {
+    await asked(60_000, 'pay_keys');
+    await asked(60_001, 'pay_keys');
+    await open('inbox', 'button[data-key=a]');
+    await page.keyboard.press('?');
+    await dialog().waitFor();
+    expect(await faultsOf(page)).toEqual([]);
+    expect(await dialog().innerText()).toContain('Go to Approve');
+    if (PICTURES !== undefined) await page.screenshot({ path: join(PICTURES, 'shortcuts-1280-light.png') });
+    await dialog().getByLabel('Single keys act').uncheck();
+    await page.keyboard.press('Escape');
+    await dialog().waitFor({ state: 'hidden' });
+    const before = page.url();
+    for (const key of ['j', '?']) await page.keyboard.press(key);
+    expect(page.url()).toBe(before);
+    expect(await dialog().isVisible()).toBe(false);
+    await page.getByRole('button', { name: 'Shortcuts' }).click();
+    await dialog().getByLabel('Single keys act').check();
+    await dialog().getByRole('button', { name: 'Close' }).click();
+    await page.keyboard.press('j');
+    await expect.poll(() => page.url()).not.toBe(before);
+    for (const { id } of (await world.get('/approvals?status=pending')).body.approvals)
+      await world.post(`/approvals/${id}/reject`, { comment: 'of no use any more' }, world.keys.approver);
+  });
+});
+
 describe('the inbox, by keyboard', () => {
   it('asks whoever came by a link for the key once, and then decides', async () => {
     const first = await asked(60_000);

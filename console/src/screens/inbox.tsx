@@ -1,12 +1,13 @@
 import { useQueryClient } from '@tanstack/preact-query';
 import type { JSX } from 'preact';
-import { useEffect, useRef, useState } from 'preact/hooks';
+import { useState } from 'preact/hooks';
 import { Link, useSearchParams } from 'wouter-preact';
 import { type Approval, ask, type Bounds, type Json, type JsonObject, of, type Session } from '../api.ts';
 import { amountText, moneyOf, spanText, Text, Time, valueText, visible } from '../format.tsx';
 import { Copies, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
 import { useWaiting, waitingPath } from '../queries.ts';
 import { useCurrent, useMay } from '../session.tsx';
+import { useShortcuts } from '../shortcuts.tsx';
 import { AlikeChoice, AllowedAhead } from './allowed.tsx';
 import { Facts, Params } from './effect.tsx';
 
@@ -82,26 +83,14 @@ export function InboxScreen(): JSX.Element {
     await queries.invalidateQueries({ queryKey: [workspace, 'allowances'] });
   };
 
-  const keys = useRef<(key: string) => boolean>(() => false);
-  keys.current = (key) => {
+  useShortcuts((key) => {
     if (key === 'j') show(waiting[at + 1]);
     else if (key === 'k') show(waiting[at - 1]);
     else if (key === 'x' && open !== undefined) choose(open.id);
     else if (key === 'a' || key === 'r') document.querySelector<HTMLButtonElement>(`button[data-key=${key}]`)?.focus();
     else return false;
     return true;
-  };
-  useEffect(() => {
-    const press = (event: KeyboardEvent): void => {
-      const isTyping =
-        event.target instanceof HTMLElement &&
-        event.target.matches('input:not([type=checkbox]), textarea, select, dialog *');
-      if (isTyping || event.ctrlKey || event.metaKey || event.altKey) return;
-      if (keys.current(event.key)) event.preventDefault();
-    };
-    document.addEventListener('keydown', press);
-    return () => document.removeEventListener('keydown', press);
-  }, []);
+  });
 
   return (
     <>
