@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import type { Agent, Principal } from '../../src/effects/model/principal.ts';
+import { type Agent, ledgerActor, type Principal } from '../../src/effects/model/principal.ts';
 import { authorize } from '../../src/identity/directory.ts';
 
 const agent = (id: string, disabled = false): Agent => ({
@@ -105,4 +105,14 @@ describe('who may have an agent act', () => {
   ])('%s', (_, principal, request, expected) => {
     expect(ask(principal, request)).toBe(expected);
   });
+});
+
+it('the ledger names the agent that a key acts for, else the user, else the key', () => {
+  const ofUser = { ...runner, user: 'maria' };
+  expect([agentKey('bot'), { ...ofUser, agentId: 'bot' }, ofUser, runner].map(ledgerActor)).toEqual([
+    { type: 'agent', id: 'bot' },
+    { type: 'agent', id: 'bot' },
+    { type: 'user', id: 'maria' },
+    { type: 'key', id: 'key_1' },
+  ]);
 });

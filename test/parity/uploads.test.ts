@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { readdir } from 'node:fs/promises';
-import { request as httpRequest } from 'node:http';
+import { type ClientRequest, request as httpRequest } from 'node:http';
 import { join } from 'node:path';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type FakeApi, startFakeApi } from '../sdks/fake-api.ts';
@@ -16,7 +16,7 @@ roles: { lead: {} }
 workspaces: [ { id: demo, agents: [ { id: bot, team: support, owner: olga } ] } ]
 policies: { paths: ["\${SVC_TEST_POLICIES}"] }
 upstreams: [ { id: api, url: "${url}", timeout: 10s } ]
-limits: { upload_file: 3MiB, upload: 4MiB, spool: 5MiB }
+limits: { upload_file: 3MiB, upload: 4MiB, spool: 6MiB }
 tools:
   - name: files.create
     upstream: api
@@ -216,6 +216,29 @@ describe('multipart', () => {
     expect([await spooled(), api.seen]).toEqual([[], []]);
   });
 
+  it('a key that comes in two pieces goes no further than one in a piece', async () => {
+    const { outgoing, answer } = inPieces();
+    // Less stays in memory, where nobody sees that it was read.
+    const filler = 'x'.repeat(500_000);
+    outgoing.write(`--b\r\nContent-Disposition: form-data; name="f"; filename="f"\r\n\r\n${filler}${key.slice(0, 20)}`);
+    // The first piece is read.
+    await expect.poll(openSpoolFiles).toBe(1);
+    outgoing.end(`${key.slice(20)}\r\n--b--\r\n`);
+    expect(await answer).toBe(400);
+    expect([await spooled(), api.seen]).toEqual([[], []]);
+  });
+
+  it('a body that does not say how long it is has the same limit', async () => {
+    const { outgoing, answer } = inPieces();
+    for (const name of ['a', 'b'])
+      outgoing.write(
+        `--b\r\nContent-Disposition: form-data; name="${name}"; filename="f"\r\n\r\n${'x'.repeat(2_200_000)}\r\n`,
+      );
+    outgoing.end('--b--\r\n');
+    expect(await answer).toBe(413);
+    expect([await spooled(), api.seen]).toEqual([[], []]);
+  });
+
   it('a caller that goes away in the middle leaves nothing behind', async () => {
     const outgoing = httpRequest(`${gateway.url}/api/v1/x/files`, {
       method: 'POST',
@@ -235,6 +258,26 @@ describe('multipart', () => {
   });
 });
 
+/** A form that is sent piece by piece, without its length, and the status that answers it. */
+function inPieces(): { readonly outgoing: ClientRequest; readonly answer: Promise<number | undefined> } {
+  const outgoing = httpRequest(`${gateway.url}/api/v1/x/files`, {
+    method: 'POST',
+    headers: {
+      'x-api-key': key,
+      'idempotency-key': freshKey(),
+      'content-type': 'multipart/form-data; boundary=b',
+    },
+  });
+  const answer = new Promise<number | undefined>((resolve, reject) => {
+    outgoing.once('error', reject);
+    outgoing.once('response', (response) => {
+      response.resume();
+      resolve(response.statusCode);
+    });
+  });
+  return { outgoing, answer };
+}
+
 /** Spooled files have no name; the process that has them open has them among its descriptors. */
 async function openSpoolFiles(): Promise<number> {
   const { readlink } = await import('node:fs/promises');
@@ -244,6 +287,24 @@ async function openSpoolFiles(): Promise<number> {
 }
 
 describe('a body of any type', () => {
+  it('that ends before its length is no whole one, and nothing is sent', async () => {
+    const outgoing = httpRequest(`${gateway.url}/api/v1/blobs/b1`, {
+      method: 'PUT',
+      headers: {
+        'x-api-key': key,
+        'idempotency-key': freshKey(),
+        'content-type': 'image/webp',
+        'content-length': 1_000_000,
+      },
+    });
+    outgoing.on('error', () => undefined);
+    outgoing.write('x'.repeat(500_000));
+    await expect.poll(openSpoolFiles).toBe(1);
+    outgoing.destroy();
+    await expect.poll(openSpoolFiles).toBe(0);
+    expect(api.seen).toEqual([]);
+  });
+
   it('is one param with type, size and digest, and goes on as it came', async () => {
     const bytes = Buffer.from(Array.from({ length: 100_000 }, (_, index) => (index * 31) % 256));
     const put = await pass('PUT', '/v1/blobs/b1', bytes, { 'content-type': 'image/webp' });

@@ -204,6 +204,7 @@ routes:
       - { match: "GET /v1/vip/:shop", tool: vip.get }
   - { upstream: open, prefix: /open, undeclared: passthrough_reads, set_cookie: true, rules: [ { match: "GET /v1/hidden/:id", tool: open.hidden }, { match: "GET /v1/trigger", tool: open.trigger, idempotency: none } ] }
   - { upstream: closed, prefix: /closed, undeclared: passthrough_reads, rules: [] }
+  - { upstream: open, prefix: /linked, undeclared: passthrough_reads, links: [next], rules: [] }
   - upstream: model
     prefix: /model
     error_format: openai

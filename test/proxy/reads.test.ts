@@ -69,6 +69,21 @@ describe('reads stream through', () => {
     const before = await arrived();
     const carried = await world.call('POST', '/shop/v1/search', { body: `{"text":"${world.keys.bot}"}` });
     expect([carried.status, carried.body.code, await arrived()]).toEqual([400, 'invalid_request', before]);
+    const escaped = await world.call('POST', '/shop/v1/search', {
+      body: `{"text":"\\u0073${world.keys.bot.slice(1)}"}`,
+    });
+    expect([escaped.status, escaped.body.code, await arrived()]).toEqual([400, 'invalid_request', before]);
+  });
+
+  test('where links are looked for, the answer is asked for whole and plain', async () => {
+    const headers = { 'accept-encoding': 'gzip', range: 'bytes=0-9' };
+    await world.call('GET', '/linked/v1/any', { headers });
+    const last = (await world.upstream.ledger()).requests.at(-1);
+    expect([last?.url, last?.headers['accept-encoding'], last?.headers['range']]).toEqual([
+      '/v1/any',
+      undefined,
+      undefined,
+    ]);
   });
 
   test('a policy that refuses, obligations, a pause: the core decides, with a record', async () => {
@@ -382,6 +397,19 @@ test('a read that is over is not judged again', async () => {
   // Each change of pauses has whatever is open judged again, at once.
   await (await world.pause('some.other'))();
   expect(world.identified.filter((key) => key === fresh.key)).toHaveLength(known);
+});
+
+test('a tunnel that is over is not judged again', async () => {
+  const fresh = await world.freshBot();
+  const { head, socket } = await upgrade('/shop/v1/stream', [`X-API-Key: ${fresh.key}`]);
+  expect(head).toMatch(/ 101 /);
+  socket.destroy();
+  const judged = (): number => world.identified.filter((key) => key === fresh.key).length;
+  await until(async () => {
+    const before = judged();
+    await (await world.pause('some.other'))();
+    return judged() === before;
+  });
 });
 
 test('a read that streams is cut when its key is revoked', async () => {

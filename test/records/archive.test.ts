@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
@@ -333,6 +333,16 @@ it('a segment that was altered or is gone is an error with its file, and so is t
   await using(open(undefined, openArchive(inFolder(folder), 'another', KEY_SEALS)), async (store) => {
     await expect(store.admit(admitRequest())).rejects.toThrow('of the archive of another store');
   });
+});
+
+it('a file that is too large for a segment is not read', async () => {
+  const ids = await using(open(), settledEffects);
+  now += RETENTION.effectsMs + DAY;
+  await using(open(), (store) => store.sweep(100));
+  truncateSync(join(folder, WORKSPACE, '000000001.jsonl'), 64 * 1024 * 1024);
+  await using(open(), (store) =>
+    expect(store.effect(WORKSPACE, ids[0] ?? '')).rejects.toThrow('a segment never has more than'),
+  );
 });
 
 /** Two segments of settled effects, and a third with one committed under the key `late`. @returns the rows after the first */

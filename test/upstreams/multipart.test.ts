@@ -369,6 +369,15 @@ describe('the spool', () => {
   });
 });
 
+test('who writes a part cannot know the boundary, which all parts together make', () => {
+  const boundaryOf = (params: JsonObject) => writeMultipart(params, 'indices')?.contentType;
+  const file = { filename: 'f', content_type: 'a/b', bytes: 1, sha256: sha(Buffer.from('x')) };
+  const first = boundaryOf({ a: 'x', f: file });
+  expect(boundaryOf({ a: 'x', f: { ...file } })).toBe(first);
+  expect(boundaryOf({ a: 'y', f: file })).not.toBe(first);
+  expect(boundaryOf({ a: 'x', f: { ...file, sha256: sha(Buffer.from('y')) } })).not.toBe(first);
+});
+
 test.each(['multipart', 'opaque'])(
   'a file in a body that is %s, and is not what policy saw, is never sent whole',
   async (kind) => {
