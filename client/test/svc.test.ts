@@ -368,23 +368,19 @@ describe('the other operations', () => {
 
   test('what belongs to others keeps its names in what comes back', async () => {
     const foreign = Object.fromEntries(
-      [
-        'params',
-        'asked_params',
-        'editable',
-        'metadata',
-        'result',
-        'receipt',
-        'data',
-        'evidence',
-        'assumed',
-        'current',
-      ].map((name) => [name, { left_alone: [{ this_too: 1 }] }]),
+      ['params', 'asked_params', 'editable', 'metadata', 'result', 'receipt', 'data', 'assumed', 'current'].map(
+        (name) => [name, { left_alone: [{ this_too: 1 }] }],
+      ),
     );
-    const { svc } = scripted([{ status: 200, body: { effect: { ...foreign, tool_name: 1 }, ledger: [foreign] } }]);
+    const evidence = { left_alone: 1 };
+    const own = { tool_name: 1, evidence: { started_at: 't' }, settled_by: { key_id: 'k', evidence } };
+    const { svc } = scripted([{ status: 200, body: { effect: { ...foreign, ...own }, ledger: [foreign] } }]);
     const { asked_params: askedParams, ...same } = foreign;
     const shown = { ...same, askedParams };
-    expect(await svc.effects.get('e')).toEqual({ effect: { ...shown, toolName: 1 }, ledger: [shown] });
+    expect(await svc.effects.get('e')).toEqual({
+      effect: { ...shown, toolName: 1, evidence: { startedAt: 't' }, settledBy: { keyId: 'k', evidence } },
+      ledger: [shown],
+    });
   });
 
   test('what changes something and has no key is not sent twice after a lost answer', async () => {

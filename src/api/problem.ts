@@ -98,7 +98,7 @@ export const EARLIER = ' An earlier request for the same action may have run.';
 export function renderProblem(problem: Problem, members: JsonObject, context: ProblemContext): ProblemAnswer {
   const { title } = CODES[problem.code];
   const status = statusOf(problem);
-  const happened = problem.code === 'not_ready' && !context.run ? 'no' : didItHappen(status, context);
+  const happened = didItHappen(problem.code, status, context);
   const retry = shouldRetry(status);
   const mayHaveRun = context.run && [429, 503].includes(status) && (members['did_it_happen'] ?? happened) === 'maybe';
   const headers: Record<string, string> = {
@@ -140,7 +140,10 @@ export function shouldRetry(status: number): boolean {
   return status === 429 || status === 503;
 }
 
-function didItHappen(status: number, context: ProblemContext): 'no' | 'maybe' {
+function didItHappen(code: Code, status: number, context: ProblemContext): 'no' | 'maybe' {
+  // It is about an effect whose outcome is unknown, and stays so.
+  if (code === 'too_early') return 'maybe';
+  if (code === 'not_ready' && !context.run) return 'no';
   if (context.run) return status === 401 || status === 429 || status >= 500 ? 'maybe' : 'no';
   return status >= 500 && context.changes ? 'maybe' : 'no';
 }

@@ -15,7 +15,10 @@ export function addBackup(program: Command, { ports, terminal }: CliContext): vo
     .action(async (folder: string, { config, json: asJson }: { readonly config: string; readonly json?: true }) => {
       // Whoever calls the gateway meanwhile comes first: a backup only has to be made.
       setPriority(constants.priority.PRIORITY_BELOW_NORMAL);
-      const { madeAt, transactions } = await ports.backUpStore({ configFile: config, environment: {} }, folder);
+      const made = await ports.backUpStore({ configFile: config, environment: {} }, folder);
+      const { madeAt, transactions, warning } = made;
+      if (warning !== null)
+        terminal.err(`The backup is whole. That it was made could not be noted beside the store: ${warning}.`);
       if (asJson) return terminal.out(json({ folder, made_at: timeOf(madeAt), transactions }));
       terminal.out(
         `Written: ${folder}. The master secret and the signing keys are not in it: keep copies of them elsewhere.`,

@@ -50,7 +50,7 @@ async function diagnose(file: string, ports: CliPorts): Promise<readonly Check[]
     files,
     storeCheck(store),
     await folderCheck(storeFolder(configuration.store)),
-    await secretCheck(configuration.secrets.masterFile),
+    await secretCheck(configuration.secrets.masterFile, store),
     keyCheck(file, store),
     await portCheck(configuration, store),
     ...answers.map((answer) => answer.check),
@@ -94,8 +94,15 @@ async function folderCheck(path: string): Promise<Check> {
   return free < ROOM_BYTES ? warning('disk', words, 'a full disk stops all writes; make room') : ok('disk', words);
 }
 
-async function secretCheck(file: string): Promise<Check> {
+async function secretCheck(file: string, { keys }: StoreInspection): Promise<Check> {
   const found = await stat(file).catch(() => null);
+  // A store with keys was used with a master secret, and does not start with another one.
+  if (found === null && keys !== null && Object.values(keys).some((count) => count > 0))
+    return failed(
+      'master secret',
+      `${file} is missing, and the store was used with one`,
+      'put it back from your copy, and the signing keys with it; without it no key is accepted, and no params can be read',
+    );
   if (found === null) return ok('master secret', `${file} is not there yet; the first start makes it`);
   const mode = found.mode & 0o777;
   if ((mode & 0o077) === 0) return ok('master secret', `${file}, mode ${mode.toString(8)}`);

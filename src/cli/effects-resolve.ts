@@ -23,7 +23,16 @@ interface Chosen {
   readonly state: EffectState;
   readonly tool: string;
   readonly target: string;
-  readonly createdAt: string;
+  /** When its latest attempt began: of an unknown outcome, the one that nobody knows the end of. */
+  readonly sentAt: string;
+  /** Before it nobody may say that it did not happen. */
+  readonly quiesceUntil: string | null;
+}
+
+interface Refusal {
+  readonly effectId: string;
+  readonly code: string;
+  readonly message: string;
 }
 
 const PAGE = 200;
@@ -38,7 +47,7 @@ export function addResolve(effects: Command, { terminal, exit }: CliContext): vo
         .makeOptionMandatory(),
     )
     .option('--tool <name>', 'all unknown effects of this tool')
-    .option('--before <time>', 'all unknown effects made before this time, RFC 3339')
+    .option('--before <time>', 'all unknown effects last sent before this time, RFC 3339', toTime)
     .option('--from <file>', 'the effects of a file, one id a line')
     .option('--dry-run', 'print what would be settled, and settle nothing')
     .option('--comment <text>', 'how you found out; kept with the effect')
@@ -60,31 +69,64 @@ export function addResolve(effects: Command, { terminal, exit }: CliContext): vo
           options.json ? json(wire(result)) : `${result.effectId} is ${result.status}: ${result.reason.message}`,
         );
       }
-      const chosen = await choose(svc, id, options);
-      if (options.dryRun) {
-        if (options.json) return terminal.out(json(wire({ wouldSettle: chosen })));
-        if (chosen.length > 0) terminal.out(table(COLUMNS, chosen.map(rowOf)));
-        return terminal.out(`Would settle as ${options.outcome}: ${chosen.length}. Nothing was changed.`);
-      }
+      const { chosen, refused } = await choose(svc, id, options);
+      if (options.dryRun) return tell(terminal, chosen, refused, options);
       const settled: string[] = [];
-      const refused: { readonly effectId: string; readonly code: string; readonly message: string }[] = [];
       for (const { effectId } of chosen) {
         try {
           await settle(svc, effectId, options);
           settled.push(effectId);
         } catch (error) {
-          // What is refused for one may be right for the next. What no gateway answered is an end.
-          if (!(error instanceof SvcError) || error.status === 0) throw error;
-          refused.push({ effectId, code: error.code, message: error.message });
+          refused.push(refusalOf(effectId, error));
         }
       }
       if (options.json) terminal.out(json(wire({ settled, refused })));
       else {
-        for (const { effectId, code, message } of refused) terminal.err(`${effectId}: ${message} [${code}]`);
+        for (const refusal of refused) terminal.err(inWords(refusal));
         terminal.out(`Settled as ${options.outcome}: ${settled.length}. Refused: ${refused.length}.`);
       }
       exit(refused.length === 0 ? 0 : 1);
     });
+}
+
+/** What would be settled, by what is known now. */
+function tell(
+  terminal: CliContext['terminal'],
+  chosen: readonly Chosen[],
+  refused: readonly Refusal[],
+  { outcome, force, json: asJson }: ResolveOptions,
+): void {
+  const isEarly = ({ quiesceUntil }: Chosen): boolean =>
+    outcome === 'not_happened' && force === undefined && quiesceUntil !== null && Date.parse(quiesceUntil) > Date.now();
+  const unknown = chosen.filter(({ state }) => state === 'unknown');
+  const [tooEarly, wouldSettle] = [unknown.filter(isEarly), unknown.filter((one) => !isEarly(one))];
+  const notUnknown = chosen.filter(({ state }) => state !== 'unknown');
+  if (asJson) return terminal.out(json(wire({ wouldSettle, tooEarly, notUnknown, refused })));
+  if (chosen.length > 0) terminal.out(table(COLUMNS, [...wouldSettle, ...tooEarly, ...notUnknown].map(rowOf)));
+  for (const refusal of refused) terminal.err(inWords(refusal));
+  const last = tooEarly
+    .map(({ quiesceUntil }) => quiesceUntil ?? '')
+    .toSorted()
+    .at(-1);
+  const counts = [
+    `Would settle as ${outcome}: ${wouldSettle.length}.`,
+    ...(last === undefined
+      ? []
+      : [`Too early to say that it did not happen: ${tooEarly.length}, the last until ${last}.`]),
+    ...(notUnknown.length === 0 ? [] : [`Not unknown: ${notUnknown.length}.`]),
+    ...(refused.length === 0 ? [] : [`Refused: ${refused.length}.`]),
+  ];
+  terminal.out(`${counts.join(' ')} Nothing was changed.`);
+}
+
+/** What is refused for one may be right for the next. @throws what no gateway answered, which is an end */
+function refusalOf(effectId: string, error: unknown): Refusal {
+  if (!(error instanceof SvcError) || error.status === 0) throw error;
+  return { effectId, code: error.code, message: error.message };
+}
+
+function inWords({ effectId, code, message }: Refusal): string {
+  return `${effectId}: ${message} [${code}]`;
 }
 
 /** `svc effects probe`. */
@@ -104,19 +146,30 @@ export function addProbe(effects: Command, { terminal }: CliContext): void {
     });
 }
 
-const COLUMNS = ['effect', 'made', 'state', 'tool', 'target'] as const;
+const COLUMNS = ['effect', 'sent', 'state', 'tool', 'target'] as const;
 
-function rowOf({ effectId, createdAt, state, tool, target }: Chosen): readonly string[] {
-  return [effectId, createdAt, state, tool, target];
+function rowOf({ effectId, sentAt, state, tool, target }: Chosen): readonly string[] {
+  return [effectId, sentAt, state, tool, target];
 }
 
-async function choose(svc: Svc, id: string | undefined, options: ResolveOptions): Promise<readonly Chosen[]> {
-  const { tool, before, from } = options;
-  if (id === undefined && from === undefined) return unknownOf(svc, tool, before);
+async function choose(
+  svc: Svc,
+  id: string | undefined,
+  { tool, before, from }: ResolveOptions,
+): Promise<{ readonly chosen: readonly Chosen[]; readonly refused: Refusal[] }> {
+  if (id === undefined && from === undefined) return { chosen: await unknownOf(svc, tool, before), refused: [] };
   const ids = id === undefined ? idsIn(await readText(from ?? '')) : [id];
+  if (ids.length === 0) throw new CommandFailure(`${from ?? ''} names no effect: it has one id a line.`);
   const chosen: Chosen[] = [];
-  for (const each of ids) chosen.push(brief((await svc.effects.get(each)).effect));
-  return chosen;
+  const refused: Refusal[] = [];
+  for (const each of ids) {
+    try {
+      chosen.push(brief((await svc.effects.get(each)).effect));
+    } catch (error) {
+      refused.push(refusalOf(each, error));
+    }
+  }
+  return { chosen, refused };
 }
 
 /** All unknown effects, read before the first is settled: each page would be another one afterwards. */
@@ -131,14 +184,22 @@ async function unknownOf(svc: Svc, tool: string | undefined, before: string | un
       ...(before !== undefined && { until: before }),
       ...(cursor !== null && { cursor }),
     });
-    chosen.push(...page.effects.map(brief));
+    // What was made before may have been sent again since.
+    chosen.push(...page.effects.map(brief).filter(({ sentAt }) => before === undefined || isBefore(sentAt, before)));
     cursor = page.nextCursor;
   } while (cursor !== null);
   return chosen;
 }
 
-function brief({ effectId, state, tool, target, createdAt }: Chosen): Chosen {
-  return { effectId, state, tool, target, createdAt };
+function brief(effect: EffectPage['effects'][number]): Chosen {
+  const { effectId, state, tool, target, createdAt } = effect;
+  const isUnknown = effect.state === 'unknown';
+  const sentAt = (isUnknown ? effect.evidence.startedAt : null) ?? createdAt;
+  return { effectId, state, tool, target, sentAt, quiesceUntil: isUnknown ? effect.quiesceUntil : null };
+}
+
+function isBefore(time: string, other: string): boolean {
+  return Date.parse(time) < Date.parse(other);
 }
 
 function idsIn(text: string): readonly string[] {
@@ -157,6 +218,11 @@ function settle(
     ...(evidence !== undefined && { evidence }),
     ...(force && { force }),
   });
+}
+
+function toTime(text: string): string {
+  if (/^\d{4}-\d\d-\d\dT\d\d:\d\d/.test(text) && !Number.isNaN(Date.parse(text))) return text;
+  throw new InvalidArgumentError('Not a time such as 2026-11-27T08:00:00Z.');
 }
 
 function toJson(text: string): Json {

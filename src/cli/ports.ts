@@ -46,8 +46,14 @@ export interface CliPorts {
   recoverLost(options: StoreOptions, gateway: string): Promise<void>;
   /** The differences between the store's records and its ledger. Throws `CommandFailure` when it cannot be read. */
   checkStore(options: StoreOptions): Promise<readonly StoreDifference[]>;
-  /** Writes a backup of the embedded store into a folder, also while a gateway runs on it. Throws `CommandFailure`. */
-  backUpStore(options: StoreOptions, to: string): Promise<{ readonly madeAt: number; readonly transactions: number }>;
+  /**
+   * Writes a backup of the embedded store into a folder, also while a gateway runs on it. Throws `CommandFailure`.
+   * `warning`: why it is not on record beside the store; `null`: it is.
+   */
+  backUpStore(
+    options: StoreOptions,
+    to: string,
+  ): Promise<{ readonly madeAt: number; readonly transactions: number; readonly warning: string | null }>;
   /**
    * Puts a backup in the place of the embedded store, while no gateway runs on it. Throws `CommandFailure`.
    * @param replace a store that is there is put aside

@@ -93,16 +93,20 @@ export function inShort(text: string): string {
 const MAX_CELL = 120;
 
 /** Members whose contents belong to the caller, the upstream or a signature. Their names are not converted. */
-const FOREIGN = new Set(['result', 'receipt', 'params', 'metadata', 'data', 'evidence', 'assumed', 'current', 'links']);
+const FOREIGN = new Set([
+  ...['params', 'askedParams', 'editable', 'varies', 'metadata'],
+  ...['result', 'receipt', 'data', 'assumed', 'current', 'links'],
+]);
 
 /** Converts the client's camelCase names back to the snake_case names of the HTTP interface, which scripts expect. */
-export function wire(value: unknown): unknown {
-  if (Array.isArray(value)) return value.map(wire);
+export function wire(value: unknown, of = ''): unknown {
+  if (Array.isArray(value)) return value.map((item) => wire(item, of));
   if (typeof value !== 'object' || value === null) return value;
   return Object.fromEntries(
     Object.entries(value).map(([name, item]) => [
       name.replace(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`),
-      FOREIGN.has(name) ? item : wire(item),
+      // What somebody settled an outcome by is theirs; the evidence of an effect is the gateway's.
+      FOREIGN.has(name) || (name === 'evidence' && of === 'settledBy') ? item : wire(item, name),
     ]),
   );
 }

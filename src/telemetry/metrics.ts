@@ -1,7 +1,7 @@
 import { Counter, Gauge, Registry, collectDefaultMetrics } from 'prom-client';
 import type { Decision } from '../effects/model/decision.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
-import type { EffectFilter, EffectStore, SweepReport } from '../effects/store.ts';
+import { type EffectFilter, type EffectStore, StoreUnavailable, type SweepReport } from '../effects/store.ts';
 import type { Page } from '../effects/model/page.ts';
 
 /** Steps of the store that are measured. */
@@ -251,7 +251,7 @@ function addGauges(registers: Registry[], { store, swept, upkeep }: Watched): vo
     });
 }
 
-/** What is counted in the store on each scrape. */
+/** What is counted in the store on each scrape; it is left out while the store cannot be read, which other gauges say. */
 function addCounts(registers: Registry[], watched: Watched): void {
   /** Both gauges of unknown outcomes are collected at once, and read the store once. */
   let counting: ReturnType<typeof countUnknown> | null = null;
@@ -267,9 +267,8 @@ function addCounts(registers: Registry[], watched: Watched): void {
     labelNames: ['workspace'] as const,
     registers,
     async collect() {
-      const counted = await unknown();
       this.reset();
-      for (const { workspace, counts } of counted)
+      for (const { workspace, counts } of await orNothing(unknown()))
         this.set(
           { workspace },
           counts.reduce((sum, count) => sum + count, 0),
@@ -282,9 +281,8 @@ function addCounts(registers: Registry[], watched: Watched): void {
     labelNames: ['workspace', 'age'] as const,
     registers,
     async collect() {
-      const counted = await unknown();
       this.reset();
-      for (const { workspace, counts } of counted)
+      for (const { workspace, counts } of await orNothing(unknown()))
         for (const [index, [age]] of AGES.entries()) this.set({ workspace, age }, counts[index] ?? 0);
     },
   });
@@ -295,12 +293,19 @@ function addCounts(registers: Registry[], watched: Watched): void {
     registers,
     async collect() {
       this.reset();
-      for (const workspace of watched.workspaces())
-        this.set(
-          { workspace },
-          await countPages((page) => watched.store.approvals(workspace, { ...PENDING, ...page })),
-        );
+      const counting = watched.workspaces().map(async (workspace) => {
+        const count = await countPages((page) => watched.store.approvals(workspace, { ...PENDING, ...page }));
+        return { workspace, count };
+      });
+      for (const { workspace, count } of await orNothing(Promise.all(counting))) this.set({ workspace }, count);
     },
+  });
+}
+
+function orNothing<Item>(counting: Promise<readonly Item[]>): Promise<readonly Item[]> {
+  return counting.catch((error: unknown) => {
+    if (error instanceof StoreUnavailable) return [];
+    throw error;
   });
 }
 

@@ -153,6 +153,18 @@ describe('metrics', () => {
     expect(asked).toHaveLength(22);
   });
 
+  it('are there while the store cannot be read, without what only it knows: that is when people look', async () => {
+    const away = (): never => {
+      throw new StoreUnavailable('read-only');
+    };
+    const { store } = listing([], []);
+    const broken = { ...store, effects: async () => away(), approvals: async () => away() };
+    const metrics = createMetrics({ store: broken, workspaces: () => ['demo'], swept: () => null });
+    const { text } = await metrics.render();
+    expect(text).toMatch(/^svc_store_ready /m);
+    expect(text).not.toContain('workspace="demo"');
+  });
+
   it('say nothing more of a workspace that is gone', async () => {
     const { store } = listing([{ ...EFFECT, id: 'eff_1', createdAt: 0 }], [APPROVAL]);
     let workspaces = ['demo', 'other'];

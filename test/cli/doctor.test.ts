@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -23,6 +23,8 @@ beforeAll(async () => {
 });
 afterAll(() => void taken.close());
 
+const MASTER = join(folder, 'data', 'keys', 'master');
+
 function configure(on: number): void {
   const lines = [
     `server: { port: ${on} }`,
@@ -30,6 +32,8 @@ function configure(on: number): void {
     'upstreams: [ { id: one, url: "http://127.0.0.1:1" }, { id: two, url: "http://127.0.0.1:2" } ]',
   ];
   writeFileSync(file, lines.join('\n'));
+  mkdirSync(join(folder, 'data', 'keys'), { recursive: true });
+  writeFileSync(MASTER, 'a secret', { mode: 0o600 });
 }
 
 const KEYS = { administrative: 1, account: 1, agent: 1, profile: 0 } as const;
@@ -68,6 +72,16 @@ describe('svc doctor', () => {
     [{ state: 'broken' as const, keys: null }, 'skipped: the store cannot be read'],
   ])('counts keys: %j', async (store, says) => {
     expect(await examined(['keys'], store)).toEqual([expect.stringContaining(says), 0]);
+  });
+
+  it('fails where a store that was used has lost its master secret, and not where nothing was used yet', async () => {
+    rmSync(MASTER);
+    const missing = expect.stringMatching(/^failed: .*master is missing, and the store was used with one$/);
+    expect(await examined(['master secret'])).toEqual([missing, 1]);
+    const unused = { administrative: 0, account: 0, agent: 0, profile: 0 };
+    for (const keys of [unused, null])
+      expect(await examined(['master secret'], { keys })).toEqual([expect.stringMatching(/^ok: .*not there yet/), 0]);
+    configure(0);
   });
 
   it('fails where the store does, with what the store says', async () => {

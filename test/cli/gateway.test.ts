@@ -264,8 +264,12 @@ describe('effects', () => {
     const lost = await refund(200, 'lost-1');
     expect(lost.decision).toBe('unknown_effect');
     const early = await asAccount('effects', 'resolve', lost.effect_id, '--outcome', 'not_happened');
-    expect(early.err).toMatch(/\[too_early\]$/);
+    expect(early.err).toMatch(/can be said from 20\d\d-\S+Z on\. \(in \d+ s\) \[too_early\]$/);
     expect(early.code).toBe(1);
+    const dry = await asAccount('effects', 'resolve', lost.effect_id, '--outcome', 'not_happened', '--dry-run');
+    expect(dry.out).toMatch(
+      /Would settle as not_happened: 0\. Too early to say that it did not happen: 1, the last until 20\S+Z\. Nothing/,
+    );
     const settled = await asAccount(
       'effects',
       'resolve',
@@ -296,7 +300,14 @@ describe('effects', () => {
     const dry = await resolve('--from', file, '--dry-run');
     expect(dry.out).toMatch(new RegExp(`${first} .* unknown [\\s\\S]*${second} .* unknown `));
     expect(dry.out).toContain('Would settle as happened: 2. Nothing was changed.');
-    expect(await resolve('--from', file)).toMatchObject({ code: 0, out: 'Settled as happened: 2. Refused: 0.' });
+    writeFileSync(file, `${first}\neff_gone\n${second}\n`);
+    expect((await resolve('--from', file, '--dry-run')).err).toMatch(/^eff_gone: .*\[not_found\]$/);
+    const some = await resolve('--from', file);
+    expect(some).toMatchObject({ code: 1, out: 'Settled as happened: 2. Refused: 1.' });
+    expect(some.err).toMatch(/^eff_gone: .*\[not_found\]$/);
+    expect((await resolve('--from', file, '--dry-run')).out).toContain('Would settle as happened: 0. Not unknown: 2.');
+    writeFileSync(file, '# none\n');
+    expect(await resolve('--from', file)).toMatchObject({ code: 2, err: expect.stringContaining('names no effect') });
     const { created_at: made } = JSON.parse((await asAccount('effects', 'show', third, '--json')).out).effect;
     expect((await resolve('--tool', 'notes.none', '--dry-run')).out).toContain(': 0.');
     expect((await resolve('--before', made, '--dry-run')).out).toContain(': 0.');

@@ -218,18 +218,31 @@ test('effects resolve chooses from all pages that a gateway has, not from the fi
     asked.push(cursor);
     const effect = {
       id: `eff_${asked.length}`,
+      effect_id: `eff_${asked.length}`,
       state: 'unknown',
       tool: 't',
       target: 'x',
       created_at: '2026-01-01T00:00:00Z',
+      // It was sent again later.
+      evidence: { started_at: '2026-02-01T00:00:00Z' },
+      quiesce_until: '2026-02-01T01:00:00Z',
     };
     response.setHeader('content-type', 'application/json');
-    response.end(JSON.stringify({ effects: [effect], next_cursor: ['2', '3', null][asked.length - 1] }));
+    response.end(JSON.stringify({ effects: [effect], next_cursor: ['2', '3', null][(asked.length - 1) % 3] }));
   }).listen(0, '127.0.0.1');
   await once(gateway, 'listening');
   const { port } = gateway.address() as AddressInfo;
   const where = `http://127.0.0.1:${port}`;
-  await svc('effects', 'resolve', '--url', where, '--tool', 't', '--outcome', 'happened', '--dry-run');
-  gateway.close();
+  const dryRun = ['effects', 'resolve', '--url', where, '--outcome', 'happened', '--dry-run'];
+  expect(await svc(...dryRun, '--tool', 't')).toMatchObject({
+    err: '',
+    out: expect.stringContaining('Would settle as happened: 3.'),
+  });
   expect(asked).toEqual([null, '2', '3']);
+  // Before its last attempt it may have been settled by somebody who knew of that one.
+  expect((await svc(...dryRun, '--before', '2026-01-15T00:00:00Z')).out).toContain('Would settle as happened: 0.');
+  expect((await svc(...dryRun, '--before', '2026-02-15T00:00:00Z')).out).toContain('Would settle as happened: 3.');
+  gateway.close();
+  const badTime = await svc(...dryRun, '--before', '2026-02-15');
+  expect(badTime).toMatchObject({ code: 2, err: expect.stringContaining('Not a time such as') });
 });

@@ -1,4 +1,5 @@
 import type { Code } from '../model/codes.ts';
+import { isoTime } from '../model/iso-time.ts';
 import type { EffectRecord, Evidence, Fence, SettledBy } from '../model/effect.ts';
 import type { Json } from '../../json/value.ts';
 import type { EffectPorts } from '../ports.ts';
@@ -87,7 +88,7 @@ export async function settleUnknown(
     case 'too_early':
       return problem(
         'too_early',
-        'The call may still be under way. Ask again when the time is over; only then can it be said that it did not happen.',
+        `The call may still be under way. That it did not happen can be said from ${isoTime(ports.store.now() + resolution.retryAfterMs)} on.`,
         resolution.retryAfterMs,
       );
     case 'already_resolved':

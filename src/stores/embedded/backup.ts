@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import {
+  chmodSync,
   closeSync,
   copyFileSync,
   existsSync,
@@ -70,6 +71,7 @@ export async function writeBackup(path: string, to: string): Promise<BackupConte
       database.prepare('PRAGMA auto_vacuum = INCREMENTAL').all();
     database.prepare('VACUUM INTO ?').all(file);
   });
+  chmodSync(file, 0o600);
   const meta = markAsBackup(file, open);
   const files = Object.fromEntries([BACKUP_FILE, ...names].map((name) => [name, digestOf(join(to, name))]));
   const content: BackupContent = {
