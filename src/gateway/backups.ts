@@ -116,7 +116,13 @@ async function makeWhole(place: StorePlace, work: string, from: string, content:
   try {
     const begun = await beginEpoch({ ...place, path: work }, true, async (store) => {
       const look = reads === null ? null : asking(reads.handlers);
-      const carried = look === null ? null : await carryOver(store.rows, { list: (query) => look('list', query) });
+      const carried =
+        look === null
+          ? null
+          : await carryOver(store.rows, {
+              list: (query) => look('list', query),
+              rows: (workspace, names) => look('rows', { workspace, names }),
+            });
       await record(store, content, carried);
       return { carried, transactionsKnown: store.knownCommits };
     });

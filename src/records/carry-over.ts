@@ -4,6 +4,7 @@ import { randomPooled } from '../effects/run/ids.ts';
 import { carryOverStep } from '../effects/steps/carry-over.ts';
 import type { Row, RowStore } from '../stores/port.ts';
 import { type Draft, Unknown } from './draft.ts';
+import { ONLY, pauseRows } from './control-rows.ts';
 import { EFFECTS, effectRows, keyRows, TOMBSTONES } from './effect-rows.ts';
 import { ENTERED, enteredRows } from './installation.ts';
 import { slices } from './lists.ts';
@@ -35,13 +36,20 @@ export interface CarriedOver {
  * Brings what ran after the backup into a restored store, newest first, as far as the store that it replaces can be read.
  * @param before the store that is replaced
  */
-export async function carryOver(restored: RowStore, { list: look }: Pick<RowStore, 'list'>): Promise<CarriedOver> {
-  const before: Pick<RowStore, 'list'> = { list: (query) => look(query).catch(unreadable) };
+export async function carryOver(
+  restored: RowStore,
+  { list: look, rows: lookUp }: Pick<RowStore, 'list' | 'rows'>,
+): Promise<CarriedOver> {
+  const before: Pick<RowStore, 'list' | 'rows'> = {
+    list: (query) => look(query).catch(unreadable),
+    rows: (workspace, names) => lookUp(workspace, names).catch(unreadable),
+  };
   const runner = createStepRunner(restored);
   let unknown = 0;
   let receipts = 0;
   try {
     for (const workspace of await workspacesOf(before)) {
+      await bringPauses(runner, before, workspace);
       for (const list of [EFFECTS, TOMBSTONES])
         for await (const slice of slices(before, { workspace, list, kind: effectRows.kind, order: 'down' })) {
           const there = await rowsOf(restored, workspace, slice);
@@ -69,6 +77,16 @@ async function workspacesOf(before: Pick<RowStore, 'list'>): Promise<readonly st
   for await (const slice of slices(before, { workspace: INSTALLATION, list: ENTERED, kind: enteredRows.kind }))
     found.push(...slice.map(({ id }) => id));
   return found;
+}
+
+/** What was stopped stays so, and what was let run again runs. As they are sealed: if others wrote them, all is paused. */
+async function bringPauses(runner: StepRunner, before: Pick<RowStore, 'rows'>, workspace: string): Promise<void> {
+  const [row] = await before.rows(workspace, [{ kind: pauseRows.kind, id: ONLY }]);
+  if (row === undefined || row === null) return;
+  const latest = pauseRows.of(row);
+  await runner.run(workspace, (draft) => {
+    if (latest.version > (pauseRows.get(draft, ONLY)?.version ?? 0)) pauseRows.put(draft, ONLY, latest);
+  });
 }
 
 type Of = ReturnType<typeof effectRows.of>;

@@ -13,6 +13,7 @@ import {
   dispatched,
   FAILED,
   leaseOf,
+  pauseRequest,
   permit,
   PERSON,
   resolveRequest,
@@ -309,21 +310,36 @@ describe('after a restore', () => {
     });
   });
 
+  it('what was paused since is paused, and what was let run again runs', async () => {
+    const { store } = await restore(
+      async (at) => {
+        await dispatched(at, { idempotencyKey: 'k' });
+        return at.setPause(pauseRequest({ id: 'pau_before' }));
+      },
+      async (at) => {
+        await at.setPause(pauseRequest({ id: 'pau_since' }));
+        await at.liftPause(WORKSPACE, 'pau_before', 'administrative', PERSON);
+      },
+    );
+    expect((await store.pauses(WORKSPACE)).pauses.map(({ id }) => id)).toEqual(['pau_since']);
+  });
+
   it('what cannot be read of the store that is replaced is told, and what was read is brought over', async () => {
     const replaced = emptyRows();
     await dispatched(storeOn(replaced), COSTS);
     const restored = emptyRows();
     const rows = mapStore(restored, () => now);
-    const { list } = mapStore(replaced, () => now);
+    const { list, rows: lookUp } = mapStore(replaced, () => now);
     let looks = 0;
     const carried = await carryOver(rows, {
+      rows: lookUp,
       list: (query) => ((looks += 1), looks === 3 ? Promise.reject(new Error('a page is damaged')) : list(query)),
     });
     expect(carried).toEqual({ unknown: 1, receipts: 0, fault: 'a page is damaged' });
     expect(await storeOn(restored).admit(admitRequest(COSTS))).toMatchObject({ kind: 'existing' });
     // What cannot be written is no matter of the store that is replaced.
     const full = { ...mapStore(emptyRows(), () => now), commit: () => Promise.reject(new Error('the disk is full')) };
-    await expect(carryOver(full, { list })).rejects.toThrow('the disk is full');
+    await expect(carryOver(full, { list, rows: lookUp })).rejects.toThrow('the disk is full');
   });
 });
 
