@@ -329,7 +329,11 @@ describe('approvals', () => {
     expect(shown.out).toMatch(new RegExp(`^approval {2}${id}\\nstatus {4}pending, 0 of 1 approvals\\n`));
     expect(shown.out).toContain(waiting.effect_id);
     expect(shown.out).toMatch(/^by {8}agent [\w-]+, owner \w+/m);
-    const approved = await asAccount('approvals', 'approve', id, '--comment', 'fine');
+    // Another question than the one that was shown: nothing is decided.
+    const other = await asAccount('approvals', 'approve', id, '--digest', 'A'.repeat(43));
+    expect(other).toMatchObject({ code: 1, err: expect.stringMatching(/\[\w+\]$/) });
+    const digest = /^digest +(\S+)$/m.exec(shown.out)?.[1] ?? '';
+    const approved = await asAccount('approvals', 'approve', id, '--comment', 'fine', '--digest', digest);
     expect(approved.out).toBe(
       `Approved, and sent: committed. The action happened. The effect ${waiting.effect_id} is committed.`,
     );
@@ -351,6 +355,12 @@ describe('approvals', () => {
     expect(err).toMatch(/\[wrong_key_kind\]$/);
     expect(code).toBe(1);
   });
+});
+
+test('the ledger, at most so many events', async () => {
+  for (let n = 0; n < 3; n += 1) await refund(100, `ledger-${n}`);
+  const { events } = JSON.parse((await asAccount('ledger', '--limit', '2', '--json')).out);
+  expect(events).toHaveLength(2);
 });
 
 test('pause and resume', async () => {

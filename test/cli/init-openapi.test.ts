@@ -664,7 +664,11 @@ describe('--diff', () => {
     '/a': { get: { responses: DONE } },
     '/b/{id}': {
       put: post(
-        { type: 'object', required: ['x'], properties: { x: { type: 'string', enum: ['1', '2'] }, y: {} } },
+        {
+          type: 'object',
+          required: ['x', 'v'],
+          properties: { x: { type: 'string', enum: ['1', '2'] }, v: {}, w: {}, y: {} },
+        },
         { parameters: [{ name: 'id', in: 'path', required: true, schema: {} }] },
       ),
     },
@@ -674,8 +678,8 @@ describe('--diff', () => {
       put: post(
         {
           type: 'object',
-          required: ['x', 'z'],
-          properties: { x: { type: 'string', enum: ['1'] }, z: { type: 'integer' } },
+          required: ['x', 'w', 'z'],
+          properties: { x: { type: 'string', enum: ['1'] }, v: {}, w: {}, z: { type: 'integer' } },
         },
         { parameters: [{ name: 'key', in: 'path', required: true, schema: {} }] },
       ),
@@ -696,6 +700,8 @@ describe('--diff', () => {
     expect(out.split('\n')).toEqual([
       '~ PUT /v1/b/{key}  shop.put_b',
       '    x: enum ["1","2"] → ["1"]',
+      '    v: no longer required',
+      '    w: now required',
       '    z: new, required',
       '    y: gone',
       '+ POST /v1/c  shop.post_c',

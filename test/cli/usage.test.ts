@@ -246,3 +246,18 @@ test('effects resolve chooses from all pages that a gateway has, not from the fi
   const badTime = await svc(...dryRun, '--before', '2026-02-15');
   expect(badTime).toMatchObject({ code: 2, err: expect.stringContaining('Not a time such as') });
 });
+
+test('what a policy file holds is printed, and steers no terminal', async () => {
+  vi.stubEnv('SVC_API_KEY', 'svc_acct_7hQ2mZx0PbKdAAAABBBBCCCCDDDD');
+  const hiding = '# \u202eallow\u001b[2K\u001b[1A';
+  const gateway = createServer((_request, response) => {
+    response.setHeader('content-type', 'application/json');
+    response.end(JSON.stringify({ version: 'v', proven: true, files: [{ file: 'p.yaml', text: hiding, lists: [] }] }));
+  }).listen(0, '127.0.0.1');
+  await once(gateway, 'listening');
+  const where = `http://127.0.0.1:${(gateway.address() as AddressInfo).port}`;
+  const { out } = await svc('policy', 'show', 'v', '--url', where);
+  gateway.close();
+  expect(out).toContain('allow');
+  expect(out).not.toMatch(/[\u001b\u202e]/);
+});

@@ -82,6 +82,20 @@ it('a bundle as it was sealed is valid, and says by which key', async () => {
   expect(payload).toMatchObject({ events: 8, receipts: 2, effects: 2, ws: 'demo' });
 });
 
+it('a receipt of another place in the ledger is told, also where the seal fits', async () => {
+  const whole = lines();
+  const base = receiptInput();
+  const effect = { ...base.effect, id: 'eff_one' };
+  const { jws } = signer.issue({ ...base, id: 'rcp_one', effect, ledger: { epoch: 1, seq: 999 } });
+  const moved = whole.map((line) => {
+    const value: JsonObject = JSON.parse(line);
+    return value['type'] === 'receipt' && value['effect_id'] === 'eff_one' ? JSON.stringify({ ...value, jws }) : line;
+  });
+  const { verdict, checks } = await check(sealed(moved));
+  expect(verdict).toBe('INVALID');
+  expect(JSON.stringify(checks)).toContain('another place in the ledger');
+});
+
 it(`edited in ${EDITS} ways it is refused each time: bits, and lines that are gone, doubled, moved, altered`, async () => {
   const whole = Buffer.from(sealed(lines()));
   const all: Buffer[] = [];
