@@ -139,7 +139,12 @@ export interface Effect {
   readonly beyond?: readonly { readonly limit: string; readonly by: number }[];
   /** Nobody was asked: this user had allowed calls alike. */
   readonly allowance?: { readonly id: string; readonly given_by: string; readonly use: number };
-  readonly evidence?: { readonly code: string; readonly message: string; readonly status: number | null; readonly started_at: string | null };
+  readonly evidence?: {
+    readonly code: string;
+    readonly message: string;
+    readonly status: number | null;
+    readonly started_at: string | null;
+  };
   readonly quiesce_until?: string;
   readonly settled_by?: { readonly by: string; readonly user?: string | null; readonly comment?: string | null };
   readonly params?: JsonObject;

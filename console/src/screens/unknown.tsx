@@ -57,7 +57,9 @@ export function UnknownScreen(): JSX.Element {
                         />
                       )}
                     </span>
-                    <span class="num since">{spanText(now - Date.parse(effect.evidence?.started_at ?? effect.created_at))}</span>
+                    <span class="num since">
+                      {spanText(now - Date.parse(effect.evidence?.started_at ?? effect.created_at))}
+                    </span>
                     <span class="wrap what">
                       <Link href={`/${workspace}/effects/${effect.id}`}>
                         <Text mono>{effect.tool}</Text>
