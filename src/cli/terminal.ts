@@ -93,10 +93,8 @@ export function inShort(text: string): string {
 const MAX_CELL = 120;
 
 /** Members whose contents belong to the caller, the upstream or a signature. Their names are not converted. */
-const FOREIGN = new Set([
-  ...['params', 'askedParams', 'editable', 'varies', 'metadata'],
-  ...['result', 'receipt', 'data', 'assumed', 'current', 'links'],
-]);
+const OF_CALLS = ['params', 'askedParams', 'editable', 'varies', 'metadata'] as const;
+const FOREIGN = new Set<string>([...OF_CALLS, 'result', 'receipt', 'data', 'assumed', 'current', 'links']);
 
 /** Converts the client's camelCase names back to the snake_case names of the HTTP interface, which scripts expect. */
 export function wire(value: unknown, of = ''): unknown {
