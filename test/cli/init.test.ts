@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { tmpdir } from 'node:os';
@@ -396,6 +396,8 @@ test.each(['my-gateway', './my-gateway/', '../svc-init-beside', '/absolute'])(
     const { configuration } = await loadConfiguration(file);
     expect(resolve(storeFolder(configuration.store))).toBe(resolve(folder, 'data'));
     expect(readFileSync(join(folder, 'data', '.gitignore'), 'utf8')).toBe('*\n');
+    // It will hold the master secret.
+    expect(statSync(join(folder, 'data')).mode & 0o777).toBe(0o700);
     expect(JSON.parse((await svc('config', 'check', file, '--json')).out)).toEqual({ findings: [] });
   },
 );

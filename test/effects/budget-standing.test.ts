@@ -74,10 +74,13 @@ it('counts a hold once that took over one from when it waited, and nothing of be
   add('budget.held', 'one', { holds: [hold(10)] });
   add('budget.posted', 'one', { holds: [hold(10)] });
   add('budget.reset', null, { budgets: ['other', 'day'] });
+  add('budget.held', 'two', { holds: [hold(5)] });
+  add('budget.posted', 'two', { holds: [hold(5)] });
+  add('budget.reset', null, { budgets: ['other'] });
   add('budget.held', 'mine', { holds: [hold(30)] });
   add('budget.held', 'mine', { holds: [hold(20)], taken_over: [hold(30)] });
   expect(await taken([hold(20)])).toMatchObject([
-    { spent: 0, around: { before: { spent: 0, held: 0 }, after: { spent: 0, held: 20 } } },
+    { spent: 0, around: { before: { spent: 5, held: 0 }, after: { spent: 5, held: 20 } } },
   ]);
 });
 

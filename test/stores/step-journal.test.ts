@@ -34,9 +34,11 @@ it.skipIf(process.getuid?.() !== 0)(
         // Room for some of what comes, and a place in the middle of a step where it ends.
         disk.fill(4096 * (round + 1));
         for (let group = 0; group < 4; group += 1, next += 5) acknowledged.push(...(await append(journal, next, 5)));
-        await expect(journal.check()).rejects.toThrow();
+        // What is tried is a line of its own, which would hide that a step comes behind half of another.
+        const isChecked = round % 2 === 0;
+        if (isChecked) await expect(journal.check()).rejects.toThrow();
         disk.empty();
-        await journal.check();
+        if (isChecked) await journal.check();
         for (let group = 0; group < 2; group += 1, next += 5) acknowledged.push(...(await append(journal, next, 5)));
       }
       expect(acknowledged.length).toBeGreaterThan(80);
@@ -125,6 +127,21 @@ it('a line that is cut, or is not as it was written, is no step: the others are 
     writeFileSync(join(folder, name), text.replace('redo-2', 'redo-0'));
     const again = await openStepJournal(folder);
     expect(await again.after('w', 0)).toMatchObject([{ step: 1 }, { step: 3, redo: 'redo-3', words: ['a', 'b'] }, {}]);
+    await again.close();
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+it('texts with line breaks and tabs come back as they were', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-journal-'));
+  try {
+    const made = { workspace: 'w', step: 1, at: 1, redo: 'a\nb\t', words: ['c\n', '', '"\r\n"'], epoch: 1 };
+    const journal = await openStepJournal(folder);
+    await journal.appended(made);
+    await journal.close();
+    const again = await openStepJournal(folder);
+    expect(await again.after('w', 0)).toEqual([made]);
     await again.close();
   } finally {
     rmSync(folder, { recursive: true });
