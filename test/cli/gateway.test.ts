@@ -327,6 +327,15 @@ describe('approvals', () => {
     expect(again.decision).toBe('duplicate_blocked');
   });
 
+  test('what was shown is what is decided on', async () => {
+    const waiting = await refund(6500, 'large-shown');
+    const id = waiting.approval?.id ?? '';
+    const other = await asAccount('approvals', 'approve', id, '--digest', 'A'.repeat(43));
+    expect(other).toMatchObject({ code: 1, err: expect.stringContaining('digest') });
+    const { digest } = JSON.parse((await asAccount('approvals', 'show', id, '--json')).out);
+    expect((await asAccount('approvals', 'approve', id, '--digest', digest)).code).toBe(0);
+  });
+
   test('reject binds', async () => {
     const waiting = await refund(7000, 'large-2');
     expect((await asAccount('approvals', 'reject', waiting.approval?.id ?? '')).code).toBe(0);
@@ -340,6 +349,12 @@ describe('approvals', () => {
     expect(err).toMatch(/\[wrong_key_kind\]$/);
     expect(code).toBe(1);
   });
+});
+
+test('the ledger has no more events than are asked for, and says how to go on', async () => {
+  const { events, next_cursor: cursor } = JSON.parse((await asAccount('ledger', '--limit', '2', '--json')).out);
+  expect(events).toHaveLength(2);
+  expect((await asAccount('ledger', '--limit', '2')).out).toContain(`More: --cursor ${cursor}`);
 });
 
 test('pause and resume', async () => {

@@ -708,6 +708,14 @@ describe('--diff', () => {
   });
 });
 
+test('--diff says what is required from now on, and what no longer is', async () => {
+  const of = (required: string[]): object =>
+    documentOf({ '/b': { post: post({ type: 'object', required, properties: { x: {}, y: {} } }) } });
+  await toolsOf(of(['x']));
+  const { out } = await init(of(['y']), '--diff');
+  expect(out.split('\n').slice(1, 3)).toEqual(['    x: no longer required', '    y: now required']);
+});
+
 describe('probes that are proposed', () => {
   const ID = { name: 'id', in: 'path', required: true, schema: { type: 'string' } };
   const body = (schema: object): object => ({

@@ -141,6 +141,15 @@ describe('what a seal does not make good', () => {
       'an admission in another place',
       () => lines().map((line) => line.replace('"effect_id":"eff_one","actor"', '"effect_id":"eff_x","actor"')),
     ],
+    [
+      'admissions that have changed places',
+      () =>
+        lines().map((line) =>
+          line.includes('effect.admitted')
+            ? line.replace(/eff_(one|two)/, (_all, name: string) => (name === 'one' ? 'eff_two' : 'eff_one'))
+            : line,
+        ),
+    ],
     ['a receipt of another workspace', () => lines().map((line) => line.replace('"ws":"demo"', '"ws":"other"'))],
     ['a line of no kind', () => [...lines(), '{"type":"note"}']],
     ['a line that is no JSON', () => [...lines(), '{"type":"event",}']],
