@@ -52,3 +52,22 @@ test('one cap counts all listeners: silent connections and unfinished handshakes
   await listeners.close();
   server.close();
 });
+
+test('each listener takes on its own certificate, not that of another', async () => {
+  const server = createServer();
+  const pair = (name: string) => ({ cert: read(`${name}.pem`), key: read(`${name}.key.pem`) });
+  const { listeners } = createListeners(server, pair('one'), (each) => new ConnectionCap(each, 10));
+  const settings = { at: 'own', host: '127.0.0.1', port: 0, tls: pair('one') };
+  const port = Number(new URL(await listeners.open(settings)).port);
+  const nameOf = async (): Promise<string> => {
+    const socket = connectTls({ port, host: '127.0.0.1', ca: read('ca.pem'), servername: 'localhost' });
+    await once(socket, 'secureConnect');
+    const { CN } = socket.getPeerCertificate().subject;
+    socket.destroy();
+    return String(CN);
+  };
+  expect(await nameOf()).toBe('one');
+  listeners.update(pair('one'), [{ ...settings, tls: pair('two') }]);
+  expect(await nameOf()).toBe('two');
+  await listeners.close();
+});

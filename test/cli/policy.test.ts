@@ -96,3 +96,12 @@ test('a version that is not kept is 1 and changes nothing; what is no version is
   expect((await policy('activate', 'short')).code).not.toBe(0);
   expect((await history()).in_force).toBe(before);
 });
+
+test('what a policy says does not steer the terminal of whoever reads it', async () => {
+  const { in_force: before } = await history();
+  writePolicy('three, description: "\u202e"');
+  await until(async () => (await history()).in_force !== before);
+  const { out } = await policy('show', (await history()).in_force);
+  expect(out).toContain('id: three');
+  expect(out).not.toContain('\u202e');
+});

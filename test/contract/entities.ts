@@ -195,6 +195,8 @@ export function describeEntities(open: OpenStore, capabilities: Capabilities): v
       });
       expect(await put(entity('b', { characters: 988 }))).toMatchObject({ created: 1 });
       expect(await at.store.brainState(WORKSPACE)).toMatchObject({ entities: 2, characters: 1000 });
+      await remove('b');
+      expect(await at.store.brainState(WORKSPACE)).toMatchObject({ entities: 1, characters: 12 });
     });
 
     it('of the API are taken over by a file that names them, and only the file lets them go', async () => {

@@ -1,3 +1,5 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { expect, test } from 'vitest';
 import type { LedgerDraft } from '../../src/effects/model/ledger.ts';
 import { createThrottle } from '../../src/records/throttle.ts';
@@ -49,4 +51,19 @@ test('many words make room by the words of earlier seconds, never by those of th
   expect(throttle.admits('word', 'demo', [event(11)], NOW)).toBe(false);
   for (let n = 0; n < 10_001; n += 1) throttle.admits(`later ${n}`, 'demo', [], NOW + 1_000);
   expect(throttle.due(NOW + 1_000).map((due) => due.event.data['repeated'])).toEqual([2]);
+});
+
+test('words of earlier seconds take no room, however many there were', () => {
+  setFlagsFromString('--expose-gc');
+  const used = (): number => {
+    runInNewContext('gc')();
+    return process.memoryUsage().heapUsed;
+  };
+  const throttle = createThrottle();
+  const before = used();
+  for (let second = 0; second < 30; second += 1)
+    for (let n = 0; n < 10_001; n += 1) throttle.admits(`${second} ${n}`, 'demo', [], NOW + second * 1_000);
+  // Those of one second take about 2 MB.
+  expect(used() - before).toBeLessThan(12_000_000);
+  expect(throttle.pending()).toBe(false);
 });

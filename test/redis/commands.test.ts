@@ -1,11 +1,12 @@
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
+import { openConnection } from '../../src/stores/redis/connection.ts';
 import { script } from '../../src/stores/redis/scripts.ts';
 import { wordsOfChanges } from '../../src/stores/redis/rows/words.ts';
 import { openRedisRows, type RedisRows } from '../../src/stores/redis/rows/open.ts';
 import { changeOf, done, listOf, newPlace, type Place, putOf } from '../port/changes.ts';
 import { journalFolder } from './contract.ts';
 import { rowsOptions } from './rows.ts';
-import { type RedisServer, startRedis } from './servers.ts';
+import { freePort, type RedisServer, startRedis } from './servers.ts';
 
 const ROWS = 50;
 
@@ -86,4 +87,35 @@ it('what is shown is read while this gateway may not write, and that writes noth
   // What is decided on is read by a gateway that is registered.
   await store.read(place.workspace, [want], []);
   expect(Object.keys(await server.client.hgetall(key('gw')))).toEqual(['gw-1']);
+});
+
+it('scripts that the server has lost are sent again: nothing had run', async () => {
+  await server.client.script('FLUSH');
+  const { rows } = await store.read(place.workspace, [{ kind: 'thing', id: 't1' }], []);
+  expect(rows[0]?.row?.text).toBe('text 1');
+});
+
+const connectionTo = (port: number) =>
+  openConnection(
+    { kind: 'address', address: { host: '127.0.0.1', port } },
+    { username: null, password: null, database: 0, tls: false },
+    { name: 'test' },
+  );
+
+it('what cannot be read is an error, not absent: also one of several commands', async () => {
+  const connection = connectionTo(server.port);
+  await connection.ready();
+  await server.client.set('text', 'x');
+  const commands = [
+    ['GET', 'text'],
+    ['HGETALL', 'text'],
+  ] as const;
+  await expect(connection.pipeline(commands)).rejects.toThrow('WRONGTYPE');
+  connection.close();
+});
+
+it('why a server cannot be reached is told without its address', async () => {
+  const connection = connectionTo(await freePort());
+  await expect(connection.ready()).rejects.toThrow(/^Redis cannot be reached: connect ECONNREFUSED$/);
+  connection.close();
 });
