@@ -188,13 +188,11 @@ const SAID = {
   links: MapOf(Url, 'Where to go on: `docs`, `effect`, `receipt`, `resolve`.'),
 };
 
-type Happened = 'yes' | 'no' | 'maybe';
-
 /** One decision on a call, as its answer says it. */
 function decided(
   name: string,
   decision: (typeof DECISIONS)[number],
-  happened: Happened,
+  happened: 'yes' | 'no' | 'maybe',
   own: TProperties,
   what: string,
 ) {

@@ -74,7 +74,7 @@ export interface ApiPorts {
     readonly credentials: { readonly header: string } | null;
     readonly headers?: HeaderSettings;
   } | null;
-  readonly catalog: () => ApiCatalog;
+  readonly catalog: () => { tool(name: string): Tool | null; tools(): readonly Tool[] };
   /** The active policy set. */
   readonly policies: () => {
     readonly set: CompiledPolicies;
@@ -127,7 +127,18 @@ export interface ApiPorts {
   /** The company brain. */
   readonly brain: Pick<BrainPort, 'query'> & Pick<BrainWriter, 'put'>;
   /** What was approved of the tools of MCP servers, beside what they say. */
-  readonly pins: ApiPins;
+  readonly pins: {
+    /** How a tool stands to its pin; `null` where it has none. */
+    stateOf(tool: Tool): PinState | null;
+    /** What was seen of the MCP servers, beside their pinned tools. */
+    seen(): readonly {
+      readonly upstream: string;
+      readonly failure: string | null;
+      readonly unapproved: readonly string[];
+    }[];
+    /** What a server says now beside what was approved, or why it cannot be read; `null` if there is no such server. */
+    compare(upstream: string): Promise<PinComparison | string | null>;
+  };
   /** Resource pools and their capacity. */
   readonly pools: () => ReadonlyMap<string, number>;
   /** Who is told of what happens. */
@@ -196,19 +207,6 @@ export interface ApiSettings {
   readonly jsonLimits: JsonLimits;
 }
 
-export interface ApiPins {
-  /** How a tool stands to its pin; `null` where it has none. */
-  stateOf(tool: Tool): PinState | null;
-  /** What was seen of the MCP servers, beside their pinned tools. */
-  seen(): readonly {
-    readonly upstream: string;
-    readonly failure: string | null;
-    readonly unapproved: readonly string[];
-  }[];
-  /** What a server says now beside what was approved, or why it cannot be read; `null` if no MCP server has this id. */
-  compare(upstream: string): Promise<PinComparison | string | null>;
-}
-
 /** Sessions of the console, as the API sees them. */
 export interface ApiSessions {
   /**
@@ -233,9 +231,4 @@ export interface Visitor {
   readonly session: string;
   /** When the session ends, ms. */
   readonly until: number;
-}
-
-export interface ApiCatalog {
-  tool(name: string): Tool | null;
-  tools(): readonly Tool[];
 }

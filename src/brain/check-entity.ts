@@ -23,10 +23,6 @@ export interface EntityFault {
   readonly message: string;
 }
 
-export type CheckedEntity =
-  | { readonly ok: true; readonly entity: Entity }
-  | { readonly ok: false; readonly faults: readonly EntityFault[] };
-
 /** Types and words for links can stand in the paths of policies, and in queries. */
 const WORD = new RegExp(`^[A-Za-z][A-Za-z0-9_-]{0,${MAX_TYPE - 1}}$`);
 const WORD_IS = `must be a word of at most ${MAX_TYPE} letters, digits, _ and -, that begins with a letter`;
@@ -46,7 +42,9 @@ export function isEntityId(text: string): boolean {
 }
 
 /** Reads an entity from JSON, or says everything that is wrong with it. */
-export function checkEntity(value: Json): CheckedEntity {
+export function checkEntity(
+  value: Json,
+): { readonly ok: true; readonly entity: Entity } | { readonly ok: false; readonly faults: readonly EntityFault[] } {
   const faults: EntityFault[] = [];
   if (!isJsonObject(value))
     return { ok: false, faults: [{ path: [], message: 'must be an object with type, id and name' }] };

@@ -9,12 +9,6 @@ import { parseStrictJson } from '../json/strict.ts';
 import { isJsonArray, isJsonObject, type Json } from '../json/value.ts';
 import { checkEntity, MAX_DEPTH } from './check-entity.ts';
 
-/** A file or folder of entities, and the workspace that they belong to. */
-export interface EntityPath {
-  readonly path: string;
-  readonly workspace: string;
-}
-
 /** An entity, and where it stands. `line` counts from 1. */
 export interface FileEntity {
   readonly entity: Entity;
@@ -58,7 +52,7 @@ interface Collected {
  *   faults go to the log
  */
 export async function readEntityFiles(
-  paths: readonly EntityPath[],
+  paths: readonly { readonly path: string; readonly workspace: string }[],
   limits: EntityLimits,
   reading: FileReading = createReading(),
 ): Promise<EntityFiles> {

@@ -18,11 +18,6 @@ export interface BrainEntity extends Entity {
   readonly updatedAt: number;
 }
 
-/** A hit. `score` is larger for better ones, and means nothing outside one answer. */
-export interface BrainHit extends BrainEntity {
-  readonly score: number;
-}
-
 /** Linked entities of the wanted type. */
 export interface BrainJoin {
   /** The hit. */
@@ -42,8 +37,8 @@ export interface BrainSource extends EntityRef {
 }
 
 export interface BrainAnswer {
-  /** Best first. */
-  readonly entities: readonly BrainHit[];
+  /** Best first. `score` is larger for better ones, and means nothing outside one answer. */
+  readonly entities: readonly (BrainEntity & { readonly score: number })[];
   /** One for each hit with linked entities, in the order of the hits; empty where no type was asked for. */
   readonly joined: readonly BrainJoin[];
   /** One for each entity of the answer. */

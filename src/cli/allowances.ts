@@ -2,11 +2,6 @@ import type { Command } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
 import { json, table, wire } from './terminal.ts';
 
-interface ListOptions extends GatewayAccess {
-  readonly limit: number;
-  readonly cursor?: string;
-}
-
 /** `svc allowances list|revoke`. They are given by `svc approvals approve --allow-next`. */
 export function addAllowances(program: Command, { terminal }: CliContext): void {
   const allowances = program
@@ -18,7 +13,7 @@ export function addAllowances(program: Command, { terminal }: CliContext): void 
   )
     .option('--limit <n>', 'at most so many', toCount(200), 50)
     .option('--cursor <cursor>', 'go on where the last page ended')
-    .action(async (options: ListOptions) => {
+    .action(async (options: GatewayAccess & { readonly limit: number; readonly cursor?: string }) => {
       const { limit, cursor } = options;
       const svc = await connect(options);
       const page = await svc.allowances.list({ limit, ...(cursor && { cursor }) });

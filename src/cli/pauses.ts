@@ -15,10 +15,6 @@ interface PauseOptions extends GatewayAccess {
   readonly until?: string;
 }
 
-interface ResumeOptions extends GatewayAccess {
-  readonly all?: true;
-}
-
 const UNIT_MS: Readonly<Record<string, number>> = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
 /** `svc pause` and `svc resume`: the stop switches. */
@@ -47,7 +43,7 @@ export function addPauses(program: Command, { terminal, exit }: CliContext): voi
   talksToGateway(program.command('resume').description('let calls run again; without an id it lists what is paused'))
     .argument('[id]', 'pause id')
     .option('--all', 'lift every pause of the workspace')
-    .action(async (id: string | undefined, options: ResumeOptions) => {
+    .action(async (id: string | undefined, options: GatewayAccess & { readonly all?: true }) => {
       const svc = await connect(options);
       const { pauses } = await svc.pauses.list();
       if (id === undefined && !options.all) {

@@ -2,11 +2,6 @@ import type { Command } from 'commander';
 import { CommandFailure } from './ports.ts';
 import { type CliContext, toPort, withExitCodes } from './command.ts';
 
-interface StartOptions {
-  readonly config: string;
-  readonly port?: number;
-}
-
 /** `svc start`: the gateway, in the foreground, until SIGINT or SIGTERM, or until the disk fails to sync. */
 export function addStart(program: Command, { ports, terminal }: CliContext): void {
   const command = program
@@ -15,7 +10,7 @@ export function addStart(program: Command, { ports, terminal }: CliContext): voi
     .requiredOption('--config <file>', 'the configuration')
     .option('--port <n>', 'overrides server.port; 0 lets the system choose', toPort)
     .option('--json', 'has no effect here: the output is JSON lines anyway')
-    .action(async (options: StartOptions) => {
+    .action(async (options: { readonly config: string; readonly port?: number }) => {
       const stopped = terminal.stopped();
       const gateway = await ports.startGateway({
         configFile: options.config,

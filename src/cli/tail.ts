@@ -6,11 +6,6 @@ import { EFFECT_COLUMNS, effectRow } from './effects.ts';
 import { printable } from '../diagnostics/render.ts';
 import { json, styled, type Terminal, wire } from './terminal.ts';
 
-interface TailOptions extends GatewayAccess {
-  readonly count?: number;
-  readonly last: number;
-}
-
 const PAGE = 200;
 const EVERY_MS = 500;
 /** Smallest width of each column, in characters, so that later lines stay aligned with earlier ones. */
@@ -25,7 +20,7 @@ export function addTail(program: Command, { terminal }: CliContext): void {
   )
     .option('--last <n>', 'begin with so many that were made before', toCount(PAGE), 10)
     .option('--count <n>', 'end after so many', toCount(1_000_000))
-    .action(async (options: TailOptions) => {
+    .action(async (options: GatewayAccess & { readonly count?: number; readonly last: number }) => {
       const svc = await connect(options);
       let stop = false;
       void Promise.race([terminal.stopped(), terminal.unread()]).then(() => {

@@ -20,11 +20,6 @@ interface ToolsOptions extends KeyOptions {
   readonly json?: true;
 }
 
-interface ApproveOptions extends ToolsOptions {
-  readonly all?: true;
-  readonly about?: true;
-}
-
 /** A server, and the file that holds its pins. */
 interface Server {
   /** Its upstream in the configuration; `null` where it is not named. */
@@ -91,7 +86,7 @@ export function addTools(program: Command, context: CliContext): void {
   )
     .addOption(new Option('--all', 'all that is different').conflicts('about'))
     .option('--about', 'the name and the instructions of the server')
-    .action(async (names: string[], options: ApproveOptions) => {
+    .action(async (names: string[], options: ToolsOptions & { readonly all?: true; readonly about?: true }) => {
       if (names.length > 0 === (options.all === true) && options.about !== true)
         throw new CommandFailure('Name the tools to approve, or say --all, or --about.');
       const inspected = await inspect(await serverOf(options, context));

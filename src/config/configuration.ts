@@ -17,8 +17,17 @@ export interface Configuration {
   /** `keysMs`: `null` keeps keys and receipts forever. */
   readonly retention: Decoded<GatewayFile['retention']>;
   readonly resolve: Decoded<GatewayFile['resolve']>;
-  readonly secrets: SecretsSettings;
-  readonly receipts: ReceiptsSettings;
+  readonly secrets: {
+    readonly masterFile: string;
+    /** Files of earlier master secrets. They still open what was sealed with them. */
+    readonly previous: readonly string[];
+  };
+  readonly receipts: {
+    readonly keysDir: string;
+    /** `null` means `urn:svc-gateway:<install id>`. */
+    readonly issuer: string | null;
+    readonly params: 'together' | 'each';
+  };
   readonly users: readonly User[];
   /** Every role that is declared, included or given to a user. */
   readonly roles: readonly string[];
@@ -30,7 +39,7 @@ export interface Configuration {
   readonly upstreams: readonly UpstreamSettings[];
   readonly tools: readonly Tool[];
   readonly routes: readonly Route[];
-  readonly pools: readonly Pool[];
+  readonly pools: readonly { readonly id: string; readonly units: number }[];
   readonly brain: BrainSettings;
   /** The limits that an operator can set; `docs/operating/limits.md` has all. */
   readonly limits: Decoded<GatewayFile['limits']>;
@@ -122,19 +131,6 @@ export interface RedisStoreSettings {
   readonly allowWeakDurability: boolean;
 }
 
-interface SecretsSettings {
-  readonly masterFile: string;
-  /** Files of earlier master secrets. They still open what was sealed with them. */
-  readonly previous: readonly string[];
-}
-
-interface ReceiptsSettings {
-  readonly keysDir: string;
-  /** `null` means `urn:svc-gateway:<install id>`. */
-  readonly issuer: string | null;
-  readonly params: 'together' | 'each';
-}
-
 /** A person: owner of agents and keys, approver. `roles` are those declared for the user; `rolesOf` has all. */
 export interface User {
   readonly id: string;
@@ -147,16 +143,14 @@ export interface AuthSettings {
   /** How long a new key of a kind is valid by default; `null` means forever. */
   readonly defaultExpiryMs: Readonly<Record<KeyKind, number | null>>;
   /** Profiles in addition to the shipped ones. */
-  readonly profiles: readonly Profile[];
-}
-
-interface Profile {
-  readonly name: string;
-  readonly description: string;
-  readonly scopes: readonly Scope[];
-  /** `null` means no limit. */
-  readonly allowedTools: readonly string[] | null;
-  readonly readOnly: boolean;
+  readonly profiles: readonly {
+    readonly name: string;
+    readonly description: string;
+    readonly scopes: readonly Scope[];
+    /** `null` means no limit. */
+    readonly allowedTools: readonly string[] | null;
+    readonly readOnly: boolean;
+  }[];
 }
 
 export interface Workspace {
@@ -314,8 +308,3 @@ export type RouteIdempotency =
   | { readonly kind: 'required' }
   | { readonly kind: 'none' }
   | { readonly kind: 'derive'; readonly windowMs: number };
-
-interface Pool {
-  readonly id: string;
-  readonly units: number;
-}

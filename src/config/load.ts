@@ -83,22 +83,15 @@ export async function loadMcpServer(
   return { upstream: { ...upstream, mcp: upstream.mcp }, lock: lockFileOf(id, entry.mcp), warnings, sources };
 }
 
-/** What `svc config check` prints, and its exit code: 0 clean, 1 findings, 2 the file cannot be read. */
-export interface CheckReport {
-  readonly exit: 0 | 1 | 2;
-  readonly text: string;
-  readonly findings: readonly Finding[];
-}
-
 function many(items: readonly unknown[], noun: string): string {
   return `${items.length} ${noun}${items.length === 1 ? '' : 's'}`;
 }
 
-/** Checks a configuration without using it. A file with only warnings can be used, so the exit code is 0. */
+/** Checks a configuration without using it. `exit`: 0 clean or only warnings, 1 findings, 2 the file cannot be read. */
 export async function checkConfiguration(
   file: string,
   options: LoadOptions & { readonly color: boolean } = { environment: {}, color: false },
-): Promise<CheckReport> {
+): Promise<{ readonly exit: 0 | 1 | 2; readonly text: string; readonly findings: readonly Finding[] }> {
   try {
     const { configuration, warnings, sources } = await loadConfiguration(file, options);
     const { tools, routes, upstreams } = configuration;

@@ -3,9 +3,7 @@ import type { HeaderSettings } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
 
-type Written = GatewayFile['upstreams'][number]['headers'];
-
-export function resolveHeaders(written: Written, judge: Judge): HeaderSettings {
+export function resolveHeaders(written: GatewayFile['upstreams'][number]['headers'], judge: Judge): HeaderSettings {
   const names = (field: 'forward' | 'drop' | 'volatile'): readonly string[] =>
     written[field].map((name) => name.toLowerCase());
   for (const [index, name] of names('forward').entries())

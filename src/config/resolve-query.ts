@@ -5,8 +5,6 @@ import type { Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
 
 type ToolEntry = GatewayFile['tools'][number];
-type RequestEntry = ToolEntry['request'];
-
 /** The param that holds undeclared query params where only a route says that they pass. */
 const REST = 'query';
 
@@ -53,7 +51,7 @@ export function withRest(schema: JsonObject | null, rest: string | null): JsonOb
 
 /** How a request writes its query. Lists and objects are what the schema says may be one, or what has a style. */
 export function resolveQuery(
-  request: RequestEntry,
+  request: ToolEntry['request'],
   rest: string | null,
   schema: JsonObject | null,
   judge: Judge,

@@ -268,17 +268,15 @@ export interface ArchiveState {
   readonly last: { readonly segment: number; readonly at: number } | null;
 }
 
-/**
- * `clock_ahead`: the machine's clock cannot be trusted, so nothing is admitted. `store_sync_failed`: a sync failed, so
- * the process must end; the next start writes the store to disk anew.
- */
-type StoreProblem = 'store_unavailable' | 'store_rolled_back' | 'store_full' | 'store_sync_failed' | 'clock_ahead';
-
 export interface StoreHealth {
   readonly ready: boolean;
   /** What is wrong, for `/readyz`; `null` when ready. */
   readonly problem: {
-    readonly code: StoreProblem;
+    /**
+     * `clock_ahead`: the machine's clock cannot be trusted, so nothing is admitted. `store_sync_failed`: a sync failed,
+     * so the process must end; the next start writes the store to disk anew.
+     */
+    readonly code: 'store_unavailable' | 'store_rolled_back' | 'store_full' | 'store_sync_failed' | 'clock_ahead';
     readonly message: string;
   } | null;
   /** The durability that the store provides now, for `/readyz` and receipts: `fsync` on the embedded store. */

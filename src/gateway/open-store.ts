@@ -16,12 +16,6 @@ import type { RedisStore, RedisStoreOptions } from './redis-store.ts';
 /** How long a start waits for the previous gateway to release the journal, ms. */
 const JOURNAL_WAIT_MS = 10_000;
 
-/** A store. If several gateways may share it, also the means to tell each other what is in force. */
-interface OpenedStore {
-  readonly store: EffectStore;
-  readonly fleet: Pick<RedisStore, 'announce' | 'others'> | null;
-}
-
 /**
  * Opens the store that the configuration names. A store on Redis opens even if the servers cannot be reached.
  * @param keySeals checks and makes the seals of keys
@@ -30,7 +24,7 @@ interface OpenedStore {
 export async function openStoreAndFleet(
   { store: settings, retention }: Pick<Configuration, 'store' | 'retention'>,
   keySeals: KeySeals,
-): Promise<OpenedStore> {
+): Promise<{ readonly store: EffectStore; readonly fleet: Pick<RedisStore, 'announce' | 'others'> | null }> {
   switch (settings.kind) {
     case 'embedded': {
       const { archive, lockWaitMs, maxClockJumpMs } = settings;

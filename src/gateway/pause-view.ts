@@ -3,14 +3,9 @@ import type { PauseMatch, PauseSubject, PauseView } from '../effects/ports.ts';
 import type { EffectStore } from '../effects/store.ts';
 import { compilePattern } from '../policy/glob.ts';
 
-interface Compiled {
-  readonly pause: PauseRecord;
-  readonly stops: (subject: PauseSubject) => boolean;
-}
-
 interface WorkspacePauses {
   readonly version: number;
-  readonly pauses: readonly Compiled[];
+  readonly pauses: readonly { readonly pause: PauseRecord; readonly stops: (subject: PauseSubject) => boolean }[];
 }
 
 /** A version that no store has: an admission with it is stale, so the view is loaded. */

@@ -45,7 +45,7 @@ export function proxyPorts(parts: {
   store.onKeysChanged(changed);
   pauses.onChange(changed);
 
-  let known: Known | null = null;
+  let known: { readonly own: OwnSettings; readonly limits: Limits; readonly settings: ProxySettings } | null = null;
   return {
     routes: () => held.inForce.configuration.routes,
     catalog: () => held.inForce.catalog,
@@ -95,13 +95,6 @@ export function proxyPorts(parts: {
 
 type OwnSettings = Pick<ProxySettings, 'publicUrl' | 'queryKey' | 'jsonLimits'>;
 type Limits = InForce['configuration']['limits'];
-
-/** The settings of the last request, and what they were made of. */
-interface Known {
-  readonly own: OwnSettings;
-  readonly limits: Limits;
-  readonly settings: ProxySettings;
-}
 
 function settingsOf({ publicUrl, queryKey, jsonLimits }: OwnSettings, limits: Limits): ProxySettings {
   const { bodyBytes, uploadBytes, uploadFileBytes, spoolBytes } = limits;

@@ -26,18 +26,6 @@ import { proveDenial } from '../policy/self-test.ts';
 /** Checked policy files, serialised, by what they were checked from. Threads share them without copies. */
 export type CheckedBefore = ReadonlyMap<string, SharedArrayBuffer>;
 
-/** The part of what is in force that tells whether the files say anything new. */
-export interface KnownFiles {
-  readonly files: readonly string[];
-  readonly content: string;
-  readonly configurationDigest: string;
-  /** Version of the policies in the files; `null` where it is not known. */
-  readonly filesVersion: string | null;
-  /** Of the entities in the files. */
-  readonly entitiesDigest: string;
-  readonly checked: CheckedBefore;
-}
-
 /** Policies of another gateway, in the place of those in the files here. */
 export interface SharedPolicies {
   readonly version: string;
@@ -48,7 +36,17 @@ export interface ReadRequest {
   readonly configFile: string;
   /** Overrides that of the process when `${NAME}` is expanded. */
   readonly environment: Readonly<Record<string, string>>;
-  readonly known: KnownFiles;
+  /** The part of what is in force that tells whether the files say anything new. */
+  readonly known: {
+    readonly files: readonly string[];
+    readonly content: string;
+    readonly configurationDigest: string;
+    /** Version of the policies in the files; `null` where it is not known. */
+    readonly filesVersion: string | null;
+    /** Of the entities in the files. */
+    readonly entitiesDigest: string;
+    readonly checked: CheckedBefore;
+  };
   /** `null`: the policies of the files are read. */
   readonly shared: SharedPolicies | null;
 }

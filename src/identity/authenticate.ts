@@ -46,14 +46,12 @@ interface Entry {
   readonly readAt: number;
 }
 
-type KeyStore = Pick<EffectStore, 'key' | 'touchKeys' | 'onKeysChanged' | 'now'>;
-
 /**
  * Makes the authenticator. It finds keys through a cache, and drops what the store reports as changed.
  * @param options.peppers the pepper in use, then those that are being rotated out
  */
 export function createAuthenticator(options: {
-  readonly store: KeyStore;
+  readonly store: Pick<EffectStore, 'key' | 'touchKeys' | 'onKeysChanged' | 'now'>;
   readonly peppers: readonly [KeyObject, ...KeyObject[]];
   /** Monotonic ms. */
   readonly elapsed: () => number;

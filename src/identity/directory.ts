@@ -32,12 +32,6 @@ export interface Directory {
 
 type Registry = Pick<EffectStore, 'workspaces' | 'agents'>;
 
-interface Tables {
-  readonly envs: ReadonlyMap<string, string>;
-  readonly agents: ReadonlyMap<string, ReadonlyMap<string, Agent>>;
-  readonly roles: ReadonlyMap<string, readonly string[]>;
-}
-
 /**
  * Makes the directory; call `refresh` once before using it. If an agent is both declared in the configuration and
  * registered under the same id, the declared one counts.
@@ -75,7 +69,11 @@ const DEFAULT_ENV = 'prod';
 function tablesOf(
   configuration: DirectoryConfiguration,
   registered: { readonly workspaces: readonly string[]; readonly agents: readonly Agent[] },
-): Tables {
+): {
+  readonly envs: ReadonlyMap<string, string>;
+  readonly agents: ReadonlyMap<string, ReadonlyMap<string, Agent>>;
+  readonly roles: ReadonlyMap<string, readonly string[]>;
+} {
   const envs = new Map(registered.workspaces.map((id) => [id, DEFAULT_ENV]));
   for (const { id, env } of configuration.workspaces) envs.set(id, env);
   const agents = new Map([...envs.keys()].map((id) => [id, new Map<string, Agent>()]));

@@ -7,14 +7,13 @@ import { isWhole } from './whole-number.ts';
 export type StrictJson =
   | { readonly ok: true; readonly value: Json }
   /** `at` counts from 1, columns in UTF-16 code units; `null` where the fault belongs to no single place. */
-  | { readonly ok: false; readonly message: string; readonly at: TextPlace | null };
+  | {
+      readonly ok: false;
+      readonly message: string;
+      readonly at: { readonly line: number; readonly column: number } | null;
+    };
 
 type Refused = Extract<StrictJson, { ok: false }>;
-
-export interface TextPlace {
-  readonly line: number;
-  readonly column: number;
-}
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;

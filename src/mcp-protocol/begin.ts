@@ -19,15 +19,15 @@ export interface Line<Answer extends Answered> {
 type Headers = Readonly<Record<string, string>>;
 
 /** How a server is spoken to that has answered. */
-export type Begun = Spoken | { readonly kind: 'stateless'; readonly headers: Headers; readonly meta: JsonObject };
-
-interface Spoken {
-  readonly kind: 'session';
-  /** Headers of each message. */
-  readonly headers: Headers;
-  /** It has given the session a name, which it can be told to end. */
-  readonly isNamed: boolean;
-}
+export type Begun =
+  | {
+      readonly kind: 'session';
+      /** Headers of each message. */
+      readonly headers: Headers;
+      /** It has given the session a name, which it can be told to end. */
+      readonly isNamed: boolean;
+    }
+  | { readonly kind: 'stateless'; readonly headers: Headers; readonly meta: JsonObject };
 
 const [SESSIONS] = HANDSHAKE_VERSIONS;
 const [STATELESS] = STATELESS_VERSIONS;

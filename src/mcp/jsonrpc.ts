@@ -13,22 +13,16 @@ export interface RpcRequest {
   readonly params: JsonObject;
 }
 
-export interface RpcNotification {
-  readonly kind: 'notification';
-  readonly method: string;
-  readonly params: JsonObject;
-}
-
-/** The answer of a client to a request of the server. */
-export interface RpcResponse {
-  readonly kind: 'response';
-  readonly id: RpcId;
-  readonly answer:
-    | { readonly kind: 'result'; readonly result: JsonObject }
-    | { readonly kind: 'error'; readonly error: JsonObject };
-}
-
-export type RpcMessage = RpcRequest | RpcNotification | RpcResponse;
+export type RpcMessage =
+  | RpcRequest
+  | { readonly kind: 'notification'; readonly method: string; readonly params: JsonObject }
+  | {
+      readonly kind: 'response';
+      readonly id: RpcId;
+      readonly answer:
+        | { readonly kind: 'result'; readonly result: JsonObject }
+        | { readonly kind: 'error'; readonly error: JsonObject };
+    };
 
 /** Why a message is not taken: an error answer, and the status that it is sent with. */
 export interface RpcRefusal {

@@ -19,13 +19,6 @@ import { compileSchedule, type SchedulePlan } from './schedules.ts';
 import { isTimeZone, parseInstant } from './windows.ts';
 import type { BudgetDefinition } from '../effects/policy-store.ts';
 
-/** A checked policy set. */
-export interface CompiledSet {
-  readonly rules: readonly RulePlan[];
-  readonly budgets: readonly BudgetPlan[];
-  readonly definitions: readonly BudgetDefinition[];
-}
-
 /** Compiles a file of the right shape. Faults are reported, and the result must be used only if there are none. */
 export function compileSet(
   file: PolicyFile,
@@ -33,7 +26,11 @@ export function compileSet(
   surroundings: Surroundings,
   report: Reporter,
   at: (path: DataPath) => Position,
-): CompiledSet {
+): {
+  readonly rules: readonly RulePlan[];
+  readonly budgets: readonly BudgetPlan[];
+  readonly definitions: readonly BudgetDefinition[];
+} {
   const wanted = file.timezone ?? 'UTC';
   const known = isTimeZone(wanted);
   if (!known)

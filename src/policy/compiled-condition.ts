@@ -169,11 +169,6 @@ export function referenceOf(right: unknown): string | null {
   return typeof right.fact === 'string' ? right.fact : null;
 }
 
-interface JudgeOfLeaf {
-  readonly judge: (input: PolicyInput, item: Json | undefined) => Truth;
-  readonly fixed: boolean;
-}
-
 /** Combines operator and reader into one function with three truth values. */
 function* judgeOfLeaf(
   name: OperatorName,
@@ -181,7 +176,7 @@ function* judgeOfLeaf(
   right: unknown,
   { negated, ifAbsent }: { readonly negated: boolean; readonly ifAbsent: boolean | null },
   symbols: Symbols,
-): Generator<void, JudgeOfLeaf> {
+): Generator<void, { readonly judge: (input: PolicyInput, item: Json | undefined) => Truth; readonly fixed: boolean }> {
   const absence: Truth = ifAbsent === null ? undefined : ifAbsent !== negated;
   const seesAll = seesAbsence(name);
   const judged = (value: Json | undefined, judge: Judge): Truth => {

@@ -79,9 +79,7 @@ function rulesIn(index: RuleIndex): readonly CompiledRule[] {
 }
 
 /** Whether a condition holds for every call of the caller, for none, or for some. */
-type Way = 'always' | 'never' | 'some';
-
-function judge(test: Test, input: PolicyInput, isKnown: (root: string | null) => boolean): Way {
+function judge(test: Test, input: PolicyInput, isKnown: (root: string | null) => boolean): 'always' | 'never' | 'some' {
   switch (test.kind) {
     case 'all':
     case 'any': {

@@ -11,13 +11,10 @@ import { OPERATOR_NAMES, type OperatorName } from './operators.ts';
  * [maybe:][not:][absent_true:|absent_false:]operator
  * ```
  */
-export type EngineCondition = { all: EngineCondition[] } | { any: EngineCondition[] } | EngineLeaf;
-
-interface EngineLeaf {
-  fact: string;
-  operator: string;
-  value: unknown;
-}
+export type EngineCondition =
+  | { all: EngineCondition[] }
+  | { any: EngineCondition[] }
+  | { fact: string; operator: string; value: unknown };
 
 /** The facts and tables that names in engine conditions refer to. {@link toEngineForm} fills it. */
 export interface Symbols {

@@ -24,10 +24,6 @@ const IN_ONE_PIECE = 100;
 /** A condition on its way to another thread: itself, or the number of separate pieces if it is large. */
 export type PackedCondition = Shortened | { readonly pieces: number };
 
-interface ListNumber {
-  readonly list: number;
-}
-
 /** A condition with numbers in place of long lists. */
 type Shortened =
   | { readonly all: readonly Shortened[] }
@@ -37,7 +33,7 @@ type Shortened =
 
 type Leaf =
   | { readonly fact: string; readonly operator: string; readonly value: unknown }
-  | { readonly fact: string; readonly operator: string; readonly long: ListNumber };
+  | { readonly fact: string; readonly operator: string; readonly long: { readonly list: number } };
 
 function withoutLists(condition: EngineCondition, lists: Map<readonly Json[], number>): Shortened {
   if ('all' in condition) return { all: condition.all.map((part) => withoutLists(part, lists)) };

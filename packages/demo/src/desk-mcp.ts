@@ -1,8 +1,5 @@
 import { isJsonObject, type Json, type JsonObject } from '../../../src/json/value.ts';
 
-/** The answer to a message: `null` where it gets none. */
-export type DeskAnswer = JsonObject | null;
-
 const TICKET = { ticket_id: { type: 'string', minLength: 1, maxLength: 64 } };
 
 /** As MCP lists them. `config/desk.lock.json` pins them. */
@@ -28,7 +25,7 @@ const TOOLS: readonly JsonObject[] = [
 ];
 
 /** A support desk that speaks MCP over streamable HTTP, in the revisions with sessions, and keeps none. */
-export function createDesk(): (message: Json | undefined) => DeskAnswer {
+export function createDesk(): (message: Json | undefined) => JsonObject | null {
   const closed = new Map<string, number>();
   const call = (name: Json | undefined, args: JsonObject): JsonObject => {
     const { ticket_id: ticket } = args;

@@ -70,9 +70,6 @@ export const PAGE_HEADERS = {
   'x-robots-tag': 'noindex',
 } as const;
 
-/** What the colour of a page says. */
-export type Tone = 'wait' | 'yes' | 'stop' | 'bad' | 'plain';
-
 /** The form of a passkey, which has its script beside it. @param content what the form has */
 export function passkeyForm(action: string, challenge: string, party: string, content: Html): Html {
   return html`<form method="post" action="${action}" id="passkey" data-challenge="${challenge}" data-party="${party}" hidden>

@@ -7,7 +7,7 @@ import { alikeHtml } from './alike.ts';
 import { type Difference, paramsThatDiffer } from './earlier.ts';
 import { fieldsHtml } from './fields.ts';
 import { type Html, html } from './html.ts';
-import { page, passkeyForm, timeOf, type Tone } from './layout.ts';
+import { page, passkeyForm, timeOf } from './layout.ts';
 import type { ShownApproval } from './shown.ts';
 
 /** What stands on a page above everything else. */
@@ -101,7 +101,8 @@ function isOpen({ approval, now }: ShownApproval): boolean {
 interface Standing {
   readonly title: string;
   readonly text: string | Html;
-  readonly tone: Tone;
+  /** What the colour of a page says. */
+  readonly tone: 'wait' | 'yes' | 'stop' | 'bad' | 'plain';
 }
 
 /** How the request stands. What expired was neither approved nor rejected, and never looks as if. */

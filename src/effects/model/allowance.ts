@@ -43,15 +43,12 @@ export type AllowanceDraft = Omit<AllowanceRecord, 'used' | 'givenAt' | 'expires
   readonly until: number;
 };
 
-/** How an allowance stands. */
-export type AllowanceStatus = 'open' | 'used_up' | 'over' | 'revoked' | 'replaced';
-
 /** @param now ms, by the store's clock */
 export function allowanceStatus(
   { ended, used, times, expiresAt, epoch }: AllowanceRecord,
   now: number,
   present: number,
-): AllowanceStatus {
+): 'open' | 'used_up' | 'over' | 'revoked' | 'replaced' {
   if (ended !== undefined) return ended.why;
   if (used >= times) return 'used_up';
   return now < expiresAt && epoch === present ? 'open' : 'over';

@@ -17,13 +17,6 @@ export interface Vote {
   readonly seal?: string;
 }
 
-/** Why a call with a granted approval was not sent when the gateway last tried. */
-export interface Stopped {
-  readonly at: number;
-  readonly decision: DeniedDecision;
-  readonly reason: Reason;
-}
-
 /** What the call takes from a budget, as computed when approval was asked for. */
 export interface ApprovalCost {
   readonly budget: string;
@@ -32,18 +25,6 @@ export interface ApprovalCost {
   readonly window: string;
   readonly amount: number | null;
   readonly limit: number;
-}
-
-/** The call as an approver changed it. From then on votes are for this alone. */
-export interface ChangedCall {
-  readonly by: string;
-  readonly at: number;
-  /** Names of the params that are not as they were asked. */
-  readonly params: readonly string[];
-  /** The params as they would run, sealed with those that were asked; `null` once the request is over. */
-  readonly sealed: string | null;
-  /** The digest of the question as the agent asked it. */
-  readonly askedDigest: string;
 }
 
 /** A request for approval. It is bound to a digest of the action and of the rules that ask for approval. */
@@ -72,13 +53,22 @@ export interface ApprovalRecord {
   readonly expiresAt: number;
   readonly decidedAt: number | null;
   /** Why the call is not sent although approval is granted (it is tried until `expiresAt`), or why it was given up. */
-  readonly stopped: Stopped | null;
+  readonly stopped: { readonly at: number; readonly decision: DeniedDecision; readonly reason: Reason } | null;
   /** The rate limits that the call was counted in when it was asked, so that it is not counted in them again. Absent: none. */
   readonly rates?: readonly { readonly id: string; readonly bucket: string }[];
   /** Until when escalations are on record, ms. Absent: none is. */
   readonly escalatedTo?: number;
-  /** Absent: it stands as it was asked. */
-  readonly changed?: ChangedCall;
+  /** The call as an approver changed it: from then on votes are for this alone. Absent: it stands as it was asked. */
+  readonly changed?: {
+    readonly by: string;
+    readonly at: number;
+    /** Names of the params that are not as they were asked. */
+    readonly params: readonly string[];
+    /** The params as they would run, sealed with those that were asked; `null` once the request is over. */
+    readonly sealed: string | null;
+    /** The digest of the question as the agent asked it. */
+    readonly askedDigest: string;
+  };
   /** Something else than a gateway wrote the request, or a vote on it. Nothing is approved by it. */
   readonly isForged?: boolean;
 }

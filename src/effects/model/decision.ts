@@ -23,22 +23,16 @@ export type Decision = (typeof DECISIONS)[number];
 /** The decisions that refuse a call before anything is sent. */
 export type DeniedDecision = Extract<Decision, `denied_${string}`>;
 
-export type DidItHappen = 'yes' | 'no' | 'maybe';
-
 /** What the caller should do now. */
 export type NextStep = 'proceed' | 'replan' | 'block' | 'wait' | 'resolve' | 'retry';
-
-interface DecisionRow {
-  readonly status: number;
-  readonly happened: DidItHappen;
-  readonly next: NextStep;
-}
 
 /**
  * Section 7 as a table: the status of each decision, whether the action happened, and what to do next. `unknown_effect`
  * is 504 for the call that lost its answer, and 409 for a repeat of it (see {@link statusOf}).
  */
-export const DECISION_TABLE: Readonly<Record<Decision, DecisionRow>> = {
+export const DECISION_TABLE: Readonly<
+  Record<Decision, { readonly status: number; readonly happened: 'yes' | 'no' | 'maybe'; readonly next: NextStep }>
+> = {
   committed: { status: 200, happened: 'yes', next: 'proceed' },
   duplicate_blocked: { status: 409, happened: 'yes', next: 'proceed' },
   pending_approval: { status: 202, happened: 'no', next: 'wait' },

@@ -90,8 +90,6 @@ export const LEDGER_GROUPS = [
 
 type GroupOf<Kind extends LedgerKind> = Kind extends `${infer Group}.${string}` ? Group : never;
 
-export type LedgerGroup = (typeof LEDGER_GROUPS)[number];
-
 /**
  * The ledger for everything outside workspaces: administrative keys, the files in force, refusals of keys without a
  * workspace.
@@ -123,7 +121,7 @@ export interface LedgerEvent extends LedgerDraft {
 /** Which events of the ledger: those that fit all that is given. */
 export interface LedgerFilter {
   /** A kind, or the kinds of a group: what stands before the dot. */
-  readonly kind?: LedgerKind | LedgerGroup | undefined;
+  readonly kind?: LedgerKind | (typeof LEDGER_GROUPS)[number] | undefined;
   readonly effectId?: string | undefined;
   /** The id of who caused the event. */
   readonly actor?: string | undefined;

@@ -15,7 +15,11 @@ export interface ShownBudget {
   readonly warnAt: number;
 }
 
-interface OutcomeBase {
+/**
+ * The result of a run request, as data. `settlement: pending`: the result is true and durable here, but not yet in the
+ * store.
+ */
+export type RunOutcome = {
   readonly workspace: string;
   readonly effectId: string;
   readonly tool: string;
@@ -33,46 +37,39 @@ interface OutcomeBase {
   readonly changed?: ChangedParams;
   /** Replaces the `next` of the decision table (drift: `on_mismatch`). */
   readonly next: NextStep | null;
-}
-
-/**
- * The result of a run request, as data. `settlement: pending`: the result is true and durable here, but not yet in the
- * store.
- */
-export type RunOutcome = OutcomeBase &
-  (
-    | {
-        readonly decision: 'committed';
-        readonly receipt: SignedReceipt;
-        readonly result: KeptResult | null;
-        /** The upstream's whole answer, for the proxy; `null` if another request ran the effect. */
-        readonly answer: UpstreamAnswer | null;
-        readonly accepted: boolean;
-        readonly responseTruncated: boolean;
-        /** As in the settlement. */
-        readonly amounts?: Amounts;
-        readonly settlement: 'done' | 'pending';
-      }
-    | {
-        readonly decision: 'duplicate_blocked';
-        readonly receipt: SignedReceipt;
-        readonly result: KeptResult | null;
-        readonly resultExpired: boolean;
-      }
-    | { readonly decision: 'pending_approval'; readonly approval: ApprovalRecord }
-    | { readonly decision: 'in_progress' }
-    | {
-        readonly decision: 'failed';
-        readonly answer: UpstreamAnswer | null;
-        readonly result: KeptResult | null;
-        readonly settlement: 'done' | 'pending';
-        /** The upstream was busy, and the same call under the same key would be the next attempt. */
-        readonly askAgain?: true;
-      }
-    | { readonly decision: 'unknown_effect'; readonly safeToRetry: boolean; readonly settlement: 'done' | 'pending' }
-    | { readonly decision: 'idempotency_conflict' }
-    | { readonly decision: DeniedDecision; readonly mismatches: readonly Mismatch[] }
-  );
+} & (
+  | {
+      readonly decision: 'committed';
+      readonly receipt: SignedReceipt;
+      readonly result: KeptResult | null;
+      /** The upstream's whole answer, for the proxy; `null` if another request ran the effect. */
+      readonly answer: UpstreamAnswer | null;
+      readonly accepted: boolean;
+      readonly responseTruncated: boolean;
+      /** As in the settlement. */
+      readonly amounts?: Amounts;
+      readonly settlement: 'done' | 'pending';
+    }
+  | {
+      readonly decision: 'duplicate_blocked';
+      readonly receipt: SignedReceipt;
+      readonly result: KeptResult | null;
+      readonly resultExpired: boolean;
+    }
+  | { readonly decision: 'pending_approval'; readonly approval: ApprovalRecord }
+  | { readonly decision: 'in_progress' }
+  | {
+      readonly decision: 'failed';
+      readonly answer: UpstreamAnswer | null;
+      readonly result: KeptResult | null;
+      readonly settlement: 'done' | 'pending';
+      /** The upstream was busy, and the same call under the same key would be the next attempt. */
+      readonly askAgain?: true;
+    }
+  | { readonly decision: 'unknown_effect'; readonly safeToRetry: boolean; readonly settlement: 'done' | 'pending' }
+  | { readonly decision: 'idempotency_conflict' }
+  | { readonly decision: DeniedDecision; readonly mismatches: readonly Mismatch[] }
+);
 
 /** What `runEffect` returns to a door. */
 export type RunResult =

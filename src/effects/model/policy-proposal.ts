@@ -32,8 +32,6 @@ export interface PolicyProposal {
 
 type ProposalEnd = 'confirmed' | 'withdrawn' | 'superseded';
 
-export type ProposalStatus = 'open' | 'expired' | ProposalEnd;
-
 /** So many people have to stand behind policies. */
 export const PEOPLE_BEHIND = 2;
 
@@ -45,7 +43,7 @@ export function proposalStatus(
   { ended, expiresAt, from }: Pick<PolicyProposal, 'ended' | 'expiresAt' | 'from'>,
   now: number,
   inForce: string | null,
-): ProposalStatus {
+): 'open' | 'expired' | ProposalEnd {
   if (ended !== undefined) return ended.as;
   if (now >= expiresAt) return 'expired';
   return from === inForce ? 'open' : 'superseded';

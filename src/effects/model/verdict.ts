@@ -89,14 +89,6 @@ export interface Escalation {
   readonly to: Approvers;
 }
 
-/** When so much of the time that counts has passed since policy was asked, ms by the store's clock. */
-export interface CountedHours {
-  readonly schedule: string;
-  readonly expiresAt: number;
-  /** `null`: nobody else is asked. */
-  readonly escalatesAt: number | null;
-}
-
 /** Who must approve before the call may run. */
 export interface ApprovalRequirement {
   readonly rule: string;
@@ -119,8 +111,13 @@ export interface ApprovalRequirement {
   readonly allowAlike?: AllowAlike;
   /** Absent: nobody else is asked. */
   readonly escalate?: Escalation;
-  /** Absent: all time counts. */
-  readonly hours?: CountedHours;
+  /** When so much of the time that counts has passed, ms by the store's clock. Absent: all time counts. */
+  readonly hours?: {
+    readonly schedule: string;
+    readonly expiresAt: number;
+    /** `null`: nobody else is asked. */
+    readonly escalatesAt: number | null;
+  };
   /** The limit that the call would go beyond, as {@link limitName} has it. Absent: the rule itself asks. */
   readonly beyond?: string;
 }

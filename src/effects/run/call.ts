@@ -46,13 +46,6 @@ export interface Call {
   readonly checkedMs: number;
 }
 
-/** What a call is that approvers changed: they vote on this, and no longer on what was asked. */
-export interface ChangedQuestion {
-  readonly askedDigest: string;
-  /** Of the call with the changed params. The effect keeps the fingerprint of what was asked. */
-  readonly fingerprint: string;
-}
-
 /**
  * The parts of an admission that stay the same when it is asked for again, after policy or pauses have changed. Parts
  * that not every admission needs are made on first use.
@@ -62,8 +55,12 @@ export interface Proposal {
   readonly nonce: string;
   /** Where the gateway itself sends an approved call: the id of the granted request for approval. */
   readonly dispatches: string | null;
-  /** How approvers changed the call; `null`: it is as the agent asked it. */
-  readonly changed: ChangedQuestion | null;
+  /** How approvers changed the call: they vote on this alone. `null`: it is as the agent asked it. */
+  readonly changed: {
+    readonly askedDigest: string;
+    /** Of the call with the changed params. The effect keeps the fingerprint of what was asked. */
+    readonly fingerprint: string;
+  } | null;
   approvalId(): string;
   sealedParams(): SealedParams;
   sealed(): string;

@@ -17,8 +17,6 @@ type Changing =
   | { readonly kind: 'change'; readonly change: ApprovalChange | null }
   | { readonly kind: 'problem'; readonly problem: Problem };
 
-type There = Extract<Recalled, { kind: 'there' }>;
-
 /**
  * Makes of what an approver changed the question that everybody is asked from then on. The changed call passes the checks
  * of a new one: the schema of its tool, and policy, which may refuse it. Whoever had to agree still has to.
@@ -91,7 +89,7 @@ async function judged(
   ports: EffectPorts,
   approval: ApprovalRecord,
   effect: EffectRecord,
-  given: There,
+  given: Extract<Recalled, { kind: 'there' }>,
   sealedParams: SealedParams,
   names: readonly string[],
 ): Promise<Changing> {

@@ -16,13 +16,11 @@ interface Checked {
   ends(stage: 'state_check', status: Stage['status'], detail: string | null): void;
 }
 
-interface Drift {
-  readonly reason: Reason;
-  readonly mismatches: readonly Mismatch[];
-}
-
 /** Reads the live state and compares it with what was assumed. @returns `null` if it is the same */
-export async function checkState(attempt: Checked, stateCheck: StateCheck): Promise<Drift | null> {
+export async function checkState(
+  attempt: Checked,
+  stateCheck: StateCheck,
+): Promise<{ readonly reason: Reason; readonly mismatches: readonly Mismatch[] } | null> {
   attempt.begins('state_check');
   const reading = await attempt.ports.upstream.readState(attempt.tool, attempt.params);
   if (reading.kind === 'unreadable') {

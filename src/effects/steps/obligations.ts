@@ -27,12 +27,6 @@ type Refused = {
   readonly retryAfterMs: number | null;
 };
 
-/** The call would go beyond just these limits, and people may be asked about that. */
-interface Exceeds {
-  readonly kind: 'exceeds';
-  readonly limits: readonly string[];
-}
-
 /** The obligations hold. This is what admission must write. */
 interface Satisfied {
   readonly kind: 'satisfied';
@@ -62,8 +56,6 @@ export interface ObligationScope {
   readonly isGranted: boolean;
 }
 
-type BudgetObligation = Extract<Obligation, { kind: 'budget' }>;
-
 /** Whether a claim keeps others out now. */
 export function isClaimActive(claim: ClaimRecord, now: number): boolean {
   return claim.expiresAt > now || claim.extendedUntil > now || claim.runningEffects.length > 0;
@@ -89,14 +81,15 @@ export function freeUnits(
 
 /**
  * Checks the obligations of a permit, in the order of policy.md: claim, reservation, rate, budget. In observe mode, an
- * obligation that would refuse is only recorded. But a claim that another agent really holds still refuses.
+ * obligation that would refuse is only recorded. But a claim that another agent really holds still refuses. `exceeds`:
+ * the call would go beyond just these limits, and people may be asked about that.
  */
 export function satisfyObligations(
   view: StepView,
   request: AdmitRequest,
   permit: Permit,
   scope: ObligationScope,
-): Satisfied | Refused | Exceeds {
+): Satisfied | Refused | { readonly kind: 'exceeds'; readonly limits: readonly string[] } {
   const observing = permit.mode === 'observe';
   let observed = permit.trace.observed;
   const note = (refusal: Refused, beyond?: 'ask' | 'asked'): void => {
@@ -360,7 +353,7 @@ function namedReservation(
 function budgetObligation(
   view: StepView,
   request: AdmitRequest,
-  obligation: BudgetObligation,
+  obligation: Extract<Obligation, { kind: 'budget' }>,
   back: readonly BudgetChange[],
   isBeyond: boolean,
 ): { readonly kind: 'held'; readonly hold: Hold; readonly row: BudgetRow } | Refused {

@@ -23,11 +23,9 @@ const Readiness = Type.Object({
   ),
 });
 
-type Status = 'ok' | 'warn' | 'fail';
-
 interface Check {
   readonly id: string;
-  readonly status: Status;
+  readonly status: 'ok' | 'warn' | 'fail';
   readonly message: string;
   readonly fix: string | null;
 }

@@ -39,7 +39,12 @@ export interface ArrivedCall {
   /** What the call is one of: calls of other sessions are not cancelled with it. */
   readonly session: string;
   /** Through the door to all servers. `null`: in a session of the client with the one server. */
-  readonly federated: FederatedCall | null;
+  readonly federated: {
+    /** Whose session with the server it is sent in. */
+    readonly sessionOf: string;
+    /** The result in the form of the client's era. */
+    shape(result: JsonObject): JsonObject;
+  } | null;
   /** A server's id of a session as this agent gets it. */
   readonly seal: (id: string) => string | null;
   /** Makes ids of events what this agent gets; `null` where the events are the gateway's own, and have none. */
@@ -50,14 +55,6 @@ export interface ArrivedCall {
   readonly era: Era;
   /** The client has its user visit addresses. */
   readonly takesUrls: boolean;
-}
-
-/** What is different for a call through the door to all servers. */
-export interface FederatedCall {
-  /** Whose session with the server it is sent in. */
-  readonly sessionOf: string;
-  /** The result in the form of the client's era. */
-  shape(result: JsonObject): JsonObject;
 }
 
 /** Runs a call of a tool as an effect, and answers it: always with a status of 200 where a decision was made. */

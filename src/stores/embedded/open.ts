@@ -223,8 +223,6 @@ async function writeHere(options: Omit<EngineOptions, 'isOwnThread'>, listener: 
   };
 }
 
-type Opened = Extract<ToGateway, { kind: 'open' }>;
-
 /** Writes in a thread of its own, so that commits do not block the event loop. A thread that dies is started again. */
 async function writeInThread(
   entry: URL,
@@ -239,7 +237,7 @@ async function writeInThread(
   let restartTimer: NodeJS.Timeout | null = null;
 
   /** Starts the thread. Resolves when the store is open, rejects when it cannot be opened. */
-  function start(): Promise<Opened> {
+  function start(): Promise<Extract<ToGateway, { kind: 'open' }>> {
     return new Promise((resolve, reject) => {
       const started = startThread(
         entry,

@@ -44,11 +44,6 @@ export const CONNECT_TIMEOUT_MS = 3000;
 /** How often calls that wait for a connection are asked whether they still want one. */
 const WAITING_CHECK_MS = 50;
 
-interface Waiting {
-  readonly wanted: () => boolean;
-  readonly give: (connection: Connection | null) => void;
-}
-
 /** Opens no connection yet. undici closes idle connections after its keep-alive time. */
 export function createConnections(configured: ConnectionSettings): Connections {
   let settings = configured;
@@ -57,7 +52,7 @@ export function createConnections(configured: ConnectionSettings): Connections {
   const outdated = new Set<Connection>();
   const closing = new Set<Promise<void>>();
   const idle: Connection[] = [];
-  const waiting: Waiting[] = [];
+  const waiting: { readonly wanted: () => boolean; readonly give: (connection: Connection | null) => void }[] = [];
   let closed = false;
   let timer: NodeJS.Timeout | null = null;
 

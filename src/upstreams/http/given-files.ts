@@ -8,18 +8,14 @@ import { MOST_SHOWN } from './form.ts';
 import { UNKNOWN_TYPE } from './multipart-body.ts';
 import { placeOf, planOf, takesFiles } from './request-template.ts';
 
-/** The params of a call that came as JSON, and the bytes of the files in them. */
-export interface GivenFiles {
-  readonly params: JsonObject;
-  readonly files: CallFiles;
-  readonly faults: readonly RequestFault[];
-}
-
 /**
  * Takes the bytes out of files that came as `{ filename, content_type, data }`, with `data` in base64. The params that
  * remain are the same as those of a proxied call with these files.
  */
-export function takeFiles(tool: Tool | null, params: JsonObject): GivenFiles {
+export function takeFiles(
+  tool: Tool | null,
+  params: JsonObject,
+): { readonly params: JsonObject; readonly files: CallFiles; readonly faults: readonly RequestFault[] } {
   const plan = tool === null || !isHttpTool(tool) ? null : planOf(tool.call.request);
   if (plan === null || !takesFiles(plan)) return { params, files: NO_FILES, faults: [] };
   const contents = new Map<string, Buffer>();

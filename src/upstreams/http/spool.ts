@@ -56,11 +56,6 @@ export const IN_MEMORY = 65_536;
 /** Bytes that one read from a file takes. */
 const PIECE = 65_536;
 
-interface Range {
-  readonly at: number;
-  readonly bytes: number;
-}
-
 /**
  * A spool in a folder. Small files stay in memory. Larger ones of a request go into one file on disk. Its name is
  * removed as soon as it is open, so nothing stays when the process ends, however it ends. If a crash happened between
@@ -97,7 +92,7 @@ const SHARE = 3 / 4;
 
 /** @param take counts bytes, negative ones as given back; throws SpoolFull where there is no room */
 function createUpload(folder: string, limits: SpoolLimits, take: (bytes: number) => void): Upload {
-  const ranges = new Map<string, Range>();
+  const ranges = new Map<string, { readonly at: number; readonly bytes: number }>();
   const memory = new Gathered();
   let handle: FileHandle | null = null;
   let length = 0;

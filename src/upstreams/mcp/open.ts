@@ -2,8 +2,6 @@ import { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import { ANNOUNCED_TOO_OFTEN, MOST_ANNOUNCEMENTS } from '../http/announcements.ts';
 
-type IncomingHeaders = Readonly<Record<string, string | string[] | undefined>>;
-
 /** A request to an MCP server. */
 export interface McpRequest {
   readonly method: 'POST' | 'GET' | 'DELETE';
@@ -23,7 +21,7 @@ export type Opened =
   | {
       readonly kind: 'answer';
       readonly status: number;
-      readonly headers: IncomingHeaders;
+      readonly headers: Readonly<Record<string, string | string[] | undefined>>;
       /** Destroying it closes the connection: the server sees that nobody listens any more. */
       readonly body: Readable;
       readonly startedAt: number;

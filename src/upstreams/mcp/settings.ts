@@ -3,12 +3,6 @@ import type { StdioCommand } from './stdio/child.ts';
 import type { ServerWords } from '../../pins/compare.ts';
 import type { UpstreamTls } from '../http/upstream-tls.ts';
 
-/** An MCP server that runs as a process for each session. */
-export interface McpChild extends StdioCommand {
-  readonly sessions: number;
-  readonly idleMs: number;
-}
-
 /** An MCP server as the configuration declares it. */
 export interface McpUpstreamSettings {
   readonly id: string;
@@ -25,7 +19,7 @@ export interface McpUpstreamSettings {
     /** What the server says of itself, as it was approved; absent where nobody knows. */
     readonly words?: ServerWords;
     /** The program that is the server; absent, or `null`, where it is at an address. */
-    readonly child?: McpChild | null;
+    readonly child?: (StdioCommand & { readonly sessions: number; readonly idleMs: number }) | null;
     /** Where it speaks the transport of 2024-11-05, a stream for each session; absent, or `null`, where it does not. */
     readonly sse?: { readonly sessions: number; readonly idleMs: number } | null;
   };

@@ -26,17 +26,11 @@ const MOST_PROGRAM = 300;
 const MOST_NAME = 200;
 const MOST_ENUM = 4_000;
 
-interface Owed {
-  readonly source: Json;
-  readonly level: number;
-  readonly put: (written: Tree) => void;
-}
-
 type Written = { [name: string]: Tree };
 
 /** @param room the most characters that the schemas may have */
 export function schemaWriter(document: ApiDocument, room: number): SchemaWriter {
-  const owed: Owed[] = [];
+  const owed: { readonly source: Json; readonly level: number; readonly put: (written: Tree) => void }[] = [];
   const names = new Map<string, string>();
   const defs: Written = {};
   let left = room;

@@ -89,13 +89,10 @@ export function openLedgerTable(database: SqlDatabase) {
   };
 }
 
-/** A slice of the ledger of one workspace. */
-export type LedgerSlice = Omit<LedgerQuery, 'workspace'>;
-
 /** Reads events, row by row. */
 export function openLedgerReader(
   database: SqlDatabase,
-): (workspace: number, slice: LedgerSlice) => readonly LedgerEntry[] {
+): (workspace: number, slice: Omit<LedgerQuery, 'workspace'>) => readonly LedgerEntry[] {
   const columns = 'ledger.n AS n, seq, size, epoch, at, events';
   const one = (condition: string): SqlStatement =>
     database.prepare(`SELECT ${columns} FROM ledger WHERE workspace = ? AND ${condition} LIMIT 1`);

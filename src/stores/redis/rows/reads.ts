@@ -17,8 +17,6 @@ const ENTRIES_AT_ONCE = 1000;
 /** Rows of one answer: the largest is 1.5 MB. */
 const ROWS_AT_ONCE = 8;
 
-type Reads = Pick<RowStore, 'read' | 'rows' | 'list' | 'sums' | 'ledger'>;
-
 /**
  * Reads of the store. Rows and counters on which rules decide are as durable as this gateway's own writes. People are
  * shown what is there, even while nothing is confirmed.
@@ -28,7 +26,7 @@ export function createReads(parts: {
   readonly topology: Topology;
   /** For reads: those of one turn of the event loop go together, as changes do. */
   readonly readBatches: Batches;
-}): Reads {
+}): Pick<RowStore, 'read' | 'rows' | 'list' | 'sums' | 'ledger'> {
   const { calls, topology, readBatches } = parts;
 
   /** What is there, even while nothing is confirmed. */
