@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { whatChanged } from '../../src/api/approver/earlier.ts';
-import { changesIn, fieldNames } from '../../src/api/approver/fields.ts';
+import { changesIn, fieldsHtml } from '../../src/api/approver/fields.ts';
+import { htmlText } from '../../src/api/approver/html.ts';
 import { approvalPage } from '../../src/api/approver/page.ts';
 import { shownTo } from '../../src/api/approver/shown.ts';
 import type { Principal } from '../../src/effects/model/principal.ts';
@@ -246,8 +247,9 @@ describe('what is shown', () => {
     const mayChange = { number: range, digits: range, flag: range, absent: range, words: text, count: text };
     const params = { params: { number: 5, digits: '5', flag: true, words: 'w', count: 5 } };
     const edited = { ...shown, mayChange, params };
-    expect(fieldNames(edited)).toEqual(['param.number', 'param.absent', 'param.words']);
-    const untouched = { number: '5', digits: '5', absent: '', words: 'w', count: '5' };
+    const names = [...htmlText(fieldsHtml(edited, {})).matchAll(/ name="([^"]+)"/g)].map(([, name]) => name);
+    expect(names).toEqual(['param.number', 'param.absent', 'param.words']);
+    const untouched = { number: '5', absent: '', words: 'w' };
     const form = Object.fromEntries(Object.entries(untouched).map(([name, value]) => [`param.${name}`, value]));
     expect(changesIn(edited, form)).toBeNull();
     expect(changesIn(edited, { ...form, 'param.number': '4', 'param.absent': '3' })).toEqual({ number: 4, absent: 3 });

@@ -115,7 +115,7 @@ describe('the page', () => {
         expect(box?.height).toBeGreaterThanOrEqual(44);
       }
       await look(page, 'question');
-      await page.getByLabel(/^amount:/).fill('20000');
+      await page.getByLabel(/^amount in EUR: €1\.00 to €800/).fill('200');
       await page.getByRole('button', { name: 'Approve this', exact: true }).click();
       await page.getByText('It happened.').waitFor();
       for (const part of [/Receipt\s+rcp_/, /Refund €200\.00/, /maria changed amount/])
@@ -142,6 +142,44 @@ describe('the page', () => {
     await plain.context.close();
   });
 
+  it('keeps what was written in it where a change is refused, and approves no other amount', async () => {
+    const { url, effect } = await asked();
+    const { page, context } = await signedIn(url, { javaScriptEnabled: false });
+    const amount = page.getByLabel(/^amount in EUR/);
+    expect(await amount.inputValue()).toMatch(/^800\.\d\d$/);
+    await page.getByLabel(/Comment/).fill('Half of it\nis enough');
+    for (const [wrong, why] of [
+      ['900', 'amount may be €1.00 to €800'],
+      ['400,50', 'amount has to be an amount such as 1234.56.'],
+      ['400.505', 'amount has to be an amount such as 1234.56.'],
+    ] as const) {
+      await amount.fill(wrong);
+      await page.getByRole('button', { name: 'Approve this', exact: true }).click();
+      expect(await page.getByRole('alert').innerText()).toContain(why);
+      expect(await amount.inputValue()).toBe(wrong);
+      expect(await page.getByLabel(/Comment/).inputValue()).toBe('Half of it\nis enough');
+    }
+    await amount.fill('400.5');
+    await page.getByRole('button', { name: 'Approve this', exact: true }).click();
+    await page.getByText('It happened.').waitFor();
+    expect((await world.get(`/effects/${effect}`)).body.effect.params.amount).toBe(40_050);
+    await context.close();
+  });
+
+  it('has no answers any more once the time of the question is over', async () => {
+    const { url } = await asked();
+    const { page, context } = await signedIn(url);
+    await page.clock.install();
+    await page.reload();
+    const approve = page.getByRole('button', { name: 'Approve this', exact: true });
+    await page.clock.fastForward('59:00');
+    expect(await approve.isVisible()).toBe(true);
+    await page.clock.fastForward('02:00');
+    expect(await approve.isVisible()).toBe(false);
+    expect(await page.innerText('main')).toContain('The time to decide is over.');
+    await context.close();
+  });
+
   it('lets the next calls like it in, without scripts, and no more', async () => {
     const params = { amount: 85_000, reason: 'Three parcels were lost' };
     const { url } = await asked(params);
@@ -150,6 +188,7 @@ describe('the page', () => {
     await page.getByLabel(/^If you approve/).selectOption('2');
     await page.getByRole('button', { name: 'Approve this', exact: true }).click();
     await page.getByText('It happened.').waitFor();
+    expect(await page.innerText('main')).toContain('maria let the next 2 calls like it in without asking');
     await context.close();
     const decisions = [];
     for (const _ of [1, 2, 3])

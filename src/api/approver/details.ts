@@ -1,7 +1,7 @@
 import { type ApprovalRecord, escalatesAt } from '../../effects/model/approval.ts';
 import { amountText } from '../../effects/model/money.ts';
 import { pinnedCall, type Tool } from '../../effects/model/tool.ts';
-import type { ApprovalRequirement, Approvers } from '../../effects/model/verdict.ts';
+import { type ApprovalRequirement, type Approvers, limitName } from '../../effects/model/verdict.ts';
 import { approvalsOf } from '../../effects/wire/approval.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { type Difference, type EarlierCall, paramsThatDiffer } from './earlier.ts';
@@ -83,15 +83,37 @@ function valuesOf(of: JsonObject): Html {
   )}</dl>`;
 }
 
+/** Each limit that the call would go beyond, with what is left of it. */
+export function beyondOf(shown: ShownApproval): Html {
+  const limits = shown.approval.requirements.flatMap(({ beyond }) => (beyond === undefined ? [] : [beyond]));
+  if (limits.length === 0) return html``;
+  return html`<div class="notice">${limits.map((limit) => html`<p>${beyondText(shown, limit)}</p>`)}</div>`;
+}
+
+function beyondText(shown: ShownApproval, limit: string): string {
+  const found = shown.costs.find(({ cost }) => limitName({ kind: 'budget', budget: cost.budget }) === limit);
+  if (found === undefined) return `Beyond a limit: ${limit.replace(':', ' ')} is used up.`;
+  const { budget, unit, amount } = found.cost;
+  const text = (of: number): string => amountText(of, unit, namedCurrency(shown));
+  const { left, limit: whole } = leftOf(found);
+  return `Beyond a limit: budget ${budget} has ${text(left)} left of ${text(whole)}, and this takes ${amount === null ? 'an amount that is not known' : text(amount)}.`;
+}
+
+function leftOf({ cost, row }: ShownApproval['costs'][number]): { readonly left: number; readonly limit: number } {
+  const limit = row?.limit ?? cost.limit;
+  return { left: Math.max(0, limit - (row?.spent ?? 0) - (row?.held ?? 0)), limit };
+}
+
 function costsOf(shown: ShownApproval): Html {
   const { costs } = shown;
   if (costs.length === 0) return html``;
   const currency = namedCurrency(shown);
   return html`<section><h2>What it costs</h2><table><tr><th scope="col">Budget</th><th scope="col">Takes</th><th scope="col">Left of it now</th></tr>${costs.map(
-    ({ cost: { budget, unit, amount, limit }, row }) => {
-      const left = Math.max(0, (row?.limit ?? limit) - (row?.spent ?? 0) - (row?.held ?? 0));
+    (one) => {
+      const { budget, unit, amount } = one.cost;
+      const { left, limit } = leftOf(one);
       const text = (of: number): string => amountText(of, unit, currency);
-      return html`<tr><td>${budget}</td><td class="num">${amount === null ? `? ${unit}` : text(amount)}</td><td>${text(left)} of ${text(row?.limit ?? limit)}</td></tr>`;
+      return html`<tr><td>${budget}</td><td class="num">${amount === null ? `? ${unit}` : text(amount)}</td><td>${text(left)} of ${text(limit)}</td></tr>`;
     },
   )}</table></section>`;
 }

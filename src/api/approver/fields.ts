@@ -1,10 +1,11 @@
-import type { Bounds } from '../../effects/model/editable.ts';
+import { type Bounds, boundsFault } from '../../effects/model/editable.ts';
+import { currencyOfParam, moneyField, moneyOfField, moneyText } from '../../effects/model/money.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { type Html, html } from './html.ts';
 import type { ShownApproval } from './shown.ts';
 
-/** Fields of the form begin with this, so that a param can be called as any other field. */
-const PREFIX = 'param.';
+/** What a person wrote in the fields of a form, by their names. */
+export type Entered = Readonly<Partial<Record<string, string>>>;
 
 /** A param that this person may change, as it stands, and as the agent asked it. */
 interface Field {
@@ -12,13 +13,25 @@ interface Field {
   readonly bounds: Bounds;
   readonly stands: Exclude<Json, object> | undefined;
   readonly asked: Json | undefined;
+  /** The amount stands in the field as people write it in this currency; `null`: the value stands as it is. */
+  readonly currency: string | null;
+}
+
+/** The name in the form. Its beginning keeps it apart from all other fields, and says how the value is written. */
+function formName({ name, currency }: Field): string {
+  return `${currency === null ? 'param' : `money.${currency}`}.${name}`;
 }
 
 /** Why a form's fields are no changes. */
 export class NoChanges extends Error {}
 
+/** Whether a field of a form is that of a param. */
+export function isFieldName(name: string): boolean {
+  return /^(?:param|money\.[A-Z]{3})\./.test(name);
+}
+
 /** The params that this person may change on the page: those whose value is seen. */
-function fieldsOf({ mayChange, params }: Pick<ShownApproval, 'mayChange' | 'params'>): readonly Field[] {
+function fieldsOf({ mayChange, params, approval }: ShownApproval): readonly Field[] {
   const { params: own, asked_params: before } = params;
   if (!isJsonObject(own)) return [];
   const asked = isJsonObject(before) ? before : own;
@@ -29,46 +42,69 @@ function fieldsOf({ mayChange, params }: Pick<ShownApproval, 'mayChange' | 'para
     const suits = bounds.kind === 'choice' ? typeof stands : bounds.kind === 'range' ? 'number' : 'string';
     return stands != null && typeof stands !== suits
       ? []
-      : [{ name, bounds, stands, asked: Object.hasOwn(asked, name) ? asked[name] : undefined }];
+      : [
+          {
+            name,
+            bounds,
+            stands,
+            asked: Object.hasOwn(asked, name) ? asked[name] : undefined,
+            currency: bounds.kind === 'range' ? currencyOfParam(name, own, approval.costs) : null,
+          },
+        ];
   });
 }
 
-/** The fields of a form: what stands in them is what an approval is for. */
-export function fieldsHtml(shown: ShownApproval): Html {
+/**
+ * The fields of a form: what stands in them is what an approval is for.
+ * @param entered what a person wrote in them before, which was refused
+ */
+export function fieldsHtml(shown: ShownApproval, entered: Entered): Html {
   const fields = fieldsOf(shown);
   if (fields.length === 0) return html``;
   return html`<div class="fields">${fields.map(
     (field, index) =>
-      html`<div><label for="f${index}">${field.name}: ${boundsText(field)}</label>${inputOf(field, `f${index}`)}</div>`,
+      html`<div><label for="f${index}">${field.name}${field.currency === null ? '' : ` in ${field.currency}`}: ${boundsText(field)}</label>${inputOf(field, `f${index}`, entered[formName(field)])}</div>`,
   )}</div>`;
 }
 
-function inputOf({ bounds, name, stands }: Field, id: string): Html {
-  const value = stands === undefined || stands === null ? '' : String(stands);
+function inputOf(field: Field, id: string, entered: string | undefined): Html {
+  const { bounds, stands, currency } = field;
+  const named = html`id="${id}" name="${formName(field)}"`;
+  const value = entered ?? textOf(field);
   switch (bounds.kind) {
     case 'range': {
+      if (currency !== null) return html`<input ${named} inputmode="decimal" value="${value}" autocomplete="off">`;
       const step = Number.isInteger(Number(value)) ? html` step="1"` : html` step="any"`;
-      return html`<input id="${id}" name="${PREFIX}${name}" type="number" inputmode="decimal" value="${value}"${step}>`;
+      return html`<input ${named} type="number" inputmode="decimal" value="${value}"${step}>`;
     }
     case 'choice': {
       const known = bounds.of.some((one) => one === stands);
-      return html`<select id="${id}" name="${PREFIX}${name}">${known ? '' : html`<option value="" selected>${value === '' ? '(absent)' : value}, as it stands</option>`}${bounds.of.map(
+      return html`<select ${named}>${known ? '' : html`<option value="">${textOf(field) === '' ? '(absent)' : textOf(field)}, as it stands</option>`}${bounds.of.map(
         (one, index) =>
-          one === stands
+          (entered === undefined ? one === stands : entered === String(index))
             ? html`<option value="${index}" selected>${String(one)}</option>`
             : html`<option value="${index}">${String(one)}</option>`,
       )}</select>`;
     }
     case 'text':
-      return html`<input id="${id}" name="${PREFIX}${name}" value="${value}" maxlength="${bounds.maxLength}" autocomplete="off">`;
+      return html`<input ${named} value="${value}" maxlength="${bounds.maxLength}" autocomplete="off">`;
   }
 }
 
+/** The value as it stands, as the field has it. */
+function textOf({ stands, currency }: Field): string {
+  if (stands === undefined || stands === null) return '';
+  return currency !== null && typeof stands === 'number' ? moneyField(stands, currency) : String(stands);
+}
+
 /** What a param may be made, in words. */
-export function boundsText({ bounds, asked }: Pick<Field, 'bounds' | 'asked'>): string {
+export function boundsText({ bounds, asked, currency }: Pick<Field, 'bounds' | 'asked' | 'currency'>): string {
   switch (bounds.kind) {
     case 'range': {
-      const word = (of: number | 'asked' | null): string => JSON.stringify(of === 'asked' ? (asked ?? null) : of);
+      const word = (of: number | 'asked' | null): string => {
+        const bound = of === 'asked' ? (asked ?? null) : of;
+        return moneyText(bound, currency) ?? JSON.stringify(bound);
+      };
       if (bounds.min === null) return `at most ${word(bounds.max)}`;
       return bounds.max === null ? `at least ${word(bounds.min)}` : `${word(bounds.min)} to ${word(bounds.max)}`;
     }
@@ -79,29 +115,38 @@ export function boundsText({ bounds, asked }: Pick<Field, 'bounds' | 'asked'>): 
   }
 }
 
-/** The names that the form of a request for approval has for these params. */
-export function fieldNames(shown: ShownApproval): readonly string[] {
-  return fieldsOf(shown).map(({ name }) => PREFIX + name);
-}
-
 /**
  * The changes that a form makes to what stood in it; `null` where it makes none.
- * @throws NoChanges where a field has no value of its kind
+ * @throws NoChanges where a field has no value of its kind, or is none that the page has
  */
-export function changesIn(shown: ShownApproval, form: Readonly<Record<string, string | undefined>>): JsonObject | null {
-  const changes = fieldsOf(shown).flatMap(({ name, bounds, stands }) => {
-    const text = form[PREFIX + name];
+export function changesIn(shown: ShownApproval, form: Entered): JsonObject | null {
+  const fields = fieldsOf(shown);
+  const known = new Set(fields.map(formName));
+  if (Object.keys(form).some((name) => isFieldName(name) && !known.has(name)))
+    throw new NoChanges('The form has another shape than this page gives it.');
+  const changes = fields.flatMap((field) => {
+    const { name, stands } = field;
+    const text = form[formName(field)];
     // A field that the page did not have, or that stands as it stood, changes nothing.
     if (text === undefined || (text === '' && (stands === undefined || stands === null))) return [];
-    const value = valueOf(name, bounds, text, stands);
+    const value = valueOf(field, text);
     return value === stands || value === undefined ? [] : [[name, value] as const];
   });
   return changes.length === 0 ? null : Object.fromEntries(changes);
 }
 
-function valueOf(name: string, bounds: Bounds, text: string, stands: Json | undefined): Json | undefined {
+function valueOf(field: Field, text: string): Json | undefined {
+  const { name, bounds, stands, asked, currency } = field;
   switch (bounds.kind) {
     case 'range': {
+      if (currency !== null) {
+        const amount = moneyOfField(text, currency);
+        if (amount === null)
+          throw new NoChanges(`${name} has to be an amount such as ${moneyField(123_456, currency)}.`);
+        if (amount !== stands && boundsFault(bounds, asked, amount) !== null)
+          throw new NoChanges(`${name} may be ${boundsText(field)}; ${moneyText(amount, currency) ?? text} is not.`);
+        return amount;
+      }
       const value = Number(text);
       if (text.trim() === '' || !Number.isFinite(value)) throw new NoChanges(`${name} has to be a number.`);
       return value;

@@ -33,8 +33,11 @@ button.yes{background:#0d6b41;border-color:#0d6b41;color:#fff}button.no{backgrou
 details>summary{cursor:pointer;color:var(--accent)}
 footer{display:flex;gap:.75rem;align-items:center;justify-content:space-between;font-size:.8125rem;color:var(--faint)}footer button{width:auto;min-height:44px}`;
 
-/** Times in the zone of the reader, with the one that the server wrote on hover. Without scripts that one stays. */
-const SCRIPT = html`for(const t of document.querySelectorAll("time")){const d=new Date(t.dateTime);t.title=t.textContent;t.textContent=new Intl.DateTimeFormat(undefined,{weekday:"short",day:"numeric",month:"short",hour:"2-digit",minute:"2-digit",timeZoneName:"short"}).format(d)}`;
+/**
+ * Times in the zone of the reader, with the one that the server wrote on hover; without scripts that one stays. A question
+ * whose time is over has no answers any more.
+ */
+const SCRIPT = html`for(const t of document.querySelectorAll("time")){const d=new Date(t.dateTime);t.title=t.textContent;t.textContent=new Intl.DateTimeFormat(undefined,{weekday:"short",day:"numeric",month:"short",hour:"2-digit",minute:"2-digit",timeZoneName:"short"}).format(d)}const asked=document.querySelector("form[data-left]");if(asked&&2**31>asked.dataset.left)setTimeout(()=>{asked.hidden=true;asked.nextElementSibling.hidden=false},asked.dataset.left)`;
 
 /**
  * The button that lets a passkey sign the challenge of the page, and sends what it signed with the form: base64url, as

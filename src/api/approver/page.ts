@@ -2,11 +2,11 @@ import { MOST_COMMENT } from '../../effects/model/approval.ts';
 import type { Challenge } from '../../identity/passkeys/passkeys.ts';
 import { isJsonObject } from '../../json/value.ts';
 import { currencyOf, moneyText } from '../../effects/model/money.ts';
-import { detailsOf, differencesTable, namedCurrency } from './details.ts';
-import { alikeHtml } from './alike.ts';
+import { beyondOf, detailsOf, differencesTable, namedCurrency } from './details.ts';
+import { alikeHtml, allowedHtml } from './alike.ts';
 import { type Difference, paramsThatDiffer } from './earlier.ts';
-import { fieldsHtml } from './fields.ts';
-import { type Html, html } from './html.ts';
+import { type Entered, fieldsHtml } from './fields.ts';
+import { type Html, html, lines } from './html.ts';
 import { page, passkeyForm, timeOf } from './layout.ts';
 import type { ShownApproval } from './shown.ts';
 
@@ -64,6 +64,8 @@ interface PageOf {
   readonly notice: Notice;
   /** What is not as it was when this person saw the question last. */
   readonly changed?: readonly Difference[];
+  /** What this person wrote in the form, which decided nothing. */
+  readonly entered?: Entered;
 }
 
 /** The page of a request for approval: one card with the question and both answers, and what else is known below. */
@@ -79,8 +81,8 @@ export function approvalPage(shown: ShownApproval, of: PageOf): string {
     title,
     html`${news}${replaced(shown)}<section class="card ${tone}"><div><h1>${title}</h1></div>
 <p class="what">${shown.approval.requirements[0]?.summary ?? ''}</p>
-${amountOf(shown)}${changedOf(shown)}<p class="who">${whoAsks(shown)}</p>
-<p class="${isOpen(shown) ? 'faint' : 'said'}">${text}</p>${becameOf(shown)}
+${amountOf(shown)}${isOpen(shown) ? beyondOf(shown) : ''}${changedOf(shown)}<p class="who">${whoAsks(shown)}</p>
+<p class="${isOpen(shown) ? 'faint' : 'said'}">${text}</p>${allowedHtml(shown)}${becameOf(shown)}
 ${isOpen(shown) ? decisionOf(shown, of) : ''}</section>
 ${toolChanged(shown)}${detailsOf(shown)}
 <footer><span>You are ${user}.</span><form method="post" action="${path}/leave"><button>Leave</button></form></footer>`,
@@ -93,7 +95,7 @@ function noticeOf(notice: Notice): Html {
 }
 
 /** Whether people can still vote. */
-function isOpen({ approval, now }: ShownApproval): boolean {
+export function isOpen({ approval, now }: ShownApproval): boolean {
   return approval.status === 'pending' && now < approval.expiresAt;
 }
 
@@ -223,23 +225,23 @@ function toolChanged({ action }: ShownApproval): Html {
 }
 
 /** Both buttons; why there are none, for who does not decide. */
-function decisionOf(shown: ShownApproval, { user, form, path }: PageOf): Html {
+function decisionOf(shown: ShownApproval, { user, form, path, entered = {} }: PageOf): Html {
   const { approval, obstacle } = shown;
   const { votes, requirements } = approval;
   const wantsReason = requirements.some(({ requireReason }) => requireReason === true);
   if (obstacle !== null) return html`<p class="notice">${obstacle}</p>`;
   const isEditable = Object.keys(shown.mayChange).length > 0;
   const hasApproved = votes.some((vote) => vote.user === user && vote.verdict === 'approve');
-  return html`<form method="post" action="${path}">
+  return html`<form method="post" action="${path}" data-left="${approval.expiresAt - shown.now}">
 <input type="hidden" name="form" value="${form}">
-${fieldsHtml(shown)}${alikeHtml(shown)}${hasApproved ? html`<p>You have approved it. It waits for others.</p>` : ''}<div class="both">${
+${fieldsHtml(shown, entered)}${hasApproved ? html`<p>You have approved it. It waits for others.</p>` : ''}<div class="both">${
     hasApproved && !isEditable
       ? ''
       : html`<button class="yes" name="verdict" value="approve"${wantsReason ? html` formnovalidate` : ''}>${isEditable ? 'Approve this' : 'Approve'}</button>`
   }<button class="no" name="verdict" value="reject">Reject</button></div>
-<div><label for="comment">${wantsReason ? 'Reason: needed to reject, and told to the agent' : 'Comment, if you like: it is kept with the vote, and tells the agent why you reject'}</label>
-<textarea id="comment" name="comment" rows="2" maxlength="${MOST_COMMENT}"${wantsReason ? html` required` : ''}></textarea></div>
-</form>`;
+${alikeHtml(shown, entered)}<div><label for="comment">${wantsReason ? 'Reason: needed to reject, and told to the agent' : 'Comment, if you like: it is kept with the vote, and tells the agent why you reject'}</label>
+<textarea id="comment" name="comment" rows="2" maxlength="${MOST_COMMENT}"${wantsReason ? html` required` : ''}>${lines((entered['comment'] ?? '').replaceAll('\r\n', '\n'))}</textarea></div>
+</form><p class="notice" role="alert" hidden>The time to decide is over. Open the page again to see how it stands.</p>`;
 }
 
 function untilText(expiresAt: number, now: number): Html {

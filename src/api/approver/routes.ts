@@ -18,9 +18,9 @@ import { ALIKE_FIELDS, alikeIn } from './alike.ts';
 import { namedCurrency } from './details.ts';
 import { whatChanged } from './earlier.ts';
 import { PAGE_HEADERS } from './layout.ts';
-import { approvalPage, keyPage, type Notice, PASSKEY_FIELDS, plainPage } from './page.ts';
+import { approvalPage, isOpen, keyPage, type Notice, PASSKEY_FIELDS, plainPage } from './page.ts';
 import { type Approver, approverOf, begin, digestShown, end, formOf, type SessionPorts } from './session.ts';
-import { changesIn, fieldNames, NoChanges } from './fields.ts';
+import { changesIn, type Entered, isFieldName, NoChanges } from './fields.ts';
 import { type ShownApproval, shownTo } from './shown.ts';
 
 /** Longest form, bytes: a comment of a thousand characters, each written as three bytes in percent signs. */
@@ -100,7 +100,7 @@ class ApproverPage {
     if (approver === null) return send(reply, 200, this.#askWho(request, place, null));
     const { instead_of: former } = request.query;
     const insteadOf = typeof former === 'string' && APPROVAL_ID.test(former) ? former : null;
-    return this.#show(reply, place, approver, 200, null, insteadOf);
+    return this.#show(reply, place, approver, 200, { insteadOf });
   }
 
   async enterByKey(request: Visit, reply: FastifyReply): Promise<FastifyReply> {
@@ -137,18 +137,27 @@ class ApproverPage {
     const { workspace, approvalId } = place;
     const approver = await this.#signedIn(request, place);
     if (approver === null)
-      return send(reply, 401, this.#askWho(request, place, 'Nothing was decided. Show again who you are.'));
-    const asked = await shownTo(this.#ports, approver, workspace, approvalId);
-    const names = asked === null ? [] : fieldNames(asked);
-    const fields = fieldsOf(request, ['form', 'verdict', 'comment', ...ALIKE_FIELDS, ...names]);
-    const again = (problem: Problem): Promise<FastifyReply> =>
-      this.#show(reply, place, approver, statusOf(problem), problem.detail);
-    const digest = digestShown(this.#sessions, workspace, approvalId, fields.form ?? '', approver);
-    if (digest === null)
-      return again(
-        plainProblem('origin_not_allowed', 'The form was not of this page. Nothing was decided: look again.'),
+      return send(
+        reply,
+        401,
+        this.#askWho(request, place, 'Nothing was decided, and what you wrote is not kept. Show again who you are.'),
       );
-    const written = voteIn(asked, fields, names);
+    const asked = await shownTo(this.#ports, approver, workspace, approvalId);
+    const fields = fieldsOf(request, ['form', 'verdict', 'comment', ...ALIKE_FIELDS]);
+    const digest = digestShown(this.#sessions, workspace, approvalId, fields['form'] ?? '', approver);
+    if (digest === null) {
+      const problem = plainProblem(
+        'origin_not_allowed',
+        'The form was not of this page. Nothing was decided: look again.',
+      );
+      return this.#show(reply, place, approver, statusOf(problem), { notice: problem.detail });
+    }
+    const entered = { digest, fields: withoutKeys(fields) };
+    const again = (problem: Problem): Promise<FastifyReply> =>
+      this.#show(reply, place, approver, statusOf(problem), { notice: problem.detail, entered });
+    if (asked !== null && asked.approval.digest !== digest)
+      return again(plainProblem('conflict', 'What is asked has changed since it was shown, so nothing was decided.'));
+    const written = voteIn(asked, fields);
     if (typeof written === 'string') return again(plainProblem('invalid_request', `${written} Nothing was decided.`));
     const { principal } = approver;
     const result = await this.#ports.decideApproval({ principal, workspace, approvalId, ...written, digest });
@@ -222,16 +231,15 @@ class ApproverPage {
   }
 
   /**
-   * Shows a request for approval; the one that took its place, where what was voted on has changed.
-   * @param insteadOf the request whose place this one took, which the person has seen: what differs is shown
+   * Shows a request for approval; the one that took its place, where what was voted on has changed. What a person wrote
+   * in fields stands in them again as long as the question is the one that they wrote it for; a comment always.
    */
   async #show(
     reply: FastifyReply,
     place: Place,
     approver: Approver,
     status: number,
-    notice: Notice,
-    insteadOf: string | null = null,
+    { notice = null, insteadOf = null, entered }: Again,
   ): Promise<FastifyReply> {
     const { workspace, approvalId } = place;
     const asked = await shownTo(this.#ports, approver, workspace, approvalId);
@@ -248,6 +256,8 @@ class ApproverPage {
           ? null
           : await this.#ports.store.approval(workspace, insteadOf)
         : asked?.approval;
+    const isSameQuestion = entered?.digest === approval.digest;
+    const { comment = '' } = entered?.fields ?? {};
     const isOfSame = former != null && former.effectId === approval.effectId && former.id !== approval.id;
     return send(
       reply,
@@ -256,25 +266,36 @@ class ApproverPage {
         user: approver.user,
         form: formOf(this.#sessions, workspace, approval, approver),
         path: pathOf(workspace, approval.id),
-        notice: renewed === null ? notice : `${notice} What is asked now stands below.`,
+        notice:
+          entered === undefined || isSameQuestion
+            ? notice
+            : `${notice ?? ''} What is asked now stands below${isOpen(shown) ? ': decide anew, and change again what you want changed' : ''}.`,
+        entered: isSameQuestion ? entered.fields : { comment },
         changed: isOfSame ? whatChanged(former, approval, namedCurrency(shown)) : [],
       }),
     );
   }
 }
 
+/** Why a page is shown again, and what was in its form. */
+interface Again {
+  readonly notice?: Notice;
+  /** The request whose place this one took, which the person has seen: what differs is shown. */
+  readonly insteadOf?: string | null;
+  readonly entered?: { readonly digest: string; readonly fields: Entered };
+}
+
 /** What a form says of the vote, or why it says none. */
 function voteIn(
   asked: ShownApproval | null,
-  fields: Readonly<Record<string, string | undefined>>,
-  names: readonly string[],
+  fields: Entered,
 ): string | Pick<ApprovalCall, 'verdict' | 'comment' | 'changes' | 'alike'> {
-  const { verdict, comment: written = '' } = fields;
+  const { verdict, comment: written = '', form: _proof, ...others } = fields;
   if (verdict !== 'approve' && verdict !== 'reject') return 'The form has no decision.';
   // Browsers send the ends of lines as two characters, and count one.
   const comment = written.replaceAll('\r\n', '\n').trim();
   if (comment.length > MOST_COMMENT) return `The comment is longer than ${MOST_COMMENT} characters.`;
-  if ([comment, ...names.map((name) => fields[name] ?? '')].some(holdsKey))
+  if ([comment, ...Object.values(others)].some((text) => text !== undefined && holdsKey(text)))
     return 'What you wrote holds an API key, which would be kept and shown.';
   const changes = verdict === 'approve' && asked !== null ? changesOf(asked, fields) : null;
   if (typeof changes === 'string') return changes;
@@ -314,7 +335,7 @@ function assertionIn(fields: Readonly<Partial<Record<(typeof PASSKEY_FIELDS)[num
 }
 
 /** The changes that a form makes, or why it makes none. */
-function changesOf(asked: ShownApproval, fields: Readonly<Record<string, string | undefined>>) {
+function changesOf(asked: ShownApproval, fields: Entered) {
   try {
     return changesIn(asked, fields);
   } catch (error) {
@@ -323,25 +344,27 @@ function changesOf(asked: ShownApproval, fields: Readonly<Record<string, string 
   }
 }
 
+/** What was written, to be shown again: but for what holds a key. */
+function withoutKeys(fields: Entered): Entered {
+  return Object.fromEntries(Object.entries(fields).filter(([, text]) => text !== undefined && !holdsKey(text)));
+}
+
 /** A problem as one text, with each param that is at fault. */
 function withErrors(problem: Problem): Problem {
   const faults = problem.errors.map(({ path, message }) => `${path.replace(/^\/(changes|params)\//, '')} ${message}.`);
   return { ...problem, detail: [problem.detail, ...faults].join(' ') };
 }
 
-/** The fields of a form, each at most once, and no others. @throws Refused */
-function fieldsOf<Name extends string>(
-  { body }: Visit,
-  names: readonly Name[],
-): Readonly<Partial<Record<Name, string>>> {
+/** The fields of a form, each at most once: these, and those of params. @throws Refused */
+function fieldsOf({ body }: Visit, names: readonly string[]): Entered {
   // A form without a body is one without fields.
   const form: URLSearchParams | undefined = body;
-  const found: Partial<Record<Name, string>> = {};
+  const found: Record<string, string> = {};
   for (const [name, value] of form ?? []) {
-    const known = names.find((one) => one === name);
-    if (known === undefined || found[known] !== undefined)
+    const isKnown = names.includes(name) || isFieldName(name);
+    if (!isKnown || Object.hasOwn(found, name))
       throw refuse('invalid_request', 'The form has another shape than this page gives it. Nothing was decided.');
-    found[known] = value;
+    found[name] = value;
   }
   return found;
 }

@@ -1,4 +1,4 @@
-import { alikeObstacle, mostAlike } from '../../effects/model/allowance.ts';
+import { type AllowanceRecord, alikeObstacle, mostAlike } from '../../effects/model/allowance.ts';
 import { type ApprovalCost, type ApprovalRecord, decidersAt, isAmong } from '../../effects/model/approval.ts';
 import type { BudgetRow } from '../../effects/model/budget.ts';
 import { type Editable, editableIn } from '../../effects/model/editable.ts';
@@ -37,6 +37,8 @@ export interface ShownApproval {
   readonly mayChange: Editable;
   /** How far this person may allow the next calls alike, and in what they may differ; `null`: not at all. */
   readonly alike: (AllowAlike & { readonly varies: Editable }) | null;
+  /** The next calls that were allowed with a vote on it; `null`: none, as far as that is near enough to be found at once. */
+  readonly allowed: AllowanceRecord | null;
   /** ms since the epoch, by the store's clock. */
   readonly now: number;
 }
@@ -54,10 +56,13 @@ export async function shownTo(
   const calls = readCalls(ports, approver.principal, 'one');
   const reading = permit(approver.principal, 'effects.read', workspace);
   const mayReadEffects = reading.ok && reading.view.kind !== 'own';
-  const [effect, budgets, earlier] = await Promise.all([
+  const { status, requirements, requester } = approval;
+  const mayHaveAllowed = status !== 'pending' && mostAlike(requirements) !== null;
+  const [effect, budgets, earlier, allowances] = await Promise.all([
     store.effect(workspace, approval.effectId),
     approval.costs.length === 0 ? [] : store.budgets(workspace),
     mayReadEffects ? earlierOf(ports, approval, readCalls(ports, approver.principal, 'one')) : null,
+    mayHaveAllowed ? store.allowances(workspace, { agentId: requester.agentId, limit: 50, cursor: null }) : null,
   ]);
   const asked = effect === null ? null : effectAsAsked(approval, effect);
   const waitsOn = effect?.life.state === 'pending_approval' ? effect.life.approvalId : null;
@@ -75,6 +80,7 @@ export async function shownTo(
     mayChange: editableIn(approval.requirements.filter((one) => decides(ports, approver, approval, one))),
     alike: asked === null ? null : alikeFor(ports, approver, approval, calls.params(asked)),
     obstacle: obstacleFor(ports, approver, approval),
+    allowed: allowances?.items.find((one) => one.approvalId === approvalId && one.isForged !== true) ?? null,
     now: store.now(),
   };
 }

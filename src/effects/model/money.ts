@@ -1,3 +1,5 @@
+import type { JsonObject } from '../../json/value.ts';
+
 /** Symbols that stand for one currency alone, to people who read English. Others are written by their code. */
 const SYMBOLS: Readonly<Record<string, string>> = { EUR: '€', GBP: '£', INR: '₹', JPY: '¥', KRW: '₩', USD: '$' };
 
@@ -29,6 +31,37 @@ export function currencyOf(unit: string, named: unknown): string | null {
 /** An amount of a budget: as money where its unit is that of a currency. */
 export function amountText(amount: number, unit: string, named: unknown): string {
   return moneyText(amount, currencyOf(unit, named)) ?? `${amount} ${unit}`;
+}
+
+/**
+ * The currency that a param is an amount of: one budget of money takes just its value, and no other param has that value.
+ * @param params as they stand
+ * @returns `null` where nothing says so for certain
+ */
+export function currencyOfParam(
+  name: string,
+  params: JsonObject,
+  costs: readonly { readonly unit: string; readonly amount: number | null }[],
+): string | null {
+  const { [name]: value, ...others } = params;
+  if (typeof value !== 'number' || Object.values(others).includes(value)) return null;
+  const currencies = new Set(
+    costs.filter(({ amount }) => amount === value).map(({ unit }) => currencyOf(unit, params['currency'])),
+  );
+  const [only = null] = currencies;
+  return currencies.size === 1 && moneyText(value, only) !== null ? only : null;
+}
+
+/** An amount as people write it in a field for this currency: `1234.50`. */
+export function moneyField(amount: number, currency: string): string {
+  return (amount / 10 ** digitsAfterPoint(currency)).toFixed(digitsAfterPoint(currency));
+}
+
+/** What somebody wrote in such a field, in the smallest unit; `null` where it is no amount of the currency. */
+export function moneyOfField(text: string, currency: string): number | null {
+  const [, whole, rest = ''] = /^(\d{1,13})(?:\.(\d+))?$/.exec(text.trim()) ?? [];
+  const digits = digitsAfterPoint(currency);
+  return whole === undefined || rest.length > digits ? null : Number(whole + rest.padEnd(digits, '0'));
 }
 
 function digitsAfterPoint(currency: string): number {
