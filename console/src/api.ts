@@ -79,7 +79,9 @@ export const OWN = { 'svc-console': '1' } as const;
 function problemOf(status: number, text: string): Problem {
   try {
     const { code, detail, errors } = JSON.parse(text) as { code?: string; detail?: string; errors?: Fault[] };
-    const faults = (errors ?? []).map(({ path, message }) => `${path.replace(/^\//, '')} ${message}`).join('; ');
+    const faults = (errors ?? [])
+      .map(({ path, message }) => `${path.replace(/^\/(?:changes\/)?/, '')} ${message}`)
+      .join('; ');
     return new Problem(status, code ?? 'unknown', faults || (detail ?? `The gateway answered ${status}.`));
   } catch {
     return new Problem(status, 'unknown', `The gateway answered ${status}.`);
@@ -210,6 +212,8 @@ export interface Approval {
       readonly at: string;
       readonly to: { readonly roles: readonly string[]; readonly users: readonly string[] };
     };
+    /** The limit that the call would go beyond: `budget:<id>` or `rate:<id>`. */
+    readonly beyond?: string;
     readonly editable?: Readonly<Record<string, Bounds>>;
     readonly require_reason?: boolean;
   }[];

@@ -1,5 +1,5 @@
 import type { JSX } from 'preact';
-import type { Json, JsonObject } from './api.ts';
+import type { Json } from './api.ts';
 
 type Tone = 'yes' | 'wait' | 'stop' | 'bad' | 'plain';
 
@@ -66,38 +66,6 @@ export function spanText(ms: number): string {
   if (seconds < 3_600) return `${Math.floor(seconds / 60)} min`;
   if (seconds < 172_800) return `${Math.floor(seconds / 3_600)} h ${Math.floor((seconds % 3_600) / 60)} min`;
   return `${Math.floor(seconds / 86_400)} days`;
-}
-
-const NUMBER = new Intl.NumberFormat();
-
-/** An amount of a budget: money as money where its currency is known. */
-export function amountText(amount: number, unit: string, currency: Json | undefined = null): string {
-  const named = /^([A-Z]{3})[-_ ]?cents?$/i.exec(unit)?.[1]?.toUpperCase();
-  const known = named ?? (/^cents?$/.test(unit) && isCurrency(currency) ? currency : undefined);
-  if (known !== undefined) return moneyText(amount, known);
-  return `${NUMBER.format(amount)} ${unit}${amount === 1 || unit.endsWith('s') ? '' : 's'}`;
-}
-
-function isCurrency(value: Json | undefined): value is string {
-  return typeof value === 'string' && /^[A-Z]{3}$/.test(value);
-}
-
-/** @param amount in the smallest unit of the currency */
-function moneyText(amount: number, currency: string): string {
-  try {
-    const format = new Intl.NumberFormat(undefined, { style: 'currency', currency });
-    return format.format(amount / 10 ** (format.resolvedOptions().maximumFractionDigits ?? 2));
-  } catch {
-    return `${NUMBER.format(amount)} (smallest unit of ${currency})`;
-  }
-}
-
-/** The amount that params name, as money, where they name its currency. */
-export function moneyOf(params: JsonObject | undefined): string | null {
-  const { amount, currency } = params ?? {};
-  return typeof amount === 'number' && Number.isInteger(amount) && isCurrency(currency)
-    ? moneyText(amount, currency)
-    : null;
 }
 
 /** A value for people: texts as they are, all else as JSON. */

@@ -129,6 +129,7 @@ function showApproval(terminal: Terminal, approval: Approval): void {
     ['expires', approval.expiresAt],
     ['effect', approval.effectId],
     ...stoppedLine(approval),
+    ...beyondLines(approval),
     ...changeLines(approval),
     ['digest', words(approval['digest'])],
   ];
@@ -156,15 +157,16 @@ function showApproval(terminal: Terminal, approval: Approval): void {
   terminal.out(`\n${styled(terminal, 'bold', 'Who may decide')}`);
   terminal.out(
     table(
-      ['rule', 'roles', 'users', 'needed', 'later also'],
+      ['rule', 'roles', 'users', 'agreed', 'others may, too'],
       list(requirements).map((one) => {
         const approvers = member(one, 'approvers');
         const named = (group: string, of = approvers): string => list(member(of, group)).map(words).join(', ');
         const escalates = member(one, 'escalates');
         const to = member(escalates, 'to');
         const others = [named('roles', to), named('users', to)].filter((part) => part !== '').join(', ');
-        const later = others === '' ? '' : `${others} from ${words(member(escalates, 'at'))}`;
-        return [words(member(one, 'rule')), named('roles'), named('users'), words(member(one, 'quorum')), later];
+        const later = others === '' ? '' : `from ${words(member(escalates, 'at'))}: ${others}`;
+        const agreed = `${words(member(one, 'approvals'))} of ${words(member(one, 'quorum'))}`;
+        return [words(member(one, 'rule')), named('roles'), named('users'), agreed, later];
       }),
     ),
   );
@@ -201,6 +203,14 @@ function sentTo(action: Json | undefined): string {
 function stoppedLine(approval: Approval): readonly (readonly [string, string])[] {
   const message = words(member(approval['stopped'], 'message'));
   return message === '' ? [] : [['stopped', message]];
+}
+
+/** The limits that the call would go beyond; what is left of them stands with what it costs. */
+function beyondLines(approval: Approval): readonly (readonly [string, string])[] {
+  return list(approval['requirements']).flatMap((one) => {
+    const limit = words(member(one, 'beyond'));
+    return limit === '' ? [] : [['beyond', `the limit of ${limit.replace(':', ' ')}`] as const];
+  });
 }
 
 /** What an approver changed, and what one may change. */

@@ -5,6 +5,7 @@ import { changesIn, fieldsHtml } from '../../src/api/approver/fields.ts';
 import { htmlText } from '../../src/api/approver/html.ts';
 import { approvalPage } from '../../src/api/approver/page.ts';
 import { shownTo } from '../../src/api/approver/shown.ts';
+import type { JsonObject } from '../../src/json/value.ts';
 import type { Principal } from '../../src/effects/model/principal.ts';
 import { approverOf, begin, type SessionPorts } from '../../src/api/approver/session.ts';
 import { refund, type Rig, type Seen, startRig } from './rig.ts';
@@ -57,6 +58,13 @@ async function made(user: string): Promise<{ readonly key: string; readonly id: 
   const { key, id } = json as unknown as { key?: string; id?: string };
   if (key === undefined || id === undefined) throw new Error(text);
   return { key, id };
+}
+async function shownToMaria() {
+  const principal = await rig.ports.authenticate(rig.keys.approver);
+  if ('failure' in principal) throw new Error('the key is not valid');
+  const shown = await shownTo(rig.ports, { principal, user: 'maria', session: 's' }, 'demo', asked.id);
+  if (shown === null) throw new Error('there is no request');
+  return shown;
 }
 const formIn = ({ text }: Seen): string => /name="form" value="([^"]+)"/.exec(text)?.[1] ?? '';
 const state = async (effect: string): Promise<unknown> =>
@@ -206,10 +214,7 @@ describe('what is shown', () => {
   });
 
   it('is no question any more from the moment on at which its time is over, also where nobody has noted that', async () => {
-    const principal = await rig.ports.authenticate(rig.keys.approver);
-    if ('failure' in principal) throw new Error('the key is not valid');
-    const shown = await shownTo(rig.ports, { principal, user: 'maria', session: 's' }, 'demo', asked.id);
-    if (shown === null) throw new Error('there is no request');
+    const shown = await shownToMaria();
     const at = (now: number) =>
       approvalPage({ ...shown, now }, { user: 'maria', form: 'f', path: asked.path, notice: null });
     const { expiresAt } = shown.approval;
@@ -219,10 +224,7 @@ describe('what is shown', () => {
   });
 
   it('counts what other calls hold of a budget as gone', async () => {
-    const principal = await rig.ports.authenticate(rig.keys.approver);
-    if ('failure' in principal) throw new Error('the key is not valid');
-    const shown = await shownTo(rig.ports, { principal, user: 'maria', session: 's' }, 'demo', asked.id);
-    if (shown === null) throw new Error('there is no request');
+    const shown = await shownToMaria();
     const left = (spent: number, held: number): string => {
       const costs = shown.costs.map(({ cost }) => {
         const { budget, unit } = cost;
@@ -238,10 +240,7 @@ describe('what is shown', () => {
   });
 
   it('has no field for what would come back as another value of a form in which nothing was changed', async () => {
-    const principal = await rig.ports.authenticate(rig.keys.approver);
-    if ('failure' in principal) throw new Error('the key is not valid');
-    const shown = await shownTo(rig.ports, { principal, user: 'maria', session: 's' }, 'demo', asked.id);
-    if (shown === null) throw new Error('there is no request');
+    const shown = await shownToMaria();
     const range = { kind: 'range', min: 1, max: null } as const;
     const text = { kind: 'text', maxLength: 9 } as const;
     const mayChange = { number: range, digits: range, flag: range, absent: range, words: text, count: text };
@@ -255,6 +254,62 @@ describe('what is shown', () => {
     expect(changesIn(edited, { ...form, 'param.number': '4', 'param.absent': '3' })).toEqual({ number: 4, absent: 3 });
   });
 
+  it('has a field in money for the one param that a budget of money takes, and for no other', async () => {
+    const shown = await shownToMaria();
+    const range = { kind: 'range', min: 1, max: 'asked' } as const;
+    const mayChange = { amount: range, parts: range };
+    const of = (more: JsonObject, cost: { readonly unit: string; readonly amount: number }) => {
+      const costs = shown.approval.costs.map((one) => ({ ...one, ...cost }));
+      const params = { params: { amount: 2500, parts: 3, currency: 'EUR', ...more } };
+      return { ...shown, mayChange, params, approval: { ...shown.approval, costs } };
+    };
+    const fields = (edited: ReturnType<typeof of>) =>
+      [...htmlText(fieldsHtml(edited, {})).matchAll(/ name="([^"]+)"[^>]* value="([^"]+)"/g)].map((found) =>
+        found.slice(1),
+      );
+    const money = of({}, { unit: 'cent', amount: 2500 });
+    expect(fields(money)).toEqual([
+      ['money.EUR.amount', '25.00'],
+      ['param.parts', '3'],
+    ]);
+    expect(changesIn(money, { 'money.EUR.amount': '25.00', 'param.parts': '3' })).toBeNull();
+    expect(changesIn(money, { 'money.EUR.amount': '25', 'param.parts': '3' })).toBeNull();
+    expect(changesIn(money, { 'money.EUR.amount': '1.05' })).toEqual({ amount: 105 });
+    for (const text of ['25.01', '0', '0.001', '1e1', '-1', '1,05', ''])
+      expect(() => changesIn(money, { 'money.EUR.amount': text }), text).toThrow(/amount/);
+    expect(() => changesIn(money, { 'param.amount': '1' })).toThrow('another shape');
+    expect(fields(of({ currency: 'JPY' }, { unit: 'cent', amount: 2500 }))[0]).toEqual(['money.JPY.amount', '2500']);
+    for (const [more, unit, amount] of [
+      [{ parts: 2500 }, 'cent', 2500],
+      [{}, 'cent', 100],
+      [{}, 'call', 2500],
+      [{ currency: 'xyz' }, 'cent', 2500],
+    ] as const)
+      expect(fields(of(more, { unit, amount }))[0], JSON.stringify([more, unit])).toEqual(['param.amount', '2500']);
+  });
+
+  it('names each limit that the call would go beyond, with what is left of it, whichever rule asks first', async () => {
+    const shown = await shownToMaria();
+    const [first, cost] = [shown.approval.requirements[0], shown.costs[0]?.cost];
+    if (first === undefined || cost === undefined) throw new Error('nothing is asked');
+    const row = { ...cost, limit: 100_000, spent: 30_000, held: 20_000, resetsAt: null };
+    const requirements = [
+      first,
+      { ...first, beyond: `budget:${cost.budget}` },
+      { ...first, beyond: 'rate:world/calls' },
+    ];
+    const of = (status: 'pending' | 'rejected') =>
+      approvalPage(
+        { ...shown, costs: [{ cost, row }], approval: { ...shown.approval, requirements, status } },
+        { user: 'maria', form: 'f', path: asked.path, notice: null },
+      );
+    expect(of('pending')).toContain(
+      `Beyond a limit: budget ${cost.budget} has €500.00 left of €1,000.00, and this takes €600.01.`,
+    );
+    expect(of('pending')).toContain('Beyond a limit: rate world/calls is used up.');
+    expect(of('rejected')).not.toContain('Beyond a limit');
+  });
+
   it('says what has changed since this person saw the question, and nothing where it is the same', async () => {
     const now = await rig.ports.store.approval('demo', asked.id);
     if (now === null) throw new Error('there is no request');
@@ -264,10 +319,7 @@ describe('what is shown', () => {
     const before = { ...now, requirements: [{ ...requirement, quorum: 2, summary: 'Another <b>text</b>' }] };
     const changed = whatChanged(before, now, 'EUR');
     expect(changed.map(({ name }) => name)).toEqual(['What will happen', 'Who may decide']);
-    const principal = await rig.ports.authenticate(rig.keys.approver);
-    if ('failure' in principal) throw new Error('the key is not valid');
-    const shown = await shownTo(rig.ports, { principal, user: 'maria', session: 's' }, 'demo', asked.id);
-    if (shown === null) throw new Error('there is no request');
+    const shown = await shownToMaria();
     const text = approvalPage(shown, { user: 'maria', form: 'f', path: asked.path, notice: null, changed });
     expect(text).toMatch(
       /role="alert">What is asked has changed[\s\S]*<td>Another &lt;b&gt;text[\s\S]*2 of finance-lead/,

@@ -58,7 +58,7 @@ async function signedIn(
   const own = await opened.newPage();
   own.on('pageerror', (error) => complaints.push(`error: ${error.message}`));
   own.on('console', (message) => {
-    const isRefusal = /status of (?:40[13]|503)/.test(message.text());
+    const isRefusal = /status of (?:40[013]|503)/.test(message.text());
     if (message.type() === 'error' && !isRefusal) complaints.push(`console: ${message.text()}`);
   });
   own.on('request', (request) => {
@@ -434,14 +434,29 @@ describe('a param that a rule names as editable', () => {
     const effect = await asked(91_000, 'pay_8');
     const { approval_id: id } = (await world.get(`/effects/${effect}`)).body.effect;
     await open(`inbox?approval=${id}`, '.ask');
-    await page.getByLabel(/^amount:/).fill('40000');
+    const amount = page.getByLabel(/^amount in EUR: at most €910\.00/);
+    expect(await amount.inputValue()).toBe('910.00');
+    await amount.fill('400,00');
+    await page.getByText('amount has to be an amount such as 1234.56.').waitFor();
+    expect(await page.locator('button.yes').isDisabled()).toBe(true);
+    await amount.fill('910.01');
+    await page.getByText('amount may be at most €910.00.').waitFor();
+    await amount.fill('400');
+    await page.getByLabel(/^Comment/).fill(`see ${world.keys.bot}`);
     await page.locator('button.yes').click();
     const dialog = page.getByRole('dialog');
     if (await dialog.isVisible({ timeout: 2_000 }).catch(() => false)) {
       await page.keyboard.type(world.keys.approver);
       await page.keyboard.press('Enter');
     }
-    await expect.poll(() => stateOf(effect)).toBe('committed');
+    // What is refused stays open, with what was written in it.
+    await page.locator('.banner.bad').waitFor();
+    expect(await amount.inputValue()).toBe('400');
+    expect(await stateOf(effect)).toBe('pending_approval');
+    await page.getByLabel(/^Comment/).fill('Less will do');
+    await page.locator('button.yes').click();
+    await page.getByText('amount €400.00 in place of €910.00', { exact: false }).waitFor();
+    expect(await stateOf(effect)).toBe('committed');
     expect((await world.get(`/effects/${effect}`)).body.effect).toMatchObject({
       params: { amount: 40_000 },
       asked_params: { amount: 91_000 },

@@ -1,3 +1,5 @@
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { makeApiKey, send } from './gateway.ts';
 import { freshKey, refund, startWorld, type World, worldFiles } from './world.ts';
@@ -5,6 +7,7 @@ import { freshKey, refund, startWorld, type World, worldFiles } from './world.ts
 /* A budget and a rate that ask people where a call would go beyond them, at a real gateway. */
 
 const BUDGET = 'budget:world/agent-day';
+const run = promisify(execFile);
 
 let world: World;
 beforeAll(async () => {
@@ -127,6 +130,11 @@ it('lets one approver change the call and another let it go beyond: what runs is
   const { id } = asked.body.approval;
   const shown = (await world.get(`/approvals/${id}`)).body;
   expect(shown.requirements).toMatchObject([{ rule: 'world/changed' }, { rule: 'world/refund-small', beyond: BUDGET }]);
+  const { stdout } = await run(process.execPath, ['bin/svc.mjs', 'approvals', 'show', id, '--workspace', 'demo'], {
+    env: { ...process.env, SVC_BASE_URL: world.gateway.url, SVC_API_KEY: world.keys.approver },
+  });
+  expect(stdout).toMatch(/^beyond +the limit of budget world\/agent-day$/m);
+  expect(stdout).toMatch(/world\/changed +maria +0 of 1/);
   const changed = await approve(id, world.keys.approver, { digest: shown.digest, changes: { amount: 150 } });
   expect(changed.body).toMatchObject({ status: 'pending', became: { what: 'waiting' } });
   const now = (await world.get(`/approvals/${id}`)).body;

@@ -1,7 +1,8 @@
 import { useQuery } from '@tanstack/preact-query';
 import type { JSX } from 'preact';
 import { ask, type Budget, of } from '../api.ts';
-import { amountText, spanText, Text, Time } from '../format.tsx';
+import { spanText, Text, Time } from '../format.tsx';
+import { amountText } from '../money.ts';
 import { Bar, Copies, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
 import { useCurrent } from '../session.tsx';
 

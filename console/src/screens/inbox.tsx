@@ -1,14 +1,16 @@
 import { useQueryClient } from '@tanstack/preact-query';
 import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
+import { useEffect, useState } from 'preact/hooks';
 import { Link, useSearchParams } from 'wouter-preact';
 import { type Approval, ask, type Bounds, type Json, type JsonObject, of, type Session } from '../api.ts';
-import { amountText, moneyOf, spanText, Text, Time, valueText, visible } from '../format.tsx';
+import { spanText, Text, Time, valueText, visible } from '../format.tsx';
+import { amountText, currencyOfParam, leftText, moneyOf, moneyText } from '../money.ts';
 import { Copies, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
 import { useWaiting, waitingPath } from '../queries.ts';
 import { useCurrent, useMay } from '../session.tsx';
 import { useShortcuts } from '../shortcuts.tsx';
 import { AlikeChoice, AllowedAhead } from './allowed.tsx';
+import { Change, changesIn, type Edits, withEdit } from './change.tsx';
 import { Facts, Params } from './effect.tsx';
 
 type Verdict = 'approve' | 'reject';
@@ -16,6 +18,7 @@ type Verdict = 'approve' | 'reject';
 /** What became of a vote, to be shown after it. */
 interface Voted {
   readonly approval: Approval;
+  readonly changes: JsonObject;
   readonly message: string;
   readonly isGood: boolean;
 }
@@ -44,8 +47,13 @@ export function InboxScreen(): JSX.Element {
   const inBatch =
     selected.length > 1 && open !== undefined && chosen.has(open.id) && selected.every((one) => isAlike(one, open));
   const show = (approval: Approval | undefined): void => {
+    setFault(null);
     if (approval !== undefined) setQuery({ approval: approval.id }, { replace: true });
   };
+  // On a phone the list stands below the question.
+  useEffect(() => {
+    if (wanted !== null) document.getElementById('question')?.scrollIntoView({ block: 'nearest' });
+  }, [wanted]);
   const choose = (id: string): void => {
     const next = new Set(chosen);
     if (!next.delete(id)) next.add(id);
@@ -55,7 +63,8 @@ export function InboxScreen(): JSX.Element {
   const decide = async (verdict: Verdict, comment: string, changes: JsonObject, alike: number): Promise<void> => {
     if (open === undefined || isBusy) return;
     setBusy(true);
-    setFault(null);
+    const done = new Set<string>();
+    let refused: unknown = null;
     for (const approval of inBatch ? selected : [open]) {
       try {
         const { became } = await ask<{ became: { what: string; message: string } }>(
@@ -69,16 +78,19 @@ export function InboxScreen(): JSX.Element {
           },
         );
         const isGood = became.what === 'dispatched' || became.what === 'rejected' || became.what === 'waiting';
-        setVoted((before) => [{ approval, message: became.message, isGood }, ...before].slice(0, 10));
+        setVoted((before) => [{ approval, changes, message: became.message, isGood }, ...before].slice(0, 10));
+        done.add(approval.id);
       } catch (error) {
-        setFault(error);
+        refused = error;
         // The others would be refused alike.
         break;
       }
     }
-    setChosen(new Set());
+    setChosen(new Set([...chosen].filter((id) => !done.has(id))));
     setBusy(false);
-    show(waiting[at + 1] ?? waiting[at - 1]);
+    // What was refused stays open, with what was written in it.
+    if (done.has(open.id)) show(waiting.slice(at + 1).find(({ id }) => !done.has(id)) ?? waiting[at - 1]);
+    setFault(refused);
     await queries.invalidateQueries({ queryKey: [workspace, 'approvals'] });
     await queries.invalidateQueries({ queryKey: [workspace, 'allowances'] });
   };
@@ -97,10 +109,12 @@ export function InboxScreen(): JSX.Element {
       <Head title="Inbox" does="Calls that wait for a person, the oldest first. Nothing of them has happened yet." />
       <Fault of={found.error ?? fault} />
       <div role="status" class="said stack">
-        {voted.slice(0, 3).map(({ approval, message, isGood }) => (
+        {voted.slice(0, 3).map(({ approval, changes, message, isGood }) => (
           <p key={approval.id} class={`banner ${isGood ? 'ok' : ''}`}>
             <span>
-              {visible(approval.summary ?? approval.tool)}: {message}
+              {visible(approval.summary ?? approval.tool)}
+              {Object.keys(changes).map((name) => `, ${changeText(approval, name, approval.params, changes)}`)}:{' '}
+              {message}
             </span>
             <Link href={`/${workspace}/effects/${approval.effect_id}`}>The effect and its receipt</Link>
           </p>
@@ -117,7 +131,7 @@ export function InboxScreen(): JSX.Element {
       {open !== undefined && (
         <div class="cols inbox">
           <Question
-            key={open.id}
+            key={`${open.id} ${open.digest}`}
             approval={open}
             many={inBatch ? selected.length : 1}
             why={mayDecide ? whyNot(open, session) : 'Your key may look, and not decide.'}
@@ -180,6 +194,32 @@ export function InboxScreen(): JSX.Element {
   );
 }
 
+/** A param that was changed: `amount €40.00 in place of €80.00`. */
+function changeText(
+  approval: Approval,
+  name: string,
+  before: JsonObject | undefined,
+  now: JsonObject | undefined,
+): string {
+  const currency = currencyOfParam(name, approval);
+  const text = (of: Json = null): string =>
+    currency !== null && typeof of === 'number' ? moneyText(of, currency) : visible(valueText(of));
+  return `${visible(name)} ${text(now?.[name])} in place of ${text(before?.[name])}`;
+}
+
+/** What the call takes from a budget. */
+function takenText({ params }: Approval, { amount, unit }: Approval['costs'][number]): string {
+  return amount === null ? 'an amount that is not known' : amountText(amount, unit, params?.['currency']);
+}
+
+/** A limit that the call would go beyond, with what is left of it. */
+function beyondText(approval: Approval, limit: string): string {
+  const cost = approval.costs.find(({ budget }) => `budget:${budget}` === limit);
+  return cost === undefined
+    ? `Beyond a limit: ${limit.replace(':', ' ')} is used up.`
+    : `Beyond a limit: budget ${cost.budget} has ${leftText(cost, approval.params?.['currency'])}, and this takes ${takenText(approval, cost)}.`;
+}
+
 /** Whether one answer can be that to both. */
 function isAlike(one: Approval, other: Approval): boolean {
   const rules = ({ requirements }: Approval): string => requirements.map(({ rule }) => rule).join();
@@ -235,72 +275,6 @@ function editableBy(
   return Object.fromEntries(own.flatMap(({ editable }) => Object.entries(editable ?? {})));
 }
 
-/** @param value `undefined`: it stands as it stood */
-function withChange(changes: JsonObject, name: string, value: Json | undefined): JsonObject {
-  const { [name]: _before, ...others } = changes;
-  return value === undefined ? others : { ...others, [name]: value };
-}
-
-/** A param that the person may change, with its bounds. */
-function Change({
-  name,
-  bounds,
-  approval,
-  set,
-}: {
-  readonly name: string;
-  readonly bounds: Bounds;
-  readonly approval: Approval;
-  readonly set: (value: Json | undefined) => void;
-}): JSX.Element {
-  const stands = approval.params?.[name] ?? null;
-  const asked = (approval.asked_params ?? approval.params)?.[name] ?? null;
-  const { min, max, one_of: words, max_length: longest } = bounds;
-  const side = (bound: number | 'asked' | undefined): string => valueText(bound === 'asked' ? asked : (bound ?? null));
-  const text =
-    words !== undefined
-      ? 'one of these'
-      : longest !== undefined
-        ? `at most ${longest} characters`
-        : [min === undefined ? '' : `at least ${side(min)}`, max === undefined ? '' : `at most ${side(max)}`]
-            .filter(Boolean)
-            .join(', ');
-  const given = (entered: string): void => {
-    const value = longest === undefined ? Number(entered) : entered;
-    set(value === stands || (longest === undefined && entered.trim() === '') ? undefined : value);
-  };
-  return (
-    <label>
-      <span>
-        {visible(name)}: {text}
-      </span>
-      {words === undefined ? (
-        <input
-          type={longest === undefined ? 'number' : 'text'}
-          step="any"
-          maxLength={longest ?? 30}
-          defaultValue={stands === null ? '' : valueText(stands)}
-          onInput={({ currentTarget }) => given(currentTarget.value)}
-        />
-      ) : (
-        <select
-          onChange={({ currentTarget }) => {
-            const chosen = words[Number(currentTarget.value)];
-            set(currentTarget.value === '' || chosen === stands ? undefined : chosen);
-          }}
-        >
-          <option value="">{valueText(stands)}, as it stands</option>
-          {words.map((word, index) => (
-            <option key={String(word)} value={index}>
-              {String(word)}
-            </option>
-          ))}
-        </select>
-      )}
-    </label>
-  );
-}
-
 function Question({
   approval,
   many,
@@ -319,11 +293,12 @@ function Question({
   const { workspace } = useCurrent();
   const { roles, user } = useCurrent().session;
   const [comment, setComment] = useState('');
-  const [changes, setChanges] = useState<JsonObject>({});
+  const [edits, setEdits] = useState<Edits>({});
   const [alike, setAlike] = useState(0);
   const editable = many > 1 ? {} : editableBy(approval, user, roles);
   const isOfAll = approval.requirements.every((one) => decides(one, user, roles));
-  const may = many > 1 || !isOfAll || Object.keys(changes).length > 0 ? undefined : approval.allow_alike;
+  const may = many > 1 || !isOfAll || Object.keys(edits).length > 0 ? undefined : approval.allow_alike;
+  const changes = changesIn(edits);
   const wantsReason = approval.requirements.some(({ require_reason: wanted }) => wanted === true);
   const money = moneyOf(approval.params);
   const left = Date.parse(approval.expires_at) - now;
@@ -348,12 +323,20 @@ function Question({
         asks. Without a decision it ends by itself in <strong class="num">{spanText(left)}</strong>, at{' '}
         <Time at={approval.expires_at} short />, and nothing is sent.
       </p>
+      {approval.requirements.map(
+        ({ rule, beyond }) =>
+          beyond !== undefined && (
+            <p key={`${rule} ${beyond}`} class="banner">
+              {beyondText(approval, beyond)}
+            </p>
+          ),
+      )}
       {approval.changed !== undefined && (
         <p class="banner">
           {visible(approval.changed.by)} changed {approval.changed.params.map(visible).join(', ')} of what the agent
           asked:{' '}
           {approval.changed.params
-            .map((name) => `${visible(name)} was ${valueText(approval.asked_params?.[name] ?? null)}`)
+            .map((name) => changeText(approval, name, approval.asked_params, approval.params))
             .join(', ')}
           .
         </p>
@@ -366,10 +349,9 @@ function Question({
               name={name}
               bounds={bounds}
               approval={approval}
-              set={(value) => setChanges(withChange(changes, name, value))}
+              set={(edit) => setEdits((before) => withEdit(before, name, edit))}
             />
           ))}
-          {may !== undefined && <AlikeChoice approval={approval} may={may} set={setAlike} />}
           <label>
             <span>
               {wantsReason
@@ -387,8 +369,8 @@ function Question({
             <button
               class="yes"
               data-key="a"
-              disabled={isBusy}
-              onClick={() => void decide('approve', comment.trim(), changes, may === undefined ? 0 : alike)}
+              disabled={isBusy || changes === null}
+              onClick={() => void decide('approve', comment.trim(), changes ?? {}, may === undefined ? 0 : alike)}
             >
               {many > 1 ? `Approve ${many}` : 'Approve'} <kbd>a</kbd>
             </button>
@@ -401,6 +383,7 @@ function Question({
               {many > 1 ? `Reject ${many}` : 'Reject'} <kbd>r</kbd>
             </button>
           </div>
+          {may !== undefined && <AlikeChoice approval={approval} may={may} set={setAlike} />}
         </>
       ) : (
         <p class="banner">{why}</p>
@@ -410,10 +393,10 @@ function Question({
           ['Tool', <Text mono>{approval.tool}</Text>],
           ['Acts on', <Text mono>{approval.target}</Text>],
           ...approval.costs.map(
-            ({ budget, unit, amount, limit }) =>
+            (cost) =>
               [
-                `Takes from ${budget}`,
-                `${amount === null ? 'an amount that is not known' : amountText(amount, unit, approval.params?.['currency'])}${limit === undefined ? '' : ` of ${amountText(limit, unit, approval.params?.['currency'])}`}`,
+                `Takes from ${cost.budget}`,
+                `${takenText(approval, cost)}; ${leftText(cost, approval.params?.['currency'])}`,
               ] as const,
           ),
           ...approval.requirements.map((one) => [`Asked by rule ${one.rule}`, <AskedBy {...one} />] as const),

@@ -132,10 +132,12 @@ function curlLine({ gateway, keys }: Demo): string {
   return `curl -sS ${url} -H 'X-API-Key: ${keys.agent}' -H 'Content-Type: application/json' -d '${JSON.stringify(body)}'`;
 }
 
-/** Signs maria in, who sees what happens, and approves. */
+/** Signs maria in, who sees what happens, and approves. At a name: browsers have no passkeys for an address of numbers. */
 async function consoleLink({ gateway, keys }: Demo): Promise<string> {
   const svc = new Svc({ apiKey: keys.approver, baseUrl: gateway.url, workspace: WORKSPACE });
-  return (await svc.console.link()).url;
+  const link = new URL((await svc.console.link()).url);
+  link.hostname = 'localhost';
+  return link.href;
 }
 
 function adminKeyFile({ gateway }: Demo): string | null {
@@ -175,7 +177,7 @@ async function introduce(demo: Demo, terminal: Terminal): Promise<void> {
   line('workspace', `${WORKSPACE}, agent ${AGENT}`);
   line('agent key', demo.keys.agent);
   line('account key', `${demo.keys.account}   (tom, the agent's owner)`);
-  line('approver key', `${demo.keys.approver}   (maria, who approves large refunds)`);
+  line('approver key', `${demo.keys.approver}   (maria, who approves large refunds and deployments)`);
   line(
     'admin key',
     admin === null ? 'made in an earlier start' : `in the file ${relative(process.cwd(), admin) || admin}`,
