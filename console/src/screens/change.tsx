@@ -28,6 +28,15 @@ export function changesIn(edits: Edits): JsonObject | null {
   return changes;
 }
 
+function numberIn(text: string, currency: string | null): number | null {
+  if (currency !== null) return moneyOfField(text, currency);
+  return text.trim() !== '' && Number.isFinite(Number(text)) ? Number(text) : null;
+}
+
+function shapeText(currency: string | null): string {
+  return currency === null ? 'has to be a number' : `has to be an amount such as ${moneyField(123_456, currency)}`;
+}
+
 function isWithin({ min, max }: Bounds, asked: Json, value: number): boolean {
   const [least, most] = [min, max].map((bound) => (bound === 'asked' ? asked : (bound ?? value)));
   return typeof least === 'number' && typeof most === 'number' && least <= value && value <= most;
@@ -50,23 +59,19 @@ export function Change({
   const asked = (approval.asked_params ?? approval.params)?.[name] ?? null;
   const { one_of: words, max_length: longest } = bounds;
   const currency = words === undefined && longest === undefined ? currencyOfParam(name, approval) : null;
+  const editOf = (text: string): Edit => {
+    if (longest !== undefined) return { kind: 'value', value: text };
+    if (text.trim() === '' && stands === null) return { kind: 'value', value: null };
+    const value = numberIn(text, currency);
+    const why = value === null ? shapeText(currency) : `may be ${boundsText(bounds, asked, currency)}`;
+    return value !== null && (value === stands || isWithin(bounds, asked, value))
+      ? { kind: 'value', value }
+      : { kind: 'invalid', why: `${visible(name)} ${why}.` };
+  };
   const given = (edit: Edit): void => {
     setFault(edit.kind === 'invalid' ? edit.why : null);
     set(edit.kind === 'value' && edit.value === stands ? undefined : edit);
   };
-  const written = (text: string): Edit => {
-    if (longest !== undefined) return { kind: 'value', value: text };
-    if (text.trim() === '') return stands === null ? { kind: 'value', value: null } : invalid('is empty');
-    const value = currency === null ? Number(text) : moneyOfField(text, currency);
-    if (value === null || !Number.isFinite(value))
-      return invalid(
-        currency === null ? 'has to be a number' : `has to be an amount such as ${moneyField(123_456, currency)}`,
-      );
-    return value === stands || isWithin(bounds, asked, value)
-      ? { kind: 'value', value }
-      : invalid(`may be ${boundsText(bounds, asked, currency)}`);
-  };
-  const invalid = (why: string): Edit => ({ kind: 'invalid', why: `${visible(name)} ${why}.` });
   const shown = currency !== null && typeof stands === 'number' ? moneyField(stands, currency) : valueText(stands);
   return (
     <label>
@@ -81,7 +86,7 @@ export function Change({
           maxLength={longest ?? 30}
           defaultValue={stands === null ? '' : shown}
           aria-invalid={fault !== null}
-          onInput={({ currentTarget }) => given(written(currentTarget.value))}
+          onInput={({ currentTarget }) => given(editOf(currentTarget.value))}
         />
       ) : (
         <select

@@ -10,16 +10,14 @@ import { type Html, html, lines } from './html.ts';
 import { page, passkeyForm, timeOf } from './layout.ts';
 import type { ShownApproval } from './shown.ts';
 
-/** What stands on a page above everything else. */
-export type Notice = string | null;
-
 /**
  * Asks for a key, or a passkey. It is the same for every request for approval, also for one that does not exist.
+ * @param notice stands above everything else
  * @param passkey what one is asked to sign, for whom, and what proves that it was asked here; `null` where browsers have none
  */
 export function keyPage(
   path: string,
-  notice: Notice,
+  notice: string | null,
   passkey: (Challenge & { readonly party: string }) | null,
 ): string {
   return page(
@@ -61,7 +59,7 @@ interface PageOf {
   /** Proves, with the vote, what was shown to whom. */
   readonly form: string;
   readonly path: string;
-  readonly notice: Notice;
+  readonly notice: string | null;
   /** What is not as it was when this person saw the question last. */
   readonly changed?: readonly Difference[];
   /** What this person wrote in the form, which decided nothing. */
@@ -90,7 +88,7 @@ ${toolChanged(shown)}${detailsOf(shown)}
   );
 }
 
-function noticeOf(notice: Notice): Html {
+function noticeOf(notice: string | null): Html {
   return notice === null ? html`` : html`<p class="notice" role="alert">${notice}</p>`;
 }
 

@@ -18,7 +18,7 @@ import { ALIKE_FIELDS, alikeIn } from './alike.ts';
 import { namedCurrency } from './details.ts';
 import { whatChanged } from './earlier.ts';
 import { PAGE_HEADERS } from './layout.ts';
-import { approvalPage, isOpen, keyPage, type Notice, PASSKEY_FIELDS, plainPage } from './page.ts';
+import { approvalPage, isOpen, keyPage, PASSKEY_FIELDS, plainPage } from './page.ts';
 import { type Approver, approverOf, begin, digestShown, end, formOf, type SessionPorts } from './session.ts';
 import { changesIn, type Entered, isFieldName, NoChanges } from './fields.ts';
 import { type ShownApproval, shownTo } from './shown.ts';
@@ -176,7 +176,7 @@ class ApproverPage {
   }
 
   /** The page that asks who somebody is. Its challenge is for this address alone, and nothing is kept of it. */
-  #askWho(request: Visit, { path }: Place, notice: Notice): string {
+  #askWho(request: Visit, { path }: Place, notice: string | null): string {
     const party = this.#partyOf(request);
     return keyPage(path, notice, party && { ...this.#ports.passkeys.challenge('approve', path), party: party.id });
   }
@@ -239,7 +239,16 @@ class ApproverPage {
     place: Place,
     approver: Approver,
     status: number,
-    { notice = null, insteadOf = null, entered }: Again,
+    {
+      notice = null,
+      insteadOf = null,
+      entered,
+    }: {
+      readonly notice?: string | null;
+      /** The request whose place this one took, which the person has seen: what differs is shown. */
+      readonly insteadOf?: string | null;
+      readonly entered?: { readonly digest: string; readonly fields: Entered };
+    },
   ): Promise<FastifyReply> {
     const { workspace, approvalId } = place;
     const asked = await shownTo(this.#ports, approver, workspace, approvalId);
@@ -275,14 +284,6 @@ class ApproverPage {
       }),
     );
   }
-}
-
-/** Why a page is shown again, and what was in its form. */
-interface Again {
-  readonly notice?: Notice;
-  /** The request whose place this one took, which the person has seen: what differs is shown. */
-  readonly insteadOf?: string | null;
-  readonly entered?: { readonly digest: string; readonly fields: Entered };
 }
 
 /** What a form says of the vote, or why it says none. */
