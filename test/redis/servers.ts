@@ -321,6 +321,32 @@ export async function startCluster(replicas = 0): Promise<RedisCluster> {
   };
 }
 
+/**
+ * Moves a slot with all its keys to another primary, as `redis-cli --cluster reshard` does, some keys at a time.
+ * @param first these keys go before the others
+ * @param between called after each part, while some keys are still at one node and some are at the other
+ */
+export async function moveSlot(
+  slot: number,
+  from: RedisServer,
+  to: RedisServer,
+  { first = [], between }: { readonly first?: readonly string[]; readonly between: () => Promise<unknown> },
+): Promise<void> {
+  const [fromId, toId] = await Promise.all(
+    [from, to].map(async ({ client }) => String(await client.call('CLUSTER', 'MYID'))),
+  );
+  await to.client.call('CLUSTER', 'SETSLOT', slot, 'IMPORTING', fromId ?? '');
+  await from.client.call('CLUSTER', 'SETSLOT', slot, 'MIGRATING', toId ?? '');
+  for (let keys = first; ; ) {
+    if (keys.length === 0) keys = (await from.client.call('CLUSTER', 'GETKEYSINSLOT', slot, 20)) as string[];
+    if (keys.length === 0) break;
+    await from.client.call('MIGRATE', '127.0.0.1', to.port, '', 0, 5000, 'KEYS', ...keys);
+    await between();
+    keys = [];
+  }
+  for (const { client } of [to, from]) await client.call('CLUSTER', 'SETSLOT', slot, 'NODE', toId ?? '');
+}
+
 /** A replica that is online confirms nothing before its first round, which may be a second later. */
 async function confirming({ client }: RedisServer, replicas: number, key: string): Promise<void> {
   await until(async () => {

@@ -6,6 +6,9 @@ import type { ScriptName } from './scripts.ts';
 /** How many times a call is tried again after a script refused it before it did anything. */
 const ASKED_AGAIN = 4;
 
+/** How many times a call is followed to where its workspace has moved. */
+const MOST_MOVES = 4;
+
 /**
  * What is sent beside scripts only reads. A write has to be in a script, which first checks that the store is still the
  * one that the gateway knows.
@@ -87,11 +90,13 @@ export class Calls {
   /**
    * Asks the primary once. If the workspace has moved in a cluster, the server says so before anything is done.
    * @param read makes the answer of the reply
+   * @param moves how often it was followed before
    */
   #ask<Reply, Answer>(
     workspace: string,
     send: (connection: RedisConnection) => Promise<Reply>,
     read: (reply: Reply) => Answer | Promise<Answer>,
+    moves = 0,
   ): Promise<Answer> {
     let sent: Promise<Reply>;
     try {
@@ -105,22 +110,20 @@ export class Calls {
         return read(reply);
       },
       (error: unknown) =>
-        this.#afterMove(workspace, error)
-          .then(() => send(this.#topology.primaryOf(workspace).connection()))
-          .then(read),
+        this.#afterMove(workspace, error, moves).then(() => this.#ask(workspace, send, read, moves + 1)),
     );
   }
 
   /** Resolves when it is known where the workspace has moved to. @throws an error that says anything else */
-  async #afterMove(workspace: string, error: unknown): Promise<void> {
+  async #afterMove(workspace: string, error: unknown, moves: number): Promise<void> {
     if (!(error instanceof StoreUnavailable)) throw error;
-    if (!error.message.startsWith('Redis: MOVED')) {
+    if (moves === MOST_MOVES || !error.message.startsWith('Redis: MOVED')) {
       this.#report(error);
       // The workspace may have moved.
       void this.#topology.relocate().catch(() => undefined);
       throw error;
     }
-    await this.#topology.relocate();
+    await this.#topology.follow(workspace, error);
     this.#fleet.detach(workspace);
   }
 

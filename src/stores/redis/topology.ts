@@ -26,8 +26,10 @@ export interface Primary {
 export interface Topology {
   primaryOf(workspace: string): Primary;
   primaries(): readonly Primary[];
-  /** Looks for the primaries again, because a server said that a workspace has moved, or broke. */
+  /** Looks for the primaries again, because a server broke, or is none any more. */
   relocate(): Promise<void>;
+  /** Goes where a server said that a workspace has moved to (`MOVED`, Redis Cluster specification). @throws StoreUnavailable */
+  follow(workspace: string, moved: StoreUnavailable): Promise<void>;
   ready(): Promise<void>;
   close(): void;
 }
@@ -115,12 +117,13 @@ export function openSinglePrimary(target: RedisTarget, settings: TopologySetting
     primaryOf: () => primary,
     primaries: () => [primary],
     relocate: () => Promise.resolve(),
+    follow: (_workspace, moved) => Promise.reject(moved),
     ready: primary.ready,
     close: primary.close,
   };
 }
 
-/** How often the slots of a cluster are read, ms. They are also read at once if a server says that they have moved. */
+/** How often the slots of a cluster are read, ms. */
 const RELOCATE_EVERY_MS = 2000;
 
 /** The slots are never read more often than this, whatever goes wrong, ms. */
@@ -129,11 +132,13 @@ const RELOCATE_AT_MOST_MS = 200;
 /** Slots from, to, and the address of their primary. */
 type Ranges = readonly (readonly [number, number, string])[];
 
-/** A cluster: a primary for each range of slots. It follows no redirects; the caller tries again. */
+/** A cluster: a primary for each range of slots. */
 export function openCluster(nodes: readonly RedisAddress[], settings: TopologySettings): Topology {
   const primaries = new Map<string, Primary>();
   /** The address of the primary of each slot. */
   let owners: readonly string[] = [];
+  /** The last one that was moved to. It knows of that before others do. */
+  let newest: string | null = null;
   let checking: Promise<void> | null = null;
   let checkedAt = -RELOCATE_AT_MOST_MS;
 
@@ -149,7 +154,8 @@ export function openCluster(nodes: readonly RedisAddress[], settings: TopologySe
 
   /** Asks primaries that answer, then, on new connections, every server that was ever named. */
   async function askSlots(): Promise<Ranges> {
-    for (const [owner, primary] of primaries) {
+    const known = [...primaries].toSorted(([one], [other]) => Number(other === newest) - Number(one === newest));
+    for (const [owner, primary] of known) {
       try {
         return rangesOf(await primary.connection().command('CLUSTER', 'SLOTS'), addressOf(owner).host);
       } catch {
@@ -170,16 +176,32 @@ export function openCluster(nodes: readonly RedisAddress[], settings: TopologySe
     for (const [first, last, owner] of ranges) for (let slot = first; slot <= last; slot += 1) next[slot] = owner;
     owners = next;
     const wanted = new Set(ranges.map(([, , owner]) => owner));
-    for (const owner of wanted) {
-      if (!primaries.has(owner)) {
-        primaries.set(owner, openPrimary({ kind: 'address', address: addressOf(owner) }, settings));
-      }
-    }
+    wanted.forEach(opened);
     for (const [owner, primary] of primaries) {
       if (wanted.has(owner)) continue;
       primaries.delete(owner);
       primary.close();
     }
+  }
+
+  function opened(owner: string): Primary {
+    const known = primaries.get(owner);
+    if (known !== undefined) return known;
+    const primary = openPrimary({ kind: 'address', address: addressOf(owner) }, settings);
+    primaries.set(owner, primary);
+    return primary;
+  }
+
+  async function follow(workspace: string, moved: StoreUnavailable): Promise<void> {
+    const slot = slotOf(workspaceTag(workspace));
+    const [, host, port] = /^MOVED \d+ (.*):(\d+)$/.exec(moved.cause instanceof Error ? moved.cause.message : '') ?? [];
+    if (host === undefined || port === undefined) throw moved;
+    // Without a host it is that of the server that was asked.
+    newest = `${host === '' ? addressOf(owners[slot] ?? '').host : host}:${port}`;
+    const next = [...owners];
+    next[slot] = newest;
+    owners = next;
+    await opened(newest).ready();
   }
 
   function relocate(): Promise<void> {
@@ -204,6 +226,7 @@ export function openCluster(nodes: readonly RedisAddress[], settings: TopologySe
     },
     primaries: () => [...primaries.values()],
     relocate,
+    follow,
     async ready() {
       await relocate();
       await Promise.all([...primaries.values()].map((primary) => primary.ready()));

@@ -9,7 +9,7 @@
 local stop = begin(true)
 local rid = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
 if stop then
-  if ARGV[5] == '' then return stop end
+  if stop.err or ARGV[5] == '' then return stop end
   redis.call('HSET', KEYS[1], 'rows', ARGV[4], 'epoch', ARGV[5], 'rid', rid, 'open', '1',
     'sn', '0', 'seq', '0', 'boots', '0',
     -- With a value longer than 64 characters, Redis finds fields by a hash table instead of one after the other.

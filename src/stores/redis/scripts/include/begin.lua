@@ -61,6 +61,11 @@ end
 -- Why the step may not run here and now, as a reply; nil if it may. A step that only reads skips the checks of the
 -- gateway.
 local function begin(reads)
+  -- While a slot is moved to another node of a cluster, some of its keys are there: a script would fail in its midst, with
+  -- half of its writes made. Then the server refuses what asks for a key that nobody has.
+  if type(redis.pcall('EXISTS', P .. '-')) == 'table' then
+    return redis.error_reply('MOVING the slot of the workspace is being moved to another node of the cluster')
+  end
   local found = redis.call('HMGET', KEYS[1], 'epoch', 'rid', 'open', 'clock', 'skew', 'sn', 'seq', 'loud')
   meta = {
     epoch = found[1], rid = found[2], open = found[3], clock = found[4], skew = found[5],
