@@ -1,3 +1,4 @@
+import { type Principal, seesCallsOf } from '../effects/model/principal.ts';
 import { type Static, Type } from 'typebox';
 import type { ApprovalRecord } from '../effects/model/approval.ts';
 import { timeToWire } from '../effects/wire/time.ts';
@@ -74,16 +75,16 @@ export function addSuggestionRoute(app: ApiApp, ports: ApiPorts, lists: Lists): 
     async (request) => {
       const caller = callerOf(request);
       const { ws } = request.params;
-      return lists.make(caller, () => suggestionsFor(ports, ws, caller.principal.allowedTools));
+      return lists.make(caller, () => suggestionsFor(ports, ws, caller.principal));
     },
   );
 }
 
-async function suggestionsFor(ports: ApiPorts, workspace: string, allowedTools: readonly string[] | null) {
+async function suggestionsFor(ports: ApiPorts, workspace: string, principal: Principal) {
   const { set } = ports.policies();
   const digests = new Map(set.rules.map(({ id, approval }) => [id, approval?.ruleDigest ?? null]));
   const found = oftenApproved(await requestsOf(ports, workspace), (rule) => digests.get(rule) ?? null).filter(
-    ({ tool }) => allowedTools === null || allowedTools.includes(tool),
+    ({ tool }) => seesCallsOf(principal, tool),
   );
   const groups: OftenApproved[] = [];
   let left = MOST_OPENED;

@@ -1,3 +1,4 @@
+import { seesCallsOf } from '../../effects/model/principal.ts';
 import { Type } from 'typebox';
 import type { EffectRecord } from '../../effects/model/effect.ts';
 import { decisionOf } from '../../effects/model/effect-decision.ts';
@@ -69,12 +70,10 @@ async function explainEffect(ports: ControlPorts, effect: EffectRecord, call: To
       { ...ofEffect(effect, set.version), rules: traced(effect), near_misses: [], rules_left_out: 0 },
       `${describe(effect)} ${tool === null ? 'Its tool' : 'Its agent'} is not declared any more, so its rules are named without values.`,
     );
-  const { allowedTools } = call.principal;
   const opened = ports.openParams(effect);
-  // Values of params are shown to keys that may send them.
   const masked = {
     params: set.redacted(tool.name),
-    call: allowedTools !== null && !allowedTools.includes(action.tool),
+    call: !seesCallsOf(call.principal, action.tool),
   };
   const input = ports.policyInput({
     agent,
