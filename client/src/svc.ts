@@ -40,6 +40,8 @@ type Query = Readonly<Record<string, string | number | undefined>>;
 export class Svc {
   readonly #to: Connection;
   readonly #base: string;
+  /** Where the gateway is, without a slash at the end. */
+  readonly baseUrl: string;
 
   /** @throws SvcError `missing_key`, `invalid_key` or `invalid_url`, before anything is sent */
   constructor(options: SvcOptions = {}) {
@@ -61,6 +63,7 @@ export class Svc {
       attempts: options.attempts ?? 4,
       timeoutMs: options.timeoutMs ?? 60_000,
     };
+    this.baseUrl = baseUrl;
     this.#base = `/v1/workspaces/${encodeURIComponent(options.workspace ?? env['SVC_WORKSPACE'] ?? 'default')}`;
   }
 

@@ -23,6 +23,7 @@ import { addPauses } from './pauses.ts';
 import { addPolicy } from './policy.ts';
 import { CommandFailure, type CliPorts } from './ports.ts';
 import { addStart } from './start.ts';
+import { addStatus } from './status.ts';
 import { addStore } from './store.ts';
 import { addTail } from './tail.ts';
 import { processTerminal, type Terminal } from './terminal.ts';
@@ -34,6 +35,7 @@ const ADD_COMMANDS = [
   addInit,
   addStart,
   addDoctor,
+  addStatus,
   addConfig,
   addKeys,
   addPasskeys,

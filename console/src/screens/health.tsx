@@ -67,7 +67,7 @@ export function HealthScreen(): JSX.Element {
           </li>
         )}
       </ul>
-      <Copies curl={curlOf('GET', '/readyz')} cli="svc doctor gateway.yaml" />
+      <Copies curl={curlOf('GET', '/readyz')} cli="svc status" />
     </>
   );
 }
