@@ -36,10 +36,6 @@ export interface StreamedRead {
   readonly live: LiveConnection;
 }
 
-export type JudgedRead =
-  | { readonly kind: 'stream'; readonly read: StreamedRead }
-  | Exclude<ReadVerdict, { kind: 'stream' }>;
-
 /** Checks and judges a read by its own rule, or as undeclared, and prepares it for streaming. */
 export function judgeRead(
   ports: ProxyPorts,
@@ -48,7 +44,7 @@ export function judgeRead(
   request: IncomingMessage,
   read: Extract<ReadRequest, { kind: 'read' }>,
   connection: Pick<LiveConnection, 'stands' | 'cut'>,
-): JudgedRead {
+): { readonly kind: 'stream'; readonly read: StreamedRead } | Exclude<ReadVerdict, { kind: 'stream' }> {
   const { tool } = match;
   const isDeclared = match.kind === 'rule';
   const catalog = ports.catalog();
