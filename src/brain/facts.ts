@@ -14,21 +14,18 @@ import { isEntityId } from './check-entity.ts';
 const MOST_ENTITIES = 5000;
 const MOST_CHARACTERS = 16 * 1024 * 1024;
 
-/** What policy sees of the company brain in one decision. */
-export interface EntityView {
-  /** `null`: there is none, or it is not known here. */
-  entity(type: string, id: string): Entity | null;
-  /** What was read, in the versions that were seen; `null`: nothing. */
-  seen(): readonly SeenEntity[] | null;
-}
-
 /**
  * Entities that policies read lately. They may be out of date: an admission is held against the versions in the
  * store, and where one has changed, the entity is read again and the call judged anew.
  */
 export interface EntityFacts {
   /** Synchronous. What is not remembered is seen as unread. */
-  view(workspace: string): EntityView;
+  view(workspace: string): {
+    /** `null`: there is none, or it is not known here. */
+    entity(type: string, id: string): Entity | null;
+    /** What was read, in the versions that were seen; `null`: nothing. */
+    seen(): readonly SeenEntity[] | null;
+  };
   /** Reads entities from the store, also where they are remembered. @throws StoreUnavailable */
   read(workspace: string, refs: readonly EntityRef[]): Promise<void>;
 }

@@ -7,14 +7,6 @@ import type { ReadingTurns } from '../effects/run/reading-turns.ts';
 import { type PackedWorkspace, unpackPiece } from './packed-entities.ts';
 import { type BrainWriter, MOST_AT_ONCE } from './writer.ts';
 
-/**
- * What became of the files of a workspace. `older`: they say what they said before others were read in, and the store
- * keeps those.
- */
-export type FilesLoaded =
-  | { readonly kind: 'same' | 'older' }
-  | { readonly kind: 'loaded'; readonly put: number; readonly removed: number };
-
 /** What the store has of an entity. Bodies are not needed, so they stay sealed. */
 interface Kept {
   readonly digest: string;
@@ -48,7 +40,13 @@ export class FileLoader {
    * @param older whether files count that were read in before the ones that were read last
    * @throws InvalidFiles where the workspace would hold too much, StoreUnavailable
    */
-  async load(workspace: string, files: PackedWorkspace | null, older: 'load' | 'leave'): Promise<FilesLoaded> {
+  async load(
+    workspace: string,
+    files: PackedWorkspace | null,
+    older: 'load' | 'leave',
+  ): Promise<
+    { readonly kind: 'same' | 'older' } | { readonly kind: 'loaded'; readonly put: number; readonly removed: number }
+  > {
     const state = await this.#store.brainState(workspace);
     if (files === null && state.files.length === 0) return { kind: 'same' };
     const digest = this.#writer.filesDigest(workspace, files?.digest ?? '');

@@ -13,7 +13,23 @@ export interface CliPorts {
    */
   startGateway(options: GatewayOptions): Promise<RunningGateway>;
   /** Makes a key directly in the store, also while a gateway runs on it. Throws `CommandFailure` on bad combinations. */
-  createKey(options: CreateKeyOptions): Promise<CreatedKey>;
+  createKey(
+    options: StoreOptions & {
+      readonly kind: KeyKind;
+      readonly workspace: string | null;
+      readonly agent: string | null;
+      readonly user: string | null;
+      readonly profile: string | null;
+      readonly name: string | null;
+    },
+  ): Promise<{
+    /** The record in its wire form, without the key. */
+    readonly record: JsonObject;
+    /** The key in the clear; it is not kept anywhere. */
+    readonly key: string;
+    /** A warning for the person who made the key, if it can do less than they may expect. */
+    readonly notice: string | null;
+  }>;
   /** The records of all keys in the store, in their wire form. Throws `CommandFailure`. */
   listKeys(options: StoreOptions): Promise<readonly JsonObject[]>;
   /** Revokes a key directly in the store. @returns its record; `null` if no key has this id */
@@ -119,24 +135,6 @@ export interface RunningGateway {
   readonly ready: Promise<void>;
   /** Resolves, with the reason, when this process can only end. The next process continues from what is on the disk. */
   readonly lost: Promise<string>;
-}
-
-export interface CreateKeyOptions extends StoreOptions {
-  readonly kind: KeyKind;
-  readonly workspace: string | null;
-  readonly agent: string | null;
-  readonly user: string | null;
-  readonly profile: string | null;
-  readonly name: string | null;
-}
-
-export interface CreatedKey {
-  /** The record in its wire form, without the key. */
-  readonly record: JsonObject;
-  /** The key in the clear; it is not kept anywhere. */
-  readonly key: string;
-  /** A warning for the person who made the key, if it can do less than they may expect. */
-  readonly notice: string | null;
 }
 
 /** The result of a rotation. `ended`: the key is revoked or has a successor already. */

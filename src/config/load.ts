@@ -50,13 +50,6 @@ export async function loadConfiguration(
   return { configuration: deepFreeze(configuration), warnings: ordered, sources, files: [file, ...credentialFiles] };
 }
 
-/** One upstream of a configuration. */
-export interface LoadedMcpServer extends Pick<LoadedConfiguration, 'warnings' | 'sources'> {
-  readonly upstream: UpstreamSettings & { readonly mcp: McpSettings };
-  /** Its lock file, which may not be there yet. */
-  readonly lock: string;
-}
-
 /**
  * Reads one MCP server out of a configuration, as a gateway would, without its pins: they may not be written yet, or be
  * what somebody is about to mend.
@@ -67,7 +60,13 @@ export async function loadMcpServer(
   id: string,
   { environment }: LoadOptions,
   reading: FileReading = createReading(),
-): Promise<LoadedMcpServer> {
+): Promise<
+  Pick<LoadedConfiguration, 'warnings' | 'sources'> & {
+    readonly upstream: UpstreamSettings & { readonly mcp: McpSettings };
+    /** Its lock file, which may not be there yet. */
+    readonly lock: string;
+  }
+> {
   const { source, findings, sources } = await readFile(file, reading);
   const fault = (): InvalidFiles => new InvalidFiles(inReadingOrder(findings), sources);
   const shaped = shapeOf(source, environment, findings);

@@ -5,15 +5,6 @@ import type { Finding } from './finding.ts';
 /** Changes in deeper folders would not be noticed (`config/watch.ts`). */
 const MAX_FOLDERS_DEEP = 8;
 
-/** The files that are searched for in folders. */
-export interface WantedFiles {
-  /** What one is, and what many hold, in messages: 'policy file', 'policies'. */
-  readonly one: string;
-  readonly many: string;
-  /** By its path. A file that is named itself is taken whatever its name is. */
-  readonly isOne: (path: string) => boolean;
-}
-
 /** An error without a place in a file. */
 export function unplaced(code: string, message: string, hint: string | null = null): Finding {
   return { code, severity: 'error', message, hint, at: null };
@@ -25,7 +16,13 @@ export function unplaced(code: string, message: string, hint: string | null = nu
  */
 export async function findFiles(
   path: string,
-  wanted: WantedFiles,
+  wanted: {
+    /** What one is, and what many hold, in messages: 'policy file', 'policies'. */
+    readonly one: string;
+    readonly many: string;
+    /** By its path. A file that is named itself is taken whatever its name is. */
+    readonly isOne: (path: string) => boolean;
+  },
   reading: FileReading,
   found: string[],
   findings: Finding[],

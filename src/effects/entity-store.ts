@@ -34,19 +34,6 @@ export type EntitiesPut =
   | { readonly kind: 'in_file'; readonly entities: readonly { readonly index: number; readonly file: string }[] }
   | { readonly kind: 'too_much'; readonly of: 'entities' | 'characters'; readonly limit: number };
 
-export interface RemoveEntities {
-  readonly workspace: string;
-  readonly entities: readonly EntityRef[];
-  /** Only those with an origin of this kind are removed. */
-  readonly origin: EntityOrigin['kind'];
-  readonly actor: LedgerActor;
-}
-
-export type EntitiesRemoved =
-  | { readonly kind: 'removed'; readonly count: number }
-  /** A file has the first such entity. Nothing was removed. */
-  | { readonly kind: 'in_file'; readonly file: string };
-
 /** What a brain holds now. */
 export interface BrainState {
   /** Grows with each change. 0: nothing was ever put. */
@@ -64,7 +51,17 @@ export interface BrainState {
 /** The entities of the company brain, by workspace. Part of the effect store. */
 export interface EntityStore {
   putEntities(request: PutEntities): Promise<EntitiesPut>;
-  removeEntities(request: RemoveEntities): Promise<EntitiesRemoved>;
+  removeEntities(request: {
+    readonly workspace: string;
+    readonly entities: readonly EntityRef[];
+    /** Only those with an origin of this kind are removed. */
+    readonly origin: EntityOrigin['kind'];
+    readonly actor: LedgerActor;
+  }): Promise<
+    | { readonly kind: 'removed'; readonly count: number }
+    /** A file has the first such entity. Nothing was removed. */
+    | { readonly kind: 'in_file'; readonly file: string }
+  >;
   /** Records that the files with this digest are read in. */
   noteEntityFiles(workspace: string, digest: string): Promise<void>;
   /** In the order of the references; `null`: there is none. */

@@ -28,18 +28,6 @@ export interface JudgeInput {
   readonly now: number;
 }
 
-/** The declared tools, with their checks compiled. */
-export interface ToolCatalog {
-  tool(name: string): Tool | null;
-  /**
-   * Faults of params by the tool's schema and request template; empty when there are none. Paths are JSON Pointers
-   * below `/params`.
-   */
-  check(tool: Tool, params: JsonObject): readonly RequestFault[];
-  /** The target that the params name; `null` where the tool has no template. */
-  target(tool: Tool, params: JsonObject): string | null;
-}
-
 /** Whether a key may let an agent act. */
 export type Authorized =
   | { readonly kind: 'agent'; readonly agent: Agent }
@@ -135,7 +123,17 @@ export interface EffectPorts {
    * came free in time. Places limit admissions to what can be sent in time, and no agent gets all of them.
    */
   readonly place: (upstream: string, workspace: string, agentId: string) => (() => void) | Promise<(() => void) | null>;
-  readonly catalog: () => ToolCatalog;
+  /** The declared tools, with their checks compiled. */
+  readonly catalog: () => {
+    tool(name: string): Tool | null;
+    /**
+     * Faults of params by the tool's schema and request template; empty when there are none. Paths are JSON Pointers
+     * below `/params`.
+     */
+    check(tool: Tool, params: JsonObject): readonly RequestFault[];
+    /** The target that the params name; `null` where the tool has no template. */
+    target(tool: Tool, params: JsonObject): string | null;
+  };
   readonly authorize: (principal: Principal, request: AuthorizeRequest) => Authorized;
   /**
    * The verdict of the active policy set; its version is `trace.policyVersion`.
@@ -181,16 +179,17 @@ export interface EffectPorts {
   /** The attempts that this process runs now. */
   readonly running: Running;
   readonly settings: () => CoreSettings;
-  /** Reports something that people must look at. */
-  readonly alert: (what: Alert, effectId: string, cause?: unknown) => void;
+  /**
+   * Reports something that people must look at. `attempt_fault`: the gateway failed in the middle of an attempt.
+   * `settlement_spilled`: the journal took a settlement, because the store did not. `settlement_lost`: neither took it,
+   * so the effect will become unknown.
+   */
+  readonly alert: (
+    what: 'contradiction' | 'foreign_key_reuse' | 'attempt_fault' | 'settlement_spilled' | 'settlement_lost',
+    effectId: string,
+    cause?: unknown,
+  ) => void;
 }
-
-/**
- * Things that people must look at. `attempt_fault`: the gateway failed in the middle of an attempt.
- * `settlement_spilled`: the journal took a settlement, because the store did not. `settlement_lost`: neither took it,
- * so the effect will become unknown.
- */
-export type Alert = 'contradiction' | 'foreign_key_reuse' | 'attempt_fault' | 'settlement_spilled' | 'settlement_lost';
 
 export interface CoreSettings {
   readonly dispatchWindowMs: number;

@@ -118,6 +118,17 @@ function coreSettings({ limits, resolve }: InForce['configuration']): CoreSettin
   };
 }
 
+/** Makes the settings anew only when the configuration is another. */
+function currentSettings(held: Held): () => CoreSettings {
+  const { configuration } = held.inForce;
+  let known = { configuration, settings: coreSettings(configuration) };
+  return () => {
+    const { configuration } = held.inForce;
+    if (known.configuration !== configuration) known = { configuration, settings: coreSettings(configuration) };
+    return known.settings;
+  };
+}
+
 /** What rules that ask for approval say of a call. */
 function summaries(
   held: Held,
@@ -168,8 +179,6 @@ export function corePorts(parts: {
   const { held, directory, pauses, secrets, signer } = parts;
   const policyInput = policyInputs(held, directory, parts.entities, parts.pins);
   const catchUp = followPolicy(() => held.inForce.policies.version, parts.policies);
-  const { configuration } = held.inForce;
-  let known = { configuration, settings: coreSettings(configuration) };
   return {
     store: parts.store,
     upstream: parts.upstream,
@@ -208,11 +217,7 @@ export function corePorts(parts: {
     elapsed: createElapsed(),
     owner: parts.owner,
     running: new Running(),
-    settings: () => {
-      const { configuration } = held.inForce;
-      if (known.configuration !== configuration) known = { configuration, settings: coreSettings(configuration) };
-      return known.settings;
-    },
+    settings: currentSettings(held),
     alert: (what, effectId, cause) => {
       parts.metrics.alerted(what);
       parts.alert(what, effectId, cause);

@@ -148,8 +148,8 @@ export async function acceptRolledBack(place: StorePlace): Promise<boolean> {
   return accepted !== null;
 }
 
-/** What a look at a store found. */
-export type StoreProbe =
+/** Looks at a store without creating or changing it, even while a gateway runs on it. */
+export async function probeStore(place: StorePlace): Promise<
   | { readonly state: 'absent' }
   | { readonly state: 'broken'; readonly message: string; readonly inUse: boolean }
   | {
@@ -158,10 +158,8 @@ export type StoreProbe =
       /** A gateway holds the lock. */
       readonly inUse: boolean;
       readonly keys: readonly KeyRecord[];
-    };
-
-/** Looks at a store without creating or changing it, even while a gateway runs on it. */
-export async function probeStore(place: StorePlace): Promise<StoreProbe> {
+    }
+> {
   const { path } = place;
   if (!existsSync(join(path, 'store.db')) && !existsSync(join(path, 'install.json'))) return { state: 'absent' };
   const inUse = isLocked(path, await loadDriver());

@@ -18,7 +18,13 @@ export interface PinView {
   /** Why a call of the tool is refused whatever policy says; `null` where its pin refuses nothing. */
   refusal(tool: Tool): Reason | null;
   /** What the gateway saw of the MCP servers, beside their pinned tools. */
-  seen(): readonly SeenServer[];
+  seen(): readonly {
+    readonly upstream: string;
+    /** Why the last look at it failed; `null` where it did not, or there was none. */
+    readonly failure: string | null;
+    /** Names that it lists and nobody has approved. */
+    readonly unapproved: readonly string[];
+  }[];
   /**
    * Looks what a server says now, and compares it with what was approved.
    * @returns why the server cannot be read, in its place; `null` if no MCP server has this id
@@ -30,15 +36,6 @@ export interface PinView {
 interface Declared {
   readonly configuration: { readonly upstreams: readonly { readonly id: string }[] };
   readonly catalog: Pick<Catalog, 'tools' | 'tool'>;
-}
-
-/** What the gateway saw of a server. */
-export interface SeenServer {
-  readonly upstream: string;
-  /** Why the last look at it failed; `null` where it did not, or there was none. */
-  readonly failure: string | null;
-  /** Names that it lists and nobody has approved. */
-  readonly unapproved: readonly string[];
 }
 
 /** Characters of a tool that is compared here. A look takes longer ones, and what compares them takes its time. */

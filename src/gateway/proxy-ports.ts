@@ -45,7 +45,6 @@ export function proxyPorts(parts: {
   store.onKeysChanged(changed);
   pauses.onChange(changed);
 
-  let known: { readonly own: OwnSettings; readonly limits: Limits; readonly settings: ProxySettings } | null = null;
   return {
     routes: () => held.inForce.configuration.routes,
     catalog: () => held.inForce.catalog,
@@ -77,12 +76,7 @@ export function proxyPorts(parts: {
     observed: parts.observed,
     access: parts.access,
     shadowed: parts.shadowed,
-    settings: () => {
-      const own = parts.settings();
-      const { limits } = held.inForce.configuration;
-      if (own !== known?.own || limits !== known.limits) known = { own, limits, settings: settingsOf(own, limits) };
-      return known.settings;
-    },
+    settings: currentSettings(parts.settings, held),
     spool: parts.spool,
     now: store.now,
     newId,
@@ -95,6 +89,17 @@ export function proxyPorts(parts: {
 
 type OwnSettings = Pick<ProxySettings, 'publicUrl' | 'queryKey' | 'jsonLimits'>;
 type Limits = InForce['configuration']['limits'];
+
+/** Makes the settings anew only when what they are made of has changed. */
+function currentSettings(ownSettings: () => OwnSettings, held: Held): () => ProxySettings {
+  let known: { readonly own: OwnSettings; readonly limits: Limits; readonly settings: ProxySettings } | null = null;
+  return () => {
+    const own = ownSettings();
+    const { limits } = held.inForce.configuration;
+    if (own !== known?.own || limits !== known.limits) known = { own, limits, settings: settingsOf(own, limits) };
+    return known.settings;
+  };
+}
 
 function settingsOf({ publicUrl, queryKey, jsonLimits }: OwnSettings, limits: Limits): ProxySettings {
   const { bodyBytes, uploadBytes, uploadFileBytes, spoolBytes } = limits;

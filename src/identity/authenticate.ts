@@ -57,9 +57,47 @@ export function createAuthenticator(options: {
   readonly elapsed: () => number;
 }): Authenticator {
   const { store, peppers, elapsed } = options;
+  const { fresh, read } = keyCache(store, elapsed);
+  const touches = touchBook(store);
+
+  function judge(entry: Entry | null, key: string): Principal | InvalidKey {
+    if (entry === null) return invalid('unknown');
+    // All peppers are tried, also after a match, so that the time taken reveals nothing about the secret.
+    let matches = false;
+    for (const pepper of peppers) if (timingSafeEqual(hashKey(pepper, key), entry.hash)) matches = true;
+    return matches ? ownerOf(entry) : invalid('wrong_secret');
+  }
+
+  function ownerOf(entry: Entry): Principal | InvalidKey {
+    const now = store.now();
+    const state = keyState(entry.record, now);
+    if (state !== 'active') return invalid(state);
+    if (entry.principal === null) return invalid('unknown');
+    touches.note(entry.record, now);
+    return entry.principal;
+  }
+
+  return {
+    authenticate(key) {
+      const parsed = parseKey(key);
+      if (parsed === null) return invalid('malformed');
+      const { handle } = parsed;
+      const entry = fresh(handle);
+      return entry === null ? read(handle).then((found) => judge(found, key)) : judge(entry, key);
+    },
+    async stillValid(keyId) {
+      const handle = keyId.slice('key_'.length);
+      const entry = fresh(handle) ?? (await read(handle));
+      return entry === null ? invalid('unknown') : ownerOf(entry);
+    },
+    close: () => touches.close(),
+  };
+}
+
+/** Records of keys, with what the store reports as changed dropped. */
+function keyCache(store: Pick<EffectStore, 'key' | 'onKeysChanged'>, elapsed: () => number) {
   const entries = new Map<string, Entry>();
   const reading = new Map<string, Promise<Entry | null>>();
-  const touches = touchBook(store);
   /** Counts invalidations. A record whose read began before one must not enter the cache after it. */
   let invalidations = 0;
 
@@ -107,23 +145,6 @@ export function createAuthenticator(options: {
     entries.set(handle, entry);
   }
 
-  function judge(entry: Entry | null, key: string): Principal | InvalidKey {
-    if (entry === null) return invalid('unknown');
-    // All peppers are tried, also after a match, so that the time taken reveals nothing about the secret.
-    let matches = false;
-    for (const pepper of peppers) if (timingSafeEqual(hashKey(pepper, key), entry.hash)) matches = true;
-    return matches ? ownerOf(entry) : invalid('wrong_secret');
-  }
-
-  function ownerOf(entry: Entry): Principal | InvalidKey {
-    const now = store.now();
-    const state = keyState(entry.record, now);
-    if (state !== 'active') return invalid(state);
-    if (entry.principal === null) return invalid('unknown');
-    touches.note(entry.record, now);
-    return entry.principal;
-  }
-
   /** The record of a key that was read lately; `null` if the store has to be asked. */
   function fresh(handle: string): Entry | null {
     const entry = entries.get(handle);
@@ -135,21 +156,7 @@ export function createAuthenticator(options: {
     return entry;
   }
 
-  return {
-    authenticate(key) {
-      const parsed = parseKey(key);
-      if (parsed === null) return invalid('malformed');
-      const { handle } = parsed;
-      const entry = fresh(handle);
-      return entry === null ? read(handle).then((found) => judge(found, key)) : judge(entry, key);
-    },
-    async stillValid(keyId) {
-      const handle = keyId.slice('key_'.length);
-      const entry = fresh(handle) ?? (await read(handle));
-      return entry === null ? invalid('unknown') : ownerOf(entry);
-    },
-    close: () => touches.close(),
-  };
+  return { fresh, read };
 }
 
 function invalid(why: InvalidKey['why']): InvalidKey {

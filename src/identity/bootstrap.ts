@@ -3,13 +3,6 @@ import type { EffectStore } from '../effects/store.ts';
 import { makeKey, parseKey } from './key-format.ts';
 import { recordOf } from './key-record.ts';
 
-/** The result for the first administrative key. The key itself is included only if it was made here. */
-export type Bootstrap =
-  /** The store has keys already, or must not get any (an "empty" store next to existing data). */
-  | { readonly made: false; readonly key: null }
-  /** `key`: to be shown once; `null` where the operator provided the key. */
-  | { readonly made: true; readonly key: string | null };
-
 /**
  * Puts the first administrative key into an empty store. There is no default key.
  * @param options.provided text of the file that `SVC_BOOTSTRAP_ADMIN_KEY_FILE` names; `null` makes a key
@@ -19,7 +12,12 @@ export async function bootstrapAdministrativeKey(options: {
   readonly store: Pick<EffectStore, 'keys' | 'putFirstKey' | 'now' | 'health'>;
   readonly pepper: KeyObject;
   readonly provided: string | null;
-}): Promise<Bootstrap> {
+}): Promise<
+  /** The store has keys already, or must not get any (an "empty" store next to existing data). */
+  | { readonly made: false; readonly key: null }
+  /** `key`: to be shown once; `null` where the operator provided the key. */
+  | { readonly made: true; readonly key: string | null }
+> {
   const { store, pepper } = options;
   if (!store.health().ready || (await store.keys(null)).length > 0) return { made: false, key: null };
   const provided = options.provided === null ? null : providedKey(options.provided);

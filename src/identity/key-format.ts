@@ -18,13 +18,6 @@ const KIND_OF_WORD: Readonly<Record<string, KeyKind>> = {
   mcp: 'profile',
 };
 
-/** What can be read from a key without the store. */
-export interface ParsedKey {
-  readonly kind: KeyKind;
-  /** The handle to look the key up by. Logs show it. */
-  readonly handle: string;
-}
-
 /** A new key, with about 190 random bits, and its handle. */
 export function makeKey(kind: KeyKind): { readonly key: string; readonly handle: string } {
   const handle = randomBase62(HANDLE_LENGTH);
@@ -33,7 +26,11 @@ export function makeKey(kind: KeyKind): { readonly key: string; readonly handle:
 }
 
 /** @returns `null` unless the text is a well-formed key with the right checksum */
-export function parseKey(text: string): ParsedKey | null {
+export function parseKey(text: string): {
+  readonly kind: KeyKind;
+  /** The handle to look the key up by. Logs show it. */
+  readonly handle: string;
+} | null {
   const match = SHAPE.exec(text);
   if (match === null) return null;
   const [, word = '', handle = '', check] = match;

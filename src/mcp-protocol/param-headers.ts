@@ -75,13 +75,6 @@ export function paramHeadersOf(declared: readonly ParamHeader[], given: Json | u
   return headers;
 }
 
-/** A header that does not say what the arguments say. */
-export interface ParamMismatch {
-  readonly name: string;
-  /** `null` where it is missing. */
-  readonly actual: string | null;
-}
-
 /**
  * Compares the headers of a call with its arguments. What stands between a client and a server may go by the headers, so
  * one that says something else, that is missing, or that repeats an argument that is not there, is a fault.
@@ -90,7 +83,11 @@ export function paramMismatch(
   declared: readonly ParamHeader[],
   given: JsonObject,
   headers: Readonly<Record<string, string | readonly string[] | undefined>>,
-): ParamMismatch | null {
+): {
+  readonly name: string;
+  /** `null` where it is missing. */
+  readonly actual: string | null;
+} | null {
   const expected = paramHeadersOf(declared, given);
   for (const { name, path } of declared) {
     const header = headers[name];

@@ -78,18 +78,6 @@ export interface CheckedFiles {
 
 const NOTHING_KNOWN: CheckedFiles = { get: () => null, put: () => undefined };
 
-export interface LoadedPolicies {
-  readonly set: CompiledPolicies;
-  readonly plan: PolicyPlan;
-  readonly warnings: readonly Finding[];
-  /** The files as they were read. */
-  readonly texts: readonly PolicyText[];
-  /** Text of the policy files by name, to show with warnings. */
-  readonly sources: ReadonlyMap<string, string>;
-  /** Everything to watch for changes: the given paths, the policy files, the list files. */
-  readonly files: readonly string[];
-}
-
 /** A policy file as it was read. */
 export interface PolicyText {
   readonly file: string;
@@ -109,7 +97,17 @@ export async function loadPolicySets(
   options: PolicyLoadOptions,
   reading: FileReading = createReading(),
   known: CheckedFiles = NOTHING_KNOWN,
-): Promise<LoadedPolicies> {
+): Promise<{
+  readonly set: CompiledPolicies;
+  readonly plan: PolicyPlan;
+  readonly warnings: readonly Finding[];
+  /** The files as they were read. */
+  readonly texts: readonly PolicyText[];
+  /** Text of the policy files by name, to show with warnings. */
+  readonly sources: ReadonlyMap<string, string>;
+  /** Everything to watch for changes: the given paths, the policy files, the list files. */
+  readonly files: readonly string[];
+}> {
   const found: string[] = [];
   const findings: Finding[] = [];
   for (const path of options.paths)

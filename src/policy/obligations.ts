@@ -6,11 +6,6 @@ import { isScalar } from './operators.ts';
 import type { Bucketing, CompiledObligation, CompiledRule } from './compiled-rule.ts';
 import { renderName } from './template.ts';
 
-/** The obligations of a call, or why one of them cannot be made. In that case the call is refused. */
-export type Obligations =
-  | { readonly kind: 'made'; readonly obligations: readonly Obligation[] }
-  | { readonly kind: 'impossible'; readonly rule: CompiledRule; readonly message: string };
-
 /** Longer bucket names are replaced by their digest. */
 const MAX_BUCKET = 256;
 /** Characters that JSON writes without an escape. */
@@ -25,7 +20,9 @@ export function obligationsOf(
   rules: readonly CompiledRule[],
   input: PolicyInput,
   exceeded: Exceeded = null,
-): Obligations {
+):
+  | { readonly kind: 'made'; readonly obligations: readonly Obligation[] }
+  | { readonly kind: 'impossible'; readonly rule: CompiledRule; readonly message: string } {
   const made: Obligation[] = [];
   for (const rule of rules)
     for (const source of rule.obligations) {

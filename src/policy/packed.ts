@@ -282,25 +282,39 @@ interface IndexParts {
   readonly facts: readonly FactPath[];
 }
 
+function readNumbers(numbers: Int32Array) {
+  let at = 0;
+  let read = 0;
+  return {
+    next(): number {
+      const number = numbers[at];
+      if (number === undefined) throw new Error('the index of the policies ends too early');
+      at += 1;
+      read += 1;
+      return number;
+    },
+    /** Goes past the next number if it is this one. */
+    skip(number: number): boolean {
+      const isNext = numbers[at] === number;
+      if (isNext) at += 1;
+      return isNext;
+    },
+    /** Whether so much was read in one go that others should have a turn; asked again, it begins anew. */
+    isLong(): boolean {
+      if (read < NUMBERS_IN_ONE_GO) return false;
+      read = 0;
+      return true;
+    },
+    isAtEnd: (): boolean => at === numbers.length,
+  };
+}
+
 function* unpackIndex(
   numbers: Int32Array,
   { rules, values, facts }: IndexParts,
   tools: readonly Tool[],
 ): Generator<void, ReadonlyMap<string, ToolIndex>> {
-  let at = 0;
-  let read = 0;
-  const next = (): number => {
-    const number = numbers[at];
-    if (number === undefined) throw new Error('the index of the policies ends too early');
-    at += 1;
-    read += 1;
-    return number;
-  };
-  const isLong = (): boolean => {
-    if (read < NUMBERS_IN_ONE_GO) return false;
-    read = 0;
-    return true;
-  };
+  const { next, skip, isLong, isAtEnd } = readNumbers(numbers);
   const groups: RuleIndex[] = [];
   for (let groupsLeft = next(); groupsLeft > 0; groupsLeft -= 1) {
     const always: CompiledRule[] = [];
@@ -332,9 +346,7 @@ function* unpackIndex(
     for (let left = next(); left > 0; left -= 1) {
       const value = values[next()];
       if (value === undefined) throw new Error('the index of the policies names a value that there is not');
-      const place = numbers[at];
-      if (place === -1) at += 1;
-      byValue.set(value, place === -1 ? yield* nextNode() : nextGroup());
+      byValue.set(value, skip(-1) ? yield* nextNode() : nextGroup());
       if (isLong()) yield;
     }
     return { fact, read: readerOf(fact), byValue, mistyped };
@@ -355,6 +367,6 @@ function* unpackIndex(
     if (index !== undefined) byTool.set(name, index);
     if (isLong()) yield;
   }
-  if (at !== numbers.length) throw new Error('the index of the policies has a rest');
+  if (!isAtEnd()) throw new Error('the index of the policies has a rest');
   return byTool;
 }

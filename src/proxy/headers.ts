@@ -11,14 +11,6 @@ import { type Arrived, keyGoesOn, problemOf } from './arrival.ts';
 import type { ProxiedUpstream } from './ports.ts';
 import type { IncomingMessage } from 'node:http';
 
-/** The headers of a request that go on. */
-export interface ForwardedHeaders {
-  readonly kind: 'headers';
-  readonly headers: CallHeaders;
-  /** Headers that are params of the tool, and the caller's own credentials. */
-  readonly apart: Readonly<Record<string, string>>;
-}
-
 /** What is needed to sort the headers of one request. */
 export interface HeaderContext {
   readonly tool: HttpTool;
@@ -39,7 +31,14 @@ export interface HeaderContext {
 export function forwardedHeaders(
   request: Pick<IncomingMessage, 'headers' | 'rawHeaders' | 'socket'>,
   context: HeaderContext,
-): ForwardedHeaders | { readonly kind: 'problem'; readonly problem: Problem } {
+):
+  | {
+      readonly kind: 'headers';
+      readonly headers: CallHeaders;
+      /** Headers that are params of the tool, and the caller's own credentials. */
+      readonly apart: Readonly<Record<string, string>>;
+    }
+  | { readonly kind: 'problem'; readonly problem: Problem } {
   const { headers } = request;
   const { tool, route, upstream, arrived } = context;
   const plan = planOf(tool.call.request);

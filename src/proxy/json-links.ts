@@ -35,8 +35,6 @@ const IN_WORD = Uint8Array.from({ length: 256 }, (_, byte) =>
   /[-+.0-9A-Za-z]/.test(String.fromCharCode(byte)) ? 1 : 0,
 );
 
-type Expects = 'value' | 'value_or_end' | 'name' | 'name_or_end' | 'colon' | 'comma_or_end' | 'nothing';
-
 /** A list or an object that is open, with the fields that go through it. */
 interface Open {
   readonly isList: boolean;
@@ -51,7 +49,7 @@ interface Open {
 export class LinkRewriter {
   readonly #own: (address: string) => string;
   readonly #open: Open[] = [];
-  #expects: Expects = 'value';
+  #expects: 'value' | 'value_or_end' | 'name' | 'name_or_end' | 'colon' | 'comma_or_end' | 'nothing' = 'value';
   /** Fields that go through the value that comes next. */
   #fields: readonly LinkField[];
   /** Inside a text: a name, an address, or another one. */

@@ -68,7 +68,11 @@ export interface ProxyPorts {
   readonly renderProblem: (
     problem: Problem,
     request: { readonly id: string; readonly method: string; readonly keyed: boolean },
-  ) => RenderedAnswer;
+  ) => {
+    readonly status: number;
+    readonly headers: Readonly<Record<string, string>>;
+    readonly body: JsonObject;
+  };
   /** Whether policy is enforced or only observes. */
   readonly policyMode: () => 'enforce' | 'observe';
   /** Called for a read that passed but would have been refused if policy were enforced. */
@@ -141,12 +145,6 @@ export interface ProxiedUpstream {
   readonly headers?: HeaderSettings;
   /** Absent, or `null`, if nothing is configured. */
   readonly tls?: UpstreamTls | null;
-}
-
-export interface RenderedAnswer {
-  readonly status: number;
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: JsonObject;
 }
 
 /** How many bytes of files are accepted. */

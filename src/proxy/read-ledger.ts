@@ -63,11 +63,62 @@ export function createReadLedger(
   append: (workspace: string, events: readonly LedgerDraft[]) => Promise<void>,
   now: () => number,
 ): ReadLedger {
+  const sums = createReadSums();
+  let flushing: Promise<void> | null = null;
+  let timer: NodeJS.Timeout | null = null;
+
+  const write = async (): Promise<void> => {
+    for (const [workspace, list] of sums.take()) {
+      try {
+        await append(workspace, list.map(draftOf));
+      } catch {
+        // Kept for the next batch. That the store is down is reported elsewhere.
+        for (const { read, count, first, last, statuses } of list) sums.add(read, count, first, last, statuses);
+      }
+    }
+  };
+  const flush = async (): Promise<void> => {
+    await flushing;
+    if (sums.size() === 0) return;
+    flushing = write().finally(() => {
+      flushing = null;
+    });
+    await flushing;
+  };
+  const schedule = (): void => {
+    if (timer !== null) return;
+    timer = setTimeout(() => {
+      timer = null;
+      void flush().then(() => {
+        if (sums.size() > 0) schedule();
+      });
+    }, BATCH_MS);
+    timer.unref();
+  };
+  return {
+    record: (read, answered) => {
+      const at = now();
+      const entry = sums.entryOf(read, at);
+      const status = answered ?? NO_STATUS;
+      entry.count += 1;
+      entry.last = at;
+      entry.statuses.set(status, (entry.statuses.get(status) ?? 0) + 1);
+      if (sums.size() === BATCH_ENTRIES && flushing === null) void flush();
+      schedule();
+    },
+    flush,
+    close: async () => {
+      if (timer !== null) clearTimeout(timer);
+      await flush();
+    },
+  };
+}
+
+/** Reads that are added up until they are taken. */
+function createReadSums() {
   /** By key id. A key reads few different things, so a linear search is quick. */
   let entries = new Map<string, Entry[]>();
   let size = 0;
-  let flushing: Promise<void> | null = null;
-  let timer: NodeJS.Timeout | null = null;
 
   const entryOf = (read: PassedRead, at: number): Entry => {
     let list = entries.get(read.keyId);
@@ -96,58 +147,22 @@ export function createReadLedger(
     if (last > entry.last) entry.last = last;
     for (const [status, times] of statuses) entry.statuses.set(status, (entry.statuses.get(status) ?? 0) + times);
   };
-  const write = async (): Promise<void> => {
-    const batch = entries;
-    entries = new Map();
-    size = 0;
-    const byWorkspace = new Map<string, Entry[]>();
-    for (const entry of [...batch.values()].flat()) {
-      const list = byWorkspace.get(entry.read.workspace);
-      if (list === undefined) byWorkspace.set(entry.read.workspace, [entry]);
-      else list.push(entry);
-    }
-    for (const [workspace, list] of byWorkspace) {
-      try {
-        await append(workspace, list.map(draftOf));
-      } catch {
-        // Kept for the next batch. That the store is down is reported elsewhere.
-        for (const { read, count, first, last, statuses } of list) add(read, count, first, last, statuses);
-      }
-    }
-  };
-  const flush = async (): Promise<void> => {
-    await flushing;
-    if (size === 0) return;
-    flushing = write().finally(() => {
-      flushing = null;
-    });
-    await flushing;
-  };
-  const schedule = (): void => {
-    if (timer !== null) return;
-    timer = setTimeout(() => {
-      timer = null;
-      void flush().then(() => {
-        if (size > 0) schedule();
-      });
-    }, BATCH_MS);
-    timer.unref();
-  };
   return {
-    record: (read, answered) => {
-      const at = now();
-      const entry = entryOf(read, at);
-      const status = answered ?? NO_STATUS;
-      entry.count += 1;
-      entry.last = at;
-      entry.statuses.set(status, (entry.statuses.get(status) ?? 0) + 1);
-      if (size === BATCH_ENTRIES && flushing === null) void flush();
-      schedule();
-    },
-    flush,
-    close: async () => {
-      if (timer !== null) clearTimeout(timer);
-      await flush();
+    size: () => size,
+    entryOf,
+    add,
+    /** What was added up, by workspace. It begins anew. */
+    take(): ReadonlyMap<string, readonly Entry[]> {
+      const batch = entries;
+      entries = new Map();
+      size = 0;
+      const byWorkspace = new Map<string, Entry[]>();
+      for (const entry of [...batch.values()].flat()) {
+        const list = byWorkspace.get(entry.read.workspace);
+        if (list === undefined) byWorkspace.set(entry.read.workspace, [entry]);
+        else list.push(entry);
+      }
+      return byWorkspace;
     },
   };
 }

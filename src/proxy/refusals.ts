@@ -23,6 +23,18 @@ export interface Refusals {
 /** How many refusals of one key and code get their own event in a second. The rest becomes one counted event. */
 const EVENTS_PER_SECOND = 10;
 
+/** Of what never reached the core. */
+const NEVER_RUN = {
+  mismatches: [],
+  idempotencyKey: '',
+  attempt: 0,
+  budgets: [],
+  observed: null,
+  repeat: false,
+  retryAfterMs: null,
+  next: null,
+} as const;
+
 interface Burst {
   readonly workspace: string;
   readonly event: LedgerDraft;
@@ -81,25 +93,10 @@ export function createRefusals(ports: Pick<ProxyPorts, 'append' | 'newId'>): Ref
         const problem = problemOf('store_unavailable', 'The store cannot be reached, so nothing was sent.');
         return { kind: 'problem', problem: { ...problem, retryAfterMs: 1000 } };
       }
+      const target = `${method} ${arrived.path}`;
       return {
         kind: 'outcome',
-        outcome: {
-          decision,
-          mismatches: [],
-          workspace,
-          effectId,
-          tool,
-          target: `${method} ${arrived.path}`,
-          agentId,
-          idempotencyKey: '',
-          attempt: 0,
-          reason,
-          budgets: [],
-          observed: null,
-          repeat: false,
-          retryAfterMs: null,
-          next: null,
-        },
+        outcome: { decision, reason, workspace, effectId, tool, target, agentId, ...NEVER_RUN },
       };
     },
     close: async () => {

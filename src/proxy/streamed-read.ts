@@ -9,7 +9,7 @@ import type { ErrorStyle } from './error-shape.ts';
 import { forwardedHeaders, originOfRequest } from './headers.ts';
 import type { LiveConnection } from './live.ts';
 import type { ProxyPorts, ReadCall, ReadVerdict } from './ports.ts';
-import type { PassedRead } from './read-ledger.ts';
+import type { ObservedRead, PassedRead } from './read-ledger.ts';
 import type { RouteMatch } from './route-table.ts';
 import { holdsOwnKey } from '../effects/run/check-call.ts';
 
@@ -36,10 +36,6 @@ export interface StreamedRead {
   readonly live: LiveConnection;
 }
 
-export type JudgedRead =
-  | { readonly kind: 'stream'; readonly read: StreamedRead }
-  | Exclude<ReadVerdict, { kind: 'stream' }>;
-
 /** Checks and judges a read by its own rule, or as undeclared, and prepares it for streaming. */
 export function judgeRead(
   ports: ProxyPorts,
@@ -48,7 +44,7 @@ export function judgeRead(
   request: IncomingMessage,
   read: Extract<ReadRequest, { kind: 'read' }>,
   connection: Pick<LiveConnection, 'stands' | 'cut'>,
-): JudgedRead {
+): { readonly kind: 'stream'; readonly read: StreamedRead } | Exclude<ReadVerdict, { kind: 'stream' }> {
   const { tool } = match;
   const isDeclared = match.kind === 'rule';
   const catalog = ports.catalog();
@@ -103,21 +99,28 @@ export function judgeRead(
       foreignLinks: match.route.foreignLinks,
       links: match.route.links,
       style: match.route,
-      passed: {
-        workspace,
-        agentId: verdict.agentId,
-        keyId: principal.keyId,
-        tool: isDeclared ? tool.name : null,
-        upstream: upstreamId,
-        rule: verdict.rule,
-        policyVersion: verdict.policyVersion,
-        observed:
-          observed === null
-            ? null
-            : { ...observed, example: `${request.method ?? 'GET'} ${arrived.path}`.slice(0, MAX_EXAMPLE) },
-      },
+      passed: passedBy(arrived, verdict, match, observed, request.method),
       live: { key: arrived.key, address: arrived.address, call, isAdmitted: false, ...connection },
     },
+  };
+}
+
+function passedBy(
+  { workspace, principal, path }: Arrived,
+  { agentId, rule, policyVersion }: Extract<ReadVerdict, { kind: 'stream' }>,
+  match: Exclude<RouteMatch, { kind: 'none' }>,
+  observed: Omit<ObservedRead, 'example'> | null,
+  method = 'GET',
+): PassedRead {
+  return {
+    workspace,
+    agentId,
+    keyId: principal.keyId,
+    tool: match.kind === 'rule' ? match.tool.name : null,
+    upstream: match.route.upstream,
+    rule,
+    policyVersion,
+    observed: observed === null ? null : { ...observed, example: `${method} ${path}`.slice(0, MAX_EXAMPLE) },
   };
 }
 

@@ -151,24 +151,7 @@ function answer(
     }
   };
 
-  if (isRewritten) {
-    const isPlain = /^identity$/i.test(String(headers['content-encoding'] ?? 'identity'));
-    const body = isPlain ? linkStream(read.links, ownFields(read)) : unreadable();
-    body.once('readable', () => {
-      if (begin()) pipeline(body, raw, () => {});
-    });
-    body.once('error', fail);
-    raw.once('close', () => body.destroy());
-    return {
-      write(piece) {
-        if (body.write(piece)) return true;
-        body.once('drain', resume);
-        return false;
-      },
-      end: () => void body.end(),
-    };
-  }
-
+  if (isRewritten) return rewriting(raw, read, headers, { begin, resume, fail });
   if (isEventStream(type) && begin()) raw.flushHeaders();
   const length = Number(headers['content-length'] ?? -1);
   let written = 0;
@@ -186,6 +169,30 @@ function answer(
     end() {
       if (begin() && !raw.writableEnded) raw.end();
     },
+  };
+}
+
+/** Writes an answer in which addresses are rewritten: its body begins only when the first of it can be read. */
+function rewriting(
+  raw: FastifyReply['raw'],
+  read: StreamedRead,
+  headers: IncomingHeaders,
+  on: { readonly begin: () => boolean; readonly resume: () => void; readonly fail: (error: Error) => void },
+): Answering {
+  const isPlain = /^identity$/i.test(String(headers['content-encoding'] ?? 'identity'));
+  const body = isPlain ? linkStream(read.links, ownFields(read)) : unreadable();
+  body.once('readable', () => {
+    if (on.begin()) pipeline(body, raw, () => {});
+  });
+  body.once('error', on.fail);
+  raw.once('close', () => body.destroy());
+  return {
+    write(piece) {
+      if (body.write(piece)) return true;
+      body.once('drain', on.resume);
+      return false;
+    },
+    end: () => void body.end(),
   };
 }
 

@@ -231,19 +231,18 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
     quietly(() =>
       proxy.ws(request, socket, head, { target, agent, changeOrigin: true }, (error) => {
         if (!socket.writable) return;
-        const message = unreachableWords(error);
-        const failed: ProxyAnswer = {
-          status: 502,
-          headers: { 'content-type': 'application/json', 'svc-decision': 'failed', 'x-should-retry': 'true' },
-          body: JSON.stringify({
-            decision: 'failed',
-            reason: { code: 'connect_failed', message },
-            did_it_happen: 'no',
-          }),
-        };
-        answerWith(socket, failed, entry);
+        answerWith(socket, unreachable(error), entry);
       }),
     );
+  };
+}
+
+function unreachable(error: Error): ProxyAnswer {
+  const reason = { code: 'connect_failed', message: unreachableWords(error) };
+  return {
+    status: 502,
+    headers: { 'content-type': 'application/json', 'svc-decision': 'failed', 'x-should-retry': 'true' },
+    body: JSON.stringify({ decision: 'failed', reason, did_it_happen: 'no' }),
   };
 }
 

@@ -5,9 +5,7 @@ import type { Draft } from './draft.ts';
 import { effectRows, type StoredEffect } from './effect-rows.ts';
 import { firstOf } from './lists.ts';
 
-type SettledLife = Extract<Life, { readonly state: 'committed' | 'failed' | 'rejected' }>;
-
-function isSettled(life: Life): life is SettledLife {
+function isSettled(life: Life): life is Extract<Life, { readonly state: 'committed' | 'failed' | 'rejected' }> {
   return life.state === 'committed' || life.state === 'failed' || life.state === 'rejected';
 }
 

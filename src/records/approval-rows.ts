@@ -43,15 +43,13 @@ export function putApproval(draft: Draft, approval: ApprovalRecord): void {
   approvalRows.put(draft, id, approval);
 }
 
-interface Rejection {
-  readonly effectId: string;
-  readonly until: number;
-}
-
 /** Rejected fingerprints, ordered by when they end. */
 export const REJECTIONS = 'rejections';
 export const rejectionRows = repository(
-  jsonKind<Rejection>('rejection', ({ until }) => [{ list: REJECTIONS, at: until }]),
+  jsonKind<{
+    readonly effectId: string;
+    readonly until: number;
+  }>('rejection', ({ until }) => [{ list: REJECTIONS, at: until }]),
 );
 
 /** Sessions of approvers who have left, ordered by when they would have ended. */

@@ -151,15 +151,6 @@ export type CallPart = Pick<
   'id' | 'workspace' | 'idempotencyKey' | 'fingerprint' | 'action' | 'actor' | 'metadata' | 'sealed'
 >;
 
-/** The members of a record that are in its terms text, with the stages up to the admission. */
-type TermsPart = Pick<EffectRecord, 'trace' | 'holds' | 'stages'>;
-
-/** A record, and how many of its stages are in its terms text. */
-export interface DecodedEffect {
-  readonly record: EffectRecord;
-  readonly admittedStages: number;
-}
-
 /** The call and the outcome that were read last, with their texts: what came as a text is stored as it came. */
 let lastCall: { readonly call: CallPart; readonly text: string } | null = null;
 let lastOutcome: { readonly known: KnownOutcome; readonly texts: OutcomeTexts } | null = null;
@@ -351,7 +342,7 @@ function encodedOf(payload: string): string {
   return Buffer.from(payload, 'utf8').toString('base64url');
 }
 
-export function encodeTerms({ trace, holds, stages }: TermsPart): string {
+export function encodeTerms({ trace, holds, stages }: Pick<EffectRecord, 'trace' | 'holds' | 'stages'>): string {
   const held = holds.map(
     ({ budget, unit, bucket, window, amount }) =>
       `[${quote(budget)},${quote(unit)},${quote(bucket)},${quote(window)},${amount}]`,
@@ -391,7 +382,10 @@ export function decodeEffect(row: {
   readonly life: string;
   /** `null` if the life has none. */
   readonly known: OutcomeTexts | null;
-}): DecodedEffect {
+}): {
+  readonly record: EffectRecord;
+  readonly admittedStages: number;
+} {
   const call = decodeCall(row.call);
   const [trace, holds, admitted] = readOwnJson<TermsTuple>(row.terms);
   const [createdAt, life, attempt, generation, firstDispatchAt, mayHaveHappened, closed, ...rest] =

@@ -31,28 +31,8 @@ export function createPasskeyStore(
   seals: KeySeals,
   newId: () => string,
 ): PasskeyStore {
-  const sealOf = (user: string): string => `passkeys ${user}`;
-
-  function sound(user: string, stored: SealedPasskeys | null): OfUser {
-    if (stored === null) return NONE;
-    const { seal, passkeys, answered } = stored;
-    return seals.fitsRow(sealOf(user), JSON.stringify({ passkeys, answered }), seal) ? { passkeys, answered } : NONE;
-  }
-
   async function of(user: string): Promise<readonly Passkey[]> {
-    return sound(user, await readRecord(runner, passkeyRows, INSTALLATION, user)).passkeys;
-  }
-
-  function put(draft: Draft, user: string, { passkeys, answered }: OfUser): void {
-    const kept = { passkeys, answered: answered.filter(({ until }) => until > draft.now) };
-    passkeyRows.put(draft, user, { ...kept, seal: seals.sealRow(sealOf(user), JSON.stringify(kept)) });
-  }
-
-  /** What is remembered with one answer more; `null` where that was given before, is too late, or one too many. */
-  function answeredWith(draft: Draft, before: readonly Answered[], one: Answered): readonly Answered[] | null {
-    const open = before.filter(({ until }) => until > draft.now);
-    if (one.until <= draft.now || open.length >= MOST_ANSWERED) return null;
-    return open.some(({ challenge }) => challenge === one.challenge) ? null : [...open, one];
+    return sound(seals, user, await readRecord(runner, passkeyRows, INSTALLATION, user)).passkeys;
   }
 
   /** Runs a step, and then brings the events that it left for other ledgers. */
@@ -72,26 +52,29 @@ export function createPasskeyStore(
       const { id, user } = passkey;
       const event = newId();
       return run((draft) => {
-        const { passkeys, answered } = sound(user, passkeyRows.get(draft, user));
+        const { passkeys, answered } = sound(seals, user, passkeyRows.get(draft, user));
         const after = answeredWith(draft, answered, one);
         if (ownerRows.get(draft, id) !== null || after === null) return 'taken';
         if (passkeys.length >= MOST_PASSKEYS) return 'too_many';
         ownerRows.put(draft, id, user);
-        put(draft, user, { passkeys: [...passkeys, passkey], answered: after });
+        put(seals, draft, user, { passkeys: [...passkeys, passkey], answered: after });
         appendTo(draft, passkey.workspace ?? INSTALLATION, event, [passkeyAdded(passkey, actor)]);
         return 'added';
       });
     },
     async usePasskey({ id, user }, { counter, isBackedUp }, one) {
       const { result } = await runner.run(INSTALLATION, (draft) => {
-        const { passkeys, answered } = sound(user, passkeyRows.get(draft, user));
+        const { passkeys, answered } = sound(seals, user, passkeyRows.get(draft, user));
         const passkey = passkeys.find((other) => other.id === id);
         const after = answeredWith(draft, answered, one);
         if (passkey === undefined || after === null) return false;
         // An authenticator that does not count says zero each time.
         if ((counter > 0 || passkey.counter > 0) && counter <= passkey.counter) return false;
         const used: Passkey = { ...passkey, counter, isBackedUp, lastUsedAt: draft.now };
-        put(draft, user, { passkeys: passkeys.map((other) => (other.id === id ? used : other)), answered: after });
+        put(seals, draft, user, {
+          passkeys: passkeys.map((other) => (other.id === id ? used : other)),
+          answered: after,
+        });
         return true;
       });
       return result;
@@ -99,14 +82,34 @@ export function createPasskeyStore(
     removePasskey(user, id, actor: LedgerActor) {
       const event = newId();
       return run((draft) => {
-        const { passkeys, answered } = sound(user, passkeyRows.get(draft, user));
+        const { passkeys, answered } = sound(seals, user, passkeyRows.get(draft, user));
         const passkey = passkeys.find((other) => other.id === id);
         if (passkey === undefined) return null;
         if (ownerRows.get(draft, id) !== null) ownerRows.put(draft, id, null);
-        put(draft, user, { passkeys: passkeys.filter((other) => other.id !== id), answered });
+        put(seals, draft, user, { passkeys: passkeys.filter((other) => other.id !== id), answered });
         appendTo(draft, passkey.workspace ?? INSTALLATION, event, [passkeyRemoved(passkey, actor)]);
         return passkey;
       });
     },
   };
+}
+
+const sealOf = (user: string): string => `passkeys ${user}`;
+
+function sound(seals: KeySeals, user: string, stored: SealedPasskeys | null): OfUser {
+  if (stored === null) return NONE;
+  const { seal, passkeys, answered } = stored;
+  return seals.fitsRow(sealOf(user), JSON.stringify({ passkeys, answered }), seal) ? { passkeys, answered } : NONE;
+}
+
+function put(seals: KeySeals, draft: Draft, user: string, { passkeys, answered }: OfUser): void {
+  const kept = { passkeys, answered: answered.filter(({ until }) => until > draft.now) };
+  passkeyRows.put(draft, user, { ...kept, seal: seals.sealRow(sealOf(user), JSON.stringify(kept)) });
+}
+
+/** What is remembered with one answer more; `null` where that was given before, is too late, or one too many. */
+function answeredWith(draft: Draft, before: readonly Answered[], one: Answered): readonly Answered[] | null {
+  const open = before.filter(({ until }) => until > draft.now);
+  if (one.until <= draft.now || open.length >= MOST_ANSWERED) return null;
+  return open.some(({ challenge }) => challenge === one.challenge) ? null : [...open, one];
 }

@@ -18,11 +18,9 @@ import type {
 
 const GATEWAY: LedgerActor = { type: 'gateway', id: 'policy' };
 
-type Definition = Pick<BudgetDefinition, 'unit' | 'window'>;
-
 /** What decides the rows of each budget. */
 export const definitionRows = repository(
-  jsonKind<Readonly<Record<string, Definition>>>('budget_definitions', () => []),
+  jsonKind<Readonly<Record<string, Pick<BudgetDefinition, 'unit' | 'window'>>>>('budget_definitions', () => []),
 );
 
 /** What was in force, newest first. */

@@ -33,6 +33,9 @@ interface Entry {
 /** What a running change writes. */
 export type UnderWay = readonly Entry[];
 
+const nameOf = (workspace: string, kind: string, id: string): string => `${kind}\n${workspace}\n${id}`;
+const sizeOf = ({ row }: Entry): number => row?.text.length ?? 0;
+
 export function createRecentRows(): RecentRows {
   const entries = new Map<string, Entry>();
   let characters = 0;
@@ -41,9 +44,6 @@ export function createRecentRows(): RecentRows {
     ticks += 1;
     return ticks;
   };
-
-  const nameOf = (workspace: string, kind: string, id: string): string => `${kind}\n${workspace}\n${id}`;
-  const sizeOf = ({ row }: Entry): number => row?.text.length ?? 0;
 
   function remove(entry: Entry): void {
     entries.delete(entry.name);
@@ -80,9 +80,7 @@ export function createRecentRows(): RecentRows {
   }
 
   return {
-    get(workspace, kind, id) {
-      return entries.get(nameOf(workspace, kind, id))?.row ?? undefined;
-    },
+    get: (workspace, kind, id) => entries.get(nameOf(workspace, kind, id))?.row ?? undefined,
     tick,
     learn(workspace, found, asked) {
       for (const { kind, id, row } of found) {

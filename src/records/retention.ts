@@ -54,6 +54,10 @@ export interface AgeScan {
   unsettledBefore: number;
 }
 
+/** What of a list in a workspace has reached its time. */
+type Due = (list: string, kind: string, to: number, most?: number) => Promise<readonly Entry[]>;
+type Write = (step: (draft: Draft) => void) => Promise<unknown>;
+
 /** Declares what has ended in one workspace, at most `limit` of each kind. */
 export async function sweepWorkspace(
   {
@@ -75,9 +79,8 @@ export async function sweepWorkspace(
   retention: Retention,
 ): Promise<Omit<SweepReport, 'unsettled' | 'reached' | 'oldestUnknown' | 'archive'>> {
   const now = store.now();
-  const due = (list: string, kind: string, to: number, most = limit): Promise<readonly Entry[]> =>
-    firstOf(store, { workspace, list, kind, to }, most);
-  const write = (step: (draft: Draft) => void): Promise<unknown> => runner.run(workspace, step);
+  const due: Due = (list, kind, to, most = limit) => firstOf(store, { workspace, list, kind, to }, most);
+  const write: Write = (step) => runner.run(workspace, step);
 
   const lost = await steps.declareLostLeases(workspace, limit);
 
@@ -85,8 +88,56 @@ export async function sweepWorkspace(
   const ending = overdue.map(({ id }) => steps.run('expire_overdue', workspace, { workspace, approvalId: id }));
   const approvalsExpired = (await Promise.all(ending)).filter((done) => done !== 'escalated').length;
 
+  let aged = await sweepSettled({ store, scan, archive, write }, workspace, limit, now - retention.effectsMs);
+  for (const { id } of await due(DENIED, effectRows.kind, now - retention.denialsMs, limit - aged)) {
+    const approvals = await approvalsOf(store, workspace, id, limit);
+    await write((draft) => {
+      if (effectRows.get(draft, id) !== null) replaceEffect(draft, id, null, approvals);
+    });
+    aged += 1;
+  }
+  if (retention.keysMs !== null)
+    for (const { id, row } of await due(TOMBSTONES, effectRows.kind, now - retention.keysMs, limit - aged)) {
+      const stored = effectRows.of(row);
+      await write((draft) => {
+        if (effectRows.get(draft, id) !== null) effectRows.put(draft, id, null);
+        if (stored.kind !== 'tombstone') return;
+        const { idempotencyKey } = stored.tombstone;
+        for (const key of [idempotencyKey, derivedKeyOf(idempotencyKey)])
+          if (key !== null && keyRows.get(draft, key) === id) keyRows.put(draft, key, null);
+      });
+      aged += 1;
+    }
+
+  await forgetEnded(now, due, write);
+  await forgetAllowances(store, runner, workspace, limit);
+  await steps.giveBackOver(workspace, limit);
+  await forgetArrived(store, runner, workspace, limit);
+  await store.prune(workspace, limit);
+  return { lost, approvalsExpired, aged };
+}
+
+/**
+ * Leaves tombstones of settled effects that were made before a time.
+ * @returns how many
+ */
+async function sweepSettled(
+  {
+    store,
+    scan,
+    archive,
+    write,
+  }: {
+    readonly store: RowStore;
+    readonly scan: AgeScan;
+    readonly archive: Pick<Archive, 'move'> | null;
+    readonly write: Write;
+  },
+  workspace: string,
+  limit: number,
+  before: number,
+): Promise<number> {
   let aged = 0;
-  const before = now - retention.effectsMs;
   /** What goes into the archive, and how long its records are as they stand. */
   let leaving: ArchivedRow[] = [];
   let size = 0;
@@ -129,26 +180,11 @@ export async function sweepWorkspace(
   }
   await archiveLeaving();
   if (isWhole) Object.assign(scan, { reached: null, unsettled: 0, unsettledBefore: scan.unsettled });
-  for (const { id } of await due(DENIED, effectRows.kind, now - retention.denialsMs, limit - aged)) {
-    const approvals = await approvalsOf(store, workspace, id, limit);
-    await write((draft) => {
-      if (effectRows.get(draft, id) !== null) replaceEffect(draft, id, null, approvals);
-    });
-    aged += 1;
-  }
-  if (retention.keysMs !== null)
-    for (const { id, row } of await due(TOMBSTONES, effectRows.kind, now - retention.keysMs, limit - aged)) {
-      const stored = effectRows.of(row);
-      await write((draft) => {
-        if (effectRows.get(draft, id) !== null) effectRows.put(draft, id, null);
-        if (stored.kind !== 'tombstone') return;
-        const { idempotencyKey } = stored.tombstone;
-        for (const key of [idempotencyKey, derivedKeyOf(idempotencyKey)])
-          if (key !== null && keyRows.get(draft, key) === id) keyRows.put(draft, key, null);
-      });
-      aged += 1;
-    }
+  return aged;
+}
 
+/** Removes what has ended otherwise: rejections, requests that were left, claims, reservations. */
+async function forgetEnded(now: number, due: Due, write: Write): Promise<void> {
   for (const { id } of await due(REJECTIONS, rejectionRows.kind, now))
     await write((draft) => {
       const rejection = rejectionRows.get(draft, id);
@@ -168,11 +204,6 @@ export async function sweepWorkspace(
       const reservation = reservationRows.get(draft, id);
       if (reservation !== null && reservation.expiresAt <= draft.now) removeReservation(draft, id);
     });
-  await forgetAllowances(store, runner, workspace, limit);
-  await steps.giveBackOver(workspace, limit);
-  await forgetArrived(store, runner, workspace, limit);
-  await store.prune(workspace, limit);
-  return { lost, approvalsExpired, aged };
 }
 
 function isUnsettled(stored: StoredEffect): boolean {

@@ -29,17 +29,7 @@ const MOST_REFUNDS = 20;
 
 /** Plays an agent that makes mistakes, prints the decision of each call, and verifies a receipt offline. */
 export async function playTour(stage: TourStage, terminal: Terminal): Promise<void> {
-  const scenes: Scene[] = [];
-  const play = (scene: Scene, words: string): void => {
-    scenes.push(scene);
-    terminal.out(`  ${styled(terminal, 'bold', scene.decision.padEnd(20))} ${styled(terminal, 'dim', words)}`);
-  };
-  const played = (what: string, result: CallResult): CallResult => {
-    const { status: decision, reason, didItHappen: happened, next } = result;
-    play({ what, decision, code: reason.code, happened, next }, reason.message);
-    return result;
-  };
-  const narrate = (words: string): void => terminal.out(`\n${words}`);
+  const { scenes, narrate, play, played } = openScript(terminal);
   const agent = agentOf(stage);
 
   narrate('An agent refunds 12.00 EUR.');
@@ -106,6 +96,21 @@ export async function playTour(stage: TourStage, terminal: Terminal): Promise<vo
     ),
   );
   await checkReceipt(first, stage, terminal);
+}
+
+/** Prints what is said and done, and remembers the scenes. */
+function openScript(terminal: Terminal) {
+  const scenes: Scene[] = [];
+  const play = (scene: Scene, words: string): void => {
+    scenes.push(scene);
+    terminal.out(`  ${styled(terminal, 'bold', scene.decision.padEnd(20))} ${styled(terminal, 'dim', words)}`);
+  };
+  const played = (what: string, result: CallResult): CallResult => {
+    const { status: decision, reason, didItHappen: happened, next } = result;
+    play({ what, decision, code: reason.code, happened, next }, reason.message);
+    return result;
+  };
+  return { scenes, narrate: (words: string): void => terminal.out(`\n${words}`), play, played };
 }
 
 /** The same agent with an MCP client, at the gateway's door to an MCP server. */

@@ -9,22 +9,22 @@ export type KeySource =
   | { readonly kind: 'file'; readonly file: string }
   | { readonly kind: 'variable'; readonly name: string };
 
-/** What a client starts, and under which name it shows it. */
-export interface BridgeCommand {
-  readonly name: string;
-  readonly command: string;
-  readonly args: readonly string[];
-  readonly key: KeySource;
-  /** The address, for a client that speaks HTTP; `null`: the bridge is started. */
-  readonly url: string | null;
-}
-
 export type Snippet =
   | { readonly ok: true; readonly text: string; readonly where: string }
   | { readonly ok: false; readonly why: string };
 
 /** What to write into a client's configuration. No key stands in it, and none in the arguments. */
-export function snippetFor(client: ClientName, bridge: BridgeCommand): Snippet {
+export function snippetFor(
+  client: ClientName,
+  bridge: {
+    readonly name: string;
+    readonly command: string;
+    readonly args: readonly string[];
+    readonly key: KeySource;
+    /** The address, for a client that speaks HTTP; `null`: the bridge is started. */
+    readonly url: string | null;
+  },
+): Snippet {
   const { name, command, args, key, url } = bridge;
   if (url !== null) return httpSnippet(client, name, url, key);
   const start = { command, args: [...args] };

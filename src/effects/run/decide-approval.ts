@@ -7,6 +7,7 @@ import type { EffectPorts } from '../ports.ts';
 import type { Principal } from '../model/principal.ts';
 import type { JsonObject } from '../../json/value.ts';
 import { allowanceOf, type AskedAlike } from './allow-alike.ts';
+import type { VoteResult } from '../approval-store.ts';
 import { changeCall } from './change-call.ts';
 import { admitAndExecute } from './execute.ts';
 import { grantedCall, type People, recall } from './recall.ts';
@@ -116,35 +117,8 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
       escalated,
       actor: { type: 'user', id: user },
     });
-    switch (voted.kind) {
-      case 'absent':
-        return problem('not_found', 'There is no request for approval of this id in the workspace.');
-      case 'own_request':
-        return problem('own_request', whyNot(voted.approval, userSince, principal.keyCreatedAt));
-      case 'not_an_approver':
-        return problem('not_an_approver', notAsked(voted.approval, user, roles, ports.store.now()));
-      case 'question_changed':
-        return problem('conflict', CHANGED);
-      case 'alike_refused':
-        return problem('allowance_refused', 'The next calls cannot be allowed with this vote. Nothing was decided.');
-      case 'reason_required':
-        return problem('reason_required', MUTE);
-      case 'already_decided':
-        return problem('conflict', decidedAlready(voted.approval));
-      case 'voted_already':
-        return { ...voted, kind: 'decided', became: { kind: 'waiting' }, votedAlready: true };
-      case 'counted':
-        break;
-    }
-    if (voted.approval.isForged === true) return problem('conflict', FORGED.message);
-    if (voted.approval.status !== 'granted') {
-      const kind = voted.approval.status === 'rejected' ? 'rejected' : 'waiting';
-      return { ...voted, kind: 'decided', became: { kind }, votedAlready: false };
-    }
-    const decided = await dispatched(ports, people, voted.approval, voted.effect);
-    return decided.kind === 'problem' || allowing === null
-      ? decided
-      : { ...decided, allowanceId: allowing.allowance.id };
+    const voter = { user, roles, userSince, keyCreatedAt: principal.keyCreatedAt };
+    return await followVote(ports, people, voter, voted, allowing === null ? null : allowing.allowance.id);
   } catch (error) {
     if (!(error instanceof StoreUnavailable)) throw error;
     if (error instanceof NoPlace)
@@ -155,6 +129,53 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
       1000,
     );
   }
+}
+
+/** What comes of a vote: why it does not count, or what the request became by it. */
+async function followVote(
+  ports: EffectPorts,
+  people: People,
+  {
+    user,
+    roles,
+    userSince,
+    keyCreatedAt,
+  }: {
+    readonly user: string;
+    readonly roles: readonly string[];
+    readonly userSince: number;
+    readonly keyCreatedAt: number;
+  },
+  voted: VoteResult,
+  allowanceId: string | null,
+): Promise<ApprovalResult> {
+  switch (voted.kind) {
+    case 'absent':
+      return problem('not_found', 'There is no request for approval of this id in the workspace.');
+    case 'own_request':
+      return problem('own_request', whyNot(voted.approval, userSince, keyCreatedAt));
+    case 'not_an_approver':
+      return problem('not_an_approver', notAsked(voted.approval, user, roles, ports.store.now()));
+    case 'question_changed':
+      return problem('conflict', CHANGED);
+    case 'alike_refused':
+      return problem('allowance_refused', 'The next calls cannot be allowed with this vote. Nothing was decided.');
+    case 'reason_required':
+      return problem('reason_required', MUTE);
+    case 'already_decided':
+      return problem('conflict', decidedAlready(voted.approval));
+    case 'voted_already':
+      return { ...voted, kind: 'decided', became: { kind: 'waiting' }, votedAlready: true };
+    case 'counted':
+      break;
+  }
+  if (voted.approval.isForged === true) return problem('conflict', FORGED.message);
+  if (voted.approval.status !== 'granted') {
+    const kind = voted.approval.status === 'rejected' ? 'rejected' : 'waiting';
+    return { ...voted, kind: 'decided', became: { kind }, votedAlready: false };
+  }
+  const decided = await dispatched(ports, people, voted.approval, voted.effect);
+  return decided.kind === 'problem' || allowanceId === null ? decided : { ...decided, allowanceId };
 }
 
 const CHANGED =

@@ -1,12 +1,5 @@
 import type { Json, JsonObject } from '../../json/value.ts';
 
-/** Params in the form that people see. */
-export interface ShownParams {
-  readonly params: JsonObject;
-  /** Whether something was cut. */
-  readonly truncated: boolean;
-}
-
 /** Limits: characters in total, characters of one text, and members of one list or object. */
 const MAX_TOTAL = 32_768;
 const MAX_TEXT = 2_000;
@@ -19,7 +12,14 @@ const REDACTED = '(redacted)';
  * Shows every param by its name, in a readable size, and masks those that policy redacts. Every cut is marked in its
  * place: an approver must not take a part for the whole.
  */
-export function shownParams(params: JsonObject, redacted: ReadonlySet<string>): ShownParams {
+export function shownParams(
+  params: JsonObject,
+  redacted: ReadonlySet<string>,
+): {
+  readonly params: JsonObject;
+  /** Whether something was cut. */
+  readonly truncated: boolean;
+} {
   let left = MAX_TOTAL;
   let truncated = false;
 

@@ -14,11 +14,10 @@ export const MAX_CLAIMS_OF_KEY = 100;
 /** At most this many reservations of one key at a time. */
 export const MAX_RESERVATIONS_OF_KEY = 100;
 
-type TakeClaim = Parameters<EffectStore['takeClaim']>[0];
 type MakeReservation = Parameters<EffectStore['makeReservation']>[0];
 
 /** Takes an exclusive right on a target. A holder that asks again gets its own claim, prolonged. */
-export function takeClaimStep(view: StepView, request: TakeClaim): Plan<ClaimResult> {
+export function takeClaimStep(view: StepView, request: Parameters<EffectStore['takeClaim']>[0]): Plan<ClaimResult> {
   const { workspace, target, agentId, keyId } = request;
   const there = view.claimOn(workspace, target);
   const active = there !== null && isClaimActive(there, view.now);

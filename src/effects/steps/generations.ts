@@ -7,17 +7,16 @@ import type { Binding, StepView } from './plan.ts';
  * key of its own: the derived key and a number. The derived key is bound to the last generation.
  */
 
-/** What a call under a derived key does: it joins the last generation, or begins the next, under this key. */
-export type Generation =
-  | { readonly kind: 'joins'; readonly binding: Binding }
-  | { readonly kind: 'begins'; readonly key: string };
-
 /**
  * Joins the last generation while it waits, runs, or has an unknown outcome, at any age, and for a time after it was
  * settled. A read that runs is not joined: reading twice at once harms nobody, and both want an answer.
  * @param windowMs how long after it was settled
  */
-export function generationOf(view: StepView, request: AdmitRequest, windowMs: number): Generation {
+export function generationOf(
+  view: StepView,
+  request: AdmitRequest,
+  windowMs: number,
+): { readonly kind: 'joins'; readonly binding: Binding } | { readonly kind: 'begins'; readonly key: string } {
   const { workspace, idempotencyKey } = request;
   const binding = view.binding(workspace, idempotencyKey);
   if (binding === null) return { kind: 'begins', key: `${idempotencyKey}.1` };

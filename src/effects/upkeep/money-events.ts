@@ -17,16 +17,13 @@ export const MONEY: Readonly<Partial<Record<LedgerKind, MoneyMeaning>>> = {
   'budget.overdraft': { leaves: 'posted', held: 0, spends: true },
 };
 
-/** How an event changes one row. */
-export interface MoneyChange {
+/** Every change that an event makes; of events about no effect, none. */
+export function moneyChanges({ kind, effectId, data }: LedgerEvent): readonly {
   readonly hold: Hold;
   readonly held: number;
   /** `null`: it spends nothing, which is another thing than to spend 0. */
   readonly spent: number | null;
-}
-
-/** Every change that an event makes; of events about no effect, none. */
-export function moneyChanges({ kind, effectId, data }: LedgerEvent): readonly MoneyChange[] {
+}[] {
   const meaning = MONEY[kind];
   if (meaning === undefined || effectId === null) return [];
   return [

@@ -64,17 +64,23 @@ export interface ControlPorts extends CallerPorts, FaultPorts, CallReaderPorts {
   /** Makes a list for a key when it is its turn, so that nobody who lists holds up others. */
   readonly inLine: <T>(keyId: string, make: () => Promise<T>) => Promise<T>;
   readonly installation: () => Installation;
-  readonly settings: () => ControlSettings;
+  readonly settings: () => {
+    /** Origin of links, no trailing slash. */
+    readonly publicUrl: string;
+    readonly queryKey: 'allow' | 'refuse';
+    /** What a JSON body may hold. */
+    readonly jsonLimits: JsonLimits;
+  };
   /** Says in the log who called what. */
-  readonly called: (request: FastifyRequest, call: CalledTool) => void;
-}
-
-interface ControlSettings {
-  /** Origin of links, no trailing slash. */
-  readonly publicUrl: string;
-  readonly queryKey: 'allow' | 'refuse';
-  /** What a JSON body may hold. */
-  readonly jsonLimits: JsonLimits;
+  readonly called: (
+    request: FastifyRequest,
+    call: {
+      readonly keyId: string;
+      readonly tool: string;
+      readonly outcome: 'answered' | 'error' | 'refused';
+      readonly code: Problem['code'] | null;
+    },
+  ) => void;
 }
 
 /** How the gateway is installed, as far as its readiness depends on it. */
@@ -87,12 +93,4 @@ export interface Installation {
   /** What keeps the gateway from taking calls, and what people should look at. */
   readonly impediments: readonly { readonly part: string; readonly message: string }[];
   readonly notes: readonly { readonly part: string; readonly message: string }[];
-}
-
-/** A line about a call of a tool. */
-export interface CalledTool {
-  readonly keyId: string;
-  readonly tool: string;
-  readonly outcome: 'answered' | 'error' | 'refused';
-  readonly code: Problem['code'] | null;
 }

@@ -53,14 +53,6 @@ const TRANSPORT = [
 /** What has no message is of the era with sessions. */
 const NO_MESSAGE: Era = { kind: 'handshake', version: null };
 
-/** How something passes. */
-interface PassOptions {
-  /** How its answer is changed. */
-  readonly changed?: Change | null;
-  /** Its answer is a stream that lasts until one side leaves. */
-  readonly stands?: boolean;
-}
-
 /** Who sends a request to which server. `session` is the server's own id of it. */
 interface Arrived extends Sender {
   readonly server: McpUpstream;
@@ -268,7 +260,15 @@ class ServerDoor {
     arrived: Arrived,
     sent: McpRequest,
     reply: FastifyReply,
-    { changed = null, stands = false }: PassOptions = {},
+    {
+      changed = null,
+      stands = false,
+    }: {
+      /** How its answer is changed. */
+      readonly changed?: Change | null;
+      /** Its answer is a stream that lasts until one side leaves. */
+      readonly stands?: boolean;
+    } = {},
   ): Promise<FastifyReply> {
     const gone = new AbortController();
     reply.raw.once('close', () => gone.abort());

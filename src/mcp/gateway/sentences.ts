@@ -2,21 +2,21 @@ import type { NextStep } from '../../effects/model/decision.ts';
 import type { RunOutcome } from '../../effects/model/outcome.ts';
 import { approvalUrl } from '../../effects/run/render.ts';
 
-/** What the sentences need beside the decision. */
-export interface SentenceContext {
-  readonly publicUrl: string;
-  readonly next: NextStep;
-  /** How long an equal call without a key of its own is the same one, ms. */
-  readonly sameForMs: number;
-  /** Whether the tool declares a probe, which the agent may start. */
-  readonly hasProbe: boolean;
-}
-
 /**
  * A decision as a model reads it: what happened, what to do, how long to wait, and whom to tell. The first words say the
  * most, because some libraries hand on nothing but the text.
  */
-export function sentenceOf(outcome: RunOutcome, context: SentenceContext): string {
+export function sentenceOf(
+  outcome: RunOutcome,
+  context: {
+    readonly publicUrl: string;
+    readonly next: NextStep;
+    /** How long an equal call without a key of its own is the same one, ms. */
+    readonly sameForMs: number;
+    /** Whether the tool declares a probe, which the agent may start. */
+    readonly hasProbe: boolean;
+  },
+): string {
   const { decision, reason, tool, retryAfterMs } = outcome;
   const again = 'Call it again with exactly the same arguments';
   switch (decision) {

@@ -11,17 +11,15 @@ interface BucketSettings {
   readonly secretKey: string;
 }
 
-interface BucketRequest {
+/** Sends one request, and reads the answer as a whole. It rejects where there is none in time. */
+type BucketSend = (request: {
   readonly method: 'GET' | 'PUT';
   readonly url: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string | null;
   /** Bytes of an answer beyond which it is an error. */
   readonly mostBytes: number;
-}
-
-/** Sends one request, and reads the answer as a whole. It rejects where there is none in time. */
-type BucketSend = (request: BucketRequest) => Promise<{ readonly status: number; readonly body: Buffer }>;
+}) => Promise<{ readonly status: number; readonly body: Buffer }>;
 
 /** Names that one look at what follows an object reads. */
 const MOST_NAMES = 100;

@@ -49,52 +49,29 @@ export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<Op
     },
     onShut: () => looker?.letGo(),
   };
-  const {
-    installId,
-    now,
-    health,
-    boot,
-    ask,
-    program: openProgram,
-    close,
-  } = entry === null
-    ? await writeHere(
-        { path, fence, lockWaitMs, maxClockJumpMs, clock, program: (await program?.load()) ?? null, keys: new Map() },
-        listener,
-      )
-    : await writeInThread(
-        entry,
-        { path, fence, lockWaitMs, maxClockJumpMs, program: program?.module.href ?? null },
-        listener,
-      );
+  const writer =
+    entry === null
+      ? await writeHere(
+          { path, fence, lockWaitMs, maxClockJumpMs, clock, program: (await program?.load()) ?? null, keys: new Map() },
+          listener,
+        )
+      : await writeInThread(
+          entry,
+          { path, fence, lockWaitMs, maxClockJumpMs, program: program?.module.href ?? null },
+          listener,
+        );
   const readSide =
     entry === null ? await readInThisThread(path) : readInOwnThread(entry, path, options.readProgram?.href ?? null);
+  const { ask, health } = writer;
   const { program: askProgram } = readSide;
   looker = readSide;
-
-  let reads = 0;
-  let allSeen = (): void => {};
-
-  /** A look may have seen what is not on the disk yet. So its answer waits until that is there. */
-  const seeing = async <Seen>(look: () => Promise<Seen>): Promise<Seen> => {
-    const of = health();
-    if (isShut(of)) throw new StoreUnavailable(of.problem?.message ?? '');
-    reads += 1;
-    try {
-      const seen = await look();
-      await ask('settled', null);
-      return seen;
-    } finally {
-      reads -= 1;
-      if (reads === 0) allSeen();
-    }
-  };
+  const { seeing, allSeen } = createLooks(writer);
 
   return {
-    installId,
-    now,
+    installId: writer.installId,
+    now: writer.now,
     health,
-    ended: endedBefore(boot),
+    ended: endedBefore(writer.boot),
     impediment() {
       const { problem } = health();
       return problem?.code === 'clock_ahead' ? new StoreUnavailable(problem.message) : null;
@@ -103,26 +80,17 @@ export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<Op
       // Whoever closes the file last moves its journal into it. The writer does that in order.
       await readSide.close();
       // What was seen has still to settle there.
-      if (reads > 0) await new Promise<void>((resolve) => (allSeen = resolve));
-      await close();
+      await allSeen();
+      await writer.close();
     },
-    ...(program === null ? {} : { program: openProgram }),
+    ...(program === null ? {} : { program: writer.program }),
     commit: (change) => ask('commit', change),
     read: (workspace, wants, sums) => ask('read', { workspace, wants, sums }),
     rows: (workspace, names) => seeing(() => readSide.ask('rows', { workspace, names })),
     list: (query) => seeing(() => readSide.ask('list', query)),
     ledger: (query) => seeing(() => readSide.ask('ledger', query)),
     ...(askProgram === null ? {} : { readProgram: (request: string) => seeing(() => askProgram(request)) }),
-    async sums(workspace, limit) {
-      const found: SumListed[] = [];
-      for (;;) {
-        const after = found.at(-1)?.name ?? null;
-        const most = Math.min(COUNTERS_AT_ONCE, limit - found.length);
-        const sums = await ask('sums', { workspace, after, limit: most });
-        found.push(...sums);
-        if (sums.length < COUNTERS_AT_ONCE) return found;
-      }
-    },
+    sums: (workspace, limit) => sumsOf(ask, workspace, limit),
     prune: (workspace, limit) => ask('prune', { workspace, limit }),
     watch(kinds, listener) {
       watchers.push({ kinds, listener });
@@ -130,6 +98,42 @@ export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<Op
       sendWatched(kinds);
     },
   };
+}
+
+/** Looks at the store that are under way. */
+function createLooks({ health, ask }: Pick<Writer, 'health' | 'ask'>) {
+  let reads = 0;
+  let onAllSeen = (): void => {};
+  return {
+    /** A look may have seen what is not on the disk yet. So its answer waits until that is there. */
+    async seeing<Seen>(look: () => Promise<Seen>): Promise<Seen> {
+      const of = health();
+      if (isShut(of)) throw new StoreUnavailable(of.problem?.message ?? '');
+      reads += 1;
+      try {
+        const seen = await look();
+        await ask('settled', null);
+        return seen;
+      } finally {
+        reads -= 1;
+        if (reads === 0) onAllSeen();
+      }
+    },
+    async allSeen(): Promise<void> {
+      if (reads > 0) await new Promise<void>((resolve) => (onAllSeen = resolve));
+    },
+  };
+}
+
+async function sumsOf(ask: Ask<Writing>, workspace: string, limit: number): Promise<readonly SumListed[]> {
+  const found: SumListed[] = [];
+  for (;;) {
+    const after = found.at(-1)?.name ?? null;
+    const most = Math.min(COUNTERS_AT_ONCE, limit - found.length);
+    const sums = await ask('sums', { workspace, after, limit: most });
+    found.push(...sums);
+    if (sums.length < COUNTERS_AT_ONCE) return found;
+  }
 }
 
 interface Watcher {

@@ -5,19 +5,17 @@ import { accessOf, targetOf } from './addresses.ts';
 import { INSTALL_FIELD, OTHER_FORMAT } from './fleet.ts';
 import type { RedisRowsOptions } from './rows/open.ts';
 
-/** What a look at a store found. */
-export type RedisProbe =
+/** Looks at the servers (for a cluster at one node) without creating or changing anything. */
+export async function probeRedis(
+  options: Pick<RedisRowsOptions, 'mode' | 'url' | 'nodes' | 'durability' | 'allowWeakDurability'>,
+): Promise<
   /** The servers are fit, but have no installation. */
   | { readonly state: 'absent' }
   | { readonly state: 'unfit'; readonly message: string }
   /** Another version of the program has written the data. */
   | { readonly state: 'other_format'; readonly message: string }
-  | { readonly state: 'ready'; readonly gateways: number };
-
-/** Looks at the servers (for a cluster at one node) without creating or changing anything. */
-export async function probeRedis(
-  options: Pick<RedisRowsOptions, 'mode' | 'url' | 'nodes' | 'durability' | 'allowWeakDurability'>,
-): Promise<RedisProbe> {
+  | { readonly state: 'ready'; readonly gateways: number }
+> {
   const connection = openConnection(targetOf(options), accessOf(options.url), { name: 'svc:glance' });
   try {
     await connection.ready();

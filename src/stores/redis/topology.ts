@@ -142,36 +142,11 @@ export function openCluster(nodes: readonly RedisAddress[], settings: TopologySe
   let checking: Promise<void> | null = null;
   let checkedAt = -RELOCATE_AT_MOST_MS;
 
-  async function slotsFrom(address: RedisAddress): Promise<Ranges> {
-    const connection = openConnection({ kind: 'address', address }, settings.access, { name: 'svc:slots' });
-    try {
-      await connection.ready();
-      return rangesOf(await connection.command('CLUSTER', 'SLOTS'), address.host);
-    } finally {
-      connection.close();
-    }
-  }
-
-  /** Asks primaries that answer, then, on new connections, every server that was ever named. */
-  async function askSlots(): Promise<Ranges> {
-    const known = [...primaries].toSorted(([one], [other]) => Number(other === newest) - Number(one === newest));
-    for (const [owner, primary] of known) {
-      try {
-        return rangesOf(await primary.connection().command('CLUSTER', 'SLOTS'), addressOf(owner).host);
-      } catch {
-        // Another server may answer.
-      }
-    }
-    const asked = [...nodes, ...[...primaries.keys()].map(addressOf)].map(slotsFrom);
-    try {
-      return await Promise.any(asked);
-    } catch (error) {
-      throw new StoreUnavailable('Redis: no node of the cluster can be reached', { cause: error });
-    }
-  }
+  const newestFirst = () =>
+    [...primaries].toSorted(([one], [other]) => Number(other === newest) - Number(one === newest));
 
   async function check(): Promise<void> {
-    const ranges = await askSlots();
+    const ranges = await askSlots(newestFirst(), nodes, settings.access);
     const next: string[] = [];
     for (const [first, last, owner] of ranges) for (let slot = first; slot <= last; slot += 1) next[slot] = owner;
     owners = next;
@@ -236,6 +211,39 @@ export function openCluster(nodes: readonly RedisAddress[], settings: TopologySe
       for (const primary of primaries.values()) primary.close();
     },
   };
+}
+
+async function slotsFrom(address: RedisAddress, access: TopologySettings['access']): Promise<Ranges> {
+  const connection = openConnection({ kind: 'address', address }, access, { name: 'svc:slots' });
+  try {
+    await connection.ready();
+    return rangesOf(await connection.command('CLUSTER', 'SLOTS'), address.host);
+  } finally {
+    connection.close();
+  }
+}
+
+/** Asks primaries that answer, then, on new connections, every server that was ever named. */
+async function askSlots(
+  primaries: readonly (readonly [string, Primary])[],
+  nodes: readonly RedisAddress[],
+  access: TopologySettings['access'],
+): Promise<Ranges> {
+  for (const [owner, primary] of primaries) {
+    try {
+      return rangesOf(await primary.connection().command('CLUSTER', 'SLOTS'), addressOf(owner).host);
+    } catch {
+      // Another server may answer.
+    }
+  }
+  const asked = [...nodes, ...primaries.map(([owner]) => addressOf(owner))].map((address) =>
+    slotsFrom(address, access),
+  );
+  try {
+    return await Promise.any(asked);
+  } catch (error) {
+    throw new StoreUnavailable('Redis: no node of the cluster can be reached', { cause: error });
+  }
 }
 
 /**

@@ -44,6 +44,12 @@ export const CONNECT_TIMEOUT_MS = 3000;
 /** How often calls that wait for a connection are asked whether they still want one. */
 const WAITING_CHECK_MS = 50;
 
+/** A call that waits for a connection. */
+interface Waiting {
+  readonly wanted: () => boolean;
+  readonly give: (connection: Connection | null) => void;
+}
+
 /** Opens no connection yet. undici closes idle connections after its keep-alive time. */
 export function createConnections(configured: ConnectionSettings): Connections {
   let settings = configured;
@@ -52,27 +58,16 @@ export function createConnections(configured: ConnectionSettings): Connections {
   const outdated = new Set<Connection>();
   const closing = new Set<Promise<void>>();
   const idle: Connection[] = [];
-  const waiting: { readonly wanted: () => boolean; readonly give: (connection: Connection | null) => void }[] = [];
+  const waiting: Waiting[] = [];
   let closed = false;
   let timer: NodeJS.Timeout | null = null;
 
   const dropUnwanted = (): void => {
-    for (let index = waiting.length - 1; index >= 0; index -= 1) {
-      const each = waiting[index];
-      if (each === undefined || (!closed && each.wanted())) continue;
-      waiting.splice(index, 1);
-      each.give(null);
-    }
+    removeUnwanted(waiting, closed);
     if (waiting.length === 0 && timer !== null) {
       clearInterval(timer);
       timer = null;
     }
-  };
-
-  const open = (): Connection => {
-    const connection = openConnection(settings);
-    all.add(connection);
-    return connection;
   };
 
   const retire = (connection: Connection): void => {
@@ -86,7 +81,7 @@ export function createConnections(configured: ConnectionSettings): Connections {
     if (closed) return null;
     const free = idle.pop();
     if (free !== undefined) return free;
-    return all.size >= settings.connections ? null : open();
+    return all.size >= settings.connections ? null : openConnection(settings, all);
   };
 
   return {
@@ -106,7 +101,7 @@ export function createConnections(configured: ConnectionSettings): Connections {
       const isOutdated = outdated.has(connection);
       if (isOutdated) retire(connection);
       const next = waiting.shift();
-      if (next !== undefined) next.give(isOutdated ? open() : connection);
+      if (next !== undefined) next.give(isOutdated ? openConnection(settings, all) : connection);
       else if (!isOutdated) idle.push(connection);
     },
     secure: (tls) => {
@@ -125,7 +120,18 @@ export function createConnections(configured: ConnectionSettings): Connections {
   };
 }
 
-function openConnection(settings: ConnectionSettings): Connection {
+/** @param closed nobody gets a connection any more */
+function removeUnwanted(waiting: Waiting[], closed: boolean): void {
+  for (let index = waiting.length - 1; index >= 0; index -= 1) {
+    const each = waiting[index];
+    if (each === undefined || (!closed && each.wanted())) continue;
+    waiting.splice(index, 1);
+    each.give(null);
+  }
+}
+
+/** @param all takes the connection */
+function openConnection(settings: ConnectionSettings, all: Set<Connection>): Connection {
   const { network, tls = null } = settings;
   const connect = guardedConnector({ network, timeoutMs: CONNECT_TIMEOUT_MS, tls }, (opened) => {
     connection.socket = opened;
@@ -145,5 +151,6 @@ function openConnection(settings: ConnectionSettings): Connection {
     socket: null,
     hasAnswered: false,
   };
+  all.add(connection);
   return connection;
 }

@@ -139,14 +139,6 @@ export interface HeaderTarget {
   readonly values: HeaderPlaceholders;
 }
 
-/** The headers of a request, sorted by what happens to them. */
-export interface SortedHeaders {
-  readonly headers: CallHeaders;
-  /** Credentials of the caller that go on. */
-  readonly credentials: Readonly<Record<string, string>>;
-  readonly faults: readonly RequestFault[];
-}
-
 /** Media types that the kind of a body already implies. */
 const USUAL_TYPES: readonly string[] = [
   'application/json',
@@ -159,7 +151,12 @@ const USUAL_TYPES: readonly string[] = [
 export function sortHeaders(
   headers: Readonly<Record<string, string | readonly string[] | undefined>>,
   target: HeaderTarget,
-): SortedHeaders {
+): {
+  readonly headers: CallHeaders;
+  /** Credentials of the caller that go on. */
+  readonly credentials: Readonly<Record<string, string>>;
+  readonly faults: readonly RequestFault[];
+} {
   const { rules, taken, values } = target;
   const sent: Record<string, string> = {};
   const bound: Record<string, string> = {};

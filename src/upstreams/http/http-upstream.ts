@@ -404,14 +404,11 @@ function unreadable(message: string): StateReading {
 /** The most bytes of the end of an answer that was passed on which are kept. */
 const MOST_TAIL = 4096;
 
-/** Keeps count of an answer that is passed on: its length, its digest, and its end. */
-export interface PassedOn {
+/** @param keptBytes the most bytes that may be kept of an answer */
+export function createPassedOn(keptBytes: number): {
   take(piece: Buffer): void;
   facts(): PassedOnFacts;
-}
-
-/** @param keptBytes the most bytes that may be kept of an answer */
-export function createPassedOn(keptBytes: number): PassedOn {
+} {
   const most = Math.min(keptBytes, MOST_TAIL);
   const digest = createHash('sha256');
   let bytes = 0;

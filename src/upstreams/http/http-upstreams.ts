@@ -42,16 +42,7 @@ export function createHttpUpstreams(
   const update = (next: readonly UpstreamSettings[], nextLimits: UpstreamLimits): void => {
     const made = new Map<string, HttpUpstream>();
     for (const given of next) {
-      const before = current.get(given.id);
-      const { tls: tlsBefore = null } = before?.settings ?? {};
-      const isSameTls = sameTls(tlsBefore, given.tls ?? null);
-      // Certificates that are the same are not parsed again.
-      const settings = isSameTls ? { ...given, tls: tlsBefore } : given;
-      // Credentials and time-outs can change without new connections.
-      const kept = before !== undefined && sameConnections(before.settings, settings);
-      const connections = kept ? before.connections : createConnections(settings);
-      if (kept && !isSameTls) connections.secure(settings.tls ?? null);
-      made.set(settings.id, { settings, connections, limits: nextLimits, now });
+      made.set(given.id, { ...following(current.get(given.id), given), limits: nextLimits, now });
     }
     for (const [id, upstream] of current) {
       if (made.get(id)?.connections !== upstream.connections) retire(upstream.connections.close());
@@ -99,6 +90,22 @@ export function createHttpUpstreams(
       await Promise.all(closing);
     },
   };
+}
+
+/** An upstream with other settings keeps its connections if they still lead where they should. */
+function following(
+  before: HttpUpstream | undefined,
+  given: UpstreamSettings,
+): Pick<HttpUpstream, 'settings' | 'connections'> {
+  const { tls: tlsBefore = null } = before?.settings ?? {};
+  const isSameTls = sameTls(tlsBefore, given.tls ?? null);
+  // Certificates that are the same are not parsed again.
+  const settings = isSameTls ? { ...given, tls: tlsBefore } : given;
+  // Credentials and time-outs can change without new connections.
+  const kept = before !== undefined && sameConnections(before.settings, settings);
+  const connections = kept ? before.connections : createConnections(settings);
+  if (kept && !isSameTls) connections.secure(settings.tls ?? null);
+  return { settings, connections };
 }
 
 function sameConnections(left: UpstreamSettings, right: UpstreamSettings): boolean {

@@ -131,13 +131,7 @@ function createUpload(folder: string, limits: SpoolLimits, take: (bytes: number)
       yield memory.whole().subarray(range.at, range.at + range.bytes);
       return;
     }
-    for (let done = 0; done < range.bytes; ) {
-      const piece = Buffer.allocUnsafe(Math.min(PIECE, range.bytes - done));
-      const { bytesRead } = await handle.read(piece, 0, piece.byteLength, range.at + done);
-      if (bytesRead === 0) throw new Error('a file of the call is shorter than it was');
-      done += bytesRead;
-      yield piece.subarray(0, bytesRead);
-    }
+    yield* piecesOf(handle, range);
   }
 
   return {
@@ -161,6 +155,19 @@ function createUpload(folder: string, limits: SpoolLimits, take: (bytes: number)
       await handle?.close();
     },
   };
+}
+
+async function* piecesOf(
+  handle: FileHandle,
+  range: { readonly at: number; readonly bytes: number },
+): AsyncGenerator<Buffer> {
+  for (let done = 0; done < range.bytes; ) {
+    const piece = Buffer.allocUnsafe(Math.min(PIECE, range.bytes - done));
+    const { bytesRead } = await handle.read(piece, 0, piece.byteLength, range.at + done);
+    if (bytesRead === 0) throw new Error('a file of the call is shorter than it was');
+    done += bytesRead;
+    yield piece.subarray(0, bytesRead);
+  }
 }
 
 function incomingFile(

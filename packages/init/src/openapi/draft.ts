@@ -230,6 +230,47 @@ function draftTool(document: ApiDocument, operation: ApiOperation, upstream: str
   if (method === 'GET' && body?.required === true) return 'a GET with a body, which many servers drop';
   const unsent = sends ? unsentBody(document, operation) : null;
   if (unsent !== null) return unsent;
+  const params = draftParams(document, operation, template, room, notes);
+  if (typeof params === 'string') return params;
+  const { path, query, headers, whole, schema } = params;
+  const tags = operation.tags.map((tag) => tagOf(tag)).filter((tag) => tag !== '');
+  return {
+    name: `${upstream}.${toolWord(operation, template)}`,
+    title:
+      plainText(operation.summary ?? '', MOST_TITLE) ||
+      plainText(`${method} ${server.base}${operation.path}`, MOST_TITLE),
+    upstream,
+    kind: method === 'GET' || method === 'OPTIONS' ? 'read' : 'write',
+    risk: method === 'GET' || method === 'OPTIONS' ? null : riskOf(method, operation.path, operation.id ?? ''),
+    tags: [...new Set(tags)].slice(0, MOST_TAGS),
+    method,
+    path: path.text,
+    encodedSlashes: path.encoded,
+    query: [...query.keys()],
+    queryStyles: Object.fromEntries(
+      [...query].flatMap(([name, { style }]): [string, QueryStyle][] => (style === null ? [] : [[name, style]])),
+    ),
+    headers,
+    body: sends ? bodyAs(document, body, whole) : null,
+    schema,
+    busy: method === 'GET' || method === 'OPTIONS' ? [] : operation.busy,
+    notes,
+  };
+}
+
+/**
+ * What a tool takes, and where each param stands in its request.
+ * @returns a text where there is no way to draft it
+ */
+function draftParams(
+  document: ApiDocument,
+  operation: ApiOperation,
+  template: Exclude<ReturnType<typeof readTemplate>, string>,
+  room: number,
+  notes: string[],
+) {
+  const { body } = operation;
+  const sends = operation.method !== 'GET' && body !== null;
   const members = sends && body.kind !== 'opaque' ? membersOf(document, body.schema) : null;
   const properties = [...(members?.properties ?? [])].filter(([name]) => isPropertyName(name)).slice(0, MOST_MEMBERS);
   const writer = schemaWriter(document, room);
@@ -241,17 +282,11 @@ function draftTool(document: ApiDocument, operation: ApiOperation, upstream: str
   const fault = nameFault([...query.keys(), ...headers.map(([name]) => name)]);
   if (fault !== null) return fault;
   const inBody = new Set(properties.map(([name]) => name));
-  for (const [name, { required: isNeeded }] of [...query].filter(([name]) => inBody.has(name))) {
-    if (isNeeded) return `the param ${name} stands in the query and in the body`;
-    query.delete(name);
-    notes.push(`${plainText(name, 60)} stands in the query as well; it is declared in the body`);
-  }
+  const doubled = leaveToBody(query, inBody, notes);
+  if (doubled !== null) return doubled;
 
   const taken = new Set([...inBody, ...query.keys()]);
-  const holds = (one: PathParam): boolean =>
-    one.hasSlashes ||
-    operation.params.some(({ name, in: place, hasSlashes }) => place === 'path' && hasSlashes && one.of.includes(name));
-  const path = renamed(template, taken, holds);
+  const path = renamed(template, taken, (one) => holdsSlashes(one, operation));
   for (const [param, name] of path.names) {
     const own = operation.params.find((one) => one.in === 'path' && param.of.includes(one.name));
     const schema = param.pattern === null ? pathSchema(writer, own) : { type: 'string', pattern: param.pattern };
@@ -285,37 +320,34 @@ function draftTool(document: ApiDocument, operation: ApiOperation, upstream: str
   if (!writer.finish()) notes.push('the schema goes deeper in the document; what lies deeper is not checked');
   const alternatives = body?.required === true ? (members?.alternatives ?? []) : [];
   const defs = writer.defs();
-  const tags = operation.tags.map((tag) => tagOf(tag)).filter((tag) => tag !== '');
-  return {
-    name: `${upstream}.${toolWord(operation, template)}`,
-    title:
-      plainText(operation.summary ?? '', MOST_TITLE) ||
-      plainText(`${method} ${server.base}${operation.path}`, MOST_TITLE),
-    upstream,
-    kind: method === 'GET' || method === 'OPTIONS' ? 'read' : 'write',
-    risk: method === 'GET' || method === 'OPTIONS' ? null : riskOf(method, operation.path, operation.id ?? ''),
-    tags: [...new Set(tags)].slice(0, MOST_TAGS),
-    method,
-    path: path.text,
-    encodedSlashes: path.encoded,
-    query: [...query.keys()],
-    queryStyles: Object.fromEntries(
-      [...query].flatMap(([name, { style }]): [string, QueryStyle][] => (style === null ? [] : [[name, style]])),
-    ),
-    headers: sent,
-    body: sends ? bodyAs(document, body, whole) : null,
-    schema: {
-      type: 'object',
-      ...(required.length > 0 && { required: [...new Set(required)] }),
-      properties: schemas,
-      ...(alternatives.length > 0 && { anyOf: alternatives.map((names) => requiring(names)) }),
-      ...(members?.isClosed === true &&
-        properties.length === members.properties.size && { additionalProperties: false }),
-      ...(Object.keys(defs).length > 0 && { $defs: defs }),
-    },
-    busy: method === 'GET' || method === 'OPTIONS' ? [] : operation.busy,
-    notes,
+  const schema = {
+    type: 'object',
+    ...(required.length > 0 && { required: [...new Set(required)] }),
+    properties: schemas,
+    ...(alternatives.length > 0 && { anyOf: alternatives.map((names) => requiring(names)) }),
+    ...(members?.isClosed === true && properties.length === members.properties.size && { additionalProperties: false }),
+    ...(Object.keys(defs).length > 0 && { $defs: defs }),
   };
+  return { path, query, headers: sent, whole, schema };
+}
+
+function holdsSlashes(one: PathParam, { params }: ApiOperation): boolean {
+  const isOfPath = ({ name, in: place }: (typeof params)[number]): boolean => place === 'path' && one.of.includes(name);
+  return one.hasSlashes || params.some((param) => param.hasSlashes && isOfPath(param));
+}
+
+/** Takes out of the query what stands in the body as well, unless it has to be there: then it says so. */
+function leaveToBody(
+  query: ReturnType<typeof queryNames>,
+  inBody: ReadonlySet<string>,
+  notes: string[],
+): string | null {
+  for (const [name, { required }] of [...query].filter(([name]) => inBody.has(name))) {
+    if (required) return `the param ${name} stands in the query and in the body`;
+    query.delete(name);
+    notes.push(`${plainText(name, 60)} stands in the query as well; it is declared in the body`);
+  }
+  return null;
 }
 
 function requiring(names: readonly string[]): Tree {

@@ -51,23 +51,6 @@ export function startThread(
   let fault = 'its thread ended';
   let willPost = false;
 
-  function takeReplies(message: Message): void {
-    const replies = new Decoder(message);
-    seen(replies.number());
-    do {
-      const id = replies.number();
-      const caller = waiting[id];
-      // Without its caller nobody knows where the reply ends.
-      if (!caller) throw new TypeError('a thread of the store answered what nobody had asked');
-      waiting[id] = null;
-      free.push(id);
-      const status = replies.number();
-      if (status === DONE) caller.take(replies);
-      else if (status === UNAVAILABLE) caller.reject(new StoreUnavailable(replies.text()));
-      else caller.reject(new Error(replies.text()));
-    } while (!replies.isAtEnd());
-  }
-
   function post(message: ToStore): void {
     worker.postMessage(message);
   }
@@ -90,7 +73,7 @@ export function startThread(
   };
 
   worker.on('message', (message: ToGateway) => {
-    if (typeof message === 'string') takeReplies(message);
+    if (typeof message === 'string') takeReplies(message, waiting, free, seen);
     else receive(message);
   });
   worker.on('error', (error) => {
@@ -114,6 +97,24 @@ export function startThread(
     },
     unref: () => worker.unref(),
   };
+}
+
+/** Hands each reply of a message to who waits for it, whose number is free again. */
+function takeReplies(message: Message, waiting: (Waiting | null)[], free: number[], seen: (now: number) => void): void {
+  const replies = new Decoder(message);
+  seen(replies.number());
+  do {
+    const id = replies.number();
+    const caller = waiting[id];
+    // Without its caller nobody knows where the reply ends.
+    if (!caller) throw new TypeError('a thread of the store answered what nobody had asked');
+    waiting[id] = null;
+    free.push(id);
+    const status = replies.number();
+    if (status === DONE) caller.take(replies);
+    else if (status === UNAVAILABLE) caller.reject(new StoreUnavailable(replies.text()));
+    else caller.reject(new Error(replies.text()));
+  } while (!replies.isAtEnd());
 }
 
 /** The compiled thread beside this file, or its source if Node runs TypeScript; `null`: no thread can run the source. */

@@ -41,6 +41,44 @@ export function createReads(parts: {
     };
   }
 
+  return {
+    async read(workspace, wants, sums, isShown = false) {
+      if (isShown) return shown(workspace, wants, sums);
+      // While nothing is confirmed, fail at once instead of letting the caller wait in vain.
+      const fault = topology.primaryOf(workspace).barrier.fault();
+      if (fault !== null) throw fault;
+      return seenIn(
+        await new Promise<Answer>((done, failed) =>
+          readBatches.commit(readChange(workspace, wants, sums), done, failed),
+        ),
+      );
+    },
+    async rows(workspace, names) {
+      const asked = names.slice(0, ROWS_AT_ONCE);
+      const { rows } = await shown(workspace, asked, []);
+      return asked.map(({ kind, id }) => rows.find((row) => row.kind === kind && row.id === id)?.row ?? null);
+    },
+    async list(query): Promise<Listed> {
+      const reply = await calls.read('list', query.workspace, argumentsOf(query));
+      const [, , , , more, ...texts] = reply ?? [];
+      const entries = [];
+      for (let i = 0; i + 2 < texts.length; i += 3)
+        entries.push({ at: Number(texts[i]), id: unstored(String(texts[i + 1])), row: rowOf(String(texts[i + 2])) });
+      return { entries, more: more === '1' };
+    },
+    sums: createSums(calls, shown),
+    ledger: createLedgerPages(calls),
+  };
+}
+
+/**
+ * Lists counters, group by group.
+ * @param shown reads counters as they are
+ */
+function createSums(
+  calls: Calls,
+  shown: (workspace: string, wants: readonly Want[], sums: readonly SumName[]) => Promise<Seen>,
+): RowStore['sums'] {
   /** Counters of a group at one place of a scan, and the next place. */
   async function scanned(workspace: string, group: string, place: string): Promise<readonly [SumListed[], string]> {
     const key = keyOf(workspace, `g:${group}`);
@@ -67,47 +105,20 @@ export function createReads(parts: {
     return [listed, String(scan[0])];
   }
 
-  return {
-    async read(workspace, wants, sums, isShown = false) {
-      if (isShown) return shown(workspace, wants, sums);
-      // While nothing is confirmed, fail at once instead of letting the caller wait in vain.
-      const fault = topology.primaryOf(workspace).barrier.fault();
-      if (fault !== null) throw fault;
-      return seenIn(
-        await new Promise<Answer>((done, failed) =>
-          readBatches.commit(readChange(workspace, wants, sums), done, failed),
-        ),
-      );
-    },
-    async rows(workspace, names) {
-      const asked = names.slice(0, ROWS_AT_ONCE);
-      const { rows } = await shown(workspace, asked, []);
-      return asked.map(({ kind, id }) => rows.find((row) => row.kind === kind && row.id === id)?.row ?? null);
-    },
-    async list(query): Promise<Listed> {
-      const reply = await calls.read('list', query.workspace, argumentsOf(query));
-      const [, , , , more, ...texts] = reply ?? [];
-      const entries = [];
-      for (let i = 0; i + 2 < texts.length; i += 3)
-        entries.push({ at: Number(texts[i]), id: unstored(String(texts[i + 1])), row: rowOf(String(texts[i + 2])) });
-      return { entries, more: more === '1' };
-    },
-    async sums(workspace, limit) {
-      const [groups] = await calls.commands(workspace, [['SMEMBERS', keyOf(workspace, 'groups')]]);
-      // While others are added, a counter may come twice.
-      const listed = new Map<string, SumListed>();
-      for (const group of textsOf(groups)) {
-        let place = '0';
-        do {
-          const [some, next] = await scanned(workspace, group, place);
-          for (const sum of some) listed.set(sum.name, sum);
-          if (listed.size >= limit) return [...listed.values()].slice(0, limit);
-          place = next;
-        } while (place !== '0');
-      }
-      return [...listed.values()];
-    },
-    ledger: createLedgerPages(calls),
+  return async (workspace, limit) => {
+    const [groups] = await calls.commands(workspace, [['SMEMBERS', keyOf(workspace, 'groups')]]);
+    // While others are added, a counter may come twice.
+    const listed = new Map<string, SumListed>();
+    for (const group of textsOf(groups)) {
+      let place = '0';
+      do {
+        const [some, next] = await scanned(workspace, group, place);
+        for (const sum of some) listed.set(sum.name, sum);
+        if (listed.size >= limit) return [...listed.values()].slice(0, limit);
+        place = next;
+      } while (place !== '0');
+    }
+    return [...listed.values()];
   };
 }
 

@@ -19,16 +19,6 @@ export interface PipeServerSettings {
   readonly mostWaitMs: number;
 }
 
-/** What somebody has to know of an upstream of this kind. */
-export interface PipeReport {
-  /** Sessions, and so pipes. */
-  readonly running: number;
-  /** Pipes in a row that led to nothing. */
-  readonly failures: number;
-  /** Why the last pipe that ended by itself did; `null` if none has. */
-  readonly lastEnd: string | null;
-}
-
 /** A request, and whose session it begins. */
 type HeldOptions = Dispatcher.DispatchOptions & { readonly holder?: string };
 
@@ -61,7 +51,14 @@ export class PipeServer implements Through {
     this.#now = now;
   }
 
-  report(): PipeReport {
+  report(): {
+    /** Sessions, and so pipes. */
+    readonly running: number;
+    /** Pipes in a row that led to nothing. */
+    readonly failures: number;
+    /** Why the last pipe that ended by itself did; `null` if none has. */
+    readonly lastEnd: string | null;
+  } {
     return { running: this.#sessions.size + this.#leaving.size, failures: this.#failures, lastEnd: this.#lastEnd };
   }
 
