@@ -1,11 +1,18 @@
+import { useQuery } from '@tanstack/preact-query';
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
-import { spanText, Text } from '../format.tsx';
+import { ask, type Effect, of } from '../api.ts';
+import { spanText, Text, Time } from '../format.tsx';
+import { amountText } from '../money.ts';
 import { Copies, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
 import { unknownPath, useUnknown } from '../queries.ts';
 import { ResolveForm } from '../resolve.tsx';
 import { useCurrent, useMay } from '../session.tsx';
+import { Facts, Params } from './effect.tsx';
+
+/** Of how many that are chosen it is shown what to look for. */
+const MOST_DESCRIBED = 5;
 
 export function UnknownScreen(): JSX.Element {
   const { workspace } = useCurrent();
@@ -91,7 +98,12 @@ export function UnknownScreen(): JSX.Element {
               {selected.length === 0 ? (
                 <p class="faint">Choose one, or several that have the same answer.</p>
               ) : (
-                <ResolveForm key={[...chosen].join()} effects={selected} settled={() => setChosen(new Set())} />
+                <>
+                  {selected.slice(0, MOST_DESCRIBED).map(({ id }) => (
+                    <LookFor key={id} id={id} />
+                  ))}
+                  <ResolveForm key={[...chosen].join()} effects={selected} settled={() => setChosen(new Set())} />
+                </>
               )}
             </section>
           )}
@@ -99,8 +111,44 @@ export function UnknownScreen(): JSX.Element {
       )}
       <Copies
         curl={curlOf('GET', unknownPath(workspace))}
-        cli={`svc effects list --state unknown --workspace ${workspace}`}
+        cli={
+          selected[0] === undefined
+            ? `svc effects list --state unknown --workspace ${workspace}`
+            : `svc effects resolve ${selected[0].id} --outcome happened --workspace ${workspace}`
+        }
       />
     </>
+  );
+}
+
+/** What to look for in the upstream: everything that tells this call from another one. */
+function LookFor({ id }: { readonly id: string }): JSX.Element {
+  const { workspace } = useCurrent();
+  const path = `${of(workspace)}/effects/${id}`;
+  const found = useQuery({
+    queryKey: [workspace, 'effects', 'one', id],
+    queryFn: () => ask<{ effect: Effect }>('GET', path),
+  });
+  if (found.data === undefined) return <Fault of={found.error} />;
+  const { effect } = found.data;
+  return (
+    <div class="stack">
+      <Facts
+        of={[
+          ['Tool', <Text mono>{effect.tool}</Text>],
+          ['Acts on', <Text mono>{effect.target}</Text>],
+          ['Idempotency key', <Text mono>{effect.idempotency_key}</Text>],
+          ['Sent', <Time at={effect.evidence?.started_at ?? effect.created_at} />],
+          ...(effect.quiesce_until === undefined
+            ? []
+            : [['May still arrive until', <Time at={effect.quiesce_until} />] as const]),
+          ...effect.holds.map(
+            ({ budget, unit, amount }) =>
+              [`Holds of ${budget}`, amountText(amount, unit, effect.params?.['currency'])] as const,
+          ),
+        ]}
+      />
+      <Params effect={effect} />
+    </div>
   );
 }

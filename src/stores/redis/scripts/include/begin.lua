@@ -1,6 +1,5 @@
 -- The start of every script: which workspace, what time it is, and whether the step may run here and now. `begin` runs
 -- before the script (scripts.ts says for which the gateway is not checked, and which run it themselves).
---
 -- KEYS[1]  meta hash of the workspace, `svc:{<workspace>}:w`; all other keys are derived from it, in the same slot
 -- ARGV[1]  epoch that the gateway knows   ARGV[2]  id of the gateway
 -- ARGV[3]  time to use instead of TIME; or what the gateway knows about the time, and how far TIME may be ahead of it, ms:
@@ -10,8 +9,7 @@ local MAX_INT = 9007199254740991
 local P = string.sub(KEYS[1], 1, -2)
 local meta, now = nil, nil
 
--- All digits of an integer: neither Lua's tostring nor cjson writes 2^53-1. `%d` is much cheaper; it works if C's
--- integers are long enough.
+-- All digits of an integer, as Lua's tostring and cjson do not write 2^53-1. `%d` is cheaper, if C's integers are long.
 local INT = string.format('%d', 2 ^ 40) == '1099511627776' and '%d' or '%.0f'
 local function int(number) return string.format(INT, number) end
 
@@ -58,14 +56,12 @@ local function read_clock()
   if skew ~= before then meta.new_skew = skew end
 end
 
--- Why the step may not run here and now, as a reply; nil if it may. A step that only reads skips the checks of the
--- gateway.
+-- Why the step may not run here and now, as a reply, or nil. One that only reads skips the checks of the gateway.
 local function begin(reads)
-  -- While a slot is moved to another node of a cluster, some of its keys are there: a script would fail in its midst, with
-  -- half of its writes made. Then the server refuses what asks for a key that nobody has.
-  if type(redis.pcall('EXISTS', P .. '-')) == 'table' then
-    return redis.error_reply('MOVING the slot of the workspace is being moved to another node of the cluster')
-  end
+  -- Where a slot is on its way to another node, a script would fail in its midst, for keys that are there already. Then the
+  -- server refuses what asks for a key that nobody has.
+  local is_moving = type(redis.pcall('EXISTS', P .. '-')) == 'table'
+  if is_moving then return redis.error_reply('MOVING the slot of the workspace is on its way to another node') end
   local found = redis.call('HMGET', KEYS[1], 'epoch', 'rid', 'open', 'clock', 'skew', 'sn', 'seq', 'loud')
   meta = {
     epoch = found[1], rid = found[2], open = found[3], clock = found[4], skew = found[5],
