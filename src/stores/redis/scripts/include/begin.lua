@@ -58,7 +58,7 @@ end
 
 -- Why the step may not run here and now, as a reply, or nil. One that only reads skips the checks of the gateway.
 local function begin(reads)
-  -- Where a slot is on its way to another node, a script would fail in its midst, for keys that are there already. Then the
+  -- Where a slot is on its way to another node, a script would fail in its midst, for keys that are there. Then the
   -- server refuses what asks for a key that nobody has.
   local is_moving = type(redis.pcall('EXISTS', P .. '-')) == 'table'
   if is_moving then return redis.error_reply('MOVING the slot of the workspace is on its way to another node') end
