@@ -11,7 +11,7 @@ import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
-import { AgentId, answers, component, InWorkspace, List, NoQuery, paged, Time, WithId } from './schema.ts';
+import { AgentId, answers, component, InWorkspace, List, paged, Time, WithId } from './schema.ts';
 
 const ALLOWANCES = '/v1/workspaces/:ws/allowances';
 
@@ -85,7 +85,6 @@ export function addAllowanceRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): 
         description: 'What it has let in stays as it is.',
         tags: ['approvals'],
         params: WithId,
-        querystring: NoQuery,
         response: answers({ 200: Allowance }),
       },
     },

@@ -14,19 +14,7 @@ import type { ApiPorts } from './ports.ts';
 import { Refused, refuse, refuseFaults } from './problem.ts';
 import { Decision, EffectState, PARAMS, PENDING_APPROVAL } from './effect-answers.ts';
 import { Approvers, Requirement } from './requirement.ts';
-import {
-  answers,
-  component,
-  Flag,
-  InWorkspace,
-  List,
-  MapOf,
-  NoQuery,
-  Nullable,
-  paged,
-  Time,
-  WithId,
-} from './schema.ts';
+import { answers, component, Flag, InWorkspace, List, MapOf, Nullable, paged, Time, WithId } from './schema.ts';
 
 const APPROVALS = '/v1/workspaces/:ws/approvals';
 
@@ -274,7 +262,6 @@ function addApprovalRoute(app: ApiApp, ports: ApiPorts): void {
         summary: 'One request for approval',
         tags: ['approvals'],
         params: WithId,
-        querystring: NoQuery,
         response: answers({ 200: Approval }),
       },
     },
@@ -311,7 +298,6 @@ function addVoteRoutes(app: ApiApp, ports: ApiPorts): void {
     description: 'Nobody decides on a request of their own, and no key without a user decides at all.',
     tags: ['approvals'],
     params: WithId,
-    querystring: NoQuery,
     response: answers({ 200: Voted }),
   };
   const config = { endpoint: 'approvals.decide' } as const;

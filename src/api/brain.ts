@@ -16,7 +16,7 @@ import { PAGE_QUERY, pageOf } from './paging.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
 import { Actor } from './effect-answers.ts';
-import { AnyObject, AnyValue, answers, component, InWorkspace, List, NoQuery, OneOf, paged, Time } from './schema.ts';
+import { AnyObject, AnyValue, answers, component, InWorkspace, List, OneOf, paged, Time } from './schema.ts';
 
 const BRAIN = '/v1/workspaces/:ws/brain';
 /** The tool over MCP that returns the same. Keys that are limited to some tools need it here too. */
@@ -102,7 +102,6 @@ function addPutRoute(app: ApiApp, { brain }: ApiPorts): void {
         description: `All of them or none. An entity of the same type and id is replaced. One that a file of the configuration names is a 409 \`conflict\`: the file has the last word. At most ${MOST_AT_ONCE} at once.`,
         tags: ['brain'],
         params: InWorkspace,
-        querystring: NoQuery,
         body: Type.Object(
           {
             entities: Type.Array(
@@ -187,7 +186,6 @@ function addEntityRoute(app: ApiApp, { store }: ApiPorts): void {
         summary: 'One entity',
         tags: ['brain'],
         params: OfEntity,
-        querystring: NoQuery,
         response: answers({ 200: Entity }),
       },
     },
@@ -212,7 +210,6 @@ function addDeleteRoute(app: ApiApp, { store }: ApiPorts): void {
         description: 'One that a file of the configuration names is a 409 `conflict`: take it out of the file.',
         tags: ['brain'],
         params: OfEntity,
-        querystring: NoQuery,
         response: answers({ 200: Type.Object(REF) }),
       },
     },

@@ -16,7 +16,7 @@ import { type Static, Type } from 'typebox';
 import { BUDGET } from './effect-answers.ts';
 import { refuseAgents } from './ledger.ts';
 import { refuse } from './problem.ts';
-import { answers, component, InWorkspace, List, NoQuery, Nullable, Time, WithId } from './schema.ts';
+import { answers, component, InWorkspace, List, Nullable, Time, WithId } from './schema.ts';
 
 const BudgetRowAnswer = component(
   'BudgetRow',
@@ -67,7 +67,6 @@ export function addBudgetRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
         description: 'An agent sees the figures of its own, and of those that it shares a level only.',
         tags: ['budgets'],
         params: InWorkspace,
-        querystring: NoQuery,
         response: answers({ 200: Budgets }),
       },
     },
@@ -107,7 +106,6 @@ function addTakenRoute(app: ApiApp, { store, policies }: ApiPorts, lists: Lists)
           'Computed from the ledger, event by event. `before` and `after` are there for calendar windows in which not more happened than is read; else `unknown` says why not. A key that was made for one agent does not read it: others share the budgets.',
         tags: ['budgets'],
         params: WithId,
-        querystring: NoQuery,
         response: answers({ 200: EffectBudgets }),
       },
     },

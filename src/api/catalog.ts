@@ -5,7 +5,7 @@ import type { ApiApp } from './app.ts';
 import { callerOf } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { Rule } from './effect-answers.ts';
-import { AnyObject, answers, component, InWorkspace, List, NoQuery, Nullable } from './schema.ts';
+import { AnyObject, answers, component, InWorkspace, List, Nullable } from './schema.ts';
 
 const DeclaredTool = component(
   'Tool',
@@ -36,7 +36,6 @@ export function addCatalogRoutes(app: ApiApp, ports: ApiPorts): void {
         description: 'An agent sees those that its key and some policy leave open to it.',
         tags: ['catalog'],
         params: InWorkspace,
-        querystring: NoQuery,
         response: answers({ 200: Type.Object({ tools: List(DeclaredTool) }) }),
       },
     },
@@ -64,7 +63,6 @@ export function addCatalogRoutes(app: ApiApp, ports: ApiPorts): void {
         summary: 'The active policies, rule by rule, in the order in which they are reported',
         tags: ['catalog'],
         params: InWorkspace,
-        querystring: NoQuery,
         response: answers({
           200: Type.Object({ version: Type.String(), mode: Type.Enum(['enforce', 'observe']), rules: List(Rule) }),
         }),

@@ -9,7 +9,7 @@ import type { FastifyRequest } from 'fastify';
 import type { ApiApp } from './app.ts';
 import { type Refused, refuse, refuseFaults } from './problem.ts';
 import { Mismatches } from './effect-answers.ts';
-import { AnyObject, answers, component, NoQuery } from './schema.ts';
+import { AnyObject, answers, component } from './schema.ts';
 import { validationFaults } from './validation-faults.ts';
 
 const Conditions = AnyObject(
@@ -83,7 +83,6 @@ export function addCheckRoutes(app: ApiApp): void {
         operationId: 'verifyState',
         summary: 'Compare assumed with live state before a write',
         tags: ['checks'],
-        querystring: NoQuery,
         body: VerifyBody,
         response: answers({ 200: VerifyAnswer }),
       },
@@ -114,7 +113,6 @@ export function addCheckRoutes(app: ApiApp): void {
         operationId: 'reconcileOutcome',
         summary: 'Decide from live state whether a retry is safe',
         tags: ['checks'],
-        querystring: NoQuery,
         body: ReconcileBody,
         response: answers({ 200: ReconcileAnswer }),
       },

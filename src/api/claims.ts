@@ -9,7 +9,7 @@ import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
 import { timeToWire } from '../effects/wire/time.ts';
-import { AgentId, component, InWorkspace, List, NoQuery, Nullable, Time, WithId, answers } from './schema.ts';
+import { AgentId, component, InWorkspace, List, Nullable, Time, WithId, answers } from './schema.ts';
 
 const CLAIMS = '/v1/workspaces/:ws/claims';
 /** The longest time for which a claim or a reservation may be taken, s. */
@@ -58,7 +58,6 @@ function addTakeRoute(app: ApiApp, ports: ApiPorts): void {
           'Only on targets that a tool which the agent may call can name by its template, or a rule for it by a claim. A target that another agent holds is a 409 `claim_held`, one claim more than an agent or a key may hold a 409 `too_many_claims`.',
         tags: ['claims'],
         params: InWorkspace,
-        querystring: NoQuery,
         body: Type.Object(
           {
             target: Type.String({ minLength: 1, maxLength: 1024, examples: ['payment:pay_1'] }),
@@ -116,7 +115,6 @@ function addListRoute(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
         summary: 'List claims in force',
         tags: ['claims'],
         params: InWorkspace,
-        querystring: NoQuery,
         response: answers({ 200: Claims }),
       },
     },
@@ -142,7 +140,6 @@ function addRenewRoute(app: ApiApp, ports: ApiPorts): void {
         summary: 'Renew a claim',
         tags: ['claims'],
         params: WithId,
-        querystring: NoQuery,
         body: Type.Object(
           { ttl_s: Type.Optional({ ...Ttl, description: `Seconds from now; ${RENEWAL_S} if absent.` }) },
           { additionalProperties: false },
@@ -173,7 +170,6 @@ function addReleaseRoute(app: ApiApp, ports: ApiPorts): void {
         summary: 'Release a claim',
         tags: ['claims'],
         params: WithId,
-        querystring: NoQuery,
         response: answers({ 200: Claim }),
       },
     },

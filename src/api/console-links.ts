@@ -3,7 +3,7 @@ import { timeToWire } from '../effects/wire/time.ts';
 import type { ApiApp } from './app.ts';
 import { callerOf } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
-import { answers, NoQuery, Time } from './schema.ts';
+import { answers, Time } from './schema.ts';
 
 /** `POST /v1/beta/console/links`: what `svc console` prints. */
 export function addConsoleLinkRoute(app: ApiApp, ports: Pick<ApiPorts, 'sessions' | 'settings'>): void {
@@ -15,7 +15,6 @@ export function addConsoleLinkRoute(app: ApiApp, ports: Pick<ApiPorts, 'sessions
         operationId: 'createConsoleLink',
         summary: 'Make a link that signs its owner in to the console, once, within five minutes',
         tags: ['console'],
-        querystring: NoQuery,
         response: answers({ 201: Type.Object({ url: Type.String({ format: 'uri' }), expires_at: Time }) }),
       },
     },

@@ -1,4 +1,4 @@
-import type { FastifyRequest } from 'fastify';
+import type { FastifyRequest, RouteOptions } from 'fastify';
 import { addAllowanceRoutes } from './allowances.ts';
 import { addApprovalRoutes } from './approvals.ts';
 import { addApproverPage } from './approver/routes.ts';
@@ -29,6 +29,7 @@ import { addPauseRoutes } from './pauses.ts';
 import { addPinRoutes } from './pins.ts';
 import { addPolicyActivationRoutes } from './policy-activations.ts';
 import type { ApiPorts } from './ports.ts';
+import { NoQuery } from './schema.ts';
 import { addSuggestionRoute } from './suggestions.ts';
 import { addReservationRoutes } from './reservations.ts';
 import { addWellKnownRoutes } from './well-known.ts';
@@ -48,6 +49,7 @@ export async function addControlPlane(
   await server.register(async (scope) => {
     const app: ApiApp = scope;
     acceptStrictJson(app, () => ports.settings().jsonLimits);
+    app.addHook('onRoute', takesNoQuery);
     app.addHook('onRequest', identifyCaller(ports, ports.invalidKeys));
     app.addHook('onRequest', checkQuery);
     app.addHook('preValidation', absentBodyIsEmpty);
@@ -98,6 +100,11 @@ export async function addHealth(
   await server.register(async (scope) => {
     addHealthRoutes(scope, ports);
   });
+}
+
+/** A route of the permission table takes no query, except for what it declares. */
+function takesNoQuery({ config, schema }: RouteOptions): void {
+  if (config?.endpoint !== undefined && schema !== undefined) schema.querystring ??= NoQuery;
 }
 
 /** If nothing was sent, the answer still names every missing field. */

@@ -10,7 +10,7 @@ import type { ApiApp, Caller } from './app.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
-import { answers, InWorkspace, NoQuery } from './schema.ts';
+import { answers, InWorkspace } from './schema.ts';
 
 /** How often the ledger of a workspace is read that somebody watches, ms. */
 const CHECK_MS = 500;
@@ -67,7 +67,6 @@ export function addEffectStream(app: ApiApp, ports: StreamPorts): void {
           'Events: `effect` (an effect as the list shows it, without receipt and result), `more` (too many at once: ask for the list). After a break ask for the list first.',
         tags: ['effects'],
         params: InWorkspace,
-        querystring: NoQuery,
         response: answers({ 200: Events }),
       },
     },

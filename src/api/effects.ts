@@ -21,18 +21,7 @@ import { runStages } from '../effects/wire/run-stages.ts';
 import type { ApiPorts } from './ports.ts';
 import { Refused, refuse, refuseFaults } from './problem.ts';
 import { DECIDED, Effect, Effects, EffectWithLedger, Preview, ReceiptAnswer, Run, STATES } from './effect-answers.ts';
-import {
-  AgentId,
-  AnyValue,
-  answers,
-  component,
-  decisions,
-  InWorkspace,
-  NoQuery,
-  Tool,
-  USER_ID,
-  WithId,
-} from './schema.ts';
+import { AgentId, AnyValue, answers, component, decisions, InWorkspace, Tool, USER_ID, WithId } from './schema.ts';
 import { commitmentIn, disclosureText, isOneParam, isOpenedByOne, onlyFields } from '../receipts/commitments.ts';
 
 const WS = '/v1/workspaces/:ws';
@@ -119,7 +108,6 @@ function addRunRoute(app: ApiApp, ports: ApiPorts): void {
         description: 'Runs the action at most once per idempotency key. The status follows the decision.',
         tags: ['effects'],
         params: InWorkspace,
-        querystring: NoQuery,
         body: RunBody,
         response: decisions(DECIDED),
       },
@@ -150,7 +138,6 @@ function addPreviewRoute(app: ApiApp, ports: ApiPorts): void {
           'Evaluates the action and writes nothing. Without an idempotency key it is judged as a new action.',
         tags: ['effects'],
         params: InWorkspace,
-        querystring: NoQuery,
         body: PreviewBody,
         response: answers({ 200: Preview }),
       },
@@ -210,7 +197,6 @@ function addEffectRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
         summary: 'One action and its ledger events',
         tags: ['effects'],
         params: WithId,
-        querystring: NoQuery,
         response: answers({ 200: EffectWithLedger }),
       },
     },
@@ -314,7 +300,6 @@ function addStagesRoute(app: ApiApp, ports: ApiPorts): void {
         summary: 'The run, stage by stage',
         tags: ['effects'],
         params: WithId,
-        querystring: NoQuery,
         response: answers({ 200: Run }),
       },
     },
@@ -343,7 +328,6 @@ function addResolveRoute(app: ApiApp, ports: ApiPorts): void {
           'The same resolution twice is a 200, the opposite one a 409. `not_happened` is refused with `too_early` while something may still be under way.',
         tags: ['effects'],
         params: WithId,
-        querystring: NoQuery,
         body: ResolveBody,
         response: answers({ 200: Type.Object({ effect: Effect }) }),
       },
@@ -372,7 +356,6 @@ function addProbeRoute(app: ApiApp, ports: ApiPorts): void {
           'Makes the read that the tool declares as its probe. That it happened settles it at once; that it did not only after two readings, once nothing can be under way any more.',
         tags: ['effects'],
         params: WithId,
-        querystring: NoQuery,
         response: answers({
           200: Probed,
         }),

@@ -4,7 +4,7 @@ import { ledgerActor } from '../effects/model/principal.ts';
 import { callerOf } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
-import { answers, Flag, NoQuery, WithId } from './schema.ts';
+import { answers, Flag, WithId } from './schema.ts';
 
 /** `DELETE …/effects/{id}/params`: removes the values behind the receipt's commitments. */
 export function addEraseRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'>): void {
@@ -19,7 +19,6 @@ export function addEraseRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'>): void
           'For an effect that is over; one that waits, runs or is unknown answers 409. The receipt stays, and verifies as before; nobody can open it any more. Twice is the same as once.',
         tags: ['effects'],
         params: WithId,
-        querystring: NoQuery,
         response: answers({
           200: Type.Object({ effect_id: Type.String(), erased: Flag('Also where it was before.') }),
         }),

@@ -5,11 +5,9 @@ import type { JsonObject } from '../json/value.ts';
 import { sealLine } from '../receipts/bundle.ts';
 import type { ApiPorts } from './ports.ts';
 
-type Ports = Pick<ApiPorts, 'store' | 'receipts'>;
-
 /** Lines, many at once. */
 export async function* lines(
-  { store }: Pick<Ports, 'store'>,
+  { store }: Pick<Pick<ApiPorts, 'store' | 'receipts'>, 'store'>,
   request: ExportRequest,
   context: ExportContext,
 ): AsyncGenerator<string> {
@@ -22,7 +20,7 @@ export async function* lines(
  * @param asked the filter as it was asked for
  */
 export async function* bundleLines(
-  { store, receipts }: Ports,
+  { store, receipts }: Pick<ApiPorts, 'store' | 'receipts'>,
   request: ExportRequest,
   context: ExportContext,
   asked: JsonObject,

@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { SCOPES } from '../effects/model/principal.ts';
 import type { ApiApp } from './app.ts';
 import type { ApiPorts } from './ports.ts';
-import { answers, List, NoQuery, Nullable } from './schema.ts';
+import { answers, List, Nullable } from './schema.ts';
 
 const Profiles = Type.Object({
   profiles: List(
@@ -26,7 +26,6 @@ export function addKeyProfileRoutes(app: ApiApp, ports: ApiPorts): void {
         operationId: 'listKeyProfiles',
         summary: 'The profiles that a key can be made with',
         tags: ['keys'],
-        querystring: NoQuery,
         response: answers({ 200: Profiles }),
       },
     },

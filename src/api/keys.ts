@@ -10,19 +10,7 @@ import { callerOf } from './caller.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
-import {
-  AgentId,
-  answers,
-  component,
-  List,
-  NoQuery,
-  Nullable,
-  Time,
-  Tool,
-  USER_ID,
-  UserId,
-  WorkspaceId,
-} from './schema.ts';
+import { AgentId, answers, component, List, Nullable, Time, Tool, USER_ID, UserId, WorkspaceId } from './schema.ts';
 
 const KEYS = '/v1/beta/users/:user_id/keys';
 const ALL_KEYS = '/v1/beta/keys';
@@ -120,7 +108,6 @@ function addCreateRoute(app: ApiApp, ports: ApiPorts): void {
         summary: 'Make a key',
         tags: ['keys'],
         params: OfUser,
-        querystring: NoQuery,
         body: CreateBody,
         response: answers({ 201: MadeKey }),
       },
@@ -157,7 +144,6 @@ function addListRoutes(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
         summary: 'List the keys of a user, without secrets',
         tags: ['keys'],
         params: OfUser,
-        querystring: NoQuery,
         response: answers({ 200: ApiKeys }),
       },
     },
@@ -212,7 +198,6 @@ function addEndRoutes(app: ApiApp, ports: ApiPorts, { at, params, ids, which }: 
         summary: `Revoke ${which}; it is in force within a second`,
         tags: ['keys'],
         params,
-        querystring: NoQuery,
         response: answers({ 200: ApiKey }),
       },
     },
@@ -232,7 +217,6 @@ function addEndRoutes(app: ApiApp, ports: ApiPorts, { at, params, ids, which }: 
         summary: `Make a successor of ${which}, with the same rights`,
         tags: ['keys'],
         params,
-        querystring: NoQuery,
         body: RotateBody,
         response: answers({ 201: MadeKey }),
       },

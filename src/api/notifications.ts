@@ -8,7 +8,7 @@ import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
-import { AnyObject, answers, component, List, NoQuery, Nullable, paged, Time } from './schema.ts';
+import { AnyObject, answers, component, List, Nullable, paged, Time } from './schema.ts';
 
 const NOTIFICATIONS = '/v1/beta/notifications';
 
@@ -80,7 +80,6 @@ export function addNotificationRoutes(
         description: 'It keeps its `webhook_id`, and is tried for as long as the first time.',
         tags: ['notifications'],
         params: Type.Object({ id: Type.String({ description: 'Id of the delivery.' }) }),
-        querystring: NoQuery,
         response: answers({ 200: NotificationDelivery }),
       },
     },

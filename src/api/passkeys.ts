@@ -8,7 +8,7 @@ import type { Caller } from './app.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
-import { answers, component, List, NoQuery, Nullable, Time } from './schema.ts';
+import { answers, component, List, Nullable, Time } from './schema.ts';
 
 const PASSKEYS = '/v1/beta/users/:user_id/passkeys';
 const OfUser = Type.Object({ user_id: Type.String({ description: 'Whose they are.' }) });
@@ -59,7 +59,6 @@ export function addPasskeyRoutes(app: ApiApp, { store }: Pick<ApiPorts, 'store'>
         summary: 'List the passkeys of a user',
         tags: ['keys'],
         params: OfUser,
-        querystring: NoQuery,
         response: answers({ 200: PasskeyList }),
       },
     },
@@ -81,7 +80,6 @@ export function addPasskeyRoutes(app: ApiApp, { store }: Pick<ApiPorts, 'store'>
         summary: 'Remove a passkey of a user; it signs in no more, and its sessions end',
         tags: ['keys'],
         params: OneOfUser,
-        querystring: NoQuery,
         response: answers({ 200: PasskeyOnWire }),
       },
     },

@@ -9,7 +9,7 @@ import { callerOf } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
 import { optionalTimeToWire, timeFromWire, timeToWire } from '../effects/wire/time.ts';
-import { AgentId, answers, component, InWorkspace, List, NoQuery, Nullable, OneOf, Time, WithId } from './schema.ts';
+import { AgentId, answers, component, InWorkspace, List, Nullable, OneOf, Time, WithId } from './schema.ts';
 
 const PAUSES = '/v1/workspaces/:ws/pauses';
 
@@ -76,7 +76,6 @@ function addSetRoute(app: ApiApp, ports: ApiPorts): void {
         summary: 'Stop calls',
         tags: ['pauses'],
         params: InWorkspace,
-        querystring: NoQuery,
         body: Type.Object(
           {
             scope: Scope,
@@ -122,7 +121,6 @@ function addListRoute(app: ApiApp, { store }: ApiPorts): void {
         summary: 'List pauses in force',
         tags: ['pauses'],
         params: InWorkspace,
-        querystring: NoQuery,
         response: answers({ 200: Type.Object({ pauses: List(Pause) }) }),
       },
     },
@@ -151,7 +149,6 @@ function addLiftRoute(app: ApiApp, { store }: ApiPorts): void {
         description: 'One that an administrative key has set is lifted by such a key only.',
         tags: ['pauses'],
         params: WithId,
-        querystring: NoQuery,
         response: answers({ 200: Pause }),
       },
     },

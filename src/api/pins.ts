@@ -8,7 +8,7 @@ import { callerOf } from './caller.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
-import { AnyValue, answers, component, InWorkspace, List, NoQuery, Nullable } from './schema.ts';
+import { AnyValue, answers, component, InWorkspace, List, Nullable } from './schema.ts';
 
 const PINS = '/v1/workspaces/:ws/pins';
 /** Names that nobody approved, of which a list shows no more: a server can make up any number. */
@@ -93,7 +93,6 @@ function addListRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
           '`state`: `pinned`, the only one that is called; `changed`; `gone`, not listed any more; `unseen`, nothing recent is known, and the next call looks. `servers` says what each lists that nobody has approved, and why it could not be looked at.',
         tags: ['catalog'],
         params: InWorkspace,
-        querystring: NoQuery,
         response: answers({ 200: Pins }),
       },
     },
@@ -141,7 +140,6 @@ function addCompareRoute(app: ApiApp, { pins }: ApiPorts, lists: Lists): void {
           'The gateway asks the server for it. What it shows of new and changed tools was approved by nobody, and is hidden from agents: it is for people to review. To approve it, change the lock file (`svc tools approve`).',
         tags: ['catalog'],
         params: OfUpstream,
-        querystring: NoQuery,
         response: answers({ 200: Comparison }),
       },
     },

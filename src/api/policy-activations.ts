@@ -8,7 +8,7 @@ import { addPolicyProposalRoutes, Proposed, proposalToWire } from './policy-prop
 import { refuse } from './problem.ts';
 import { timeToWire } from '../effects/wire/time.ts';
 import { Actor } from './effect-answers.ts';
-import { answers, component, List, NoQuery, Nullable, Time } from './schema.ts';
+import { answers, component, List, Nullable, Time } from './schema.ts';
 import type { PolicyInForce } from '../effects/policy-store.ts';
 
 const ACTIVATIONS = '/v1/beta/policies/activations';
@@ -68,7 +68,6 @@ export function addPolicyActivationRoutes(app: ApiApp, ports: ApiPorts, lists: L
         summary: 'Which policies were in force, since when, and who put them there',
         description: 'Newest first, at most 100. `files_version` is what the files of this gateway say.',
         tags: ['policies'],
-        querystring: NoQuery,
         response: answers({ 200: PolicyHistory }),
       },
     },
@@ -95,7 +94,6 @@ export function addPolicyActivationRoutes(app: ApiApp, ports: ApiPorts, lists: L
         description:
           'The policies in the files of this gateway; with `version`, those that were in force under it before. Where `policies.second_person` is set they are only proposed: 202, with the proposal that another person confirms.',
         tags: ['policies'],
-        querystring: NoQuery,
         body: Type.Object({ version: Type.Optional(Version), comment: Comment }, { additionalProperties: false }),
         response: answers({ 200: Activated, 202: Proposed }),
       },
@@ -123,7 +121,6 @@ function addRollbackRoute(app: ApiApp, ports: Pick<ApiPorts, 'store' | 'choosePo
         summary: 'Put the policies in force that were in force before those that are now',
         description: 'Where `policies.second_person` is set they are only proposed, as by `activatePolicies`.',
         tags: ['policies'],
-        querystring: NoQuery,
         body: Type.Object({ comment: Comment }, { additionalProperties: false }),
         response: answers({ 200: Activated, 202: Proposed }),
       },
@@ -148,7 +145,6 @@ function addVersionRoute(app: ApiApp, ports: Pick<ApiPorts, 'showPolicy'>, lists
         description: 'The files as they were read. The ten versions that were in force last are kept.',
         tags: ['policies'],
         params: Type.Object({ version: Type.String({ description: 'One of the history.' }) }),
-        querystring: NoQuery,
         response: answers({ 200: PolicyVersion }),
       },
     },

@@ -8,7 +8,7 @@ import { Actor } from './effect-answers.ts';
 import { refuseAgents } from './ledger.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
-import { answers, component, List, NoQuery, Nullable, Time } from './schema.ts';
+import { answers, component, List, Nullable, Time } from './schema.ts';
 
 const PROPOSALS = '/v1/beta/policies/proposals';
 
@@ -51,7 +51,6 @@ export function addPolicyProposalRoutes(app: ApiApp, ports: ApiPorts): void {
         operationId: 'listPolicyProposals',
         summary: 'Which policies were proposed, and wait for another person',
         tags: ['policies'],
-        querystring: NoQuery,
         response: answers({ 200: Proposals }),
       },
     },
@@ -74,7 +73,6 @@ export function addPolicyProposalRoutes(app: ApiApp, ports: ApiPorts): void {
         summary: 'Withdraw what was proposed, or turn it down',
         tags: ['policies'],
         params: Type.Object({ id: Type.String() }),
-        querystring: NoQuery,
         response: answers({ 200: Proposal }),
       },
     },
@@ -100,7 +98,6 @@ function addConfirmRoute(app: ApiApp, { store, confirmPolicy }: ApiPorts): void 
           'The confirmation after which two people stand behind them puts them in force on all gateways. Nobody confirms what they proposed, nor by a key that one of those made who stand behind it.',
         tags: ['policies'],
         params: Type.Object({ id: Type.String() }),
-        querystring: NoQuery,
         response: answers({ 200: Proposed }),
       },
     },

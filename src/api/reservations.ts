@@ -10,7 +10,7 @@ import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
 import { timeToWire } from '../effects/wire/time.ts';
-import { AgentId, answers, component, InWorkspace, List, NoQuery, Time, WithId } from './schema.ts';
+import { AgentId, answers, component, InWorkspace, List, Time, WithId } from './schema.ts';
 
 const RESERVATIONS = '/v1/workspaces/:ws/reservations';
 const Reservation = component(
@@ -50,7 +50,6 @@ function addMakeRoute(app: ApiApp, ports: ApiPorts): void {
           'Only of pools that a call which the agent may make uses. A pool without enough free units is a 423 `pool_full`, one reservation more than a key may hold a 409 `too_many_reservations`.',
         tags: ['reservations'],
         params: InWorkspace,
-        querystring: NoQuery,
         body: Type.Object(
           {
             pool: Type.String({ minLength: 1, maxLength: 200 }),
@@ -118,7 +117,6 @@ function addListRoute(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
         summary: 'List reservations in force',
         tags: ['reservations'],
         params: InWorkspace,
-        querystring: NoQuery,
         response: answers({ 200: Reservations }),
       },
     },
@@ -143,7 +141,6 @@ function addReleaseRoute(app: ApiApp, { store }: ApiPorts): void {
         summary: 'Release a reservation',
         tags: ['reservations'],
         params: WithId,
-        querystring: NoQuery,
         response: answers({ 200: Reservation }),
       },
     },

@@ -81,7 +81,7 @@ export async function takeKeyFromHeader(request: FastifyRequest): Promise<void> 
  * @throws Refused with all faults that the schema cannot find
  */
 export function runRequest(
-  ports: RunPorts,
+  ports: Pick<ApiPorts, 'catalog' | 'upstream'>,
   request: FastifyRequest,
   caller: Caller,
   body: Static<typeof PreviewBody>,
@@ -140,11 +140,9 @@ function stateCheckOf(body: Static<typeof StateCheckBody>): StateCheck {
   };
 }
 
-type RunPorts = Pick<ApiPorts, 'catalog' | 'upstream'>;
-
 /** The headers that go on, by the rules of the tool's upstream. @param faults gets what is wrong with them */
 function headersOf(
-  ports: RunPorts,
+  ports: Pick<ApiPorts, 'catalog' | 'upstream'>,
   request: FastifyRequest,
   body: Static<typeof PreviewBody>,
   faults: RequestFault[],

@@ -9,7 +9,7 @@ import { callerOf } from './caller.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
-import { AnyObject, answers, component, InWorkspace, List, NoQuery, Time } from './schema.ts';
+import { AnyObject, answers, component, InWorkspace, List, Time } from './schema.ts';
 
 /** How far back requests are looked at, ms, and how many. */
 const LOOKED_BACK_MS = 30 * 24 * 60 * 60 * 1000;
@@ -68,7 +68,6 @@ export function addSuggestionRoute(app: ApiApp, ports: ApiPorts, lists: Lists): 
           'Of a tool and the one rule that asked about it: at least 5 approvals, no rejection, nothing changed, among the latest 1,000 requests of 30 days. Nothing is changed by it: people put the text into their files, and those in force.',
         tags: ['policies'],
         params: InWorkspace,
-        querystring: NoQuery,
         response: answers({ 200: Type.Object({ version: Type.String(), suggestions: List(Suggestion) }) }),
       },
     },

@@ -5,7 +5,7 @@ import type { ApiApp } from './app.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
-import { AgentId, answers, component, InWorkspace, List, NoQuery, Nullable, UserId, WorkspaceId } from './schema.ts';
+import { AgentId, answers, component, InWorkspace, List, Nullable, UserId, WorkspaceId } from './schema.ts';
 
 const WORKSPACES = '/v1/workspaces';
 const Name = Type.String({ minLength: 1, maxLength: 100 });
@@ -59,7 +59,6 @@ function addCreateRoute(app: ApiApp, { store, directory }: ApiPorts): void {
         operationId: 'createWorkspace',
         summary: 'Make a workspace',
         tags: ['workspaces'],
-        querystring: NoQuery,
         body: Type.Object({ id: WorkspaceId }, { additionalProperties: false }),
         response: answers({ 201: Workspace }),
       },
@@ -85,7 +84,6 @@ function addListRoute(app: ApiApp, { directory }: ApiPorts): void {
         operationId: 'listWorkspaces',
         summary: 'List workspaces',
         tags: ['workspaces'],
-        querystring: NoQuery,
         response: answers({ 200: Type.Object({ workspaces: List(Workspace) }) }),
       },
     },
@@ -105,7 +103,6 @@ function addRegisterRoute(app: ApiApp, { store, directory }: ApiPorts): void {
           'Team, roles and attributes, on which policies rest, and another owner than the user of the key are for administrative keys only. Who registers an agent decides on none of its requests.',
         tags: ['workspaces'],
         params: InWorkspace,
-        querystring: NoQuery,
         body: AgentBody,
         response: answers({ 201: RegisteredAgent }),
       },
@@ -158,7 +155,6 @@ function addAgentsRoute(app: ApiApp, { directory }: ApiPorts): void {
         summary: 'List registered agents',
         tags: ['workspaces'],
         params: InWorkspace,
-        querystring: NoQuery,
         response: answers({ 200: Type.Object({ agents: List(RegisteredAgent) }) }),
       },
     },

@@ -4,7 +4,7 @@ import { isJsonObject, type JsonObject } from '../json/value.ts';
 import type { Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
 
-type ToolEntry = GatewayFile['tools'][number];
+export type ToolEntry = GatewayFile['tools'][number];
 /** The param that holds undeclared query params where only a route says that they pass. */
 const REST = 'query';
 

@@ -14,12 +14,11 @@ import type { Judge } from './judge.ts';
 import { checkTarget, partOfParam } from './param-names.ts';
 import { checkPath, slashesIn, slashesOf } from './resolve-path.ts';
 import { resolveProbe, UPSTREAM_KEY } from './resolve-probe.ts';
-import { resolveQuery, restOf, toolsWithRest, withRest } from './resolve-query.ts';
+import { type ToolEntry, resolveQuery, restOf, toolsWithRest, withRest } from './resolve-query.ts';
 import type { GatewayFile } from './schema.ts';
 import { schemaChecker, type SchemaFault } from './schema-fault.ts';
 import { parseDuration, parseSize } from './units.ts';
 
-type ToolEntry = GatewayFile['tools'][number];
 type RequestEntry = ToolEntry['request'];
 
 /** Headers that a param can never be sent as: credentials, framing, hop-by-hop, overrides, headers of the gateway. */

@@ -12,15 +12,13 @@ import type { Signals } from './signals.ts';
 /** The most connections of the admin port at the same time, for scrapes and probes. */
 const ADMIN_CONNECTIONS = 16;
 
-type Server = ReturnType<typeof createListeningServer>;
-
 /** The server of all doors. It listens to nobody yet. */
 export function openServer(
   { configuration, logger }: Ground,
   { metrics }: Signals,
   own: OwnSettings,
   drain: Drain,
-): Server {
+): ReturnType<typeof createListeningServer> {
   const { limits, server } = configuration;
   return createListeningServer({
     logger,
@@ -61,7 +59,7 @@ export async function listenForProbes(
  * @throws CommandFailure
  */
 export async function listenForCalls(
-  { app, listeners }: Server,
+  { app, listeners }: ReturnType<typeof createListeningServer>,
   { server, listeners: ofRoutes }: Ground['configuration'],
   port: number | null,
 ): Promise<{ readonly url: string; readonly listeners: Readonly<Record<string, string>> }> {

@@ -15,9 +15,7 @@ export type Era =
   | { readonly kind: 'handshake'; readonly version: (typeof HANDSHAKE_VERSIONS)[number] | null };
 
 /** Headers by their names in lower case; those that mirror the body are read. */
-export type MirrorHeaders = Readonly<Record<string, HeaderValue>>;
-
-type HeaderValue = string | readonly string[] | undefined;
+export type MirrorHeaders = Readonly<Record<string, string | readonly string[] | undefined>>;
 
 /**
  * Finds the era of a message, by the body first: only a stateless message names its version in `_meta`. The headers are
@@ -129,6 +127,6 @@ export function mismatch(id: RpcId | null, header: string, value: string | null,
 }
 
 /** A header that stands several times is joined by Node, and equals nothing. */
-function textOf(value: HeaderValue): string | null {
+function textOf(value: string | readonly string[] | undefined): string | null {
   return value === undefined ? null : String(value).trim();
 }

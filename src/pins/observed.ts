@@ -19,8 +19,6 @@ interface SeenTool {
   readonly at: number;
 }
 
-type Seen = ReadonlyMap<string, SeenTool>;
-
 /** SHA-256 of the canonical form of a tool that was read strictly. Order makes no difference. */
 export function shaOf(tool: Json): string {
   return createHash('sha256').update(canonicalJson(tool), 'utf8').digest('hex');
@@ -70,7 +68,7 @@ export async function readTools(
  * servers may list by session.
  */
 export class ObservedServer {
-  #listed: Seen | null = null;
+  #listed: ReadonlyMap<string, SeenTool> | null = null;
   #lookedAt = -Infinity;
   #words: ServerWords | null = null;
   readonly #passed = new Map<string, SeenTool>();
@@ -138,7 +136,7 @@ export function sameWords(pinned: ServerWords, words: ServerWords): boolean {
   return (pinned.server === null || pinned.server === words.server) && pinned.instructions === words.instructions;
 }
 
-function byName(tools: readonly Json[], at: number): Seen {
+function byName(tools: readonly Json[], at: number): ReadonlyMap<string, SeenTool> {
   const seen = new Map<string, SeenTool>();
   for (const tool of tools) {
     if (!isJsonObject(tool)) continue;

@@ -4,8 +4,6 @@ import { type Entities, type EntityPlan, isPathFault, parseFactPath } from './fa
 import type { Reporter } from './reporter.ts';
 import type { PolicyFile } from './schema.ts';
 
-type EntitySource = NonNullable<PolicyFile['entities']>[string];
-
 /** Most links between the entity that a call names and the one that is read. */
 const MOST_LINKS = 3;
 const NAME = /^[A-Za-z_][A-Za-z0-9_-]{0,62}$/;
@@ -27,9 +25,9 @@ export function readEntities(file: PolicyFile, report: Reporter): NonNullable<En
 }
 
 function planOf(
-  source: EntitySource,
+  source: NonNullable<PolicyFile['entities']>[string],
   path: DataPath,
-  sources: ReadonlyMap<string, EntitySource>,
+  sources: ReadonlyMap<string, NonNullable<PolicyFile['entities']>[string]>,
   report: Reporter,
 ): EntityPlan | null {
   const links: string[] = [];

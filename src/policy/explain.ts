@@ -103,10 +103,8 @@ function byFact(tests: readonly Test[]): Map<string, Test[]> {
   return found;
 }
 
-type Leaf = Extract<EngineCondition, { fact: string }>;
-
-function leavesOf(condition: EngineCondition): readonly Leaf[] {
-  const found: Leaf[] = [];
+function leavesOf(condition: EngineCondition): readonly Extract<EngineCondition, { fact: string }>[] {
+  const found: Extract<EngineCondition, { fact: string }>[] = [];
   const add = (part: EngineCondition): void => {
     if (found.length > MOST_CONDITIONS) return;
     if ('all' in part) for (const one of part.all) add(one);

@@ -83,7 +83,7 @@ const TYPE_NAMES = ['string', 'number', 'integer', 'boolean', 'array', 'object',
 /** Longer lists in facts are unknown. */
 export const MAX_ELEMENTS = 10_000;
 
-type Scalar = string | number | boolean;
+export type Scalar = string | number | boolean;
 
 /** Whether the operator has an answer for a value that is absent or null. */
 export function seesAbsence(name: OperatorName): boolean {

@@ -1,6 +1,6 @@
 import type { ValueTable } from './expression.ts';
 import { type EngineCondition, readOperator, type Symbols } from './engine-form.ts';
-import type { OperatorName } from './operators.ts';
+import type { OperatorName, Scalar } from './operators.ts';
 
 /** One end of a range of numbers. */
 interface End {
@@ -14,8 +14,6 @@ interface NamedEnd {
   readonly name: string;
   readonly open: boolean;
 }
-
-type Scalar = string | number | boolean;
 
 /** Values of a fact. Where they are known only in part, the set is larger than the true one, never smaller. */
 type Values =

@@ -9,10 +9,8 @@ import { hasBody, paramsOf, type ReadRequest, readParams, runRequestOf, unread }
 import type { ProxyPorts, ProxySettings } from './ports.ts';
 import { type ReadBody, takeBody } from '../bytes/gathered.ts';
 import { contentFault } from './read-content.ts';
-import type { RouteMatch, RouteTable } from './route-table.ts';
+import type { RouteTable, RuleMatch } from './route-table.ts';
 import { planOf, takesFiles } from '../upstreams/http/request-template.ts';
-
-type RuleMatch = Extract<RouteMatch, { kind: 'rule' }>;
 
 /** The way of plain writes, past the router of the server. `src/api/front.ts` is it. */
 export interface Front {

@@ -20,7 +20,7 @@ import type { LiveConnection } from './live.ts';
 import type { ProxyPorts } from './ports.ts';
 import { contentFault, type ReadContent, readContent } from './read-content.ts';
 import { readUpload } from './read-upload.ts';
-import type { RouteMatch } from './route-table.ts';
+import type { RuleMatch } from './route-table.ts';
 import { MOST_FAULTS } from '../diagnostics/stop-at.ts';
 import { isNeverSent } from '../effects/run/header-names.ts';
 import type { HttpTool } from '../effects/model/tool.ts';
@@ -28,7 +28,6 @@ import { pointerTo } from '../json/pointer.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
 import { MOST_SHOWN } from '../upstreams/http/form.ts';
 
-type RuleMatch = Extract<RouteMatch, { kind: 'rule' }>;
 type ReadPorts = Pick<ProxyPorts, 'catalog' | 'settings' | 'policyMode' | 'spool'>;
 type ReadArrived = Pick<Arrived, 'key' | 'principal' | 'query' | 'workspace'>;
 type ReadMatch = Pick<RuleMatch, 'tool' | 'pathParams'> & { readonly route: Pick<Route, 'undeclaredQuery'> };

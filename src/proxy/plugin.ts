@@ -13,7 +13,7 @@ import { createPassingAnswer } from './passing-answer.ts';
 import type { ProxyPorts } from './ports.ts';
 import { createReadLedger } from './read-ledger.ts';
 import { createRefusals, type DoorRefusal } from './refusals.ts';
-import { createRouteTable, type RouteMatch, type RouteTable } from './route-table.ts';
+import { createRouteTable, type RouteMatch, type RouteTable, type RuleMatch } from './route-table.ts';
 import { BUSY, judgeRead, type StreamedRead } from './streamed-read.ts';
 import { passOn } from './streaming.ts';
 import { attachUpgrades } from './upgrades.ts';
@@ -285,8 +285,6 @@ function failOf(reply: FastifyReply): (error: unknown) => void {
 function arrivedOf({ arrived }: FastifyRequest): Arrived | null {
   return arrived;
 }
-
-type RuleMatch = Extract<RouteMatch, { kind: 'rule' }>;
 
 /** The route table of the routes in force, compiled once for each configuration. */
 function currentTable(ports: ProxyPorts): () => RouteTable {

@@ -39,6 +39,8 @@ export type RouteMatch =
     }
   | { readonly kind: 'none' };
 
+export type RuleMatch = Extract<RouteMatch, { kind: 'rule' }>;
+
 /** The routes of a configuration, compiled. */
 export interface RouteTable {
   /** The route of an entrance whose prefix matches a raw path, and the rest of the path as it will be sent. */

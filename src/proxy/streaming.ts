@@ -3,6 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Dispatcher, errors } from 'undici';
 import { PIECES_A_TURN } from '../bytes/pieces-a-turn.ts';
 import { ANNOUNCED_TOO_OFTEN, MOST_ANNOUNCEMENTS } from '../upstreams/http/announcements.ts';
+import type { IncomingHeaders } from '../upstreams/http/answer.ts';
 import { ConnectFailed } from '../upstreams/http/connect.ts';
 import { isEventStream } from '../upstreams/http/events.ts';
 import { MAY_BE_REFUSED } from '../upstreams/http/tls-faults.ts';
@@ -13,8 +14,6 @@ import { isJson, linkStream, LinksUnreadable, unreadable } from './json-links.ts
 import type { ProxyPorts, ProxySettings } from './ports.ts';
 import type { ReadLedger } from './read-ledger.ts';
 import { type StreamedRead, unreachableWords } from './streamed-read.ts';
-
-type IncomingHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
 /** What passing a read on needs of the ports. */
 interface PassingPorts extends Pick<ProxyPorts, 'stream'> {

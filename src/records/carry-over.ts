@@ -89,9 +89,7 @@ async function bringPauses(runner: StepRunner, before: Pick<RowStore, 'rows'>, w
   });
 }
 
-type Of = ReturnType<typeof effectRows.of>;
-
-function recordOf(row: Row): Of {
+function recordOf(row: Row): ReturnType<typeof effectRows.of> {
   try {
     return effectRows.of(row);
   } catch (error) {
@@ -112,7 +110,7 @@ async function rowsOf(store: RowStore, workspace: string, slice: readonly { read
 async function bring(
   runner: StepRunner,
   workspace: string,
-  ran: readonly Of[],
+  ran: readonly ReturnType<typeof effectRows.of>[],
 ): Promise<{ readonly unknown: number; readonly receipts: number }> {
   const ids = ran.map((stored) => (stored.kind === 'effect' ? stored.effect.id : stored.tombstone.id));
   const { result } = await runner.run(workspace, (draft) => {

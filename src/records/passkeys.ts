@@ -14,9 +14,7 @@ interface OfUser {
   readonly answered: readonly Answered[];
 }
 
-type SealedPasskeys = OfUser & { readonly seal?: string };
-
-const passkeyRows = repository(jsonKind<SealedPasskeys>('passkeys', () => []));
+const passkeyRows = repository(jsonKind<OfUser & { readonly seal?: string }>('passkeys', () => []));
 /** Whose a passkey is. It only says where to look. */
 const ownerRows = repository(textKind('passkey_owner'));
 
@@ -96,7 +94,7 @@ export function createPasskeyStore(
 
 const sealOf = (user: string): string => `passkeys ${user}`;
 
-function sound(seals: KeySeals, user: string, stored: SealedPasskeys | null): OfUser {
+function sound(seals: KeySeals, user: string, stored: (OfUser & { readonly seal?: string }) | null): OfUser {
   if (stored === null) return NONE;
   const { seal, passkeys, answered } = stored;
   return seals.fitsRow(sealOf(user), JSON.stringify({ passkeys, answered }), seal) ? { passkeys, answered } : NONE;

@@ -50,9 +50,7 @@ export function placed<Reply>(reply: Reply, made: Pick<Made, 'epoch' | 'seq' | '
   };
 }
 
-type Dispatch = Extract<Admission, { kind: 'dispatch' }>;
-
-function isDispatch(reply: unknown): reply is Dispatch {
+function isDispatch(reply: unknown): reply is Extract<Admission, { kind: 'dispatch' }> {
   return typeof reply === 'object' && reply !== null && 'kind' in reply && reply.kind === 'dispatch';
 }
 

@@ -291,6 +291,11 @@ describe('reading effects', () => {
     expect(answer.status).toBe(400);
     expect((answer.json['errors'] as unknown as { path: string }[])[0]?.path).toBe(path);
   });
+
+  it('takes no query where a route declares none', async () => {
+    const answer = await rig.send('GET', `${EFFECTS}/eff_none?stat=unknown`);
+    expect(answer).toMatchObject({ status: 400, json: { errors: [{ path: '/query/stat' }] } });
+  });
 });
 
 describe('the next step', () => {

@@ -3,14 +3,12 @@ import type { Call } from './call.ts';
 import { evaluateKnown, MAX_EVALUATIONS } from './evaluate.ts';
 import type { EffectPorts } from '../ports.ts';
 
-type Place = ReturnType<EffectPorts['place']>;
-
 /** Lets a call wait for a place, unless policy refuses it. A refused call is never sent, so it needs no place. */
 export async function waitForPlace(
   ports: EffectPorts,
   call: Call,
-  coming: Extract<Place, Promise<unknown>>,
-): Promise<Awaited<Place>> {
+  coming: Extract<ReturnType<EffectPorts['place']>, Promise<unknown>>,
+): Promise<Awaited<ReturnType<EffectPorts['place']>>> {
   let isWanted = false;
   try {
     isWanted = (await evaluateKnown(ports, call)).verdict.kind !== 'deny';

@@ -41,10 +41,8 @@ const Summary = Type.Object({
 
 type GroupBy = 'tool' | 'agent' | 'upstream' | 'decision';
 
-type ObservabilityPorts = Pick<ControlPorts, 'store' | 'inLine'>;
-
 /** `svc.observability.summary`. */
-export function observabilityTools(ports: ObservabilityPorts): readonly ControlTool[] {
+export function observabilityTools(ports: Pick<ControlPorts, 'store' | 'inLine'>): readonly ControlTool[] {
   return [
     defineTool({
       name: 'svc.observability.summary',
@@ -105,7 +103,7 @@ interface Seen {
 }
 
 async function readWindow(
-  ports: ObservabilityPorts,
+  ports: Pick<ControlPorts, 'store' | 'inLine'>,
   call: ToolCall,
   since: number,
   groupBy: GroupBy | null,

@@ -5,7 +5,7 @@ import { parseStrictJson } from '../../json/strict.ts';
 import type { OutcomeMap } from '../../effects/model/tool.ts';
 import { canonicalJson } from '../../json/canonical.ts';
 
-type IncomingHeaders = Readonly<Record<string, string | string[] | undefined>>;
+export type IncomingHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
 /** Headers that are for one connection only (RFC 9110, 7.6.1). */
 const HOP_BY_HOP: ReadonlySet<string> = new Set([

@@ -5,12 +5,11 @@ import { Gathered } from '../../bytes/gathered.ts';
 import { PIECES_A_TURN } from '../../bytes/pieces-a-turn.ts';
 import type { Tool } from '../../effects/model/tool.ts';
 import { ownedStream } from '../owned-stream.ts';
+import type { IncomingHeaders } from './answer.ts';
 import { ANNOUNCED_TOO_OFTEN, MOST_ANNOUNCEMENTS } from './announcements.ts';
 import type { Connection } from './connections.ts';
 import type { SentBody } from './sent-body.ts';
 import { MAY_BE_REFUSED } from './tls-faults.ts';
-
-type IncomingHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
 /** The outcome of one attempt on one connection. */
 export type Attempt =

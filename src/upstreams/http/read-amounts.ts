@@ -5,13 +5,11 @@ import type { Json } from '../../json/value.ts';
 import { parseJson, valueAt } from './answer.ts';
 import { createEventScan } from './events.ts';
 
-type Paths = NonNullable<Tool['actual']>;
-
 /** The most bytes of an event that are looked into. */
 const MOST_EVENT = 65_536;
 
 /** What an answer in JSON says was spent. @param json `undefined` if it is no JSON */
-export function amountsIn(paths: Paths, json: Json | undefined): Amounts {
+export function amountsIn(paths: NonNullable<Tool['actual']>, json: Json | undefined): Amounts {
   return added(paths, (path) => (json === undefined ? undefined : valueAt(json, path)));
 }
 
@@ -21,7 +19,7 @@ export interface EventAmounts {
   amounts(): Amounts;
 }
 
-export function createEventAmounts(paths: Paths): EventAmounts {
+export function createEventAmounts(paths: NonNullable<Tool['actual']>): EventAmounts {
   const scan = createEventScan();
   const found = new Map<string, Json>();
   const wanted = [...new Set(Object.values(paths).flat(2))].map((path) => ({
@@ -71,7 +69,7 @@ function dataOf(event: string): string {
     .join('\n');
 }
 
-function added(paths: Paths, at: (path: string) => Json | undefined): Amounts {
+function added(paths: NonNullable<Tool['actual']>, at: (path: string) => Json | undefined): Amounts {
   return Object.fromEntries(
     Object.entries(paths).map(([unit, each]) => {
       const values = each.map((some) => some.map(at).find((value) => value !== undefined));
