@@ -6,7 +6,6 @@ import { type JsonObject, isJsonArray, isJsonObject } from '../json/value.ts';
 import { ledgerEventToWire } from '../effects/model/ledger.ts';
 import { type RenderedOutcome, renderOutcome } from '../effects/run/render.ts';
 import { previewToWire } from '../effects/wire/preview.ts';
-import { seesCallsOf } from '../effects/model/principal.ts';
 import type { RequestFault, RunRequest } from '../effects/model/run-request.ts';
 import type { EffectFilter } from '../effects/store.ts';
 import { turnOfOthers } from '../effects/run/turns.ts';
@@ -404,11 +403,12 @@ function wireOf(
   ports: ApiPorts,
   approval: Parameters<typeof effectToWire>[1]['approval'] = null,
 ) {
+  const { allowedTools } = caller.principal;
   return effectToWire(effect, {
     publicUrl: ports.settings().publicUrl,
     receiptView: ports.receipts.view,
     tool: ports.catalog().tool(effect.action.tool),
-    withResult: seesCallsOf(caller.principal, effect.action.tool),
+    withResult: allowedTools === null || allowedTools.includes(effect.action.tool),
     approval,
     now: ports.store.now(),
   });

@@ -1,4 +1,3 @@
-import { type Principal, seesCallsOf } from '../effects/model/principal.ts';
 import { type Static, Type } from 'typebox';
 import type { ApprovalRecord } from '../effects/model/approval.ts';
 import { timeToWire } from '../effects/wire/time.ts';
@@ -74,16 +73,16 @@ export function addSuggestionRoute(app: ApiApp, ports: ApiPorts, lists: Lists): 
     async (request) => {
       const caller = callerOf(request);
       const { ws } = request.params;
-      return lists.make(caller, () => suggestionsFor(ports, ws, caller.principal));
+      return lists.make(caller, () => suggestionsFor(ports, ws, caller.principal.allowedTools));
     },
   );
 }
 
-async function suggestionsFor(ports: ApiPorts, workspace: string, principal: Principal) {
+async function suggestionsFor(ports: ApiPorts, workspace: string, allowedTools: readonly string[] | null) {
   const { set } = ports.policies();
   const digests = new Map(set.rules.map(({ id, approval }) => [id, approval?.ruleDigest ?? null]));
   const found = oftenApproved(await requestsOf(ports, workspace), (rule) => digests.get(rule) ?? null).filter(
-    ({ tool }) => seesCallsOf(principal, tool),
+    ({ tool }) => allowedTools === null || allowedTools.includes(tool),
   );
   const groups: OftenApproved[] = [];
   let left = MOST_OPENED;

@@ -52,18 +52,6 @@ export type Principal =
       readonly scopes: readonly Scope[];
     });
 
-/** Scopes of which one has to do with calls themselves. */
-const OF_CALLS: ReadonlySet<Scope> = new Set(['effects:preview', 'effects:run', 'approvals:decide']);
-
-/**
- * Whether a key sees params and answers of calls of a tool: where it may call the tool, ask what a call of it would get, or
- * decide on one. A key that only looks on, as an auditor's does, sees that they happened and why.
- */
-export function seesCallsOf(principal: Principal, tool: string): boolean {
-  if (principal.allowedTools !== null && !principal.allowedTools.includes(tool)) return false;
-  return principal.kind !== 'profile' || principal.scopes.some((scope) => OF_CALLS.has(scope));
-}
-
 /** Who acts: whom the key belongs to, else whom the request names. */
 export function actingAgent(principal: Principal, named: string | null): string | null {
   if (principal.kind === 'agent') return principal.agentId;

@@ -1,7 +1,7 @@
 import type { EffectRecord } from '../model/effect.ts';
 import type { JsonObject } from '../../json/value.ts';
 import { shownParams } from '../run/shown-params.ts';
-import { type Principal, seesCallsOf } from '../model/principal.ts';
+import type { Principal } from '../model/principal.ts';
 import type { RequestTemplate, Tool } from '../model/tool.ts';
 import type { SealedParams } from '../ports.ts';
 
@@ -41,9 +41,13 @@ export interface CallReaderPorts {
 }
 
 /**
- * Reads calls for one answer to a caller. Not every key sees params ({@link seesCallsOf}), and redacted ones are masked.
+ * Reads calls for one answer to a caller. Only a key that may call the tool sees params, and redacted ones are masked.
  */
-export function readCalls(ports: CallReaderPorts, principal: Principal, answer: keyof typeof OPENED): CallReader {
+export function readCalls(
+  ports: CallReaderPorts,
+  { allowedTools }: Pick<Principal, 'allowedTools'>,
+  answer: keyof typeof OPENED,
+): CallReader {
   let left: number = OPENED[answer];
   let last: { readonly effect: EffectRecord; readonly opened: Opened | string } | null = null;
 
@@ -56,7 +60,7 @@ export function readCalls(ports: CallReaderPorts, principal: Principal, answer: 
   /** @returns the opened seal, or why it cannot be shown */
   function openSeal(effect: EffectRecord, tool: Tool | null): Opened | string {
     const { action, sealed } = effect;
-    if (!seesCallsOf(principal, action.tool)) return 'the key may not call the tool';
+    if (allowedTools !== null && !allowedTools.includes(action.tool)) return 'the key may not call the tool';
     // Only a declared tool says which of its params are redacted.
     if (tool === null) return 'the tool is not declared';
     if (sealed === null) return 'they were erased';

@@ -1,4 +1,3 @@
-import { seesCallsOf } from '../../effects/model/principal.ts';
 import { Type } from 'typebox';
 import type { EffectRecord } from '../../effects/model/effect.ts';
 import { decisionOf } from '../../effects/model/effect-decision.ts';
@@ -70,10 +69,12 @@ async function explainEffect(ports: ControlPorts, effect: EffectRecord, call: To
       { ...ofEffect(effect, set.version), rules: traced(effect), near_misses: [], rules_left_out: 0 },
       `${describe(effect)} ${tool === null ? 'Its tool' : 'Its agent'} is not declared any more, so its rules are named without values.`,
     );
+  const { allowedTools } = call.principal;
   const opened = ports.openParams(effect);
+  // Values of params are shown to keys that may send them.
   const masked = {
     params: set.redacted(tool.name),
-    call: !seesCallsOf(call.principal, action.tool),
+    call: allowedTools !== null && !allowedTools.includes(action.tool),
   };
   const input = ports.policyInput({
     agent,

@@ -1,4 +1,3 @@
-import { seesCallsOf } from '../../effects/model/principal.ts';
 import { problem } from '../http.ts';
 import type { EffectRecord } from '../../effects/model/effect.ts';
 import type { EffectWireContext } from '../../effects/wire/effect.ts';
@@ -28,11 +27,12 @@ export function wireContext(
   { principal }: ToolCall,
   effect: EffectRecord,
 ): Omit<EffectWireContext, 'approval'> {
+  const { allowedTools } = principal;
   return {
     publicUrl: ports.settings().publicUrl,
     receiptView: ports.receipts.view,
     tool: ports.catalog().tool(effect.action.tool),
-    withResult: seesCallsOf(principal, effect.action.tool),
+    withResult: allowedTools === null || allowedTools.includes(effect.action.tool),
     now: ports.store.now(),
   };
 }
