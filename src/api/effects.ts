@@ -13,6 +13,7 @@ import type { ApiApp, Caller } from './app.ts';
 import { readCalls } from '../effects/wire/calls.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import { effectToWire, probeToWire } from '../effects/wire/effect.ts';
+import { effectFor, withheldBecause } from '../effects/wire/withheld.ts';
 import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf, TIME_QUERY, timesOf, WHO_QUERY } from './paging.ts';
 import { PreviewBody, RunBody, runRequest, takeKeyFromHeader } from './run-body.ts';
@@ -420,12 +421,12 @@ function wireOf(
   ports: ApiPorts,
   approval: Parameters<typeof effectToWire>[1]['approval'] = null,
 ) {
-  const { allowedTools } = caller.principal;
-  return effectToWire(effect, {
+  const { principal } = caller;
+  return effectToWire(effectFor(principal, effect), {
     publicUrl: ports.settings().publicUrl,
     receiptView: ports.receipts.view,
     tool: ports.catalog().tool(effect.action.tool),
-    withResult: allowedTools === null || allowedTools.includes(effect.action.tool),
+    withResult: withheldBecause(principal, effect.action.tool) === null,
     approval,
     now: ports.store.now(),
   });

@@ -16,6 +16,7 @@ import { WORKSPACE_ID } from '../schema.ts';
 import { problemOf } from '../server.ts';
 import { ALIKE_FIELDS, alikeIn } from './alike.ts';
 import { namedCurrency } from './details.ts';
+import { approvalFor } from '../../effects/wire/withheld.ts';
 import { whatChanged } from './earlier.ts';
 import { PAGE_HEADERS } from './layout.ts';
 import { approvalPage, keyPage, type Notice, PASSKEY_FIELDS, plainPage } from './page.ts';
@@ -257,7 +258,7 @@ class ApproverPage {
         form: formOf(this.#sessions, workspace, approval, approver),
         path: pathOf(workspace, approval.id),
         notice: renewed === null ? notice : `${notice} What is asked now stands below.`,
-        changed: isOfSame ? whatChanged(former, approval, namedCurrency(shown)) : [],
+        changed: isOfSame ? whatChanged(approvalFor(approver.principal, former), approval, namedCurrency(shown)) : [],
       }),
     );
   }

@@ -7,6 +7,7 @@ import { variesIn } from '../../effects/run/likeness.ts';
 import type { AllowAlike, ApprovalRequirement } from '../../effects/model/verdict.ts';
 import type { Tool } from '../../effects/model/tool.ts';
 import { effectAsAsked, rowOf, whyAsked } from '../../effects/wire/approval.ts';
+import { approvalFor } from '../../effects/wire/withheld.ts';
 import { readCalls } from '../../effects/wire/calls.ts';
 import { isJsonObject, type JsonObject } from '../../json/value.ts';
 import { permit } from '../../identity/permissions.ts';
@@ -49,8 +50,9 @@ export async function shownTo(
   approvalId: string,
 ): Promise<ShownApproval | null> {
   const { store } = ports;
-  const approval = await store.approval(workspace, approvalId);
-  if (approval === null) return null;
+  const kept = await store.approval(workspace, approvalId);
+  if (kept === null) return null;
+  const approval = approvalFor(approver.principal, kept);
   const calls = readCalls(ports, approver.principal, 'one');
   const reading = permit(approver.principal, 'effects.read', workspace);
   const mayReadEffects = reading.ok && reading.view.kind !== 'own';
