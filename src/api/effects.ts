@@ -33,7 +33,15 @@ import {
   USER_ID,
   WithId,
 } from './schema.ts';
-import { commitmentIn, disclosureText, isOneParam, isOpenedByOne, onlyFields } from '../receipts/commitments.ts';
+import {
+  commitmentIn,
+  type Disclosure,
+  disclosureText,
+  isOneParam,
+  isOpenedByOne,
+  onlyFields,
+  paramsAmong,
+} from '../receipts/commitments.ts';
 
 const WS = '/v1/workspaces/:ws';
 
@@ -270,7 +278,7 @@ function addReceiptRoute(app: ApiApp, ports: ApiPorts): void {
         const isOpen = effect?.life.state === 'committed';
         const opened = isOpen ? ports.receipts.disclosure(effect, receipt.jws, approval) : null;
         const fields = request.query.fields?.split(',').map(decodedField) ?? null;
-        if (opened !== null && fields !== null) mayBeOpened(fields, shown);
+        if (opened !== null && fields !== null) mayBeOpened(fields, shown, opened);
         const disclosure = opened === null ? null : onlyFields(opened, fields, shown);
         if (disclosure === null)
           throw refuse(
@@ -292,7 +300,7 @@ function decodedField(field: string): string {
 }
 
 /** @throws a refusal of fields that the receipt does not commit to, or not so that they are opened by themselves */
-function mayBeOpened(fields: readonly string[], receipt: JsonObject): void {
+function mayBeOpened(fields: readonly string[], receipt: JsonObject, opened: Disclosure): void {
   const unknown = fields.find((field) => commitmentIn(receipt, field) === null);
   if (unknown !== undefined)
     throw refuse('invalid_request', `This receipt has no commitment to ${unknown.slice(0, 100)}.`);
@@ -302,6 +310,14 @@ function mayBeOpened(fields: readonly string[], receipt: JsonObject): void {
       'invalid_request',
       'This receipt commits to its params together, and they are opened together: ask for params. Where the configuration says receipts.params: each, later receipts open one by one.',
     );
+  for (const field of fields) {
+    const among = paramsAmong(opened, field);
+    if (among !== null)
+      throw refuse(
+        'invalid_request',
+        `This receipt commits to no ${field.slice(0, 100)}. It commits to: ${among.join(', ').slice(0, 1000)}.`,
+      );
+  }
 }
 
 function addStagesRoute(app: ApiApp, ports: ApiPorts): void {
