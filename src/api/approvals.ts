@@ -6,6 +6,7 @@ import type { ApiApp } from './app.ts';
 import { Bounds, Varies } from './bounds.ts';
 import { askedToWire, requestToWire, voteToWire, whyAsked } from '../effects/wire/approval.ts';
 import { readCalls } from '../effects/wire/calls.ts';
+import { approvalFor } from '../effects/wire/withheld.ts';
 import { timeFromWire } from '../effects/wire/time.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import type { Lists } from './lists.ts';
@@ -243,7 +244,8 @@ function addListRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
         for (const approval of items) {
           const effect = await store.turns.run(() => store.effect(approval.workspace, approval.effectId));
           const asked = askedToWire(approval, effect, calls, view.kind === 'own', null);
-          approvals.push({ ...requestToWire(approval, ports.settings().publicUrl), ...asked, digest: approval.digest });
+          const request = requestToWire(approvalFor(caller.principal, approval), ports.settings().publicUrl);
+          approvals.push({ ...request, ...asked, digest: approval.digest });
         }
         return lists.send(reply, Approvals, 'approvals', approvals, (approval) => approval, { next_cursor: next });
       });
@@ -268,9 +270,10 @@ function addApprovalRoute(app: ApiApp, ports: ApiPorts): void {
     async (request) => {
       const caller = callerOf(request);
       const { ws, id } = request.params;
-      const approval = await store.approval(ws, id);
-      if (approval === null || !mayBeSeen(caller, approval.requester.agentId))
+      const kept = await store.approval(ws, id);
+      if (kept === null || !mayBeSeen(caller, kept.requester.agentId))
         throw refuse('not_found', 'There is no such request for approval here.');
+      const approval = approvalFor(caller.principal, kept);
       const [effect, budgets] = await Promise.all([store.effect(ws, approval.effectId), store.budgets(ws)]);
       return {
         ...requestToWire(approval, ports.settings().publicUrl),

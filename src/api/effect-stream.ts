@@ -5,6 +5,7 @@ import { Type } from 'typebox';
 import type { JsonObject } from '../json/value.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import { effectToWire } from '../effects/wire/effect.ts';
+import { readsContent, withoutContent } from '../effects/wire/withheld.ts';
 import { permit } from '../identity/permissions.ts';
 import type { ApiApp, Caller } from './app.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
@@ -142,17 +143,19 @@ class EffectStreams {
       return () => 'event: more\ndata: {}\n\n';
     }
     of.after = events.at(-1)?.seq ?? of.after;
-    const changed: { readonly effect: EffectRecord; readonly text: string }[] = [];
+    const changed: { readonly effect: EffectRecord; readonly text: string; readonly plain: string }[] = [];
     for (const id of ids) {
       const effect = await store.turns.run(() => store.effect(workspace, id));
       if (effect !== null)
-        changed.push({ effect, text: `event: effect\ndata: ${JSON.stringify(this.#shown(effect))}\n\n` });
+        changed.push({ effect, text: this.#textOf(effect), plain: this.#textOf(withoutContent(effect)) });
     }
-    return ({ caller }) =>
-      changed.map(({ effect, text }) => (mayBeSeen(caller, effect.actor.agentId) ? text : '')).join('');
+    return ({ caller }) => {
+      const seen = changed.filter(({ effect }) => mayBeSeen(caller, effect.actor.agentId));
+      return seen.map(({ text, plain }) => (readsContent(caller.principal) ? text : plain)).join('');
+    };
   }
 
-  #shown(effect: EffectRecord) {
+  #textOf(effect: EffectRecord): string {
     const { receipt: _, ...rest }: JsonObject = effectToWire(effect, {
       publicUrl: this.#ports.settings().publicUrl,
       receiptView: () => ({}),
@@ -161,7 +164,7 @@ class EffectStreams {
       approval: null,
       now: this.#ports.store.now(),
     });
-    return rest;
+    return `event: effect\ndata: ${JSON.stringify(rest)}\n\n`;
   }
 
   /** Ends the streams of those who may not watch any more. */

@@ -13,6 +13,7 @@ import type { ApiApp, Caller } from './app.ts';
 import { readCalls } from '../effects/wire/calls.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import { effectToWire, probeToWire } from '../effects/wire/effect.ts';
+import { effectFor, withheldBecause } from '../effects/wire/withheld.ts';
 import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf, TIME_QUERY, timesOf, WHO_QUERY } from './paging.ts';
 import { PreviewBody, RunBody, runRequest, takeKeyFromHeader } from './run-body.ts';
@@ -21,7 +22,15 @@ import type { ApiPorts } from './ports.ts';
 import { Refused, refuse, refuseFaults } from './problem.ts';
 import { DECIDED, Effect, Effects, EffectWithLedger, Preview, ReceiptAnswer, Run, STATES } from './effect-answers.ts';
 import { AgentId, AnyValue, answers, component, decisions, InWorkspace, Tool, USER_ID, WithId } from './schema.ts';
-import { commitmentIn, disclosureText, isOneParam, isOpenedByOne, onlyFields } from '../receipts/commitments.ts';
+import {
+  commitmentIn,
+  type Disclosure,
+  disclosureText,
+  isOneParam,
+  isOpenedByOne,
+  onlyFields,
+  paramsAmong,
+} from '../receipts/commitments.ts';
 
 const WS = '/v1/workspaces/:ws';
 
@@ -255,7 +264,7 @@ function addReceiptRoute(app: ApiApp, ports: ApiPorts): void {
         const isOpen = effect?.life.state === 'committed';
         const opened = isOpen ? ports.receipts.disclosure(effect, receipt.jws, approval) : null;
         const fields = request.query.fields?.split(',').map(decodedField) ?? null;
-        if (opened !== null && fields !== null) mayBeOpened(fields, shown);
+        if (opened !== null && fields !== null) mayBeOpened(fields, shown, opened);
         const disclosure = opened === null ? null : onlyFields(opened, fields, shown);
         if (disclosure === null)
           throw refuse(
@@ -277,7 +286,7 @@ function decodedField(field: string): string {
 }
 
 /** @throws a refusal of fields that the receipt does not commit to, or not so that they are opened by themselves */
-function mayBeOpened(fields: readonly string[], receipt: JsonObject): void {
+function mayBeOpened(fields: readonly string[], receipt: JsonObject, opened: Disclosure): void {
   const unknown = fields.find((field) => commitmentIn(receipt, field) === null);
   if (unknown !== undefined)
     throw refuse('invalid_request', `This receipt has no commitment to ${unknown.slice(0, 100)}.`);
@@ -287,6 +296,14 @@ function mayBeOpened(fields: readonly string[], receipt: JsonObject): void {
       'invalid_request',
       'This receipt commits to its params together, and they are opened together: ask for params. Where the configuration says receipts.params: each, later receipts open one by one.',
     );
+  for (const field of fields) {
+    const among = paramsAmong(opened, field);
+    if (among !== null)
+      throw refuse(
+        'invalid_request',
+        `This receipt commits to no ${field.slice(0, 100)}. It commits to: ${among.join(', ').slice(0, 1000)}.`,
+      );
+  }
 }
 
 function addStagesRoute(app: ApiApp, ports: ApiPorts): void {
@@ -403,12 +420,12 @@ function wireOf(
   ports: ApiPorts,
   approval: Parameters<typeof effectToWire>[1]['approval'] = null,
 ) {
-  const { allowedTools } = caller.principal;
-  return effectToWire(effect, {
+  const { principal } = caller;
+  return effectToWire(effectFor(principal, effect), {
     publicUrl: ports.settings().publicUrl,
     receiptView: ports.receipts.view,
     tool: ports.catalog().tool(effect.action.tool),
-    withResult: allowedTools === null || allowedTools.includes(effect.action.tool),
+    withResult: withheldBecause(principal, effect.action.tool) === null,
     approval,
     now: ports.store.now(),
   });

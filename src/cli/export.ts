@@ -50,6 +50,10 @@ async function written(pieces: AsyncIterable<Uint8Array>, file: string): Promise
   try {
     await pipeline(counted(), createWriteStream(file, { flags: 'wx', mode: 0o600 }));
   } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'EEXIST')
+      throw new CommandFailure(
+        `${file} is there already, and was left as it is: name another file, or remove it first`,
+      );
     throw new CommandFailure(`${file} is not whole: ${error instanceof Error ? error.message : String(error)}`);
   }
   return bytes;

@@ -47,7 +47,8 @@ const SHIPPED: readonly KeyProfile[] = [
   },
   {
     name: AUDITOR,
-    description: 'Reads everything of its workspace, the ledger and exports too, but no params; changes nothing.',
+    description:
+      'Reads everything of its workspace, the ledger and exports too, but no params and no answers; changes nothing.',
     scopes: [...READ_SCOPES, 'ledger:read'],
     allowedTools: null,
     readOnly: true,

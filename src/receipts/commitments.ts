@@ -177,6 +177,13 @@ export function isOneParam(field: string): boolean {
   return ONE_PARAM.test(field);
 }
 
+/** The names of the params, where a field names one that is not among them; else `null`. */
+export function paramsAmong({ values }: Disclosure, field: string): readonly string[] | null {
+  const [, all = '', name = ''] = ONE_PARAM.exec(field) ?? [];
+  const params = values[all];
+  return name === '' || !isJsonObject(params) || Object.hasOwn(params, name) ? null : Object.keys(params);
+}
+
 /** Whether a receipt commits to params so that one of them can be opened. */
 export function isOpenedByOne(payload: JsonObject, field: string): boolean {
   return isOfEach(commitmentIn(payload, field) ?? '');

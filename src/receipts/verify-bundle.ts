@@ -3,6 +3,7 @@ import { parseStrictJson } from '../json/strict.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import { type BundleCounts, EXPORT_TYP, jwsOfSeal } from './bundle.ts';
 import { memberAt } from './commitments.ts';
+import { differingMembers, saidByReceipt } from './effect-lines.ts';
 import {
   canonicalObject,
   type Check,
@@ -35,8 +36,8 @@ interface IssuedEvent {
 }
 
 /**
- * Verifies a bundle offline, line by line, in memory that does not grow with it (but for effects that were admitted and not
- * settled in it).
+ * Verifies a bundle offline, line by line. In memory stays what receipts say of effects whose lines follow, and which effects
+ * were admitted and not settled in it.
  * @param lines with their line ends
  * @param trust a JWKS; `null`: the keys in the bundle are tried, and it stays undecided whose they are
  */
@@ -55,6 +56,7 @@ function createBundleCheck(trust: JsonObject | null) {
   const counts = { events: 0, effects: 0, receipts: 0 };
   const faults: string[] = [];
   const admitted = new Map<string, Json | undefined>();
+  const said = new Map<string, string>();
   let head: JsonObject | null = null;
   let number = 0;
   let last: { readonly epoch: number; readonly seq: number } | null = null;
@@ -110,7 +112,21 @@ function createBundleCheck(trust: JsonObject | null) {
     const place = typeof effectId === 'string' ? admitted.get(effectId) : undefined;
     if (place !== undefined && memberAt(payload, ['ledger', 'seq']) !== place)
       fault('the receipt names another place in the ledger than its effect has');
-    if (typeof effectId === 'string') admitted.delete(effectId);
+    if (typeof effectId !== 'string') return;
+    admitted.delete(effectId);
+    said.set(effectId, saidByReceipt(payload));
+  }
+
+  /** Whoever has the key can seal other lines: what the receipt of an effect says, its line has to say too. */
+  function takeEffect(value: JsonObject): void {
+    counts.effects += 1;
+    const { effect_id: effectId } = value;
+    const ofReceipt = typeof effectId === 'string' ? said.get(effectId) : undefined;
+    if (typeof effectId !== 'string' || ofReceipt === undefined) return;
+    said.delete(effectId);
+    const differing = differingMembers(value, ofReceipt);
+    if (differing === null) return;
+    fault(`effect ${shown(effectId)} differs from its receipt: ${differing.join(', ')}`);
   }
 
   function take(value: JsonObject): void {
@@ -121,14 +137,19 @@ function createBundleCheck(trust: JsonObject | null) {
     const { type } = value;
     if (type === 'event') takeEvent(value);
     else if (type === 'receipt') takeReceipt(value);
-    else if (type === 'effect') counts.effects += 1;
+    else if (type === 'effect') takeEffect(value);
     else fault('a line of no kind that a bundle has');
   }
 
   /** The outcome of all checks of the lines, in one. */
   function chain(): Check {
+    if (faultCount === 0 && isEmpty(counts))
+      return { name: 'chain', status: 'skipped', detail: 'There is no event, effect or receipt to check.' };
     if (faultCount === 0)
-      return passed('chain', 'Events follow each other, and each receipt is valid and follows its event.');
+      return passed(
+        'chain',
+        'Events follow each other, each receipt is valid and follows its event, and effects say what their receipts say.',
+      );
     const more = faultCount > faults.length ? `; and ${faultCount - faults.length} more` : '';
     return failed('chain', `${faults.join('; ')}${more}`);
   }
@@ -147,7 +168,12 @@ function createBundleCheck(trust: JsonObject | null) {
       const text = last?.toString('utf8') ?? '';
       if (number > 0 && issued !== null) fault('the last receipt is missing');
       const sealed = checkSeal(text, keys(), { counts, sha256: digest.digest('base64url'), issuer, head });
-      return conclude(counts, [chain(), ...sealed.checks, ...(trust === null ? [untrusted(sealed.kid)] : [])], sealed);
+      return conclude(
+        counts,
+        head,
+        [chain(), ...sealed.checks, ...(trust === null ? [untrusted(sealed.kid)] : [])],
+        sealed,
+      );
     },
   };
 }
@@ -169,8 +195,30 @@ function receiptIn(
   return { payload, why: payload['ws'] === head?.['ws'] ? null : 'a receipt of another workspace' };
 }
 
-function conclude({ events, effects, receipts }: BundleCounts, of: readonly Check[], sealed: Sealed): Verification {
-  const file = passed('file', `A bundle: ${events} events, ${effects} effects, ${receipts} receipts.`);
+function isEmpty({ events, effects, receipts }: BundleCounts): boolean {
+  return events + effects + receipts === 0;
+}
+
+/** Of which workspace, what was asked for, and when it was sealed. */
+function described(counts: BundleCounts, head: JsonObject | null, sealedAt: Json | undefined): string {
+  const { events, effects, receipts } = counts;
+  const filter = isJsonObject(head?.['filter']) ? head['filter'] : {};
+  const by = Object.entries(filter).filter(([name]) => !TIMES.has(name));
+  const asked = by.length === 0 ? 'everything' : by.map(([name, value]) => `${shown(name)} ${text(value)}`).join(', ');
+  const since = filter['since'] === undefined ? 'the beginning' : text(filter['since']);
+  const when = `from ${since} until ${text(filter['until'])}, sealed ${text(sealedAt)}`;
+  const has = isEmpty(counts)
+    ? 'IT HOLDS NOTHING: the gateway says that no event, effect or receipt fits'
+    : `${events} events, ${effects} effects, ${receipts} receipts`;
+  return `A bundle of workspace ${text(head?.['ws'])}: ${asked}, ${when}. ${has}.`;
+}
+
+function text(value: Json | undefined): string {
+  return typeof value === 'string' ? shown(value) : '(not said)';
+}
+
+function conclude(counts: BundleCounts, head: JsonObject | null, of: readonly Check[], sealed: Sealed): Verification {
+  const file = passed('file', described(counts, head, sealed.payload?.['iat']));
   const has = (status: Check['status']): boolean => of.some((check) => check.status === status);
   const verdict = has('failed') ? 'INVALID' : has('undecided') ? 'UNDECIDABLE' : 'VALID';
   return { verdict, checks: [file, ...of], payload: verdict === 'INVALID' ? null : sealed.payload, keyId: sealed.kid };

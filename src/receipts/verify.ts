@@ -3,7 +3,7 @@ import { canonicalJson } from '../json/canonical.ts';
 import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import { parseStrictJson } from '../json/strict.ts';
 import { decodeBase64url } from './base64url.ts';
-import { commitmentIn, memberAt, opens } from './commitments.ts';
+import { commitmentIn, isOneParam, memberAt, opens } from './commitments.ts';
 import { RECEIPT_ALG, RECEIPT_TYP, receiptKeyOf } from './jwk.ts';
 
 /** The result of one check. `undecided`: something that the check needs is missing. */
@@ -34,6 +34,9 @@ export interface Verification {
   /** The trusted key that signed it; `null` unless the signature is valid. */
   readonly keyId: string | null;
 }
+
+/** Characters of a disclosed value that are printed. */
+const MOST_VALUE = 200;
 
 const HEADER_NAMES = ['alg', 'kid', 'typ'];
 const LIMITS = { depth: 64, values: 1_000_000, name: 1_000_000 };
@@ -245,9 +248,16 @@ function checkDisclosure(disclosure: JsonObject | null, payload: JsonObject): re
     if (isOpened === null)
       return { name: 'disclosure', status: 'undecided', detail: `${shown(field)}: no commitment, or no salt.` };
     return isOpened
-      ? passed('disclosure', `${shownField(field)} is what the receipt commits to.`)
+      ? passed('disclosure', `${shownField(field)} is what the receipt commits to${valueOf(field, values[field])}.`)
       : failed('disclosure', `${shownField(field)} is not what the receipt commits to.`);
   });
+}
+
+/** The value of a single param, for people. */
+function valueOf(field: string, value: Json | undefined): string {
+  if (!isOneParam(field) || value === undefined) return '';
+  const whole = canonicalJson(value);
+  return `: ${ascii(whole.length > MOST_VALUE ? `${whole.slice(0, MOST_VALUE)}…` : whole)}`;
 }
 
 /** The name of a field as it stands in a receipt; that of a param may be any text. */
@@ -272,6 +282,9 @@ export function failed(name: Check['name'], detail: string): Check {
 
 /** Makes untrusted text safe for a terminal: quoted, shortened, ASCII only. */
 export function shown(text: string): string {
-  const quoted = JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}…` : text);
-  return quoted.replace(/[^\x20-\x7e]/gu, (odd) => `\\u{${(odd.codePointAt(0) ?? 0).toString(16)}}`);
+  return ascii(JSON.stringify(text.length > 60 ? `${text.slice(0, 60)}…` : text));
+}
+
+function ascii(text: string): string {
+  return text.replace(/[^\x20-\x7e]/gu, (odd) => `\\u{${(odd.codePointAt(0) ?? 0).toString(16)}}`);
 }

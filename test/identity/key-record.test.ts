@@ -249,11 +249,13 @@ describe('profiles', () => {
     expect(allProfiles([mine])).toHaveLength(allProfiles([]).length);
   });
 
-  it('the shipped auditor reads all that there is to read, but changes nothing', () => {
+  it('the shipped auditor reads all that there is to read but params, and changes nothing', () => {
     const auditor = allProfiles([]).find(({ name }) => name === 'auditor');
     expect(auditor?.readOnly).toBe(true);
     expect(new Set(auditor?.scopes)).toEqual(
-      new Set(SCOPES.filter((scope) => scope.endsWith(':read') || scope === 'policy:simulate')),
+      new Set(
+        SCOPES.filter((scope) => (scope.endsWith(':read') && scope !== 'params:read') || scope === 'policy:simulate'),
+      ),
     );
   });
 });

@@ -2,6 +2,8 @@ import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../src/json/value.ts';
+import { statusShown } from '../../src/effects/model/answer.ts';
+import { optionalTimeToWire } from '../../src/effects/wire/time.ts';
 import { sealLine } from '../../src/receipts/bundle.ts';
 import type { ReceiptSigner } from '../../src/receipts/sign.ts';
 import { verifyReceipt } from '../../src/receipts/verify.ts';
@@ -45,7 +47,32 @@ function lines(filter: JsonObject = { since: '2026-07-01T00:00:00.000Z' }): stri
     ];
   };
   const head = JSON.stringify({ type: 'bundle', v: 1, ws: 'demo', filter, keys: trust['keys'] });
-  const effects = ['one', 'two'].map((name) => JSON.stringify({ type: 'effect', effect_id: `eff_${name}` }));
+  const effects = ['one', 'two'].map((name) => {
+    const { action, actor, trace, attempt } = receiptInput().effect;
+    const { evidence } = receiptInput();
+    return JSON.stringify({
+      type: 'effect',
+      effect_id: `eff_${name}`,
+      receipt_id: `rcp_${name}`,
+      workspace: 'demo',
+      decision: 'committed',
+      attempt,
+      settled_by: { by: 'owner' },
+      action_type: action.type,
+      tool: action.tool,
+      agent_id: actor.agentId,
+      key_id: actor.keyId,
+      user: actor.user,
+      via: actor.via,
+      policy: { version: trace.policyVersion, matched: trace.matched.map(({ rule }) => rule) },
+      upstream: action.upstream,
+      evidence: {
+        status: statusShown(evidence.answered),
+        started_at: optionalTimeToWire(evidence.startedAt),
+        ended_at: optionalTimeToWire(evidence.endedAt),
+      },
+    });
+  });
   return [head, event('key.created', null), ...call('one'), event('pause.set', null), ...call('two'), ...effects];
 }
 
@@ -81,6 +108,39 @@ it('a bundle as it was sealed is valid, and says by which key', async () => {
   expect([verdict, keyId]).toEqual(['VALID', signer.kid()]);
   expect(payload).toMatchObject({ events: 8, receipts: 2, effects: 2, ws: 'demo' });
 });
+
+it('says of what it is, until when, and what it holds', async () => {
+  const { checks } = await check(sealed(lines({ agent_id: 'bot', until: '2026-07-02T00:00:00Z' })));
+  expect(checks[0]?.detail).toBe(
+    'A bundle of workspace "demo": "agent_id" "bot", from the beginning until "2026-07-02T00:00:00Z", sealed "1970-01-01T00:00:00.000Z". 8 events, 2 effects, 2 receipts.',
+  );
+});
+
+it('one that holds nothing says so, and that nothing was checked', async () => {
+  const { checks } = await check(sealed(lines().slice(0, 1)));
+  expect(checks[0]?.detail).toContain('IT HOLDS NOTHING');
+  expect(checks.find(({ name }) => name === 'chain')?.status).toBe('skipped');
+});
+
+it.each([
+  ['tool', { tool: 'payments.other' }],
+  ['decision', { decision: 'failed' }],
+  ['agent_id', { agent_id: 'somebody' }],
+  ['evidence.started_at', { evidence: { started_at: '2020-01-01T00:00:00.000Z' } }],
+])(
+  'an effect whose %s was edited and sealed again by the holder of the key differs from its receipt',
+  async (name, edit) => {
+    const edited = lines().map((line) => {
+      const value: JsonObject = JSON.parse(line);
+      return value['type'] === 'effect' ? JSON.stringify({ ...value, ...edit }) : line;
+    });
+    const { verdict, checks } = await check(sealed(edited));
+    expect(verdict).toBe('INVALID');
+    expect(checks.find(({ name: of }) => of === 'chain')?.detail).toMatch(
+      new RegExp(`effect "eff_one" differs from its receipt: ([\\w., ]+, )?${name.replace('.', '\\.')}`),
+    );
+  },
+);
 
 it('a receipt of another place in the ledger is told, also where the seal fits', async () => {
   const whole = lines();

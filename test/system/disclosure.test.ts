@@ -137,10 +137,12 @@ describe('a receipt that commits to each param', () => {
     expect(file).not.toContain('a canary');
     const report = verifyReport({ receipt: file, trust: keys, disclosure: file });
     expect(report.exit, report.text).toBe(0);
-    expect(report.text).toContain('params.amount is what the receipt commits to');
+    expect(report.text).toContain('params.amount is what the receipt commits to: 7.');
     const of = (fields: string) =>
       each.get(`/effects/${run.effect_id}/receipt?disclosure=1${fields}`, each.keys.account);
-    expect((await of('&fields=params.none')).status).toBe(410);
+    const none = await of('&fields=params.none');
+    expect([none.status, none.body.code]).toEqual([400, 'invalid_request']);
+    expect(none.body.detail).toMatch(/commits to no params\.none\. It commits to: .*\bamount\b/);
     const whole = JSON.stringify((await of('')).body);
     expect(verifyReport({ receipt: whole, trust: keys, disclosure: whole }).exit).toBe(0);
   });

@@ -140,7 +140,7 @@ it('one receipt of a bundle is verified by itself, and opened by what was disclo
 
 it('keeps a file that is there, and says so', async () => {
   const said = await command('export', '--url', world.gateway.url, '--workspace', 'demo', '--out', trust);
-  expect([said.code, said.err]).toEqual([2, expect.stringContaining('EEXIST')]);
+  expect([said.code, said.err]).toEqual([2, expect.stringContaining('is there already, and was left as it is')]);
 });
 
 it('is for no agent, and at most two at once', async () => {

@@ -5,6 +5,7 @@ export const SCOPES = [
   'brain:read',
   'policy:simulate',
   'traces:read',
+  'params:read',
   'ledger:read',
   'approvals:read',
   'approvals:decide',

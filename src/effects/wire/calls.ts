@@ -4,6 +4,7 @@ import { shownParams } from '../run/shown-params.ts';
 import type { Principal } from '../model/principal.ts';
 import type { RequestTemplate, Tool } from '../model/tool.ts';
 import type { SealedParams } from '../ports.ts';
+import { withheldBecause } from './withheld.ts';
 
 /** The most characters of sealed params that one answer opens. The params of further calls are left out. */
 const OPENED = { one: 4 * 1024 * 1024, list: 512 * 1024 } as const;
@@ -41,13 +42,9 @@ export interface CallReaderPorts {
 }
 
 /**
- * Reads calls for one answer to a caller. Only a key that may call the tool sees params, and redacted ones are masked.
+ * Reads calls for one answer to a caller. Only a key that may read the tool's calls sees params, and redacted ones are masked.
  */
-export function readCalls(
-  ports: CallReaderPorts,
-  { allowedTools }: Pick<Principal, 'allowedTools'>,
-  answer: keyof typeof OPENED,
-): CallReader {
+export function readCalls(ports: CallReaderPorts, principal: Principal, answer: keyof typeof OPENED): CallReader {
   let left: number = OPENED[answer];
   let last: { readonly effect: EffectRecord; readonly opened: Opened | string } | null = null;
 
@@ -60,7 +57,8 @@ export function readCalls(
   /** @returns the opened seal, or why it cannot be shown */
   function openSeal(effect: EffectRecord, tool: Tool | null): Opened | string {
     const { action, sealed } = effect;
-    if (allowedTools !== null && !allowedTools.includes(action.tool)) return 'the key may not call the tool';
+    const because = withheldBecause(principal, action.tool);
+    if (because !== null) return because;
     // Only a declared tool says which of its params are redacted.
     if (tool === null) return 'the tool is not declared';
     if (sealed === null) return 'they were erased';

@@ -2,6 +2,7 @@ import type { JsonObject } from '../../json/value.ts';
 import type { ExportContext, Exported, ExportItem, ExportRequest } from '../model/export.ts';
 import { ledgerEventToWire } from '../model/ledger.ts';
 import { effectToWire } from './effect.ts';
+import { withoutContent } from './withheld.ts';
 
 export function exportLine(item: ExportItem, request: ExportRequest, context: ExportContext): string {
   return request.form === 'csv'
@@ -19,7 +20,7 @@ function membersOf(item: ExportItem, { publicUrl }: ExportRequest, context: Expo
       // Params and answers are left out; a receipt is a line of its own.
       const left = { receiptView: () => ({}), withResult: false, approval: null };
       const of = { publicUrl, ...left, ...context(item.effect) };
-      const { receipt: _receipt, ...shown }: JsonObject = effectToWire(item.effect, of);
+      const { receipt: _receipt, ...shown }: JsonObject = effectToWire(withoutContent(item.effect), of);
       return { ...shown, user: item.effect.actor.user };
     }
   }

@@ -2,6 +2,7 @@ import { Type } from 'typebox';
 import { askedToWire, requestToWire, whyAsked } from '../../effects/wire/approval.ts';
 import { isCursor } from '../../effects/wire/cursor.ts';
 import { readCalls } from '../../effects/wire/calls.ts';
+import { approvalFor } from '../../effects/wire/withheld.ts';
 import type { JsonObject } from '../../json/value.ts';
 import type { ControlPorts } from './ports.ts';
 import { AgentId, args, DEFAULT_PAGE, Items, NextCursor, PAGE, ToolName } from './schemas.ts';
@@ -67,7 +68,8 @@ function listTool(ports: ControlPorts): ControlTool {
             const effect = await store.turns.run(() => store.effect(approval.workspace, approval.effectId));
             const asked = askedToWire(approval, effect, calls, call.ownAgent !== null, null);
             lines.push(`${approval.id} (${approval.tool}, ${approval.status})`);
-            approvals.push({ ...requestToWire(approval, ports.settings().publicUrl), ...asked });
+            const request = requestToWire(approvalFor(call.principal, approval), ports.settings().publicUrl);
+            approvals.push({ ...request, ...asked });
           }
           if (next === null || approvals.length >= limit) break;
         }
@@ -93,8 +95,9 @@ function getTool(ports: ControlPorts): ControlTool {
     input: args({ approval_id: Type.String({ minLength: 1, maxLength: 64, description: 'Id, `apr_…`.' }) }),
     outputSchema: One,
     answer: async ({ approval_id: id }, call) => {
-      const approval = await store.approval(call.workspace, id);
-      if (approval === null || !isVisible(call, approval.requester.agentId)) throw absent('request for approval');
+      const kept = await store.approval(call.workspace, id);
+      if (kept === null || !isVisible(call, kept.requester.agentId)) throw absent('request for approval');
+      const approval = approvalFor(call.principal, kept);
       const [effect, budgets] = await Promise.all([
         store.effect(call.workspace, approval.effectId),
         store.budgets(call.workspace),

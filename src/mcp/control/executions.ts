@@ -4,6 +4,7 @@ import { decisionOf } from '../../effects/model/effect-decision.ts';
 import type { EffectRecord } from '../../effects/model/effect.ts';
 import { readCalls } from '../../effects/wire/calls.ts';
 import { effectToWire, probeToWire, reasonCodeOf } from '../../effects/wire/effect.ts';
+import { effectFor } from '../../effects/wire/withheld.ts';
 import { runStages } from '../../effects/wire/run-stages.ts';
 import { isCursor } from '../../effects/wire/cursor.ts';
 import { TIME_FORM, timeFromWire, timeToWire } from '../../effects/wire/time.ts';
@@ -140,7 +141,7 @@ function getTool(ports: ControlPorts): ControlTool {
       const events = ledger.slice(-MOST_EVENTS).map(({ kind, at }) => ({ kind, at: timeToWire(at) }));
       const params = readCalls(ports, call.principal, 'one').params(effect);
       const url = ports.settings().publicUrl;
-      const shown = effectToWire(effect, {
+      const shown = effectToWire(effectFor(call.principal, effect), {
         ...wireContext(ports, call, effect),
         approval,
         receiptView: () => ({

@@ -1,5 +1,6 @@
 import { Type } from 'typebox';
 import type { EffectRecord } from '../../effects/model/effect.ts';
+import { withheldBecause } from '../../effects/wire/withheld.ts';
 import { decisionOf } from '../../effects/model/effect-decision.ts';
 import type { JsonObject } from '../../json/value.ts';
 import type { CompiledRule } from '../../policy/compiled-rule.ts';
@@ -69,12 +70,11 @@ async function explainEffect(ports: ControlPorts, effect: EffectRecord, call: To
       { ...ofEffect(effect, set.version), rules: traced(effect), near_misses: [], rules_left_out: 0 },
       `${describe(effect)} ${tool === null ? 'Its tool' : 'Its agent'} is not declared any more, so its rules are named without values.`,
     );
-  const { allowedTools } = call.principal;
   const opened = ports.openParams(effect);
-  // Values of params are shown to keys that may send them.
+  // Conditions are judged with the params; their values are not shown to everybody.
   const masked = {
     params: set.redacted(tool.name),
-    call: allowedTools !== null && !allowedTools.includes(action.tool),
+    call: withheldBecause(call.principal, action.tool) !== null,
   };
   const input = ports.policyInput({
     agent,

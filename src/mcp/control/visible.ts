@@ -1,6 +1,7 @@
 import { problem } from '../http.ts';
 import type { EffectRecord } from '../../effects/model/effect.ts';
 import type { EffectWireContext } from '../../effects/wire/effect.ts';
+import { withheldBecause } from '../../effects/wire/withheld.ts';
 import type { RpcProblem } from '../http.ts';
 import type { ControlPorts } from './ports.ts';
 import type { ToolCall } from './tool.ts';
@@ -27,12 +28,11 @@ export function wireContext(
   { principal }: ToolCall,
   effect: EffectRecord,
 ): Omit<EffectWireContext, 'approval'> {
-  const { allowedTools } = principal;
   return {
     publicUrl: ports.settings().publicUrl,
     receiptView: ports.receipts.view,
     tool: ports.catalog().tool(effect.action.tool),
-    withResult: allowedTools === null || allowedTools.includes(effect.action.tool),
+    withResult: withheldBecause(principal, effect.action.tool) === null,
     now: ports.store.now(),
   };
 }

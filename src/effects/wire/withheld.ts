@@ -1,0 +1,64 @@
+import type { ApprovalRecord } from '../model/approval.ts';
+import type { Reason } from '../model/decision.ts';
+import type { EffectRecord } from '../model/effect.ts';
+import type { Principal, Scope } from '../model/principal.ts';
+
+/** With the first a profile key reads what calls carried; with the others because it makes such calls, or decides on them. */
+const CONTENT_SCOPES: readonly Scope[] = ['params:read', 'effects:preview', 'effects:run', 'approvals:decide'];
+
+/** Stands in place of a text that a rule made from params. */
+const WITHHELD = '(not shown: it is made of params, which this key does not read)';
+
+/**
+ * Whether a key reads what calls carried: params, answers, values of the live state, and texts that rules make of params.
+ * Every read asks here.
+ */
+export function readsContent(principal: Principal): boolean {
+  return principal.kind !== 'profile' || CONTENT_SCOPES.some((scope) => principal.scopes.includes(scope));
+}
+
+/** Why a key does not read params and answers of the calls of a tool; `null` where it does. */
+export function withheldBecause(principal: Principal, tool: string): string | null {
+  const { allowedTools } = principal;
+  if (allowedTools !== null && !allowedTools.includes(tool)) return 'the key may not call the tool';
+  return readsContent(principal) ? null : 'the key does not have the scope params:read';
+}
+
+/** An effect as a key may see it; its params stay sealed in it. */
+export function effectFor(principal: Principal, effect: EffectRecord): EffectRecord {
+  return readsContent(principal) ? effect : withoutContent(effect);
+}
+
+/** An effect without its answer, without values of the live state, and without texts that rules made of its params. */
+export function withoutContent(effect: EffectRecord): EffectRecord {
+  const { life } = effect;
+  switch (life.state) {
+    case 'committed':
+    case 'failed':
+      return life.result === null ? effect : { ...effect, life: { ...life, result: null } };
+    case 'denied':
+      return { ...effect, life: { ...life, reason: plainReason(life.reason), mismatches: [] } };
+    case 'pending_approval':
+    case 'rejected':
+    case 'executing':
+    case 'unknown':
+      return effect;
+  }
+}
+
+/** A request for approval as a key may see it: what rules made of params for people is not for everybody. */
+export function approvalFor(principal: Principal, approval: ApprovalRecord): ApprovalRecord {
+  if (readsContent(principal)) return approval;
+  const { requirements, stopped } = approval;
+  return {
+    ...approval,
+    requirements: requirements.map((one) => ({ ...one, summary: WITHHELD })),
+    stopped: stopped === null ? null : { ...stopped, reason: plainReason(stopped.reason) },
+  };
+}
+
+function plainReason(reason: Reason): Reason {
+  const { code, rule } = reason;
+  if (rule === undefined || (code !== 'rule_denied' && code !== 'policy_paused')) return reason;
+  return { ...reason, message: `The rule ${rule} ${code === 'rule_denied' ? 'refuses' : 'pauses'} this call.` };
+}

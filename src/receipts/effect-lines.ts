@@ -1,0 +1,58 @@
+import { createHash } from 'node:crypto';
+import { canonicalJson } from '../json/canonical.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
+import { memberAt } from './commitments.ts';
+
+/** What the line of an effect and its receipt both say: the name, and the place of it in each. */
+const SAID_TWICE: readonly (readonly [string, readonly string[], readonly string[]])[] = [
+  ['receipt_id', ['receipt_id'], ['id']],
+  ['workspace', ['workspace'], ['ws']],
+  ['decision', ['decision'], ['effect', 'decision']],
+  ['attempt', ['attempt'], ['effect', 'attempt']],
+  ['settled_by', ['settled_by', 'by'], ['effect', 'settled_by', 'by']],
+  ['action_type', ['action_type'], ['action', 'type']],
+  ['tool', ['tool'], ['action', 'tool']],
+  ['agent_id', ['agent_id'], ['actor', 'agent_id']],
+  ['key_id', ['key_id'], ['actor', 'key_id']],
+  ['user', ['user'], ['actor', 'user']],
+  ['via', ['via'], ['actor', 'via']],
+  ['policy.version', ['policy', 'version'], ['policy', 'version']],
+  ['policy.matched', ['policy', 'matched'], ['policy', 'matched']],
+  ['upstream', ['upstream'], ['upstream', 'name']],
+  ['evidence.status', ['evidence', 'status'], ['upstream', 'status']],
+  ['evidence.started_at', ['evidence', 'started_at'], ['upstream', 'started']],
+  ['evidence.ended_at', ['evidence', 'ended_at'], ['upstream', 'ended']],
+];
+
+/** Letters of what tells the values of one member apart; an edit is found by the digest of all. */
+const LETTERS = 4;
+
+/** What a receipt says that the line of its effect has to say as well, in little room: a bundle has many. */
+export function saidByReceipt(payload: JsonObject): string {
+  return digestOf(SAID_TWICE.map(([, , place]) => textOf(memberAt(payload, place))));
+}
+
+/** The names of what the line of an effect says differently than its receipt; `null`: nothing. */
+export function differingMembers(line: JsonObject, said: string): readonly string[] | null {
+  const own = digestOf(SAID_TWICE.map(([, place]) => textOf(memberAt(line, place))));
+  if (own === said) return null;
+  const part = (of: string, index: number): string => of.slice(index * LETTERS, (index + 1) * LETTERS);
+  return SAID_TWICE.flatMap(([name], index) => (part(own, index) === part(said, index) ? [] : [name]));
+}
+
+/** Some letters of the digest of each, and then the digest of all. */
+function digestOf(texts: readonly string[]): string {
+  const parts = texts.map((text) => sha256(text).slice(0, LETTERS));
+  return parts.join('') + sha256(canonicalJson(texts));
+}
+
+/** Rules of a receipt say also what they do; those of a line are names alone. */
+function textOf(value: Json | undefined): string {
+  if (value === undefined) return '';
+  const names = isJsonArray(value) ? value.map((one) => (isJsonObject(one) ? (one['rule'] ?? null) : one)) : value;
+  return canonicalJson(names);
+}
+
+function sha256(text: string): string {
+  return createHash('sha256').update(text).digest('base64url');
+}
