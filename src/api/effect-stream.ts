@@ -143,15 +143,16 @@ class EffectStreams {
       return () => 'event: more\ndata: {}\n\n';
     }
     of.after = events.at(-1)?.seq ?? of.after;
-    const changed: { readonly effect: EffectRecord; readonly text: string; readonly plain: string }[] = [];
+    // Few readers are shown less, and no other waits for the text that they get.
+    const changed: { readonly effect: EffectRecord; readonly text: string; plain: string | null }[] = [];
     for (const id of ids) {
       const effect = await store.turns.run(() => store.effect(workspace, id));
-      if (effect !== null)
-        changed.push({ effect, text: this.#textOf(effect), plain: this.#textOf(withoutContent(effect)) });
+      if (effect !== null) changed.push({ effect, text: this.#textOf(effect), plain: null });
     }
     return ({ caller }) => {
       const seen = changed.filter(({ effect }) => mayBeSeen(caller, effect.actor.agentId));
-      return seen.map(({ text, plain }) => (readsContent(caller.principal) ? text : plain)).join('');
+      if (readsContent(caller.principal)) return seen.map(({ text }) => text).join('');
+      return seen.map((one) => (one.plain ??= this.#textOf(withoutContent(one.effect)))).join('');
     };
   }
 
