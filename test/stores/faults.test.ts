@@ -45,6 +45,7 @@ function backUp(to: string): void {
 describe('a store that was set back', () => {
   async function expectRefused(store: EffectStore): Promise<void> {
     expect(store.health()).toMatchObject({ ready: false, problem: { code: 'store_rolled_back' } });
+    expect(store.health().problem?.message).not.toContain('a copy');
     await expect(store.admit(admitRequest())).rejects.toBeInstanceOf(StoreUnavailable);
     await expect(store.preview(admitRequest())).rejects.toBeInstanceOf(StoreUnavailable);
     await expect(store.putKey(keyRecord(), PERSON)).rejects.toBeInstanceOf(StoreUnavailable);

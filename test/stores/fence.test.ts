@@ -57,7 +57,13 @@ async function setBack(): Promise<void> {
 test('a folder that was set back as a whole is noticed, and nothing is built on it', async () => {
   await setBack();
   const store = await open();
-  expect(store.health()).toMatchObject({ ready: false, problem: { code: 'store_rolled_back' } });
+  expect(store.health()).toMatchObject({
+    ready: false,
+    problem: {
+      code: 'store_rolled_back',
+      message: expect.stringContaining('If it is a copy, for a drill say') as unknown,
+    },
+  });
   expect(store.health().problem?.message).toContain('svc store accept-loss');
   await expect(store.admit(admitRequest())).rejects.toBeInstanceOf(StoreUnavailable);
   await expect(openKeyStore({ path, fence }, KEY_SEALS)).rejects.toThrow('older than this gateway has seen it');

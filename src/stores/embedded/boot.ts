@@ -131,7 +131,7 @@ export function rolledBack(path: string, found: FileMeta | null, { beside, fence
     return {
       kind: 'store_rolled_back',
       installId: known.installId,
-      message: `The store in ${path} ${wrong}: acknowledged actions may be missing from it, and repeating them could run them twice. Stop the gateway. Put back the newest copy of the folder; or, to go on with this one in a new epoch and accept the loss, run svc store accept-loss.`,
+      message: `The store in ${path} ${wrong}: acknowledged actions may be missing from it, and repeating them could run them twice. Stop the gateway. Put back the newest copy of the folder; or, to go on with this one in a new epoch and accept the loss, run svc store accept-loss.${known === fenced ? ' If it is a copy, for a drill say, name a folder of its own in store.fence.' : ''}`,
     };
   }
   return null;
