@@ -211,7 +211,7 @@ describe('the page', () => {
     const { page, context } = await signedIn(url);
     const alike = page.locator('section', { has: page.getByRole('heading', { name: 'Its last call like this' }) });
     const text = await alike.innerText();
-    expect(text).toMatch(/amount\s+\d+\s+\d+/);
+    expect(text).toMatch(/amount\s+€\d+\.\d\d\s+€\d+\.\d\d/);
     expect(text).not.toContain('currency');
     const before = page.locator('section', { has: page.getByRole('heading', { name: 'Before on this target' }) });
     expect(await before.innerText()).toMatch(/E[SD]T: payments\.refund, happened/);

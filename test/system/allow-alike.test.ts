@@ -260,19 +260,19 @@ describe.each(SITES)('allow the next alike, %s', (_name, open) => {
     const path = `/approve/demo/${asked.id}`;
     const maria = await approverAt(at(1).url, `${at(1).url}${path}`, keys.maria);
     const seen = await maria.look(path);
-    expect(seen.text).toMatch(/<option value="" selected>Ask about each of them<\/option>/);
+    expect(seen.text).toMatch(/<option value="">Ask about each of them<\/option>/);
     expect(seen.text).toMatch(/<option value="5">Let the next 5 in without asking<\/option>/);
     expect(seen.text).not.toMatch(/<option value="10">/);
     expect(seen.text).toContain(
       `Like it: bot calls payments.refund on payment:${of.id} with the same headers and the same params, but for amount: 50001 to 90000.`,
     );
     const end = /name="alike_until" value="([^"]+)"/.exec(seen.text)?.[1] ?? '';
-    const fields = { form: seen.form, verdict: 'approve', 'param.amount': '60000', alike_until: end };
+    const fields = { form: seen.form, verdict: 'approve', 'money.EUR.amount': '600', alike_until: end };
     for (const [more, message] of [
       [{ alike: '6' }, /next 5 be allowed at most/],
       [{ alike: 'all' }, /how many/i],
       [{ alike: '3', alike_until: 'soon' }, /how many/i],
-      [{ alike: '3', 'param.amount': '70000' }, /changed is not what the agent asks/],
+      [{ alike: '3', 'money.EUR.amount': '700' }, /changed is not what the agent asks/],
       [{ alike: '3', form: 'x' }, /form was not of this page/],
     ] as const) {
       const refused = await maria.send(path, { ...fields, ...more });

@@ -293,20 +293,20 @@ describe.each(SITES)('approve with changes, %s', (_name, open) => {
     const { pathname } = new URL(asked.url);
     const maria = await approverAt(at(1).url, asked.url, keys.maria);
     const seen = await maria.look(pathname);
-    expect(seen.text).toMatch(/name="param\.amount" type="number"[^>]*value="80000"/);
+    expect(seen.text).toMatch(/name="money\.EUR\.amount" inputmode="decimal" value="800\.00"/);
     expect(seen.text).toContain('Reason: needed to reject');
     const fields = {
       form: seen.form,
       verdict: 'approve',
-      'param.amount': '80000',
+      'money.EUR.amount': '800.00',
       'param.reason': 'late',
       'param.currency': '',
     };
     for (const [more, message] of [
-      [{ 'param.amount': '90000' }, /amount may be no more than 80000/],
-      [{ 'param.amount': '9007199254740993' }, /amount is larger than what is known exactly/],
-      [{ 'param.amount': 'all' }, /amount has to be a number/],
-      [{ 'param.amount': '66600' }, /policy refuses the changed call/],
+      [{ 'money.EUR.amount': '900' }, /amount may be [^.]*€800\.00; €900\.00 is not/],
+      [{ 'money.EUR.amount': '9007199254740993' }, /amount has to be an amount such as 1234\.56/],
+      [{ 'money.EUR.amount': 'all' }, /amount has to be an amount/],
+      [{ 'money.EUR.amount': '666' }, /policy refuses the changed call/],
       [{ 'param.currency': '7' }, /currency may be one of/],
       [{ verdict: 'reject' }, /rejection to say why/],
     ] as const) {
@@ -317,8 +317,10 @@ describe.each(SITES)('approve with changes, %s', (_name, open) => {
     expect((await maria.send(pathname, { ...fields, 'param.payment_id': 'x' })).status).toBe(400);
     const ada = await approverAt(at(0).url, asked.url, keys.ada);
     const older = await ada.look(pathname);
-    expect(await maria.send(pathname, { ...fields, 'param.amount': '30000' })).toMatchObject({ status: 303 });
-    expect((await maria.look(pathname)).text).toMatch(/maria changed amount[\s\S]*<td>80000<\/td><td>30000<\/td>/);
+    expect(await maria.send(pathname, { ...fields, 'money.EUR.amount': '300' })).toMatchObject({ status: 303 });
+    expect((await maria.look(pathname)).text).toMatch(
+      /maria changed amount[\s\S]*<td>€800\.00<\/td><td>€300\.00<\/td>/,
+    );
     expect((await ada.send(pathname, { ...fields, form: older.form })).status).toBe(409);
     expect(await sent(asked.body)).toEqual([{ amount: 30_000, currency: 'EUR', reason: 'late' }]);
   });

@@ -1,5 +1,5 @@
 import { type ApprovalRecord, escalatesAt } from '../../effects/model/approval.ts';
-import { amountText } from '../../effects/model/money.ts';
+import { amountText, currencyOfParam } from '../../effects/model/money.ts';
 import { pinnedCall, type Tool } from '../../effects/model/tool.ts';
 import { type ApprovalRequirement, type Approvers, limitName } from '../../effects/model/verdict.ts';
 import { approvalsOf } from '../../effects/wire/approval.ts';
@@ -129,7 +129,7 @@ function alikeOf({ earlier, params, approval }: ShownApproval): Html {
   const when = html`<p>${linkTo(approval.workspace, alike, html`It happened at ${timeOf(alike.at)}`)}.</p>`;
   if (alike.params === null || !isJsonObject(own))
     return html`<section>${head}${when}<p>Its params are not shown.</p></section>`;
-  const differences = paramsThatDiffer(alike.params, own);
+  const differences = paramsThatDiffer(alike.params, own, (name) => currencyOfParam(name, own, approval.costs));
   return html`<section>${head}${when}${
     differences.length === 0
       ? html`<p>Nothing differs in what is shown of both.</p>`

@@ -2,7 +2,7 @@ import type { ApprovalRecord } from '../../effects/model/approval.ts';
 import type { Decision } from '../../effects/model/decision.ts';
 import { decisionOf } from '../../effects/model/effect-decision.ts';
 import type { EffectRecord } from '../../effects/model/effect.ts';
-import { amountText } from '../../effects/model/money.ts';
+import { amountText, moneyText } from '../../effects/model/money.ts';
 import type { ApprovalRequirement } from '../../effects/model/verdict.ts';
 import type { CallReader } from '../../effects/wire/calls.ts';
 import { canonicalJson } from '../../json/canonical.ts';
@@ -71,12 +71,22 @@ function paramsIn(of: ReturnType<CallReader['params']>): JsonObject | null {
   return 'params' in of ? of.params : null;
 }
 
-/** Which params differ between two calls, as they are shown: of what is masked or cut nothing is said. */
-export function paramsThatDiffer(before: JsonObject, now: JsonObject): readonly Difference[] {
+/**
+ * Which params differ between two calls, as they are shown: of what is masked or cut nothing is said.
+ * @param currencyOf the currency that a param is an amount of; `null`: it stands as it is
+ */
+export function paramsThatDiffer(
+  before: JsonObject,
+  now: JsonObject,
+  currencyOf: (name: string) => string | null = () => null,
+): readonly Difference[] {
   const names = [...new Set([...Object.keys(now), ...Object.keys(before)])];
   return names
     .filter((name) => textOf(before[name]) !== textOf(now[name]))
-    .map((name) => ({ name, before: textOf(before[name]), now: textOf(now[name]) }));
+    .map((name) => {
+      const text = (value: Json | undefined): string => moneyText(value, currencyOf(name)) ?? textOf(value);
+      return { name, before: text(before[name]), now: text(now[name]) };
+    });
 }
 
 function laterOf(escalate: ApprovalRequirement['escalate']): string {

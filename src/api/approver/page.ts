@@ -1,7 +1,7 @@
 import { MOST_COMMENT } from '../../effects/model/approval.ts';
 import type { Challenge } from '../../identity/passkeys/passkeys.ts';
 import { isJsonObject } from '../../json/value.ts';
-import { currencyOf, moneyText } from '../../effects/model/money.ts';
+import { currencyOf, currencyOfParam, moneyText } from '../../effects/model/money.ts';
 import { beyondOf, detailsOf, differencesTable, namedCurrency } from './details.ts';
 import { alikeHtml, allowedHtml } from './alike.ts';
 import { type Difference, paramsThatDiffer } from './earlier.ts';
@@ -181,12 +181,13 @@ function amountOf(shown: ShownApproval): Html {
 }
 
 /** What an approver has changed of what the agent asked. */
-function changedOf({ approval: { changed }, params }: ShownApproval): Html {
+function changedOf({ approval: { changed, costs }, params }: ShownApproval): Html {
   if (changed === undefined) return html``;
   const { params: own, asked_params: before } = params;
   const what = `${changed.by} changed ${changed.params.join(', ')} of what the agent asked.`;
   if (!isJsonObject(own) || !isJsonObject(before)) return html`<p class="notice">${what}</p>`;
-  return html`<div class="notice">${what}${differencesTable(paramsThatDiffer(before, own), 'Asked', 'Now')}</div>`;
+  const differences = paramsThatDiffer(before, own, (name) => currencyOfParam(name, own, costs));
+  return html`<div class="notice">${what}${differencesTable(differences, 'Asked', 'Now')}</div>`;
 }
 
 /** Who asks, and for what reason somebody is asked. */
