@@ -303,7 +303,7 @@ describe.each(SITES)('approve with changes, %s', (_name, open) => {
       'param.currency': '',
     };
     for (const [more, message] of [
-      [{ 'money.EUR.amount': '900' }, /amount may be [^.]*€800\.00; €900\.00 is not/],
+      [{ 'money.EUR.amount': '900' }, /amount may be .*€800\.00; €900\.00 is not/],
       [{ 'money.EUR.amount': '9007199254740993' }, /amount has to be an amount such as 1234\.56/],
       [{ 'money.EUR.amount': 'all' }, /amount has to be an amount/],
       [{ 'money.EUR.amount': '666' }, /policy refuses the changed call/],

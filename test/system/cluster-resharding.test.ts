@@ -7,6 +7,7 @@ import { svcBeside } from './command-line.ts';
 import { type Fleet, startFleet } from './fleet.ts';
 import { until } from '../redis/servers.ts';
 import { steadyCalls } from './steady-calls.ts';
+import { refund } from './world.ts';
 
 /* Slots of a cluster are moved from node to node, as who adds a node does, while calls are decided. */
 
@@ -70,6 +71,9 @@ it('what is asked while some keys are at the other node already is not done, not
   const slot = slotOf('demo');
   const from = await ownerOf(slot);
   const pauses = '/v1/workspaces/demo/pauses';
+  // Both have to have found the node that the slot was moved to last.
+  for (const gateway of [0, 1])
+    await until(async () => (await fleet.run(gateway, refund({ amount: 1 }))).status === 200);
   const made = await fleet.ask(0, 'POST', pauses, { scope: { tool: 'notes.add' }, reason: 'not now' });
   expect(made.status).toBe(201);
   const lift = () => fleet.ask(0, 'DELETE', `${pauses}/${made.body.id}`);
@@ -84,7 +88,8 @@ it('what is asked while some keys are at the other node already is not done, not
   };
   await moveSlot(slot, from, other(from), { first: ['svc:{demo}:v'], between });
   expect([...new Set(answers)]).toEqual([503]);
-  await until(async () => (await fleet.ask(1, 'GET', '/readyz')).status === 200);
+  // A new epoch begins at the new node, once each gateway has handed in its journal.
+  await until(async () => (await fleet.ask(1, 'GET', pauses)).status === 200);
   expect((await fleet.ask(1, 'GET', pauses)).body.pauses).toMatchObject([{ id: made.body.id }]);
   await until(async () => (await lift()).status < 300);
   expect((await fleet.ask(1, 'GET', pauses)).body.pauses).toEqual([]);
