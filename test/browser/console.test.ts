@@ -368,13 +368,18 @@ describe('policies and the company brain', () => {
     writeFileSync(file, text.replace('limit: 100000000', 'limit: 100000001'));
     await expect.poll(inForce, { timeout: 30_000 }).not.toBe(before);
     await open('policies', '#history', at);
+    const activations = at.locator('section[aria-labelledby=history] li');
+    await activations.first().waitFor();
+    const earlier = await activations.count();
     await at.getByRole('button', { name: 'Roll back' }).click();
     await at.getByRole('button', { name: /^Yes, put/ }).click();
     await at.getByLabel('Your API key').fill(key);
     await at.getByRole('button', { name: 'Go on' }).click();
     await expect.poll(inForce).toBe(before);
     await at.getByText('The files of this gateway say something else').waitFor();
-    const latest = at.locator('section[aria-labelledby=history] li').first();
+    // The list is read anew some time after the vote: what was first before would be opened.
+    await activations.nth(earlier).waitFor();
+    const latest = activations.first();
     await latest.locator('summary').click();
     await latest.locator('ins', { hasText: 'limit: 100000000 }' }).waitFor();
     expect(await latest.locator('del').innerText()).toContain('- ');
