@@ -146,7 +146,10 @@ export function openCluster(nodes: readonly RedisAddress[], settings: TopologySe
     [...primaries].toSorted(([one], [other]) => Number(other === newest) - Number(one === newest));
 
   async function check(): Promise<void> {
+    const before = newest;
     const ranges = await askSlots(newestFirst(), nodes, settings.access);
+    // Somebody was sent elsewhere meanwhile: this may be how it was before. The next look is soon.
+    if (newest !== before) return;
     const next: string[] = [];
     for (const [first, last, owner] of ranges) for (let slot = first; slot <= last; slot += 1) next[slot] = owner;
     owners = next;
