@@ -67,7 +67,7 @@ export function moneyOfField(text: string, currency: string): number | null {
   return whole === undefined || rest.length > digits ? null : Number(whole + rest.padEnd(digits, '0'));
 }
 
-/** What is left of a budget, of its limit; the limit alone where nothing was ever taken from it. */
+/** What is left of a budget, of its limit; nothing for who is shown no limit. */
 export function leftText(
   { unit, limit, spent = 0, held = 0 }: Approval['costs'][number],
   currency: Json | undefined,

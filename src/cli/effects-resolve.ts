@@ -192,10 +192,14 @@ async function unknownOf(svc: Svc, tool: string | undefined, before: string | un
 }
 
 function brief(effect: EffectPage['effects'][number]): Chosen {
-  const { effectId, state, tool, target, createdAt } = effect;
-  const isUnknown = effect.state === 'unknown';
-  const sentAt = (isUnknown ? effect.evidence.startedAt : null) ?? createdAt;
-  return { effectId, state, tool, target, sentAt, quiesceUntil: isUnknown ? effect.quiesceUntil : null };
+  const { effectId, state, tool, target } = effect;
+  const quiesceUntil = effect.state === 'unknown' ? effect.quiesceUntil : null;
+  return { effectId, state, tool, target, sentAt: sentAtOf(effect), quiesceUntil };
+}
+
+/** When an effect was sent last, as far as that is known; else when it was made. */
+export function sentAtOf(effect: EffectPage['effects'][number]): string {
+  return (effect.state === 'unknown' ? effect.evidence.startedAt : null) ?? effect.createdAt;
 }
 
 function isBefore(time: string, other: string): boolean {

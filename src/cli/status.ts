@@ -1,6 +1,8 @@
-import { type Approval, type Budget, type Effect, type Pause, type Svc, SvcError } from '@svc-gateway/client';
+import { type Budget, type Pause, type Svc, SvcError } from '@svc-gateway/client';
 import type { Command } from 'commander';
+import { printable } from '../diagnostics/render.ts';
 import { type CliContext, connect, type GatewayAccess, withAccess, withExitCodes } from './command.ts';
+import { sentAtOf } from './effects-resolve.ts';
 import { CommandFailure } from './ports.ts';
 import { json, styled, table, type Terminal, wire } from './terminal.ts';
 
@@ -62,7 +64,7 @@ export function addStatus(program: Command, { terminal, exit }: CliContext): voi
 
 function show(terminal: Terminal, { name, text, needsSomebody, head, rows = [], next }: Part): void {
   const tone = needsSomebody === true ? 'red' : needsSomebody === null ? 'yellow' : 'green';
-  terminal.out(`${styled(terminal, tone, name.padEnd(10))} ${text}`);
+  terminal.out(`${styled(terminal, tone, name.padEnd(10))} ${printable(text)}`);
   if (head !== undefined && rows.length > 0) terminal.out(table(head, rows).replaceAll(/^/gm, '  '));
   if (next !== undefined) terminal.out(`  ${next}`);
 }
@@ -81,11 +83,8 @@ async function part(name: string, made: () => Promise<Omit<Part, 'name'>>): Prom
 async function gatewayPart(svc: Svc): Promise<Part> {
   const { ready, parts = [], notes = [] } = await readiness(svc.baseUrl);
   const rows = [...parts, ...notes].map(({ part: of, message }) => [of, message]);
-  const text = ready
-    ? notes.length === 0
-      ? 'takes calls'
-      : 'takes calls; somebody should look at this'
-    : 'takes no calls';
+  const more = notes.length === 0 ? '' : '; somebody should look at this';
+  const text = ready ? `takes calls${more}` : 'takes no calls';
   return { name: 'gateway', text, needsSomebody: !ready || notes.length > 0, head: ['part', 'what'], rows };
 }
 
@@ -103,12 +102,13 @@ async function readiness(baseUrl: string): Promise<Readiness> {
 
 async function unknownPart(svc: Svc): Promise<Omit<Part, 'name'>> {
   const { effects, nextCursor } = await svc.effects.list({ state: 'unknown', limit: MOST });
-  if (effects.length === 0) return { text: 'no outcome is unknown', needsSomebody: false };
-  const oldestFirst = effects.toReversed();
+  const oldestFirst = effects.toSorted((one, other) => Date.parse(sentAtOf(one)) - Date.parse(sentAtOf(other)));
+  const [first] = oldestFirst;
+  if (first === undefined) return { text: 'no outcome is unknown', needsSomebody: false };
   return {
-    text: `${counted(effects, nextCursor)} with an outcome that is unknown, the oldest for ${agoText(sinceOf(oldestFirst[0]))}`,
+    text: `${counted(effects, nextCursor)} with an outcome that is unknown, the oldest for ${agoText(sentAtOf(first))}`,
     needsSomebody: true,
-    head: ['effect', 'tool', 'target', 'idempotency key', 'since', 'quiet from'],
+    head: ['effect', 'tool', 'target', 'idempotency key', 'sent', 'quiet from'],
     rows: oldestFirst
       .slice(0, SHOWN)
       .map((effect) => [
@@ -116,7 +116,7 @@ async function unknownPart(svc: Svc): Promise<Omit<Part, 'name'>> {
         effect.tool,
         effect.target,
         effect.idempotencyKey,
-        sinceOf(effect),
+        sentAtOf(effect),
         'quiesceUntil' in effect ? effect.quiesceUntil : '',
       ]),
     next: 'Look at the upstream, then: svc effects resolve EFFECT --outcome happened|not_happened (or svc effects probe EFFECT). All: svc effects list --state unknown',
@@ -125,14 +125,14 @@ async function unknownPart(svc: Svc): Promise<Omit<Part, 'name'>> {
 
 async function runningPart(svc: Svc): Promise<Omit<Part, 'name'>> {
   const { effects, nextCursor } = await svc.effects.list({ state: 'executing', limit: MOST });
-  const long = effects.filter((effect) => Date.now() - Date.parse(sinceOf(effect)) > LONG_MS);
+  const long = effects.filter((effect) => Date.now() - Date.parse(sentAtOf(effect)) > LONG_MS);
   const running = effects.length === 0 ? 'nothing runs' : `${counted(effects, nextCursor)} under way`;
   return {
     text:
       long.length === 0 ? running : `${running}, ${long.length} of them for longer than ${LONG_MS / 60_000} minutes`,
     needsSomebody: false,
     head: ['effect', 'tool', 'target', 'since'],
-    rows: long.slice(-SHOWN).map((effect) => [effect.effectId, effect.tool, effect.target, sinceOf(effect)]),
+    rows: long.slice(-SHOWN).map((effect) => [effect.effectId, effect.tool, effect.target, sentAtOf(effect)]),
   };
 }
 
@@ -146,13 +146,14 @@ async function approvalsPart(svc: Svc): Promise<Omit<Part, 'name'>> {
     head: ['approval', 'what', 'by', 'ends'],
     rows: byEnd
       .slice(0, SHOWN)
-      .map((approval) => [approval.id, summaryOf(approval), approval.requestedBy.agentId, approval.expiresAt]),
+      .map((approval) => [
+        approval.id,
+        approval.summary ?? `${approval.tool} on ${approval.target}`,
+        approval.requestedBy.agentId,
+        approval.expiresAt,
+      ]),
     next: 'svc approvals show APPROVAL',
   };
-}
-
-function summaryOf({ summary, tool, target }: Approval): string {
-  return summary ?? `${tool} on ${target}`;
 }
 
 function pausesPart(pauses: readonly Pause[]): Omit<Part, 'name'> {
@@ -191,12 +192,6 @@ function budgetsPart(budgets: readonly Budget[]): Omit<Part, 'name'> {
 /** `3 calls`; `50 calls or more` where there is another page. */
 function counted(found: readonly unknown[], nextCursor: string | null, what = 'call'): string {
   return `${found.length} ${what}${found.length === 1 ? '' : 's'}${nextCursor === null ? '' : ' or more'}`;
-}
-
-/** Since when an effect is in its state, as far as the list says it. */
-function sinceOf(effect: Effect | undefined): string {
-  if (effect === undefined) return '';
-  return 'settledAt' in effect && typeof effect.settledAt === 'string' ? effect.settledAt : effect.createdAt;
 }
 
 function agoText(at: string): string {

@@ -1,4 +1,4 @@
-import { createHash } from 'node:crypto';
+import { hash } from 'node:crypto';
 import { canonicalJson } from '../json/canonical.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import { memberAt } from './commitments.ts';
@@ -42,8 +42,8 @@ export function differingMembers(line: JsonObject, said: string): readonly strin
 
 /** Some letters of the digest of each, and then the digest of all. */
 function digestOf(texts: readonly string[]): string {
-  const parts = texts.map((text) => sha256(text).slice(0, LETTERS));
-  return parts.join('') + sha256(canonicalJson(texts));
+  const parts = texts.map((text) => hash('sha256', text, 'base64url').slice(0, LETTERS));
+  return parts.join('') + hash('sha256', canonicalJson(texts), 'base64url');
 }
 
 /** Rules of a receipt say also what they do; those of a line are names alone. */
@@ -51,8 +51,4 @@ function textOf(value: Json | undefined): string {
   if (value === undefined) return '';
   const names = isJsonArray(value) ? value.map((one) => (isJsonObject(one) ? (one['rule'] ?? null) : one)) : value;
   return canonicalJson(names);
-}
-
-function sha256(text: string): string {
-  return createHash('sha256').update(text).digest('base64url');
 }

@@ -275,6 +275,10 @@ describe('what is shown', () => {
     expect(changesIn(money, { 'money.EUR.amount': '25.00', 'param.parts': '3' })).toBeNull();
     expect(changesIn(money, { 'money.EUR.amount': '25', 'param.parts': '3' })).toBeNull();
     expect(changesIn(money, { 'money.EUR.amount': '1.05' })).toEqual({ amount: 105 });
+    // To the digit, also where a division would round.
+    const most = of({ amount: Number.MAX_SAFE_INTEGER - 1 }, { unit: 'cent', amount: Number.MAX_SAFE_INTEGER - 1 });
+    expect(fields(most)[0]).toEqual(['money.EUR.amount', '90071992547409.90']);
+    expect(changesIn(most, { 'money.EUR.amount': '90071992547409.90', 'param.parts': '3' })).toBeNull();
     for (const text of ['25.01', '0', '0.001', '1e1', '-1', '1,05', ''])
       expect(() => changesIn(money, { 'money.EUR.amount': text }), text).toThrow(/amount/);
     expect(() => changesIn(money, { 'param.amount': '1' })).toThrow('another shape');

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { StoreUnavailable } from '../../src/effects/store.ts';
 import { openCluster } from '../../src/stores/redis/topology.ts';
-import { routeTo, startRedis } from './servers.ts';
+import { type RedisServer, routeTo, startRedis } from './servers.ts';
 
 it('once the nodes of the configuration are gone, those that the cluster named are asked where its slots are', async () => {
   // Without an append-only file no gateway works on it, so there is no connection yet that could be asked instead.
@@ -28,4 +28,39 @@ it('once the nodes of the configuration are gone, those that the cluster named a
   cluster.close();
   await route.stop();
   await server.stop();
+});
+
+/** A cluster as a gateway sees it. */
+const clusterOf = (server: RedisServer) =>
+  openCluster([{ host: '127.0.0.1', port: server.port }], {
+    access: { username: null, password: null, database: 0, tls: false },
+    durability: 'fsync',
+    allowWeakDurability: false,
+    gatewayId: 'one',
+    clock: () => '',
+    atFirstStart: () => false,
+  });
+
+const movedTo = ({ port }: RedisServer): StoreUnavailable =>
+  new StoreUnavailable('Redis: MOVED 903', { cause: new Error(`MOVED 903 127.0.0.1:${port}`) });
+
+it('what a node said of the slots before somebody was sent elsewhere does not lead back', async () => {
+  const [old, next] = await Promise.all([1, 2].map(() => startRedis(['--cluster-enabled', 'yes'], true)));
+  if (old === undefined || next === undefined) throw new Error('there are two');
+  await old.client.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383');
+  const cluster = clusterOf(old);
+  await cluster.ready();
+  await delay(250);
+  // It is asked, and answers only once its slot has gone.
+  old.signal('SIGSTOP');
+  const asked = cluster.relocate();
+  await cluster.follow('demo', movedTo(next));
+  old.signal('SIGCONT');
+  await asked;
+  expect(await cluster.primaryOf('demo').connection().command('CONFIG', 'GET', 'port')).toEqual([
+    'port',
+    String(next.port),
+  ]);
+  cluster.close();
+  await Promise.all([old.stop(), next.stop()]);
 });

@@ -32,6 +32,8 @@ test.each([
     try {
       let url = '';
       for await (const line of createInterface(demo.stdout)) {
+        if (as === 'JSON')
+          expect(JSON.parse(line).console_url).toMatch(/^http:\/\/localhost:\d+\/console\/sign-in#link=/);
         url = /http:\/\/127\.0\.0\.1:\d+/.exec(line)?.[0] ?? '';
         if (url !== '') break;
       }

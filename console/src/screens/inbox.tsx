@@ -396,7 +396,7 @@ function Question({
             (cost) =>
               [
                 `Takes from ${cost.budget}`,
-                `${takenText(approval, cost)}; ${leftText(cost, approval.params?.['currency'])}`,
+                [takenText(approval, cost), leftText(cost, approval.params?.['currency'])].filter(Boolean).join('; '),
               ] as const,
           ),
           ...approval.requirements.map((one) => [`Asked by rule ${one.rule}`, <AskedBy {...one} />] as const),

@@ -125,10 +125,10 @@ export function changesIn(shown: ShownApproval, form: Entered): JsonObject | nul
   if (Object.keys(form).some((name) => isFieldName(name) && !known.has(name)))
     throw new NoChanges('The form has another shape than this page gives it.');
   const changes = fields.flatMap((field) => {
-    const { name, stands } = field;
+    const { name, bounds, stands } = field;
     const text = form[formName(field)];
     // A field that the page did not have, or that stands as it stood, changes nothing.
-    if (text === undefined || (text === '' && (stands === undefined || stands === null))) return [];
+    if (text === undefined || (bounds.kind !== 'choice' && text === textOf(field))) return [];
     const value = valueOf(field, text);
     return value === stands || value === undefined ? [] : [[name, value] as const];
   });

@@ -15,10 +15,9 @@ export function moneyText(amount: unknown, currency: unknown): string | null {
   if (typeof amount !== 'number' || !Number.isSafeInteger(amount)) return null;
   if (typeof currency !== 'string' || !KNOWN.has(currency)) return null;
   const digits = digitsAfterPoint(currency);
-  const units = String(Math.abs(amount)).padStart(digits + 1, '0');
-  const whole = units.slice(0, units.length - digits).replaceAll(/\B(?=(\d{3})+$)/g, ',');
-  const rest = digits === 0 ? '' : `.${units.slice(-digits)}`;
-  return `${amount < 0 ? '-' : ''}${SYMBOLS[currency] ?? `${currency} `}${whole}${rest}`;
+  const [whole = '', rest] = decimal(Math.abs(amount), digits).split('.');
+  const grouped = whole.replaceAll(/\B(?=(\d{3})+$)/g, ',');
+  return `${amount < 0 ? '-' : ''}${SYMBOLS[currency] ?? `${currency} `}${grouped}${rest === undefined ? '' : `.${rest}`}`;
 }
 
 /** The currency whose smallest unit a budget counts (`EUR-cent`), or the one that the call names where it counts cents. */
@@ -54,7 +53,13 @@ export function currencyOfParam(
 
 /** An amount as people write it in a field for this currency: `1234.50`. */
 export function moneyField(amount: number, currency: string): string {
-  return (amount / 10 ** digitsAfterPoint(currency)).toFixed(digitsAfterPoint(currency));
+  return decimal(amount, digitsAfterPoint(currency));
+}
+
+/** A whole number with its point moved, to the digit: a division would round. */
+function decimal(amount: number, digits: number): string {
+  const units = String(amount).padStart(digits + 1, '0');
+  return digits === 0 ? units : `${units.slice(0, -digits)}.${units.slice(-digits)}`;
 }
 
 /** What somebody wrote in such a field, in the smallest unit; `null` where it is no amount of the currency. */
