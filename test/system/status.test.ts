@@ -58,7 +58,7 @@ it('is 1, and names what is stuck, oldest first, with the command that goes on',
   const pause = (await world.post('/pauses', { scope: { tool: 'notes.add' }, reason: 'incident 7' })).body;
   expect((await world.run(refund({ amount: 30_000 }))).body.decision).toBe('committed');
   await world.upstream.mode({ mode: 'held', times: 1 });
-  const held = world.run(refund({ amount: 1 }));
+  const held = world.run({ tool: 'deploy.start', params: { service: 'web' }, idempotency_key: freshKey() });
   await until(async () => (await world.get('/effects?state=executing')).body.effects.length === 1);
   const { code, out } = await status();
   expect(code).toBe(1);

@@ -53,10 +53,10 @@ export function currencyOfParam(
 
 /** An amount as people write it in a field for this currency: `1234.50`. */
 export function moneyField(amount: number, currency: string): string {
-  return decimal(amount, digitsAfterPoint(currency));
+  return `${amount < 0 ? '-' : ''}${decimal(Math.abs(amount), digitsAfterPoint(currency))}`;
 }
 
-/** A whole number with its point moved, to the digit: a division would round. */
+/** A whole number, not negative, with its point moved, to the digit: a division would round. */
 function decimal(amount: number, digits: number): string {
   const units = String(amount).padStart(digits + 1, '0');
   return digits === 0 ? units : `${units.slice(0, -digits)}.${units.slice(-digits)}`;
