@@ -6,6 +6,7 @@ import { BUSY, type Evidence } from '../../src/effects/model/effect.ts';
 import { dispatchGranted } from '../../src/effects/run/decide-approval.ts';
 import type { EffectPorts, ReceiptFacts } from '../../src/effects/ports.ts';
 import { resolveEffect } from '../../src/effects/run/resolve-effect.ts';
+import { Running } from '../../src/effects/run/running.ts';
 import { runEffect } from '../../src/effects/run/run-effect.ts';
 import type { RunRequest } from '../../src/effects/model/run-request.ts';
 import { StoreUnavailable } from '../../src/effects/store.ts';
@@ -358,6 +359,20 @@ describe('the time to send', () => {
       expect.toSatisfy((at: number) => at >= from && Number.isInteger(at)),
     );
     expect(rig.core.running.stagesOf(effectId)).toBeNull();
+  });
+
+  it('of two attempts of an effect that overlap the later one is shown, also once the earlier has ended', () => {
+    const running = new Running();
+    const attempts = [2, 1, 3].map((attempt) => ({ effect: { id: 'eff_1', attempt }, over: [], now: null }));
+    const places = attempts.map((attempt) => running.begin(attempt));
+    running.begin({ effect: { id: 'eff_2', attempt: 4 }, over: [], now: null });
+    expect(running.stagesOf('eff_1')).toBe(attempts[2]);
+    for (const at of [1, 2]) running.end(places[at] ?? -1);
+    expect(running.stagesOf('eff_1')).toBe(attempts[0]);
+    const again = running.begin({ effect: { id: 'eff_3', attempt: 1 }, over: [], now: null });
+    expect(places).toContain(again);
+    running.end(places[0] ?? -1);
+    expect(running.stagesOf('eff_1')).toBeNull();
   });
 });
 

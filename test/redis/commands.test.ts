@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, beforeEach, expect, it } from 'vitest';
 import { openConnection } from '../../src/stores/redis/connection.ts';
 import { script } from '../../src/stores/redis/scripts.ts';
-import { wordsOfChanges } from '../../src/stores/redis/rows/words.ts';
+import { packedChanges } from '../../src/stores/redis/rows/words.ts';
 import { openRedisRows, type RedisRows } from '../../src/stores/redis/rows/open.ts';
 import { changeOf, done, listOf, newPlace, type Place, putOf } from '../port/changes.ts';
 import { journalFolder } from './contract.ts';
@@ -68,9 +68,9 @@ it('a change in a call without an epoch is not made', async () => {
   const epoch = Number(await server.client.hget(key, 'epoch'));
   const before = await server.client.hgetall(key);
   const change = changeOf(place.workspace, epoch, { puts: [putOf('thing', 'new', 'text')] });
-  const words = wordsOfChanges([change]);
+  const packed = packedChanges([change]);
   const send = (as: string): Promise<unknown> =>
-    server.client.eval(script('commit').source, 1, key, as, 'gw-1', String(Date.now()), ...words);
+    server.client.eval(script('commit').source, 1, key, as, 'gw-1', String(Date.now()), packed);
   expect(await send('')).toMatchObject(['ok', expect.anything(), String(epoch), '', ['']]);
   expect(await server.client.hgetall(key)).toEqual(before);
   expect(await send(String(epoch))).toMatchObject({ 4: expect.stringMatching(/^d/) });

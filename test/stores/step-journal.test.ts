@@ -10,7 +10,7 @@ async function append(journal: StepJournal, from: number, count: number): Promis
   const steps = Array.from({ length: count }, (_, n) => from + n);
   const taken = await Promise.allSettled(
     steps.map((step) =>
-      journal.appended({ workspace: 'w', step, at: step, redo: 'x'.repeat(3000), words: [], epoch: 1 }),
+      journal.appended({ workspace: 'w', step, at: step, redo: 'x'.repeat(3000), batch: Buffer.alloc(0), epoch: 1 }),
     ),
   );
   return steps.filter((_, n) => taken[n]?.status === 'fulfilled');
@@ -61,7 +61,7 @@ it('keeps about 32 MB, the newest', async () => {
     const journal = await openStepJournal(folder);
     const redo = 'x'.repeat(1024 * 1024);
     for (let step = 1; step <= 60; step += 1)
-      await journal.appended({ workspace: 'w', step, at: step, redo, words: [], epoch: 1 });
+      await journal.appended({ workspace: 'w', step, at: step, redo, batch: Buffer.alloc(0), epoch: 1 });
     const kept = await stepsIn(journal);
     expect(kept.at(-1)).toBe(60);
     expect(kept).toEqual(kept.map((_, n) => 60 - kept.length + 1 + n));
@@ -78,10 +78,10 @@ it('the newest step of a workspace stays known when the file that it was in is d
   try {
     const journal = await openStepJournal(folder);
     await journal.remember({ installId: 'i', gatewayId: 'g', accepted: 0 });
-    await journal.appended({ workspace: 'quiet', step: 7, at: 7, redo: 'x', words: [], epoch: 1 });
+    await journal.appended({ workspace: 'quiet', step: 7, at: 7, redo: 'x', batch: Buffer.alloc(0), epoch: 1 });
     const redo = 'x'.repeat(1024 * 1024);
     for (let step = 1; step <= 60; step += 1)
-      await journal.appended({ workspace: 'w', step, at: step, redo, words: [], epoch: 1 });
+      await journal.appended({ workspace: 'w', step, at: step, redo, batch: Buffer.alloc(0), epoch: 1 });
     expect(await journal.after('quiet', 0)).toEqual([]);
     // It was not closed: this is what a killed gateway left.
     const again = await openStepJournal(folder);
@@ -113,11 +113,18 @@ it('a line that is cut, or is not as it was written, is no step: the others are 
   try {
     const journal = await openStepJournal(folder);
     for (let step = 1; step <= 4; step += 1)
-      await journal.appended({ workspace: 'w', step, at: step, redo: `redo-${step}`, words: ['a', 'b'], epoch: 1 });
+      await journal.appended({
+        workspace: 'w',
+        step,
+        at: step,
+        redo: `redo-${step}`,
+        batch: Buffer.from(`batch-${step}`),
+        epoch: 1,
+      });
     await journal.close();
     const [name = ''] = readdirSync(folder).filter((file) => file.startsWith('steps-'));
     const text = readFileSync(join(folder, name), 'utf8');
-    for (const damaged of [text.slice(0, -3), text.replace('redo-4', 'redo-5')]) {
+    for (const damaged of [text.slice(0, -3), text.replace('redo-4', 'redo-5'), text.replace('batch-4', 'batch-5')]) {
       writeFileSync(join(folder, name), damaged);
       const again = await openStepJournal(folder);
       expect(await stepsIn(again)).toEqual([1, 2, 3]);
@@ -126,17 +133,66 @@ it('a line that is cut, or is not as it was written, is no step: the others are 
     }
     writeFileSync(join(folder, name), text.replace('redo-2', 'redo-0'));
     const again = await openStepJournal(folder);
-    expect(await again.after('w', 0)).toMatchObject([{ step: 1 }, { step: 3, redo: 'redo-3', words: ['a', 'b'] }, {}]);
+    expect(await again.after('w', 0)).toMatchObject([
+      { step: 1 },
+      { step: 3, redo: 'redo-3', batch: Buffer.from('batch-3') },
+      {},
+    ]);
     await again.close();
   } finally {
     rmSync(folder, { recursive: true });
   }
 });
 
-it('texts with line breaks and tabs come back as they were', async () => {
+it('a step within the batch of another is none, also where that one is damaged or cut', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'svc-journal-'));
   try {
-    const made = { workspace: 'w', step: 1, at: 1, redo: 'a\nb\t', words: ['c\n', '', '"\r\n"'], epoch: 1 };
+    const step = (number: number, batch: Buffer) => ({
+      workspace: 'w',
+      step: number,
+      at: 1,
+      redo: '',
+      batch,
+      epoch: 1,
+    });
+    const journal = await openStepJournal(folder);
+    await journal.appended(step(9, Buffer.from('forged')));
+    await journal.close();
+    const [first = ''] = readdirSync(folder).filter((file) => file.startsWith('steps-'));
+    const forged = readFileSync(join(folder, first));
+    rmSync(join(folder, first));
+    const other = await openStepJournal(folder);
+    await other.appended(step(1, Buffer.concat([Buffer.from('x\n'), forged, Buffer.from('y')])));
+    await other.appended(step(2, Buffer.from('z')));
+    await other.close();
+    const [name = ''] = readdirSync(folder).filter((file) => file.startsWith('steps-'));
+    const text = readFileSync(join(folder, name), 'latin1');
+    for (const [made, found] of [
+      [text, [1, 2]],
+      [text.replace('y', 'Y'), [2]],
+      [text.slice(0, text.indexOf('y')), []],
+    ] as const) {
+      writeFileSync(join(folder, name), made, 'latin1');
+      const again = await openStepJournal(folder);
+      expect(await stepsIn(again)).toEqual(found);
+      await again.close();
+    }
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
+it('batches of any bytes come back as they were', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-journal-'));
+  try {
+    const made = {
+      workspace: 'w',
+      step: 1,
+      at: 1,
+      redo: 'a\nb\t',
+      batch: Buffer.from('c\n\xff\0\r\n', 'latin1'),
+      epoch: 1,
+    };
     const journal = await openStepJournal(folder);
     await journal.appended(made);
     await journal.close();
@@ -190,7 +246,7 @@ it('writes nothing once it is closed: the folder may be another’s', async () =
   rmSync(folder, { recursive: true });
   mkdirSync(folder);
   try {
-    const step = { workspace: 'w', step: 1, at: 1, redo: '', words: [], epoch: 1 };
+    const step = { workspace: 'w', step: 1, at: 1, redo: '', batch: Buffer.alloc(0), epoch: 1 };
     for (const write of [
       () => journal.remember(memory),
       () => journal.appended(step),

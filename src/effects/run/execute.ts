@@ -54,6 +54,8 @@ class Attempt implements Dispatch, RunningAttempt {
   readonly proxied: Call['proxied'];
   readonly files: Call['files'];
   listener: Dispatch['listener'] = null;
+  /** Among those that run. */
+  readonly place: number;
   readonly over: Stage[] = [];
   /** The gate has opened: from now on something may have reached the upstream. */
   maySend = false;
@@ -89,6 +91,7 @@ class Attempt implements Dispatch, RunningAttempt {
     this.#endedAt = sentAt;
     this.#storeTime = sentTime;
     this.ends('admission', 'passed', `attempt ${effect.attempt}`);
+    this.place = ports.running.begin(this);
   }
 
   get now(): RunningAttempt['now'] {
@@ -174,7 +177,6 @@ export async function admitAndExecute(ports: EffectPorts, call: Call, known: Exc
       if (admission.kind === 'refused' && admission.foreign) ports.alert('foreign_key_reuse', admission.effectId);
       if (admission.kind !== 'dispatch') return outcomeOfAdmission(request, admission);
       attempt = new Attempt(ports, call, request.verdict, admission, sentAt, sentTime);
-      ports.running.begin(attempt);
       if (admission.approval?.isForged === true || admission.allowance?.isForged === true) {
         const forged = admission.approval === null ? FORGED_AHEAD : FORGED;
         return withBudgets(attempt, await refuseBeforeSend(attempt, forged, []));
@@ -207,7 +209,7 @@ export async function admitAndExecute(ports: EffectPorts, call: Call, known: Exc
     if (attempt === null) throw error;
     return withBudgets(attempt, await recordFault(attempt, error));
   } finally {
-    if (attempt !== null) ports.running.end(attempt);
+    if (attempt !== null) ports.running.end(attempt.place);
     giveBack?.();
   }
 }

@@ -1,29 +1,39 @@
-import type { Stage } from '../model/effect.ts';
+import type { EffectRecord, Stage } from '../model/effect.ts';
 
 /** An attempt that this process runs. Its stages are put on record only at settlement. */
 export interface RunningAttempt {
-  readonly effectId: string;
+  readonly effect: Pick<EffectRecord, 'id' | 'attempt'>;
   /** Stages that have ended, in order. */
   readonly over: readonly Stage[];
   /** The stage that has begun and has not ended. */
   readonly now: { readonly stage: Stage['stage']; readonly startedAt: number } | null;
 }
 
-/** The attempts that this process runs now. It costs one map entry per attempt. */
+/**
+ * The attempts that this process runs now. Places are used again: V8 keeps the tables that a `Map` with many deletions
+ * has outgrown, with everything that was in them, until the next full collection. That would be every call.
+ */
 export class Running {
-  readonly #attempts = new Map<string, RunningAttempt>();
+  readonly #places: (RunningAttempt | null)[] = [];
+  readonly #free: number[] = [];
 
-  begin(attempt: RunningAttempt): void {
-    this.#attempts.set(attempt.effectId, attempt);
+  /** @returns its place, for {@link end} */
+  begin(attempt: RunningAttempt): number {
+    const place = this.#free.pop() ?? this.#places.length;
+    this.#places[place] = attempt;
+    return place;
   }
 
-  end(attempt: RunningAttempt): void {
-    // A later attempt of the same effect must stay.
-    if (this.#attempts.get(attempt.effectId) === attempt) this.#attempts.delete(attempt.effectId);
+  end(place: number): void {
+    this.#places[place] = null;
+    this.#free.push(place);
   }
 
-  /** `null` where another gateway runs it, or none does. */
+  /** The newest attempt of an effect; `null` where another gateway runs it, or none does. */
   stagesOf(effectId: string): RunningAttempt | null {
-    return this.#attempts.get(effectId) ?? null;
+    let newest: RunningAttempt | null = null;
+    for (const each of this.#places)
+      if (each?.effect.id === effectId && each.effect.attempt > (newest?.effect.attempt ?? 0)) newest = each;
+    return newest;
   }
 }

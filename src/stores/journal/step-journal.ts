@@ -1,4 +1,4 @@
-import { constants, fdatasync, write as writeOnce } from 'node:fs';
+import { constants, fdatasync, writev } from 'node:fs';
 import { open, readdir, readFile, stat, unlink, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
@@ -14,8 +14,8 @@ export interface JournaledStep {
   readonly at: number;
   /** What the store assigned. */
   readonly redo: string;
-  /** The batch of changes as it was sent. */
-  readonly words: readonly string[];
+  /** The batch of changes, in the bytes that were sent. */
+  readonly batch: Buffer;
   /** The epoch in which it was made. */
   readonly epoch: number;
 }
@@ -77,8 +77,8 @@ const KEPT_BYTES = 3 * SEGMENT_BYTES;
 /** How many bytes a check writes: more than a step takes. */
 const CHECKED_BYTES = 64 * 1024;
 const MEMORY_FILE = 'install.json';
-/** The form of the steps: batches of changes. Older journals had commands, and no number for their form. */
-const FORMAT = 2;
+/** The form of the steps: batches in the bytes that were sent. Before they were lists of words. */
+const FORMAT = 3;
 
 /**
  * On systems that have it, a write returns when its bytes are on the medium: one trip to the disk for each group. macOS
@@ -101,7 +101,11 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
   let number = numberOf(names.at(-1)) + 1;
   let file: FileHandle | null = null;
   let size = 0;
-  let waiting: { readonly line: string; readonly step: JournaledStep | null; done(error: Error | null): void }[] = [];
+  let waiting: {
+    readonly pieces: readonly Buffer[];
+    readonly step: JournaledStep | null;
+    done(error: Error | null): void;
+  }[] = [];
   let isWriting = false;
   let whenWritten: (() => void)[] = [];
   let closed = false;
@@ -162,13 +166,11 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
       for (const done of written) done();
       return;
     }
-    let lines = '';
-    for (const { line } of group) lines += line;
-    const bytes = Buffer.from(lines);
+    const pieces = group.flatMap((each) => each.pieces);
     const written = (error: unknown): void => {
       let failed: Error | null = null;
       if (error === null) {
-        size += bytes.length;
+        for (const { length } of pieces) size += length;
         for (const { step } of group) if (step !== null) raise(step);
       } else {
         failed = error instanceof Error ? error : new Error('the journal cannot be written');
@@ -179,24 +181,24 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
       for (const { done } of group) done(failed);
       setImmediate(writeGroup);
     };
-    if (file !== null && size <= SEGMENT_BYTES) writeAll(file, bytes, written);
-    else void nextSegment().then((target) => writeAll(target, bytes, written), written);
+    if (file !== null && size <= SEGMENT_BYTES) writeAll(file, pieces, written);
+    else void nextSegment().then((target) => writeAll(target, pieces, written), written);
   }
 
-  function write(line: string, step: JournaledStep | null, done: (error: Error | null) => void): void {
+  function write(pieces: readonly Buffer[], step: JournaledStep | null, done: (error: Error | null) => void): void {
     if (closed) {
       done(new Error(CLOSED));
       return;
     }
-    waiting.push({ line, step, done });
+    waiting.push({ pieces, step, done });
     if (isWriting) return;
     isWriting = true;
     setImmediate(writeGroup);
   }
 
-  function written(line: string, step: JournaledStep | null): Promise<void> {
+  function written(pieces: readonly Buffer[], step: JournaledStep | null): Promise<void> {
     return new Promise((resolve, reject) => {
-      write(line, step, (error) => {
+      write(pieces, step, (error) => {
         if (error === null) resolve();
         else reject(error);
       });
@@ -212,10 +214,10 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
       memory = next;
       await saveMemory();
     },
-    append: (step, done) => write(lineOf(step), step, done),
-    appended: (step) => written(lineOf(step), step),
-    // Its checksum is wrong, so readers do not take it for a step.
-    check: () => written(`${' '.repeat(CHECKED_BYTES)}\n`, null),
+    append: (step, done) => write(recordOf(step), step, done),
+    appended: (step) => written(recordOf(step), step),
+    // It has no checksum, so readers do not take it for a step.
+    check: () => written([Buffer.alloc(CHECKED_BYTES, ' '), LINE_BREAK], null),
     async after(workspace, base) {
       const found = new Map<number, JournaledStep>();
       for (const name of await segments(folder)) {
@@ -229,8 +231,8 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
     },
     heads: () => heads,
     async forget(workspace) {
-      const mark = { workspace, step: FORGETTING, at: 0, redo: '', words: [], epoch: 0 };
-      await written(lineOf(mark), mark);
+      const mark = { workspace, step: FORGETTING, at: 0, redo: '', batch: NOTHING, epoch: 0 };
+      await written(recordOf(mark), mark);
       await saveMemory();
     },
     neighbours: (workspace) => neighbours.get(workspace) ?? null,
@@ -257,10 +259,11 @@ export async function rememberedInstall(folder: string): Promise<string | null> 
 }
 
 /** Uses the callback interface: the one with promises would double the cost of each group. */
-function writeAll({ fd }: FileHandle, bytes: Buffer, done: (error: Error | null) => void): void {
-  writeOnce(fd, bytes, (error, written) => {
+function writeAll({ fd }: FileHandle, pieces: readonly Buffer[], done: (error: Error | null) => void): void {
+  const size = pieces.reduce((sum, { length }) => sum + length, 0);
+  writev(fd, pieces, (error, written) => {
     if (error !== null) done(error);
-    else if (written < bytes.length) done(new Error(`${written} of ${bytes.length} bytes of the journal were written`));
+    else if (written < size) done(new Error(`${written} of ${size} bytes of the journal were written`));
     else if (SYNCED === 0) fdatasync(fd, done);
     else done(null);
   });
@@ -273,54 +276,50 @@ function isForgetting({ step }: JournaledStep): boolean {
   return step === FORGETTING;
 }
 
-/**
- * The head of a line, before its texts: the words by their lengths. The rest of the line is what the store assigned.
- */
-type LineHead = readonly [
-  workspace: string,
-  step: number,
-  at: number,
-  epoch: number,
-  lengths: readonly number[],
-  quoted: boolean,
-];
+const NOTHING = Buffer.alloc(0);
+const LINE_BREAK = Buffer.from('\n');
 
-/** The texts are appended unchanged: quoting them again would cost as much as the rest of the line. */
-function lineOf({ workspace, step, at, redo, words, epoch }: JournaledStep): string {
-  const texts = redo + words.join('');
-  // A line must not contain a line break.
-  const quoted = texts.includes('\n');
-  const head: LineHead = [workspace, step, at, epoch, words.map(({ length }) => length), quoted];
-  const line = `${JSON.stringify(head)}\t${quoted ? JSON.stringify(texts) : texts}`;
-  return `${sumOf(line)} ${line}\n`;
+/** What stands in the line before a batch. */
+type RecordHead = readonly [workspace: string, step: number, at: number, epoch: number, redo: string, bytes: number];
+
+/** A checksum of all that follows, the head, and the batch with a line break after each. */
+function recordOf({ workspace, step, at, redo, batch, epoch }: JournaledStep): readonly Buffer[] {
+  const head = JSON.stringify([workspace, step, at, epoch, redo, batch.length] satisfies RecordHead);
+  return [Buffer.from(`${sumOf(head, batch)} ${head}\n`), batch, LINE_BREAK];
 }
 
-function sumOf(line: string): string {
-  return crc32(line).toString(16).padStart(8, '0');
+function sumOf(head: string, batch: Buffer): string {
+  return crc32(batch, crc32(head)).toString(16).padStart(8, '0');
 }
 
-function stepOfLine(line: string): JournaledStep {
-  const tab = line.indexOf('\t');
-  // The checksum shows that `lineOf` made the line.
-  const [workspace, step, at, epoch, lengths, quoted] = JSON.parse(line.slice(0, tab)) as LineHead;
-  const texts = quoted ? (JSON.parse(line.slice(tab + 1)) as string) : line.slice(tab + 1);
-  const words: string[] = [];
-  let end = texts.length;
-  for (const length of lengths.toReversed()) {
-    words.push(texts.slice(end - length, end));
-    end -= length;
-  }
-  return { workspace, step, at, redo: texts.slice(0, end), words: words.reverse(), epoch };
-}
+/** A checksum and the blank after it. */
+const SUM_LENGTH = 9;
+const HEAD = /^[0-9a-f]{8} \[.+,(\d+)\]$/;
 
-/** Leaves out lines with a wrong checksum, such as an incomplete last one: they were never acknowledged. */
+/** Leaves out what has a wrong checksum, such as an incomplete end: it was never acknowledged. */
 async function readSegment(path: string): Promise<readonly JournaledStep[]> {
   const steps: JournaledStep[] = [];
-  for (const line of (await readFile(path, 'utf8')).split('\n')) {
-    const text = line.slice(9);
-    if (line.length >= 10 && sumOf(text) === line.slice(0, 8)) steps.push(stepOfLine(text));
+  const bytes = await readFile(path);
+  for (let at = 0; at < bytes.length; ) {
+    const end = bytes.indexOf(LINE_BREAK, at);
+    if (end === -1) break;
+    const line = bytes.toString('utf8', at, end);
+    const length = HEAD.exec(line)?.[1];
+    at = end + 1;
+    // What is no head is passed over alone; what comes after a head is never searched for another.
+    if (length === undefined) continue;
+    const batch = bytes.subarray(at, at + Number(length));
+    at += Number(length) + 1;
+    const head = line.slice(SUM_LENGTH);
+    if (batch.length === Number(length) && line.startsWith(sumOf(head, batch))) steps.push(stepOf(head, batch));
   }
   return steps;
+}
+
+/** @param text of a head, which `recordOf` has made: its checksum is right */
+function stepOf(text: string, batch: Buffer): JournaledStep {
+  const [workspace, step, at, epoch, redo] = JSON.parse(text) as RecordHead;
+  return { workspace, step, at, redo, batch, epoch };
 }
 
 async function segments(folder: string): Promise<readonly string[]> {

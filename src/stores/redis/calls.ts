@@ -56,7 +56,7 @@ export class Calls {
    * Runs a script that writes, as a gateway that is registered in the epoch.
    * @returns its reply, which begins with `ok`
    */
-  evaluate(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[]> {
+  evaluate(name: ScriptName, workspace: string, args: readonly (string | Buffer)[]): Promise<readonly unknown[]> {
     const epoch = this.#fleet.attached().get(workspace);
     return epoch === undefined
       ? this.#evaluateAgain(name, workspace, args, 0)
@@ -64,7 +64,7 @@ export class Calls {
   }
 
   /** Runs a script that only reads. @returns its reply; `null` if nothing was ever written in the workspace */
-  read(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[] | null> {
+  read(name: ScriptName, workspace: string, args: readonly (string | Buffer)[]): Promise<readonly unknown[] | null> {
     const words = ['', this.#gatewayId, this.#time.argument(), ...args];
     return this.#ask(
       workspace,
@@ -132,7 +132,7 @@ export class Calls {
     epoch: string,
     name: ScriptName,
     workspace: string,
-    args: readonly string[],
+    args: readonly (string | Buffer)[],
     asked: number,
   ): Promise<readonly unknown[]> {
     return this.#ask(
@@ -150,7 +150,7 @@ export class Calls {
   async #evaluateAgain(
     name: ScriptName,
     workspace: string,
-    args: readonly string[],
+    args: readonly (string | Buffer)[],
     asked: number,
   ): Promise<readonly unknown[]> {
     if (asked === ASKED_AGAIN) throw new StoreUnavailable('Redis: the store changes its epoch over and over');

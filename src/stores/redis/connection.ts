@@ -43,9 +43,9 @@ export interface RedisConnection {
   /** Several commands in one round trip. @throws StoreUnavailable when any fails */
   pipeline(commands: readonly (readonly [string, ...(string | number)[]])[]): Promise<readonly unknown[]>;
   /** Runs a script on a workspace's meta hash. @throws StoreUnavailable */
-  run(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly string[]>;
+  run(name: ScriptName, workspace: string, args: readonly (string | Buffer)[]): Promise<readonly string[]>;
   /** Like {@link run}, for a script whose reply contains more than texts. @throws StoreUnavailable */
-  evaluate(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[]>;
+  evaluate(name: ScriptName, workspace: string, args: readonly (string | Buffer)[]): Promise<readonly unknown[]>;
   /** Breaks the connection; a new one is opened. */
   reset(): void;
   close(): void;
@@ -131,7 +131,11 @@ export function openConnection(
     });
   }
 
-  function evaluate(name: ScriptName, workspace: string, args: readonly string[]): Promise<readonly unknown[]> {
+  function evaluate(
+    name: ScriptName,
+    workspace: string,
+    args: readonly (string | Buffer)[],
+  ): Promise<readonly unknown[]> {
     const { sha, source } = script(name);
     const key = metaKey(workspace);
     const fail = (error: unknown): never => {

@@ -113,7 +113,7 @@ export function createFleet(settings: FleetSettings): Fleet {
     name: ScriptName,
     workspace: string,
     epoch: string,
-    args: readonly string[],
+    args: readonly (string | Buffer)[],
   ): Promise<readonly string[]> {
     return topology
       .primaryOf(workspace)

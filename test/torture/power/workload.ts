@@ -66,7 +66,7 @@ async function steps(): Promise<void> {
       step,
       at: step,
       redo: `redo ${step} ${'r'.repeat(3000)}`,
-      words: [],
+      batch: Buffer.alloc(0),
       epoch: 1,
     });
     mark('step', step);

@@ -2,7 +2,7 @@ import { StoreUnavailable } from '../../../effects/store.ts';
 import type { Answer, Change } from '../../port.ts';
 import type { Calls } from '../calls.ts';
 import type { FleetSettings } from '../fleet.ts';
-import { answerOf, seqOf, wordsOfChanges } from './words.ts';
+import { answerOf, packedChanges, seqOf } from './words.ts';
 
 /** The most characters of texts in one script call. A larger change goes alone. */
 const CHARACTERS = 256 * 1024;
@@ -100,13 +100,13 @@ export class Batches {
     const fail = (error: unknown): void => {
       for (const { failed } of batch) failed(error);
     };
-    let words: readonly string[];
+    let packed: Buffer;
     let asked: Promise<readonly unknown[]>;
     try {
       const changes: Change[] = [];
       for (const { change } of batch) changes.push(change);
-      words = wordsOfChanges(changes);
-      asked = this.#calls.evaluate('commit', workspace, words);
+      packed = packedChanges(changes);
+      asked = this.#calls.evaluate('commit', workspace, [packed]);
     } catch (error) {
       answered();
       fail(error);
@@ -116,7 +116,7 @@ export class Batches {
       .then(
         (reply) => {
           answered();
-          this.#whenDurable(workspace, batch, words, reply);
+          this.#whenDurable(workspace, batch, packed, reply);
         },
         (error: unknown) => {
           // The changes that waited behind it have waited long enough for a store that does not answer.
@@ -132,12 +132,7 @@ export class Batches {
   }
 
   /** Answers when the journal and the barrier have ended: also when one has failed, waits for the other. */
-  #whenDurable(
-    workspace: string,
-    batch: readonly Waiting[],
-    words: readonly string[],
-    reply: readonly unknown[],
-  ): void {
+  #whenDurable(workspace: string, batch: readonly Waiting[], packed: Buffer, reply: readonly unknown[]): void {
     const [, at, epoch, step, ...replies] = reply;
     const now = Number(at);
     const answers: Answer[] = [];
@@ -158,7 +153,7 @@ export class Batches {
     };
     if (step !== '') {
       const redo = replies.map(seqOf).join(',');
-      const made = { workspace, step: Number(step), at: now, redo, words, epoch: Number(epoch) };
+      const made = { workspace, step: Number(step), at: now, redo, batch: packed, epoch: Number(epoch) };
       this.#journal.append(made, (cause) =>
         ended(
           cause === null ? null : new StoreUnavailable('the journal beside the gateway cannot be written', { cause }),

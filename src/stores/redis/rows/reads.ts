@@ -6,7 +6,7 @@ import type { Topology } from '../topology.ts';
 import type { Batches } from './batches.ts';
 import { createLedgerPages } from './ledger-pages.ts';
 import { kindName, namedCounter, stored, unstored } from './names.ts';
-import { answerOf, readChange, rowOf, spanOf, wordsOfChanges } from './words.ts';
+import { answerOf, packedChanges, readChange, rowOf, spanOf } from './words.ts';
 
 /** Counters that are read at once, about. */
 const COUNTERS_AT_ONCE = 100;
@@ -31,7 +31,7 @@ export function createReads(parts: {
 
   /** What is there, even while nothing is confirmed. */
   async function shown(workspace: string, wants: readonly Want[], sums: readonly SumName[]): Promise<Seen> {
-    const reply = await calls.read('commit', workspace, wordsOfChanges([readChange(workspace, wants, sums)]));
+    const reply = await calls.read('commit', workspace, [packedChanges([readChange(workspace, wants, sums)])]);
     if (reply !== null) return seenIn(answerOf(reply[4], Number(reply[1]), Number(reply[2])));
     return {
       now: 0,

@@ -1,14 +1,14 @@
 import type { JournaledStep } from '../../journal/step-journal.ts';
 import type { Change } from '../../port.ts';
 import { unstored } from './names.ts';
-import { NOTHING, wordsOfChanges } from './words.ts';
+import { NOTHING, packedChanges } from './words.ts';
 
 /** The ledger's text for an operator's decision about a gateway. */
 export type OperatorEvent = (kind: 'store.loss_accepted' | 'gateway.declared_lost', gateway: string) => string;
 
-/** A lost step as the script `redo` reads it: the batch of changes as it was sent, with the places that they got. */
-export function redoRecord({ at, redo, words }: JournaledStep): string {
-  return JSON.stringify({ at: String(at), seqs: redo.split(','), words });
+/** A lost step as the script `redo` reads it: when it was made and the places that its changes got, then the batch. */
+export function redoRecord({ at, redo, batch }: JournaledStep): Buffer {
+  return Buffer.concat([Buffer.from(`${JSON.stringify({ at: String(at), seqs: redo.split(',') })}\n`), batch]);
 }
 
 /**
@@ -28,6 +28,6 @@ export function openingStep(
     until: Number.MAX_SAFE_INTEGER,
     events: texts.map((text) => ({ about: null, text: unstored(text) })),
   };
-  const words = wordsOfChanges([opened]);
-  return { workspace, step: Number(step), at: Number(at), redo: seq, words, epoch };
+  const batch = packedChanges([opened]);
+  return { workspace, step: Number(step), at: Number(at), redo: seq, batch, epoch };
 }

@@ -1,24 +1,23 @@
 import type { Answer, Change, Counter, Found, Put, Row, Span, SumName, Want } from '../../port.ts';
 import { aboutName, counterName, kindName, namedRow, rowName, stored, unstored } from './names.ts';
+import { Packer, type Word } from './pack.ts';
 
 /*
  * Changes in the form that the script `commit` reads: the names of rows and counters, each once, then the changes, which
- * refer to names by number. Numbers and other values become words when they are put into the array.
+ * refer to names by number. Numbers and other values become words when they are put into the array. All words are one
+ * argument: the journal keeps the same bytes.
  */
 
-/** The numbers of names, from 1 on. The first ones are rows of which only the version is read, then the others. */
-interface Names {
-  number(name: string): string;
-  words(): readonly string[];
-}
-
-/** @param heads names of rows that should be there */
-function createNames(heads: ReadonlySet<string>): Names {
+/**
+ * The numbers of names, from 1 on. The first ones are rows of which only the version is read, then the others.
+ * @param heads names of rows that should be there
+ */
+function createNames(heads: ReadonlySet<string>) {
   const numbers = new Map<string, string>();
   for (const name of heads) numbers.set(name, String(numbers.size + 1));
   const others: string[] = [];
   return {
-    number(name) {
+    number(name: string): string {
       const known = numbers.get(name);
       if (known !== undefined) return known;
       others.push(name);
@@ -26,7 +25,7 @@ function createNames(heads: ReadonlySet<string>): Names {
       numbers.set(name, number);
       return number;
     },
-    words: () => [String(heads.size), ...heads, String(others.length), ...others],
+    words: (): readonly string[] => [String(heads.size), ...heads, String(others.length), ...others],
   };
 }
 
@@ -41,10 +40,12 @@ function thoughtThere(changes: readonly Change[]): ReadonlySet<string> {
   return names;
 }
 
-/** The words of a batch. */
-export function wordsOfChanges(changes: readonly Change[]): readonly string[] {
+const packer = new Packer();
+
+/** A batch, in a Buffer of its own. */
+export function packedChanges(changes: readonly Change[]): Buffer {
   const names = createNames(thoughtThere(changes));
-  const words: string[] = [];
+  const words: Word[] = [];
   for (const change of changes) {
     const at = words.length;
     words.push('', change.id, String(change.epoch), String(change.from), String(change.until), String(change.at));
@@ -72,16 +73,16 @@ export function wordsOfChanges(changes: readonly Change[]): readonly string[] {
     for (const group of change.resets) words.push(stored(group));
     words[at] = String(words.length - at - 1);
   }
-  return [...names.words(), String(changes.length), ...words];
+  return packer.pack(names.words(), [String(changes.length)], words);
 }
 
-function addPut(words: string[], names: Names, change: string, put: Put): void {
+function addPut(words: Word[], names: ReturnType<typeof createNames>, change: string, put: Put): void {
   const { kind, id, version, follow, text, enter, leave } = put;
   // A row has only one place in a list: entering it again replaces the old place.
   const left = leave.filter(({ list }) => !enter.some((place) => place.list === list));
   const entered = enter.filter(({ list, at }) => !leave.some((place) => place.list === list && place.at === at));
   words.push(names.number(rowName(kind, id)), version, followed(follow));
-  words.push(text === null ? '' : `${change} ${stored(text)}`);
+  words.push(text === null ? '' : [`${change} `, stored(text)]);
   words.push(text === null ? '-' : String(entered.length), String(left.length));
   for (const { list } of left) words.push(stored(list));
   if (text !== null) for (const { list, at } of entered) words.push(stored(list), String(at));

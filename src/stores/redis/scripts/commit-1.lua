@@ -6,15 +6,14 @@
 -- first event, and its figures. One that was not made answers its figures, then name and value of each row that differs
 -- from what the change said. What is read is a change that cannot be made: it is never in time, and guards the rows
 -- with a version that no row has. Without an epoch the gateway is not checked, and nothing is made.
--- @args epoch gateway clock heads
--- @rest name names name changes
+-- @args epoch gateway clock batch
 -- @replies ok ahead absent
 
 local is_look = ARGV[1] == ''
 local stop = begin(is_look)
 if stop then return stop end
 
-local at, count = load(ARGV, 4)
+local at, count = load(cmsgpack.unpack(ARGV[4]))
 local first, wrote, reply = meta.seq + 1, false, { 'ok', '', meta.epoch, '' }
 local seq = first
 

@@ -34,9 +34,10 @@ end
 if #missing > 0 then return { 'waiting', unpack(missing) } end
 
 -- Makes a step again: its batch as it was sent, with the places that its changes got; '' if a change was not made.
-local function again(step, record)
+local function again(step, line, batch)
+  local record = cjson.decode(line)
   now = tonumber(record.at)
-  local at, count = load(record.words, 1)
+  local at, count = load(cmsgpack.unpack(batch))
   for k = 1, count do
     local c = parts_of(at)
     if record.seqs[k] ~= '' and not c.lacks then
@@ -53,7 +54,7 @@ end
 local steps = redis.call('ZRANGEBYSCORE', P .. 'redox', '(' .. int(meta.sn), '+inf', 'LIMIT', '0', '100')
 local time, epoch = now, meta.epoch
 for _, step in ipairs(steps) do
-  again(step, cjson.decode(redis.call('HGET', P .. 'redo', step)))
+  again(step, match(redis.call('HGET', P .. 'redo', step), '^(.-)\n(.*)$'))
   -- Whether it was left out or not, the next steps have higher numbers.
   meta.sn = tonumber(step)
 end

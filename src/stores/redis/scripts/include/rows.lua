@@ -5,9 +5,9 @@
 --   f:<name>  figure: `spent held ends slot amount span text`, with the open slot of a rolling one; q:<name>  its closed slots
 --   g:<group>  sorted set: figures by when they no longer count   groups  set of them   a:<about>  places in the ledger
 --   v  hash: kind → last step that changed one of its rows
--- A has the arguments: the number of names of rows of which only the version is read, and these names; the number of the
--- other names, and these; the number of changes, and the changes. They refer to names by number, as a text. The longer a
--- Lua string is, the more it costs, so values are not read or joined if this can be avoided.
+-- A has the words of the batch: how many names of rows there are of which only the version is read, and these names; how
+-- many others, and these; how many changes, and these. They refer to names by number, as a text. The longer a Lua string
+-- is, the more it costs, so values are not read or joined if this can be avoided.
 
 local LONG, PART = 8192, 4000
 local call, sub, byte, find, match = redis.call, string.sub, string.byte, string.find, string.match
@@ -33,19 +33,19 @@ local function each_part(name, key, items)
 end
 
 -- Begins a batch. @returns where its changes begin, and how many there are
-local function load(args, at)
-  A, names, numbers, values, heads = args, {}, nil, {}, tonumber(args[at])
+local function load(words)
+  A, names, numbers, values, heads = words, {}, nil, {}, tonumber(words[1])
   b = { dirty = {}, figures = {}, stream = {}, places = memo(function() return '' end), kinds = {}, told = {} }
   b.lists = memo(function() return {} end)
   -- How many figures of a group count something.
   b.counted = memo(function(group) return call('ZCOUNT', P .. 'g:' .. group, '(' .. int(now), '+inf') end)
   for i = 1, heads do
     local n = int(i)
-    names[n] = A[at + i]
+    names[n] = A[1 + i]
     local head = call('GETRANGE', P .. names[n], '0', '40')
     values[n] = head ~= '' and head
   end
-  at = at + heads + 1
+  local at = heads + 2
   local count, keys = tonumber(A[at]), {}
   for i = 1, count do keys[i] = P .. A[at + i] end
   for i = 1, count, PART do
