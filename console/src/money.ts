@@ -67,12 +67,12 @@ export function moneyOfField(text: string, currency: string): number | null {
   return whole === undefined || rest.length > digits ? null : Number(whole + rest.padEnd(digits, '0'));
 }
 
-/** What is left of a budget, of its limit; nothing for who is shown no limit. */
+/** What is left of a budget, of its limit; nothing where that is not known. */
 export function leftText(
-  { unit, limit, spent = 0, held = 0 }: Approval['costs'][number],
+  { unit, limit, spent, held = 0 }: Approval['costs'][number],
   currency: Json | undefined,
 ): string {
-  if (limit === undefined) return '';
+  if (limit === undefined || spent === undefined) return '';
   const text = (of: number): string => amountText(of, unit, currency);
   return `${text(Math.max(0, limit - spent - held))} left of ${text(limit)}`;
 }

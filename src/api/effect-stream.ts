@@ -5,7 +5,7 @@ import { Type } from 'typebox';
 import type { JsonObject } from '../json/value.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import { effectToWire } from '../effects/wire/effect.ts';
-import { readsContent, withoutContent } from '../effects/wire/withheld.ts';
+import { withheldBecause, withoutContent } from '../effects/wire/withheld.ts';
 import { permit } from '../identity/permissions.ts';
 import type { ApiApp, Caller } from './app.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
@@ -151,8 +151,12 @@ class EffectStreams {
     }
     return ({ caller }) => {
       const seen = changed.filter(({ effect }) => mayBeSeen(caller, effect.actor.agentId));
-      if (readsContent(caller.principal)) return seen.map(({ text }) => text).join('');
-      return seen.map((one) => (one.plain ??= this.#textOf(withoutContent(one.effect)))).join('');
+      return seen
+        .map((one) => {
+          if (withheldBecause(caller.principal, one.effect.action.tool) === null) return one.text;
+          return (one.plain ??= this.#textOf(withoutContent(one.effect)));
+        })
+        .join('');
     };
   }
 

@@ -142,7 +142,8 @@ function addVersionRoute(app: ApiApp, ports: Pick<ApiPorts, 'showPolicy'>, lists
       schema: {
         operationId: 'getPolicyVersion',
         summary: 'What the policies of a version said',
-        description: 'The files as they were read. The ten versions that were in force last are kept.',
+        description:
+          'The files as they were read. Those of the history are kept, of more than its ten newest only as long as all take at most 16 MB, packed.',
         tags: ['policies'],
         params: Type.Object({ version: Type.String({ description: 'One of the history.' }) }),
         response: answers({ 200: PolicyVersion }),
@@ -168,7 +169,7 @@ function answerTo(chosen: ChosenPolicy) {
     case 'not_kept':
       throw refuse(
         'not_found',
-        'There are no such policies in the store: those that were in force last are kept, up to ten.',
+        'There are no such policies in the store. It keeps the files of versions that stand in the history, as long as they are small.',
       );
     case 'refused':
       throw refuse('conflict', `Nothing was changed. ${chosen.message}`);
@@ -188,7 +189,7 @@ function versionToWire(version: string, shown: ShownPolicy) {
     case 'not_kept':
       throw refuse(
         'not_found',
-        'There are no such policies in the store: those that were in force last are kept, up to ten.',
+        'There are no such policies in the store. It keeps the files of versions that stand in the history, as long as they are small.',
       );
     case 'too_large':
       throw refuse('too_large', 'The policies of this version are larger than 1 MB: look into the files.');

@@ -63,13 +63,15 @@ function toWire({ madeAt, replaced, transactions, transactionsKnown, carried, wa
 function inWords({ madeAt, replaced, transactions, transactionsKnown, carried, warning }: Restored): string[] {
   const missing = Math.max(0, (transactionsKnown ?? 0) - transactions);
   const lines = [`The backup of ${timeOf(madeAt)} is in place, in a new epoch; start the gateway now.`];
+  if (carried?.fault)
+    lines.unshift(
+      `WARNING: The store that was there could not be read to its end (${carried.fault}). Calls of after ${timeOf(madeAt)} that are not among those below look new and would be SENT AGAIN, and pauses of after it may be missing: hold agents back until the upstreams were compared.`,
+    );
   if (replaced !== null) lines.push(`The store that was there is in ${replaced}.`);
   if (carried !== null)
     lines.push(
       `${carried.unknown} calls had run since: their outcome is unknown now (svc effects list --state unknown), and they are not run again.`,
     );
-  if (carried?.fault)
-    lines.push(`It could not be read to its end (${carried.fault}): other calls since the backup look new.`);
   if (carried === null && transactionsKnown === null)
     lines.push(
       'It was interrupted before: store.restored on the ledger says what was brought over (svc ledger --installation).',

@@ -41,8 +41,9 @@ export function addStatus(program: Command, { terminal, exit }: CliContext): voi
       .description('what is stuck, waits for somebody or is stopped, and the command that goes on'),
   ).action(async (options: GatewayAccess) => {
     const svc = await connect(options);
+    const gateway = await gatewayPart(svc);
     const parts = await Promise.all([
-      gatewayPart(svc),
+      gateway,
       part('unknown', () => unknownPart(svc)),
       part('running', () => runningPart(svc)),
       part('approvals', () => approvalsPart(svc)),
@@ -65,7 +66,8 @@ export function addStatus(program: Command, { terminal, exit }: CliContext): voi
 function show(terminal: Terminal, { name, text, needsSomebody, head, rows = [], next }: Part): void {
   const tone = needsSomebody === true ? 'red' : needsSomebody === null ? 'yellow' : 'green';
   terminal.out(`${styled(terminal, tone, name.padEnd(10))} ${printable(text)}`);
-  if (head !== undefined && rows.length > 0) terminal.out(table(head, rows).replaceAll(/^/gm, '  '));
+  if (head !== undefined && rows.length > 0) terminal.out(table(head, rows.slice(0, SHOWN)).replaceAll(/^/gm, '  '));
+  if (rows.length > SHOWN) terminal.out(`  … and ${rows.length - SHOWN} more`);
   if (next !== undefined) terminal.out(`  ${next}`);
 }
 
@@ -92,7 +94,9 @@ async function gatewayPart(svc: Svc): Promise<Part> {
 async function readiness(baseUrl: string): Promise<Readiness> {
   try {
     const answer = await fetch(new URL('/readyz', baseUrl), { signal: AbortSignal.timeout(10_000) });
-    return (await answer.json()) as Readiness;
+    const body = (await answer.json()) as Readiness;
+    if (typeof body?.ready !== 'boolean') throw new Error(`it answers ${answer.status} with something else`);
+    return body;
   } catch (error) {
     throw new CommandFailure(
       `${baseUrl} does not answer as a gateway does: ${error instanceof Error ? error.message : String(error)}`,
@@ -108,18 +112,16 @@ async function unknownPart(svc: Svc): Promise<Omit<Part, 'name'>> {
   return {
     text: `${counted(effects, nextCursor)} with an outcome that is unknown, the oldest for ${agoText(sentAtOf(first))}`,
     needsSomebody: true,
-    head: ['effect', 'tool', 'target', 'idempotency key', 'sent', 'quiet from'],
-    rows: oldestFirst
-      .slice(0, SHOWN)
-      .map((effect) => [
-        effect.effectId,
-        effect.tool,
-        effect.target,
-        effect.idempotencyKey,
-        sentAtOf(effect),
-        'quiesceUntil' in effect ? effect.quiesceUntil : '',
-      ]),
-    next: 'Look at the upstream, then: svc effects resolve EFFECT --outcome happened|not_happened (or svc effects probe EFFECT). All: svc effects list --state unknown',
+    head: ['effect', 'tool', 'target', 'idempotency key', 'sent', 'may arrive until'],
+    rows: oldestFirst.map((effect) => [
+      effect.effectId,
+      effect.tool,
+      effect.target,
+      effect.idempotencyKey,
+      sentAtOf(effect),
+      'quiesceUntil' in effect ? effect.quiesceUntil : '',
+    ]),
+    next: 'Look at the upstream, then: svc effects resolve EFFECT --outcome happened|not_happened (not_happened only once it cannot arrive any more); where the tool declares a probe: svc effects probe EFFECT',
   };
 }
 
@@ -130,9 +132,12 @@ async function runningPart(svc: Svc): Promise<Omit<Part, 'name'>> {
   return {
     text:
       long.length === 0 ? running : `${running}, ${long.length} of them for longer than ${LONG_MS / 60_000} minutes`,
-    needsSomebody: false,
+    needsSomebody: long.length > 0,
     head: ['effect', 'tool', 'target', 'since'],
-    rows: long.slice(-SHOWN).map((effect) => [effect.effectId, effect.tool, effect.target, sentAtOf(effect)]),
+    rows: effects.toReversed().map((effect) => [effect.effectId, effect.tool, effect.target, sentAtOf(effect)]),
+    ...(long.length === 0
+      ? {}
+      : { next: 'Each ends with the time-out of its tool, and is unknown then. Do not send it under another key.' }),
   };
 }
 
@@ -144,14 +149,12 @@ async function approvalsPart(svc: Svc): Promise<Omit<Part, 'name'>> {
     text: `${counted(approvals, nextCursor, 'request')} for a decision`,
     needsSomebody: true,
     head: ['approval', 'what', 'by', 'ends'],
-    rows: byEnd
-      .slice(0, SHOWN)
-      .map((approval) => [
-        approval.id,
-        approval.summary ?? `${approval.tool} on ${approval.target}`,
-        approval.requestedBy.agentId,
-        approval.expiresAt,
-      ]),
+    rows: byEnd.map((approval) => [
+      approval.id,
+      approval.summary ?? `${approval.tool} on ${approval.target}`,
+      approval.requestedBy.agentId,
+      approval.expiresAt,
+    ]),
     next: 'svc approvals show APPROVAL',
   };
 }
@@ -160,11 +163,17 @@ function pausesPart(pauses: readonly Pause[]): Omit<Part, 'name'> {
   if (pauses.length === 0) return { text: 'nothing is paused', needsSomebody: false };
   return {
     text: `${pauses.length} in force`,
-    needsSomebody: false,
-    head: ['pause', 'scope', 'until', 'reason'],
-    rows: pauses
-      .slice(0, SHOWN)
-      .map(({ id, scope, until, reason }) => [id, JSON.stringify(scope), until ?? '', reason]),
+    // Nothing lifts such a one but a person.
+    needsSomebody: pauses.some(({ until }) => until === null),
+    head: ['pause', 'scope', 'by', 'since', 'until', 'reason'],
+    rows: pauses.map(({ id, scope, by, createdAt, until, reason }) => [
+      id,
+      JSON.stringify(scope),
+      by.user ?? by.keyId,
+      createdAt,
+      until ?? 'it is lifted',
+      reason,
+    ]),
     next: 'svc resume PAUSE',
   };
 }
@@ -174,18 +183,16 @@ function budgetsPart(budgets: readonly Budget[]): Omit<Part, 'name'> {
   if (tight.length === 0) return { text: 'none is low', needsSomebody: false };
   return {
     text: `${tight.length} low or exhausted`,
-    needsSomebody: false,
+    needsSomebody: tight.some(({ level }) => level === 'exhausted'),
     head: ['budget', 'level', 'left', 'held', 'of', 'resets'],
-    rows: tight
-      .slice(0, SHOWN)
-      .map(({ budget, unit, level, remaining, held, limit, resetsAt }) => [
-        budget,
-        level,
-        String(remaining ?? ''),
-        String(held ?? ''),
-        `${limit ?? ''} ${unit}`,
-        resetsAt ?? '',
-      ]),
+    rows: tight.map(({ budget, unit, level, remaining, held, limit, resetsAt }) => [
+      budget,
+      level,
+      String(remaining ?? ''),
+      String(held ?? ''),
+      `${limit ?? ''} ${unit}`,
+      resetsAt ?? '',
+    ]),
   };
 }
 

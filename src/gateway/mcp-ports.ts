@@ -57,7 +57,7 @@ export function mcpControlPorts(
     renderProblem: (problem, { id, keyed }) =>
       renderProblem(problem, {}, { publicUrl: settings().publicUrl, requestId: id, run: keyed, changes: false }),
     probe: parts.probe,
-    preview: (request) => previewEffect(core, request),
+    preview: (request, isOfCalls) => previewEffect(core, request, isOfCalls),
     policyInput: policyInputs(held, directory, parts.entities, parts.pins),
     secondOpinion: (policies, input) => parts.opinion.offer('simulation', policies, input),
     directory,

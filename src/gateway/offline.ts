@@ -20,7 +20,7 @@ export const inspectStore: CliPorts['inspectStore'] = async ({ configFile, envir
         state: 'broken',
         problem: {
           message: probe.message,
-          remedy: `Look at ${path}; restore a backup, or start with another store.path.`,
+          remedy: `Look at ${path}. To go on from a backup: svc restore BACKUP --config ${configFile} --replace. Do not start with an empty store: calls that ran would be sent again.`,
         },
         durability: null,
         inUse: probe.inUse,

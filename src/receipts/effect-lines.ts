@@ -24,17 +24,29 @@ const SAID_TWICE: readonly (readonly [string, readonly string[], readonly string
   ['evidence.ended_at', ['evidence', 'ended_at'], ['upstream', 'ended']],
 ];
 
+/** Those whose times the line has from the attempt itself: after a resolve or a probe it has when it was admitted. */
+const OWN_TIMES: ReadonlySet<Json | undefined> = new Set(['owner', 'late_answer']);
+
+/** What stands at the places of one side, as texts. */
+function textsAt(of: JsonObject, side: 1 | 2): readonly string[] {
+  const by = SAID_TWICE.find(([name]) => name === 'settled_by')?.[side] ?? [];
+  const hasTimes = OWN_TIMES.has(memberAt(of, by));
+  return SAID_TWICE.map((member) =>
+    member[0].endsWith('ed_at') && !hasTimes ? '' : textOf(memberAt(of, member[side])),
+  );
+}
+
 /** Letters of what tells the values of one member apart; an edit is found by the digest of all. */
 const LETTERS = 4;
 
 /** What a receipt says that the line of its effect has to say as well, in little room: a bundle has many. */
 export function saidByReceipt(payload: JsonObject): string {
-  return digestOf(SAID_TWICE.map(([, , place]) => textOf(memberAt(payload, place))));
+  return digestOf(textsAt(payload, 2));
 }
 
 /** The names of what the line of an effect says differently than its receipt; `null`: nothing. */
 export function differingMembers(line: JsonObject, said: string): readonly string[] | null {
-  const own = digestOf(SAID_TWICE.map(([, place]) => textOf(memberAt(line, place))));
+  const own = digestOf(textsAt(line, 1));
   if (own === said) return null;
   const part = (of: string, index: number): string => of.slice(index * LETTERS, (index + 1) * LETTERS);
   return SAID_TWICE.flatMap(([name], index) => (part(own, index) === part(said, index) ? [] : [name]));

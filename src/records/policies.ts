@@ -32,8 +32,10 @@ const bundleRows = repository(jsonKind<{ readonly seal: string; readonly parts: 
 const partRows = repository(textKind('policy_part'));
 const partId = (version: string, part: number): string => `${version}/${part}`;
 
-/** Versions whose files are kept: those that were in force last. */
-const MOST_BUNDLES = 10;
+/** Versions whose files are kept, however large: those that were in force last. */
+const ALWAYS_KEPT = 10;
+/** Files of older versions of the history are kept as long as all that are kept have at most so many parts (16 MB). */
+const MOST_PARTS = 64;
 
 /** How many counters of a workspace are searched for budgets in use. */
 const MAX_COUNTERS = 100_000;
@@ -92,19 +94,26 @@ export function createPolicies(store: RowStore, runner: StepRunner): Policies {
     });
   }
 
-  /** Forgets the files of the version that is one too many, and of proposals that are over. */
+  /** Forgets the files of versions that are too many, or leave the history next, and of proposals that are over. */
   async function dropOldest(): Promise<void> {
-    const dropped = await runner.peek(INSTALLATION, (draft) => {
-      const history = historyRows.get(draft, ONLY) ?? [];
+    const { versions, open, over, leaves } = await runner.peek(INSTALLATION, (draft) => {
+      const history = (historyRows.get(draft, ONLY) ?? []).map(({ version }) => version);
       const proposals = proposalRows.get(draft, ONLY) ?? [];
-      const versions = [...new Set(history.map((one) => one.version))];
-      const open = proposals.filter((one) => isOpenProposal(draft, one)).map(({ version }) => version);
-      const kept = new Set([...versions.slice(0, MOST_BUNDLES), ...open]);
-      const oldest = versions[MOST_BUNDLES];
-      const over = proposals.map(({ version }) => version);
-      return [...new Set(oldest === undefined ? over : [oldest, ...over])].filter((version) => !kept.has(version));
+      return {
+        versions: [...new Set(history.slice(0, MOST_HISTORY - 1))],
+        open: proposals.filter((one) => isOpenProposal(draft, one)).map(({ version }) => version),
+        over: proposals.map(({ version }) => version),
+        leaves: history.slice(MOST_HISTORY - 1),
+      };
     });
-    for (const version of dropped) await drop(version);
+    const heads = await Promise.all(versions.map((version) => readRecord(runner, bundleRows, INSTALLATION, version)));
+    const kept = new Set(open);
+    let parts = 0;
+    for (const [index, version] of versions.entries()) {
+      parts += heads[index]?.parts ?? 0;
+      if (index < ALWAYS_KEPT || parts <= MOST_PARTS) kept.add(version);
+    }
+    for (const version of new Set([...over, ...versions, ...leaves])) if (!kept.has(version)) await drop(version);
   }
 
   async function drop(version: string): Promise<void> {

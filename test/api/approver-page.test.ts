@@ -254,6 +254,34 @@ describe('what is shown', () => {
     expect(changesIn(edited, { ...form, 'param.number': '4', 'param.absent': '3' })).toEqual({ number: 4, absent: 3 });
   });
 
+  it('a text of several lines that nobody touched is no change; one that cannot be shown as it is has no field', async () => {
+    const shown = await shownToMaria();
+    const text = { kind: 'text', maxLength: 200 } as const;
+    const params = { params: { body: '\nOne\n\nTwo', tabs: 'a\tb', returns: 'a\r\nb', hidden: 'a\u202eb' } };
+    const edited = { ...shown, mayChange: { body: text, tabs: text, returns: text, hidden: text }, params };
+    const field = htmlText(fieldsHtml(edited, {}));
+    expect([...field.matchAll(/ name="([^"]+)"/g)].map(([, name]) => name)).toEqual(['param.body']);
+    // A browser leaves out the line break after the tag.
+    expect(field).toContain('>\n\nOne\n\nTwo</textarea>');
+    expect(changesIn(edited, { 'param.body': '\r\nOne\r\n\r\nTwo' })).toBeNull();
+    expect(changesIn(edited, { 'param.body': 'One\r\nThree' })).toEqual({ body: 'One\nThree' });
+  });
+
+  it('has no field for the currency of an amount that stands in it', async () => {
+    const shown = await shownToMaria();
+    const range = { kind: 'range', min: 1, max: null } as const;
+    const choice = { kind: 'choice', of: ['EUR', 'JPY'] } as const;
+    const of = (unit: string) => {
+      const costs = shown.approval.costs.map((one) => ({ ...one, unit, amount: 2500 }));
+      const params = { params: { amount: 2500, currency: 'EUR' } };
+      const edited = { ...shown, mayChange: { amount: range, currency: choice }, params };
+      const fields = htmlText(fieldsHtml({ ...edited, approval: { ...shown.approval, costs } }, {}));
+      return [...fields.matchAll(/ name="([^"]+)"/g)].map(([, name]) => name);
+    };
+    expect(of('cent')).toEqual(['money.EUR.amount']);
+    expect(of('call')).toEqual(['param.amount', 'param.currency']);
+  });
+
   it('has a field in money for the one param that a budget of money takes, and for no other', async () => {
     const shown = await shownToMaria();
     const range = { kind: 'range', min: 1, max: 'asked' } as const;

@@ -166,6 +166,18 @@ describe('the page', () => {
     await context.close();
   });
 
+  it('decides nothing where a key ends what was written', async () => {
+    const { url, effect } = await asked();
+    const { page, context } = await signedIn(url, { viewport: PHONE });
+    const amount = page.getByLabel(/^amount in EUR/);
+    await amount.fill('150');
+    await amount.press('Enter');
+    await page.getByRole('button', { name: 'Reject', exact: true }).waitFor();
+    expect(await amount.inputValue()).toBe('150');
+    expect((await world.get(`/effects/${effect}`)).body.effect.state).toBe('pending_approval');
+    await context.close();
+  });
+
   it('has no answers any more once the time of the question is over', async () => {
     const { url } = await asked();
     const { page, context } = await signedIn(url);

@@ -483,6 +483,23 @@ describe('a param that a rule names as editable', () => {
 });
 
 describe('the next calls alike', () => {
+  it('nothing is decided for one that is not among those that are chosen', async () => {
+    const ids = [];
+    for (const amount of [93_000, 94_000, 95_000]) {
+      const effect = await asked(amount, `pay_${amount}`);
+      ids.push((await world.get(`/effects/${effect}`)).body.effect.approval_id);
+    }
+    await open(`inbox?approval=${ids[2]}`, '.ask');
+    await page.getByText('left of', { exact: false }).first().waitFor();
+    for (const amount of ['€930', '€940']) await page.locator('li', { hasText: amount }).locator('input').check();
+    await page.getByText('not among those that you chose', { exact: false }).waitFor();
+    expect(await page.locator('button.yes').count()).toBe(0);
+    await page.locator('li', { hasText: '€950' }).locator('input').check();
+    await page.getByRole('button', { name: 'Reject 3' }).click();
+    await page.getByText('Nothing waits').waitFor();
+    for (const id of ids) expect((await world.get(`/approvals/${id}`)).body.status).toBe('rejected');
+  });
+
   it('are allowed in the inbox, told of on the effect, and revoked where they are listed', async () => {
     const again = async (): Promise<{ readonly decision: string; readonly effect_id: string }> =>
       (await world.run(refund({ amount: 92_000, payment_id: 'pay_9' }))).body;

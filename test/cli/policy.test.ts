@@ -91,7 +91,7 @@ test('a version that is not kept is 1 and changes nothing; what is no version is
   const { in_force: before } = await history();
   expect(await policy('activate', 'A'.repeat(43))).toMatchObject({
     code: 1,
-    err: expect.stringContaining('kept, up to ten'),
+    err: expect.stringContaining('stand in the history'),
   });
   expect((await policy('activate', 'short')).code).not.toBe(0);
   expect((await history()).in_force).toBe(before);

@@ -80,17 +80,31 @@ test('of a hundred and one versions the first is not in the history any more', a
   expect([history.length, history[0], history.at(-1)]).toEqual([100, 'v100', 'v1']);
 });
 
-test('the files of the ten versions that were in force last are kept, however often each was; of others nothing is', async () => {
+test('the files of the versions of the history are kept as long as they are small, of the last ten always', async () => {
   const { files, policyBundle, keptRows } = policies();
-  for (let n = 0; n < 10; n += 1) await files(`v${n}`);
+  for (let n = 0; n < 32; n += 1) await files(`v${n}`);
   await files('v0');
-  for (let times = 0; times < 3; times += 1) for (const version of ['v8', 'v9']) await files(version);
-  expect(keptRows()).toHaveLength(30);
-  await files('v10');
+  for (let times = 0; times < 3; times += 1) for (const version of ['v30', 'v31']) await files(version);
+  expect(keptRows()).toHaveLength(32 * 3);
+  await files('v32');
   expect(await policyBundle('v1')).toBeNull();
   expect(keptRows().filter((id) => id.startsWith('v1/'))).toEqual([]);
-  expect(keptRows()).toHaveLength(30);
+  expect(keptRows()).toHaveLength(32 * 3);
   expect(await policyBundle('v0')).toEqual({ version: 'v0', seal: 'of v0', parts: ['v0 one', 'v0 two'] });
+  const large = Array.from({ length: 70 }, (_, n) => `part ${n}`);
+  for (let n = 33; n < 43; n += 1) await files(`v${n}`, large);
+  expect(keptRows()).toHaveLength(10 * 71);
+  expect(await policyBundle('v33')).toMatchObject({ parts: large });
+});
+
+test('of what leaves the history no files are left', async () => {
+  const { files, policyBundle, keptRows, versions } = policies();
+  for (let n = 0; n < 100; n += 1) await files(`v${n}`, n < 50 ? [`${n}`] : []);
+  expect((await versions()).at(-1)).toBe('v0');
+  expect([await policyBundle('v0'), await policyBundle('v1')]).toMatchObject([null, { parts: ['1'] }]);
+  await files('v100', []);
+  expect(await policyBundle('v1')).toBeNull();
+  expect(keptRows().filter((id) => !id.includes('/'))).toHaveLength(99);
 });
 
 test('files of which a part is gone are none; the next who has them puts back what is gone or was altered', async () => {

@@ -288,6 +288,41 @@ describe('what an auditor reads', () => {
     expect(await streamed(keys.account)).toContain(PARAM);
   });
 
+  it('a preflight does not tell it whether params that it guesses were those of a call', async () => {
+    const ask = async (key: string, text: string, level: string, more: object = {}) => {
+      const given = { tool: 'notes.add', agent_id: 'bot', params: { text, level }, ...more };
+      const { result } = JSON.parse(await rpc(key, 'tools/call', { name: 'svc.preflight.check', arguments: given }));
+      return JSON.stringify(result.structuredContent).replaceAll(text, 'the text');
+    };
+    const used = { idempotency_key: 'audited-1' };
+    for (const [level, more] of [
+      ['plain', used],
+      ['asked', {}],
+    ] as const) {
+      expect(await ask(keys.auditor, PARAM, level, more)).toEqual(await ask(keys.auditor, 'another', level, more));
+      expect(await ask(keys.examiner, PARAM, level, more)).not.toEqual(
+        await ask(keys.examiner, 'another', level, more),
+      );
+    }
+  });
+
+  it('a key that may not call a tool reads no texts that rules made of its params, and no live state', async () => {
+    const more = { profile: 'examiner', workspace: 'demo', allowed_tools: ['svc.executions.get'] };
+    const key = await makeApiKey(gateway, 'olga', more);
+    const read = async (path: string) => ({
+      at: path,
+      text: JSON.stringify((await send(gateway.url, key, 'GET', `${WS}/${path}`)).body),
+    });
+    const all = [
+      ...(await Promise.all(effects.map((id) => read(`effects/${id}`)))),
+      ...(await Promise.all(approvals.map((id) => read(`approvals/${id}`)))),
+      await read('effects?params=true'),
+      await read('approvals'),
+    ];
+    for (const { text } of all) expect(text).toContain('notes.add');
+    expect(found([...all, { at: 'stream', text: await streamed(key) }])).toEqual([]);
+  });
+
   it('an export gives them to nobody', async () => {
     const all = await readAll(keys.account);
     expect(found(all.filter(({ at }) => at.includes('/export')))).toEqual([]);

@@ -150,3 +150,13 @@ it('is for no agent, and at most two at once', async () => {
   ).toBe(400);
   expect((await send(world.gateway.url, auditor, 'GET', '/v1/workspaces/demo/export?format=pdf')).status).toBe(400);
 });
+
+it('a bundle in which an unknown outcome was settled by a person is as valid', async () => {
+  await world.upstream.mode({ mode: 'drop_after', times: 1 });
+  const { body } = await world.run(refund({ amount: 7 }));
+  expect(body.decision).toBe('unknown_effect');
+  const settled = await world.post(`/effects/${body.effect_id}/resolve`, { outcome: 'happened', comment: 'seen' });
+  expect(settled.status).toBe(200);
+  const checked = await command('verify', await bundle(), '--trust', trust);
+  expect([checked.code, checked.out]).toEqual([0, expect.not.stringContaining('INVALID')]);
+});

@@ -1,4 +1,4 @@
-import { useQueryClient } from '@tanstack/preact-query';
+import { useQuery, useQueryClient } from '@tanstack/preact-query';
 import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { Link, useSearchParams } from 'wouter-preact';
@@ -67,7 +67,7 @@ export function InboxScreen(): JSX.Element {
     let refused: unknown = null;
     for (const approval of inBatch ? selected : [open]) {
       try {
-        const { became } = await ask<{ became: { what: string; message: string } }>(
+        const { became } = await ask<{ became: { what: string; decision?: string; message: string } }>(
           'POST',
           `${of(workspace)}/approvals/${approval.id}/${verdict}`,
           {
@@ -77,7 +77,7 @@ export function InboxScreen(): JSX.Element {
             ...(verdict === 'approve' && alike > 0 ? { allow_alike: { times: alike } } : {}),
           },
         );
-        const isGood = became.what === 'dispatched' || became.what === 'rejected' || became.what === 'waiting';
+        const isGood = became.decision === 'committed' || became.what === 'rejected' || became.what === 'waiting';
         setVoted((before) => [{ approval, changes, message: became.message, isGood }, ...before].slice(0, 10));
         done.add(approval.id);
       } catch (error) {
@@ -134,7 +134,13 @@ export function InboxScreen(): JSX.Element {
             key={`${open.id} ${open.digest}`}
             approval={open}
             many={inBatch ? selected.length : 1}
-            why={mayDecide ? whyNot(open, session) : 'Your key may look, and not decide.'}
+            why={
+              !mayDecide
+                ? 'Your key may look, and not decide.'
+                : selected.length > 0 && !chosen.has(open.id)
+                  ? 'This one is not among those that you chose. Choose it, too, or open one of them.'
+                  : whyNot(open, session)
+            }
             now={now}
             isBusy={isBusy}
             decide={decide}
@@ -144,7 +150,7 @@ export function InboxScreen(): JSX.Element {
               {waiting.length === 1 ? 'One waits' : `${waiting.length} wait`}
               {selected.length > 0 && <span class="faint"> · {selected.length} chosen</span>}
             </h2>
-            {selected.length > 1 && !inBatch && (
+            {selected.length > 1 && open !== undefined && chosen.has(open.id) && !inBatch && (
               <p class="faint">They are not alike (same tool, same rule): they are decided one by one.</p>
             )}
             <ol class="list" aria-label="Requests for approval, oldest first">
@@ -267,16 +273,19 @@ function AskedBy({ quorum, approvals, approvers, escalates }: Requirement): JSX.
 
 /** The params that somebody may change of a request, with their bounds. */
 function editableBy(
-  { requirements }: Approval,
+  approval: Approval,
   user: string | null,
   roles: readonly string[],
 ): Readonly<Record<string, Bounds>> {
-  const own = requirements.filter((one) => decides(one, user, roles));
-  return Object.fromEntries(own.flatMap(({ editable }) => Object.entries(editable ?? {})));
+  const own = approval.requirements.filter((one) => decides(one, user, roles));
+  const all = own.flatMap(({ editable }) => Object.entries(editable ?? {}));
+  // An amount that stands in a currency would be another once the currency is changed.
+  const isMoney = all.some(([name]) => currencyOfParam(name, approval) !== null);
+  return Object.fromEntries(all.filter(([name]) => !isMoney || name !== 'currency'));
 }
 
 function Question({
-  approval,
+  approval: listed,
   many,
   why,
   now,
@@ -292,6 +301,13 @@ function Question({
 }): JSX.Element {
   const { workspace } = useCurrent();
   const { roles, user } = useCurrent().session;
+  // The list does not say what is left of budgets.
+  const whole = useQuery({
+    queryKey: [workspace, 'approvals', listed.id, listed.digest],
+    queryFn: () => ask<Approval>('GET', `${of(workspace)}/approvals/${listed.id}`),
+    refetchInterval: 10_000,
+  });
+  const approval = { ...listed, costs: whole.data?.costs ?? listed.costs };
   const [comment, setComment] = useState('');
   const [edits, setEdits] = useState<Edits>({});
   const [alike, setAlike] = useState(0);

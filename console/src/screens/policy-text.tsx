@@ -62,7 +62,7 @@ export function PolicyTexts({
         <p class="banner">This text could not be held against the version: the configuration of then was another.</p>
       )}
       {before !== null && old === null && (
-        <p class="faint">What stood there before is not kept any more: the last ten versions are.</p>
+        <p class="faint">What stood there before is not kept any more: the oldest go first.</p>
       )}
       {old !== null && differing.length === 0 && (
         <p class="faint">The files say the same; what they are compiled with differs.</p>

@@ -1,7 +1,8 @@
 import { type Bounds, boundsFault } from '../../effects/model/editable.ts';
 import { currencyOfParam, moneyField, moneyOfField, moneyText } from '../../effects/model/money.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
-import { type Html, html } from './html.ts';
+import { printable } from '../../diagnostics/render.ts';
+import { type Html, html, lines } from './html.ts';
 import type { ShownApproval } from './shown.ts';
 
 /** What a person wrote in the fields of a form, by their names. */
@@ -35,9 +36,14 @@ function fieldsOf({ mayChange, params, approval }: ShownApproval): readonly Fiel
   const { params: own, asked_params: before } = params;
   if (!isJsonObject(own)) return [];
   const asked = isJsonObject(before) ? before : own;
+  const isMoney = Object.keys(mayChange).some((name) => currencyOfParam(name, own, approval.costs) !== null);
   return Object.entries(mayChange).flatMap(([name, bounds]) => {
     const stands = Object.hasOwn(own, name) ? own[name] : undefined;
     if (typeof stands === 'object' && stands !== null) return [];
+    // What cannot be shown as it is would come back as what was shown.
+    if (typeof stands === 'string' && bounds.kind === 'text' && !isShownAsItIs(stands)) return [];
+    // An amount that stands in a currency would be another once the currency is changed.
+    if (stands === own['currency'] && name === 'currency' && isMoney) return [];
     // A number that stands as a text would come back as another value of a form in which nothing was changed.
     const suits = bounds.kind === 'choice' ? typeof stands : bounds.kind === 'range' ? 'number' : 'string';
     return stands != null && typeof stands !== suits
@@ -87,8 +93,15 @@ function inputOf(field: Field, id: string, entered: string | undefined): Html {
       )}</select>`;
     }
     case 'text':
-      return html`<input ${named} value="${value}" maxlength="${bounds.maxLength}" autocomplete="off">`;
+      // The first line break after the tag is none of the text.
+      return html`<textarea ${named} rows="2" maxlength="${bounds.maxLength}">
+${lines(value.replaceAll('\r\n', '\n'))}</textarea>`;
   }
+}
+
+/** Whether the page shows each character of a text, so that it comes back as it stands. */
+function isShownAsItIs(text: string): boolean {
+  return text.split('\n').every((line) => printable(line) === line);
 }
 
 /** The value as it stands, as the field has it. */
@@ -126,7 +139,9 @@ export function changesIn(shown: ShownApproval, form: Entered): JsonObject | nul
     throw new NoChanges('The form has another shape than this page gives it.');
   const changes = fields.flatMap((field) => {
     const { name, bounds, stands } = field;
-    const text = form[formName(field)];
+    const entered = form[formName(field)];
+    // A browser sends line breaks of its own.
+    const text = bounds.kind === 'text' ? entered?.replaceAll('\r\n', '\n') : entered;
     // A field that the page did not have, or that stands as it stood, changes nothing.
     if (text === undefined || (bounds.kind !== 'choice' && text === textOf(field))) return [];
     const value = valueOf(field, text);
@@ -158,11 +173,6 @@ function valueOf(field: Field, text: string): Json | undefined {
       return chosen;
     }
     case 'text':
-      // A browser shows a text of more lines in one, and sends it so: that is no change of anybody's.
-      return typeof stands === 'string' && oneLine(stands) === text ? stands : text;
+      return text;
   }
-}
-
-function oneLine(text: string): string {
-  return text.replaceAll(/[\r\n]/g, '');
 }

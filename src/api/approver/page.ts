@@ -138,7 +138,7 @@ function standingOf(shown: ShownApproval): Standing {
           }
         : OUT_OF_TIME;
     case 'used':
-      return { title: 'Approved, and sent', ...outcomeOf(effect) };
+      return outcomeOf(effect);
   }
 }
 
@@ -148,26 +148,40 @@ const OUT_OF_TIME: Standing = {
   tone: 'stop',
 };
 
-function outcomeOf(effect: ShownApproval['effect']): Omit<Standing, 'title'> {
+function outcomeOf(effect: ShownApproval['effect']): Standing {
   switch (effect?.life.state) {
     case 'executing':
-      return { text: 'It is running. Open the page again in a moment.', tone: 'wait' };
+      return { title: SENT, text: 'It is running. Open the page again in a moment.', tone: 'wait' };
     case 'committed':
-      return { text: html`It happened. The gateway recorded it at ${timeOf(effect.life.at)}.`, tone: 'yes' };
+      return {
+        title: SENT,
+        text: html`It happened. The gateway recorded it at ${timeOf(effect.life.at)}.`,
+        tone: 'yes',
+      };
     case 'failed':
-      return { text: `It did not happen. ${effect.life.evidence.message}`, tone: 'stop' };
+      return { title: 'Approved, but it did not happen', text: effect.life.evidence.message, tone: 'bad' };
     case 'unknown':
-      return { text: 'Nobody knows whether it happened. Somebody has to find out, and say so.', tone: 'bad' };
+      return {
+        title: SENT,
+        text: 'Nobody knows whether it happened. Somebody has to find out, and say so.',
+        tone: 'bad',
+      };
     case 'denied':
-      return { text: `It was stopped before anything was sent. ${effect.life.reason.message}`, tone: 'stop' };
+      return {
+        title: 'Approved, and not sent',
+        text: `It was stopped before anything was sent. ${effect.life.reason.message}`,
+        tone: 'stop',
+      };
     case 'pending_approval':
-      return { text: 'It waits for another decision.', tone: 'wait' };
+      return { title: SENT, text: 'It did not happen, and waits for another decision.', tone: 'wait' };
     case 'rejected':
-      return { text: 'Another request for it was rejected later.', tone: 'stop' };
+      return { title: SENT, text: 'It did not happen, and another request for it was rejected later.', tone: 'stop' };
     case undefined:
-      return { text: 'Its record is gone.', tone: 'stop' };
+      return { title: SENT, text: 'Its record is gone.', tone: 'stop' };
   }
 }
+
+const SENT = 'Approved, and sent';
 
 /**
  * The amount as money, large, where a budget says in what it is counted. What a param is counted in, its name does not
@@ -232,7 +246,7 @@ function decisionOf(shown: ShownApproval, { user, form, path, entered = {} }: Pa
   const isEditable = Object.keys(shown.mayChange).length > 0;
   const hasApproved = votes.some((vote) => vote.user === user && vote.verdict === 'approve');
   return html`<form method="post" action="${path}" data-left="${approval.expiresAt - shown.now}">
-<input type="hidden" name="form" value="${form}">
+<input type="hidden" name="form" value="${form}"><button disabled hidden></button>
 ${fieldsHtml(shown, entered)}${hasApproved ? html`<p>You have approved it. It waits for others.</p>` : ''}<div class="both">${
     hasApproved && !isEditable
       ? ''

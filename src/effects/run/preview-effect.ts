@@ -31,15 +31,26 @@ export interface Preview {
   readonly repeat: boolean;
 }
 
+/** A fingerprint that no call has. */
+const NO_CALL = 'none';
+
 export type PreviewResult = Preview | { readonly kind: 'problem'; readonly problem: Problem };
 
-/** Judges a call like a run, with a read-only admission. Writes nothing, sends nothing. */
-export function previewEffect(ports: EffectPorts, request: RunRequest): Promise<PreviewResult> {
-  return previewBeyond(ports, request, null);
+/**
+ * Judges a call like a run, with a read-only admission. Writes nothing, sends nothing.
+ * @param isOfCalls whether it counts what became of calls with the same params: whether one was rejected
+ */
+export function previewEffect(ports: EffectPorts, request: RunRequest, isOfCalls = true): Promise<PreviewResult> {
+  return previewBeyond(ports, request, isOfCalls, null);
 }
 
 /** @param exceeded limits that the call would go beyond, and that people would be asked about */
-async function previewBeyond(ports: EffectPorts, request: RunRequest, exceeded: Exceeded): Promise<PreviewResult> {
+async function previewBeyond(
+  ports: EffectPorts,
+  request: RunRequest,
+  isOfCalls: boolean,
+  exceeded: Exceeded,
+): Promise<PreviewResult> {
   const checked = checkCall(ports, request, 'effects.preview');
   if (checked.kind === 'problem') return checked;
   try {
@@ -59,16 +70,17 @@ async function previewBeyond(ports: EffectPorts, request: RunRequest, exceeded: 
       }
     }
     if (checked.kind === 'call') await sealInTurn(ports, checked.call);
-    const admit =
+    const judgedAs =
       checked.kind === 'denied'
         ? denialRequest(ports, request, checked.denied)
         : await evaluateKnown(ports, checked.call, exceeded);
+    const admit = isOfCalls ? judgedAs : { ...judgedAs, fingerprint: NO_CALL };
     const admission = await ports.store.preview(admit);
-    if (admission.kind === 'exceeds') return previewBeyond(ports, request, new Set(admission.limits));
+    if (admission.kind === 'exceeds') return previewBeyond(ports, request, isOfCalls, new Set(admission.limits));
     if (admission.kind !== 'stale') return previewOf(admit, admission);
     // Policy, pauses or a budget window changed, so everything is checked again.
     await ports.refresh(admit.workspace, admit.verdict.trace.entities, admission.versions.policy);
-    return previewBeyond(ports, request, null);
+    return previewBeyond(ports, request, isOfCalls, null);
   } catch (error) {
     if (!(error instanceof StoreUnavailable)) throw error;
     return {

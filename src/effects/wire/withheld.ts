@@ -26,7 +26,7 @@ export function withheldBecause(principal: Principal, tool: string): string | nu
 
 /** An effect as a key may see it; its params stay sealed in it. */
 export function effectFor(principal: Principal, effect: EffectRecord): EffectRecord {
-  return readsContent(principal) ? effect : withoutContent(effect);
+  return withheldBecause(principal, effect.action.tool) === null ? effect : withoutContent(effect);
 }
 
 /** An effect without its answer, without values of the live state, and without texts that rules made of its params. */
@@ -48,7 +48,7 @@ export function withoutContent(effect: EffectRecord): EffectRecord {
 
 /** A request for approval as a key may see it: what rules made of params for people is not for everybody. */
 export function approvalFor(principal: Principal, approval: ApprovalRecord): ApprovalRecord {
-  if (readsContent(principal)) return approval;
+  if (withheldBecause(principal, approval.tool) === null) return approval;
   const { requirements, stopped } = approval;
   return {
     ...approval,

@@ -36,7 +36,8 @@ export interface ControlPorts extends CallerPorts, FaultPorts, CallReaderPorts {
     | 'pauses'
   >;
   /** What a run would answer now. Writes nothing. */
-  readonly preview: (request: RunRequest) => Promise<PreviewResult>;
+  /** @param isOfCalls whether it looks at calls with the same params */
+  readonly preview: (request: RunRequest, isOfCalls: boolean) => Promise<PreviewResult>;
   /** Starts the probe of an effect that the caller may see. */
   readonly probe: (call: ProbeCall) => Promise<ProbeResult>;
   /** Everything that a decision by policy depends on. */

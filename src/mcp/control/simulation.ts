@@ -12,6 +12,7 @@ import type { JsonObject } from '../../json/value.ts';
 import { evaluatePolicies } from '../../policy/evaluate.ts';
 import { takeFiles } from '../../upstreams/http/given-files.ts';
 import { RpcProblem } from '../http.ts';
+import { readsContent } from '../../effects/wire/withheld.ts';
 import { asking } from './may-use.ts';
 import type { ControlPorts } from './ports.ts';
 import { AgentId, AnyObject, args, Decision, Items, NumberOrNull, Reason, TextOrNull, ToolName } from './schemas.ts';
@@ -78,6 +79,8 @@ function checkTool(ports: ControlPorts): ControlTool {
       const given = takeFiles(ports.catalog().tool(tool), params);
       const [fault] = given.faults;
       if (fault !== undefined) return faulty(fault.path, fault.message);
+      // Who does not read params of calls could guess them: by a key that is in use, or a rejection that is repeated.
+      const reads = readsContent(call.principal);
       const request: RunRequest = {
         principal: asking(call.principal),
         via: 'effects_api',
@@ -89,7 +92,7 @@ function checkTool(ports: ControlPorts): ControlTool {
         params: given.params,
         files: given.files,
         headers: NO_HEADERS,
-        idempotencyKey: key ?? `preflight-${call.requestId}`,
+        idempotencyKey: key === undefined || !reads ? `preflight-${call.requestId}` : key,
         stateCheck: null,
         claimId: null,
         reservationId: null,
@@ -98,13 +101,13 @@ function checkTool(ports: ControlPorts): ControlTool {
         requestIp: call.address,
         stages: [],
       };
-      const result = await ports.preview(request);
+      const result = await ports.preview(request, reads);
       if (result.kind === 'problem') {
         const { problem } = result;
         if (problem.errors.length > 0) return { kind: 'faults', faults: problem.errors };
         throw new RpcProblem(problem);
       }
-      return preflightAnswer(result, key !== undefined, call);
+      return preflightAnswer(result, key !== undefined && reads, call);
     },
   });
 }
