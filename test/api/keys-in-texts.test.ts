@@ -54,6 +54,7 @@ describe('an API key in a text that is kept or shown is refused, whoever’s it 
     ['metadata', (own: string) => ({ metadata: { note: { deep: [own] } } }), '/metadata'],
     ['a name in metadata', (own: string) => ({ metadata: { [`x ${own}`]: 1 } }), '/metadata'],
     ['an idempotency key', (own: string) => ({ idempotency_key: own }), '/idempotency_key'],
+    ['a header', (own: string) => ({ headers: { 'x-tenant': `of ${own}` } }), '/headers'],
   ])('nor that of the call itself in %s, also where a part of it is missing', async (_, change, where) => {
     const body = refund(change(rig.keys.account.slice(0, -3)));
     const answer = await rig.send('POST', `${WS}/effects`, { body });

@@ -339,6 +339,19 @@ describe('budgets', () => {
     expect(others.map((row) => row['budget'])).toEqual(['rig/team-day']);
   });
 
+  it.each(['agent', 'runner'] as const)(
+    'show no more in the answer to a call of the agent, by its key: %s',
+    async (key) => {
+      const run = await rig.send('POST', `${WS}/effects`, { key: rig.keys[key], body: refund() });
+      expect(run.json['decision']).toBe('committed');
+      const mine = list(run.json['budgets']);
+      expect(mine.find((row) => row['budget'] === 'rig/agent-day')).toMatchObject({ limit: 100_000 });
+      const shared = mine.find((row) => row['budget'] === 'rig/team-day');
+      expect(shared).toMatchObject({ level: 'ok' });
+      expect(shared).not.toHaveProperty('spent');
+    },
+  );
+
   it('show a level to agents whose attribute has the value of the row, not to all that have the attribute', async () => {
     const row = 'rig/region-day';
     const params = { payment_id: 'pay_1', amount: 100, currency: 'EUR', reason: 'region' };

@@ -71,6 +71,17 @@ async function signedIn(
   return { page: own, context: opened };
 }
 
+/** The same by a key: such a session has shown who is there. */
+async function signedInBy(key: string): Promise<{ readonly page: Page; readonly context: BrowserContext }> {
+  const opened = await signedIn(WIDE, 'light', key);
+  await opened.context.clearCookies();
+  await opened.page.goto('/console/sign-in');
+  await opened.page.getByLabel('Your API key').fill(key);
+  await opened.page.keyboard.press('Enter');
+  await opened.page.waitForSelector('.shell');
+  return opened;
+}
+
 async function open(path: string, ready: string, of = page): Promise<void> {
   await of.goto(`/console/demo/${path}`);
   await of.waitForSelector(ready);
@@ -144,6 +155,44 @@ describe('effects', () => {
     await page.locator(`a[href$="${id}"]`).waitFor();
     expect(await page.locator('a.cells').count()).toBe(1);
     expect(await page.getByLabel('Approver').inputValue()).toBe('maria');
+  });
+
+  it('that happened while the stream was away are read as soon as it is back', async () => {
+    const own = await signedIn(WIDE, 'light');
+    let away = (): void => undefined;
+    const isAway = new Promise<void>((resolve) => {
+      away = resolve;
+    });
+    // It tells nothing, breaks, and tells nothing after that: only the list can have it.
+    let streams = 0;
+    await own.page.route('**/effects/stream', async (route) => {
+      streams += 1;
+      if (streams > 1) return;
+      await isAway;
+      await route.fulfill({ status: 503 });
+    });
+    await open('effects', 'a.cells', own.page);
+    await expect.poll(() => streams).toBe(1);
+    const { body } = await world.run(refund({ payment_id: 'pay_away' }));
+    away();
+    await own.page.locator(`a[href$="${body.effect_id}"]`).waitFor();
+    await own.context.close();
+  });
+
+  it('have a receipt that is theirs: that of another does not hold, whoever says it does', async () => {
+    const of = async (payment: string): Promise<string> =>
+      (await world.run(refund({ payment_id: payment }))).body.effect_id;
+    const [one, other] = [await of('pay_own'), await of('pay_other')];
+    const path = `**/effects/${one}/receipt`;
+    await page.route(path, async (route) =>
+      route.fulfill({ json: (await world.get(`/effects/${other}/receipt`)).body }),
+    );
+    await open(`effects/${one}`, '#receipt');
+    await page.getByText('Does not hold', { exact: true }).waitFor();
+    expect(await page.locator('.checks .not').count()).toBe(1);
+    await page.unroute(path);
+    await open(`effects/${one}`, '#receipt');
+    await page.getByText('Holds', { exact: true }).waitFor();
   });
 
   it('of agents are text, whatever they hold', async () => {
@@ -267,6 +316,29 @@ describe('what is unknown', () => {
     await page.keyboard.press('Enter');
     await page.getByText('Nothing is unknown').waitFor();
     expect(await Promise.all(ids.map(stateOf))).toEqual(['committed', 'committed']);
+  });
+});
+
+describe('what somebody has found out of one call', () => {
+  it('is not said of another that is chosen after it', async () => {
+    const ids: string[] = [];
+    for (const payment of ['pay_13', 'pay_14']) {
+      const { body } = await world.run(refund({ payment_id: payment, reason: 'mode:drop_after' }));
+      ids.push(body.effect_id);
+    }
+    await open('unknown', '.unknown input');
+    const boxes = page.locator('.unknown input');
+    await expect.poll(() => boxes.count()).toBe(2);
+    const happened = page.getByLabel('It happened', { exact: false });
+    await boxes.first().check();
+    await happened.check();
+    await page.getByLabel('How do you know', { exact: false }).fill('pay_13 stands in the books');
+    await boxes.last().check();
+    await page.getByRole('button', { name: 'Settle 2' }).waitFor();
+    expect(await happened.isChecked()).toBe(false);
+    expect(await page.getByLabel('How do you know', { exact: false }).inputValue()).toBe('');
+    expect(await page.getByRole('button', { name: 'Settle 2' }).isDisabled()).toBe(true);
+    for (const id of ids) await world.post(`/effects/${id}/resolve`, { outcome: 'happened' }, world.keys.approver);
   });
 });
 
@@ -450,35 +522,60 @@ describe('a param that a rule names as editable', () => {
     await expect.poll(version).not.toBe(before);
     const effect = await asked(91_000, 'pay_8');
     const { approval_id: id } = (await world.get(`/effects/${effect}`)).body.effect;
-    await open(`inbox?approval=${id}`, '.ask');
-    const amount = page.getByLabel(/^amount in EUR: at most €910\.00/);
+    const maria = await signedInBy(world.keys.approver);
+    const { page: at } = maria;
+    await open(`inbox?approval=${id}`, '.ask', at);
+    const amount = at.getByLabel(/^amount in EUR: at most €910\.00/);
     expect(await amount.inputValue()).toBe('910.00');
     await amount.fill('400,00');
-    await page.getByText('amount has to be an amount such as 1234.56.').waitFor();
-    expect(await page.locator('button.yes').isDisabled()).toBe(true);
+    await at.getByText('amount has to be an amount such as 1234.56.').waitFor();
+    expect(await at.locator('button.yes').isDisabled()).toBe(true);
     await amount.fill('910.01');
-    await page.getByText('amount may be at most €910.00.').waitFor();
+    await at.getByText('amount may be at most €910.00.').waitFor();
     await amount.fill('400');
-    await page.getByLabel(/^Comment/).fill(`see ${world.keys.bot}`);
-    await page.locator('button.yes').click();
-    const dialog = page.getByRole('dialog');
-    if (await dialog.isVisible({ timeout: 2_000 }).catch(() => false)) {
-      await page.keyboard.type(world.keys.approver);
-      await page.keyboard.press('Enter');
-    }
+    await at.getByLabel(/^Comment/).fill(`see ${world.keys.bot}`);
+    await at.locator('button.yes').click();
     // What is refused stays open, with what was written in it.
-    await page.locator('.banner.bad').waitFor();
+    await at.locator('.banner.bad').waitFor();
     expect(await amount.inputValue()).toBe('400');
     expect(await stateOf(effect)).toBe('pending_approval');
-    await page.getByLabel(/^Comment/).fill('Less will do');
-    await page.locator('button.yes').click();
-    await page.getByText('amount €400.00 in place of €910.00', { exact: false }).waitFor();
+    await at.getByLabel(/^Comment/).fill('Less will do');
+    await at.locator('button.yes').click();
+    await at.getByText('amount €400.00 in place of €910.00', { exact: false }).waitFor();
     expect(await stateOf(effect)).toBe('committed');
     expect((await world.get(`/effects/${effect}`)).body.effect).toMatchObject({
       params: { amount: 40_000 },
       asked_params: { amount: 91_000 },
     });
-    expect(await faultsOf(page)).toEqual([]);
+    expect(await faultsOf(at)).toEqual([]);
+    await maria.context.close();
+  });
+});
+
+describe('what another approver has changed', () => {
+  it('is what one votes on who comes after', async () => {
+    const file = join(world.gateway.policyFolder, 'world.yaml');
+    const policy = readFileSync(file, 'utf8');
+    const version = async (): Promise<unknown> => (await world.get('/policies')).body.version;
+    const before = await version();
+    const byTwo = '{ roles: [finance-lead], users: [tom] }, quorum: 2, editable: { amount: { max: asked } },';
+    const rest = /\{ roles: \[finance-lead\] \}, quorum: 1,(.*?), summary: "Refund \$\{params\.amount\} cents of/;
+    writeFileSync(file, policy.replace(rest, `${byTwo} summary: "Refund \${params.amount} cents of`));
+    await expect.poll(version).not.toBe(before);
+    const maria = await signedInBy(world.keys.approver);
+    const effect = await asked(93_000, 'pay_10');
+    const { approval_id: id } = (await world.get(`/effects/${effect}`)).body.effect;
+    const voted = await world.post(`/approvals/${id}/approve`, { changes: { amount: 30_000 } });
+    expect(voted.body).toMatchObject({ became: { what: 'waiting' }, changed: { by: 'tom' } });
+    await open(`inbox?approval=${id}`, '.ask', maria.page);
+    await maria.page.getByText('amount €300.00 in place of €930.00', { exact: false }).waitFor();
+    await maria.page.locator('button.yes').click();
+    await maria.page.getByText('Approved, and sent: committed', { exact: false }).waitFor();
+    expect((await world.get(`/effects/${effect}`)).body.effect.params).toMatchObject({ amount: 30_000 });
+    await maria.context.close();
+    const changed = await version();
+    writeFileSync(file, policy);
+    await expect.poll(version).not.toBe(changed);
   });
 });
 
@@ -588,6 +685,8 @@ describe('leaving', () => {
     expect(await faultsOf(page)).toEqual([]);
     const headers = { cookie, 'svc-console': '1' };
     expect((await fetch(`${world.gateway.url}/v1/workspaces/demo/effects`, { headers })).status).toBe(401);
+    // Nobody reads it who looks at the screen as well.
+    expect(await page.getByLabel('Your API key').getAttribute('type')).toBe('password');
     await page.getByLabel('Your API key').fill(world.keys.approver);
     await page.keyboard.press('Enter');
     await page.waitForSelector('.shell');

@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { type Keys, type Rig, type Seen, startRig } from '../api/rig.ts';
+import { INVALID_KEY_LIMIT } from '../../src/api/invalid-key-limiter.ts';
 import { createPasskeys } from '../../src/identity/passkeys/passkeys.ts';
 import { createVerifier } from '../../src/identity/passkeys/verifier.ts';
 import { createAuthenticator, type Signed } from './authenticator.ts';
@@ -284,5 +285,16 @@ describe('signing in with a passkey', () => {
     await rig.send('DELETE', `/v1/beta/keys/${String(json['id'])}`, { key: rig.keys.admin });
     expect(await as(headers, 'GET', '/console/session')).toMatchObject({ status: 401 });
     expect(await enter(await attempt(authenticator))).toMatchObject(REFUSED);
+  });
+
+  it('that nobody has added is tried by one address so many times, and then it has to wait', async () => {
+    const body = await attempt(createAuthenticator());
+    // While they are made some become free again.
+    let last = await enter(body);
+    for (let count = 0; count < 2 * INVALID_KEY_LIMIT.burst && last.status === 403; count += 100) {
+      const tried = await Promise.all(Array.from({ length: 100 }, () => enter(body)));
+      last = tried.at(-1) ?? last;
+    }
+    expect(last).toMatchObject({ status: 429, json: { code: 'too_many_requests' } });
   });
 });

@@ -70,6 +70,13 @@ it.each([
   expect(likeness).not.toBeNull();
 });
 
+it('is another where a header that counts has another value', () => {
+  const ofTenant = (tenant: string) =>
+    likenessOf(key, { ...call, headers: { ...NO_HEADERS, bound: { 'x-tenant': tenant } } }, asks());
+  expect(ofTenant('a')).toBe(ofTenant('a'));
+  expect(ofTenant('b')).not.toBe(ofTenant('a'));
+});
+
 it('is another where people would be shown another amount that no param says, such as that of an entity', () => {
   expect(likenessOf(key, call, asks({}, 60_000))).not.toBe(before);
   const large = (amount: number) =>

@@ -1,6 +1,6 @@
 // `npm run test:faults [-- NAME…]`: plants each fault of the list in a copy of the repository and runs the test that has to
 // go red. Prints caught or not caught, and exits with 1 where fewer than 90 % are caught, or where a test is red without
-// its fault. Two at a time; each has a bound.
+// its fault, also where only the tests of its pattern are run. Two at a time; each has a bound.
 import { spawn, spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
@@ -31,6 +31,8 @@ if (isBuilt && spawnSync(process.execPath, ['bin/svc.mjs', '--version'], { cwd: 
 const folder = mkdtempSync(join(tmpdir(), 'svc-faults-'));
 const copies = Array.from({ length: WORKERS }, (_, at) => copyOf(join(folder, String(at))));
 const results = [];
+/** Whether the tests of a pattern are green by themselves, by file and pattern. */
+const alone = new Map();
 try {
   const sound = await withoutFaults(copies[0]);
   const left = [...faults];
@@ -38,7 +40,8 @@ try {
     copies.map(async (copy) => {
       for (let fault = left.shift(); fault !== undefined; fault = left.shift()) {
         const begun = performance.now();
-        const result = sound(fault) ?? (await plant(copy, fault));
+        const planted = sound(fault) ?? (await plant(copy, fault));
+        const result = planted === 'caught' && !(await isGreenAlone(copy, fault)) ? 'red alone without it' : planted;
         results.push({ name: fault.name, result });
         const seconds = ((performance.now() - begun) / 1000).toFixed(1);
         console.log(`${result.padEnd(26)} ${seconds.padStart(6)} s  ${fault.name} (${fault.file}; ${fault.test})`);
@@ -83,6 +86,17 @@ async function withoutFaults(copy) {
     if (own.length === 0) return 'no such test';
     return own.some(({ status }) => status === 'failed') ? 'red without the fault' : null;
   };
+}
+
+/** Tests that lean on others before them in the file are red by themselves, whatever is planted: that shows nothing. */
+async function isGreenAlone(copy, { test, pattern }) {
+  if (pattern === undefined) return true;
+  const name = JSON.stringify([test, pattern]);
+  if (!alone.has(name)) {
+    const { tests } = await run(copy, [test], pattern, BOUND_MS);
+    alone.set(name, !tests.some(({ name: of, status }) => matches(of, pattern) && status === 'failed'));
+  }
+  return alone.get(name);
 }
 
 async function plant(copy, { file, text, instead, test, pattern }) {

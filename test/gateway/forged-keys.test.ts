@@ -84,6 +84,11 @@ it('an agent’s key that was made an administrator’s in the file is refused, 
   expect(await checkStore(at.options)).toContainEqual(
     expect.objectContaining({ what: 'key', where: agent.id, store: expect.stringContaining('put there or changed') }),
   );
+  // The gateway that runs there next tells of it.
+  const third = await at.start();
+  const { notes } = (await (await fetch(`${third.url}/readyz`)).json()) as { readonly notes: readonly unknown[] };
+  expect(notes).toContainEqual(expect.objectContaining({ part: 'fsck' }));
+  await third.close();
 });
 
 it('a revocation that is lifted in the file of a running gateway lets nobody in again', async () => {

@@ -43,9 +43,12 @@ const asking = (principal: Principal): Asking => ({
   authenticated: { at: 0, tookMs: 0 },
 });
 
+/** The lines of the log, but for the request. */
+const logged: unknown[] = [];
+
 const dispatch = new Dispatch(
   {
-    called: () => undefined,
+    called: (_request, entry) => void logged.push(entry),
     problemOf: () => plainProblem('internal', 'Something went wrong.'),
     renderProblem: (problem) => ({ status: 500, headers: {}, body: { code: problem.code } }),
   },
@@ -83,6 +86,21 @@ it('a tool that gives business data is seen and called only where allowed_tools 
   expect(all).toEqual(['svc.t1', 'svc.t2']);
   const none = { ...PRINCIPAL, allowedTools: [] };
   expect(names(await ask('tools/list', {}, none))).toEqual(['svc.t1', 'svc.t3']);
+});
+
+it('each call of a tool stands in the log with what became of it, one that the key may not make too', async () => {
+  logged.length = 0;
+  await ask('tools/call', { name: 'svc.t1' });
+  await expect(ask('tools/call', { name: 'svc.hidden' })).rejects.toThrow(/allowed_tools/);
+  await ask('tools/call', { name: 'svc.t4', arguments: { more: 1 } });
+  await ask('tools/call', { name: 'svc.t3' });
+  const keyId = PRINCIPAL.keyId;
+  expect(logged).toEqual([
+    { keyId, tool: 'svc.t1', outcome: 'answered', code: null },
+    { keyId, tool: 'svc.hidden', outcome: 'refused', code: 'insufficient_scope' },
+    { keyId, tool: 'svc.t4', outcome: 'error', code: 'invalid_request' },
+    { keyId, tool: 'svc.t3', outcome: 'error', code: 'internal' },
+  ]);
 });
 
 it('a tool that breaks is an error of the tool, with nothing of the inside', async () => {

@@ -115,4 +115,5 @@ test('when the thread that reads ends, who waits for it is told, calls go on, an
   expect(existsSync(join(path, 'store.db-wal'))).toBe(false);
   await expect(place.ids('l')).rejects.toMatchObject({ name: StoreUnavailable.name });
   rmSync(path, { recursive: true });
-});
+  // One that is asked though it has ended never answers.
+}, 60_000);

@@ -208,11 +208,13 @@ export function rollback(database: SqlDatabase): void {
 
 /**
  * Settings of a connection that only reads, beside the one that writes: it cannot write and never waits for the other.
+ * @returns the connection
  */
-export function configureReader(database: SqlDatabase): void {
+export function configureReader(database: SqlDatabase): SqlDatabase {
   database.prepare('PRAGMA busy_timeout = 5000').all();
   database.prepare('PRAGMA query_only = 1').all();
   database.prepare('PRAGMA cache_size = -8192').all();
+  return database;
 }
 
 /** Runs `read` on one state of the database. */

@@ -93,26 +93,22 @@ export interface Reads {
 
 /** @param path folder of a store that is open; the file is opened at the first look */
 export function openReads(path: string, open: OpenDatabase): Reads {
-  let opened: { readonly database: SqlDatabase; readonly reader: Reader } | null = null;
-
-  function connect(): { readonly database: SqlDatabase; readonly reader: Reader } {
-    const database = open(join(path, STORE_FILE));
-    configureReader(database);
-    return { database, reader: openReader(database) };
-  }
+  let database: SqlDatabase | null = null;
+  let reader: Reader | null = null;
 
   function close(): void {
-    opened?.database.close();
-    opened = null;
+    database?.close();
+    database = null;
+    reader = null;
   }
 
   /** All that one look reads is one state of the store. */
   function answer<T>(read: (reader: Reader) => T, done: (answer: T) => void, failed: (error: Error) => void): void {
     let seen: T;
     try {
-      opened ??= connect();
-      const { database, reader } = opened;
-      seen = onOneState(database, () => read(reader));
+      database ??= open(join(path, STORE_FILE));
+      const of = (reader ??= openReader(configureReader(database)));
+      seen = onOneState(database, () => read(of));
     } catch (error) {
       close();
       failed(new StoreUnavailable(error instanceof Error ? error.message : String(error)));

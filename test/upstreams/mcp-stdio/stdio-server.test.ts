@@ -3,6 +3,7 @@ import { createRequire } from 'node:module';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, test } from 'vitest';
+import { StdioChild } from '../../../src/upstreams/mcp/stdio/child.ts';
 import { Keeper, OWNER_VARIABLE } from '../../../src/upstreams/mcp/stdio/keeper.ts';
 import { StdioServer, type StdioServerSettings } from '../../../src/upstreams/mcp/stdio/stdio-server.ts';
 import { longestHold } from '../../longest-hold.ts';
@@ -232,6 +233,50 @@ describe('what a child says', () => {
     expect(saidIn(await tool(server, good, 'print'))).toBe('printed');
     expect(server.report()).toMatchObject({ running: 1, lastEnd: expect.stringContaining('a line of more') });
   });
+});
+
+test('for a child that does not read so much waits, and what is beyond it is not sent', async () => {
+  const answer = '{"jsonrpc":"2.0","id":0,"result":{}}';
+  const server = serverOf({ command: '/bin/sh', args: ['-c', `read line; echo '${answer}'; exec sleep 600`] });
+  const session = await initialize(server);
+  const message = { jsonrpc: '2.0', method: 'notifications/x', params: { text: 'x'.repeat(900_000) } };
+  let taken = 0;
+  let last = ask(server, 'POST', message, { session });
+  for (; taken < 60; taken += 1) {
+    await last.end;
+    if (last.status !== 202) break;
+    last = ask(server, 'POST', message, { session });
+  }
+  expect([last.status, last.text]).toEqual([503, expect.stringContaining('This message was not sent')]);
+  // 32 MiB, and what the pipe itself holds.
+  expect(taken * 900_000).toBeGreaterThan(31 * 1024 * 1024);
+  expect(taken * 900_000).toBeLessThan(33 * 1024 * 1024);
+});
+
+test('of many lines at once some are taken in each turn of the event loop, and the rest waits', async () => {
+  let lines = 0;
+  let before = 0;
+  let most = 0;
+  const look = (): void => {
+    most = Math.max(most, lines - before);
+    before = lines;
+  };
+  const child = new StdioChild(
+    { command: '/bin/sh', args: ['-c', "yes '[]' | head -n 100000"], env: {}, cwd: null },
+    keeper,
+    { lineBytes: 1_000, graceMs: 300 },
+    { line: () => void (lines += 1), over: () => {} },
+  );
+  let isGone = false;
+  void child.gone.then(() => {
+    isGone = true;
+  });
+  while (!isGone) {
+    await new Promise((resolve) => setImmediate(resolve));
+    look();
+  }
+  expect(lines).toBe(100_000);
+  expect(most).toBeLessThan(200);
 });
 
 describe('children that end, hang or never begin', () => {
