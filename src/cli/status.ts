@@ -42,14 +42,14 @@ export function addStatus(program: Command, { terminal, exit }: CliContext): voi
   ).action(async (options: GatewayAccess) => {
     const svc = await connect(options);
     const gateway = await gatewayPart(svc);
-    const parts = await Promise.all([
-      gateway,
+    const others = await Promise.all([
       part('unknown', () => unknownPart(svc)),
       part('running', () => runningPart(svc)),
       part('approvals', () => approvalsPart(svc)),
       part('pauses', async () => pausesPart((await svc.pauses.list()).pauses)),
       part('budgets', async () => budgetsPart((await svc.budgets.list()).budgets)),
     ]);
+    const parts = [gateway, ...others];
     if (options.json) terminal.out(json(wire({ parts })));
     else for (const one of parts) show(terminal, one);
     if (parts.some(({ needsSomebody }) => needsSomebody === true)) exit(1);

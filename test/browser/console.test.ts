@@ -581,20 +581,21 @@ describe('what another approver has changed', () => {
 
 describe('the next calls alike', () => {
   it('nothing is decided for one that is not among those that are chosen', async () => {
-    const ids = [];
+    const ids: string[] = [];
     for (const amount of [93_000, 94_000, 95_000]) {
       const effect = await asked(amount, `pay_${amount}`);
       ids.push((await world.get(`/effects/${effect}`)).body.effect.approval_id);
     }
     await open(`inbox?approval=${ids[2]}`, '.ask');
     await page.getByText('left of', { exact: false }).first().waitFor();
-    for (const amount of ['€930', '€940']) await page.locator('li', { hasText: amount }).locator('input').check();
+    for (const amount of ['93000', '94000']) await page.locator('li', { hasText: amount }).locator('input').check();
     await page.getByText('not among those that you chose', { exact: false }).waitFor();
     expect(await page.locator('button.yes').count()).toBe(0);
-    await page.locator('li', { hasText: '€950' }).locator('input').check();
+    await page.locator('li', { hasText: '95000' }).locator('input').check();
     await page.getByRole('button', { name: 'Reject 3' }).click();
-    await page.getByText('Nothing waits').waitFor();
-    for (const id of ids) expect((await world.get(`/approvals/${id}`)).body.status).toBe('rejected');
+    const statusOf = async (id: string): Promise<string> => (await world.get(`/approvals/${id}`)).body.status;
+    const all = (): Promise<readonly string[]> => Promise.all(ids.map(statusOf));
+    await expect.poll(all, { timeout: 20_000 }).toEqual(ids.map(() => 'rejected'));
   });
 
   it('are allowed in the inbox, told of on the effect, and revoked where they are listed', async () => {
