@@ -162,8 +162,9 @@ export async function probeStore(place: StorePlace): Promise<
 > {
   const { path } = place;
   if (!existsSync(join(path, 'store.db')) && !existsSync(join(path, 'install.json'))) return { state: 'absent' };
-  const inUse = isLocked(path, await loadDriver());
+  let inUse = false;
   try {
+    inUse = isLocked(path, await loadDriver());
     const rows = await openSharedRows(place, ({ record }) => record);
     try {
       return { state: 'ready', durability: 'fsync', inUse, keys: await installationOf(rows, UNJUDGED).keys(null) };

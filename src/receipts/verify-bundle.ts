@@ -55,7 +55,7 @@ function createBundleCheck(trust: JsonObject | null) {
   const digest = createHash('sha256');
   const counts = { events: 0, effects: 0, receipts: 0 };
   const faults: string[] = [];
-  const admitted = new Map<string, Json | undefined>();
+  const admitted = new Map<string, { readonly epoch: number; readonly seq: number }>();
   const said = new Map<string, string>();
   let head: JsonObject | null = null;
   let number = 0;
@@ -91,7 +91,7 @@ function createBundleCheck(trust: JsonObject | null) {
     if (last !== null && !isNext && epoch <= last.epoch)
       fault(`event ${seq} follows event ${last.seq}: one is missing, doubled, or in another's place`);
     last = { epoch, seq };
-    if (kind === 'effect.admitted' && typeof effectId === 'string') admitted.set(effectId, seq);
+    if (kind === 'effect.admitted' && typeof effectId === 'string') admitted.set(effectId, last);
     if (kind === 'receipt.issued')
       issued = { line: number, effectId, receiptId: isJsonObject(data) ? data['receipt_id'] : undefined };
   }
@@ -110,7 +110,8 @@ function createBundleCheck(trust: JsonObject | null) {
     issuer ??= payload['iss'];
     if (issuer !== payload['iss']) fault('a receipt of another issuer');
     const place = typeof effectId === 'string' ? admitted.get(effectId) : undefined;
-    if (place !== undefined && memberAt(payload, ['ledger', 'seq']) !== place)
+    const isThere = (of: 'epoch' | 'seq'): boolean => memberAt(payload, ['ledger', of]) === place?.[of];
+    if (place !== undefined && !(isThere('seq') && isThere('epoch')))
       fault('the receipt names another place in the ledger than its effect has');
     if (typeof effectId !== 'string') return;
     admitted.delete(effectId);

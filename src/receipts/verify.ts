@@ -113,6 +113,10 @@ function findReceipt(content: string): Found | null {
   const view = isJsonObject(inner) ? inner : parsed.value;
   const jws = view['jws'];
   if (typeof jws !== 'string') return null;
+  if (around['type'] === 'receipt' && Object.keys(around).every((name) => LINE.has(name))) {
+    const { type: _, jws: __, ...said } = around;
+    return { form: 'The line of a receipt in a bundle.', jws, view: null, around: said };
+  }
   if (view !== inner) return { form: 'The view of a receipt.', jws, view, around: null };
   return { form: 'An answer with a receipt; nothing else in it is signed.', jws, view, around };
 }
@@ -125,6 +129,8 @@ const STATED_TWICE: Readonly<Record<string, readonly string[]>> = {
   workspace: ['ws'],
   receipt_id: ['id'],
 };
+/** What the line of a receipt has in a bundle. */
+const LINE: ReadonlySet<string> = new Set(['type', 'effect_id', 'receipt_id', 'jws']);
 /** Decisions whose answers carry a receipt. */
 const WITH_RECEIPT: readonly Json[] = ['committed', 'duplicate_blocked'];
 

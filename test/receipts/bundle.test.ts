@@ -203,6 +203,15 @@ describe('what a seal does not make good', () => {
 
   it.each<[string, () => string[]]>([
     ['an event that is missing', () => without(/pause\.set/)],
+    [
+      'an event that is missing, where those after it are said to be of a later epoch',
+      () => {
+        const gone = lines().findIndex((line) => line.includes('pause.set'));
+        return lines().flatMap((line, at) =>
+          at === gone ? [] : [at > gone ? line.replace('"evt_1_', '"evt_2_') : line],
+        );
+      },
+    ],
     ['a receipt that is missing', () => without(/"type":"receipt","effect_id":"eff_one"/)],
     ['the last receipt that is missing', () => without(/"type":"(receipt","effect_id":"eff_two|effect")/)],
     ['a receipt of another effect', () => lines().map((line) => line.replace('rcp_one","jws', 'rcp_two","jws'))],

@@ -43,6 +43,17 @@ function forge(header: Json | string, payload: string = Buffer.from(parts()[1], 
 
 const right = () => ({ alg: 'Ed25519', kid: signer.kid(), typ: 'svc-receipt+jws' });
 
+const bundleLine = () => {
+  const { effect, id } = JSON.parse(Buffer.from(parts()[1], 'base64url').toString());
+  return { type: 'receipt', effect_id: effect.id, receipt_id: id, jws };
+};
+
+it('the line of a bundle that names another effect, or says more, is not valid', () => {
+  expect(verdict(JSON.stringify({ ...bundleLine(), effect_id: 'eff_other' }))).toBe('INVALID');
+  expect(verdict(JSON.stringify({ ...bundleLine(), action: { tool: 'other' } }))).toBe('INVALID');
+  expect(verdict(JSON.stringify({ ...bundleLine(), amount: 5 }))).toBe('INVALID');
+});
+
 describe('what is valid', () => {
   it.each<[string, () => string]>([
     ['a bare JWS', () => jws],
@@ -54,6 +65,7 @@ describe('what is valid', () => {
     ],
     ['an answer', () => JSON.stringify({ decision: 'committed', receipt: receiptView(jws), result: { a: 1 } })],
     ['an answer with a bare JWS', () => JSON.stringify({ receipt: jws })],
+    ['the line of a bundle', () => JSON.stringify(bundleLine())],
     [
       'an answer that says whose receipt it is',
       () =>

@@ -3,18 +3,17 @@ import type { JSX } from 'preact';
 import { Link } from 'wouter-preact';
 import { type Allowance, type AllowAlike, type Approval, ask, type Bounds, of } from '../api.ts';
 import { spanText, Text, Time, valueText, visible } from '../format.tsx';
+import { boundsText, currencyOfParam } from '../money.ts';
 import { Confirm, Fault } from '../parts.tsx';
 import { useCurrent, useMay } from '../session.tsx';
 
 /** How many of the next calls are offered, besides the most. */
 const OFFERED = [1, 2, 3, 5, 10, 20, 50];
 
-function differs([name, bounds]: readonly [string, Bounds]): string {
-  const { min, max, one_of: words, max_length: longest } = bounds;
+function differs(approval: Approval, name: string, bounds: Bounds): string {
+  const { one_of: words } = bounds;
   if (words !== undefined) return `${visible(name)}: ${words.map(valueText).join(', ')}`;
-  if (longest !== undefined) return `${visible(name)}: at most ${longest} characters`;
-  const sides = [min === undefined ? '' : `at least ${min}`, max === undefined ? '' : `at most ${max}`];
-  return `${visible(name)}: ${sides.filter(Boolean).join(', ')}`;
+  return `${visible(name)}: ${boundsText(bounds, null, currencyOfParam(name, approval))}`;
 }
 
 /** The choice beside the answers: how many of the next calls are let in without asking, and what is alike. */
@@ -45,8 +44,10 @@ export function AlikeChoice({
       <p class="faint small">
         Like it: <Text>{approval.requested_by.agent_id}</Text> calls <Text mono>{approval.tool}</Text> on{' '}
         <Text mono>{approval.target}</Text>, with the same headers and params
-        {varies.length === 0 ? '' : `, but for ${varies.map(differs).join('; ')}`}. Budgets, pauses and rules that deny
-        apply to each.
+        {varies.length === 0
+          ? ''
+          : `, but for ${varies.map(([name, bounds]) => differs(approval, name, bounds)).join('; ')}`}
+        . Budgets, pauses and rules that deny apply to each.
       </p>
     </div>
   );

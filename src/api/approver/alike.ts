@@ -1,5 +1,7 @@
+import { currencyOfParam } from '../../effects/model/money.ts';
 import type { AskedAlike } from '../../effects/run/allow-alike.ts';
 import { timeFromWire, timeToWire } from '../../effects/wire/time.ts';
+import { isJsonObject } from '../../json/value.ts';
 import { boundsText, type Entered } from './fields.ts';
 import { type Html, html } from './html.ts';
 import { timeOf } from './layout.ts';
@@ -12,16 +14,18 @@ export const ALIKE_FIELDS = ['alike', 'alike_until'] as const;
 const OFFERED = [1, 2, 3, 5, 10, 20, 50];
 
 /** The choice below the answers, with what exactly is alike; nothing where this person cannot allow the next calls. */
-export function alikeHtml({ alike, approval, now }: ShownApproval, entered: Entered): Html {
+export function alikeHtml({ alike, approval, now, params }: ShownApproval, entered: Entered): Html {
   if (alike === null) return html``;
   const { times, forMs, varies } = alike;
   const until = now + forMs;
   const counts = [...OFFERED.filter((count) => count < times), times];
+  const own = isJsonObject(params.params) ? params.params : {};
   const may = Object.entries(varies).map(([name, bounds]) => {
+    const currency = bounds.kind === 'range' ? currencyOfParam(name, own, approval.costs) : null;
     const within =
       bounds.kind === 'choice'
         ? bounds.of.map(String).join(' or ')
-        : boundsText({ bounds, asked: undefined, currency: null });
+        : boundsText({ bounds, asked: undefined, currency });
     return `${name}: ${within}`;
   });
   const but = may.length === 0 ? 'all of them' : `but for ${may.join('; ')}`;
