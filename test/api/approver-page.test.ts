@@ -223,6 +223,17 @@ describe('what is shown', () => {
     expect(at(expiresAt)).not.toMatch(/name="verdict"|<h1>(?:Approved|Rejected)/);
   });
 
+  it('says how many have to approve where one vote is not enough', async () => {
+    const shown = await shownToMaria();
+    const of = (quorum: number) => {
+      const requirements = shown.approval.requirements.map((one) => ({ ...one, quorum }));
+      const approval = { ...shown.approval, requirements };
+      return approvalPage({ ...shown, approval }, { user: 'maria', form: 'f', path: asked.path, notice: null });
+    };
+    expect(of(2)).toMatch(/So far 0 of 2 approvals; nothing is sent before\.[\s\S]*value="approve"/);
+    expect(of(1)).not.toContain('nothing is sent before');
+  });
+
   it('counts what other calls hold of a budget as gone', async () => {
     const shown = await shownToMaria();
     const left = (spent: number, held: number): string => {

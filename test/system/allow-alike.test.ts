@@ -264,7 +264,7 @@ describe.each(SITES)('allow the next alike, %s', (_name, open) => {
     expect(seen.text).toMatch(/<option value="5">Let the next 5 in without asking<\/option>/);
     expect(seen.text).not.toMatch(/<option value="10">/);
     expect(seen.text).toContain(
-      `Like it: bot calls payments.refund on payment:${of.id} with the same headers and the same params, but for amount: 50001 to 90000.`,
+      `Like it: bot calls payments.refund on “payment:${of.id}” with the same headers and the same params, but for amount: €500.01 to €900.00.`,
     );
     const end = /name="alike_until" value="([^"]+)"/.exec(seen.text)?.[1] ?? '';
     const fields = { form: seen.form, verdict: 'approve', 'money.EUR.amount': '600', alike_until: end };

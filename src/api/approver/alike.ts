@@ -35,7 +35,7 @@ export function alikeHtml({ alike, approval, now, params }: ShownApproval, enter
     (count) =>
       html`<option value="${count}"${entered['alike'] === String(count) ? html` selected` : ''}>${count === 1 ? 'Let the next one in' : `Let the next ${count} in`} without asking</option>`,
   )}</select>
-<p class="faint">Like it: ${approval.requester.agentId} calls ${approval.tool} on ${approval.target} with the same headers and the same params, ${but}. Budgets, pauses and rules that deny apply to each. If policy or the tool changes, people are asked again.</p></div>`;
+<p class="faint">Like it: ${approval.requester.agentId} calls ${approval.tool} on “${approval.target}” with the same headers and the same params, ${but}. Budgets, pauses and rules that deny apply to each. If policy or the tool changes, people are asked again.</p></div>`;
 }
 
 /** What was allowed ahead with the vote, where it was. */

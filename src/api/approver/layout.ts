@@ -12,7 +12,7 @@ h2{font-size:.9375rem;margin:0 0 .5rem}p{margin:0}a{color:var(--accent)}
 .wait h1,.plain h1{background:var(--wait-ground);color:var(--wait)}.yes h1{background:var(--yes-ground);color:var(--yes)}.bad h1{background:var(--bad-ground);color:var(--bad)}.stop h1{background:var(--stop-ground);color:var(--stop)}
 .card,.below>section{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:1rem;margin:0 0 1rem}
 .card{display:grid;gap:.625rem}.card>*{min-width:0}
-.what{font-size:1.25rem;font-weight:650;line-height:1.3}.amount{font-size:2rem;font-weight:700;line-height:1.1;font-variant-numeric:tabular-nums}
+.what{font-size:1.25rem;font-weight:650;line-height:1.3}.amount{font-size:clamp(1.25rem,7.5vw,2rem);font-weight:700;line-height:1.1;font-variant-numeric:tabular-nums}
 .what,.amount,td,dd,pre,li,.notice,.who{unicode-bidi:isolate}
 .num{white-space:nowrap}.said{font-weight:600}
 .faint,dt{color:var(--faint);font-size:.8125rem}

@@ -1,5 +1,6 @@
 import { MOST_COMMENT } from '../../effects/model/approval.ts';
 import type { Challenge } from '../../identity/passkeys/passkeys.ts';
+import { countToText } from '../../effects/wire/approval.ts';
 import { isJsonObject } from '../../json/value.ts';
 import { currencyOf, currencyOfParam, moneyText } from '../../effects/model/money.ts';
 import { beyondOf, detailsOf, differencesTable, namedCurrency } from './details.ts';
@@ -244,10 +245,11 @@ function decisionOf(shown: ShownApproval, { user, form, path, entered = {} }: Pa
   const wantsReason = requirements.some(({ requireReason }) => requireReason === true);
   if (obstacle !== null) return html`<p class="notice">${obstacle}</p>`;
   const isEditable = Object.keys(shown.mayChange).length > 0;
+  const isOfSeveral = requirements.length > 1 || requirements.some(({ quorum }) => quorum > 1);
   const hasApproved = votes.some((vote) => vote.user === user && vote.verdict === 'approve');
   return html`<form method="post" action="${path}" data-left="${approval.expiresAt - shown.now}">
 <input type="hidden" name="form" value="${form}"><button disabled hidden></button>
-${fieldsHtml(shown, entered)}${hasApproved ? html`<p>You have approved it. It waits for others.</p>` : ''}<div class="both">${
+${fieldsHtml(shown, entered)}${isOfSeveral ? html`<p>So far ${countToText(approval)}; nothing is sent before.</p>` : ''}${hasApproved ? html`<p>You have approved it. It waits for others.</p>` : ''}<div class="both">${
     hasApproved && !isEditable
       ? ''
       : html`<button class="yes" name="verdict" value="approve"${wantsReason ? html` formnovalidate` : ''}>${isEditable ? 'Approve this' : 'Approve'}</button>`

@@ -188,7 +188,8 @@ function becameToWire(became: Became, approval: ApprovalRecord, votedAlready: bo
 }
 
 /** `1 of 2 approvals`; if there are several requirements, each with its rule. */
-function countToText(approval: ApprovalRecord): string {
+/** How many have approved, of how many: `1 of 2 approvals`. */
+export function countToText(approval: ApprovalRecord): string {
   const counts = approval.requirements.map(({ rule, quorum }, index) => ({
     rule,
     text: `${approvalsOf(approval, index)} of ${quorum}`,
