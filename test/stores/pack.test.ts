@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { Packer, type Word } from '../../src/stores/redis/rows/pack.ts';
+import { Packer, type Word } from '../../src/stores/redis/rows/words.ts';
 import { type RedisServer, startRedis } from '../redis/servers.ts';
 
 let server: RedisServer;

@@ -1,6 +1,5 @@
 import type { Answer, Change, Counter, Found, Put, Row, Span, SumName, Want } from '../../port.ts';
 import { aboutName, counterName, kindName, namedRow, rowName, stored, unstored } from './names.ts';
-import { Packer, type Word } from './pack.ts';
 
 /*
  * Changes in the form that the script `commit` reads: the names of rows and counters, each once, then the changes, which
@@ -39,8 +38,6 @@ function thoughtThere(changes: readonly Change[]): ReadonlySet<string> {
   }
   return names;
 }
-
-const packer = new Packer();
 
 /** A batch, in a Buffer of its own. */
 export function packedChanges(changes: readonly Change[]): Buffer {
@@ -173,3 +170,79 @@ export function rowOf(value: string): Row {
   const blank = value.indexOf(' ');
   return { version: value.slice(0, blank), text: unstored(value.slice(blank + 1)) };
 }
+
+/*
+ * A list of texts as MessagePack (https://github.com/msgpack/msgpack/blob/master/spec.md), which scripts read with
+ * `cmsgpack.unpack`. As arguments of its own, each would be written by the client, and made an object by the server.
+ */
+
+const FIX_STR = 0xa0;
+const STR_32 = 0xdb;
+const ARRAY_32 = 0xdd;
+/** Of an array or text with its length. */
+const HEADER_BYTES = 5;
+/** The longest text whose length is in its first byte. */
+const SHORT = 31;
+/** The most bytes of a character that a string counts once. */
+const BYTES_A_CHARACTER = 3;
+const FIRST_BYTES = 64 * 1024;
+/** More is given back after use. */
+const KEPT_BYTES = 1024 * 1024;
+
+/** A text, or two that become one: joined before, a long one would be copied once more. */
+export type Word = string | readonly [string, string];
+
+/** Packs texts. Keeps what it writes to from one use to the next. */
+export class Packer {
+  #bytes: Buffer = Buffer.allocUnsafeSlow(FIRST_BYTES);
+
+  /** @returns in a Buffer of its own */
+  pack(...lists: readonly (readonly Word[])[]): Buffer {
+    let bytes = this.#bytes;
+    let at = HEADER_BYTES;
+    let count = 0;
+    for (const words of lists) {
+      count += words.length;
+      // No function for each word: a call has hundreds of them.
+      for (const word of words) {
+        const start = typeof word === 'string' ? '' : word[0];
+        const rest = typeof word === 'string' ? word : word[1];
+        const most = at + HEADER_BYTES + (start.length + rest.length) * BYTES_A_CHARACTER;
+        if (most > bytes.length) bytes = copyOf(bytes, at, Math.max(most, bytes.length * 2));
+        if (start === '' && rest.length <= SHORT) {
+          // Most words are numbers and names: the encoder costs more than they do.
+          let i = 0;
+          for (; i < rest.length; i += 1) {
+            const code = rest.charCodeAt(i);
+            if (code > 0x7f) break;
+            bytes[at + 1 + i] = code;
+          }
+          if (i === rest.length) {
+            bytes[at] = FIX_STR + i;
+            at += 1 + i;
+            continue;
+          }
+        }
+        const begin = at + HEADER_BYTES;
+        let end = begin + (start === '' ? 0 : bytes.write(start, begin));
+        end += bytes.write(rest, end);
+        bytes[at] = STR_32;
+        bytes.writeUInt32BE(end - begin, at + 1);
+        at = end;
+      }
+    }
+    bytes[0] = ARRAY_32;
+    bytes.writeUInt32BE(count, 1);
+    this.#bytes = bytes.length > KEPT_BYTES ? Buffer.allocUnsafeSlow(FIRST_BYTES) : bytes;
+    return Buffer.copyBytesFrom(bytes, 0, at);
+  }
+}
+
+/** The first `length` bytes, in a Buffer of a size of its own. */
+function copyOf(bytes: Buffer, length: number, size: number): Buffer {
+  const copy = Buffer.allocUnsafeSlow(size);
+  bytes.copy(copy, 0, 0, length);
+  return copy;
+}
+
+const packer = new Packer();
