@@ -103,6 +103,7 @@ it('a budget that is used up, and a pause without an end, wait for somebody; wha
   const until = new Date(Date.now() + 3_600_000).toISOString();
   await world.post('/pauses', { scope: { tool: 'notes.add' }, reason: 'an hour', until });
   expect((await parts()).filter((part: { needs_somebody: boolean }) => part.needs_somebody)).toEqual([]);
+  await world.run(refund({ amount: 1 }));
   const left = (await world.get('/budgets')).body.budgets[0].remaining;
   for (let rest = left; rest > 0; rest -= 50_000) await world.run(refund({ amount: Math.min(rest, 50_000) }));
   expect(await status()).toMatchObject({ code: 1, out: expect.stringMatching(/exhausted/) });
