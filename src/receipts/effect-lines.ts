@@ -24,6 +24,8 @@ const SAID_TWICE: readonly (readonly [string, readonly string[], readonly string
   ['evidence.ended_at', ['evidence', 'ended_at'], ['upstream', 'ended']],
 ];
 
+const TIMES: ReadonlySet<string> = new Set(['evidence.started_at', 'evidence.ended_at']);
+
 /** Those whose times the line has from the attempt itself: after a resolve or a probe it has when it was admitted. */
 const OWN_TIMES: ReadonlySet<Json | undefined> = new Set(['owner', 'late_answer']);
 
@@ -31,9 +33,7 @@ const OWN_TIMES: ReadonlySet<Json | undefined> = new Set(['owner', 'late_answer'
 function textsAt(of: JsonObject, side: 1 | 2): readonly string[] {
   const by = SAID_TWICE.find(([name]) => name === 'settled_by')?.[side] ?? [];
   const hasTimes = OWN_TIMES.has(memberAt(of, by));
-  return SAID_TWICE.map((member) =>
-    member[0].endsWith('ed_at') && !hasTimes ? '' : textOf(memberAt(of, member[side])),
-  );
+  return SAID_TWICE.map((member) => (TIMES.has(member[0]) && !hasTimes ? '' : textOf(memberAt(of, member[side]))));
 }
 
 /** Letters of what tells the values of one member apart; an edit is found by the digest of all. */

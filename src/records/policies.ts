@@ -113,7 +113,8 @@ export function createPolicies(store: RowStore, runner: StepRunner): Policies {
       parts += heads[index]?.parts ?? 0;
       if (index < ALWAYS_KEPT || parts <= MOST_PARTS) kept.add(version);
     }
-    for (const version of new Set([...over, ...versions, ...leaves])) if (!kept.has(version)) await drop(version);
+    const there = versions.filter((_, index) => heads[index] !== null);
+    for (const version of new Set([...over, ...there, ...leaves])) if (!kept.has(version)) await drop(version);
   }
 
   async function drop(version: string): Promise<void> {

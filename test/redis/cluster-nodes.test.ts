@@ -4,12 +4,9 @@ import { StoreUnavailable } from '../../src/effects/store.ts';
 import { openCluster } from '../../src/stores/redis/topology.ts';
 import { type RedisServer, routeTo, startRedis } from './servers.ts';
 
-it('once the nodes of the configuration are gone, those that the cluster named are asked where its slots are', async () => {
-  // Without an append-only file no gateway works on it, so there is no connection yet that could be asked instead.
-  const server = await startRedis(['--cluster-enabled', 'yes', '--appendonly', 'no'], true);
-  await server.client.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383');
-  const route = await routeTo(server);
-  const cluster = openCluster([{ host: '127.0.0.1', port: Number(new URL(route.url).port) }], {
+/** A cluster as a gateway sees it. */
+const clusterAt = (port: number) =>
+  openCluster([{ host: '127.0.0.1', port }], {
     access: { username: null, password: null, database: 0, tls: false },
     durability: 'fsync',
     allowWeakDurability: false,
@@ -17,6 +14,13 @@ it('once the nodes of the configuration are gone, those that the cluster named a
     clock: () => '',
     atFirstStart: () => false,
   });
+
+it('once the nodes of the configuration are gone, those that the cluster named are asked where its slots are', async () => {
+  // Without an append-only file no gateway works on it, so there is no connection yet that could be asked instead.
+  const server = await startRedis(['--cluster-enabled', 'yes', '--appendonly', 'no'], true);
+  await server.client.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383');
+  const route = await routeTo(server);
+  const cluster = clusterAt(Number(new URL(route.url).port));
   await cluster.relocate();
   await expect(cluster.ready()).rejects.toThrow('append-only');
   expect(() => cluster.primaryOf('demo').connection()).toThrow(StoreUnavailable);
@@ -30,17 +34,6 @@ it('once the nodes of the configuration are gone, those that the cluster named a
   await server.stop();
 });
 
-/** A cluster as a gateway sees it. */
-const clusterOf = (server: RedisServer) =>
-  openCluster([{ host: '127.0.0.1', port: server.port }], {
-    access: { username: null, password: null, database: 0, tls: false },
-    durability: 'fsync',
-    allowWeakDurability: false,
-    gatewayId: 'one',
-    clock: () => '',
-    atFirstStart: () => false,
-  });
-
 const movedTo = ({ port }: RedisServer): StoreUnavailable =>
   new StoreUnavailable('Redis: MOVED 903', { cause: new Error(`MOVED 903 127.0.0.1:${port}`) });
 
@@ -48,7 +41,7 @@ it('what a node said of the slots before somebody was sent elsewhere does not le
   const [old, next] = await Promise.all([1, 2].map(() => startRedis(['--cluster-enabled', 'yes'], true)));
   if (old === undefined || next === undefined) throw new Error('there are two');
   await old.client.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383');
-  const cluster = clusterOf(old);
+  const cluster = clusterAt(old.port);
   await cluster.ready();
   await delay(250);
   // It is asked, and answers only once its slot has gone.

@@ -36,14 +36,11 @@ function fieldsOf({ mayChange, params, approval }: ShownApproval): readonly Fiel
   const { params: own, asked_params: before } = params;
   if (!isJsonObject(own)) return [];
   const asked = isJsonObject(before) ? before : own;
-  const isMoney = Object.keys(mayChange).some((name) => currencyOfParam(name, own, approval.costs) !== null);
-  return Object.entries(mayChange).flatMap(([name, bounds]) => {
+  const fields = Object.entries(mayChange).flatMap(([name, bounds]): readonly Field[] => {
     const stands = Object.hasOwn(own, name) ? own[name] : undefined;
     if (typeof stands === 'object' && stands !== null) return [];
     // What cannot be shown as it is would come back as what was shown.
     if (typeof stands === 'string' && bounds.kind === 'text' && !isShownAsItIs(stands)) return [];
-    // An amount that stands in a currency would be another once the currency is changed.
-    if (stands === own['currency'] && name === 'currency' && isMoney) return [];
     // A number that stands as a text would come back as another value of a form in which nothing was changed.
     const suits = bounds.kind === 'choice' ? typeof stands : bounds.kind === 'range' ? 'number' : 'string';
     return stands != null && typeof stands !== suits
@@ -58,6 +55,9 @@ function fieldsOf({ mayChange, params, approval }: ShownApproval): readonly Fiel
           },
         ];
   });
+  // An amount that stands in a currency would be another once the currency is changed.
+  const isMoney = fields.some(({ currency }) => currency !== null);
+  return fields.filter(({ name }) => !isMoney || name !== 'currency');
 }
 
 /**

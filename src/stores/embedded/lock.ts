@@ -54,19 +54,15 @@ function openLockFile(path: string, open: OpenDatabase): SqlDatabase {
   try {
     makePrivateFile(file);
   } catch (error) {
-    throw notOurs(error);
+    const message = error instanceof Error ? error.message : String(error);
+    throw new StoreUnavailable(
+      `The lock of the store cannot be taken: ${message}. The user that runs this has to own the folder of the store.`,
+      { cause: error },
+    );
   }
   const database = open(file);
   database.prepare('PRAGMA busy_timeout = 0').all();
   return database;
-}
-
-function notOurs(cause: unknown): StoreUnavailable {
-  const message = cause instanceof Error ? cause.message : String(cause);
-  return new StoreUnavailable(
-    `The lock of the store cannot be taken: ${message}. The user that runs this has to own the folder of the store.`,
-    { cause },
-  );
 }
 
 function tryLock(database: SqlDatabase): boolean {
@@ -74,8 +70,7 @@ function tryLock(database: SqlDatabase): boolean {
     database.exec('BEGIN EXCLUSIVE');
     return true;
   } catch (error) {
-    const failure = storageFailure(error);
-    if (failure === SQLITE_BUSY) return false;
-    throw failure === null ? error : notOurs(error);
+    if (storageFailure(error) === SQLITE_BUSY) return false;
+    throw error;
   }
 }

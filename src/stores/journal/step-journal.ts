@@ -1,4 +1,4 @@
-import { constants, fdatasync, writev } from 'node:fs';
+import { constants, fdatasync, write as writeOnce } from 'node:fs';
 import { open, readdir, readFile, stat, unlink, type FileHandle } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
@@ -166,11 +166,11 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
       for (const done of written) done();
       return;
     }
-    const pieces = group.flatMap((each) => each.pieces);
+    const bytes = Buffer.concat(group.flatMap(({ pieces }) => pieces));
     const written = (error: unknown): void => {
       let failed: Error | null = null;
       if (error === null) {
-        for (const { length } of pieces) size += length;
+        size += bytes.length;
         for (const { step } of group) if (step !== null) raise(step);
       } else {
         failed = error instanceof Error ? error : new Error('the journal cannot be written');
@@ -181,8 +181,8 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
       for (const { done } of group) done(failed);
       setImmediate(writeGroup);
     };
-    if (file !== null && size <= SEGMENT_BYTES) writeAll(file, pieces, written);
-    else void nextSegment().then((target) => writeAll(target, pieces, written), written);
+    if (file !== null && size <= SEGMENT_BYTES) writeAll(file, bytes, written);
+    else void nextSegment().then((target) => writeAll(target, bytes, written), written);
   }
 
   function write(pieces: readonly Buffer[], step: JournaledStep | null, done: (error: Error | null) => void): void {
@@ -259,11 +259,10 @@ export async function rememberedInstall(folder: string): Promise<string | null> 
 }
 
 /** Uses the callback interface: the one with promises would double the cost of each group. */
-function writeAll({ fd }: FileHandle, pieces: readonly Buffer[], done: (error: Error | null) => void): void {
-  const size = pieces.reduce((sum, { length }) => sum + length, 0);
-  writev(fd, pieces, (error, written) => {
+function writeAll({ fd }: FileHandle, bytes: Buffer, done: (error: Error | null) => void): void {
+  writeOnce(fd, bytes, (error, written) => {
     if (error !== null) done(error);
-    else if (written < size) done(new Error(`${written} of ${size} bytes of the journal were written`));
+    else if (written < bytes.length) done(new Error(`${written} of ${bytes.length} bytes of the journal were written`));
     else if (SYNCED === 0) fdatasync(fd, done);
     else done(null);
   });
