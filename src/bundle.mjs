@@ -19,7 +19,7 @@ const { dependencies, optionalDependencies } = readJson(join(root, 'package.json
 const ENTRIES = {
   main: 'src/main.js',
   gateway: 'src/gateway/start.js',
-  worker: 'src/stores/embedded/threads/worker.js',
+  worker: 'src/stores/threads/worker.js',
   program: 'src/records/program.js',
   export: 'src/records/export.js',
   'read-worker': 'src/gateway/read-worker.js',
@@ -28,7 +28,7 @@ const ENTRIES = {
 
 /** Modules that name an entry beside themselves: it is beside the bundle. */
 const NAMES_ENTRY = new Set([
-  'src/stores/embedded/threads/thread.js',
+  'src/stores/threads/thread.js',
   'src/gateway/file-reader.js',
   'src/identity/passkeys/verifier.js',
 ]);

@@ -23,7 +23,7 @@ import { acquireLock } from '../stores/embedded/lock.ts';
 import type { StorePlace } from '../stores/embedded/marks.ts';
 import { beginEpoch, type Incomplete } from '../stores/embedded/new-epoch.ts';
 import { openReads } from '../stores/embedded/read-side.ts';
-import { asking } from '../stores/embedded/threads/operations.ts';
+import { asking } from '../stores/threads/operations.ts';
 import { makePrivateFolder, replaceFile, syncFolder } from '../stores/private-folder.ts';
 import { placeOf } from './store-place.ts';
 import { noteUpkeep } from './upkeep.ts';

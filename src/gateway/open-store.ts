@@ -11,7 +11,7 @@ import { acquireLock } from '../stores/embedded/lock.ts';
 import { openEmbeddedStore } from './embedded-store.ts';
 import { makePrivateFolder } from '../stores/private-folder.ts';
 import { placeOf } from './store-place.ts';
-import type { RedisStore, RedisStoreOptions } from './redis-store.ts';
+import type { FleetStore, RedisStore, RedisStoreOptions } from './redis-store.ts';
 
 /** How long a start waits for the previous gateway to release the journal, ms. */
 const JOURNAL_WAIT_MS = 10_000;
@@ -24,7 +24,7 @@ const JOURNAL_WAIT_MS = 10_000;
 export async function openStoreAndFleet(
   { store: settings, retention }: Pick<Configuration, 'store' | 'retention'>,
   keySeals: KeySeals,
-): Promise<{ readonly store: EffectStore; readonly fleet: Pick<RedisStore, 'announce' | 'others'> | null }> {
+): Promise<{ readonly store: EffectStore; readonly fleet: Pick<FleetStore, 'announce' | 'others'> | null }> {
   switch (settings.kind) {
     case 'embedded': {
       const { archive, lockWaitMs, maxClockJumpMs } = settings;
@@ -42,7 +42,7 @@ export async function openStoreAndFleet(
       };
     }
     case 'redis': {
-      const store = await openOnRedis(settings, retention, keySeals);
+      const store = await asGateway(settings, retention, keySeals, openFitInThread);
       return { store, fleet: store };
     }
   }
@@ -57,14 +57,23 @@ export async function openStore(
 }
 
 /**
- * Opens the store on Redis as this gateway, with its journal.
+ * Opens the store on Redis as this gateway, with its journal, for a command.
  * @throws CommandFailure, also while the gateway runs; StoreUnavailable
  */
-export async function openOnRedis(
+export function openOnRedis(
   settings: RedisStoreSettings,
   retention: Configuration['retention'],
   keySeals: KeySeals,
 ): Promise<RedisStore> {
+  return asGateway(settings, retention, keySeals, openFit);
+}
+
+async function asGateway<Store extends FleetStore>(
+  settings: RedisStoreSettings,
+  retention: Configuration['retention'],
+  keySeals: KeySeals,
+  open: (options: RedisStoreOptions) => Promise<Store>,
+): Promise<Store> {
   const { journal } = settings;
   makePrivateFolder(journal);
   // Two gateways must not share a journal: each would hand in the other's steps as its own.
@@ -77,7 +86,7 @@ export async function openOnRedis(
   try {
     const gatewayId = await gatewayIdIn(journal);
     const options = { ...redisOptions(settings, retention, journal, gatewayId), keySeals };
-    const store = await openFit({ ...options, openUnreached: true });
+    const store = await open({ ...options, openUnreached: true });
     return withClose(store, async () => {
       await store.close();
       lock.release();
@@ -111,11 +120,17 @@ export function redisOptions(
 }
 
 /** Opens a store on Redis. If the servers' settings do not fit, the error is one for people. */
-export async function openFit(options: RedisStoreOptions): Promise<RedisStore> {
+export const openFit = (options: RedisStoreOptions): Promise<RedisStore> =>
+  fit(({ openRedisStore }) => openRedisStore(options));
+
+/** The same in a thread of its own. */
+const openFitInThread = (options: RedisStoreOptions): Promise<FleetStore> =>
+  fit(({ openRedisStoreInThread }) => openRedisStoreInThread(options));
+
+async function fit<Store>(open: (on: typeof import('./redis-store.ts')) => Promise<Store>): Promise<Store> {
   try {
     // The embedded store needs no client for Redis.
-    const { openRedisStore } = await import('./redis-store.ts');
-    return await openRedisStore(options);
+    return await open(await import('./redis-store.ts'));
   } catch (error) {
     if (error instanceof StoreUnavailable || !(error instanceof Error)) throw error;
     throw new CommandFailure(error.message);
@@ -134,7 +149,7 @@ async function gatewayIdIn(journal: string): Promise<string> {
 }
 
 /** The same store with another `close`. Its getter must stay a getter. */
-function withClose(store: RedisStore, close: () => Promise<void>): RedisStore {
+function withClose<Store extends FleetStore>(store: Store, close: () => Promise<void>): Store {
   return {
     ...store,
     get installId() {

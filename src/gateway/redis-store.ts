@@ -1,13 +1,16 @@
+import { availableParallelism } from 'node:os';
 import type { KeySeals } from '../effects/model/key.ts';
 import { INSTALLATION } from '../effects/model/ledger.ts';
 import type { EffectStore } from '../effects/store.ts';
 import { createEffectStore } from '../records/effect-store.ts';
 import type { Retention } from '../records/retention.ts';
-import { eventDraft } from '../records/view.ts';
+import { operatorEvent, PROGRAM_MODULE } from '../records/program.ts';
 import { openRedisRows, type RedisRows, type RedisRowsOptions } from '../stores/redis/rows/open.ts';
+import { openThreadedRows } from '../stores/redis/rows/threaded.ts';
+import { threadEntry } from '../stores/threads/thread.ts';
 import { timeAccepted } from './time-accepted.ts';
 
-export interface RedisStoreOptions extends Omit<RedisRowsOptions, 'operatorEvent'> {
+export interface RedisStoreOptions extends Omit<RedisRowsOptions, 'operatorEvent' | 'onEnded'> {
   readonly retention: Retention;
   /** Checks and makes the seals of keys. */
   readonly keySeals: KeySeals;
@@ -15,12 +18,35 @@ export interface RedisStoreOptions extends Omit<RedisRowsOptions, 'operatorEvent
   readonly maxFreezeMs: number;
 }
 
+/** A store that several gateways share. */
+export type FleetStore = EffectStore & Pick<RedisRows, 'announce' | 'others'>;
+
 /** A store on Redis, with functions that only operators of several gateways need. */
-export type RedisStore = EffectStore &
-  Pick<RedisRows, 'recoverLost' | 'acceptLoss' | 'acceptTime' | 'announce' | 'others'>;
+export type RedisStore = FleetStore & Pick<RedisRows, 'recoverLost' | 'acceptLoss' | 'acceptTime'>;
 
 /**
- * Opens the store on Redis, for the gateway. It tries to connect as long as it is open. While it cannot, everything
+ * Opens the store on Redis, for the gateway: in a thread of its own, if the machine has two cores or more.
+ * @throws as {@link openRedisStore} does
+ */
+export async function openRedisStoreInThread(options: RedisStoreOptions): Promise<FleetStore> {
+  const entry = availableParallelism() >= 2 ? threadEntry() : null;
+  if (entry === null) return openRedisStore(options);
+  const { retention, keySeals, maxFreezeMs, clock, ...settings } = options;
+  if (clock !== undefined) throw new TypeError('a clock of a test cannot cross to another thread');
+  const rows = await openThreadedRows(entry, { rows: settings, maxFreezeMs, program: PROGRAM_MODULE.href });
+  const store = createEffectStore(rows, { retention, keySeals, maxFreezeMs });
+  return {
+    ...store,
+    get installId() {
+      return rows.installId;
+    },
+    announce: rows.announce,
+    others: rows.others,
+  };
+}
+
+/**
+ * Opens the store on Redis in this thread. It tries to connect as long as it is open. While it cannot, everything
  * rejects at once.
  * @throws Error for settings of the servers that cannot be used, StoreUnavailable if they cannot be reached
  */
@@ -48,7 +74,3 @@ export async function openRedisStore({
     others: rows.others,
   };
 }
-
-/** What an operator decided about a gateway, as an event of the ledger. */
-const operatorEvent: RedisRowsOptions['operatorEvent'] = (kind, gateway) =>
-  eventDraft({ kind, effectId: null, actor: { type: 'gateway', id: 'command-line' }, data: { gateway } }).text;

@@ -264,7 +264,13 @@ export function createEffectStore(
       const problem = health.problem ?? archive.problem();
       return problem === health.problem ? health : { ...health, ready: false, problem };
     },
-    commits: runner.commits,
+    commits() {
+      const here = runner.commits();
+      const there = store.program?.commits?.();
+      // Here what is done there is counted, but not what it took.
+      if (there === undefined) return here;
+      return { done: here.done, moved: here.moved + there.moved, givenUp: here.givenUp + there.givenUp };
+    },
     turns,
     admit,
     async preview(request) {

@@ -1,5 +1,5 @@
 import type { KeyObject } from 'node:crypto';
-import type { Ended, OpenProgram, Program } from '../stores/open-rows.ts';
+import type { Ended, FleetProgram, OpenProgram, OpenRows, Program } from '../stores/open-rows.ts';
 import { quote, quoteOr } from '../json/canonical.ts';
 import { readOwnJson } from '../json/read.ts';
 import { loadSodium } from '../sodium/load.ts';
@@ -7,8 +7,9 @@ import { jwsSignature, type SignBytes, signBytesWith } from '../sodium/sign.ts';
 import type { RequestOf, StepName } from '../effects/steps/table.ts';
 import { COUNTED } from './counted.ts';
 import { LocalSteps } from './local-steps.ts';
-import type { StepRunner } from './runner.ts';
-import type { Steps } from './steps.ts';
+import { createStepRunner, type StepRunner } from './runner.ts';
+import { createSteps, type Steps } from './steps.ts';
+import { eventDraft } from './view.ts';
 import type { EffectRecord, Hold, Lease, PoolUse, SettledBy } from '../effects/model/effect.ts';
 import type { Amounts } from '../effects/model/answer.ts';
 import type { BudgetRow } from '../effects/model/budget.ts';
@@ -46,21 +47,49 @@ export const PROGRAM_MODULE = new URL(import.meta.url);
 /** What runs the rules' steps where the store's file is. It signs receipts before what they are of is committed. */
 export async function loadProgram(): Promise<Program> {
   const sodium = await loadSodium();
-  return (ended, keys) => {
-    const signers = new WeakMap<KeyObject, SignBytes>();
-    const sign: SignReceipt = (head, payload) => {
-      const key = keys.get(head);
-      if (key === undefined) throw new TypeError('a receipt is to be signed with a key that is not here');
-      const signer = signers.get(key) ?? signBytesWith(key, sodium);
-      signers.set(key, signer);
-      return jwsSignature(signer, head, payload);
-    };
-    return answerWith(new LocalSteps(ended), sign);
+  return (ended, keys) => answerWith(new LocalSteps(ended), signingWith(keys, sodium));
+}
+
+/** The same in the thread that has a store on Redis, where steps are guarded and may run again. */
+export async function loadFleetProgram(): Promise<FleetProgram> {
+  const sodium = await loadSodium();
+  return {
+    operatorEvent,
+    run(rows, keys, maxFreezeMs) {
+      const runner = createStepRunner(rows);
+      const steps = createSteps(rows, runner, { ended: rows.ended, maxFreezeMs });
+      const answer = answerLater(steps, signingWith(keys, sodium));
+      return {
+        ask(request) {
+          return steps.hasCounted() ? steps.flushCounted().then(() => answer(rows, request)) : answer(rows, request);
+        },
+        commits: runner.commits,
+        close: runner.close,
+      };
+    },
   };
 }
 
+/** What an operator decided about a gateway, as an event of the ledger. */
+export const operatorEvent: FleetProgram['operatorEvent'] = (kind, gateway) =>
+  eventDraft({ kind, effectId: null, actor: { type: 'gateway', id: 'command-line' }, data: { gateway } }).text;
+
 /** Signs a receipt. @param head encoded, which names the key */
 type SignReceipt = (head: string, payload: string) => string;
+
+function signingWith(
+  keys: ReadonlyMap<string, KeyObject>,
+  sodium: Awaited<ReturnType<typeof loadSodium>>,
+): SignReceipt {
+  const signers = new WeakMap<KeyObject, SignBytes>();
+  return (head, payload) => {
+    const key = keys.get(head);
+    if (key === undefined) throw new TypeError('a receipt is to be signed with a key that is not here');
+    const signer = signers.get(key) ?? signBytesWith(key, sodium);
+    signers.set(key, signer);
+    return jwsSignature(signer, head, payload);
+  };
+}
 
 function answerWith(steps: LocalSteps, sign: SignReceipt): ReturnType<Program> {
   return (store, request) => {
@@ -92,6 +121,37 @@ function answerWith(steps: LocalSteps, sign: SignReceipt): ReturnType<Program> {
   };
 }
 
+/** @returns rejects with StoreUnavailable where the store cannot answer */
+function answerLater(steps: Steps, sign: SignReceipt): (rows: OpenRows, request: string) => Promise<string> {
+  return (rows, request) => {
+    if (request.startsWith(ADMIT)) {
+      const admit = readAdmit(request.slice(ADMIT.length));
+      const impediment = rows.impediment(admit.workspace);
+      if (impediment !== null) return Promise.reject(impediment);
+      return steps.admit(admit).then((admission) => writeAdmission(admission, admit));
+    }
+    if (request.startsWith(SETTLE)) {
+      const { settle, signature } = readSettle(request.slice(SETTLE.length), sign);
+      return steps.settle(settle).then((settlement) => writeSettlement(settlement, signature));
+    }
+    const asked = readOwnJson<Asked>(request);
+    switch (asked[0]) {
+      case 'run':
+        return steps.run(asked[1], asked[2], asked[3]).then(JSON.stringify);
+      case 'preview':
+        return steps.preview(asked[1], asked[2], asked[3]).then(JSON.stringify);
+      case 'declare_lost':
+        return steps.declareLost(asked[1], asked[2]).then(JSON.stringify);
+      case 'declare_lost_leases':
+        return steps.declareLostLeases(asked[1], asked[2]).then(JSON.stringify);
+      case 'give_back_over':
+        return steps.giveBackOver(asked[1], asked[2]).then(() => 'null');
+      case 'flush_counted':
+        return steps.flushCounted().then(() => 'null');
+    }
+  };
+}
+
 /** The steps, as they are run in the store's thread. */
 export function remoteSteps(program: OpenProgram, runner: StepRunner, ended: Ended): Steps {
   const { ask } = program;
@@ -109,13 +169,13 @@ export function remoteSteps(program: OpenProgram, runner: StepRunner, ended: End
       await send(['give_back_over', workspace, limit]);
     },
     async declareLostLeases(workspace, limit) {
-      const { lost, allDeclared } = await send<ReturnType<LocalSteps['declareLostLeases']>>([
+      const declared = await send<Awaited<ReturnType<Steps['declareLostLeases']>>>([
         'declare_lost_leases',
         workspace,
         limit,
       ]);
-      if (allDeclared) ended.none(workspace);
-      return lost;
+      if (declared.allDeclared) ended.none(workspace);
+      return declared;
     },
     // They are flushed before each step, where they are counted.
     hasCounted: () => false,

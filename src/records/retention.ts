@@ -82,7 +82,7 @@ export async function sweepWorkspace(
   const due: Due = (list, kind, to, most = limit) => firstOf(store, { workspace, list, kind, to }, most);
   const write: Write = (step) => runner.run(workspace, step);
 
-  const lost = await steps.declareLostLeases(workspace, limit);
+  const { lost } = await steps.declareLostLeases(workspace, limit);
 
   const overdue = await due(AWAITED, approvalRows.kind, now);
   const ending = overdue.map(({ id }) => steps.run('expire_overdue', workspace, { workspace, approvalId: id }));

@@ -28,8 +28,14 @@ export interface Steps {
   declareLost(workspace: string, id: string): Promise<boolean>;
   /** Gives back what counts toward caps and is over, at most `limit`. */
   giveBackOver(workspace: string, limit: number): Promise<void>;
-  /** Declares effects lost whose lease is over or whose owner has ended, at most `limit`. @returns how many */
-  declareLostLeases(workspace: string, limit: number): Promise<number>;
+  /**
+   * Declares effects lost whose lease is over or whose owner has ended, at most `limit`.
+   * @returns how many, and whether none is left whose owner has ended
+   */
+  declareLostLeases(
+    workspace: string,
+    limit: number,
+  ): Promise<{ readonly lost: number; readonly allDeclared: boolean }>;
   /** Whether counted refusals wait to be written. */
   hasCounted(): boolean;
   /** Writes the counted refusals of seconds that are over. */
@@ -173,8 +179,9 @@ export function createSteps(
         if (due.length === limit) break;
       }
       const declared = await Promise.all(due.map((id) => declareLost(workspace, id)));
-      if (isAny && due.length < limit) ended.none(workspace);
-      return declared.filter(Boolean).length;
+      const allDeclared = isAny && due.length < limit;
+      if (allDeclared) ended.none(workspace);
+      return { lost: declared.filter(Boolean).length, allDeclared };
     },
     hasCounted: () => throttle.pending(),
     async flushCounted() {

@@ -1,6 +1,6 @@
 import type { KeyObject } from 'node:crypto';
 import type { Lease } from '../effects/model/effect.ts';
-import type { StoreHealth, StoreUnavailable } from '../effects/store.ts';
+import type { StoreCommits, StoreHealth, StoreUnavailable } from '../effects/store.ts';
 import type { LocalStore, RowStore } from './port.ts';
 
 /** Effects that are still recorded as running although their gateway has ended. */
@@ -59,6 +59,19 @@ export interface OpenProgram {
   lend(name: string, key: KeyObject): void;
   /** Those that it has. */
   readonly keys: ReadonlyMap<string, KeyObject>;
+  /** How its steps were answered, where they may have to run again. */
+  readonly commits?: () => StoreCommits;
+}
+
+/** A program beside a store that several gateways share, in the same thread: its steps may have to run again. */
+export interface FleetProgram {
+  /** The ledger's text for the decision of an operator. */
+  readonly operatorEvent: (kind: 'store.loss_accepted' | 'gateway.declared_lost', gateway: string) => string;
+  run(
+    rows: OpenRows,
+    keys: ReadonlyMap<string, KeyObject>,
+    maxFreezeMs: number,
+  ): { readonly ask: (request: string) => Promise<string>; commits(): StoreCommits; close(): Promise<void> };
 }
 
 /** An open store of rows, with what only its opener knows. */

@@ -4,7 +4,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { createSyncQueue } from '../../src/stores/embedded/sync-queue.ts';
 import { startEngine } from '../../src/stores/embedded/engine.ts';
-import { asking } from '../../src/stores/embedded/threads/operations.ts';
+import { asking } from '../../src/stores/threads/operations.ts';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import type { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
@@ -27,7 +27,7 @@ export function compileStore(programs: readonly string[] = ['test/stores/load.ts
   const files = [
     join(ROOT, 'src/gateway/embedded-store.ts'),
     join(ROOT, 'src/stores/embedded/open.ts'),
-    join(ROOT, 'src/stores/embedded/threads/worker.ts'),
+    join(ROOT, 'src/stores/threads/worker.ts'),
     ...programs.map((program) => join(ROOT, program)),
   ];
   writeFileSync(
@@ -46,6 +46,8 @@ export function compileStore(programs: readonly string[] = ['test/stores/load.ts
     }),
   );
   execFileSync(process.execPath, [join(ROOT, 'node_modules/typescript/bin/tsc'), '-p', settings], { stdio: 'inherit' });
+  const scripts = 'src/stores/redis/scripts';
+  cpSync(join(ROOT, scripts), join(folder, scripts), { recursive: true });
   const file = (source: string): string => join(folder, source.replace(/\.ts$/, '.js'));
   return {
     file,

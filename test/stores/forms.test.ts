@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
-import { type AnswerTo, type Asked, FORMS, type Operation } from '../../src/stores/embedded/threads/operations.ts';
-import { type Form, Decoder, Encoder } from '../../src/stores/embedded/threads/operations.ts';
+import { type AnswerTo, type Asked, FORMS, type Operation } from '../../src/stores/threads/operations.ts';
+import { type Form, Decoder, Encoder } from '../../src/stores/threads/operations.ts';
 import type { SumChange } from '../../src/stores/port.ts';
 
 const until: SumChange = {
@@ -60,7 +60,9 @@ const SAMPLES: { readonly [Op in Operation]: { asked: readonly Asked<Op>[]; answ
         workspace: 'workspace',
         wants: [{ kind: 'kind', id: 'id' }],
         sums: [{ name: 'n', span: until.span, group: 'g' }],
+        isShown: true,
       },
+      { workspace: 'workspace', wants: [], sums: [], isShown: false },
     ],
     answers: [
       { now: 1, epoch: 2, rows: [{ kind: 'kind', id: 'id', row: { version: 'v', text: 'text' } }], counters: [] },
@@ -92,6 +94,18 @@ const SAMPLES: { readonly [Op in Operation]: { asked: readonly Asked<Op>[]; answ
   read_program: { asked: ['{}'], answers: ['{}\n'] },
   watch: { asked: [['kind', 'other']], answers: [null] },
   settled: { asked: [null], answers: [null] },
+  sums_page: {
+    asked: [
+      { workspace: 'w', from: null },
+      { workspace: 'w', from: { groups: ['g', 'h'], place: '17' } },
+    ],
+    answers: [
+      { sums: [], next: { groups: ['h'], place: '0' } },
+      { sums: [{ spent: 1, held: 2, rows: 3, name: 'name', group: 'group', text: 'text' }], next: null },
+    ],
+  },
+  ended_known: { asked: ['w'], answers: [null] },
+  announce: { asked: [{ policies: 'p', configuration: 'c' }], answers: [null] },
 };
 
 const OPERATIONS = Object.keys(SAMPLES) as Operation[];

@@ -3,8 +3,8 @@ import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { createRecentRows } from '../../src/records/recent-rows.ts';
 import { loadDriver, type SqlDatabase } from '../../src/stores/embedded/driver.ts';
-import { FORMS } from '../../src/stores/embedded/threads/operations.ts';
-import { type Form, Decoder, Encoder } from '../../src/stores/embedded/threads/operations.ts';
+import { FORMS } from '../../src/stores/threads/operations.ts';
+import { type Form, Decoder, Encoder } from '../../src/stores/threads/operations.ts';
 import { ensureRowTables } from '../../src/stores/embedded/tables/schema.ts';
 import { openRowSession, type RowSession } from '../../src/stores/embedded/tables/session.ts';
 import { ABSENT, type Answer, type SumName } from '../../src/stores/port.ts';
@@ -66,7 +66,7 @@ it('a look at figures leaves them in the memory of the store’s thread, and not
   const before = used();
   for (let index = 0; index < MESSAGES; index += 1) {
     const wanted = [{ kind: 'effect', id: 'x'.repeat(LONG) }];
-    const asked = { workspace: 'the-only-workspace', wants: wanted, sums: [sumName(index)] };
+    const asked = { workspace: 'the-only-workspace', wants: wanted, sums: [sumName(index)], isShown: false };
     const { workspace, wants, sums } = arrived(FORMS.read.asked, asked);
     expect(session.read(workspace, wants, sums).counters).toMatchObject([{ held: 1 }]);
   }

@@ -4,7 +4,7 @@ import { expect, it } from 'vitest';
 import { loadDriver } from '../../src/stores/embedded/driver.ts';
 import { openEmbeddedRows } from '../../src/stores/embedded/open.ts';
 import { openReads } from '../../src/stores/embedded/read-side.ts';
-import { asking } from '../../src/stores/embedded/threads/operations.ts';
+import { asking } from '../../src/stores/threads/operations.ts';
 import { StoreUnavailable } from '../../src/effects/store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { done, listOf, newPlace, putOf } from '../port/changes.ts';

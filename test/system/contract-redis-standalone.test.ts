@@ -1,6 +1,6 @@
 import { afterAll, beforeAll } from 'vitest';
 import { describeStoreContract } from '../contract/store-contract.ts';
-import { redisIn } from '../redis/contract.ts';
+import { openThroughProgram, redisIn } from '../redis/contract.ts';
 import { type RedisServer, startRedis } from '../redis/servers.ts';
 
 let servers: readonly RedisServer[] = [];
@@ -9,9 +9,10 @@ beforeAll(async () => {
 });
 afterAll(() => Promise.all(servers.map((server) => server.stop())));
 
+// On a cluster, steps run as they do on one core and in commands.
 describeStoreContract(
   'Redis, standalone,',
-  redisIn(() => servers, 'standalone'),
+  redisIn(() => servers, 'standalone', openThroughProgram),
   {
     noClock: null,
   },

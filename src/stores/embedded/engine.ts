@@ -19,8 +19,8 @@ import { type Boot, endedBefore } from './ended.ts';
 import { type StorePlace, writeMarks } from './marks.ts';
 import { acquireLock, type StoreLock } from './lock.ts';
 import { JOURNAL } from './rewrite.ts';
-import type { News } from './threads/channel.ts';
-import type { Handlers, Writing } from './threads/operations.ts';
+import type { News } from '../threads/channel.ts';
+import type { Handlers, Writing } from '../threads/operations.ts';
 import type { RowSession } from './tables/session.ts';
 
 /** The most operations in one transaction. It limits how long an answer waits for others. */

@@ -5,12 +5,13 @@ import type { SumListed, Watched } from '../port.ts';
 import { MAX_CLOCK_JUMP_MS } from '../clock-jump.ts';
 import { endedBefore, type Boot } from './ended.ts';
 import { type ReadSide, readInThisThread, readInOwnThread } from './read-side.ts';
-import { type Ask, asking, type Writing } from './threads/operations.ts';
-import { threadEntry, startThread, type StoreThread } from './threads/thread.ts';
+import { type Ask, asking, type Writing } from '../threads/operations.ts';
+import { threadEntry, startThread, type StoreThread } from '../threads/thread.ts';
+import { notify, type Watcher } from '../watchers.ts';
 import { createStoreClock } from './clock.ts';
 import { type EngineOptions, startEngine } from './engine.ts';
 import type { StorePlace } from './marks.ts';
-import type { News, ToGateway } from './threads/channel.ts';
+import type { News, ToGateway } from '../threads/channel.ts';
 
 /** Counters of one look: transactions wait for it. */
 const COUNTERS_AT_ONCE = 100;
@@ -85,7 +86,7 @@ export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<Op
     },
     ...(program === null ? {} : { program: writer.program }),
     commit: (change) => ask('commit', change),
-    read: (workspace, wants, sums) => ask('read', { workspace, wants, sums }),
+    read: (workspace, wants, sums, isShown = false) => ask('read', { workspace, wants, sums, isShown }),
     rows: (workspace, names) => seeing(() => readSide.ask('rows', { workspace, names })),
     list: (query) => seeing(() => readSide.ask('list', query)),
     ledger: (query) => seeing(() => readSide.ask('ledger', query)),
@@ -133,18 +134,6 @@ async function sumsOf(ask: Ask<Writing>, workspace: string, limit: number): Prom
     const sums = await ask('sums', { workspace, after, limit: most });
     found.push(...sums);
     if (sums.length < COUNTERS_AT_ONCE) return found;
-  }
-}
-
-interface Watcher {
-  readonly kinds: readonly string[];
-  readonly listener: (changed: Watched) => void;
-}
-
-function notify(watchers: readonly Watcher[], changes: readonly Watched[] | null): void {
-  for (const { kinds, listener } of watchers) {
-    if (changes === null) for (const kind of kinds) listener({ workspace: null, kind, id: null });
-    for (const changed of changes ?? []) if (kinds.includes(changed.kind)) listener(changed);
   }
 }
 
@@ -267,6 +256,10 @@ async function writeInThread(
             case 'health':
             case 'changed':
               state.hear(message);
+              return;
+            case 'fleet':
+            case 'ended':
+              throw new TypeError('only the thread of a store on Redis has such news');
           }
         },
         (time) => {

@@ -4,8 +4,8 @@ import type { ReadOperation } from '../open-rows.ts';
 import { STORE_FILE } from './boot.ts';
 import { configureReader, loadDriver, onOneState, type OpenDatabase, type SqlDatabase } from './driver.ts';
 import { openReader, type Reader } from './tables/reader.ts';
-import { type Ask, asking, type Handlers, type Reading } from './threads/operations.ts';
-import { startThread, type StoreThread } from './threads/thread.ts';
+import { type Ask, asking, type Handlers, type Reading } from '../threads/operations.ts';
+import { startThread, type StoreThread } from '../threads/thread.ts';
 
 /** After its thread died, nobody is served for so long, ms. */
 const RESTART_MS = 500;

@@ -11,9 +11,10 @@ export interface EndedBoots extends Ended {
 /**
  * When a gateway joins a workspace, it names its boot; its earlier boot has then ended. Admissions carry the boot as
  * their owner.
+ * @param boot `null`: no steps run here
  * @param load reads what the store has of a workspace, if anything
  */
-export function createEndedBoots(boot: string, load: (workspace: string) => Promise<void>): EndedBoots {
+export function createEndedBoots(boot: string | null, load: (workspace: string) => Promise<void>): EndedBoots {
   const known = new Map<
     string,
     { readonly count: string; readonly boots: ReadonlySet<string>; areDeclared: boolean }

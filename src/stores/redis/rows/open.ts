@@ -18,7 +18,7 @@ import { openCluster, openSinglePrimary, type Topology, type TopologySettings } 
 import { Batches } from './batches.ts';
 import { createEndedBoots } from './ended.ts';
 import { Notices } from './notices.ts';
-import { createReads } from './reads.ts';
+import { createReads, listedSums, type PageOfSums } from './reads.ts';
 import type { OperatorEvent } from './redo.ts';
 
 export interface RedisRowsOptions {
@@ -50,12 +50,15 @@ export interface RedisRowsOptions {
   readonly clock?: () => number;
   /** The ledger's text for the decision of an operator. */
   readonly operatorEvent: OperatorEvent;
+  /** Called with the boots that have ended in a workspace, and how many that are, whenever that was read. */
+  readonly onEnded?: (workspace: string, count: string, boots: readonly string[]) => void;
 }
 
 /** A store of rows on Redis, with functions that only operators of several gateways need. */
 export interface RedisRows extends OpenRows {
   /** Workspaces that are not empty. */
   workspaces(): Promise<readonly string[]>;
+  readonly sumsPage: PageOfSums;
   /** Declares that a gateway's journal is lost: writes no longer wait for it. */
   recoverLost(gateway: string): Promise<void>;
   /**
@@ -131,6 +134,10 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     failure = error;
   }
 
+  const endedSeen: FleetSettings['onEnded'] = (workspace, count, boots) => {
+    ended.seen(workspace, count, boots);
+    options.onEnded?.(workspace, count, boots);
+  };
   const parts: FleetSettings = {
     topology,
     journal,
@@ -139,7 +146,7 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     time,
     maxReplayMs: options.maxReplayMs ?? REPLAY_MS,
     operatorEvent: options.operatorEvent,
-    onEnded: (workspace, count, boots) => ended.seen(workspace, count, boots),
+    onEnded: endedSeen,
   };
   const fleet = createFleet(parts);
   const calls = new Calls(parts, fleet, (error) => {
@@ -209,7 +216,7 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     async endedSeen(workspace, count) {
       if (count === ended.count(workspace)) return;
       const [gone] = await calls.commands(workspace, [['ZRANGE', keyOf(workspace, 'gone'), 0, -1]]);
-      ended.seen(workspace, count, textsOf(gone));
+      endedSeen(workspace, count, textsOf(gone));
     },
   });
   await notices.begin();
@@ -298,7 +305,8 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     read: (...asked) => counted(() => reads.read(...asked)),
     rows: (workspace, names) => counted(() => reads.rows(workspace, names)),
     list: (query) => counted(() => reads.list(query)),
-    sums: (...asked) => counted(() => reads.sums(...asked)),
+    sums: (workspace, limit) => counted(() => listedSums(reads.sumsPage, workspace, limit)),
+    sumsPage: (...asked) => counted(() => reads.sumsPage(...asked)),
     ledger: (query) => counted(() => reads.ledger(query)),
     prune: (workspace, limit) =>
       counted(async () => Number((await calls.evaluate('prune', workspace, [String(limit)]))[4])),

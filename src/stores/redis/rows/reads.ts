@@ -17,6 +17,35 @@ const ENTRIES_AT_ONCE = 1000;
 /** Rows of one answer: the largest is 1.5 MB. */
 const ROWS_AT_ONCE = 8;
 
+/** The groups whose counters are still to be listed, and the place of the scan in the first of them. */
+export interface SumsPlace {
+  readonly groups: readonly string[];
+  readonly place: string;
+}
+
+/** Some counters, and where the next ones are; `null`: there are no more. */
+export interface SumsPage {
+  readonly sums: readonly SumListed[];
+  readonly next: SumsPlace | null;
+}
+
+/** Reads a page of counters; `null`: the first one. */
+export type PageOfSums = (workspace: string, from: SumsPlace | null) => Promise<SumsPage>;
+
+/** All counters, at most `limit`, page by page. */
+export async function listedSums(page: PageOfSums, workspace: string, limit: number): Promise<readonly SumListed[]> {
+  // While others are added, a counter may come twice.
+  const listed = new Map<string, SumListed>();
+  let from: SumsPlace | null = null;
+  do {
+    const { sums, next }: SumsPage = await page(workspace, from);
+    for (const sum of sums) listed.set(sum.name, sum);
+    if (listed.size >= limit) return [...listed.values()].slice(0, limit);
+    from = next;
+  } while (from !== null);
+  return [...listed.values()];
+}
+
 /**
  * Reads of the store. Rows and counters on which rules decide are as durable as this gateway's own writes. People are
  * shown what is there, even while nothing is confirmed.
@@ -26,7 +55,7 @@ export function createReads(parts: {
   readonly topology: Topology;
   /** For reads: those of one turn of the event loop go together, as changes do. */
   readonly readBatches: Batches;
-}): Pick<RowStore, 'read' | 'rows' | 'list' | 'sums' | 'ledger'> {
+}): Pick<RowStore, 'read' | 'rows' | 'list' | 'ledger'> & { readonly sumsPage: PageOfSums } {
   const { calls, topology, readBatches } = parts;
 
   /** What is there, even while nothing is confirmed. */
@@ -66,7 +95,7 @@ export function createReads(parts: {
         entries.push({ at: Number(texts[i]), id: unstored(String(texts[i + 1])), row: rowOf(String(texts[i + 2])) });
       return { entries, more: more === '1' };
     },
-    sums: createSums(calls, shown),
+    sumsPage: createSumsPage(calls, shown),
     ledger: createLedgerPages(calls),
   };
 }
@@ -75,10 +104,10 @@ export function createReads(parts: {
  * Lists counters, group by group.
  * @param shown reads counters as they are
  */
-function createSums(
+function createSumsPage(
   calls: Calls,
   shown: (workspace: string, wants: readonly Want[], sums: readonly SumName[]) => Promise<Seen>,
-): RowStore['sums'] {
+): PageOfSums {
   /** Counters of a group at one place of a scan, and the next place. */
   async function scanned(workspace: string, group: string, place: string): Promise<readonly [SumListed[], string]> {
     const key = keyOf(workspace, `g:${group}`);
@@ -105,20 +134,14 @@ function createSums(
     return [listed, String(scan[0])];
   }
 
-  return async (workspace, limit) => {
-    const [groups] = await calls.commands(workspace, [['SMEMBERS', keyOf(workspace, 'groups')]]);
-    // While others are added, a counter may come twice.
-    const listed = new Map<string, SumListed>();
-    for (const group of textsOf(groups)) {
-      let place = '0';
-      do {
-        const [some, next] = await scanned(workspace, group, place);
-        for (const sum of some) listed.set(sum.name, sum);
-        if (listed.size >= limit) return [...listed.values()].slice(0, limit);
-        place = next;
-      } while (place !== '0');
-    }
-    return [...listed.values()];
+  return async (workspace, from) => {
+    const groups =
+      from?.groups ?? textsOf((await calls.commands(workspace, [['SMEMBERS', keyOf(workspace, 'groups')]]))[0]);
+    const [group, ...others] = groups;
+    if (group === undefined) return { sums: [], next: null };
+    const [sums, place] = await scanned(workspace, group, from?.place ?? '0');
+    if (place !== '0') return { sums, next: { groups, place } };
+    return { sums, next: others.length === 0 ? null : { groups: others, place } };
   };
 }
 

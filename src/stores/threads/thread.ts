@@ -1,5 +1,5 @@
 import { Worker } from 'node:worker_threads';
-import { StoreUnavailable } from '../../../effects/store.ts';
+import { StoreUnavailable } from '../../effects/store.ts';
 import { DONE, type ThreadData, type ToGateway, type ToStore, UNAVAILABLE } from './channel.ts';
 import { type Ask, FORMS, type Operation, type Send } from './operations.ts';
 import { type Codec, Decoder, Encoder, type Message } from './operations.ts';

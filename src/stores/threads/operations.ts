@@ -18,16 +18,23 @@ import type {
   SumListed,
   SumName,
   Want,
-} from '../../port.ts';
-import type { ReadOperation } from '../../open-rows.ts';
-import { ownText } from '../tables/columns.ts';
-import type { RowsQuery } from '../tables/reader.ts';
+} from '../port.ts';
+import type { ReadOperation } from '../open-rows.ts';
+import { ownText } from '../embedded/tables/columns.ts';
+import type { RowsQuery } from '../embedded/tables/reader.ts';
+import type { InForceDigests } from '../redis/announcements.ts';
+import type { SumsPage, SumsPlace } from '../redis/rows/reads.ts';
 
 /** What the store's threads do: what each operation is asked, and its answer. */
 interface Operations {
   readonly commit: readonly [Change, Answer];
   readonly read: readonly [
-    { readonly workspace: string; readonly wants: readonly Want[]; readonly sums: readonly SumName[] },
+    {
+      readonly workspace: string;
+      readonly wants: readonly Want[];
+      readonly sums: readonly SumName[];
+      readonly isShown: boolean;
+    },
     Seen,
   ];
   /** Counters by name, after a name. */
@@ -47,13 +54,30 @@ interface Operations {
   readonly rows: readonly [RowsQuery, readonly (Row | null)[]];
   readonly list: readonly [ListQuery, Listed];
   readonly ledger: readonly [LedgerQuery, readonly LedgerEntry[]];
+  /** Counters on Redis, from a place on. */
+  readonly sums_page: readonly [{ readonly workspace: string; readonly from: SumsPlace | null }, SumsPage];
+  /** Is answered when it is known which boots of other gateways have ended in a workspace. */
+  readonly ended_known: readonly [string, null];
+  /** Tells the other gateways what is in force here. */
+  readonly announce: readonly [InForceDigests, null];
 }
 
 export type Operation = keyof Operations;
 
 /** What a connection does that only reads, for people. The one that writes does everything else. */
 export type Reading = ReadOperation | 'read_program';
-export type Writing = Exclude<Operation, Reading>;
+/** What the thread of a store on Redis does. */
+export type OnRedis =
+  | ReadOperation
+  | 'commit'
+  | 'read'
+  | 'prune'
+  | 'program'
+  | 'watch'
+  | 'sums_page'
+  | 'ended_known'
+  | 'announce';
+export type Writing = 'commit' | 'read' | 'sums' | 'prune' | 'program' | 'watch' | 'settled';
 
 export type Asked<Op extends Operation> = Operations[Op][0];
 export type AnswerTo<Op extends Operation> = Operations[Op][1];
@@ -230,6 +254,7 @@ export const FORMS: { readonly [Op in Operation]: { asked: Form<Asked<Op>>; answ
       workspace: codec.text(it?.workspace),
       wants: codec.each(want, it?.wants),
       sums: codec.each(sumName, it?.sums),
+      isShown: codec.number(it?.isShown === true ? 1 : 0) === 1,
     }),
     answer: seen,
   },
@@ -245,6 +270,9 @@ export const FORMS: { readonly [Op in Operation]: { asked: Form<Asked<Op>>; answ
   read_program: { asked: text, answer: text },
   watch: { asked: json, answer: json },
   settled: { asked: json, answer: json },
+  sums_page: { asked: json, answer: json },
+  ended_known: { asked: json, answer: json },
+  announce: { asked: json, answer: json },
 };
 
 /**

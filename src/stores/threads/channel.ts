@@ -1,8 +1,10 @@
 import type { KeyObject } from 'node:crypto';
-import type { StoreHealth } from '../../../effects/store.ts';
-import type { Watched } from '../../port.ts';
-import type { Boot } from '../ended.ts';
-import type { StorePlace } from '../marks.ts';
+import type { StoreCommits, StoreHealth } from '../../effects/store.ts';
+import type { Watched } from '../port.ts';
+import type { Boot } from '../embedded/ended.ts';
+import type { StorePlace } from '../embedded/marks.ts';
+import type { InForceDigests } from '../redis/announcements.ts';
+import type { RedisRowsOptions } from '../redis/rows/open.ts';
 import type { Message } from './operations.ts';
 
 /** The messages between the thread of the gateway and a thread of the store. */
@@ -23,12 +25,33 @@ export type News =
   /** What transactions have changed that listeners are told; `null`: anything may have changed. */
   | { readonly kind: 'changed'; readonly changed: readonly Watched[] | null };
 
+/** How a store on Redis is. */
+export interface FleetState {
+  readonly installId: string;
+  readonly health: StoreHealth;
+  /** Why no call may start, or `null`. */
+  readonly impediment: string | null;
+  /** What the other gateways have in force, by name. */
+  readonly others: readonly (readonly [string, InForceDigests])[];
+  /** How the store has answered the steps that ran beside it. */
+  readonly commits: StoreCommits;
+}
+
+/** What the thread of a store on Redis tells without being asked. */
+export type FleetNews =
+  | { readonly kind: 'fleet'; readonly state: FleetState }
+  /** The boots of gateways that have ended in a workspace, and how many that are. */
+  | { readonly kind: 'ended'; readonly workspace: string; readonly count: string; readonly boots: readonly string[] }
+  | Extract<News, { readonly kind: 'changed' }>;
+
 export type ToGateway =
   | { readonly kind: 'open'; readonly installId: string; readonly now: number }
-  | { readonly kind: 'refused'; readonly message: string }
+  /** `isUnfit`: the settings cannot be used. Otherwise the store is unavailable. */
+  | { readonly kind: 'refused'; readonly message: string; readonly isUnfit: boolean }
   /** The store's time, and replies: number of the request, status, and the answer or what went wrong. */
   | Message
   | News
+  | FleetNews
   /** `mayEnd`: whether the thread ends now. */
   | { readonly kind: 'closed'; readonly mayEnd: boolean };
 
@@ -48,5 +71,16 @@ export type ThreadData =
       /** Address of the module that exports `loadProgram`. */
       readonly program: string | null;
     })
+  | RedisThread
   /** Address of the module that exports `readProgram`. */
   | { readonly kind: 'read'; readonly path: string; readonly program: string | null };
+
+/** What the thread of a store on Redis is started with. */
+export interface RedisThread {
+  readonly kind: 'redis';
+  readonly rows: Omit<RedisRowsOptions, 'clock' | 'operatorEvent' | 'onEnded'>;
+  /** `max_freeze` (effects.md, A1), ms. */
+  readonly maxFreezeMs: number;
+  /** Address of the module that exports `loadFleetProgram`. */
+  readonly program: string;
+}

@@ -1,0 +1,148 @@
+import { execFile } from 'node:child_process';
+import { rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { StoreUnavailable } from '../../src/effects/store.ts';
+import type { openRedisStoreInThread } from '../../src/gateway/redis-store.ts';
+import { openSigner } from '../../src/receipts/sign.ts';
+import type { OpenRows } from '../../src/stores/open-rows.ts';
+import type { openThreadedRows } from '../../src/stores/redis/rows/threaded.ts';
+import { loadSodium } from '../../src/sodium/load.ts';
+import { committed, dispatched, settleRequest, WORKSPACE } from '../contract/requests.ts';
+import { reopening } from '../contract/reopening.ts';
+import { describePort } from '../port/port-contract.ts';
+import { keyBench, receiptInput } from '../receipts/facts.ts';
+import { journalFolder, redisOptions } from '../redis/contract.ts';
+import { rowsOptions } from '../redis/rows.ts';
+import { type RedisServer, startRedis } from '../redis/servers.ts';
+import { compileStore } from '../stores/compiled.ts';
+
+// Threads do not run TypeScript on every Node.
+const THREADED = 'src/stores/redis/rows/threaded.ts';
+const STORE = 'src/gateway/redis-store.ts';
+const compiled = compileStore([THREADED, STORE]);
+/** Pruning a workspace of this name ends the thread. */
+const ENDS = 'ends-the-thread';
+const PRUNE = 'prune: answered(({ workspace, limit }) => ';
+compiled.alter('src/stores/redis/rows/served.ts', PRUNE, `${PRUNE}workspace === '${ENDS}' ? process.exit() : `);
+const addressOf = (source: string): URL => pathToFileURL(compiled.file(source));
+const threaded: { openThreadedRows: typeof openThreadedRows } = await import(addressOf(THREADED).href);
+const onRedis: { openRedisStoreInThread: typeof openRedisStoreInThread } = await import(addressOf(STORE).href);
+
+const servers: RedisServer[] = [];
+beforeAll(async () => {
+  servers.push(await startRedis());
+});
+afterAll(async () => {
+  compiled.remove();
+  await Promise.all(servers.map((server) => server.stop()));
+});
+
+function server(): RedisServer {
+  const [first] = servers;
+  if (first === undefined) throw new Error('a store needs a server');
+  return first;
+}
+
+/** What the thread is started with. */
+function dataFor(journal: string, url = server().url) {
+  const { operatorEvent: _, clock: __, ...rows } = rowsOptions({ ...server(), url }, { journalFolder: journal });
+  return { rows, maxFreezeMs: 0, program: addressOf('src/records/program.ts').href };
+}
+
+const openRows = (journal: string, url?: string): Promise<OpenRows> =>
+  threaded.openThreadedRows(addressOf('src/stores/threads/worker.ts'), dataFor(journal, url));
+
+describePort(
+  'Redis, in a thread of its own',
+  async () => {
+    await server().client.flushall();
+    const folder = journalFolder();
+    const store = await reopening(
+      () => openRows(folder),
+      () => rmSync(folder, { recursive: true }),
+    );
+    return Object.assign(store, { setClock: null });
+  },
+  'the thread runs by the server’s clock',
+);
+
+it('the steps of a call run in the thread, which signs its receipt with the same bytes', async () => {
+  await server().client.flushall();
+  const folder = journalFolder();
+  const store = await onRedis.openRedisStoreInThread(redisOptions(server(), { journalFolder: folder }));
+  const bench = await keyBench();
+  const sodium = await loadSodium();
+  if (sodium === null) throw new Error('sodium-native is not installed: this test counts its signatures');
+  try {
+    const signer = await openSigner({ ...bench.options(), lend: (head, key) => store.signWith(head, key) });
+    const facts = receiptInput({ id: 'rcp_00000000000000000000000001' });
+    const { effect } = await dispatched(store);
+    const signing = vi.spyOn(sodium, 'crypto_sign_detached');
+    const receipt = signer.issue(facts);
+    const outcome = committed();
+    if (outcome.kind !== 'committed') throw new Error('it is of a call that happened');
+    expect(await store.settle(settleRequest(effect, { ...outcome, receipt }))).toEqual({ kind: 'settled' });
+    const { jws } = receipt;
+    expect(signing).not.toHaveBeenCalled();
+    signing.mockRestore();
+    expect(jws).toBe(signer.issue(facts).jws);
+    expect((await store.receipt(WORKSPACE, effect.id))?.jws).toBe(jws);
+    expect(store.commits()).toMatchObject({ givenUp: 0 });
+    expect(store.commits().done).toBeGreaterThanOrEqual(2);
+  } finally {
+    await bench.close();
+    await store.close();
+    rmSync(folder, { recursive: true });
+  }
+});
+
+it('servers that are away make it not ready, and it is ready when they are back', async () => {
+  const own = await startRedis();
+  const folder = journalFolder();
+  const store = await openRows(folder, own.url);
+  try {
+    expect(store.health()).toMatchObject({ ready: true, problem: null });
+    own.signal('SIGSTOP');
+    await expect.poll(() => store.health().problem?.code, { timeout: 10_000 }).toBe('store_unavailable');
+    own.signal('SIGCONT');
+    await expect.poll(() => store.health().ready, { timeout: 10_000 }).toBe(true);
+  } finally {
+    await store.close();
+    await own.stop();
+    rmSync(folder, { recursive: true });
+  }
+});
+
+it('settings that cannot be used are told apart from servers that are away', async () => {
+  const weak = await startRedis(['--appendonly', 'no']);
+  const folder = journalFolder();
+  try {
+    const refused = openRows(folder, weak.url);
+    await expect(refused).rejects.toThrow(/append/i);
+    await expect(refused).rejects.not.toMatchObject({ name: StoreUnavailable.name });
+    await weak.stop();
+    await expect(openRows(folder, weak.url)).rejects.toMatchObject({ name: StoreUnavailable.name });
+  } finally {
+    await weak.stop();
+    rmSync(folder, { recursive: true });
+  }
+});
+
+it('a thread that ends by itself ends the process: nothing goes on without its store', async () => {
+  await server().client.flushall();
+  const folder = journalFolder();
+  const program = `
+    const { openThreadedRows } = await import(${JSON.stringify(addressOf(THREADED).href)});
+    const entry = new URL(${JSON.stringify(addressOf('src/stores/threads/worker.ts').href)});
+    const store = await openThreadedRows(entry, ${JSON.stringify(dataFor(folder))});
+    setInterval(() => {}, 1000);
+    await store.prune('${ENDS}', 1).catch(() => {});`;
+  const file = join(folder, 'program.mjs');
+  writeFileSync(file, program);
+  const run = promisify(execFile)(process.execPath, [file]);
+  await expect(run).rejects.toMatchObject({ code: 1, stderr: expect.stringContaining('The store stopped') });
+  rmSync(folder, { recursive: true });
+});
