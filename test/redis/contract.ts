@@ -5,7 +5,7 @@ import type { EffectStore } from '../../src/effects/store.ts';
 import { openRedisStore, type RedisStoreOptions } from '../../src/gateway/redis-store.ts';
 import { createEffectStore } from '../../src/records/effect-store.ts';
 import { loadFleetProgram } from '../../src/records/program.ts';
-import { keepKey, type OpenProgram, type ProgramKeys } from '../../src/stores/open-rows.ts';
+import { keepKey, type OpenProgram, type OpenRows, type ProgramKeys } from '../../src/stores/open-rows.ts';
 import { openRedisRows } from '../../src/stores/redis/rows/open.ts';
 import type { OpenStore } from '../contract/fixture.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
@@ -34,8 +34,14 @@ export function journalFolder(): string {
   return mkdtempSync(join(tmpdir(), 'svc-journal-'));
 }
 
-/** A store whose steps run as they do in a thread of their own, but here, where the clock of a test is. */
-export async function openThroughProgram(options: RedisStoreOptions): Promise<EffectStore> {
+/**
+ * A store whose steps run as they do in a thread of their own, but here, where the clock of a test is.
+ * @param instead what the gateway knows of the store
+ */
+export async function openThroughProgram(
+  options: RedisStoreOptions,
+  instead: Partial<OpenRows> = {},
+): Promise<EffectStore> {
   const { retention, keySeals, maxFreezeMs, ...settings } = options;
   const { operatorEvent, run } = await loadFleetProgram();
   const rows = await openRedisRows({ ...settings, operatorEvent });
@@ -56,6 +62,7 @@ export async function openThroughProgram(options: RedisStoreOptions): Promise<Ef
       return rows.installId;
     },
     program,
+    ...instead,
     async close() {
       await close();
       await rows.close();

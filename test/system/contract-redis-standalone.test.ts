@@ -12,7 +12,11 @@ afterAll(() => Promise.all(servers.map((server) => server.stop())));
 // On a cluster, steps run as they do on one core and in commands.
 describeStoreContract(
   'Redis, standalone,',
-  redisIn(() => servers, 'standalone', openThroughProgram),
+  redisIn(
+    () => servers,
+    'standalone',
+    (options) => openThroughProgram(options),
+  ),
   {
     noClock: null,
   },

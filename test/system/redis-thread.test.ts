@@ -10,13 +10,13 @@ import { openSigner } from '../../src/receipts/sign.ts';
 import type { OpenRows } from '../../src/stores/open-rows.ts';
 import type { openThreadedRows } from '../../src/stores/redis/rows/threaded.ts';
 import { loadSodium } from '../../src/sodium/load.ts';
-import { committed, dispatched, settleRequest, WORKSPACE } from '../contract/requests.ts';
+import { admitRequest, committed, dispatched, settleRequest, WORKSPACE } from '../contract/requests.ts';
 import { reopening } from '../contract/reopening.ts';
 import { describePort } from '../port/port-contract.ts';
 import { keyBench, receiptInput } from '../receipts/facts.ts';
-import { journalFolder, redisOptions } from '../redis/contract.ts';
+import { journalFolder, openThroughProgram, redisOptions } from '../redis/contract.ts';
 import { rowsOptions } from '../redis/rows.ts';
-import { type RedisServer, startRedis } from '../redis/servers.ts';
+import { type RedisServer, startRedis, startReplicated } from '../redis/servers.ts';
 import { compileStore } from '../stores/compiled.ts';
 
 // Threads do not run TypeScript on every Node.
@@ -112,6 +112,29 @@ it('servers that are away make it not ready, and it is ready when they are back'
   } finally {
     await store.close();
     await own.stop();
+    rmSync(folder, { recursive: true });
+  }
+});
+
+it('while nothing is confirmed, no key is bound, though the gateway has not heard of it yet', async () => {
+  const replicated = await startReplicated(1, ['--appendfsync', 'everysec']);
+  const folder = journalFolder();
+  const options = redisOptions(replicated.primary, { journalFolder: folder, durability: 'replica' });
+  const store = await openThroughProgram(options, { impediment: () => null });
+  const admit = (idempotencyKey: string) => store.admit(admitRequest({ idempotencyKey }));
+  const isUnavailable = { name: StoreUnavailable.name };
+  try {
+    await dispatched(store);
+    replicated.replicas[0]?.signal('SIGSTOP');
+    await expect(admit('first')).rejects.toMatchObject(isUnavailable);
+    await expect(admit('second')).rejects.toMatchObject(isUnavailable);
+    // Reads for people do not wait for what is confirmed.
+    expect(await store.boundTo(WORKSPACE, 'first')).not.toBeNull();
+    expect(await store.boundTo(WORKSPACE, 'second')).toBeNull();
+  } finally {
+    replicated.replicas[0]?.signal('SIGCONT');
+    await store.close();
+    await replicated.stop();
     rmSync(folder, { recursive: true });
   }
 });
