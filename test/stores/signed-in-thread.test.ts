@@ -18,7 +18,7 @@ import { compileStore } from './compiled.ts';
 /** A thread that ended is begun again after 100 ms, and is not open for some more. */
 const BEGUN_AGAIN_MS = 110;
 
-const WORKER = 'src/stores/threads/worker.ts';
+const WORKER = 'src/stores/threads/serve.ts';
 const HOLDS = 'serving.hold(message.name, message.key);';
 const compiled = compileStore([]);
 // Names of keys that end the thread, and that it never gets.

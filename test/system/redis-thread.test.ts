@@ -8,10 +8,12 @@ import { StoreUnavailable } from '../../src/effects/store.ts';
 import type { openRedisStoreInThread } from '../../src/gateway/redis-store.ts';
 import { openSigner } from '../../src/receipts/sign.ts';
 import type { OpenRows } from '../../src/stores/open-rows.ts';
+import type { Durability } from '../../src/stores/redis/durability.ts';
 import type { openThreadedRows } from '../../src/stores/redis/rows/threaded.ts';
 import { loadSodium } from '../../src/sodium/load.ts';
 import { admitRequest, committed, dispatched, settleRequest, WORKSPACE } from '../contract/requests.ts';
 import { reopening } from '../contract/reopening.ts';
+import { done, newPlace, putOf } from '../port/changes.ts';
 import { describePort } from '../port/port-contract.ts';
 import { keyBench, receiptInput } from '../receipts/facts.ts';
 import { journalFolder, openThroughProgram, redisOptions } from '../redis/contract.ts';
@@ -47,13 +49,17 @@ function server(): RedisServer {
 }
 
 /** What the thread is started with. */
-function dataFor(journal: string, url = server().url) {
-  const { operatorEvent: _, clock: __, ...rows } = rowsOptions({ ...server(), url }, { journalFolder: journal });
+function dataFor(journal: string, url = server().url, durability: Durability = 'fsync') {
+  const {
+    operatorEvent: _,
+    clock: __,
+    ...rows
+  } = rowsOptions({ ...server(), url }, { journalFolder: journal, durability });
   return { rows, maxFreezeMs: 0, program: addressOf('src/records/program.ts').href };
 }
 
-const openRows = (journal: string, url?: string): Promise<OpenRows> =>
-  threaded.openThreadedRows(addressOf('src/stores/threads/worker.ts'), dataFor(journal, url));
+const openRows = (...of: Parameters<typeof dataFor>): Promise<OpenRows> =>
+  threaded.openThreadedRows(addressOf('src/stores/threads/worker.ts'), dataFor(...of));
 
 describePort(
   'Redis, in a thread of its own',
@@ -131,6 +137,29 @@ it('while nothing is confirmed, no key is bound, though the gateway has not hear
     // Reads for people do not wait for what is confirmed.
     expect(await store.boundTo(WORKSPACE, 'first')).not.toBeNull();
     expect(await store.boundTo(WORKSPACE, 'second')).toBeNull();
+  } finally {
+    replicated.replicas[0]?.signal('SIGCONT');
+    await store.close();
+    await replicated.stop();
+    rmSync(folder, { recursive: true });
+  }
+});
+
+it('while nothing is confirmed, people still see what is there, and nothing is decided on it', async () => {
+  const replicated = await startReplicated(1, ['--appendfsync', 'everysec']);
+  const folder = journalFolder();
+  const store = await openRows(folder, replicated.primary.url, 'replica');
+  try {
+    const place = await newPlace(store, 'w');
+    done(await place.commit({ puts: [putOf('thing', 'a', 'x')] }));
+    replicated.replicas[0]?.signal('SIGSTOP');
+    await expect(place.commit({ puts: [putOf('thing', 'b', 'y')] })).rejects.toMatchObject({
+      name: StoreUnavailable.name,
+    });
+    const look = (isShown: boolean) => store.read('w', [{ kind: 'thing', id: 'a' }], [], isShown);
+    expect((await look(true)).rows).toMatchObject([{ row: { text: 'x' } }]);
+    await expect(look(false)).rejects.toMatchObject({ name: StoreUnavailable.name });
+    expect(store.impediment('w')).not.toBeNull();
   } finally {
     replicated.replicas[0]?.signal('SIGCONT');
     await store.close();
