@@ -8,6 +8,7 @@ import { INSTALLATION, type LedgerActor, type LedgerKind } from '../effects/mode
 import { ledgerActor, type Principal } from '../effects/model/principal.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { unpackShort } from '../policy/bundle.ts';
+import type { PolicyText } from '../policy/policy-texts.ts';
 import type { OftenApproved, SuggestedRule } from '../policy/suggest.ts';
 import type { PolicySeals } from '../secrets/policy-seals.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -131,6 +132,13 @@ export class Reloader {
   /** What the policies of a version said. @throws StoreUnavailable */
   show(version: string): Promise<ShownPolicy> {
     return this.#inTurn(() => this.#show(version));
+  }
+
+  /** The texts of a version that was in force; `null` where they are not kept, or too large to be shown. @throws StoreUnavailable */
+  async texts(version: string): Promise<readonly PolicyText[] | null> {
+    const bundle = await this.#store.policyBundle(version);
+    if (bundle === null || !this.#seals.fits(version, bundle.seal)) return null;
+    return unpackShort(bundle.parts, MOST_SHOWN);
   }
 
   /**

@@ -109,11 +109,10 @@ export async function openSigner(options: {
     issue(input) {
       return new IssuedReceipt(input.id, receiptPayload(input, issuer), ring.current);
     },
-    sealExport({ workspace, at, sha256, events, effects, receipts }) {
+    sealExport({ workspace, at, ...sealed }) {
       const { sign, kid } = ring.current;
       const head = canonicalJson({ alg: RECEIPT_ALG, kid, typ: EXPORT_TYP });
-      const counts = { effects, events, receipts };
-      const payload = { ...counts, iat: isoTime(at), iss: issuer.iss, sha256, v: 1, ws: workspace };
+      const payload = { ...sealed, iat: isoTime(at), iss: issuer.iss, v: 1, ws: workspace };
       const signed = [head, canonicalJson(payload)].map((part) => Buffer.from(part).toString('base64url')).join('.');
       return `${signed}.${sign(Buffer.from(signed)).toString('base64url')}`;
     },

@@ -328,6 +328,7 @@ export async function startRig(
     choosePolicy: other.choosePolicy ?? (async () => ({ kind: 'not_kept' })),
     confirmPolicy: other.confirmPolicy ?? (async () => ({ kind: 'absent' })),
     showPolicy: async () => ({ kind: 'not_kept' }),
+    policyTexts: async () => null,
     policyInput: inputOf,
     suggestRules: other.suggestRules ?? (async (groups) => suggestRules(groups, texts, surroundings)),
     profiles: () => profiles,

@@ -30,6 +30,7 @@ describe('help and usage', () => {
     ['passkeys', 'list'],
     ['passkeys', 'remove'],
     ['config', 'check'],
+    ['policy', 'digest'],
     ['effects', 'list'],
     ['effects', 'show'],
     ['effects', 'resolve'],

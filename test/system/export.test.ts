@@ -129,6 +129,26 @@ it('a bundle is verified offline, with the keys of the gateway', async () => {
   expect((await svc('verify', altered, '--trust', trust)).code).toBe(1);
 });
 
+it('a bundle has the texts of the policies that receipts name, for whom may read policies; a digest says which they are', async () => {
+  const history = await send(world.gateway.url, auditor, 'GET', '/v1/beta/policies/activations');
+  const version: string = history.body.in_force;
+  const file = await bundle();
+  const policies = linesOf(await readFile(file, 'utf8')).filter(({ type }) => type === 'policy');
+  expect(policies).toMatchObject([{ version, files: [{ text: expect.stringContaining('refund-large') }] }]);
+  const said = await svc('verify', file, '--trust', trust);
+  expect(said.out).toMatch(/\nok +policies .*: 1\.\n/);
+  expect((await svc('policy', 'digest', world.gateway.policyFolder)).out).toBe(version);
+  const nowhere = await svc('policy', 'digest', join(folder, 'none.yaml'));
+  expect([nowhere.code, nowhere.err]).toEqual([2, expect.stringContaining('none.yaml')]);
+  // An account key reads no history of policies.
+  const ofAccount = await (await ask('format=bundle', world.keys.account)).text();
+  expect(linesOf(ofAccount).filter(({ type }) => type === 'policy')).toEqual([]);
+  // What was in force before the time is not asked for.
+  expect(linesOf(await (await ask('format=bundle&until=2020-01-01T00:00:00Z')).text()).map(({ type }) => type)).toEqual(
+    ['bundle', 'seal'],
+  );
+});
+
 it('one receipt of a bundle is verified by itself, and opened by what was disclosed of it', async () => {
   const line = linesOf(await readFile(await bundle(), 'utf8')).find(({ jws }) => jws !== undefined);
   const receipt = join(folder, 'one.jws');
