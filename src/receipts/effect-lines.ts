@@ -29,10 +29,14 @@ const TIMES: ReadonlySet<string> = new Set(['evidence.started_at', 'evidence.end
 /** Those whose times the line has from the attempt itself: after a resolve or a probe it has when it was admitted. */
 const OWN_TIMES: ReadonlySet<Json | undefined> = new Set(['owner', 'late_answer']);
 
+/** Whether an effect was settled by its answer. @param effect its line, or that member of its receipt */
+export function hasOwnTimes(effect: Json | undefined): boolean {
+  return isJsonObject(effect) && OWN_TIMES.has(memberAt(effect, ['settled_by', 'by']));
+}
+
 /** What stands at the places of one side, as texts. */
 function textsAt(of: JsonObject, side: 1 | 2): readonly string[] {
-  const by = SAID_TWICE.find(([name]) => name === 'settled_by')?.[side] ?? [];
-  const hasTimes = OWN_TIMES.has(memberAt(of, by));
+  const hasTimes = hasOwnTimes(side === 1 ? of : memberAt(of, ['effect']));
   return SAID_TWICE.map((member) => (TIMES.has(member[0]) && !hasTimes ? '' : textOf(memberAt(of, member[side]))));
 }
 
@@ -59,7 +63,7 @@ function digestOf(texts: readonly string[]): string {
 }
 
 /** Rules of a receipt say also what they do; those of a line are names alone. */
-function textOf(value: Json | undefined): string {
+export function textOf(value: Json | undefined): string {
   if (value === undefined) return '';
   const names = isJsonArray(value) ? value.map((one) => (isJsonObject(one) ? (one['rule'] ?? null) : one)) : value;
   return canonicalJson(names);

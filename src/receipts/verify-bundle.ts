@@ -3,6 +3,7 @@ import { parseStrictJson } from '../json/strict.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import { type BundleCounts, EXPORT_TYP, jwsOfSeal } from './bundle.ts';
 import { memberAt } from './commitments.ts';
+import { createEventCheck } from './effect-events.ts';
 import { differingMembers, saidByReceipt } from './effect-lines.ts';
 import {
   canonicalObject,
@@ -62,6 +63,7 @@ function createBundleCheck(trust: JsonObject | null, policyVersion: Parameters<t
   const faults: string[] = [];
   const admitted = new Map<string, { readonly epoch: number; readonly seq: number }>();
   const said = new Map<string, string>();
+  const events = createEventCheck();
   const named = new Set<string>();
   const texts = new Set<string>();
   let head: JsonObject | null = null;
@@ -85,7 +87,8 @@ function createBundleCheck(trust: JsonObject | null, policyVersion: Parameters<t
     head = value;
   }
 
-  function takeEvent({ seq, id, kind, effect_id: effectId, data }: JsonObject): void {
+  function takeEvent(event: JsonObject): void {
+    const { seq, id, kind, effect_id: effectId, data } = event;
     counts.events += 1;
     const place = /^evt_(\d{1,15})_(\d{1,16})$/.exec(typeof id === 'string' ? id : '');
     const epoch = Number(place?.[1]);
@@ -98,6 +101,7 @@ function createBundleCheck(trust: JsonObject | null, policyVersion: Parameters<t
     if (last !== null && !isNext && epoch <= last.epoch)
       fault(`event ${seq} follows event ${last.seq}: one is missing, doubled, or in another's place`);
     last = { epoch, seq };
+    if (typeof effectId === 'string') events.event(event, effectId, said.has(effectId));
     if (kind === 'effect.admitted' && typeof effectId === 'string') admitted.set(effectId, last);
     if (kind === 'receipt.issued')
       issued = { line: number, effectId, receiptId: isJsonObject(data) ? data['receipt_id'] : undefined };
@@ -123,6 +127,9 @@ function createBundleCheck(trust: JsonObject | null, policyVersion: Parameters<t
       fault('the receipt names another place in the ledger than its effect has');
     if (typeof effectId !== 'string') return;
     admitted.delete(effectId);
+    const differing = events.receipt(payload, effectId);
+    if (differing.length > 0)
+      fault(`events of effect ${shown(effectId)} differ from its receipt: ${differing.join(', ')}`);
     said.set(effectId, saidByReceipt(payload));
   }
 
@@ -184,7 +191,7 @@ function createBundleCheck(trust: JsonObject | null, policyVersion: Parameters<t
     if (faultCount === 0)
       return passed(
         'chain',
-        'Events follow each other, each receipt is valid and follows its event, and effects say what their receipts say.',
+        'Events follow each other, each receipt is valid and follows its event; events and effects say what their receipts say.',
       );
     const more = faultCount > faults.length ? `; and ${faultCount - faults.length} more` : '';
     return failed('chain', `${faults.join('; ')}${more}`);
@@ -203,6 +210,8 @@ function createBundleCheck(trust: JsonObject | null, policyVersion: Parameters<t
     end(last: Buffer | null): Verification {
       const text = last?.toString('utf8') ?? '';
       if (number > 0 && issued !== null) fault('the last receipt is missing');
+      for (const id of events.charged())
+        fault(`events of effect ${shown(id)} differ from its receipt: amount of budget.posted`);
       const sealed = checkSeal(text, keys(), { counts, sha256: digest.digest('base64url'), issuer, head });
       return conclude(
         counts,

@@ -36,23 +36,26 @@ const VERSION = versionOfShown(FILES) ?? '';
 /** Lines of a bundle with two receipts, before its seal. */
 function lines(filter: JsonObject = { since: '2026-07-01T00:00:00.000Z' }): string[] {
   let seq = 40;
-  const event = (kind: string, effectId: string | null, data: JsonObject = {}): string => {
+  const event = (kind: string, effectId: string | null, data: JsonObject = {}, by = 'owner'): string => {
     seq += 1;
-    const actor = { type: 'gateway', id: 'owner' };
+    const actor = { type: 'gateway', id: by };
     return JSON.stringify({ type: 'event', seq, id: `evt_1_${seq}`, kind, effect_id: effectId, actor, data });
   };
   const call = (name: string): string[] => {
-    const admitted = event('effect.admitted', `eff_${name}`);
     const base = receiptInput();
+    const { attempt, action, actor, trace } = base.effect;
+    const rules = trace.matched.map(({ rule }) => rule);
+    const told = { attempt, tool: action.tool, policy_version: VERSION, rules };
+    const admitted = event('effect.admitted', `eff_${name}`, told, actor.agentId);
     const { jws } = signer.issue({
       ...base,
       id: `rcp_${name}`,
-      effect: { ...base.effect, id: `eff_${name}`, trace: { ...base.effect.trace, policyVersion: VERSION } },
+      effect: { ...base.effect, id: `eff_${name}`, holds: [], trace: { ...trace, policyVersion: VERSION } },
       ledger: { epoch: 1, seq },
     });
     return [
       admitted,
-      event('execution.succeeded', `eff_${name}`),
+      event('execution.succeeded', `eff_${name}`, { attempt, status: statusShown(base.evidence.answered) }),
       event('receipt.issued', `eff_${name}`, { receipt_id: `rcp_${name}` }),
       JSON.stringify({ type: 'receipt', effect_id: `eff_${name}`, receipt_id: `rcp_${name}`, jws }),
     ];
@@ -171,7 +174,7 @@ it.each([
 it('a receipt of another place in the ledger is told, also where the seal fits', async () => {
   const whole = lines();
   const base = receiptInput();
-  const effect = { ...base.effect, id: 'eff_one' };
+  const effect = { ...base.effect, id: 'eff_one', holds: [], trace: { ...base.effect.trace, policyVersion: VERSION } };
   const { jws } = signer.issue({ ...base, id: 'rcp_one', effect, ledger: { epoch: 1, seq: 999 } });
   const moved = whole.map((line) => {
     const value: JsonObject = JSON.parse(line);

@@ -1,7 +1,12 @@
+import { createHash } from 'node:crypto';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { sealLine } from '../../src/receipts/bundle.ts';
+import { openSigner } from '../../src/receipts/sign.ts';
+import { receiptView } from '../../src/receipts/view.ts';
+import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
 import { svc } from '../cli/run.ts';
 import { makeApiKey, send } from './gateway.ts';
 import { refund, startWorld, type World } from './world.ts';
@@ -147,6 +152,62 @@ it('a bundle has the texts of the policies that receipts name, for whom may read
   expect(linesOf(await (await ask('format=bundle&until=2020-01-01T00:00:00Z')).text()).map(({ type }) => type)).toEqual(
     ['bundle', 'seal'],
   );
+});
+
+describe('events that were edited, and sealed again by whoever has the signing key, contradict receipts', () => {
+  let lines: readonly string[] = [];
+  let resealed: (of: readonly string[]) => Promise<string>;
+
+  beforeAll(async () => {
+    lines = (await readFile(await bundle(), 'utf8')).trimEnd().split('\n').slice(0, -1);
+    const keys = { path: join(world.gateway.dataFolder, 'keys'), read: readKeyFile, make: makeKeyFile };
+    const { iss } = receiptView(linesOf(lines.join('\n')).find(({ jws }) => typeof jws === 'string')?.jws ?? '');
+    const store = { installId: '', health: () => ({ durability: 'fsync' }) };
+    const signer = await openSigner({ keys, issuer: String(iss), version: '0', store });
+    resealed = async (of) => {
+      const text = of.map((line) => `${line}\n`).join('');
+      const count = (type: string): number => of.filter((line) => line.startsWith(`{"type":"${type}"`)).length;
+      const counts = {
+        events: count('event'),
+        effects: count('effect'),
+        receipts: count('receipt'),
+        policies: count('policy'),
+      };
+      const sha256 = createHash('sha256').update(text).digest('base64url');
+      const file = join(folder, `resealed-${(files += 1)}.jsonl`);
+      await writeFile(file, text + sealLine(signer.sealExport({ workspace: 'demo', at: 0, sha256, ...counts })));
+      return file;
+    };
+  });
+
+  const edited = (kind: string, edit: (line: string) => string): readonly string[] => {
+    const at = lines.findLastIndex((line) => line.includes(`"kind":"${kind}"`) && line.includes(ids['approved'] ?? ''));
+    return lines.with(at, edit(lines[at] ?? ''));
+  };
+
+  it('as they were, they do not', async () => {
+    expect((await svc('verify', await resealed(lines), '--trust', trust)).code).toBe(0);
+  });
+
+  it.each<[string, string, RegExp, string]>([
+    ['approvers of approval.granted', 'approval.granted', /maria/g, 'mallory'],
+    ['approvers of approval.granted', 'approval.granted', /"user":"maria"/, '"user":"mallory"'],
+    ['approvers of approval.granted', 'approval.granted', /approval.granted/, 'approval.viewed'],
+    ['approvers of approval.granted', 'effect.admitted', /"approval_id":"apr_/, '"approval_id":"apr_0'],
+    ['agent of effect.admitted', 'effect.admitted', /"id":"bot"/, '"id":"other-bot"'],
+    ['tool of effect.admitted', 'effect.admitted', /payments.refund/, 'payments.charge'],
+    ['policy_version of effect.admitted', 'effect.admitted', /"policy_version":"../, '"policy_version":"__'],
+    ['rules of effect.admitted', 'effect.admitted', /refund-large/, 'refund-small'],
+    ['at of execution.started', 'execution.started', /"at":"\d{4}/, '"at":"2001'],
+    ['status of execution.succeeded', 'execution.succeeded', /201/, '202'],
+    ['amount of budget.posted', 'budget.posted', /50001/, '50'],
+    ['amount of budget.posted', 'budget.posted', /budget.posted/, 'budget.viewed'],
+  ])('%s (%s, %s)', async (what, kind, from, to) => {
+    const said = await svc('verify', await resealed(edited(kind, (line) => line.replace(from, to))), '--trust', trust);
+    expect(said.out).toContain(`${ids['approved']}`);
+    expect(said.out).toContain(what);
+    expect(said.code).toBe(1);
+  });
 });
 
 it('one receipt of a bundle is verified by itself, and opened by what was disclosed of it', async () => {
