@@ -95,6 +95,7 @@ export function addExportRoute(
       const stream = takenInTime(made, () => mayTake(caller, request.params.ws));
       underWay.add(stream);
       stream.once('close', () => underWay.delete(stream));
+      stream.once('error', ({ message }) => request.log.warn({ detail: message }, 'an export broke off'));
       const name = `${request.params.ws}.${format === 'csv' ? 'csv' : 'jsonl'}`;
       const headers = { 'cache-control': 'no-store', 'content-disposition': `attachment; filename="${name}"` };
       return reply.type(TYPES[format]).headers(headers).send(stream);

@@ -187,7 +187,7 @@ export class Reloader {
   async #takeOn(next: InForce, message: string): Promise<void> {
     for (const name of unchangeable(this.#current().configuration, next.configuration))
       this.#logger.warn({ setting: name }, 'changes at the next start only');
-    await this.#store.seeUsers(next.configuration.users.map(({ id }) => id));
+    await this.#store.seeUsers(next.configuration.rolesOf, this.#gateway);
     if (next.policies.version !== this.#current().policies.version) {
       const { policies: inForce, configuration } = this.#current();
       this.#previous = { policies: inForce, configuration };

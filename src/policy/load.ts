@@ -25,6 +25,7 @@ import {
   readPolicyTexts,
   versionOf,
 } from './policy-texts.ts';
+import { redactedBuckets } from './redacted-buckets.ts';
 import type { BudgetPlan, RulePlan } from './rule-plan.ts';
 import { reportEditable } from './editable.ts';
 import { reportNameless } from './nameless.ts';
@@ -134,14 +135,21 @@ export function compilePolicies(
   const findings = [...earlier, ...files.flatMap(({ checked }) => checked.findings)];
   findings.push(...namesTwice(files.map(({ checked }) => checked)));
   // In a file with faults some rules are missing, so comparing rules would give wrong findings.
-  if (!findings.some((finding) => finding.severity === 'error'))
+  if (!findings.some((finding) => finding.severity === 'error')) {
+    const read = files.flatMap(readRules);
     findings.push(
       ...avoidableObligations(
         files.flatMap(({ rules }) => rules),
         tools,
       ),
-      ...differentAmounts(files.flatMap(readRules), tools),
+      ...differentAmounts(read, tools),
+      ...redactedBuckets(
+        read,
+        files.flatMap(({ checked }) => checked.budgets),
+        tools,
+      ),
     );
+  }
   if (texts.length === 0)
     findings.push({
       ...unplaced('no_policies', 'No policy file was found: every call is refused'),

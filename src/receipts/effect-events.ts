@@ -1,6 +1,6 @@
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import { memberAt } from './commitments.ts';
-import { hasOwnTimes, textOf } from './effect-lines.ts';
+import { isSettledByAnswer, textOf } from './effect-lines.ts';
 
 type Path = readonly string[];
 
@@ -96,9 +96,9 @@ export function createEventCheck() {
       const of = told.get(effectId);
       if (of === undefined) return [];
       told.delete(effectId);
-      const hasTimes = hasOwnTimes(payload['effect']);
+      const isOfAttempt = isSettledByAnswer(payload['effect']);
       const differing = [...of.said].flatMap(([what, [text, inReceipt]]) =>
-        (inReceipt[0] === 'upstream' && !hasTimes) || text === textOf(memberAt(payload, inReceipt)) ? [] : [what],
+        (inReceipt[0] === 'upstream' && !isOfAttempt) || text === textOf(memberAt(payload, inReceipt)) ? [] : [what],
       );
       return isOfVotes(of, payload['approval']) ? differing : [...differing, 'approvers of approval.granted'];
     },

@@ -6,6 +6,7 @@ import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { sealLine } from '../../src/receipts/bundle.ts';
 import { openSigner } from '../../src/receipts/sign.ts';
 import { receiptView } from '../../src/receipts/view.ts';
+import { parseKey } from '../../src/identity/key-format.ts';
 import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
 import { svc } from '../cli/run.ts';
 import { makeApiKey, send } from './gateway.ts';
@@ -111,6 +112,10 @@ it('comma-separated values have a line of names, and nothing that a spreadsheet 
   expect(head?.split(',').slice(0, 4)).toEqual(['effect_id', 'created_at', 'agent_id', 'user']);
   expect(rows).toHaveLength(5);
   expect(rows[0]).toContain(`,"'=1+2,""x""",`);
+  expect(head).toMatch(/,decision,approver$/);
+  const rowOf = (id = ''): string => rows.find((row) => row.startsWith(id)) ?? '';
+  expect(rowOf(ids['approved'])).toMatch(/,rcp_\w+,committed,maria$/);
+  expect(rowOf(ids['denied'])).toMatch(/,denied_policy,$/);
   const events = await (await ask('format=csv&what=events')).text();
   expect(events.split('\r\n')[0]).toBe('seq,at,kind,effect_id,actor_type,actor_id,data');
   expect(await (await ask('format=csv&what=receipts')).text()).toContain(ids['mine']);
@@ -163,7 +168,7 @@ describe('events that were edited, and sealed again by whoever has the signing k
     const keys = { path: join(world.gateway.dataFolder, 'keys'), read: readKeyFile, make: makeKeyFile };
     const { iss } = receiptView(linesOf(lines.join('\n')).find(({ jws }) => typeof jws === 'string')?.jws ?? '');
     const store = { installId: '', health: () => ({ durability: 'fsync' }) };
-    const signer = await openSigner({ keys, issuer: String(iss), version: '0', store });
+    const signer = await openSigner({ keys, issuer: typeof iss === 'string' ? iss : null, version: '0', store });
     resealed = async (of) => {
       const text = of.map((line) => `${line}\n`).join('');
       const count = (type: string): number => of.filter((line) => line.startsWith(`{"type":"${type}"`)).length;
@@ -210,6 +215,56 @@ describe('events that were edited, and sealed again by whoever has the signing k
   });
 });
 
+it('who approved an effect, with which key, and under which policies is shown with it', async () => {
+  const shown = await command(
+    'effects',
+    'show',
+    ids['approved'] ?? '',
+    '--url',
+    world.gateway.url,
+    '--workspace',
+    'demo',
+  );
+  const { body } = await send(world.gateway.url, auditor, 'GET', `/v1/workspaces/demo/effects/${ids['approved']}`);
+  expect(shown.out).toContain(`policies  ${body.effect.policy.version}`);
+  expect(shown.out).toMatch(new RegExp(`\napproved  by maria with key_${parseKey(world.keys.approver)?.handle}, 20`));
+});
+
+it('a rejection names key and person, and commits to its words', async () => {
+  const { body } = await world.run(refund({ amount: 50_002 }), world.keys.otherBot);
+  ids['rejected'] = body.effect_id;
+  await world.post(`/approvals/${body.approval.id}/reject`, { comment: 'too much' }, world.keys.approver);
+  const { body: read } = await send(
+    world.gateway.url,
+    auditor,
+    'GET',
+    `/v1/workspaces/demo/approvals/${body.approval.id}`,
+  );
+  const [{ comment, comment_salt: salt }] = read.votes;
+  const rejected = linesOf(await (await ask('what=events')).text()).find(({ kind }) => kind === 'approval.rejected');
+  const committed = createHash('sha256').update(Buffer.from(salt, 'base64url')).update(JSON.stringify(comment));
+  expect([comment, rejected]).toMatchObject([
+    'too much',
+    {
+      data: {
+        user: 'maria',
+        key_id: `key_${parseKey(world.keys.approver)?.handle}`,
+        comment: `sc1:${committed.digest('base64url')}`,
+      },
+    },
+  ]);
+  const shown = await command(
+    'effects',
+    'show',
+    ids['rejected'] ?? '',
+    '--url',
+    world.gateway.url,
+    '--workspace',
+    'demo',
+  );
+  expect(shown.out).toContain('\nrejected  by maria');
+});
+
 it('one receipt of a bundle is verified by itself, and opened by what was disclosed of it', async () => {
   const line = linesOf(await readFile(await bundle(), 'utf8')).find(({ jws }) => jws !== undefined);
   const receipt = join(folder, 'one.jws');
@@ -217,6 +272,16 @@ it('one receipt of a bundle is verified by itself, and opened by what was disclo
   expect((await svc('verify', receipt, '--trust', trust)).code).toBe(0);
   const missing = await svc('verify', receipt);
   expect([missing.code, missing.err]).toEqual([2, expect.stringContaining('--trust')]);
+});
+
+it('says which keys sign, and since when, in the form that svc verify trusts', async () => {
+  const keys = await command('receipts', 'keys', '--url', world.gateway.url, '--json');
+  expect(keys.out).toBe(JSON.stringify(JSON.parse(await readFile(trust, 'utf8')), null, 2));
+  const [{ kid, iat }] = JSON.parse(keys.out).keys;
+  const shown = await command('receipts', 'keys', '--url', world.gateway.url);
+  expect(shown.out).toContain(kid);
+  expect(shown.out).toContain(new Date(iat * 1000).toISOString());
+  expect(Math.abs(iat * 1000 - Date.now())).toBeLessThan(3_600_000);
 });
 
 it('keeps a file that is there, and says so', async () => {
