@@ -31,7 +31,7 @@ export async function run(): Promise<BenchResult[]> {
     const sealed = secrets.seal(plain, bound);
     const shelf = keyShelf();
     const agent = shelve(shelf, 'agent');
-    const authenticator = createAuthenticator({ store: shelf, peppers: [PEPPER], elapsed: () => 0 });
+    const authenticator = createAuthenticator({ store: shelf, users: shelf, peppers: [PEPPER], elapsed: () => 0 });
     await authenticator.authenticate(agent.key);
 
     const times = { issue: [0], jose: [0], view: [0], seal: [0], open: [0], key: [0] };

@@ -223,6 +223,8 @@ export type Voted = {
     /** RFC 3339 time. */
     readonly at: string;
     readonly comment: string | null;
+    /** Of a rejection: with it `approval.rejected` commits to the comment. */
+    readonly commentSalt?: string;
   }[];
   readonly decidedAt: string | null;
   /** Why the call was not sent although it is approved. */
@@ -959,6 +961,9 @@ export type LedgerEvent = {
     | 'key.rotated'
     | 'passkey.added'
     | 'passkey.removed'
+    | 'user.added'
+    | 'user.removed'
+    | 'user.roles_changed'
     | 'workspace.created'
     | 'agent.registered'
     | 'policy.loaded'
@@ -1113,6 +1118,8 @@ export type Approval = {
     /** RFC 3339 time. */
     readonly at: string;
     readonly comment: string | null;
+    /** Of a rejection: with it `approval.rejected` commits to the comment. */
+    readonly commentSalt?: string;
   }[];
   readonly decidedAt: string | null;
   /** Why the call was not sent although it is approved. */

@@ -22,6 +22,8 @@ export type ApiApp = FastifyInstance<
 /** Who calls a control-plane route, and how much that key may see. */
 export interface Caller {
   readonly principal: Principal;
+  /** The passkey that a session of the console began with. Else they showed a key. */
+  readonly passkey?: string | null;
   readonly view: View;
   /**
    * On a run request, a key without permission leads to a decision, which the core makes. On other routes such a

@@ -62,6 +62,9 @@ const Votes = List(
     verdict: Type.Enum(['approve', 'reject']),
     at: Time,
     comment: Nullable(Type.String()),
+    comment_salt: Type.Optional(
+      Type.String({ description: 'Of a rejection: with it `approval.rejected` commits to the comment.' }),
+    ),
   }),
 );
 const Count = Type.Integer({ minimum: 0 });
@@ -318,12 +321,12 @@ function addVoteRoutes(app: ApiApp, ports: ApiPorts): void {
     },
     (request) => {
       const { comment = null, digest = null, changes = null, allow_alike: asked } = request.body;
-      const { principal } = callerOf(request);
+      const { principal, passkey } = callerOf(request);
       const until = asked?.until === undefined ? null : timeFromWire(asked.until);
       if (asked?.until !== undefined && until === null)
         throw refuseFaults([{ path: '/allow_alike/until', message: 'is no time' }]);
       const alike = asked === undefined ? undefined : { times: asked.times ?? null, until };
-      return decide({ principal, verdict: 'approve', comment, changes, alike, digest }, request.params);
+      return decide({ principal, passkey, verdict: 'approve', comment, changes, alike, digest }, request.params);
     },
   );
 
@@ -332,8 +335,8 @@ function addVoteRoutes(app: ApiApp, ports: ApiPorts): void {
     { config, schema: { operationId: 'reject', summary: 'Reject; binds the key', ...schema, body: RejectBody } },
     (request) => {
       const { comment = null, digest = null } = request.body;
-      const { principal } = callerOf(request);
-      return decide({ principal, verdict: 'reject', comment, changes: null, digest }, request.params);
+      const { principal, passkey } = callerOf(request);
+      return decide({ principal, passkey, verdict: 'reject', comment, changes: null, digest }, request.params);
     },
   );
 }

@@ -28,8 +28,7 @@ export function identifyCaller(
     const query = queryOf(request);
     const credentials = keyFromRequest({ headers: request.headers, query }, ports.settings().queryKey);
     if (credentials.kind === 'missing') {
-      const principal = await visitorFor(ports, request, endpoint);
-      request.caller = callerFor(principal, request, endpoint, started, ports);
+      request.caller = callerFor(await visitorFor(ports, request, endpoint), request, endpoint, started, ports);
       return;
     }
     if (credentials.kind === 'key' && credentials.viaQuery) {
@@ -37,7 +36,7 @@ export function identifyCaller(
       reply.header('link', `<${ports.settings().publicUrl}/docs/errors/missing_key>; rel="deprecation"`);
     }
     const principal = await ownerOf(ports, limiter, credentials, request.ip);
-    request.caller = callerFor(principal, request, endpoint, started, ports);
+    request.caller = callerFor({ principal }, request, endpoint, started, ports);
   };
 }
 
@@ -46,13 +45,13 @@ async function visitorFor(
   { sessions }: Pick<ApiPorts, 'sessions'>,
   { headers, method }: FastifyRequest,
   endpoint: EndpointId,
-): Promise<Principal> {
+): Promise<Pick<Caller, 'principal' | 'passkey'>> {
   const may = sessionMay(endpoint, method);
   const visitor = may === 'no' ? null : await sessions.visitorOf(headers);
   if (visitor === null) throw refuse('missing_key', 'Send an API key in the header X-API-Key.');
   if (may === 'after_step_up' && !visitor.hasShownKey)
     throw refuse('step_up_required', 'This session was opened by a link. Show your own key once to go on.');
-  return visitor.principal;
+  return visitor;
 }
 
 /**
@@ -117,7 +116,7 @@ export function checkAttempts(limiter: InvalidKeyLimiter, address: string): void
 }
 
 function callerFor(
-  principal: Principal,
+  { principal, passkey = null }: Pick<Caller, 'principal' | 'passkey'>,
   request: FastifyRequest,
   endpoint: EndpointId,
   started: number,
@@ -129,11 +128,11 @@ function callerFor(
   const times = { authenticatedAt: ports.store.now() - authenticatedInMs, authenticatedInMs };
   if (!permission.ok) {
     if (endpoint !== 'effects.run') throw refuse(permission.code, permission.detail);
-    return { principal, view: { kind: 'none' }, refusal: permission, ...times };
+    return { principal, passkey, view: { kind: 'none' }, refusal: permission, ...times };
   }
   if (workspace !== null && permission.view.kind === 'any' && !ports.directory.workspaceExists(workspace))
     throw refuse('not_found', 'There is no such workspace.');
-  return { principal, view: permission.view, refusal: null, ...times };
+  return { principal, passkey, view: permission.view, refusal: null, ...times };
 }
 
 /** Each name may appear only once in a query. Runs after authentication, and removes `api_key` from the query. */

@@ -53,7 +53,7 @@ const SCHEMA = {
   operationId: 'exportLedger',
   summary: 'Export effects, receipts and events',
   description:
-    'Effects that were made, receipts that were issued and events that were written in the time. Effects come without params and answers. Receipts stay when the record of an effect is gone. An answer that breaks off is not whole: a bundle ends with its seal.',
+    'Effects that were made, receipts that were issued and events that were written in the time. Effects come without params and answers. Receipts stay when the record of an effect is gone. A bundle has the texts of the policies that were in force in the time as well, for whom may read them. An answer that breaks off is not whole: a bundle ends with its seal.',
   tags: ['ledger'],
   params: InWorkspace,
   querystring: ExportQuery,
@@ -63,7 +63,7 @@ const SCHEMA = {
 /** `GET …/export`: effects, receipts and events, as a stream that is made as fast as it is taken. */
 export function addExportRoute(
   app: ApiApp,
-  ports: Pick<ApiPorts, 'store' | 'receipts' | 'settings' | 'catalog' | 'stillValid'>,
+  ports: Pick<ApiPorts, 'store' | 'receipts' | 'policyTexts' | 'settings' | 'catalog' | 'stillValid'>,
 ): void {
   const underWay = new Set<Readable>();
 
@@ -88,10 +88,14 @@ export function addExportRoute(
         throw refuse('too_many_requests', 'Other exports are being made. Ask again when one has ended.', {
           retryAfterMs: 10_000,
         });
-      const made = format === 'bundle' ? bundleLines(ports, asked, context, filter) : lines(ports, asked, context);
+      const made =
+        format === 'bundle'
+          ? bundleLines(ports, asked, context, filter, permit(caller.principal, 'policies.history').ok)
+          : lines(ports, asked, context);
       const stream = takenInTime(made, () => mayTake(caller, request.params.ws));
       underWay.add(stream);
       stream.once('close', () => underWay.delete(stream));
+      stream.once('error', ({ message }) => request.log.warn({ detail: message }, 'an export broke off'));
       const name = `${request.params.ws}.${format === 'csv' ? 'csv' : 'jsonl'}`;
       const headers = { 'cache-control': 'no-store', 'content-disposition': `attachment; filename="${name}"` };
       return reply.type(TYPES[format]).headers(headers).send(stream);

@@ -9,6 +9,7 @@ import { refuse } from './problem.ts';
 import { timeToWire } from '../effects/wire/time.ts';
 import { Actor } from './effect-answers.ts';
 import { answers, component, List, Nullable, Time } from './schema.ts';
+import { policyTextToWire } from '../policy/policy-texts.ts';
 import type { PolicyInForce } from '../effects/policy-store.ts';
 
 const ACTIVATIONS = '/v1/beta/policies/activations';
@@ -178,14 +179,8 @@ function answerTo(chosen: ChosenPolicy) {
 
 function versionToWire(version: string, shown: ShownPolicy) {
   switch (shown.kind) {
-    case 'shown': {
-      const files = shown.files.map(({ file, text, lists }) => ({
-        file,
-        text,
-        lists: [...lists].map(([name, list]) => ({ name, text: list })),
-      }));
-      return { version, proven: shown.isProven, files };
-    }
+    case 'shown':
+      return { version, proven: shown.isProven, files: shown.files.map(policyTextToWire) };
     case 'not_kept':
       throw refuse(
         'not_found',

@@ -28,7 +28,7 @@ import type { BrainPort } from '../brain/port.ts';
 import type { BrainWriter } from '../brain/writer.ts';
 import type { PinComparison } from '../pins/compare.ts';
 import type { PinState } from '../pins/observed.ts';
-import type { PolicyText } from '../policy/load.ts';
+import type { PolicyText } from '../policy/policy-texts.ts';
 import type { CompiledPolicies } from '../policy/policies.ts';
 import type { PolicyInput } from '../policy/input.ts';
 import type { OftenApproved, SuggestedRule } from '../policy/suggest.ts';
@@ -97,6 +97,11 @@ export interface ApiPorts {
    * @throws StoreUnavailable
    */
   readonly showPolicy: (version: string) => Promise<ShownPolicy>;
+  /**
+   * The texts of a version that was in force, not held against it; `null` where they are not kept, or larger than what is shown.
+   * @throws StoreUnavailable
+   */
+  readonly policyTexts: (version: string) => Promise<readonly PolicyText[] | null>;
   /** What policy sees of a call. */
   readonly policyInput: (input: JudgeInput) => PolicyInput;
   /**

@@ -20,7 +20,7 @@ import { CODES } from '../effects/model/codes.ts';
 import type { JsonObject } from '../json/value.ts';
 import { newId } from '../effects/run/ids.ts';
 import type { Problem } from '../effects/model/run-request.ts';
-import { StoreUnavailable } from '../effects/store.ts';
+import { ArchiveUnavailable, StoreUnavailable } from '../effects/store.ts';
 import type { ApiApp } from './app.ts';
 import { ConnectionCap, dropTheRest } from './connection-cap.ts';
 import { createDoorCheck, createEntrances, ROUTES_ONLY } from './host-check.ts';
@@ -253,7 +253,9 @@ function addLastHeaders(app: ApiApp, options: ServerOptions): void {
 
 function answerErrors(app: ApiApp, { settings, logger }: ServerOptions): void {
   app.setErrorHandler((error: FastifyError, request, reply) => {
-    const problem = problemOf(error);
+    // Where the archive is, is no matter of agents.
+    const isForAgent = error instanceof ArchiveUnavailable && request.caller?.view.kind === 'own';
+    const problem = problemOf(isForAgent ? new StoreUnavailable() : error);
     if (problem.code === 'internal')
       logger.error({ err: error, request_id: request.id }, 'a request failed inside the gateway');
     const refusal = request.caller?.refusal ?? null;
@@ -369,6 +371,8 @@ function answer(
 /** Turns anything that was thrown into a problem. An unknown error becomes `internal`, without its message. */
 export function problemOf(error: Error & Partial<FastifyError>): Problem {
   if (error instanceof Refused) return error.problem;
+  if (error instanceof ArchiveUnavailable)
+    return { ...plainProblem('store_unavailable', error.message), retryAfterMs: 60_000 };
   if (error instanceof StoreUnavailable)
     return {
       ...plainProblem('store_unavailable', 'The store cannot be reached; nothing was sent.'),

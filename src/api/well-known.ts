@@ -12,6 +12,8 @@ const JsonWebKey = Type.Unsafe<JsonObject>(
     kid: Type.String({ description: 'Its thumbprint (RFC 7638).' }),
     alg: Type.String(),
     use: Type.Literal('sig'),
+    iat: Type.Integer({ description: 'When it was made, seconds since the epoch.' }),
+    exp: Type.Optional(Type.Integer({ description: 'When the next one took its place.' })),
   }),
 );
 const JsonWebKeys = Type.Object({ keys: List(JsonWebKey) });

@@ -3,6 +3,7 @@ import {
   type EffectBudgets,
   type EffectFilter,
   type EffectPage,
+  type LedgerEvent,
   type ObservedRead,
   type ObservedReadPage,
   type Svc,
@@ -93,7 +94,7 @@ function addShow(effects: Command, { terminal }: CliContext): void {
       const budgets = effect.holds.length === 0 ? null : await budgetsOf(svc, id);
       if (options.json)
         return terminal.out(json(wire({ effect, ledger, stages, ...(budgets === null ? {} : { budgets }) })));
-      showEffect(terminal, effect);
+      showEffect(terminal, effect, ledger);
       if (budgets !== null) {
         terminal.out(`\n${styled(terminal, 'bold', 'Budgets')} (spent + held)`);
         terminal.out(table(['budget', 'held', 'spent', 'before', 'after', 'now', 'of'], budgets.map(budgetLine)));
@@ -209,7 +210,7 @@ function reasonOf({ reason, observed }: Effect): string {
   return observed === undefined ? reason.code : `${reason.code}, policy: ${observed.would}`;
 }
 
-function showEffect(terminal: Terminal, effect: Effect): void {
+function showEffect(terminal: Terminal, effect: Effect, ledger: readonly LedgerEvent[]): void {
   const reason = effect.reason.rule === undefined ? effect.reason.code : `${effect.reason.code}, ${effect.reason.rule}`;
   const lines: readonly (readonly [string, string])[] = [
     ['effect', effect.effectId],
@@ -223,9 +224,21 @@ function showEffect(terminal: Terminal, effect: Effect): void {
     ['key', effect.idempotencyKey],
     ['attempt', String(effect.attempt)],
     ['created', effect.createdAt],
+    ['policies', effect.policy.version],
+    ['rules', effect.policy.matched.join(' ')],
+    ...ledger.flatMap(voteLine),
     ['params', paramsText(effect.params, effect.paramsOmitted)],
   ];
   for (const [name, value] of lines) terminal.out(`${name.padEnd(9)} ${styled(terminal, 'bold', value)}`);
+}
+
+/** Who approved or rejected it, by which key, and what was changed. */
+function voteLine({ kind, at, data }: LedgerEvent): readonly (readonly [string, string])[] {
+  if (kind !== 'approval.granted' && kind !== 'approval.rejected') return [];
+  const verdict = kind === 'approval.granted' ? 'approved' : 'rejected';
+  const { user, key_id: key, changed } = data;
+  const by = `by ${typeof user === 'string' ? user : ''}${typeof key === 'string' ? ` with ${key}` : ''}, ${at}`;
+  return [[verdict, Array.isArray(changed) ? `${by}, changed: ${changed.join(', ')}` : by]];
 }
 
 /** What the call took of budgets; `null` where the key may not see it. */

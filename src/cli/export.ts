@@ -1,4 +1,5 @@
-import { createWriteStream } from 'node:fs';
+import { createWriteStream, existsSync } from 'node:fs';
+import { link, rename, rm } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { type Command, Option } from 'commander';
 import { type CliContext, connect, type GatewayAccess, withAccess, withExitCodes } from './command.ts';
@@ -31,15 +32,12 @@ export function addExport(program: Command, { terminal }: CliContext): void {
       terminal.out(options.json ? JSON.stringify({ file: out, format, bytes }) : `Written: ${out} (${bytes} bytes)`);
     },
   );
-  withExitCodes(
-    command,
-    'written',
-    'the gateway refused',
-    'could not run, or the answer broke off: the file is not whole',
-  );
+  withExitCodes(command, 'written', 'the gateway refused', 'could not run, or the answer broke off: no file was made');
 }
 
 async function written(pieces: AsyncIterable<Uint8Array>, file: string): Promise<number> {
+  const isThere = `${file} is there already, and was left as it is: name another file, or remove it first`;
+  if (existsSync(file)) throw new CommandFailure(isThere);
   let bytes = 0;
   async function* counted(): AsyncGenerator<Uint8Array> {
     for await (const piece of pieces) {
@@ -47,14 +45,19 @@ async function written(pieces: AsyncIterable<Uint8Array>, file: string): Promise
       yield piece;
     }
   }
+  // Under its name there is never a part: comma-separated values would look whole.
+  const part = `${file}.${process.pid}.part`;
   try {
-    await pipeline(counted(), createWriteStream(file, { flags: 'wx', mode: 0o600 }));
+    await pipeline(counted(), createWriteStream(part, { flags: 'wx', mode: 0o600, flush: true }));
+    // A file that came meanwhile stays; some file systems have no links.
+    await link(part, file).catch((error: unknown) => (existsSync(file) ? Promise.reject(error) : rename(part, file)));
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'EEXIST')
-      throw new CommandFailure(
-        `${file} is there already, and was left as it is: name another file, or remove it first`,
-      );
-    throw new CommandFailure(`${file} is not whole: ${error instanceof Error ? error.message : String(error)}`);
+    if (error instanceof Error && 'code' in error && error.code === 'EEXIST') throw new CommandFailure(isThere);
+    throw new CommandFailure(
+      `nothing was written to ${file}: ${error instanceof Error ? error.message : String(error)}`,
+    );
+  } finally {
+    await rm(part, { force: true });
   }
   return bytes;
 }

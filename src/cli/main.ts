@@ -22,6 +22,7 @@ import { addPasskeys } from './passkeys.ts';
 import { addPauses } from './pauses.ts';
 import { addPolicy } from './policy.ts';
 import { CommandFailure, type CliPorts } from './ports.ts';
+import { addReceipts } from './receipts.ts';
 import { addStart } from './start.ts';
 import { addStatus } from './status.ts';
 import { addStore } from './store.ts';
@@ -49,6 +50,7 @@ const ADD_COMMANDS = [
   addPauses,
   addNotifications,
   addPolicy,
+  addReceipts,
   addVerify,
   addStore,
   addBackup,

@@ -1,7 +1,9 @@
 import type { ChosenPolicies } from '@svc-gateway/client';
 import type { Command } from 'commander';
-import { type CliContext, connect, type GatewayAccess, talksToGateway } from './command.ts';
+import { type CliContext, connect, type GatewayAccess, talksToGateway, withExitCodes } from './command.ts';
+import type { Finding } from '../diagnostics/finding.ts';
 import { printable } from '../diagnostics/render.ts';
+import { CommandFailure } from './ports.ts';
 import { json, table, wire } from './terminal.ts';
 
 interface ChangeOptions extends GatewayAccess {
@@ -13,7 +15,7 @@ function commentOf({ comment }: ChangeOptions): { readonly comment?: string } {
 }
 
 /** `svc policy`: which policies all gateways of a store run. */
-export function addPolicy(program: Command, { terminal }: CliContext): void {
+export function addPolicy(program: Command, { terminal, exit }: CliContext): void {
   const policy = program.command('policy').description('which policies are in force, on all gateways of the store');
 
   talksToGateway(policy.command('history').description('what was in force, since when, and who put it there')).action(
@@ -70,6 +72,24 @@ export function addPolicy(program: Command, { terminal }: CliContext): void {
     const chosen = await (await connect(options)).policies.rollback(commentOf(options));
     terminal.out(options.json ? json(wire(chosen)) : told(chosen));
   });
+
+  const digest = policy
+    .command('digest')
+    .description('the version that policy files make, offline, as receipts and the history name it')
+    .argument('<paths...>', 'policy files, or folders with them')
+    .option('--json', 'print JSON')
+    .action(async (paths: readonly string[], options: { readonly json?: true }) => {
+      // Loaded for this alone: most commands read no YAML.
+      const { readPolicyTexts, versionOfTexts } = await import('../policy/policy-texts.ts');
+      const findings: Finding[] = [];
+      const { texts } = await readPolicyTexts(paths, findings);
+      if (findings[0] !== undefined) throw new CommandFailure(findings[0].message);
+      const version = versionOfTexts(texts);
+      if (version === null) terminal.err('svc: not all of them are policy sets with their list files');
+      else terminal.out(options.json ? json({ version, files: texts.map(({ file }) => file) }) : version);
+      exit(version === null ? 1 : 0);
+    });
+  withExitCodes(digest, 'printed', 'they are no policy sets', 'a file cannot be read');
 
   addProposals(policy, terminal);
   addSuggest(policy, terminal);

@@ -51,7 +51,11 @@ async function reportOfReceipt(file: string, { trust, disclosure }: VerifyOption
 async function reportOfBundle(file: string, { trust, disclosure }: VerifyOptions): Promise<VerifyReport> {
   if (disclosure !== undefined)
     throw new CommandFailure('--disclosure opens one receipt: write its line of the bundle to a file of its own');
-  return bundleReport(trust === undefined ? null : await readText(trust), (keys) => verifyBundle(linesOf(file), keys));
+  // Loaded for this alone: most commands read no YAML.
+  const { versionOfShown } = await import('../policy/policy-texts.ts');
+  return bundleReport(trust === undefined ? null : await readText(trust), (keys) =>
+    verifyBundle(linesOf(file), keys, versionOfShown),
+  );
 }
 
 async function isBundle(file: string): Promise<boolean> {

@@ -33,9 +33,13 @@ export interface VoteRequest {
   readonly verdict: 'approve' | 'reject';
   readonly user: string;
   readonly keyId: string;
+  /** The passkey that the session began with in which they vote. Absent: they showed the key. */
+  readonly passkey?: string | undefined;
   /** Since when both the key and the user exist. If that is after the request, the vote is refused. */
   readonly voterSince: number;
   readonly comment: string | null;
+  /** With which the ledger commits to the words of a rejection, base64url. */
+  readonly salt?: string;
   /** Indices of the requirements for which the voter's roles or name qualify. */
   readonly requirements: readonly number[];
   /** Those of them for which they only do once the request has escalated. */

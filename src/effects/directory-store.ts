@@ -5,9 +5,10 @@ import type { Agent } from './model/principal.ts';
 export interface DirectoryStore {
   /**
    * Records the users that the configuration names, with the time when each was first seen. The users of the very first
-   * call get the time 0, because nobody knows how long they existed before.
+   * call get the time 0, because nobody knows how long they existed before. The ledger has who came, who is named no more,
+   * and which roles were given and taken.
    */
-  seeUsers(ids: readonly string[]): Promise<void>;
+  seeUsers(rolesOf: ReadonlyMap<string, readonly string[]>, actor: LedgerActor): Promise<void>;
   /** When a configuration in force first named a user, ms; `null` where that is not recorded yet. */
   userSince(id: string): Promise<number | null>;
   putWorkspace(id: string, actor: LedgerActor): Promise<boolean>;

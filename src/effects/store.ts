@@ -44,6 +44,9 @@ export class StoreUnavailable extends Error {
   override readonly name = 'StoreUnavailable';
 }
 
+/** A record is in the archive, and cannot be read from there. The message is for people: which, where, and what to do. */
+export class ArchiveUnavailable extends StoreUnavailable {}
+
 /** There is no place for the call now. It was not admitted, and left no trace. */
 export class NoPlace extends StoreUnavailable {}
 

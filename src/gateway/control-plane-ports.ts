@@ -49,6 +49,7 @@ export function controlPlanePorts(
     choosePolicy: (choice, by, why) => reloader.choose(choice, by, why),
     confirmPolicy: (proposal, by) => reloader.confirm(proposal, by),
     showPolicy: (version) => reloader.show(version),
+    policyTexts: (version) => reloader.texts(version),
     policyInput: policyInputs(held, directory, entities, pins),
     suggestRules: (groups) => reloader.suggest(groups),
     resolve: (call) => drain.running(resolveEffect(ports, call)),

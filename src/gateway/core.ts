@@ -55,6 +55,7 @@ export function openCore(
   const elapsed = (): number => performance.now();
   const authenticator = createAuthenticator({
     store,
+    users: views.directory,
     peppers: [secrets.keyPepper, ...secrets.previousPeppers],
     elapsed,
   });

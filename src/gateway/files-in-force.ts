@@ -82,9 +82,9 @@ export class FilesInForce {
 
   /** Puts the files in force in the store. @throws StoreUnavailable, InvalidFiles */
   async begin(): Promise<void> {
-    const { held, store, fleet } = this.#ground;
+    const { held, store, fleet, owner } = this.#ground;
     await this.reloader.begin(fleet === null ? 'after_files' : 'no');
-    await store.seeUsers(held.inForce.configuration.users.map(({ id }) => id));
+    await store.seeUsers(held.inForce.configuration.rolesOf, { type: 'gateway', id: owner });
     await this.#entities.begin();
     this.#agreement.announce(held.inForce);
   }

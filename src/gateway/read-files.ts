@@ -17,8 +17,8 @@ import {
   compilePolicies,
   loadPolicySets,
   type PolicyPlan,
-  type PolicyText,
 } from '../policy/load.ts';
+import type { PolicyText } from '../policy/policy-texts.ts';
 import { buffersOf, type PackedPolicies, packPolicies } from '../policy/packed.ts';
 import type { CompiledPolicies } from '../policy/policies.ts';
 import { proveDenial } from '../policy/self-test.ts';

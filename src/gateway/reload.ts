@@ -8,6 +8,7 @@ import { INSTALLATION, type LedgerActor, type LedgerKind } from '../effects/mode
 import { ledgerActor, type Principal } from '../effects/model/principal.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { unpackShort } from '../policy/bundle.ts';
+import type { PolicyText } from '../policy/policy-texts.ts';
 import type { OftenApproved, SuggestedRule } from '../policy/suggest.ts';
 import type { PolicySeals } from '../secrets/policy-seals.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -133,6 +134,13 @@ export class Reloader {
     return this.#inTurn(() => this.#show(version));
   }
 
+  /** The texts of a version that was in force; `null` where they are not kept, or too large to be shown. @throws StoreUnavailable */
+  async texts(version: string): Promise<readonly PolicyText[] | null> {
+    const bundle = await this.#store.policyBundle(version);
+    if (bundle === null || !this.#seals.fits(version, bundle.seal)) return null;
+    return unpackShort(bundle.parts, MOST_SHOWN);
+  }
+
   /**
    * Drafts rules for what people approved time and again, and tries them with the policies in force.
    * @returns `null` where those are not whole in the store, or do not fit the files of now
@@ -179,7 +187,7 @@ export class Reloader {
   async #takeOn(next: InForce, message: string): Promise<void> {
     for (const name of unchangeable(this.#current().configuration, next.configuration))
       this.#logger.warn({ setting: name }, 'changes at the next start only');
-    await this.#store.seeUsers(next.configuration.users.map(({ id }) => id));
+    await this.#store.seeUsers(next.configuration.rolesOf, this.#gateway);
     if (next.policies.version !== this.#current().policies.version) {
       const { policies: inForce, configuration } = this.#current();
       this.#previous = { policies: inForce, configuration };

@@ -346,8 +346,9 @@ function withSummaries(approval: ApprovalRecord, seals: Seals): ApprovalRecord {
   return isSound ? opened : { ...opened, isForged: true };
 }
 
-function withoutSeal({ user, keyId, verdict, at, comment, requirements }: Vote): Vote {
-  return { user, keyId, verdict, at, comment, requirements };
+function withoutSeal(sealed: Vote): Vote {
+  const { seal: _, ...vote } = sealed;
+  return vote;
 }
 
 /** What a vote rests on, but for the summary and the time. */

@@ -4,6 +4,7 @@ import { createBrainWriter } from '../brain/writer.ts';
 import { namesGateway } from '../api/own-names.ts';
 import type { People } from '../effects/run/recall.ts';
 import type { EffectStore } from '../effects/store.ts';
+import { wasNamed } from '../identity/authenticate.ts';
 import { createDirectory, type Directory } from '../identity/directory.ts';
 import { keyState } from '../identity/key-record.ts';
 import { createUpstreams } from '../upstreams/upstreams.ts';
@@ -68,7 +69,10 @@ function peopleOf(directory: Directory, store: EffectStore): People {
     async key(keyId) {
       const record = await store.key(keyId.slice('key_'.length));
       // A call is only sent while its key is valid. During the overlap of a rotation, the old key still is.
-      return record === null || keyState(record, store.now()) !== 'active' ? null : { profile: record.profile };
+      if (record === null || keyState(record, store.now()) !== 'active') return null;
+      const isOver =
+        record.user !== null && !directory.isUser(record.user) && (await wasNamed(record.user, directory, store));
+      return isOver ? null : { profile: record.profile };
     },
   };
 }

@@ -2,13 +2,14 @@ import { type KeyObject, timingSafeEqual } from 'node:crypto';
 import type { KeyRecord } from '../effects/model/key.ts';
 import type { Principal } from '../effects/model/principal.ts';
 import type { EffectStore } from '../effects/store.ts';
+import type { Directory } from './directory.ts';
 import { hashKey, parseKey } from './key-format.ts';
 import { keyState } from './key-record.ts';
 
 /** A key that is not valid. Callers learn nothing more; `why` is for logs and metrics. */
 interface InvalidKey {
   readonly failure: 'invalid_key';
-  readonly why: 'malformed' | 'unknown' | 'wrong_secret' | 'expired' | 'revoked';
+  readonly why: 'malformed' | 'unknown' | 'wrong_secret' | 'expired' | 'revoked' | 'user_removed';
 }
 
 export interface Authenticator {
@@ -42,6 +43,8 @@ interface Entry {
   readonly record: KeyRecord;
   readonly hash: Buffer;
   readonly principal: Principal | null;
+  /** Whether a configuration in force has named its user: the key ends when none names him any more. */
+  readonly isNamed: boolean;
   /** On the monotonic clock. */
   readonly readAt: number;
 }
@@ -51,13 +54,15 @@ interface Entry {
  * @param options.peppers the pepper in use, then those that are being rotated out
  */
 export function createAuthenticator(options: {
-  readonly store: Pick<EffectStore, 'key' | 'touchKeys' | 'onKeysChanged' | 'now'>;
+  readonly store: Pick<EffectStore, 'key' | 'touchKeys' | 'onKeysChanged' | 'now' | 'userSince'>;
+  /** Whom the configuration names now. */
+  readonly users: Pick<Directory, 'isUser'>;
   readonly peppers: readonly [KeyObject, ...KeyObject[]];
   /** Monotonic ms. */
   readonly elapsed: () => number;
 }): Authenticator {
-  const { store, peppers, elapsed } = options;
-  const { fresh, read } = keyCache(store, elapsed);
+  const { store, users, peppers, elapsed } = options;
+  const { fresh, read } = keyCache(store, users, elapsed);
   const touches = touchBook(store);
 
   function judge(entry: Entry | null, key: string): Principal | InvalidKey {
@@ -73,6 +78,7 @@ export function createAuthenticator(options: {
     const state = keyState(entry.record, now);
     if (state !== 'active') return invalid(state);
     if (entry.principal === null) return invalid('unknown');
+    if (entry.isNamed && !users.isUser(entry.record.user ?? '')) return invalid('user_removed');
     touches.note(entry.record, now);
     return entry.principal;
   }
@@ -95,7 +101,11 @@ export function createAuthenticator(options: {
 }
 
 /** Records of keys, with what the store reports as changed dropped. */
-function keyCache(store: Pick<EffectStore, 'key' | 'onKeysChanged'>, elapsed: () => number) {
+function keyCache(
+  store: Pick<EffectStore, 'key' | 'onKeysChanged' | 'userSince'>,
+  users: Pick<Directory, 'isUser'>,
+  elapsed: () => number,
+) {
   const entries = new Map<string, Entry>();
   const reading = new Map<string, Promise<Entry | null>>();
   /** Counts invalidations. A record whose read began before one must not enter the cache after it. */
@@ -121,12 +131,12 @@ function keyCache(store: Pick<EffectStore, 'key' | 'onKeysChanged'>, elapsed: ()
     const started = elapsed();
     const promise = store
       .key(handle)
-      .then((record) => {
+      .then(async (record) => {
         if (record === null) {
           if (before === invalidations) entries.delete(handle);
           return null;
         }
-        const entry = entryOf(record, started);
+        const entry = { ...entryOf(record, started), isNamed: await wasNamed(record.user, users, store) };
         if (before === invalidations) keep(handle, entry);
         return entry;
       })
@@ -159,6 +169,15 @@ function keyCache(store: Pick<EffectStore, 'key' | 'onKeysChanged'>, elapsed: ()
   return { fresh, read };
 }
 
+/** Whether a configuration names a user, or has named him before. A key may also be made for a user whom none ever named. */
+export async function wasNamed(
+  user: string | null,
+  users: Pick<Directory, 'isUser'>,
+  store: Pick<EffectStore, 'userSince'>,
+): Promise<boolean> {
+  return user !== null && (users.isUser(user) || (await store.userSince(user)) !== null);
+}
+
 function invalid(why: InvalidKey['why']): InvalidKey {
   return { failure: 'invalid_key', why };
 }
@@ -170,7 +189,7 @@ export function faultOfKey(record: KeyRecord): string | null {
   return principalOf(record) === null ? 'it lacks what its kind needs' : null;
 }
 
-function entryOf(record: KeyRecord, readAt: number): Entry {
+function entryOf(record: KeyRecord, readAt: number): Omit<Entry, 'isNamed'> {
   const hash = Buffer.from(record.hash, 'base64url');
   // `timingSafeEqual` needs equal lengths. A record with a malformed hash matches nothing.
   return {

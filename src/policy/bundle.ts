@@ -1,6 +1,6 @@
 import { promisify } from 'node:util';
 import { gunzip, gunzipSync, gzipSync } from 'node:zlib';
-import type { PolicyText } from './load.ts';
+import type { PolicyText } from './policy-texts.ts';
 import { readOwnJson } from '../json/read.ts';
 
 /** Characters of one part: rows of a store, none of which holds it up for long. */

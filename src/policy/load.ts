@@ -1,13 +1,10 @@
-import { createHash } from 'node:crypto';
-import { dirname, resolve } from 'node:path';
-import { createReading, type FileReading, readText } from '../diagnostics/file-reading.ts';
-import { findFiles, unplaced } from '../diagnostics/find-files.ts';
+import { createReading, type FileReading } from '../diagnostics/file-reading.ts';
+import { unplaced } from '../diagnostics/find-files.ts';
 import { type Finding, inReadingOrder, type Position } from '../diagnostics/finding.ts';
 import { InvalidFiles } from '../diagnostics/invalid-files.ts';
 import { didYouMean } from '../diagnostics/nearest.ts';
 import { readYamlSource, type YamlSource } from '../diagnostics/yaml-source.ts';
-import { canonicalJson } from '../json/canonical.ts';
-import type { Json } from '../json/value.ts';
+import { isJsonObject } from '../json/value.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import { advise } from './advice.ts';
 import { differentAmounts, type ReadRule } from './amounts.ts';
@@ -19,6 +16,16 @@ import { compileCondition } from './compiled-condition.ts';
 import type { CompiledPolicies } from './policies.ts';
 import type { CompiledRule } from './compiled-rule.ts';
 import { catalogueOf } from './match.ts';
+import {
+  compareText,
+  formOf,
+  listLines,
+  namedFiles,
+  type PolicyText,
+  readPolicyTexts,
+  versionOf,
+} from './policy-texts.ts';
+import { redactedBuckets } from './redacted-buckets.ts';
 import type { BudgetPlan, RulePlan } from './rule-plan.ts';
 import { reportEditable } from './editable.ts';
 import { reportNameless } from './nameless.ts';
@@ -78,16 +85,6 @@ export interface CheckedFiles {
 
 const NOTHING_KNOWN: CheckedFiles = { get: () => null, put: () => undefined };
 
-/** A policy file as it was read. */
-export interface PolicyText {
-  readonly file: string;
-  readonly text: string;
-  /** The list files that it names: contents by the name in the policy; `null` where a file cannot be read. */
-  readonly lists: ReadonlyMap<string, string | null>;
-}
-
-const MAX_FILE = 64 * 1024 * 1024;
-
 /**
  * Reads and compiles all policy sets under the paths.
  * @param known files that do not need another check
@@ -108,46 +105,10 @@ export async function loadPolicySets(
   /** Everything to watch for changes: the given paths, the policy files, the list files. */
   readonly files: readonly string[];
 }> {
-  const found: string[] = [];
   const findings: Finding[] = [];
-  for (const path of options.paths)
-    await findFiles(path, { one: 'policy file', many: 'policies', isOne: isPolicyName }, reading, found, findings);
-  const texts: PolicyText[] = [];
-  const files = new Set<string>(options.paths);
-  for (const file of [...new Set(found)].sort()) {
-    files.add(file);
-    const text = await readText(file, reading, MAX_FILE);
-    if (text === null) {
-      findings.push(unplaced('unreadable_file', `Cannot read ${file}`, 'it has to be text in UTF-8'));
-      continue;
-    }
-    const lists = new Map<string, string | null>();
-    // Most files name no list file, and parsing a large file twice is slow.
-    for (const name of /\bfile['"]?\s*:/.test(text) ? namedFiles(readYamlSource(file, text)) : []) {
-      const path = resolve(dirname(file), name);
-      files.add(path);
-      lists.set(name, await readText(path, reading, MAX_FILE));
-    }
-    texts.push({ file, text, lists });
-  }
+  const { texts, files } = await readPolicyTexts(options.paths, findings, reading);
   const compiled = compilePolicies(texts, options, findings, known);
-  return { ...compiled, texts, sources: textsByFile(texts), files: [...files] };
-}
-
-function isPolicyName(path: string): boolean {
-  return /\.ya?ml$/.test(path) && !/\.test\.ya?ml$/.test(path);
-}
-
-/** The list files that a file names. The file may still be faulty. */
-function namedFiles({ value }: YamlSource): readonly string[] {
-  if (!isMap(value) || !isMap(value['lists'])) return [];
-  return Object.values(value['lists']).flatMap((list) =>
-    isMap(list) && typeof list['file'] === 'string' ? [list['file']] : [],
-  );
-}
-
-function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return { ...compiled, texts, sources: textsByFile(texts), files };
 }
 
 /**
@@ -174,14 +135,21 @@ export function compilePolicies(
   const findings = [...earlier, ...files.flatMap(({ checked }) => checked.findings)];
   findings.push(...namesTwice(files.map(({ checked }) => checked)));
   // In a file with faults some rules are missing, so comparing rules would give wrong findings.
-  if (!findings.some((finding) => finding.severity === 'error'))
+  if (!findings.some((finding) => finding.severity === 'error')) {
+    const read = files.flatMap(readRules);
     findings.push(
       ...avoidableObligations(
         files.flatMap(({ rules }) => rules),
         tools,
       ),
-      ...differentAmounts(files.flatMap(readRules), tools),
+      ...differentAmounts(read, tools),
+      ...redactedBuckets(
+        read,
+        files.flatMap(({ checked }) => checked.budgets),
+        tools,
+      ),
     );
+  }
   if (texts.length === 0)
     findings.push({
       ...unplaced('no_policies', 'No policy file was found: every call is refused'),
@@ -222,8 +190,8 @@ function checkFile(text: PolicyText, surroundings: Surroundings): BuiltFile {
   // Going on with a half-read file would report faults that are not there.
   if (source.value === undefined || !isPolicySet(source, report)) return { checked: broken, rules: [] };
   const file = source.value;
-  const lists = readLists(file, text, report);
-  const form = canonicalForm({ file: toJson(source), lists: Object.fromEntries(lists) }, report);
+  const lists = readLists(source, text, report);
+  const form = canonicalForm(source, lists, report);
   const compiled = compileSet(file, lists, surroundings, report, (path) => source.at(path));
   const checked = { ...compiled, name: file.name, place: source.at(['name']), form, findings };
   const rules = buildRules(checked, surroundings);
@@ -276,7 +244,7 @@ export function isPolicySet(
   report: Reporter,
 ): source is YamlSource & { readonly value: PolicyFile } {
   const { value } = source;
-  if (isMap(value) && typeof value['kind'] === 'string' && value['kind'] !== 'PolicySet') {
+  if (isJsonObject(value) && typeof value['kind'] === 'string' && value['kind'] !== 'PolicySet') {
     if (value['kind'] === 'PolicyLibrary')
       report.error('not_yet_supported', ['kind'], `'kind: PolicyLibrary' is not yet supported`);
     else
@@ -291,16 +259,19 @@ export function isPolicySet(
   return hasShape(PolicySetSchema, value, [], report);
 }
 
-function readLists(file: PolicyFile, { lists }: PolicyText, report: Reporter): ReadonlyMap<string, readonly string[]> {
+function readLists(
+  source: YamlSource,
+  { lists }: PolicyText,
+  report: Reporter,
+): ReadonlyMap<string, readonly string[]> {
   const read = new Map<string, readonly string[]>();
-  for (const [name, source] of Object.entries(file.lists ?? {})) {
-    if (!isMap(source) || typeof source['file'] !== 'string') continue;
-    const text = lists.get(source['file']) ?? null;
+  for (const [name, path] of namedFiles(source)) {
+    const text = lists.get(path) ?? null;
     if (text === null) {
       report.error(
         'unreadable_file',
         ['lists', name, 'file'],
-        `Cannot read the list file '${source['file']}'`,
+        `Cannot read the list file '${path}'`,
         'paths are relative to the policy file, and the text has to be UTF-8',
       );
       continue;
@@ -310,18 +281,9 @@ function readLists(file: PolicyFile, { lists }: PolicyText, report: Reporter): R
   return read;
 }
 
-/** One value per line. Blank lines and lines that begin with `#` are skipped. */
-function listLines(text: string): readonly string[] {
-  return text
-    .replace(/^\uFEFF/, '')
-    .split(/\r\n|\n|\r/)
-    .map((line) => line.trim())
-    .filter((line) => line !== '' && !line.startsWith('#'));
-}
-
-function canonicalForm(value: Json, report: Reporter): string {
+function canonicalForm(source: YamlSource, lists: ReadonlyMap<string, readonly string[]>, report: Reporter): string {
   try {
-    return canonicalJson(value);
+    return formOf(source, lists);
   } catch {
     report.error(
       'wrong_value',
@@ -331,10 +293,6 @@ function canonicalForm(value: Json, report: Reporter): string {
     );
     return '';
   }
-}
-
-function toJson({ value }: YamlSource): Json {
-  return value ?? null;
 }
 
 function assemble(
@@ -355,8 +313,7 @@ function assemble(
   const rules = found.map(({ rule }, rank) => ({ ...rule, rank }));
   const byTool = rulesByTool(rules, tools);
   const checked = files.map((file) => file.checked).filter(({ name }) => name !== null);
-  const forms = checked.toSorted((a, b) => compareText(a.name ?? '', b.name ?? '')).map(({ form }) => form);
-  const version = createHash('sha256').update(canonicalJson(forms)).digest('base64url');
+  const version = versionOf(checked);
   const definitions = checked.flatMap((file) => file.definitions);
   return {
     set: {
@@ -380,8 +337,4 @@ const REPORT_ORDER: readonly (typeof EFFECTS)[number][] = ['pause', 'deny', 'req
 
 function severity(rule: CompiledRule): number {
   return REPORT_ORDER.indexOf(rule.effect);
-}
-
-function compareText(a: string, b: string): number {
-  return a < b ? -1 : a > b ? 1 : 0;
 }

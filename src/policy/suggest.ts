@@ -5,14 +5,8 @@ import type { Tool } from '../effects/model/tool.ts';
 import type { JsonObject } from '../json/value.ts';
 import { evaluatePolicies } from './evaluate.ts';
 import type { PolicyInput } from './input.ts';
-import {
-  type CheckedFile,
-  type CheckedFiles,
-  compilePolicies,
-  isPolicySet,
-  type PolicyLoadOptions,
-  type PolicyText,
-} from './load.ts';
+import { type CheckedFile, type CheckedFiles, compilePolicies, isPolicySet, type PolicyLoadOptions } from './load.ts';
+import type { PolicyText } from './policy-texts.ts';
 import type { CompiledPolicies } from './policies.ts';
 import { collectInto } from './reporter.ts';
 import type { PolicyFile } from './schema.ts';

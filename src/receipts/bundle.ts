@@ -1,7 +1,7 @@
 /*
  * A bundle: what a gateway exports, as one file of JSON lines that proves itself. First `bundle` (what was asked for, and the
- * public keys), then `event`, `receipt` and `effect`, last `seal`: a JWS over the digest of all bytes before it. A receipt
- * follows the event that says that it was issued.
+ * public keys), then `event`, `receipt`, `effect` and `policy` (the texts of a version), last `seal`: a JWS over the digest of
+ * all bytes before it. A receipt follows the event that says that it was issued.
  */
 
 /** Without a type of its own, a seal could pass for a receipt, or a receipt for a seal. */
@@ -12,6 +12,7 @@ export interface BundleCounts {
   readonly events: number;
   readonly effects: number;
   readonly receipts: number;
+  readonly policies: number;
 }
 
 /** What the seal of a bundle says. */

@@ -4,6 +4,7 @@ import { hash } from 'node:crypto';
 import { canonicalJson, quote } from '../json/canonical.ts';
 import { type KeptResult, statusShown } from '../effects/model/answer.ts';
 import type { ApprovalRecord } from '../effects/model/approval.ts';
+import { commit } from '../effects/model/commit.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import { jsonInSlices } from '../json/write.ts';
 import { commitEach, isOfEach, leafTexts, opensOne, paramSalt } from './each-param.ts';
@@ -56,16 +57,6 @@ const scratch = Buffer.alloc(SCRATCH_BYTES);
 
 /** A UTF-16 code unit takes at most this many bytes in UTF-8. */
 const MOST_BYTES = 3;
-
-/**
- * A salted commitment: `sc1:` and SHA-256(salt || JCS of the value), base64url. Whoever has the salt and the value can
- * show that they belong to the commitment. Without the salt nobody can guess the value.
- * @param salt base64url
- */
-export function commit(salt: string, value: Json): string {
-  const salted = Buffer.concat([Buffer.from(salt, 'base64url'), Buffer.from(canonicalJson(value))]);
-  return `sc1:${hash('sha256', salted, 'base64url')}`;
-}
 
 /**
  * Like {@link commit}, for a field of a receipt with these salts; as JSON.

@@ -24,16 +24,22 @@ const SAID_TWICE: readonly (readonly [string, readonly string[], readonly string
   ['evidence.ended_at', ['evidence', 'ended_at'], ['upstream', 'ended']],
 ];
 
-const TIMES: ReadonlySet<string> = new Set(['evidence.started_at', 'evidence.ended_at']);
+const OF_ATTEMPT: ReadonlySet<string> = new Set(['evidence.status', 'evidence.started_at', 'evidence.ended_at']);
 
-/** Those whose times the line has from the attempt itself: after a resolve or a probe it has when it was admitted. */
-const OWN_TIMES: ReadonlySet<Json | undefined> = new Set(['owner', 'late_answer']);
+/** Those whose line has status and times of the attempt itself: after a resolve or a probe it has when it was admitted. */
+const BY_ANSWER: ReadonlySet<Json | undefined> = new Set(['owner', 'late_answer']);
+
+/** Whether an effect was settled by its answer. @param effect its line, or that member of its receipt */
+export function isSettledByAnswer(effect: Json | undefined): boolean {
+  return isJsonObject(effect) && BY_ANSWER.has(memberAt(effect, ['settled_by', 'by']));
+}
 
 /** What stands at the places of one side, as texts. */
 function textsAt(of: JsonObject, side: 1 | 2): readonly string[] {
-  const by = SAID_TWICE.find(([name]) => name === 'settled_by')?.[side] ?? [];
-  const hasTimes = OWN_TIMES.has(memberAt(of, by));
-  return SAID_TWICE.map((member) => (TIMES.has(member[0]) && !hasTimes ? '' : textOf(memberAt(of, member[side]))));
+  const isOfAttempt = isSettledByAnswer(side === 1 ? of : memberAt(of, ['effect']));
+  return SAID_TWICE.map((member) =>
+    OF_ATTEMPT.has(member[0]) && !isOfAttempt ? '' : textOf(memberAt(of, member[side])),
+  );
 }
 
 /** Letters of what tells the values of one member apart; an edit is found by the digest of all. */
@@ -59,7 +65,7 @@ function digestOf(texts: readonly string[]): string {
 }
 
 /** Rules of a receipt say also what they do; those of a line are names alone. */
-function textOf(value: Json | undefined): string {
+export function textOf(value: Json | undefined): string {
   if (value === undefined) return '';
   const names = isJsonArray(value) ? value.map((one) => (isJsonObject(one) ? (one['rule'] ?? null) : one)) : value;
   return canonicalJson(names);

@@ -9,13 +9,13 @@ import { loadSodium } from '../sodium/load.ts';
 import { jwsSignature, type SignBytes, signBytesWith } from '../sodium/sign.ts';
 import { type Amounts, amountToPost, type KeptResult, statusShown } from '../effects/model/answer.ts';
 import type { ApprovalRecord } from '../effects/model/approval.ts';
+import { commit } from '../effects/model/commit.ts';
 import { canonicalJson, quote, quoteOr } from '../json/canonical.ts';
 import { isoTime } from '../effects/model/iso-time.ts';
 import type { ReceiptFacts, SaltedField } from '../effects/ports.ts';
 import type { AllowanceUse, VerdictTrace } from '../effects/model/verdict.ts';
 import {
   commentSalt,
-  commit,
   commitAsked,
   commitField,
   commitParams,
@@ -109,11 +109,10 @@ export async function openSigner(options: {
     issue(input) {
       return new IssuedReceipt(input.id, receiptPayload(input, issuer), ring.current);
     },
-    sealExport({ workspace, at, sha256, events, effects, receipts }) {
+    sealExport({ workspace, at, ...sealed }) {
       const { sign, kid } = ring.current;
       const head = canonicalJson({ alg: RECEIPT_ALG, kid, typ: EXPORT_TYP });
-      const counts = { effects, events, receipts };
-      const payload = { ...counts, iat: isoTime(at), iss: issuer.iss, sha256, v: 1, ws: workspace };
+      const payload = { ...sealed, iat: isoTime(at), iss: issuer.iss, v: 1, ws: workspace };
       const signed = [head, canonicalJson(payload)].map((part) => Buffer.from(part).toString('base64url')).join('.');
       return `${signed}.${sign(Buffer.from(signed)).toString('base64url')}`;
     },
@@ -187,15 +186,20 @@ async function readRing(keys: KeyFolder): Promise<Ring<SigningKey | null>> {
   const newestAt = Number(FILE_NAME.exec(names.at(-1) ?? '')?.[1] ?? 0);
   let current: SigningKey | null = null;
   const known = new Map<string, JsonObject>();
+  let until: number | null = null;
   for (const name of names.reverse()) {
     const file = join(keys.path, name);
     const pem = await keys.read(file);
     if (pem === null) continue;
     const key = parsePem(file, pem);
     if (key.asymmetricKeyType !== 'ed25519') throw new ReceiptKeyFault(`${file} is not an Ed25519 key.`);
-    const { kid, jwk } = publicJwk(key.type === 'private' ? createPublicKey(key) : key);
+    const { kid, jwk: bare } = publicJwk(key.type === 'private' ? createPublicKey(key) : key);
     if (!name.includes(kid)) throw new ReceiptKeyFault(`${file} does not hold the key that its name says.`);
+    // Half a rotation leaves both halves of a key. One that was retired signed until the next was made.
+    const from = secondsOf(name);
+    const jwk: JsonObject = known.get(kid) ?? { ...bare, iat: from, ...(until === null ? {} : { exp: until }) };
     known.set(kid, jwk);
+    until = from;
     if (current === null && key.type === 'private')
       current = {
         file,
@@ -208,6 +212,11 @@ async function readRing(keys: KeyFolder): Promise<Ring<SigningKey | null>> {
   }
   if (current !== null) known.delete(current.kid);
   return { current, others: [...known.values()], newestAt };
+}
+
+/** When a key was made by the name of its file, as times stand in a JWK. */
+function secondsOf(name: string): number {
+  return Math.floor(Number(FILE_NAME.exec(name)?.[1] ?? 0) / 1000);
 }
 
 async function namesIn(folder: string): Promise<readonly string[]> {

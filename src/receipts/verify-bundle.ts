@@ -3,6 +3,7 @@ import { parseStrictJson } from '../json/strict.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import { type BundleCounts, EXPORT_TYP, jwsOfSeal } from './bundle.ts';
 import { memberAt } from './commitments.ts';
+import { createEventCheck } from './effect-events.ts';
 import { differingMembers, saidByReceipt } from './effect-lines.ts';
 import {
   canonicalObject,
@@ -40,9 +41,14 @@ interface IssuedEvent {
  * were admitted and not settled in it.
  * @param lines with their line ends
  * @param trust a JWKS; `null`: the keys in the bundle are tried, and it stays undecided whose they are
+ * @param policyVersion the version of the policy files of a line; `null` where they are none
  */
-export async function verifyBundle(lines: AsyncIterable<Buffer>, trust: JsonObject | null): Promise<Verification> {
-  const bundle = createBundleCheck(trust);
+export async function verifyBundle(
+  lines: AsyncIterable<Buffer>,
+  trust: JsonObject | null,
+  policyVersion: (files: Json | undefined) => string | null,
+): Promise<Verification> {
+  const bundle = createBundleCheck(trust, policyVersion);
   let held: Buffer | null = null;
   for await (const line of lines) {
     if (held !== null) bundle.line(held);
@@ -51,12 +57,15 @@ export async function verifyBundle(lines: AsyncIterable<Buffer>, trust: JsonObje
   return bundle.end(held);
 }
 
-function createBundleCheck(trust: JsonObject | null) {
+function createBundleCheck(trust: JsonObject | null, policyVersion: Parameters<typeof verifyBundle>[2]) {
   const digest = createHash('sha256');
-  const counts = { events: 0, effects: 0, receipts: 0 };
+  const counts = { events: 0, effects: 0, receipts: 0, policies: 0 };
   const faults: string[] = [];
   const admitted = new Map<string, { readonly epoch: number; readonly seq: number }>();
   const said = new Map<string, string>();
+  const events = createEventCheck();
+  const named = new Set<string>();
+  const texts = new Set<string>();
   let head: JsonObject | null = null;
   let number = 0;
   let last: { readonly epoch: number; readonly seq: number } | null = null;
@@ -78,7 +87,8 @@ function createBundleCheck(trust: JsonObject | null) {
     head = value;
   }
 
-  function takeEvent({ seq, id, kind, effect_id: effectId, data }: JsonObject): void {
+  function takeEvent(event: JsonObject): void {
+    const { seq, id, kind, effect_id: effectId, data } = event;
     counts.events += 1;
     const place = /^evt_(\d{1,15})_(\d{1,16})$/.exec(typeof id === 'string' ? id : '');
     const epoch = Number(place?.[1]);
@@ -91,6 +101,7 @@ function createBundleCheck(trust: JsonObject | null) {
     if (last !== null && !isNext && epoch <= last.epoch)
       fault(`event ${seq} follows event ${last.seq}: one is missing, doubled, or in another's place`);
     last = { epoch, seq };
+    if (typeof effectId === 'string') events.event(event, effectId, said.has(effectId));
     if (kind === 'effect.admitted' && typeof effectId === 'string') admitted.set(effectId, last);
     if (kind === 'receipt.issued')
       issued = { line: number, effectId, receiptId: isJsonObject(data) ? data['receipt_id'] : undefined };
@@ -107,6 +118,7 @@ function createBundleCheck(trust: JsonObject | null) {
     const { payload, why } = receiptIn(value, keys(), head);
     if (why !== null) fault(why);
     if (payload === null) return;
+    name(payload);
     issuer ??= payload['iss'];
     if (issuer !== payload['iss']) fault('a receipt of another issuer');
     const place = typeof effectId === 'string' ? admitted.get(effectId) : undefined;
@@ -115,12 +127,16 @@ function createBundleCheck(trust: JsonObject | null) {
       fault('the receipt names another place in the ledger than its effect has');
     if (typeof effectId !== 'string') return;
     admitted.delete(effectId);
+    const differing = events.receipt(payload, effectId);
+    if (differing.length > 0)
+      fault(`events of effect ${shown(effectId)} differ from its receipt: ${differing.join(', ')}`);
     said.set(effectId, saidByReceipt(payload));
   }
 
   /** Whoever has the key can seal other lines: what the receipt of an effect says, its line has to say too. */
   function takeEffect(value: JsonObject): void {
     counts.effects += 1;
+    name(value);
     const { effect_id: effectId } = value;
     const ofReceipt = typeof effectId === 'string' ? said.get(effectId) : undefined;
     if (typeof effectId !== 'string' || ofReceipt === undefined) return;
@@ -128,6 +144,31 @@ function createBundleCheck(trust: JsonObject | null) {
     const differing = differingMembers(value, ofReceipt);
     if (differing === null) return;
     fault(`effect ${shown(effectId)} differs from its receipt: ${differing.join(', ')}`);
+  }
+
+  /** The version of policies that a receipt or an effect says to have been judged by. */
+  function name(by: JsonObject): void {
+    const version = memberAt(by, ['policy', 'version']);
+    if (typeof version === 'string') named.add(version);
+  }
+
+  function takePolicy({ version, files }: JsonObject): void {
+    counts.policies += 1;
+    if (typeof version !== 'string' || policyVersion(files) !== version)
+      return fault(`policies that are not those of version ${text(version)}`);
+    texts.add(version);
+  }
+
+  /** Receipts name policies by the digest of their texts. */
+  function policies(): readonly Check[] {
+    const missing = [...named].filter((version) => !texts.has(version));
+    if (missing.length > 0) {
+      const detail = `It has no text of these policies that receipts or effects name: ${missing.slice(0, MOST_TOLD).map(shown).join(', ')}.`;
+      return [{ name: 'policies', status: 'skipped', detail }];
+    }
+    return texts.size === 0
+      ? []
+      : [passed('policies', `The texts of policies are those of their versions: ${texts.size}.`)];
   }
 
   function take(value: JsonObject): void {
@@ -139,6 +180,7 @@ function createBundleCheck(trust: JsonObject | null) {
     if (type === 'event') takeEvent(value);
     else if (type === 'receipt') takeReceipt(value);
     else if (type === 'effect') takeEffect(value);
+    else if (type === 'policy') takePolicy(value);
     else fault('a line of no kind that a bundle has');
   }
 
@@ -149,7 +191,7 @@ function createBundleCheck(trust: JsonObject | null) {
     if (faultCount === 0)
       return passed(
         'chain',
-        'Events follow each other, each receipt is valid and follows its event, and effects say what their receipts say.',
+        'Events follow each other, each receipt is valid and follows its event; events and effects say what their receipts say.',
       );
     const more = faultCount > faults.length ? `; and ${faultCount - faults.length} more` : '';
     return failed('chain', `${faults.join('; ')}${more}`);
@@ -168,11 +210,13 @@ function createBundleCheck(trust: JsonObject | null) {
     end(last: Buffer | null): Verification {
       const text = last?.toString('utf8') ?? '';
       if (number > 0 && issued !== null) fault('the last receipt is missing');
+      for (const id of events.charged())
+        fault(`events of effect ${shown(id)} differ from its receipt: amount of budget.posted`);
       const sealed = checkSeal(text, keys(), { counts, sha256: digest.digest('base64url'), issuer, head });
       return conclude(
         counts,
         head,
-        [chain(), ...sealed.checks, ...(trust === null ? [untrusted(sealed.kid)] : [])],
+        [chain(), ...policies(), ...sealed.checks, ...(trust === null ? [untrusted(sealed.kid)] : [])],
         sealed,
       );
     },
@@ -202,7 +246,7 @@ function isEmpty({ events, effects, receipts }: BundleCounts): boolean {
 
 /** Of which workspace, what was asked for, and when it was sealed. */
 function described(counts: BundleCounts, head: JsonObject | null, sealedAt: Json | undefined): string {
-  const { events, effects, receipts } = counts;
+  const { events, effects, receipts, policies } = counts;
   const filter = isJsonObject(head?.['filter']) ? head['filter'] : {};
   const by = Object.entries(filter).filter(([name]) => !TIMES.has(name));
   const asked = by.length === 0 ? 'everything' : by.map(([name, value]) => `${shown(name)} ${text(value)}`).join(', ');
@@ -210,7 +254,7 @@ function described(counts: BundleCounts, head: JsonObject | null, sealedAt: Json
   const when = `from ${since} until ${text(filter['until'])}, sealed ${text(sealedAt)}`;
   const has = isEmpty(counts)
     ? 'IT HOLDS NOTHING: the gateway says that no event, effect or receipt fits'
-    : `${events} events, ${effects} effects, ${receipts} receipts`;
+    : `${events} events, ${effects} effects, ${receipts} receipts, ${policies} versions of policies`;
   return `A bundle of workspace ${text(head?.['ws'])}: ${asked}, ${when}. ${has}.`;
 }
 
@@ -269,9 +313,9 @@ function checkSeal(line: string, trust: JsonObject, before: Before): Sealed {
   if (payload === null || payload['v'] !== 1) return none('The seal says nothing that this program knows.', kid);
   const { counts, sha256, issuer, head } = before;
   if (payload['sha256'] !== sha256) return none('The bundle was altered after it was sealed.', kid);
-  const says = [payload['events'], payload['effects'], payload['receipts'], payload['ws']];
-  const is = [counts.events, counts.effects, counts.receipts, head?.['ws']];
-  if (says.some((said, index) => said !== is[index])) return none('The seal counts other lines.', kid);
+  const is: JsonObject = { ...counts, ws: head?.['ws'] ?? null };
+  if (Object.entries(is).some(([name, value]) => payload[name] !== value))
+    return none('The seal counts other lines.', kid);
   if (issuer !== undefined && payload['iss'] !== issuer) return none('The seal is of another issuer.', kid);
   return { checks: [passed('seal', `Sealed with the key ${kid}; no line was altered since.`)], payload, kid };
 }

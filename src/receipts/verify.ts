@@ -20,6 +20,7 @@ export interface Check {
     | 'disclosure'
     | 'log'
     | 'chain'
+    | 'policies'
     | 'seal';
   readonly status: 'passed' | 'failed' | 'undecided' | 'skipped';
   readonly detail: string;

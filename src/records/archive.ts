@@ -2,7 +2,7 @@ import type { EffectRecord, Tombstone } from '../effects/model/effect.ts';
 import type { LedgerActor } from '../effects/model/ledger.ts';
 import { derivedKeyOf } from '../effects/steps/generations.ts';
 import { holdsToWire } from '../effects/steps/give-back.ts';
-import { type ArchiveState, type StoreHealth, StoreUnavailable } from '../effects/store.ts';
+import { type ArchiveState, ArchiveUnavailable, type StoreHealth, StoreUnavailable } from '../effects/store.ts';
 import type { ArchivedRow, ArchiveMark, Segment, SegmentStore } from '../stores/open-rows.ts';
 import type { Listed, ListQuery, Row, RowStore } from '../stores/port.ts';
 import { approvalsOf, replaceEffect, tombstoneOf } from './aged.ts';
@@ -90,7 +90,7 @@ export function createArchive(store: RowStore, runner: StepRunner, kept: Segment
       const n = (head?.n ?? 0) + 1;
       const next = await of.read(workspace, n);
       if (next === null) {
-        if (mark === null && (await of.hasAfter(workspace, n))) throw missing(workspace, n);
+        if (mark === null && (await of.hasAfter(workspace, n))) throw missing(of, workspace, n);
         break;
       }
       if (next.before !== (head?.sha256 ?? null))
@@ -166,7 +166,9 @@ export function createArchive(store: RowStore, runner: StepRunner, kept: Segment
   /** The segment of a row that the store names. */
   async function segmentOf(workspace: string, n: number): Promise<Segment> {
     if (kept === null)
-      throw new StoreUnavailable('The record is in the archive, and store.archive names no place any more.');
+      throw new ArchiveUnavailable(
+        `The record is in segment ${n} of the archive of the workspace ${workspace}, and store.archive names no place any more: name the one where the archive is.`,
+      );
     const name = `${n} ${workspace}`;
     const reading = segments.get(name) ?? read(kept, workspace, n);
     segments.delete(name);
@@ -186,7 +188,7 @@ export function createArchive(store: RowStore, runner: StepRunner, kept: Segment
     const { rows } = await segmentOf(tombstone.workspace, tombstone.archived.segment);
     const row = rows.find(({ id }) => id === tombstone.id);
     if (row !== undefined) return row;
-    throw new StoreUnavailable(`The archive has no record of ${tombstone.id}, which the store says is in it.`);
+    throw new ArchiveUnavailable(`The archive has no record of ${tombstone.id}, which the store says is in it.`);
   }
 
   async function recalledRow(row: Row, tombstone: Tombstone | null): Promise<Row> {
@@ -244,12 +246,12 @@ export function createArchive(store: RowStore, runner: StepRunner, kept: Segment
 async function read(kept: SegmentStore, workspace: string, n: number): Promise<Segment> {
   const segment = await kept.read(workspace, n);
   if (segment !== null) return segment;
-  throw missing(workspace, n);
+  throw missing(kept, workspace, n);
 }
 
-function missing(workspace: string, n: number): StoreUnavailable {
-  return new StoreUnavailable(
-    `Segment ${n} of the workspace ${workspace} is not in the archive: put it back from a copy, or bring back the archive.`,
+function missing(kept: SegmentStore, workspace: string, n: number): ArchiveUnavailable {
+  return new ArchiveUnavailable(
+    `Segment ${n} of the workspace ${workspace} is not in the archive: it was expected at ${kept.at(workspace, n)}. Put it back there from a copy, or bring back the archive (store.archive).`,
   );
 }
 

@@ -43,7 +43,10 @@ export async function pageOfEffects(
     },
     async (listed) => {
       const effect = await present(listed);
-      return matches(effect, filter) && (await wasVotedOn(from, workspace, effect, filter)) ? effect : null;
+      const { approver } = filter;
+      const fits =
+        matches(effect, filter) && (approver === undefined || (await votersOn(from, workspace, effect)).has(approver));
+      return fits ? effect : null;
     },
   );
 }
@@ -121,20 +124,21 @@ function listFor({ state, decision, agentId }: EffectFilter, someEnded: boolean)
   return agentId === null ? EFFECTS : effectsOfAgent(agentId);
 }
 
-/** Votes stand in the ledger of the effect: one effect may have been asked for more than once. */
-async function wasVotedOn(
+/** Who approved or rejected an effect: that stands in its ledger, as one may have been asked for more than once. */
+export async function votersOn(
   from: Readable,
   workspace: string,
   { id, attempt, trace }: EffectRecord,
-  { approver }: EffectFilter,
-): Promise<boolean> {
-  if (approver === undefined) return true;
+): Promise<ReadonlySet<string>> {
+  const voters = new Set<string>();
   // Of a first attempt, policy still says that it had to be approved.
-  if (attempt <= 1 && !trace.matched.some(({ effect }) => effect === 'require_approval')) return false;
-  for await (const events of eventSlices(from, { workspace, about: id, order: 'down' }, null, Infinity))
-    for (const { kind, data } of events)
-      if ((kind === 'approval.granted' || kind === 'approval.rejected') && data['user'] === approver) return true;
-  return false;
+  if (attempt <= 1 && !trace.matched.some(({ effect }) => effect === 'require_approval')) return voters;
+  for await (const events of eventSlices(from, { workspace, about: id, order: 'up' }, null, Infinity))
+    for (const { kind, data } of events) {
+      const { user } = data;
+      if ((kind === 'approval.granted' || kind === 'approval.rejected') && typeof user === 'string') voters.add(user);
+    }
+  return voters;
 }
 
 function matches(

@@ -6,7 +6,7 @@ import { exportLine } from '../effects/wire/export.ts';
 import { readOwnJson } from '../json/read.ts';
 import type { ReadProgram } from '../stores/open-rows.ts';
 import type { ListQuery } from '../stores/port.ts';
-import { someEffects } from './effect-pages.ts';
+import { someEffects, votersOn } from './effect-pages.ts';
 import { receiptIn } from './effect-rows.ts';
 import { createMatch, effectsByName, type LedgerSpan, type Match, someEvents, spanOf } from './ledger-pages.ts';
 import type { Readable } from './lists.ts';
@@ -50,7 +50,11 @@ async function itemsFrom(from: Readable, request: ExportRequest, isMatch: Match,
     }
     case 'effects': {
       const { effects, last } = await someEffects(from, workspace, filter, place.after);
-      const items = effects.map((effect): ExportItem => ({ type: 'effect', effect }));
+      const items: ExportItem[] = [];
+      for (const effect of effects) {
+        const approvers = request.form === 'csv' ? [...(await votersOn(from, workspace, effect))] : [];
+        items.push({ type: 'effect', effect, approvers });
+      }
       return { items, next: last === null ? null : { of: 'effects', after: last } };
     }
   }
@@ -170,7 +174,7 @@ export async function* exportParts(
         const { effectId, id } = item;
         const receipt = receipts.next().value ?? null;
         whole.push({ type: 'receipt', effectId, id, jws: receipt?.id === id ? receipt.jws : null });
-      } else whole.push(item.type === 'effect' ? { type: 'effect', effect: await present(item.effect) } : item);
+      } else whole.push(item.type === 'effect' ? { ...item, effect: await present(item.effect) } : item);
     }
     return turns.map(whole, (item) => exportLine(item, request, context));
   }

@@ -1,6 +1,7 @@
 import type { KeyRecord, KeySeals } from '../effects/model/key.ts';
 import type { RowStore } from '../stores/port.ts';
 import { keyCreated, keyEnded } from '../effects/steps/key-events.ts';
+import { type Roster, userEvents } from '../effects/steps/user-events.ts';
 import { INSTALLATION, type LedgerActor } from '../effects/model/ledger.ts';
 import type { Agent } from '../effects/model/principal.ts';
 import type { EffectStore } from '../effects/store.ts';
@@ -10,6 +11,7 @@ import { jsonKind, repository, textKind } from './kind.ts';
 import { firstOf, type Readable, recordsOf, shownOf } from './lists.ts';
 import { appendTo, emptyOutbox } from './outbox.ts';
 import { readRecord, type StepRunner } from './runner.ts';
+import { appendEvents } from './view.ts';
 
 /** `lastUsedAt` of a key is written at most this often, ms. */
 const TOUCH_EVERY_MS = 60_000;
@@ -45,6 +47,8 @@ export const agentRows = repository(jsonKind<SealedAgent>('agent', () => [{ list
 /** Since when there is a user. */
 type SealedUser = { readonly since: number; readonly seal?: string };
 export const userRows = repository(jsonKind<SealedUser>('user', () => []));
+/** The users whom the configuration named when it was last looked at. */
+const rosterRows = repository(jsonKind<Roster>('user_roster', () => []));
 /** Id of the row that is there once users were looked at for the first time. */
 const CHECKED = '';
 
@@ -179,14 +183,19 @@ export function createInstallation(
       });
       return result;
     },
-    async seeUsers(ids) {
+    async seeUsers(rolesOf, actor) {
+      const after: Roster = [...rolesOf];
       await runner.run(INSTALLATION, (draft) => {
         const isFirst = userRows.get(draft, CHECKED) === null;
         const put = (id: string, since: number): void =>
           userRows.put(draft, id, { since, seal: seals.sealRow(rowOfUser(id), String(since)) });
         if (isFirst) put(CHECKED, 0);
-        for (const id of new Set(ids))
+        for (const id of rolesOf.keys())
           if (id !== CHECKED && soundUser(id, userRows.get(draft, id)) === null) put(id, isFirst ? 0 : draft.now);
+        const events = userEvents(rosterRows.get(draft, ONLY) ?? [], after, actor);
+        if (events.length === 0) return;
+        rosterRows.put(draft, ONLY, after);
+        appendEvents(draft, events);
       });
     },
     userSince: async (id) => soundUser(id, await readRecord(runner, userRows, INSTALLATION, id)),

@@ -119,6 +119,8 @@ export interface SegmentStore {
   /** How far a store was seen here; `null`: none was. */
   mark(workspace: string): Promise<ArchiveMark | null>;
   setMark(workspace: string, mark: ArchiveMark): Promise<void>;
+  /** Where a segment is, for people. */
+  at(workspace: string, n: number): string;
   /** Where the mark is, for people. */
   markAt(workspace: string): string;
 }

@@ -233,7 +233,7 @@ export async function startRig(
   await store.activatePolicy(set.version, set.budgets);
   const directory = createDirectory(configuration, store);
   await directory.refresh();
-  await store.seeUsers(configuration.users.map(({ id }) => id));
+  await store.seeUsers(configuration.rolesOf, { type: 'gateway', id: 'test' });
   const catalog = createCatalog(configuration.tools);
   const upstreams = createUpstreams(configuration.upstreams, {
     responseBytes: 1_000_000,
@@ -241,7 +241,7 @@ export async function startRig(
   });
   const pauses = createPauseView(store);
   const elapsed = () => performance.now();
-  const authenticator = createAuthenticator({ store, peppers: [secrets.keyPepper], elapsed });
+  const authenticator = createAuthenticator({ store, users: directory, peppers: [secrets.keyPepper], elapsed });
   const newId = (prefix: string) => `${prefix}_${ulid().toLowerCase()}`;
   const inputOf = (input: JudgeInput) =>
     ({ ...input, env: directory.envOf(input.workspace), mode: 'enforce' }) as const;
@@ -328,6 +328,7 @@ export async function startRig(
     choosePolicy: other.choosePolicy ?? (async () => ({ kind: 'not_kept' })),
     confirmPolicy: other.confirmPolicy ?? (async () => ({ kind: 'absent' })),
     showPolicy: async () => ({ kind: 'not_kept' }),
+    policyTexts: async () => null,
     policyInput: inputOf,
     suggestRules: other.suggestRules ?? (async (groups) => suggestRules(groups, texts, surroundings)),
     profiles: () => profiles,

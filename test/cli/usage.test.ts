@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
@@ -30,6 +30,8 @@ describe('help and usage', () => {
     ['passkeys', 'list'],
     ['passkeys', 'remove'],
     ['config', 'check'],
+    ['policy', 'digest'],
+    ['receipts', 'keys'],
     ['effects', 'list'],
     ['effects', 'show'],
     ['effects', 'resolve'],
@@ -245,6 +247,27 @@ test('effects resolve chooses from all pages that a gateway has, not from the fi
   gateway.close();
   const badTime = await svc(...dryRun, '--before', '2026-02-15');
   expect(badTime).toMatchObject({ code: 2, err: expect.stringContaining('Not a time such as') });
+});
+
+test('an export that breaks off leaves no file: a part of comma-separated values looks whole', async () => {
+  vi.stubEnv('SVC_API_KEY', 'svc_acct_7hQ2mZx0PbKdAAAABBBBCCCCDDDD');
+  let breaks = true;
+  const gateway = createServer((_request, response) => {
+    response.setHeader('content-type', 'text/csv');
+    response.write('effect_id\r\neff_1\r\n', () => (breaks ? response.destroy() : response.end()));
+  }).listen(0, '127.0.0.1');
+  await once(gateway, 'listening');
+  const where = `http://127.0.0.1:${(gateway.address() as AddressInfo).port}`;
+  const into = join(folder, 'exports');
+  mkdirSync(into);
+  const command = ['export', '--format', 'csv', '--out', join(into, 'june.csv'), '--workspace', 'w', '--url', where];
+  expect(await svc(...command)).toMatchObject({ code: 2, err: expect.stringContaining('nothing was written to') });
+  expect(readdirSync(into)).toEqual([]);
+  breaks = false;
+  expect((await svc(...command)).code).toBe(0);
+  expect(readdirSync(into)).toEqual(['june.csv']);
+  expect(await svc(...command)).toMatchObject({ code: 2, err: expect.stringContaining('is there already') });
+  gateway.close();
 });
 
 test('what a policy file holds is printed, and steers no terminal', async () => {

@@ -1,5 +1,6 @@
 import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { refund, type Rig, type Seen, startRig } from '../api/rig.ts';
+import { parseKey } from '../../src/identity/key-format.ts';
 import { createAuthenticator } from './authenticator.ts';
 
 /* Passkeys on the approver's page: what a passkey opens there, and what it does not. */
@@ -88,7 +89,7 @@ const stateOf = async (effect: string) => (await rig.send('GET', `${WS}/effects/
 describe('a passkey on the page of a request', () => {
   it('opens it without a key, and the vote runs the call', async () => {
     const authenticator = createAuthenticator();
-    await added(rig.keys.approver, authenticator);
+    const id = await added(rig.keys.approver, authenticator);
     const { path, effect } = await waiting();
     const first = await look(path);
     expect(askedOf(first).party).toBe('localhost');
@@ -99,6 +100,14 @@ describe('a passkey on the page of a request', () => {
     const voted = await post(path, { form: formIn(page), verdict: 'approve' }, cookieOf(entered));
     expect(voted.status, voted.text).toBe(303);
     expect(await stateOf(effect)).toMatchObject({ state: 'committed' });
+    const { ledger } = (await rig.send('GET', `${WS}/effects/${effect}`)).json as unknown as {
+      readonly ledger: readonly { readonly kind: string; readonly data: object }[];
+    };
+    expect(ledger.find(({ kind }) => kind === 'approval.granted')?.data).toMatchObject({
+      user: 'maria',
+      key_id: `key_${parseKey(rig.keys.approver)?.handle}`,
+      passkey_id: id,
+    });
   });
 
   it('is asked for nothing where browsers have none: there is the key', async () => {

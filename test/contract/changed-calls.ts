@@ -220,8 +220,15 @@ export function describeChangedCalls(open: OpenStore, capabilities: Capabilities
       );
       const said = { approval_id: approval.id, digest: 'changed' };
       expect(votes.map(({ data }) => data)).toEqual([
-        { ...said, user: 'maria', complete: false, changed: ['amount'], instead_of: approval.digest },
-        { ...said, user: 'omar', complete: true },
+        {
+          ...said,
+          user: 'maria',
+          key_id: voteRequest(approval).keyId,
+          complete: false,
+          changed: ['amount'],
+          instead_of: approval.digest,
+        },
+        { ...said, user: 'omar', key_id: voteRequest(approval).keyId, complete: true },
       ]);
     });
 

@@ -1,3 +1,4 @@
+import { INSTALLATION } from '../../src/effects/model/ledger.ts';
 import { describe, expect, it } from 'vitest';
 import type { ApprovalRequirement } from '../../src/effects/model/verdict.ts';
 import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
@@ -288,22 +289,89 @@ export function describeGranted(open: OpenStore, capabilities: Capabilities): vo
 
     at.timed('knows since when there is a user: those of the first time were there before', async () => {
       expect(await at.store.userSince('maria')).toBeNull();
-      await at.store.seeUsers([]);
+      await at.store.seeUsers(new Map([]), GATEWAY);
       const first = at.now();
       at.advance(1_000);
-      await at.store.seeUsers(['maria', 'omar']);
+      await at.store.seeUsers(
+        new Map([
+          ['maria', []],
+          ['omar', []],
+        ]),
+        GATEWAY,
+      );
       at.advance(1_000);
-      await at.store.seeUsers(['maria', 'ada']);
+      await at.store.seeUsers(
+        new Map([
+          ['maria', []],
+          ['ada', []],
+        ]),
+        GATEWAY,
+      );
       await at.reopen();
-      await at.store.seeUsers(['maria', 'omar', 'ada']);
+      await at.store.seeUsers(
+        new Map([
+          ['maria', []],
+          ['omar', []],
+          ['ada', []],
+        ]),
+        GATEWAY,
+      );
       expect(await at.store.userSince('maria')).toBe(first + 1_000);
       expect(await at.store.userSince('omar')).toBe(first + 1_000);
       expect(await at.store.userSince('ada')).toBe(first + 2_000);
       expect(await at.store.userSince('nobody')).toBeNull();
+      // Each came, went, and came again once; nothing was said twice.
+      const events = await at.store.ledger(INSTALLATION, 0, 50);
+      expect(events.map(({ kind, data, actor }) => [kind, data['user'], actor])).toEqual([
+        ['user.added', 'maria', GATEWAY],
+        ['user.added', 'omar', GATEWAY],
+        ['user.removed', 'omar', GATEWAY],
+        ['user.added', 'ada', GATEWAY],
+        ['user.added', 'omar', GATEWAY],
+      ]);
+    });
+
+    it('tells which roles were given to users and taken from them', async () => {
+      const told = async () => {
+        const events = await at.store.ledger(INSTALLATION, 0, 50);
+        return events.flatMap(({ kind, data }) => (kind === 'user.roles_changed' ? [data] : []));
+      };
+      await at.store.seeUsers(
+        new Map([
+          ['maria', ['lead', 'auditor']],
+          ['omar', []],
+        ]),
+        GATEWAY,
+      );
+      await at.store.seeUsers(
+        new Map([
+          ['omar', []],
+          ['maria', ['auditor', 'lead']],
+        ]),
+        GATEWAY,
+      );
+      expect(await told()).toEqual([]);
+      await at.store.seeUsers(
+        new Map([
+          ['omar', ['lead']],
+          ['maria', ['auditor', 'admin']],
+        ]),
+        GATEWAY,
+      );
+      expect(await told()).toEqual([
+        { user: 'maria', given: ['admin'], taken: ['lead'] },
+        { user: 'omar', given: ['lead'], taken: [] },
+      ]);
     });
 
     it('takes the users of the first configuration for older than every request', async () => {
-      await at.store.seeUsers(['maria', '\u0000 ключ']);
+      await at.store.seeUsers(
+        new Map([
+          ['maria', []],
+          ['\u0000 ключ', []],
+        ]),
+        GATEWAY,
+      );
       expect(await at.store.userSince('maria')).toBe(0);
       expect(await at.store.userSince('\u0000 ключ')).toBe(0);
     });

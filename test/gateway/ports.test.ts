@@ -83,7 +83,12 @@ beforeEach(async () => {
     owner: 'the gateway of this test',
     policies: { follow: () => Promise.resolve(), hindrance: () => null },
   });
-  const { authenticate } = createAuthenticator({ store, peppers: [secrets.keyPepper], elapsed: () => 0 });
+  const { authenticate } = createAuthenticator({
+    store,
+    users: { isUser: () => true },
+    peppers: [secrets.keyPepper],
+    elapsed: () => 0,
+  });
   proxy = proxyPorts({
     core,
     held,

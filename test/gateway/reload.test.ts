@@ -46,7 +46,7 @@ beforeEach(async () => {
   });
   inForce = await readFiles(configFile, {});
   await activate(store, inForce, { how: 'files', by: { type: 'gateway', id: 'test' }, again: 'no' }, POLICY_SEALS);
-  await store.seeUsers(inForce.configuration.users.map(({ id }) => id));
+  await store.seeUsers(inForce.configuration.rolesOf, { type: 'gateway', id: 'test' });
   reloader = new Reloader({
     configFile,
     environment: {},

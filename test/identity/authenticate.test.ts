@@ -14,7 +14,12 @@ let clock = 0;
 beforeEach(() => {
   shelf = keyShelf();
   clock = 0;
-  authenticator = createAuthenticator({ store: shelf, peppers: [PEPPER, OLD_PEPPER], elapsed: () => clock });
+  authenticator = createAuthenticator({
+    store: shelf,
+    users: shelf,
+    peppers: [PEPPER, OLD_PEPPER],
+    elapsed: () => clock,
+  });
 });
 
 /** The answer at once, without a promise: what the hot path gives. */
@@ -270,11 +275,32 @@ describe('when the store cannot be asked', () => {
   });
 });
 
+describe('the user of a key', () => {
+  it('ends it at once when the configuration names him no more, also after a start; until it does again', async () => {
+    const { key, record } = shelve(shelf, 'account', { user: 'tom' });
+    shelf.users.set('tom', true);
+    expect(await authenticator.authenticate(key)).toMatchObject({ kind: 'account', user: 'tom' });
+    shelf.users.set('tom', false);
+    const refused = { failure: 'invalid_key', why: 'user_removed' };
+    expect(cached(key)).toEqual(refused);
+    expect(await authenticator.stillValid(record.id)).toEqual(refused);
+    const started = createAuthenticator({ store: shelf, users: shelf, peppers: [PEPPER], elapsed: () => clock });
+    expect(await started.authenticate(key)).toEqual(refused);
+    shelf.users.set('tom', true);
+    expect(cached(key)).toMatchObject({ user: 'tom' });
+  });
+
+  it('may be one whom no configuration ever named', async () => {
+    const { key } = shelve(shelf, 'account', { user: 'nobody' });
+    expect(await authenticator.authenticate(key)).toMatchObject({ user: 'nobody' });
+  });
+});
+
 describe('rotating the master secret', () => {
   it('keeps keys valid that were made under the old pepper', async () => {
     const { key } = shelve(shelf, 'account', {}, OLD_PEPPER);
     expect(await authenticator.authenticate(key)).toMatchObject({ kind: 'account' });
-    const without = createAuthenticator({ store: shelf, peppers: [PEPPER], elapsed: () => clock });
+    const without = createAuthenticator({ store: shelf, users: shelf, peppers: [PEPPER], elapsed: () => clock });
     expect(await without.authenticate(key)).toMatchObject({ why: 'wrong_secret' });
   });
 });

@@ -9,7 +9,7 @@ describe('the first administrative key', () => {
     const store = keyShelf();
     const first = await bootstrapAdministrativeKey({ store, pepper: PEPPER, provided: null });
     expect(first.made).toBe(true);
-    const authenticator = createAuthenticator({ store, peppers: [PEPPER], elapsed: () => 0 });
+    const authenticator = createAuthenticator({ store, users: store, peppers: [PEPPER], elapsed: () => 0 });
     expect(await authenticator.authenticate(first.key ?? '')).toMatchObject({ kind: 'administrative', user: null });
     expect(await bootstrapAdministrativeKey({ store, pepper: PEPPER, provided: null })).toEqual({
       made: false,
@@ -34,7 +34,7 @@ describe('the first administrative key', () => {
       made: true,
       key: null,
     });
-    const authenticator = createAuthenticator({ store, peppers: [PEPPER], elapsed: () => 0 });
+    const authenticator = createAuthenticator({ store, users: store, peppers: [PEPPER], elapsed: () => 0 });
     expect(await authenticator.authenticate(key)).toMatchObject({ kind: 'administrative' });
   });
 

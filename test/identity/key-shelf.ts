@@ -7,12 +7,15 @@ import { recordOf } from '../../src/identity/key-record.ts';
 
 type Shelf = Pick<
   EffectStore,
-  'key' | 'keys' | 'putKey' | 'putFirstKey' | 'touchKeys' | 'onKeysChanged' | 'now' | 'health'
+  'key' | 'keys' | 'putKey' | 'putFirstKey' | 'touchKeys' | 'onKeysChanged' | 'now' | 'health' | 'userSince'
 >;
 
 /** The part of a store that keeps keys, in memory, with a clock to set, and with reads that can be held up. */
 export interface KeyShelf extends Shelf {
   readonly records: Map<string, KeyRecord>;
+  /** Users whom the configuration names, or has named: whether it does now. */
+  readonly users: Map<string, boolean>;
+  isUser(user: string): boolean;
   readonly touched: { readonly ids: readonly string[]; readonly at: number }[];
   reads: number;
   time: number;
@@ -27,6 +30,9 @@ export function keyShelf(): KeyShelf {
   const listeners: ((handles: readonly string[] | null) => void)[] = [];
   const shelf: KeyShelf = {
     records: new Map(),
+    users: new Map(),
+    isUser: (user) => shelf.users.get(user) === true,
+    userSince: async (user) => (shelf.users.has(user) ? 0 : null),
     touched: [],
     reads: 0,
     time: 1_000_000,

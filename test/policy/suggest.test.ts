@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
-import { compilePolicies, type PolicyText } from '../../src/policy/load.ts';
+import { compilePolicies } from '../../src/policy/load.ts';
+import type { PolicyText } from '../../src/policy/policy-texts.ts';
 import { evaluatePolicies, type CompiledPolicies } from '../../src/policy/evaluate.ts';
 import { type ApprovedCall, type SuggestedRule, suggestRules } from '../../src/policy/suggest.ts';
 import type { Tool } from '../../src/effects/model/tool.ts';

@@ -312,7 +312,12 @@ export async function startProxiedWorld(
     owner: 'the gateway of this test',
     policies: { follow: () => Promise.resolve(), hindrance: () => null },
   });
-  const authenticator = createAuthenticator({ store, peppers: [secrets.keyPepper], elapsed: () => performance.now() });
+  const authenticator = createAuthenticator({
+    store,
+    users: { isUser: () => true },
+    peppers: [secrets.keyPepper],
+    elapsed: () => performance.now(),
+  });
   let origin = '';
   const settings = () => ({
     publicUrl: origin,

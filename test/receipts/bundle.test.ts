@@ -5,6 +5,7 @@ import type { JsonObject } from '../../src/json/value.ts';
 import { statusShown } from '../../src/effects/model/answer.ts';
 import { optionalTimeToWire } from '../../src/effects/wire/time.ts';
 import { sealLine } from '../../src/receipts/bundle.ts';
+import { versionOfShown } from '../../src/policy/policy-texts.ts';
 import type { ReceiptSigner } from '../../src/receipts/sign.ts';
 import { verifyReceipt } from '../../src/receipts/verify.ts';
 import { verifyBundle } from '../../src/receipts/verify-bundle.ts';
@@ -22,26 +23,39 @@ beforeAll(async () => {
 });
 afterAll(() => bench.close());
 
+/** The policies that the receipts name. */
+const FILES = [
+  {
+    file: '/etc/svc/refunds.yaml',
+    text: 'kind: PolicySet\nname: refunds\nlists: { trusted: { file: trusted.txt } }\nrules: []\n',
+    lists: [{ name: 'trusted.txt', text: 'ada\ngrace\n' }],
+  },
+];
+const VERSION = versionOfShown(FILES) ?? '';
+
 /** Lines of a bundle with two receipts, before its seal. */
 function lines(filter: JsonObject = { since: '2026-07-01T00:00:00.000Z' }): string[] {
   let seq = 40;
-  const event = (kind: string, effectId: string | null, data: JsonObject = {}): string => {
+  const event = (kind: string, effectId: string | null, data: JsonObject = {}, by = 'owner'): string => {
     seq += 1;
-    const actor = { type: 'gateway', id: 'owner' };
+    const actor = { type: 'gateway', id: by };
     return JSON.stringify({ type: 'event', seq, id: `evt_1_${seq}`, kind, effect_id: effectId, actor, data });
   };
   const call = (name: string): string[] => {
-    const admitted = event('effect.admitted', `eff_${name}`);
     const base = receiptInput();
+    const { attempt, action, actor, trace } = base.effect;
+    const rules = trace.matched.map(({ rule }) => rule);
+    const told = { attempt, tool: action.tool, policy_version: VERSION, rules };
+    const admitted = event('effect.admitted', `eff_${name}`, told, actor.agentId);
     const { jws } = signer.issue({
       ...base,
       id: `rcp_${name}`,
-      effect: { ...base.effect, id: `eff_${name}` },
+      effect: { ...base.effect, id: `eff_${name}`, holds: [], trace: { ...trace, policyVersion: VERSION } },
       ledger: { epoch: 1, seq },
     });
     return [
       admitted,
-      event('execution.succeeded', `eff_${name}`),
+      event('execution.succeeded', `eff_${name}`, { attempt, status: statusShown(base.evidence.answered) }),
       event('receipt.issued', `eff_${name}`, { receipt_id: `rcp_${name}` }),
       JSON.stringify({ type: 'receipt', effect_id: `eff_${name}`, receipt_id: `rcp_${name}`, jws }),
     ];
@@ -64,7 +78,7 @@ function lines(filter: JsonObject = { since: '2026-07-01T00:00:00.000Z' }): stri
       key_id: actor.keyId,
       user: actor.user,
       via: actor.via,
-      policy: { version: trace.policyVersion, matched: trace.matched.map(({ rule }) => rule) },
+      policy: { version: VERSION, matched: trace.matched.map(({ rule }) => rule) },
       upstream: action.upstream,
       evidence: {
         status: statusShown(evidence.answered),
@@ -73,7 +87,16 @@ function lines(filter: JsonObject = { since: '2026-07-01T00:00:00.000Z' }): stri
       },
     });
   });
-  return [head, event('key.created', null), ...call('one'), event('pause.set', null), ...call('two'), ...effects];
+  const policy = JSON.stringify({ type: 'policy', version: VERSION, files: FILES });
+  return [
+    head,
+    event('key.created', null),
+    ...call('one'),
+    event('pause.set', null),
+    ...call('two'),
+    ...effects,
+    policy,
+  ];
 }
 
 /** Sealed as a gateway seals it. */
@@ -84,7 +107,12 @@ function sealed(
 ): string {
   const text = of.map((line) => `${line}\n`).join('');
   const count = (type: string): number => of.filter((line) => line.startsWith(`{"type":"${type}"`)).length;
-  const counts = { events: count('event'), effects: count('effect'), receipts: count('receipt') };
+  const counts = {
+    events: count('event'),
+    effects: count('effect'),
+    receipts: count('receipt'),
+    policies: count('policy'),
+  };
   const sha256 = createHash('sha256').update(text).digest('base64url');
   return text + sealLine(by.sealExport({ workspace: 'demo', at: 0, sha256, ...counts, ...change }));
 }
@@ -98,7 +126,8 @@ async function* cut(bytes: Buffer): AsyncGenerator<Buffer> {
   if (begin < bytes.length) yield bytes.subarray(begin);
 }
 
-const check = (bundle: string | Buffer, by: JsonObject | null = trust) => verifyBundle(cut(Buffer.from(bundle)), by);
+const check = (bundle: string | Buffer, by: JsonObject | null = trust) =>
+  verifyBundle(cut(Buffer.from(bundle)), by, versionOfShown);
 const failing = async (bundle: string) =>
   (await check(bundle)).checks.filter(({ status }) => status === 'failed').map(({ name }) => name);
 
@@ -112,7 +141,7 @@ it('a bundle as it was sealed is valid, and says by which key', async () => {
 it('says of what it is, until when, and what it holds', async () => {
   const { checks } = await check(sealed(lines({ agent_id: 'bot', until: '2026-07-02T00:00:00Z' })));
   expect(checks[0]?.detail).toBe(
-    'A bundle of workspace "demo": "agent_id" "bot", from the beginning until "2026-07-02T00:00:00Z", sealed "1970-01-01T00:00:00.000Z". 8 events, 2 effects, 2 receipts.',
+    'A bundle of workspace "demo": "agent_id" "bot", from the beginning until "2026-07-02T00:00:00Z", sealed "1970-01-01T00:00:00.000Z". 8 events, 2 effects, 2 receipts, 1 versions of policies.',
   );
 });
 
@@ -145,7 +174,7 @@ it.each([
 it('a receipt of another place in the ledger is told, also where the seal fits', async () => {
   const whole = lines();
   const base = receiptInput();
-  const effect = { ...base.effect, id: 'eff_one' };
+  const effect = { ...base.effect, id: 'eff_one', holds: [], trace: { ...base.effect.trace, policyVersion: VERSION } };
   const { jws } = signer.issue({ ...base, id: 'rcp_one', effect, ledger: { epoch: 1, seq: 999 } });
   const moved = whole.map((line) => {
     const value: JsonObject = JSON.parse(line);
@@ -213,7 +242,7 @@ describe('what a seal does not make good', () => {
       },
     ],
     ['a receipt that is missing', () => without(/"type":"receipt","effect_id":"eff_one"/)],
-    ['the last receipt that is missing', () => without(/"type":"(receipt","effect_id":"eff_two|effect")/)],
+    ['the last receipt that is missing', () => without(/"type":"(receipt","effect_id":"eff_two|effect"|policy")/)],
     ['a receipt of another effect', () => lines().map((line) => line.replace('rcp_one","jws', 'rcp_two","jws'))],
     [
       'a receipt under the id of another',
@@ -285,6 +314,43 @@ describe('what a seal does not make good', () => {
   });
 });
 
+describe('texts of policies', () => {
+  const withFiles = (files: JsonObject[]): string[] => [
+    ...lines().slice(0, -1),
+    JSON.stringify({ type: 'policy', version: VERSION, files }),
+  ];
+  const [FILE = { file: '', text: '', lists: [] }] = FILES;
+
+  it('are found to be those of the version that receipts name; comments and layout make no difference', async () => {
+    const laidOut = { ...FILE, text: `# of June\n${FILE.text.replace('rules: []', 'rules:\n  []')}` };
+    for (const files of [FILES, [laidOut]]) {
+      const { verdict, checks } = await check(sealed(withFiles(files)));
+      expect([verdict, checks.find(({ name }) => name === 'policies')?.status]).toEqual(['VALID', 'passed']);
+    }
+  });
+
+  it.each<[string, JsonObject[]]>([
+    ['a rule that was added', [{ ...FILE, text: FILE.text.replace('[]', '[{ id: all, effect: allow }]') }]],
+    ['a list that is longer', [{ ...FILE, lists: [{ name: 'trusted.txt', text: 'ada\ngrace\neve\n' }] }]],
+    ['a list that is missing', [{ ...FILE, lists: [] }]],
+    ['a file that is missing', []],
+    ['another file', [...FILES, { file: 'b.yaml', text: 'name: b\n', lists: [] }]],
+    ['a text that is no policy set', [{ ...FILE, text: '[' }]],
+    ['something of another form', [{ text: 1 }]],
+  ])('are told from %s, sealed again by the holder of the key', async (_, files) => {
+    const { verdict, checks } = await check(sealed(withFiles(files)));
+    expect(verdict).toBe('INVALID');
+    expect(JSON.stringify(checks)).toContain('policies that are not those of version');
+  });
+
+  it('that are missing are named', async () => {
+    const { verdict, checks } = await check(sealed(lines().slice(0, -1)));
+    expect(verdict).toBe('VALID');
+    const found = checks.find(({ name }) => name === 'policies');
+    expect([found?.status, found?.detail.includes(VERSION)]).toEqual(['skipped', true]);
+  });
+});
+
 describe('whose keys', () => {
   it('without trusted keys it fits together, and whose it is stays undecided', async () => {
     const { verdict, checks } = await check(sealed(lines()), null);
@@ -306,7 +372,15 @@ describe('whose keys', () => {
   });
 
   it('a seal is no receipt, and a receipt no seal', async () => {
-    const seal = signer.sealExport({ workspace: 'demo', at: 0, sha256: 'x', events: 0, effects: 0, receipts: 0 });
+    const seal = signer.sealExport({
+      workspace: 'demo',
+      at: 0,
+      sha256: 'x',
+      events: 0,
+      effects: 0,
+      receipts: 0,
+      policies: 0,
+    });
     expect(verifyReceipt({ content: seal, trust, disclosure: null }).verdict).toBe('INVALID');
     const { jws } = signer.issue(receiptInput());
     const text = sealed(lines()).replace(/\{"type":"seal".*\n$/, sealLine(jws));

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { calculateJwkThumbprint, compactVerify, createLocalJWKSet, importJWK, type JSONWebKeySet } from 'jose';
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
+import { commit } from '../../src/effects/model/commit.ts';
 import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
 import type { KeptResult } from '../../src/effects/model/answer.ts';
 import type { SettledBy } from '../../src/effects/model/effect.ts';
@@ -14,7 +15,7 @@ import { receiptView } from '../../src/receipts/view.ts';
 import { verifyReceipt } from '../../src/receipts/verify.ts';
 import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
 import { type Bench, keyBench, PARAMS, receiptInput, SALTS } from './facts.ts';
-import { commit, commitmentIn, disclosureOf, disclosureText } from '../../src/receipts/commitments.ts';
+import { commitmentIn, disclosureOf, disclosureText } from '../../src/receipts/commitments.ts';
 
 let bench: Bench;
 let signer: ReceiptSigner;
@@ -368,6 +369,15 @@ describe('receipt keys', () => {
       expect(verifyReceipt({ content, trust: signer.jwks(), disclosure: null }).verdict).toBe('VALID');
     const again = await bench.open();
     expect(again.jwks()).toEqual(signer.jwks());
+    // Each signed until the next was made.
+    const [newest, ...retired] = again.jwks().keys;
+    expect([typeof newest?.['iat'], newest?.['exp']]).toEqual(['number', undefined]);
+    expect(retired.map(({ exp }) => exp)).toEqual(
+      again
+        .jwks()
+        .keys.slice(0, -1)
+        .map(({ iat }) => iat),
+    );
     const files = await readdir(bench.folder);
     expect(files.filter((name) => name.endsWith('.pub.pem'))).toHaveLength(2);
     const texts = await Promise.all(files.map((name) => readFile(join(bench.folder, name), 'utf8')));
@@ -387,7 +397,12 @@ describe('receipt keys', () => {
   });
 
   it('publish no private half', () => {
-    for (const key of keySet().keys) expect(Object.keys(key).sort()).toEqual(['alg', 'crv', 'kid', 'kty', 'use', 'x']);
+    for (const key of keySet().keys)
+      expect(
+        Object.keys(key)
+          .filter((name) => name !== 'exp')
+          .sort(),
+      ).toEqual(['alg', 'crv', 'iat', 'kid', 'kty', 'use', 'x']);
   });
 
   it('are refused when others may read them, when they are damaged, or are not what their name says', async () => {

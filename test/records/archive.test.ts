@@ -328,7 +328,9 @@ it('a segment that was altered or is gone is an error with its file, and so is t
     await expect(store.effect(WORKSPACE, ids[0] ?? '')).rejects.toThrow(`${file} of the archive is not used`);
     await expect(store.effects(WORKSPACE, ANY)).rejects.toThrow(StoreUnavailable);
     rmSync(file);
-    await expect(store.effect(WORKSPACE, ids[0] ?? '')).rejects.toThrow('is not in the archive');
+    await expect(store.effect(WORKSPACE, ids[0] ?? '')).rejects.toThrow(
+      `Segment 1 of the workspace ${WORKSPACE} is not in the archive: it was expected at ${file}. Put it back`,
+    );
   });
   await using(open(undefined, openArchive(inFolder(folder), 'another', KEY_SEALS)), async (store) => {
     await expect(store.admit(admitRequest())).rejects.toThrow('of the archive of another store');

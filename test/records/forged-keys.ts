@@ -147,8 +147,14 @@ export function describeForgedKeys(name: string, open: (seals: KeySeals) => Prom
         attributes: {},
       };
       await at.store.putAgent(agent, PERSON);
-      await at.store.seeUsers(['maria']);
-      await at.store.seeUsers(['maria', 'tom']);
+      await at.store.seeUsers(new Map([['maria', []]]), PERSON);
+      await at.store.seeUsers(
+        new Map([
+          ['maria', []],
+          ['tom', []],
+        ]),
+        PERSON,
+      );
       expect(await at.store.agents()).toEqual([agent]);
       const since = await at.store.userSince('tom');
       expect(since).toBeGreaterThan(0);
@@ -163,7 +169,7 @@ export function describeForgedKeys(name: string, open: (seals: KeySeals) => Prom
       expect(await at.store.userSince('maria')).toBe(0);
       expect(await at.store.userSince('tom')).toBeNull();
       // Seen again, the user is there from now on.
-      await at.store.seeUsers(['tom']);
+      await at.store.seeUsers(new Map([['tom', []]]), PERSON);
       expect(await at.store.userSince('tom')).toBeGreaterThanOrEqual(since ?? 0);
     });
 

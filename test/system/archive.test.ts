@@ -1,5 +1,5 @@
 import { statSync } from 'node:fs';
-import { readFile, writeFile } from 'node:fs/promises';
+import { readFile, rename, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -161,6 +161,20 @@ async function expectAllFound(): Promise<void> {
   expect(new Set(ids)).toEqual(new Set(made.map(({ id }) => id)));
 }
 
+/** What needs a segment that is gone says which, and where it was expected: people, and no agent. */
+async function expectMissingNamed(file: string): Promise<void> {
+  await rename(file, `${file}.away`);
+  await restart('SIGTERM');
+  const id = /^\["([^"]+)"/m.exec(await readFile(`${file}.away`, 'utf8'))?.[1] ?? '';
+  const read = (key: string) => send(gateway.url, key, 'GET', `/v1/workspaces/demo/effects/${id}`);
+  const { status, body } = await read(auditor);
+  expect([status, body.code]).toEqual([503, 'store_unavailable']);
+  expect(body.detail).toContain(`Segment 1 of the workspace demo is not in the archive: it was expected at ${file}.`);
+  expect((await read(world.keys.bot)).body.detail).not.toContain(file);
+  await rename(`${file}.away`, file);
+  expect((await read(auditor)).status).toBe(200);
+}
+
 describe.each(PLACES)('an archive in $name', (place) => {
   beforeAll(() => begin(place));
   afterAll(() => world.close());
@@ -204,6 +218,7 @@ describe.each(PLACES)('an archive in $name', (place) => {
       expect(await command('restore', backup, '--replace')).toMatchObject({ code: 0 });
       gateway = await gateway.restart();
       await expectAllFound();
+      if (place.name === 'a folder') await expectMissingNamed(place.fileOf('000000001.jsonl'));
       await gateway.stop();
       expect(await command('fsck')).toMatchObject({ code: 0 });
       if (DEEP) console.log(`${made.length} effects: ${full} bytes, then ${small}`);

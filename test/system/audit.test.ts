@@ -28,6 +28,7 @@ beforeAll(async () => {
   const year = new Date().getUTCFullYear();
   meant = [
     [/gateway\.yaml/g, world.gateway.configFile],
+    [/\bpolicies\/$/g, world.gateway.policyFolder],
     [/\bEFFECT\b/g, body.effect_id],
     [/\bVERSION\b/g, version],
     [/\b(june[\w-]*\.\w+|keys\.json|disclosed\.json)/g, `${folder}/$1`],

@@ -1,7 +1,13 @@
+import { createHash } from 'node:crypto';
 import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { sealLine } from '../../src/receipts/bundle.ts';
+import { openSigner } from '../../src/receipts/sign.ts';
+import { receiptView } from '../../src/receipts/view.ts';
+import { parseKey } from '../../src/identity/key-format.ts';
+import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
 import { svc } from '../cli/run.ts';
 import { makeApiKey, send } from './gateway.ts';
 import { refund, startWorld, type World } from './world.ts';
@@ -106,6 +112,10 @@ it('comma-separated values have a line of names, and nothing that a spreadsheet 
   expect(head?.split(',').slice(0, 4)).toEqual(['effect_id', 'created_at', 'agent_id', 'user']);
   expect(rows).toHaveLength(5);
   expect(rows[0]).toContain(`,"'=1+2,""x""",`);
+  expect(head).toMatch(/,decision,approver$/);
+  const rowOf = (id = ''): string => rows.find((row) => row.startsWith(id)) ?? '';
+  expect(rowOf(ids['approved'])).toMatch(/,rcp_\w+,committed,maria$/);
+  expect(rowOf(ids['denied'])).toMatch(/,denied_policy,$/);
   const events = await (await ask('format=csv&what=events')).text();
   expect(events.split('\r\n')[0]).toBe('seq,at,kind,effect_id,actor_type,actor_id,data');
   expect(await (await ask('format=csv&what=receipts')).text()).toContain(ids['mine']);
@@ -129,6 +139,132 @@ it('a bundle is verified offline, with the keys of the gateway', async () => {
   expect((await svc('verify', altered, '--trust', trust)).code).toBe(1);
 });
 
+it('a bundle has the texts of the policies that receipts name, for whom may read policies; a digest says which they are', async () => {
+  const history = await send(world.gateway.url, auditor, 'GET', '/v1/beta/policies/activations');
+  const version: string = history.body.in_force;
+  const file = await bundle();
+  const policies = linesOf(await readFile(file, 'utf8')).filter(({ type }) => type === 'policy');
+  expect(policies).toMatchObject([{ version, files: [{ text: expect.stringContaining('refund-large') }] }]);
+  const said = await svc('verify', file, '--trust', trust);
+  expect(said.out).toMatch(/\nok +policies .*: 1\.\n/);
+  expect((await svc('policy', 'digest', world.gateway.policyFolder)).out).toBe(version);
+  const nowhere = await svc('policy', 'digest', join(folder, 'none.yaml'));
+  expect([nowhere.code, nowhere.err]).toEqual([2, expect.stringContaining('none.yaml')]);
+  // An account key reads no history of policies.
+  const ofAccount = await (await ask('format=bundle', world.keys.account)).text();
+  expect(linesOf(ofAccount).filter(({ type }) => type === 'policy')).toEqual([]);
+  // What was in force before the time is not asked for.
+  expect(linesOf(await (await ask('format=bundle&until=2020-01-01T00:00:00Z')).text()).map(({ type }) => type)).toEqual(
+    ['bundle', 'seal'],
+  );
+});
+
+describe('events that were edited, and sealed again by whoever has the signing key, contradict receipts', () => {
+  let lines: readonly string[] = [];
+  let resealed: (of: readonly string[]) => Promise<string>;
+
+  beforeAll(async () => {
+    lines = (await readFile(await bundle(), 'utf8')).trimEnd().split('\n').slice(0, -1);
+    const keys = { path: join(world.gateway.dataFolder, 'keys'), read: readKeyFile, make: makeKeyFile };
+    const { iss } = receiptView(linesOf(lines.join('\n')).find(({ jws }) => typeof jws === 'string')?.jws ?? '');
+    const store = { installId: '', health: () => ({ durability: 'fsync' }) };
+    const signer = await openSigner({ keys, issuer: typeof iss === 'string' ? iss : null, version: '0', store });
+    resealed = async (of) => {
+      const text = of.map((line) => `${line}\n`).join('');
+      const count = (type: string): number => of.filter((line) => line.startsWith(`{"type":"${type}"`)).length;
+      const counts = {
+        events: count('event'),
+        effects: count('effect'),
+        receipts: count('receipt'),
+        policies: count('policy'),
+      };
+      const sha256 = createHash('sha256').update(text).digest('base64url');
+      const file = join(folder, `resealed-${(files += 1)}.jsonl`);
+      await writeFile(file, text + sealLine(signer.sealExport({ workspace: 'demo', at: 0, sha256, ...counts })));
+      return file;
+    };
+  });
+
+  const edited = (kind: string, edit: (line: string) => string): readonly string[] => {
+    const at = lines.findLastIndex((line) => line.includes(`"kind":"${kind}"`) && line.includes(ids['approved'] ?? ''));
+    return lines.with(at, edit(lines[at] ?? ''));
+  };
+
+  it('as they were, they do not', async () => {
+    expect((await svc('verify', await resealed(lines), '--trust', trust)).code).toBe(0);
+  });
+
+  it.each<[string, string, RegExp, string]>([
+    ['approvers of approval.granted', 'approval.granted', /maria/g, 'mallory'],
+    ['approvers of approval.granted', 'approval.granted', /"user":"maria"/, '"user":"mallory"'],
+    ['approvers of approval.granted', 'approval.granted', /approval.granted/, 'approval.viewed'],
+    ['approvers of approval.granted', 'effect.admitted', /"approval_id":"apr_/, '"approval_id":"apr_0'],
+    ['agent of effect.admitted', 'effect.admitted', /"id":"bot"/, '"id":"other-bot"'],
+    ['tool of effect.admitted', 'effect.admitted', /payments.refund/, 'payments.charge'],
+    ['policy_version of effect.admitted', 'effect.admitted', /"policy_version":"../, '"policy_version":"__'],
+    ['rules of effect.admitted', 'effect.admitted', /refund-large/, 'refund-small'],
+    ['at of execution.started', 'execution.started', /"at":"\d{4}/, '"at":"2001'],
+    ['status of execution.succeeded', 'execution.succeeded', /201/, '202'],
+    ['amount of budget.posted', 'budget.posted', /50001/, '50'],
+    ['amount of budget.posted', 'budget.posted', /budget.posted/, 'budget.viewed'],
+  ])('%s (%s, %s)', async (what, kind, from, to) => {
+    const said = await svc('verify', await resealed(edited(kind, (line) => line.replace(from, to))), '--trust', trust);
+    expect(said.out).toContain(`${ids['approved']}`);
+    expect(said.out).toContain(what);
+    expect(said.code).toBe(1);
+  });
+});
+
+it('who approved an effect, with which key, and under which policies is shown with it', async () => {
+  const shown = await command(
+    'effects',
+    'show',
+    ids['approved'] ?? '',
+    '--url',
+    world.gateway.url,
+    '--workspace',
+    'demo',
+  );
+  const { body } = await send(world.gateway.url, auditor, 'GET', `/v1/workspaces/demo/effects/${ids['approved']}`);
+  expect(shown.out).toContain(`policies  ${body.effect.policy.version}`);
+  expect(shown.out).toMatch(new RegExp(`\napproved  by maria with key_${parseKey(world.keys.approver)?.handle}, 20`));
+});
+
+it('a rejection names key and person, and commits to its words', async () => {
+  const { body } = await world.run(refund({ amount: 50_002 }), world.keys.otherBot);
+  ids['rejected'] = body.effect_id;
+  await world.post(`/approvals/${body.approval.id}/reject`, { comment: 'too much' }, world.keys.approver);
+  const { body: read } = await send(
+    world.gateway.url,
+    auditor,
+    'GET',
+    `/v1/workspaces/demo/approvals/${body.approval.id}`,
+  );
+  const [{ comment, comment_salt: salt }] = read.votes;
+  const rejected = linesOf(await (await ask('what=events')).text()).find(({ kind }) => kind === 'approval.rejected');
+  const committed = createHash('sha256').update(Buffer.from(salt, 'base64url')).update(JSON.stringify(comment));
+  expect([comment, rejected]).toMatchObject([
+    'too much',
+    {
+      data: {
+        user: 'maria',
+        key_id: `key_${parseKey(world.keys.approver)?.handle}`,
+        comment: `sc1:${committed.digest('base64url')}`,
+      },
+    },
+  ]);
+  const shown = await command(
+    'effects',
+    'show',
+    ids['rejected'] ?? '',
+    '--url',
+    world.gateway.url,
+    '--workspace',
+    'demo',
+  );
+  expect(shown.out).toContain('\nrejected  by maria');
+});
+
 it('one receipt of a bundle is verified by itself, and opened by what was disclosed of it', async () => {
   const line = linesOf(await readFile(await bundle(), 'utf8')).find(({ jws }) => jws !== undefined);
   const receipt = join(folder, 'one.jws');
@@ -136,6 +272,16 @@ it('one receipt of a bundle is verified by itself, and opened by what was disclo
   expect((await svc('verify', receipt, '--trust', trust)).code).toBe(0);
   const missing = await svc('verify', receipt);
   expect([missing.code, missing.err]).toEqual([2, expect.stringContaining('--trust')]);
+});
+
+it('says which keys sign, and since when, in the form that svc verify trusts', async () => {
+  const keys = await command('receipts', 'keys', '--url', world.gateway.url, '--json');
+  expect(keys.out).toBe(JSON.stringify(JSON.parse(await readFile(trust, 'utf8')), null, 2));
+  const [{ kid, iat }] = JSON.parse(keys.out).keys;
+  const shown = await command('receipts', 'keys', '--url', world.gateway.url);
+  expect(shown.out).toContain(kid);
+  expect(shown.out).toContain(new Date(iat * 1000).toISOString());
+  expect(Math.abs(iat * 1000 - Date.now())).toBeLessThan(3_600_000);
 });
 
 it('keeps a file that is there, and says so', async () => {

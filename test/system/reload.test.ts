@@ -152,6 +152,39 @@ it('a budget is not redefined behind what it has counted, unless it says so', as
   expect((await world.run(refund({ amount: 50_000 }))).body.decision).toBe('committed');
 });
 
+it('a user who is named no more is gone at once, with the keys; who came and went stands in the ledger', async () => {
+  const config = await readFile(world.gateway.configFile, 'utf8');
+  const tom = /\{ id: tom[^}]*\}, ?/;
+  expect(config).toMatch(tom);
+  const looks = async (): Promise<number> => (await world.get('/effects')).status;
+  const waiting = (await world.run(refund({ amount: 50_001 }))).body;
+  expect(await looks()).toBe(200);
+  await until(RELOADED, () =>
+    put(
+      world.gateway.configFile,
+      config.replace(tom, '').replace('id: maria, roles: [', 'id: maria, roles: [night-watch, '),
+    ),
+  );
+  expect(await looks()).toBe(401);
+  await world.gateway.stop();
+  await world.gateway.restart();
+  expect(await looks()).toBe(401);
+  const events = async () =>
+    (await send(world.gateway.url, world.gateway.administrativeKey, 'GET', '/v1/beta/ledger?kind=user')).body.events
+      .map(({ kind, data }: { kind: string; data: Record<string, unknown> }) => ({ kind, ...data }))
+      .toReversed();
+  expect((await events()).filter(({ kind }: { kind: string }) => kind !== 'user.added')).toEqual([
+    { kind: 'user.roles_changed', user: 'maria', given: ['night-watch'], taken: [] },
+    { kind: 'user.removed', user: 'tom', roles: ['finance'] },
+  ]);
+  // Olga's key asked, and she is gone before it is approved: what was approved is not sent.
+  const olga = /, \{ id: olga[^}]*\}/;
+  await put(world.gateway.configFile, config.replace(olga, '').replace(/, owner: olga/g, ''));
+  await vi.waitFor(async () => expect(await looks()).toBe(200), { timeout: 60_000, interval: 10 });
+  const voted = await world.post(`/approvals/${waiting.approval.id}/approve`, {}, world.keys.approver);
+  expect([voted.status, voted.body.became?.code]).toEqual([200, 'key_ended']);
+});
+
 it('settings that hold until the next start are named in the log; the others are in force', async () => {
   const { configFile } = world.gateway;
   const config = await readFile(configFile, 'utf8');

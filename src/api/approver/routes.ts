@@ -159,8 +159,8 @@ class ApproverPage {
       return again(plainProblem('conflict', 'What is asked has changed since it was shown, so nothing was decided.'));
     const written = voteIn(asked, fields);
     if (typeof written === 'string') return again(plainProblem('invalid_request', `${written} Nothing was decided.`));
-    const { principal } = approver;
-    const result = await this.#ports.decideApproval({ principal, workspace, approvalId, ...written, digest });
+    const { principal, passkey } = approver;
+    const result = await this.#ports.decideApproval({ principal, passkey, workspace, approvalId, ...written, digest });
     if (result.kind === 'problem') return again(withErrors(result.problem));
     const { became } = result;
     if (became.kind !== 'asked_anew') return reply.redirect(place.path, 303);

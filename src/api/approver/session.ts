@@ -14,6 +14,8 @@ export const SESSION_MS = 10 * 60_000;
 export interface Approver {
   readonly principal: Principal;
   readonly user: string;
+  /** The passkey that the session began with. Else they showed a key. */
+  readonly passkey?: string | null;
   /** Unlike that of any other session: forms of one session are good in no other. */
   readonly session: string;
 }
@@ -74,14 +76,15 @@ export async function approverOf(
 ): Promise<Approver | null> {
   const sealed = cookieIn(cookies);
   const opened = sealed === null ? null : open(ports, sealed, workspace, 'session');
-  const { keyId, user, passkey = null, session, until } = opened ?? {};
+  const { keyId, user, passkey: by, session, until } = opened ?? {};
   if (typeof keyId !== 'string' || typeof user !== 'string' || typeof session !== 'string') return null;
   if (typeof until !== 'number' || until <= ports.now()) return null;
   if (await ports.store.hasEnded(workspace, session)) return null;
   // A session ends with the passkey that began it.
-  if (typeof passkey === 'string' && (await ports.store.passkey(passkey))?.user !== user) return null;
+  const passkey = typeof by === 'string' ? by : null;
+  if (passkey !== null && (await ports.store.passkey(passkey))?.user !== user) return null;
   const principal = await ports.stillValid(keyId);
-  return 'failure' in principal || principal.user !== user ? null : { principal, user, session };
+  return 'failure' in principal || principal.user !== user ? null : { principal, user, passkey, session };
 }
 
 /** Goes with a form, and comes back with the vote: what was shown, and to whom. No other page can have one. */

@@ -12,6 +12,8 @@ export interface Vote {
   readonly verdict: 'approve' | 'reject';
   readonly at: number;
   readonly comment: string | null;
+  /** Of a rejection with words, base64url: the ledger commits to them with it. */
+  readonly salt?: string;
   readonly requirements: readonly number[];
   /** As it is stored: what a gateway vouches for of the vote. */
   readonly seal?: string;

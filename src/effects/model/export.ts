@@ -10,7 +10,8 @@ export type Exported = (typeof EXPORTED)[number];
 export type ExportItem =
   | { readonly type: 'event'; readonly event: LedgerEvent }
   | { readonly type: 'receipt'; readonly effectId: string; readonly id: string; readonly jws: string | null }
-  | { readonly type: 'effect'; readonly effect: EffectRecord };
+  /** `approvers`: who approved or rejected it; looked up for comma-separated values alone. */
+  | { readonly type: 'effect'; readonly effect: EffectRecord; readonly approvers: readonly string[] };
 
 /** What is exported. `publicUrl`: where links lead. */
 export interface ExportRequest {

@@ -1,9 +1,10 @@
+import { randomBytes } from 'node:crypto';
 import { type ApprovalRecord, decidersAt, escalatesAt, isAmong, limitsOf } from '../model/approval.ts';
 import type { Code } from '../model/codes.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
 import type { EffectRecord } from '../model/effect.ts';
 import type { RunOutcome } from '../model/outcome.ts';
-import type { EffectPorts } from '../ports.ts';
+import { type EffectPorts, SALT_BYTES } from '../ports.ts';
 import type { Principal } from '../model/principal.ts';
 import type { JsonObject } from '../../json/value.ts';
 import { allowanceOf, type AskedAlike } from './allow-alike.ts';
@@ -20,6 +21,8 @@ import { FORGED } from './to-outcome.ts';
 export interface ApprovalCall {
   /** A key that may decide in the workspace. The door has checked that. */
   readonly principal: Principal;
+  /** The passkey that the session of the request began with. Else they showed a key. */
+  readonly passkey?: string | null | undefined;
   readonly workspace: string;
   readonly approvalId: string;
   readonly verdict: 'approve' | 'reject';
@@ -111,8 +114,12 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
       verdict: call.verdict,
       user,
       keyId: principal.keyId,
+      ...(call.passkey == null ? {} : { passkey: call.passkey }),
       voterSince,
       comment: call.comment,
+      ...(call.verdict === 'reject' && call.comment !== null
+        ? { salt: randomBytes(SALT_BYTES).toString('base64url') }
+        : {}),
       requirements,
       escalated,
       actor: { type: 'user', id: user },

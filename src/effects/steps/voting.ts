@@ -1,6 +1,8 @@
+import type { JsonObject } from '../../json/value.ts';
 import type { ApprovalRecord, Vote } from '../model/approval.ts';
 import { endedApproval, escalatesAt, escalating, isQuorate } from '../model/approval.ts';
 import type { Code } from '../model/codes.ts';
+import { commit } from '../model/commit.ts';
 import type { EffectRecord } from '../model/effect.ts';
 import type { LedgerActor, LedgerDraft } from '../model/ledger.ts';
 import { givenWith } from './allowances.ts';
@@ -40,6 +42,7 @@ export function voteStep(view: StepView, request: VoteRequest): Plan<VoteResult>
     at: view.now,
     comment: request.comment,
     requirements: request.requirements,
+    ...(request.salt === undefined ? null : { salt: request.salt }),
     ...(request.seal === undefined ? null : { seal: request.seal }),
   };
   // Whose vote counts only since then stands in the ledger before the vote.
@@ -129,7 +132,7 @@ function approve(
         actor: request.actor,
         data: {
           approval_id: approval.id,
-          user: vote.user,
+          ...votedBy(request),
           complete: granted,
           digest: next.digest,
           ...(change === null ? {} : { changed: change.params, instead_of: approval.digest }),
@@ -138,6 +141,16 @@ function approve(
       ...(given.events ?? []),
     ],
   };
+}
+
+/** Who votes, and by which credential. */
+function votedBy({ user, keyId, passkey }: VoteRequest): JsonObject {
+  return { user, key_id: keyId, ...(passkey === undefined ? {} : { passkey_id: passkey }) };
+}
+
+/** The commitment to the words of a rejection, which stays when the request is gone. */
+function wordsOf({ comment, salt }: Vote): JsonObject {
+  return comment === null || salt === undefined ? {} : { comment: commit(salt, comment) };
 }
 
 /** The request as one of its approvers changed it. */
@@ -173,7 +186,7 @@ function reject(
         kind: 'approval.rejected',
         effectId: effect.id,
         actor: request.actor,
-        data: { approval_id: approval.id, user: vote.user, digest: approval.digest },
+        data: { approval_id: approval.id, ...votedBy(request), digest: approval.digest, ...wordsOf(vote) },
       },
       ...released.events,
     ],

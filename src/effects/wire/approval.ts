@@ -48,7 +48,13 @@ export function requestToWire(approval: ApprovalRecord, publicUrl: string) {
     ...(changed === undefined
       ? {}
       : { changed: { by: changed.by, at: timeToWire(changed.at), params: changed.params } }),
-    votes: approval.votes.map(({ user, verdict, at, comment }) => ({ user, verdict, at: timeToWire(at), comment })),
+    votes: approval.votes.map(({ user, verdict, at, comment, salt }) => ({
+      user,
+      verdict,
+      at: timeToWire(at),
+      comment,
+      ...(salt === undefined ? {} : { comment_salt: salt }),
+    })),
     created_at: timeToWire(approval.createdAt),
     decided_at: optionalTimeToWire(approval.decidedAt),
     ...(stopped === null

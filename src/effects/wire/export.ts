@@ -1,5 +1,6 @@
 import type { JsonObject } from '../../json/value.ts';
 import type { ExportContext, Exported, ExportItem, ExportRequest } from '../model/export.ts';
+import { decisionOf } from '../model/effect-decision.ts';
 import { ledgerEventToWire } from '../model/ledger.ts';
 import { effectToWire } from './effect.ts';
 import { withoutContent } from './withheld.ts';
@@ -47,6 +48,8 @@ const COLUMNS: Readonly<Record<Exported, readonly string[]>> = {
     'policy_version',
     'idempotency_key',
     'receipt_id',
+    'decision',
+    'approver',
   ],
 };
 
@@ -65,7 +68,8 @@ function cellsOf(item: ExportItem): readonly (string | number | null)[] {
       const receipt = life.state === 'committed' ? life.receipt.id : null;
       const who = [actor.agentId, actor.user, actor.keyId];
       const what = [action.tool, action.target, life.state, rules, trace.policyVersion];
-      return [id, new Date(createdAt).toISOString(), ...who, ...what, idempotencyKey, receipt];
+      const decided = [decisionOf(item.effect), item.approvers.join(' ')];
+      return [id, new Date(createdAt).toISOString(), ...who, ...what, idempotencyKey, receipt, ...decided];
     }
   }
 }

@@ -1,5 +1,5 @@
 import { open, readdir } from 'node:fs/promises';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { makePrivateFolder, replaceFile } from '../private-folder.ts';
 
 /** A segment has at most 100 rows without params and answers, so a larger object is none. */
@@ -22,7 +22,7 @@ export interface ArchivePlace {
 
 /** A folder of this machine. The gateway that has the store has the folder as well: nobody else writes to it. */
 export function inFolder(folder: string): ArchivePlace {
-  const at = (workspace: string, name: string): string => join(folder, workspace, name);
+  const at = (workspace: string, name: string): string => resolve(folder, workspace, name);
   return {
     at,
     put: (workspace, name, text) =>

@@ -1,4 +1,4 @@
-import { StoreUnavailable } from '../../effects/store.ts';
+import { ArchiveUnavailable, StoreUnavailable } from '../../effects/store.ts';
 import type { ArchiveMark, SegmentStore } from '../open-rows.ts';
 import type { ArchivePlace } from './place.ts';
 import { readSegment, type SegmentSeals, segmentText } from './segment.ts';
@@ -15,7 +15,7 @@ export function openArchive(place: ArchivePlace, installId: string, seals: Segme
       return await work;
     } catch (error) {
       const why = error instanceof Error ? error.message : String(error);
-      throw new StoreUnavailable(`${place.at(workspace, name)} of the archive cannot be ${what}: ${why}.`);
+      throw new ArchiveUnavailable(`${place.at(workspace, name)} of the archive cannot be ${what}: ${why}.`);
     }
   }
 
@@ -23,6 +23,7 @@ export function openArchive(place: ArchivePlace, installId: string, seals: Segme
 
   return {
     markAt,
+    at: (workspace, n) => place.at(workspace, fileOf(n)),
     async write(workspace, n, segment) {
       const { text, sha256 } = segmentText({ installId, workspace, n }, segment, seals);
       const name = fileOf(n);
@@ -35,7 +36,7 @@ export function openArchive(place: ArchivePlace, installId: string, seals: Segme
       if (bytes === null) return null;
       const segment = readSegment(bytes, { installId, workspace, n }, seals);
       if ('wrong' in segment)
-        throw new StoreUnavailable(
+        throw new ArchiveUnavailable(
           `The segment ${place.at(workspace, name)} of the archive is not used: ${segment.wrong}. Put it back from a copy.`,
         );
       return segment;

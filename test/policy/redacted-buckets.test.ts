@@ -1,0 +1,24 @@
+import { expect, test } from 'vitest';
+import { faultsOf, HEAD } from './fixtures.ts';
+
+/** A set with a budget that counts by these facts, a rule that charges it, and one that redacts `card`. */
+const faults = (by: string, redacting: string) =>
+  faultsOf(`${HEAD}budgets: { day: { unit: call, by: [${by}], per: day, limit: 5 } }
+rules:
+  - { id: pay, effect: allow, match: { tools: [payments.refund] }, obligations: [ { budget: { use: day, amount: 1 } } ] }
+  - { id: mask, effect: constrain, match: { tools: [${redacting}] }, obligations: [ { redact: { params: [card] } } ] }
+`);
+
+test('a budget that counts by a redacted param does not load, and says what to do', () => {
+  const found = faults('agent.id, params.card', '"payments.*"');
+  expect(found).toHaveLength(1);
+  expect(found[0]).toContain(
+    "redacted_bucket 's/pay' charges the budget 's/day', which counts by params.card, and 's/mask' redacts that",
+  );
+  expect(faults('params.card.last4', 'payments.refund')).toHaveLength(1);
+});
+
+test('other facts, and params of other tools, do', () => {
+  expect(faults('agent.id, params.cardholder', '"payments.*"')).toEqual([]);
+  expect(faults('params.card', 'payments.create')).toEqual([]);
+});
