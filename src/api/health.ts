@@ -3,7 +3,8 @@ import { Type } from 'typebox';
 import type { ApiApp } from './app.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
-import { answers, Flag, List } from './schema.ts';
+import { isoTime } from '../effects/model/iso-time.ts';
+import { answers, Flag, List, Time } from './schema.ts';
 
 const Readiness = Type.Object({
   ready: Flag('It takes calls.'),
@@ -12,7 +13,10 @@ const Readiness = Type.Object({
     epoch: Type.Integer(),
   }),
   notes: Type.Optional(
-    List(Type.Object({ part: Type.String(), message: Type.String() }), 'What somebody should look at.'),
+    List(
+      Type.Object({ part: Type.String(), message: Type.String(), since: Type.Optional(Time) }),
+      'What somebody should look at.',
+    ),
   ),
 });
 
@@ -65,7 +69,11 @@ export function addHealthRoutes(
         const detail = `Not ready: ${parts.map(({ part }) => part).join(', ')}.`;
         throw refuse('not_ready', detail, { retryAfterMs: 1000, members: { ready: false, parts: named } });
       }
-      const notes = ports.notes().map(({ part, message }) => ({ part, message }));
+      const notes = ports.notes().map(({ part, message, since }) => ({
+        part,
+        message,
+        ...(since === undefined ? {} : { since: isoTime(since) }),
+      }));
       return { ready: true, store: { durability, epoch }, ...(notes.length === 0 ? {} : { notes }) };
     },
   );

@@ -5,7 +5,7 @@ import { dirname } from 'node:path';
 import type { Command } from 'commander';
 import type { Configuration } from '../config/configuration.ts';
 import { storeFolder } from '../config/resolve-store.ts';
-import { type CliContext, withExitCodes } from './command.ts';
+import { type CliContext } from './command.ts';
 import type { Check, CliPorts, StoreInspection } from './ports.ts';
 import { json, styled, type Terminal } from './terminal.ts';
 
@@ -17,7 +17,7 @@ const EARLIEST = Date.UTC(2026, 0, 1);
 
 /** `svc doctor`: checks everything that a start depends on. Changes nothing. */
 export function addDoctor(program: Command, { ports, terminal, exit }: CliContext): void {
-  const command = program
+  program
     .command('doctor')
     .description('check configuration, upstreams, store, clock, port and keys; every failure says how to mend it')
     .argument('[file]', 'the configuration', 'gateway.yaml')
@@ -28,7 +28,6 @@ export function addDoctor(program: Command, { ports, terminal, exit }: CliContex
       else for (const check of checks) show(terminal, check);
       if (checks.some((check) => check.status === 'failed')) exit(1);
     });
-  withExitCodes(command, 'nothing failed', 'something failed', 'could not run');
 }
 
 async function diagnose(file: string, ports: CliPorts): Promise<readonly Check[]> {

@@ -1,9 +1,9 @@
-import type { EffectPage, EffectState, Json, Svc } from '@svc-gateway/client';
+import type { Effect, EffectFilter, EffectPage, EffectState, Json, Svc } from '@svc-gateway/client';
 import { SvcError } from '@svc-gateway/client';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { readJson } from '../json/read.ts';
 import { type CliContext, connect, type GatewayAccess, readText, talksToGateway } from './command.ts';
-import { CommandFailure } from './ports.ts';
+import { CommandFailure, WrongUsage } from './ports.ts';
 import { json, table, wire } from './terminal.ts';
 
 interface ResolveOptions extends GatewayAccess {
@@ -35,8 +35,6 @@ interface Refusal {
   readonly message: string;
 }
 
-const PAGE = 200;
-
 /** `svc effects resolve`: one effect by its id, or many at once. */
 export function addResolve(effects: Command, { terminal, exit }: CliContext): void {
   talksToGateway(effects.command('resolve').description('settle unknown outcomes, one or many; needs an account key'))
@@ -59,9 +57,7 @@ export function addResolve(effects: Command, { terminal, exit }: CliContext): vo
         (id === undefined) === !many ||
         (options.from !== undefined && (options.tool ?? options.before) !== undefined)
       )
-        throw new CommandFailure(
-          'Say which: an effect id, or --from FILE, or --tool NAME, --before TIME or both of them.',
-        );
+        throw new WrongUsage('Say which: an effect id, or --from FILE, or --tool NAME, --before TIME or both of them.');
       const svc = await connect(options);
       if (id !== undefined && options.dryRun === undefined) {
         const result = await settle(svc, id, options);
@@ -172,23 +168,29 @@ async function choose(
   return { chosen, refused };
 }
 
-/** All unknown effects, read before the first is settled: each page would be another one afterwards. */
 async function unknownOf(svc: Svc, tool: string | undefined, before: string | undefined): Promise<readonly Chosen[]> {
-  const chosen: Chosen[] = [];
+  const unknown = await allEffects(svc, {
+    state: 'unknown',
+    ...(tool !== undefined && { tool }),
+    ...(before !== undefined && { until: before }),
+  });
+  // What was made before may have been sent again since.
+  return unknown.map(brief).filter(({ sentAt }) => before === undefined || Date.parse(sentAt) < Date.parse(before));
+}
+
+/** The most effects of one page. */
+export const PAGE = 200;
+
+/** All effects that fit a filter, read before anything is done with the first: each page could be another one afterwards. */
+export async function allEffects(svc: Svc, filter: EffectFilter): Promise<readonly Effect[]> {
+  const effects: Effect[] = [];
   let cursor: string | null = null;
   do {
-    const page: EffectPage = await svc.effects.list({
-      state: 'unknown',
-      limit: PAGE,
-      ...(tool !== undefined && { tool }),
-      ...(before !== undefined && { until: before }),
-      ...(cursor !== null && { cursor }),
-    });
-    // What was made before may have been sent again since.
-    chosen.push(...page.effects.map(brief).filter(({ sentAt }) => before === undefined || isBefore(sentAt, before)));
+    const page: EffectPage = await svc.effects.list({ ...filter, limit: PAGE, ...(cursor && { cursor }) });
+    effects.push(...page.effects);
     cursor = page.nextCursor;
   } while (cursor !== null);
-  return chosen;
+  return effects;
 }
 
 function brief(effect: EffectPage['effects'][number]): Chosen {
@@ -200,10 +202,6 @@ function brief(effect: EffectPage['effects'][number]): Chosen {
 /** When an effect was sent last, as far as that is known; else when it was made. */
 export function sentAtOf(effect: EffectPage['effects'][number]): string {
   return (effect.state === 'unknown' ? effect.evidence.startedAt : null) ?? effect.createdAt;
-}
-
-function isBefore(time: string, other: string): boolean {
-  return Date.parse(time) < Date.parse(other);
 }
 
 function idsIn(text: string): readonly string[] {

@@ -1,7 +1,7 @@
 import { createWriteStream } from 'node:fs';
 import { pipeline } from 'node:stream/promises';
 import { type Command, Option } from 'commander';
-import { type CliContext, connect, type GatewayAccess, withAccess, withExitCodes } from './command.ts';
+import { type CliContext, connect, type GatewayAccess, talksToGateway } from './command.ts';
 import { aboutEffects, type FoundBy, filterOf } from './ledger.ts';
 import { CommandFailure } from './ports.ts';
 
@@ -23,19 +23,13 @@ export function addExport(program: Command, { terminal }: CliContext): void {
         .default('bundle'),
     )
     .addOption(new Option('--what <what>', 'only these').choices(['effects', 'receipts', 'events']));
-  withAccess(aboutEffects(command).option('--until <time>', 'RFC 3339, exclusive; now, if absent')).action(
+  talksToGateway(aboutEffects(command).option('--until <time>', 'RFC 3339, exclusive; now, if absent')).action(
     async ({ out, format, what, ...options }: ExportOptions & GatewayAccess) => {
       const svc = await connect(options);
       const asked = { format, ...(what && { what }), ...filterOf(options) };
       const bytes = await written(await svc.ledger.export(asked), out);
       terminal.out(options.json ? JSON.stringify({ file: out, format, bytes }) : `Written: ${out} (${bytes} bytes)`);
     },
-  );
-  withExitCodes(
-    command,
-    'written',
-    'the gateway refused',
-    'could not run, or the answer broke off: the file is not whole',
   );
 }
 

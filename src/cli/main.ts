@@ -10,6 +10,7 @@ import { addDemo } from './demo.ts';
 import { addConsole } from './console.ts';
 import { addDoctor } from './doctor.ts';
 import { addEffects } from './effects.ts';
+import { exitCodesOf } from './exit-codes.ts';
 import { addExport } from './export.ts';
 import { addInit } from './init.ts';
 import { addKeys } from './keys.ts';
@@ -21,7 +22,7 @@ import { addNotifications } from './notifications.ts';
 import { addPasskeys } from './passkeys.ts';
 import { addPauses } from './pauses.ts';
 import { addPolicy } from './policy.ts';
-import { CommandFailure, type CliPorts } from './ports.ts';
+import { CommandFailure, type CliPorts, WrongUsage } from './ports.ts';
 import { addStart } from './start.ts';
 import { addStatus } from './status.ts';
 import { addStore } from './store.ts';
@@ -61,7 +62,7 @@ const ADD_COMMANDS = [
  * Runs one command of `svc`.
  * @param argv the words after `svc`
  * @param version of the product
- * @returns the exit code: 0 done, 1 the answer is "no", 2 could not run
+ * @returns the exit code, one of {@link EXIT_CODES}
  */
 export async function runCli(
   argv: readonly string[],
@@ -80,6 +81,7 @@ export async function runCli(
   const program = new Command('svc')
     .description('svc-gateway: every tool call of an agent happens at most once, within budget, and can be proven')
     .version(version)
+    .addHelpText('afterAll', ({ command }) => exitCodesOf(command))
     .showHelpAfterError('(svc help <command> says more)')
     .configureOutput({
       writeOut: (text) => terminal.out(text.trimEnd()),
@@ -104,7 +106,7 @@ function withoutFalseOptions(argv: readonly string[]): string[] {
 
 /** Prints what went wrong to standard error. @returns the exit code for it */
 function explain(error: unknown, terminal: Terminal, asJson: boolean): number {
-  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
+  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 64;
   const details = asJson ? detailsOf(error) : null;
   if (details !== null) {
     terminal.err(JSON.stringify({ error: details }));
@@ -124,6 +126,7 @@ function explain(error: unknown, terminal: Terminal, asJson: boolean): number {
     terminal.err('svc: a fault of svc itself; please report it with these lines:');
     for (const line of text.split('\n')) terminal.err(`  ${printable(line)}`);
   }
+  if (error instanceof WrongUsage) return 64;
   return error instanceof SvcError && error.status > 0 ? 1 : 2;
 }
 

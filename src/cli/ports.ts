@@ -186,5 +186,10 @@ export interface Check {
 
 /** A command cannot do what was asked. The message is for people and says what to do. */
 export class CommandFailure extends Error {
-  override readonly name = 'CommandFailure';
+  override readonly name: string = 'CommandFailure';
+}
+
+/** What the command line says does not go together. Nothing was tried. */
+export class WrongUsage extends CommandFailure {
+  override readonly name = 'WrongUsage';
 }

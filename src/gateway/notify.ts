@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import type { Note } from '../effects/model/note.ts';
 import type { EffectStore } from '../effects/store.ts';
 import { Observed } from '../notifications/observed.ts';
 import { Notifier } from '../notifications/notifier.ts';
@@ -32,7 +33,7 @@ export class Notifying {
   }
 
   /** What people should look at. */
-  notes(): readonly { readonly part: string; readonly message: string }[] {
+  notes(): readonly Note[] {
     const dead = this.#notifier?.dead() ?? 0;
     if (dead === 0) return [];
     const message = `${dead}${dead < 100 ? '' : ' or more'} notifications could not be delivered: svc notifications list --state dead shows them, svc notifications resend sends them again.`;

@@ -24,9 +24,7 @@ export const acceptLoss: CliPorts['acceptLoss'] = async ({ configFile, environme
   const { store: settings, retention } = configuration;
   if (settings.kind === 'redis')
     return using(openOnRedis(settings, retention, UNJUDGED), (store) => store.acceptLoss());
-  const accepted = await acceptRolledBack(placeOf(settings)).catch((error: unknown) => {
-    throw error instanceof StoreUnavailable ? new CommandFailure(error.message) : error;
-  });
+  const accepted = await acceptRolledBack(placeOf(settings)).catch(explain);
   if (accepted) return [];
   throw new CommandFailure(
     `The store in ${settings.path} is as new as it was ever seen: there is no loss to accept. Start the gateway.`,
@@ -42,9 +40,7 @@ export const acceptClock: CliPorts['acceptClock'] = async ({ configFile, environ
     if (accepted !== null) return accepted;
     throw new CommandFailure('The clock of the Redis server is believed as it is: there is nothing to accept.');
   }
-  const accepted = await acceptTime(placeOf(store)).catch((error: unknown) => {
-    throw error instanceof StoreUnavailable ? new CommandFailure(error.message) : error;
-  });
+  const accepted = await acceptTime(placeOf(store)).catch(explain);
   if (accepted !== null) return accepted;
   throw new CommandFailure("The store's time is not behind the clock of this machine: there is nothing to accept.");
 };
@@ -177,6 +173,11 @@ async function using<Store extends EffectStore, T>(
       await store.close();
     }
   } catch (error) {
-    throw error instanceof StoreUnavailable ? new CommandFailure(error.message) : error;
+    return explain(error);
   }
+}
+
+/** Why a store cannot be used is for people. @throws it */
+function explain(error: unknown): never {
+  throw error instanceof StoreUnavailable ? new CommandFailure(error.message) : error;
 }

@@ -7,6 +7,7 @@ import type { OwnSettings } from './own-settings.ts';
 import { createPinAlarm } from './pin-view.ts';
 import type { Swept } from './sweeper.ts';
 import { watchUpkeep } from './upkeep.ts';
+import { SilentUpstreams } from './silent-upstreams.ts';
 import type { Views } from './views.ts';
 
 /** What operators and their machines are told of the gateway. */
@@ -58,5 +59,9 @@ export function openSignals(
       logger.warn({ upstream, tools: tools.slice(0, 20) }, 'an MCP server lists tools that nobody has approved'),
   });
   views.heed(alarm);
-  return { metrics, upkeep, notifying, opinion: secondOpinionOf(held, metrics, logger) };
+  const silent = new SilentUpstreams((upstream, code) => {
+    metrics.alerted('upstream_silent');
+    logger.error({ alert: 'upstream_silent', upstream, code }, 'an upstream does not answer');
+  });
+  return { metrics, upkeep, notifying, silent, opinion: secondOpinionOf(held, metrics, logger) };
 }

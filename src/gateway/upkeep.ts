@@ -1,5 +1,6 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Note } from '../effects/model/note.ts';
 import { replaceFile } from '../stores/private-folder.ts';
 
 /** What people do now and then for a store, with commands of their own. */
@@ -44,14 +45,9 @@ function fileOf(folder: string, what: Upkeep): string {
   return join(folder, `last-${what}.json`);
 }
 
-interface Note {
-  readonly part: Upkeep;
-  readonly message: string;
-}
-
 /** What people have to know of backups and checks. `everyMs`: how old a backup may be; `null`: as old as it likes. */
-export function upkeepNotes({ backup, fsck }: UpkeepTimes, everyMs: number | null, now: number): readonly Note[] {
-  const notes: Note[] = [];
+export function upkeepNotes({ backup, fsck }: UpkeepTimes, everyMs: number | null, now: number) {
+  const notes: (Note & { readonly part: Upkeep })[] = [];
   const day = (time: number): string => new Date(time).toISOString();
   if (everyMs !== null && (backup === null || now - backup.at > everyMs)) {
     const last = backup === null ? 'There is none on record' : `The last one was made at ${day(backup.at)}`;
@@ -80,7 +76,7 @@ export function watchUpkeep(
 } {
   let times: UpkeepTimes = { backup: null, fsck: null };
   let told: ReadonlySet<string> = new Set();
-  const notes = (): readonly Note[] => upkeepNotes(times, everyMs(), Date.now());
+  const notes = () => upkeepNotes(times, everyMs(), Date.now());
   const look = async (): Promise<void> => {
     times = await readUpkeep(folder);
     const found = notes();
