@@ -2,10 +2,10 @@ import { constants, setPriority } from 'node:os';
 import type { Command } from 'commander';
 import { type CliContext } from './command.ts';
 import type { Restored } from './ports.ts';
-import { json } from './terminal.ts';
+import { json, wire } from './terminal.ts';
 
 /** `svc backup` and `svc restore`: copies of the embedded store, made while it serves, and put back. */
-export function addBackup(program: Command, { ports, terminal }: CliContext): void {
+export function addBackup(program: Command, { ports, terminal, exit }: CliContext): void {
   program
     .command('backup')
     .description('write a backup of the embedded store, also while the gateway runs')
@@ -38,24 +38,20 @@ export function addBackup(program: Command, { ports, terminal }: CliContext): vo
         { config, replace, json: asJson }: { readonly config: string; readonly replace?: true; readonly json?: true },
       ) => {
         const restored = await ports.restoreStore({ configFile: config, environment: {} }, folder, replace === true);
-        terminal.out(asJson ? json(toWire(restored)) : inWords(restored).join('\n'));
+        terminal.out(
+          asJson ? json(wire({ ...restored, madeAt: timeOf(restored.madeAt) })) : inWords(restored).join('\n'),
+        );
+        if (!restored.hasLoss) return;
+        exit(1);
+        terminal.err(
+          `Calls that ran since the backup may be missing: /readyz and svc status say so until somebody has compared the upstreams and run svc store accept-loss --config ${config}.`,
+        );
       },
     );
 }
 
 function timeOf(ms: number): string {
   return new Date(ms).toISOString();
-}
-
-function toWire({ madeAt, replaced, transactions, transactionsKnown, carried, warning }: Restored) {
-  return {
-    made_at: timeOf(madeAt),
-    replaced,
-    transactions,
-    transactions_known: transactionsKnown,
-    carried: carried === null ? null : { ...carried },
-    warning,
-  };
 }
 
 function inWords({ madeAt, replaced, transactions, transactionsKnown, carried, warning }: Restored): string[] {

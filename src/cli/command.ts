@@ -48,6 +48,12 @@ export async function connect(access: GatewayAccess): Promise<Svc> {
   }
 }
 
+/** A text of somebody who does not know which configuration the user named: in the commands that it tells to run, it is. */
+export function namingConfig(text: string, config: string | undefined): string {
+  const command = /(svc store accept-(?:loss|time))(?! --config [^F])(?: --config FILE)?/g;
+  return config === undefined ? text : text.replace(command, (_, words: string) => `${words} --config ${config}`);
+}
+
 /** The largest file that a command reads, bytes. Somebody else may have made the file. */
 const MOST_FILE = 16 * 1024 * 1024;
 

@@ -1,10 +1,11 @@
 import type { Effect, EffectFilter, EffectPage, EffectState, Json, Svc } from '@svc-gateway/client';
 import { SvcError } from '@svc-gateway/client';
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { didYouMean } from '../diagnostics/nearest.ts';
 import { readJson } from '../json/read.ts';
 import { type CliContext, connect, type GatewayAccess, readText, talksToGateway } from './command.ts';
 import { CommandFailure, WrongUsage } from './ports.ts';
-import { json, table, wire } from './terminal.ts';
+import { json, table, type Terminal, wire } from './terminal.ts';
 
 interface ResolveOptions extends GatewayAccess {
   readonly outcome: 'happened' | 'not_happened';
@@ -15,6 +16,7 @@ interface ResolveOptions extends GatewayAccess {
   readonly before?: string;
   readonly from?: string;
   readonly dryRun?: true;
+  readonly yes?: true;
 }
 
 /** An effect that was chosen. */
@@ -48,6 +50,7 @@ export function addResolve(effects: Command, { terminal, exit }: CliContext): vo
     .option('--before <time>', 'all unknown effects last sent before this time, RFC 3339', toTime)
     .option('--from <file>', 'the effects of a file, one id a line')
     .option('--dry-run', 'print what would be settled, and settle nothing')
+    .option('--yes', 'settle what was chosen by --tool, --before or --from without asking')
     .option('--comment <text>', 'how you found out; kept with the effect')
     .option('--evidence <json>', 'what you found, as JSON', toJson)
     .option('--force', 'say not_happened before the quiet time is over; needs a second user')
@@ -67,6 +70,7 @@ export function addResolve(effects: Command, { terminal, exit }: CliContext): vo
       }
       const { chosen, refused } = await choose(svc, id, options);
       if (options.dryRun) return tell(terminal, chosen, refused, options);
+      if (options.yes === undefined && chosen.length > 0) await confirm(terminal, chosen, options.outcome);
       const settled: string[] = [];
       for (const { effectId } of chosen) {
         try {
@@ -83,6 +87,15 @@ export function addResolve(effects: Command, { terminal, exit }: CliContext): vo
       }
       exit(refused.length === 0 ? 0 : 1);
     });
+}
+
+/** Nobody settles what they have not seen. @throws CommandFailure where nobody is there to ask, or the answer is no */
+async function confirm(terminal: Terminal, chosen: readonly Chosen[], outcome: string): Promise<void> {
+  const what = `${chosen.length} outcome${chosen.length === 1 ? '' : 's'} as ${outcome}`;
+  if (!terminal.interactive)
+    throw new WrongUsage(`This would settle ${what}: look with --dry-run, then say --yes. Nothing was changed.`);
+  terminal.err(table(COLUMNS, chosen.map(rowOf)));
+  if ((await terminal.ask(`Settle ${what}? Type yes:`)) !== 'yes') throw new CommandFailure('Nothing was changed.');
 }
 
 /** What would be settled, by what is known now. */
@@ -174,8 +187,17 @@ async function unknownOf(svc: Svc, tool: string | undefined, before: string | un
     ...(tool !== undefined && { tool }),
     ...(before !== undefined && { until: before }),
   });
+  if (unknown.length === 0 && tool !== undefined) await expectTool(svc, tool);
   // What was made before may have been sent again since.
   return unknown.map(brief).filter(({ sentAt }) => before === undefined || Date.parse(sentAt) < Date.parse(before));
+}
+
+/** Of a tool that is declared nothing may be unknown. @throws WrongUsage for another one */
+async function expectTool(svc: Svc, tool: string): Promise<void> {
+  const names = (await svc.tools.list()).tools.map(({ name }) => name);
+  if (names.includes(tool)) return;
+  const hint = didYouMean(tool, names) ?? 'svc effects list --state unknown has what there is.';
+  throw new WrongUsage(`No tool is called '${tool}', and nothing of it is unknown: ${hint}`);
 }
 
 /** The most effects of one page. */

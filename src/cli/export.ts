@@ -34,15 +34,9 @@ export function addExport(program: Command, { terminal }: CliContext): void {
 }
 
 async function written(pieces: AsyncIterable<Uint8Array>, file: string): Promise<number> {
-  let bytes = 0;
-  async function* counted(): AsyncGenerator<Uint8Array> {
-    for await (const piece of pieces) {
-      bytes += piece.byteLength;
-      yield piece;
-    }
-  }
+  const out = createWriteStream(file, { flags: 'wx', mode: 0o600 });
   try {
-    await pipeline(counted(), createWriteStream(file, { flags: 'wx', mode: 0o600 }));
+    await pipeline(pieces, out);
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'EEXIST')
       throw new CommandFailure(
@@ -50,5 +44,5 @@ async function written(pieces: AsyncIterable<Uint8Array>, file: string): Promise
       );
     throw new CommandFailure(`${file} is not whole: ${error instanceof Error ? error.message : String(error)}`);
   }
-  return bytes;
+  return out.bytesWritten;
 }

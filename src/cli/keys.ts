@@ -1,4 +1,3 @@
-import { createInterface } from 'node:readline/promises';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { OVERLAP_S } from '../effects/steps/key-events.ts';
 import { KEY_KINDS, type KeyKind } from '../effects/model/principal.ts';
@@ -64,21 +63,10 @@ function addCreate(keys: Command, { ports, terminal }: CliContext): void {
 /** The user who is responsible for a key that makes calls. Asks for it when a person is at the terminal. */
 async function askUser({ kind, json: asJson }: CreateOptions, terminal: Terminal): Promise<string | null> {
   if ((kind !== 'account' && kind !== 'agent') || asJson === true || !terminal.interactive) return null;
-  const lines = createInterface({ input: process.stdin, output: process.stderr });
-  const stop = new AbortController();
-  lines.once('SIGINT', () => stop.abort()).once('close', () => stop.abort());
-  try {
-    const { signal } = stop;
-    const user = await lines.question(
-      'Which user answers for the key? (Calls that need approval ask somebody else. Empty: nobody.) ',
-      { signal },
-    );
-    return user.trim() === '' ? null : user.trim();
-  } catch {
-    throw new CommandFailure('No key was made: cancelled.');
-  } finally {
-    lines.close();
-  }
+  const question = 'Which user answers for the key? (Calls that need approval ask somebody else. Empty: nobody.)';
+  const user = await terminal.ask(question);
+  if (user === null) throw new CommandFailure('No key was made: cancelled.');
+  return user === '' ? null : user;
 }
 
 interface KeyAccess {
@@ -183,16 +171,12 @@ function addRotate(keys: Command, { ports, terminal, exit }: CliContext): void {
     });
 }
 
-type Rotated =
-  | { readonly kind: 'rotated'; readonly record: WireRecord; readonly key: string }
-  | { readonly kind: 'absent' | 'ended' };
-
-async function rotatedKey(id: string, options: RotateOptions, ports: CliContext['ports']): Promise<Rotated> {
+async function rotatedKey(id: string, options: RotateOptions, ports: CliContext['ports']) {
   if (options.config !== undefined)
     return ports.rotateKey({ configFile: options.config, environment: {} }, id, options.overlap * 1000);
   const { key, ...record } = await (await connect(options)).keys.rotate(id, { overlap: options.overlap });
   const shown = wire(record);
-  return { kind: 'rotated', record: isRecord(shown) ? shown : {}, key };
+  return { kind: 'rotated', record: isRecord(shown) ? shown : {}, key } as const;
 }
 
 /** Takes the id of a key, never the key itself: that would stay in the shell's history. */

@@ -4,7 +4,7 @@ import { InvalidFiles } from '../diagnostics/invalid-files.ts';
 import { printable, renderFindings } from '../diagnostics/render.ts';
 import { addAllowances } from './allowances.ts';
 import { addApprovals } from './approvals.ts';
-import type { CliContext } from './command.ts';
+import { type CliContext, namingConfig } from './command.ts';
 import { addConfig } from './config.ts';
 import { addDemo } from './demo.ts';
 import { addConsole } from './console.ts';
@@ -93,7 +93,7 @@ export async function runCli(
     await program.parseAsync(withoutFalseOptions(argv), { from: 'user' });
     return code;
   } catch (error) {
-    return explain(error, terminal, argv.includes('--json'));
+    return explain(error, terminal, argv);
   }
 }
 
@@ -105,9 +105,10 @@ function withoutFalseOptions(argv: readonly string[]): string[] {
 }
 
 /** Prints what went wrong to standard error. @returns the exit code for it */
-function explain(error: unknown, terminal: Terminal, asJson: boolean): number {
+function explain(error: unknown, terminal: Terminal, argv: readonly string[]): number {
   if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 64;
-  const details = asJson ? detailsOf(error) : null;
+  const config = argv.find((_, at) => argv[at - 1] === '--config');
+  const details = argv.includes('--json') ? detailsOf(error, config) : null;
   if (details !== null) {
     terminal.err(JSON.stringify({ error: details }));
   } else if (error instanceof InvalidFiles) {
@@ -120,7 +121,7 @@ function explain(error: unknown, terminal: Terminal, asJson: boolean): number {
       terminal.err(`  from the gateway at ${printable(error.baseUrl)}`);
     for (const fault of error.errors) terminal.err(`  ${printable(fault.path || '/')}: ${printable(fault.message)}`);
   } else if (error instanceof CommandFailure) {
-    for (const line of error.message.split('\n')) terminal.err(`svc: ${printable(line)}`);
+    for (const line of namingConfig(error.message, config).split('\n')) terminal.err(`svc: ${printable(line)}`);
   } else {
     const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
     terminal.err('svc: a fault of svc itself; please report it with these lines:');
@@ -131,7 +132,7 @@ function explain(error: unknown, terminal: Terminal, asJson: boolean): number {
 }
 
 /** The error as an object for `--json`; `null` for a fault of svc itself. */
-function detailsOf(error: unknown): object | null {
+function detailsOf(error: unknown, config: string | undefined): object | null {
   if (error instanceof SvcError)
     return {
       code: error.code,
@@ -142,7 +143,7 @@ function detailsOf(error: unknown): object | null {
       retry_after_ms: error.retryAfterMs,
       ...(error.baseUrl !== null && { gateway: error.baseUrl }),
     };
-  if (error instanceof CommandFailure) return { code: 'cannot_run', message: error.message };
+  if (error instanceof CommandFailure) return { code: 'cannot_run', message: namingConfig(error.message, config) };
   if (error instanceof InvalidFiles)
     return { code: 'invalid_files', message: 'The files do not hold.', findings: error.findings };
   return null;

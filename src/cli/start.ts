@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { CommandFailure } from './ports.ts';
-import { type CliContext, toPort } from './command.ts';
+import { type CliContext, namingConfig, toPort } from './command.ts';
 
 /** `svc start`: the gateway, in the foreground, until SIGINT or SIGTERM, or until the disk fails to sync. */
 export function addStart(program: Command, { ports, terminal }: CliContext): void {
@@ -27,7 +27,10 @@ export function addStart(program: Command, { ports, terminal }: CliContext): voi
         );
       const { url } = gateway;
       const hindrance = gateway.hindrance();
-      if (hindrance !== null) terminal.out(JSON.stringify({ event: 'listening', url, problem: hindrance }));
+      if (hindrance !== null) {
+        const problem = { ...hindrance, message: namingConfig(hindrance.message, options.config) };
+        terminal.out(JSON.stringify({ event: 'listening', url, problem }));
+      }
       void gateway.ready.then(() => terminal.out(JSON.stringify({ event: 'ready', url })));
       const lost = await Promise.race([stopped.then(() => null), gateway.lost]);
       await gateway.close();

@@ -15,7 +15,7 @@ export function addStore(program: Command, context: CliContext): void {
   store
     .command('accept-loss')
     .description(
-      'go on, in a new epoch, with a store that was emptied or set back; stop the gateway that is here first',
+      'go on, in a new epoch, with a store that was emptied or set back; stop the gateway that is here first; or acknowledge what a restore could not bring over',
     )
     .requiredOption('--config <file>', 'the configuration, which names the store')
     .option('--json', 'print JSON')

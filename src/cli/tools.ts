@@ -44,36 +44,39 @@ export function addTools(program: Command, context: CliContext): void {
   const { terminal, exit } = context;
   const tools = program.command('tools').description('tools of an MCP server, and which of them are approved');
 
-  const list = onServer(tools.command('list').description('the tools of a server, and how each stands to its pin'));
-  list.action(async (options: ToolsOptions) => {
-    const { comparison } = await inspect(await serverOf(options, context));
-    if (options.json) return terminal.out(json(comparisonToWire(comparison)));
-    const rows = comparison.tools.map((state) => [
-      state.name ?? '(without a name)',
-      state.kind,
-      state.kind === 'unusable'
-        ? state.why
-        : titleOf(state.kind === 'unchanged' || state.kind === 'gone' ? state.pin.tool : state.live.tool),
-    ]);
-    terminal.out(rows.length === 0 ? 'None.' : table(['tool', 'state', 'what it says of itself'], rows));
-  });
+  onServer(tools.command('list').description('the tools of a server, and how each stands to its pin')).action(
+    async (options: ToolsOptions) => {
+      const { comparison } = await inspect(await serverOf(options, context));
+      if (options.json) return terminal.out(json(comparisonToWire(comparison)));
+      const rows = comparison.tools.map((state) => [
+        state.name ?? '(without a name)',
+        state.kind,
+        state.kind === 'unusable'
+          ? state.why
+          : titleOf(state.kind === 'unchanged' || state.kind === 'gone' ? state.pin.tool : state.live.tool),
+      ]);
+      terminal.out(rows.length === 0 ? 'None.' : table(['tool', 'state', 'what it says of itself'], rows));
+    },
+  );
 
-  const diff = onServer(tools.command('diff').description('what a server lists now against what was approved'));
-  diff.action(async (options: ToolsOptions) => {
-    const { comparison } = await inspect(await serverOf(options, context));
-    await show(terminal, options, comparison);
-    if (!comparison.isUnchanged) exit(1);
-  });
+  onServer(tools.command('diff').description('what a server lists now against what was approved')).action(
+    async (options: ToolsOptions) => {
+      const { comparison } = await inspect(await serverOf(options, context));
+      await show(terminal, options, comparison);
+      if (!comparison.isUnchanged) exit(1);
+    },
+  );
 
-  const pin = onServer(tools.command('pin').description('approves all tools of a server that has no lock file yet'));
-  pin.action(async (options: ToolsOptions) => {
-    const server = await serverOf(options, context);
-    if (server.upstream === null)
-      throw new WrongUsage('Name the upstream of the configuration that the server is: --upstream ID.');
-    if (existsSync(server.lock))
-      throw new CommandFailure(`${server.lock} is there already; \`svc tools approve\` changes it.`);
-    await approve(terminal, options, await inspect(server), { kind: 'all' });
-  });
+  onServer(tools.command('pin').description('approves all tools of a server that has no lock file yet')).action(
+    async (options: ToolsOptions) => {
+      const server = await serverOf(options, context);
+      if (server.upstream === null)
+        throw new WrongUsage('Name the upstream of the configuration that the server is: --upstream ID.');
+      if (existsSync(server.lock))
+        throw new CommandFailure(`${server.lock} is there already; \`svc tools approve\` changes it.`);
+      await approve(terminal, options, await inspect(server), { kind: 'all' });
+    },
+  );
 
   onServer(
     tools

@@ -49,11 +49,11 @@ export function openSignals(
     quarantined: (tool, state) => {
       metrics.alerted('tool_quarantined');
       logger.error({ alert: 'tool_quarantined', tool, state }, 'an MCP server changed this tool: it is not called');
-      notifying.quarantined(tool, state);
+      notifying.observed.quarantined(tool, state);
     },
     released(tool) {
       logger.info({ tool }, 'this MCP tool is what was approved again');
-      notifying.released(tool);
+      notifying.observed.released(tool);
     },
     unapproved: (upstream, tools) =>
       logger.warn({ upstream, tools: tools.slice(0, 20) }, 'an MCP server lists tools that nobody has approved'),
