@@ -152,6 +152,11 @@ export class Svc {
     budgets: (id: string): Promise<wire.EffectBudgets> => this.#get(`/effects/${encodeURIComponent(id)}/budgets`),
   };
 
+  /** The declared tools, as far as the key sees them. */
+  readonly tools = {
+    list: (): Promise<{ readonly tools: readonly { readonly name: string }[] }> => this.#get('/tools'),
+  };
+
   /** The append-only ledger, newest first. A page may be short or empty even if others follow. */
   readonly ledger = {
     list: (filter: LedgerFilter = {}): Promise<wire.LedgerPage> => this.#get('/ledger', snake(filter) as Query),

@@ -1,9 +1,9 @@
-import type { Json } from '../json/value.ts';
 import { Type } from 'typebox';
 import type { ApiApp } from './app.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
-import { answers, Flag, List } from './schema.ts';
+import { isoTime } from '../effects/model/iso-time.ts';
+import { answers, Flag, List, Time } from './schema.ts';
 
 const Readiness = Type.Object({
   ready: Flag('It takes calls.'),
@@ -12,7 +12,10 @@ const Readiness = Type.Object({
     epoch: Type.Integer(),
   }),
   notes: Type.Optional(
-    List(Type.Object({ part: Type.String(), message: Type.String() }), 'What somebody should look at.'),
+    List(
+      Type.Object({ part: Type.String(), message: Type.String(), since: Type.Optional(Time) }),
+      'What somebody should look at.',
+    ),
   ),
 });
 
@@ -48,24 +51,18 @@ export function addHealthRoutes(
     },
     async () => {
       const { ready, problem, durability, epoch } = ports.store.health();
-      const parts: { readonly part: string; readonly code?: string; readonly message: string }[] = [];
-      if (!ready)
-        parts.push({
-          part: 'store',
-          code: problem?.code ?? 'store_unavailable',
-          message: problem?.message ?? 'The store is not ready.',
-        });
-      parts.push(...ports.impediments());
+      const { code, message } = problem ?? { code: 'store_unavailable', message: 'The store is not ready.' };
+      const impediments = ports.impediments().map(({ part, message }) => ({ part, message }));
+      const parts = ready ? impediments : [{ part: 'store', code, message }, ...impediments];
       if (parts.length > 0) {
-        const named: Json[] = parts.map(({ part, code, message }) => ({
-          part,
-          ...(code === undefined ? {} : { code }),
-          message,
-        }));
         const detail = `Not ready: ${parts.map(({ part }) => part).join(', ')}.`;
-        throw refuse('not_ready', detail, { retryAfterMs: 1000, members: { ready: false, parts: named } });
+        throw refuse('not_ready', detail, { retryAfterMs: 1000, members: { ready: false, parts } });
       }
-      const notes = ports.notes().map(({ part, message }) => ({ part, message }));
+      const notes = ports.notes().map(({ part, message, since }) => ({
+        part,
+        message,
+        ...(since === undefined ? {} : { since: isoTime(since) }),
+      }));
       return { ready: true, store: { durability, epoch }, ...(notes.length === 0 ? {} : { notes }) };
     },
   );

@@ -5,6 +5,7 @@ import type { ApprovalRecord } from '../effects/model/approval.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import type { Receiver } from '../effects/model/notification.ts';
 import type { JsonObject } from '../json/value.ts';
+import type { Note } from '../effects/model/note.ts';
 import type { RunResult } from '../effects/model/outcome.ts';
 import type { PreviewResult } from '../effects/run/preview-effect.ts';
 import type { PolicyProposal } from '../effects/model/policy-proposal.ts';
@@ -152,9 +153,9 @@ export interface ApiPorts {
   /** A fresh id: the prefix, `_` and a ULID in lower case. */
   readonly newId: (prefix: 'clm' | 'rsv' | 'pau') => string;
   /** What, besides the store, keeps the gateway from taking calls (draining, journal, policy). Empty: nothing. */
-  readonly impediments: () => readonly { readonly part: string; readonly message: string }[];
+  readonly impediments: () => readonly Note[];
   /** What people should look at although the gateway takes calls (files that are not in force). Empty: nothing. */
-  readonly notes: () => readonly { readonly part: string; readonly message: string }[];
+  readonly notes: () => readonly Note[];
   /** Prometheus text of all metrics. */
   readonly metrics: () => Promise<{ readonly contentType: string; readonly text: string }>;
 }

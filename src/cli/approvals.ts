@@ -1,8 +1,8 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import type { Approval, Json } from '@svc-gateway/client';
+import type { Approval } from '@svc-gateway/client';
 import { printable } from '../diagnostics/render.ts';
 import { toMilliseconds } from './pauses.ts';
-import { CommandFailure } from './ports.ts';
+import { WrongUsage } from './ports.ts';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
 import { inShort, json, type Terminal, styled, table, wire } from './terminal.ts';
 
@@ -61,7 +61,7 @@ export function addApprovals(program: Command, { terminal }: CliContext): void {
         one.target,
         one.status,
         one.expiresAt,
-        inShort(words(one['summary'])),
+        inShort(one.summary ?? ''),
       ]);
       if (found.length > 0) terminal.out(table(['approval', 'tool', 'target', 'status', 'expires', 'summary'], rows));
       if (nextCursor !== null) terminal.out(`More: --cursor ${nextCursor}`);
@@ -96,7 +96,7 @@ function addVote(approvals: Command, verb: 'approve' | 'reject', terminal: Termi
   command.action(async (id: string, options: DecideOptions) => {
     const svc = await connect(options);
     const { comment, digest, set, allowNext: times, allowFor } = options;
-    if (allowFor !== undefined && times === undefined) throw new CommandFailure('--allow-for needs --allow-next');
+    if (allowFor !== undefined && times === undefined) throw new WrongUsage('--allow-for needs --allow-next');
     const until = allowFor === undefined ? undefined : new Date(Date.now() + allowFor).toISOString();
     const allowAlike = times === undefined ? undefined : { times, ...(until !== undefined && { until }) };
     const vote = { ...(comment !== undefined && { comment }), ...(digest !== undefined && { digest }) };
@@ -117,151 +117,95 @@ function addVote(approvals: Command, verb: 'approve' | 'reject', terminal: Termi
 }
 
 function showApproval(terminal: Terminal, approval: Approval): void {
+  const { action, requirements, votes, costs, stopped, why = [] } = approval;
   const lines: readonly (readonly [string, string])[] = [
     ['approval', approval.id],
-    ['status', `${approval.status}, ${words(approval['approvals'])} of ${words(approval['quorum'])} approvals`],
-    ['asked', words(approval['summary'])],
+    ['status', `${approval.status}, ${approval.approvals} of ${approval.quorum} approvals`],
+    ['asked', approval.summary ?? ''],
     ['tool', approval.tool],
     ['target', approval.target],
-    ['sent to', sentTo(approval['action'])],
-    ['by', askedBy(approval['requestedBy'])],
+    ['sent to', [action?.upstream ?? '', action?.method ?? '', action?.path ?? ''].join(' ').trim()],
+    ['by', askedBy(approval.requestedBy)],
     ['made', approval.createdAt],
     ['expires', approval.expiresAt],
     ['effect', approval.effectId],
-    ...stoppedLine(approval),
-    ...beyondLines(approval),
+    // Why an approved call is not sent yet, or never will be.
+    ...(stopped === undefined ? [] : [['stopped', stopped.message] as const]),
+    // What is left of these limits stands with what it costs.
+    ...requirements.flatMap(({ beyond }) =>
+      beyond === undefined ? [] : [['beyond', `the limit of ${beyond.replace(':', ' ')}`] as const],
+    ),
     ...changeLines(approval),
-    ['digest', words(approval['digest'])],
+    ['digest', approval.digest],
   ];
   for (const [name, value] of lines) terminal.out(`${name.padEnd(9)} ${styled(terminal, 'bold', value)}`);
   showParams(terminal, approval);
-  const { requirements, votes, costs, why } = approval;
-  if (list(costs).length > 0) {
-    terminal.out(`\n${styled(terminal, 'bold', 'What it costs')}`);
-    const cells = ['budget', 'amount', 'unit', 'limit', 'spent', 'held'] as const;
-    terminal.out(
-      table(
-        cells,
-        list(costs).map((cost) => cells.map((cell) => words(member(cost, cell)))),
-      ),
+  const titled = (title: string, head: readonly string[], rows: readonly (readonly string[])[]): void =>
+    terminal.out(`\n${styled(terminal, 'bold', title)}\n${table(head, rows)}`);
+  if (costs.length > 0)
+    titled(
+      'What it costs',
+      ['budget', 'amount', 'unit', 'limit', 'spent', 'held'],
+      costs.map(({ budget, amount, unit, limit, spent, held }) => [
+        budget,
+        `${amount ?? ''}`,
+        unit,
+        ...[limit, spent, held].map((figure) => `${figure ?? ''}`),
+      ]),
     );
-  }
-  terminal.out(`\n${styled(terminal, 'bold', 'Why somebody is asked')}`);
-  const unknown = (one: Json): string => list(member(one, 'unknown')).map(words).join(', ');
-  terminal.out(
-    table(
-      ['rule', 'what it is for', 'could not judge'],
-      list(why).map((one) => [words(member(one, 'rule')), words(member(one, 'description')), unknown(one)]),
-    ),
+  titled(
+    'Why somebody is asked',
+    ['rule', 'what it is for', 'could not judge'],
+    why.map(({ rule, description, unknown }) => [rule, description ?? '', unknown.join(', ')]),
   );
-  terminal.out(`\n${styled(terminal, 'bold', 'Who may decide')}`);
-  terminal.out(
-    table(
-      ['rule', 'roles', 'users', 'agreed', 'others may, too'],
-      list(requirements).map((one) => {
-        const approvers = member(one, 'approvers');
-        const named = (group: string, of = approvers): string => list(member(of, group)).map(words).join(', ');
-        const escalates = member(one, 'escalates');
-        const to = member(escalates, 'to');
-        const others = [named('roles', to), named('users', to)].filter((part) => part !== '').join(', ');
-        const later = others === '' ? '' : `from ${words(member(escalates, 'at'))}: ${others}`;
-        const agreed = `${words(member(one, 'approvals'))} of ${words(member(one, 'quorum'))}`;
-        return [words(member(one, 'rule')), named('roles'), named('users'), agreed, later];
-      }),
-    ),
+  titled(
+    'Who may decide',
+    ['rule', 'roles', 'users', 'agreed', 'others may, too'],
+    requirements.map(({ rule, approvers, approvals, quorum, escalates }) => [
+      rule,
+      approvers.roles.join(', '),
+      approvers.users.join(', '),
+      `${approvals} of ${quorum}`,
+      escalates === undefined
+        ? ''
+        : `from ${escalates.at}: ${[...escalates.to.roles, ...escalates.to.users].join(', ')}`,
+    ]),
   );
-  if (list(votes).length === 0) return;
-  terminal.out(`\n${styled(terminal, 'bold', 'Votes')}`);
-  const cells = ['at', 'user', 'verdict', 'comment'] as const;
-  terminal.out(
-    table(
-      cells,
-      list(votes).map((vote) => cells.map((cell) => words(member(vote, cell)))),
-    ),
-  );
+  if (votes.length > 0)
+    titled(
+      'Votes',
+      ['at', 'user', 'verdict', 'comment'],
+      votes.map(({ at, user, verdict, comment }) => [at, user, verdict, comment ?? '']),
+    );
 }
 
 /** Every param on its own line. Characters that would control a terminal are escaped. */
-function showParams(terminal: Terminal, approval: Approval): void {
-  const { params } = approval;
+function showParams(terminal: Terminal, { params, paramsOmitted, paramsTruncated }: Approval): void {
   terminal.out(`\n${styled(terminal, 'bold', 'Params')}`);
-  if (typeof params !== 'object' || params === null || Array.isArray(params))
-    return terminal.out(`(${printable(words(approval['paramsOmitted']))})`);
+  if (params === undefined) return terminal.out(`(${printable(paramsOmitted ?? '')})`);
   const rows = Object.entries(params).map(([name, value]) => [name, JSON.stringify(value)]);
   terminal.out(rows.length === 0 ? '(none)' : table(['name', 'value'], rows));
-  if (approval['paramsTruncated'] === true) terminal.out('Some are cut: they are longer than is shown here.');
-}
-
-function sentTo(action: Json | undefined): string {
-  const [upstream = '', method = '', path = ''] = ['upstream', 'method', 'path'].map((name) =>
-    words(member(action, name)),
-  );
-  return `${upstream} ${method} ${path}`.trim();
-}
-
-/** Why an approved call is not sent yet, or never will be. */
-function stoppedLine(approval: Approval): readonly (readonly [string, string])[] {
-  const message = words(member(approval['stopped'], 'message'));
-  return message === '' ? [] : [['stopped', message]];
-}
-
-/** The limits that the call would go beyond; what is left of them stands with what it costs. */
-function beyondLines(approval: Approval): readonly (readonly [string, string])[] {
-  return list(approval['requirements']).flatMap((one) => {
-    const limit = words(member(one, 'beyond'));
-    return limit === '' ? [] : [['beyond', `the limit of ${limit.replace(':', ' ')}`] as const];
-  });
+  if (paramsTruncated) terminal.out('Some are cut: they are longer than is shown here.');
 }
 
 /** What an approver changed, and what one may change. */
-function changeLines(approval: Approval): readonly (readonly [string, string])[] {
-  const names = list(member(approval['changed'], 'params')).map(words).join(', ');
-  const asked = approval['askedParams'] === undefined ? '' : `, asked were ${JSON.stringify(approval['askedParams'])}`;
-  const editable = list(approval['requirements']).flatMap((one) => {
-    const named = member(one, 'editable');
-    return named === undefined ? [] : [JSON.stringify(named)];
-  });
-  return [
-    ...(names === '' ? [] : [['changed', `${names} by ${words(member(approval['changed'], 'by'))}${asked}`] as const]),
-    ...editable.map((bounds) => ['may set', bounds] as const),
-    ...alikeLine(approval),
-  ];
-}
-
-/** What may be allowed ahead with an approval, and what is alike. */
-function alikeLine(approval: Approval): readonly (readonly [string, string])[] {
-  const { allowAlike: may } = approval;
-  if (may === undefined) return [];
-  const names = Object.keys(may.varies);
-  const but = names.length === 0 ? '' : `, but for ${JSON.stringify(may.varies)}`;
-  const hours = `for ${may.forS / 60} minutes at most`;
-  return [['may allow', `the next ${may.times} like it, ${hours}: same agent, tool, target and params${but}`]];
+function changeLines({ changed, askedParams, requirements, allowAlike }: Approval): (readonly [string, string])[] {
+  const lines: (readonly [string, string])[] = [];
+  const asked = askedParams === undefined ? '' : `, asked were ${JSON.stringify(askedParams)}`;
+  if (changed !== undefined) lines.push(['changed', `${changed.params.join(', ')} by ${changed.by}${asked}`]);
+  for (const { editable } of requirements)
+    if (editable !== undefined) lines.push(['may set', JSON.stringify(editable)]);
+  if (allowAlike === undefined) return lines;
+  // What may be allowed ahead with an approval, and what is alike.
+  const { times, forS, varies } = allowAlike;
+  const but = Object.keys(varies).length === 0 ? '' : `, but for ${JSON.stringify(varies)}`;
+  const hours = `for ${forS / 60} minutes at most`;
+  lines.push(['may allow', `the next ${times} like it, ${hours}: same agent, tool, target and params${but}`]);
+  return lines;
 }
 
 /** Who asked. None of the people named here may decide. */
-function askedBy(of: Json | undefined): string {
-  const parts = [
-    ['agent', 'agentId'],
-    ['owner', 'agentOwner'],
-    ['user of the key', 'user'],
-  ] as const;
-  return parts
-    .map(([what, name]) => [what, words(member(of, name))] as const)
-    .filter(([, word]) => word !== '')
-    .map((part) => part.join(' '))
-    .join(', ');
-}
-
-function member(of: Json | undefined, name: string): Json | undefined {
-  return typeof of === 'object' && of !== null && !Array.isArray(of)
-    ? Object.entries(of).find(([key]) => key === name)?.[1]
-    : undefined;
-}
-
-function list(of: Json | undefined): readonly Json[] {
-  return Array.isArray(of) ? of : [];
-}
-
-function words(of: Json | undefined): string {
-  return typeof of === 'string' || typeof of === 'number' ? String(of) : '';
+function askedBy({ agentId, agentOwner, user }: Approval['requestedBy']): string {
+  const owner = agentOwner === null ? '' : `, owner ${agentOwner}`;
+  return `agent ${agentId}${owner}${user === null ? '' : `, user of the key ${user}`}`;
 }

@@ -1,12 +1,12 @@
 import { constants, setPriority } from 'node:os';
 import type { Command } from 'commander';
-import { type CliContext, withExitCodes } from './command.ts';
+import { type CliContext } from './command.ts';
 import type { Restored } from './ports.ts';
-import { json } from './terminal.ts';
+import { json, wire } from './terminal.ts';
 
 /** `svc backup` and `svc restore`: copies of the embedded store, made while it serves, and put back. */
-export function addBackup(program: Command, { ports, terminal }: CliContext): void {
-  const backup = program
+export function addBackup(program: Command, { ports, terminal, exit }: CliContext): void {
+  program
     .command('backup')
     .description('write a backup of the embedded store, also while the gateway runs')
     .argument('<folder>', 'a folder, which is created; if it is there it has to be empty')
@@ -24,9 +24,8 @@ export function addBackup(program: Command, { ports, terminal }: CliContext): vo
         `Written: ${folder}. The master secret and the signing keys are not in it: keep copies of them elsewhere.`,
       );
     });
-  withExitCodes(backup, 'written', 'is not used', 'not written; why stands on standard error');
 
-  const restore = program
+  program
     .command('restore')
     .description('put a backup in the place of the embedded store; stop the gateway first')
     .argument('<folder>', 'what svc backup wrote')
@@ -39,25 +38,20 @@ export function addBackup(program: Command, { ports, terminal }: CliContext): vo
         { config, replace, json: asJson }: { readonly config: string; readonly replace?: true; readonly json?: true },
       ) => {
         const restored = await ports.restoreStore({ configFile: config, environment: {} }, folder, replace === true);
-        terminal.out(asJson ? json(toWire(restored)) : inWords(restored).join('\n'));
+        terminal.out(
+          asJson ? json(wire({ ...restored, madeAt: timeOf(restored.madeAt) })) : inWords(restored).join('\n'),
+        );
+        if (!restored.hasLoss) return;
+        exit(1);
+        terminal.err(
+          `Calls that ran since the backup may be missing: /readyz and svc status say so until somebody has compared the upstreams and run svc store accept-loss --config ${config}.`,
+        );
       },
     );
-  withExitCodes(restore, 'restored', 'is not used', 'not restored; why stands on standard error');
 }
 
 function timeOf(ms: number): string {
   return new Date(ms).toISOString();
-}
-
-function toWire({ madeAt, replaced, transactions, transactionsKnown, carried, warning }: Restored) {
-  return {
-    made_at: timeOf(madeAt),
-    replaced,
-    transactions,
-    transactions_known: transactionsKnown,
-    carried: carried === null ? null : { ...carried },
-    warning,
-  };
 }
 
 function inWords({ madeAt, replaced, transactions, transactionsKnown, carried, warning }: Restored): string[] {

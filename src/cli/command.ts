@@ -8,7 +8,7 @@ import type { Terminal } from './terminal.ts';
 export interface CliContext {
   readonly ports: CliPorts;
   readonly terminal: Terminal;
-  /** Sets the exit code: 0 done, 1 the answer is "no" (findings, refused, invalid), 2 could not run. */
+  /** Sets the exit code, one of {@link EXIT_CODES}. */
   readonly exit: (code: 0 | 1 | 2) => void;
 }
 
@@ -20,24 +20,13 @@ export interface GatewayAccess {
   readonly json?: true;
 }
 
-/** Adds the options of {@link GatewayAccess}, and the exit codes to the help. */
-export function talksToGateway(command: Command): Command {
-  const two = 'could not run: no key, no answer, wrong options';
-  return withExitCodes(withAccess(command), 'done', 'the gateway refused', two);
-}
-
 /** Adds the options of {@link GatewayAccess}. */
-export function withAccess(command: Command): Command {
+export function talksToGateway(command: Command): Command {
   return command
     .option('--url <url>', 'the gateway (default: SVC_BASE_URL, else http://127.0.0.1:8080)')
     .option('--workspace <id>', 'the workspace (default: SVC_WORKSPACE, else default)')
     .option('--key-file <file>', 'file that holds the API key (default: the variable SVC_API_KEY)')
     .option('--json', 'print JSON');
-}
-
-/** Writes a command's exit codes under its help. */
-export function withExitCodes(command: Command, zero: string, one: string, two: string): Command {
-  return command.addHelpText('after', `\nExit codes:\n  0  ${zero}\n  1  ${one}\n  2  ${two}`);
 }
 
 /**
@@ -57,6 +46,12 @@ export async function connect(access: GatewayAccess): Promise<Svc> {
     // The client's message names options of the client, which the user of a command does not see.
     throw new SvcError('missing_key', 'No API key: set SVC_API_KEY, or name a file that holds it with --key-file');
   }
+}
+
+/** A text of somebody who does not know which configuration the user named: in the commands that it tells to run, it is. */
+export function namingConfig(text: string, config: string | undefined): string {
+  const command = /(svc store accept-(?:loss|time))(?! --config [^F])(?: --config FILE)?/g;
+  return config === undefined ? text : text.replace(command, (_, words: string) => `${words} --config ${config}`);
 }
 
 /** The largest file that a command reads, bytes. Somebody else may have made the file. */

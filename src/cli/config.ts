@@ -1,11 +1,11 @@
 import type { Command } from 'commander';
-import { type CliContext, withExitCodes } from './command.ts';
+import { type CliContext } from './command.ts';
 import { json } from './terminal.ts';
 
 /** `svc config check`. */
 export function addConfig(program: Command, { terminal, exit }: CliContext): void {
   const config = program.command('config').description('the configuration');
-  const check = config
+  config
     .command('check')
     .description('check a configuration and its policies; all findings at once')
     .argument('<file>', 'the configuration')
@@ -21,5 +21,4 @@ export function addConfig(program: Command, { terminal, exit }: CliContext): voi
       else terminal.err(checked.text.trimEnd());
       exit(code);
     });
-  withExitCodes(check, 'it can be used', 'there are findings', 'it cannot be read');
 }

@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { type CliContext, toPort, withExitCodes } from './command.ts';
+import { type CliContext, toPort } from './command.ts';
 
 export interface DemoOptions {
   readonly port?: number;
@@ -9,7 +9,7 @@ export interface DemoOptions {
 
 /** `svc demo`: gateway and demo upstream in one process, with keys and a line to try. */
 export function addDemo(program: Command, context: CliContext): void {
-  const command = program
+  program
     .command('demo')
     .description('gateway and a demo API in one process on loopback, with keys and a curl line to try')
     .option('--port <n>', 'port of the gateway (default: 8080)', toPort)
@@ -19,5 +19,4 @@ export function addDemo(program: Command, context: CliContext): void {
       const { runDemo } = await import('../../packages/demo/src/demo.ts');
       await runDemo(options, context);
     });
-  withExitCodes(command, 'stopped by a signal, or the tour is over', 'is not used', 'could not start');
 }

@@ -5,7 +5,7 @@ import { dirname } from 'node:path';
 import type { Command } from 'commander';
 import type { Configuration } from '../config/configuration.ts';
 import { storeFolder } from '../config/resolve-store.ts';
-import { type CliContext, withExitCodes } from './command.ts';
+import { type CliContext, namingConfig } from './command.ts';
 import type { Check, CliPorts, StoreInspection } from './ports.ts';
 import { json, styled, type Terminal } from './terminal.ts';
 
@@ -17,7 +17,7 @@ const EARLIEST = Date.UTC(2026, 0, 1);
 
 /** `svc doctor`: checks everything that a start depends on. Changes nothing. */
 export function addDoctor(program: Command, { ports, terminal, exit }: CliContext): void {
-  const command = program
+  program
     .command('doctor')
     .description('check configuration, upstreams, store, clock, port and keys; every failure says how to mend it')
     .argument('[file]', 'the configuration', 'gateway.yaml')
@@ -28,7 +28,6 @@ export function addDoctor(program: Command, { ports, terminal, exit }: CliContex
       else for (const check of checks) show(terminal, check);
       if (checks.some((check) => check.status === 'failed')) exit(1);
     });
-  withExitCodes(command, 'nothing failed', 'something failed', 'could not run');
 }
 
 async function diagnose(file: string, ports: CliPorts): Promise<readonly Check[]> {
@@ -48,7 +47,7 @@ async function diagnose(file: string, ports: CliPorts): Promise<readonly Check[]
   return [
     ok('node', `Node.js ${process.versions.node}`),
     files,
-    storeCheck(store),
+    storeCheck(file, store),
     await folderCheck(storeFolder(configuration.store)),
     await secretCheck(configuration.secrets.masterFile, store),
     keyCheck(file, store),
@@ -64,8 +63,8 @@ function sumFirst(text: string): string {
   return [lines.at(-1) ?? '', ...lines.slice(0, -1)].join('\n').trimEnd();
 }
 
-function storeCheck({ state, problem, durability, inUse }: StoreInspection): Check {
-  if (problem !== null) return failed('store', problem.message, problem.remedy);
+function storeCheck(file: string, { state, problem, durability, inUse }: StoreInspection): Check {
+  if (problem !== null) return failed('store', namingConfig(problem.message, file), problem.remedy);
   if (state === 'absent') return ok('store', 'not there yet; the first start makes it');
   return ok('store', `durability ${durability ?? 'unknown'}${inUse ? ', in use by a gateway' : ''}`);
 }
@@ -155,21 +154,12 @@ async function reach(
   if (child !== null) return { check: ok(name, `runs ${child.command}, once for each session`), date: null };
   const sent = performance.now();
   const probed = await ports.probeUpstream(upstream, REACH_MS);
-  switch (probed.kind) {
-    case 'answered': {
-      const ms = Math.round(performance.now() - sent);
-      return { check: ok(name, `${url} answers (HTTP ${probed.status}) in ${ms} ms`), date: probed.date };
-    }
-    case 'silent':
-      return {
-        check: failed(
-          name,
-          `${url} does not answer: ${probed.why}`,
-          'start it, or mend url or tls of the upstream; calls to it fail and change nothing',
-        ),
-        date: null,
-      };
+  if (probed.kind === 'answered') {
+    const ms = Math.round(performance.now() - sent);
+    return { check: ok(name, `${url} answers (HTTP ${probed.status}) in ${ms} ms`), date: probed.date };
   }
+  const remedy = 'start it, or mend url or tls of the upstream; calls to it fail and change nothing';
+  return { check: failed(name, `${url} does not answer: ${probed.why}`, remedy), date: null };
 }
 
 function clockCheck(dates: readonly number[]): Check {
@@ -200,18 +190,14 @@ function show(terminal: Terminal, { name, status, detail, remedy }: Check): void
   if (remedy !== null) terminal.out(`     to mend it: ${styled(terminal, 'bold', remedy)}`);
 }
 
-function ok(name: string, detail: string): Check {
-  return { name, status: 'ok', detail, remedy: null };
+/** Makes checks of a status that needs nobody. */
+function quiet(status: 'ok' | 'skipped') {
+  return (name: string, detail: string): Check => ({ name, status, detail, remedy: null });
 }
 
-function skipped(name: string, detail: string): Check {
-  return { name, status: 'skipped', detail, remedy: null };
+/** Makes checks of a status that somebody has to do something about. */
+function loud(status: 'warning' | 'failed') {
+  return (name: string, detail: string, remedy: string): Check => ({ name, status, detail, remedy });
 }
 
-function warning(name: string, detail: string, remedy: string): Check {
-  return { name, status: 'warning', detail, remedy };
-}
-
-function failed(name: string, detail: string, remedy: string): Check {
-  return { name, status: 'failed', detail, remedy };
-}
+const [ok, skipped, warning, failed] = [quiet('ok'), quiet('skipped'), loud('warning'), loud('failed')];

@@ -1,10 +1,11 @@
-import type { EffectPage, EffectState, Json, Svc } from '@svc-gateway/client';
+import type { Effect, EffectFilter, EffectPage, EffectState, Json, Svc } from '@svc-gateway/client';
 import { SvcError } from '@svc-gateway/client';
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { didYouMean } from '../diagnostics/nearest.ts';
 import { readJson } from '../json/read.ts';
 import { type CliContext, connect, type GatewayAccess, readText, talksToGateway } from './command.ts';
-import { CommandFailure } from './ports.ts';
-import { json, table, wire } from './terminal.ts';
+import { CommandFailure, WrongUsage } from './ports.ts';
+import { json, table, type Terminal, wire } from './terminal.ts';
 
 interface ResolveOptions extends GatewayAccess {
   readonly outcome: 'happened' | 'not_happened';
@@ -15,6 +16,7 @@ interface ResolveOptions extends GatewayAccess {
   readonly before?: string;
   readonly from?: string;
   readonly dryRun?: true;
+  readonly yes?: true;
 }
 
 /** An effect that was chosen. */
@@ -35,8 +37,6 @@ interface Refusal {
   readonly message: string;
 }
 
-const PAGE = 200;
-
 /** `svc effects resolve`: one effect by its id, or many at once. */
 export function addResolve(effects: Command, { terminal, exit }: CliContext): void {
   talksToGateway(effects.command('resolve').description('settle unknown outcomes, one or many; needs an account key'))
@@ -50,6 +50,7 @@ export function addResolve(effects: Command, { terminal, exit }: CliContext): vo
     .option('--before <time>', 'all unknown effects last sent before this time, RFC 3339', toTime)
     .option('--from <file>', 'the effects of a file, one id a line')
     .option('--dry-run', 'print what would be settled, and settle nothing')
+    .option('--yes', 'settle what was chosen by --tool, --before or --from without asking')
     .option('--comment <text>', 'how you found out; kept with the effect')
     .option('--evidence <json>', 'what you found, as JSON', toJson)
     .option('--force', 'say not_happened before the quiet time is over; needs a second user')
@@ -59,9 +60,7 @@ export function addResolve(effects: Command, { terminal, exit }: CliContext): vo
         (id === undefined) === !many ||
         (options.from !== undefined && (options.tool ?? options.before) !== undefined)
       )
-        throw new CommandFailure(
-          'Say which: an effect id, or --from FILE, or --tool NAME, --before TIME or both of them.',
-        );
+        throw new WrongUsage('Say which: an effect id, or --from FILE, or --tool NAME, --before TIME or both of them.');
       const svc = await connect(options);
       if (id !== undefined && options.dryRun === undefined) {
         const result = await settle(svc, id, options);
@@ -71,6 +70,7 @@ export function addResolve(effects: Command, { terminal, exit }: CliContext): vo
       }
       const { chosen, refused } = await choose(svc, id, options);
       if (options.dryRun) return tell(terminal, chosen, refused, options);
+      if (options.yes === undefined && chosen.length > 0) await confirm(terminal, chosen, options.outcome);
       const settled: string[] = [];
       for (const { effectId } of chosen) {
         try {
@@ -87,6 +87,15 @@ export function addResolve(effects: Command, { terminal, exit }: CliContext): vo
       }
       exit(refused.length === 0 ? 0 : 1);
     });
+}
+
+/** Nobody settles what they have not seen. @throws CommandFailure where nobody is there to ask, or the answer is no */
+async function confirm(terminal: Terminal, chosen: readonly Chosen[], outcome: string): Promise<void> {
+  const what = `${chosen.length} outcome${chosen.length === 1 ? '' : 's'} as ${outcome}`;
+  if (!terminal.interactive)
+    throw new WrongUsage(`This would settle ${what}: look with --dry-run, then say --yes. Nothing was changed.`);
+  terminal.err(table(COLUMNS, chosen.map(rowOf)));
+  if ((await terminal.ask(`Settle ${what}? Type yes:`)) !== 'yes') throw new CommandFailure('Nothing was changed.');
 }
 
 /** What would be settled, by what is known now. */
@@ -172,23 +181,38 @@ async function choose(
   return { chosen, refused };
 }
 
-/** All unknown effects, read before the first is settled: each page would be another one afterwards. */
 async function unknownOf(svc: Svc, tool: string | undefined, before: string | undefined): Promise<readonly Chosen[]> {
-  const chosen: Chosen[] = [];
+  const unknown = await allEffects(svc, {
+    state: 'unknown',
+    ...(tool !== undefined && { tool }),
+    ...(before !== undefined && { until: before }),
+  });
+  if (unknown.length === 0 && tool !== undefined) await expectTool(svc, tool);
+  // What was made before may have been sent again since.
+  return unknown.map(brief).filter(({ sentAt }) => before === undefined || Date.parse(sentAt) < Date.parse(before));
+}
+
+/** Of a tool that is declared nothing may be unknown. @throws WrongUsage for another one */
+async function expectTool(svc: Svc, tool: string): Promise<void> {
+  const names = (await svc.tools.list()).tools.map(({ name }) => name);
+  if (names.includes(tool)) return;
+  const hint = didYouMean(tool, names) ?? 'svc effects list --state unknown has what there is.';
+  throw new WrongUsage(`No tool is called '${tool}', and nothing of it is unknown: ${hint}`);
+}
+
+/** The most effects of one page. */
+export const PAGE = 200;
+
+/** All effects that fit a filter, read before anything is done with the first: each page could be another one afterwards. */
+export async function allEffects(svc: Svc, filter: EffectFilter): Promise<readonly Effect[]> {
+  const effects: Effect[] = [];
   let cursor: string | null = null;
   do {
-    const page: EffectPage = await svc.effects.list({
-      state: 'unknown',
-      limit: PAGE,
-      ...(tool !== undefined && { tool }),
-      ...(before !== undefined && { until: before }),
-      ...(cursor !== null && { cursor }),
-    });
-    // What was made before may have been sent again since.
-    chosen.push(...page.effects.map(brief).filter(({ sentAt }) => before === undefined || isBefore(sentAt, before)));
+    const page: EffectPage = await svc.effects.list({ ...filter, limit: PAGE, ...(cursor && { cursor }) });
+    effects.push(...page.effects);
     cursor = page.nextCursor;
   } while (cursor !== null);
-  return chosen;
+  return effects;
 }
 
 function brief(effect: EffectPage['effects'][number]): Chosen {
@@ -200,10 +224,6 @@ function brief(effect: EffectPage['effects'][number]): Chosen {
 /** When an effect was sent last, as far as that is known; else when it was made. */
 export function sentAtOf(effect: EffectPage['effects'][number]): string {
   return (effect.state === 'unknown' ? effect.evidence.startedAt : null) ?? effect.createdAt;
-}
-
-function isBefore(time: string, other: string): boolean {
-  return Date.parse(time) < Date.parse(other);
 }
 
 function idsIn(text: string): readonly string[] {

@@ -11,7 +11,6 @@ import {
 } from '@svc-gateway/client';
 import { type Command, Option } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
-import { addDisclose } from './effects-disclose.ts';
 import { addProbe, addResolve } from './effects-resolve.ts';
 import { filterOf } from './ledger.ts';
 import { inShort, json, paramsText, styled, table, type Terminal, wire } from './terminal.ts';
@@ -113,6 +112,25 @@ function addShow(effects: Command, { terminal }: CliContext): void {
           ledger.map((event) => [String(event.seq), event.at, event.kind, `${event.actor.type} ${event.actor.id}`]),
         ),
       );
+    });
+}
+
+/** `svc effects disclose`: a receipt with what opens it, or a part of it, to be handed to somebody else. */
+function addDisclose(effects: Command, { terminal }: CliContext): void {
+  talksToGateway(
+    effects
+      .command('disclose')
+      .description(
+        'print a receipt with what opens its commitments, or only some of them, for svc verify --disclosure',
+      ),
+  )
+    .argument('<id>', 'effect id')
+    .option(
+      '--field <name...>',
+      'only these: target, params, params.NAME, idem, request, response, comment, approval.0.comment, …',
+    )
+    .action(async (id: string, options: GatewayAccess & { readonly field?: readonly string[] }) => {
+      terminal.out(json(await (await connect(options)).effects.disclosure(id, options.field)));
     });
 }
 

@@ -2,7 +2,7 @@ import { createWriteStream, existsSync } from 'node:fs';
 import { link, rename, rm } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { type Command, Option } from 'commander';
-import { type CliContext, connect, type GatewayAccess, withAccess, withExitCodes } from './command.ts';
+import { type CliContext, connect, type GatewayAccess, talksToGateway } from './command.ts';
 import { aboutEffects, type FoundBy, filterOf } from './ledger.ts';
 import { CommandFailure } from './ports.ts';
 
@@ -24,7 +24,7 @@ export function addExport(program: Command, { terminal }: CliContext): void {
         .default('bundle'),
     )
     .addOption(new Option('--what <what>', 'only these').choices(['effects', 'receipts', 'events']));
-  withAccess(aboutEffects(command).option('--until <time>', 'RFC 3339, exclusive; now, if absent')).action(
+  talksToGateway(aboutEffects(command).option('--until <time>', 'RFC 3339, exclusive; now, if absent')).action(
     async ({ out, format, what, ...options }: ExportOptions & GatewayAccess) => {
       const svc = await connect(options);
       const asked = { format, ...(what && { what }), ...filterOf(options) };
@@ -32,23 +32,16 @@ export function addExport(program: Command, { terminal }: CliContext): void {
       terminal.out(options.json ? JSON.stringify({ file: out, format, bytes }) : `Written: ${out} (${bytes} bytes)`);
     },
   );
-  withExitCodes(command, 'written', 'the gateway refused', 'could not run, or the answer broke off: no file was made');
 }
 
 async function written(pieces: AsyncIterable<Uint8Array>, file: string): Promise<number> {
   const isThere = `${file} is there already, and was left as it is: name another file, or remove it first`;
   if (existsSync(file)) throw new CommandFailure(isThere);
-  let bytes = 0;
-  async function* counted(): AsyncGenerator<Uint8Array> {
-    for await (const piece of pieces) {
-      bytes += piece.byteLength;
-      yield piece;
-    }
-  }
   // Under its name there is never a part: comma-separated values would look whole.
   const part = `${file}.${process.pid}.part`;
+  const out = createWriteStream(part, { flags: 'wx', mode: 0o600, flush: true });
   try {
-    await pipeline(counted(), createWriteStream(part, { flags: 'wx', mode: 0o600, flush: true }));
+    await pipeline(pieces, out);
     // A file that came meanwhile stays; some file systems have no links.
     await link(part, file).catch((error: unknown) => (existsSync(file) ? Promise.reject(error) : rename(part, file)));
   } catch (error) {
@@ -59,5 +52,5 @@ async function written(pieces: AsyncIterable<Uint8Array>, file: string): Promise
   } finally {
     await rm(part, { force: true });
   }
-  return bytes;
+  return out.bytesWritten;
 }

@@ -1,5 +1,5 @@
 import { type Command, Option } from 'commander';
-import { type CliContext, withExitCodes } from './command.ts';
+import { type CliContext } from './command.ts';
 
 /** The options of `svc init` as the user wrote them. */
 export interface InitOptions {
@@ -26,7 +26,7 @@ export interface InitOptions {
 
 /** `svc init`: writes a first configuration for your own API, or for an MCP server. */
 export function addInit(program: Command, context: CliContext): void {
-  const command = program
+  program
     .command('init')
     .description(
       'write gateway.yaml and policies/first.yaml for an API of your own, where policy only observes at first, or for an MCP server, with its pins',
@@ -65,12 +65,6 @@ export function addInit(program: Command, context: CliContext): void {
       const { runInit } = await import('../../packages/init/src/init.ts');
       await runInit(words, options, context);
     });
-  withExitCodes(
-    command,
-    'written; with --diff: nothing changes',
-    'written, but the configuration has findings; with --diff: something changes',
-    'not written',
-  );
 }
 
 function collect(value: string, before: readonly string[]): readonly string[] {

@@ -1,8 +1,7 @@
-import { createInterface } from 'node:readline/promises';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { OVERLAP_S } from '../effects/steps/key-events.ts';
 import { KEY_KINDS, type KeyKind } from '../effects/model/principal.ts';
-import { type CliContext, connect, type GatewayAccess, withExitCodes } from './command.ts';
+import { type CliContext, connect } from './command.ts';
 import { CommandFailure } from './ports.ts';
 import { json, table, type Terminal, wire } from './terminal.ts';
 
@@ -27,7 +26,7 @@ export function addKeys(program: Command, context: CliContext): void {
 }
 
 function addCreate(keys: Command, { ports, terminal }: CliContext): void {
-  const create = keys
+  keys
     .command('create')
     .description('make a key in the store; it is shown once')
     .requiredOption('--config <file>', 'the configuration, which names the store')
@@ -59,27 +58,15 @@ function addCreate(keys: Command, { ports, terminal }: CliContext): void {
       );
       terminal.out(key);
     });
-  withExitCodes(create, 'made', 'is not used', 'not made; why stands on standard error');
 }
 
 /** The user who is responsible for a key that makes calls. Asks for it when a person is at the terminal. */
 async function askUser({ kind, json: asJson }: CreateOptions, terminal: Terminal): Promise<string | null> {
   if ((kind !== 'account' && kind !== 'agent') || asJson === true || !terminal.interactive) return null;
-  const lines = createInterface({ input: process.stdin, output: process.stderr });
-  const stop = new AbortController();
-  lines.once('SIGINT', () => stop.abort()).once('close', () => stop.abort());
-  try {
-    const { signal } = stop;
-    const user = await lines.question(
-      'Which user answers for the key? (Calls that need approval ask somebody else. Empty: nobody.) ',
-      { signal },
-    );
-    return user.trim() === '' ? null : user.trim();
-  } catch {
-    throw new CommandFailure('No key was made: cancelled.');
-  } finally {
-    lines.close();
-  }
+  const question = 'Which user answers for the key? (Calls that need approval ask somebody else. Empty: nobody.)';
+  const user = await terminal.ask(question);
+  if (user === null) throw new CommandFailure('No key was made: cancelled.');
+  return user === '' ? null : user;
 }
 
 interface KeyAccess {
@@ -110,7 +97,7 @@ function onKeys(command: Command): Command {
 }
 
 function addList(keys: Command, { ports, terminal }: CliContext): void {
-  const list = onKeys(keys.command('list').description('keys of agents, users and administrators, without secrets'))
+  onKeys(keys.command('list').description('keys of agents, users and administrators, without secrets'))
     .addOption(new Option('--kind <kind>', 'only these').choices(KEY_KINDS))
     .option('--workspace <id>', 'only those of a workspace')
     .option('--agent <id>', 'only those of an agent')
@@ -137,19 +124,18 @@ function addList(keys: Command, { ports, terminal }: CliContext): void {
       const heads = ['key', 'kind', 'agent', 'user', 'workspace', 'state', 'expires', 'last used', 'name'];
       terminal.out(table(heads, rows));
     });
-  withExitCodes(list, 'listed', 'the gateway refused', 'could not run');
 }
 
 async function allKeys(options: KeyAccess, ports: CliContext['ports']): Promise<readonly WireRecord[]> {
   const all =
     options.config === undefined
-      ? wire((await (await connect(reach(options))).keys.list()).keys)
+      ? wire((await (await connect(options)).keys.list()).keys)
       : await ports.listKeys({ configFile: options.config, environment: {} });
   return (Array.isArray(all) ? all : []).filter(isRecord);
 }
 
 function addRevoke(keys: Command, { ports, terminal, exit }: CliContext): void {
-  const revoke = onKeys(keys.command('revoke').description('end a key, everywhere, within a second'))
+  onKeys(keys.command('revoke').description('end a key, everywhere, within a second'))
     .argument('<key-id>', 'key_… as `svc keys list` shows it', toKeyId)
     .action(async (id: string, options: KeyAccess) => {
       const known = (await allKeys(options, ports)).find((key) => key['id'] === id);
@@ -158,7 +144,7 @@ function addRevoke(keys: Command, { ports, terminal, exit }: CliContext): void {
         return terminal.out(options.json ? json(known) : `Revoked before, at ${before}: ${id}`);
       const record =
         options.config === undefined
-          ? wire(await (await connect(reach(options))).keys.revoke(id))
+          ? wire(await (await connect(options)).keys.revoke(id))
           : await ports.revokeKey({ configFile: options.config, environment: {} }, id);
       if (record === null) {
         exit(1);
@@ -166,11 +152,10 @@ function addRevoke(keys: Command, { ports, terminal, exit }: CliContext): void {
       }
       terminal.out(options.json ? json(record) : `Revoked: ${id}`);
     });
-  withExitCodes(revoke, 'revoked, now or before', 'there is no such key, or the gateway refused', 'could not run');
 }
 
 function addRotate(keys: Command, { ports, terminal, exit }: CliContext): void {
-  const rotate = onKeys(keys.command('rotate').description('make a successor with the same rights; it is shown once'))
+  onKeys(keys.command('rotate').description('make a successor with the same rights; it is shown once'))
     .argument('<key-id>', 'key_… as `svc keys list` shows it', toKeyId)
     .option('--overlap <seconds>', 'how long the old key stays valid', toSeconds, OVERLAP_S.usual)
     .action(async (id: string, options: RotateOptions) => {
@@ -184,23 +169,14 @@ function addRotate(keys: Command, { ports, terminal, exit }: CliContext): void {
       terminal.err(`The successor of ${id} is ${text(rotated.record['id'])}; it is shown this once:`);
       terminal.out(rotated.key);
     });
-  withExitCodes(rotate, 'rotated', 'no such key, or it was ended; or the gateway refused', 'could not run');
 }
 
-type Rotated =
-  | { readonly kind: 'rotated'; readonly record: WireRecord; readonly key: string }
-  | { readonly kind: 'absent' | 'ended' };
-
-async function rotatedKey(id: string, options: RotateOptions, ports: CliContext['ports']): Promise<Rotated> {
+async function rotatedKey(id: string, options: RotateOptions, ports: CliContext['ports']) {
   if (options.config !== undefined)
     return ports.rotateKey({ configFile: options.config, environment: {} }, id, options.overlap * 1000);
-  const { key, ...record } = await (await connect(reach(options))).keys.rotate(id, { overlap: options.overlap });
+  const { key, ...record } = await (await connect(options)).keys.rotate(id, { overlap: options.overlap });
   const shown = wire(record);
-  return { kind: 'rotated', record: isRecord(shown) ? shown : {}, key };
-}
-
-function reach({ url, keyFile }: KeyAccess): GatewayAccess {
-  return { ...(url !== undefined && { url }), ...(keyFile !== undefined && { keyFile }) };
+  return { kind: 'rotated', record: isRecord(shown) ? shown : {}, key } as const;
 }
 
 /** Takes the id of a key, never the key itself: that would stay in the shell's history. */

@@ -4,12 +4,13 @@ import { InvalidFiles } from '../diagnostics/invalid-files.ts';
 import { printable, renderFindings } from '../diagnostics/render.ts';
 import { addAllowances } from './allowances.ts';
 import { addApprovals } from './approvals.ts';
-import type { CliContext } from './command.ts';
+import { type CliContext, namingConfig } from './command.ts';
 import { addConfig } from './config.ts';
 import { addDemo } from './demo.ts';
 import { addConsole } from './console.ts';
 import { addDoctor } from './doctor.ts';
 import { addEffects } from './effects.ts';
+import { exitCodesOf } from './exit-codes.ts';
 import { addExport } from './export.ts';
 import { addInit } from './init.ts';
 import { addKeys } from './keys.ts';
@@ -21,7 +22,7 @@ import { addNotifications } from './notifications.ts';
 import { addPasskeys } from './passkeys.ts';
 import { addPauses } from './pauses.ts';
 import { addPolicy } from './policy.ts';
-import { CommandFailure, type CliPorts } from './ports.ts';
+import { CommandFailure, type CliPorts, WrongUsage } from './ports.ts';
 import { addReceipts } from './receipts.ts';
 import { addStart } from './start.ts';
 import { addStatus } from './status.ts';
@@ -63,7 +64,7 @@ const ADD_COMMANDS = [
  * Runs one command of `svc`.
  * @param argv the words after `svc`
  * @param version of the product
- * @returns the exit code: 0 done, 1 the answer is "no", 2 could not run
+ * @returns the exit code, one of {@link EXIT_CODES}
  */
 export async function runCli(
   argv: readonly string[],
@@ -82,6 +83,7 @@ export async function runCli(
   const program = new Command('svc')
     .description('svc-gateway: every tool call of an agent happens at most once, within budget, and can be proven')
     .version(version)
+    .addHelpText('afterAll', ({ command }) => exitCodesOf(command))
     .showHelpAfterError('(svc help <command> says more)')
     .configureOutput({
       writeOut: (text) => terminal.out(text.trimEnd()),
@@ -93,7 +95,7 @@ export async function runCli(
     await program.parseAsync(withoutFalseOptions(argv), { from: 'user' });
     return code;
   } catch (error) {
-    return explain(error, terminal, argv.includes('--json'));
+    return explain(error, terminal, argv);
   }
 }
 
@@ -105,9 +107,10 @@ function withoutFalseOptions(argv: readonly string[]): string[] {
 }
 
 /** Prints what went wrong to standard error. @returns the exit code for it */
-function explain(error: unknown, terminal: Terminal, asJson: boolean): number {
-  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 2;
-  const details = asJson ? detailsOf(error) : null;
+function explain(error: unknown, terminal: Terminal, argv: readonly string[]): number {
+  if (error instanceof CommanderError) return error.exitCode === 0 ? 0 : 64;
+  const config = argv.find((_, at) => argv[at - 1] === '--config');
+  const details = argv.includes('--json') ? detailsOf(error, config) : null;
   if (details !== null) {
     terminal.err(JSON.stringify({ error: details }));
   } else if (error instanceof InvalidFiles) {
@@ -120,17 +123,18 @@ function explain(error: unknown, terminal: Terminal, asJson: boolean): number {
       terminal.err(`  from the gateway at ${printable(error.baseUrl)}`);
     for (const fault of error.errors) terminal.err(`  ${printable(fault.path || '/')}: ${printable(fault.message)}`);
   } else if (error instanceof CommandFailure) {
-    for (const line of error.message.split('\n')) terminal.err(`svc: ${printable(line)}`);
+    for (const line of namingConfig(error.message, config).split('\n')) terminal.err(`svc: ${printable(line)}`);
   } else {
     const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
     terminal.err('svc: a fault of svc itself; please report it with these lines:');
     for (const line of text.split('\n')) terminal.err(`  ${printable(line)}`);
   }
+  if (error instanceof WrongUsage) return 64;
   return error instanceof SvcError && error.status > 0 ? 1 : 2;
 }
 
 /** The error as an object for `--json`; `null` for a fault of svc itself. */
-function detailsOf(error: unknown): object | null {
+function detailsOf(error: unknown, config: string | undefined): object | null {
   if (error instanceof SvcError)
     return {
       code: error.code,
@@ -141,7 +145,7 @@ function detailsOf(error: unknown): object | null {
       retry_after_ms: error.retryAfterMs,
       ...(error.baseUrl !== null && { gateway: error.baseUrl }),
     };
-  if (error instanceof CommandFailure) return { code: 'cannot_run', message: error.message };
+  if (error instanceof CommandFailure) return { code: 'cannot_run', message: namingConfig(error.message, config) };
   if (error instanceof InvalidFiles)
     return { code: 'invalid_files', message: 'The files do not hold.', findings: error.findings };
   return null;

@@ -1,5 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { type CliContext, withExitCodes } from './command.ts';
+import { type CliContext } from './command.ts';
 import { CLIENTS, type ClientName, snippetFor } from './mcp/client-snippets.ts';
 import { type KeyOptions, keySource, readKey, toMcpUrl, withKeyOptions } from './mcp/key.ts';
 import { CommandFailure } from './ports.ts';
@@ -16,7 +16,7 @@ interface ConfigOptions extends BridgeOptions {
 
 /** `svc mcp-bridge` and `svc mcp config`: hosts that start servers as processes, before a gateway that is one over HTTP. */
 export function addMcp(program: Command, { terminal }: CliContext): void {
-  const bridge = withUrl(
+  withUrl(
     program
       .command('mcp-bridge')
       .description('carries MCP between standard input and output and a gateway; hosts start it as a server'),
@@ -38,10 +38,9 @@ export function addMcp(program: Command, { terminal }: CliContext): void {
       stopped: terminal.stopped(),
     });
   });
-  withExitCodes(bridge, 'the input ended', 'is not used', 'could not run: no key, wrong options');
 
   const mcp = program.command('mcp').description('MCP: set-up of clients');
-  const config = withUrl(mcp.command('config').description('what to write into the configuration of an MCP client'))
+  withUrl(mcp.command('config').description('what to write into the configuration of an MCP client'))
     .addOption(new Option('--client <client>', 'the client').choices(CLIENTS).makeOptionMandatory())
     .option('--name <name>', 'what the client calls the server; by default the upstream of /mcp/ID, or svc', toName)
     .option('--http', 'the address itself, for clients that speak HTTP, in place of the bridge')
@@ -60,7 +59,6 @@ export function addMcp(program: Command, { terminal }: CliContext): void {
       terminal.err(`For ${snippet.where}:`);
       terminal.out(snippet.text);
     });
-  withExitCodes(config, 'printed', 'is not used', 'wrong options');
 }
 
 function withUrl(command: Command): Command {

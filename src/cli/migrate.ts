@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { type CliContext, withExitCodes } from './command.ts';
+import { type CliContext } from './command.ts';
 import type { FormatReport } from './ports.ts';
 import { json, table } from './terminal.ts';
 
@@ -11,7 +11,7 @@ interface MigrateChoice {
 
 /** `svc migrate`: what format a store has, and what a start would do. There is one format yet: nothing to convert. */
 export function addMigrate(program: Command, { ports, terminal, exit }: CliContext): void {
-  const migrate = program
+  program
     .command('migrate')
     .description('say what format the store has, and what a start would do; nothing is changed')
     .requiredOption('--config <file>', 'the configuration, which names the store')
@@ -22,12 +22,6 @@ export function addMigrate(program: Command, { ports, terminal, exit }: CliConte
       if (report.start === 'refuses' || (report.start === 'none' && !check)) exit(1);
       terminal.out(asJson ? json({ ...report }) : inWords(report));
     });
-  withExitCodes(
-    migrate,
-    'a start opens the store, or makes one',
-    'a start refuses it, or there is no migration',
-    'could not run',
-  );
 }
 
 function inWords({ explanation, records }: FormatReport): string {

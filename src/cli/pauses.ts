@@ -1,7 +1,7 @@
 import type { PauseScope } from '@svc-gateway/client';
 import { type Command, InvalidArgumentError } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway } from './command.ts';
-import { CommandFailure } from './ports.ts';
+import { WrongUsage } from './ports.ts';
 import { json, table, wire } from './terminal.ts';
 
 interface PauseOptions extends GatewayAccess {
@@ -31,7 +31,7 @@ export function addPauses(program: Command, { terminal, exit }: CliContext): voi
     .action(async (options: PauseOptions) => {
       const scope = scopeOf(options);
       if (options.for !== undefined && options.until !== undefined)
-        throw new CommandFailure('--for and --until say the same thing twice; give one');
+        throw new WrongUsage('--for and --until say the same thing twice; give one');
       const until = options.for === undefined ? options.until : new Date(Date.now() + options.for).toISOString();
       const svc = await connect(options);
       const pause = await svc.pauses.set({ scope, reason: options.reason, ...(until !== undefined && { until }) });
@@ -70,7 +70,7 @@ function scopeOf({ all, tool, agent, upstream, key }: PauseOptions): PauseScope 
   if (key !== undefined) scopes.push({ key });
   const [scope] = scopes;
   if (scope === undefined || scopes.length > 1)
-    throw new CommandFailure('say what to pause with exactly one of --all, --tool, --agent, --upstream, --key');
+    throw new WrongUsage('say what to pause with exactly one of --all, --tool, --agent, --upstream, --key');
   return scope;
 }
 

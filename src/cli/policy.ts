@@ -1,6 +1,6 @@
 import type { ChosenPolicies } from '@svc-gateway/client';
 import type { Command } from 'commander';
-import { type CliContext, connect, type GatewayAccess, talksToGateway, withExitCodes } from './command.ts';
+import { type CliContext, connect, type GatewayAccess, talksToGateway } from './command.ts';
 import type { Finding } from '../diagnostics/finding.ts';
 import { printable } from '../diagnostics/render.ts';
 import { CommandFailure } from './ports.ts';
@@ -73,7 +73,7 @@ export function addPolicy(program: Command, { terminal, exit }: CliContext): voi
     terminal.out(options.json ? json(wire(chosen)) : told(chosen));
   });
 
-  const digest = policy
+  policy
     .command('digest')
     .description('the version that policy files make, offline, as receipts and the history name it')
     .argument('<paths...>', 'policy files, or folders with them')
@@ -89,7 +89,6 @@ export function addPolicy(program: Command, { terminal, exit }: CliContext): voi
       else terminal.out(options.json ? json({ version, files: texts.map(({ file }) => file) }) : version);
       exit(version === null ? 1 : 0);
     });
-  withExitCodes(digest, 'printed', 'they are no policy sets', 'a file cannot be read');
 
   addProposals(policy, terminal);
   addSuggest(policy, terminal);

@@ -49,8 +49,8 @@ export interface CliPorts {
     upstream: Configuration['upstreams'][number] & { readonly mcp: McpSettings },
   ): Promise<LiveServer | string>;
   /**
-   * Continues with a store that was emptied or set back, only while this gateway is stopped. Throws
-   * `CommandFailure`.
+   * Continues with a store that was emptied or set back, only while this gateway is stopped; or acknowledges what a restore
+   * could not bring over, also while it runs. Throws `CommandFailure`.
    */
   acceptLoss(options: StoreOptions): Promise<readonly string[]>;
   /**
@@ -84,6 +84,8 @@ export interface Restored {
   readonly madeAt: number;
   /** The folder to which the store that was there was put aside; `null`: there was none. */
   readonly replaced: string | null;
+  /** Calls that ran since may be missing, and nobody has acknowledged that yet. */
+  readonly hasLoss: boolean;
   /** Transactions in the backup, and how many are known to have been; `null`: an interrupted restore was finished. */
   readonly transactions: number;
   readonly transactionsKnown: number | null;
@@ -186,5 +188,10 @@ export interface Check {
 
 /** A command cannot do what was asked. The message is for people and says what to do. */
 export class CommandFailure extends Error {
-  override readonly name = 'CommandFailure';
+  override readonly name: string = 'CommandFailure';
+}
+
+/** What the command line says does not go together. Nothing was tried. */
+export class WrongUsage extends CommandFailure {
+  override readonly name = 'WrongUsage';
 }

@@ -1,10 +1,10 @@
 import type { Command } from 'commander';
 import { CommandFailure } from './ports.ts';
-import { type CliContext, toPort, withExitCodes } from './command.ts';
+import { type CliContext, namingConfig, toPort } from './command.ts';
 
 /** `svc start`: the gateway, in the foreground, until SIGINT or SIGTERM, or until the disk fails to sync. */
 export function addStart(program: Command, { ports, terminal }: CliContext): void {
-  const command = program
+  program
     .command('start')
     .description('run the gateway; logs go to standard error, a "ready" line to standard output')
     .requiredOption('--config <file>', 'the configuration')
@@ -27,16 +27,13 @@ export function addStart(program: Command, { ports, terminal }: CliContext): voi
         );
       const { url } = gateway;
       const hindrance = gateway.hindrance();
-      if (hindrance !== null) terminal.out(JSON.stringify({ event: 'listening', url, problem: hindrance }));
+      if (hindrance !== null) {
+        const problem = { ...hindrance, message: namingConfig(hindrance.message, options.config) };
+        terminal.out(JSON.stringify({ event: 'listening', url, problem }));
+      }
       void gateway.ready.then(() => terminal.out(JSON.stringify({ event: 'ready', url })));
       const lost = await Promise.race([stopped.then(() => null), gateway.lost]);
       await gateway.close();
       if (lost !== null) throw new CommandFailure(lost);
     });
-  withExitCodes(
-    command,
-    'stopped by a signal',
-    'ended by a fault of its own, after what ran was settled',
-    'could not start; why stands on standard error',
-  );
 }

@@ -1,7 +1,16 @@
-import { type Budget, type Pause, type Svc, SvcError } from '@svc-gateway/client';
+import {
+  type Approval,
+  type Budget,
+  type Effect,
+  type Json,
+  type JsonObject,
+  type Pause,
+  type Svc,
+  SvcError,
+} from '@svc-gateway/client';
 import type { Command } from 'commander';
 import { printable } from '../diagnostics/render.ts';
-import { type CliContext, connect, type GatewayAccess, withAccess, withExitCodes } from './command.ts';
+import { type CliContext, connect, type GatewayAccess, talksToGateway } from './command.ts';
 import { sentAtOf } from './effects-resolve.ts';
 import { CommandFailure } from './ports.ts';
 import { json, styled, table, type Terminal, wire } from './terminal.ts';
@@ -13,11 +22,16 @@ const SHOWN = 5;
 /** A call that has run for longer than this is worth a look, ms. */
 const LONG_MS = 120_000;
 
+/** How far back refused calls are looked for, ms. */
+const LATELY_MS = 15 * 60_000;
+/** How far back requests are looked for that nobody decided on, ms. */
+const DAY_MS = 24 * 3_600_000;
+
 /** What stands in the way at the gateway: what `/readyz` says. */
 interface Readiness {
   readonly ready: boolean;
-  readonly parts?: readonly { readonly part: string; readonly message: string }[];
-  readonly notes?: readonly { readonly part: string; readonly message: string }[];
+  readonly parts?: readonly JsonObject[];
+  readonly notes?: readonly JsonObject[];
 }
 
 /** One thing that the command looks at. */
@@ -27,15 +41,15 @@ interface Part {
   readonly text: string;
   /** Whether somebody has to do something about it. `null`: it cannot be told. */
   readonly needsSomebody: boolean | null;
-  readonly head?: readonly string[];
-  readonly rows?: readonly (readonly string[])[];
+  /** What is known of each thing, by name. In the table for people the names are the head. */
+  readonly rows?: readonly JsonObject[];
   /** What goes on from here. */
   readonly next?: string;
 }
 
 /** `svc status`: what waits for somebody, and what is stuck. */
 export function addStatus(program: Command, { terminal, exit }: CliContext): void {
-  const command = withAccess(
+  talksToGateway(
     program
       .command('status')
       .description('what is stuck, waits for somebody or is stopped, and the command that goes on'),
@@ -46,8 +60,10 @@ export function addStatus(program: Command, { terminal, exit }: CliContext): voi
       part('unknown', () => unknownPart(svc)),
       part('running', () => runningPart(svc)),
       part('approvals', () => approvalsPart(svc)),
+      part('expired', () => expiredPart(svc)),
       part('pauses', async () => pausesPart((await svc.pauses.list()).pauses)),
       part('budgets', async () => budgetsPart((await svc.budgets.list()).budgets)),
+      part('refused', () => refusedPart(svc)),
     ]);
     const parts = [gateway, ...others];
     if (options.json) terminal.out(json(wire({ parts })));
@@ -55,20 +71,22 @@ export function addStatus(program: Command, { terminal, exit }: CliContext): voi
     if (parts.some(({ needsSomebody }) => needsSomebody === true)) exit(1);
     else if (parts.some(({ needsSomebody }) => needsSomebody === null)) exit(2);
   });
-  withExitCodes(
-    command,
-    'nothing waits for somebody',
-    'something does',
-    'it cannot be told: no key, no answer, or the key may not see all of it',
-  );
 }
 
-function show(terminal: Terminal, { name, text, needsSomebody, head, rows = [], next }: Part): void {
+function show(terminal: Terminal, { name, text, needsSomebody, rows = [], next }: Part): void {
   const tone = needsSomebody === true ? 'red' : needsSomebody === null ? 'yellow' : 'green';
   terminal.out(`${styled(terminal, tone, name.padEnd(10))} ${printable(text)}`);
-  if (head !== undefined && rows.length > 0) terminal.out(table(head, rows.slice(0, SHOWN)).replaceAll(/^/gm, '  '));
+  const names = [...new Set(rows.flatMap(Object.keys))];
+  const head = names.map((one) => one.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`));
+  const cells = rows.slice(0, SHOWN).map((row) => names.map((one) => cellText(row[one] ?? '')));
+  if (rows.length > 0) terminal.out(table(head, cells).replaceAll(/^/gm, '  '));
   if (rows.length > SHOWN) terminal.out(`  … and ${rows.length - SHOWN} more`);
   if (next !== undefined) terminal.out(`  ${next}`);
+}
+
+function cellText(value: Json): string {
+  if (Array.isArray(value)) return value.map(cellText).join(', ');
+  return typeof value === 'string' ? value : JSON.stringify(value);
 }
 
 /** A part that the key may not see says so, and the others are shown. */
@@ -84,10 +102,9 @@ async function part(name: string, made: () => Promise<Omit<Part, 'name'>>): Prom
 
 async function gatewayPart(svc: Svc): Promise<Part> {
   const { ready, parts = [], notes = [] } = await readiness(svc.baseUrl);
-  const rows = [...parts, ...notes].map(({ part: of, message }) => [of, message]);
   const more = notes.length === 0 ? '' : '; somebody should look at this';
   const text = ready ? `takes calls${more}` : 'takes no calls';
-  return { name: 'gateway', text, needsSomebody: !ready || notes.length > 0, head: ['part', 'what'], rows };
+  return { name: 'gateway', text, needsSomebody: !ready || notes.length > 0, rows: [...parts, ...notes] };
 }
 
 /** @throws CommandFailure */
@@ -112,15 +129,12 @@ async function unknownPart(svc: Svc): Promise<Omit<Part, 'name'>> {
   return {
     text: `${counted(effects, nextCursor)} with an outcome that is unknown, the oldest for ${agoText(sentAtOf(first))}`,
     needsSomebody: true,
-    head: ['effect', 'tool', 'target', 'idempotency key', 'sent', 'may arrive until'],
-    rows: oldestFirst.map((effect) => [
-      effect.effectId,
-      effect.tool,
-      effect.target,
-      effect.idempotencyKey,
-      sentAtOf(effect),
-      'quiesceUntil' in effect ? effect.quiesceUntil : '',
-    ]),
+    rows: oldestFirst.map((effect) => ({
+      ...effectRow(effect),
+      idempotencyKey: effect.idempotencyKey,
+      sentAt: sentAtOf(effect),
+      mayArriveUntil: 'quiesceUntil' in effect ? effect.quiesceUntil : null,
+    })),
     next: 'Look at the upstream, then: svc effects resolve EFFECT --outcome happened|not_happened (not_happened only once it cannot arrive any more); where the tool declares a probe: svc effects probe EFFECT',
   };
 }
@@ -133,8 +147,7 @@ async function runningPart(svc: Svc): Promise<Omit<Part, 'name'>> {
     text:
       long.length === 0 ? running : `${running}, ${long.length} of them for longer than ${LONG_MS / 60_000} minutes`,
     needsSomebody: long.length > 0,
-    head: ['effect', 'tool', 'target', 'since'],
-    rows: effects.toReversed().map((effect) => [effect.effectId, effect.tool, effect.target, sentAtOf(effect)]),
+    rows: effects.toReversed().map((effect) => ({ ...effectRow(effect), since: sentAtOf(effect) })),
     ...(long.length === 0
       ? {}
       : { next: 'Each ends with the time-out of its tool, and is unknown then. Do not send it under another key.' }),
@@ -148,32 +161,54 @@ async function approvalsPart(svc: Svc): Promise<Omit<Part, 'name'>> {
   return {
     text: `${counted(approvals, nextCursor, 'request')} for a decision`,
     needsSomebody: true,
-    head: ['approval', 'what', 'by', 'ends'],
-    rows: byEnd.map((approval) => [
-      approval.id,
-      approval.summary ?? `${approval.tool} on ${approval.target}`,
-      approval.requestedBy.agentId,
-      approval.expiresAt,
-    ]),
-    next: 'svc approvals show APPROVAL',
+    rows: byEnd.map((approval) => ({ ...approvalRow(approval), mayDecide: approversOf(approval) })),
+    next: 'svc approvals show APPROVAL, then, with an account key of one who may decide: svc approvals approve|reject APPROVAL',
   };
+}
+
+/** Requests that are no longer pending, because their time was over. They cannot be decided any more. */
+async function expiredPart(svc: Svc): Promise<Omit<Part, 'name'>> {
+  const { approvals, nextCursor } = await svc.approvals.list({ status: 'expired', limit: MOST });
+  const late = approvals.filter(({ expiresAt }) => Date.now() - Date.parse(expiresAt) < DAY_MS);
+  if (late.length === 0) return { text: 'no request for a decision in the last 24 h', needsSomebody: false };
+  return {
+    text: `${counted(late, nextCursor, 'request')} that nobody decided on in the last 24 h`,
+    needsSomebody: false,
+    rows: late.map(approvalRow),
+    next: 'Nothing of them happened; whoever still wants it calls again: svc approvals list --status expired',
+  };
+}
+
+function approvalRow({ id, summary, tool, target, requestedBy, expiresAt }: Approval) {
+  return { approval: id, what: summary ?? `${tool} on ${target}`, by: requestedBy.agentId, ends: expiresAt };
+}
+
+/** Roles and users who may decide now, each once. */
+function approversOf({ requirements }: Approval): readonly string[] {
+  const groups = requirements.flatMap(({ approvers, escalates }) =>
+    escalates === undefined || Date.parse(escalates.at) > Date.now() ? [approvers] : [approvers, escalates.to],
+  );
+  const named = groups.flatMap(({ roles, users }) => [
+    ...roles.map((role) => `role ${role}`),
+    ...users.map((user) => `user ${user}`),
+  ]);
+  return [...new Set(named)];
 }
 
 function pausesPart(pauses: readonly Pause[]): Omit<Part, 'name'> {
   if (pauses.length === 0) return { text: 'nothing is paused', needsSomebody: false };
+  const endless = pauses.filter(({ until }) => until === null).length;
   return {
-    text: `${pauses.length} in force`,
-    // Nothing lifts such a one but a person.
-    needsSomebody: pauses.some(({ until }) => until === null),
-    head: ['pause', 'scope', 'by', 'since', 'until', 'reason'],
-    rows: pauses.map(({ id, scope, by, createdAt, until, reason }) => [
-      id,
-      JSON.stringify(scope),
-      by.user ?? by.keyId,
-      createdAt,
-      until ?? 'it is lifted',
+    text: `${pauses.length} in force${endless === 0 ? '' : `, ${endless} until somebody lifts it`}`,
+    needsSomebody: endless > 0,
+    rows: pauses.map(({ id, scope, by, createdAt, until, reason }) => ({
+      pause: id,
+      scope,
+      by: by.user ?? by.keyId,
+      since: createdAt,
+      until,
       reason,
-    ]),
+    })),
     next: 'svc resume PAUSE',
   };
 }
@@ -184,16 +219,39 @@ function budgetsPart(budgets: readonly Budget[]): Omit<Part, 'name'> {
   return {
     text: `${tight.length} low or exhausted`,
     needsSomebody: tight.some(({ level }) => level === 'exhausted'),
-    head: ['budget', 'level', 'left', 'held', 'of', 'resets'],
-    rows: tight.map(({ budget, unit, level, remaining, held, limit, resetsAt }) => [
+    rows: tight.map(({ budget, unit, level, remaining, held, limit, resetsAt }) => ({
       budget,
       level,
-      String(remaining ?? ''),
-      String(held ?? ''),
-      `${limit ?? ''} ${unit}`,
-      resetsAt ?? '',
-    ]),
+      left: remaining ?? null,
+      held: held ?? null,
+      of: limit ?? null,
+      unit,
+      resets: resetsAt ?? null,
+    })),
   };
+}
+
+/** A budget may have something left, and too little for the calls that come. */
+async function refusedPart(svc: Svc): Promise<Omit<Part, 'name'>> {
+  const since = new Date(Date.now() - LATELY_MS).toISOString();
+  const { effects, nextCursor } = await svc.effects.list({ decision: 'denied_budget', since, limit: MOST });
+  const lately = `in the last ${LATELY_MS / 60_000} minutes`;
+  if (effects.length === 0) return { text: `no call for a budget ${lately}`, needsSomebody: false };
+  return {
+    text: `${counted(effects, nextCursor)} for a budget ${lately}`,
+    needsSomebody: true,
+    rows: effects.map((effect) => ({
+      ...effectRow(effect),
+      agent: effect.agentId,
+      at: effect.createdAt,
+      why: effect.reason.message,
+    })),
+    next: 'Raise the limit in the policies, or wait until the budget resets: svc effects show EFFECT',
+  };
+}
+
+function effectRow({ effectId, tool, target }: Effect) {
+  return { effect: effectId, tool, target };
 }
 
 /** `3 calls`; `50 calls or more` where there is another page. */

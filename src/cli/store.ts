@@ -1,5 +1,5 @@
 import type { Command } from 'commander';
-import { type CliContext, withExitCodes } from './command.ts';
+import { type CliContext } from './command.ts';
 import { json, table } from './terminal.ts';
 
 interface StoreChoice {
@@ -12,10 +12,10 @@ export function addStore(program: Command, context: CliContext): void {
   const { ports, terminal } = context;
   const store = program.command('store').description('what only an operator can decide about the store');
 
-  const accept = store
+  store
     .command('accept-loss')
     .description(
-      'go on, in a new epoch, with a store that was emptied or set back; stop the gateway that is here first',
+      'go on, in a new epoch, with a store that was emptied or set back; stop the gateway that is here first; or acknowledge what a restore could not bring over',
     )
     .requiredOption('--config <file>', 'the configuration, which names the store')
     .option('--json', 'print JSON')
@@ -28,9 +28,8 @@ export function addStore(program: Command, context: CliContext): void {
           `Writes wait for the journal of ${awaited.join(', ')}: a gateway that runs hands in by itself. One that is gone for good is declared lost with svc store recover --lost.`,
         );
     });
-  withExitCodes(accept, 'accepted', 'is not used', 'not accepted; why stands on standard error');
 
-  const time = store
+  store
     .command('accept-time')
     .description(
       'take the clock of this machine, or of the Redis servers, for right, however far it is ahead of the last time that is known',
@@ -44,9 +43,8 @@ export function addStore(program: Command, context: CliContext): void {
       if (asJson) return terminal.out(json({ before, accepted: now }));
       terminal.out(`The store goes on from ${now}; before, it was ${before} there. A gateway that runs takes it up.`);
     });
-  withExitCodes(time, 'accepted', 'is not used', 'not accepted; why stands on standard error');
 
-  const recover = store
+  store
     .command('recover')
     .description('declare that the journal of a gateway is lost: writes no longer wait for it')
     .requiredOption('--config <file>', 'the configuration, which names the store')
@@ -57,13 +55,12 @@ export function addStore(program: Command, context: CliContext): void {
       if (asJson) return terminal.out(json({ lost }));
       terminal.out(`Writes no longer wait for ${lost}.`);
     });
-  withExitCodes(recover, 'declared', 'is not used', 'not declared; why stands on standard error');
 
   addFsck(program, context);
 }
 
 function addFsck(program: Command, { ports, terminal, exit }: CliContext): void {
-  const check = program
+  program
     .command('fsck')
     .description('compute states and budgets anew from the ledger and compare; changes no figure')
     .requiredOption('--config <file>', 'the configuration, which names the store')
@@ -82,5 +79,4 @@ function addFsck(program: Command, { ports, terminal, exit }: CliContext): void 
       ]);
       terminal.out(table(['workspace', 'what', 'where', 'ledger', 'store'], rows));
     });
-  withExitCodes(check, 'the store is as its ledger says', 'something differs', 'could not run');
 }

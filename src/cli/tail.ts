@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Effect, EffectPage, PassedRead, PassedReadPage, Svc } from '@svc-gateway/client';
+import type { Effect, PassedRead, PassedReadPage, Svc } from '@svc-gateway/client';
 import type { Command } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
 import { EFFECT_COLUMNS, effectRow } from './effects.ts';
+import { allEffects, PAGE } from './effects-resolve.ts';
 import { printable } from '../diagnostics/render.ts';
 import { json, styled, type Terminal, wire } from './terminal.ts';
 
-const PAGE = 200;
 const EVERY_MS = 500;
 /** Smallest width of each column, in characters, so that later lines stay aligned with earlier ones. */
 const WIDTHS = [30, 24, 12, 20, 20, 0];
@@ -62,20 +62,9 @@ export function addTail(program: Command, { terminal }: CliContext): void {
 }
 
 /** Effects made since the newest one seen, including others of the same millisecond. */
-async function since(svc: Svc, seen: readonly Effect[]): Promise<readonly Effect[]> {
+function since(svc: Svc, seen: readonly Effect[]): Promise<readonly Effect[]> {
   const from = seen.at(0)?.createdAt;
-  const effects: Effect[] = [];
-  let cursor: string | null = null;
-  do {
-    const page: EffectPage = await svc.effects.list({
-      limit: PAGE,
-      ...(from && { since: from }),
-      ...(cursor && { cursor }),
-    });
-    effects.push(...page.effects);
-    cursor = page.nextCursor;
-  } while (cursor !== null);
-  return effects;
+  return allEffects(svc, from === undefined ? {} : { since: from });
 }
 
 /** How many pages of the ledger are looked through for reads: whoever looks twice a second needs one. */
@@ -102,27 +91,22 @@ function readLine(terminal: Terminal, read: PassedRead, widths: readonly number[
   const policy = observed === null ? '' : `, policy: ${observed.would}`;
   const times = count === 1 ? '1 read' : `${count} reads`;
   const cells = [times, lastAt, agentId, tool ?? `${upstream}.(undeclared)`, 'passed', answered.join(', ') + policy];
-  return cells
-    .map((cell, column) => styled(terminal, column === 4 ? 'green' : 'bold', cell) + padding(cell, widths[column]))
-    .join('  ')
-    .trimEnd();
+  return aligned(cells, widths, (cell, column) => styled(terminal, column === 4 ? 'green' : 'bold', cell));
 }
 
 function line(terminal: Terminal, effect: Effect, widths: readonly number[]): string {
   const color = effect.didItHappen === 'yes' ? 'green' : effect.decision === 'unknown_effect' ? 'red' : 'yellow';
-  return effectRow(effect)
-    .map((cell, column) => styled(terminal, column === 4 ? color : 'bold', cell) + padding(cell, widths[column]))
-    .join('  ')
-    .trimEnd();
+  return aligned(effectRow(effect), widths, (cell, column) => styled(terminal, column === 4 ? color : 'bold', cell));
 }
 
-function aligned(cells: readonly string[], widths: readonly number[]): string {
+function aligned(
+  cells: readonly string[],
+  widths: readonly number[],
+  shown: (cell: string, column: number) => string = (cell) => cell,
+): string {
+  const padding = (cell: string, width = 0): string => ' '.repeat(Math.max(0, width - printable(cell).length));
   return cells
-    .map((cell, column) => cell + padding(cell, widths[column]))
+    .map((cell, column) => shown(cell, column) + padding(cell, widths[column]))
     .join('  ')
     .trimEnd();
-}
-
-function padding(cell: string, width = 0): string {
-  return ' '.repeat(Math.max(0, width - printable(cell).length));
 }

@@ -1,3 +1,4 @@
+import { createInterface } from 'node:readline/promises';
 import { printable } from '../diagnostics/render.ts';
 
 /** Where a command writes, and how it is stopped. */
@@ -10,6 +11,8 @@ export interface Terminal {
   readonly color: boolean;
   /** Whether input and output are both a terminal, so that a person can be asked. */
   readonly interactive: boolean;
+  /** Asks the person at the terminal for a line; `null`: it was left without one. */
+  ask(question: string): Promise<string | null>;
   /** Resolves on SIGINT or SIGTERM. A second signal ends the process at once. */
   stopped(): Promise<void>;
   /** Resolves once whoever read standard output has gone, as `head` does: what goes on by itself ends then. */
@@ -34,6 +37,14 @@ export function processTerminal(): Terminal {
     // Node interprets NO_COLOR, FORCE_COLOR and TERM.
     color: stdout.isTTY && stdout.hasColors(),
     interactive: stdout.isTTY && stdin.isTTY,
+    async ask(question) {
+      const lines = createInterface({ input: stdin, output: stderr });
+      const stop = new AbortController();
+      lines.once('SIGINT', () => stop.abort()).once('close', () => stop.abort());
+      const answer = await lines.question(`${question} `, { signal: stop.signal }).catch(() => null);
+      lines.close();
+      return answer === null ? null : answer.trim();
+    },
     stopped: () =>
       new Promise((resolve) => {
         const stop = (): void => {

@@ -6,9 +6,9 @@ import type { Approval, LiveServer, PinComparison } from '../pins/compare.ts';
 import type { PinLock } from '../pins/lock-file.ts';
 import { comparisonToWire } from '../pins/wire.ts';
 import { printable, renderFindings } from '../diagnostics/render.ts';
-import { type CliContext, readText, withExitCodes } from './command.ts';
+import { type CliContext, readText } from './command.ts';
 import { type KeyOptions, namedKey, readKey, toMcpUrl, withKeyOptions } from './mcp/key.ts';
-import { CommandFailure } from './ports.ts';
+import { CommandFailure, WrongUsage } from './ports.ts';
 import { json, styled, table, type Terminal } from './terminal.ts';
 
 interface ToolsOptions extends KeyOptions {
@@ -44,41 +44,41 @@ export function addTools(program: Command, context: CliContext): void {
   const { terminal, exit } = context;
   const tools = program.command('tools').description('tools of an MCP server, and which of them are approved');
 
-  const list = onServer(tools.command('list').description('the tools of a server, and how each stands to its pin'));
-  list.action(async (options: ToolsOptions) => {
-    const { comparison } = await inspect(await serverOf(options, context));
-    if (options.json) return terminal.out(json(comparisonToWire(comparison)));
-    const rows = comparison.tools.map((state) => [
-      state.name ?? '(without a name)',
-      state.kind,
-      state.kind === 'unusable'
-        ? state.why
-        : titleOf(state.kind === 'unchanged' || state.kind === 'gone' ? state.pin.tool : state.live.tool),
-    ]);
-    terminal.out(rows.length === 0 ? 'None.' : table(['tool', 'state', 'what it says of itself'], rows));
-  });
-  withExitCodes(list, 'listed', 'is not used', 'could not run: no answer, a broken lock file, wrong options');
+  onServer(tools.command('list').description('the tools of a server, and how each stands to its pin')).action(
+    async (options: ToolsOptions) => {
+      const { comparison } = await inspect(await serverOf(options, context));
+      if (options.json) return terminal.out(json(comparisonToWire(comparison)));
+      const rows = comparison.tools.map((state) => [
+        state.name ?? '(without a name)',
+        state.kind,
+        state.kind === 'unusable'
+          ? state.why
+          : titleOf(state.kind === 'unchanged' || state.kind === 'gone' ? state.pin.tool : state.live.tool),
+      ]);
+      terminal.out(rows.length === 0 ? 'None.' : table(['tool', 'state', 'what it says of itself'], rows));
+    },
+  );
 
-  const diff = onServer(tools.command('diff').description('what a server lists now against what was approved'));
-  diff.action(async (options: ToolsOptions) => {
-    const { comparison } = await inspect(await serverOf(options, context));
-    await show(terminal, options, comparison);
-    if (!comparison.isUnchanged) exit(1);
-  });
-  withExitCodes(diff, 'nothing is different', 'something is different', 'could not run');
+  onServer(tools.command('diff').description('what a server lists now against what was approved')).action(
+    async (options: ToolsOptions) => {
+      const { comparison } = await inspect(await serverOf(options, context));
+      await show(terminal, options, comparison);
+      if (!comparison.isUnchanged) exit(1);
+    },
+  );
 
-  const pin = onServer(tools.command('pin').description('approves all tools of a server that has no lock file yet'));
-  pin.action(async (options: ToolsOptions) => {
-    const server = await serverOf(options, context);
-    if (server.upstream === null)
-      throw new CommandFailure('Name the upstream of the configuration that the server is: --upstream ID.');
-    if (existsSync(server.lock))
-      throw new CommandFailure(`${server.lock} is there already; \`svc tools approve\` changes it.`);
-    await approve(terminal, options, await inspect(server), { kind: 'all' });
-  });
-  withExitCodes(pin, 'pinned', 'is not used', 'could not run');
+  onServer(tools.command('pin').description('approves all tools of a server that has no lock file yet')).action(
+    async (options: ToolsOptions) => {
+      const server = await serverOf(options, context);
+      if (server.upstream === null)
+        throw new WrongUsage('Name the upstream of the configuration that the server is: --upstream ID.');
+      if (existsSync(server.lock))
+        throw new CommandFailure(`${server.lock} is there already; \`svc tools approve\` changes it.`);
+      await approve(terminal, options, await inspect(server), { kind: 'all' });
+    },
+  );
 
-  const approving = onServer(
+  onServer(
     tools
       .command('approve')
       .argument('[names...]', 'the tools that are approved as they are now')
@@ -88,14 +88,13 @@ export function addTools(program: Command, context: CliContext): void {
     .option('--about', 'the name and the instructions of the server')
     .action(async (names: string[], options: ToolsOptions & { readonly all?: true; readonly about?: true }) => {
       if (names.length > 0 === (options.all === true) && options.about !== true)
-        throw new CommandFailure('Name the tools to approve, or say --all, or --about.');
+        throw new WrongUsage('Name the tools to approve, or say --all, or --about.');
       const inspected = await inspect(await serverOf(options, context));
       if (inspected.lock === null)
         throw new CommandFailure(`There is no ${inspected.file}; \`svc tools pin\` writes it.`);
       const chosen: Approval = options.all ? { kind: 'all' } : { kind: 'tools', names, about: options.about === true };
       await approve(terminal, options, inspected, chosen);
     });
-  withExitCodes(approving, 'approved', 'is not used', 'could not run; nothing was approved');
 }
 
 function onServer(command: Command): Command {
@@ -116,10 +115,10 @@ function onServer(command: Command): Command {
 async function serverOf(options: ToolsOptions, context: CliContext): Promise<Server> {
   const { config, upstream, url, lock } = options;
   if (config !== undefined && upstream !== undefined) return declaredServer(config, upstream, options, context);
-  if (config !== undefined) throw new CommandFailure('Name the server in the configuration: --upstream ID.');
+  if (config !== undefined) throw new WrongUsage('Name the server in the configuration: --upstream ID.');
   if (url === undefined)
-    throw new CommandFailure('Name the server: --config FILE --upstream ID, or --url URL --lock FILE.');
-  if (lock === undefined) throw new CommandFailure('Name the lock file: --lock FILE.');
+    throw new WrongUsage('Name the server: --config FILE --upstream ID, or --url URL --lock FILE.');
+  if (lock === undefined) throw new WrongUsage('Name the lock file: --lock FILE.');
   return { upstream: upstream ?? null, lock, name: url.host, read: () => readAt(url, options) };
 }
 
@@ -132,7 +131,7 @@ async function declaredServer(
 ): Promise<Server> {
   const { keyEnv, keyFile } = options;
   if (keyEnv !== undefined || keyFile !== undefined)
-    throw new CommandFailure('With --config the server gets what the configuration says; a key goes with --url.');
+    throw new WrongUsage('With --config the server gets what the configuration says; a key goes with --url.');
   const { loadMcpServer } = await import('../config/load.ts');
   const { upstream, lock, warnings, sources } = await loadMcpServer(config, id, { environment: {} });
   if (warnings.length > 0) terminal.err(renderFindings(warnings, sources, { color: terminal.color }).trimEnd());

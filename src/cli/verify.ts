@@ -4,8 +4,8 @@ import type { Command } from 'commander';
 import { printable } from '../diagnostics/render.ts';
 import { BUNDLE_MARK, MOST_LINE, verifyBundle } from '../receipts/verify-bundle.ts';
 import { bundleReport, verifyReport, type VerifyReport } from '../receipts/verify-report.ts';
-import { type CliContext, readText, withExitCodes } from './command.ts';
-import { CommandFailure } from './ports.ts';
+import { type CliContext, readText } from './command.ts';
+import { CommandFailure, WrongUsage } from './ports.ts';
 import { json } from './terminal.ts';
 
 interface VerifyOptions {
@@ -16,7 +16,7 @@ interface VerifyOptions {
 
 /** `svc verify`: a receipt, or a bundle of what a gateway exported, offline. */
 export function addVerify(program: Command, { terminal, exit }: CliContext): void {
-  const command = program
+  program
     .command('verify')
     .description('verify offline: a receipt (a JWS, its JSON view, or an answer that holds one), or an exported bundle')
     .argument('<file>', 'the receipt, or the bundle')
@@ -34,13 +34,12 @@ export function addVerify(program: Command, { terminal, exit }: CliContext): voi
       for (const line of lines) terminal.out(line);
       exit(report.exit);
     });
-  withExitCodes(command, 'VALID', 'INVALID', 'UNDECIDABLE, or a file cannot be read');
 }
 
 async function reportOfReceipt(file: string, { trust, disclosure }: VerifyOptions): Promise<VerifyReport> {
   const receipt = await readText(file);
   if (trust === undefined)
-    throw new CommandFailure('a receipt names no keys: give those that you believe with --trust <file>');
+    throw new WrongUsage('a receipt names no keys: give those that you believe with --trust <file>');
   return verifyReport({
     receipt,
     trust: await readText(trust),
@@ -50,7 +49,7 @@ async function reportOfReceipt(file: string, { trust, disclosure }: VerifyOption
 
 async function reportOfBundle(file: string, { trust, disclosure }: VerifyOptions): Promise<VerifyReport> {
   if (disclosure !== undefined)
-    throw new CommandFailure('--disclosure opens one receipt: write its line of the bundle to a file of its own');
+    throw new WrongUsage('--disclosure opens one receipt: write its line of the bundle to a file of its own');
   // Loaded for this alone: most commands read no YAML.
   const { versionOfShown } = await import('../policy/policy-texts.ts');
   return bundleReport(trust === undefined ? null : await readText(trust), (keys) =>

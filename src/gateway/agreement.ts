@@ -1,10 +1,6 @@
+import type { Note } from '../effects/model/note.ts';
 import type { RedisStore } from './redis-store.ts';
 import type { InForce } from './in-force.ts';
-
-interface Remark {
-  readonly part: string;
-  readonly message: string;
-}
 
 /** Whether the gateways that share a store have the same files in force, for `/readyz`. */
 export class Agreement {
@@ -28,7 +24,7 @@ export class Agreement {
   }
 
   /** What somebody should look at. */
-  notes(): readonly Remark[] {
+  notes(): readonly Note[] {
     const { policies, configuration } = this.#current();
     const ofOthers = [...(this.#fleet?.others() ?? [])].flatMap(([gateway, digests]) => [
       ...(digests.policies === policies.version
@@ -42,7 +38,7 @@ export class Agreement {
   }
 
   /** Files that are not in force stop nothing; somebody should know of them. */
-  #notesOfFiles({ policies, own }: InForce): readonly Remark[] {
+  #notesOfFiles({ policies, own }: InForce): readonly Note[] {
     if (own.version === policies.version) return [];
     const files =
       own.version === null

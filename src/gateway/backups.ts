@@ -26,7 +26,7 @@ import { openReads } from '../stores/embedded/read-side.ts';
 import { asking } from '../stores/threads/operations.ts';
 import { makePrivateFolder, replaceFile, syncFolder } from '../stores/private-folder.ts';
 import { placeOf } from './store-place.ts';
-import { noteUpkeep } from './upkeep.ts';
+import { noteUpkeep, readUpkeep } from './upkeep.ts';
 
 /** In {@link RESTORING}, once the store there is whole: which backup it is of. */
 const WHOLE = 'whole';
@@ -88,9 +88,11 @@ async function restore(place: StorePlace, from: string, replace: boolean): Promi
       );
     const restored = isUnderWay ? null : await makeWhole(place, work, from, content);
     const replaced = putInPlace(path, work);
+    const hasLoss = (await readUpkeep(path)).restore?.clean === false;
     return {
       madeAt: content.made_at,
       replaced,
+      hasLoss,
       transactions: content.transactions,
       ...(restored ?? { transactionsKnown: null, carried: null, warning: null }),
     };
@@ -124,6 +126,9 @@ async function makeWhole(place: StorePlace, work: string, from: string, content:
               rows: (workspace, names) => look('rows', { workspace, names }),
             });
       await record(store, content, carried);
+      // One that stands there already stays until somebody has acknowledged it.
+      if (carried === null ? store.knownCommits > content.transactions : carried.fault !== null)
+        await noteUpkeep(path, 'restore', { at: Date.now(), clean: false });
       return { carried, transactionsKnown: store.knownCommits };
     });
     if (begun === null) throw new TypeError('a restored store always begins an epoch');

@@ -1,3 +1,4 @@
+import type { Note } from '../effects/model/note.ts';
 import type { RunResult } from '../effects/model/outcome.ts';
 import type { RunRequest } from '../effects/model/run-request.ts';
 import { runEffect } from '../effects/run/run-effect.ts';
@@ -89,10 +90,7 @@ export function secondOpinionOf(held: Held, metrics: Metrics, logger: FastifyBas
   });
 }
 
-export function opinionNotes(
-  held: Held,
-  opinion: SecondOpinion,
-): { readonly part: string; readonly message: string }[] {
+export function opinionNotes(held: Held, opinion: SecondOpinion): readonly Note[] {
   return opinion.differences(held.inForce.policies.version).map(({ rule, tool, here }) => ({
     part: 'policies',
     message: `The rule ${rule} ${here ? 'matched' : 'did not match'} a call of ${tool}; json-rules-engine says otherwise. Do not rely on the rule, and report it.`,

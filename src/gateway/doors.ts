@@ -75,6 +75,7 @@ export async function openDoors(
     spool: ground.spool,
     run,
     preferredWait,
+    heard: (upstream, code) => signals.silent.heard(upstream, code),
     shadowed: signals.metrics.shadowed,
     observed: (would) => signals.metrics.observed(would, 'proxy'),
     access: openAccessLog(ground, signals, opened),

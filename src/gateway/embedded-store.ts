@@ -128,6 +128,12 @@ export async function acceptTime(
   }
 }
 
+const LOSS_ACCEPTED = {
+  kind: 'store.loss_accepted',
+  effectId: null,
+  actor: { type: 'gateway', id: 'svc store accept-loss' },
+} as const satisfies Partial<LedgerDraft>;
+
 /**
  * Goes on, in a new epoch, with a store that is older than what is remembered of it. The ledger records it.
  * @returns whether there was a loss to accept
@@ -137,15 +143,30 @@ export async function acceptRolledBack(place: StorePlace): Promise<boolean> {
   const accepted = await beginEpoch(place, false, async ({ rows, epoch, commits, knownCommits }) => {
     // A restore that was interrupted is not gone on with: this store goes on.
     rmSync(join(place.path, RESTORING), { recursive: true, force: true });
-    const event: LedgerDraft = {
-      kind: 'store.loss_accepted',
-      effectId: null,
-      actor: { type: 'gateway', id: 'svc store accept-loss' },
-      data: { epoch, transactions: commits, transactions_known: knownCommits },
-    };
+    const event = { ...LOSS_ACCEPTED, data: { epoch, transactions: commits, transactions_known: knownCommits } };
     await createStepRunner(rows).run(INSTALLATION, (draft) => appendEvents(draft, [event]));
   });
   return accepted !== null;
+}
+
+/**
+ * Puts on the ledger that somebody knows what a restore could not bring over, also while a gateway runs. A store that was
+ * set back since goes on with {@link acceptRolledBack}, which says the same.
+ * @param at when it was restored, ms
+ * @throws StoreUnavailable
+ */
+export async function acknowledgeLoss(place: StorePlace, at: number): Promise<boolean> {
+  const rows = await openSharedRows(place, ({ record, counted }) => Math.max(record, Math.ceil(counted ?? 0))).catch(
+    () => null,
+  );
+  if (rows === null) return acceptRolledBack(place);
+  try {
+    const event = { ...LOSS_ACCEPTED, data: { restored_at: new Date(at).toISOString() } };
+    await createStepRunner(rows).run(INSTALLATION, (draft) => appendEvents(draft, [event]));
+  } finally {
+    await rows.close();
+  }
+  return true;
 }
 
 /** Looks at a store without creating or changing it, even while a gateway runs on it. */

@@ -1,5 +1,3 @@
-import { setTimeout as delay } from 'node:timers/promises';
-
 /** Closes what was opened, in the opposite order: at the end, or as soon as something later fails to open. */
 export interface ExitStack {
   push(close: () => void | Promise<void>): void;
@@ -16,17 +14,21 @@ export function createExitStack(): ExitStack {
   return {
     push: (close) => void closers.push(close),
     close: closeAll,
-    async closeWithin(ms) {
-      const late = new AbortController();
-      const isLate = delay(ms, false, { signal: late.signal });
-      try {
-        return await Promise.race([closeAll().then(() => true), isLate]);
-      } finally {
-        isLate.catch(() => undefined);
-        late.abort();
-      }
-    },
+    closeWithin: (ms) => within(closeAll(), ms),
   };
+}
+
+/** Whether it is done in time. What it comes to later is not lost: who began it goes on. */
+export async function within(work: Promise<void>, ms: number): Promise<boolean> {
+  let timer: NodeJS.Timeout | undefined;
+  const over = new Promise<false>((resolve) => {
+    timer = setTimeout(() => resolve(false), ms);
+  });
+  try {
+    return await Promise.race([work.then(() => true), over]);
+  } finally {
+    clearTimeout(timer);
+  }
 }
 
 /** Ends the process where an ordinary end would do harm, or would wait for a thread that never returns. */

@@ -2,6 +2,7 @@ import type { Listeners } from '../api/listeners.ts';
 import { FileLoader } from '../brain/load-files.ts';
 import type { GatewayOptions } from '../cli/ports.ts';
 import { watchFiles } from '../config/watch.ts';
+import type { Note } from '../effects/model/note.ts';
 import { newId } from '../effects/run/ids.ts';
 import { Agreement } from './agreement.ts';
 import type { ExitStack } from './exit-stack.ts';
@@ -114,7 +115,7 @@ export class FilesInForce {
   }
 
   /** What people should look at. */
-  notes(): readonly { readonly part: string; readonly message: string }[] {
+  notes(): readonly Note[] {
     const staleness = this.reloader.staleness();
     const problem = this.#entities.problem();
     return [

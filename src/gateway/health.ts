@@ -13,7 +13,7 @@ export type Health = Pick<ApiPorts, 'store' | 'impediments' | 'notes' | 'metrics
 /** What `/readyz` and `/metrics` say, at all doors. */
 export function healthOf(
   { held, store }: Ground,
-  { metrics, upkeep, notifying, opinion }: Signals,
+  { metrics, upkeep, notifying, silent, opinion }: Signals,
   files: FilesInForce,
   chores: Chores,
   takeUp: Pick<TakeUp, 'isDone'>,
@@ -37,6 +37,7 @@ export function healthOf(
         ...notifying.notes(),
         ...opinionNotes(held, opinion),
         ...chores.probeNotes(),
+        ...silent.notes(Date.now()),
       ];
     },
     metrics: () => metrics.render(),

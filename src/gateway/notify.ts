@@ -1,4 +1,5 @@
 import type { Logger } from 'pino';
+import type { Note } from '../effects/model/note.ts';
 import type { EffectStore } from '../effects/store.ts';
 import { Observed } from '../notifications/observed.ts';
 import { Notifier } from '../notifications/notifier.ts';
@@ -7,8 +8,8 @@ import type { Held } from './in-force.ts';
 /** What people are told of: what this gateway sees goes in, and one gateway of the store sends it. */
 export class Notifying {
   readonly #parts;
-  readonly #logger;
-  readonly #observed;
+  /** What this gateway sees. */
+  readonly observed;
   #notifier: Notifier | null = null;
 
   constructor(parts: {
@@ -22,8 +23,7 @@ export class Notifying {
     readonly logger: Logger;
   }) {
     this.#parts = parts;
-    this.#logger = parts.logger;
-    this.#observed = new Observed({
+    this.observed = new Observed({
       store: this.#parts.store,
       workspaces: this.#parts.workspaces,
       nearPercent: () => this.#parts.held.inForce.configuration.telemetry.budgetNearPercent,
@@ -32,7 +32,7 @@ export class Notifying {
   }
 
   /** What people should look at. */
-  notes(): readonly { readonly part: string; readonly message: string }[] {
+  notes(): readonly Note[] {
     const dead = this.#notifier?.dead() ?? 0;
     if (dead === 0) return [];
     const message = `${dead}${dead < 100 ? '' : ' or more'} notifications could not be delivered: svc notifications list --state dead shows them, svc notifications resend sends them again.`;
@@ -47,12 +47,14 @@ export class Notifying {
       publicUrl: this.#parts.publicUrl,
       owner: this.#parts.owner,
       isFleet: this.#parts.isFleet,
-      observed: this.#observed,
+      observed: this.observed,
       attempted: ({ id, receiverName: receiver, notification: { event } }, attempted) => {
-        if (attempted.kind === 'delivered') this.#logger.debug({ id, receiver, event }, 'a notification was delivered');
-        else this.#logger.warn({ id, receiver, event, why: attempted.why }, 'a notification could not be delivered');
+        if (attempted.kind === 'delivered')
+          this.#parts.logger.debug({ id, receiver, event }, 'a notification was delivered');
+        else
+          this.#parts.logger.warn({ id, receiver, event, why: attempted.why }, 'a notification could not be delivered');
       },
-      report: (error) => this.#logger.error({ err: error }, 'notifying failed'),
+      report: (error) => this.#parts.logger.error({ err: error }, 'notifying failed'),
     });
   }
 
@@ -63,13 +65,5 @@ export class Notifying {
 
   async stop(): Promise<void> {
     return this.#notifier?.stop();
-  }
-
-  quarantined(tool: string, state: 'changed' | 'gone'): void {
-    this.#observed.quarantined(tool, state);
-  }
-
-  released(tool: string): void {
-    this.#observed.released(tool);
   }
 }

@@ -1,5 +1,4 @@
-import { type CliPorts, CommandFailure, type StoreDifference, type StoreOptions } from '../cli/ports.ts';
-import type { Configuration, RedisStoreSettings } from '../config/configuration.ts';
+import { type CliPorts, CommandFailure, type StoreDifference } from '../cli/ports.ts';
 import { loadConfiguration } from '../config/load.ts';
 import { storeFolder } from '../config/resolve-store.ts';
 import type { KeyRecord } from '../effects/model/key.ts';
@@ -9,9 +8,9 @@ import { INSTALLATION } from '../effects/model/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { faultOfKey } from '../identity/authenticate.ts';
 import { keyState } from '../identity/key-record.ts';
-import { acceptRolledBack, acceptTime } from './embedded-store.ts';
+import { acceptRolledBack, acceptTime, acknowledgeLoss } from './embedded-store.ts';
 import { placeOf } from './store-place.ts';
-import { noteUpkeep } from './upkeep.ts';
+import { noteUpkeep, readUpkeep } from './upkeep.ts';
 import { openForCommand } from './redis-for-commands.ts';
 import { createLateKeySeals, UNJUDGED } from './key-seals.ts';
 import { sealedStore } from './sealed-store.ts';
@@ -24,9 +23,11 @@ export const acceptLoss: CliPorts['acceptLoss'] = async ({ configFile, environme
   const { store: settings, retention } = configuration;
   if (settings.kind === 'redis')
     return using(openOnRedis(settings, retention, UNJUDGED), (store) => store.acceptLoss());
-  const accepted = await acceptRolledBack(placeOf(settings)).catch((error: unknown) => {
-    throw error instanceof StoreUnavailable ? new CommandFailure(error.message) : error;
-  });
+  const place = placeOf(settings);
+  const { restore } = await readUpkeep(settings.path);
+  const isNoted = restore?.clean === false;
+  const accepted = await (isNoted ? acknowledgeLoss(place, restore.at) : acceptRolledBack(place)).catch(explain);
+  if (isNoted) await noteUpkeep(settings.path, 'restore', { at: Date.now(), clean: true });
   if (accepted) return [];
   throw new CommandFailure(
     `The store in ${settings.path} is as new as it was ever seen: there is no loss to accept. Start the gateway.`,
@@ -42,16 +43,18 @@ export const acceptClock: CliPorts['acceptClock'] = async ({ configFile, environ
     if (accepted !== null) return accepted;
     throw new CommandFailure('The clock of the Redis server is believed as it is: there is nothing to accept.');
   }
-  const accepted = await acceptTime(placeOf(store)).catch((error: unknown) => {
-    throw error instanceof StoreUnavailable ? new CommandFailure(error.message) : error;
-  });
+  const accepted = await acceptTime(placeOf(store)).catch(explain);
   if (accepted !== null) return accepted;
   throw new CommandFailure("The store's time is not behind the clock of this machine: there is nothing to accept.");
 };
 
 /** Declares that the journal of a gateway is lost. */
-export const recoverLost: CliPorts['recoverLost'] = async (options, gateway) => {
-  const { store: settings, retention } = await onRedis(options, 'recover');
+export const recoverLost: CliPorts['recoverLost'] = async ({ configFile, environment }, gateway) => {
+  const { store: settings, retention } = (await loadConfiguration(configFile, { environment })).configuration;
+  if (settings.kind !== 'redis')
+    throw new CommandFailure(
+      'svc store recover is for a store on Redis; this one is embedded, and has no journals of other gateways.',
+    );
   await using(openForCommand(settings, retention), async (store) => {
     await store.recoverLost(gateway).catch((error: unknown) => {
       throw error instanceof Error && !(error instanceof StoreUnavailable) ? new CommandFailure(error.message) : error;
@@ -151,19 +154,6 @@ async function readApprovals(store: EffectStore, workspace: string): Promise<voi
   } while (cursor !== null);
 }
 
-async function onRedis(
-  { configFile, environment }: StoreOptions,
-  command: string,
-): Promise<{ readonly store: RedisStoreSettings; readonly retention: Configuration['retention'] }> {
-  const { configuration } = await loadConfiguration(configFile, { environment });
-  const { store, retention } = configuration;
-  if (store.kind !== 'redis')
-    throw new CommandFailure(
-      `svc store ${command} is for a store on Redis; this one is embedded, and has no journals of other gateways.`,
-    );
-  return { store, retention };
-}
-
 /** Works with a store and closes it. If it cannot be reached, the error is one for people. */
 async function using<Store extends EffectStore, T>(
   opening: Promise<Store>,
@@ -177,6 +167,11 @@ async function using<Store extends EffectStore, T>(
       await store.close();
     }
   } catch (error) {
-    throw error instanceof StoreUnavailable ? new CommandFailure(error.message) : error;
+    return explain(error);
   }
+}
+
+/** Why a store cannot be used is for people. @throws it */
+function explain(error: unknown): never {
+  throw error instanceof StoreUnavailable ? new CommandFailure(error.message) : error;
 }

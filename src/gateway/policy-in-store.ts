@@ -1,4 +1,5 @@
 import { StoreUnavailable } from '../effects/store.ts';
+import { within } from './exit-stack.ts';
 
 /** What could not be taken on is tried again for a call after this long at the earliest, ms. */
 const READ_AGAIN_MS = 1000;
@@ -38,17 +39,4 @@ export function followPolicy(
     const hindrance = take.hindrance();
     if (inForce !== version() && hindrance !== null) throw new StoreUnavailable(hindrance);
   };
-}
-
-/** Whether it is done in time. What it comes to later is not lost: who began it goes on. */
-async function within(work: Promise<void>, ms: number): Promise<boolean> {
-  let timer: NodeJS.Timeout | undefined;
-  const over = new Promise<false>((resolve) => {
-    timer = setTimeout(() => resolve(false), ms);
-  });
-  try {
-    return await Promise.race([work.then(() => true), over]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

@@ -1,4 +1,5 @@
 import type { EffectRecord } from '../effects/model/effect.ts';
+import type { Note } from '../effects/model/note.ts';
 import type { Probe, Tool } from '../effects/model/tool.ts';
 import type { EffectPorts } from '../effects/ports.ts';
 import { probeByItself, type ProbeResult } from '../effects/run/probe-effect.ts';
@@ -75,7 +76,7 @@ export class Prober {
   }
 
   /** Where probing stands still, and why. */
-  notes(): readonly { readonly part: string; readonly message: string }[] {
+  notes(): readonly Note[] {
     return [...this.#lanes].flatMap(([upstream, lane]) => noteOf(upstream, lane));
   }
 

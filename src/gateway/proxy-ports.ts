@@ -28,6 +28,7 @@ export function proxyPorts(parts: {
   readonly spool: Spool;
   readonly run: (request: RunRequest) => Promise<RunResult>;
   readonly preferredWait: ProxyPorts['preferredWait'];
+  readonly heard: ProxyPorts['heard'];
   readonly shadowed: (rules: readonly string[]) => void;
   readonly observed: (would: string) => void;
   readonly access: ProxyPorts['access'];
@@ -36,13 +37,12 @@ export function proxyPorts(parts: {
   };
 }): ProxyPorts {
   const { core, held, pauses, upstreams } = parts;
-  const { store } = core;
   const entranceOf = createEntrances(() => held.inForce.configuration.routes);
   const listeners = new Set<() => void>();
   const changed = (): void => {
     for (const listener of listeners) listener();
   };
-  store.onKeysChanged(changed);
+  core.store.onKeysChanged(changed);
   pauses.onChange(changed);
 
   return {
@@ -56,13 +56,14 @@ export function proxyPorts(parts: {
       judge: core.judge,
       policyVersion: core.policyVersion,
       pauses,
-      isFresh: (workspace) => pauses.isLoaded(workspace) && store.health().ready,
-      now: () => store.now(),
+      isFresh: (workspace) => pauses.isLoaded(workspace) && core.store.health().ready,
+      now: () => core.store.now(),
     }),
     run: parts.run,
     preferredWait: parts.preferredWait,
-    append: (workspace, events) => store.append(workspace, events),
+    append: (workspace, events) => core.store.append(workspace, events),
     stream: (id) => upstreams.stream(id),
+    heard: parts.heard,
     place: (kind, upstream, workspace, agentId) => upstreams.place(kind, upstream, `${workspace}\n${agentId}`),
     upstream: upstreams.settings,
     receiptView,
@@ -78,7 +79,7 @@ export function proxyPorts(parts: {
     shadowed: parts.shadowed,
     settings: currentSettings(parts.settings, held),
     spool: parts.spool,
-    now: store.now,
+    now: core.store.now,
     newId,
     onAccessChanged(listener) {
       listeners.add(listener);

@@ -7,6 +7,7 @@ import type { OwnSettings } from './own-settings.ts';
 import { createPinAlarm } from './pin-view.ts';
 import type { Swept } from './sweeper.ts';
 import { watchUpkeep } from './upkeep.ts';
+import { SilentUpstreams } from './silent-upstreams.ts';
 import type { Views } from './views.ts';
 
 /** What operators and their machines are told of the gateway. */
@@ -48,15 +49,19 @@ export function openSignals(
     quarantined: (tool, state) => {
       metrics.alerted('tool_quarantined');
       logger.error({ alert: 'tool_quarantined', tool, state }, 'an MCP server changed this tool: it is not called');
-      notifying.quarantined(tool, state);
+      notifying.observed.quarantined(tool, state);
     },
     released(tool) {
       logger.info({ tool }, 'this MCP tool is what was approved again');
-      notifying.released(tool);
+      notifying.observed.released(tool);
     },
     unapproved: (upstream, tools) =>
       logger.warn({ upstream, tools: tools.slice(0, 20) }, 'an MCP server lists tools that nobody has approved'),
   });
   views.heed(alarm);
-  return { metrics, upkeep, notifying, opinion: secondOpinionOf(held, metrics, logger) };
+  const silent = new SilentUpstreams((upstream, code) => {
+    metrics.alerted('upstream_silent');
+    logger.error({ alert: 'upstream_silent', upstream, code }, 'an upstream does not answer');
+  });
+  return { metrics, upkeep, notifying, silent, opinion: secondOpinionOf(held, metrics, logger) };
 }

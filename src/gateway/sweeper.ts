@@ -1,4 +1,5 @@
 import { dispatchGranted } from '../effects/run/decide-approval.ts';
+import type { Note } from '../effects/model/note.ts';
 import type { People } from '../effects/run/recall.ts';
 import type { EffectPorts } from '../effects/ports.ts';
 import { StoreUnavailable, type SweepReport } from '../effects/store.ts';
@@ -132,12 +133,9 @@ export class Sweeper {
 }
 
 /** What people have to know of what is swept, and of outcomes that nobody settles. */
-export function retentionNotes(
-  last: Swept | null,
-  now: number,
-): readonly { readonly part: string; readonly message: string }[] {
+export function retentionNotes(last: Swept | null, now: number): readonly Note[] {
   if (last === null) return [];
-  const notes: { readonly part: string; readonly message: string }[] = [];
+  const notes: Note[] = [];
   const note = (part: string, message: string): void => void notes.push({ part, message });
   const { unsettled, reached, oldestUnknown, archive, at } = last;
   const day = (time: number): string => new Date(time).toISOString();

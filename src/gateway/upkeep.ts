@@ -1,9 +1,10 @@
 import { readFile } from 'node:fs/promises';
 import { join } from 'node:path';
+import type { Note } from '../effects/model/note.ts';
 import { replaceFile } from '../stores/private-folder.ts';
 
 /** What people do now and then for a store, with commands of their own. */
-export type Upkeep = 'backup' | 'fsck';
+export type Upkeep = 'backup' | 'fsck' | 'restore';
 
 /** When it was done last, and whether it found or left everything in order. */
 export interface UpkeepDone {
@@ -16,7 +17,7 @@ export type UpkeepTimes = Readonly<Record<Upkeep, UpkeepDone | null>>;
 
 const LOOK_MS = 10_000;
 
-const ALERTS = { backup: 'backup_overdue', fsck: 'store_differs' } as const;
+const ALERTS = { backup: 'backup_overdue', fsck: 'store_differs', restore: 'restore_lost_calls' } as const;
 
 /** Notes beside the store that a command has come to its end, for the gateway that runs there. */
 export async function noteUpkeep(folder: string, what: Upkeep, done: UpkeepDone): Promise<void> {
@@ -25,8 +26,12 @@ export async function noteUpkeep(folder: string, what: Upkeep, done: UpkeepDone)
 
 /** What is on record of each command; what cannot be read counts as not done. */
 export async function readUpkeep(folder: string): Promise<UpkeepTimes> {
-  const [backup, fsck] = await Promise.all([readDone(folder, 'backup'), readDone(folder, 'fsck')]);
-  return { backup, fsck };
+  const [backup, fsck, restore] = await Promise.all([
+    readDone(folder, 'backup'),
+    readDone(folder, 'fsck'),
+    readDone(folder, 'restore'),
+  ]);
+  return { backup, fsck, restore };
 }
 
 async function readDone(folder: string, what: Upkeep): Promise<UpkeepDone | null> {
@@ -44,14 +49,9 @@ function fileOf(folder: string, what: Upkeep): string {
   return join(folder, `last-${what}.json`);
 }
 
-interface Note {
-  readonly part: Upkeep;
-  readonly message: string;
-}
-
 /** What people have to know of backups and checks. `everyMs`: how old a backup may be; `null`: as old as it likes. */
-export function upkeepNotes({ backup, fsck }: UpkeepTimes, everyMs: number | null, now: number): readonly Note[] {
-  const notes: Note[] = [];
+export function upkeepNotes({ backup, fsck, restore }: UpkeepTimes, everyMs: number | null, now: number) {
+  const notes: (Note & { readonly part: Upkeep })[] = [];
   const day = (time: number): string => new Date(time).toISOString();
   if (everyMs !== null && (backup === null || now - backup.at > everyMs)) {
     const last = backup === null ? 'There is none on record' : `The last one was made at ${day(backup.at)}`;
@@ -61,7 +61,18 @@ export function upkeepNotes({ backup, fsck }: UpkeepTimes, everyMs: number | nul
     });
   }
   if (fsck?.clean === false)
-    notes.push({ part: 'fsck', message: `svc fsck of ${day(fsck.at)} found that the store differs from its ledger.` });
+    notes.push({
+      part: 'fsck',
+      message: `svc fsck of ${day(fsck.at)} found that the store differs from its ledger.`,
+      since: fsck.at,
+    });
+  if (restore?.clean === false)
+    notes.push({
+      part: 'restore',
+      message:
+        'A backup was put back, and what ran after it could not all be read: such calls look new, and would be sent again. Compare the upstreams, then: svc store accept-loss.',
+      since: restore.at,
+    });
   return notes;
 }
 
@@ -78,9 +89,9 @@ export function watchUpkeep(
   readonly begun: Promise<void>;
   stop(): void;
 } {
-  let times: UpkeepTimes = { backup: null, fsck: null };
+  let times: UpkeepTimes = { backup: null, fsck: null, restore: null };
   let told: ReadonlySet<string> = new Set();
-  const notes = (): readonly Note[] => upkeepNotes(times, everyMs(), Date.now());
+  const notes = () => upkeepNotes(times, everyMs(), Date.now());
   const look = async (): Promise<void> => {
     times = await readUpkeep(folder);
     const found = notes();

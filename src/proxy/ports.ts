@@ -51,6 +51,8 @@ export interface ProxyPorts {
   readonly append: (workspace: string, events: readonly LedgerDraft[]) => Promise<void>;
   /** The pool for streamed reads; `null` if no upstream has this id. */
   readonly stream: (upstream: string) => Dispatcher | null;
+  /** Hears of each read that was sent: why it had no answer; `null`: it had one. */
+  readonly heard: (upstream: string, code: string | null) => void;
   /**
    * Takes a place for an agent's read or tunnel. The returned function gives it back. `null` if none became free in
    * time.

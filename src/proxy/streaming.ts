@@ -16,7 +16,7 @@ import type { ReadLedger } from './read-ledger.ts';
 import { type StreamedRead, unreachableWords } from './streamed-read.ts';
 
 /** What passing a read on needs of the ports. */
-interface PassingPorts extends Pick<ProxyPorts, 'stream'> {
+interface PassingPorts extends Pick<ProxyPorts, 'stream' | 'heard'> {
   readonly settings: () => Pick<ProxySettings, 'publicUrl'>;
 }
 
@@ -84,6 +84,7 @@ export function passOn(
         fail(new Error(`the upstream answered with the status ${status}`));
         return;
       }
+      ports.heard(read.upstreamId, null);
       reads.record(read.passed, status);
       answering = answer(reply, read, { status, headers }, { resume: () => started.resume(), fail });
       // Such an answer has no body, whatever length it names. undici reports that length as a missing body.
@@ -101,7 +102,12 @@ export function passOn(
     onResponseEnd() {
       if (!hasFailed) answering?.end();
     },
-    onResponseError: (_started, error) => fail(error),
+    onResponseError: (_started, error) => {
+      // A read that ended for another reason was broken off here.
+      if (!hasFailed && answering === null)
+        ports.heard(read.upstreamId, 'code' in error ? String(error.code) : 'no_answer');
+      fail(error);
+    },
   };
   stream.dispatch(
     {

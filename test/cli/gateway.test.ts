@@ -8,7 +8,7 @@ import { type PaymentsUpstream, startPaymentsUpstream } from '../../packages/dem
 import { askAgain } from '../ask-again.ts';
 import { makeCa } from '../upstream/certificates.ts';
 import { startTlsUpstream } from '../upstream/tls-start.ts';
-import { begin, type Running, svc } from './run.ts';
+import { begin, type Running, svc, svcAnswered } from './run.ts';
 
 /** The commands against a real gateway on a real store, and the demo's payments API behind it. */
 const folder = mkdtempSync(join(tmpdir(), 'svc-cli-'));
@@ -106,6 +106,11 @@ async function refund(amount: number, idempotencyKey: string): Promise<Answer> {
 const asAccount = (...argv: readonly string[]): ReturnType<typeof svc> => {
   vi.stubEnv('SVC_API_KEY', account);
   return svc(...argv, ...at());
+};
+
+const asPerson = (answer: string | null, ...argv: readonly string[]): ReturnType<typeof svc> => {
+  vi.stubEnv('SVC_API_KEY', account);
+  return svcAnswered(answer, ...argv, ...at());
 };
 
 describe('keys create', () => {
@@ -302,18 +307,32 @@ describe('effects', () => {
     expect(dry.out).toContain('Would settle as happened: 2. Nothing was changed.');
     writeFileSync(file, `${first}\neff_gone\n${second}\n`);
     expect((await resolve('--from', file, '--dry-run')).err).toMatch(/^eff_gone: .*\[not_found\]$/);
-    const some = await resolve('--from', file);
+    const some = await resolve('--from', file, '--yes');
     expect(some).toMatchObject({ code: 1, out: 'Settled as happened: 2. Refused: 1.' });
     expect(some.err).toMatch(/^eff_gone: .*\[not_found\]$/);
     expect((await resolve('--from', file, '--dry-run')).out).toContain('Would settle as happened: 0. Not unknown: 2.');
     writeFileSync(file, '# none\n');
     expect(await resolve('--from', file)).toMatchObject({ code: 2, err: expect.stringContaining('names no effect') });
     const { created_at: made } = JSON.parse((await asAccount('effects', 'show', third, '--json')).out).effect;
-    expect((await resolve('--tool', 'notes.none', '--dry-run')).out).toContain(': 0.');
+    const misspelt = await resolve('--tool', 'payments.refnd', '--yes');
+    expect(misspelt).toMatchObject({ code: 64, err: expect.stringContaining("did you mean 'payments.refund'?") });
     expect((await resolve('--before', made, '--dry-run')).out).toContain(': 0.');
-    expect((await resolve('--tool', 'payments.refund')).out).toBe('Settled as happened: 2. Refused: 0.');
+    const unasked = await resolve('--tool', 'payments.refund');
+    expect(unasked).toMatchObject({ code: 64, err: expect.stringContaining('settle 2 outcomes as happened') });
+    const answered = (answer: string | null) =>
+      asPerson(answer, 'effects', 'resolve', '--outcome', 'happened', '--tool', 'payments.refund');
+    for (const no of [null, 'no', ''])
+      expect(await answered(no)).toMatchObject({
+        code: 2,
+        out: '',
+        err: expect.stringContaining('Nothing was changed'),
+      });
+    expect((await resolve('--tool', 'payments.refund', '--dry-run')).out).toContain(': 2.');
+    expect(await answered('yes')).toMatchObject({ code: 0, out: 'Settled as happened: 2. Refused: 0.' });
+    // A tool that is there, and of which nothing is unknown any more.
+    expect((await resolve('--tool', 'payments.refund')).out).toBe('Settled as happened: 0. Refused: 0.');
     writeFileSync(file, `${first}\n`);
-    const again = await asAccount('effects', 'resolve', '--outcome', 'not_happened', '--from', file);
+    const again = await asAccount('effects', 'resolve', '--outcome', 'not_happened', '--from', file, '--yes');
     expect(again).toMatchObject({ code: 1, err: expect.stringMatching(`${first}: .*\\[already_resolved\\]`) });
     for (const which of [[], [first, '--from', file], ['--from', file, '--tool', 'x']])
       expect((await resolve(...which)).err).toMatch(/^svc: Say which/);

@@ -79,7 +79,7 @@ describe('svc mcp config', () => {
     [['--name', 'a.b'], 'Letters, digits'],
     [['--key-env', 'A', '--key-file', 'b'], 'cannot be used with'],
   ])('%j is refused', async (more, why) => {
-    expect(await config('codex', ...more)).toMatchObject({ code: 2, out: '', err: expect.stringContaining(why) });
+    expect(await config('codex', ...more)).toMatchObject({ code: 64, out: '', err: expect.stringContaining(why) });
   });
 
   test('what stands after # is no part of the address', async () => {

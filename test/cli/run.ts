@@ -59,13 +59,18 @@ export function svcAtTerminal(...argv: readonly string[]): Promise<Ran> {
   return beginAs({ interactive: true }, argv).ended;
 }
 
+/** The same, and what the person answers; `null`: nothing. */
+export function svcAnswered(answer: string | null, ...argv: readonly string[]): Promise<Ran> {
+  return beginAs({ interactive: true, answer }, argv).ended;
+}
+
 /** Begins a command; `stop` is what a signal does. */
 export function begin(...argv: readonly string[]): Running {
   return beginAs({ interactive: false }, argv);
 }
 
 function beginAs(
-  { interactive }: { readonly interactive: boolean },
+  { interactive, answer = null }: { readonly interactive: boolean; readonly answer?: string | null },
   argv: readonly string[],
   ports: CliPorts = PORTS,
 ): Running {
@@ -81,6 +86,10 @@ function beginAs(
     err: (line) => void err.push(line),
     color: false,
     interactive,
+    ask: (question) => {
+      err.push(question);
+      return Promise.resolve(answer);
+    },
     stopped: () => stopped.promise,
     unread: () => new Promise(() => undefined),
   }).then((code) => ({ code, out: out.join('\n'), err: err.join('\n') }));

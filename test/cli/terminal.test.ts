@@ -10,6 +10,7 @@ const terminal = (color: boolean): Terminal => ({
   err: () => undefined,
   color,
   interactive: false,
+  ask: async () => null,
   stopped: () => Promise.resolve(),
   unread: () => Promise.resolve(),
 });

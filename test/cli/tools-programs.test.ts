@@ -131,7 +131,7 @@ describe('svc tools with a server that the configuration declares', () => {
     expect(await said('list', '--config', config, '--upstream', 'api')).toContain("no MCP server 'api'");
     expect(await said('pin', '--url', 'http://127.0.0.1:9/', '--lock', lock)).toContain('--upstream ID');
     vi.stubEnv('SOME_KEY', 'x');
-    expect(await tools('list', '--key-env', 'SOME_KEY')).toMatchObject({ code: 2 });
+    expect(await tools('list', '--key-env', 'SOME_KEY')).toMatchObject({ code: 64 });
     await tools('pin');
     writeFileSync(lock, readFileSync(lock, 'utf8').replace('"upstream": "pg"', '"upstream": "other"'));
     expect(await tools('diff')).toMatchObject({ code: 2, err: expect.stringContaining("pins of 'other'") });

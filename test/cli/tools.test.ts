@@ -104,7 +104,7 @@ describe('svc tools', () => {
         { name: 'refund', state: 'changed' },
       ],
     });
-    expect(await tools('approve')).toMatchObject({ code: 2 });
+    expect(await tools('approve')).toMatchObject({ code: 64 });
     expect(await tools('approve', 'refnd')).toMatchObject({ code: 2, err: expect.stringContaining('refnd') });
     expect(readFileSync(lock, 'utf8')).toBe(before);
 

@@ -1,10 +1,11 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
+import { EXIT_CODES, OF_COMMANDS } from '../../src/cli/exit-codes.ts';
 import { svc } from './run.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'svc-usage-'));
@@ -65,7 +66,7 @@ describe('help and usage', () => {
     const { code, out } = await svc(...words.filter((word) => typeof word === 'string'), '--help');
     expect(code).toBe(0);
     expect(out).toContain('--json');
-    expect(out).toMatch(/Exit codes:\n {2}0 {2}.+\n {2}1 {2}.+\n {2}2 {2}.+/);
+    expect(out).toMatch(/Exit codes:\n {2}0 {3}.+\n {2}1 {3}.+\n {2}2 {3}.+\n {2}64 {2}.+/);
   });
 
   test.each([
@@ -90,11 +91,53 @@ describe('help and usage', () => {
     ['a key instead of its id', ['keys', 'revoke', 'svc_agent_x', '--config', 'x'], /named by its id, key_/],
     ['an overlap that is none', ['keys', 'rotate', 'key_aaaaaaaaaaaa', '--overlap', '1h'], /A number of seconds/],
     ['evidence that is not JSON', ['effects', 'resolve', 'e', '--outcome', 'happened', '--evidence', '{'], /Not JSON/],
-  ])('%s: exit code 2, said on standard error', async (_, argv, words) => {
+  ])('%s: exit code 64, said on standard error', async (_, argv, words) => {
     const { code, out, err } = await svc(...argv);
     expect(err).toMatch(words);
-    expect(code).toBe(2);
+    expect(code).toBe(64);
     expect(out).toBe('');
+  });
+});
+
+describe('exit codes', () => {
+  const rows = readFileSync('docs/operating/exit-codes.md', 'utf8')
+    .split('\n')
+    .filter((line) => /^\| (\d+|`svc .*`) \|/.test(line))
+    .map((line) =>
+      line
+        .split('|')
+        .map((cell) => cell.trim())
+        .slice(1, -1),
+    );
+  const general = rows.filter(([first = '']) => /^\d+$/.test(first));
+  const ofCommands = rows.filter(([first = '']) => first.startsWith('`'));
+
+  test('are those of the table in the documentation, and nothing more', () => {
+    expect(general).toEqual(Object.entries(EXIT_CODES));
+    const told = Object.entries(OF_COMMANDS).map(([name, [done, no, failed]]) => [
+      `\`svc ${name}\``,
+      done,
+      no,
+      failed ?? 'as above',
+    ]);
+    expect(ofCommands).toEqual(told);
+  });
+
+  test.each(ofCommands)('%s: its help says the same', async (command = '', done, no, failed) => {
+    const { out } = await svc(...command.replaceAll('`', '').split(' ').slice(1), '--help');
+    const third = failed === 'as above' ? general[2]?.[1] : failed;
+    expect(out).toContain(`Exit codes:\n  0   ${done}\n  1   ${no}\n  2   ${third}\n  64  ${general[3]?.[1]}`);
+  });
+
+  test.each([
+    ['0', ['config', 'check', file('held.yaml', 'workspaces: [{ id: w }]\n')]],
+    ['1', ['config', 'check', file('unheld.yaml', 'serve: {}\n')]],
+    ['2', ['effects', 'list', '--url', 'http://127.0.0.1:1', '--key-file', file('key', 'svc_acct_x')]],
+    ['64', ['effects', 'list', '--ulr', 'http://127.0.0.1:1']],
+    ['64', ['pause', '--reason', 'x']],
+  ])('%s is what it says there', async (code, argv) => {
+    expect(general.map(([each]) => each)).toContain(code);
+    expect((await svc(...argv)).code).toBe(Number(code));
   });
 });
 
@@ -246,7 +289,7 @@ test('effects resolve chooses from all pages that a gateway has, not from the fi
   expect((await svc(...dryRun, '--before', '2026-02-15T00:00:00Z')).out).toContain('Would settle as happened: 3.');
   gateway.close();
   const badTime = await svc(...dryRun, '--before', '2026-02-15');
-  expect(badTime).toMatchObject({ code: 2, err: expect.stringContaining('Not a time such as') });
+  expect(badTime).toMatchObject({ code: 64, err: expect.stringContaining('Not a time such as') });
 });
 
 test('an export that breaks off leaves no file: a part of comma-separated values looks whole', async () => {

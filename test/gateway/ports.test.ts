@@ -100,6 +100,7 @@ beforeEach(async () => {
     spool: NO_SPOOL,
     run: (request) => runEffect(core, request),
     preferredWait: { hold: () => null },
+    heard: () => undefined,
     shadowed: () => undefined,
     observed: () => undefined,
     access: null,

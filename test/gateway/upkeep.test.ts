@@ -9,7 +9,7 @@ afterAll(() => rmSync(folder, { recursive: true }));
 
 const HOUR = 3_600_000;
 const AT = 1_760_000_000_000;
-const NONE = { backup: null, fsck: null };
+const NONE = { backup: null, fsck: null, restore: null };
 
 test('a backup is wanting when it is older than asked, or there is none; without the setting nobody asks', () => {
   const made = { ...NONE, backup: { at: AT, clean: true } };
@@ -22,6 +22,14 @@ test('a backup is wanting when it is older than asked, or there is none; without
 test('a check that found something is told of until one is clean', () => {
   expect(upkeepNotes({ ...NONE, fsck: { at: AT, clean: false } }, null, AT)).toMatchObject([{ part: 'fsck' }]);
   expect(upkeepNotes({ ...NONE, fsck: { at: AT, clean: true } }, null, AT)).toEqual([]);
+});
+
+test('a restore that could not bring everything over is told of, since when, until somebody acknowledges it', () => {
+  const told = upkeepNotes({ ...NONE, restore: { at: AT, clean: false } }, null, AT + HOUR);
+  expect(told).toMatchObject([
+    { part: 'restore', since: AT, message: expect.stringContaining('svc store accept-loss') },
+  ]);
+  expect(upkeepNotes({ ...NONE, restore: { at: AT, clean: true } }, null, AT)).toEqual([]);
 });
 
 test('what commands note is seen, and told once', async () => {

@@ -369,6 +369,7 @@ export async function startProxiedWorld(
     policyMode: () => configuration.policies.mode,
     observed: () => {},
     access: null,
+    heard: () => undefined,
     shadowed: (rules) => void shadowed.push(...rules),
     settings: () => ({ ...settings(), bodyLimit: configuration.limits.bodyBytes, uploads: UPLOADS }),
     spool: NO_SPOOL,

@@ -35,6 +35,7 @@ async function startPassing(
   app.decorateReply('lastHeaders', () => {});
   const recorded: (number | null)[] = [];
   const arrived: string[] = [];
+  const heard: (string | null)[] = [];
   app.get('/*', (request, reply) => {
     arrived.push(request.url);
     const read: StreamedRead = {
@@ -81,6 +82,7 @@ async function startPassing(
     };
     const ports = {
       stream: () => pool,
+      heard: (_upstream: string, code: string | null) => void heard.push(code),
       settings: () => ({ publicUrl: 'http://gateway' }),
     };
     passOn(ports, { record: (_read, status) => recorded.push(status) }, request, reply, read);
@@ -93,7 +95,7 @@ async function startPassing(
     await app.close();
     await pool.destroy();
   });
-  return { url: `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`, recorded, arrived };
+  return { url: `http://127.0.0.1:${(app.server.address() as AddressInfo).port}`, recorded, arrived, heard };
 }
 
 test('a stream of events begins before its first event', async () => {
@@ -106,7 +108,7 @@ test('a stream of events begins before its first event', async () => {
 });
 
 test('an upstream that breaks off is answered for before its first byte, and cut after it', async () => {
-  const { url, recorded } = await startPassing((socket, request) => {
+  const { url, recorded, heard } = await startPassing((socket, request) => {
     socket.end(
       `HTTP/1.1 200 OK\r\nx-secret: a\r\ncontent-length: 9\r\n\r\n${request.includes('/after') ? 'some' : ''}`,
     );
@@ -122,6 +124,8 @@ test('an upstream that breaks off is answered for before its first byte, and cut
   expect(after.status).toBe(200);
   await expect(after.text()).rejects.toThrow('terminated');
   expect(recorded).toEqual([200, 200]);
+  // It has answered, however badly.
+  expect(heard).toEqual([null, null]);
 });
 
 test('a status that is none is not passed on', async () => {

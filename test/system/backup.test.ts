@@ -177,12 +177,52 @@ it('a store that is damaged is replaced; that it could not be read is said', asy
   writeFileSync(join(gateway.dataFolder, 'store.db'), Buffer.alloc(65_536, 'not a database '));
   const restored = await command('restore', backup, '--replace');
   expect(restored).toMatchObject({
-    code: 0,
+    code: 1,
     out: expect.stringMatching(/^WARNING: .*could not be read to its end .*SENT AGAIN/),
   });
+  expect(restored.err).toContain(`svc store accept-loss --config ${gateway.configFile}`);
   await restarted();
   expect((await repeat(key)).body.decision).toBe('duplicate_blocked');
   await expectNothingTwice();
+  const notes = async () => (await send(gateway.url, '', 'GET', '/readyz')).body.notes;
+  expect(await notes()).toMatchObject([{ part: 'restore', since: expect.any(String) }]);
+  // Another one that finds everything does not make that known.
+  await gateway.stop();
+  expect(await command('restore', backup, '--replace')).toMatchObject({ code: 1 });
+  await restarted();
+  expect(await notes()).toMatchObject([{ part: 'restore' }]);
+  // While it runs.
+  expect(await command('store', 'accept-loss')).toMatchObject({ code: 0 });
+  await until(async () => (await notes()) === undefined);
+  const { body } = await send(
+    gateway.url,
+    gateway.administrativeKey,
+    'GET',
+    '/v1/beta/ledger?kind=store.loss_accepted',
+  );
+  expect(body.events).toMatchObject([{ data: { restored_at: expect.any(String) } }]);
+  expect(await command('store', 'accept-loss')).toMatchObject({ code: 2 });
+});
+
+it('what is lost is counted from the farthest that was seen, however often a backup is put back', async () => {
+  expect(await command('backup', backup)).toMatchObject({ code: 0 });
+  for (let calls = 0; calls < 5; calls += 1) await world.run(refund({ amount: 1 }));
+  await gateway.stop();
+  const restored = async () => {
+    rmSync(join(gateway.dataFolder, 'store.db'));
+    const { code, out } = await command('restore', backup, '--json');
+    expect(code).toBe(1);
+    const { transactions, transactions_known: known } = JSON.parse(out);
+    return known - transactions;
+  };
+  const first = await restored();
+  expect(first).toBeGreaterThanOrEqual(10);
+  expect(await restored()).toBeGreaterThanOrEqual(first);
+  await restarted();
+  await world.run(refund({ amount: 1 }));
+  await gateway.stop();
+  expect(await restored()).toBeGreaterThan(first);
+  await restarted();
 });
 
 it('a restore that was interrupted before it began to replace is made anew: the store has gone on', async () => {

@@ -181,13 +181,13 @@ describe('the key', () => {
   });
 
   test.each([
-    ['no key', ['--url', 'http://127.0.0.1:1/'], {}, 'The variable SVC_API_KEY holds no key.'],
-    ['a key in place of a name', ['--url', 'http://127.0.0.1:1/', '--key-env', GOOD_KEY], {}, 'not the key'],
-    ['a key in the URL', ['--url', 'http://127.0.0.1:1/?api_key=svc_x'], {}, 'without a key'],
-    ['a key of two lines', ['--url', 'http://127.0.0.1:1/'], { SVC_API_KEY: 'a\nb' }, 'something that is no key'],
-  ])('%s: nothing starts, and standard output stays empty', async (_what, args, env, message) => {
+    ['no key', ['--url', 'http://127.0.0.1:1/'], {}, 'The variable SVC_API_KEY holds no key.', 2],
+    ['a key in place of a name', ['--url', 'http://127.0.0.1:1/', '--key-env', GOOD_KEY], {}, 'not the key', 64],
+    ['a key in the URL', ['--url', 'http://127.0.0.1:1/?api_key=svc_x'], {}, 'without a key', 64],
+    ['a key of two lines', ['--url', 'http://127.0.0.1:1/'], { SVC_API_KEY: 'a\nb' }, 'something that is no key', 2],
+  ])('%s: nothing starts, and standard output stays empty', async (_what, args, env, message, code) => {
     const bridge = rawBridge(args, env);
-    expect(await bridge.end()).toEqual({ code: 2, left: [] });
+    expect(await bridge.end()).toEqual({ code, left: [] });
     expect(bridge.said()).toContain(message);
     expect(bridge.said()).not.toContain(GOOD_KEY);
   });

@@ -1,11 +1,12 @@
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { until } from '../redis/servers.ts';
-import { send } from './gateway.ts';
-import { freshKey, refund, startWorld, type World } from './world.ts';
+import { send, type TestFiles } from './gateway.ts';
+import { freshKey, refund, startWorld, type World, worldFiles } from './world.ts';
 
 /* `svc status`: what an operator is told at night, by the exit code too. */
 
@@ -14,9 +15,34 @@ const run = promisify(execFile);
 let world: World;
 const lost: string[] = [];
 beforeAll(async () => {
-  world = await startWorld();
+  world = await startWorld({ files: (url) => withRule(worldFiles(url), BRIEF) });
 });
 afterAll(() => world.close());
+
+/** A request that nobody can decide on in time. */
+const BRIEF =
+  '{ id: brief, effect: require_approval, match: { tools: [notes.secret] }, approval: { approvers: { users: [maria] }, quorum: 1, expires: 1s, summary: "Tell it" } }';
+
+function withRule({ config, policies }: TestFiles, rule: string): TestFiles {
+  return { config, policies: { ...policies, 'world.yaml': `${policies['world.yaml']}  - ${rule}\n` } };
+}
+
+/** The world with one more upstream, of which a tool and a read are declared. */
+function filesOfGone(url: string): (upstreamUrl: string) => TestFiles {
+  return (upstreamUrl) => {
+    const { config, policies } = worldFiles(upstreamUrl);
+    const tool = (name: string, kind: string, method: string): string =>
+      `  - { name: ${name}, title: Thing, upstream: gone, kind: ${kind}, request: { method: ${method}, path: /v1/things }, params_schema: { type: object } }`;
+    const more = config
+      .replace('timeout: 10s }', `timeout: 10s }, { id: gone, url: "${url}" }`)
+      .replace('\nroutes:', `\n${tool('gone.add', 'write', 'POST')}\n${tool('gone.list', 'read', 'GET')}\nroutes:`)
+      .replace(
+        '\npools:',
+        '\n  - { upstream: gone, prefix: /gone, rules: [ { match: "GET /v1/things", tool: gone.list } ] }\npools:',
+      );
+    return withRule({ config: more, policies }, '{ id: gone, effect: allow, match: { tools: ["gone.*"] } }');
+  };
+}
 
 async function status(key = world.keys.account, ...more: readonly string[]) {
   const env = { ...process.env, SVC_API_KEY: key, SVC_BASE_URL: world.gateway.url, SVC_WORKSPACE: 'demo' };
@@ -43,8 +69,10 @@ it('is 0 and one line each where nothing waits for anybody', async () => {
       'unknown    no outcome is unknown',
       'running    nothing runs',
       'approvals  nothing waits for a decision',
+      'expired    no request for a decision in the last 24 h',
       'pauses     nothing is paused',
       'budgets    none is low',
+      'refused    no call for a budget in the last 15 minutes',
       '',
     ].join('\n'),
   });
@@ -83,11 +111,21 @@ it('is 1, and names what is stuck, oldest first, with the command that goes on',
     ['unknown', true],
     ['running', false],
     ['approvals', true],
+    ['expired', false],
     ['pauses', true],
     ['budgets', false],
+    ['refused', false],
   ]);
   // JSON has all of them, the list for people the oldest ones.
   expect(parts[1].rows).toHaveLength(7);
+  expect(parts[1].rows[0]).toMatchObject({
+    effect: lost[0],
+    tool: 'payments.refund',
+    may_arrive_until: expect.any(String),
+  });
+  expect(parts[3].rows).toMatchObject([{ approval: waits.approval.id, by: 'bot', may_decide: ['role finance-lead'] }]);
+  expect(parts[5].rows).toMatchObject([{ pause: pause.id, scope: { tool: 'notes.add' }, until: null }]);
+  expect(parts[6].rows).toMatchObject([{ budget: 'world/agent-day', left: 9850, of: 100_000, unit: 'EUR-cent' }]);
   expect(out).toContain('… and 2 more');
   await world.upstream.release();
   await held;
@@ -107,6 +145,65 @@ it('a budget that is used up, and a pause without an end, wait for somebody; wha
   const left = (await world.get('/budgets')).body.budgets[0].remaining;
   for (let rest = left; rest > 0; rest -= 50_000) await world.run(refund({ amount: Math.min(rest, 50_000) }));
   expect(await status()).toMatchObject({ code: 1, out: expect.stringMatching(/exhausted/) });
+});
+
+it('a call that was refused for a budget stands there, with why', async () => {
+  const answer = async () => (await world.run(refund({ amount: 50_000 }))).body;
+  let refused = await answer();
+  while (refused.decision === 'committed') refused = await answer();
+  expect(refused.decision).toBe('denied_budget');
+  const part = JSON.parse((await status(world.keys.account, '--json')).out).parts.at(-1);
+  expect(part).toMatchObject({
+    name: 'refused',
+    needs_somebody: true,
+    next: expect.stringContaining('svc effects show'),
+  });
+  expect(part.rows).toMatchObject([{ effect: refused.effect_id, agent: 'bot', why: refused.reason.message }]);
+});
+
+it('a request that nobody decided on is not gone without a word', async () => {
+  const asked = (await world.run({ tool: 'notes.secret', params: { text: 'x' }, idempotency_key: freshKey() })).body;
+  const expired = async () => (await world.get('/approvals?status=expired')).body.approvals;
+  await until(async () => (await expired()).length === 1);
+  const { out } = await status();
+  expect(out).toMatch(/^expired +1 request that nobody decided on in the last 24 h$/m);
+  const [, , , pending, gone] = JSON.parse((await status(world.keys.account, '--json')).out).parts;
+  expect(pending.text).toBe('nothing waits for a decision');
+  expect(gone).toMatchObject({ needs_somebody: false, rows: [{ approval: asked.approval.id, what: 'Tell it' }] });
+});
+
+it('an upstream that is gone stands there since its first silent call, until it answers', async () => {
+  const answering = createServer((_, response) => response.end('{}'));
+  answering.listen(0, '127.0.0.1');
+  await once(answering, 'listening');
+  const { port } = answering.address() as AddressInfo;
+  answering.close();
+  const ofGone = await startWorld({ files: filesOfGone(`http://127.0.0.1:${port}`) });
+  const call = () => ofGone.run({ tool: 'gone.add', params: {}, idempotency_key: freshKey() });
+  const read = () =>
+    fetch(`${ofGone.gateway.url}/gone/v1/things`, { headers: { authorization: `Bearer ${ofGone.keys.bot}` } });
+  const told = (...more: string[]) => status(ofGone.keys.account, '--url', ofGone.gateway.url, ...more);
+  try {
+    const before = new Date().toISOString();
+    expect((await call()).body.reason.code).toBe('connect_failed');
+    const after = new Date().toISOString();
+    expect((await read()).status).toBe(502);
+    expect(await told()).toMatchObject({ code: 0 });
+    expect((await call()).body.decision).toBe('failed');
+    expect(await told()).toMatchObject({ code: 1, out: expect.stringContaining('svc doctor') });
+    const [gateway] = JSON.parse((await told('--json')).out).parts;
+    expect(gateway).toMatchObject({ needs_somebody: true, rows: [{ part: 'upstream' }] });
+    const { message, since } = gateway.rows[0];
+    expect(message).toMatch(/^The last 3 calls of gone had no answer \(connect_failed\)/);
+    expect([before <= since, since <= after]).toEqual([true, true]);
+    answering.listen(port, '127.0.0.1');
+    await once(answering, 'listening');
+    expect((await read()).status).toBe(200);
+    expect(await told()).toMatchObject({ code: 0 });
+  } finally {
+    answering.close();
+    await ofGone.close();
+  }
 });
 
 it('says of what is no gateway that it is none', async () => {

@@ -1,7 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { environmentLookup } from '../../config/environment.ts';
 import { readText } from '../command.ts';
-import { CommandFailure } from '../ports.ts';
+import { CommandFailure, WrongUsage } from '../ports.ts';
 import type { KeySource } from './client-snippets.ts';
 
 /** Options that name a key, and never hold it: other users of the machine can read arguments. */
@@ -32,7 +32,7 @@ export function namedKey({ keyEnv: name, keyFile }: KeyOptions): KeySource | nul
   if (name === undefined) return null;
   // Somebody may have given the key itself. It is not repeated: the message may stand in a log.
   if (!/^[A-Za-z_]\w*$/.test(name) || /^svc_(?:acct|agent|admin|mcp)_/i.test(name))
-    throw new CommandFailure('--key-env takes the name of a variable, not the key: arguments can be read by others.');
+    throw new WrongUsage('--key-env takes the name of a variable, not the key: arguments can be read by others.');
   return { kind: 'variable', name };
 }
 

@@ -1,5 +1,6 @@
 import type { FastifyRequest } from 'fastify';
 import type { BrainPort } from '../../brain/port.ts';
+import type { Note } from '../../effects/model/note.ts';
 import type { Problem, RunRequest } from '../../effects/model/run-request.ts';
 import type { JudgeInput } from '../../effects/ports.ts';
 import type { PreviewResult } from '../../effects/run/preview-effect.ts';
@@ -92,6 +93,6 @@ export interface Installation {
   /** Earlier master secrets that still open what was sealed with them. */
   readonly previousSecrets: number;
   /** What keeps the gateway from taking calls, and what people should look at. */
-  readonly impediments: readonly { readonly part: string; readonly message: string }[];
-  readonly notes: readonly { readonly part: string; readonly message: string }[];
+  readonly impediments: readonly Note[];
+  readonly notes: readonly Note[];
 }

@@ -90,7 +90,7 @@ export function openStoreFile(
       kind: 'open',
       database,
       session,
-      mark: { installId, epoch: continued, commits, seen: known?.seen ?? null },
+      mark: { installId, epoch: continued, commits, lost: known?.lost ?? 0, seen: known?.seen ?? null },
       fresh: found === null,
     };
   } catch (error) {

@@ -75,6 +75,8 @@ interface OpenState {
   readonly kind: 'open';
   readonly database: SqlDatabase;
   readonly session: RowSession;
+  /** Transactions that are lost: marks carry them. */
+  readonly lost: number;
   readonly clock: StoreClock;
   readonly dataVersion: SqlStatement;
   readonly journal: SyncQueue;
@@ -182,6 +184,7 @@ function runEngine(
       kind: 'open',
       database,
       session,
+      lost: booted.mark.lost,
       clock: booted.clock,
       dataVersion,
       journal,
@@ -432,7 +435,7 @@ function runEngine(
     const { durableCommits: commits } = store;
     if (commits === store.markedCommits) return;
     const before = health.warning;
-    warn(writeMarks(options, { installId, epoch: health.epoch, commits, seen: store.clock.seen() }));
+    warn(writeMarks(options, { installId, epoch: health.epoch, commits, lost: store.lost, seen: store.clock.seen() }));
     if (health.warning !== before) notifyHealth(health.problem);
     store.markedCommits = commits;
   }

@@ -9,6 +9,8 @@ export interface InstallMark {
   readonly epoch: number;
   /** How many transactions the store had written when the mark was made; never more than it really has. */
   readonly commits: number;
+  /** How many more there were that it does not have, because it was restored, or its loss was accepted. */
+  readonly lost: number;
   /** The store's time when the mark was made; `null`: not recorded. */
   readonly seen: TimeSeen | null;
 }
@@ -51,7 +53,8 @@ function parseMark(content: string): InstallMark | null {
   if (!('install_id' in value && 'epoch' in value && 'commits' in value)) return null;
   const { install_id: installId, epoch, commits } = value;
   if (typeof installId !== 'string' || typeof epoch !== 'number' || typeof commits !== 'number') return null;
-  return { installId, epoch, commits, seen: 'seen' in value ? parseSeen(value.seen) : null };
+  const lost = 'lost' in value && typeof value.lost === 'number' ? value.lost : 0;
+  return { installId, epoch, commits, lost, seen: 'seen' in value ? parseSeen(value.seen) : null };
 }
 
 function parseSeen(value: unknown): TimeSeen | null {
@@ -68,13 +71,13 @@ export function writeInstallMark(path: string, mark: InstallMark): void {
 }
 
 /** Writes a mark completely or not at all, even if the power fails. */
-export function writeMark(file: string, { installId, epoch, commits, seen }: InstallMark): void {
+export function writeMark(file: string, { installId, epoch, commits, lost, seen }: InstallMark): void {
   const draft = `${file}.new`;
   const descriptor = openSync(draft, 'w', 0o600);
   try {
     writeSync(
       descriptor,
-      `${JSON.stringify({ install_id: installId, epoch, commits, ...(seen === null ? {} : { seen: { boot: seen.boot, up_ms: seen.upMs, time: seen.time } }) })}\n`,
+      `${JSON.stringify({ install_id: installId, epoch, commits, ...(lost === 0 ? {} : { lost }), ...(seen === null ? {} : { seen: { boot: seen.boot, up_ms: seen.upMs, time: seen.time } }) })}\n`,
     );
     fsyncSync(descriptor);
   } finally {

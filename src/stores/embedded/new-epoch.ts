@@ -15,7 +15,7 @@ export interface Incomplete {
   readonly rows: RowStore;
   /** The epoch in which it goes on. */
   readonly epoch: number;
-  /** How many transactions it has had, and how many the marks know of. */
+  /** How many transactions it has had, and how many the marks know of, those included that were lost before. */
   readonly commits: number;
   readonly knownCommits: number;
 }
@@ -49,15 +49,17 @@ export async function beginEpoch<T>(
         if (before === null) session.meta.create(marks.beside?.installId ?? randomBytes(16).toString('hex'), time);
         session.meta.beginEpoch(epoch);
       });
+      const knownCommits = Math.max(0, ...known.map(({ commits, lost }) => commits + lost));
       const result = await work({
         rows: rowsOver(database, session, () => Math.max(time, session.meta.get().clock)),
         epoch,
         commits: before?.commits ?? 0,
-        knownCommits: Math.max(0, ...known.map(({ commits }) => commits)),
+        knownCommits,
       });
       const { installId, commits } = session.meta.get();
       const seen = marks.beside?.seen ?? marks.fenced?.seen ?? null;
-      return { result, warning: opening(path, () => writeMarks(place, { installId, epoch, commits, seen })) };
+      const lost = Math.max(0, knownCommits - (before?.commits ?? 0));
+      return { result, warning: opening(path, () => writeMarks(place, { installId, epoch, commits, lost, seen })) };
     } finally {
       database.close();
     }
