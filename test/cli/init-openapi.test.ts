@@ -775,8 +775,8 @@ describe('probes that are proposed', () => {
     // Nor, of what stands outside of the body or is no JSON, whether it is so.
     ...Object.fromEntries(
       Object.entries({
-        query: { parameters: [{ name: 'mode', in: 'query', schema: text }], ...body(WHOLE) },
-        header: { parameters: [{ name: 'X-Mode', in: 'header', schema: text }], ...body(WHOLE) },
+        query: { parameters: [{ name: 'mode', in: 'query', required: true, schema: text }], ...body(WHOLE) },
+        header: { parameters: [{ name: 'X-Mode', in: 'header', required: true, schema: text }], ...body(WHOLE) },
         form: body(WHOLE, 'application/x-www-form-urlencoded'),
       }).map(([name, put]) => [`/${name}/{id}`, { parameters: [ID], get: { responses: DONE }, put }]),
     ),
