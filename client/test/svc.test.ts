@@ -235,8 +235,8 @@ describe('the other operations', () => {
     [true, (svc) => svc.effects.receipt('e'), 'GET /v1/workspaces/demo/effects/e/receipt'],
     [
       true,
-      (svc) => svc.effects.disclosure('e', ['a', 'b']),
-      'GET /v1/workspaces/demo/effects/e/receipt?disclosure=1&fields=a%2Cb',
+      (svc) => svc.effects.disclosure('e', ['a', 'params.b,c', 'params.5%2C']),
+      'GET /v1/workspaces/demo/effects/e/receipt?disclosure=1&fields=a%2Cparams.b%252Cc%2Cparams.5%25252C',
     ],
     [false, (svc) => svc.effects.erase('e'), 'DELETE /v1/workspaces/demo/effects/e/params'],
     [true, (svc) => svc.ledger.list({ agentId: 'a' }), 'GET /v1/workspaces/demo/ledger?agent_id=a'],

@@ -270,6 +270,16 @@ describe('the inbox, by keyboard', () => {
     await expect.poll(async () => Promise.all(ids.map(stateOf))).toEqual(['rejected', 'rejected', 'pending_approval']);
   });
 
+  it('decides those of several agents one by one', async () => {
+    await asked(54_000, 'pay_15');
+    await world.run(refund({ payment_id: 'pay_16', amount: 55_000 }), world.keys.otherBot);
+    await open('inbox', '#question');
+    for (const amount of ['54000', '55000']) await page.locator('li', { hasText: amount }).locator('input').check();
+    await page.getByRole('link', { name: 'Refund 54000', exact: false }).click();
+    await page.getByText('They are not alike (same agent, tool and rule)', { exact: false }).waitFor();
+    expect(await page.getByRole('button', { name: /^(?:Approve|Reject) \d/ }).count()).toBe(0);
+  });
+
   it('has no buttons for who asked, and says why', async () => {
     const own = await signedIn(
       PHONE,
@@ -569,6 +579,18 @@ describe('what another approver has changed', () => {
     expect(voted.body).toMatchObject({ became: { what: 'waiting' }, changed: { by: 'tom' } });
     await open(`inbox?approval=${id}`, '.ask', maria.page);
     await maria.page.getByText('amount €300.00 in place of €930.00', { exact: false }).waitFor();
+    const amount = maria.page.getByLabel(/^amount in EUR: at most €930\.00/);
+    for (const [text, fault] of [
+      ['930.01', 'amount may be at most €930.00.'],
+      ['930', null],
+      ['300.005', 'amount has to be an amount such as 1234.56.'],
+      ['300', null],
+    ] as const) {
+      await amount.fill(text);
+      const said = maria.page.getByRole('alert').filter({ hasText: /^amount/ });
+      await expect.poll(() => said.allInnerTexts()).toEqual(fault === null ? [] : [fault]);
+      expect(await maria.page.locator('button.yes').isDisabled()).toBe(fault !== null);
+    }
     await maria.page.locator('button.yes').click();
     await maria.page.getByText('Approved, and sent: committed', { exact: false }).waitFor();
     expect((await world.get(`/effects/${effect}`)).body.effect.params).toMatchObject({ amount: 30_000 });

@@ -712,22 +712,51 @@ describe('--diff', () => {
     const { changes } = JSON.parse((await init(after, '--diff', '--json')).out);
     expect(changes.map(({ change }: { change: string }) => change)).toEqual(['changed', 'new', 'gone']);
   });
+
+  describe('where params are sent', () => {
+    const listed = { type: 'array', items: { type: 'string' } };
+    const tenant = (place: 'header' | 'query'): object => ({
+      name: place === 'header' ? 'X-Tenant' : 'x_tenant',
+      in: place,
+      schema: { type: 'string' },
+    });
+    const ids = (explode: boolean): object => ({ name: 'ids', in: 'query', explode, schema: listed });
+
+    test.each([
+      ['as before', [tenant('header'), ids(true)], []],
+      ['in the query in place of a header', [tenant('query'), ids(true)], ['x_tenant: is sent in the query']],
+      [
+        'a list in one text',
+        [tenant('header'), ids(false)],
+        ['ids: is written in the query as query_styles: comma says'],
+      ],
+    ])('%s', async (_, parameters, details) => {
+      const of = (params: readonly object[]): object =>
+        documentOf({ '/a': { get: { parameters: params, responses: DONE } } });
+      await toolsOf(of([tenant('header'), ids(true)]));
+      const { code, out } = await init(of(parameters), '--diff', '--json');
+      const { changes } = JSON.parse(out);
+      expect(changes.flatMap((change: { details: readonly string[] }) => change.details)).toEqual(details);
+      expect(code).toBe(details.length === 0 ? 0 : 1);
+    });
+  });
 });
 
 describe('probes that are proposed', () => {
   const ID = { name: 'id', in: 'path', required: true, schema: { type: 'string' } };
-  const body = (schema: object): object => ({
-    requestBody: { required: true, content: { 'application/json': { schema } } },
+  const body = (schema: object, type = 'application/json'): object => ({
+    requestBody: { required: true, content: { [type]: { schema } } },
     responses: DONE,
   });
   const text = { type: 'string' };
+  const WHOLE = { type: 'object', required: ['text'], properties: { text } };
   const DOCUMENT = documentOf({
     '/notes/{id}': {
       parameters: [ID],
       get: { operationId: 'getNote', responses: DONE },
       delete: { operationId: 'deleteNote', responses: DONE },
-      put: { operationId: 'putNote', ...body({ type: 'object', required: ['text'], properties: { text } }) },
-      patch: { operationId: 'patchNote', ...body({ type: 'object', required: ['text'], properties: { text } }) },
+      put: { operationId: 'putNote', ...body(WHOLE) },
+      patch: { operationId: 'patchNote', ...body(WHOLE) },
     },
     '/notes/{id}/star': {
       parameters: [ID],
@@ -743,6 +772,14 @@ describe('probes that are proposed', () => {
         ...body({ type: 'object', required: ['text'], properties: { text, title: text } }),
       },
     },
+    // Nor, of what stands outside of the body or is no JSON, whether it is so.
+    ...Object.fromEntries(
+      Object.entries({
+        query: { parameters: [{ name: 'mode', in: 'query', required: true, schema: text }], ...body(WHOLE) },
+        header: { parameters: [{ name: 'X-Mode', in: 'header', required: true, schema: text }], ...body(WHOLE) },
+        form: body(WHOLE, 'application/x-www-form-urlencoded'),
+      }).map(([name, put]) => [`/${name}/{id}`, { parameters: [ID], get: { responses: DONE }, put }]),
+    ),
     '/files/{id}': {
       parameters: [ID],
       get: { parameters: [{ name: 'v', in: 'query', required: true, schema: text }], responses: DONE },

@@ -88,6 +88,11 @@ describe('help and usage', () => {
       /A duration is a number and s, m, h or d/,
     ],
     ['two ends', ['pause', '--reason', 'x', '--all', '--for', '1m', '--until', '2030-01-01T00:00:00Z'], /give one/],
+    [
+      'names and all of them',
+      ['tools', 'approve', 'a', '--all', '--url', 'http://127.0.0.1:1/mcp', '--lock', 'x'],
+      /Name the tools to approve, or say --all/,
+    ],
     ['a key instead of its id', ['keys', 'revoke', 'svc_agent_x', '--config', 'x'], /named by its id, key_/],
     ['an overlap that is none', ['keys', 'rotate', 'key_aaaaaaaaaaaa', '--overlap', '1h'], /A number of seconds/],
     ['evidence that is not JSON', ['effects', 'resolve', 'e', '--outcome', 'happened', '--evidence', '{'], /Not JSON/],
@@ -311,6 +316,29 @@ test('an export that breaks off leaves no file: a part of comma-separated values
   expect(readdirSync(into)).toEqual(['june.csv']);
   expect(await svc(...command)).toMatchObject({ code: 2, err: expect.stringContaining('is there already') });
   gateway.close();
+});
+
+test('effects resolve ends where the gateway does: what nobody answered is no refusal', async () => {
+  vi.stubEnv('SVC_API_KEY', 'svc_acct_7hQ2mZx0PbKdAAAABBBBCCCCDDDD');
+  const settled: string[] = [];
+  const gateway = createServer((request, response) => {
+    const id = /eff_\d/.exec(request.url ?? '')?.[0] ?? '';
+    if (request.method === 'POST') {
+      settled.push(id);
+      response.destroy();
+      return;
+    }
+    const effect = { id, effect_id: id, state: 'unknown', tool: 't', target: 'x', created_at: '2026-01-01T00:00:00Z' };
+    response.setHeader('content-type', 'application/json');
+    response.end(JSON.stringify({ effect: { ...effect, evidence: { started_at: null }, quiesce_until: null } }));
+  }).listen(0, '127.0.0.1');
+  await once(gateway, 'listening');
+  const where = `http://127.0.0.1:${(gateway.address() as AddressInfo).port}`;
+  const from = file('unknown', 'eff_1\neff_2\n');
+  const said = await svc('effects', 'resolve', '--url', where, '--outcome', 'happened', '--from', from);
+  gateway.close();
+  expect(said).toMatchObject({ code: 2, out: '', err: expect.stringContaining('[no_answer]') });
+  expect(new Set(settled)).toEqual(new Set(['eff_1']));
 });
 
 test('what a policy file holds is printed, and steers no terminal', async () => {

@@ -326,6 +326,13 @@ export function describeAllowances(open: OpenStore, capabilities: Capabilities):
       expect((await at.store.allowances(WORKSPACE, { agentId: null, limit: 10, cursor: null })).items).toEqual([]);
       const next = await given();
       expect(await ask()).toMatchObject({ kind: 'dispatch', allowance: { id: next } });
+      // What was allowed since for calls alike stays when this one is forgotten.
+      at.advance(HOUR + DAY - 1);
+      const later = await given();
+      at.advance(2);
+      await at.store.sweep(100);
+      expect(await at.store.allowance(WORKSPACE, next)).toBeNull();
+      expect(await ask()).toMatchObject({ kind: 'dispatch', allowance: { id: later } });
     });
   });
 }

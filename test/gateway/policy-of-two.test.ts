@@ -306,3 +306,17 @@ it('ten are open at most, and what is over leaves no files behind', async () => 
   const kept = await Promise.all(versions.map(async (version) => (await gateway.store.policyBundle(version)) !== null));
   expect(kept).toEqual(versions.map((version) => version !== second?.version));
 });
+
+it('one that is open stays, however many come and are over after it', async () => {
+  const { start } = world();
+  const gateway = await start('one');
+  gateway.write('two');
+  const { id } = await gateway.propose(OMAR);
+  for (let n = 0; n < 21; n += 1) {
+    const { id: other } = await gateway.propose(MARIA);
+    await gateway.store.endPolicyProposals({ id: other }, { type: 'user', id: 'maria' });
+  }
+  const statuses = await gateway.statuses();
+  expect(statuses.length).toBeLessThan(22);
+  expect(statuses.filter(([, status]) => status === 'open')).toEqual([[id, 'open']]);
+});

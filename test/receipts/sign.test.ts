@@ -384,6 +384,17 @@ describe('receipt keys', () => {
     expect(texts.filter((text) => text.includes('PRIVATE KEY'))).toHaveLength(1);
   });
 
+  it('verify what they signed also where a rotation broke off after the new one was made', async () => {
+    const { jws } = signer.issue(receiptInput());
+    const { keys, ...others } = bench.options();
+    const make: typeof keys.make = (file, text) =>
+      file.endsWith('.pub.pem') ? Promise.reject(new Error('the disk is full')) : keys.make(file, text);
+    const breaking = await openSigner({ ...others, keys: { ...keys, make } });
+    await expect(breaking.rotate()).rejects.toThrow('the disk is full');
+    const again = await bench.open();
+    expect(verifyReceipt({ content: jws, trust: again.jwks(), disclosure: null }).verdict).toBe('VALID');
+  });
+
   it('rotate also where the clock was set back: the key made last signs', async () => {
     const old = signer.kid();
     vi.useFakeTimers({ toFake: ['Date'], now: Date.now() - 86_400_000 });

@@ -154,3 +154,17 @@ it('where one ledger cannot be read the others are, and it is said', async () =>
   await one.followLedgers([OPS]);
   expect(await pausesOf(one)).toEqual(['"a"', '"b"']);
 });
+
+it('of a receiver that is gone none waits, however many did; and what is old is forgotten to the last', async () => {
+  const { one, pause, pass } = twoGateways();
+  await one.subscribe([OPS]);
+  // More than are removed in one step.
+  for (let n = 0; n < 101; n += 1) await pause(`p${n}`);
+  while (await one.followLedgers([OPS]));
+  expect(await all(one)).toHaveLength(101);
+  await one.subscribe([]);
+  expect(new Set((await all(one)).map(({ state: { kind } }) => kind))).toEqual(new Set(['dead']));
+  pass(31 * DAY);
+  while (await one.forgetDeliveries());
+  expect(await all(one)).toEqual([]);
+});

@@ -54,7 +54,14 @@ async function setBack(): Promise<void> {
   cpSync(join(folder, 'copy'), path, { recursive: true });
 }
 
-test('a folder that was set back as a whole is noticed, and nothing is built on it', async () => {
+/** By the setting, and by default. */
+const FENCES = [
+  ['that was asked for', true],
+  ['of the default', false],
+] as const;
+
+test.each(FENCES)('a folder that was set back as a whole is noticed by a fence %s', async (_, isRequired) => {
+  fence = { ...fence, isRequired };
   await setBack();
   const store = await open();
   expect(store.health()).toMatchObject({
@@ -94,7 +101,8 @@ test('an accepted loss is on the ledger, in a new epoch, and once only', async (
   expect(await acceptRolledBack({ path, fence })).toBe(false);
 });
 
-test('a damaged mark is told of, and can be accepted', async () => {
+test.each(FENCES)('a damaged mark in a fence %s is told of, and can be accepted', async (_, isRequired) => {
+  fence = { ...fence, isRequired };
   await callOnce('k');
   for (const name of readdirSync(fence.folder)) writeFileSync(join(fence.folder, name), '{"install');
   await expect(open()).rejects.toThrow(/is damaged.*svc store accept-loss/s);

@@ -4,6 +4,7 @@ import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { openEmbeddedStore, openKeyStore } from '../../src/gateway/embedded-store.ts';
 import { checkFormat } from '../../src/gateway/store-format.ts';
 import type { EffectStore } from '../../src/effects/store.ts';
+import { checkBackup, writeBackup } from '../../src/stores/embedded/backup.ts';
 import { loadDriver } from '../../src/stores/embedded/driver.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { keyRecord, PERSON } from '../contract/requests.ts';
@@ -57,6 +58,14 @@ describe('a store of another format', () => {
     const store = await open();
     expect(await store.hasKeys()).toBe(true);
     await store.close();
+  });
+
+  it.each([1, 3])('%i is refused where it stands in a backup', async (format) => {
+    await storeWithKey();
+    const backup = join(path, 'backup');
+    const content = await writeBackup(path, backup);
+    writeFileSync(join(backup, 'backup.json'), JSON.stringify({ ...content, store_format: format }));
+    expect(() => checkBackup(backup)).toThrow(`has the store format ${format}, this program works with 2`);
   });
 
   it('is refused if it is a database of another program', async () => {

@@ -3,6 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import type { Answer, Change, Found, LedgerEntry, Seen, Watched } from '../../src/stores/port.ts';
+import { probeRedis } from '../../src/stores/redis/probe.ts';
 import { openRedisRows, type RedisRows, type RedisRowsOptions } from '../../src/stores/redis/rows/open.ts';
 import { changeId, changeOf, done, eventOf, listOf, moved, putOf, sumOf } from '../port/changes.ts';
 import { rowsOptions } from '../redis/rows.ts';
@@ -278,6 +279,24 @@ describe('a store that is not the one that was left', () => {
       return store.health().problem?.message.includes('another version') ?? false;
     });
     expect(await of.client.keys('*')).toEqual(['svc:{_}:w']);
+  });
+});
+
+describe('what svc doctor sees of a store on Redis', () => {
+  it('not there, ready, not fit, of another format, or out of reach; it changes nothing', async () => {
+    const of = await server();
+    const look = (more: Partial<RedisRowsOptions> = {}) => probeRedis(rowsOptions(of, { ...WEAK, ...more }));
+    expect(await look()).toEqual({ state: 'absent' });
+    expect(await of.client.keys('*')).toEqual([]);
+    const store = await open(of, WEAK);
+    await put(store, 'a', 'x');
+    expect(await look()).toEqual({ state: 'ready', gateways: 1 });
+    const wanted = { durability: 'replica', allowWeakDurability: false } as const;
+    expect(await look(wanted)).toEqual({ state: 'unfit', message: expect.stringContaining('needs a replica') });
+    await store.close();
+    await of.client.hdel('svc:{_}:w', 'rows');
+    expect(await look()).toEqual({ state: 'other_format', message: expect.stringContaining('another version') });
+    expect(await look({ url: 'redis://127.0.0.1:1' })).toMatchObject({ state: 'unfit' });
   });
 });
 

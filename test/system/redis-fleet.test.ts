@@ -189,6 +189,7 @@ describe('a tail of the log that is lost', () => {
     await until(() => one.health().problem?.message.includes('gw-2') ?? false);
     await one.recoverLost('gw-2');
     await expect(one.recoverLost('gw-9')).rejects.toThrow('no gateway gw-9');
+    await expect(one.recoverLost('gw-1')).rejects.toThrow('gateway gw-1 is this one: its journal is here');
     await until(async () => (await one.admit(admitRequest())).kind === 'dispatch');
     const base = snapshot(of);
     // More steps than were given up, of which the next fail-over loses the end.

@@ -151,7 +151,7 @@ export function InboxScreen(): JSX.Element {
               {selected.length > 0 && <span class="faint"> · {selected.length} chosen</span>}
             </h2>
             {selected.length > 1 && open !== undefined && chosen.has(open.id) && !inBatch && (
-              <p class="faint">They are not alike (same tool, same rule): they are decided one by one.</p>
+              <p class="faint">They are not alike (same agent, tool and rule): they are decided one by one.</p>
             )}
             <ol class="list" aria-label="Requests for approval, oldest first">
               {waiting.map((approval) => (
