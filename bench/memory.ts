@@ -13,23 +13,50 @@ interface Traffic {
   readonly calls: number;
   readonly connections: number;
   readonly rules: 'one' | 'mixed';
+  readonly store: 'embedded' | 'Redis';
   readonly target: string;
   /** The call with this number. */
   readonly make: (key: string, number: number) => string;
 }
 
 const TRAFFIC: readonly Traffic[] = [
-  { name: 'plain writes', calls: 100_000, connections: 64, rules: 'one', target: '<= 300', make: newWrite },
-  { name: 'mixed calls', calls: 170_000, connections: 16, rules: 'mixed', target: '<= 350', make: mixedCall },
+  {
+    name: 'plain writes',
+    calls: 100_000,
+    connections: 64,
+    rules: 'one',
+    store: 'embedded',
+    target: '<= 300',
+    make: newWrite,
+  },
+  {
+    name: 'plain writes on Redis',
+    calls: 100_000,
+    connections: 64,
+    rules: 'one',
+    store: 'Redis',
+    target: '<= 300',
+    make: newWrite,
+  },
+  {
+    name: 'mixed calls',
+    calls: 170_000,
+    connections: 16,
+    rules: 'mixed',
+    store: 'embedded',
+    target: '<= 350',
+    make: mixedCall,
+  },
 ];
 
-/** What a gateway on the embedded store has in memory while it works for long: the most, and by how much it still grows. */
+/** What a gateway has in memory while it works for long: the most, and by how much it still grows. */
 export async function run({ effects }: BenchOptions): Promise<BenchResult[]> {
   const results: BenchResult[] = [];
   for (const traffic of TRAFFIC) {
     const stage = await openStage();
     try {
-      const gateway = await stage.gateway({ name: 'gateway', rules: traffic.rules });
+      const redis = traffic.store === 'Redis' ? { redis: await stage.redis() } : {};
+      const gateway = await stage.gateway({ name: 'gateway', rules: traffic.rules, ...redis });
       results.push(...(await watched(gateway, { ...traffic, calls: Math.min(traffic.calls, effects) })));
     } finally {
       await stage.stop();

@@ -183,7 +183,7 @@ it('settings that cannot be used are told apart from servers that are away', asy
   }
 });
 
-it('a thread that ends by itself ends the process: nothing goes on without its store', async () => {
+it('a thread that ends by itself ends the process: what is still to be settled is told at once that its store is away', async () => {
   await server().client.flushall();
   const folder = journalFolder();
   const program = `
@@ -191,10 +191,16 @@ it('a thread that ends by itself ends the process: nothing goes on without its s
     const entry = new URL(${JSON.stringify(addressOf('src/stores/threads/worker.ts').href)});
     const store = await openThreadedRows(entry, ${JSON.stringify(dataFor(folder))});
     setInterval(() => {}, 1000);
+    process.on('uncaughtException', async ({ message }) => {
+      console.log(message);
+      await store.prune('any', 1).catch(({ name }) => console.log(name));
+      process.exit(1);
+    });
     await store.prune('${ENDS}', 1).catch(() => {});`;
   const file = join(folder, 'program.mjs');
   writeFileSync(file, program);
   const run = promisify(execFile)(process.execPath, [file]);
-  await expect(run).rejects.toMatchObject({ code: 1, stderr: expect.stringContaining('The store stopped') });
+  const stdout = expect.stringMatching(/^The store stopped: .*\nStoreUnavailable\n$/);
+  await expect(run).rejects.toMatchObject({ code: 1, stdout });
   rmSync(folder, { recursive: true });
 });

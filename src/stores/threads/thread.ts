@@ -49,19 +49,18 @@ export function startThread(
   let free: number[] = [];
   const outgoing = new Encoder();
   let fault = 'its thread ended';
+  /** Why it ended; `null`: it runs. */
+  let end: string | null = null;
   let willPost = false;
-
-  function post(message: ToStore): void {
-    worker.postMessage(message);
-  }
 
   function postRequests(): void {
     willPost = false;
     const message = outgoing.take();
-    if (message !== null) post(message);
+    if (message !== null) worker.postMessage(message);
   }
 
   const send: Send<Operation> = (op, asked, done, reject) => {
+    if (end !== null) return reject(new StoreUnavailable(end));
     if (!willPost) setImmediate(postRequests);
     willPost = true;
     const id = free.pop() ?? waiting.length;
@@ -81,6 +80,7 @@ export function startThread(
   });
   worker.on('exit', () => {
     const why = `The store stopped: ${fault}.`;
+    end = why;
     const callers = waiting;
     waiting = [];
     free = [];
@@ -93,7 +93,7 @@ export function startThread(
     ask: (op, asked) => new Promise((resolve, reject) => send(op, asked, resolve, reject)),
     deliver(message) {
       postRequests();
-      post(message);
+      worker.postMessage(message);
     },
     unref: () => worker.unref(),
   };
