@@ -73,6 +73,13 @@ export function addPolicy(program: Command, { terminal, exit }: CliContext): voi
     terminal.out(options.json ? json(wire(chosen)) : told(chosen));
   });
 
+  addDigest(policy, terminal, exit);
+  addProposals(policy, terminal);
+  addSuggest(policy, terminal);
+}
+
+/** Which version files are, offline. */
+function addDigest(policy: Command, terminal: CliContext['terminal'], exit: CliContext['exit']): void {
   const digest = policy
     .command('digest')
     .description('the version that policy files make, offline, as receipts and the history name it')
@@ -90,9 +97,6 @@ export function addPolicy(program: Command, { terminal, exit }: CliContext): voi
       exit(version === null ? 1 : 0);
     });
   withExitCodes(digest, 'printed', 'they are no policy sets', 'a file cannot be read');
-
-  addProposals(policy, terminal);
-  addSuggest(policy, terminal);
 }
 
 /** What people approved each time, as a rule. */
