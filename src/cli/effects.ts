@@ -12,21 +12,13 @@ import {
 import { type Command, Option } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
 import { addProbe, addResolve } from './effects-resolve.ts';
-import { filterOf } from './ledger.ts';
+import { aboutEffects, filterOf, type FoundBy } from './ledger.ts';
 import { inShort, json, paramsText, styled, table, type Terminal, wire } from './terminal.ts';
 
-interface ListOptions extends GatewayAccess {
+interface ListOptions extends GatewayAccess, FoundBy {
   readonly state?: NonNullable<EffectFilter['state']>;
   readonly decision?: NonNullable<EffectFilter['decision']>;
-  readonly tool?: string;
-  readonly agent?: string;
-  readonly target?: string;
-  readonly rule?: string;
-  readonly user?: string;
-  readonly key?: string;
   readonly approver?: string;
-  readonly since?: string;
-  readonly until?: string;
   readonly observed?: true;
   readonly limit: number;
   readonly cursor?: string;
@@ -47,17 +39,10 @@ export function addEffects(program: Command, context: CliContext): void {
 }
 
 function addList(effects: Command, { terminal }: CliContext): void {
-  talksToGateway(effects.command('list').description('effects, newest first'))
+  aboutEffects(talksToGateway(effects.command('list').description('effects, newest first')))
     .addOption(new Option('--state <state>', 'only these').choices(STATES))
     .option('--decision <decision>', 'only these, e.g. denied_budget')
-    .option('--tool <name>', 'only of this tool')
-    .option('--agent <id>', 'only of this agent')
-    .option('--target <target>', 'only on this target')
-    .option('--rule <rule>', 'only where this rule of policy matched')
-    .option('--user <id>', 'only with a key of this user')
-    .option('--key <id>', 'only with this API key')
     .option('--approver <id>', 'only what this user approved or rejected')
-    .option('--since <time>', 'RFC 3339, inclusive')
     .option('--until <time>', 'RFC 3339, exclusive')
     .option('--observed', 'only those that policy would have stopped, were it in force')
     .option('--limit <n>', 'at most so many', toCount(200), 50)

@@ -73,6 +73,13 @@ export function addPolicy(program: Command, { terminal, exit }: CliContext): voi
     terminal.out(options.json ? json(wire(chosen)) : told(chosen));
   });
 
+  addDigest(policy, terminal, exit);
+  addProposals(policy, terminal);
+  addSuggest(policy, terminal);
+}
+
+/** Which version files are, offline. */
+function addDigest(policy: Command, terminal: CliContext['terminal'], exit: CliContext['exit']): void {
   policy
     .command('digest')
     .description('the version that policy files make, offline, as receipts and the history name it')
@@ -89,9 +96,6 @@ export function addPolicy(program: Command, { terminal, exit }: CliContext): voi
       else terminal.out(options.json ? json({ version, files: texts.map(({ file }) => file) }) : version);
       exit(version === null ? 1 : 0);
     });
-
-  addProposals(policy, terminal);
-  addSuggest(policy, terminal);
 }
 
 /** What people approved each time, as a rule. */

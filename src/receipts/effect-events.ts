@@ -2,10 +2,10 @@ import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/v
 import { memberAt } from './commitments.ts';
 import { isSettledByAnswer, textOf } from './effect-lines.ts';
 
-type Path = readonly string[];
-
 /** What an event and the receipt of its effect both say: the name, and the place of it in each. */
-const SAID_TWICE: Readonly<Record<string, readonly (readonly [name: string, inEvent: Path, inReceipt: Path])[]>> = {
+const SAID_TWICE: Readonly<
+  Record<string, readonly (readonly [name: string, inEvent: readonly string[], inReceipt: readonly string[]])[]>
+> = {
   'effect.admitted': [
     ['agent', ['actor', 'id'], ['actor', 'agent_id']],
     ['attempt', ['data', 'attempt'], ['effect', 'attempt']],
@@ -30,7 +30,7 @@ const SAID_TWICE: Readonly<Record<string, readonly (readonly [name: string, inEv
 /** What events say of an effect whose receipt has not come yet. */
 interface Told {
   /** Of the last attempt: what its events say, and where the receipt has it, by the name and the event. */
-  said: Map<string, readonly [text: string, inReceipt: Path]>;
+  said: Map<string, readonly [text: string, inReceipt: readonly string[]]>;
   /** The request for approval that was seen to be made. */
   asked: Json | undefined;
   /** The request that the attempt was admitted with; `null`: that event was not seen. */

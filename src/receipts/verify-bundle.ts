@@ -29,13 +29,6 @@ const MOST_TOLD = 20;
 /** The first line of a bundle begins so, and nothing else that `svc verify` takes. */
 export const BUNDLE_MARK = '{"type":"bundle"';
 
-/** What of an event later lines are compared with. */
-interface IssuedEvent {
-  readonly line: number;
-  readonly effectId: Json | undefined;
-  readonly receiptId: Json | undefined;
-}
-
 /**
  * Verifies a bundle offline, line by line. In memory stays what receipts say of effects whose lines follow, and which effects
  * were admitted and not settled in it.
@@ -69,7 +62,12 @@ function createBundleCheck(trust: JsonObject | null, policyVersion: Parameters<t
   let head: JsonObject | null = null;
   let number = 0;
   let last: { readonly epoch: number; readonly seq: number } | null = null;
-  let issued: IssuedEvent | null = null;
+  /** The last event that says that a receipt was issued. */
+  let issued: {
+    readonly line: number;
+    readonly effectId: Json | undefined;
+    readonly receiptId: Json | undefined;
+  } | null = null;
   let issuer: Json | undefined;
   let faultCount = 0;
 
@@ -283,15 +281,16 @@ interface Sealed {
   readonly kid: string | null;
 }
 
-/** What the lines before it were found to be. */
-interface Before {
-  readonly counts: BundleCounts;
-  readonly sha256: string;
-  readonly issuer: Json | undefined;
-  readonly head: JsonObject | null;
-}
-
-function checkSeal(line: string, trust: JsonObject, before: Before): Sealed {
+function checkSeal(
+  line: string,
+  trust: JsonObject,
+  before: {
+    readonly counts: BundleCounts;
+    readonly sha256: string;
+    readonly issuer: Json | undefined;
+    readonly head: JsonObject | null;
+  },
+): Sealed {
   const none = (detail: string, kid: string | null = null): Sealed => ({
     checks: [failed('seal', detail)],
     payload: null,

@@ -6,7 +6,7 @@ const VARYING = new RegExp(
     String.raw`(?<id>\b(?:[a-z]{2,6}_[0-9a-hjkmnp-tv-z]{26}|key_[0-9A-Za-z]{12})\b)`,
     String.raw`(?<uuid>\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}(?:\.[\w-]{43})?)`,
     String.raw`(?<time>\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)`,
-    String.raw`(?<commitment>sc1:[\w-]{43})`,
+    String.raw`(?<commitment>sc1:[\w-]{43}|(?<=comment_salt\\?":\s?\\?")[\w-]{22})`,
     String.raw`(?<address>\b127\.0\.0\.1:\d+)`,
     String.raw`(?<pin>\\?"(?:tool_pin|pin|digest|key_id)\\?":\\?"[\w-]{43}\\?")`,
     String.raw`(?<once>\bonce:[0-9a-hjkmnp-tv-z]{26})`,

@@ -114,12 +114,9 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
       verdict: call.verdict,
       user,
       keyId: principal.keyId,
-      ...(call.passkey == null ? {} : { passkey: call.passkey }),
       voterSince,
       comment: call.comment,
-      ...(call.verdict === 'reject' && call.comment !== null
-        ? { salt: randomBytes(SALT_BYTES).toString('base64url') }
-        : {}),
+      ...besideVote(call),
       requirements,
       escalated,
       actor: { type: 'user', id: user },
@@ -136,6 +133,14 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
       1000,
     );
   }
+}
+
+/** The passkey that a vote was made with, and the salt for the words of a rejection. */
+function besideVote({ verdict, comment, passkey }: ApprovalCall) {
+  return {
+    ...(passkey == null ? {} : { passkey }),
+    ...(verdict === 'reject' && comment !== null ? { salt: randomBytes(SALT_BYTES).toString('base64url') } : {}),
+  };
 }
 
 /** What comes of a vote: why it does not count, or what the request became by it. */
