@@ -19,9 +19,6 @@ function unreadable(error: unknown): never {
   throw new Unreadable(error instanceof Error ? error.message : String(error));
 }
 
-/** So many calls are brought over in one transaction: most of what one costs is that it is synced. */
-const AT_ONCE = 200;
-
 /** What was brought into a restored store. */
 export interface CarriedOver {
   /** Calls that ran after the backup: their outcome is unknown now. */
@@ -55,12 +52,15 @@ export async function carryOver(
           const there = await rowsOf(restored, workspace, slice);
           // What both have in the same words needs no look.
           const others = slice.filter(({ row }, index) => row.text !== there[index]?.text);
-          for (let at = 0; at < others.length; at += AT_ONCE) {
-            const some = others.slice(at, at + AT_ONCE).map(({ row }) => recordOf(row));
-            const counted = await bring(runner, workspace, some);
-            unknown += counted.unknown;
-            receipts += counted.receipts;
-          }
+          if (others.length === 0) continue;
+          // In one transaction: most of what one costs is that it is synced.
+          const counted = await bring(
+            runner,
+            workspace,
+            others.map(({ row }) => recordOf(row)),
+          );
+          unknown += counted.unknown;
+          receipts += counted.receipts;
         }
     }
     return { unknown, receipts, fault: null };

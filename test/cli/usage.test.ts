@@ -146,6 +146,23 @@ describe('exit codes', () => {
   });
 });
 
+// What the help and the messages name as the least and the most is taken, and what lies beyond is not.
+test.each([
+  [['effects', 'list'], '--limit', 1, 200],
+  [['approvals', 'list'], '--limit', 1, 200],
+  [['allowances', 'list'], '--limit', 1, 200],
+  [['ledger'], '--limit', 1, 100_000],
+  [['tail'], '--last', 1, 200],
+  [['tail'], '--count', 1, 1_000_000],
+  [['approvals', 'approve', 'apr_1'], '--allow-next', 1, 100],
+  [['keys', 'rotate', 'key_aaaaaaaaaaaa'], '--overlap', 0, 2_592_000],
+])('svc %j %s is from %i to %i', async (words, option, least, most) => {
+  vi.stubEnv('SVC_API_KEY', '');
+  const said = async (value: number): Promise<string> => (await svc(...words, `${option}=${value}`)).err;
+  for (const value of [least, most]) expect(await said(value)).toContain('[missing_key]');
+  for (const value of [least - 1, most + 1]) expect(await said(value)).toContain(`from ${least} to ${most}`);
+});
+
 test('files that do not hold are findings for programs too', async () => {
   const config = file('bad.yaml', 'serve: {}\n');
   const { code, out, err } = await svc('fsck', '--config', config, '--json');

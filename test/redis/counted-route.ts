@@ -9,7 +9,7 @@ export interface SentCommand {
   readonly about: string;
 }
 
-/** A way to a server that sees every command, and can hold every answer back. */
+/** A way to a server that sees every command, can break off at one, and can hold every answer back. */
 export interface CountedRoute {
   readonly url: string;
   /** What went by since the last call of this. */
@@ -21,8 +21,14 @@ export interface CountedRoute {
 
 const NAMES = new Map(SCRIPT_NAMES.map((name) => [script(name).sha, name]));
 
-/** Starts a way to a server on loopback. */
-export async function countedRoute(port: number): Promise<CountedRoute> {
+/**
+ * Starts a way to a server on loopback.
+ * @param passes asked for each command; where it says no, the connection ends before it
+ */
+export async function countedRoute(
+  port: number,
+  passes: (command: SentCommand) => boolean = () => true,
+): Promise<CountedRoute> {
   let seen: SentCommand[] = [];
   let delayMs = 0;
   const relay = await startRelay(
@@ -32,8 +38,10 @@ export async function countedRoute(port: number): Promise<CountedRoute> {
       near.on('data', (bytes: Buffer) => {
         const { commands, rest } = commandsOf(Buffer.concat([unread, bytes]));
         unread = rest;
-        seen.push(...commands.map(sentCommand));
-        far.write(bytes);
+        const sent = commands.map(sentCommand);
+        seen.push(...sent);
+        if (sent.every(passes)) far.write(bytes);
+        else near.destroy();
       });
       handOn(far, near, () => delayMs);
     },

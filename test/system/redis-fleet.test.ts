@@ -2,8 +2,9 @@ import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
-import type { LedgerDraft } from '../../src/effects/model/ledger.ts';
+import { INSTALLATION, type LedgerDraft } from '../../src/effects/model/ledger.ts';
 import { openRedisStore, type RedisStore, type RedisStoreOptions } from '../../src/gateway/redis-store.ts';
+import { metaKey } from '../../src/stores/redis/names.ts';
 import {
   admitRequest,
   budgetOf,
@@ -15,6 +16,7 @@ import {
   WORKSPACE,
 } from '../contract/requests.ts';
 import { redisOptions } from '../redis/contract.ts';
+import { countedRoute } from '../redis/counted-route.ts';
 import { type RedisServer, routeTo, startCluster, startRedis, until } from '../redis/servers.ts';
 
 const WEAK = { durability: 'local', allowWeakDurability: true } as const;
@@ -71,6 +73,7 @@ async function setBack(of: RedisServer, copy: string): Promise<void> {
 }
 
 const money = permit([budgetOf(1000, 10)]);
+const noteOf = (n: number): LedgerDraft => ({ kind: 'policy.activated', effectId: null, actor: PERSON, data: { n } });
 
 describe('a tail of the log that is lost', () => {
   it('is made whole from the gateway’s journal: keys, budgets, ledger', async () => {
@@ -112,12 +115,6 @@ describe('a tail of the log that is lost', () => {
   it('is made whole however many steps it has', async () => {
     const of = await server();
     const store = await open(of, WEAK);
-    const noteOf = (n: number): LedgerDraft => ({
-      kind: 'policy.activated',
-      effectId: null,
-      actor: PERSON,
-      data: { n },
-    });
     await store.append(WORKSPACE, [noteOf(-1)]);
     const copy = snapshot(of);
     // Scripts make them again a hundred at a time.
@@ -154,6 +151,35 @@ describe('a tail of the log that is lost', () => {
     });
     expect(await two.admit(admitRequest({ idempotencyKey: 'mine' }))).toMatchObject({ kind: 'existing' });
     expect(await two.settle(settleRequest(lost.effect, committed()))).toMatchObject({ kind: 'settled' });
+  });
+
+  it('is waited for to its last part, where a gateway hands in more than goes with one command', async () => {
+    const of = await server();
+    let parts = Infinity;
+    let refused = 0;
+    const route = await countedRoute(of.port, ({ name, about }) => {
+      if (name !== 'EVALSHA handin' || about !== metaKey('')) return true;
+      parts -= 1;
+      if (parts < 0) refused += 1;
+      return parts >= 0;
+    });
+    closers.push(() => route.stop());
+    const one = await open(of, { ...WEAK, gatewayId: 'gw-1' });
+    const two = await open(of, { ...WEAK, gatewayId: 'gw-2', url: route.url });
+    await dispatched(one);
+    await dispatched(two);
+    const copy = snapshot(of);
+    for (let n = 0; n < 60; n += 1) await two.append(INSTALLATION, [noteOf(n)]);
+    const before = await two.ledger(INSTALLATION, 0, 1_000);
+    parts = 1;
+    await setBack(of, copy);
+    await until(() => refused > 0);
+    await until(() => one.health().problem?.message.includes('gw-2') ?? false);
+    // The second of them begins after the first part is there.
+    for (let n = 0; n < 2; n += 1) await expect(one.admit(admitRequest())).rejects.toThrow('gw-2');
+    parts = Infinity;
+    await until(() => one.health().ready && two.health().ready);
+    expect((await one.ledger(INSTALLATION, 0, 1_000)).slice(0, before.length)).toEqual(before);
   });
 
   it('is given up where an operator declares a gateway lost', async () => {
