@@ -11,7 +11,10 @@ const here = dirname(fileURLToPath(import.meta.url));
 const pages = join(here, '..', 'dist', 'src', 'console', 'pages');
 const index = join(pages, 'index.html.gz');
 
-if (!existsSync(index) || newest(here) > statSync(index).mtimeMs) await make();
+/** What the pages share with the gateway. */
+const shared = join(here, '..', 'src', 'effects', 'model', 'money.ts');
+
+if (!existsSync(index) || Math.max(newest(here), statSync(shared).mtimeMs) > statSync(index).mtimeMs) await make();
 
 async function make() {
   const { build } = await import('vite');

@@ -159,6 +159,9 @@ function addVersionRoute(app: ApiApp, ports: Pick<ApiPorts, 'showPolicy'>, lists
   );
 }
 
+const NOT_KEPT =
+  'There are no such policies in the store. It keeps the files of versions that stand in the history, as long as they are small.';
+
 function answerTo(chosen: ChosenPolicy) {
   switch (chosen.kind) {
     case 'active':
@@ -168,10 +171,7 @@ function answerTo(chosen: ChosenPolicy) {
       return { version, proposal: proposalToWire(proposal, proposal.at, version) };
     }
     case 'not_kept':
-      throw refuse(
-        'not_found',
-        'There are no such policies in the store. It keeps the files of versions that stand in the history, as long as they are small.',
-      );
+      throw refuse('not_found', NOT_KEPT);
     case 'refused':
       throw refuse('conflict', `Nothing was changed. ${chosen.message}`);
   }
@@ -182,10 +182,7 @@ function versionToWire(version: string, shown: ShownPolicy) {
     case 'shown':
       return { version, proven: shown.isProven, files: shown.files.map(policyTextToWire) };
     case 'not_kept':
-      throw refuse(
-        'not_found',
-        'There are no such policies in the store. It keeps the files of versions that stand in the history, as long as they are small.',
-      );
+      throw refuse('not_found', NOT_KEPT);
     case 'too_large':
       throw refuse('too_large', 'The policies of this version are larger than 1 MB: look into the files.');
   }

@@ -3,10 +3,11 @@ import { CODES, type Code } from '../effects/model/codes.ts';
 import type { NextStep } from '../effects/model/decision.ts';
 import type { Json, JsonObject } from '../json/value.ts';
 import type { Problem, RequestFault } from '../effects/model/run-request.ts';
+import { shortened } from '../effects/model/shortened.ts';
 
 /** At most this many faults are listed in one answer. */
 const MAX_LISTED = MOST_FAULTS;
-/** The most characters that are shown of a fault's path, and of its message. */
+/** The most characters that are shown of a fault's path, and of its message: they may be as long as the request. */
 const MAX_FAULT_TEXT = 400;
 
 /** Thrown by a handler to answer with a problem document; the error handler of the server renders it. */
@@ -50,17 +51,12 @@ export function refuseFaults(errors: readonly RequestFault[]): Refused {
 export function faultSummary(errors: readonly RequestFault[]): string {
   const [first] = errors;
   if (first === undefined) return 'The request does not have the expected shape.';
-  const place = first.path === '' ? 'the body' : shortened(first.path);
-  const summary = `${place}: ${shortened(first.message)}.`;
+  const place = first.path === '' ? 'the body' : shortened(first.path, MAX_FAULT_TEXT);
+  const summary = `${place}: ${shortened(first.message, MAX_FAULT_TEXT)}.`;
   if (errors.length === 1) return summary;
   return errors.length < MAX_LISTED
     ? `${errors.length} faults; the first: ${summary}`
     : `${MAX_LISTED} faults or more; the first: ${summary}`;
-}
-
-/** Names and values of a request may be as long as its body; a message quotes only their beginning. */
-function shortened(text: string): string {
-  return text.length <= MAX_FAULT_TEXT ? text : `${text.slice(0, MAX_FAULT_TEXT).replace(/[\uD800-\uDBFF]$/, '')}…`;
 }
 
 /** What a problem document needs to know about the request. */
@@ -123,8 +119,8 @@ export function renderProblem(problem: Problem, members: JsonObject, context: Pr
   };
   if (problem.errors.length > 0) {
     body['errors'] = problem.errors.slice(0, MAX_LISTED).map(({ path, message }) => ({
-      path: shortened(path),
-      message: shortened(message),
+      path: shortened(path, MAX_FAULT_TEXT),
+      message: shortened(message, MAX_FAULT_TEXT),
     }));
     if (problem.errors.length > MAX_LISTED) body['errors_left_out'] = problem.errors.length - MAX_LISTED;
   }

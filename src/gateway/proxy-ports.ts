@@ -4,7 +4,7 @@ import { renderProblem } from '../api/problem.ts';
 import type { RunResult } from '../effects/model/outcome.ts';
 import type { EffectPorts } from '../effects/ports.ts';
 import { newId } from '../effects/run/ids.ts';
-import type { Problem, RunRequest } from '../effects/model/run-request.ts';
+import { problem, type RunRequest } from '../effects/model/run-request.ts';
 import type { Authenticator } from '../identity/authenticate.ts';
 import { parseKey } from '../identity/key-format.ts';
 import { createReadJudge } from '../proxy/judge-read.ts';
@@ -128,7 +128,7 @@ export function identify(
   const judge = (found: Awaited<ReturnType<Authenticator['authenticate']>>): Identified | Promise<Identified> => {
     if ('failure' in found) {
       limiter.failed(address);
-      return problem('invalid_key', 'The key is malformed, unknown, expired or revoked.', null);
+      return problem('invalid_key', 'The key is malformed, unknown, expired or revoked.');
     }
     limiter.passed(handle);
     const known: Identified = { kind: 'principal', principal: found };
@@ -143,8 +143,4 @@ export function identify(
 
 function unavailable(): Identified {
   return problem('store_unavailable', 'The store cannot be reached, so nothing was sent.', 1000);
-}
-
-function problem(code: Problem['code'], detail: string, retryAfterMs: number | null): Identified {
-  return { kind: 'problem', problem: { code, detail, errors: [], retryAfterMs } };
 }

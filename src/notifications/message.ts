@@ -3,6 +3,7 @@ import type { EffectRecord } from '../effects/model/effect.ts';
 import { INSTALLATION } from '../effects/model/ledger.ts';
 import type { Notification, NotificationEvent } from '../effects/model/notification.ts';
 import type { Json, JsonObject } from '../json/value.ts';
+import { shortened } from '../effects/model/shortened.ts';
 
 /** The most characters of what somebody wrote. */
 const MOST_TEXT = 600;
@@ -71,7 +72,7 @@ export function messageOf(
   const summary = approval?.requirements[0]?.summary ?? '';
   const call: JsonObject = {
     ...(effect === null ? {} : { tool: effect.action.tool, agent_id: effect.actor.agentId }),
-    ...(summary === '' ? {} : { summary: cut(summary) }),
+    ...(summary === '' ? {} : { summary: shortened(summary, MOST_TEXT) }),
   };
   const [screen, words] = SCREENS[event];
   const base = `${publicUrl}/console`;
@@ -135,10 +136,6 @@ function escaped(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;');
 }
 
-function cut(text: string): string {
-  return text.length <= MOST_TEXT ? text : `${text.slice(0, MOST_TEXT).replace(/[\uD800-\uDBFF]$/, '')}…`;
-}
-
 function cutJson(value: Json): Json {
-  return typeof value === 'string' ? cut(value) : value;
+  return typeof value === 'string' ? shortened(value, MOST_TEXT) : value;
 }

@@ -2,7 +2,7 @@ import { Rule, type TopLevelCondition } from 'json-rules-engine';
 import type { Json } from '../json/value.ts';
 import { atOnce } from './at-once.ts';
 import type { ValueTable } from './expression.ts';
-import { type EngineCondition, isGroup, readOperator, type Symbols } from './engine-form.ts';
+import { type EngineCondition, isGroup, readOperator, referenceOf, type Symbols } from './engine-form.ts';
 import { type FactPath, isFixedPerTool, type ReadFact, readerOf } from './fact-path.ts';
 import type { PolicyInput } from './input.ts';
 import {
@@ -161,12 +161,6 @@ function equalityOf(
 /** Literals come from a file as JSON. The only other objects are references to facts, and they have `fact`. */
 function isJson(right: unknown): right is Json {
   return referenceOf(right) === null;
-}
-
-/** The name of the fact or named value that a right side refers to. */
-export function referenceOf(right: unknown): string | null {
-  if (typeof right !== 'object' || right === null || !('fact' in right)) return null;
-  return typeof right.fact === 'string' ? right.fact : null;
 }
 
 /** Combines operator and reader into one function with three truth values. */

@@ -146,3 +146,9 @@ export function readOperator(spelled: string): DecoratedOperator {
     name,
   };
 }
+
+/** The name of the fact or named value that a right side refers to; `null` for a literal. */
+export function referenceOf(right: unknown): string | null {
+  if (typeof right !== 'object' || right === null || !('fact' in right)) return null;
+  return typeof right.fact === 'string' ? right.fact : null;
+}

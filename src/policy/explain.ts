@@ -1,8 +1,8 @@
 import { type Json, isJsonArray, isJsonObject } from '../json/value.ts';
 import type { Tool } from '../effects/model/tool.ts';
-import { holds, referenceOf, type Test } from './compiled-condition.ts';
+import { holds, type Test } from './compiled-condition.ts';
 import type { CompiledRule } from './compiled-rule.ts';
-import { type EngineCondition, readOperator } from './engine-form.ts';
+import { type EngineCondition, readOperator, referenceOf } from './engine-form.ts';
 import { isPathFault, parseFactPath, readerOf } from './fact-path.ts';
 import type { PolicyInput } from './input.ts';
 import { withPatternSteps } from './pattern-steps.ts';

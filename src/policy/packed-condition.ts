@@ -6,10 +6,9 @@ import {
   compileGroup,
   compileLeafInSteps,
   isBlock,
-  referenceOf,
   type Test,
 } from './compiled-condition.ts';
-import { type EngineCondition, isGroup, readOperator, type Symbols } from './engine-form.ts';
+import { type EngineCondition, isGroup, readOperator, referenceOf, type Symbols } from './engine-form.ts';
 import { hasPatterns } from './operators.ts';
 
 /** Longer lists are packed once for all conditions that use them. */

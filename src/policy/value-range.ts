@@ -1,5 +1,5 @@
 import type { ValueTable } from './expression.ts';
-import { type EngineCondition, readOperator, type Symbols } from './engine-form.ts';
+import { type EngineCondition, readOperator, referenceOf, type Symbols } from './engine-form.ts';
 import type { OperatorName, Scalar } from './operators.ts';
 
 /** One end of a range of numbers. */
@@ -223,12 +223,6 @@ const NO_HIGH: End = { at: Number.POSITIVE_INFINITY, open: false };
 
 function numbers(rights: readonly unknown[], otherwise: number): readonly number[] {
   return rights.length === 0 ? [otherwise] : rights.map((one) => (typeof one === 'number' ? one : otherwise));
-}
-
-/** The name that a right side refers to; `null` for a literal. */
-function referenceOf(right: unknown): string | null {
-  if (typeof right !== 'object' || right === null || !('fact' in right)) return null;
-  return typeof right.fact === 'string' ? right.fact : null;
 }
 
 /** Scalars, also from lists; `null` where there are none, or where something else is among them. */

@@ -20,6 +20,7 @@ import type { Arrived } from './arrival.ts';
 import { type LinkContext, originOfRequest, ownField, readHeaders, returnedHeaders } from './headers.ts';
 import type { ProxyPorts } from './ports.ts';
 import { isJson, LinksUnreadable, rewriteLinks } from './json-links.ts';
+import { shortened as cutText } from '../effects/model/shortened.ts';
 
 /** What the caller gets. */
 export interface ProxyAnswer {
@@ -189,10 +190,7 @@ function shortened(body: JsonObject, shown: ShownError, { errorFormat }: ErrorSt
   const { budgets, mismatches, reason, target, idempotency_key: key, ...rest } = body;
   let text = '';
   for (const most of [300, 150, 80, 20]) {
-    const cut = (long: Json | undefined): string => {
-      const whole = typeof long === 'string' ? long : '';
-      return whole.length > most ? `${whole.slice(0, most).replace(/[\uD800-\uDBFF]$/, '')}…` : whole;
-    };
+    const cut = (long: Json | undefined): string => cutText(typeof long === 'string' ? long : '', most);
     const some = (name: string, list: Json | undefined): JsonObject =>
       Array.isArray(list) ? { [name]: list.slice(0, Math.floor(most / 100)) } : {};
     text = JSON.stringify({

@@ -13,6 +13,7 @@ import { MOST_FAULTS, stopAt } from '../diagnostics/stop-at.ts';
 import { canonicalJson } from '../json/canonical.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { pointerTo } from '../json/pointer.ts';
+import { shortened } from '../effects/model/shortened.ts';
 
 /** The tools of a configuration, with everything derived from their declarations. */
 export interface Catalog {
@@ -429,6 +430,8 @@ function linearRegex(
   };
 }
 
+const shown = (text: string): string => shortened(text, MOST_SHOWN);
+
 function faultOf(error: ErrorObject): RequestFault {
   const base = `/params${error.instancePath}`;
   const at = (name: unknown): string => shown(`${base}${pointerTo([String(name)], MOST_SHOWN)}`);
@@ -446,8 +449,4 @@ function faultOf(error: ErrorObject): RequestFault {
     default:
       return { path: shown(base), message: shown(error.message ?? `breaks the rule ${error.keyword}`) };
   }
-}
-
-function shown(text: string): string {
-  return text.length <= MOST_SHOWN ? text : `${text.slice(0, MOST_SHOWN).replace(/[\uD800-\uDBFF]$/, '')}…`;
 }

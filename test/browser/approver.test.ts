@@ -1,5 +1,5 @@
 import { join } from 'node:path';
-import type { Browser, BrowserContext, BrowserContextOptions, Page } from 'playwright-core';
+import type { Browser, BrowserContext, BrowserContextOptions, Locator, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { makeApiKey, type TestFiles } from '../system/gateway.ts';
 import { refund, startWorld, type World, worldFiles } from '../system/world.ts';
@@ -72,6 +72,11 @@ async function signedIn(
   return { page, context };
 }
 
+/** The button that approves, whatever it says of the amount. */
+function approveOn(page: Page): Locator {
+  return page.getByRole('button', { name: /^Approve/ });
+}
+
 async function picture(page: Page, name: string): Promise<void> {
   if (PICTURES !== undefined)
     await page.screenshot({ path: join(PICTURES, `${name}.png`), fullPage: name.includes('wide') });
@@ -108,15 +113,15 @@ describe('the page', () => {
         'Its last call like this',
       ])
         expect(await page.innerText('main')).toContain(part);
-      for (const answer of ['Approve this', 'Reject']) {
-        const box = await page.getByRole('button', { name: answer, exact: true }).boundingBox();
+      for (const answer of [/^Approve €800\.\d\d refund$/, /^Reject$/]) {
+        const box = await page.getByRole('button', { name: answer }).boundingBox();
         if (viewport !== WIDE && viewport !== PHONE) continue;
-        expect((box?.y ?? Infinity) + (box?.height ?? 0), answer).toBeLessThan(viewport.height);
+        expect((box?.y ?? Infinity) + (box?.height ?? 0), String(answer)).toBeLessThan(viewport.height);
         expect(box?.height).toBeGreaterThanOrEqual(44);
       }
       await look(page, 'question');
       await page.getByLabel(/^amount in EUR: €1\.00 to €800/).fill('200');
-      await page.getByRole('button', { name: 'Approve this', exact: true }).click();
+      await approveOn(page).click();
       await page.getByText('It happened.').waitFor();
       for (const part of [/Receipt\s+rcp_/, /Refund €200\.00/, /maria changed amount/])
         expect(await page.innerText('main')).toMatch(part);
@@ -150,17 +155,21 @@ describe('the page', () => {
     await page.getByLabel(/Comment/).fill('Half of it\nis enough');
     for (const [wrong, why] of [
       ['900', 'amount may be €1.00 to €800'],
-      ['400,50', 'amount has to be an amount such as 1234.56.'],
-      ['400.505', 'amount has to be an amount such as 1234.56.'],
+      ['1.000,50', 'amount has to be an amount such as 1234.56, with nothing between thousands.'],
+      ['400.505', 'amount has to be an amount such as 1234.56, with nothing between thousands.'],
     ] as const) {
       await amount.fill(wrong);
-      await page.getByRole('button', { name: 'Approve this', exact: true }).click();
+      await approveOn(page).click();
       expect(await page.getByRole('alert').innerText()).toContain(why);
+      const said = page.locator(`#${(await amount.getAttribute('aria-describedby')) ?? 'nothing'}`);
+      expect(await said.innerText()).toContain(why);
+      expect(await amount.getAttribute('aria-invalid')).toBe('true');
+      await expect.poll(() => amount.evaluate((field) => field.matches(':focus'))).toBe(true);
       expect(await amount.inputValue()).toBe(wrong);
       expect(await page.getByLabel(/Comment/).inputValue()).toBe('Half of it\nis enough');
     }
-    await amount.fill('400.5');
-    await page.getByRole('button', { name: 'Approve this', exact: true }).click();
+    await amount.fill('400,5');
+    await approveOn(page).click();
     await page.getByText('It happened.').waitFor();
     expect((await world.get(`/effects/${effect}`)).body.effect.params.amount).toBe(40_050);
     await context.close();
@@ -170,11 +179,19 @@ describe('the page', () => {
     const { url, effect } = await asked();
     const { page, context } = await signedIn(url, { viewport: PHONE });
     const amount = page.getByLabel(/^amount in EUR/);
+    expect(await approveOn(page).innerText()).toMatch(/^Approve €800\.\d\d refund$/);
     await amount.fill('150');
+    // The button never names an amount that is not the one in the field.
+    expect(await approveOn(page).innerText()).toBe('Approve refund as written above');
     await amount.press('Enter');
     await page.getByRole('button', { name: 'Reject', exact: true }).waitFor();
     expect(await amount.inputValue()).toBe('150');
     expect((await world.get(`/effects/${effect}`)).body.effect.state).toBe('pending_approval');
+    await amount.fill('1,000');
+    await approveOn(page).click();
+    await page.locator('.fault').waitFor();
+    expect(await faultsOf(page)).toEqual([]);
+    await picture(page, 'approver-fault-phone-light');
     await context.close();
   });
 
@@ -183,7 +200,7 @@ describe('the page', () => {
     const { page, context } = await signedIn(url);
     await page.clock.install();
     await page.reload();
-    const approve = page.getByRole('button', { name: 'Approve this', exact: true });
+    const approve = approveOn(page);
     await page.clock.fastForward('59:00');
     expect(await approve.isVisible()).toBe(true);
     await page.clock.fastForward('02:00');
@@ -198,14 +215,37 @@ describe('the page', () => {
     const { page, context } = await signedIn(url, { javaScriptEnabled: false });
     expect(await page.innerText('form')).toContain('with the same headers and the same params, all of them');
     await page.getByLabel(/^If you approve/).selectOption('2');
-    await page.getByRole('button', { name: 'Approve this', exact: true }).click();
+    await approveOn(page).click();
     await page.getByText('It happened.').waitFor();
     expect(await page.innerText('main')).toContain('maria let the next 2 calls like it in without asking');
+    const again = async (): Promise<string> =>
+      (await world.run(refund({ payment_id: 'pay_1', ...params }))).body.decision;
+    expect([await again(), await again(), await again()]).toEqual(['committed', 'committed', 'pending_approval']);
+    await page.reload();
+    expect(await page.innerText('main')).not.toContain('Your allowances');
     await context.close();
-    const decisions = [];
-    for (const _ of [1, 2, 3])
-      decisions.push((await world.run(refund({ payment_id: 'pay_1', ...params }))).body.decision);
-    expect(decisions).toEqual(['committed', 'committed', 'pending_approval']);
+  });
+
+  it('ends what somebody allowed, on the page of the request that it was allowed with', async () => {
+    const params = { amount: 86_000, reason: 'Two parcels were lost' };
+    const { url } = await asked(params);
+    const { page, context } = await signedIn(url);
+    await page.getByLabel(/^If you approve/).selectOption('5');
+    await approveOn(page).click();
+    await page.getByRole('heading', { name: 'Your allowances' }).waitFor();
+    const again = async (): Promise<string> =>
+      (await world.run(refund({ payment_id: 'pay_1', ...params }))).body.decision;
+    expect(await again()).toBe('committed');
+    await page.reload();
+    expect(await page.innerText('main')).toContain(
+      'bot calls payments.refund on “payment:pay_1” without asking: 1 of 5 used',
+    );
+    expect(await faultsOf(page)).toEqual([]);
+    await picture(page, 'approver-allowances-wide');
+    await page.getByRole('button', { name: 'Revoke' }).click();
+    await page.getByRole('heading', { name: 'Your allowances' }).waitFor({ state: 'detached' });
+    expect(await again()).toBe('pending_approval');
+    await context.close();
   });
 
   it('has no buttons for who may not decide, and says why', async () => {

@@ -265,6 +265,7 @@ describe('the inbox, by keyboard', () => {
     await open('inbox', '#question');
     for (const key of ['x', 'j', 'x']) await page.keyboard.press(key);
     await page.getByRole('button', { name: 'Reject 2' }).waitFor();
+    await page.getByRole('button', { name: 'Approve 2: €1,030.00' }).waitFor();
     await page.keyboard.press('r');
     await page.keyboard.press('Enter');
     await expect.poll(async () => Promise.all(ids.map(stateOf))).toEqual(['rejected', 'rejected', 'pending_approval']);
@@ -537,11 +538,14 @@ describe('a param that a rule names as editable', () => {
     await open(`inbox?approval=${id}`, '.ask', at);
     const amount = at.getByLabel(/^amount in EUR: at most €910\.00/);
     expect(await amount.inputValue()).toBe('910.00');
-    await amount.fill('400,00');
-    await at.getByText('amount has to be an amount such as 1234.56.').waitFor();
+    expect(await at.locator('button.yes').innerText()).toContain('Approve €910.00 refund');
+    await amount.fill('1.000,00');
+    await at.getByText('amount has to be an amount such as 1234.56, with nothing between thousands.').waitFor();
     expect(await at.locator('button.yes').isDisabled()).toBe(true);
     await amount.fill('910.01');
     await at.getByText('amount may be at most €910.00.').waitFor();
+    await amount.fill('400,00');
+    expect(await at.locator('button.yes').innerText()).toContain('Approve €400.00 refund');
     await amount.fill('400');
     await at.getByLabel(/^Comment/).fill(`see ${world.keys.bot}`);
     await at.locator('button.yes').click();
@@ -559,6 +563,37 @@ describe('a param that a rule names as editable', () => {
     });
     expect(await faultsOf(at)).toEqual([]);
     await maria.context.close();
+  });
+});
+
+describe('a rejection that has to say why', () => {
+  it('is asked for its reason where it is written, by a key and by the button', async () => {
+    const file = join(world.gateway.policyFolder, 'world.yaml');
+    const policy = readFileSync(file, 'utf8');
+    const version = async (): Promise<unknown> => (await world.get('/policies')).body.version;
+    const before = await version();
+    writeFileSync(file, policy.replace('expires: 1h,', 'expires: 1h, require_reason: true,'));
+    await expect.poll(version).not.toBe(before);
+    const ids = [await asked(96_000, 'pay_15'), await asked(96_000, 'pay_15')];
+    const { approval_id: id } = (await world.get(`/effects/${ids[0]}`)).body.effect;
+    await open(`inbox?approval=${id}`, '.ask');
+    await page.getByText('One more like this is waiting.').waitFor();
+    const why = page.getByLabel(/^Why you reject: needed for that/);
+    await page.keyboard.press('r');
+    await expect.poll(() => why.evaluate((field) => field.matches(':focus'))).toBe(true);
+    expect(await why.inputValue()).toBe('');
+    await page.getByRole('button', { name: /^Reject/ }).click();
+    await page.getByText('Say here why', { exact: false }).waitFor();
+    await expect.poll(() => why.evaluate((field) => field.matches(':focus'))).toBe(true);
+    expect(await faultsOf(page)).toEqual([]);
+    await why.fill('Not twice');
+    await page.getByRole('button', { name: /^Reject/ }).click();
+    await expect.poll(() => stateOf(ids[0] ?? '')).toBe('rejected');
+    const changed = await version();
+    writeFileSync(file, policy);
+    await expect.poll(version).not.toBe(changed);
+    for (const { id: left } of (await world.get('/approvals?status=pending')).body.approvals)
+      await world.post(`/approvals/${left}/reject`, { comment: 'of no use any more' }, world.keys.approver);
   });
 });
 

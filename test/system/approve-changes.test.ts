@@ -294,7 +294,7 @@ describe.each(SITES)('approve with changes, %s', (_name, open) => {
     const maria = await approverAt(at(1).url, asked.url, keys.maria);
     const seen = await maria.look(pathname);
     expect(seen.text).toMatch(/name="money\.EUR\.amount" inputmode="decimal" value="800\.00"/);
-    expect(seen.text).toContain('Reason: needed to reject');
+    expect(seen.text).toContain('Why you reject: needed for that');
     const fields = {
       form: seen.form,
       verdict: 'approve',

@@ -13,7 +13,7 @@ const OFFERED = [1, 2, 3, 5, 10, 20, 50];
 function differs(approval: Approval, name: string, bounds: Bounds): string {
   const { one_of: words } = bounds;
   if (words !== undefined) return `${visible(name)}: ${words.map(valueText).join(', ')}`;
-  return `${visible(name)}: ${boundsText(bounds, null, currencyOfParam(name, approval))}`;
+  return `${visible(name)}: ${boundsText(bounds, null, currencyOfParam(name, approval.params ?? {}, approval.costs))}`;
 }
 
 /** The choice beside the answers: how many of the next calls are let in without asking, and what is alike. */

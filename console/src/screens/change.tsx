@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import type { Approval, Bounds, Json, JsonObject } from '../api.ts';
 import { valueText, visible } from '../format.tsx';
-import { boundsText, currencyOfParam, moneyField, moneyOfField } from '../money.ts';
+import { boundsText, currencyOfParam, moneyField, moneyOfField, moneyShape } from '../money.ts';
 
 /** What a person made of a param: another value, or something that is none. */
 export type Edit =
@@ -33,10 +33,6 @@ function numberIn(text: string, currency: string | null): number | null {
   return text.trim() !== '' && Number.isFinite(Number(text)) ? Number(text) : null;
 }
 
-function shapeText(currency: string | null): string {
-  return currency === null ? 'has to be a number' : `has to be an amount such as ${moneyField(123_456, currency)}`;
-}
-
 function isWithin({ min, max }: Bounds, asked: Json, value: number): boolean {
   const [least, most] = [min, max].map((bound) => (bound === 'asked' ? asked : (bound ?? value)));
   return typeof least === 'number' && typeof most === 'number' && least <= value && value <= most;
@@ -58,12 +54,14 @@ export function Change({
   const stands = approval.params?.[name] ?? null;
   const asked = (approval.asked_params ?? approval.params)?.[name] ?? null;
   const { one_of: words, max_length: longest } = bounds;
-  const currency = words === undefined && longest === undefined ? currencyOfParam(name, approval) : null;
+  const currency =
+    words === undefined && longest === undefined ? currencyOfParam(name, approval.params ?? {}, approval.costs) : null;
   const editOf = (text: string): Edit => {
     if (longest !== undefined) return { kind: 'value', value: text };
     if (text.trim() === '' && stands === null) return { kind: 'value', value: null };
     const value = numberIn(text, currency);
-    const why = value === null ? shapeText(currency) : `may be ${boundsText(bounds, asked, currency)}`;
+    const shape = currency === null ? 'has to be a number' : moneyShape(currency);
+    const why = value === null ? shape : `may be ${boundsText(bounds, asked, currency)}`;
     return value !== null && (value === stands || isWithin(bounds, asked, value))
       ? { kind: 'value', value }
       : { kind: 'invalid', why: `${visible(name)} ${why}.` };

@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { Link } from 'wouter-preact';
 import { ask, type Effect, type JsonObject, type LedgerEvent, of, type Rule, type StageOfRun } from '../api.ts';
 import { Mark, spanText, Text, Time, valueText, visible } from '../format.tsx';
-import { amountText, moneyOf } from '../money.ts';
+import { amountText, moneyTaken } from '../money.ts';
 import { Copies, curlOf, Fault, Head } from '../parts.tsx';
 import { checkReceipt } from '../receipt.ts';
 import { ResolveForm } from '../resolve.tsx';
@@ -22,7 +22,7 @@ export function EffectScreen({ id }: { readonly id: string }): JSX.Element {
   if (found.isError) return <Fault of={found.error} />;
   if (found.data === undefined) return <p class="faint">Loading…</p>;
   const { effect, ledger } = found.data;
-  const money = moneyOf(effect.params);
+  const money = moneyTaken(effect.holds, effect.params?.['currency']);
   return (
     <>
       <Head title={visible(effect.tool)} does={effect.reason.message}>
@@ -41,7 +41,7 @@ export function EffectScreen({ id }: { readonly id: string }): JSX.Element {
           <section class="card" aria-labelledby="asked">
             <header>
               <h2 id="asked">What was asked</h2>
-              {money !== null && <span class="amount">{money}</span>}
+              {money !== null && <span class="amount">{money.text}</span>}
             </header>
             <Facts
               of={[

@@ -1,10 +1,10 @@
 import { useQuery, useQueryClient } from '@tanstack/preact-query';
 import type { JSX } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link, useSearchParams } from 'wouter-preact';
 import { type Approval, ask, type Bounds, type Json, type JsonObject, of, type Session } from '../api.ts';
 import { spanText, Text, Time, valueText, visible } from '../format.tsx';
-import { amountText, currencyOfParam, leftText, moneyOf, moneyText } from '../money.ts';
+import { amountText, callName, currencyOfParam, leftText, moneyTaken, moneyText } from '../money.ts';
 import { Copies, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
 import { useWaiting, waitingPath } from '../queries.ts';
 import { useCurrent, useMay } from '../session.tsx';
@@ -44,8 +44,7 @@ export function InboxScreen(): JSX.Element {
   );
   const open = waiting[at];
   const selected = waiting.filter(({ id }) => chosen.has(id));
-  const inBatch =
-    selected.length > 1 && open !== undefined && chosen.has(open.id) && selected.every((one) => isAlike(one, open));
+  const batch = open === undefined ? [] : batchOf(open, selected);
   const show = (approval: Approval | undefined): void => {
     setFault(null);
     if (approval !== undefined) setQuery({ approval: approval.id }, { replace: true });
@@ -65,7 +64,7 @@ export function InboxScreen(): JSX.Element {
     setBusy(true);
     const done = new Set<string>();
     let refused: unknown = null;
-    for (const approval of inBatch ? selected : [open]) {
+    for (const approval of batch) {
       try {
         const { became } = await ask<{ became: { what: string; decision?: string; message: string } }>(
           'POST',
@@ -99,7 +98,7 @@ export function InboxScreen(): JSX.Element {
     if (key === 'j') show(waiting[at + 1]);
     else if (key === 'k') show(waiting[at - 1]);
     else if (key === 'x' && open !== undefined) choose(open.id);
-    else if (key === 'a' || key === 'r') document.querySelector<HTMLButtonElement>(`button[data-key=${key}]`)?.focus();
+    else if (key === 'a' || key === 'r') document.querySelector<HTMLElement>(`[data-key=${key}]`)?.focus();
     else return false;
     return true;
   });
@@ -133,14 +132,9 @@ export function InboxScreen(): JSX.Element {
           <Question
             key={`${open.id} ${open.digest}`}
             approval={open}
-            many={inBatch ? selected.length : 1}
-            why={
-              !mayDecide
-                ? 'Your key may look, and not decide.'
-                : selected.length > 0 && !chosen.has(open.id)
-                  ? 'This one is not among those that you chose. Choose it, too, or open one of them.'
-                  : whyNot(open, session)
-            }
+            batch={batch}
+            alike={waiting.filter((one) => one !== open && isSame(one, open)).length}
+            why={mayDecide ? whyNot(open, session, batch) : 'Your key may look, and not decide.'}
             now={now}
             isBusy={isBusy}
             decide={decide}
@@ -150,7 +144,7 @@ export function InboxScreen(): JSX.Element {
               {waiting.length === 1 ? 'One waits' : `${waiting.length} wait`}
               {selected.length > 0 && <span class="faint"> · {selected.length} chosen</span>}
             </h2>
-            {selected.length > 1 && open !== undefined && chosen.has(open.id) && !inBatch && (
+            {batch.length > 0 && batch.length < selected.length && (
               <p class="faint">They are not alike (same agent, tool and rule): they are decided one by one.</p>
             )}
             <ol class="list" aria-label="Requests for approval, oldest first">
@@ -207,9 +201,8 @@ function changeText(
   before: JsonObject | undefined,
   now: JsonObject | undefined,
 ): string {
-  const currency = currencyOfParam(name, approval);
-  const text = (of: Json = null): string =>
-    currency !== null && typeof of === 'number' ? moneyText(of, currency) : visible(valueText(of));
+  const currency = currencyOfParam(name, approval.params ?? {}, approval.costs);
+  const text = (of: Json = null): string => moneyText(of, currency) ?? visible(valueText(of));
   return `${visible(name)} ${text(now?.[name])} in place of ${text(before?.[name])}`;
 }
 
@@ -226,6 +219,30 @@ function beyondText(approval: Approval, limit: string): string {
     : `Beyond a limit: budget ${cost.budget} has ${leftText(cost, approval.params?.['currency'])}, and this takes ${takenText(approval, cost)}.`;
 }
 
+/** The requests that one answer is for: those that are chosen with this one, where they are alike; none where it is not chosen. */
+function batchOf(open: Approval, chosen: readonly Approval[]): readonly Approval[] {
+  if (chosen.length > 0 && !chosen.includes(open)) return [];
+  return chosen.length > 1 && chosen.every((one) => isAlike(one, open)) ? chosen : [open];
+}
+
+/** Whether two ask for the same, of the same target. */
+function isSame(one: Approval, other: Approval): boolean {
+  const [amount, others] = [one, other].map(({ costs, params }) => moneyTaken(costs, params?.['currency'])?.text);
+  return one.tool === other.tool && one.target === other.target && amount === others;
+}
+
+/** What several calls take together, in words for a button; `null` where their amounts are not all of one currency. */
+function sumText(of: readonly Approval[]): string | null {
+  const taken = of.map(({ costs, params }) => moneyTaken(costs, params?.['currency']));
+  const [only, ...more] = new Set(taken.map((one) => one?.currency));
+  return more.length > 0
+    ? null
+    : moneyText(
+        taken.reduce((sum, one) => sum + (one?.amount ?? 0), 0),
+        only,
+      );
+}
+
 /** Whether one answer can be that to both. */
 function isAlike(one: Approval, other: Approval): boolean {
   const rules = ({ requirements }: Approval): string => requirements.map(({ rule }) => rule).join();
@@ -235,7 +252,8 @@ function isAlike(one: Approval, other: Approval): boolean {
 }
 
 /** Why somebody does not decide on it, as far as that is seen from here; the gateway judges it anyway. */
-function whyNot(approval: Approval, { user, roles }: Session): string | null {
+function whyNot(approval: Approval, { user, roles }: Session, batch: readonly Approval[]): string | null {
+  if (batch.length === 0) return 'This one is not among those that you chose. Choose it, too, or open one of them.';
   const { requested_by: by, requirements, votes } = approval;
   if (user === null) return 'Your key belongs to no user, and only people decide.';
   if (by.user === user || by.agent_owner === user)
@@ -280,20 +298,32 @@ function editableBy(
   const own = approval.requirements.filter((one) => decides(one, user, roles));
   const all = own.flatMap(({ editable }) => Object.entries(editable ?? {}));
   // An amount that stands in a currency would be another once the currency is changed.
-  const isMoney = all.some(([name]) => currencyOfParam(name, approval) !== null);
+  const isMoney = all.some(([name]) => currencyOfParam(name, approval.params ?? {}, approval.costs) !== null);
   return Object.fromEntries(all.filter(([name]) => !isMoney || name !== 'currency'));
+}
+
+/** What the button approves: the amount as it was changed, the sum of several, or the tool where no amount is known. */
+function approveText(approval: Approval, many: number, sum: string | null, changes: JsonObject | null): string {
+  if (many > 1) return `Approve ${many}${sum === null ? '' : `: ${sum}`}`;
+  const { tool, costs, params = {} } = approval;
+  const money = Object.entries(changes ?? {}).map(([name, to]) => moneyText(to, currencyOfParam(name, params, costs)));
+  if (money.length > 0 && money.every((one) => one === null)) return 'Approve as changed';
+  return `Approve ${callName(tool, money.find((one) => one !== null) ?? moneyTaken(costs, params['currency'])?.text ?? null)}`;
 }
 
 function Question({
   approval: listed,
-  many,
+  batch,
+  alike: more,
   why,
   now,
   isBusy,
   decide,
 }: {
   readonly approval: Approval;
-  readonly many: number;
+  readonly batch: readonly Approval[];
+  /** How many others wait that ask for the same. */
+  readonly alike: number;
   readonly why: string | null;
   readonly now: number;
   readonly isBusy: boolean;
@@ -311,12 +341,17 @@ function Question({
   const [comment, setComment] = useState('');
   const [edits, setEdits] = useState<Edits>({});
   const [alike, setAlike] = useState(0);
+  const [isRefused, setRefused] = useState(false);
+  const field = useRef<HTMLInputElement>(null);
+  const many = batch.length;
   const editable = many > 1 ? {} : editableBy(approval, user, roles);
   const isOfAll = approval.requirements.every((one) => decides(one, user, roles));
   const may = many > 1 || !isOfAll || Object.keys(edits).length > 0 ? undefined : approval.allow_alike;
   const changes = changesIn(edits);
   const wantsReason = approval.requirements.some(({ require_reason: wanted }) => wanted === true);
-  const money = moneyOf(approval.params);
+  const isMute = wantsReason && comment.trim() === '';
+  const money = moneyTaken(approval.costs, approval.params?.['currency'])?.text ?? null;
+  const sum = sumText(batch);
   const left = Date.parse(approval.expires_at) - now;
   return (
     <section class="card" aria-labelledby="question">
@@ -371,16 +406,32 @@ function Question({
           <label>
             <span>
               {wantsReason
-                ? 'Reason: needed to reject, and told to the agent'
+                ? 'Why you reject: needed for that, and told to the agent'
                 : 'Comment, if you like: it is kept with the vote'}
             </span>
             <input
+              ref={field}
               name="comment"
               maxLength={1000}
               value={comment}
+              data-key={isMute ? 'r' : undefined}
+              aria-invalid={isMute && isRefused}
               onInput={({ currentTarget }) => setComment(currentTarget.value)}
             />
+            {isMute && isRefused && (
+              <span class="fault" role="alert">
+                Say here why: without it nobody can reject.
+              </span>
+            )}
           </label>
+          {more > 0 && many === 1 && (
+            <p class="banner">
+              {more === 1 ? 'One more like this is waiting.' : `${more} more like this are waiting.`}
+            </p>
+          )}
+          {many > 1 && sum === null && (
+            <p class="banner">There is no sum: their amounts are not known, or not all of one currency.</p>
+          )}
           <div class="row decide">
             <button
               class="yes"
@@ -388,13 +439,17 @@ function Question({
               disabled={isBusy || changes === null}
               onClick={() => void decide('approve', comment.trim(), changes ?? {}, may === undefined ? 0 : alike)}
             >
-              {many > 1 ? `Approve ${many}` : 'Approve'} <kbd>a</kbd>
+              {approveText(approval, many, sum, changes)} <kbd>a</kbd>
             </button>
             <button
               class="no"
               data-key="r"
-              disabled={isBusy || (wantsReason && comment.trim() === '')}
-              onClick={() => void decide('reject', comment.trim(), {}, 0)}
+              disabled={isBusy}
+              onClick={() => {
+                if (!isMute) return void decide('reject', comment.trim(), {}, 0);
+                setRefused(true);
+                field.current?.focus();
+              }}
             >
               {many > 1 ? `Reject ${many}` : 'Reject'} <kbd>r</kbd>
             </button>

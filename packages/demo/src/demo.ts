@@ -82,26 +82,19 @@ async function demoKeys(ports: CliPorts, store: Demo['store'], url: string, data
   const known = await readKeys(file);
   if (known !== null && (await Promise.all(Object.values(known).map((key) => holds(key, url)))).every(Boolean))
     return known;
-  const make = async (kind: 'agent' | 'account', user: string): Promise<string> => {
-    const agent = kind === 'agent' ? AGENT : null;
-    const key = {
-      ...store,
-      kind,
-      workspace: WORKSPACE,
-      agent,
-      user,
-      profile: null,
-      name: `demo ${kind} key of ${user}`,
-    };
-    return (await ports.createKey(key)).key;
-  };
   const keys = {
-    agent: await make('agent', 'tom'),
-    account: await make('account', 'tom'),
-    approver: await make('account', 'maria'),
+    agent: await makeKey(ports, store, 'tom', AGENT),
+    account: await makeKey(ports, store, 'tom', null),
+    approver: await makeKey(ports, store, 'maria', null),
   };
   await writeFile(file, `${JSON.stringify(keys)}\n`, { mode: 0o600 });
   return keys;
+}
+
+async function makeKey(ports: CliPorts, store: Demo['store'], user: string, agent: string | null): Promise<string> {
+  const kind: 'account' | 'agent' = agent === null ? 'account' : 'agent';
+  const key = { ...store, kind, workspace: WORKSPACE, agent, user, profile: null, name: `demo ${kind} key of ${user}` };
+  return (await ports.createKey(key)).key;
 }
 
 async function readKeys(file: string): Promise<DemoKeys | null> {
@@ -197,22 +190,12 @@ async function tour(ports: CliPorts, terminal: Terminal): Promise<void> {
   try {
     const demo = await startDemo(ports, 0, data, 'none');
     try {
-      const key = async (user: string): Promise<Svc> => {
-        const made = await ports.createKey({
-          ...demo.store,
-          kind: 'account',
-          workspace: WORKSPACE,
-          agent: null,
-          user,
-          profile: null,
-          name: `tour ${user}`,
-        });
-        return new Svc({ apiKey: made.key, baseUrl: demo.gateway.url, workspace: WORKSPACE });
-      };
-      const approver = await key('maria');
-      const operator = await key('ada');
+      const { url } = demo.gateway;
+      const client = (apiKey: string): Svc => new Svc({ apiKey, baseUrl: url, workspace: WORKSPACE });
+      const approver = client(demo.keys.approver);
+      const operator = client(await makeKey(ports, demo.store, 'ada', null));
       const stage = {
-        url: demo.gateway.url,
+        url,
         workspace: WORKSPACE,
         agentKey: demo.keys.agent,
         approver,

@@ -1,28 +1,14 @@
 import { isJsonObject, type Json, type JsonObject } from '../../../src/json/value.ts';
 
 const TICKET = { ticket_id: { type: 'string', minLength: 1, maxLength: 64 } };
+const inputSchema = { type: 'object', properties: TICKET, required: ['ticket_id'], additionalProperties: false };
 
 /** As MCP lists them. `config/desk.lock.json` pins them. */
 const TOOLS: readonly JsonObject[] = [
-  {
-    name: 'find_ticket',
-    description: 'Tells how a ticket stands.',
-    inputSchema: { type: 'object', properties: TICKET, required: ['ticket_id'], additionalProperties: false },
-    annotations: { readOnlyHint: true },
-  },
-  {
-    name: 'close_ticket',
-    description: 'Closes a ticket and mails its customer.',
-    inputSchema: { type: 'object', properties: TICKET, required: ['ticket_id'], additionalProperties: false },
-    annotations: { destructiveHint: false },
-  },
-  {
-    name: 'delete_ticket',
-    description: 'Deletes a ticket for ever.',
-    inputSchema: { type: 'object', properties: TICKET, required: ['ticket_id'], additionalProperties: false },
-    annotations: { destructiveHint: true },
-  },
-];
+  ['find_ticket', 'Tells how a ticket stands.', { readOnlyHint: true }] as const,
+  ['close_ticket', 'Closes a ticket and mails its customer.', { destructiveHint: false }] as const,
+  ['delete_ticket', 'Deletes a ticket for ever.', { destructiveHint: true }] as const,
+].map(([name, description, annotations]) => ({ name, description, inputSchema, annotations }));
 
 /** A support desk that speaks MCP over streamable HTTP, in the revisions with sessions, and keeps none. */
 export function createDesk(): (message: Json | undefined) => JsonObject | null {

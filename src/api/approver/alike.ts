@@ -42,7 +42,18 @@ export function alikeHtml({ alike, approval, now, params }: ShownApproval, enter
 export function allowedHtml({ allowed }: ShownApproval): Html {
   if (allowed === null) return html``;
   const { times, by, expiresAt } = allowed;
-  return html`<p>${by.user} let the next ${times === 1 ? 'call' : `${times} calls`} like it in without asking, until ${timeOf(expiresAt)}. The console’s inbox lists what is left of that, and revokes it.</p>`;
+  return html`<p>${by.user} let the next ${times === 1 ? 'call' : `${times} calls`} like it in without asking, until ${timeOf(expiresAt)}.</p>`;
+}
+
+/** What this person has allowed ahead, each with its end. Who sees the page may decide, and so may revoke. */
+export function allowancesHtml({ allowances }: ShownApproval, path: string, form: string): Html {
+  if (allowances.length === 0) return html``;
+  return html`<section class="card"><h2>Your allowances</h2>${allowances.map(
+    ({ id, agentId, tool, target, used, times, expiresAt }) =>
+      html`<form method="post" action="${path}"><input type="hidden" name="form" value="${form}">
+<p id="${id}">${agentId} calls ${tool} on “${target}” without asking: ${used} of ${times} used, until ${timeOf(expiresAt)}.</p>
+<button class="no" name="allowance" value="${id}" aria-describedby="${id}">Revoke</button></form>`,
+  )}<p class="faint">What is revoked is asked about from the next call on. The console’s inbox lists those of others.</p></section>`;
 }
 
 /** The next calls that a form allows; `undefined`: none; `null`: it has another shape than the page gives it. */

@@ -1,19 +1,21 @@
 import { type ApprovalRecord, escalatesAt } from '../../effects/model/approval.ts';
-import { amountText, currencyOfParam } from '../../effects/model/money.ts';
+import { amountText, currencyOfParam, moneyText } from '../../effects/model/money.ts';
 import { pinnedCall, type Tool } from '../../effects/model/tool.ts';
 import { type ApprovalRequirement, type Approvers, limitName } from '../../effects/model/verdict.ts';
+import { SHOWN } from '../../effects/run/shown-params.ts';
 import { approvalsOf } from '../../effects/wire/approval.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { type Difference, type EarlierCall, paramsThatDiffer } from './earlier.ts';
 import { type Html, html, lines } from './html.ts';
 import { timeOf } from './layout.ts';
 import type { ShownApproval } from './shown.ts';
+import { shortened } from '../../effects/model/shortened.ts';
 
 /* What stands below the card: for who wants to know more before deciding. */
 
 /** Everything below the card of a request for approval. */
 export function detailsOf(shown: ShownApproval): Html {
-  return html`<div class="below">${paramsOf(shown.params)}${costsOf(shown)}${alikeOf(shown)}${onTargetOf(shown)}${whyOf(shown)}${votersOf(shown)}${actionOf(shown)}</div>`;
+  return html`<div class="below">${paramsOf(shown)}${costsOf(shown)}${alikeOf(shown)}${onTargetOf(shown)}${whyOf(shown)}${votersOf(shown)}${actionOf(shown)}</div>`;
 }
 
 /** The currency that the params of the call name, if they do. */
@@ -25,15 +27,16 @@ export function namedCurrency({ params }: Pick<ShownApproval, 'params'>): Json |
 /** Two columns of values that are not the same. */
 export function differencesTable(of: readonly Difference[], before: string, now: string): Html {
   return html`<table><tr><th scope="col">What</th><th scope="col">${before}</th><th scope="col">${now}</th></tr>${of.map(
-    (one) => html`<tr><td>${one.name}</td><td>${inShort(one.before)}</td><td>${inShort(one.now)}</td></tr>`,
+    (one) =>
+      html`<tr><td>${one.name}</td><td>${shortened(one.before, MOST_SHOWN)}</td><td>${shortened(one.now, MOST_SHOWN)}</td></tr>`,
   )}</table>`;
 }
 
 const MOST_SHOWN = 200;
-
-function inShort(text: string): string {
-  return text.length <= MOST_SHOWN ? text : `${text.slice(0, MOST_SHOWN).replace(/[\uD800-\uDBFF]$/, '')}…`;
-}
+/** The most characters of a param that stand on the page at once. */
+const MOST_AT_ONCE = 2_000;
+/** The most earlier calls on the target that are listed. */
+const MOST_EARLIER = 5;
 
 function actionOf({ approval, action, tool, effect }: ShownApproval): Html {
   const { requester } = approval;
@@ -65,22 +68,32 @@ function undoText(tool: Tool): string {
 }
 
 /** Every param on a line of its own. A part is never shown as if it were the whole. */
-function paramsOf(params: JsonObject): Html {
+function paramsOf({ params, approval: { costs } }: ShownApproval): Html {
   const { params: own, headers } = params;
   if (!isJsonObject(own))
     return html`<section><h2>Params</h2><p class="notice">They are not shown: ${textOf(params['params_omitted'])}.</p></section>`;
   const cut = params['params_truncated'] === true;
-  return html`<section><h2>Params</h2>${valuesOf(own)}${isJsonObject(headers) ? html`<h2>Headers</h2>${valuesOf(headers)}` : ''}
-${cut ? html`<p class="notice" role="alert">Some are cut: they are longer than is shown here.</p>` : ''}</section>`;
+  const money = (name: string): string => moneyText(own[name], currencyOfParam(name, own, costs)) ?? '';
+  return html`<section><h2>Params</h2>${valuesOf(own, money)}${isJsonObject(headers) ? html`<h2>Headers</h2>${valuesOf(headers)}` : ''}
+${cut ? html`<p class="notice" role="alert">Some are cut where they say so: of a text, ${SHOWN.page.text.toLocaleString('en')} characters are shown.</p>` : ''}</section>`;
 }
 
-function valuesOf(of: JsonObject): Html {
+/** @param money what a value is as money; empty where that is not known */
+function valuesOf(of: JsonObject, money: (name: string) => string = () => ''): Html {
   const rows = Object.entries(of);
   if (rows.length === 0) return html`<p>None.</p>`;
   return html`<dl class="pairs">${rows.map(
     ([name, value]) => html`<dt>${name}</dt>
-<dd><pre>${lines(JSON.stringify(value, null, 2))}</pre></dd>`,
+<dd>${valueOf(JSON.stringify(value, null, 2))}${money(name)}</dd>`,
   )}</dl>`;
+}
+
+/** A long value begins, and goes on for who asks for the rest. */
+function valueOf(text: string): Html {
+  if (text.length <= MOST_AT_ONCE) return html`<pre>${lines(text)}</pre>`;
+  const start = text.slice(0, MOST_AT_ONCE).replace(/[\uD800-\uDBFF]$/, '');
+  const rest = text.slice(start.length);
+  return html`<pre>${lines(start)}…</pre><details><summary>Show all: ${rest.length.toLocaleString('en')} more characters</summary><pre>${lines(rest)}</pre></details>`;
 }
 
 /** Each limit that the call would go beyond, with what is left of it. */
@@ -108,7 +121,7 @@ function costsOf(shown: ShownApproval): Html {
   const { costs } = shown;
   if (costs.length === 0) return html``;
   const currency = namedCurrency(shown);
-  return html`<section><h2>What it costs</h2><table><tr><th scope="col">Budget</th><th scope="col">Takes</th><th scope="col">Left of it now</th></tr>${costs.map(
+  return html`<section><h2>What it costs</h2><table><tr><th scope="col">Budget</th><th scope="col">Takes</th><th scope="col">${shown.approval.status === 'pending' ? 'Left before this' : 'Left now'}</th></tr>${costs.map(
     (one) => {
       const { budget, unit, amount } = one.cost;
       const { left, limit } = leftOf(one);
@@ -139,7 +152,7 @@ function alikeOf({ earlier, params, approval }: ShownApproval): Html {
 
 function onTargetOf({ earlier, approval }: ShownApproval): Html {
   if (earlier === null) return html``;
-  const { onTarget } = earlier;
+  const onTarget = earlier.onTarget.slice(0, MOST_EARLIER);
   if (onTarget.length === 0)
     return html`<section><h2>Before on this target</h2><p>Nothing of this agent is on record.</p></section>`;
   return html`<section><h2>Before on this target</h2><ul>${onTarget.map(

@@ -2,22 +2,28 @@ import type { ApprovalRecord } from '../../effects/model/approval.ts';
 import type { Decision } from '../../effects/model/decision.ts';
 import { decisionOf } from '../../effects/model/effect-decision.ts';
 import type { EffectRecord } from '../../effects/model/effect.ts';
-import { amountText, moneyText } from '../../effects/model/money.ts';
+import { amountText, lastName, moneyText } from '../../effects/model/money.ts';
 import type { ApprovalRequirement } from '../../effects/model/verdict.ts';
 import type { CallReader } from '../../effects/wire/calls.ts';
 import { canonicalJson } from '../../json/canonical.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
 import type { ApiPorts } from '../ports.ts';
+import { spanText } from './layout.ts';
 
-/** How many earlier calls a page shows. */
-const MOST = 5;
+/** How many earlier calls on the target are looked at. */
+const LOOKED_AT = 20;
+
+/** How long before now the same call is spoken of beside the answers, ms. */
+const SHORTLY_MS = 24 * 3_600_000;
 
 /** An earlier call of the same agent. */
 export interface EarlierCall {
   readonly id: string;
   readonly tool: string;
+  /** When it happened; when it was asked, where that is not known. */
   readonly at: number;
   readonly decision: Decision;
+  /** `null`: they are not shown, or are those of another tool. */
   readonly params: JsonObject | null;
 }
 
@@ -47,24 +53,50 @@ export async function earlierOf(
   const asked = { state: null, decision: null, tool: null, agentId: requester.agentId, since: null, until: null };
   const page = { ...asked, cursor: null };
   const [onTarget, happened] = await Promise.all([
-    store.effects(workspace, { ...page, target, limit: MOST + 1 }),
+    store.effects(workspace, { ...page, target, limit: LOOKED_AT }),
     store.effects(workspace, { ...page, tool, decision: 'committed', limit: 2 }),
   ]);
   const shown = (effect: EffectRecord, withParams: boolean): EarlierCall => ({
     id: effect.id,
     tool: effect.action.tool,
-    at: effect.createdAt,
+    at: effect.life.state === 'committed' ? effect.life.at : effect.createdAt,
     decision: decisionOf(effect),
     params: withParams ? paramsIn(calls.params(effect)) : null,
   });
-  const alike = happened.items.find(({ id }) => id !== effectId);
-  return {
-    onTarget: onTarget.items
-      .filter(({ id }) => id !== effectId)
-      .slice(0, MOST)
-      .map((effect) => shown(effect, false)),
-    alike: alike === undefined ? null : shown(alike, true),
-  };
+  const last = happened.items.find(({ id }) => id !== effectId);
+  const alike = last === undefined ? null : shown(last, true);
+  const others = onTarget.items.filter(({ id }) => id !== effectId);
+  return { onTarget: others.map((effect) => shown(effect, effect.action.tool === tool)), alike };
+}
+
+/** What is said of the same call that was made before. */
+const MADE: Readonly<Partial<Record<Decision, string>>> = {
+  committed: 'was made',
+  in_progress: 'was sent',
+  unknown_effect: 'may have been made',
+};
+
+/**
+ * What somebody should know who is about to let a call happen again: the same was done shortly before, or waits as well. Empty
+ * where neither is found among the agent's last calls on the target.
+ */
+export function repeatText({ tool }: ApprovalRecord, earlier: Earlier | null, params: JsonObject, now: number): string {
+  const same = (earlier?.onTarget ?? []).filter(
+    (call) => call.tool === tool && call.params !== null && isOfSameAmount(call.params, params),
+  );
+  const made = same.find(({ decision, at }) => MADE[decision] !== undefined && now - at < SHORTLY_MS);
+  const waiting = same.filter(({ decision }) => decision === 'pending_approval').length;
+  const before =
+    made === undefined ? '' : `The same ${lastName(tool)} ${MADE[made.decision] ?? ''} ${spanText(now - made.at)} ago.`;
+  const more = waiting === 1 ? 'One more like this is waiting.' : `${waiting} more like this are waiting.`;
+  return [before, waiting === 0 ? '' : more].filter((line) => line !== '').join(' ');
+}
+
+/** Whether two calls have the same numbers, in the same currency; where they have none, the same params. */
+function isOfSameAmount(before: JsonObject, now: JsonObject): boolean {
+  const hasNumbers = Object.values(now).some((value) => typeof value === 'number');
+  const isAmount = (name: string): boolean => name === 'currency' || typeof (now[name] ?? before[name]) === 'number';
+  return paramsThatDiffer(before, now).every(({ name }) => hasNumbers && !isAmount(name));
 }
 
 function paramsIn(of: ReturnType<CallReader['params']>): JsonObject | null {

@@ -1,9 +1,13 @@
 import { type Bounds, boundsFault } from '../../effects/model/editable.ts';
-import { currencyOfParam, moneyField, moneyOfField, moneyText } from '../../effects/model/money.ts';
+import { currencyOfParam, moneyField, moneyOfField, moneyShape, moneyText } from '../../effects/model/money.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { printable } from '../../diagnostics/render.ts';
+import { type Refused, refuse } from '../problem.ts';
 import { type Html, html, lines } from './html.ts';
 import type { ShownApproval } from './shown.ts';
+
+/** The longest text that has a field, characters: a form with longer ones is too long to be sent. */
+const MOST_IN_FIELD = 2_000;
 
 /** What a person wrote in the fields of a form, by their names. */
 export type Entered = Readonly<Partial<Record<string, string>>>;
@@ -23,8 +27,12 @@ function formName({ name, currency }: Field): string {
   return `${currency === null ? 'param' : `money.${currency}`}.${name}`;
 }
 
-/** Why a form's fields are no changes. */
-export class NoChanges extends Error {}
+/** What is wrong with a field, below it: the words, and what makes the field name them, and be where the page begins. */
+export function faultAt(id: string, fault: string | undefined): { readonly attributes: Html; readonly text: Html } {
+  if (fault === undefined) return { attributes: html``, text: html`` };
+  const attributes = html` aria-invalid="true" aria-describedby="${id}-fault" autofocus`;
+  return { attributes, text: html`<p class="fault" id="${id}-fault">${fault}</p>` };
+}
 
 /** Whether a field of a form is that of a param. */
 export function isFieldName(name: string): boolean {
@@ -63,19 +71,22 @@ function fieldsOf({ mayChange, params, approval }: ShownApproval): readonly Fiel
 /**
  * The fields of a form: what stands in them is what an approval is for.
  * @param entered what a person wrote in them before, which was refused
+ * @param faults what is wrong with that, by the names of the params
  */
-export function fieldsHtml(shown: ShownApproval, entered: Entered): Html {
+export function fieldsHtml(shown: ShownApproval, entered: Entered, faults: Entered = {}): Html {
   const fields = fieldsOf(shown);
   if (fields.length === 0) return html``;
-  return html`<div class="fields">${fields.map(
-    (field, index) =>
-      html`<div><label for="f${index}">${field.name}${field.currency === null ? '' : ` in ${field.currency}`}: ${boundsText(field)}</label>${inputOf(field, `f${index}`, entered[formName(field)])}</div>`,
-  )}</div>`;
+  return html`<div class="fields">${fields.map((field, index) => {
+    const id = `f${index}`;
+    const name = formName(field);
+    const { attributes, text } = faultAt(id, faults[field.name]);
+    const input = inputOf(field, html`id="${id}" name="${name}"${attributes}`, entered[name]);
+    return html`<div><label for="${id}">${field.name}${field.currency === null ? '' : ` in ${field.currency}`}: ${boundsText(field)}</label>${input}${text}</div>`;
+  })}</div>`;
 }
 
-function inputOf(field: Field, id: string, entered: string | undefined): Html {
+function inputOf(field: Field, named: Html, entered: string | undefined): Html {
   const { bounds, stands, currency } = field;
-  const named = html`id="${id}" name="${formName(field)}"`;
   const value = entered ?? textOf(field);
   switch (bounds.kind) {
     case 'range': {
@@ -101,7 +112,7 @@ ${lines(value.replaceAll('\r\n', '\n'))}</textarea>`;
 
 /** Whether the page shows each character of a text, so that it comes back as it stands. */
 function isShownAsItIs(text: string): boolean {
-  return text.split('\n').every((line) => printable(line) === line);
+  return text.length <= MOST_IN_FIELD && text.split('\n').every((line) => printable(line) === line);
 }
 
 /** The value as it stands, as the field has it. */
@@ -130,13 +141,13 @@ export function boundsText({ bounds, asked, currency }: Pick<Field, 'bounds' | '
 
 /**
  * The changes that a form makes to what stood in it; `null` where it makes none.
- * @throws NoChanges where a field has no value of its kind, or is none that the page has
+ * @throws Refused where a field has no value of its kind, or is none that the page has
  */
 export function changesIn(shown: ShownApproval, form: Entered): JsonObject | null {
   const fields = fieldsOf(shown);
   const known = new Set(fields.map(formName));
   if (Object.keys(form).some((name) => isFieldName(name) && !known.has(name)))
-    throw new NoChanges('The form has another shape than this page gives it.');
+    throw refuse('invalid_request', 'The form has another shape than this page gives it. Nothing was decided.');
   const changes = fields.flatMap((field) => {
     const { name, bounds, stands } = field;
     const entered = form[formName(field)];
@@ -152,24 +163,27 @@ export function changesIn(shown: ShownApproval, form: Entered): JsonObject | nul
 
 function valueOf(field: Field, text: string): Json | undefined {
   const { name, bounds, stands, asked, currency } = field;
+  const unfit = (why: string): Refused =>
+    refuse('invalid_request', `${name} ${why}. Nothing was decided.`, {
+      errors: [{ path: `/changes/${name}`, message: why }],
+    });
   switch (bounds.kind) {
     case 'range': {
       if (currency !== null) {
         const amount = moneyOfField(text, currency);
-        if (amount === null)
-          throw new NoChanges(`${name} has to be an amount such as ${moneyField(123_456, currency)}.`);
+        if (amount === null) throw unfit(moneyShape(currency));
         if (amount !== stands && boundsFault(bounds, asked, amount) !== null)
-          throw new NoChanges(`${name} may be ${boundsText(field)}; ${moneyText(amount, currency) ?? text} is not.`);
+          throw unfit(`may be ${boundsText(field)}; ${moneyText(amount, currency) ?? text} is not`);
         return amount;
       }
       const value = Number(text);
-      if (text.trim() === '' || !Number.isFinite(value)) throw new NoChanges(`${name} has to be a number.`);
+      if (text.trim() === '' || !Number.isFinite(value)) throw unfit('has to be a number such as 1234.5');
       return value;
     }
     case 'choice': {
       if (text === '') return stands;
       const chosen = /^\d{1,3}$/.test(text) ? bounds.of[Number(text)] : undefined;
-      if (chosen === undefined) throw new NoChanges(`${name} may be one of ${bounds.of.map(String).join(', ')}.`);
+      if (chosen === undefined) throw unfit(`may be one of ${bounds.of.map(String).join(', ')}`);
       return chosen;
     }
     case 'text':

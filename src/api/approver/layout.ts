@@ -23,10 +23,12 @@ dl.pairs{grid-template-columns:max-content minmax(0,1fr);gap:.375rem .75rem;alig
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}th,td{text-align:left;vertical-align:top;padding:.25rem .75rem .25rem 0;border-bottom:1px solid var(--line)}th{font-weight:600;font-size:.8125rem;color:var(--faint)}tr:last-child td{border-bottom:0}
 pre{font:.8125rem/1.5 ui-monospace,"SF Mono","Cascadia Mono",Menlo,Consolas,monospace;margin:0;white-space:pre-wrap}
 ul{margin:0;padding-left:1.1rem}
+.fault{color:var(--bad);font-size:.875rem;margin:.25rem 0 0}[aria-invalid=true]{border-color:var(--bad);border-width:2px}
+.repeat{border-left-color:var(--stop);background:var(--stop-ground);font-weight:600}
 label{display:block;font-size:.8125rem;color:var(--faint);margin:0 0 .25rem}
 input,textarea,select,button{font:inherit;width:100%;padding:.625rem .75rem;border:1px solid var(--faint);border-radius:8px;background:var(--card);color:inherit}
 form{display:grid;gap:.75rem}[hidden]{display:none}.fields{display:grid;gap:.5rem}
-.both{display:grid;grid-template-columns:1fr 1fr;gap:.75rem}.both :only-child{grid-column:1/-1}
+.both{display:grid;grid-template-columns:1fr minmax(6rem,auto);gap:.75rem}.both :only-child{grid-column:1/-1}
 button{min-height:48px;font-weight:650;cursor:pointer}
 button.yes{background:#0d6b41;border-color:#0d6b41;color:#fff}button.no{background:transparent;border-color:var(--bad);color:var(--bad)}
 :focus-visible{outline:3px solid var(--accent);outline-offset:2px}
@@ -35,9 +37,9 @@ footer{display:flex;gap:.75rem;align-items:center;justify-content:space-between;
 
 /**
  * Times in the zone of the reader, with the one that the server wrote on hover; without scripts that one stays. A question
- * whose time is over has no answers any more.
+ * whose time is over has no answers any more. What a button approves stands on it for as long as no field was changed.
  */
-const SCRIPT = html`for(const t of document.querySelectorAll("time")){const d=new Date(t.dateTime);t.title=t.textContent;t.textContent=new Intl.DateTimeFormat(undefined,{weekday:"short",day:"numeric",month:"short",hour:"2-digit",minute:"2-digit",timeZoneName:"short"}).format(d)}const asked=document.querySelector("form[data-left]");if(asked&&2**31>asked.dataset.left)setTimeout(()=>{asked.hidden=true;asked.nextElementSibling.hidden=false},asked.dataset.left)`;
+const SCRIPT = html`for(const t of document.querySelectorAll("time")){const d=new Date(t.dateTime);t.title=t.textContent;t.textContent=new Intl.DateTimeFormat(undefined,{weekday:"short",day:"numeric",month:"short",hour:"2-digit",minute:"2-digit",timeZoneName:"short"}).format(d)}const asked=document.querySelector("form[data-left]");if(asked&&2**31>asked.dataset.left)setTimeout(()=>{asked.hidden=true;asked.nextElementSibling.hidden=false},asked.dataset.left);const yes=document.querySelector("[data-asked]");if(yes){const changed=yes.textContent;const isAsAsked=(field)=>field.value===(field.defaultValue??(field.querySelector("[selected]")??field[0]).value);(yes.form.oninput=()=>{yes.textContent=[...yes.form.querySelectorAll(".fields :is(input,textarea,select)")].every(isAsAsked)?yes.dataset.asked:changed})()}`;
 
 /**
  * The button that lets a passkey sign the challenge of the page, and sends what it signed with the form: base64url, as
@@ -91,6 +93,12 @@ ${content}
 </main><script>${SCRIPT}</script></body>
 </html>
 `);
+}
+
+/** How long something lasts, roughly. */
+export function spanText(ms: number): string {
+  const minutes = Math.ceil(ms / 60_000);
+  return minutes < 120 ? `${minutes} min` : `${Math.floor(minutes / 60)} h`;
 }
 
 /** A time: in UTC as it is written, in the zone of the reader where scripts run. */

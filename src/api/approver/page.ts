@@ -2,13 +2,13 @@ import { MOST_COMMENT } from '../../effects/model/approval.ts';
 import type { Challenge } from '../../identity/passkeys/passkeys.ts';
 import { countToText } from '../../effects/wire/approval.ts';
 import { isJsonObject } from '../../json/value.ts';
-import { currencyOf, currencyOfParam, moneyText } from '../../effects/model/money.ts';
+import { callName, currencyOfParam, lastName, moneyTaken } from '../../effects/model/money.ts';
 import { beyondOf, detailsOf, differencesTable, namedCurrency } from './details.ts';
-import { alikeHtml, allowedHtml } from './alike.ts';
-import { type Difference, paramsThatDiffer } from './earlier.ts';
-import { type Entered, fieldsHtml } from './fields.ts';
+import { alikeHtml, allowancesHtml, allowedHtml } from './alike.ts';
+import { type Difference, paramsThatDiffer, repeatText } from './earlier.ts';
+import { type Entered, faultAt, fieldsHtml, isFieldName } from './fields.ts';
 import { type Html, html, lines } from './html.ts';
-import { page, passkeyForm, timeOf } from './layout.ts';
+import { page, passkeyForm, spanText, timeOf } from './layout.ts';
 import type { ShownApproval } from './shown.ts';
 
 /**
@@ -60,30 +60,34 @@ interface PageOf {
   /** Proves, with the vote, what was shown to whom. */
   readonly form: string;
   readonly path: string;
-  readonly notice: string | null;
+  readonly notice: string | Html | null;
   /** What is not as it was when this person saw the question last. */
   readonly changed?: readonly Difference[];
   /** What this person wrote in the form, which decided nothing. */
   readonly entered?: Entered;
+  /** What is wrong with that, by the names of params; of the comment, by {@link COMMENT}. */
+  readonly faults?: Entered;
 }
 
 /** The page of a request for approval: one card with the question and both answers, and what else is known below. */
 export function approvalPage(shown: ShownApproval, of: PageOf): string {
   const { title, text, tone } = standingOf(shown);
-  const { user, path, notice, changed = [] } = of;
+  const { user, path, notice, form, changed = [] } = of;
+  const amount = amountTaken(shown);
+  const summary = shown.approval.requirements[0]?.summary ?? '';
   const before = changed.length === 0 ? '' : differencesTable(changed, 'You saw', 'Now');
   const news =
     notice === null && before === ''
       ? ''
       : html`<div class="notice" role="alert">${notice ?? 'What is asked has changed since you saw it.'}${before}</div>`;
   return page(
-    title,
+    summary === '' ? title : `${title}: ${summary}`,
     html`${news}${replaced(shown)}<section class="card ${tone}"><div><h1>${title}</h1></div>
-<p class="what">${shown.approval.requirements[0]?.summary ?? ''}</p>
-${amountOf(shown)}${isOpen(shown) ? beyondOf(shown) : ''}${changedOf(shown)}<p class="who">${whoAsks(shown)}</p>
+<p class="what">${summary}</p>
+${amount === null ? '' : html`<p class="amount">${amount}</p>`}${isOpen(shown) ? beyondOf(shown) : ''}${changedOf(shown)}<p class="who">${whoAsks(shown)}</p>
 <p class="${isOpen(shown) ? 'faint' : 'said'}">${text}</p>${allowedHtml(shown)}${becameOf(shown)}
 ${isOpen(shown) ? decisionOf(shown, of) : ''}</section>
-${toolChanged(shown)}${detailsOf(shown)}
+${toolChanged(shown)}${detailsOf(shown)}${allowancesHtml(shown, path, form)}
 <footer><span>You are ${user}.</span><form method="post" action="${path}/leave"><button>Leave</button></form></footer>`,
     'two',
   );
@@ -129,8 +133,7 @@ function standingOf(shown: ShownApproval): Standing {
         tone: 'stop',
       };
     case 'expired':
-      if (stopped !== null)
-        return { title: 'Approved, and not sent', text: `Nothing was sent.${noReason}`, tone: 'stop' };
+      if (stopped !== null) return { title: NOT_SENT, text: `Nothing was sent.${noReason}`, tone: 'stop' };
       return (approval.decidedAt ?? 0) < approval.expiresAt
         ? {
             title: 'No longer asked',
@@ -150,56 +153,61 @@ const OUT_OF_TIME: Standing = {
 };
 
 function outcomeOf(effect: ShownApproval['effect']): Standing {
+  const sent = (text: Standing['text'], tone: Standing['tone'], title = SENT): Standing => ({ title, text, tone });
   switch (effect?.life.state) {
     case 'executing':
-      return { title: SENT, text: 'It is running. Open the page again in a moment.', tone: 'wait' };
+      return sent('It is running. Open the page again in a moment.', 'wait');
     case 'committed':
-      return {
-        title: SENT,
-        text: html`It happened. The gateway recorded it at ${timeOf(effect.life.at)}.`,
-        tone: 'yes',
-      };
+      return sent(html`It happened. The gateway recorded it at ${timeOf(effect.life.at)}.`, 'yes');
     case 'failed':
-      return { title: 'Approved, but it did not happen', text: effect.life.evidence.message, tone: 'bad' };
+      return sent(effect.life.evidence.message, 'bad', 'Approved, but it did not happen');
     case 'unknown':
-      return {
-        title: SENT,
-        text: 'Nobody knows whether it happened. Somebody has to find out, and say so.',
-        tone: 'bad',
-      };
+      return sent('Nobody knows whether it happened. Somebody has to find out, and say so.', 'bad');
     case 'denied':
-      return {
-        title: 'Approved, and not sent',
-        text: `It was stopped before anything was sent. ${effect.life.reason.message}`,
-        tone: 'stop',
-      };
+      return sent(`It was stopped before anything was sent. ${effect.life.reason.message}`, 'stop', NOT_SENT);
     case 'pending_approval':
-      return { title: SENT, text: 'It did not happen, and waits for another decision.', tone: 'wait' };
+      return sent('It did not happen, and waits for another decision.', 'wait');
     case 'rejected':
-      return { title: SENT, text: 'It did not happen, and another request for it was rejected later.', tone: 'stop' };
+      return sent('It did not happen, and another request for it was rejected later.', 'stop');
     case undefined:
-      return { title: SENT, text: 'Its record is gone.', tone: 'stop' };
+      return sent('Its record is gone.', 'stop');
   }
 }
 
 const SENT = 'Approved, and sent';
+const NOT_SENT = 'Approved, and not sent';
+
+/** Who was faster, with what, and when, for whose answer came too late; `null` where nobody was. */
+export function overtakenText({ approval, replacedBy }: ShownApproval, user: string): Html | null {
+  const { status, votes, changed, decidedAt, expiresAt } = approval;
+  const before = 'before your answer came. It does not count.';
+  if (replacedBy !== null) return html`Policy or the tool was changed, and people are asked anew, ${before}`;
+  if (status === 'expired' && (decidedAt ?? expiresAt) >= expiresAt)
+    return html`The time to decide was over at ${timeOf(expiresAt)}, ${before}`;
+  const late = (by: string, what: string, at: number): Html =>
+    html`${by === user ? 'You' : by} ${what} at ${timeOf(at)}, ${before}`;
+  const last = votes.at(-1);
+  if (status === 'pending')
+    return changed === undefined ? null : late(changed.by, `changed ${changed.params.join(', ')}`, changed.at);
+  return last === undefined
+    ? null
+    : late(last.user, last.verdict === 'approve' ? 'approved it' : 'rejected it', last.at);
+}
 
 /**
  * The amount as money, large, where a budget says in what it is counted. What a param is counted in, its name does not
  * say; the policy's summary may.
  */
-function amountOf(shown: ShownApproval): Html {
-  const currency = namedCurrency(shown);
-  const taken = shown.costs.map(({ cost }) => moneyText(cost.amount, currencyOf(cost.unit, currency)));
-  const amount = taken.find((one) => one !== null) ?? null;
-  return amount === null ? html`` : html`<p class="amount">${amount}</p>`;
+function amountTaken(shown: ShownApproval): string | null {
+  return moneyTaken(shown.approval.costs, namedCurrency(shown))?.text ?? null;
 }
 
-/** What an approver has changed of what the agent asked. */
-function changedOf({ approval: { changed, costs }, params }: ShownApproval): Html {
+/** What an approver has changed of what the agent asked. Of what did not run, only the params that were asked are kept. */
+function changedOf({ approval: { changed, costs, status }, params }: ShownApproval): Html {
   if (changed === undefined) return html``;
   const { params: own, asked_params: before } = params;
-  const what = `${changed.by} changed ${changed.params.join(', ')} of what the agent asked.`;
+  const isKept = changed.sealed !== null || status === 'used';
+  const what = `${changed.by} changed ${changed.params.join(', ')} of what the agent asked.${isKept ? '' : ' That did not run: what stands above is as it was changed, and the params below are as the agent asked.'}`;
   if (!isJsonObject(own) || !isJsonObject(before)) return html`<p class="notice">${what}</p>`;
   const differences = paramsThatDiffer(before, own, (name) => currencyOfParam(name, own, costs));
   return html`<div class="notice">${what}${differencesTable(differences, 'Asked', 'Now')}</div>`;
@@ -238,29 +246,37 @@ function toolChanged({ action }: ShownApproval): Html {
     : html``;
 }
 
+/** The field that is none of a param, among what is wrong. */
+export const COMMENT = '/comment';
+
 /** Both buttons; why there are none, for who does not decide. */
-function decisionOf(shown: ShownApproval, { user, form, path, entered = {} }: PageOf): Html {
-  const { approval, obstacle } = shown;
-  const { votes, requirements } = approval;
+function decisionOf(shown: ShownApproval, { user, form, path, entered = {}, faults = {} }: PageOf): Html {
+  const { approval, obstacle, earlier, params, now } = shown;
+  const { votes, requirements, tool } = approval;
   const wantsReason = requirements.some(({ requireReason }) => requireReason === true);
   if (obstacle !== null) return html`<p class="notice">${obstacle}</p>`;
   const isEditable = Object.keys(shown.mayChange).length > 0;
   const isOfSeveral = requirements.length > 1 || requirements.some(({ quorum }) => quorum > 1);
   const hasApproved = votes.some((vote) => vote.user === user && vote.verdict === 'approve');
-  return html`<form method="post" action="${path}" data-left="${approval.expiresAt - shown.now}">
+  const repeat = isJsonObject(params['params']) ? repeatText(approval, earlier, params['params'], now) : '';
+  const asked = `Approve ${callName(tool, amountTaken(shown))}`;
+  const isUntouched = !Object.keys(entered).some(isFieldName);
+  const approve = isEditable
+    ? html`${isUntouched ? html` data-asked="${asked}"` : ''}>Approve ${lastName(tool)} as written above`
+    : html`>${asked}`;
+  const comment = faultAt('comment', faults[COMMENT]);
+  return html`<form method="post" action="${path}" data-left="${approval.expiresAt - now}">
 <input type="hidden" name="form" value="${form}"><button disabled hidden></button>
-${fieldsHtml(shown, entered)}${isOfSeveral ? html`<p>So far ${countToText(approval)}; nothing is sent before.</p>` : ''}${hasApproved ? html`<p>You have approved it. It waits for others.</p>` : ''}<div class="both">${
+${fieldsHtml(shown, entered, faults)}${isOfSeveral ? html`<p>So far ${countToText(approval)}; nothing is sent before.</p>` : ''}${hasApproved ? html`<p>You have approved it. It waits for others.</p>` : ''}${repeat === '' ? '' : html`<p class="notice repeat">${repeat}</p>`}<div class="both">${
     hasApproved && !isEditable
       ? ''
-      : html`<button class="yes" name="verdict" value="approve"${wantsReason ? html` formnovalidate` : ''}>${isEditable ? 'Approve this' : 'Approve'}</button>`
+      : html`<button class="yes" name="verdict" value="approve"${wantsReason ? html` formnovalidate` : ''}${approve}</button>`
   }<button class="no" name="verdict" value="reject">Reject</button></div>
-${alikeHtml(shown, entered)}<div><label for="comment">${wantsReason ? 'Reason: needed to reject, and told to the agent' : 'Comment, if you like: it is kept with the vote, and tells the agent why you reject'}</label>
-<textarea id="comment" name="comment" rows="2" maxlength="${MOST_COMMENT}"${wantsReason ? html` required` : ''}>${lines((entered['comment'] ?? '').replaceAll('\r\n', '\n'))}</textarea></div>
+${alikeHtml(shown, entered)}<div><label for="comment">${wantsReason ? 'Why you reject: needed for that, and told to the agent' : 'Comment, if you like: it is kept with the vote, and tells the agent why you reject'}</label>
+<textarea id="comment" name="comment" rows="2" maxlength="${MOST_COMMENT}"${wantsReason ? html` required` : ''}${comment.attributes}>${lines((entered['comment'] ?? '').replaceAll('\r\n', '\n'))}</textarea>${comment.text}</div>
 </form><p class="notice" role="alert" hidden>The time to decide is over. Open the page again to see how it stands.</p>`;
 }
 
 function untilText(expiresAt: number, now: number): Html {
-  const minutes = Math.ceil((expiresAt - now) / 60_000);
-  const left = minutes < 120 ? `${minutes} min` : `${Math.floor(minutes / 60)} h`;
-  return html`Nothing has happened yet. Without a decision it ends by itself in ${left}, at ${timeOf(expiresAt)}, and nothing is sent.`;
+  return html`Nothing has happened yet. Without a decision it ends by itself in ${spanText(expiresAt - now)}, at ${timeOf(expiresAt)}, and nothing is sent.`;
 }

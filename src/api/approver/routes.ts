@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { MOST_COMMENT } from '../../effects/model/approval.ts';
 import { type ApprovalCall, personOf } from '../../effects/run/decide-approval.ts';
+import { ledgerActor } from '../../effects/model/principal.ts';
 import type { Problem } from '../../effects/model/run-request.ts';
 import { CODES } from '../../effects/model/codes.ts';
 import { holdsKey } from '../../identity/key-format.ts';
@@ -18,9 +19,10 @@ import { ALIKE_FIELDS, alikeIn } from './alike.ts';
 import { namedCurrency } from './details.ts';
 import { whatChanged } from './earlier.ts';
 import { PAGE_HEADERS } from './layout.ts';
-import { approvalPage, isOpen, keyPage, PASSKEY_FIELDS, plainPage } from './page.ts';
+import { type Html, html } from './html.ts';
+import { approvalPage, COMMENT, isOpen, keyPage, overtakenText, PASSKEY_FIELDS, plainPage } from './page.ts';
 import { type Approver, approverOf, begin, digestShown, end, formOf, type SessionPorts } from './session.ts';
-import { changesIn, type Entered, isFieldName, NoChanges } from './fields.ts';
+import { changesIn, type Entered, isFieldName } from './fields.ts';
 import { type ShownApproval, shownTo } from './shown.ts';
 
 /** Longest form, bytes: a comment of a thousand characters, each written as three bytes in percent signs. */
@@ -62,7 +64,7 @@ export function addApproverPage(app: ApiApp, ports: ApiPorts): void {
   app.post(`${at}/key`, own, (request: Visit, reply) => page.enterByKey(request, reply));
   app.post(`${at}/passkey`, own, (request: Visit, reply) => page.enterByPasskey(request, reply));
   app.post(`${at}/leave`, own, (request: Visit, reply) => page.leave(request, reply));
-  app.post(at, own, (request: Visit, reply) => page.vote(request, reply));
+  app.post(at, own, (request: Visit, reply) => page.decide(request, reply));
 }
 
 function readOnlyForms(app: ApiApp): void {
@@ -132,36 +134,45 @@ class ApproverPage {
     return reply.header('set-cookie', cookie).redirect(path, 303);
   }
 
-  async vote(request: Visit, reply: FastifyReply): Promise<FastifyReply> {
+  /** Counts a vote, or ends what was allowed ahead: both by whoever may decide, as over the API. */
+  async decide(request: Visit, reply: FastifyReply): Promise<FastifyReply> {
     const place = placeOf(request);
     const { workspace, approvalId } = place;
     const approver = await this.#signedIn(request, place);
-    if (approver === null)
-      return send(
-        reply,
-        401,
-        this.#askWho(request, place, 'Nothing was decided, and what you wrote is not kept. Show again who you are.'),
-      );
-    const asked = await shownTo(this.#ports, approver, workspace, approvalId);
-    const fields = fieldsOf(request, ['form', 'verdict', 'comment', ...ALIKE_FIELDS]);
-    const digest = digestShown(this.#sessions, workspace, approvalId, fields['form'] ?? '', approver);
-    if (digest === null) {
-      const problem = plainProblem(
-        'origin_not_allowed',
-        'The form was not of this page. Nothing was decided: look again.',
-      );
-      return this.#show(reply, place, approver, statusOf(problem), { notice: problem.detail });
+    if (approver === null) {
+      const notice = 'Nothing was decided, and what you wrote is not kept. Show again who you are.';
+      return send(reply, 401, this.#askWho(request, place, notice));
     }
-    const entered = { digest, fields: withoutKeys(fields) };
-    const again = (problem: Problem): Promise<FastifyReply> =>
-      this.#show(reply, place, approver, statusOf(problem), { notice: problem.detail, entered });
+    const asked = await shownTo(this.#ports, approver, workspace, approvalId);
+    const fields = fieldsOf(request, ['form', 'verdict', 'comment', 'allowance', ...ALIKE_FIELDS]);
+    const digest = digestShown(this.#sessions, workspace, approvalId, fields['form'] ?? '', approver);
+    if (digest === null) return this.#show(reply, place, approver, statusOf(STRAY), { notice: STRAY.detail });
+    const { principal, user, passkey } = approver;
+    if (fields['allowance'] !== undefined) {
+      const revoked = { workspace, id: fields['allowance'], by: user, actor: ledgerActor(principal) };
+      await this.#ports.store.revokeAllowance(revoked);
+      return reply.redirect(place.path, 303);
+    }
+    const again = (problem: Problem): Promise<FastifyReply> => {
+      const faults = faultsIn(problem);
+      const more = Object.values(faults).filter((fault = '') => !problem.detail.includes(fault));
+      return this.#show(reply, place, approver, statusOf(problem), {
+        notice: [problem.detail, ...more].join(' '),
+        isLate: problem.code === 'conflict',
+        entered: { digest, fields: withoutKeys(fields), faults },
+      });
+    };
     if (asked !== null && asked.approval.digest !== digest)
       return again(plainProblem('conflict', 'What is asked has changed since it was shown, so nothing was decided.'));
-    const written = voteIn(asked, fields);
-    if (typeof written === 'string') return again(plainProblem('invalid_request', `${written} Nothing was decided.`));
-    const { principal, passkey } = approver;
+    let written: ReturnType<typeof voteIn>;
+    try {
+      written = voteIn(asked, fields);
+    } catch (error) {
+      if (!(error instanceof Refused)) throw error;
+      return again(error.problem);
+    }
     const result = await this.#ports.decideApproval({ principal, passkey, workspace, approvalId, ...written, digest });
-    if (result.kind === 'problem') return again(withErrors(result.problem));
+    if (result.kind === 'problem') return again(result.problem);
     const { became } = result;
     if (became.kind !== 'asked_anew') return reply.redirect(place.path, 303);
     return reply.redirect(`${pathOf(workspace, became.approvalId)}?instead_of=${approvalId}`, 303);
@@ -241,13 +252,16 @@ class ApproverPage {
     status: number,
     {
       notice = null,
+      isLate = false,
       insteadOf = null,
       entered,
     }: {
       readonly notice?: string | null;
+      /** Whether others may have decided, or changed something, since the person saw the question: who did is said. */
+      readonly isLate?: boolean;
       /** The request whose place this one took, which the person has seen: what differs is shown. */
       readonly insteadOf?: string | null;
-      readonly entered?: { readonly digest: string; readonly fields: Entered };
+      readonly entered?: { readonly digest: string; readonly fields: Entered; readonly faults: Entered };
     },
   ): Promise<FastifyReply> {
     const { workspace, approvalId } = place;
@@ -265,6 +279,8 @@ class ApproverPage {
           ? null
           : await this.#ports.store.approval(workspace, insteadOf)
         : asked?.approval;
+    const late = isLate && asked !== null ? overtakenText(asked, approver.user) : null;
+    const said: string | Html | null = late ?? notice;
     const isSameQuestion = entered?.digest === approval.digest;
     const { comment = '' } = entered?.fields ?? {};
     const isOfSame = former != null && former.effectId === approval.effectId && former.id !== approval.id;
@@ -276,9 +292,10 @@ class ApproverPage {
         form: formOf(this.#sessions, workspace, approval, approver),
         path: pathOf(workspace, approval.id),
         notice:
-          entered === undefined || isSameQuestion
-            ? notice
-            : `${notice ?? ''} What is asked now stands below${isOpen(shown) ? ': decide anew, and change again what you want changed' : ''}.`,
+          entered === undefined || isSameQuestion || !isOpen(shown)
+            ? said
+            : html`${said ?? ''} What is asked now stands below: decide anew, and change again what you want changed.`,
+        faults: isSameQuestion ? entered.faults : {},
         entered: isSameQuestion ? entered.fields : { comment },
         changed: isOfSame ? whatChanged(former, approval, namedCurrency(shown)) : [],
       }),
@@ -286,22 +303,29 @@ class ApproverPage {
   }
 }
 
-/** What a form says of the vote, or why it says none. */
+/** What is said where a form is not one that this page gave this person. */
+const STRAY = plainProblem('origin_not_allowed', 'The form was not of this page. Nothing was decided: look again.');
+
+/** What a form says of the vote. @throws Refused */
 function voteIn(
   asked: ShownApproval | null,
   fields: Entered,
-): string | Pick<ApprovalCall, 'verdict' | 'comment' | 'changes' | 'alike'> {
+): Pick<ApprovalCall, 'verdict' | 'comment' | 'changes' | 'alike'> {
   const { verdict, comment: written = '', form: _proof, ...others } = fields;
-  if (verdict !== 'approve' && verdict !== 'reject') return 'The form has no decision.';
+  if (verdict !== 'approve' && verdict !== 'reject') throw refuse('invalid_request', 'The form has no decision.');
   // Browsers send the ends of lines as two characters, and count one.
   const comment = written.replaceAll('\r\n', '\n').trim();
-  if (comment.length > MOST_COMMENT) return `The comment is longer than ${MOST_COMMENT} characters.`;
+  if (comment.length > MOST_COMMENT)
+    throw refuse('invalid_request', `The comment is longer than ${MOST_COMMENT} characters. Nothing was decided.`);
   if ([comment, ...Object.values(others)].some((text) => text !== undefined && holdsKey(text)))
-    return 'What you wrote holds an API key, which would be kept and shown.';
-  const changes = verdict === 'approve' && asked !== null ? changesOf(asked, fields) : null;
-  if (typeof changes === 'string') return changes;
+    throw refuse(
+      'invalid_request',
+      'What you wrote holds an API key, which would be kept and shown. Nothing was decided.',
+    );
+  const changes = verdict === 'approve' && asked !== null ? changesIn(asked, fields) : null;
   const alike = verdict === 'approve' ? alikeIn(fields) : undefined;
-  if (alike === null) return 'How many of the next calls to let in is not said.';
+  if (alike === null)
+    throw refuse('invalid_request', 'How many of the next calls to let in is not said. Nothing was decided.');
   return { verdict, comment: comment === '' ? null : comment, changes, alike };
 }
 
@@ -335,25 +359,16 @@ function assertionIn(fields: Readonly<Partial<Record<(typeof PASSKEY_FIELDS)[num
   return { id: credential, response };
 }
 
-/** The changes that a form makes, or why it makes none. */
-function changesOf(asked: ShownApproval, fields: Entered) {
-  try {
-    return changesIn(asked, fields);
-  } catch (error) {
-    if (error instanceof NoChanges) return error.message;
-    throw error;
-  }
-}
-
 /** What was written, to be shown again: but for what holds a key. */
 function withoutKeys(fields: Entered): Entered {
   return Object.fromEntries(Object.entries(fields).filter(([, text]) => text !== undefined && !holdsKey(text)));
 }
 
-/** A problem as one text, with each param that is at fault. */
-function withErrors(problem: Problem): Problem {
-  const faults = problem.errors.map(({ path, message }) => `${path.replace(/^\/(changes|params)\//, '')} ${message}.`);
-  return { ...problem, detail: [problem.detail, ...faults].join(' ') };
+/** What is said of fields, by the names of their params. */
+function faultsIn({ code, detail, errors }: Problem): Entered {
+  if (code === 'reason_required') return { [COMMENT]: detail };
+  const names = errors.map(({ path, message }) => [path.replace(/^\/(changes|params)\//, ''), message] as const);
+  return Object.fromEntries(names.map(([name, message]) => [name, `${name} ${message}.`]));
 }
 
 /** The fields of a form, each at most once: these, and those of params. @throws Refused */

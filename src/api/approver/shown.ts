@@ -1,4 +1,4 @@
-import { type AllowanceRecord, alikeObstacle, mostAlike } from '../../effects/model/allowance.ts';
+import { type AllowanceRecord, alikeObstacle, allowanceStatus, mostAlike } from '../../effects/model/allowance.ts';
 import { type ApprovalCost, type ApprovalRecord, decidersAt, isAmong } from '../../effects/model/approval.ts';
 import type { BudgetRow } from '../../effects/model/budget.ts';
 import { type Editable, editableIn } from '../../effects/model/editable.ts';
@@ -39,6 +39,8 @@ export interface ShownApproval {
   readonly alike: (AllowAlike & { readonly varies: Editable }) | null;
   /** The next calls that were allowed with a vote on it; `null`: none, as far as that is near enough to be found at once. */
   readonly allowed: AllowanceRecord | null;
+  /** What this person has allowed ahead and still lets calls in; empty while it is not decided. */
+  readonly allowances: readonly AllowanceRecord[];
   /** ms since the epoch, by the store's clock. */
   readonly now: number;
 }
@@ -53,18 +55,18 @@ export async function shownTo(
   const { store } = ports;
   const approval = await store.approval(workspace, approvalId);
   if (approval === null) return null;
-  const calls = readCalls(ports, approver.principal, 'one');
+  const calls = readCalls(ports, approver.principal, 'page');
   const reading = permit(approver.principal, 'effects.read', workspace);
   const mayReadEffects = reading.ok && reading.view.kind !== 'own';
-  const { status, requirements, requester } = approval;
-  const mayHaveAllowed = status !== 'pending' && mostAlike(requirements) !== null;
-  const [effect, budgets, earlier, allowances] = await Promise.all([
+  const [effect, budgets, earlier, given] = await Promise.all([
     store.effect(workspace, approval.effectId),
     approval.costs.length === 0 ? [] : store.budgets(workspace),
-    mayReadEffects ? earlierOf(ports, approval, readCalls(ports, approver.principal, 'one')) : null,
-    mayHaveAllowed ? store.allowances(workspace, { agentId: requester.agentId, limit: 50, cursor: null }) : null,
+    mayReadEffects ? earlierOf(ports, approval, readCalls(ports, approver.principal, 'page')) : null,
+    approval.status === 'pending' ? null : store.allowances(workspace, { agentId: null, limit: 100, cursor: null }),
   ]);
   const asked = effect === null ? null : effectAsAsked(approval, effect);
+  const allowances = (given?.items ?? []).filter((one) => one.isForged !== true);
+  const isOpen = (one: AllowanceRecord): boolean => allowanceStatus(one, store.now(), store.health().epoch) === 'open';
   const waitsOn = effect?.life.state === 'pending_approval' ? effect.life.approvalId : null;
   return {
     approval,
@@ -80,7 +82,8 @@ export async function shownTo(
     mayChange: editableIn(approval.requirements.filter((one) => decides(ports, approver, approval, one))),
     alike: asked === null ? null : alikeFor(ports, approver, approval, calls.params(asked)),
     obstacle: obstacleFor(ports, approver, approval),
-    allowed: allowances?.items.find((one) => one.approvalId === approvalId && one.isForged !== true) ?? null,
+    allowed: allowances.find((one) => one.approvalId === approvalId) ?? null,
+    allowances: allowances.filter((one) => one.by.user === approver.user && isOpen(one)),
     now: store.now(),
   };
 }

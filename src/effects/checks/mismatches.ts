@@ -1,6 +1,7 @@
 import type { Mismatch } from '../model/action-call.ts';
 import { sizeUpTo } from '../../json/size.ts';
 import { type Json, isJsonArray, isJsonObject } from '../../json/value.ts';
+import { shortened } from '../model/shortened.ts';
 
 /** Limits on what is shown of mismatches, in characters of JSON: for one value, and for all values together. */
 export const SHOWN_VALUES = { one: 1_024, all: 32_768 } as const;
@@ -33,7 +34,7 @@ export function shownMismatches(mismatches: readonly Mismatch[]): readonly Misma
 
 /** Field names for a sentence: at most ten, each cut, so that the sentence stays short. */
 export function fieldList(fields: readonly string[], show: (field: string) => string = (field) => field): string {
-  const shown = fields.slice(0, MOST_NAMES).map((field) => show(cut(field, MOST_NAME)));
+  const shown = fields.slice(0, MOST_NAMES).map((field) => show(shortened(field, MOST_NAME)));
   return fields.length > shown.length
     ? `${shown.join(', ')} and ${fields.length - shown.length} more`
     : shown.join(', ');
@@ -41,11 +42,6 @@ export function fieldList(fields: readonly string[], show: (field: string) => st
 
 const MOST_NAMES = 10;
 const MOST_NAME = 100;
-
-function cut(text: string, most: number): string {
-  // Never cuts a character in half.
-  return text.length <= most ? text : `${text.slice(0, most).replace(/[\uD800-\uDBFF]$/, '')}…`;
-}
 
 /** The beginning of a value: a text unchanged, anything else as JSON. No more JSON is written than is shown. */
 function beginning(value: Json, most: number): string {

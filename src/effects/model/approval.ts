@@ -1,6 +1,7 @@
 import { quote } from '../../json/canonical.ts';
 import type { DeniedDecision, Reason } from './decision.ts';
 import { type ApprovalRequirement, type Approvers, type Obligation, windowId } from './verdict.ts';
+import { shortened } from './shortened.ts';
 
 /** Longest comment on a vote, characters. */
 export const MOST_COMMENT = 1000;
@@ -173,7 +174,8 @@ const MOST_REASON = 400;
 export function rejectionReason(approval: Pick<ApprovalRecord, 'votes'> | null): Reason {
   const comment = approval?.votes.find(({ verdict }) => verdict === 'reject')?.comment ?? '';
   if (comment === '') return REJECTED;
-  const shown =
-    comment.length <= MOST_REASON ? comment : `${comment.slice(0, MOST_REASON).replace(/[\uD800-\uDBFF]$/, '')}…`;
-  return { ...REJECTED, message: `${REJECTED.message} The approver's reason: ${quote(shown)}` };
+  return {
+    ...REJECTED,
+    message: `${REJECTED.message} The approver's reason: ${quote(shortened(comment, MOST_REASON))}`,
+  };
 }

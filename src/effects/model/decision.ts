@@ -23,6 +23,13 @@ export type Decision = (typeof DECISIONS)[number];
 /** The decisions that refuse a call before anything is sent. */
 export type DeniedDecision = Extract<Decision, `denied_${string}`>;
 
+/** Whether something was denied, for whatever reason: a `switch` then names the decisions that are left. */
+export function isDenied<Decided extends { readonly decision: Decision }>(
+  decided: Decided,
+): decided is Extract<Decided, { readonly decision: DeniedDecision }> {
+  return decided.decision.startsWith('denied_');
+}
+
 /** What the caller should do now. */
 export type NextStep = 'proceed' | 'replan' | 'block' | 'wait' | 'resolve' | 'retry';
 

@@ -32,6 +32,31 @@ export function amountText(amount: number, unit: string, named: unknown): string
   return moneyText(amount, currencyOf(unit, named)) ?? `${amount} ${unit}`;
 }
 
+/** What a call takes as money, of the first budget that counts some; `null` where none does. */
+export function moneyTaken(
+  costs: readonly { readonly unit: string; readonly amount: number | null }[],
+  named: unknown,
+): { readonly amount: number; readonly currency: string; readonly text: string } | null {
+  for (const { unit, amount } of costs) {
+    const currency = currencyOf(unit, named);
+    const text = moneyText(amount, currency);
+    if (amount !== null && currency !== null && text !== null) return { amount, currency, text };
+  }
+  return null;
+}
+
+/** What a button calls a call: `€800.00 refund`, or its tool where no budget says what it takes. */
+export function callName(tool: string, money: string | null): string {
+  const name = money === null && tool.length <= 30 ? tool : lastName(tool);
+  const short = name.length <= 30 ? name : `${name.slice(0, 29)}…`;
+  return money === null ? short : `${money} ${short}`;
+}
+
+/** The last part of a tool's name: `refund`. */
+export function lastName(tool: string): string {
+  return tool.slice(tool.lastIndexOf('.') + 1);
+}
+
 /**
  * The currency that a param is an amount of: one budget of money takes just its value, and no other param has that value.
  * @param params as they stand
@@ -62,11 +87,25 @@ function decimal(amount: number, digits: number): string {
   return digits === 0 ? units : `${units.slice(0, -digits)}.${units.slice(-digits)}`;
 }
 
-/** What somebody wrote in such a field, in the smallest unit; `null` where it is no amount of the currency. */
+/** Thousands set apart as nobody reads them in two ways: by spaces, or by commas with a point or more commas after them. */
+const GROUPED = /^\d{1,3}(?:(?:[ \u00A0\u202F]\d{3})+(?:\.\d+)?|(?:,\d{3})+\.\d+|(?:,\d{3}){2,})$/;
+
+/**
+ * What somebody wrote in such a field, in the smallest unit; `null` where it is no amount of the currency, or could be two:
+ * `400,50` is one amount, and `1,000` is a thousand to some and one to others.
+ */
 export function moneyOfField(text: string, currency: string): number | null {
-  const [, whole, rest = ''] = /^(\d{1,13})(?:\.(\d+))?$/.exec(text.trim()) ?? [];
+  const trimmed = text.trim();
+  const plain = GROUPED.test(trimmed) ? trimmed.replaceAll(/[ ,\u00A0\u202F]/g, '') : trimmed;
+  const [, whole, point, rest = ''] = /^(\d{1,13})(?:([.,])(\d+))?$/.exec(plain) ?? [];
   const digits = digitsAfterPoint(currency);
-  return whole === undefined || rest.length > digits ? null : Number(whole + rest.padEnd(digits, '0'));
+  if (whole === undefined || rest.length > digits || (point === ',' && rest.length === 3)) return null;
+  return Number(whole + rest.padEnd(digits, '0'));
+}
+
+/** How an amount has to be written, for who wrote another. */
+export function moneyShape(currency: string): string {
+  return `has to be an amount such as ${moneyField(123_456, currency)}, with nothing between thousands`;
 }
 
 function digitsAfterPoint(currency: string): number {

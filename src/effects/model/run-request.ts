@@ -59,3 +59,13 @@ export interface Problem {
   readonly errors: readonly RequestFault[];
   readonly retryAfterMs: number | null;
 }
+
+/** The answer that a request was not accepted. */
+export function problem(
+  code: Code,
+  detail: string,
+  retryAfterMs: number | null = null,
+  errors: readonly RequestFault[] = [],
+): { readonly kind: 'problem'; readonly problem: Problem } {
+  return { kind: 'problem', problem: { code, detail, errors, retryAfterMs } };
+}

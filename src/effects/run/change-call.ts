@@ -1,8 +1,7 @@
 import { type ApprovalRecord, costsOf, limitsOf } from '../model/approval.ts';
-import type { Code } from '../model/codes.ts';
 import { boundsFault, type Editable } from '../model/editable.ts';
 import type { EffectRecord } from '../model/effect.ts';
-import type { Problem, RequestFault } from '../model/run-request.ts';
+import { type Problem, problem, type RequestFault } from '../model/run-request.ts';
 import type { ApprovalRequirement, Permit } from '../model/verdict.ts';
 import type { EffectPorts, SealedParams } from '../ports.ts';
 import type { AdmitRequest } from '../store.ts';
@@ -35,28 +34,29 @@ export async function changeCall(
   const effect = await ports.store.effect(approval.workspace, approval.effectId);
   if (effect === null || approval.status !== 'pending') return { kind: 'change', change: null };
   const given = await recall(ports, people, effect, approval.changed?.sealed ?? effect.sealed);
-  if (given.kind === 'gone') return refused('change_refused', given.reason.message);
+  if (given.kind === 'gone') return problem('change_refused', given.reason.message);
   const { params: stands, asked = stands } = given.sealedParams;
   const faults = faultsOf(approval, requirements, asked, changes);
   if (faults.length > 0)
-    return refused('invalid_request', 'The call cannot be changed like this. Nothing was decided.', faults);
+    return problem('invalid_request', 'The call cannot be changed like this. Nothing was decided.', null, faults);
   const params: JsonObject = { ...stands, ...changes };
   if (isSame(params, stands)) return { kind: 'change', change: null };
   const names = Object.keys(params).filter((name) => !isSame(params[name], asked[name]));
   if (names.length === 0)
-    return refused(
+    return problem(
       'change_refused',
       'That is what the agent asked before another approver changed it. Reject the change, and let the agent ask again.',
     );
   const misfits = ports.catalog().check(given.tool, params);
   if (misfits.length > 0)
-    return refused(
+    return problem(
       'invalid_request',
       `The changed call does not fit the tool ${given.tool.name}. Nothing was decided.`,
+      null,
       misfits,
     );
   if ((ports.catalog().target(given.tool, params) ?? effect.action.target) !== effect.action.target)
-    return refused('change_refused', 'The changed call would act on another target. Nothing was decided.');
+    return problem('change_refused', 'The changed call would act on another target. Nothing was decided.');
   return judged(ports, approval, effect, given, { ...given.sealedParams, params, asked }, names);
 }
 
@@ -101,13 +101,13 @@ async function judged(
   const request = await evaluateKnown(ports, call, limitsOf(approval));
   const { verdict } = request;
   if (verdict.kind === 'deny')
-    return refused(
+    return problem(
       'change_refused',
       `The policy refuses the changed call: ${verdict.reason.message} Nothing was decided.`,
     );
   const other = verdict.approvals.find((one) => !approval.requirements.some((known) => isSameRule(one, known)));
   if (other !== undefined)
-    return refused(
+    return problem(
       'change_refused',
       `Of the changed call the rule ${other.rule} asks people who were not asked. Nothing was decided.`,
     );
@@ -139,8 +139,4 @@ function isSameRule(one: ApprovalRequirement, other: ApprovalRequirement): boole
 function isSame(one: Json | undefined, other: Json | undefined): boolean {
   if (one === undefined || other === undefined) return one === other;
   return canonicalJson(one) === canonicalJson(other);
-}
-
-function refused(code: Code, detail: string, errors: readonly RequestFault[] = []): Changing {
-  return { kind: 'problem', problem: { code, detail, errors, retryAfterMs: null } };
 }

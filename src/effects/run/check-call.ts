@@ -6,7 +6,7 @@ import type { EffectActor, Stage } from '../model/effect.ts';
 import { isJsonArray, isJsonObject, type Json } from '../../json/value.ts';
 import type { Authorized, EffectPorts, SealedParams } from '../ports.ts';
 import { keyFactsOf, type Principal } from '../model/principal.ts';
-import type { Problem, RequestFault, RunRequest } from '../model/run-request.ts';
+import { type Problem, problem, type RequestFault, type RunRequest } from '../model/run-request.ts';
 import { readsState, type Tool } from '../model/tool.ts';
 import type { Deny } from '../model/verdict.ts';
 
@@ -46,7 +46,7 @@ export function checkCall(
   const begun = ports.elapsed();
   const authorized = ports.authorize(principal, { endpoint, workspace, tool: request.tool, agentId: request.agentId });
   if (authorized.kind === 'invalid')
-    return problem('invalid_request', 'The request does not say which agent acts.', [authorized.fault]);
+    return problem('invalid_request', 'The request does not say which agent acts.', null, [authorized.fault]);
   const stages = authorizationStages(authorized, principal, startedAt, ports.elapsed() - begun);
   const policyVersion = ports.policyVersion();
   if (authorized.kind === 'denied') {
@@ -71,14 +71,15 @@ export function checkCall(
   // faults are only reported.
   const isReported = request.proxied !== null && ports.policyMode() === 'observe';
   const faults = [...(isReported ? [] : misfits), ...otherFaults(tool, request)];
-  if (faults.length > 0) return problem('invalid_request', `The call does not fit the tool ${tool.name}.`, faults);
+  if (faults.length > 0)
+    return problem('invalid_request', `The call does not fit the tool ${tool.name}.`, null, faults);
   const target = (misfits.length > 0 ? null : catalog.target(tool, request.params)) ?? request.target ?? tool.name;
   if (request.target !== null && request.target !== target && request.target !== tool.name) {
     const fault = {
       path: '/target',
       message: `The params name the target ${target}. Leave target out, or send this one.`,
     };
-    return problem('target_mismatch', 'The target is not the one the params name.', [fault]);
+    return problem('target_mismatch', 'The target is not the one the params name.', null, [fault]);
   }
   const action: FingerprintedAction = {
     workspace,
@@ -170,10 +171,6 @@ function otherFaults(tool: Tool, request: RunRequest): readonly RequestFault[] {
 
 function keptKey(path: string): RequestFault {
   return { path, message: 'holds the key that this call is made with, which would be kept and shown' };
-}
-
-function problem(code: Problem['code'], detail: string, errors: readonly RequestFault[]): Checked {
-  return { kind: 'problem', problem: { code, detail, errors, retryAfterMs: null } };
 }
 
 /** Permission and identity are checked together. The first of the two stages carries the time of both. */

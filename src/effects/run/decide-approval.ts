@@ -1,7 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { type ApprovalRecord, decidersAt, escalatesAt, isAmong, limitsOf } from '../model/approval.ts';
-import type { Code } from '../model/codes.ts';
-import type { DeniedDecision, Reason } from '../model/decision.ts';
+import { type DeniedDecision, isDenied, type Reason } from '../model/decision.ts';
 import type { EffectRecord } from '../model/effect.ts';
 import type { RunOutcome } from '../model/outcome.ts';
 import { type EffectPorts, SALT_BYTES } from '../ports.ts';
@@ -12,7 +11,7 @@ import type { VoteResult } from '../approval-store.ts';
 import { changeCall } from './change-call.ts';
 import { admitAndExecute } from './execute.ts';
 import { grantedCall, type People, recall } from './recall.ts';
-import type { Problem } from '../model/run-request.ts';
+import { type Problem, problem } from '../model/run-request.ts';
 import { NoPlace, StoreUnavailable } from '../store.ts';
 import { isOwnRequest } from '../steps/voting.ts';
 import { FORGED } from './to-outcome.ts';
@@ -75,7 +74,7 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
     if (approval.isForged === true) return problem('conflict', FORGED.message);
     // Who does not say what the vote is for can only mean what was asked.
     if (call.digest === null ? approval.changed !== undefined : call.digest !== approval.digest)
-      return problem('conflict', CHANGED);
+      return problem('conflict', call.digest === null ? `${CHANGED} Send the digest of what you saw.` : CHANGED);
     // The person who registered an agent counts as a requester too, whoever owns the agent.
     if (people.agent(workspace, approval.requester.agentId)?.registeredBy === user)
       return problem('own_request', 'You registered the agent that asks. Somebody else has to decide.');
@@ -147,20 +146,11 @@ function besideVote({ verdict, comment, passkey }: ApprovalCall) {
 async function followVote(
   ports: EffectPorts,
   people: People,
-  {
-    user,
-    roles,
-    userSince,
-    keyCreatedAt,
-  }: {
-    readonly user: string;
-    readonly roles: readonly string[];
-    readonly userSince: number;
-    readonly keyCreatedAt: number;
-  },
+  voter: Readonly<{ user: string; roles: readonly string[]; userSince: number; keyCreatedAt: number }>,
   voted: VoteResult,
   allowanceId: string | null,
 ): Promise<ApprovalResult> {
+  const { user, roles, userSince, keyCreatedAt } = voter;
   switch (voted.kind) {
     case 'absent':
       return problem('not_found', 'There is no request for approval of this id in the workspace.');
@@ -190,8 +180,7 @@ async function followVote(
   return decided.kind === 'problem' || allowanceId === null ? decided : { ...decided, allowanceId };
 }
 
-const CHANGED =
-  'What is asked has changed since it was shown. The vote does not count: look again, and send the digest of what you saw.';
+const CHANGED = 'What is asked has changed since it was shown. The vote does not count: look again.';
 const MUTE = 'The policy wants a rejection to say why: write it into the comment. Nothing was decided.';
 
 /** The person whom a key belongs to. Only people decide. */
@@ -259,23 +248,17 @@ export async function dispatchGranted(
 }
 
 function becameOf(outcome: RunOutcome, attempts: number): Became {
+  if (isDenied(outcome)) {
+    const { decision, reason, attempt } = outcome;
+    if (reason.code === 'approval_expired') return { kind: 'ended', reason };
+    // An attempt that was admitted and then refused before its first byte has used the approval.
+    return attempt > attempts ? { kind: 'dispatched', outcome } : { kind: 'stopped', decision, reason };
+  }
   switch (outcome.decision) {
     case 'pending_approval':
       return outcome.approval.status === 'granted'
         ? { kind: 'waiting' }
         : { kind: 'asked_anew', approvalId: outcome.approval.id };
-    case 'denied_permission':
-    case 'denied_policy':
-    case 'denied_identity':
-    case 'denied_budget':
-    case 'denied_claim':
-    case 'denied_reservation':
-    case 'denied_paused': {
-      const { decision, reason, attempt } = outcome;
-      if (reason.code === 'approval_expired') return { kind: 'ended', reason };
-      // An attempt that was admitted and then refused before its first byte has used the approval.
-      return attempt > attempts ? { kind: 'dispatched', outcome } : { kind: 'stopped', decision, reason };
-    }
     case 'committed':
     case 'duplicate_blocked':
     case 'in_progress':
@@ -293,8 +276,13 @@ function whyNot({ createdAt }: ApprovalRecord, userSince: number, keyCreatedAt: 
   return 'The requester, the agent’s owner and the maker of the key cannot decide the request.';
 }
 
-function decidedAlready({ status, stopped }: ApprovalRecord): string {
-  const was = `The request was ${PAST[status]} already.`;
+function decidedAlready({ status, stopped, votes }: ApprovalRecord): string {
+  const { user, verdict, at } = votes.at(-1) ?? {};
+  const who =
+    at === undefined
+      ? ''
+      : ` ${user} ${verdict === 'approve' ? 'approved' : 'rejected'} it at ${new Date(at).toISOString()}.`;
+  const was = `The request was ${PAST[status]} already.${who}`;
   if (stopped === null) return was;
   const why = stopped.reason.message;
   return status === 'granted'
@@ -323,12 +311,4 @@ function notAsked(approval: ApprovalRecord, user: string, roles: readonly string
     ? ` You may from ${new Date(from).toISOString()} on, where nobody has by then.`
     : '';
   return `The policy asks ${names.join(' or ')} to decide.${then}`;
-}
-
-function problem(
-  code: Code,
-  detail: string,
-  retryAfterMs: number | null = null,
-): Extract<ApprovalResult, { kind: 'problem' }> {
-  return { kind: 'problem', problem: { code, detail, errors: [], retryAfterMs } };
 }

@@ -9,8 +9,8 @@ import type { LedgerActor } from '../model/ledger.ts';
 import { ledgerActor } from '../model/principal.ts';
 import type { Probe, Tool } from '../model/tool.ts';
 import type { EffectPorts } from '../ports.ts';
-import { StoreUnavailable } from '../store.ts';
-import { problem, type ResolveCall, type ResolveResult, settleUnknown } from './resolve-effect.ts';
+import { problem } from '../model/run-request.ts';
+import { type ResolveCall, type ResolveResult, settleUnknown, whileReachable } from './resolve-effect.ts';
 
 /** Somebody asks for the probe of an effect that they may see. */
 export type ProbeCall = Pick<ResolveCall, 'principal' | 'workspace' | 'effectId'>;
@@ -72,15 +72,6 @@ async function probeEffect(ports: EffectPorts, { principal, workspace, effectId 
 /** Makes one reading for an effect that is unknown, in the name of the gateway, and settles it if the reading shows how. */
 export function probeByItself(ports: EffectPorts, effect: EffectRecord, life: UnknownLife): Promise<ProbeResult> {
   return whileReachable(() => probeOnce(ports, effect, life, { type: 'gateway', id: 'prober' }));
-}
-
-async function whileReachable(probing: () => Promise<ProbeResult>): Promise<ProbeResult> {
-  try {
-    return await probing();
-  } catch (error) {
-    if (!(error instanceof StoreUnavailable)) throw error;
-    return problem('store_unavailable', 'The store cannot be reached; nothing was settled.', 1000);
-  }
 }
 
 /** @throws StoreUnavailable */

@@ -1,5 +1,5 @@
 import { mismatchToWire } from '../model/action-call.ts';
-import { DECISION_TABLE, nextOf, statusOf, type NextStep } from '../model/decision.ts';
+import { DECISION_TABLE, isDenied, nextOf, statusOf, type NextStep } from '../model/decision.ts';
 import type { ApprovalRecord } from '../model/approval.ts';
 import { type KeptBody, type KeptResult, statusShown } from '../model/answer.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
@@ -94,6 +94,8 @@ export function nextStep(outcome: RunOutcome): NextStep {
 }
 
 function specifics(outcome: RunOutcome, context: RenderContext): JsonObject {
+  if (isDenied(outcome))
+    return outcome.mismatches.length === 0 ? {} : { mismatches: outcome.mismatches.map(mismatchToWire) };
   switch (outcome.decision) {
     case 'committed':
       return {
@@ -118,14 +120,6 @@ function specifics(outcome: RunOutcome, context: RenderContext): JsonObject {
     case 'in_progress':
     case 'idempotency_conflict':
       return {};
-    case 'denied_permission':
-    case 'denied_policy':
-    case 'denied_identity':
-    case 'denied_budget':
-    case 'denied_claim':
-    case 'denied_reservation':
-    case 'denied_paused':
-      return outcome.mismatches.length === 0 ? {} : { mismatches: outcome.mismatches.map(mismatchToWire) };
   }
 }
 

@@ -1,10 +1,9 @@
-import type { Code } from '../model/codes.ts';
 import { isoTime } from '../model/iso-time.ts';
 import type { EffectRecord, Evidence, Fence, SettledBy } from '../model/effect.ts';
 import type { Json } from '../../json/value.ts';
 import type { EffectPorts } from '../ports.ts';
 import { ledgerActor, type Principal } from '../model/principal.ts';
-import type { Problem } from '../model/run-request.ts';
+import { type Problem, problem } from '../model/run-request.ts';
 import { type ResolveRequest, StoreUnavailable } from '../store.ts';
 
 /** What a person says about an unknown outcome. */
@@ -34,7 +33,7 @@ export async function resolveEffect(ports: EffectPorts, call: ResolveCall): Prom
     const refusal = forceRefusal(ports, principal);
     if (refusal !== null) return refusal;
   }
-  try {
+  return whileReachable(async () => {
     const effect = await ports.store.effect(workspace, effectId);
     if (effect === null) return problem('not_found', 'There is no effect of this id in the workspace.');
     if (call.force && principal.user === effect.actor.user)
@@ -47,7 +46,16 @@ export async function resolveEffect(ports: EffectPorts, call: ResolveCall): Prom
       comment: call.comment,
       evidence: call.evidence,
     };
-    return await settleUnknown(ports, effect, { ...call, actor: ledgerActor(principal), settledBy });
+    return settleUnknown(ports, effect, { ...call, actor: ledgerActor(principal), settledBy });
+  });
+}
+
+/** Answers what is settled, or that the store cannot be reached. */
+export async function whileReachable<Result>(
+  settling: () => Promise<Result>,
+): Promise<Result | ReturnType<typeof problem>> {
+  try {
+    return await settling();
   } catch (error) {
     if (!(error instanceof StoreUnavailable)) throw error;
     return problem('store_unavailable', 'The store cannot be reached; nothing was settled.', 1000);
@@ -103,14 +111,6 @@ export async function settleUnknown(
 }
 
 /** Nothing was settled, and why. */
-export function problem(
-  code: Code,
-  detail: string,
-  retryAfterMs: number | null = null,
-): Extract<ResolveResult, { kind: 'problem' }> {
-  return { kind: 'problem', problem: { code, detail, errors: [], retryAfterMs } };
-}
-
 function forceRefusal(ports: EffectPorts, principal: Principal): ResolveResult | null {
   if (!ports.settings().allowForce)
     return problem('too_early', 'Force is off in this installation (`resolve.allow_force`).');

@@ -1,11 +1,10 @@
 import { outcomeOfAdmission } from './to-outcome.ts';
 import { checkCall, type DeniedCall } from './check-call.ts';
-import type { Code } from '../model/codes.ts';
 import { admitAndExecute } from './execute.ts';
 import { denialRequest, MAX_EVALUATIONS, sealInTurn } from './evaluate.ts';
 import type { RunOutcome, RunResult } from '../model/outcome.ts';
 import type { EffectPorts } from '../ports.ts';
-import type { RunRequest } from '../model/run-request.ts';
+import { problem, type RunRequest } from '../model/run-request.ts';
 import { NoPlace, StoreUnavailable } from '../store.ts';
 
 /**
@@ -45,6 +44,7 @@ export function runEffect(
 const CHANGED = problem(
   'not_ready',
   'The configuration changed in between, so nothing was sent. Send the same call again.',
+  1000,
 );
 
 function ignore(): void {}
@@ -78,11 +78,7 @@ async function recordRefusal(ports: EffectPorts, request: RunRequest, denied: De
 }
 
 function problemOf(error: StoreUnavailable): Refused {
-  if (error instanceof NoPlace) return problem('busy', error.message);
+  if (error instanceof NoPlace) return problem('busy', error.message, 1000);
   const detail = 'The store cannot be reached, so nothing was sent. Send the same call with the same key again.';
-  return problem('store_unavailable', detail);
-}
-
-function problem(code: Code, detail: string): Refused {
-  return { kind: 'problem', problem: { code, detail, errors: [], retryAfterMs: 1000 } };
+  return problem('store_unavailable', detail, 1000);
 }

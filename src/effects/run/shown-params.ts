@@ -1,8 +1,12 @@
 import type { Json, JsonObject } from '../../json/value.ts';
 
-/** Limits: characters in total, characters of one text, and members of one list or object. */
-const MAX_TOTAL = 32_768;
-const MAX_TEXT = 2_000;
+/** The most characters of params that are shown, in total and of one text: a page for people has room for more. */
+export const SHOWN = {
+  answer: { total: 32_768, text: 2_000 },
+  page: { total: 65_536, text: 20_000 },
+} as const;
+
+/** The most members of one list or object. */
 const MAX_MEMBERS = 200;
 const MAX_DEPTH = 16;
 const CUT = '…';
@@ -15,16 +19,17 @@ const REDACTED = '(redacted)';
 export function shownParams(
   params: JsonObject,
   redacted: ReadonlySet<string>,
+  where: keyof typeof SHOWN = 'answer',
 ): {
   readonly params: JsonObject;
   /** Whether something was cut. */
   readonly truncated: boolean;
 } {
-  let left = MAX_TOTAL;
+  let left: number = SHOWN[where].total;
   let truncated = false;
 
   function text(whole: string): string {
-    const length = Math.min(MAX_TEXT, Math.max(0, left));
+    const length = Math.min(SHOWN[where].text, Math.max(0, left));
     left -= Math.min(whole.length, length) + 1;
     if (whole.length <= length) return whole;
     truncated = true;

@@ -193,8 +193,7 @@ function becameToWire(became: Became, approval: ApprovalRecord, votedAlready: bo
   }
 }
 
-/** `1 of 2 approvals`; if there are several requirements, each with its rule. */
-/** How many have approved, of how many: `1 of 2 approvals`. */
+/** How many have approved, of how many: `1 of 2 approvals`; where there are several requirements, each with its rule. */
 export function countToText(approval: ApprovalRecord): string {
   const counts = approval.requirements.map(({ rule, quorum }, index) => ({
     rule,

@@ -7,7 +7,7 @@ import type { SealedParams } from '../ports.ts';
 import { withheldBecause } from './withheld.ts';
 
 /** The most characters of sealed params that one answer opens. The params of further calls are left out. */
-const OPENED = { one: 4 * 1024 * 1024, list: 512 * 1024 } as const;
+const OPENED = { page: 4 * 1024 * 1024, one: 4 * 1024 * 1024, list: 512 * 1024 } as const;
 
 /** What a reader may see of calls. Params are opened until the answer has reached its limit. */
 export interface CallReader {
@@ -46,6 +46,7 @@ export interface CallReaderPorts {
  */
 export function readCalls(ports: CallReaderPorts, principal: Principal, answer: keyof typeof OPENED): CallReader {
   let left: number = OPENED[answer];
+  const where = answer === 'page' ? 'page' : 'answer';
   let last: { readonly effect: EffectRecord; readonly opened: Opened | string } | null = null;
 
   /** The params and the action of an effect are asked for one after the other, so its seal is opened only once. */
@@ -73,11 +74,11 @@ export function readCalls(ports: CallReaderPorts, principal: Principal, answer: 
       const opened = open(effect, tool);
       if (typeof opened === 'string') return { params_omitted: opened };
       const redacted = ports.policies().set.redacted(effect.action.tool);
-      const shown = shownParams(opened.params, redacted);
-      const asked = opened.asked === undefined ? null : shownParams(opened.asked, redacted);
+      const shown = shownParams(opened.params, redacted, where);
+      const asked = opened.asked === undefined ? null : shownParams(opened.asked, redacted, where);
       // A header can decide what the call does. For example, an approver must see which account it names.
       const bound = opened.headers?.bound ?? {};
-      const headers = Object.keys(bound).length === 0 ? null : shownParams(bound, new Set());
+      const headers = Object.keys(bound).length === 0 ? null : shownParams(bound, new Set(), where);
       return {
         params: shown.params,
         ...(asked === null ? {} : { asked_params: asked.params }),

@@ -1,4 +1,4 @@
-import type { NextStep } from '../../effects/model/decision.ts';
+import { isDenied, type NextStep } from '../../effects/model/decision.ts';
 import type { RunOutcome } from '../../effects/model/outcome.ts';
 import { approvalUrl } from '../../effects/run/render.ts';
 
@@ -17,9 +17,11 @@ export function sentenceOf(
     readonly hasProbe: boolean;
   },
 ): string {
-  const { decision, reason, tool, retryAfterMs } = outcome;
+  const { reason, tool, retryAfterMs } = outcome;
+  if (isDenied(outcome))
+    return `Refused, nothing happened: ${ended(reason.message)} ${adviceOf(context.next, retryAfterMs)}`;
   const again = 'Call it again with exactly the same arguments';
-  switch (decision) {
+  switch (outcome.decision) {
     case 'committed':
       return `Done: ${tool} ran. Its result is too long to be shown. Do not call it again for that.`;
     case 'duplicate_blocked':
@@ -39,14 +41,6 @@ export function sentenceOf(
         : `Unknown whether ${tool} was done. Do not try it in another way: read what it would have changed, and tell your user. A person settles it.`;
     case 'idempotency_conflict':
       return `Not done: ${ended(reason.message)}`;
-    case 'denied_permission':
-    case 'denied_policy':
-    case 'denied_identity':
-    case 'denied_budget':
-    case 'denied_claim':
-    case 'denied_reservation':
-    case 'denied_paused':
-      return `Refused, nothing happened: ${ended(reason.message)} ${adviceOf(context.next, retryAfterMs)}`;
   }
 }
 

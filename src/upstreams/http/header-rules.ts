@@ -12,6 +12,7 @@ import {
 import type { RequestFault } from '../../effects/model/run-request.ts';
 import { isHttpTool, type Tool } from '../../effects/model/tool.ts';
 import { pointerTo } from '../../json/pointer.ts';
+import { connectionNames } from './answer.ts';
 import { planOf, takesFiles } from './request-template.ts';
 
 /**
@@ -162,7 +163,7 @@ export function sortHeaders(
   const bound: Record<string, string> = {};
   const credentials: Record<string, string> = {};
   const faults: RequestFault[] = [];
-  const ending = endingHere(headers['connection']);
+  const ending = connectionNames(headers['connection']);
   for (const name of Object.keys(headers)) {
     const value = headers[name];
     if (value === undefined || taken.includes(name)) continue;
@@ -217,13 +218,6 @@ const WAIT = /^\s*wait\s*=\s*(\d+|"\d*")\s*$/i;
 export function mediaType(contentType: string): string {
   const end = contentType.indexOf(';');
   return (end === -1 ? contentType : contentType.slice(0, end)).trim().toLowerCase();
-}
-
-/** The names that a `Connection` header lists beyond the usual; `null` if there are none. */
-function endingHere(connection: string | readonly string[] | undefined): ReadonlySet<string> | null {
-  if (connection === undefined || connection === 'keep-alive' || connection === 'close') return null;
-  const text = typeof connection === 'string' ? connection : connection.join(',');
-  return new Set(text.split(',').map((name) => name.trim().toLowerCase()));
 }
 
 function pathOf(name: string): string {

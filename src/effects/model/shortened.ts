@@ -1,0 +1,4 @@
+/** The beginning of a long text, which says by its end that there is more. No character is cut in half. */
+export function shortened(text: string, most: number): string {
+  return text.length <= most ? text : `${text.slice(0, most).replace(/[\uD800-\uDBFF]$/, '')}…`;
+}
