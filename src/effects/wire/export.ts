@@ -29,14 +29,28 @@ function membersOf(item: ExportItem, { publicUrl }: ExportRequest, context: Expo
 
 /** The first line of comma-separated values (RFC 4180) of one kind of things. */
 export function namesLine(of: Exported): string {
-  return `${COLUMNS[of]}\r\n`;
+  return `${COLUMNS[of].join(',')}\r\n`;
 }
 
-const COLUMNS: Readonly<Record<Exported, string>> = {
-  events: 'seq,at,kind,effect_id,actor_type,actor_id,data',
-  receipts: 'effect_id,receipt_id,jws',
-  effects:
-    'effect_id,created_at,agent_id,user,key_id,tool,target,state,rules,policy_version,idempotency_key,receipt_id,decision,approver',
+const COLUMNS: Readonly<Record<Exported, readonly string[]>> = {
+  events: ['seq', 'at', 'kind', 'effect_id', 'actor_type', 'actor_id', 'data'],
+  receipts: ['effect_id', 'receipt_id', 'jws'],
+  effects: [
+    'effect_id',
+    'created_at',
+    'agent_id',
+    'user',
+    'key_id',
+    'tool',
+    'target',
+    'state',
+    'rules',
+    'policy_version',
+    'idempotency_key',
+    'receipt_id',
+    'decision',
+    'approver',
+  ],
 };
 
 /** In the order of {@link COLUMNS}. */
