@@ -120,7 +120,7 @@ async function openShelf({ store, retention }: Configuration): Promise<Shelf> {
     case 'embedded':
       return { ...(await openKeyStore(placeOf(store), keySeals, store.maxClockJumpMs)), keySeals };
     case 'redis':
-      return { ...(await openForCommand(store, retention, keySeals)), keySeals };
+      return { ...(await openForCommand(store, retention, keySeals, true)), keySeals };
   }
 }
 

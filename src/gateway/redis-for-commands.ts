@@ -9,18 +9,21 @@ import { openStepJournal, rememberedInstall } from '../stores/journal/step-journ
 import { probeRedis } from '../stores/redis/probe.ts';
 import { UNJUDGED } from './key-seals.ts';
 import { openFit, redisOptions } from './open-store.ts';
-import type { RedisStore } from './redis-store.ts';
+import type { RedisStore, RedisStoreOptions } from './redis-store.ts';
 
 /**
  * Opens the store on Redis for a command that runs beside the gateways, under a temporary name. If a gateway's journal
  * is here, the store must be the one that the journal knows: the command must not write to an emptied one.
  * @param keySeals checks and makes the seals of keys, if the command reads or writes any
+ * @param isConfirmed where there are replicas, what is written is answered once one has it. A command's own journal is
+ *   gone with it, so a fail-over would bring a key back that was revoked
  * @throws StoreUnavailable, CommandFailure
  */
 export async function openForCommand(
   settings: RedisStoreSettings,
   retention: Configuration['retention'],
   keySeals: KeySeals = UNJUDGED,
+  isConfirmed = false,
 ): Promise<RedisStore> {
   const folder = await mkdtemp(join(tmpdir(), 'svc-command-'));
   // No gateway has a colon in its name. A new epoch does not wait for a command, because a command has no journal.
@@ -34,7 +37,8 @@ export async function openForCommand(
       await journal.remember({ installId, gatewayId, accepted: 0 });
       await journal.close();
     }
-    const store = await openFit({ ...redisOptions(settings, retention, folder, gatewayId), keySeals });
+    const options = { ...redisOptions(settings, retention, folder, gatewayId), keySeals };
+    const store = await (isConfirmed ? openConfirmed(options) : openFit(options));
     return {
       ...store,
       async close() {
@@ -45,6 +49,16 @@ export async function openForCommand(
   } catch (error) {
     await rm(folder, { recursive: true, force: true });
     throw error;
+  }
+}
+
+/** With its own durability where there is no replica. */
+async function openConfirmed(options: RedisStoreOptions): Promise<RedisStore> {
+  try {
+    return await openFit({ ...options, durability: 'replica' });
+  } catch (error) {
+    if (options.durability === 'replica' || !(error instanceof CommandFailure)) throw error;
+    return openFit(options);
   }
 }
 

@@ -1,4 +1,4 @@
-import { cpSync, mkdtempSync, rmSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -145,6 +145,23 @@ describe('a tail of the log that is lost', () => {
     const next = done(await commit(store, { events: [eventOf('after')] }));
     expect([next.epoch, next.seq]).toEqual([2, 6]);
   });
+
+  it('is not made whole where the journal no longer has all of it: not ready, nothing is absent', async () => {
+    const of = await server();
+    const store = await open(of, WEAK);
+    await put(store, 'before', 'x');
+    const copy = snapshot(of);
+    await put(store, 'victim', 'x');
+    // More than a journal keeps, in less time than a fail-over may take.
+    for (let n = 0; n < 80; n += 1) await put(store, `large-${n}`, 'x'.repeat(480_000));
+    await setBack(of, copy);
+    await until(() => store.health().problem?.code === 'store_rolled_back');
+    await expect(row(store, 'victim')).rejects.toMatchObject({ name: 'StoreUnavailable' });
+    await store.close();
+    const again = await open(of, WEAK);
+    await expect(row(again, 'victim')).rejects.toMatchObject({ name: 'StoreUnavailable' });
+    expect(again.health().problem?.code).toBe('store_rolled_back');
+  }, 60_000);
 
   it('is read as it was, or not at all: nothing that was acknowledged is told to be absent', async () => {
     const of = await server();
@@ -373,6 +390,34 @@ describe('a primary that is killed, and a replica takes over', () => {
     expect([...events.values()].every((times) => times === 1)).toBe(true);
     expect(done(await commit(one, {})).epoch).toBeGreaterThan(1);
   });
+});
+
+it('a gateway that came and left while the replica lagged is waited for', async () => {
+  const replicated = await startReplicated(1, ['--appendfsync', 'everysec']);
+  closers.push(() => replicated.stop());
+  const [replica] = replicated.replicas;
+  if (replica === undefined) throw new Error('no replica');
+  const route = await routeTo(replicated.primary);
+  closers.push(() => route.stop());
+  const one = await open(replicated.primary, { ...WEAK, url: route.url, gatewayId: 'gw-1' });
+  await put(one, 'a', 'x');
+  // It left before, and the replica knows that: nobody waits for it.
+  const three = await open(replicated.primary, { ...WEAK, url: route.url, gatewayId: 'gw-3' });
+  await put(three, 'c', 'x');
+  await three.close();
+  await until(async () => Number(await replica.client.hexists(`svc:{${WORKSPACE}}:away`, 'gw-3')) === 1);
+  await replica.client.call('REPLICAOF', 'NO', 'ONE');
+  const two = await open(replicated.primary, { ...WEAK, url: route.url, gatewayId: 'gw-2' });
+  const version = await put(two, 'victim', 'x');
+  await two.close();
+  await until(() => readFileSync(join(folder, 'gw-1', 'install.json'), 'utf8').includes('"gw-2"'));
+  replicated.primary.signal('SIGKILL');
+  route.point(replica);
+  await until(() => one.health().problem?.message.includes('writes wait for the journal of gw-2') === true);
+  await expect(row(one, 'victim')).rejects.toMatchObject({ name: 'StoreUnavailable' });
+  const again = await open(replica, { ...WEAK, url: route.url, gatewayId: 'gw-2', openUnreached: true });
+  await back(2, one, again);
+  expect(await row(one, 'victim')).toEqual({ version, text: 'x' });
 });
 
 describe('what a gateway has in force', () => {

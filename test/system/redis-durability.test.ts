@@ -8,12 +8,17 @@ import {
   budgetOf,
   committed,
   dispatched,
+  keyRecord,
   pauseRequest,
   permit,
   settleRequest,
   WORKSPACE,
 } from '../contract/requests.ts';
 import type { EffectRecord } from '../../src/effects/model/effect.ts';
+import type { RedisStoreSettings } from '../../src/config/configuration.ts';
+import { openForCommand } from '../../src/gateway/redis-for-commands.ts';
+import { RETENTION } from '../contract/fixture.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 import { redisOptions } from '../redis/contract.ts';
 import { type RedisServer, startRedis, startReplicated, until } from '../redis/servers.ts';
 import { shortest } from '../shortest.ts';
@@ -351,4 +356,31 @@ describe('what another gateway does', () => {
     );
     expect(answers.filter((answer) => answer.kind === 'dispatch')).toHaveLength(100);
   });
+});
+
+it('a key that a command revokes is revoked once a replica knows it, where there is one', async () => {
+  const replicated = await startReplicated(1, ['--appendfsync', 'everysec']);
+  closers.push(() => replicated.stop());
+  const { url } = replicated.primary;
+  const settings: RedisStoreSettings = {
+    kind: 'redis',
+    mode: 'standalone',
+    url,
+    nodes: [],
+    durability: 'local',
+    allowWeakDurability: true,
+    journal: join(folder, 'journal'),
+    maxFreezeMs: 0,
+    maxClockJumpMs: 86_400_000,
+  };
+  await open(replicated.primary, { durability: 'local', allowWeakDurability: true });
+  const command = await openForCommand(settings, RETENTION, KEY_SEALS, true);
+  closers.push(() => command.close());
+  const key = keyRecord();
+  const by = { type: 'user', id: 'maria' } as const;
+  await command.putKey(key, by);
+  replicated.replicas[0]?.signal('SIGSTOP');
+  const revoked = command.endKey(key.id, { kind: 'revoked' }, by);
+  await expect(revoked).rejects.toMatchObject({ name: 'StoreUnavailable' });
+  replicated.replicas[0]?.signal('SIGCONT');
 });

@@ -61,6 +61,8 @@ export interface StepJournal {
   /** Steps of a workspace after `base` that are still kept, in order. */
   after(workspace: string, base: number): Promise<readonly JournaledStep[]>;
   heads(): ReadonlyMap<string, JournalHead>;
+  /** The newest step of a workspace that is no longer kept; `null`: all are. */
+  dropped(workspace: string): JournalHead | null;
   /** Drops what was known of a workspace, including its steps, because an operator gave them up. */
   forget(workspace: string): Promise<void>;
   /** Who else was registered at the last look. */
@@ -92,14 +94,18 @@ const CLOSED = 'the journal is closed';
 export async function openStepJournal(folder: string): Promise<StepJournal> {
   makePrivateFolder(folder);
   const heads = new Map<string, JournalHead>();
-  let { memory, remembered, around } = await readMemory(folder);
+  let { memory, remembered, around, gone } = await readMemory(folder);
   const neighbours = new Map(around);
+  const dropped = new Map(gone);
+  /** By segment: the newest step of each workspace in it. */
+  const newestIn = new Map<string, Map<string, JournalHead>>();
   for (const [workspace, head] of remembered) heads.set(workspace, head);
   const names = await segments(folder);
-  for (const name of names) for (const step of await readSegment(join(folder, name))) raise(step);
+  for (const name of names) for (const step of await readSegment(join(folder, name))) raise(step, name);
   let saving = Promise.resolve();
   let number = numberOf(names.at(-1)) + 1;
   let file: FileHandle | null = null;
+  let current = '';
   let size = 0;
   let waiting: {
     readonly pieces: readonly Buffer[];
@@ -110,11 +116,16 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
   let whenWritten: (() => void)[] = [];
   let closed = false;
 
-  function raise(made: JournaledStep): void {
+  function raise(made: JournaledStep, segment: string): void {
     const { workspace, step, at, epoch } = made;
-    const known = heads.get(workspace);
-    if (isForgetting(made)) heads.delete(workspace);
-    else if (known === undefined || known.step < step) heads.set(workspace, { step, at, epoch });
+    if (isForgetting(made)) {
+      for (const steps of [heads, dropped, ...newestIn.values()]) steps.delete(workspace);
+      return;
+    }
+    const inSegment = newestIn.get(segment) ?? new Map<string, JournalHead>();
+    newestIn.set(segment, inSegment);
+    for (const steps of [heads, inSegment])
+      if ((steps.get(workspace)?.step ?? 0) < step) steps.set(workspace, { step, at, epoch });
   }
 
   /** One after the other, because they write the same file. */
@@ -126,16 +137,19 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
 
   async function writeMemory(): Promise<void> {
     if (memory === null) return;
-    const around = { heads: Object.fromEntries(heads), neighbours: Object.fromEntries(neighbours) };
+    const around = {
+      heads: Object.fromEntries(heads),
+      neighbours: Object.fromEntries(neighbours),
+      dropped: Object.fromEntries(dropped),
+    };
     await replaceFile(join(folder, MEMORY_FILE), `${JSON.stringify({ format: FORMAT, ...memory, ...around })}\n`);
   }
 
   async function nextSegment(): Promise<FileHandle> {
     await file?.close();
     file = null;
-    // What the oldest segment knew must still be known when it is deleted.
-    await saveMemory();
-    const path = join(folder, `steps-${String(number).padStart(10, '0')}.log`);
+    current = `steps-${String(number).padStart(10, '0')}.log`;
+    const path = join(folder, current);
     const made = await open(path, constants.O_APPEND | constants.O_CREAT | constants.O_WRONLY | SYNCED, 0o600);
     number += 1;
     size = 0;
@@ -148,11 +162,18 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
   /** Counts bytes, not segments: if groups fail, segments end with little in them. */
   async function dropOldest(): Promise<void> {
     let bytes = 0;
+    const old: string[] = [];
     for (const name of (await segments(folder)).toReversed()) {
-      const path = join(folder, name);
-      if (bytes >= KEPT_BYTES) await unlink(path);
-      else bytes += (await stat(path)).size;
+      if (bytes >= KEPT_BYTES) old.push(name);
+      else bytes += (await stat(join(folder, name))).size;
     }
+    for (const name of old.toReversed()) {
+      for (const [workspace, newest] of newestIn.get(name) ?? []) dropped.set(workspace, newest);
+      newestIn.delete(name);
+    }
+    // What the oldest segments knew must still be known when they are deleted.
+    await saveMemory();
+    for (const name of old) await unlink(join(folder, name));
   }
 
   /** Groups are written one after the other; all that the store answers in one turn of the event loop is one group. */
@@ -171,7 +192,7 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
       let failed: Error | null = null;
       if (error === null) {
         size += bytes.length;
-        for (const { step } of group) if (step !== null) raise(step);
+        for (const { step } of group) if (step !== null) raise(step, current);
       } else {
         failed = error instanceof Error ? error : new Error('the journal cannot be written');
         // Nobody knows how much of the group is in the file, so the next group begins another file.
@@ -230,6 +251,7 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
       return [...found.values()].sort((a, b) => a.step - b.step);
     },
     heads: () => heads,
+    dropped: (workspace) => dropped.get(workspace) ?? null,
     async forget(workspace) {
       const mark = { workspace, step: FORGETTING, at: 0, redo: '', batch: NOTHING, epoch: 0 };
       await written(recordOf(mark), mark);
@@ -333,19 +355,22 @@ async function readMemory(folder: string): Promise<{
   readonly memory: InstallMemory | null;
   readonly remembered: readonly (readonly [string, JournalHead])[];
   readonly around: readonly (readonly [string, Neighbours])[];
+  readonly gone: readonly (readonly [string, JournalHead])[];
 }> {
   let text: string;
   try {
     text = await readFile(join(folder, MEMORY_FILE), 'utf8');
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT')
-      return { memory: null, remembered: [], around: [] };
+      return { memory: null, remembered: [], around: [], gone: [] };
     throw error;
   }
-  const { format, installId, gatewayId, accepted, heads, neighbours } = JSON.parse(text) as InstallMemory & {
+  const { format, installId, gatewayId, accepted, heads, neighbours, dropped } = JSON.parse(text) as InstallMemory & {
     readonly format?: number;
     readonly heads: Readonly<Record<string, JournalHead>>;
     readonly neighbours: Readonly<Record<string, Neighbours>>;
+    /** Absent where nothing was dropped yet. */
+    readonly dropped?: Readonly<Record<string, JournalHead>>;
   };
   if (typeof installId !== 'string' || typeof gatewayId !== 'string') {
     throw new Error(
@@ -360,5 +385,6 @@ async function readMemory(folder: string): Promise<{
     memory: { installId, gatewayId, accepted },
     remembered: Object.entries(heads),
     around: Object.entries(neighbours),
+    gone: Object.entries(dropped ?? {}),
   };
 }

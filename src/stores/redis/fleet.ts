@@ -293,11 +293,15 @@ export function createFleet(settings: FleetSettings): Fleet {
     const isOlder = head !== undefined && head.step > Number(base);
     const kept = isOlder ? await journal.after(workspace, Number(base)) : [];
     const missing = kept.filter((step) => step.epoch >= Number(from));
-    if (accepted === null) checkSpan(workspace, missing, Number(base), head?.step ?? 0);
+    const dropped = journal.dropped(workspace);
+    const isWhole = dropped === null || dropped.step <= Number(base) || dropped.epoch < Number(from);
+    if (accepted === null) checkSpan(workspace, isWhole ? missing : [], Number(base), head?.step ?? 0);
     const known = journal.neighbours(workspace);
     const isNews = known !== null && known.step > Number(base);
-    // What only gateways that have left knew is in the store, unless the store was emptied or set back.
-    const neighbours = isNews ? [...known.gateways, ...(accepted === null ? [] : known.gone)] : [];
+    // What a gateway knew that has left is in the store, unless the store was emptied or set back, or a replica took over
+    // that did not see it leave.
+    const gone = isNews ? known.gone.map((gateway) => (accepted === null ? `?${gateway}` : gateway)) : [];
+    const neighbours = isNews ? [...known.gateways, ...gone] : [];
     for (let at = 0; at === 0 || at < missing.length; at += HANDED_IN) {
       const part = missing.slice(at, at + HANDED_IN);
       const last = at + HANDED_IN >= missing.length ? '1' : '0';

@@ -1,5 +1,5 @@
--- A gateway leaves in order: no fail-over waits for it. This is a step, so that a store that was set back to before it
--- can be recognised. Its journal still knows what it sent, so an accepted loss waits for it (`away`).
+-- A gateway leaves in order: no fail-over that kept this waits for it. It is a step, so that a store set back to before
+-- it can be recognised. Its journal still knows what it sent, so an accepted loss waits for it (`away`).
 -- @args epoch gateway clock
 -- @replies left
 

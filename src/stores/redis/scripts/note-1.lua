@@ -1,9 +1,8 @@
--- Records what is in no redo record, so this is not a step: the time, while nothing is written (a gateway that starts
--- checks the server's clock against it); which kinds need messages; what the gateway announces to the others; and that
--- an operator says that the server's clock is right, however far it is ahead of the known time (`trusted`). With none
--- of these it is a write of the barrier's own connection, because WAIT counts from the connection's last write.
--- entered: a workspace that joins the installation. That is a step, so that a store that was set back to before it can
--- be recognised. Replies with the time of the server last.
+-- Records what is in no redo record, so this is not a step: the time, while nothing is written (a start checks the
+-- server's clock against it); which kinds need messages; what the gateway announces to the others; and that an operator
+-- says that the server's clock is right, however far it is ahead (`trusted`). With none of these it is a write of the
+-- barrier's own connection, because WAIT counts from the connection's last write. entered: a workspace that joins the
+-- installation: a step, so that a store set back to before it can be recognised. Replies with the server's time last.
 -- @args epoch gateway clock loud announced entered trusted
 -- @replies ok
 

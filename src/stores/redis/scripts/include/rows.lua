@@ -87,8 +87,7 @@ local function is_version(value, version)
   return sub(value, 1, #version) == version and byte(value, #version + 1) <= 32
 end
 
--- Where the parts are of a change that begins at `at`, which rows differ from what it says, and whether it expects a
--- row that is not there.
+-- Where the parts of a change at `at` are, which rows differ from it, and whether it expects one that is not there.
 local function parts_of(at)
   local c, i = { wrong = {} }, at + 7
   for _ = 1, num[A[at + 6]] do
