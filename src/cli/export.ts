@@ -1,5 +1,5 @@
 import { createWriteStream, existsSync } from 'node:fs';
-import { link, rename, rm } from 'node:fs/promises';
+import { link, rename, rm, stat } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { type Command, Option } from 'commander';
 import { type CliContext, connect, type GatewayAccess, withAccess, withExitCodes } from './command.ts';
@@ -38,19 +38,14 @@ export function addExport(program: Command, { terminal }: CliContext): void {
 async function written(pieces: AsyncIterable<Uint8Array>, file: string): Promise<number> {
   const isThere = `${file} is there already, and was left as it is: name another file, or remove it first`;
   if (existsSync(file)) throw new CommandFailure(isThere);
-  let bytes = 0;
-  async function* counted(): AsyncGenerator<Uint8Array> {
-    for await (const piece of pieces) {
-      bytes += piece.byteLength;
-      yield piece;
-    }
-  }
   // Under its name there is never a part: comma-separated values would look whole.
   const part = `${file}.${process.pid}.part`;
   try {
-    await pipeline(counted(), createWriteStream(part, { flags: 'wx', mode: 0o600, flush: true }));
+    await pipeline(pieces, createWriteStream(part, { flags: 'wx', mode: 0o600, flush: true }));
+    const { size } = await stat(part);
     // A file that came meanwhile stays; some file systems have no links.
     await link(part, file).catch((error: unknown) => (existsSync(file) ? Promise.reject(error) : rename(part, file)));
+    return size;
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'EEXIST') throw new CommandFailure(isThere);
     throw new CommandFailure(
@@ -59,5 +54,4 @@ async function written(pieces: AsyncIterable<Uint8Array>, file: string): Promise
   } finally {
     await rm(part, { force: true });
   }
-  return bytes;
 }

@@ -71,10 +71,7 @@ export function createReads(parts: {
   };
 }
 
-/**
- * Lists counters, group by group.
- * @param shown reads counters as they are
- */
+/** Lists counters, group by group. @param shown reads counters as they are */
 function createSums(
   calls: Calls,
   shown: (workspace: string, wants: readonly Want[], sums: readonly SumName[]) => Promise<Seen>,
