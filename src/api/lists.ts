@@ -15,10 +15,7 @@ interface Line {
 
 /** Makes the answers to lists, so that nobody who lists holds up calls, or others who list. */
 export interface Lists {
-  /**
-   * Makes one list for a caller, when it is its turn.
-   * @throws Refused when the key has too many lists waiting
-   */
+  /** Makes one list for a caller, when it is its turn. @throws Refused when the key has too many lists waiting */
   make<T>(caller: { readonly principal: Pick<Caller['principal'], 'keyId'> }, make: () => Promise<T>): Promise<T>;
   /** Sends an answer of this form: items as a member of a JSON object, and the other members after it. Items are rendered in parts. */
   send<Answer extends TSchema, Name extends keyof Static<Answer> & string, Item>(

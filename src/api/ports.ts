@@ -83,20 +83,14 @@ export interface ApiPorts {
     /** Of the files of this gateway; `null` where they cannot be used. */
     readonly filesVersion: string | null;
   };
-  /**
-   * Puts other policies in force, on all gateways of the store.
-   * @throws StoreUnavailable
-   */
+  /** Puts other policies in force, on all gateways of the store. @throws StoreUnavailable */
   readonly choosePolicy: (choice: PolicyChoice, by: Principal, why: string | null) => Promise<ChosenPolicy>;
   /**
    * Confirms policies that somebody else has proposed; the last one that is needed puts them in force.
    * @throws StoreUnavailable
    */
   readonly confirmPolicy: (id: string, by: Principal) => Promise<ConfirmedPolicy>;
-  /**
-   * What the policies of a version said.
-   * @throws StoreUnavailable
-   */
+  /** What the policies of a version said. @throws StoreUnavailable */
   readonly showPolicy: (version: string) => Promise<ShownPolicy>;
   /**
    * The texts of a version that was in force, not held against it; `null` where they are not kept, or larger than what is shown.

@@ -76,10 +76,7 @@ export async function takeKeyFromHeader(request: FastifyRequest): Promise<void> 
     throw refuseFaults([{ path: '/idempotency_key', message: 'is not the key that the header Idempotency-Key names' }]);
 }
 
-/**
- * The run request that a body describes.
- * @throws Refused with all faults that the schema cannot find
- */
+/** The run request that a body describes. @throws Refused with all faults that the schema cannot find */
 export function runRequest(
   ports: Pick<ApiPorts, 'catalog' | 'upstream'>,
   request: FastifyRequest,

@@ -63,10 +63,7 @@ export const DEFAULT_HITS = 10;
 
 /** The company brain, as those who ask it see it. */
 export interface BrainPort {
-  /**
-   * Looks for entities of one type.
-   * @throws BadQuestion, BrainNotReady, StoreUnavailable
-   */
+  /** Looks for entities of one type. @throws BadQuestion, BrainNotReady, StoreUnavailable */
   query(workspace: string, question: BrainQuestion): Promise<BrainAnswer>;
   /** The types of entities that there are, as far as they have been read. */
   types(workspace: string): readonly string[];

@@ -87,11 +87,11 @@ function addDigest(policy: Command, terminal: CliContext['terminal'], exit: CliC
     .option('--json', 'print JSON')
     .action(async (paths: readonly string[], options: { readonly json?: true }) => {
       // Loaded for this alone: most commands read no YAML.
-      const { readPolicyTexts, versionOfTexts } = await import('../policy/policy-texts.ts');
+      const { policyTextToWire, readPolicyTexts, versionOfShown } = await import('../policy/policy-texts.ts');
       const findings: Finding[] = [];
       const { texts } = await readPolicyTexts(paths, findings);
       if (findings[0] !== undefined) throw new CommandFailure(findings[0].message);
-      const version = versionOfTexts(texts);
+      const version = versionOfShown(texts.map(policyTextToWire));
       if (version === null) terminal.err('svc: not all of them are policy sets with their list files');
       else terminal.out(options.json ? json({ version, files: texts.map(({ file }) => file) }) : version);
       exit(version === null ? 1 : 0);

@@ -320,7 +320,7 @@ export const GATEWAY_FILE = Type.Object(
         'together',
       ),
     }),
-    users: list('Approvers and owners; keys belong to users.', user),
+    users: list('Approvers and owners; keys belong to users. Keys of a user who is taken out end at once.', user),
     roles,
     auth,
     workspaces: list('Workspaces and their agents.', workspace),

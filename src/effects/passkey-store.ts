@@ -7,10 +7,7 @@ export interface PasskeyStore {
   passkeys(user: string): Promise<readonly Passkey[]>;
   /** @param id see {@link Passkey.id} */
   passkey(id: string): Promise<Passkey | null>;
-  /**
-   * Adds a passkey.
-   * @returns `taken`: somebody has it already, or the challenge was answered before
-   */
+  /** Adds a passkey. @returns `taken`: somebody has it already, or the challenge was answered before */
   addPasskey(passkey: Passkey, answered: Answered, actor: LedgerActor): Promise<'added' | 'taken' | 'too_many'>;
   /**
    * Notes that a passkey has signed. Of several gateways at once, one takes a challenge.

@@ -41,10 +41,7 @@ interface Declared {
 /** Characters of a tool that is compared here. A look takes longer ones, and what compares them takes its time. */
 const MOST_COMPARED = 64 * 1024;
 
-/**
- * Looks at tools beside what their servers say of them now.
- * @param declared what is declared now
- */
+/** Looks at tools beside what their servers say of them now. @param declared what is declared now */
 export function createPinView(upstreams: Pick<Upstreams, 'server'>, declared: () => Declared): PinView {
   const stateOf: PinView['stateOf'] = (tool) => {
     const call = pinnedCall(tool);

@@ -4,9 +4,7 @@ import type { EffectStore } from '../effects/store.ts';
 
 type Answer<T> = T | Promise<T>;
 
-/**
- * The part of a store that rotation needs. It can be the gateway's store, or a store file that a command opened.
- */
+/** The part of a store that rotation needs. It can be the gateway's store, or a store file that a command opened. */
 interface KeyShelf {
   putKey(key: KeyRecord, actor: LedgerActor): Answer<void>;
   endKey(id: string, end: Parameters<EffectStore['endKey']>[1], actor: LedgerActor): Answer<KeyRecord | null>;

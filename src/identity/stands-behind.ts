@@ -15,10 +15,7 @@ export interface Persons {
 /** So many makers of keys are followed. */
 const MOST_MAKERS = 100;
 
-/**
- * The person behind a key; `null` where it has no user whom the configuration names.
- * @throws StoreUnavailable
- */
+/** The person behind a key; `null` where it has no user whom the configuration names. @throws StoreUnavailable */
 export async function standsBehind(persons: Persons, principal: Principal): Promise<StandsBehind | null> {
   const { user, keyId, madeBy } = principal;
   if (user === null || !persons.isUser(user)) return null;

@@ -59,10 +59,7 @@ export function comparePins(upstream: string, lock: PinLock | null, live: LiveSe
   }
 }
 
-/**
- * Like {@link comparePins}, one tool per step.
- * @param most characters of a tool; a longer one is `unusable`
- */
+/** Like {@link comparePins}, one tool per step. @param most characters of a tool; a longer one is `unusable` */
 export function* comparisonInSteps(
   upstream: string,
   lock: PinLock | null,

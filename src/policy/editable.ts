@@ -12,10 +12,7 @@ import { inputOfTool } from './rules-by-tool.ts';
 import type { PolicyFile } from './schema.ts';
 import type { BoundsSource } from './schema-approval.ts';
 
-/**
- * Reads the params that approvers may change.
- * @returns `null` where bounds are faulty (reported)
- */
+/** Reads the params that approvers may change. @returns `null` where bounds are faulty (reported) */
 export function compileEditable(
   source: Readonly<Record<string, BoundsSource>>,
   path: DataPath,

@@ -191,10 +191,7 @@ function packIndex(
 
 const SCALAR_TYPES = ['string', 'number', 'boolean', 'other'] as const;
 
-/**
- * Unpacks policies in small steps.
- * @param tools the same as when they were packed
- */
+/** Unpacks policies in small steps. @param tools the same as when they were packed */
 export function* unpackPolicies(
   packed: PackedPolicies,
   tools: readonly Tool[],

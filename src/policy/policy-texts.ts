@@ -94,44 +94,31 @@ export function compareText(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-/**
- * The version of policies, from their texts alone: comments and layout make no difference to it, and whether the policies fit
- * a configuration is not looked at.
- * @returns `null` where a text is no policy set, or a list file is missing
- */
-export function versionOfTexts(texts: readonly PolicyText[]): string | null {
-  const sets: { readonly name: string; readonly form: string }[] = [];
-  for (const { file, text, lists } of texts) {
-    const source = readYamlSource(file, text);
-    const name = isJsonObject(source.value) ? source.value['name'] : undefined;
-    const read = new Map<string, readonly string[]>();
-    for (const [list, path] of namedFiles(source)) {
-      const content = lists.get(path) ?? null;
-      if (content === null) return null;
-      read.set(list, listLines(content));
-    }
-    if (typeof name !== 'string' || source.findings.some(({ severity }) => severity === 'error')) return null;
-    sets.push({ name, form: formOf(source, read) });
-  }
-  return versionOf(sets);
-}
-
 /** A policy file as people and bundles get it. */
 export function policyTextToWire({ file, text, lists }: PolicyText) {
   return { file, text, lists: [...lists].map(([name, list]) => ({ name, text: list })) };
 }
 
-/** The version of what {@link policyTextToWire} gives of each file; `null` also for anything else. */
+/**
+ * The version of policies, from what {@link policyTextToWire} gives of each file alone: comments and layout make no difference
+ * to it, and whether the policies fit a configuration is not looked at.
+ * @returns `null` where a text is no policy set, or a list file is missing; also for anything else
+ */
 export function versionOfShown(files: Json | undefined): string | null {
-  const texts: PolicyText[] = [];
+  const sets: { readonly name: string; readonly form: string }[] = [];
   for (const shown of isJsonArray(files) ? files : [null]) {
     const { file, text, lists } = isJsonObject(shown) ? shown : {};
     if (typeof file !== 'string' || typeof text !== 'string' || !isJsonArray(lists)) return null;
-    const contents = lists.map((list): readonly [string, string | null] => {
-      const { name, text: content } = isJsonObject(list) ? list : {};
-      return [typeof name === 'string' ? name : '', typeof content === 'string' ? content : null];
-    });
-    texts.push({ file, text, lists: new Map(contents) });
+    const source = readYamlSource(file, text);
+    const name = isJsonObject(source.value) ? source.value['name'] : undefined;
+    if (typeof name !== 'string' || source.findings.some(({ severity }) => severity === 'error')) return null;
+    const read = new Map<string, readonly string[]>();
+    for (const [list, path] of namedFiles(source)) {
+      const { text: content } = lists.filter(isJsonObject).find((one) => one['name'] === path) ?? {};
+      if (typeof content !== 'string') return null;
+      read.set(list, listLines(content));
+    }
+    sets.push({ name, form: formOf(source, read) });
   }
-  return versionOfTexts(texts);
+  return versionOf(sets);
 }

@@ -72,10 +72,7 @@ interface CompiledRule {
   readonly numbers: readonly string[];
 }
 
-/**
- * Compiles routes.
- * @throws Error on a rule that the configuration should have refused
- */
+/** Compiles routes. @throws Error on a rule that the configuration should have refused */
 export function createRouteTable(routes: readonly Route[], catalog: Catalog): RouteTable {
   const own: CompiledRoute[] = [];
   const elsewhere = new Map<string, CompiledRoute[]>();

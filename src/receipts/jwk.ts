@@ -7,10 +7,7 @@ export const RECEIPT_ALG = 'Ed25519';
 /** The `typ` of receipts. Without it, another JWS signed with the same key could pass for a receipt. */
 export const RECEIPT_TYP = 'svc-receipt+jws';
 
-/**
- * The public half of a receipt key as a JWK (RFC 8037).
- * @throws Error when the key is not Ed25519
- */
+/** The public half of a receipt key as a JWK (RFC 8037). @throws Error when the key is not Ed25519 */
 export function publicJwk(key: KeyObject): { readonly kid: string; readonly jwk: JsonObject } {
   const { crv, x } = key.export({ format: 'jwk' });
   if (crv !== 'Ed25519' || typeof x !== 'string') throw new Error('A receipt key is an Ed25519 key.');

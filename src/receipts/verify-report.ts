@@ -42,10 +42,7 @@ export function verifyReport(files: {
   return report(verifyReceipt({ content: files.receipt, trust, disclosure }));
 }
 
-/**
- * Verifies a bundle.
- * @param trust text of a JWKS; `null` when none was given
- */
+/** Verifies a bundle. @param trust text of a JWKS; `null` when none was given */
 export async function bundleReport(
   trust: string | null,
   check: (trust: JsonObject | null) => Promise<Verification>,

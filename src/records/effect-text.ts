@@ -166,10 +166,7 @@ export function encodeCall(call: CallPart): string {
   return `[${named},${what},${who},${call.metadata === null ? 'null' : JSON.stringify(call.metadata)},${quoteOr(call.sealed)}]`;
 }
 
-/**
- * The outcome of a settled effect has its own text.
- * @param admittedStages how many stages are in the terms text
- */
+/** The outcome of a settled effect has its own text. @param admittedStages how many stages are in the terms text */
 export function encodeLife(record: EffectRecord, admittedStages: number): string {
   const { createdAt, life, attempt, generation, firstDispatchAt, mayHaveHappened, closed, holdState, unsent } = record;
   const claims = record.claims.length === 0 ? '[]' : JSON.stringify(record.claims);

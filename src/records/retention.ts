@@ -117,10 +117,7 @@ export async function sweepWorkspace(
   return { lost, approvalsExpired, aged };
 }
 
-/**
- * Leaves tombstones of settled effects that were made before a time.
- * @returns how many
- */
+/** Leaves tombstones of settled effects that were made before a time. @returns how many */
 async function sweepSettled(
   {
     store,

@@ -60,10 +60,7 @@ interface CompiledTool {
 /** A text, or the place of a value in the params. */
 type TargetPart = string | { readonly steps: readonly Step[]; readonly last: boolean };
 
-/**
- * Compiles the tools of a configuration.
- * @throws Error naming the tool whose schema or request cannot be used
- */
+/** Compiles the tools of a configuration. @throws Error naming the tool whose schema or request cannot be used */
 export function createCatalog(tools: readonly Tool[]): Catalog {
   const steps = catalogInSteps(tools);
   for (;;) {

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { InvalidFiles } from '../../src/diagnostics/invalid-files.ts';
 import { loadPolicySets } from '../../src/policy/load.ts';
-import { versionOfTexts } from '../../src/policy/policy-texts.ts';
+import { policyTextToWire, versionOfShown } from '../../src/policy/policy-texts.ts';
 import { compileAll, compileText, faultsOf, HEAD, judge, judgeParams, outcome, TOOLS } from './fixtures.ts';
 
 const RULES = `${HEAD}rules:\n  - { id: a, effect: allow }\n`;
@@ -452,8 +452,8 @@ describe('version', () => {
     expect(at('a\nb\n').version).not.toBe(at('a\nc\n').version);
     // Without the configuration, as auditors have it.
     const lists = new Map([['./l.txt', 'a\nb\n']]);
-    expect(versionOfTexts([{ file: 'x.yaml', text, lists }])).toBe(at('a\nb\n').version);
-    expect(versionOfTexts([{ file: 'x.yaml', text, lists: new Map() }])).toBe(null);
+    expect(versionOfShown([policyTextToWire({ file: 'x.yaml', text, lists })])).toBe(at('a\nb\n').version);
+    expect(versionOfShown([policyTextToWire({ file: 'x.yaml', text, lists: new Map() })])).toBe(null);
     expect(at('a\nb\n').version).toBe(at('# names\r\na\r\n\r\n  b').version);
     expect(outcome(judgeParams(at('a\nb'), { x: 'b' }))).toBe('permit');
     expect(outcome(judgeParams(at('a\nb'), { x: 'c' }))).toBe('denied_policy');

@@ -69,10 +69,7 @@ export function nextOf(decision: Decision, code: Code): NextStep {
   return NEXT_OF_REASON[code] ?? DECISION_TABLE[decision].next;
 }
 
-/**
- * HTTP status of a decision.
- * @param repeat whether the effect existed before this request
- */
+/** HTTP status of a decision. @param repeat whether the effect existed before this request */
 export function statusOf(decision: Decision, repeat: boolean): number {
   return decision === 'unknown_effect' && repeat ? 409 : DECISION_TABLE[decision].status;
 }

@@ -15,10 +15,7 @@ export type FileFacts = JsonObject & {
 export interface CallFiles {
   /** Total size. */
   readonly bytes: number;
-  /**
-   * Reads a file in pieces.
-   * @throws Error when the call has no such file
-   */
+  /** Reads a file in pieces. @throws Error when the call has no such file */
   read(sha256: string): AsyncIterable<Buffer>;
 }
 

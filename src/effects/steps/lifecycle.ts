@@ -112,10 +112,7 @@ export function begin(fresh: FreshEffect, event: Extract<LifeEvent, { kind: 'ask
   };
 }
 
-/**
- * Applies one event.
- * @returns the effect after it, or why the table refuses the event
- */
+/** Applies one event. @returns the effect after it, or why the table refuses the event */
 export function advance(effect: EffectRecord, event: LifeEvent): LifeStep {
   switch (event.kind) {
     case 'ask':

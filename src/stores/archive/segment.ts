@@ -36,10 +36,7 @@ export function segmentText(
   return { text: `${content}${endLine(sha256, seals.sealRow(nameOf(name), sha256))}`, sha256 };
 }
 
-/**
- * Reads the file of a segment.
- * @returns the segment, or what is wrong with it, as the end of a sentence
- */
+/** Reads the file of a segment. @returns the segment, or what is wrong with it, as the end of a sentence */
 export function readSegment(
   bytes: Buffer,
   name: SegmentName,

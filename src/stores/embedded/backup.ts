@@ -171,10 +171,7 @@ function readContent(from: string): BackupContent {
   throw new BackupFault(`There is no whole backup in ${from}: ${CONTENT_FILE}, which is written last, is not there.`);
 }
 
-/**
- * Makes the store of a backup again, in a folder of its own, and checks its pages.
- * @throws BackupFault
- */
+/** Makes the store of a backup again, in a folder of its own, and checks its pages. @throws BackupFault */
 export async function unpackBackup(from: string, to: string): Promise<void> {
   rmSync(to, { recursive: true, force: true });
   makePrivateFolder(to);

@@ -120,10 +120,7 @@ export async function startEngine(options: EngineOptions, notify: (news: News) =
   }
 }
 
-/**
- * Keeps other gateways out of a folder.
- * @throws StoreUnavailable
- */
+/** Keeps other gateways out of a folder. @throws StoreUnavailable */
 async function lockFolder(path: string, open: OpenDatabase, waitMs: number): Promise<StoreLock> {
   try {
     makePrivateFolder(path);

@@ -29,10 +29,7 @@ export interface FleetSettings {
   /** Missing acknowledged steps may span at most this, ms. If they span more, the store was set back. */
   readonly maxReplayMs: number;
   readonly operatorEvent: OperatorEvent;
-  /**
-   * Called at each join with the boots of gateways that have ended in the workspace.
-   * @param count grows with each
-   */
+  /** Called at each join with the boots of gateways that have ended in the workspace. @param count grows with each */
   readonly onEnded: (workspace: string, count: string, boots: readonly string[]) => void;
 }
 

@@ -441,10 +441,7 @@ function tailText(tail: Buffer, isCut: boolean): string | null {
 /** A library waits a minute at most; nobody waits longer than this. */
 const MOST_MS = 24 * 60 * 60 * 1000;
 
-/**
- * What a busy upstream says about another try.
- * @returns `null` where it says that there should be none
- */
+/** What a busy upstream says about another try. @returns `null` where it says that there should be none */
 export function notNow(attempted: Attempt, now: number): { readonly retryAfterMs?: number } | null {
   if (attempted.kind !== 'answer') return {};
   const { headers } = attempted;

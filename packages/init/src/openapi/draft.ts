@@ -258,10 +258,7 @@ function draftTool(document: ApiDocument, operation: ApiOperation, upstream: str
   };
 }
 
-/**
- * What a tool takes, and where each param stands in its request.
- * @returns a text where there is no way to draft it
- */
+/** What a tool takes, and where each param stands in its request. @returns a text where there is no way to draft it */
 function draftParams(
   document: ApiDocument,
   operation: ApiOperation,

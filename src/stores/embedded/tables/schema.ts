@@ -69,10 +69,7 @@ CREATE INDEX figures_ends ON figures (workspace, ends) WHERE held = 0;
 CREATE TABLE slots (figure INTEGER NOT NULL, slot INTEGER NOT NULL, amount INTEGER NOT NULL, PRIMARY KEY (figure, slot)) WITHOUT ROWID;
 `;
 
-/**
- * Creates the tables if the file has none.
- * @throws Error for a file of another format, or one that is not a store
- */
+/** Creates the tables if the file has none. @throws Error for a file of another format, or one that is not a store */
 export function ensureRowTables(database: SqlDatabase): void {
   const found = formatOf(database);
   if (found === FORMAT_NUMBER) return;

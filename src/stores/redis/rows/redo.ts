@@ -11,10 +11,7 @@ export function redoRecord({ at, redo, batch }: JournaledStep): Buffer {
   return Buffer.concat([Buffer.from(`${JSON.stringify({ at: String(at), seqs: redo.split(',') })}\n`), batch]);
 }
 
-/**
- * The step that appended the decisions of operators when an epoch was opened.
- * @param reply of the script `redo`
- */
+/** The step that appended the decisions of operators when an epoch was opened. @param reply of the script `redo` */
 export function openingStep(
   workspace: string,
   epoch: number,
