@@ -79,7 +79,7 @@ const longIn = (part: readonly Measured[]): readonly string[] => part.flatMap(({
  */
 const CEILINGS: readonly (readonly [what: string, ceiling: number, measured: number | readonly string[]])[] = [
   ['lines in src and packages', 97_803, sum(core.map(({ lines }) => lines))],
-  ['lines in client and console', 6_512, sum(outer.map(({ lines }) => lines))],
+  ['lines in client and console', 6_546, sum(outer.map(({ lines }) => lines))],
   ['functions longer than 70 lines in src and packages', 28, longIn(core)],
   ['functions longer than 70 lines in client and console', 13, longIn(outer)],
   ['interfaces and types at the top of a file in src and packages', 1303, sum(core.map(({ types }) => types))],
