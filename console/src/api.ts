@@ -130,6 +130,7 @@ export interface Effect {
   readonly did_it_happen: 'yes' | 'no' | 'maybe';
   readonly safe_to_retry: boolean;
   readonly created_at: string;
+  readonly first_dispatch_at: string | null;
   readonly settled_at: string | null;
   readonly receipt_id: string | null;
   readonly policy: { readonly version: string; readonly matched: readonly string[] };

@@ -1,16 +1,19 @@
 import { once } from 'node:events';
 import { access, constants, stat, statfs } from 'node:fs/promises';
 import { createServer } from 'node:net';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import type { Command } from 'commander';
 import type { Configuration } from '../config/configuration.ts';
 import { storeFolder } from '../config/resolve-store.ts';
 import { type CliContext, namingConfig } from './command.ts';
-import type { Check, CliPorts, StoreInspection } from './ports.ts';
+import { type Check, type CliPorts, CommandFailure, type StoreInspection } from './ports.ts';
+import { readiness } from './status.ts';
 import { json, styled, type Terminal } from './terminal.ts';
 
 const REACH_MS = 3000;
 const ROOM_BYTES = 1024 ** 3;
+/** With less, a burst of calls is refused before the write-ahead log is brought into the file of the store. */
+const LEAST_BYTES = 64 * 1024 ** 2;
 const SKEW_MS = 30_000;
 /** A clock that shows an earlier time is wrong: the product did not exist then. */
 const EARLIEST = Date.UTC(2026, 0, 1);
@@ -52,6 +55,7 @@ async function diagnose(file: string, ports: CliPorts): Promise<readonly Check[]
     await secretCheck(configuration.secrets.masterFile, store),
     keyCheck(file, store),
     await portCheck(configuration, store),
+    await gatewayCheck(configuration, store),
     ...answers.map((answer) => answer.check),
     clockCheck(answers.flatMap((answer) => (answer.date === null ? [] : [answer.date]))),
   ];
@@ -90,7 +94,11 @@ async function folderCheck(path: string): Promise<Check> {
   const { bavail, bsize } = await statfs(folder);
   const free = bavail * bsize;
   const words = `${(free / 1024 ** 3).toFixed(1)} GiB free under ${folder}`;
-  return free < ROOM_BYTES ? warning('disk', words, 'a full disk stops all writes; make room') : ok('disk', words);
+  if (free < LEAST_BYTES)
+    return failed('disk', words, 'make room: without it writes are refused (503), and nothing is sent');
+  const { size } = await stat(join(path, 'store.db')).catch(() => ({ size: 0 }));
+  const much = 'a full disk stops all writes, and a backup beside the store needs as much as it has; make room';
+  return free < Math.max(ROOM_BYTES, size) ? warning('disk', words, much) : ok('disk', words);
 }
 
 async function secretCheck(file: string, { keys }: StoreInspection): Promise<Check> {
@@ -140,6 +148,25 @@ async function portCheck({ server }: Configuration, { inUse }: StoreInspection):
     return failed('port', `${where} cannot be bound (${code})`, 'name an address of this machine in server.host');
   } finally {
     probe.close();
+  }
+}
+
+/** What the gateway that runs on the store says of itself: only it knows what it cannot write. */
+async function gatewayCheck({ server }: Configuration, { inUse }: StoreInspection): Promise<Check> {
+  if (!inUse) return skipped('gateway', 'none runs on this store');
+  const port = server.adminPort ?? server.port;
+  if (port === 0 || (server.tls !== null && server.adminPort === null))
+    return skipped('gateway', 'runs; svc status asks it how it is');
+  const host = { '0.0.0.0': '127.0.0.1', '::': '::1' }[server.host] ?? server.host;
+  try {
+    const address = `http://${host.includes(':') ? `[${host}]` : host}:${port}`;
+    const { ready, parts = [], notes = [] } = await readiness(address);
+    const said = [...parts, ...notes].map(({ message }) => message).join('\n');
+    if (!ready) return failed('gateway', `takes no calls: ${said}`, 'mend what it names; it goes on by itself');
+    return notes.length === 0 ? ok('gateway', 'takes calls') : warning('gateway', `takes calls: ${said}`, 'svc status');
+  } catch (error) {
+    if (!(error instanceof CommandFailure)) throw error;
+    return failed('gateway', error.message, 'look at its log; it may listen elsewhere, by svc start --port');
   }
 }
 

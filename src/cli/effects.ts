@@ -13,6 +13,7 @@ import { type Command, Option } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
 import { addProbe, addResolve } from './effects-resolve.ts';
 import { aboutEffects, filterOf, type FoundBy } from './ledger.ts';
+import { WrongUsage } from './ports.ts';
 import { inShort, json, paramsText, styled, table, type Terminal, wire } from './terminal.ts';
 
 interface ListOptions extends GatewayAccess, FoundBy {
@@ -73,6 +74,7 @@ function addShow(effects: Command, { terminal }: CliContext): void {
   talksToGateway(effects.command('show').description('one effect: what happened, its ledger, its stages'))
     .argument('<id>', 'effect id')
     .action(async (id: string, options: GatewayAccess) => {
+      if (id.startsWith('apr_')) throw new WrongUsage(`${id} is a request for approval: svc approvals show ${id}`);
       const svc = await connect(options);
       const [{ effect, ledger }, { stages }] = await Promise.all([svc.effects.get(id), svc.effects.run(id)]);
       const budgets = effect.holds.length === 0 ? null : await budgetsOf(svc, id);

@@ -110,16 +110,12 @@ function addList(keys: Command, { ports, terminal }: CliContext): void {
       );
       if (options.json) return terminal.out(json({ keys: found }));
       if (found.length === 0) return terminal.out('None.');
+      const texts = (key: WireRecord, ...names: readonly string[]): readonly string[] =>
+        names.map((one) => text(key[one]));
       const rows = found.map((key) => [
-        text(key['id']),
-        text(key['kind']),
-        text(key['agent_id']),
-        text(key['user_id']),
-        text(key['workspace']),
+        ...texts(key, 'id', 'kind', 'agent_id', 'user_id', 'workspace'),
         stateOf(key),
-        text(key['expires_at']),
-        text(key['last_used_at']),
-        text(key['name']),
+        ...texts(key, 'expires_at', 'last_used_at', 'name'),
       ]);
       const heads = ['key', 'kind', 'agent', 'user', 'workspace', 'state', 'expires', 'last used', 'name'];
       terminal.out(table(heads, rows));

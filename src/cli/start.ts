@@ -27,10 +27,9 @@ export function addStart(program: Command, { ports, terminal }: CliContext): voi
         );
       const { url } = gateway;
       const hindrance = gateway.hindrance();
-      if (hindrance !== null) {
-        const problem = { ...hindrance, message: namingConfig(hindrance.message, options.config) };
-        terminal.out(JSON.stringify({ event: 'listening', url, problem }));
-      }
+      const message = namingConfig(hindrance?.message ?? '', options.config);
+      if (hindrance !== null)
+        terminal.out(JSON.stringify({ event: 'listening', url, problem: { ...hindrance, message } }));
       void gateway.ready.then(() => terminal.out(JSON.stringify({ event: 'ready', url })));
       const lost = await Promise.race([stopped.then(() => null), gateway.lost]);
       await gateway.close();

@@ -30,8 +30,8 @@ const DAY_MS = 24 * 3_600_000;
 /** What stands in the way at the gateway: what `/readyz` says. */
 interface Readiness {
   readonly ready: boolean;
-  readonly parts?: readonly JsonObject[];
-  readonly notes?: readonly JsonObject[];
+  readonly parts?: readonly { readonly part: string; readonly message: string }[];
+  readonly notes?: readonly { readonly part: string; readonly message: string; readonly since?: string }[];
 }
 
 /** One thing that the command looks at. */
@@ -107,8 +107,8 @@ async function gatewayPart(svc: Svc): Promise<Part> {
   return { name: 'gateway', text, needsSomebody: !ready || notes.length > 0, rows: [...parts, ...notes] };
 }
 
-/** @throws CommandFailure */
-async function readiness(baseUrl: string): Promise<Readiness> {
+/** What a gateway says of itself. @throws CommandFailure where there is none */
+export async function readiness(baseUrl: string): Promise<Readiness> {
   try {
     const answer = await fetch(new URL('/readyz', baseUrl), { signal: AbortSignal.timeout(10_000) });
     const body = (await answer.json()) as Readiness;

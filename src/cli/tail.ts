@@ -37,7 +37,9 @@ export function addTail(program: Command, { terminal }: CliContext): void {
       let lastRead = (await readsAfter(svc, null)).at(0)?.seq ?? 0;
       while (!stop && left > 0) {
         await sleep(EVERY_MS);
-        seen = show(await since(svc, seen), seen);
+        const from = seen.at(0)?.createdAt;
+        // Others of the same millisecond as the newest one seen are among them.
+        seen = show(await allEffects(svc, from === undefined ? {} : { since: from }), seen);
         const reads = await readsAfter(svc, lastRead);
         lastRead = reads.at(0)?.seq ?? lastRead;
         for (const read of reads.toReversed()) {
@@ -59,12 +61,6 @@ export function addTail(program: Command, { terminal }: CliContext): void {
         return latest.slice(0, PAGE);
       }
     });
-}
-
-/** Effects made since the newest one seen, including others of the same millisecond. */
-function since(svc: Svc, seen: readonly Effect[]): Promise<readonly Effect[]> {
-  const from = seen.at(0)?.createdAt;
-  return allEffects(svc, from === undefined ? {} : { since: from });
 }
 
 /** How many pages of the ledger are looked through for reads: whoever looks twice a second needs one. */

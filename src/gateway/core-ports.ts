@@ -127,16 +127,6 @@ function currentSettings(held: Held): () => CoreSettings {
   };
 }
 
-/** What rules that ask for approval say of a call. */
-function summaries(
-  held: Held,
-  entities: EntityFacts,
-  inputOf: ReturnType<typeof policyInputs>,
-): EffectPorts['summarize'] {
-  return (input, asking) =>
-    summariesOf(held.inForce.policies, inputOf(input, entities.view(input.workspace).entity), asking);
-}
-
 /** Runs calls of all doors: each is counted, and the gateway stops only when it has ended. */
 export function runnerOf(
   ports: EffectPorts,
@@ -196,7 +186,8 @@ export function corePorts(parts: {
       const entities = view.seen();
       return entities === null ? verdict : { ...verdict, trace: { ...verdict.trace, entities } };
     },
-    summarize: summaries(held, parts.entities, policyInput),
+    summarize: (input, asking) =>
+      summariesOf(held.inForce.policies, policyInput(input, parts.entities.view(input.workspace).entity), asking),
     seeTool: (tool) => parts.pins.known(tool),
     mayRead: (tool) => parts.pins.refusal(tool),
     policyVersion: () => held.inForce.policies.version,

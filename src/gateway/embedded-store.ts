@@ -156,9 +156,7 @@ export async function acceptRolledBack(place: StorePlace): Promise<boolean> {
  * @throws StoreUnavailable
  */
 export async function acknowledgeLoss(place: StorePlace, at: number): Promise<boolean> {
-  const rows = await openSharedRows(place, ({ record, counted }) => Math.max(record, Math.ceil(counted ?? 0))).catch(
-    () => null,
-  );
+  const rows = await openSharedRows(place, ({ record }) => record).catch(() => null);
   if (rows === null) return acceptRolledBack(place);
   try {
     const event = { ...LOSS_ACCEPTED, data: { restored_at: new Date(at).toISOString() } };

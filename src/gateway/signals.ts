@@ -23,13 +23,14 @@ export function openSignals(
 ) {
   const workspaces = (): readonly string[] => views.directory.workspaces();
   const metrics = createMetrics({ store, workspaces, swept, upkeep: () => upkeep.figures() });
+  const alert = (what: string, message: string, about: object = {}): void => {
+    metrics.alerted(what);
+    logger.error({ alert: what, ...about }, message);
+  };
   const upkeep = watchUpkeep(
     folder,
     () => (configuration.store.kind === 'embedded' ? configuration.store.backupEveryMs : null),
-    (alert, message) => {
-      metrics.alerted(alert);
-      logger.error({ alert }, message);
-    },
+    alert,
   );
   opened.push(async () => upkeep.stop());
   Object.assign(measures, metrics);
@@ -47,8 +48,7 @@ export function openSignals(
     upstreams: views.upstreams,
     declared: () => held.inForce,
     quarantined: (tool, state) => {
-      metrics.alerted('tool_quarantined');
-      logger.error({ alert: 'tool_quarantined', tool, state }, 'an MCP server changed this tool: it is not called');
+      alert('tool_quarantined', 'an MCP server changed this tool: it is not called', { tool, state });
       notifying.observed.quarantined(tool, state);
     },
     released(tool) {
@@ -59,9 +59,8 @@ export function openSignals(
       logger.warn({ upstream, tools: tools.slice(0, 20) }, 'an MCP server lists tools that nobody has approved'),
   });
   views.heed(alarm);
-  const silent = new SilentUpstreams((upstream, code) => {
-    metrics.alerted('upstream_silent');
-    logger.error({ alert: 'upstream_silent', upstream, code }, 'an upstream does not answer');
-  });
+  const silent = new SilentUpstreams((upstream, code) =>
+    alert('upstream_silent', 'an upstream does not answer', { upstream, code }),
+  );
   return { metrics, upkeep, notifying, silent, opinion: secondOpinionOf(held, metrics, logger) };
 }

@@ -26,12 +26,8 @@ export async function noteUpkeep(folder: string, what: Upkeep, done: UpkeepDone)
 
 /** What is on record of each command; what cannot be read counts as not done. */
 export async function readUpkeep(folder: string): Promise<UpkeepTimes> {
-  const [backup, fsck, restore] = await Promise.all([
-    readDone(folder, 'backup'),
-    readDone(folder, 'fsck'),
-    readDone(folder, 'restore'),
-  ]);
-  return { backup, fsck, restore };
+  const [backup, fsck] = await Promise.all([readDone(folder, 'backup'), readDone(folder, 'fsck')]);
+  return { backup, fsck, restore: await readDone(folder, 'restore') };
 }
 
 async function readDone(folder: string, what: Upkeep): Promise<UpkeepDone | null> {
@@ -81,14 +77,7 @@ export function watchUpkeep(
   folder: string,
   everyMs: () => number | null,
   alert: (what: string, message: string) => void,
-): {
-  /** For metrics, ms. */
-  figures(): { readonly backup: number | null; readonly cleanFsck: number | null };
-  notes(): readonly Note[];
-  /** Resolves after the first look. */
-  readonly begun: Promise<void>;
-  stop(): void;
-} {
+) {
   let times: UpkeepTimes = { backup: null, fsck: null, restore: null };
   let told: ReadonlySet<string> = new Set();
   const notes = () => upkeepNotes(times, everyMs(), Date.now());
@@ -100,8 +89,10 @@ export function watchUpkeep(
   };
   const timer = setInterval(() => void look(), LOOK_MS).unref();
   return {
+    /** For metrics, ms. */
     figures: () => ({ backup: times.backup?.at ?? null, cleanFsck: times.fsck?.clean === true ? times.fsck.at : null }),
     notes,
+    /** Resolves after the first look. */
     begun: look(),
     stop: () => clearInterval(timer),
   };

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -381,6 +381,35 @@ describe('claims, overview and health', () => {
   it('health says that calls are taken, and how durable they are', async () => {
     await open('health', '.banner.ok');
     expect(await page.innerText('main')).toContain('Each write is on the disk before it is answered');
+  });
+
+  it('health names the command that goes on, and since when', async () => {
+    // As svc restore leaves it.
+    const note = join(world.gateway.dataFolder, 'last-restore.json');
+    writeFileSync(note, JSON.stringify({ at: Date.parse('2026-11-27T03:04:05Z'), clean: false }));
+    await open('health', '.banner.ok');
+    const card = page.locator('li.card', { hasText: 'restore' });
+    await card.waitFor();
+    expect(await card.innerText()).toContain('svc store accept-loss --config gateway.yaml');
+    expect(await card.locator('time').getAttribute('datetime')).toBe('2026-11-27T03:04:05.000Z');
+    rmSync(note);
+  });
+
+  it('the overview keeps the time of a person apart from that of the upstream', async () => {
+    const { approval, effect_id: id } = (await world.run(refund({ amount: 60_000 }))).body;
+    expect((await world.post(`/approvals/${approval.id}/approve`, {}, world.keys.approver)).status).toBe(200);
+    const { effects } = (await world.get('/effects?limit=200')).body;
+    const waited = effects.find((effect: { readonly id: string }) => effect.id === id);
+    const answered = effects.filter(
+      ({ settled_by: by }: { readonly settled_by?: { readonly by: string } }) => by?.by === 'owner',
+    );
+    const most = (from: string, to: string): string =>
+      `${Math.max(...answered.map((effect: Record<string, string>) => Date.parse(effect[to] ?? '') - Date.parse(effect[from] ?? '')))} ms`;
+    await open('overview', '.bar');
+    const told = (title: RegExp) => page.getByLabel(title).locator('dd').last().innerText();
+    await expect.poll(() => told(/people who were asked/)).toBe(most('created_at', 'first_dispatch_at'));
+    expect(await told(/to the answer/)).toBe(most('first_dispatch_at', 'settled_at'));
+    expect(answered).toContain(waited);
   });
 });
 

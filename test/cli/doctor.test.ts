@@ -1,18 +1,19 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { once } from 'node:events';
-import { createServer } from 'node:net';
+import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import type { CliPorts, StoreInspection } from '../../src/cli/ports.ts';
+import { type CliPorts, CommandFailure, type StoreInspection } from '../../src/cli/ports.ts';
 import { svcWith } from './run.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'svc-doctor-'));
 afterAll(() => rmSync(folder, { recursive: true }));
 
 const file = join(folder, 'gateway.yaml');
-/** A port that another program has. */
-const taken = createServer();
+/** A port that another program has, which answers as the gateway of this store might. */
+let readiness: object = { ready: true };
+const taken = createServer((_request, response) => response.end(JSON.stringify(readiness)));
 let port = 0;
 beforeAll(async () => {
   taken.listen(0, '127.0.0.1');
@@ -87,6 +88,14 @@ describe('svc doctor', () => {
   it('fails where the store does, with what the store says', async () => {
     const problem = { message: 'it is older than it was', remedy: 'svc store accept-loss' };
     expect(await examined(['store'], { state: 'broken', problem })).toEqual(['failed: it is older than it was', 1]);
+    const told = { ...problem, message: 'Run svc store accept-loss. Or: svc store accept-time --config FILE.' };
+    expect(await examined(['store'], { state: 'broken', problem: told })).toEqual([
+      `failed: Run svc store accept-loss --config ${file}. Or: svc store accept-time --config ${file}.`,
+      1,
+    ]);
+    const checkStore: CliPorts['checkStore'] = () => Promise.reject(new CommandFailure(told.message));
+    const { err } = await svcWith({ checkStore }, 'fsck', '--config', file);
+    expect(err).toContain(`svc store accept-loss --config ${file}.`);
     expect(await examined(['store'], { inUse: true })).toEqual(['ok: durability fsync, in use by a gateway', 0]);
     expect(await examined(['store'], { state: 'absent' })).toEqual(['ok: not there yet; the first start makes it', 0]);
   });
@@ -99,6 +108,24 @@ describe('svc doctor', () => {
     ]);
     expect(await examined(['port'])).toEqual([`failed: 127.0.0.1:${port} is taken by another program`, 1]);
     configure(0);
+  });
+
+  it('asks the gateway that runs how it is', async () => {
+    expect(await examined(['gateway'])).toEqual(['skipped: none runs on this store', 0]);
+    configure(port);
+    const full = { part: 'store', message: 'The disk is full.' };
+    for (const [said, found, code] of [
+      [{ ready: true }, 'ok: takes calls', 0],
+      [{ ready: true, notes: [full] }, 'warning: takes calls: The disk is full.', 0],
+      [{ ready: false, parts: [full] }, 'failed: takes no calls: The disk is full.', 1],
+      [{}, `failed: http://127.0.0.1:${port} does not answer as a gateway does: it answers 200 with something else`, 1],
+    ] as const) {
+      readiness = said;
+      expect(await examined(['gateway'], { inUse: true })).toEqual([found, code]);
+    }
+    readiness = { ready: true };
+    configure(0);
+    expect(await examined(['gateway'], { inUse: true })).toEqual([expect.stringMatching(/^skipped: runs/), 0]);
   });
 
   it('warns of a clock that is half a minute from that of any upstream', async () => {

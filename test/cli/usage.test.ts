@@ -95,6 +95,11 @@ describe('help and usage', () => {
     ],
     ['a key instead of its id', ['keys', 'revoke', 'svc_agent_x', '--config', 'x'], /named by its id, key_/],
     ['an overlap that is none', ['keys', 'rotate', 'key_aaaaaaaaaaaa', '--overlap', '1h'], /A number of seconds/],
+    [
+      'an approval as an effect',
+      ['effects', 'show', 'apr_1'],
+      /apr_1 is a request for approval: svc approvals show apr_1/,
+    ],
     ['evidence that is not JSON', ['effects', 'resolve', 'e', '--outcome', 'happened', '--evidence', '{'], /Not JSON/],
   ])('%s: exit code 64, said on standard error', async (_, argv, words) => {
     const { code, out, err } = await svc(...argv);

@@ -1,6 +1,6 @@
 import { useQuery } from '@tanstack/preact-query';
 import type { JSX } from 'preact';
-import { Text } from '../format.tsx';
+import { Text, Time } from '../format.tsx';
 import { Copies, curlOf, Fault, Head } from '../parts.tsx';
 
 /** As `/readyz` says it, whether it is ready or not. */
@@ -15,7 +15,25 @@ interface Part {
   readonly part: string;
   readonly code?: string;
   readonly message: string;
+  readonly since?: string;
 }
+
+/** The command that goes on from what a part says, as the configuration is called by `svc init`. */
+const COMMANDS: Readonly<Record<string, string>> = {
+  store: 'svc doctor gateway.yaml',
+  upstream: 'svc doctor gateway.yaml',
+  archive: 'svc doctor gateway.yaml',
+  backup: 'svc backup FOLDER --config gateway.yaml',
+  fsck: 'svc fsck --config gateway.yaml',
+  restore: 'svc store accept-loss --config gateway.yaml',
+  configuration: 'svc config check gateway.yaml',
+  brain: 'svc config check gateway.yaml',
+  policies: 'svc policy history',
+  notifications: 'svc notifications list --state dead',
+  retention: 'svc effects list --state unknown',
+  unknown_outcomes: 'svc effects list --state unknown',
+  probes: 'svc effects list --state unknown',
+};
 
 export function HealthScreen(): JSX.Element {
   const found = useQuery({ queryKey: ['health'], queryFn: readHealth, refetchInterval: 5_000, retry: false });
@@ -33,13 +51,21 @@ export function HealthScreen(): JSX.Element {
         </p>
       )}
       <ul class="stack">
-        {[...parts, ...notes].map(({ part, message }) => (
+        {[...parts, ...notes].map(({ part, message, since }) => (
           <li key={`${part} ${message}`} class="card">
             <h2>
               <Text>{part}</Text>
             </h2>
             <p>
               <Text>{message}</Text>
+            </p>
+            <p class="faint">
+              {since !== undefined && (
+                <>
+                  Since <Time at={since} />.{' '}
+                </>
+              )}
+              <code>{COMMANDS[part] ?? 'svc status'}</code>
             </p>
           </li>
         ))}

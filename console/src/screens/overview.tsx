@@ -145,38 +145,45 @@ function Rules({ effects }: { readonly effects: readonly Effect[] }): JSX.Elemen
   );
 }
 
-/** From the first moment of an action to its outcome. */
+/** Of what happened by itself: what the upstream took, apart from what came before, where a person may have been asked. */
 function Durations({ effects }: { readonly effects: readonly Effect[] }): JSX.Element {
-  const lasted = effects
-    .flatMap(({ decision, created_at: from, settled_at: to }) =>
-      decision === 'committed' && to !== null ? [Date.parse(to) - Date.parse(from)] : [],
-    )
-    .toSorted((one, other) => one - other);
-  const at = (share: number): string => `${lasted[Math.floor(share * (lasted.length - 1))] ?? 0} ms`;
+  const times = effects.flatMap(({ settled_by: settled, created_at: from, first_dispatch_at: sent, settled_at: to }) =>
+    settled?.by === 'owner' && sent !== null && to !== null ? [[from, sent, to].map((at) => Date.parse(at))] : [],
+  );
+  const between = (one: number, other: number): readonly number[] =>
+    times.map((at) => (at[other] ?? 0) - (at[one] ?? 0)).toSorted((less, more) => less - more);
   return (
     <section class="card">
       <h2>How long they took</h2>
-      {lasted.length === 0 ? (
-        <p class="faint">None of them happened.</p>
-      ) : (
-        <dl class="stack">
-          {(
-            [
-              ['Half of them at most', 0.5],
-              ['95 of 100 at most', 0.95],
-              ['All of them at most', 1],
-            ] as const
-          ).map(([words, share]) => (
-            <div key={words} class="row">
-              <dt class="faint">{words}</dt>
-              <dd class="num">{at(share)}</dd>
-            </div>
-          ))}
-        </dl>
-      )}
+      {times.length === 0 && <p class="faint">None of them was answered.</p>}
+      {times.length > 0 &&
+        (
+          [
+            ['From when they were sent to the answer', between(1, 2)],
+            ['Before: policies, and people who were asked', between(0, 1)],
+          ] as const
+        ).map(([title, lasted]) => (
+          <div key={title} class="stack">
+            <p>{title}</p>
+            <dl class="stack" aria-label={title}>
+              {SHARES.map(([words, share]) => (
+                <div key={words} class="row">
+                  <dt class="faint">{words}</dt>
+                  <dd class="num">{lasted[Math.floor(share * (lasted.length - 1))]} ms</dd>
+                </div>
+              ))}
+            </dl>
+          </div>
+        ))}
     </section>
   );
 }
+
+const SHARES = [
+  ['Half of them at most', 0.5],
+  ['95 of 100 at most', 0.95],
+  ['All of them at most', 1],
+] as const;
 
 /** How often each is there, the most frequent first. */
 function counted(names: readonly string[]): readonly (readonly [string, number])[] {
