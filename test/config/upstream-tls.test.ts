@@ -21,6 +21,7 @@ beforeAll(() => {
   const early = ca.issue('early', { from: at(2), to: at(9) });
   put('root.pem', ca.cert);
   put('second.pem', makeCa('second').cert);
+  put('most.pem', ca.cert.repeat(32));
   put('many.pem', ca.cert.repeat(33));
   put('torn.pem', `${ca.cert}${ca.cert.replace(/MI/, '!!')}${ca.cert}`);
   put('halved.pem', ca.cert.slice(0, 200));
@@ -79,6 +80,7 @@ test('what docs/upstreams/tls.md shows', async () => {
 test('nothing, one CA, defaults; a file with other content is another configuration', async () => {
   const { tls, digest } = await load('{ ca: F/root.pem }');
   expect(tls).toMatchObject({ client: null, serverName: null, minVersion: 'TLSv1.2' });
+  expect((await load('{ ca: F/most.pem }')).tls?.ca?.match(/BEGIN CERTIFICATE/g)).toHaveLength(32);
   expect((await load('{}')).tls).toEqual({ ca: null, client: null, serverName: null, minVersion: 'TLSv1.2' });
   put('root.pem', makeCa('another root').cert);
   expect((await load('{ ca: F/root.pem }')).digest).not.toBe(digest);

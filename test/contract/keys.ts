@@ -117,6 +117,10 @@ export function describeKeys(open: OpenStore, capabilities: Capabilities): void 
       expect(await at.store.putWorkspace('demo', PERSON)).toBe(false);
       expect(await at.store.putWorkspace('Demo', PERSON)).toBe(true);
       expect([...(await at.store.workspaces())].sort()).toEqual(['Demo', 'demo']);
+      for (const workspace of ['Demo', 'demo'])
+        expect(await at.store.ledger(workspace, 0, 10)).toMatchObject([
+          { kind: 'workspace.created', actor: PERSON, data: { workspace } },
+        ]);
     });
 
     it('keeps agents as they were last put', async () => {

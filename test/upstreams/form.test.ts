@@ -151,6 +151,15 @@ describe('what servers read in different ways is refused, with its place', () =>
   ])('%.40s', (text, path) => {
     expect(read(text)).toMatchObject({ ok: false, path });
   });
+
+  test.each([
+    ['a name of 1,024 characters', `${'a'.repeat(1024)}=1`],
+    ['a name of 15 brackets', `a${'[b]'.repeat(15)}=1`],
+    ['9,999 fields', Array.from({ length: 9_999 }, (_, at) => `a${at}=1`).join('&')],
+  ])('but %s is what may be', (_, text) => {
+    expect(read(text)).toMatchObject({ ok: true });
+  });
+
   test('bytes that are not UTF-8', () => {
     expect(readForm(Buffer.from([0x61, 0x3d, 0xff]), { lists: 'indices', schema: null, limits: LIMITS }).ok).toBe(
       false,

@@ -262,6 +262,7 @@ describe('what servers read in different ways is refused, with its place', () =>
     ],
     ['long headers', part(`${field}\r\nContent-Type: text/plain; x=${'y'.repeat(9000)}`), ''],
     ['large fields', part(field, 'x'.repeat(100_001)), ''],
+    ['a long filename', part(disposition(`name="a"; filename="${'f'.repeat(1025)}"`)), '/a'],
   ])('%s', async (_name, body, path) => {
     const schema: JsonObject = { properties: { f: { properties: { bytes: { type: 'integer' } } } } };
     for (const size of [1, 65_536]) {
@@ -270,6 +271,15 @@ describe('what servers read in different ways is refused, with its place', () =>
       await upload.discard();
     }
     expect(spool.used()).toBe(0);
+  });
+
+  test.each([
+    ['a field and its headers of 100,000 bytes', part(field, 'x'.repeat(100_000 - field.length))],
+    ['a filename of 1,024 characters', part(disposition(`name="a"; filename="${'f'.repeat(1024)}"`))],
+  ])('but %s is what may be', async (_, body) => {
+    const { form, upload } = await read(body);
+    await upload.discard();
+    expect(form.ok).toBe(true);
   });
 
   test('bytes that are not UTF-8, in a field and in a name', async () => {
