@@ -177,6 +177,20 @@ describe('imports go one way', () => {
     expect(loaded.filter(({ text }) => heavy.test(text)).map(({ file }) => file)).toEqual([]);
   });
 
+  it('the pages of the console share one file with the gateway, which runs in browsers', () => {
+    const pages = join(ROOT, 'console', 'src');
+    const files = readdirSync(pages, { recursive: true, encoding: 'utf8' }).filter((file) => /\.tsx?$/.test(file));
+    const shared = files.flatMap((file) =>
+      [...readFileSync(join(pages, file), 'utf8').matchAll(/from '(\.[^']+)'/g)]
+        .map(([, specifier = '']) => relative(SRC, resolve(pages, dirname(file), specifier)))
+        .filter((to) => !to.startsWith('../console/')),
+    );
+    expect(files.length).toBeGreaterThan(20);
+    expect([...new Set(shared)]).toEqual(['effects/model/money.ts']);
+    expect(loadedWith('effects/model/money.ts').map(({ file }) => file)).toEqual(['effects/model/money.ts']);
+    expect(all.find(({ file }) => file === 'effects/model/money.ts')?.text).not.toContain('node:');
+  });
+
   it('no file imports itself by way of others', () => {
     expect(circles(imports.filter((edge) => !isLoadedByCommand(edge)))).toEqual([]);
   });

@@ -53,7 +53,12 @@ export const PAGE_PATHS = {
   },
   '/approve/{ws}/{id}': {
     get: page('openApproval', 'The page on which people decide; by itself it asks for a key', REQUEST, shown),
-    post: form('decideOnPage', 'Approve or reject', ['form', 'verdict', 'comment']),
+    post: form('decideOnPage', 'Approve or reject, or revoke what was allowed ahead', [
+      'form',
+      'verdict',
+      'comment',
+      'allowance',
+    ]),
   },
   '/approve/{ws}/{id}/key': { post: form('showKey', 'Show the key of a person', ['key']) },
   '/approve/{ws}/{id}/passkey': {

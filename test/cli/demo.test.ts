@@ -1,4 +1,7 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, expect, test } from 'vitest';
+import { parse } from 'yaml';
 import { svc } from './run.ts';
 
 const home = process.cwd();
@@ -33,4 +36,14 @@ test('the tour plays every decision it speaks of, and its receipt holds', async 
     ['rule_denied', 'no', 'block'],
   ]);
   expect(out).toMatch(/\nVALID$/);
+});
+
+test('who tries the demo meets what an approver may do: change, allow the next alike, and say why not', () => {
+  const { rules } = parse(readFileSync(join(home, 'policies', 'payments.yaml'), 'utf8'));
+  const large = rules.find(({ id }: { readonly id: string }) => id === 'refund-large');
+  expect(large.approval).toMatchObject({
+    editable: { amount: { max: 'asked' } },
+    allow_alike: { times: 5 },
+    require_reason: true,
+  });
 });

@@ -295,6 +295,27 @@ describe.each(SITES)('allow the next alike, %s', (_name, open) => {
     expect(plain.text).not.toContain('name="alike"');
   });
 
+  it('on the page: who gave it sees it where it is decided, and revokes it with a form of that page alone', async () => {
+    const of = payment();
+    const asked = await waiting(of);
+    const path = `/approve/demo/${asked.id}`;
+    const maria = await approverAt(at(1).url, `${at(1).url}${path}`, keys.maria);
+    expect((await maria.look(path)).text).not.toContain('Your allowances');
+    await approve(asked.id, { allow_alike: { times: 5 } });
+    const decided = await maria.look(path);
+    const own = new RegExp(
+      `on “payment:${of.id}” without asking: 0 of 5 used[^]*?name="allowance" value="(alw_[^"]+)"`,
+    );
+    const allowance = own.exec(decided.text)?.[1] ?? '';
+    const ada = await approverAt(at(0).url, `${at(0).url}${path}`, keys.ada);
+    expect((await ada.look(path)).text).not.toMatch(own);
+    expect((await maria.send(path, { form: 'x', allowance })).status).toBe(403);
+    expect((await of.run()).body.decision).toBe('committed');
+    expect(await maria.send(path, { form: decided.form, allowance })).toMatchObject({ status: 303, location: path });
+    expect((await of.run()).body.decision).toBe('pending_approval');
+    expect((await maria.look(path)).text).not.toMatch(own);
+  });
+
   it('by command: approved with the next ones, listed, revoked', async () => {
     const of = payment();
     const asked = await waiting(of);

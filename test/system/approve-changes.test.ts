@@ -308,7 +308,7 @@ describe.each(SITES)('approve with changes, %s', (_name, open) => {
       [{ 'money.EUR.amount': '666' }, /policy refuses the changed call/],
       // The amount stands in it, so it has no field.
       [{ 'param.currency': '1' }, /another shape/],
-      [{ verdict: 'reject' }, /rejection to say why/],
+      [{ verdict: 'reject' }, /rejection to say why[^]*id="comment-fault">Say here why you reject/],
     ] as const) {
       const refused = await maria.send(pathname, { ...fields, ...more });
       expect(refused.status).toBeGreaterThanOrEqual(400);

@@ -84,7 +84,7 @@ function valuesOf(of: JsonObject, money: (name: string) => string = () => ''): H
   if (rows.length === 0) return html`<p>None.</p>`;
   return html`<dl class="pairs">${rows.map(
     ([name, value]) => html`<dt>${name}</dt>
-<dd>${valueOf(JSON.stringify(value, null, 2))}${money(name)}</dd>`,
+<dd>${valueOf(JSON.stringify(value, null, 2))}<span class="faint">${money(name)}</span></dd>`,
   )}</dl>`;
 }
 

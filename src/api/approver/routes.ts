@@ -365,8 +365,8 @@ function withoutKeys(fields: Entered): Entered {
 }
 
 /** What is said of fields, by the names of their params. */
-function faultsIn({ code, detail, errors }: Problem): Entered {
-  if (code === 'reason_required') return { [COMMENT]: detail };
+function faultsIn({ code, errors }: Problem): Entered {
+  if (code === 'reason_required') return { [COMMENT]: 'Say here why you reject.' };
   const names = errors.map(({ path, message }) => [path.replace(/^\/(changes|params)\//, ''), message] as const);
   return Object.fromEntries(names.map(([name, message]) => [name, `${name} ${message}.`]));
 }

@@ -181,7 +181,7 @@ async function followVote(
 }
 
 const CHANGED = 'What is asked has changed since it was shown. The vote does not count: look again.';
-const MUTE = 'The policy wants a rejection to say why: write it into the comment. Nothing was decided.';
+const MUTE = 'The policy wants a rejection to say why, with its comment. Nothing was decided.';
 
 /** The person whom a key belongs to. Only people decide. */
 export function personOf(
