@@ -293,7 +293,7 @@ describe('signing in with a passkey', () => {
     let last = await enter(body);
     for (let count = 0; count < 2 * INVALID_KEY_LIMIT.burst && last.status === 403; count += 100) {
       const tried = await Promise.all(Array.from({ length: 100 }, () => enter(body)));
-      last = tried.at(-1) ?? last;
+      last = tried.find(({ status }) => status !== 403) ?? last;
     }
     expect(last).toMatchObject({ status: 429, json: { code: 'too_many_requests' } });
   });
