@@ -179,6 +179,11 @@ export interface EffectPorts {
   /** The attempts that this process runs now. */
   readonly running: Running;
   readonly settings: () => CoreSettings;
+  /** Upstreams that did not answer lately, by id; told of each call without an answer, and of those that end a silence. */
+  readonly silent: {
+    readonly known: ReadonlyMap<string, unknown>;
+    readonly called: (upstream: string, evidence: Evidence) => void;
+  };
   /**
    * Reports something that people must look at. `attempt_fault`: the gateway failed in the middle of an attempt.
    * `settlement_spilled`: the journal took a settlement, because the store did not. `settlement_lost`: neither took it,

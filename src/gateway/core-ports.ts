@@ -159,6 +159,7 @@ export function corePorts(parts: {
   readonly spill: SpillJournal;
   readonly metrics: Metrics;
   readonly opinion: Pick<SecondOpinion, 'offer' | 'next'>;
+  readonly silent: EffectPorts['silent'];
   readonly alert: EffectPorts['alert'];
   readonly owner: EffectPorts['owner'];
   /** Takes on the policies that are in force in the store. */
@@ -207,6 +208,7 @@ export function corePorts(parts: {
     owner: parts.owner,
     running: new Running(),
     settings: currentSettings(held),
+    silent: parts.silent,
     alert: (what, effectId, cause) => {
       parts.metrics.alerted(what);
       parts.alert(what, effectId, cause);

@@ -46,7 +46,7 @@ export function openCore(
       ...ground,
       ...views,
       ...signals,
-      upstream: signals.silent.heeding(views.upstreams),
+      upstream: views.upstreams,
       policies: files.reloader,
       alert: (what, effectId, err) =>
         logger.error({ alert: what, effect_id: effectId, err }, 'somebody has to look at this'),

@@ -1,5 +1,5 @@
 import type { Note } from '../effects/model/note.ts';
-import type { Upstreams } from '../upstreams/upstreams.ts';
+import type { EffectPorts } from '../effects/ports.ts';
 
 /** So many calls in a row without an answer are worth a note. */
 const NOTEWORTHY = 3;
@@ -10,6 +10,7 @@ const FORGOTTEN_MS = 3_600_000;
 export class SilentUpstreams {
   /** Of each upstream its calls in a row that had no answer, and why the last one had none. */
   readonly #silences = new Map<string, { since: number; calls: number; lastAt: number; code: string }>();
+  readonly known: ReadonlyMap<string, unknown> = this.#silences;
   readonly #alert;
 
   /** @param alert told once for each silence that is worth a note */
@@ -30,19 +31,10 @@ export class SilentUpstreams {
     if (calls === NOTEWORTHY) this.#alert(upstream, code);
   }
 
-  /** The same upstreams; what becomes of each call is heard. */
-  heeding(upstreams: Upstreams): Upstreams {
-    return {
-      ...upstreams,
-      send: async (dispatch) => {
-        const result = await upstreams.send(dispatch);
-        const { code, answered } = result.evidence;
-        // What the gateway held back says nothing of the upstream.
-        if (code !== 'not_dispatched') this.heard(dispatch.tool.upstream, answered === null ? code : null);
-        return result;
-      },
-    };
-  }
+  /** The same of a governed call. What the gateway held back says nothing of the upstream. */
+  readonly called: EffectPorts['silent']['called'] = (upstream, { code, answered }) => {
+    if (code !== 'not_dispatched') this.heard(upstream, answered === null ? code : null);
+  };
 
   /** Of each upstream that is silent. The address stays out of it: everybody may read notes. */
   notes(now: number): readonly Note[] {

@@ -63,6 +63,7 @@ beforeEach(async () => {
   const pauses = createPauseView(store);
   core = corePorts({
     store,
+    silent: { known: new Map(), called() {} },
     opinion: { offer: () => undefined, next: { call: Infinity, simulation: Infinity } },
     upstream: upstreams,
     held,

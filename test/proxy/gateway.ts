@@ -289,6 +289,7 @@ export async function startProxiedWorld(
   let between = (): Promise<void> => Promise.resolve();
   const core = corePorts({
     store,
+    silent: { known: new Map(), called() {} },
     opinion: { offer: () => undefined, next: { call: Infinity, simulation: Infinity } },
     upstream: {
       ...upstreams,

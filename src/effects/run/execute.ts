@@ -189,6 +189,9 @@ export async function admitAndExecute(ports: EffectPorts, call: Call, known: Exc
       attempt.begins('execute');
       attempt.listener = call.listen?.(admission.effect) ?? null;
       const result = await ports.upstream.send(attempt);
+      const { upstream } = attempt.tool;
+      if (result.evidence.answered === null || ports.silent.known.has(upstream))
+        ports.silent.called(upstream, result.evidence);
       const endedAt = attempt.ends('execute', executeStatus(result), result.evidence.code);
       if (result.kind !== 'committed') return withBudgets(attempt, await recordOther(attempt, result));
       const receipt = sign(attempt, result, endedAt);
