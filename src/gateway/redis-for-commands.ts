@@ -9,7 +9,10 @@ import { openStepJournal, rememberedInstall } from '../stores/journal/step-journ
 import { probeRedis } from '../stores/redis/probe.ts';
 import { UNJUDGED } from './key-seals.ts';
 import { openFit, redisOptions } from './open-store.ts';
-import type { RedisStore, RedisStoreOptions } from './redis-store.ts';
+import type { RedisStore } from './redis-store.ts';
+
+/** What only servers with a replica are fit for. */
+const REPLICATED = { durability: 'replica', allowWeakDurability: false } as const;
 
 /**
  * Opens the store on Redis for a command that runs beside the gateways, under a temporary name. If a gateway's journal
@@ -37,8 +40,9 @@ export async function openForCommand(
       await journal.remember({ installId, gatewayId, accepted: 0 });
       await journal.close();
     }
-    const options = { ...redisOptions(settings, retention, folder, gatewayId), keySeals };
-    const store = await (isConfirmed ? openConfirmed(options) : openFit(options));
+    const hasReplica = isConfirmed && (await probeRedis({ ...settings, ...REPLICATED })).state !== 'unfit';
+    const durability = hasReplica ? REPLICATED.durability : settings.durability;
+    const store = await openFit({ ...redisOptions(settings, retention, folder, gatewayId), durability, keySeals });
     return {
       ...store,
       async close() {
@@ -49,16 +53,6 @@ export async function openForCommand(
   } catch (error) {
     await rm(folder, { recursive: true, force: true });
     throw error;
-  }
-}
-
-/** With its own durability where there is no replica. */
-async function openConfirmed(options: RedisStoreOptions): Promise<RedisStore> {
-  try {
-    return await openFit({ ...options, durability: 'replica' });
-  } catch (error) {
-    if (options.durability === 'replica' || !(error instanceof CommandFailure)) throw error;
-    return openFit(options);
   }
 }
 
