@@ -337,7 +337,7 @@ describe('what is unknown, to whoever came by a link', () => {
     await open('unknown', '.unknown input', own.page);
     await own.page.locator('.unknown input').first().check();
     await own.page.getByLabel('It happened', { exact: false }).check();
-    await own.page.getByRole('button', { name: 'Settle 1' }).click();
+    await own.page.getByRole('button', { name: 'Settle it' }).click();
     await own.page.getByRole('heading', { name: 'Show who you are once' }).waitFor();
     expect(await stateOf(body.effect_id)).toBe('unknown');
     await own.page.keyboard.type(world.keys.approver);
@@ -636,7 +636,7 @@ describe('what another approver has changed', () => {
     for (const [text, fault] of [
       ['930.01', 'amount may be at most €930.00.'],
       ['930', null],
-      ['300.005', 'amount has to be an amount such as 1234.56.'],
+      ['300.005', 'amount has to be an amount such as 1234.56, with nothing between thousands.'],
       ['300', null],
     ] as const) {
       await amount.fill(text);
