@@ -1,8 +1,7 @@
 import { Type } from 'typebox';
 import type { KeyRecord } from '../effects/model/key.ts';
 import { OVERLAP_S } from '../effects/steps/key-events.ts';
-import type { LedgerActor } from '../effects/model/ledger.ts';
-import { ledgerActor, KEY_KINDS, SCOPES } from '../effects/model/principal.ts';
+import { ledgerActor, KEY_KINDS, type Principal, SCOPES } from '../effects/model/principal.ts';
 import { keyToWire } from '../identity/key-record.ts';
 import { rotateKey } from '../identity/rotate-key.ts';
 import type { ApiApp } from './app.ts';
@@ -223,7 +222,7 @@ function addEndRoutes(app: ApiApp, ports: ApiPorts, { at, params, ids, which }: 
     },
     async (request, reply) => {
       const record = await keyOf(ports, request.params);
-      const rotated = await rotate(ports, record, request.body, ledgerActor(callerOf(request).principal));
+      const rotated = await rotate(ports, record, request.body, callerOf(request).principal);
       return reply.code(201).header('cache-control', 'no-store').send(rotated);
     },
   );
@@ -241,10 +240,10 @@ async function keyOf(
   return record;
 }
 
-async function rotate(ports: ApiPorts, record: KeyRecord, body: { readonly overlap?: number }, actor: LedgerActor) {
-  const made = ports.keys.successor(record);
+async function rotate(ports: ApiPorts, record: KeyRecord, body: { readonly overlap?: number }, by: Principal) {
+  const made = ports.keys.successor(record, by.user);
   const overlapMs = (body.overlap ?? OVERLAP_S.usual) * 1000;
-  if (!(await rotateKey(ports.store, record, made.record, overlapMs, actor)))
+  if (!(await rotateKey(ports.store, record, made.record, overlapMs, ledgerActor(by))))
     throw refuse('conflict', 'The key is revoked or was rotated before. Make a new one.');
   return { ...shownOnce(made), replaces: record.id };
 }

@@ -111,7 +111,7 @@ export interface ApiPorts {
     /** Makes a key without storing it (`createKeyRecord` with its context). */
     readonly create: (request: KeyRequest) => MadeKey;
     /** Makes a successor with the same rights without storing it. */
-    readonly successor: (of: KeyRecord) => { readonly record: KeyRecord; readonly key: string };
+    readonly successor: (of: KeyRecord, madeBy: string | null) => { readonly record: KeyRecord; readonly key: string };
   };
   readonly receipts: {
     /** The JSON view of a signed receipt. */

@@ -67,7 +67,7 @@ export function controlPlanePorts(
     profiles: () => allProfiles(held.inForce.configuration.auth.profiles),
     keys: {
       create: (request) => createKeyRecord(request, keyContext()),
-      successor: (record) => successorOf(record, keyContext()),
+      successor: (record, madeBy) => successorOf(record, madeBy, keyContext()),
     },
     receipts: {
       view: receiptView,

@@ -75,7 +75,7 @@ export const rotateKey: CliPorts['rotateKey'] = (options, id, overlapMs) =>
     const secrets = await secretsOf(shelf, configuration);
     const key = (await shelf.keys(null)).find((one) => one.id === id);
     if (key === undefined) return { kind: 'absent' };
-    const made = successorOf(key, { pepper: secrets.keyPepper, now: Date.now() });
+    const made = successorOf(key, null, { pepper: secrets.keyPepper, now: Date.now() });
     if (!(await rotate(shelf, key, made.record, overlapMs, COMMAND_LINE))) return { kind: 'ended' };
     return { kind: 'rotated', record: { ...keyToWire(made.record), replaces: id }, key: made.key };
   });

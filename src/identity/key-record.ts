@@ -68,12 +68,16 @@ export function createKeyRecord(request: KeyRequest, context: KeyContext): MadeK
   return { kind: 'made', ...mint({ ...rights, name, user, madeBy }, lifeMs, context) };
 }
 
-/** A successor of a key, with the same rights and the same lifetime. */
+/**
+ * A successor of a key, with the same rights and the same lifetime.
+ * @param madeBy user of the key that rotates it: who gets to see the successor has made it
+ */
 export function successorOf(
   record: KeyRecord,
+  madeBy: string | null,
   context: Pick<KeyContext, 'pepper' | 'now'>,
 ): { readonly record: KeyRecord; readonly key: string } {
-  return mint(record, record.expiresAt === null ? null : record.expiresAt - record.createdAt, context);
+  return mint({ ...record, madeBy }, record.expiresAt === null ? null : record.expiresAt - record.createdAt, context);
 }
 
 /** A record for a key that already exists (the one that an operator provides for an empty store). */

@@ -1,34 +1,27 @@
-import type { KeyRecord } from '../effects/model/key.ts';
 import type { StandsBehind } from '../effects/model/policy-proposal.ts';
 import type { Principal } from '../effects/model/principal.ts';
+import { type KeysOfUsers, makersOf } from '../effects/run/key-makers.ts';
 import { isOwnRequest } from '../effects/steps/voting.ts';
 
 /** What is asked of keys and users. */
-export interface Persons {
+export interface Persons extends KeysOfUsers {
   /** Whether the configuration names the user. */
   isUser(user: string): boolean;
   /** When somebody became a user, ms; `null`: not yet. */
   since(user: string): Promise<number | null>;
-  keys(user: string): Promise<readonly Pick<KeyRecord, 'kind' | 'madeBy'>[]>;
 }
 
-/** So many makers of keys are followed. */
-const MOST_MAKERS = 100;
-
-/** The person behind a key; `null` where it has no user whom the configuration names. @throws StoreUnavailable */
+/**
+ * The person behind a key; `null` where it has no user whom the configuration names.
+ * @throws StoreUnavailable
+ */
 export async function standsBehind(persons: Persons, principal: Principal): Promise<StandsBehind | null> {
-  const { user, keyId, madeBy } = principal;
+  const { user, keyId } = principal;
   if (user === null || !persons.isUser(user)) return null;
-  // Who makes a key for somebody may have kept it, and made the next one with it.
-  const makers = new Set(madeBy === null ? [] : [madeBy]);
-  for (const maker of makers) {
-    if (makers.size > MOST_MAKERS) return null;
-    for (const key of await persons.keys(maker))
-      if (key.kind === 'administrative' && key.madeBy !== null) makers.add(key.madeBy);
-  }
+  const makers = await makersOf(persons, principal);
+  if (makers === null) return null;
   // Who has a key of their own made for them is no other person for that.
-  makers.delete(user);
-  return { user, keyId, makers: [...makers].toSorted() };
+  return { user, keyId, makers: [...makers].filter((maker) => maker !== user).toSorted() };
 }
 
 /**

@@ -691,6 +691,18 @@ describe('a vote', () => {
     expect(await state(effect)).toMatchObject({ state: 'pending_approval', approval: { approvals: 0 } });
   });
 
+  it('is not given by a key that the requester made for somebody: the page says so before', async () => {
+    const rights = { kind: 'account', profile: null, workspace: 'demo', agentId: null } as const;
+    const rest = { scopes: null, allowedTools: null, expiresInMs: null };
+    const forMaria = rig.ports.keys.create({ user: 'maria', madeBy: 'ops', name: 'page', ...rights, ...rest });
+    if (forMaria.kind === 'refused') throw new Error(JSON.stringify(forMaria.faults));
+    await rig.ports.store.putKey(forMaria.record, { type: 'gateway', id: 'test' });
+    const { path } = await waiting();
+    const seen = await look(path, await enter(path, forMaria.key));
+    expect(seen.text).toContain('Your key was made by ops');
+    expect(seen.text).not.toContain('name="verdict"');
+  });
+
   it('comes from the page that this person was shown: no other page, session, request or site has its form', async () => {
     const { path, effect } = asked;
     const other = await waiting();

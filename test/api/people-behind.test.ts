@@ -86,6 +86,109 @@ describe('who decides was there before the request', () => {
   });
 });
 
+describe('one person who may hold both the key that asks and the key that votes', () => {
+  const MARIA = { path: '/v1/beta/users/maria/keys', body: { name: 'of maria', kind: 'account', workspace: 'demo' } };
+  const NORA = { ...MARIA, path: '/v1/beta/users/nora/keys' };
+  const TOM = {
+    path: '/v1/beta/users/tom/keys',
+    body: { name: 'of tom', kind: 'agent', workspace: 'demo', agent_id: 'bot' },
+  };
+  /** A key that an administrator makes by the API. */
+  async function make(by: string, { path, body }: { readonly path: string; readonly body: object }): Promise<string> {
+    const made = await rig.send('POST', path, { key: by, body });
+    expect(made.status).toBe(201);
+    return String(made.json['key']);
+  }
+  const administrative = (user: string) => ({
+    path: `/v1/beta/users/${user}/keys`,
+    body: { name: 'of an administrator', kind: 'administrative' },
+  });
+  async function idOf(key: string): Promise<string> {
+    const principal = await rig.ports.authenticate(key);
+    if ('failure' in principal) throw new Error(principal.failure);
+    return principal.keyId;
+  }
+  async function end(key: string): Promise<void> {
+    const revoked = await rig.ports.store.endKey(await idOf(key), { kind: 'revoked' }, GATEWAY);
+    const { store } = rig.ports;
+    while (store.now() <= (revoked?.revokedAt ?? 0)) await new Promise((resolve) => setTimeout(resolve, 2));
+  }
+  async function rotate(by: string, key: string): Promise<string> {
+    const rotated = await rig.send('POST', `/v1/beta/keys/${await idOf(key)}/rotate`, { key: by, body: {} });
+    expect(rotated.status).toBe(201);
+    return String(rotated.json['key']);
+  }
+  /** What a vote on a request that a key makes is answered. */
+  async function voted(asking: string, voting: string, more: Record<string, unknown> = {}) {
+    const asked = await ask(asking, more);
+    expect(asked.json['decision']).toBe('pending_approval');
+    const { id } = asked.json['approval'] as unknown as { id: string };
+    const decide = async (key: string) =>
+      (await rig.send('POST', `${WS}/approvals/${id}/approve`, { key, body: {} })).json;
+    return { answer: await decide(voting), decide };
+  }
+  const REFUSED = { status: 403, code: 'own_request' };
+
+  it('who rotated the key that asks has made it', async () => {
+    const rotated = await rotate(await keyOf('administrative', 'maria', null), await keyOf('agent', 'olga', 'bot'));
+    expect((await voted(rotated, rig.keys.approver)).answer).toMatchObject(REFUSED);
+  });
+
+  it('who made a key that the key which asks was made, or rotated, with has made that too', async () => {
+    const ofOlga = await make(await keyOf('administrative', 'maria', null), administrative('olga'));
+    expect((await voted(await make(ofOlga, TOM), rig.keys.approver)).answer).toMatchObject(REFUSED);
+    // Olga seems to rotate her own.
+    const rotated = await rotate(ofOlga, await keyOf('agent', 'olga', 'bot'));
+    expect((await voted(rotated, rig.keys.approver)).answer).toMatchObject(REFUSED);
+  });
+
+  it('a key that the requester, or the owner of the agent, made for the approver does not vote', async () => {
+    const ofZoe = await keyOf('administrative', 'zoe', null);
+    const forMaria = await make(ofZoe, MARIA);
+    const own = await voted(await keyOf('account', 'zoe', null), forMaria, { agent_id: 'other-bot' });
+    expect(own.answer).toMatchObject({ ...REFUSED, detail: expect.stringContaining('made by zoe') });
+    const chained = await make(await make(ofZoe, administrative('yan')), MARIA);
+    expect(await own.decide(chained)).toMatchObject(REFUSED);
+    // The key that the command line made for the same person votes.
+    expect(await own.decide(rig.keys.approver)).toMatchObject({ status: 'used' });
+    const byOwner = await make(await keyOf('administrative', 'olga', null), MARIA);
+    expect((await voted(await keyOf('agent', null, 'bot'), byOwner)).answer).toMatchObject(REFUSED);
+  });
+
+  it('an administrator makes the keys of agents and all that an approver has, who decides', async () => {
+    const ofAda = await keyOf('administrative', 'ada', null);
+    const [asking, voting] = [await make(ofAda, TOM), await make(ofAda, NORA)];
+    expect((await voted(asking, voting)).answer).toMatchObject({ status: 'used' });
+    const rotated = await voted(await rotate(ofAda, asking), await rotate(ofAda, voting));
+    expect(rotated.answer).toMatchObject({ status: 'used' });
+    // Keys that let nobody decide here are none to decide with.
+    for (const [kind, agent] of [
+      ['administrative', null],
+      ['agent', 'bot'],
+    ] as const)
+      await keyOf(kind, 'nora', agent);
+    expect((await voted(asking, voting)).answer).toMatchObject({ status: 'used' });
+  });
+
+  it('where an approver has a key of the command line, one that the maker of the key which asks made does not vote', async () => {
+    const ofAda = await keyOf('administrative', 'ada', null);
+    const [asking, voting] = [await make(ofAda, TOM), await make(ofAda, MARIA)];
+    const both = await voted(asking, voting);
+    expect(both.answer).toMatchObject({ ...REFUSED, detail: expect.stringContaining('that the command line made') });
+    expect(await both.decide(rig.keys.approver)).toMatchObject({ status: 'used' });
+    // Who asks with another's key is not known to hold both.
+    expect((await voted(await keyOf('agent', 'tom', 'bot'), voting)).answer).toMatchObject({ status: 'used' });
+    // It counts until it has ended, and for what was asked before.
+    const own = await keyOf('account', 'nora', null);
+    const ofNora = await make(ofAda, NORA);
+    const before = await voted(asking, ofNora);
+    expect(before.answer).toMatchObject(REFUSED);
+    await end(own);
+    expect(await before.decide(ofNora)).toMatchObject(REFUSED);
+    expect((await voted(asking, ofNora)).answer).toMatchObject({ status: 'used' });
+  });
+});
+
 describe('a request of nobody', () => {
   it('does not wait for approval: whoever made it could decide it', async () => {
     const before = await waiting();

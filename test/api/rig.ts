@@ -108,7 +108,7 @@ const CONFIG = (url: string, folder: string) => `
 server: { host: 127.0.0.1, port: 0 }
 store: { kind: embedded, path: "${folder}/store" }
 auth: { profiles: [ { name: governor, scopes: [governance:write, brain:read] } ] }
-users: [ { id: maria, roles: [finance-lead] }, { id: olga, roles: [] } ]
+users: [ { id: maria, roles: [finance-lead] }, { id: nora, roles: [finance-lead] }, { id: olga, roles: [] } ]
 roles: { finance-lead: {} }
 workspaces:
   - id: demo
@@ -335,7 +335,7 @@ export async function startRig(
     profiles: () => profiles,
     keys: {
       create: (request) => createKeyRecord(request, keyContext()),
-      successor: (of) => successorOf(of, keyContext()),
+      successor: (of, madeBy) => successorOf(of, madeBy, keyContext()),
     },
     receipts: {
       view: receiptView,

@@ -330,6 +330,24 @@ describe('what is unknown', () => {
   });
 });
 
+describe('what is unknown, to whoever came by a link', () => {
+  it('is settled once they have shown the key', async () => {
+    const { body } = await world.run(refund({ payment_id: 'pay_16', reason: 'mode:drop_after' }));
+    const own = await signedIn(WIDE, 'light');
+    await open('unknown', '.unknown input', own.page);
+    await own.page.locator('.unknown input').first().check();
+    await own.page.getByLabel('It happened', { exact: false }).check();
+    await own.page.getByRole('button', { name: 'Settle it' }).click();
+    await own.page.getByRole('heading', { name: 'Show who you are once' }).waitFor();
+    expect(await stateOf(body.effect_id)).toBe('unknown');
+    await own.page.keyboard.type(world.keys.approver);
+    await own.page.keyboard.press('Enter');
+    await own.page.getByText('Nothing is unknown').waitFor();
+    expect(await stateOf(body.effect_id)).toBe('committed');
+    await own.context.close();
+  });
+});
+
 describe('what somebody has found out of one call', () => {
   it('is not said of another that is chosen after it', async () => {
     const ids: string[] = [];
@@ -647,7 +665,7 @@ describe('what another approver has changed', () => {
     for (const [text, fault] of [
       ['930.01', 'amount may be at most €930.00.'],
       ['930', null],
-      ['300.005', 'amount has to be an amount such as 1234.56.'],
+      ['300.005', 'amount has to be an amount such as 1234.56, with nothing between thousands.'],
       ['300', null],
     ] as const) {
       await amount.fill(text);

@@ -125,6 +125,29 @@ test('what a person wants is proposed, with why, and somebody else confirms or w
   expect(await as('zoe', 'confirm', 'ppl_none')).toMatchObject({ code: 1, err: expect.stringContaining('no such') });
 });
 
+test('who rotates the key of another confirms nothing with its successor; rotated on the machine, it confirms', async () => {
+  vi.stubEnv('SVC_API_KEY', keys.get('maria') ?? '');
+  const list = await svc('keys', 'list', '--user', 'omar', '--url', url, '--json');
+  const { keys: ofOmar }: { readonly keys: readonly { readonly id: string }[] } = JSON.parse(list.out);
+  const byMaria = await svc('keys', 'rotate', ofOmar[0]?.id ?? '', '--overlap', '0', '--url', url, '--json');
+  const rotated: { readonly id: string; readonly key: string; readonly made_by: string } = JSON.parse(byMaria.out);
+  expect(rotated.made_by).toBe('maria');
+  keys.set('omar', rotated.key);
+  expect((await as('maria', 'activate')).out).toContain('Proposed: ');
+  expect(await as('omar', 'confirm', (await open()).id)).toMatchObject({
+    code: 1,
+    err: expect.stringContaining('Your key was made by maria'),
+  });
+  await as('maria', 'withdraw', (await open()).id);
+
+  const onMachine = await svc('keys', 'rotate', '--config', config, rotated.id, '--json');
+  const again: { readonly key: string; readonly made_by: null } = JSON.parse(onMachine.out);
+  expect(again.made_by).toBe(null);
+  keys.set('omar', again.key);
+  expect((await as('maria', 'activate')).out).toContain('Proposed: ');
+  expect(await as('omar', 'confirm', (await open()).id)).toMatchObject({ code: 0 });
+});
+
 test('the setting is not turned off while the gateway runs', async () => {
   const { in_force: before } = await proposals();
   writeFileSync(config, readFileSync(config, 'utf8').replace('second_person: true', 'second_person: false'));

@@ -32,7 +32,7 @@ async function link(key: keyof Keys): Promise<string> {
 
 const as = (
   headers: Record<string, string>,
-  method: 'GET' | 'POST' | 'DELETE',
+  method: 'GET' | 'POST' | 'PUT' | 'DELETE',
   path: string,
   body?: unknown,
 ): Promise<Seen> => rig.send(method, path, { key: null, headers, ...(body === undefined ? {} : { body }) });
@@ -259,6 +259,31 @@ describe('a session', () => {
       status: 200,
       json: { became: { what: 'dispatched', decision: 'committed' } },
     });
+  });
+
+  it('that a link opened settles, erases, registers, releases and writes nothing before it has shown the key', async () => {
+    rig.loseNextAnswer();
+    const lost = await rig.send('POST', `${WS}/effects`, { body: refund() });
+    expect(lost.json['decision']).toBe('unknown_effect');
+    const effect = `${WS}/effects/${String(lost.json['effect_id'])}`;
+    const entities = { entities: [{ type: 'customer', id: 'c1', name: 'Acme', attributes: { refund_limit: 1 } }] };
+    const acts: readonly [keyof Keys, 'POST' | 'PUT' | 'DELETE', string, unknown?][] = [
+      ['approver', 'POST', `${effect}/resolve`, { outcome: 'happened' }],
+      ['approver', 'DELETE', `${effect}/params`],
+      ['approver', 'POST', `${WS}/agents`, { id: 'by-link' }],
+      ['approver', 'DELETE', `${WS}/claims/clm_none`],
+      ['approver', 'DELETE', `${WS}/reservations/rsv_none`],
+      ['admin', 'PUT', `${WS}/brain/entities`, entities],
+      ['admin', 'DELETE', `${WS}/brain/entities/customer/c1`],
+      ['admin', 'POST', '/v1/workspaces', { id: 'by-link' }],
+    ];
+    for (const [key, method, path, body] of acts) {
+      const headers = await signedIn({ link: await link(key) });
+      expect([path, (await as(headers, method, path, body)).json['code']]).toEqual([path, 'step_up_required']);
+      const shown = await signedIn({ key: rig.keys[key], step_up: true }, headers);
+      expect((await as(shown, method, path, body)).json['code']).not.toBe('step_up_required');
+    }
+    expect((await rig.send('GET', effect)).json).toMatchObject({ effect: { state: 'committed' } });
   });
 
   it('ends when its owner leaves: the cookie is worth nothing to whoever copied it', async () => {

@@ -225,12 +225,13 @@ it.each([
   ['the same key', administrator('omar', { keyId: 'key_maria' })],
   ['a key that the first one made', administrator('omar', { madeBy: 'maria' })],
   ['a key that was made with a key that the first one made', administrator('omar', { madeBy: 'zoe' })],
+  ['a key that its owner rotated with one that the first one made', administrator('omar', { madeBy: 'omar' })],
   ['a key that is younger than the proposal', administrator('omar', { keyCreatedAt: 9e15 })],
   ['a key of nobody', administrator(null)],
   ['a user whom the configuration does not name', administrator('ghost')],
 ])('is confirmed by another person, and not by %s', async (_, confirmer) => {
   const { start, keys } = world();
-  keys.set('zoe', [{ kind: 'administrative', madeBy: 'maria' }]);
+  for (const user of ['zoe', 'omar']) keys.set(user, [{ kind: 'administrative', madeBy: 'maria' }]);
   const gateway = await start('one');
   gateway.write('two');
   const { id } = await gateway.propose(MARIA);

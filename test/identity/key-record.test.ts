@@ -169,10 +169,11 @@ describe('a key on the wire', () => {
 describe('rotation', () => {
   it('makes a successor with the same rights and the same length of life', () => {
     const { record, key } = made({ kind: 'agent', agentId: 'bot', allowedTools: ['a.b'] });
-    const next = successorOf(record, { pepper: context.pepper, now: NOW + 5 * DAY });
+    const next = successorOf(record, 'ada', { pepper: context.pepper, now: NOW + 5 * DAY });
     expect(next.key).not.toBe(key);
-    const { id, handle, hash, createdAt, expiresAt, ...same } = next.record;
+    const { id, handle, hash, createdAt, expiresAt, madeBy, ...same } = next.record;
     expect(record).toMatchObject(same);
+    expect(madeBy).toBe('ada');
     expect([id, handle, hash]).not.toContain(record.id);
     expect(createdAt).toBe(NOW + 5 * DAY);
     expect(expiresAt).toBe(NOW + 95 * DAY);
@@ -181,7 +182,7 @@ describe('rotation', () => {
   it('never takes over that a key was revoked, used or replaced', () => {
     const { record } = made({ kind: 'account' });
     const ended = { ...record, revokedAt: NOW, lastUsedAt: NOW, replacedBy: 'key_x' };
-    expect(successorOf(ended, { pepper: context.pepper, now: NOW + 1 }).record).toMatchObject({
+    expect(successorOf(ended, null, { pepper: context.pepper, now: NOW + 1 }).record).toMatchObject({
       revokedAt: null,
       lastUsedAt: null,
       replacedBy: null,

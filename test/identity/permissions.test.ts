@@ -3,6 +3,7 @@ import type { KeyKind, Principal, Scope } from '../../src/effects/model/principa
 import { SCOPES } from '../../src/effects/model/principal.ts';
 import { ENDPOINTS, type EndpointId, permit } from '../../src/identity/permissions.ts';
 import { allProfiles } from '../../src/identity/profiles.ts';
+import { sessionMay } from '../../src/identity/session-permissions.ts';
 import { permissionsPage } from './permissions-page.ts';
 
 const base = {
@@ -147,6 +148,29 @@ describe('the permission table', () => {
       const writes = row.routes.some((route) => /^(POST|PUT|PATCH|DELETE) /.test(route));
       expect(row.changes, id).toBe(writes && !looksOnly.includes(id));
     }
+  });
+
+  it('has a session that a link opened show its key before every change but these', () => {
+    const withoutKey = Object.entries(ENDPOINTS).flatMap(([id, { changes, routes }]) =>
+      routes.flatMap((route: string) => {
+        const method = /^(POST|PUT|PATCH|DELETE) /.exec(route)?.[1];
+        const isFree = changes && method !== undefined && sessionMay(id as EndpointId, method) === 'yes';
+        return isFree ? [`${id} ${method}`] : [];
+      }),
+    );
+    expect([...new Set(withoutKey)].toSorted()).toEqual([
+      // Takes back what somebody allowed, or proposed.
+      'approvals.decide DELETE',
+      // Holds others back.
+      'claims.write POST',
+      // Asks the upstream, which alone answers.
+      'effects.probe POST',
+      // Says again what was said.
+      'notifications.resend POST',
+      'pauses.write POST',
+      'policies.activate DELETE',
+      'reservations.write POST',
+    ]);
   });
 
   it('lets a profile key for one agent see what is that agent’s, and one without workspace no workspace at all', () => {

@@ -3,6 +3,7 @@ import { type ApprovalCost, type ApprovalRecord, decidersAt, isAmong } from '../
 import type { BudgetRow } from '../../effects/model/budget.ts';
 import { type Editable, editableIn } from '../../effects/model/editable.ts';
 import type { EffectRecord } from '../../effects/model/effect.ts';
+import { inOneHand } from '../../effects/run/key-makers.ts';
 import { variesIn } from '../../effects/run/likeness.ts';
 import type { AllowAlike, ApprovalRequirement } from '../../effects/model/verdict.ts';
 import type { Tool } from '../../effects/model/tool.ts';
@@ -81,7 +82,9 @@ export async function shownTo(
     replacedBy: waitsOn === null || waitsOn === approvalId ? null : waitsOn,
     mayChange: editableIn(approval.requirements.filter((one) => decides(ports, approver, approval, one))),
     alike: asked === null ? null : alikeFor(ports, approver, approval, calls.params(asked)),
-    obstacle: obstacleFor(ports, approver, approval),
+    obstacle:
+      obstacleFor(ports, approver, approval) ??
+      (await inOneHand(store, approval, { user: approver.user, madeBy: approver.principal.madeBy })),
     allowed: allowances.find((one) => one.approvalId === approvalId) ?? null,
     allowances: allowances.filter((one) => one.by.user === approver.user && isOpen(one)),
     now: store.now(),

@@ -11,6 +11,7 @@ import type { VoteResult } from '../approval-store.ts';
 import { changeCall } from './change-call.ts';
 import { admitAndExecute } from './execute.ts';
 import { grantedCall, type People, recall } from './recall.ts';
+import { inOneHand } from './key-makers.ts';
 import { type Problem, problem } from '../model/run-request.ts';
 import { NoPlace, StoreUnavailable } from '../store.ts';
 import { isOwnRequest } from '../steps/voting.ts';
@@ -75,9 +76,8 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
     // Who does not say what the vote is for can only mean what was asked.
     if (call.digest === null ? approval.changed !== undefined : call.digest !== approval.digest)
       return problem('conflict', call.digest === null ? `${CHANGED} Send the digest of what you saw.` : CHANGED);
-    // The person who registered an agent counts as a requester too, whoever owns the agent.
-    if (people.agent(workspace, approval.requester.agentId)?.registeredBy === user)
-      return problem('own_request', 'You registered the agent that asks. Somebody else has to decide.');
+    const tooClose = await whyTooClose(ports, people, approval, { user, madeBy: principal.madeBy });
+    if (tooClose !== null) return problem('own_request', tooClose);
     const roles = people.rolesOf(user);
     const now = ports.store.now();
     const requirements = approval.requirements.flatMap((one, index) =>
@@ -132,6 +132,19 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
       1000,
     );
   }
+}
+
+/** Why somebody is too close to a request to decide it, beside what the store sees of that. @throws StoreUnavailable */
+async function whyTooClose(
+  { store }: Pick<EffectPorts, 'store'>,
+  people: People,
+  approval: ApprovalRecord,
+  voter: Parameters<typeof inOneHand>[2],
+): Promise<string | null> {
+  // The person who registered an agent counts as a requester too, whoever owns the agent.
+  return people.agent(approval.workspace, approval.requester.agentId)?.registeredBy === voter.user
+    ? 'You registered the agent that asks. Somebody else has to decide.'
+    : inOneHand(store, approval, voter);
 }
 
 /** The passkey that a vote was made with, and the salt for the words of a rejection. */
