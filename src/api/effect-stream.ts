@@ -91,11 +91,12 @@ class EffectStreams {
 
   /** Opens a stream, where not too many are open. @throws Refused */
   async open(workspace: string, caller: Caller, headers: IncomingHttpHeaders): Promise<Readable> {
+    const isVisitor = (await this.#ports.sessions.visitorOf(headers)) !== null;
+    // Counted and added in one turn: of many that come at once no more pass than there is room for.
     const all = [...this.#watched.values()].flatMap(({ watchers }) => [...watchers]);
     const ofKey = all.filter((one) => one.caller.principal.keyId === caller.principal.keyId);
     if (all.length >= MOST_STREAMS || ofKey.length >= MOST_OF_KEY)
       throw refuse('too_many_requests', 'Too many streams of effects are open.', { retryAfterMs: 10_000 });
-    const isVisitor = (await this.#ports.sessions.visitorOf(headers)) !== null;
     const watcher = { caller, headers, isVisitor, stream: new Readable({ read() {} }) };
     this.#watch(workspace, watcher);
     return watcher.stream;
@@ -103,7 +104,7 @@ class EffectStreams {
 
   /** Ends all of them. */
   end(): void {
-    for (const { watchers } of this.#watched.values()) for (const { stream } of watchers) stream.push(null);
+    for (const of of this.#watched.values()) for (const watcher of of.watchers) dismiss(of, watcher);
     this.#watched.clear();
   }
 
@@ -122,7 +123,11 @@ class EffectStreams {
   async #check(workspace: string, of: Watched): Promise<void> {
     // Where the store cannot be read, it is tried again: those who watch are told nothing meanwhile.
     const text = await this.#changesOf(workspace, of).catch(() => null);
-    for (const watcher of of.watchers) if (text !== null) send(watcher, text(watcher));
+    // In parts: a text for each of two hundred would hold up all calls.
+    const tell = (watcher: Watcher): void => {
+      if (text !== null && of.watchers.has(watcher)) send(watcher, text(watcher));
+    };
+    await this.#ports.store.turns.map([...of.watchers], tell);
     if (performance.now() >= of.recheckAt) await this.#recheck(workspace, of).catch(() => undefined);
     if (of.watchers.size === 0) this.#watched.delete(workspace);
     else if (this.#watched.get(workspace) === of) setTimeout(() => void this.#check(workspace, of), CHECK_MS).unref();
@@ -177,7 +182,7 @@ class EffectStreams {
     of.recheckAt = performance.now() + RECHECK_MS;
     for (const watcher of of.watchers) {
       if (await this.#mayWatch(workspace, watcher)) send(watcher, ':\n\n');
-      else watcher.stream.push(null);
+      else dismiss(of, watcher);
     }
     // After a loss that was accepted the ledger may go on at a lower place.
     const last = (await this.#ports.store.ledgerBefore(workspace, null, 1)).at(0)?.seq ?? 0;
@@ -189,6 +194,11 @@ class EffectStreams {
     if ('failure' in principal || !permit(principal, 'effects.read', workspace).ok) return false;
     return !isVisitor || (await this.#ports.sessions.visitorOf(headers)) !== null;
   }
+}
+
+function dismiss({ watchers }: Watched, watcher: Watcher): void {
+  watchers.delete(watcher);
+  watcher.stream.push(null);
 }
 
 function sendEvents(reply: FastifyReply, stream: Readable): FastifyReply {

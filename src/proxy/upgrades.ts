@@ -101,9 +101,13 @@ async function handshake(
       const { upstream, workspace, agentId } = judged.read.passed;
       const giveBack = await ports.place('tunnels', upstream, workspace, agentId);
       if (giveBack === null) return answer(problemAnswer(ports, BUSY, context));
-      if (socket.destroyed) giveBack();
-      else socket.once('close', giveBack);
-      return judged.read;
+      if (!socket.destroyed) {
+        socket.once('close', giveBack);
+        return judged.read;
+      }
+      // Its 'close' has been: nothing would end a tunnel that is opened now.
+      giveBack();
+      return null;
     }
     case 'problem':
       return answer(problemAnswer(ports, judged.problem, context));
