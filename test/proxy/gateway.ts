@@ -467,8 +467,9 @@ export async function startProxiedWorld(
     pause: async (what) => {
       const by = { keyId: 'key_test', keyKind: 'account', user: null } as const;
       const scope: PauseScope = typeof what === 'string' ? { kind: 'tool', glob: what } : what;
-      const { id } = await store.setPause({
-        id: `pau_${Math.random()}`,
+      const id = `pau_${Math.random()}`;
+      await store.setPause({
+        id,
         workspace: 'demo',
         scope,
         reason: 'test',
