@@ -1,6 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { Readable } from 'node:stream';
-import type { FastifyReply } from 'fastify';
 import { Type } from 'typebox';
 import type { JsonObject } from '../json/value.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
@@ -73,7 +72,8 @@ export function addEffectStream(app: ApiApp, ports: StreamPorts): void {
     },
     async (request, reply) => {
       const stream = await streams.open(request.params.ws, callerOf(request), request.headers);
-      return sendEvents(reply, stream);
+      const asItComes = { 'cache-control': 'no-store', 'x-accel-buffering': 'no' };
+      return reply.type('text/event-stream').headers(asItComes).send(stream);
     },
   );
 
@@ -136,15 +136,14 @@ class EffectStreams {
   /** What happened since the last look, as each of those who watch may see it. */
   async #changesOf(workspace: string, of: Watched): Promise<(watcher: Watcher) => string> {
     const { store } = this.#ports;
-    const newest = async (): Promise<number> => (await store.ledgerBefore(workspace, null, 1)).at(0)?.seq ?? 0;
     if (of.after === null) {
-      of.after = await newest();
+      of.after = await this.#newest(workspace);
       return () => '';
     }
     const events = await store.ledger(workspace, of.after, MOST_EVENTS);
     const ids = [...new Set(events.flatMap(({ effectId }) => effectId ?? []))];
     if (events.length >= MOST_EVENTS || ids.length > MOST_EFFECTS) {
-      of.after = await newest();
+      of.after = await this.#newest(workspace);
       return () => 'event: more\ndata: {}\n\n';
     }
     of.after = events.at(-1)?.seq ?? of.after;
@@ -163,6 +162,10 @@ class EffectStreams {
         })
         .join('');
     };
+  }
+
+  async #newest(workspace: string): Promise<number> {
+    return (await this.#ports.store.ledgerBefore(workspace, null, 1)).at(0)?.seq ?? 0;
   }
 
   #textOf(effect: EffectRecord): string {
@@ -185,7 +188,7 @@ class EffectStreams {
       else dismiss(of, watcher);
     }
     // After a loss that was accepted the ledger may go on at a lower place.
-    const last = (await this.#ports.store.ledgerBefore(workspace, null, 1)).at(0)?.seq ?? 0;
+    const last = await this.#newest(workspace);
     if (of.after !== null && last < of.after) of.after = last;
   }
 
@@ -199,11 +202,6 @@ class EffectStreams {
 function dismiss({ watchers }: Watched, watcher: Watcher): void {
   watchers.delete(watcher);
   watcher.stream.push(null);
-}
-
-function sendEvents(reply: FastifyReply, stream: Readable): FastifyReply {
-  const headers = { 'cache-control': 'no-store', 'x-accel-buffering': 'no' };
-  return reply.type('text/event-stream').headers(headers).send(stream);
 }
 
 /** Whoever reads too slowly is cut off, and comes back for the list. */

@@ -61,8 +61,7 @@ const Pause = component(
 /** `…/pauses`: set, list, lift. */
 export function addPauseRoutes(app: ApiApp, ports: ApiPorts): void {
   addSetRoute(app, ports);
-  addListRoute(app, ports);
-  addLiftRoute(app, ports);
+  addListAndLiftRoutes(app, ports);
 }
 
 function addSetRoute(app: ApiApp, ports: ApiPorts): void {
@@ -117,7 +116,7 @@ function addSetRoute(app: ApiApp, ports: ApiPorts): void {
   );
 }
 
-function addListRoute(app: ApiApp, { store }: ApiPorts): void {
+function addListAndLiftRoutes(app: ApiApp, { store }: ApiPorts): void {
   app.get(
     PAUSES,
     {
@@ -142,9 +141,7 @@ function addListRoute(app: ApiApp, { store }: ApiPorts): void {
       return { pauses: visible.map(pauseToWire) };
     },
   );
-}
 
-function addLiftRoute(app: ApiApp, { store }: ApiPorts): void {
   app.delete(
     `${PAUSES}/:id`,
     {

@@ -44,13 +44,12 @@ const AgentBody = Type.Object(
 
 /** `/v1/workspaces`: create, list; `…/agents`: register, list. */
 export function addWorkspaceRoutes(app: ApiApp, ports: ApiPorts): void {
-  addCreateRoute(app, ports);
-  addListRoute(app, ports);
+  addCreateAndListRoutes(app, ports);
   addRegisterRoute(app, ports);
   addAgentsRoute(app, ports);
 }
 
-function addCreateRoute(app: ApiApp, { store, directory }: ApiPorts): void {
+function addCreateAndListRoutes(app: ApiApp, { store, directory }: ApiPorts): void {
   app.post(
     WORKSPACES,
     {
@@ -73,9 +72,7 @@ function addCreateRoute(app: ApiApp, { store, directory }: ApiPorts): void {
       return reply.code(201).send({ id });
     },
   );
-}
 
-function addListRoute(app: ApiApp, { directory }: ApiPorts): void {
   app.get(
     WORKSPACES,
     {

@@ -171,15 +171,7 @@ function textOf(header: string | readonly string[] | undefined): string | null {
   return typeof header === 'string' ? header : null;
 }
 
-type Tunnel = (
-  request: IncomingMessage,
-  socket: Duplex,
-  head: Buffer,
-  read: StreamedRead,
-  entry: UpgradeAccess,
-) => void;
-
-function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
+function createTunnel({ live, reads, ports }: UpgradeParts) {
   const proxy = quietly(() => httpProxy.createProxyServer({ ws: true, xfwd: false, toProxy: true }));
   const open = new WeakMap<IncomingMessage, { readonly read: StreamedRead; readonly entry: UpgradeAccess }>();
   // Runs before http-proxy's own listeners, so that they copy only what may pass.
@@ -215,7 +207,7 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
     });
     socket.once('close', () => proxyRequest.destroy());
   });
-  return (request, socket, head, read, entry) => {
+  return (request: IncomingMessage, socket: Duplex, head: Buffer, read: StreamedRead, entry: UpgradeAccess): void => {
     open.set(request, { read, entry });
     live.add(read.live);
     socket.once('close', () => live.remove(read.live));
