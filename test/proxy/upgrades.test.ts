@@ -165,12 +165,15 @@ describe('an upgrade to WebSocket', () => {
         expect(since).toContainEqual(expect.objectContaining({ tool: 'orders.stream', status: 499 }));
       }, 30_000);
     const gone = open();
-    world.beforePlace(async () => {
-      gone.socket.resetAndDestroy();
-      await isOver();
+    const left = new Promise<void>((resolve) => {
+      world.beforePlace(async () => {
+        gone.socket.resetAndDestroy();
+        await isOver();
+        resolve();
+      });
     });
     gone.socket.write(handshake('Host: localhost'));
-    await isOver();
+    await left;
     const next = open();
     next.socket.write(handshake('Host: localhost'));
     expect((await next.answers(1)).statuses).toEqual([101]);
