@@ -1,6 +1,7 @@
 import { type IncomingMessage, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { addEffectStream } from '../../src/api/effect-stream.ts';
 import type { ApiApp } from '../../src/api/app.ts';
@@ -298,6 +299,25 @@ describe('the stream of effects', () => {
     know();
     const statuses = (await Promise.all(asked)).map(statusOf);
     expect([200, 429].map((status) => statuses.filter((one) => one === status).length)).toEqual([20, 10]);
+  });
+
+  it('gives back the places of those who had gone before they were let in', async () => {
+    let know: () => void = () => undefined;
+    whenKnown = new Promise((resolve) => {
+      know = resolve;
+    });
+    const { port } = app.server.address() as AddressInfo;
+    const gone = Array.from({ length: 20 }, () =>
+      request({ port, path: STREAM, headers: { 'x-api-key': 'reader-0' }, agent: false })
+        .on('error', () => undefined)
+        .end(),
+    );
+    await expect.poll(() => asking).toBe(20);
+    for (const one of gone) one.destroy();
+    await expect.poll(() => promisify(app.server.getConnections).call(app.server)).toBe(0);
+    know();
+    await settle();
+    for (let n = 0; n < 20; n += 1) expect(statusOf(await listen('reader-0'))).toBe(200);
   });
 
   it('tells each of those who watch in a turn of its own', async () => {
