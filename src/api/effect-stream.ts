@@ -1,6 +1,5 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { Readable } from 'node:stream';
-import type { FastifyReply } from 'fastify';
 import { Type } from 'typebox';
 import type { JsonObject } from '../json/value.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
@@ -73,7 +72,8 @@ export function addEffectStream(app: ApiApp, ports: StreamPorts): void {
     },
     async (request, reply) => {
       const stream = await streams.open(request.params.ws, callerOf(request), request.headers);
-      return sendEvents(reply, stream);
+      const asItComes = { 'cache-control': 'no-store', 'x-accel-buffering': 'no' };
+      return reply.type('text/event-stream').headers(asItComes).send(stream);
     },
   );
 
@@ -91,11 +91,12 @@ class EffectStreams {
 
   /** Opens a stream, where not too many are open. @throws Refused */
   async open(workspace: string, caller: Caller, headers: IncomingHttpHeaders): Promise<Readable> {
+    const isVisitor = (await this.#ports.sessions.visitorOf(headers)) !== null;
+    // Counted and added in one turn: of many that come at once no more pass than there is room for.
     const all = [...this.#watched.values()].flatMap(({ watchers }) => [...watchers]);
     const ofKey = all.filter((one) => one.caller.principal.keyId === caller.principal.keyId);
     if (all.length >= MOST_STREAMS || ofKey.length >= MOST_OF_KEY)
       throw refuse('too_many_requests', 'Too many streams of effects are open.', { retryAfterMs: 10_000 });
-    const isVisitor = (await this.#ports.sessions.visitorOf(headers)) !== null;
     const watcher = { caller, headers, isVisitor, stream: new Readable({ read() {} }) };
     this.#watch(workspace, watcher);
     return watcher.stream;
@@ -103,7 +104,7 @@ class EffectStreams {
 
   /** Ends all of them. */
   end(): void {
-    for (const { watchers } of this.#watched.values()) for (const { stream } of watchers) stream.push(null);
+    for (const of of this.#watched.values()) for (const watcher of of.watchers) dismiss(of, watcher);
     this.#watched.clear();
   }
 
@@ -122,7 +123,11 @@ class EffectStreams {
   async #check(workspace: string, of: Watched): Promise<void> {
     // Where the store cannot be read, it is tried again: those who watch are told nothing meanwhile.
     const text = await this.#changesOf(workspace, of).catch(() => null);
-    for (const watcher of of.watchers) if (text !== null) send(watcher, text(watcher));
+    // In parts: a text for each of two hundred would hold up all calls.
+    const tell = (watcher: Watcher): void => {
+      if (text !== null && of.watchers.has(watcher)) send(watcher, text(watcher));
+    };
+    await this.#ports.store.turns.map([...of.watchers], tell);
     if (performance.now() >= of.recheckAt) await this.#recheck(workspace, of).catch(() => undefined);
     if (of.watchers.size === 0) this.#watched.delete(workspace);
     else if (this.#watched.get(workspace) === of) setTimeout(() => void this.#check(workspace, of), CHECK_MS).unref();
@@ -131,15 +136,14 @@ class EffectStreams {
   /** What happened since the last look, as each of those who watch may see it. */
   async #changesOf(workspace: string, of: Watched): Promise<(watcher: Watcher) => string> {
     const { store } = this.#ports;
-    const newest = async (): Promise<number> => (await store.ledgerBefore(workspace, null, 1)).at(0)?.seq ?? 0;
     if (of.after === null) {
-      of.after = await newest();
+      of.after = await this.#newest(workspace);
       return () => '';
     }
     const events = await store.ledger(workspace, of.after, MOST_EVENTS);
     const ids = [...new Set(events.flatMap(({ effectId }) => effectId ?? []))];
     if (events.length >= MOST_EVENTS || ids.length > MOST_EFFECTS) {
-      of.after = await newest();
+      of.after = await this.#newest(workspace);
       return () => 'event: more\ndata: {}\n\n';
     }
     of.after = events.at(-1)?.seq ?? of.after;
@@ -160,6 +164,10 @@ class EffectStreams {
     };
   }
 
+  async #newest(workspace: string): Promise<number> {
+    return (await this.#ports.store.ledgerBefore(workspace, null, 1)).at(0)?.seq ?? 0;
+  }
+
   #textOf(effect: EffectRecord): string {
     const { receipt: _, ...rest }: JsonObject = effectToWire(effect, {
       publicUrl: this.#ports.settings().publicUrl,
@@ -177,10 +185,10 @@ class EffectStreams {
     of.recheckAt = performance.now() + RECHECK_MS;
     for (const watcher of of.watchers) {
       if (await this.#mayWatch(workspace, watcher)) send(watcher, ':\n\n');
-      else watcher.stream.push(null);
+      else dismiss(of, watcher);
     }
     // After a loss that was accepted the ledger may go on at a lower place.
-    const last = (await this.#ports.store.ledgerBefore(workspace, null, 1)).at(0)?.seq ?? 0;
+    const last = await this.#newest(workspace);
     if (of.after !== null && last < of.after) of.after = last;
   }
 
@@ -191,9 +199,9 @@ class EffectStreams {
   }
 }
 
-function sendEvents(reply: FastifyReply, stream: Readable): FastifyReply {
-  const headers = { 'cache-control': 'no-store', 'x-accel-buffering': 'no' };
-  return reply.type('text/event-stream').headers(headers).send(stream);
+function dismiss({ watchers }: Watched, watcher: Watcher): void {
+  watchers.delete(watcher);
+  watcher.stream.push(null);
 }
 
 /** Whoever reads too slowly is cut off, and comes back for the list. */

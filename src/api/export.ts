@@ -15,9 +15,12 @@ import { answers, InWorkspace } from './schema.ts';
 
 /** Exports that are made at once: each reads beside the calls for as long as it lasts. */
 const MOST_AT_ONCE = 2;
+/** Of these, of one user, or of a key that has none: nobody keeps exports from all others. */
+const MOST_OF_ONE = 1;
 
-/** Whoever takes nothing for so long is cut off, ms. */
+/** Whoever was waited for so long, ms, and took less in it than so many bytes, is cut off. */
 const STALLED_MS = 60_000;
+const LEAST_TAKEN = 1024 * 1024;
 
 /** How often it is looked whether whoever takes still may, ms. */
 const RECHECK_MS = 2_000;
@@ -53,7 +56,7 @@ const SCHEMA = {
   operationId: 'exportLedger',
   summary: 'Export effects, receipts and events',
   description:
-    'Effects that were made, receipts that were issued and events that were written in the time. Effects come without params and answers. Receipts stay when the record of an effect is gone. A bundle has the texts of the policies that were in force in the time as well, for whom may read them. An answer that breaks off is not whole: a bundle ends with its seal.',
+    'Effects that were made, receipts that were issued and events that were written in the time. Effects come without params and answers. Receipts stay when the record of an effect is gone. A bundle has the texts of the policies that were in force in the time as well, for whom may read them. An answer that breaks off is not whole: a bundle ends with its seal. One export of a user is made at a time, and two of all; whoever takes less than 1 MiB in a minute is cut off.',
   tags: ['ledger'],
   params: InWorkspace,
   querystring: ExportQuery,
@@ -65,10 +68,11 @@ export function addExportRoute(
   app: ApiApp,
   ports: Pick<ApiPorts, 'store' | 'receipts' | 'policyTexts' | 'settings' | 'catalog' | 'stillValid'>,
 ): void {
-  const underWay = new Set<Readable>();
+  /** Those who take them. */
+  const underWay = new Map<Readable, string>();
 
   app.addHook('preClose', async () => {
-    for (const stream of underWay) stream.destroy();
+    for (const stream of underWay.keys()) stream.destroy();
   });
 
   app.get(
@@ -84,17 +88,23 @@ export function addExportRoute(
       refuseAgents(caller);
       const { format = 'jsonl' } = request.query;
       const { asked, filter } = exportRequest(ports, request.params.ws, request.query);
-      if (underWay.size >= MOST_AT_ONCE)
-        throw refuse('too_many_requests', 'Other exports are being made. Ask again when one has ended.', {
+      const { user, keyId } = caller.principal;
+      const taker = user ?? keyId;
+      const isOfOne = [...underWay.values()].filter((other) => other === taker).length >= MOST_OF_ONE;
+      if (isOfOne || underWay.size >= MOST_AT_ONCE) {
+        const whose = isOfOne ? 'Another export of yours is' : 'Other exports are';
+        throw refuse('too_many_requests', `${whose} being made. Ask again when one has ended.`, {
           retryAfterMs: 10_000,
         });
+      }
       const made =
         format === 'bundle'
           ? bundleLines(ports, asked, context, filter, permit(caller.principal, 'policies.history').ok)
           : lines(ports, asked, context);
       const stream = takenInTime(made, () => mayTake(caller, request.params.ws));
-      underWay.add(stream);
-      stream.once('close', () => underWay.delete(stream));
+      underWay.set(stream, taker);
+      // At its end, so that whoever has all of it may ask for the next at once.
+      for (const over of ['end', 'close']) stream.once(over, () => underWay.delete(stream));
       stream.once('error', ({ message }) => request.log.warn({ detail: message }, 'an export broke off'));
       const name = `${request.params.ws}.${format === 'csv' ? 'csv' : 'jsonl'}`;
       const headers = { 'cache-control': 'no-store', 'content-disposition': `attachment; filename="${name}"` };
@@ -141,24 +151,43 @@ function exportRequest(
   };
 }
 
-/** A stream that breaks off when nobody takes anything of it, or whoever takes it may not any more. */
+/** A stream that breaks off when it is taken too slowly, or whoever takes it may not any more. */
 export function takenInTime(lines: AsyncGenerator<string>, mayTake: () => Promise<boolean>): Readable {
   let takenAt = performance.now();
-  async function* taken(): AsyncGenerator<Buffer> {
+  /** How long was waited for whoever takes it, and what was taken in that, since it was last looked at. */
+  let waitedMs = 0;
+  let taken = 0;
+  /** Since when a piece waits to be taken. */
+  let offeredAt: number | null = null;
+  const waited = (): number => waitedMs + (offeredAt === null ? 0 : performance.now() - offeredAt);
+  async function* pieces(): AsyncGenerator<Buffer> {
     for await (const some of lines) {
       takenAt = performance.now();
       // A search that finds little would go on though nobody is there any more.
       if (stream.destroyed) return;
-      if (some !== '') yield Buffer.from(some);
+      if (some === '') continue;
+      const piece = Buffer.from(some);
+      offeredAt = performance.now();
+      yield piece;
+      waitedMs = waited();
+      offeredAt = null;
+      taken += piece.length;
     }
   }
-  const stream = ownedStream(taken());
+  const stream = ownedStream(pieces());
   // Where the store cannot say it, it is asked again.
   const endUnlessAllowed = async (): Promise<void> => {
     if (!(await mayTake().catch(() => true))) stream.destroy();
   };
   const watch = setInterval(() => {
-    if (performance.now() - takenAt > STALLED_MS) stream.destroy();
+    if (waited() > STALLED_MS) {
+      if (taken < LEAST_TAKEN) stream.destroy(new Error('Less than 1 MiB of it was taken in a minute.'));
+      waitedMs = 0;
+      taken = 0;
+      if (offeredAt !== null) offeredAt = performance.now();
+    }
+    if (performance.now() - takenAt > STALLED_MS)
+      stream.destroy(new Error('Nothing of it was made or taken for a minute.'));
     else void endUnlessAllowed();
   }, RECHECK_MS);
   watch.unref();

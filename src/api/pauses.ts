@@ -1,6 +1,6 @@
 import { ledgerActor } from '../effects/model/principal.ts';
 import { type Static, Type } from 'typebox';
-import type { PauseRecord, PauseScope } from '../effects/model/pause.ts';
+import { MOST_PAUSES, type PauseRecord, type PauseScope } from '../effects/model/pause.ts';
 import { KEY_KINDS } from '../effects/model/principal.ts';
 import { undeclaredRead } from '../config/stand-in-tools.ts';
 import { type CompiledPattern, compilePattern } from '../policy/glob.ts';
@@ -61,8 +61,7 @@ const Pause = component(
 /** `…/pauses`: set, list, lift. */
 export function addPauseRoutes(app: ApiApp, ports: ApiPorts): void {
   addSetRoute(app, ports);
-  addListRoute(app, ports);
-  addLiftRoute(app, ports);
+  addListAndLiftRoutes(app, ports);
 }
 
 function addSetRoute(app: ApiApp, ports: ApiPorts): void {
@@ -74,6 +73,7 @@ function addSetRoute(app: ApiApp, ports: ApiPorts): void {
       schema: {
         operationId: 'setPause',
         summary: 'Stop calls',
+        description: `With ${MOST_PAUSES} pauses in force, one more is a 409 \`conflict\`, except from an administrative key, or where it is the first of the whole workspace.`,
         tags: ['pauses'],
         params: InWorkspace,
         body: Type.Object(
@@ -105,13 +105,18 @@ function addSetRoute(app: ApiApp, ports: ApiPorts): void {
         by: { keyId: principal.keyId, keyKind: principal.kind, user: principal.user },
         actor: ledgerActor(principal),
       });
+      if (pause === null)
+        throw refuse(
+          'conflict',
+          `${MOST_PAUSES} pauses of this workspace are in force, as many as may be. Lift some, or set one with a wider scope in their place; administrative keys may set more.`,
+        );
       const warning = await warningOf(ports, request.params.ws, scope, pattern);
       return reply.code(201).send({ ...pauseToWire(pause), ...(warning === null ? {} : { warning }) });
     },
   );
 }
 
-function addListRoute(app: ApiApp, { store }: ApiPorts): void {
+function addListAndLiftRoutes(app: ApiApp, { store }: ApiPorts): void {
   app.get(
     PAUSES,
     {
@@ -136,9 +141,7 @@ function addListRoute(app: ApiApp, { store }: ApiPorts): void {
       return { pauses: visible.map(pauseToWire) };
     },
   );
-}
 
-function addLiftRoute(app: ApiApp, { store }: ApiPorts): void {
   app.delete(
     `${PAUSES}/:id`,
     {

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import { ledgerActor, type Agent } from '../effects/model/principal.ts';
+import { type Agent, ledgerActor, MOST_AGENTS_OF_USER } from '../effects/model/principal.ts';
 import { permit } from '../identity/permissions.ts';
 import type { ApiApp } from './app.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
@@ -44,13 +44,12 @@ const AgentBody = Type.Object(
 
 /** `/v1/workspaces`: create, list; `…/agents`: register, list. */
 export function addWorkspaceRoutes(app: ApiApp, ports: ApiPorts): void {
-  addCreateRoute(app, ports);
-  addListRoute(app, ports);
+  addCreateAndListRoutes(app, ports);
   addRegisterRoute(app, ports);
   addAgentsRoute(app, ports);
 }
 
-function addCreateRoute(app: ApiApp, { store, directory }: ApiPorts): void {
+function addCreateAndListRoutes(app: ApiApp, { store, directory }: ApiPorts): void {
   app.post(
     WORKSPACES,
     {
@@ -73,9 +72,7 @@ function addCreateRoute(app: ApiApp, { store, directory }: ApiPorts): void {
       return reply.code(201).send({ id });
     },
   );
-}
 
-function addListRoute(app: ApiApp, { directory }: ApiPorts): void {
   app.get(
     WORKSPACES,
     {
@@ -99,8 +96,7 @@ function addRegisterRoute(app: ApiApp, { store, directory }: ApiPorts): void {
       schema: {
         operationId: 'registerAgent',
         summary: 'Register an agent',
-        description:
-          'Team, roles and attributes, on which policies rest, and another owner than the user of the key are for administrative keys only. Who registers an agent decides on none of its requests.',
+        description: `Team, roles and attributes, on which policies rest, and another owner than the user of the key are for administrative keys only. Who registers an agent decides on none of its requests. An id that is taken is a 409 \`conflict\`, and so is, with other keys, one agent more than the ${MOST_AGENTS_OF_USER} that a user may register.`,
         tags: ['workspaces'],
         params: InWorkspace,
         body: AgentBody,
@@ -123,9 +119,8 @@ function addRegisterRoute(app: ApiApp, { store, directory }: ApiPorts): void {
       }
       if (principal.kind !== 'administrative' && principal.user === null)
         throw refuse('wrong_key_kind', 'This key belongs to no user, so nobody would answer for the agent.');
-      // Another gateway may have just registered it. Its settings must not be taken away.
-      await directory.refresh();
-      if (directory.agent(ws, body.id) !== null) throw refuse('conflict', `There is an agent ${body.id} already.`);
+      const exists = () => refuse('conflict', `There is an agent ${body.id} already.`);
+      if (directory.agent(ws, body.id) !== null) throw exists();
       const agent: Agent = {
         id: body.id,
         workspace: ws,
@@ -138,8 +133,14 @@ function addRegisterRoute(app: ApiApp, { store, directory }: ApiPorts): void {
         roles: body.roles ?? [],
         attributes: body.attributes ?? {},
       };
-      await store.putAgent(agent, ledgerActor(principal));
+      const put = await store.putAgent(agent, ledgerActor(principal));
+      if (put === 'too_many')
+        throw refuse(
+          'conflict',
+          `With keys of this user ${MOST_AGENTS_OF_USER} agents are registered, as many as may be. An administrative key may register more.`,
+        );
       await directory.refresh();
+      if (put === 'taken') throw exists();
       return reply.code(201).send(agentToWire(agent));
     },
   );

@@ -13,6 +13,10 @@ export interface DirectoryStore {
   userSince(id: string): Promise<number | null>;
   putWorkspace(id: string, actor: LedgerActor): Promise<boolean>;
   workspaces(): Promise<readonly string[]>;
-  putAgent(agent: Agent, actor: LedgerActor): Promise<void>;
+  /**
+   * Registers an agent. `taken`: there is another of this id; it stays. `too_many`: the user has registered
+   * {@link MOST_AGENTS_OF_USER} agents.
+   */
+  putAgent(agent: Agent, actor: LedgerActor): Promise<'put' | 'taken' | 'too_many'>;
   agents(): Promise<readonly Agent[]>;
 }

@@ -9,6 +9,7 @@ export type PauseLift =
 
 /** Pauses: what people have stopped. */
 export interface PauseStore {
+  /** Sets a pause; `null`: {@link MOST_PAUSES} are in force. */
   setPause(request: {
     readonly id: string;
     readonly workspace: string;
@@ -17,7 +18,7 @@ export interface PauseStore {
     readonly until: number | null;
     readonly by: PauseRecord['by'];
     readonly actor: LedgerActor;
-  }): Promise<PauseRecord>;
+  }): Promise<PauseRecord | null>;
   liftPause(workspace: string, id: string, by: KeyKind, actor: LedgerActor): Promise<PauseLift>;
   /** The pauses in force, and the version for {@link SeenVersions.pauses}. */
   pauses(workspace: string): Promise<{ readonly version: number; readonly pauses: readonly PauseRecord[] }>;

@@ -33,7 +33,10 @@ export function createPauseView(store: EffectStore): LivePauseView {
     const { version, pauses } = await store.pauses(workspace);
     const before = known.get(workspace);
     if (before !== undefined && before.version >= version) return;
-    known.set(workspace, { version, pauses: pauses.map((pause) => ({ pause, stops: matcher(pause.scope) })) });
+    // What was compiled is kept: a pause more costs no more where there are many.
+    const compiled = new Map(before?.pauses.map(({ pause, stops }) => [JSON.stringify(pause.scope), stops]));
+    const stops = ({ scope }: PauseRecord) => compiled.get(JSON.stringify(scope)) ?? matcher(scope);
+    known.set(workspace, { version, pauses: pauses.map((pause) => ({ pause, stops: stops(pause) })) });
     for (const listener of listeners) listener(workspace);
   }
 

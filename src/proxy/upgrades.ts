@@ -101,9 +101,13 @@ async function handshake(
       const { upstream, workspace, agentId } = judged.read.passed;
       const giveBack = await ports.place('tunnels', upstream, workspace, agentId);
       if (giveBack === null) return answer(problemAnswer(ports, BUSY, context));
-      if (socket.destroyed) giveBack();
-      else socket.once('close', giveBack);
-      return judged.read;
+      if (!socket.destroyed) {
+        socket.once('close', giveBack);
+        return judged.read;
+      }
+      // Its 'close' has been: nothing would end a tunnel that is opened now.
+      giveBack();
+      return null;
     }
     case 'problem':
       return answer(problemAnswer(ports, judged.problem, context));
@@ -167,15 +171,7 @@ function textOf(header: string | readonly string[] | undefined): string | null {
   return typeof header === 'string' ? header : null;
 }
 
-type Tunnel = (
-  request: IncomingMessage,
-  socket: Duplex,
-  head: Buffer,
-  read: StreamedRead,
-  entry: UpgradeAccess,
-) => void;
-
-function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
+function createTunnel({ live, reads, ports }: UpgradeParts) {
   const proxy = quietly(() => httpProxy.createProxyServer({ ws: true, xfwd: false, toProxy: true }));
   const open = new WeakMap<IncomingMessage, { readonly read: StreamedRead; readonly entry: UpgradeAccess }>();
   // Runs before http-proxy's own listeners, so that they copy only what may pass.
@@ -211,7 +207,7 @@ function createTunnel({ live, reads, ports }: UpgradeParts): Tunnel {
     });
     socket.once('close', () => proxyRequest.destroy());
   });
-  return (request, socket, head, read, entry) => {
+  return (request: IncomingMessage, socket: Duplex, head: Buffer, read: StreamedRead, entry: UpgradeAccess): void => {
     open.set(request, { read, entry });
     live.add(read.live);
     socket.once('close', () => live.remove(read.live));

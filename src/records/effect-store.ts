@@ -2,10 +2,9 @@ import type { ApprovalRecord } from '../effects/model/approval.ts';
 import type { BudgetRow } from '../effects/model/budget.ts';
 import type { ClaimRecord } from '../effects/model/claim.ts';
 import type { KeySeals } from '../effects/model/key.ts';
-import type { PauseRecord } from '../effects/model/pause.ts';
 import type { ReservationRecord } from '../effects/model/reservation.ts';
 import type { EffectRecord, SignedReceipt } from '../effects/model/effect.ts';
-import { INSTALLATION, type LedgerDraft, type LedgerEvent } from '../effects/model/ledger.ts';
+import { INSTALLATION, type LedgerEvent } from '../effects/model/ledger.ts';
 import { watchLostAnswers } from '../effects/upkeep/lost-answers.ts';
 import { isClaimActive } from '../effects/steps/obligations.ts';
 import { createReadingTurns } from '../effects/run/reading-turns.ts';
@@ -17,7 +16,7 @@ import { createAllowanceStore } from './allowances.ts';
 import { APPROVALS, approvalRows, approvalsIn, leftRows } from './approval-rows.ts';
 import { createArchive } from './archive.ts';
 import { capCounts } from './cap-counts.ts';
-import { pauseRows, pausesOf, policyRows, putPauses } from './control-rows.ts';
+import { pauseRows, policyRows } from './control-rows.ts';
 import type { Draft } from './draft.ts';
 import { brainRows, createEntities } from './entities.ts';
 import { pageOfEffects } from './effect-pages.ts';
@@ -40,6 +39,7 @@ import { createNotifications } from './notifications.ts';
 import { emptyOutbox } from './outbox.ts';
 import { pageOf } from './pages.ts';
 import { createPasskeyStore } from './passkeys.ts';
+import { createPauseStore } from './pauses.ts';
 import { createPolicies } from './policies.ts';
 import { type AgeScan, type Retention, sweepWorkspace } from './retention.ts';
 import { createStepRunner, readRecord } from './runner.ts';
@@ -427,36 +427,6 @@ export function createEffectStore(
         .toSorted((one, other) => (one.id < other.id ? -1 : 1));
     },
 
-    setPause({ id, workspace, scope, reason, until, by, actor }) {
-      return write(workspace, (draft): PauseRecord => {
-        const pause: PauseRecord = { id, workspace, scope, reason, by, createdAt: draft.now, until };
-        const { version, pauses } = pausesOf(draft, workspace, keySeals);
-        const others = pauses.filter((other) => other.id !== id);
-        putPauses(draft, workspace, keySeals, { version: version + 1, pauses: [...others, pause] });
-        appendEvents(draft, [pauseSet(pause, actor)]);
-        return pause;
-      });
-    },
-    liftPause(workspace, id, by, actor) {
-      return write(workspace, (draft) => {
-        const { version, pauses } = pausesOf(draft, workspace, keySeals);
-        const pause = pauses.find((other) => other.id === id);
-        if (pause === undefined) return { kind: 'absent' };
-        if (pause.by.keyKind === 'administrative' && by !== 'administrative')
-          return { kind: 'administrative_only', pause };
-        putPauses(draft, workspace, keySeals, {
-          version: version + 1,
-          pauses: pauses.filter((other) => other.id !== id),
-        });
-        appendEvents(draft, [{ kind: 'pause.lifted', effectId: null, actor, data: { pause_id: id } }]);
-        return { kind: 'lifted', pause };
-      });
-    },
-    async pauses(workspace) {
-      await enter(workspace);
-      return runner.peek(workspace, (draft) => pausesOf(draft, workspace, keySeals));
-    },
-
     async budgets(workspace): Promise<readonly BudgetRow[]> {
       const now = store.now();
       return budgetRows(turns, await turns.run(() => store.sums(workspace, 100_000)), now);
@@ -467,6 +437,7 @@ export function createEffectStore(
     ...policies.kept,
     onPolicyChanged: (listener) => void policyListeners.push(listener),
     ...installation,
+    ...createPauseStore(runner, write, enter, keySeals),
     ...createSessionStore(store, runner),
     ...createAllowanceStore(readable, runner, inWorkspace),
     ...createPasskeyStore(store, runner, keySeals, newId),
@@ -481,20 +452,6 @@ export function createEffectStore(
       await flush().catch(() => undefined);
       await runner.close();
       await store.close();
-    },
-  };
-}
-
-function pauseSet({ id, scope, reason, until }: PauseRecord, actor: LedgerDraft['actor']): LedgerDraft {
-  return {
-    kind: 'pause.set',
-    effectId: null,
-    actor,
-    data: {
-      pause_id: id,
-      scope: { ...scope },
-      reason,
-      until: until === null ? null : new Date(until).toISOString(),
     },
   };
 }

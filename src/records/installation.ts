@@ -3,7 +3,7 @@ import type { RowStore } from '../stores/port.ts';
 import { keyCreated, keyEnded } from '../effects/steps/key-events.ts';
 import { type Roster, userEvents } from '../effects/steps/user-events.ts';
 import { INSTALLATION, type LedgerActor } from '../effects/model/ledger.ts';
-import type { Agent } from '../effects/model/principal.ts';
+import { type Agent, MOST_AGENTS_OF_USER } from '../effects/model/principal.ts';
 import type { EffectStore } from '../effects/store.ts';
 import { ONLY } from './control-rows.ts';
 import type { Draft } from './draft.ts';
@@ -43,6 +43,9 @@ const AGENTS = 'agents';
 /** An agent as its row has it. Its roles decide, and who owns it approves none of its calls. */
 type SealedAgent = Agent & { readonly seal?: string };
 export const agentRows = repository(jsonKind<SealedAgent>('agent', () => [{ list: AGENTS, at: 0 }]));
+
+/** How many agents a user registered with keys other than administrative ones. */
+const agentCountRows = repository(textKind('agent_count'));
 
 /** Since when there is a user. */
 type SealedUser = { readonly since: number; readonly seal?: string };
@@ -120,6 +123,13 @@ export function createInstallation(
     handleRows.get(draft, key.handle);
     handleRows.put(draft, key.handle, key.id);
     if (there === null) appendTo(draft, key.workspace ?? INSTALLATION, event, [keyCreated(key, actor)]);
+  }
+
+  /** In turns: each has a seal to be checked. */
+  async function agents(): Promise<readonly Agent[]> {
+    const asked = { workspace: INSTALLATION, list: AGENTS, kind: agentRows.kind };
+    const shown = await shownOf({ store, turns }, asked, ({ row }) => soundAgent(agentRows.of(row)));
+    return shown.filter((agent) => agent !== null);
   }
 
   return {
@@ -212,21 +222,28 @@ export function createInstallation(
     async putAgent(agent, actor) {
       const event = newId();
       const id = `${agent.workspace}\n${agent.id}`;
-      await run((draft) => {
+      const maker = agent.isSelfMade === true ? (agent.registeredBy ?? null) : null;
+      // Counts are in rows only since there is a limit.
+      const before = maker === null ? [] : await agents();
+      const counted = before.filter(({ isSelfMade, registeredBy }) => isSelfMade === true && registeredBy === maker);
+      return run((draft) => {
         const stored = agentRows.get(draft, id);
         const there = stored === null ? null : soundAgent(stored);
-        if (there !== null && JSON.stringify(there) === JSON.stringify(agent)) return;
+        if (there !== null) return JSON.stringify(there) === JSON.stringify(agent) ? 'put' : 'taken';
+        if (maker !== null) {
+          const count = Math.max(Number(agentCountRows.get(draft, maker) ?? 0), counted.length);
+          if (count >= MOST_AGENTS_OF_USER) return 'too_many';
+          agentCountRows.put(draft, maker, String(count + 1));
+        }
         const seal = seals.sealRow(`agent ${agent.workspace} ${agent.id}`, JSON.stringify(agent));
         agentRows.put(draft, id, { ...agent, seal });
         const { disabled, team, owner } = agent;
         appendTo(draft, agent.workspace, event, [
           { kind: 'agent.registered', effectId: null, actor, data: { agent_id: agent.id, disabled, team, owner } },
         ]);
+        return 'put';
       });
     },
-    async agents() {
-      const stored = await recordsOf(store, agentRows, INSTALLATION, AGENTS);
-      return stored.map(soundAgent).filter((agent) => agent !== null);
-    },
+    agents,
   };
 }

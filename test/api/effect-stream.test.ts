@@ -1,6 +1,7 @@
 import { type IncomingMessage, request } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setTimeout as delay } from 'node:timers/promises';
+import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it, vi } from 'vitest';
 import { addEffectStream } from '../../src/api/effect-stream.ts';
 import type { ApiApp } from '../../src/api/app.ts';
@@ -37,6 +38,12 @@ let ended: Set<string>;
 let lessened: Set<string>;
 /** From where on the ledger was read. */
 let looks: number[];
+/** How many turns were taken for those who read. */
+let parts: number;
+/** Until then nobody knows whether a session of the console asks. */
+let whenKnown: Promise<void>;
+/** How many asked whether one does. */
+let asking: number;
 let app: ApiApp;
 beforeEach(async () => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'performance'] });
@@ -46,6 +53,10 @@ beforeEach(async () => {
   ended = new Set();
   lessened = new Set();
   looks = [];
+  parts = 0;
+  asking = 0;
+  whenKnown = Promise.resolve();
+  let clock = 0;
   const reached = async <Found>(found: () => Found): Promise<Found> => {
     if (isAway) throw new StoreUnavailable('away');
     return found();
@@ -55,7 +66,15 @@ beforeEach(async () => {
     get installId() {
       return rig.core.store.installId;
     },
-    turns: createReadingTurns({ now: () => 0, used: () => 0, after: (_ms, work) => void setImmediate(work) }),
+    turns: createReadingTurns({
+      // Whatever is done takes longer than a part may.
+      now: () => (clock += 3),
+      used: () => 0,
+      after(_ms, work) {
+        parts += 1;
+        setImmediate(work);
+      },
+    }),
     ledger(_workspace, after, limit) {
       looks.push(after);
       return reached(() => events.filter(({ seq }) => seq > after).slice(0, limit));
@@ -78,6 +97,14 @@ beforeEach(async () => {
   addEffectStream(app, {
     ...rig.ports,
     store,
+    sessions: {
+      ...rig.ports.sessions,
+      async visitorOf() {
+        asking += 1;
+        await whenKnown;
+        return null;
+      },
+    },
     async stillValid(keyId) {
       if (ended.has(keyId)) return { failure: 'invalid_key', why: 'revoked' };
       const { kind: _, ...base } = principalOf(keyId);
@@ -260,6 +287,48 @@ describe('the stream of effects', () => {
     await expect.poll(async () => statusOf(await listen('reader-0'))).toBe(200);
     for (let n = 20; n < 200; n += 1) expect(statusOf(await listen(`reader-${Math.floor(n / 20)}`))).toBe(200);
     expect(statusOf(await listen('reader-10'))).toBe(429);
+  });
+
+  it('is opened twenty times for a key, also where all that ask ask at once', async () => {
+    let know: () => void = () => undefined;
+    whenKnown = new Promise((resolve) => {
+      know = resolve;
+    });
+    const asked = Array.from({ length: 30 }, () => listen('reader-0'));
+    await expect.poll(() => asking).toBe(30);
+    know();
+    const statuses = (await Promise.all(asked)).map(statusOf);
+    expect([200, 429].map((status) => statuses.filter((one) => one === status).length)).toEqual([20, 10]);
+  });
+
+  it('gives back the places of those who had gone before they were let in', async () => {
+    let know: () => void = () => undefined;
+    whenKnown = new Promise((resolve) => {
+      know = resolve;
+    });
+    const { port } = app.server.address() as AddressInfo;
+    const gone = Array.from({ length: 20 }, () =>
+      request({ port, path: STREAM, headers: { 'x-api-key': 'reader-0' }, agent: false })
+        .on('error', () => undefined)
+        .end(),
+    );
+    await expect.poll(() => asking).toBe(20);
+    for (const one of gone) one.destroy();
+    await expect.poll(() => promisify(app.server.getConnections).call(app.server)).toBe(0);
+    know();
+    await settle();
+    for (let n = 0; n < 20; n += 1) expect(statusOf(await listen('reader-0'))).toBe(200);
+  });
+
+  it('tells each of those who watch in a turn of its own', async () => {
+    const open: Listening[] = [];
+    for (let n = 0; n < 30; n += 1) open.push(await listen(`reader-${Math.floor(n / 20)}`));
+    await settle();
+    const before = parts;
+    happens('eff_1');
+    await pass(500);
+    await expect.poll(() => open.map(shown)).toEqual(open.map(() => ['eff_1']));
+    expect(parts - before).toBeGreaterThanOrEqual(30);
   });
 
   it('ends when the gateway stops', async () => {

@@ -163,6 +163,25 @@ describe('pauses', () => {
     expect((await rig.send('DELETE', `${WS}/pauses/${String(set.json['id'])}`)).status).toBe(200);
   });
 
+  it('are two hundred at most, but for administrative keys', async () => {
+    const actor = { type: 'user', id: 'tom' } as const;
+    const by = { keyId: 'key_1', keyKind: 'account', user: 'tom' } as const;
+    const ids = Array.from({ length: 200 }, (_, n) => `pau_many_${n}`);
+    for (const id of ids) {
+      const scope = { kind: 'tool', glob: `${id}.*` } as const;
+      await rig.ports.store.setPause({ id, workspace: 'demo', scope, reason: 'many', until: null, by, actor });
+    }
+    const body = { scope: { agent: 'retired' }, reason: 'one more' };
+    const { status, json } = await rig.send('POST', `${WS}/pauses`, { body });
+    expect([status, json['code']]).toEqual([409, 'conflict']);
+    expect(json['detail']).toMatch(/^200 pauses of this workspace are in force, as many as may be\. Lift some/);
+    const whole = await rig.send('POST', `${WS}/pauses`, { body: { ...body, scope: { workspace: true } } });
+    const set = await rig.send('POST', `${WS}/pauses`, { key: rig.keys.admin, body });
+    expect([whole.status, set.status]).toEqual([201, 201]);
+    for (const id of [...ids, String(whole.json['id']), String(set.json['id'])])
+      await rig.ports.store.liftPause('demo', id, 'administrative', actor);
+  });
+
   it('of a key is set without a warning in its own workspace only', async () => {
     for (const [key, workspace, isWarned] of [
       [rig.keys.agent, 'demo', false],
@@ -570,6 +589,25 @@ describe('workspaces and agents', () => {
     await rig.ports.store.putAgent(given, { type: 'gateway', id: 'another' });
     expect((await rig.send('POST', `${WS}/agents`, { body: { id: 'newcomer' } })).status).toBe(409);
     expect(await rig.ports.store.agents()).toContainEqual(given);
+  });
+
+  it('a user registers a hundred agents with account keys at most, and an id is given once', async () => {
+    const { account, approver, admin } = rig.keys;
+    const register = (id: string, key: string) => rig.send('POST', `${WS}/agents`, { key, body: { id } });
+    const twice = await Promise.all([register('wanted', account), register('wanted', approver)]);
+    expect(twice.map(({ status }) => String(status)).toSorted()).toEqual(['201', '409']);
+    const here = twice.find(({ status }) => status === 201);
+    const shown = list((await rig.send('GET', `${WS}/agents`)).json['agents']).find(({ id }) => id === 'wanted');
+    expect(shown).toEqual(here?.json);
+    const given = { workspace: 'demo', disabled: false, team: null, owner: 'maria', roles: [], attributes: {} };
+    for (let n = 0; n < 100; n += 1) {
+      const agent = { ...given, id: `many-${n}`, registeredBy: 'maria', isSelfMade: true };
+      await rig.ports.store.putAgent(agent, { type: 'user', id: 'maria' });
+    }
+    const { status, json } = await register('one-more', approver);
+    expect([status, json['code']]).toEqual([409, 'conflict']);
+    expect(json['detail']).toMatch(/^With keys of this user 100 agents are registered, as many as may be\./);
+    expect((await register('one-more', admin)).status).toBe(201);
   });
 
   it('are made by an administrative key; an agent without facts by an account key too', async () => {

@@ -1,6 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, it, vi } from 'vitest';
-import { takenInTime } from '../../src/api/export.ts';
+import { afterAll, beforeAll, expect, it, onTestFinished, vi } from 'vitest';
+import { addExportRoute, takenInTime } from '../../src/api/export.ts';
+import type { ApiPorts } from '../../src/api/ports.ts';
+import { createServer } from '../../src/api/server.ts';
+import { createLogger } from '../../src/telemetry/logger.ts';
 import { type Rig, startRig } from './rig.ts';
 
 const WS = '/v1/workspaces/demo';
@@ -46,10 +49,70 @@ it('an export breaks off when its key is revoked, and not while the store cannot
   expect(made).toBeLessThanOrEqual(before + 1);
 }, 20_000);
 
-it('an export that is taken, however slowly, lasts for longer than a minute', async () => {
+it('of one user one export is made at a time, and two of all', async () => {
+  let end: () => void = () => undefined;
+  const ended = new Promise<void>((resolve) => {
+    end = resolve;
+  });
+  const store: ApiPorts['store'] = {
+    ...rig.core.store,
+    get installId() {
+      return rig.core.store.installId;
+    },
+    async *exported() {
+      const counts = { events: 1, effects: 0, receipts: 0 };
+      yield { text: 'some\n', counts };
+      await ended;
+      yield { text: 'all\n', counts };
+    },
+  };
+  const app = createServer({
+    logger: createLogger({ level: 'silent', sink: process.stdout }),
+    settings: () => rig.ports.settings(),
+    bodyLimit: 1_000,
+    connections: 100,
+  });
+  app.addHook('onRequest', async (request) => {
+    const [keyId = '', user = null] = String(request.headers['x-api-key']).split(' of ');
+    const rights = { kind: 'account', workspace: 'demo', readOnly: false, allowedTools: null } as const;
+    const principal = { ...rights, keyId, user, madeBy: null, keyCreatedAt: 0 };
+    request.caller = {
+      principal,
+      view: { kind: 'workspace', workspace: 'demo' },
+      refusal: null,
+      authenticatedAt: 0,
+      authenticatedInMs: 0,
+    };
+  });
+  addExportRoute(app, { ...rig.ports, store });
+  const url = await app.listen({ host: '127.0.0.1', port: 0 });
+  const ask = (key: string) => fetch(`${url}${WS}/export?what=events`, { headers: { 'x-api-key': key } });
+  const refused = async (key: string) => {
+    const answer = await ask(key);
+    if (answer.status === 200) return [answer.status, 'under way'];
+    const { detail }: { detail?: unknown } = Object(await answer.json());
+    return [answer.status, detail];
+  };
+  onTestFinished(async () => {
+    end();
+    await app.close();
+  });
+  const first = await ask('key_1 of tom');
+  const own = 'Another export of yours is being made. Ask again when one has ended.';
+  expect(await refused('key_1 of tom')).toEqual([429, own]);
+  expect(await refused('key_2 of tom')).toEqual([429, own]);
+  const second = await ask('key_3');
+  expect(await refused('key_3')).toEqual([429, own]);
+  expect(await refused('key_4')).toEqual([429, 'Other exports are being made. Ask again when one has ended.']);
+  end();
+  for (const answer of [first, second]) expect([answer.status, await answer.text()]).toEqual([200, 'some\nall\n']);
+  expect((await ask('key_4')).status).toBe(200);
+});
+
+it('an export that is taken at a megabyte a minute lasts for longer than a minute', async () => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
   async function* lines(): AsyncGenerator<string> {
-    for (;;) yield 'x'.repeat(100_000);
+    for (;;) yield 'x'.repeat(600_000);
   }
   const stream = takenInTime(lines(), () => Promise.resolve(true));
   for (let taken = 0; taken < 8; taken += 1) {
@@ -58,6 +121,52 @@ it('an export that is taken, however slowly, lasts for longer than a minute', as
     expect(stream.destroyed).toBe(false);
   }
   stream.destroy();
+  vi.useRealTimers();
+});
+
+it('an export that is taken a little now and then is broken off, and the log says why', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
+  async function* lines(): AsyncGenerator<string> {
+    for (;;) yield 'x'.repeat(100_000);
+  }
+  const stream = takenInTime(lines(), () => Promise.resolve(true));
+  const why: string[] = [];
+  stream.once('error', ({ message }) => why.push(message));
+  for (let taken = 0; taken < 5; taken += 1) {
+    await expect.poll(() => stream.read() !== null).toBe(true);
+    expect(stream.destroyed).toBe(false);
+    vi.advanceTimersByTime(14_000);
+  }
+  expect(stream.destroyed).toBe(true);
+  await expect.poll(() => why).toEqual(['Less than 1 MiB of it was taken in a minute.']);
+  vi.useRealTimers();
+});
+
+it('an export that is made slowly, and taken at once, is not broken off', async () => {
+  vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
+  let make: () => void = () => undefined;
+  async function* lines(): AsyncGenerator<string> {
+    for (;;) {
+      await new Promise<void>((resolve) => {
+        make = resolve;
+      });
+      yield 'a line';
+    }
+  }
+  const stream = takenInTime(lines(), () => Promise.resolve(true));
+  let taken = 0;
+  stream.on('data', () => {
+    taken += 1;
+  });
+  for (let made = 1; made <= 8; made += 1) {
+    await delay(5);
+    vi.advanceTimersByTime(30_000);
+    make();
+    await expect.poll(() => taken).toBe(made);
+  }
+  expect(stream.destroyed).toBe(false);
+  stream.destroy();
+  make();
   vi.useRealTimers();
 });
 
@@ -83,6 +192,6 @@ it('an export of which nobody takes anything is broken off after a minute', asyn
   vi.advanceTimersByTime(2_000);
   expect(stream.destroyed).toBe(true);
   await expect.poll(() => ended).toBe(true);
-  expect(vi.getTimerCount()).toBe(0);
+  await expect.poll(() => vi.getTimerCount()).toBe(0);
   vi.useRealTimers();
 });

@@ -1,5 +1,7 @@
 import { describe, expect, it } from 'vitest';
+import { MOST_PAUSES, type PauseRecord } from '../../src/effects/model/pause.ts';
 import type { Obligation } from '../../src/effects/model/verdict.ts';
+import type { EffectStore } from '../../src/effects/store.ts';
 import { checkWorkspace } from '../../src/effects/upkeep/fsck.ts';
 import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
 import {
@@ -8,6 +10,7 @@ import {
   claimRequest,
   committed,
   dispatched,
+  newId,
   leaseOf,
   pauseRequest,
   permit,
@@ -622,10 +625,15 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
         until,
         by: { keyId: 'key_1', keyKind, user: 'maria' },
       });
+    const setBy = async (store: EffectStore, request: ReturnType<typeof pause>): Promise<PauseRecord> => {
+      const set = await store.setPause(request);
+      if (set === null) throw new Error('there is room for it');
+      return set;
+    };
 
     it('grows the version with every pause that is set or lifted', async () => {
       const before = await at.store.pauses(WORKSPACE);
-      const set = await at.store.setPause(pause('account'));
+      const set = await setBy(at.store, pause('account'));
       const during = await at.store.pauses(WORKSPACE);
       expect(during.version).toBeGreaterThan(before.version);
       expect(during.pauses).toEqual([set]);
@@ -636,13 +644,31 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
     });
 
     it('lets only an administrative key lift what one has set', async () => {
-      const set = await at.store.setPause(pause('administrative'));
+      const set = await setBy(at.store, pause('administrative'));
       expect(await at.store.liftPause(WORKSPACE, set.id, 'account', PERSON)).toMatchObject({
         kind: 'administrative_only',
       });
       expect((await at.store.pauses(WORKSPACE)).pauses).toHaveLength(1);
       expect(await at.store.liftPause(WORKSPACE, set.id, 'administrative', PERSON)).toMatchObject({ kind: 'lifted' });
       expect(await at.store.liftPause(WORKSPACE, set.id, 'administrative', PERSON)).toEqual({ kind: 'absent' });
+    });
+
+    it('has a bound for all but administrative keys and the first pause of the whole workspace', async () => {
+      const asked = Array.from({ length: MOST_PAUSES + 5 }, () => at.store.setPause(pause('account')));
+      const refused = (await Promise.all(asked)).filter((set) => set === null);
+      expect(refused).toHaveLength(5);
+      const { version, pauses } = await at.store.pauses(WORKSPACE);
+      expect(pauses).toHaveLength(MOST_PAUSES);
+      expect(await at.store.setPause(pause('account'))).toBeNull();
+      expect((await at.store.pauses(WORKSPACE)).version).toBe(version);
+      expect(await at.store.setPause(pause('account', null, 'other'))).not.toBeNull();
+      expect(await at.store.setPause(pause('administrative'))).not.toBeNull();
+      const whole = { ...pause('account'), scope: { kind: 'workspace' } } as const;
+      expect(await at.store.setPause(whole)).not.toBeNull();
+      expect(await at.store.setPause({ ...whole, id: newId('pau') })).toBeNull();
+      for (const { id } of pauses.slice(0, 2)) await at.store.liftPause(WORKSPACE, id, 'account', PERSON);
+      expect(await at.store.setPause(pause('account'))).not.toBeNull();
+      expect(await at.store.setPause(pause('account'))).toBeNull();
     });
 
     at.timed('ends a pause at its time', async () => {

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { MOST_AGENTS_OF_USER } from '../../src/effects/model/principal.ts';
 import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
 import { keyRecord, PERSON, WORKSPACE } from './requests.ts';
 
@@ -123,22 +124,53 @@ export function describeKeys(open: OpenStore, capabilities: Capabilities): void 
         ]);
     });
 
-    it('keeps agents as they were last put', async () => {
-      const agent = {
-        id: 'support-bot',
-        workspace: WORKSPACE,
-        disabled: false,
-        team: 'support',
-        owner: 'maria',
-        roles: ['refunds'],
-        attributes: { trust: 2, region: 'eu', beta: true },
-      };
-      await at.store.putAgent(agent, PERSON);
-      await at.store.putAgent(agent, PERSON);
-      await at.store.putAgent({ ...agent, disabled: true }, PERSON);
-      expect(await at.store.agents()).toEqual([{ ...agent, disabled: true }]);
+    const AGENT = {
+      id: 'support-bot',
+      workspace: WORKSPACE,
+      disabled: false,
+      team: 'support',
+      owner: 'maria',
+      roles: ['refunds'],
+      attributes: { trust: 2, region: 'eu', beta: true },
+    } as const;
+
+    it('keeps an agent as it was first put, and another of this id is not put in its place', async () => {
+      expect(await at.store.putAgent(AGENT, PERSON)).toBe('put');
+      expect(await at.store.putAgent(AGENT, PERSON)).toBe('put');
+      expect(await at.store.putAgent({ ...AGENT, owner: 'tom' }, PERSON)).toBe('taken');
+      expect(await at.store.agents()).toEqual([AGENT]);
+      const elsewhere = { ...AGENT, workspace: 'other', owner: 'tom' };
+      expect(await at.store.putAgent(elsewhere, PERSON)).toBe('put');
       const events = await at.store.ledger(WORKSPACE, 0, 10);
-      expect(events.map(({ kind }) => kind)).toEqual(['agent.registered', 'agent.registered']);
+      expect(events.map(({ kind }) => kind)).toEqual(['agent.registered']);
+    });
+
+    it('gives the id of an agent to one of two users who register it at once', async () => {
+      for (let n = 0; n < 10; n += 1) {
+        const id = `race-${n}`;
+        const put = await Promise.all(
+          ['tom', 'maria'].map((owner) => at.store.putAgent({ ...AGENT, id, owner, registeredBy: owner }, PERSON)),
+        );
+        expect(put.toSorted()).toEqual(['put', 'taken']);
+        const owner = put[0] === 'put' ? 'tom' : 'maria';
+        expect((await at.store.agents()).filter((agent) => agent.id === id)).toMatchObject([{ owner }]);
+      }
+    });
+
+    it('has a bound for the agents that one user registers, in all workspaces, but with administrative keys', async () => {
+      const own = (n: number, user: string) => ({
+        ...AGENT,
+        id: `bot-${n}`,
+        workspace: n % 2 === 0 ? WORKSPACE : 'other',
+        registeredBy: user,
+        isSelfMade: true,
+      });
+      const asked = [...Array(MOST_AGENTS_OF_USER + 5).keys()].map((n) => at.store.putAgent(own(n, 'tom'), PERSON));
+      expect((await Promise.all(asked)).filter((put) => put === 'too_many')).toHaveLength(5);
+      expect(await at.store.agents()).toHaveLength(MOST_AGENTS_OF_USER);
+      expect(await at.store.putAgent(own(1_000, 'tom'), PERSON)).toBe('too_many');
+      expect(await at.store.putAgent(own(1_000, 'maria'), PERSON)).toBe('put');
+      expect(await at.store.putAgent({ ...own(1_001, 'tom'), isSelfMade: false }, PERSON)).toBe('put');
     });
 
     it('keeps a session until somebody takes it: of several at once, one', async () => {

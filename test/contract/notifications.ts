@@ -56,7 +56,8 @@ export function describeNotifications(open: OpenStore, capabilities: Capabilitie
 
     it('are for each receiver what it wants, and the same for all by their id', async () => {
       await at.store.subscribe([OPS, PAUSES]);
-      const { id } = await pause();
+      await pause();
+      const id = `pau_${pauses}`;
       await at.store.liftPause(WORKSPACE, id, 'account', PERSON);
       await pause('later');
       await follow(OPS, PAUSES);

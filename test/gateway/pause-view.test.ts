@@ -1,15 +1,19 @@
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { loadDriver } from '../../src/stores/embedded/driver.ts';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import type { PauseScope } from '../../src/effects/model/pause.ts';
 import type { PauseSubject } from '../../src/effects/ports.ts';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
 import { createPauseView } from '../../src/gateway/pause-view.ts';
+import { compilePattern } from '../../src/policy/glob.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { newId, PERSON, WORKSPACE } from '../contract/requests.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
+
+// The real one, counted.
+vi.mock('../../src/policy/glob.ts', { spy: true });
 
 const SUBJECT: PauseSubject = { tool: 'payments.refund', agentId: 'bot', upstream: 'payments', keyId: 'key_1' };
 
@@ -25,9 +29,9 @@ afterEach(async () => {
   rmSync(path, { recursive: true });
 });
 
-function pause(scope: PauseScope, until: number | null = null) {
+async function pause(scope: PauseScope, until: number | null = null) {
   const by = { keyId: 'key_admin', keyKind: 'administrative', user: 'maria' } as const;
-  return store.setPause({
+  const set = await store.setPause({
     id: newId('pau'),
     workspace: WORKSPACE,
     scope,
@@ -36,6 +40,8 @@ function pause(scope: PauseScope, until: number | null = null) {
     by,
     actor: PERSON,
   });
+  if (set === null) throw new Error('there is room for it');
+  return set;
 }
 
 /** Writes the row of the pauses without asking the store. */
@@ -109,6 +115,18 @@ it('a notice after which the store cannot be read leaves what is known, and its 
   await expect(view.refresh(WORKSPACE)).rejects.toThrow('away');
   expect(view.version(WORKSPACE)).toBe(version);
   expect(view.match(WORKSPACE, SUBJECT, store.now())).not.toBeNull();
+});
+
+it('a glob is compiled once, however many pauses are set after it', async () => {
+  const view = createPauseView(store);
+  vi.mocked(compilePattern).mockClear();
+  for (const name of ['a', 'b', 'c', 'd']) {
+    await pause({ kind: 'tool', glob: `${name}.*` });
+    await view.refresh(WORKSPACE);
+  }
+  expect(vi.mocked(compilePattern).mock.calls.map(([, glob]) => glob)).toEqual(['a.*', 'b.*', 'c.*', 'd.*']);
+  expect(view.match(WORKSPACE, { ...SUBJECT, tool: 'a.b' }, store.now())).not.toBeNull();
+  expect(view.match(WORKSPACE, { ...SUBJECT, tool: 'e.b' }, store.now())).toBeNull();
 });
 
 it('a pause whose glob cannot be read stops every tool', async () => {

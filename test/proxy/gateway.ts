@@ -18,6 +18,7 @@ import { createAuthenticator } from '../../src/identity/authenticate.ts';
 import { authorize, createDirectory } from '../../src/identity/directory.ts';
 import { createKeyRecord } from '../../src/identity/key-record.ts';
 import { allProfiles } from '../../src/identity/profiles.ts';
+import type { AccessLine } from '../../src/telemetry/access-log.ts';
 import { createReadJudge } from '../../src/proxy/judge-read.ts';
 import { proxyPlugin } from '../../src/proxy/plugin.ts';
 import type { ProxyPorts } from '../../src/proxy/ports.ts';
@@ -53,6 +54,12 @@ export interface ProxiedWorld {
   heard(lately: boolean): void;
   /** Does something between the admission of the next call and its dispatch. */
   beforeSend(once: () => Promise<void>): void;
+  /** Does something before the next read or tunnel gets its place. */
+  beforePlace(once: () => Promise<void>): void;
+  /** Reads and tunnels that have a place. */
+  placed(): number;
+  /** Requests that are over, as the access log has them. */
+  readonly accessed: readonly AccessLine[];
   /** Pauses a tool, or what else a pause can stop; gives what lifts the pause. */
   pause(what: string | PauseScope): Promise<() => Promise<void>>;
   /** A request with `bot`'s key, unless it names another. */
@@ -287,6 +294,9 @@ export async function startProxiedWorld(
   const upstreams = createUpstreams(configuration.upstreams, configuration.limits, () => store.now());
   let fresh = true;
   let between = (): Promise<void> => Promise.resolve();
+  let placing: (() => Promise<void>) | null = null;
+  let placed = 0;
+  const accessed: AccessLine[] = [];
   const core = corePorts({
     store,
     silent: { known: new Map(), called() {} },
@@ -362,14 +372,27 @@ export async function startProxiedWorld(
     preferredWait: { hold: () => null },
     append: (workspace, events) => store.append(workspace, events),
     stream: (id) => upstreams.stream(id),
-    place: (kind, upstream, workspace, agentId) => upstreams.place(kind, upstream, `${workspace}\n${agentId}`),
+    place: (kind, upstream, workspace, agentId) => {
+      const counted = (giveBack: () => void): (() => void) => {
+        placed += 1;
+        return () => {
+          placed -= 1;
+          giveBack();
+        };
+      };
+      const place = upstreams.place(kind, upstream, `${workspace}\n${agentId}`);
+      const once = placing;
+      placing = null;
+      if (once === null && !(place instanceof Promise)) return counted(place);
+      return Promise.all([place, once?.()]).then(([giveBack]) => giveBack && counted(giveBack));
+    },
     upstream: (id) => upstreams.settings(id),
     receiptView,
     renderProblem: (problem, { id }) =>
       renderProblem(problem, {}, { publicUrl: origin, requestId: id, run: true, changes: true }),
     policyMode: () => configuration.policies.mode,
     observed: () => {},
-    access: null,
+    access: (line) => void accessed.push(line),
     heard: () => undefined,
     shadowed: (rules) => void shadowed.push(...rules),
     settings: () => ({ ...settings(), bodyLimit: configuration.limits.bodyBytes, uploads: UPLOADS }),
@@ -434,14 +457,20 @@ export async function startProxiedWorld(
     beforeSend: (once) => {
       between = once;
     },
+    beforePlace: (once) => {
+      placing = once;
+    },
+    placed: () => placed,
+    accessed,
     heard: (lately) => {
       fresh = lately;
     },
     pause: async (what) => {
       const by = { keyId: 'key_test', keyKind: 'account', user: null } as const;
       const scope: PauseScope = typeof what === 'string' ? { kind: 'tool', glob: what } : what;
-      const { id } = await store.setPause({
-        id: `pau_${Math.random()}`,
+      const id = `pau_${Math.random()}`;
+      await store.setPause({
+        id,
         workspace: 'demo',
         scope,
         reason: 'test',

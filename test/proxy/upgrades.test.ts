@@ -156,6 +156,32 @@ describe('an upgrade to WebSocket', () => {
       '',
     ].join('\r\n');
 
+  test('whose caller has gone before there was a place for it opens no tunnel, and leaves the place free', async () => {
+    const before = (await world.upstream.counts()).requests;
+    const known = new Set(world.accessed);
+    const isOver = (): Promise<void> =>
+      vi.waitFor(() => {
+        const since = world.accessed.filter((line) => !known.has(line));
+        expect(since).toContainEqual(expect.objectContaining({ tool: 'orders.stream', status: 499 }));
+      }, 30_000);
+    const gone = open();
+    const left = new Promise<void>((resolve) => {
+      world.beforePlace(async () => {
+        gone.socket.resetAndDestroy();
+        await isOver();
+        resolve();
+      });
+    });
+    gone.socket.write(handshake('Host: localhost'));
+    await left;
+    const next = open();
+    next.socket.write(handshake('Host: localhost'));
+    expect((await next.answers(1)).statuses).toEqual([101]);
+    expect([(await world.upstream.counts()).requests, world.placed()]).toEqual([before + 1, 1]);
+    next.socket.destroy();
+    await vi.waitFor(() => expect(world.placed()).toBe(0), 30_000);
+  });
+
   test.each([
     ['another host', () => handshake('Host: evil.example'), 403, 'host_not_allowed'],
     ['no host', () => handshake('X: y'), 400, 'invalid_request'],

@@ -7,6 +7,9 @@ export type PauseScope =
   | { readonly kind: 'upstream'; readonly id: string }
   | { readonly kind: 'key'; readonly id: string };
 
+/** Pauses in force in one workspace that other than administrative keys have set, at most. */
+export const MOST_PAUSES = 200;
+
 /** A stop switch for calls. */
 export interface PauseRecord {
   readonly id: string;

@@ -79,6 +79,9 @@ export function keyFactsOf(principal: Principal): KeyFacts {
   return { id, kind, profile: kind === 'profile' ? principal.profile : null, user };
 }
 
+/** Agents that one user registers with keys other than administrative ones, in all workspaces, at most. */
+export const MOST_AGENTS_OF_USER = 100;
+
 /** A registered agent, with its owner. */
 export interface Agent {
   readonly id: string;
