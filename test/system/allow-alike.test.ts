@@ -1,7 +1,7 @@
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
 import { svc } from '../cli/run.ts';
 import { type RedisServer, startRedis } from '../redis/servers.ts';
 import type { LedgerUpstream } from '../upstream/start.ts';
@@ -95,6 +95,13 @@ describe.each(SITES)('allow the next alike, %s', (_name, open) => {
   afterAll(async () => {
     await site?.close();
     await rm(folder, { recursive: true, force: true });
+  });
+
+  /** What a test left waiting would count toward what an agent may have waiting. */
+  afterEach(async () => {
+    for (const { id } of (await get('/approvals?status=pending')).body.approvals)
+      for (const key of [keys.maria, keys.ada])
+        await send(at(1).url, key, 'POST', `${WS}/approvals/${id}/reject`, { comment: 'the test is over' });
   });
 
   const at = (index: number): TestGateway => {
@@ -288,7 +295,7 @@ describe.each(SITES)('allow the next alike, %s', (_name, open) => {
     // Who is asked and may not allow ahead is not offered it.
     const { body } = await send(at(0).url, keys.bot, 'POST', `${WS}/effects`, {
       tool: 'notes.secret',
-      params: { text: 'x' },
+      params: { text: freshKey() },
       idempotency_key: freshKey(),
     });
     const plain = await maria.look(`/approve/demo/${body.approval.id}`);
