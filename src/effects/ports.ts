@@ -183,6 +183,8 @@ export interface EffectPorts {
   readonly silent: {
     readonly known: ReadonlyMap<string, unknown>;
     readonly called: (upstream: string, evidence: Evidence) => void;
+    /** Something else than a call was sent. @param code why there was no answer; `null`: there was one */
+    heard(upstream: string, code: string | null): void;
   };
   /**
    * Reports something that people must look at. `attempt_fault`: the gateway failed in the middle of an attempt.

@@ -140,8 +140,10 @@ async function batch(probing: Probing, workspace: string, tool: Probed, lane: La
   const due = await probing.ports.store.probesDue(workspace, tool.name, afterMs, most);
   const outcomes = await Promise.all(due.map((effect) => probeUnlessTaken(probing, effect, tool, lane)));
   const wasHeard = outcomes.some((outcome) => outcome !== null && outcome !== 'unheard' && outcome !== 'hindered');
-  if (wasHeard) lane.unheard = 0;
-  else if (outcomes.includes('unheard')) {
+  if (wasHeard) {
+    lane.unheard = 0;
+    probing.ports.silent.heard(tool.upstream, null);
+  } else if (outcomes.includes('unheard')) {
     lane.unheard += 1;
     lane.troubledAt = performance.now();
     lane.restUntil = lane.troubledAt + Math.min(everyMs * 2 ** Math.min(lane.unheard - 1, 20), MOST_REST_MS);

@@ -252,7 +252,7 @@ export async function startRig(
     catalog: () => catalog,
     authorize: (principal, request) => authorize(directory, principal, request),
     judge: (input, exceeded) => evaluatePolicies(set, inputOf(input), exceeded),
-    silent: { known: new Map(), called() {} },
+    silent: { known: new Map(), called() {}, heard() {} },
     summarize: (input, rules) => summariesOf(set, inputOf(input), rules),
     policyVersion: () => set.version,
     policyMode: () => 'enforce',

@@ -63,7 +63,7 @@ beforeEach(async () => {
   const pauses = createPauseView(store);
   core = corePorts({
     store,
-    silent: { known: new Map(), called() {} },
+    silent: { known: new Map(), called() {}, heard() {} },
     opinion: { offer: () => undefined, next: { call: Infinity, simulation: Infinity } },
     upstream: upstreams,
     held,

@@ -299,7 +299,7 @@ export async function startProxiedWorld(
   const accessed: AccessLine[] = [];
   const core = corePorts({
     store,
-    silent: { known: new Map(), called() {} },
+    silent: { known: new Map(), called() {}, heard() {} },
     opinion: { offer: () => undefined, next: { call: Infinity, simulation: Infinity } },
     upstream: {
       ...upstreams,
