@@ -1,3 +1,4 @@
+import { beginning } from '../effects/model/shortened.ts';
 import { type Json, isJsonArray, isJsonObject } from '../json/value.ts';
 
 /** Letters of a word that count. */
@@ -26,7 +27,7 @@ export function wordsOf(text: string, most: number): string[] {
     for (const [run] of piece.matchAll(RUN)) {
       if (words.length >= most) return words;
       if (UNSPACED.test(run)) words.push(...pairsOf(run).slice(0, most - words.length));
-      else words.push(run.length <= MAX_WORD ? run : cut(run));
+      else words.push(run.length <= MAX_WORD ? run : beginning(run, MAX_WORD));
     }
   return words;
 }
@@ -44,11 +45,6 @@ function* foldedPieces(text: string): Generator<string> {
     yield text.slice(from, to).normalize('NFKD').replace(MARKS, '').normalize('NFC').toLowerCase();
     from = to;
   }
-}
-
-/** Never through the middle of a character. */
-function cut(run: string): string {
-  return run.slice(0, MAX_WORD).replace(/[\uD800-\uDBFF]$/, '');
 }
 
 function pairsOf(run: string): string[] {

@@ -87,9 +87,13 @@ async function asGateway<Store extends FleetStore>(
     const gatewayId = await gatewayIdIn(journal);
     const options = { ...redisOptions(settings, retention, journal, gatewayId), keySeals };
     const store = await open({ ...options, openUnreached: true });
-    return withClose(store, async () => {
-      await store.close();
-      lock.release();
+    const close = store.close;
+    // A copy of the store's getter would be a value.
+    return Object.assign(store, {
+      async close() {
+        await close();
+        lock.release();
+      },
     });
   } catch (error) {
     lock.release();
@@ -146,15 +150,4 @@ async function gatewayIdIn(journal: string): Promise<string> {
   if (id === '')
     throw new CommandFailure(`${file} is empty. Restore it, or move it away and declare that gateway lost.`);
   return id;
-}
-
-/** The same store with another `close`. Its getter must stay a getter. */
-function withClose<Store extends FleetStore>(store: Store, close: () => Promise<void>): Store {
-  return {
-    ...store,
-    get installId() {
-      return store.installId;
-    },
-    close,
-  };
 }

@@ -5,6 +5,7 @@ import type { EffectStore } from '../effects/store.ts';
 import { createEffectStore } from '../records/effect-store.ts';
 import type { Retention } from '../records/retention.ts';
 import { operatorEvent, PROGRAM_MODULE } from '../records/program.ts';
+import type { OpenRows } from '../stores/open-rows.ts';
 import { openRedisRows, type RedisRows, type RedisRowsOptions } from '../stores/redis/rows/open.ts';
 import { openThreadedRows } from '../stores/redis/rows/threaded.ts';
 import { threadEntry } from '../stores/threads/thread.ts';
@@ -34,15 +35,7 @@ export async function openRedisStoreInThread(options: RedisStoreOptions): Promis
   const { retention, keySeals, maxFreezeMs, clock, ...settings } = options;
   if (clock !== undefined) throw new TypeError('a clock of a test cannot cross to another thread');
   const rows = await openThreadedRows(entry, { rows: settings, maxFreezeMs, program: PROGRAM_MODULE.href });
-  const store = createEffectStore(rows, { retention, keySeals, maxFreezeMs });
-  return {
-    ...store,
-    get installId() {
-      return rows.installId;
-    },
-    announce: rows.announce,
-    others: rows.others,
-  };
+  return onFleet(rows, { retention, keySeals, maxFreezeMs });
 }
 
 /**
@@ -57,12 +50,8 @@ export async function openRedisStore({
   ...options
 }: RedisStoreOptions): Promise<RedisStore> {
   const rows = await openRedisRows({ ...options, operatorEvent });
-  const store = createEffectStore(rows, { retention, keySeals, maxFreezeMs });
-  return {
-    ...store,
-    get installId() {
-      return rows.installId;
-    },
+  const store = onFleet(rows, { retention, keySeals, maxFreezeMs });
+  return Object.assign(store, {
     recoverLost: rows.recoverLost,
     acceptLoss: rows.acceptLoss,
     async acceptTime() {
@@ -70,7 +59,13 @@ export async function openRedisStore({
       if (accepted !== null) await store.append(INSTALLATION, [timeAccepted(accepted)]);
       return accepted;
     },
-    announce: rows.announce,
-    others: rows.others,
-  };
+  });
+}
+
+/** The store of effects is added to, and not copied: a copy of its getter would be a value. */
+function onFleet(
+  rows: OpenRows & Pick<RedisRows, 'announce' | 'others'>,
+  options: Parameters<typeof createEffectStore>[1],
+): FleetStore {
+  return Object.assign(createEffectStore(rows, options), { announce: rows.announce, others: rows.others });
 }

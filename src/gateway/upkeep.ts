@@ -26,8 +26,9 @@ export async function noteUpkeep(folder: string, what: Upkeep, done: UpkeepDone)
 
 /** What is on record of each command; what cannot be read counts as not done. */
 export async function readUpkeep(folder: string): Promise<UpkeepTimes> {
-  const [backup, fsck] = await Promise.all([readDone(folder, 'backup'), readDone(folder, 'fsck')]);
-  return { backup, fsck, restore: await readDone(folder, 'restore') };
+  const of = (what: Upkeep): Promise<UpkeepDone | null> => readDone(folder, what);
+  const [backup, fsck, restore] = await Promise.all([of('backup'), of('fsck'), of('restore')]);
+  return { backup, fsck, restore };
 }
 
 async function readDone(folder: string, what: Upkeep): Promise<UpkeepDone | null> {

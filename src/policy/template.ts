@@ -1,5 +1,6 @@
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 import { moneyText } from '../effects/model/money.ts';
+import { beginning } from '../effects/model/shortened.ts';
 import { canonicalJson } from '../json/canonical.ts';
 import type { Json, JsonObject } from '../json/value.ts';
 import {
@@ -186,9 +187,7 @@ function jsonText(value: Json): string {
 }
 
 function capped(text: string, limit: number): string {
-  if (text.length <= limit) return text;
-  // Never cuts a character in half.
-  return `${text.slice(0, limit - 1).replace(/[\uD800-\uDBFF]$/, '')}…`;
+  return text.length <= limit ? text : `${beginning(text, limit - 1)}…`;
 }
 
 /**

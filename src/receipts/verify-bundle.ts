@@ -57,8 +57,7 @@ function createBundleCheck(trust: JsonObject | null, policyVersion: Parameters<t
   const admitted = new Map<string, { readonly epoch: number; readonly seq: number }>();
   const said = new Map<string, string>();
   const events = createEventCheck();
-  const named = new Set<string>();
-  const texts = new Set<string>();
+  const policies = createPolicyCheck(policyVersion);
   let head: JsonObject | null = null;
   let number = 0;
   let last: { readonly epoch: number; readonly seq: number } | null = null;
@@ -116,7 +115,7 @@ function createBundleCheck(trust: JsonObject | null, policyVersion: Parameters<t
     const { payload, why } = receiptIn(value, keys(), head);
     if (why !== null) fault(why);
     if (payload === null) return;
-    name(payload);
+    policies.named(payload);
     issuer ??= payload['iss'];
     if (issuer !== payload['iss']) fault('a receipt of another issuer');
     const place = typeof effectId === 'string' ? admitted.get(effectId) : undefined;
@@ -134,7 +133,7 @@ function createBundleCheck(trust: JsonObject | null, policyVersion: Parameters<t
   /** Whoever has the key can seal other lines: what the receipt of an effect says, its line has to say too. */
   function takeEffect(value: JsonObject): void {
     counts.effects += 1;
-    name(value);
+    policies.named(value);
     const { effect_id: effectId } = value;
     const ofReceipt = typeof effectId === 'string' ? said.get(effectId) : undefined;
     if (typeof effectId !== 'string' || ofReceipt === undefined) return;
@@ -144,29 +143,9 @@ function createBundleCheck(trust: JsonObject | null, policyVersion: Parameters<t
     fault(`effect ${shown(effectId)} differs from its receipt: ${differing.join(', ')}`);
   }
 
-  /** The version of policies that a receipt or an effect says to have been judged by. */
-  function name(by: JsonObject): void {
-    const version = memberAt(by, ['policy', 'version']);
-    if (typeof version === 'string') named.add(version);
-  }
-
-  function takePolicy({ version, files }: JsonObject): void {
+  function takePolicy(line: JsonObject): void {
     counts.policies += 1;
-    if (typeof version !== 'string' || policyVersion(files) !== version)
-      return fault(`policies that are not those of version ${text(version)}`);
-    texts.add(version);
-  }
-
-  /** Receipts name policies by the digest of their texts. */
-  function policies(): readonly Check[] {
-    const missing = [...named].filter((version) => !texts.has(version));
-    if (missing.length > 0) {
-      const detail = `It has no text of these policies that receipts or effects name: ${missing.slice(0, MOST_TOLD).map(shown).join(', ')}.`;
-      return [{ name: 'policies', status: 'skipped', detail }];
-    }
-    return texts.size === 0
-      ? []
-      : [passed('policies', `The texts of policies are those of their versions: ${texts.size}.`)];
+    if (!policies.text(line)) fault(`policies that are not those of version ${text(line['version'])}`);
   }
 
   function take(value: JsonObject): void {
@@ -214,7 +193,7 @@ function createBundleCheck(trust: JsonObject | null, policyVersion: Parameters<t
       return conclude(
         counts,
         head,
-        [chain(), ...policies(), ...sealed.checks, ...(trust === null ? [untrusted(sealed.kid)] : [])],
+        [chain(), ...policies.checks(), ...sealed.checks, ...(trust === null ? [untrusted(sealed.kid)] : [])],
         sealed,
       );
     },
@@ -240,6 +219,35 @@ function receiptIn(
 
 function isEmpty({ events, effects, receipts }: BundleCounts): boolean {
   return events + effects + receipts === 0;
+}
+
+/** Receipts and effects name the policies that they were judged by, by the digest of their texts. */
+function createPolicyCheck(policyVersion: Parameters<typeof verifyBundle>[2]) {
+  const named = new Set<string>();
+  const texts = new Set<string>();
+  return {
+    /** @param by a receipt or an effect */
+    named(by: JsonObject): void {
+      const version = memberAt(by, ['policy', 'version']);
+      if (typeof version === 'string') named.add(version);
+    },
+    /** Whether the texts of a line are those of the version that it names. */
+    text({ version, files }: JsonObject): boolean {
+      if (typeof version !== 'string' || policyVersion(files) !== version) return false;
+      texts.add(version);
+      return true;
+    },
+    checks(): readonly Check[] {
+      const missing = [...named].filter((version) => !texts.has(version));
+      if (missing.length > 0) {
+        const detail = `It has no text of these policies that receipts or effects name: ${missing.slice(0, MOST_TOLD).map(shown).join(', ')}.`;
+        return [{ name: 'policies', status: 'skipped', detail }];
+      }
+      return texts.size === 0
+        ? []
+        : [passed('policies', `The texts of policies are those of their versions: ${texts.size}.`)];
+    },
+  };
 }
 
 /** Of which workspace, what was asked for, and when it was sealed. */

@@ -1,5 +1,5 @@
 import type { KeyObject } from 'node:crypto';
-import type { Ended, FleetProgram, OpenProgram, OpenRows, Program } from '../stores/open-rows.ts';
+import type { Ended, FleetProgram, OpenProgram, OpenRows, OperatorEvent, Program } from '../stores/open-rows.ts';
 import { quote, quoteOr } from '../json/canonical.ts';
 import { readOwnJson } from '../json/read.ts';
 import { loadSodium } from '../sodium/load.ts';
@@ -58,10 +58,10 @@ export async function loadFleetProgram(): Promise<FleetProgram> {
     run(rows, keys, maxFreezeMs) {
       const runner = createStepRunner(rows);
       const steps = createSteps(rows, runner, { ended: rows.ended, maxFreezeMs });
-      const answer = answerLater(steps, signingWith(keys, sodium));
+      const answer = answerLater(steps, rows, signingWith(keys, sodium));
       return {
         ask(request) {
-          return steps.hasCounted() ? steps.flushCounted().then(() => answer(rows, request)) : answer(rows, request);
+          return steps.hasCounted() ? steps.flushCounted().then(() => answer(request)) : answer(request);
         },
         commits: runner.commits,
         close: runner.close,
@@ -71,7 +71,7 @@ export async function loadFleetProgram(): Promise<FleetProgram> {
 }
 
 /** What an operator decided about a gateway, as an event of the ledger. */
-export const operatorEvent: FleetProgram['operatorEvent'] = (kind, gateway) =>
+export const operatorEvent: OperatorEvent = (kind, gateway) =>
   eventDraft({ kind, effectId: null, actor: { type: 'gateway', id: 'command-line' }, data: { gateway } }).text;
 
 /** Signs a receipt. @param head encoded, which names the key */
@@ -101,29 +101,25 @@ function answerWith(steps: LocalSteps, sign: SignReceipt): ReturnType<Program> {
       const { settle, signature } = readSettle(request.slice(SETTLE.length), sign);
       return writeSettlement(steps.run(store, 'settle', settle.workspace, settle), signature);
     }
-    const asked = readOwnJson<Asked>(request);
-    switch (asked[0]) {
-      case 'run':
-        return JSON.stringify(steps.run(store, asked[1], asked[2], asked[3]));
-      case 'preview':
-        return JSON.stringify(steps.preview(store, asked[1], asked[2], asked[3]));
-      case 'declare_lost':
-        return JSON.stringify(steps.declareLost(store, asked[1], asked[2]));
-      case 'declare_lost_leases':
-        return JSON.stringify(steps.declareLostLeases(store, asked[1], asked[2]));
-      case 'give_back_over':
-        steps.giveBackOver(store.in(asked[1]), COUNTED, asked[2]);
-        return 'null';
-      case 'flush_counted':
-        steps.flushCounted(store);
-        return 'null';
-    }
+    const here: Runs = {
+      run: (...asked) => steps.run(store, ...asked),
+      preview: (...asked) => steps.preview(store, ...asked),
+      declareLost: (...asked) => steps.declareLost(store, ...asked),
+      declareLostLeases: (...asked) => steps.declareLostLeases(store, ...asked),
+      giveBackOver: (workspace, limit) => steps.giveBackOver(store.in(workspace), COUNTED, limit),
+      flushCounted: () => steps.flushCounted(store),
+    };
+    return JSON.stringify(ran(request, here) ?? null);
   };
 }
 
 /** @returns rejects with StoreUnavailable where the store cannot answer */
-function answerLater(steps: Steps, sign: SignReceipt): (rows: OpenRows, request: string) => Promise<string> {
-  return (rows, request) => {
+function answerLater(
+  steps: Steps,
+  rows: Pick<OpenRows, 'impediment'>,
+  sign: SignReceipt,
+): (request: string) => Promise<string> {
+  return (request) => {
     if (request.startsWith(ADMIT)) {
       const admit = readAdmit(request.slice(ADMIT.length));
       const impediment = rows.impediment(admit.workspace);
@@ -134,22 +130,37 @@ function answerLater(steps: Steps, sign: SignReceipt): (rows: OpenRows, request:
       const { settle, signature } = readSettle(request.slice(SETTLE.length), sign);
       return steps.settle(settle).then((settlement) => writeSettlement(settlement, signature));
     }
-    const asked = readOwnJson<Asked>(request);
-    switch (asked[0]) {
-      case 'run':
-        return steps.run(asked[1], asked[2], asked[3]).then(JSON.stringify);
-      case 'preview':
-        return steps.preview(asked[1], asked[2], asked[3]).then(JSON.stringify);
-      case 'declare_lost':
-        return steps.declareLost(asked[1], asked[2]).then(JSON.stringify);
-      case 'declare_lost_leases':
-        return steps.declareLostLeases(asked[1], asked[2]).then(JSON.stringify);
-      case 'give_back_over':
-        return steps.giveBackOver(asked[1], asked[2]).then(() => 'null');
-      case 'flush_counted':
-        return steps.flushCounted().then(() => 'null');
-    }
+    return Promise.resolve(ran(request, steps)).then((answer) => JSON.stringify(answer ?? null));
   };
+}
+
+/** What runs the other steps, at once or later. */
+interface Runs {
+  run<Name extends StepName>(name: Name, workspace: string, request: RequestOf<Name>): unknown;
+  preview<Name extends StepName>(name: Name, workspace: string, request: RequestOf<Name>): unknown;
+  declareLost(workspace: string, id: string): unknown;
+  declareLostLeases(workspace: string, limit: number): unknown;
+  giveBackOver(workspace: string, limit: number): unknown;
+  flushCounted(): unknown;
+}
+
+/** Runs what is asked for besides the two steps of every call. */
+function ran(request: string, on: Runs): unknown {
+  const asked = readOwnJson<Asked>(request);
+  switch (asked[0]) {
+    case 'run':
+      return on.run(asked[1], asked[2], asked[3]);
+    case 'preview':
+      return on.preview(asked[1], asked[2], asked[3]);
+    case 'declare_lost':
+      return on.declareLost(asked[1], asked[2]);
+    case 'declare_lost_leases':
+      return on.declareLostLeases(asked[1], asked[2]);
+    case 'give_back_over':
+      return on.giveBackOver(asked[1], asked[2]);
+    case 'flush_counted':
+      return on.flushCounted();
+  }
 }
 
 /** The steps, as they are run in the store's thread. */

@@ -63,10 +63,12 @@ export interface OpenProgram {
   readonly commits?: () => StoreCommits;
 }
 
+/** The ledger's text for an operator's decision about a gateway. */
+export type OperatorEvent = (kind: 'store.loss_accepted' | 'gateway.declared_lost', gateway: string) => string;
+
 /** A program beside a store that several gateways share, in the same thread: its steps may have to run again. */
 export interface FleetProgram {
-  /** The ledger's text for the decision of an operator. */
-  readonly operatorEvent: (kind: 'store.loss_accepted' | 'gateway.declared_lost', gateway: string) => string;
+  readonly operatorEvent: OperatorEvent;
   run(
     rows: OpenRows,
     keys: ReadonlyMap<string, KeyObject>,

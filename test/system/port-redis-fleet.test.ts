@@ -37,6 +37,17 @@ async function server(): Promise<RedisServer> {
   return started;
 }
 
+/** A primary with a replica, and the way to the one that serves. */
+async function behindRoute() {
+  const replicated = await startReplicated(1, ['--appendfsync', 'everysec']);
+  closers.push(() => replicated.stop());
+  const [replica] = replicated.replicas;
+  if (replica === undefined) throw new Error('no replica');
+  const route = await routeTo(replicated.primary);
+  closers.push(() => route.stop());
+  return { replicated, replica, route };
+}
+
 /** Keeps what a server has on disk now. */
 function snapshot(of: RedisServer): string {
   const copy = join(folder, 'snapshot');
@@ -319,12 +330,7 @@ describe('what svc doctor sees of a store on Redis', () => {
 
 describe('a primary that is killed, and a replica takes over', () => {
   it('keeps all that was acknowledged, under load, with what the replica lacks', async () => {
-    const replicated = await startReplicated(1, ['--appendfsync', 'everysec']);
-    closers.push(() => replicated.stop());
-    const [replica] = replicated.replicas;
-    if (replica === undefined) throw new Error('no replica');
-    const route = await routeTo(replicated.primary);
-    closers.push(() => route.stop());
+    const { replicated, replica, route } = await behindRoute();
     const one = await open(replicated.primary, { ...WEAK, url: route.url, gatewayId: 'gw-1' });
     const two = await open(replicated.primary, { ...WEAK, url: route.url, gatewayId: 'gw-2' });
     const { epoch } = await one.read(WORKSPACE, [], []);
@@ -393,12 +399,7 @@ describe('a primary that is killed, and a replica takes over', () => {
 });
 
 it('a gateway that came and left while the replica lagged is waited for', async () => {
-  const replicated = await startReplicated(1, ['--appendfsync', 'everysec']);
-  closers.push(() => replicated.stop());
-  const [replica] = replicated.replicas;
-  if (replica === undefined) throw new Error('no replica');
-  const route = await routeTo(replicated.primary);
-  closers.push(() => route.stop());
+  const { replicated, replica, route } = await behindRoute();
   const one = await open(replicated.primary, { ...WEAK, url: route.url, gatewayId: 'gw-1' });
   await put(one, 'a', 'x');
   // It left before, and the replica knows that: nobody waits for it.

@@ -168,6 +168,26 @@ it('while nothing is confirmed, people still see what is there, and nothing is d
   }
 });
 
+it('before a failure is answered, the gateway knows that the store is not ready', async () => {
+  const own = await startRedis();
+  const folder = journalFolder();
+  const store = await openRows(folder, own.url);
+  try {
+    const place = await newPlace(store, 'w');
+    expect(store.health().ready).toBe(true);
+    own.signal('SIGKILL');
+    const isReady = await place.commit({}).then(
+      () => 'it was made',
+      () => store.health().ready,
+    );
+    expect(isReady).toBe(false);
+  } finally {
+    await store.close();
+    await own.stop();
+    rmSync(folder, { recursive: true });
+  }
+});
+
 it('settings that cannot be used are told apart from servers that are away', async () => {
   const weak = await startRedis(['--appendonly', 'no']);
   const folder = journalFolder();

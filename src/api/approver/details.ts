@@ -9,7 +9,7 @@ import { type Difference, type EarlierCall, paramsThatDiffer } from './earlier.t
 import { type Html, html, lines } from './html.ts';
 import { timeOf } from './layout.ts';
 import type { ShownApproval } from './shown.ts';
-import { shortened } from '../../effects/model/shortened.ts';
+import { beginning, shortened } from '../../effects/model/shortened.ts';
 
 /* What stands below the card: for who wants to know more before deciding. */
 
@@ -91,7 +91,7 @@ function valuesOf(of: JsonObject, money: (name: string) => string = () => ''): H
 /** A long value begins, and goes on for who asks for the rest. */
 function valueOf(text: string): Html {
   if (text.length <= MOST_AT_ONCE) return html`<pre>${lines(text)}</pre>`;
-  const start = text.slice(0, MOST_AT_ONCE).replace(/[\uD800-\uDBFF]$/, '');
+  const start = beginning(text, MOST_AT_ONCE);
   const rest = text.slice(start.length);
   return html`<pre>${lines(start)}…</pre><details><summary>Show all: ${rest.length.toLocaleString('en')} more characters</summary><pre>${lines(rest)}</pre></details>`;
 }

@@ -1,5 +1,6 @@
 import { type Bounds, boundsFault } from '../../effects/model/editable.ts';
 import { currencyOfParam, moneyField, moneyOfField, moneyShape, moneyText } from '../../effects/model/money.ts';
+import type { RequestFault } from '../../effects/model/run-request.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { printable } from '../../diagnostics/render.ts';
 import { type Refused, refuse } from '../problem.ts';
@@ -32,6 +33,11 @@ export function faultAt(id: string, fault: string | undefined): { readonly attri
   if (fault === undefined) return { attributes: html``, text: html`` };
   const attributes = html` aria-invalid="true" aria-describedby="${id}-fault" autofocus`;
   return { attributes, text: html`<p class="fault" id="${id}-fault">${fault}</p>` };
+}
+
+/** The refusal of a form that cannot be read as a vote. @param errors what is wrong with single params */
+export function undecided(why: string, errors: readonly RequestFault[] = []): Refused {
+  return refuse('invalid_request', `${why} Nothing was decided.`, { errors });
 }
 
 /** Whether a field of a form is that of a param. */
@@ -147,7 +153,7 @@ export function changesIn(shown: ShownApproval, form: Entered): JsonObject | nul
   const fields = fieldsOf(shown);
   const known = new Set(fields.map(formName));
   if (Object.keys(form).some((name) => isFieldName(name) && !known.has(name)))
-    throw refuse('invalid_request', 'The form has another shape than this page gives it. Nothing was decided.');
+    throw undecided('The form has another shape than this page gives it.');
   const changes = fields.flatMap((field) => {
     const { name, bounds, stands } = field;
     const entered = form[formName(field)];
@@ -163,10 +169,7 @@ export function changesIn(shown: ShownApproval, form: Entered): JsonObject | nul
 
 function valueOf(field: Field, text: string): Json | undefined {
   const { name, bounds, stands, asked, currency } = field;
-  const unfit = (why: string): Refused =>
-    refuse('invalid_request', `${name} ${why}. Nothing was decided.`, {
-      errors: [{ path: `/changes/${name}`, message: why }],
-    });
+  const unfit = (why: string): Refused => undecided(`${name} ${why}.`, [{ path: `/changes/${name}`, message: why }]);
   switch (bounds.kind) {
     case 'range': {
       if (currency !== null) {

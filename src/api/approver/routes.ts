@@ -22,7 +22,7 @@ import { PAGE_HEADERS } from './layout.ts';
 import { type Html, html } from './html.ts';
 import { approvalPage, COMMENT, isOpen, keyPage, overtakenText, PASSKEY_FIELDS, plainPage } from './page.ts';
 import { type Approver, approverOf, begin, digestShown, end, formOf, type SessionPorts } from './session.ts';
-import { changesIn, type Entered, isFieldName } from './fields.ts';
+import { changesIn, type Entered, isFieldName, undecided } from './fields.ts';
 import { type ShownApproval, shownTo } from './shown.ts';
 
 /** Longest form, bytes: a comment of a thousand characters, each written as three bytes in percent signs. */
@@ -312,20 +312,15 @@ function voteIn(
   fields: Entered,
 ): Pick<ApprovalCall, 'verdict' | 'comment' | 'changes' | 'alike'> {
   const { verdict, comment: written = '', form: _proof, ...others } = fields;
-  if (verdict !== 'approve' && verdict !== 'reject') throw refuse('invalid_request', 'The form has no decision.');
+  if (verdict !== 'approve' && verdict !== 'reject') throw undecided('The form has no decision.');
   // Browsers send the ends of lines as two characters, and count one.
   const comment = written.replaceAll('\r\n', '\n').trim();
-  if (comment.length > MOST_COMMENT)
-    throw refuse('invalid_request', `The comment is longer than ${MOST_COMMENT} characters. Nothing was decided.`);
+  if (comment.length > MOST_COMMENT) throw undecided(`The comment is longer than ${MOST_COMMENT} characters.`);
   if ([comment, ...Object.values(others)].some((text) => text !== undefined && holdsKey(text)))
-    throw refuse(
-      'invalid_request',
-      'What you wrote holds an API key, which would be kept and shown. Nothing was decided.',
-    );
+    throw undecided('What you wrote holds an API key, which would be kept and shown.');
   const changes = verdict === 'approve' && asked !== null ? changesIn(asked, fields) : null;
   const alike = verdict === 'approve' ? alikeIn(fields) : undefined;
-  if (alike === null)
-    throw refuse('invalid_request', 'How many of the next calls to let in is not said. Nothing was decided.');
+  if (alike === null) throw undecided('How many of the next calls to let in is not said.');
   return { verdict, comment: comment === '' ? null : comment, changes, alike };
 }
 
@@ -354,7 +349,7 @@ const SIGNED_PART = /^[\w-]{1,4000}$/;
 function assertionIn(fields: Readonly<Partial<Record<(typeof PASSKEY_FIELDS)[number], string>>>): Assertion {
   const { credential = '', client_data = '', authenticator_data = '', signature = '' } = fields;
   if (![credential, client_data, authenticator_data, signature].every((part) => SIGNED_PART.test(part)))
-    throw refuse('invalid_request', 'The form has no passkey’s signature. Nothing was decided.');
+    throw undecided('The form has no passkey’s signature.');
   const response = { clientDataJSON: client_data, authenticatorData: authenticator_data, signature };
   return { id: credential, response };
 }
@@ -378,8 +373,7 @@ function fieldsOf({ body }: Visit, names: readonly string[]): Entered {
   const found: Record<string, string> = {};
   for (const [name, value] of form ?? []) {
     const isKnown = names.includes(name) || isFieldName(name);
-    if (!isKnown || Object.hasOwn(found, name))
-      throw refuse('invalid_request', 'The form has another shape than this page gives it. Nothing was decided.');
+    if (!isKnown || Object.hasOwn(found, name)) throw undecided('The form has another shape than this page gives it.');
     found[name] = value;
   }
   return found;

@@ -1,7 +1,7 @@
 import type { Mismatch } from '../model/action-call.ts';
 import { sizeUpTo } from '../../json/size.ts';
 import { type Json, isJsonArray, isJsonObject } from '../../json/value.ts';
-import { shortened } from '../model/shortened.ts';
+import { beginning, shortened } from '../model/shortened.ts';
 
 /** Limits on what is shown of mismatches, in characters of JSON: for one value, and for all values together. */
 export const SHOWN_VALUES = { one: 1_024, all: 32_768 } as const;
@@ -22,7 +22,7 @@ export function shownMismatches(mismatches: readonly Mismatch[]): readonly Misma
       return { value, whole: true };
     }
     left -= most;
-    return { value: `${beginning(value, most)}…`, whole: false };
+    return { value: `${beginningOf(value, most)}…`, whole: false };
   };
   return mismatches.map(({ field, assumed, current }) => {
     const before = shown(assumed);
@@ -44,7 +44,7 @@ const MOST_NAMES = 10;
 const MOST_NAME = 100;
 
 /** The beginning of a value: a text unchanged, anything else as JSON. No more JSON is written than is shown. */
-function beginning(value: Json, most: number): string {
+function beginningOf(value: Json, most: number): string {
   let text = '';
   const write = (part: Json): void => {
     if (text.length > most) return;
@@ -69,5 +69,5 @@ function beginning(value: Json, most: number): string {
   };
   if (typeof value === 'string') text = value.slice(0, most);
   else write(value);
-  return text.slice(0, most).replace(/[\uD800-\uDBFF]$/, '');
+  return beginning(text, most);
 }

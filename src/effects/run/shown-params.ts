@@ -1,3 +1,4 @@
+import { beginning } from '../model/shortened.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
 
 /** The most characters of params that are shown, in total and of one text: a page for people has room for more. */
@@ -33,8 +34,7 @@ export function shownParams(
     left -= Math.min(whole.length, length) + 1;
     if (whole.length <= length) return whole;
     truncated = true;
-    // Never cuts a character in half.
-    const part = whole.slice(0, length).replace(/[\uD800-\uDBFF]$/, '');
+    const part = beginning(whole, length);
     return `${part}${CUT} (${whole.length - part.length} more characters)`;
   }
 

@@ -94,9 +94,9 @@ const CLOSED = 'the journal is closed';
 export async function openStepJournal(folder: string): Promise<StepJournal> {
   makePrivateFolder(folder);
   const heads = new Map<string, JournalHead>();
-  let { memory, remembered, around, gone } = await readMemory(folder);
+  let { memory, remembered, around, before } = await readMemory(folder);
   const neighbours = new Map(around);
-  const dropped = new Map(gone);
+  const dropped = new Map(before);
   /** By segment: the newest step of each workspace in it. */
   const newestIn = new Map<string, Map<string, JournalHead>>();
   for (const [workspace, head] of remembered) heads.set(workspace, head);
@@ -355,14 +355,15 @@ async function readMemory(folder: string): Promise<{
   readonly memory: InstallMemory | null;
   readonly remembered: readonly (readonly [string, JournalHead])[];
   readonly around: readonly (readonly [string, Neighbours])[];
-  readonly gone: readonly (readonly [string, JournalHead])[];
+  /** What was dropped. */
+  readonly before: readonly (readonly [string, JournalHead])[];
 }> {
   let text: string;
   try {
     text = await readFile(join(folder, MEMORY_FILE), 'utf8');
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'ENOENT')
-      return { memory: null, remembered: [], around: [], gone: [] };
+      return { memory: null, remembered: [], around: [], before: [] };
     throw error;
   }
   const { format, installId, gatewayId, accepted, heads, neighbours, dropped } = JSON.parse(text) as InstallMemory & {
@@ -385,6 +386,6 @@ async function readMemory(folder: string): Promise<{
     memory: { installId, gatewayId, accepted },
     remembered: Object.entries(heads),
     around: Object.entries(neighbours),
-    gone: Object.entries(dropped ?? {}),
+    before: Object.entries(dropped ?? {}),
   };
 }

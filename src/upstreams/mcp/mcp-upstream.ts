@@ -4,6 +4,7 @@ import type { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import type { KeptMessage } from '../../effects/model/answer.ts';
 import type { Evidence } from '../../effects/model/effect.ts';
+import { beginning } from '../../effects/model/shortened.ts';
 import type { McpCall } from '../../effects/model/tool.ts';
 import type { Dispatch, MessageListener, ProxiedMessage, UpstreamResult } from '../../effects/upstream.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
@@ -379,7 +380,7 @@ function kept(message: Json, most: number): KeptMessage {
   const text = beginningOf(message, most);
   if (text === null) return { kind: 'message', body: { kind: 'json', value: message }, truncated: false };
   // A UTF-16 code unit takes at most three bytes.
-  const value = text.slice(0, Math.floor(most / 3)).replace(/[\uD800-\uDBFF]$/, '');
+  const value = beginning(text, Math.floor(most / 3));
   return { kind: 'message', body: { kind: 'text', value }, truncated: true };
 }
 

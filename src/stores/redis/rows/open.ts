@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { type StoreHealth, StoreUnavailable } from '../../../effects/store.ts';
 import { MAX_CLOCK_JUMP_MS } from '../../clock-jump.ts';
 import { openStepJournal } from '../../journal/step-journal.ts';
-import type { OpenRows } from '../../open-rows.ts';
+import type { OpenRows, OperatorEvent } from '../../open-rows.ts';
 import type { Answer } from '../../port.ts';
 import { accessOf, clusterNodes, targetOf } from '../addresses.ts';
 import { createAnnouncements, type InForceDigests } from '../announcements.ts';
@@ -19,7 +19,6 @@ import { Batches } from './batches.ts';
 import { createEndedBoots } from './ended.ts';
 import { Notices } from './notices.ts';
 import { createReads, listedSums, type PageOfSums } from './reads.ts';
-import type { OperatorEvent } from './redo.ts';
 
 export interface RedisRowsOptions {
   readonly mode: 'standalone' | 'sentinel' | 'cluster';

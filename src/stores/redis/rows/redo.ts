@@ -3,9 +3,6 @@ import type { Change } from '../../port.ts';
 import { unstored } from './names.ts';
 import { NOTHING, packedChanges } from './words.ts';
 
-/** The ledger's text for an operator's decision about a gateway. */
-export type OperatorEvent = (kind: 'store.loss_accepted' | 'gateway.declared_lost', gateway: string) => string;
-
 /** A lost step as the script `redo` reads it: when it was made and the places that its changes got, then the batch. */
 export function redoRecord({ at, redo, batch }: JournaledStep): Buffer {
   return Buffer.concat([Buffer.from(`${JSON.stringify({ at: String(at), seqs: redo.split(',') })}\n`), batch]);
