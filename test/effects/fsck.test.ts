@@ -226,4 +226,11 @@ describe('passkeys', () => {
       { what: 'passkey', where: 'psk_a', ledger: 'none, it was removed', store: 'a passkey of maria' },
     ]);
   });
+
+  it('that a vote names are as they were before it', () => {
+    const voted = event('approval.granted', 'eff_a', { passkey_id: 'psk_a', user: 'maria' });
+    expect(found([added, voted], ['psk_a'])).toEqual([]);
+    expect(found([added, voted], [])).toHaveLength(1);
+    expect(found([added, removed, voted], [])).toEqual([]);
+  });
 });

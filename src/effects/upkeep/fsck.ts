@@ -68,9 +68,7 @@ export class Audit {
     const standing = KEY_STANDINGS[event.kind];
     const keyId = event.data['key_id'];
     if (standing !== undefined && typeof keyId === 'string') this.#keyStandings.set(keyId, standing);
-    const { passkey_id: passkeyId, user } = event.data;
-    if (typeof passkeyId === 'string' && typeof user === 'string')
-      this.#passkeys.set(passkeyId, { user, isThere: event.kind === 'passkey.added' });
+    this.#addPasskey(event);
     if (event.kind === 'budget.reset') this.#reset(event.data['budgets']);
     if (effectId === null) return;
     const state = stateAfter(this.#states.get(effectId) ?? null, event);
@@ -112,6 +110,13 @@ export class Audit {
         ? []
         : [{ what: 'passkey', where: id, ledger: word(isThere), store: ids.has(id) ? word(true) : 'nothing' }];
     });
+  }
+
+  /** A vote names its passkey as well, and says nothing of whether it is still there. */
+  #addPasskey({ kind, data: { passkey_id: id, user } }: LedgerEvent): void {
+    if (kind !== 'passkey.added' && kind !== 'passkey.removed') return;
+    if (typeof id === 'string' && typeof user === 'string')
+      this.#passkeys.set(id, { user, isThere: kind === 'passkey.added' });
   }
 
   #addMoney(event: LedgerEvent, effectId: string): void {
