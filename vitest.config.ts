@@ -69,6 +69,7 @@ const TIMED = [
   'test/system/fleet-control.test.ts',
   'test/system/fleet-policies.test.ts',
   'test/system/lifecycle.test.ts',
+  'test/system/round-trips.test.ts',
   'test/system/sentinel-store.test.ts',
   'test/system/sentinel.test.ts',
   'test/system/unconfirmed.test.ts',
