@@ -91,7 +91,7 @@ export function addBrainRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
   addSearchRoute(app, ports, lists);
 }
 
-function addPutRoute(app: ApiApp, { brain }: ApiPorts): void {
+function addPutRoute(app: ApiApp, { brain, brainWriter }: ApiPorts): void {
   app.put(
     `${BRAIN}/entities`,
     {
@@ -121,9 +121,10 @@ function addPutRoute(app: ApiApp, { brain }: ApiPorts): void {
       refuseAgents(caller);
       const actor = ledgerActor(caller.principal);
       const entities = checkedEntities(request.body.entities, { kind: 'api', by: actor });
-      const put = await brain.put(request.params.ws, entities, actor);
+      const put = await brainWriter.put(request.params.ws, entities, actor);
       switch (put.kind) {
         case 'put': {
+          await brain.written(request.params.ws);
           const { version, created, changed, unchanged } = put;
           return { version, created, changed, unchanged };
         }
@@ -199,7 +200,7 @@ function addEntityRoute(app: ApiApp, { store }: ApiPorts): void {
   );
 }
 
-function addDeleteRoute(app: ApiApp, { store }: ApiPorts): void {
+function addDeleteRoute(app: ApiApp, { store, brain }: ApiPorts): void {
   app.delete(
     `${BRAIN}/entities/:type/:id`,
     {
@@ -223,6 +224,7 @@ function addDeleteRoute(app: ApiApp, { store }: ApiPorts): void {
       if (removed.kind === 'in_file')
         throw refuse('conflict', `It is in the file ${removed.file}, and would come back. Take it out of the file.`);
       if (removed.count === 0) throw notFound();
+      await brain.written(ws);
       return { type, id };
     },
   );

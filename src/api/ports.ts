@@ -25,7 +25,7 @@ import type { KeyProfile } from '../identity/profiles.ts';
 import type { PreferredWait } from './preferred-wait.ts';
 import type { Lists } from './lists.ts';
 import type { IncomingHttpHeaders } from 'node:http';
-import type { BrainPort } from '../brain/port.ts';
+import type { Brain } from '../brain/brain.ts';
 import type { BrainWriter } from '../brain/writer.ts';
 import type { PinComparison } from '../pins/compare.ts';
 import type { PinState } from '../pins/observed.ts';
@@ -125,7 +125,8 @@ export interface ApiPorts {
   /** Lists of all doors are made in the same lines. */
   readonly lists: Lists;
   /** The company brain. */
-  readonly brain: Pick<BrainPort, 'query'> & Pick<BrainWriter, 'put'>;
+  readonly brain: Pick<Brain, 'query' | 'written'>;
+  readonly brainWriter: Pick<BrainWriter, 'put'>;
   /** What was approved of the tools of MCP servers, beside what they say. */
   readonly pins: {
     /** How a tool stands to its pin; `null` where it has none. */

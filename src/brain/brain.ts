@@ -27,7 +27,7 @@ const MAX_LINKS_VISITED = 20_000;
 /** Entities that are read at once, and characters of all in one answer, each counted as often as it is shown. */
 const READ_AT_ONCE = 25;
 export const ANSWER_CHARACTERS = 512 * 1024;
-/** How long a question waits for the first reading, ms. */
+/** How long a question waits for the first reading, and a change until it is found, ms. */
 const WAIT_MS = 5000;
 /** How long after a failed read it is tried again, ms. */
 const AGAIN_MS = 1000;
@@ -86,6 +86,14 @@ export class Brain implements BrainPort {
     // The one that is under way may have read before.
     if (known.reading !== null) await known.reading.catch(() => undefined);
     await this.#read(workspace, known);
+  }
+
+  /**
+   * Told after a change. Resolves when questions find it, or after some seconds; where nobody has asked yet, at once: the
+   * first question reads all.
+   */
+  async written(workspace: string): Promise<void> {
+    if (this.#workspaces.has(workspace)) await this.#inTime(this.caughtUp(workspace).catch(() => undefined));
   }
 
   close(): void {
@@ -188,16 +196,18 @@ export class Brain implements BrainPort {
   async #ready(workspace: string): Promise<WorkspaceIndex> {
     const known = this.#knownOf(workspace);
     if (known.isComplete) return known.index;
-    const reading = this.#read(workspace, known);
-    const late = Symbol('late');
-    let timer: NodeJS.Timeout | undefined;
-    const waited = new Promise<typeof late>((resolve) => {
-      timer = setTimeout(resolve, this.#waitMs, late).unref();
-    });
-    const first = await Promise.race([reading, waited]).finally(() => clearTimeout(timer));
-    if (first === late)
+    if (!(await this.#inTime(this.#read(workspace, known))))
       throw new BrainNotReady('The entities of this workspace are still being read. Ask again in a few seconds.');
     return known.index;
+  }
+
+  /** Waits for a reading, for as long as anybody waits for one. @returns whether it ended by then */
+  async #inTime(reading: Promise<void>): Promise<boolean> {
+    let timer: NodeJS.Timeout | undefined;
+    const late = new Promise<boolean>((resolve) => {
+      timer = setTimeout(resolve, this.#waitMs, false).unref();
+    });
+    return Promise.race([reading.then(() => true), late]).finally(() => clearTimeout(timer));
   }
 
   /** Reads entities in small parts, until there are enough characters. */

@@ -1,6 +1,6 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type Rig, type Seen, startRig } from './rig.ts';
 
 const WS = '/v1/workspaces/demo';
@@ -61,9 +61,18 @@ describe('entities', () => {
     expect((await rig.send('DELETE', path, { key: rig.keys.admin })).json).toEqual({ type: 'order', id: ORDER.id });
     expect((await rig.send('DELETE', path, { key: rig.keys.admin })).status).toBe(404);
     expect((await rig.send('GET', path)).status).toBe(404);
-    await vi.waitFor(async () =>
-      expect((await search('query=acme&entity_type=customer&join_to=order')).json['joined']).toEqual([]),
-    );
+    expect((await search('query=acme&entity_type=customer&join_to=order')).json['joined']).toEqual([]);
+  });
+
+  it('are found, and found no more, by the very next search', async () => {
+    await search('query=any&entity_type=order', rig.keys.readonly);
+    const found = async () => (await search('query=parcel&entity_type=order')).json['entities'];
+    for (let round = 0; round < 20; round += 1) {
+      expect((await put([{ ...ORDER, id: 'parcel', name: 'Parcel' }])).status).toBe(200);
+      expect(await found()).toHaveLength(1);
+      expect((await rig.send('DELETE', `${ENTITIES}/order/parcel`, { key: rig.keys.admin })).status).toBe(200);
+      expect(await found()).toEqual([]);
+    }
   });
 
   it('say everything that is wrong with them, and where; then nothing is put', async () => {

@@ -352,3 +352,42 @@ it('what changes while it is read is found when the reading is over', async () =
   expect(await ids('second')).toEqual(['c2']);
   brain.close();
 });
+
+it('who wrote waits until it is found, and where nobody has asked yet, for nothing', async () => {
+  const { store, put } = await open();
+  let go: () => void = () => undefined;
+  let held: Promise<void> | null = null;
+  const slow: EntityStore = {
+    ...store,
+    entitiesSince: async (...asked) => {
+      await held;
+      return store.entitiesSince(...asked);
+    },
+  };
+  const { brain, ids } = brainOn(slow);
+  held = new Promise((resolve) => {
+    go = resolve;
+  });
+  await put(customer('c1', 'First'));
+  await brain.written(WS);
+  go();
+  expect(await ids('first')).toEqual(['c1']);
+
+  held = new Promise((resolve) => {
+    go = resolve;
+  });
+  await put(customer('c2', 'Second'));
+  const found = brain.written(WS).then(() => ids('second'));
+  expect(await ids('second')).toEqual([]);
+  go();
+  expect(await found).toEqual(['c2']);
+
+  const hasty = brainOn(slow, undefined, 5);
+  await vi.waitFor(() => hasty.ids('first'), 10_000);
+  held = new Promise(() => undefined);
+  await put(customer('c3', 'Third'));
+  await hasty.brain.written(WS);
+  expect(await hasty.ids('third')).toEqual([]);
+  brain.close();
+  hasty.brain.close();
+});
