@@ -47,7 +47,7 @@ test('one cap counts all listeners: silent connections and unfinished handshakes
   if (before !== null) await once(before, 'close');
   expect(call.destroyed).toBe(false);
 
-  last.destroy();
+  last.resetAndDestroy();
   call.destroy();
   await listeners.close();
   server.close();
@@ -56,7 +56,7 @@ test('one cap counts all listeners: silent connections and unfinished handshakes
 test('each listener takes on its own certificate, not that of another', async () => {
   const server = createServer();
   const pair = (name: string) => ({ cert: read(`${name}.pem`), key: read(`${name}.key.pem`) });
-  const { listeners } = createListeners(server, pair('one'), (each) => new ConnectionCap(each, 10));
+  const { listeners, connections } = createListeners(server, pair('one'), (each) => new ConnectionCap(each, 10));
   const settings = { at: 'own', host: '127.0.0.1', port: 0, tls: pair('one') };
   const port = Number(new URL(await listeners.open(settings)).port);
   const nameOf = async (): Promise<string> => {
@@ -69,5 +69,6 @@ test('each listener takes on its own certificate, not that of another', async ()
   expect(await nameOf()).toBe('one');
   listeners.update(pair('one'), [{ ...settings, tls: pair('two') }]);
   expect(await nameOf()).toBe('two');
+  connections.close();
   await listeners.close();
 });
