@@ -35,13 +35,13 @@ export function createEffectWatch(read: (workspace: string, id: string) => Promi
   /** Reads until all who wait have gone. Who comes after that begins a series of his own. */
   const check = async (
     waiters: ReadonlySet<(left: boolean) => void>,
-    look: () => Promise<boolean>,
+    hasLeft: () => Promise<boolean>,
     delayMs: number,
   ): Promise<void> => {
     if (waiters.size === 0) return;
     // If the store cannot be read, try again later: the waiters have their own time limit.
-    if (await look().catch(() => false)) for (const wake of waiters) wake(true);
-    else setTimeout(() => void check(waiters, look, Math.min(delayMs * 2, SLOWEST_CHECK_MS)), delayMs).unref();
+    if (await hasLeft().catch(() => false)) for (const wake of waiters) wake(true);
+    else setTimeout(() => void check(waiters, hasLeft, Math.min(delayMs * 2, SLOWEST_CHECK_MS)), delayMs).unref();
   };
 
   return {
@@ -71,11 +71,11 @@ export function createEffectWatch(read: (workspace: string, id: string) => Promi
         waiters.add(wake);
         if (known !== undefined) return;
         waiting.set(key, waiters);
-        const look = async (): Promise<boolean> => {
+        const hasLeft = async (): Promise<boolean> => {
           const effect = await read(workspace, effectId);
           return effect === null || !states.includes(effect.life.state);
         };
-        void check(waiters, look, FIRST_CHECK_MS);
+        void check(waiters, hasLeft, FIRST_CHECK_MS);
       });
     },
     end() {

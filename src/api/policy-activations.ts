@@ -189,10 +189,10 @@ function versionToWire(version: string, shown: ShownPolicy) {
 }
 
 function activationToWire({ version, at, by, how, why, files, confirmedBy }: PolicyInForce) {
-  const told = {
+  const details = {
     ...(why === undefined ? {} : { why }),
     ...(files === undefined ? {} : { files }),
     ...(confirmedBy === undefined ? {} : { confirmed_by: confirmedBy }),
   };
-  return { version, at: timeToWire(at), by: { type: by.type, id: by.id }, how, ...told };
+  return { version, at: timeToWire(at), by: { type: by.type, id: by.id }, how, ...details };
 }

@@ -117,13 +117,13 @@ async function makeWhole(place: StorePlace, work: string, from: string, content:
   const reads = existsSync(join(path, STORE_FILE)) ? openReads(path, await loadDriver()) : null;
   try {
     const begun = await beginEpoch({ ...place, path: work }, true, async (store) => {
-      const look = reads === null ? null : asking(reads.handlers);
+      const ask = reads === null ? null : asking(reads.handlers);
       const carried =
-        look === null
+        ask === null
           ? null
           : await carryOver(store.rows, {
-              list: (query) => look('list', query),
-              rows: (workspace, names) => look('rows', { workspace, names }),
+              list: (query) => ask('list', query),
+              rows: (workspace, names) => ask('rows', { workspace, names }),
             });
       await record(store, content, carried);
       // One that stands there already stays until somebody has acknowledged it.

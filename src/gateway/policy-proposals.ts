@@ -52,7 +52,7 @@ export class Proposals {
     { policies: { version }, own }: Pick<InForce, 'policies' | 'own'>,
     how: PolicyProposal['how'],
     by: Principal | LedgerActor,
-    told: Pick<PolicyProposal, 'why' | 'files'>,
+    details: Pick<PolicyProposal, 'why' | 'files'>,
   ): Promise<ProposedPolicy | null> {
     const from = await this.#store.policyInForce();
     if (from === null) return null;
@@ -64,7 +64,7 @@ export class Proposals {
     );
     if (there !== undefined) return { kind: 'proposed', proposal: there, version: from };
     const at = this.#store.now();
-    const terms = { version, from, how, by: actor, ...told, people: person === null ? [] : [person] };
+    const terms = { version, from, how, by: actor, ...details, people: person === null ? [] : [person] };
     const proposal = this.#sealed({ id: this.#parts.newId('ppl'), ...terms, at, expiresAt: at + PROPOSAL_LASTS_MS });
     const bundle = own.version === version && own.parts.length > 0 ? { version, seal: '', parts: own.parts } : null;
     const put = await this.#store.putPolicyProposal({ proposal, before: null, bundle, actor });

@@ -296,10 +296,10 @@ export class Reloader {
       const next = await this.#chosen(choice);
       if (next === null) return { kind: 'not_kept' };
       const how = choice.kind === 'before' ? 'rollback' : 'activate';
-      const told = why === null ? {} : { why };
-      const proposed = await this.#proposals?.propose(next, how, by, told);
+      const details = why === null ? {} : { why };
+      const proposed = await this.#proposals?.propose(next, how, by, details);
       if (proposed != null) return proposed;
-      await activate(this.#store, next, { how, by: ledgerActor(by), again: 'yes', ...told }, this.#seals);
+      await activate(this.#store, next, { how, by: ledgerActor(by), again: 'yes', ...details }, this.#seals);
       await this.#takeOnChosen(next, choice.kind === 'files');
       return { kind: 'active', version: next.policies.version };
     });
@@ -320,8 +320,8 @@ export class Reloader {
     const { inForce } = await this.#read(kept ?? 'of the files');
     if (inForce.policies.version !== version) throw new FilesRefused(gone(version));
     const own = kept === null ? inForce.own : { ...inForce.own, version, parts: kept.parts };
-    const told = { ...(why !== undefined && { why }), ...(files !== undefined && { files }) };
-    await activate(this.#store, { ...inForce, own }, { how, by, again: 'yes', ...told, proposal }, this.#seals);
+    const details = { ...(why !== undefined && { why }), ...(files !== undefined && { files }) };
+    await activate(this.#store, { ...inForce, own }, { how, by, again: 'yes', ...details, proposal }, this.#seals);
     await this.#takeOnChosen(inForce, inForce.own.version === version);
     return { kind: 'active', version, proposal: proposal.confirmed };
   }

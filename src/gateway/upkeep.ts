@@ -15,7 +15,7 @@ export interface UpkeepDone {
 /** When each was done last; `null`: not on record. */
 export type UpkeepTimes = Readonly<Record<Upkeep, UpkeepDone | null>>;
 
-const LOOK_MS = 10_000;
+const REFRESH_MS = 10_000;
 
 const ALERTS = { backup: 'backup_overdue', fsck: 'store_differs', restore: 'restore_lost_calls' } as const;
 
@@ -80,21 +80,21 @@ export function watchUpkeep(
   alert: (what: string, message: string) => void,
 ) {
   let times: UpkeepTimes = { backup: null, fsck: null, restore: null };
-  let told: ReadonlySet<string> = new Set();
+  let noted: ReadonlySet<string> = new Set();
   const notes = () => upkeepNotes(times, everyMs(), Date.now());
-  const look = async (): Promise<void> => {
+  const refresh = async (): Promise<void> => {
     times = await readUpkeep(folder);
     const found = notes();
-    for (const { part, message } of found) if (!told.has(part)) alert(ALERTS[part], message);
-    told = new Set(found.map(({ part }) => part));
+    for (const { part, message } of found) if (!noted.has(part)) alert(ALERTS[part], message);
+    noted = new Set(found.map(({ part }) => part));
   };
-  const timer = setInterval(() => void look(), LOOK_MS).unref();
+  const timer = setInterval(() => void refresh(), REFRESH_MS).unref();
   return {
     /** For metrics, ms. */
     figures: () => ({ backup: times.backup?.at ?? null, cleanFsck: times.fsck?.clean === true ? times.fsck.at : null }),
     notes,
     /** Resolves after the first look. */
-    begun: look(),
+    begun: refresh(),
     stop: () => clearInterval(timer),
   };
 }

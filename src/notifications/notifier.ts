@@ -7,7 +7,7 @@ import type { Observed } from './observed.ts';
 import { send, SEND_TIMEOUT_MS } from './send.ts';
 
 /** How often the ledgers and the outbox are looked at, ms. */
-const LOOK_MS = 500;
+const POLL_MS = 500;
 /** In a fleet one gateway sends. It says so again every so often; when it has been silent for the other, another does, ms. */
 const RENEW_MS = 5_000;
 const LEASE_MS = 20_000;
@@ -33,7 +33,7 @@ export interface NotifierParts {
   /** Whether other gateways may be at the same store. */
   readonly isFleet: boolean;
   /** What stands in no ledger. */
-  readonly observed: Pick<Observed, 'hand' | 'look'>;
+  readonly observed: Pick<Observed, 'hand' | 'inspect'>;
   readonly attempted: (delivery: Delivery, attempted: Attempted) => void;
   readonly report: (error: unknown) => void;
 }
@@ -86,7 +86,7 @@ export class Notifier {
 
   async #run(): Promise<void> {
     while (!this.#isStopping) {
-      await this.#guarded(() => this.#look());
+      await this.#guarded(() => this.#poll());
       if (this.#parts.receivers().length > 0)
         await this.#guarded(async () => {
           this.#dead = await this.#store.deadDeliveries(MOST_DEAD);
@@ -94,7 +94,7 @@ export class Notifier {
       if (this.#isStopping) break;
       await new Promise<void>((resolve) => {
         // Where nobody is told, one look is enough: it ends what waits for those who were.
-        const timer = this.#isIdle() ? undefined : setTimeout(resolve, this.#hasMore ? 0 : LOOK_MS).unref();
+        const timer = this.#isIdle() ? undefined : setTimeout(resolve, this.#hasMore ? 0 : POLL_MS).unref();
         this.#wake = () => {
           clearTimeout(timer);
           resolve();
@@ -118,7 +118,7 @@ export class Notifier {
     return this.#leadsUntil > 0;
   }
 
-  async #look(): Promise<void> {
+  async #poll(): Promise<void> {
     this.#hasMore = false;
     const receivers = this.#parts.receivers();
     if (receivers.length > 0) await this.#parts.observed.hand(receivers);
@@ -137,7 +137,7 @@ export class Notifier {
     // Where a part of the store is away, or takes its time, what is known is told all the same.
     serveAll();
     await this.#guarded(() => this.#readOn(receivers));
-    await this.#guarded(() => this.#parts.observed.look(receivers));
+    await this.#guarded(() => this.#parts.observed.inspect(receivers));
     serveAll();
     if (performance.now() < this.#tidyAt) return;
     this.#tidyAt = performance.now() + TIDY_MS;
@@ -197,7 +197,7 @@ export class Notifier {
         return await this.#store.settleDelivery(before, after);
       } catch (error) {
         if (!(error instanceof StoreUnavailable) || this.#isStopping) throw error;
-        await delay(LOOK_MS, undefined, { ref: false });
+        await delay(POLL_MS, undefined, { ref: false });
       }
   }
 

@@ -9,19 +9,19 @@ const BUDGETS_MS = 15_000;
 /** So many are told of in one look, so that it ends before the sending is lost; the next one tells the rest. */
 const MOST_BUDGETS = 1_000;
 /** What still holds after so long is told again, ms. */
-const TOLD_AGAIN_MS = 86_400_000;
+const AGAIN_MS = 86_400_000;
 /** So much that this gateway saw waits for the store, and so much that was told is remembered here. */
 const MOST_PENDING = 1_000;
 const MOST_KNOWN = 100_000;
 
-type Told = Omit<Notification, 'id' | 'at'>;
+type Observation = Omit<Notification, 'id' | 'at'>;
 
 /** What people are told of that stands in no ledger. */
 export class Observed {
   readonly #parts;
   readonly #store;
   /** By key, in order; `null`: it is over. */
-  readonly #pending = new Map<string, Told | null>();
+  readonly #pending = new Map<string, Observation | null>();
   /** Until when it need not be told again, ms. */
   readonly #known = new Map<string, number>();
   #knownTo: readonly Receiver[] = [];
@@ -54,28 +54,28 @@ export class Observed {
 
   /** Takes into the outbox what any gateway has seen. */
   async hand(receivers: readonly Receiver[]): Promise<void> {
-    for (const [key, told] of this.#pending) {
-      if (told === null) {
+    for (const [key, observation] of this.#pending) {
+      if (observation === null) {
         this.#known.delete(key);
         await this.#store.untell(key);
-      } else await this.#tell(key, this.#store.now() + TOLD_AGAIN_MS, told, receivers);
-      if (this.#pending.get(key) === told) this.#pending.delete(key);
+      } else await this.#tell(key, this.#store.now() + AGAIN_MS, observation, receivers);
+      if (this.#pending.get(key) === observation) this.#pending.delete(key);
     }
   }
 
   /** Looks at the budgets, and at what retention leaves. For the one gateway that sends. */
-  async look(receivers: readonly Receiver[]): Promise<void> {
+  async inspect(receivers: readonly Receiver[]): Promise<void> {
     const unsettled = this.#parts.unsettled();
     if (unsettled > 0)
       await this.#tell(
         'retention',
-        this.#store.now() + TOLD_AGAIN_MS,
+        this.#store.now() + AGAIN_MS,
         { event: 'retention.stalled', workspace: INSTALLATION, effectId: null, data: { effects: unsettled } },
         receivers,
       );
     if (performance.now() < this.#budgetsAt) return;
     this.#budgetsAt = performance.now() + BUDGETS_MS;
-    await this.#lookAtBudgets(receivers);
+    await this.#inspectBudgets(receivers);
   }
 
   /** Receivers that are others have been told of nothing yet. */
@@ -88,17 +88,17 @@ export class Observed {
     return (this.#known.get(key) ?? 0) > this.#store.now();
   }
 
-  async #tell(key: string, until: number, told: Told, receivers: readonly Receiver[]): Promise<void> {
+  async #tell(key: string, until: number, observation: Observation, receivers: readonly Receiver[]): Promise<void> {
     this.#knowFor(receivers);
     if (this.#isKnown(key)) return;
-    await this.#store.tellOnce(key, until, { ...told, at: this.#store.now() }, receivers);
+    await this.#store.tellOnce(key, until, { ...observation, at: this.#store.now() }, receivers);
     if (this.#known.size >= MOST_KNOWN) this.#known.clear();
     this.#known.set(key, until);
   }
 
-  #later(key: string, told: Told | null): void {
+  #later(key: string, observation: Observation | null): void {
     this.#pending.delete(key);
-    if (this.#pending.size < MOST_PENDING) this.#pending.set(key, told);
+    if (this.#pending.size < MOST_PENDING) this.#pending.set(key, observation);
   }
 
   /** What is to be told of a row; `null`: it is not near its limit, or was told. */
@@ -108,12 +108,12 @@ export class Observed {
     const about = createHash('sha256').update(JSON.stringify([workspace, budget, bucket, window, limit]));
     const key = `budget ${about.digest('hex')}`;
     if (this.#isKnown(key)) return null;
-    const until = resetsAt ?? this.#store.now() + TOLD_AGAIN_MS;
+    const until = resetsAt ?? this.#store.now() + AGAIN_MS;
     const data = { budget, unit, limit, spent, held, resets_at: resetsAt === null ? null : timeOf(resetsAt) };
-    return { key, until, told: { event: 'budget.near_limit', workspace, effectId: null, data } as const };
+    return { key, until, observation: { event: 'budget.near_limit', workspace, effectId: null, data } as const };
   }
 
-  async #lookAtBudgets(receivers: readonly Receiver[]): Promise<void> {
+  async #inspectBudgets(receivers: readonly Receiver[]): Promise<void> {
     this.#knowFor(receivers);
     let left = MOST_BUDGETS;
     for (const workspace of this.#parts.workspaces()) {
@@ -124,7 +124,7 @@ export class Observed {
       );
       for (const row of rows.filter((near) => near !== null).slice(0, left)) {
         left -= 1;
-        await this.#tell(row.key, row.until, row.told, receivers);
+        await this.#tell(row.key, row.until, row.observation, receivers);
       }
     }
   }

@@ -141,8 +141,8 @@ export function createArchive(store: RowStore, runner: StepRunner, kept: Segment
   async function takeIn(workspace: string, { n, sha256, before, rows }: Segment): Promise<void> {
     const records = rows.map(recordOf);
     // At once: each alone would wait for a sync of the disk.
-    const looks = rows.map(async ({ id }) => [id, await approvalsOf(store, workspace, id, MOST_APPROVALS)] as const);
-    const approvals = new Map(await Promise.all(looks));
+    const reading = rows.map(async ({ id }) => [id, await approvalsOf(store, workspace, id, MOST_APPROVALS)] as const);
+    const approvals = new Map(await Promise.all(reading));
     // The step finds all of them remembered, and asks for none alone.
     await runner.read(workspace, [
       ...rows.map(({ id }) => ({ kind: effectRows.kind, id })),

@@ -31,15 +31,11 @@ export interface CarriedOver {
 
 /**
  * Brings what ran after the backup into a restored store, newest first, as far as the store that it replaces can be read.
- * @param before the store that is replaced
  */
-export async function carryOver(
-  restored: RowStore,
-  { list: look, rows: lookUp }: Pick<RowStore, 'list' | 'rows'>,
-): Promise<CarriedOver> {
+export async function carryOver(restored: RowStore, replaced: Pick<RowStore, 'list' | 'rows'>): Promise<CarriedOver> {
   const before: Pick<RowStore, 'list' | 'rows'> = {
-    list: (query) => look(query).catch(unreadable),
-    rows: (workspace, names) => lookUp(workspace, names).catch(unreadable),
+    list: (query) => replaced.list(query).catch(unreadable),
+    rows: (workspace, names) => replaced.rows(workspace, names).catch(unreadable),
   };
   const runner = createStepRunner(restored);
   let unknown = 0;

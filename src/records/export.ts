@@ -92,9 +92,9 @@ interface Made extends Pick<ExportPart, 'counts'> {
 
 type LeftItem = Archived | Extract<ExportItem, { readonly type: 'effect' }>;
 
-/** Lines of one answer, characters, and so many looks at the store: others wait for it. */
+/** Lines of one answer, characters, and so many slices at the store: others wait for it. */
 const MOST_CHARACTERS = 256 * 1024;
-const MOST_LOOKS = 8;
+const MOST_SLICES = 8;
 
 /**
  * The thread that reads rests so many times as long as it made lines. Without, it takes one of two cores from the calls:
@@ -113,7 +113,7 @@ export const readProgram: ReadProgram = (store) => {
     const counts = { events: 0, receipts: 0, effects: 0 };
     let text = '';
     let next: Place | null = place;
-    for (let looks = 0; next?.of === place.of && looks < MOST_LOOKS && text.length < MOST_CHARACTERS; looks += 1) {
+    for (let slices = 0; next?.of === place.of && slices < MOST_SLICES && text.length < MOST_CHARACTERS; slices += 1) {
       const { items, next: after }: Items = await itemsFrom(from, request, isMatch, next);
       for (const item of items) {
         if (isLeft(item)) left.push([text.length, item]);

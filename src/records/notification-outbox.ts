@@ -39,10 +39,8 @@ const deliveryRows = repository(
 );
 /** Who is told, by their ids: since when, ms. */
 const subscriberRows = repository(jsonKind<Readonly<Record<string, number>>>('notified', () => []));
-const TOLD_ONCE = 'told';
-const toldRows = repository(
-  jsonKind<{ readonly until: number }>('told', ({ until }) => [{ list: TOLD_ONCE, at: until }]),
-);
+const ONCE = 'told';
+const onceRows = repository(jsonKind<{ readonly until: number }>('told', ({ until }) => [{ list: ONCE, at: until }]));
 
 export const notificationId = (prefix: 'msg' | 'dlv', ...parts: readonly (string | number)[]): string =>
   `${prefix}_${createHash('sha256').update(JSON.stringify(parts)).digest('hex').slice(0, 32)}`;
@@ -148,13 +146,13 @@ export class Outbox {
         const state = deliveryRows.get(draft, id)?.state.kind ?? 'waiting';
         if (state !== 'waiting') deliveryRows.put(draft, id, null);
       });
-    const told = await firstOf(store, { ...asked, list: TOLD_ONCE, kind: toldRows.kind }, AT_ONCE);
-    for (const { id } of told)
+    const expired = await firstOf(store, { ...asked, list: ONCE, kind: onceRows.kind }, AT_ONCE);
+    for (const { id } of expired)
       await this.run((draft) => {
-        const there = toldRows.get(draft, id);
-        if (there !== null && there.until <= draft.now) toldRows.put(draft, id, null);
+        const there = onceRows.get(draft, id);
+        if (there !== null && there.until <= draft.now) onceRows.put(draft, id, null);
       });
-    return over.length === AT_ONCE || told.length === AT_ONCE;
+    return over.length === AT_ONCE || expired.length === AT_ONCE;
   }
 
   async next(receiver: string): Promise<Delivery | null> {
@@ -174,20 +172,26 @@ export class Outbox {
     if (isOver) this.#waiting.set(receiver, Math.max(0, (this.#waiting.get(receiver) ?? 0) - 1));
   }
 
-  async tellOnce(...[key, until, told, subscriptions]: Parameters<NotificationStore['tellOnce']>): Promise<void> {
-    if (!subscriptions.some((one) => isWanted(one, told))) return;
+  async tellOnce(
+    ...[key, until, notification, subscriptions]: Parameters<NotificationStore['tellOnce']>
+  ): Promise<void> {
+    if (!subscriptions.some((one) => isWanted(one, notification))) return;
     const added = await this.run((draft) => {
-      const there = toldRows.get(draft, key);
+      const there = onceRows.get(draft, key);
       if (there !== null && there.until > draft.now) return [];
-      toldRows.put(draft, key, { until });
-      return this.put(draft, { ...told, id: notificationId('msg', this.#installId(), key, told.at) }, subscriptions);
+      onceRows.put(draft, key, { until });
+      return this.put(
+        draft,
+        { ...notification, id: notificationId('msg', this.#installId(), key, notification.at) },
+        subscriptions,
+      );
     });
     this.added(added);
   }
 
   untell(key: string): Promise<void> {
     return this.run((draft) => {
-      if (toldRows.get(draft, key) !== null) toldRows.put(draft, key, null);
+      if (onceRows.get(draft, key) !== null) onceRows.put(draft, key, null);
     });
   }
 

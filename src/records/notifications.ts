@@ -16,7 +16,7 @@ import { readRecord, type StepRunner } from './runner.ts';
 import { eventOf } from './view.ts';
 
 /** Which events of the ledger are told, as what, and which members of their data. */
-const TOLD: Partial<Record<LedgerKind, readonly [event: NotificationEvent, ...members: string[]]>> = {
+const NOTIFIED: Partial<Record<LedgerKind, readonly [event: NotificationEvent, ...members: string[]]>> = {
   'approval.requested': ['approval.requested', 'approval_id', 'expires_at'],
   'approval.renewed': ['approval.requested', 'approval_id', 'expires_at'],
   'approval.escalated': ['approval.escalated', 'approval_id', 'roles', 'users', 'expires_at'],
@@ -49,7 +49,7 @@ const BEGINNING: Cursor = { epoch: 0, seq: 0 };
 
 /** Events of one look at a ledger, and those of it that one step takes into the outbox. */
 const EVENTS_AT_ONCE = 200;
-const TOLD_AT_ONCE = 20;
+const NOTIFICATIONS_AT_ONCE = 20;
 /** A cursor that passed so many events that nobody is told of is written all the same. */
 const UNWRITTEN = 5_000;
 
@@ -155,18 +155,19 @@ class Followed {
       known.at = await this.#beforeLoss(workspace, at);
       return true;
     }
-    const told: Notification[] = [];
+    const notifications: Notification[] = [];
     let to = at;
     for (const entry of at.seq === 0 ? slice : slice.slice(1)) {
-      const notification = this.#toldOf(workspace, entry);
-      if (notification !== null && subscriptions.some((one) => isWanted(one, notification))) told.push(notification);
+      const notification = this.#notificationOf(workspace, entry);
+      if (notification !== null && subscriptions.some((one) => isWanted(one, notification)))
+        notifications.push(notification);
       to = { epoch: entry.epoch, seq: entry.seq };
-      if (told.length === TOLD_AT_ONCE) break;
+      if (notifications.length === NOTIFICATIONS_AT_ONCE) break;
     }
-    if (told.length > 0 || to.seq - known.written.seq >= UNWRITTEN)
-      await this.#takeIn(workspace, known.written, to, told, subscriptions);
+    if (notifications.length > 0 || to.seq - known.written.seq >= UNWRITTEN)
+      await this.#takeIn(workspace, known.written, to, notifications, subscriptions);
     else known.at = to;
-    return to.seq !== at.seq && (slice.length === EVENTS_AT_ONCE || told.length === TOLD_AT_ONCE);
+    return to.seq !== at.seq && (slice.length === EVENTS_AT_ONCE || notifications.length === NOTIFICATIONS_AT_ONCE);
   }
 
   async #readCursor(workspace: string): Promise<{ at: Cursor; written: Cursor }> {
@@ -179,24 +180,24 @@ class Followed {
     workspace: string,
     from: Cursor,
     to: Cursor,
-    told: readonly Notification[],
+    notifications: readonly Notification[],
     subscriptions: readonly Subscription[],
   ): Promise<void> {
     const added = await this.#outbox.run((draft) => {
       const there = cursorRows.get(draft, workspace) ?? BEGINNING;
       if (there.seq !== from.seq || there.epoch !== from.epoch) return null;
       cursorRows.put(draft, workspace, to);
-      return told.flatMap((notification) => this.#outbox.put(draft, notification, subscriptions));
+      return notifications.flatMap((notification) => this.#outbox.put(draft, notification, subscriptions));
     });
     if (added === null) return void this.#reached.delete(workspace);
     this.#reached.set(workspace, { at: to, written: to });
     this.#outbox.added(added);
   }
 
-  #toldOf(workspace: string, { epoch, seq, at, about, text }: LedgerEntry): Notification | null {
-    const told = TOLD_TEXTS.get(text.slice(0, text.indexOf(',')));
-    if (told === undefined) return null;
-    const [event, ...members] = told;
+  #notificationOf(workspace: string, { epoch, seq, at, about, text }: LedgerEntry): Notification | null {
+    const notified = NOTIFIED_TEXTS.get(text.slice(0, text.indexOf(',')));
+    if (notified === undefined) return null;
+    const [event, ...members] = notified;
     const { data } = eventOf(about, text);
     return {
       id: notificationId('msg', this.#installId(), workspace, epoch, seq),
@@ -238,7 +239,7 @@ export function createNotifications(
     forgetDeliveries: () => outbox.forget(),
     nextDelivery: (receiver) => outbox.next(receiver),
     settleDelivery: (before, after) => outbox.settle(before, after),
-    tellOnce: (...told) => outbox.tellOnce(...told),
+    tellOnce: (...notice) => outbox.tellOnce(...notice),
     untell: (key) => outbox.untell(key),
     deliveries: (state, page) => outbox.page(state, page),
     deadDeliveries: (most) => outbox.dead(most),
@@ -247,7 +248,7 @@ export function createNotifications(
 }
 
 /** The beginnings of the texts of the ledger that are told: the others are not even read as JSON. */
-const TOLD_TEXTS = new Map(Object.entries(TOLD).map(([kind, told]) => [`["${kind}"`, told]));
+const NOTIFIED_TEXTS = new Map(Object.entries(NOTIFIED).map(([kind, notified]) => [`["${kind}"`, notified]));
 
 function membersOf(data: JsonObject, members: readonly string[]): JsonObject {
   return Object.fromEntries(

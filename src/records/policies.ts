@@ -154,14 +154,14 @@ export function createPolicies(store: RowStore, runner: StepRunner): Policies {
     const history = historyRows.get(draft, ONLY) ?? [];
     if (before === version && history[0]?.version === version) return;
     const { by, how, why, files, proposal } = change;
-    const told = { ...(why === undefined ? {} : { why }), ...(files === undefined ? {} : { files }) };
+    const details = { ...(why === undefined ? {} : { why }), ...(files === undefined ? {} : { files }) };
     const confirmedBy = proposal?.confirmed.people.map(({ user }) => user).filter((user) => user !== by.id);
-    const line = { version, at: draft.now, by, how, ...told, ...(confirmedBy === undefined ? {} : { confirmedBy }) };
+    const line = { version, at: draft.now, by, how, ...details, ...(confirmedBy === undefined ? {} : { confirmedBy }) };
     historyRows.put(draft, ONLY, [line, ...history].slice(0, MOST_HISTORY));
     const kind = how === 'rollback' ? 'policy.rolled_back' : 'policy.activated';
     const ofTwo = confirmedBy === undefined ? {} : { proposed_by: by.id, confirmed_by: confirmedBy };
     const actor = proposal?.actor ?? by;
-    appendEvents(draft, [{ kind, effectId: null, actor, data: { version, before, how, ...told, ...ofTwo } }]);
+    appendEvents(draft, [{ kind, effectId: null, actor, data: { version, before, how, ...details, ...ofTwo } }]);
   }
 
   const kept: Policies['kept'] = {

@@ -1,5 +1,5 @@
 import type { LedgerActor } from '../effects/model/ledger.ts';
-import { type PolicyProposal, proposalStatus, toldOfProposal } from '../effects/model/policy-proposal.ts';
+import { type PolicyProposal, proposalStatus, proposalEventData } from '../effects/model/policy-proposal.ts';
 import type { PutProposal } from '../effects/policy-store.ts';
 import { ONLY, policyRows } from './control-rows.ts';
 import type { Draft } from './draft.ts';
@@ -32,11 +32,11 @@ export function putProposal(draft: Draft, { proposal, before, actor }: Omit<PutP
   if (before === null && open.length >= MOST_OPEN) return 'full';
   const over = others.filter((one) => !open.includes(one));
   proposalRows.put(draft, ONLY, [proposal, ...open, ...over].slice(0, MOST_KEPT));
-  const told = toldOfProposal(proposal);
+  const data = proposalEventData(proposal);
   const event =
     before === null
-      ? ({ kind: 'policy.proposed', data: told } as const)
-      : ({ kind: 'policy.confirmed', data: { ...told, complete: false } } as const);
+      ? ({ kind: 'policy.proposed', data } as const)
+      : ({ kind: 'policy.confirmed', data: { ...data, complete: false } } as const);
   appendEvents(draft, [{ ...event, effectId: null, actor }]);
   return 'put';
 }
@@ -63,7 +63,7 @@ export function endProposals(
   if (as === 'withdrawn')
     appendEvents(
       draft,
-      ending.map((one) => ({ kind: 'policy.withdrawn', effectId: null, actor: by, data: toldOfProposal(one) })),
+      ending.map((one) => ({ kind: 'policy.withdrawn', effectId: null, actor: by, data: proposalEventData(one) })),
     );
   return ending.length;
 }
@@ -76,6 +76,6 @@ export function endConfirmed(draft: Draft, confirmed: PolicyProposal, by: Ledger
     ONLY,
     proposalsOf(draft).map((one) => (one.id === confirmed.id ? { ...confirmed, ended } : one)),
   );
-  const data = { ...toldOfProposal(confirmed), complete: true };
+  const data = { ...proposalEventData(confirmed), complete: true };
   appendEvents(draft, [{ kind: 'policy.confirmed', effectId: null, actor: by, data }]);
 }

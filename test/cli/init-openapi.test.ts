@@ -811,13 +811,15 @@ describe('probes that are proposed', () => {
     for (const [, probe] of probed) {
       expect(probe.notHappened).toEqual({});
       for (const status of [200, 204, 401, 403, 404, 410, 429, 500, 503])
-        expect(judgeProbe(probe, 'http', { http_status: status, text: 'old' }, { id: '1', text: 'new' }).said).not.toBe(
-          'not_happened',
-        );
+        expect(
+          judgeProbe(probe, 'http', { http_status: status, text: 'old' }, { id: '1', text: 'new' }).finding,
+        ).not.toBe('not_happened');
     }
     const deleted = Object.fromEntries(probed)['delete_note'];
     if (deleted === undefined) throw new Error('it is not proposed');
-    const said = [200, 403, 404].map((http_status) => judgeProbe(deleted, 'http', { http_status }, { id: '1' }).said);
+    const said = [200, 403, 404].map(
+      (http_status) => judgeProbe(deleted, 'http', { http_status }, { id: '1' }).finding,
+    );
     expect(said).toEqual(['unknown', 'unknown', 'happened']);
   });
 });

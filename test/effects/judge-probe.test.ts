@@ -26,9 +26,9 @@ const http = (status: number, value: Json): KeptResult => ({
 });
 const message = (value: Json): KeptResult => ({ kind: 'message', body: { kind: 'json', value }, truncated: false });
 
-function said(answer: KeptResult, by: Probe, given: JsonObject = {}): string {
+function findingOf(answer: KeptResult, by: Probe, given: JsonObject = {}): string {
   const state = stateOfAnswer(answer);
-  return typeof state === 'string' ? state : judgeProbe(by, answer.kind, state, given).said;
+  return typeof state === 'string' ? state : judgeProbe(by, answer.kind, state, given).finding;
 }
 
 describe('what an answer to a probe says', () => {
@@ -43,21 +43,23 @@ describe('what an answer to a probe says', () => {
     ['a body cannot say what its status is', http(503, { state: 'done', http_status: 404 }), 'unknown'],
     ['a body that is no JSON', { ...http(404, null), body: { kind: 'text', value: 'gone' } } as const, 'not_happened'],
   ])('%s', (_, answer, expected) => {
-    expect(said(answer, order)).toBe(expected);
+    expect(findingOf(answer, order)).toBe(expected);
   });
 
   test('both sets hold: nothing is known', () => {
-    expect(said(http(200, { state: 'done' }), probe({ state: 'done' }, { state: { $exists: true } }))).toBe('unknown');
+    expect(findingOf(http(200, { state: 'done' }), probe({ state: 'done' }, { state: { $exists: true } }))).toBe(
+      'unknown',
+    );
   });
   test('a set without conditions never holds', () => {
-    expect(said(http(200, {}), probe({ state: 'done' }))).toBe('unknown');
-    expect(said(http(200, { state: 'done' }), probe({ state: 'done' }))).toBe('happened');
+    expect(findingOf(http(200, {}), probe({ state: 'done' }))).toBe('unknown');
+    expect(findingOf(http(200, { state: 'done' }), probe({ state: 'done' }))).toBe('happened');
   });
   test('lists are read by their places', () => {
-    expect(said(http(200, [{ id: 7 }]), probe({ '0.id': 7 }))).toBe('happened');
+    expect(findingOf(http(200, [{ id: 7 }]), probe({ '0.id': 7 }))).toBe('happened');
   });
   test('what was cut shows nothing', () => {
-    expect(said({ ...http(404, {}), truncated: true }, order)).toMatch(/longer than/);
+    expect(findingOf({ ...http(404, {}), truncated: true }, order)).toMatch(/longer than/);
   });
 
   test.each([
@@ -87,23 +89,23 @@ describe('what an answer to a probe says', () => {
       'unknown',
     ],
   ])('%s', (_, result, expected) => {
-    expect(said(message(result), probe({ 'json.found': true }))).toBe(expected);
+    expect(findingOf(message(result), probe({ 'json.found': true }))).toBe(expected);
   });
 });
 
 describe('what the call has in place of {name}', () => {
   test('is compared, and never read as a condition', () => {
     const by = probe({ state: '{wanted}' });
-    expect(said(http(200, { state: 'open' }), by, { wanted: 'open' })).toBe('happened');
-    expect(said(http(200, { state: 'open' }), by, { wanted: { $exists: true } })).toBe('unknown');
-    expect(said(http(200, { state: 'open' }), by, { wanted: '{other}', other: 'open' })).toBe('unknown');
+    expect(findingOf(http(200, { state: 'open' }), by, { wanted: 'open' })).toBe('happened');
+    expect(findingOf(http(200, { state: 'open' }), by, { wanted: { $exists: true } })).toBe('unknown');
+    expect(findingOf(http(200, { state: 'open' }), by, { wanted: '{other}', other: 'open' })).toBe('unknown');
   });
   test('stands as the operand of an operator too, but not as an expression', () => {
-    expect(said(http(200, { n: 7 }), probe({ n: { $gte: '{least}' } }), { least: 5 })).toBe('happened');
-    expect(said(http(200, { n: 'x' }), probe({ n: { $regex: '{all}' } }), { all: '.*' })).toBe('unknown');
+    expect(findingOf(http(200, { n: 7 }), probe({ n: { $gte: '{least}' } }), { least: 5 })).toBe('happened');
+    expect(findingOf(http(200, { n: 'x' }), probe({ n: { $regex: '{all}' } }), { all: '.*' })).toBe('unknown');
   });
   test('is not there: nothing is known', () => {
-    expect(said(http(200, { state: null }), probe({ state: '{wanted}' }))).toBe('unknown');
+    expect(findingOf(http(200, { state: null }), probe({ state: '{wanted}' }))).toBe('unknown');
   });
   test('fills the params of the read; what the call does not have is left out', () => {
     const given = { order: 'a-1', lines: [1, 2] };

@@ -15,10 +15,10 @@ const LIFE = {
 const PROBE = { everyMs: 5_000, forMs: 3_600_000 };
 
 /** When readings are made that all say the same, ms. */
-function readings(said: 'unknown' | 'not_happened', probe = PROBE, first = 2_000): readonly number[] {
+function readings(finding: 'unknown' | 'not_happened', probe = PROBE, first = 2_000): readonly number[] {
   const times: number[] = [];
   for (let at: number | null = first; at !== null && times.length < 100; ) {
-    const reading = { said, readAt: at, wasHeard: true };
+    const reading = { finding, readAt: at, wasHeard: true };
     const before = [...times];
     times.push(at);
     at = nextProbe(reading, waitAfter(reading, before, LIFE, probe), LIFE, probe);
@@ -47,7 +47,7 @@ describe('when an unknown outcome is probed', () => {
   });
 
   it('a reading without an answer, and a time in which no gateway ran, put nothing off', () => {
-    const reading = { said: 'unknown', readAt: 30_000, wasHeard: false } as const;
+    const reading = { finding: 'unknown', readAt: 30_000, wasHeard: false } as const;
     expect(waitAfter(reading, [], LIFE, PROBE)).toBe(PROBE.everyMs);
     const heard = { ...reading, readAt: 3_000_000, wasHeard: true };
     expect(waitAfter(heard, [2_000, 7_000], LIFE, PROBE)).toBe(PROBE.everyMs);
@@ -57,7 +57,7 @@ describe('when an unknown outcome is probed', () => {
     const month = { ...PROBE, forMs: 30 * 24 * 3_600_000 };
     const times: number[] = [];
     for (let at: number | null = 2_000; at !== null && times.length < 10_000; ) {
-      const reading = { said: 'unknown', readAt: at, wasHeard: false } as const;
+      const reading = { finding: 'unknown', readAt: at, wasHeard: false } as const;
       times.push(at);
       at = nextProbe(reading, waitAfter(reading, [], LIFE, month), LIFE, month);
     }
@@ -68,9 +68,9 @@ describe('when an unknown outcome is probed', () => {
 
   it('until the time for it is over; but what was once not there gets its second look', () => {
     expect(readings('unknown', { ...PROBE, forMs: 10_000 }).at(-1)).toBeLessThanOrEqual(10_000);
-    const reading = { said: 'not_happened', readAt: 61_000 } as const;
+    const reading = { finding: 'not_happened', readAt: 61_000 } as const;
     expect(nextProbe(reading, 5_000, LIFE, { forMs: 62_000 })).toBe(66_000);
-    expect(nextProbe({ ...reading, said: 'unknown' }, 5_000, LIFE, { forMs: 62_000 })).toBeNull();
+    expect(nextProbe({ ...reading, finding: 'unknown' }, 5_000, LIFE, { forMs: 62_000 })).toBeNull();
     expect(nextProbe(reading, 5_000, LIFE, { forMs: 0 })).toBeNull();
   });
 });

@@ -109,7 +109,7 @@ function begin(store: NotifierParts['store'], more: Partial<NotifierParts> = {})
     publicUrl: () => 'http://gateway.test',
     owner: 'one',
     isFleet: false,
-    observed: { hand: async () => {}, look: async () => {} },
+    observed: { hand: async () => {}, inspect: async () => {} },
     attempted: (_, one) => void attempted.push(one),
     report: (error) => void faults.push(error),
     ...more,

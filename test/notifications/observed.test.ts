@@ -74,7 +74,7 @@ it('budgets by params are judged in turns, as lists are, and so many are told of
       return turns.map(items, make);
     },
   });
-  await observed.look([OPS]);
+  await observed.inspect([OPS]);
   expect(inTurns).toBe(3_000);
   expect(new Set(told.map(([key]) => key)).size).toBe(1_000);
 });
@@ -86,7 +86,7 @@ it.each([
   ['without a limit', { limit: 0 }, 0],
 ])('a budget that is %s', async (_, row, times) => {
   const { observed, told } = watching(() => [{ ...ROW, ...row }]);
-  await observed.look([OPS]);
+  await observed.inspect([OPS]);
   expect(told).toHaveLength(times);
 });
 
@@ -96,7 +96,7 @@ it('each row and each window of a budget is told of by itself: once, until it is
   const { observed, told, clock } = watching(() => rows);
   const lookAgain = async (receivers = [OPS]): Promise<number> => {
     vi.advanceTimersByTime(15_000);
-    await observed.look(receivers);
+    await observed.inspect(receivers);
     return told.length;
   };
   const receivers = [OPS];
@@ -108,14 +108,14 @@ it('each row and each window of a budget is told of by itself: once, until it is
   expect(await lookAgain(receivers)).toBe(4);
   expect(await lookAgain([OPS])).toBe(5);
   // Budgets are looked at every 15 s, and not in each look.
-  await observed.look([OPS]);
+  await observed.inspect([OPS]);
   expect(told).toHaveLength(5);
 });
 
 it('says how far a budget is used and when it begins anew; one that never does is told of again after a day', async () => {
   const forever = { ...ROW, budget: 'total', spent: 60, held: 35, resetsAt: null };
   const { observed, notified } = watching(() => [{ ...ROW, held: 3 }, forever]);
-  await observed.look([OPS]);
+  await observed.inspect([OPS]);
   const of = { event: 'budget.near_limit', workspace: 'w', effectId: null, at: 1_000_000 };
   const data = { budget: 'b', unit: 'cent', limit: 100, spent: 90, held: 3, resets_at: '1970-01-01T00:33:20.000Z' };
   expect(notified).toEqual([
@@ -132,18 +132,18 @@ it('effects that retention must leave are told of once a day', async () => {
     () => unsettled,
   );
   const receivers = [OPS];
-  await observed.look(receivers);
+  await observed.inspect(receivers);
   expect(notified).toEqual([]);
   unsettled = 3;
-  await observed.look(receivers);
-  await observed.look(receivers);
+  await observed.inspect(receivers);
+  await observed.inspect(receivers);
   const told = { event: 'retention.stalled', workspace: INSTALLATION, effectId: null, at: 1_000_000 };
   expect(notified).toEqual([[87_400_000, { ...told, data: { effects: 3 } }]]);
   clock.now = 87_399_999;
-  await observed.look(receivers);
+  await observed.inspect(receivers);
   expect(notified).toHaveLength(1);
   clock.now = 87_400_000;
-  await observed.look(receivers);
+  await observed.inspect(receivers);
   expect(notified).toHaveLength(2);
 });
 
@@ -153,8 +153,8 @@ it('budgets are not read where nobody wants to know', async () => {
     reads += 1;
     return [];
   });
-  await observed.look([{ ...OPS, events: ['pause.set'] }]);
-  await observed.look([{ ...OPS, workspaces: ['elsewhere'] }]);
+  await observed.inspect([{ ...OPS, events: ['pause.set'] }]);
+  await observed.inspect([{ ...OPS, workspaces: ['elsewhere'] }]);
   expect(reads).toBe(0);
 });
 

@@ -5,8 +5,8 @@ import { judgeCondition, newConditionJudge } from './conditions.ts';
 import { EffortSpent, newEffort } from './state-fields.ts';
 
 /** What an answer to a probe says of the call. */
-export interface Said {
-  readonly said: 'happened' | 'not_happened' | 'unknown';
+export interface ProbeFinding {
+  readonly finding: 'happened' | 'not_happened' | 'unknown';
   /** For people, a sentence: what it rests on. */
   readonly why: string;
   /** The fields whose conditions decided. */
@@ -40,24 +40,28 @@ export function filledIn(template: JsonObject, given: JsonObject): JsonObject {
  * Judges an answer by the two sets of conditions of a probe. Where neither holds, or both, nothing is known. Pure.
  * @param given the params of the call, and the key as the upstream got it
  */
-export function judgeProbe(probe: Probe, kind: KeptResult['kind'], state: JsonObject, given: JsonObject): Said {
+export function judgeProbe(probe: Probe, kind: KeptResult['kind'], state: JsonObject, given: JsonObject): ProbeFinding {
   try {
     const [happened, notHappened] = [probe.happened, probe.notHappened].map((set) => isMet(set, kind, state, given));
     if (happened !== notHappened)
       return happened
-        ? { said: 'happened', why: 'The upstream shows what the call was to do.', fields: Object.keys(probe.happened) }
+        ? {
+            finding: 'happened',
+            why: 'The upstream shows what the call was to do.',
+            fields: Object.keys(probe.happened),
+          }
         : {
-            said: 'not_happened',
+            finding: 'not_happened',
             why: 'The upstream shows that it was not done.',
             fields: Object.keys(probe.notHappened),
           };
     const why = happened
       ? 'says both that it happened and that it did not'
       : 'shows neither that it happened nor that it did not';
-    return { said: 'unknown', why: `The upstream ${why}.`, fields: [] };
+    return { finding: 'unknown', why: `The upstream ${why}.`, fields: [] };
   } catch (error) {
     if (!(error instanceof EffortSpent)) throw error;
-    return { said: 'unknown', why: 'The answer takes too many steps to be judged.', fields: [] };
+    return { finding: 'unknown', why: 'The answer takes too many steps to be judged.', fields: [] };
   }
 }
 

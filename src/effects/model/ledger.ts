@@ -149,8 +149,8 @@ export interface LedgerFilter {
 export function ledgerEventToWire(event: LedgerEvent) {
   const recordedAt = new Date(event.at).toISOString();
   // The start is put on record only when the attempt has ended.
-  const { at: told } = event.data;
-  const began = event.kind === 'execution.started' && typeof told === 'string' ? told : undefined;
+  const { at: startedAt } = event.data;
+  const began = event.kind === 'execution.started' && typeof startedAt === 'string' ? startedAt : undefined;
   return {
     seq: event.seq,
     id: event.id,

@@ -57,7 +57,7 @@ export function proposalTerms(proposal: Omit<PolicyProposal, 'seal' | 'ended'>):
 }
 
 /** What events say of a proposal. */
-export function toldOfProposal({ id, version, from, how, by, why, files, expiresAt }: PolicyProposal): JsonObject {
+export function proposalEventData({ id, version, from, how, by, why, files, expiresAt }: PolicyProposal): JsonObject {
   return {
     proposal: id,
     version,

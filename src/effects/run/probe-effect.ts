@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { JsonObject } from '../../json/value.ts';
-import { filledIn, judgeProbe, type Said } from '../checks/judge-probe.ts';
+import { filledIn, judgeProbe, type ProbeFinding } from '../checks/judge-probe.ts';
 import { type KeptResult, stateOfAnswer, statusShown } from '../model/answer.ts';
 import type { EffectRecord, Life } from '../model/effect.ts';
 import { NO_FILES } from '../model/files.ts';
@@ -16,7 +16,7 @@ import { type ResolveCall, type ResolveResult, settleUnknown, whileReachable } f
 export type ProbeCall = Pick<ResolveCall, 'principal' | 'workspace' | 'effectId'>;
 
 /** One reading, and what follows from it. */
-export interface Probed extends Pick<Said, 'said' | 'why'> {
+export interface Probed extends Pick<ProbeFinding, 'finding' | 'why'> {
   readonly kind: 'probed';
   readonly effect: EffectRecord;
   readonly isSettled: boolean;
@@ -29,7 +29,7 @@ export interface Probed extends Pick<Said, 'said' | 'why'> {
 export type ProbeResult = Probed | Exclude<ResolveResult, { kind: 'resolved' }>;
 
 /** A reading as it stands in the ledger, and in the receipt of what it settles. */
-interface Reading extends Said {
+interface Reading extends ProbeFinding {
   /** Store time, before the first byte was sent. */
   readonly readAt: number;
   /** What was read, as evidence: what it shows, and none of its content. */
@@ -94,13 +94,13 @@ async function probeOnce(
   if (left > 0) return problem('too_early', 'It was probed a moment ago. Nothing more is to be seen yet.', left);
   const reading = await read(ports, effect, tool, probe);
   if (typeof reading === 'string') return problem('conflict', reading);
-  const { said, why, wasHeard } = reading;
+  const { finding, why, wasHeard } = reading;
   const outcome = concluded(reading, before, life);
   if (outcome === null) {
     const wait = waitAfter(reading, answered, life, probe);
     const next = nextProbe(reading, wait, life, probe);
     await remember(ports, actor, effect, life, reading, next);
-    return { kind: 'probed', effect, said, why, isSettled: false, retryAfterMs: wait, wasHeard };
+    return { kind: 'probed', effect, finding, why, isSettled: false, retryAfterMs: wait, wasHeard };
   }
   const evidence =
     outcome === 'happened' || before === null ? reading.evidence : { ...reading.evidence, before: before.evidence };
@@ -110,29 +110,29 @@ async function probeOnce(
     await remember(ports, actor, effect, life, reading, nextProbe(reading, probe.everyMs, life, probe));
     return settled;
   }
-  return { kind: 'probed', effect: settled.effect, said, why, isSettled: true, retryAfterMs: null, wasHeard };
+  return { kind: 'probed', effect: settled.effect, finding, why, isSettled: true, retryAfterMs: null, wasHeard };
 }
 
 /** What follows from a reading and the one before it; `null`: nothing yet. */
 function concluded(
   reading: Reading,
-  before: Pick<Reading, 'said' | 'readAt'> | null,
+  before: Pick<Reading, 'finding' | 'readAt'> | null,
   { lease: { quiesceUntil } }: UnknownLife,
 ): 'happened' | 'not_happened' | null {
-  switch (reading.said) {
+  switch (reading.finding) {
     case 'happened':
       return 'happened';
     case 'unknown':
       return null;
     case 'not_happened':
-      return before?.said === 'not_happened' && before.readAt >= quiesceUntil ? 'not_happened' : null;
+      return before?.finding === 'not_happened' && before.readAt >= quiesceUntil ? 'not_happened' : null;
   }
 }
 
 /** Readings that settled nothing, from the ledger. */
 interface Before {
   /** `null`: none. One of an earlier attempt is older than this one's quiet time. */
-  readonly last: (Pick<Reading, 'said' | 'readAt'> & { readonly evidence: JsonObject }) | null;
+  readonly last: (Pick<Reading, 'finding' | 'readAt'> & { readonly evidence: JsonObject }) | null;
   /** When each of this attempt was made that was answered, ms. */
   readonly answered: readonly number[];
 }
@@ -142,9 +142,9 @@ async function readingsBefore({ store }: EffectPorts, effect: EffectRecord): Pro
   const readings = events
     .filter(({ kind }) => kind === 'effect.probed')
     .map(({ data: { attempt, ...evidence } }) => {
-      const { said, read_at: at } = evidence;
+      const { said: finding, read_at: at } = evidence;
       const before: NonNullable<Before['last']> = {
-        said: said === 'not_happened' ? said : 'unknown',
+        finding: finding === 'not_happened' ? finding : 'unknown',
         readAt: typeof at === 'string' ? Date.parse(at) : 0,
         evidence,
       };
@@ -178,13 +178,13 @@ const BACK_OFF = 1.5;
  * @param answered when the readings before it were made
  */
 export function waitAfter(
-  { said, readAt, wasHeard }: Pick<Reading, 'said' | 'readAt' | 'wasHeard'>,
+  { finding, readAt, wasHeard }: Pick<Reading, 'finding' | 'readAt' | 'wasHeard'>,
   answered: readonly number[],
   { at, lease: { quiesceUntil } }: Pick<UnknownLife, 'at' | 'lease'>,
   { everyMs }: Pick<Probe, 'everyMs'>,
 ): number {
   const left = quiesceUntil - readAt;
-  if (left <= 0 && said === 'not_happened') return everyMs;
+  if (left <= 0 && finding === 'not_happened') return everyMs;
   const alike = left > 0 ? answered : answered.filter((one) => one >= quiesceUntil);
   const wait = Math.max(everyMs * BACK_OFF ** alike.length, wasHeard ? 0 : (readAt - at) / 100);
   // No reading is so shortly before that time that it puts off the one after it.
@@ -193,13 +193,13 @@ export function waitAfter(
 
 /** When the gateways look again, ms; `null`: the time to do so is over. What was seen once gets its second reading. */
 export function nextProbe(
-  { said, readAt }: Pick<Reading, 'said' | 'readAt'>,
+  { finding, readAt }: Pick<Reading, 'finding' | 'readAt'>,
   waitMs: number,
   { at, lease }: Pick<UnknownLife, 'at' | 'lease'>,
   { forMs }: Pick<Probe, 'forMs'>,
 ): number | null {
   const next = Math.ceil(readAt + waitMs);
-  const isHalfShown = said === 'not_happened' && readAt >= lease.quiesceUntil && forMs > 0;
+  const isHalfShown = finding === 'not_happened' && readAt >= lease.quiesceUntil && forMs > 0;
   return isHalfShown || next <= at + forMs ? next : null;
 }
 
@@ -238,7 +238,7 @@ async function read(ports: EffectPorts, effect: EffectRecord, tool: Tool, probe:
     const isCut = result.kind === 'committed' && result.responseTruncated;
     const about = { read: probe.read.name, read_at: isoTime(readAt) };
     const unseen = (fault: string): Reading => ({
-      said: 'unknown',
+      finding: 'unknown',
       why: `The upstream could not be asked: ${fault}.`,
       fields: [],
       readAt,
@@ -249,10 +249,10 @@ async function read(ports: EffectPorts, effect: EffectRecord, tool: Tool, probe:
     const state = stateOfAnswer(answer);
     if (typeof state === 'string') return unseen(state);
     const judged = judgeProbe(probe, answer.kind, state, given);
-    const { said, fields } = judged;
-    const wasHeard = said !== 'unknown' || !isTrouble(answer);
+    const { finding, fields } = judged;
+    const wasHeard = finding !== 'unknown' || !isTrouble(answer);
     const fault = wasHeard ? {} : { fault: 'The answer says that the upstream cannot tell now.' };
-    const evidence = { said, fields, ...about, answer_sha256: digestOf(state), ...fault };
+    const evidence = { said: finding, fields, ...about, answer_sha256: digestOf(state), ...fault };
     return { ...judged, readAt, evidence, wasHeard };
   } finally {
     giveBack();

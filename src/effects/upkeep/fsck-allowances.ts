@@ -3,7 +3,7 @@ import type { LedgerEvent } from '../model/ledger.ts';
 import type { EffectStore } from '../store.ts';
 
 /** What the ledger says of an allowance. */
-interface Told {
+interface LedgerAllowance {
   used: number;
   ended: 'revoked' | 'replaced' | null;
   readonly times: number;
@@ -15,10 +15,10 @@ interface Told {
  * differs is told in the form of other differences.
  */
 export function createAllowanceAudit() {
-  const told = new Map<string, Told>();
+  const byId = new Map<string, LedgerAllowance>();
 
   function end(id: unknown, why: 'revoked' | 'replaced'): void {
-    const allowance = typeof id === 'string' ? told.get(id) : undefined;
+    const allowance = typeof id === 'string' ? byId.get(id) : undefined;
     if (allowance !== undefined) allowance.ended = why;
   }
 
@@ -26,22 +26,22 @@ export function createAllowanceAudit() {
     add({ kind, data }: LedgerEvent): void {
       const { allowance_id: id, times, expires_at: until, instead_of: before } = data;
       if (typeof id !== 'string') return;
-      const allowance = told.get(id);
+      const allowance = byId.get(id);
       if (kind === 'allowance.used' && allowance !== undefined) allowance.used += 1;
       if (kind === 'allowance.revoked') end(id, 'revoked');
       if (kind !== 'allowance.given' || typeof times !== 'number' || typeof until !== 'string') return;
-      told.set(id, { used: 0, ended: null, times, expiresAt: Date.parse(until) });
+      byId.set(id, { used: 0, ended: null, times, expiresAt: Date.parse(until) });
       end(before, 'replaced');
     },
     /** @param now store time: one whose time is over may be gone */
     compare(stored: readonly AllowanceRecord[], now: number) {
       const there = new Set(stored.map(({ id }) => id));
       const wrong = stored.flatMap(({ id, ended, used, times, expiresAt }) => {
-        const ledger = standing(told.get(id));
+        const ledger = standing(byId.get(id));
         const store = standing({ used, ended: ended?.why ?? null, times, expiresAt });
         return ledger === store ? [] : [differenceOf(id, ledger, store)];
       });
-      const gone = [...told].filter(([id, { expiresAt }]) => expiresAt > now && !there.has(id));
+      const gone = [...byId].filter(([id, { expiresAt }]) => expiresAt > now && !there.has(id));
       return [...wrong, ...gone.map(([id, one]) => differenceOf(id, standing(one), 'nothing'))];
     },
   };
@@ -51,7 +51,7 @@ function differenceOf(where: string, ledger: string, store: string) {
   return { what: 'allowance', where, ledger, store } as const;
 }
 
-function standing(one: Told | undefined): string {
+function standing(one: LedgerAllowance | undefined): string {
   if (one === undefined) return 'nothing';
   const { used, ended, times, expiresAt } = one;
   return `used ${used} of ${times} until ${new Date(expiresAt).toISOString()}${ended === null ? '' : `, ${ended}`}`;

@@ -156,9 +156,9 @@ function reasonOf(effect: EffectRecord, safe: boolean, approval: ApprovalRecord 
 }
 
 /** A reading of a probe, as the doors answer it. */
-export function probeToWire({ said, why, isSettled, retryAfterMs }: Probed) {
+export function probeToWire({ finding, why, isSettled, retryAfterMs }: Probed) {
   const wait = retryAfterMs === null ? {} : { retry_after_ms: Math.ceil(retryAfterMs) };
-  return { said, settled: isSettled, message: why, ...wait };
+  return { said: finding, settled: isSettled, message: why, ...wait };
 }
 
 /** Turns evidence into a sentence: it is stored as a few words without a capital. */

@@ -10,7 +10,12 @@ const MARK = 'head.json';
  * @param installId of the store; the archive of another one is refused
  */
 export function openArchive(place: ArchivePlace, installId: string, seals: SegmentSeals): SegmentStore {
-  async function told<T>(workspace: string, name: string, what: 'read' | 'written', work: Promise<T>): Promise<T> {
+  async function orUnavailable<T>(
+    workspace: string,
+    name: string,
+    what: 'read' | 'written',
+    work: Promise<T>,
+  ): Promise<T> {
     try {
       return await work;
     } catch (error) {
@@ -27,12 +32,12 @@ export function openArchive(place: ArchivePlace, installId: string, seals: Segme
     async write(workspace, n, segment) {
       const { text, sha256 } = segmentText({ installId, workspace, n }, segment, seals);
       const name = fileOf(n);
-      await told(workspace, name, 'written', place.put(workspace, name, text, 'new'));
+      await orUnavailable(workspace, name, 'written', place.put(workspace, name, text, 'new'));
       return { n, sha256 };
     },
     async read(workspace, n) {
       const name = fileOf(n);
-      const bytes = await told(workspace, name, 'read', place.get(workspace, name));
+      const bytes = await orUnavailable(workspace, name, 'read', place.get(workspace, name));
       if (bytes === null) return null;
       const segment = readSegment(bytes, { installId, workspace, n }, seals);
       if ('wrong' in segment)
@@ -42,19 +47,19 @@ export function openArchive(place: ArchivePlace, installId: string, seals: Segme
       return segment;
     },
     hasAfter: (workspace, n) =>
-      told(
+      orUnavailable(
         workspace,
         '',
         'read',
         place.hasAfter(workspace, fileOf(n), (name) => /^\d{9}\.jsonl$/.test(name)),
       ),
     async mark(workspace) {
-      const bytes = await told(workspace, MARK, 'read', place.get(workspace, MARK));
+      const bytes = await orUnavailable(workspace, MARK, 'read', place.get(workspace, MARK));
       return bytes === null ? null : markOf(bytes.toString('utf8'), markAt(workspace), installId);
     },
     setMark(workspace, { n, sha256 }) {
       const text = `${JSON.stringify({ install_id: installId, n, sha256 })}\n`;
-      return told(workspace, MARK, 'written', place.put(workspace, MARK, text, 'replace'));
+      return orUnavailable(workspace, MARK, 'written', place.put(workspace, MARK, text, 'replace'));
     },
   };
 }
@@ -68,7 +73,7 @@ function markOf(text: string, at: string, installId: string): ArchiveMark {
   const [, install = '', n = '', sha256 = ''] = found ?? [];
   if (found === null)
     throw new StoreUnavailable(
-      `${at} is damaged, so it cannot be told whether the store is as new as its archive. Put it back from a copy, or delete it to take in what the archive has.`,
+      `${at} is damaged, so it cannot be orUnavailable whether the store is as new as its archive. Put it back from a copy, or delete it to take in what the archive has.`,
     );
   if (install !== installId)
     throw new StoreUnavailable(

@@ -66,7 +66,7 @@ export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<Op
   const { ask, health } = writer;
   const { program: askProgram } = readSide;
   looker = readSide;
-  const { seeing, allSeen } = createLooks(writer);
+  const { seeing, allSeen } = createReads(writer);
 
   return {
     installId: writer.installId,
@@ -101,18 +101,18 @@ export async function openEmbeddedRows(options: EmbeddedRowsOptions): Promise<Op
   };
 }
 
-/** Looks at the store that are under way. */
-function createLooks({ health, ask }: Pick<Writer, 'health' | 'ask'>) {
+/** Reads of the store that are under way. */
+function createReads({ health, ask }: Pick<Writer, 'health' | 'ask'>) {
   let reads = 0;
   let onAllSeen = (): void => {};
   return {
-    /** A look may have seen what is not on the disk yet. So its answer waits until that is there. */
-    async seeing<Seen>(look: () => Promise<Seen>): Promise<Seen> {
+    /** A read may have seen what is not on the disk yet. So its answer waits until that is there. */
+    async seeing<Seen>(read: () => Promise<Seen>): Promise<Seen> {
       const of = health();
       if (isShut(of)) throw new StoreUnavailable(of.problem?.message ?? '');
       reads += 1;
       try {
-        const seen = await look();
+        const seen = await read();
         await ask('settled', null);
         return seen;
       } finally {

@@ -59,7 +59,7 @@ export class Notices {
   /** Starts to watch. Returns when everything has been seen once, or cannot be seen. */
   async begin(): Promise<void> {
     await this.#inspect('').catch(() => undefined);
-    this.#running = this.#look();
+    this.#running = this.#poll();
   }
 
   watch(kinds: readonly string[], listener: (changed: Watched) => void): void {
@@ -91,7 +91,7 @@ export class Notices {
   }
 
   /** Looks at all workspaces again and again. */
-  async #look(): Promise<void> {
+  async #poll(): Promise<void> {
     while (!this.#closed) {
       try {
         const workspaces = new Set(['', ...this.#fleet.attached().keys(), ...this.#fleet.waiting().keys()]);

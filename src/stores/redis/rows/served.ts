@@ -4,7 +4,7 @@ import type { Handlers, OnRedis } from '../../threads/operations.ts';
 import { post, serve } from '../../threads/serve.ts';
 import { openRedisRows, type RedisRows } from './open.ts';
 
-/** How often the gateway is told how the store is, if that has changed, ms. */
+/** How often the gateway is lastState how the store is, if that has changed, ms. */
 const STATE_MS = 100;
 
 /**
@@ -27,35 +27,35 @@ export async function serveRedisRows({ rows: options, maxFreezeMs, program: modu
   const keys: ProgramKeys = new Map();
   const program = run(rows, keys, maxFreezeMs);
 
-  let told = '';
-  function tellState(): void {
+  let lastState = '';
+  function postState(): void {
     // Of a cluster, each primary has a state of its own: admissions see it.
     const impediment = options.mode === 'cluster' ? null : (rows.impediment('')?.message ?? null);
     const { installId } = rows;
     const others = [...rows.others()];
     const state: FleetState = { installId, health: rows.health(), impediment, others, commits: program.commits() };
     const text = JSON.stringify(state);
-    if (text === told) return;
-    told = text;
+    if (text === lastState) return;
+    lastState = text;
     tell({ kind: 'fleet', state });
   }
 
-  const telling = setInterval(tellState, STATE_MS);
+  const posting = setInterval(postState, STATE_MS);
   postReplies = serve(
-    handlersOf(rows, program.ask, tellState, (changed) => tell({ kind: 'changed', changed: [changed] })),
+    handlersOf(rows, program.ask, postState, (changed) => tell({ kind: 'changed', changed: [changed] })),
     {
       now: rows.now,
       hold: (name, key) => keepKey(keys, name, key),
       letGo() {},
       async close() {
-        clearInterval(telling);
+        clearInterval(posting);
         await program.close();
         await rows.close();
         return true;
       },
     },
   );
-  tellState();
+  postState();
   post({ kind: 'open', installId: rows.installId, now: rows.now() });
 }
 
