@@ -8,7 +8,7 @@ import { StoreUnavailable } from '../effects/store.ts';
 const EVERY_MS = 1000;
 /** The most probes of one upstream at the same time; one where its last was not answered. */
 const AT_ONCE = 8;
-/** How often one round tries into the store for one upstream. The next goes on with other tools and workspaces. */
+/** How often one round reads the store for one upstream. The next goes on with other tools and workspaces. */
 const TRIES = 32;
 /** An upstream that does not answer is left alone for longer each time, up to this. */
 const MOST_REST_MS = 60_000;

@@ -119,7 +119,7 @@ it('that it happened is settled by one reading, of what the call was about, with
   const { effect, probe, say, asked, places } = await unknownCall();
   say(REFUNDED);
   const at = now;
-  expect(await probe()).toMatchObject({ kind: 'probed', said: 'happened', isSettled: true, retryAfterMs: null });
+  expect(await probe()).toMatchObject({ kind: 'probed', finding: 'happened', isSettled: true, retryAfterMs: null });
   const key = `${effect.id}.1`;
   expect(asked).toEqual([['go', 'payments.find', { payment: 'pay_1', key }, key, 1]]);
   expect(places()).toBe(0);
@@ -139,15 +139,15 @@ it('that it happened is settled by one reading, of what the call was about, with
 it('that it did not is settled by two readings in a row, both after everything is over', async () => {
   const { effect, probe, quiet } = await unknownCall();
   now = quiet - EVERY - 1;
-  expect(await probe()).toMatchObject({ said: 'not_happened', isSettled: false });
+  expect(await probe()).toMatchObject({ finding: 'not_happened', isSettled: false });
   now = quiet - 1;
-  expect(await probe()).toMatchObject({ said: 'not_happened', isSettled: false, retryAfterMs: EVERY });
+  expect(await probe()).toMatchObject({ finding: 'not_happened', isSettled: false, retryAfterMs: EVERY });
   now += EVERY;
-  expect(await probe()).toMatchObject({ said: 'not_happened', isSettled: false, retryAfterMs: EVERY });
+  expect(await probe()).toMatchObject({ finding: 'not_happened', isSettled: false, retryAfterMs: EVERY });
   now += EVERY - 1;
   expect(await probe()).toMatchObject({ kind: 'problem', problem: { code: 'too_early', retryAfterMs: 1 } });
   now += 1;
-  expect(await probe()).toMatchObject({ said: 'not_happened', isSettled: true, retryAfterMs: null });
+  expect(await probe()).toMatchObject({ finding: 'not_happened', isSettled: true, retryAfterMs: null });
   const before = (await readings(effect)).map(({ data, actor }) => [data['said'], data['attempt'], actor.id]);
   expect(before).toEqual(Array(3).fill(['not_happened', 1, 'ops']));
   expect(await life(effect)).toMatchObject({
@@ -167,7 +167,7 @@ it('a reading that shows nothing in between begins anew', async () => {
   }
   expect(await life(effect)).toMatchObject({ state: 'unknown', probeAt: expect.any(Number) });
   say(REFUNDED);
-  expect(await probe()).toMatchObject({ said: 'happened', isSettled: true });
+  expect(await probe()).toMatchObject({ finding: 'happened', isSettled: true });
   // What was read before is evidence only of what did not happen.
   expect(await life(effect)).not.toHaveProperty('settledBy.evidence.before');
 });
@@ -177,7 +177,7 @@ it('a reading at the moment when everything is over is one of the two', async ()
   now = quiet;
   expect(await probe()).toMatchObject({ isSettled: false });
   now += EVERY;
-  expect(await probe()).toMatchObject({ said: 'not_happened', isSettled: true });
+  expect(await probe()).toMatchObject({ finding: 'not_happened', isSettled: true });
 });
 
 it('readings that show nothing are made ever less often; one without an answer is none of them', async () => {
@@ -222,7 +222,7 @@ it.each<[string, UpstreamResult]>([
 ])('an answer that is none settles nothing, and says so: %s', async (_, result) => {
   const { effect, probe, say } = await unknownCall();
   say(result);
-  expect(await probe()).toMatchObject({ said: 'unknown', isSettled: false, wasHeard: false });
+  expect(await probe()).toMatchObject({ finding: 'unknown', isSettled: false, wasHeard: false });
   const [reading] = await readings(effect);
   expect(reading?.data).toMatchObject({ said: 'unknown', read: 'payments.find', fault: expect.any(String) });
   expect(await life(effect)).toMatchObject({ state: 'unknown' });
