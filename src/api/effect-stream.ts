@@ -22,6 +22,8 @@ const MOST_EFFECTS = 100;
 /** The most that a slow reader may have waiting, bytes. */
 const MOST_WAITING = 256 * 1024;
 const MOST_STREAMS = 200;
+/** Of one user, over all keys: nobody takes all of them from the others. */
+const MOST_OF_USER = 100;
 const MOST_OF_KEY = 20;
 
 interface Watcher {
@@ -94,9 +96,11 @@ class EffectStreams {
     const isVisitor = (await this.#ports.sessions.visitorOf(headers)) !== null;
     // Counted and added in one turn: of many that come at once no more pass than there is room for.
     const all = [...this.#watched.values()].flatMap(({ watchers }) => [...watchers]);
-    const ofKey = all.filter((one) => one.caller.principal.keyId === caller.principal.keyId);
-    if (all.length >= MOST_STREAMS || ofKey.length >= MOST_OF_KEY)
-      throw refuse('too_many_requests', 'Too many streams of effects are open.', { retryAfterMs: 10_000 });
+    const { user, keyId } = caller.principal;
+    const ofUser = all.filter((one) => user !== null && one.caller.principal.user === user);
+    const ofKey = all.filter((one) => one.caller.principal.keyId === keyId);
+    const isOver = all.length >= MOST_STREAMS || ofUser.length >= MOST_OF_USER || ofKey.length >= MOST_OF_KEY;
+    if (isOver) throw refuse('too_many_requests', 'Too many streams of effects are open.', { retryAfterMs: 10_000 });
     const watcher = { caller, headers, isVisitor, stream: new Readable({ read() {} }) };
     this.#watch(workspace, watcher);
     return watcher.stream;

@@ -121,7 +121,8 @@ afterEach(async () => {
 
 /** Names of keys that begin with `agent` are of the agent of this name; those that begin with `reader` are of an account. */
 function principalOf(name: string): Principal {
-  const base = { keyId: name, user: null, madeBy: null, keyCreatedAt: 0, readOnly: false, allowedTools: null };
+  const user = name.startsWith('tom-') ? 'tom' : null;
+  const base = { keyId: name, user, madeBy: null, keyCreatedAt: 0, readOnly: false, allowedTools: null };
   if (name.startsWith('agent')) return { ...base, kind: 'agent', workspace: 'demo', agentId: name };
   return { ...base, kind: 'account', workspace: 'demo' };
 }
@@ -287,6 +288,12 @@ describe('the stream of effects', () => {
     await expect.poll(async () => statusOf(await listen('reader-0'))).toBe(200);
     for (let n = 20; n < 200; n += 1) expect(statusOf(await listen(`reader-${Math.floor(n / 20)}`))).toBe(200);
     expect(statusOf(await listen('reader-10'))).toBe(429);
+  });
+
+  it('is opened a hundred times for a user, with however many keys', async () => {
+    for (let n = 0; n < 100; n += 1) expect(statusOf(await listen(`tom-${Math.floor(n / 20)}`))).toBe(200);
+    expect(statusOf(await listen('tom-5'))).toBe(429);
+    expect(statusOf(await listen('reader'))).toBe(200);
   });
 
   it('is opened twenty times for a key, also where all that ask ask at once', async () => {

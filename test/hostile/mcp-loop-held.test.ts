@@ -58,6 +58,7 @@ const EVENTS: Readonly<Record<string, (answer: string) => string>> = {
   'in one event': (answer) => `data: ${answer}\n\n`,
   'in lines of data': (answer) => `data: ${answer}\n${'data:\n'.repeat(BYTES / 6 - 40)}\n`,
   'behind comments': (answer) => `${':\n'.repeat(BYTES / 2 - 200)}data: ${answer}\n\n`,
+  'behind ids': (answer) => `${`${'id:1\n'.repeat(9_900)}\n`.repeat(20)}data: ${answer}\n\n`,
   'behind small events': (answer) => `${'data:1\n\n'.repeat(BYTES / 64)}data: ${answer}\n\n`,
 };
 
@@ -269,6 +270,7 @@ describe('a message of a server holds the event loop for at most 50 ms', () => {
     const slow = [
       ...(await slowly('data', () => call('/mcp/web', '', 'in lines of data'), /unknown_effect/)),
       ...(await slowly('comments', () => call('/mcp/web', '', 'behind comments'), /unknown_effect/)),
+      ...(await slowly('ids', () => call('/mcp/web', '', 'behind ids'), /unknown_effect/)),
       ...(await slowly('events', () => call('/mcp/web', '', 'behind small events'), /"decision":"committed"/)),
     ];
     expect(slow).toEqual([]);

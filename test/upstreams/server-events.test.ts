@@ -49,6 +49,12 @@ test('an event of very many lines is not read: each takes time', async () => {
   await expect(lines(10_001)).rejects.toThrow('an event is longer than the 10000 lines that are read');
 });
 
+test('an event of many ids is not read: each gets a mark, and one of them counts', async () => {
+  const ids = (count: number) => read(Buffer.from(`${'id: 1\n'.repeat(count)}data: 1\n\n`), 1_000, 1_000_000);
+  expect((await ids(16)).map(({ id }) => id)).toEqual(['1']);
+  await expect(ids(17)).rejects.toThrow('an event is longer than the 16 ids that are read');
+});
+
 test('what is no UTF-8 is read as clients read it', async () => {
   const [event] = await read(
     Buffer.concat([Buffer.from('\ufeffdata:"'), Buffer.from([0xff]), Buffer.from('"\n\n')]),

@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { HttpAnswer } from '../../effects/model/answer.ts';
 import { NO_HEADERS } from '../../effects/model/action-call.ts';
@@ -89,10 +90,14 @@ export async function runCall(
   if (call?.meta !== undefined && given['_meta'] !== undefined)
     throw wrong('_meta is no argument: it stands in params.');
   const protocol = protocolMeta(meta);
-  const answer = beginAnswer(request, reply, arrived);
+  // Servers find the stream of an answer by the id alone (the official SDK does): under an id that the client chose, the
+  // answer to another request of its session could come for that to this call.
+  const sentAs = randomUUID();
+  const answer = beginAnswer(request, reply, arrived, sentAs);
   const breakOff = new AbortController();
   if (call?.onClientClose === 'abort') answer.onGone(() => breakOff.abort());
   const leave = live.enter(arrived.session, message.id, {
+    sentAs,
     onClientClose: call?.onClientClose ?? 'finish',
     abort: () => breakOff.abort(),
   });
@@ -116,7 +121,7 @@ export async function runCall(
         metadata: null,
         proxied: {
           kind: 'message',
-          id: message.id,
+          id: sentAs,
           rest: { ...ofRound, ...(Object.keys(protocol).length > 0 && { _meta: protocol }) },
           headers: { ...arrived.headers, ...paramHeaders },
           sessionOf: federated?.sessionOf ?? null,
@@ -274,11 +279,15 @@ interface BegunAnswer {
   onGiven(listen: () => void): void;
 }
 
-/** The answer to a call: events are passed on as they come, and the last message waits until the effect is settled. */
+/**
+ * The answer to a call: events are passed on as they come, and the last message waits until the effect is settled.
+ * @param sentAs the id under which the server knows the call, which its client does not
+ */
 function beginAnswer(
   request: FastifyRequest,
   reply: FastifyReply,
-  { seal, events, heard }: Pick<ArrivedCall, 'seal' | 'events' | 'heard'>,
+  { seal, events, heard, message: { id } }: Pick<ArrivedCall, 'seal' | 'events' | 'heard' | 'message'>,
+  sentAs: string,
 ): BegunAnswer {
   const { raw } = reply;
   let refusedWith: HttpAnswer | null = null;
@@ -306,7 +315,7 @@ function beginAnswer(
         return drained(raw);
       },
       ended: (message, rest) => {
-        last = { message, rest: events?.write(Buffer.from(rest)).toString() ?? rest };
+        last = { message: { ...message, id }, rest: events?.write(Buffer.from(rest)).toString() ?? rest };
       },
       refused: (answer) => {
         refusedWith = answer;
@@ -330,7 +339,7 @@ function beginAnswer(
       return reply
         .code(status)
         .headers(mutable(sealHeaders(others, seal).headers))
-        .send(body);
+        .send(renamed(body, sentAs, id));
     },
     onGiven(listen) {
       raw.once('finish', listen);
@@ -342,6 +351,14 @@ function beginAnswer(
       if (request.raw.destroyed && raw.destroyed) listen();
     },
   };
+}
+
+/** What a server says of a call, under the id that its client knows. */
+function renamed(body: Buffer, sentAs: string, id: RpcId): Buffer {
+  const name = JSON.stringify(sentAs);
+  const at = body.indexOf(name);
+  if (at === -1) return body;
+  return Buffer.concat([body.subarray(0, at), Buffer.from(JSON.stringify(id)), body.subarray(at + name.length)]);
 }
 
 /** Resolves when more can be written, or nobody reads any more. */

@@ -2,6 +2,8 @@ import type { RpcId } from '../jsonrpc.ts';
 
 /** A call that runs here. */
 export interface LiveCall {
+  /** The id under which its server knows it. */
+  readonly sentAs: string;
   readonly onClientClose: 'finish' | 'abort';
   abort(): void;
 }

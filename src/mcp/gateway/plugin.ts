@@ -250,7 +250,11 @@ class ServerDoor {
       const call = isRpcId(requestId) ? this.#live.of(sessionName(arrived), requestId) : null;
       // What has left is not called back: its outcome is recorded, and the next call with the same key gets it.
       if (call?.onClientClose === 'finish') return reply.code(202).send();
-      call?.abort();
+      if (call !== null) {
+        call.abort();
+        const params = { ...message.params, requestId: call.sentAs };
+        return this.pass(arrived, postOf(arrived, { ...message, params }), reply);
+      }
     }
     return this.pass(arrived, postOf(arrived, message), reply);
   }

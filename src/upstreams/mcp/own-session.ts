@@ -64,11 +64,8 @@ function requests(upstream: Reached, timeoutMs: number, holder?: string): Server
  * Answers what a server asks. Whether it takes the answer shows in what it does next. In the stateless era no server
  * asks in this way, and none is answered.
  */
-export function answerServer(upstream: Reached, begun: Begun, message: JsonObject): void {
-  if (begun.kind === 'stateless') return;
-  void requests(upstream, NOTIFY_MS)
-    .notify(message, begun.headers)
-    .catch(() => undefined);
+export async function answerServer(upstream: Reached, begun: Begun, message: JsonObject): Promise<void> {
+  if (begun.kind !== 'stateless') await requests(upstream, NOTIFY_MS).tell(message, begun.headers);
 }
 
 async function begin(upstream: Reached, timeoutMs: number, holder: string | undefined): Promise<Begun | string> {

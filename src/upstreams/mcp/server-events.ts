@@ -7,6 +7,9 @@ import { TooLong } from './whole-answer.ts';
 /** Lines of one event: each takes time, however short it is. */
 const MOST_LINES = 10_000;
 
+/** Ids of one event, of which only the last counts: each gets a mark on its way to the client. */
+const MOST_IDS = 16;
+
 /** After so many events the rest waits for the next turn of the event loop. */
 const EVENTS_A_TURN = 128;
 
@@ -68,6 +71,7 @@ function readEvent(bytes: Buffer): ServerEvent {
   let retryMs: number | null = null;
   let rest = '';
   let lines = 0;
+  let ids = 0;
   const ends = lineEnds(bytes);
   let at = bytes.subarray(0, BYTE_ORDER_MARK.byteLength).equals(BYTE_ORDER_MARK) ? BYTE_ORDER_MARK.byteLength : 0;
   for (let end = ends.next(at); end !== null; at = end + 1, end = ends.next(at)) {
@@ -83,6 +87,8 @@ function readEvent(bytes: Buffer): ServerEvent {
       data.push(value);
       continue;
     }
+    if (name === 'id') ids += 1;
+    if (ids > MOST_IDS) throw new TooLong('an event', `${MOST_IDS} ids`);
     if (name === 'event') called = value.byteLength === 0 ? null : value.toString();
     if (name === 'id' && !value.includes(0)) id = value.toString();
     if (name === 'retry' && value.byteLength < 10 && /^\d{1,9}$/.test(value.toString())) retryMs = Number(value);

@@ -1,3 +1,4 @@
+import { finished } from 'node:stream/promises';
 import { isJsonObject, type JsonObject } from '../../json/value.ts';
 import type { Answered, Line } from '../../mcp-protocol/begin.ts';
 import type { Dispatcher } from 'undici';
@@ -77,6 +78,15 @@ export class ServerRequests implements Line<LineAnswered> {
 
   async notify(notification: JsonObject, headers: Readonly<Record<string, string>>): Promise<void> {
     (await this.#post(notification, headers)).body.resume();
+  }
+
+  /** Says something that the server need not have heard. Resolves when nothing of it is open any more. */
+  async tell(message: JsonObject, headers: Readonly<Record<string, string>>): Promise<void> {
+    try {
+      await finished((await this.#post(message, headers)).body.resume());
+    } catch {
+      // It did not take it, or not in time.
+    }
   }
 
   /** Nobody waits for it. */

@@ -2,6 +2,9 @@ import type { ProxiedMessage } from '../../effects/upstream.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import type { OwnCall } from './own-call.ts';
 
+/** Questions of one call that are being answered at a time. Whoever asks faster than it hears gets no answer. */
+const MOST_ANSWERS = 16;
+
 const NO_ANSWERER = { code: -32_601, message: 'The client of this session answers no questions.' };
 
 /**
@@ -9,16 +12,17 @@ const NO_ANSWERER = { code: -32_601, message: 'The client of this session answer
  * in that session; what the server says comes back under those of the client. Of events only progress goes on: what
  * else the server says is about the session. Some servers ask although they were told that nobody answers; they hear so
  * at once.
- * @param answer sends an answer to the server
+ * @param answer sends an answer to the server; resolves when nothing of that is open any more
  */
 export function inSharedSession(
   proxied: ProxiedMessage,
   { id, rest: own, headers }: OwnCall,
-  answer: (message: JsonObject) => void,
+  answer: (message: JsonObject) => Promise<void>,
 ): ProxiedMessage {
   const { rest, hears } = proxied;
   const { _meta: meta } = rest;
   const token = isJsonObject(meta) ? meta['progressToken'] : undefined;
+  let answering = 0;
   const ownMeta = {
     ...(isJsonObject(meta) ? meta : {}),
     ...(token === undefined ? {} : { progressToken: id }),
@@ -37,7 +41,10 @@ export function inSharedSession(
         if (message === null) return hears.passed(Buffer.from(':\n\n'), null);
         const { method, id: question } = message;
         if (method !== undefined && question !== undefined) {
-          answer({ id: question, ...(method === 'ping' ? { result: {} } : { error: NO_ANSWERER }) });
+          if (answering >= MOST_ANSWERS) return undefined;
+          answering += 1;
+          const said = method === 'ping' ? { result: {} } : { error: NO_ANSWERER };
+          void answer({ id: question, ...said }).finally(() => (answering -= 1));
           return undefined;
         }
         const shown = token === undefined ? null : progressOf(message, id, token);

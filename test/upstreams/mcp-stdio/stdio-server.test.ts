@@ -368,6 +368,19 @@ describe('children that end, hang or never begin', () => {
     await initialize(server);
   });
 
+  test('what nobody waits for any more keeps no session, though it is never answered', async () => {
+    const server = odd('good', { settings: { most: 1, idleMs: 50 } });
+    const session = await initialize(server);
+    const silent = { jsonrpc: '2.0', id: 1, method: 'tools/call', params: { name: 'silent', arguments: {} } };
+    const asked = ask(server, 'POST', silent, { session });
+    clock += 51;
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect(server.report().running).toBe(1);
+    asked.controller?.abort(new Error('left'));
+    clock += 51;
+    await expect.poll(() => server.report().running).toBe(0);
+  });
+
   test('one holder does not keep the others out: the idlest session of who has most makes room', async () => {
     const server = odd('good', { settings: { most: 3 } });
     const taken: string[] = [];

@@ -103,8 +103,7 @@ test('a server that takes nobody is asked again by the next call, and says why t
   expect(begun).toMatchObject({ kind: 'stateless', headers: { 'mcp-protocol-version': '2026-07-28' } });
   // There is nothing to end, and no server asks in this way.
   session.end(reached);
-  answerServer(reached, begun, { id: 1, result: {} });
-  await new Promise((resolve) => setTimeout(resolve, 20));
+  await answerServer(reached, begun, { id: 1, result: {} });
   expect(methods()).toEqual(['initialize', 'server/discover', 'initialize', 'server/discover']);
 });
 
@@ -118,7 +117,7 @@ test('its end is told to the server where it has named it, and the next call beg
   await entered(session);
   session.end(reached);
   const { begun } = await entered(session);
-  answerServer(reached, begun, { id: 'q', result: {} });
-  await expect.poll(() => asked.at(-1)?.body).toEqual({ jsonrpc: '2.0', id: 'q', result: {} });
+  await answerServer(reached, begun, { id: 'q', result: {} });
+  expect(asked.at(-1)?.body).toEqual({ jsonrpc: '2.0', id: 'q', result: {} });
   expect(methods().filter((method) => method === 'DELETE')).toHaveLength(1);
 });

@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import type { ProxiedMessage } from '../../../src/effects/upstream.ts';
 import type { JsonObject } from '../../../src/json/value.ts';
@@ -8,6 +9,7 @@ function shared(rest: JsonObject, own: JsonObject = {}) {
   const passed: string[] = [];
   const ended: JsonObject[] = [];
   const answers: JsonObject[] = [];
+  const taken: (() => void)[] = [];
   const proxied: ProxiedMessage = {
     kind: 'message',
     id: 'client-1',
@@ -23,9 +25,12 @@ function shared(rest: JsonObject, own: JsonObject = {}) {
     },
   };
   const headers = { 'mcp-session-id': 'of the gateway' };
-  const sent = inSharedSession(proxied, { id: 7, rest: own, headers }, (message) => answers.push(message));
+  const sent = inSharedSession(proxied, { id: 7, rest: own, headers }, (message) => {
+    answers.push(message);
+    return new Promise((resolve) => taken.push(resolve));
+  });
   const says = (message: JsonObject | null): void => void sent.hears.passed(Buffer.from('as it came'), message);
-  return { sent, says, passed, ended, answers };
+  return { sent, says, passed, ended, answers, taken };
 }
 
 const progress = (token: number | string, more: JsonObject = {}): JsonObject => ({
@@ -79,4 +84,17 @@ test('a server that asks hears at once that nobody answers, and that somebody is
     { id: 5, error: {} },
   ]);
   expect(passed).toEqual([]);
+});
+
+test('a server that asks faster than it hears is not answered more than so often at once', async () => {
+  const { says, answers, taken } = shared({});
+  const asks = (): void => {
+    for (let id = 0; id < 100; id += 1) says({ jsonrpc: '2.0', id, method: 'ping' });
+  };
+  asks();
+  expect(answers).toHaveLength(16);
+  for (const take of taken.splice(0)) take();
+  await setImmediate();
+  asks();
+  expect(answers).toHaveLength(32);
 });

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createServer } from 'node:http';
+import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
 import { Pool } from 'undici';
@@ -30,6 +30,45 @@ test('nothing of the server comes after the end, also what had come while the pi
   pipe.kill('the end');
   for (let turn = 0; turn < 10; turn += 1) await setImmediate();
   expect(heard).toEqual(['{"n":1}', 'the end']);
+  await through.destroy();
+  server.closeAllConnections();
+  server.close();
+});
+
+test('a server that takes no message, or does not end its answer, has so many connections open and no more', async () => {
+  let posted = 0;
+  const answers: ServerResponse[] = [];
+  const server = createServer((request, response) => {
+    if (request.method === 'POST') {
+      posted += 1;
+      answers.push(response);
+      // Half of them hear that it was taken, and nothing of the end.
+      if (posted % 2 === 0) response.writeHead(202).flushHeaders();
+      return;
+    }
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.write('event: endpoint\ndata: /messages\n\ndata: {"n":1}\n\n');
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const through = new Pool(url);
+  const address = { url, path: '/', through, messageBytes: 1_000, now: () => performance.now() };
+  let isListening = false;
+  const pipe = new SsePipe(address, {}, { line: () => (isListening = true), over: () => undefined });
+  await expect.poll(() => isListening).toBe(true);
+  const refused: number[] = [];
+  const send = (): void => {
+    const sending = { start: () => true, taken: () => undefined, lost: () => undefined };
+    for (let sent = 0; sent < 100; sent += 1)
+      pipe.send(Buffer.from('{}'), {}, { ...sending, refused: (status) => void refused.push(status) });
+  };
+  send();
+  await expect.poll(() => posted).toBe(64);
+  expect(refused).toEqual(Array.from({ length: 36 }, () => 503));
+  for (const answer of answers.splice(0)) answer.end();
+  // What was answered makes room.
+  await expect.poll(() => (send(), posted)).toBeGreaterThan(64);
+  pipe.kill('the end');
   await through.destroy();
   server.closeAllConnections();
   server.close();

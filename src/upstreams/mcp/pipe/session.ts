@@ -87,9 +87,9 @@ export class PipeSession {
     return this.#pipe.gone;
   }
 
-  /** How long nobody has asked or listened, ms. */
+  /** How long nobody has asked or listened, ms. What is cancelled is never answered: nobody waits for it. */
   idleMs(): number {
-    return this.#open.size > 0 || this.#listener !== null ? 0 : this.#now() - this.#usedAt;
+    return this.isBusy || this.#listener !== null ? 0 : this.#now() - this.#usedAt;
   }
 
   /** When something was asked or answered last, by the clock of the session; the later, the more in use. */
@@ -165,10 +165,13 @@ export class PipeSession {
 
   /** A reader pauses, reads again, or has left. */
   changed(): void {
-    if (this.#listener?.isOver === true) {
-      this.#listener = null;
-      this.#usedAt = this.#now();
-    }
+    this.#usedAt = this.#now();
+    if (this.#listener?.isOver === true) this.#listener = null;
+    this.#flow();
+  }
+
+  /** The pipe is read as fast as its readers read. */
+  #flow(): void {
     const isPaused =
       this.#unread.length > 0 ||
       this.#listener?.paused === true ||
@@ -203,7 +206,7 @@ export class PipeSession {
 
   /** Reads long messages in parts, and what comes behind them. Meanwhile the pipe waits. */
   async #readOn(): Promise<void> {
-    this.changed();
+    this.#flow();
     for (let [bytes] = this.#unread; bytes !== undefined; [bytes] = this.#unread) {
       if (bytes.length < LARGE_TEXT) this.#hear(parseObject(bytes.toString('utf8')), bytes);
       else {
@@ -214,7 +217,7 @@ export class PipeSession {
       this.#unread.shift();
     }
     if (this.#ended !== null) this.#over(this.#ended);
-    else this.changed();
+    else this.#flow();
   }
 
   /** A long message cannot be read: whoever waits may wait for it. */
@@ -239,7 +242,7 @@ export class PipeSession {
       this.#events.begun();
     }
     open.exchange.last(bytes);
-    this.changed();
+    this.#flow();
   }
 
   #pass(message: JsonObject, bytes: Buffer): void {

@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import type { Readable } from 'node:stream';
+import { finished } from 'node:stream/promises';
 import type { Dispatcher } from 'undici';
 import { isEventStream } from '../../http/events.ts';
 import { open } from '../open.ts';
@@ -21,7 +22,7 @@ export interface SseAddress {
 
 /** How long a server may take to say where messages go, ms. */
 const ENDPOINT_MS = 10_000;
-/** Messages that wait until that is known. */
+/** Messages that wait until that is known, or for the server to take them: each of these has a connection. */
 const MOST_WAITING = 64;
 const NOT_TAKEN = 'The server did not take the message';
 
@@ -43,6 +44,8 @@ export class SsePipe implements Pipe {
   readonly #events: PipeEvents;
   readonly #left = new AbortController();
   #waiting: Waiting[] = [];
+  /** Messages that are on their way. */
+  #posting = 0;
   #endpoint: string | null = null;
   #stream: Readable | null = null;
   #isPaused = false;
@@ -65,7 +68,8 @@ export class SsePipe implements Pipe {
   }
 
   send(message: Buffer, headers: PipeHeaders, sending: Sending): void {
-    if (this.#isOver || message.length > this.#address.messageBytes || this.#waiting.length >= MOST_WAITING) {
+    const waiting = this.#waiting.length + this.#posting;
+    if (this.#isOver || message.length > this.#address.messageBytes || waiting >= MOST_WAITING) {
       if (sending.start()) sending.refused(503, refusal(`${NOT_TAKEN}: it is too long, or too many wait.`));
     } else if (this.#endpoint === null) this.#waiting.push({ message, headers, sending });
     else void this.#post(this.#endpoint, { message, headers, sending });
@@ -138,7 +142,16 @@ export class SsePipe implements Pipe {
     return null;
   }
 
-  async #post(path: string, { message, headers, sending }: Waiting): Promise<void> {
+  async #post(path: string, waiting: Waiting): Promise<void> {
+    this.#posting += 1;
+    const body = await this.#sent(path, waiting);
+    // A server that does not end its answer keeps the connection.
+    if (body !== null) await finished(body.resume()).catch(() => undefined);
+    this.#posting -= 1;
+  }
+
+  /** @returns the body of the answer, of which nothing is wanted */
+  async #sent(path: string, { message, headers, sending }: Waiting): Promise<Readable | null> {
     const { through, now } = this.#address;
     const sent = { ...this.#headers, ...ofTransport(headers), 'content-type': 'application/json' };
     const gate = (): 'go' | 'late' => (sending.start() ? 'go' : 'late');
@@ -149,14 +162,15 @@ export class SsePipe implements Pipe {
     );
     switch (opened.kind) {
       case 'held_back':
-        return;
+        return null;
       case 'nothing_sent':
       case 'lost':
-        return sending.lost(new Error(opened.message));
+        sending.lost(new Error(opened.message));
+        return null;
       case 'answer':
-        opened.body.resume();
         if (opened.status >= 200 && opened.status < 300) sending.taken();
         else sending.refused(opened.status, refusal(`${NOT_TAKEN} (${opened.status}).`));
+        return opened.body;
     }
   }
 }
