@@ -274,6 +274,19 @@ export function describeAllowances(open: OpenStore, capabilities: Capabilities):
       expect(await ask()).toMatchObject({ kind: 'pending' });
     });
 
+    it('that were over before are not said to be replaced', async () => {
+      const first = await pending();
+      const second = await pending({ idempotencyKey: 'second' });
+      const [one, other] = [newId('alw'), newId('alw')];
+      await giving(first, { id: one, times: 1 });
+      expect(await ask()).toMatchObject({ kind: 'dispatch', allowance: { id: one } });
+      await giving(second, { id: other, times: 1 });
+      expect((await at.store.allowance(WORKSPACE, one))?.ended).toBeUndefined();
+      const told = await at.store.effectLedger(WORKSPACE, second.effectId);
+      const given = told.find(({ kind }) => kind === 'allowance.given');
+      expect([given?.data['allowance_id'], given?.data['instead_of']]).toEqual([other, undefined]);
+    });
+
     it('are listed, newest first, those of one agent or all, and are there after a restart', async () => {
       const [one, other] = [await given({ times: 1 }), await given({ agentId: 'other-bot', likeness: 'others' })];
       await at.reopen();

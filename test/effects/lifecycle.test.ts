@@ -208,6 +208,11 @@ describe('the state table', () => {
     expect(why(secondFailed, settle(1, 'committed'))).toBe('contradiction');
   });
 
+  it('late evidence of an attempt that was repeated while its outcome was unknown contradicts nothing', () => {
+    const second = play(settle(1, 'unknown'), { kind: 'admit', lease: lease(2) });
+    expect(why(second, settle(1, 'committed'))).toBe('fenced_off');
+  });
+
   it('certainty never falls: a failure after an unknown attempt stays unknown', () => {
     expect(play(settle(1, 'unknown'), { kind: 'admit', lease: lease(2) }, settle(2, 'failed')).life.state).toBe(
       'unknown',

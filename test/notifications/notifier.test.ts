@@ -190,18 +190,20 @@ it('a receiver that fails five times in a row is left alone, and twice as long a
 });
 
 it('what became of each attempt is told, with what the receiver asks to wait', async () => {
-  const { store, held } = many(4);
+  const { store, held } = many(5);
   answers = [
     (response) => response.writeHead(429, { 'retry-after': '7200' }).end(),
     (response) => response.writeHead(302, { location: url }).end(),
     (response) => response.writeHead(410).end(),
+    (response) => response.writeHead(300).end(),
   ];
   await withNotifier(store, async ({ attempted }) => {
-    await expect.poll(() => held.get('4')?.state.kind, PATIENT).toBe('delivered');
-    expect(attempted.slice(0, 4)).toEqual([
+    await expect.poll(() => held.get('5')?.state.kind, PATIENT).toBe('delivered');
+    expect(attempted.slice(0, 5)).toEqual([
       { kind: 'failed', why: 'it answered 429', afterMs: 7_200_000 },
       { kind: 'failed', why: 'it answered 302: redirects are not followed', afterMs: 0 },
       { kind: 'refused', why: 'it answered 410: it takes nothing more' },
+      { kind: 'failed', why: 'it answered 300: redirects are not followed', afterMs: 0 },
       { kind: 'delivered' },
     ]);
     expect(held.get('3')?.state.kind).toBe('dead');
@@ -259,6 +261,45 @@ it('what is not due is not sent, and a receiver that is no longer named gets not
     { receivers: () => receivers },
   );
 });
+
+it('a receiver that is taken out while its message is made gets nothing', async () => {
+  const { store } = many(1);
+  let receivers = [operators()];
+  const effect: typeof store.effect = async () => {
+    receivers = [];
+    return null;
+  };
+  await withNotifier({ ...store, effect }, () => until(() => receivers.length === 0), { receivers: () => receivers });
+  expect(posted).toEqual([]);
+});
+
+describe('where nobody is told', () => {
+  it('the store is asked for nothing, and one gateway alone never asks whether it sends', async () => {
+    const { store } = outbox();
+    const asked: (string | symbol)[] = [];
+    const watched = new Proxy(store, {
+      get(of, name: keyof typeof store) {
+        asked.push(name);
+        return of[name];
+      },
+    });
+    await withNotifier(watched, () => until(() => asked.length > 0), { receivers: () => NOBODY });
+    expect(asked).toEqual(['subscribe']);
+  });
+
+  it('a stop while it looks is the end of it', async () => {
+    const looks: (() => void)[] = [];
+    const subscribe = (): Promise<void> => new Promise((resolve) => looks.push(resolve));
+    const { notifier } = begin({ ...outbox().store, subscribe }, { receivers: () => NOBODY });
+    await until(() => looks.length > 0);
+    let isOver = false;
+    void notifier.stop().then(() => (isOver = true));
+    looks[0]?.();
+    await expect.poll(() => isOver, PATIENT).toBe(true);
+  });
+});
+
+const NOBODY: readonly Receiver[] = [];
 
 describe('of a fleet', () => {
   /** The lease of the sending: whether this gateway gets it, and how often it asked. */

@@ -95,6 +95,12 @@ test.each([
   expect(faults(asks, other)).toEqual([]);
 });
 
+test('where a file has another fault nothing is compared: some of its rules are missing', () => {
+  const sound = `${HEAD}${BUDGET}rules:\n  - ${ASKS}\n  - { id: wide, effect: allow }\n`;
+  const faulty = `${HEAD.replace('name: s', 'name: t')}rules:\n  - { id: no, effect: dney }\n`;
+  expect(faultsOf(sound, faulty)).toEqual([expect.stringContaining('wrong_value')]);
+});
+
 test('rules for different agents, or of different times, do not meet', () => {
   const of = (team: string, rule: string) =>
     rule.replace('effect: allow', `effect: allow, match: { agents: { team: [${team}] } }`);

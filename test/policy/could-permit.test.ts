@@ -33,6 +33,7 @@ describe('what an agent could be permitted', () => {
     ['a refusal that is over', ['effect: allow', 'effect: deny, until: 2026-01-01'], true],
     ['a refusal that begins later', ['effect: allow', 'effect: pause, from: 2096-01-01'], true],
     ['a refusal of others', ['effect: allow', 'effect: deny, when: { agent.team: sales }'], true],
+    ['a rule that asks for approval', ['effect: require_approval, approval: { approvers: { users: [ada] } }'], true],
     ['a rule that constrains', ['effect: constrain, obligations: [ { claim: { on: x, hold: call } } ]'], false],
   ])('%s', (_, rules, expected) => {
     expect(could(rules)).toBe(expected);

@@ -298,6 +298,8 @@ rules: [ { id: a, effect: allow, when: { condition: fine } } ]
       trace: { shadow: ['s/r', 's/c'] },
     });
     expect(outcome(judge(rules('{ id: a, mode: shadow, effect: allow }')))).toBe('denied_policy');
+    // Also where no other rule is in force.
+    expect(judge(rules('{ id: d, mode: shadow, effect: deny }')).trace.shadow).toEqual(['s/d']);
     expect(judge(rules('{ id: a, mode: shadow, effect: allow }')).trace).toMatchObject({ matched: [], shadow: [] });
   });
 
@@ -311,6 +313,23 @@ rules: [ { id: a, effect: allow, when: { condition: fine } } ]
     expect(message('a\u202eb\u0007"c\nd')).toBe('No "ab\\"cd" for support-bot (${x})');
     expect(message('x'.repeat(5_000)).length).toBeLessThan(200);
     expect(judge(set)).toMatchObject({ reason: { message: 'No (absent) for support-bot (${x})' } });
+  });
+
+  test.each([
+    ['a target', '${target}', 'No "payment:p_1"'],
+    ['a header', '${request.headers.x-why}', 'No "tea"'],
+    ['the tool', '${tool.name}', 'No payments.refund'],
+    ['the address', '${request.ip}', 'No 10.0.0.1'],
+  ])('what a caller chooses is quoted, and nothing else: %s', (_, what, expected) => {
+    const set = rules(`{ id: d, effect: deny, reason: "No ${what}" }`);
+    expect(judge(set, { headers: { 'x-why': 'tea' } })).toMatchObject({ reason: { message: expected } });
+  });
+
+  test.each([
+    ['deny', 'The rule s/r refuses this call'],
+    ['pause', 'The rule s/r pauses this call'],
+  ])('without a reason %s says which rule it is, and what it does', (effect, message) => {
+    expect(judge(rules(`{ id: r, effect: ${effect} }`))).toMatchObject({ reason: { message } });
   });
 
   test('observe: what policy would have done, and nothing refused', () => {

@@ -54,6 +54,12 @@ describe('faults, each at its place', () => {
     ['unquoted star', rule('{ id: a, effect: allow, match: { tools: [*] } }'), '5:46'],
     ['duplicate key', rule('{ id: a, effect: allow, effect: deny }'), "5:29 duplicate_key 'effect' stands twice"],
     ['empty match', rule('{ id: a, effect: deny, match: { tools: [] } }'), "5:44 empty_list 'tools' is empty"],
+    ['empty text', rule('{ id: a, effect: deny, reason: "" }'), "5:28 wrong_value 'reason' is empty"],
+    [
+      'begins when it ends',
+      rule('{ id: a, effect: deny, from: 2026-05-01, until: 2026-05-01 }'),
+      "5:53 wrong_value 'until' is not after 'from'",
+    ],
     ['empty except', rule('{ id: a, effect: deny, match: { except: [ {} ] } }'), '5:47 empty_group'],
     [
       'glob among values',
@@ -198,6 +204,11 @@ describe('faults, each at its place', () => {
     [
       'value by params',
       `${HEAD}values: { v: { by: params.a, of: { x: 1 }, else: 2 } }\nrules: [ { id: a, effect: allow } ]\n`,
+      '4:20 caller_sets_threshold',
+    ],
+    [
+      'value by the target',
+      `${HEAD}values: { v: { by: target, of: { x: 1 }, else: 2 } }\nrules: [ { id: a, effect: allow } ]\n`,
       '4:20 caller_sets_threshold',
     ],
     [

@@ -11,6 +11,7 @@ import {
   committed,
   dispatched,
   permit,
+  rateOf,
   reservationRequest,
   settleRequest,
   voteRequest,
@@ -37,6 +38,10 @@ it('what is over leaves no row behind', async () => {
   await store.takeClaim(claimRequest('customer:7', { ttlMs: 1_000 }));
   await store.makeReservation(reservationRequest({ ttlMs: 1_000 }));
   await store.endSession(WORKSPACE, 'session', now + 1_000);
+  const limited = await dispatched(store, { verdict: permit([rateOf(5, 60_000)]) });
+  await store.settle(settleRequest(limited.effect, committed('jws.2', 'rcp_2')));
+  const counters = (): number => rows.spaces.get(WORKSPACE)?.counters.size ?? 0;
+  expect(counters()).toBeGreaterThan(0);
   const before = kinds();
   for (const kind of ['approval', 'claim', 'effect', 'key', 'left', 'rejection', 'reservation'])
     expect(before).toContain(kind);
@@ -45,7 +50,7 @@ it('what is over leaves no row behind', async () => {
   await store.sweep(100);
   now += RETENTION.keysMs + 1;
   await store.sweep(100);
-  expect(kinds()).toEqual([]);
+  expect([kinds(), counters()]).toEqual([[], 0]);
   await store.close();
 });
 
