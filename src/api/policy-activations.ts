@@ -10,7 +10,6 @@ import { activationToWire } from '../effects/wire/policy-in-force.ts';
 import { Actor } from './effect-answers.ts';
 import { answers, component, List, Nullable, Time } from './schema.ts';
 import { policyTextToWire } from '../policy/policy-texts.ts';
-import type { PolicyInForce } from '../effects/policy-store.ts';
 
 const ACTIVATIONS = '/v1/beta/policies/activations';
 

@@ -71,6 +71,7 @@ function lines(filter: JsonObject = { since: '2026-07-01T00:00:00.000Z' }): stri
       effect_id: `eff_${name}`,
       receipt_id: `rcp_${name}`,
       workspace: 'demo',
+      state: 'committed',
       decision: 'committed',
       attempt,
       settled_by: { by: 'owner' },
