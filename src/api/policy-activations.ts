@@ -6,11 +6,10 @@ import type { Lists } from './lists.ts';
 import type { ApiPorts, ChosenPolicy, ShownPolicy } from './ports.ts';
 import { addPolicyProposalRoutes, Proposed, proposalToWire } from './policy-proposals.ts';
 import { refuse } from './problem.ts';
-import { timeToWire } from '../effects/wire/time.ts';
+import { activationToWire } from '../effects/wire/policy-in-force.ts';
 import { Actor } from './effect-answers.ts';
 import { answers, component, List, Nullable, Time } from './schema.ts';
 import { policyTextToWire } from '../policy/policy-texts.ts';
-import type { PolicyInForce } from '../effects/policy-store.ts';
 
 const ACTIVATIONS = '/v1/beta/policies/activations';
 
@@ -186,13 +185,4 @@ function versionToWire(version: string, shown: ShownPolicy) {
     case 'too_large':
       throw refuse('too_large', 'The policies of this version are larger than 1 MB: look into the files.');
   }
-}
-
-function activationToWire({ version, at, by, how, why, files, confirmedBy }: PolicyInForce) {
-  const details = {
-    ...(why === undefined ? {} : { why }),
-    ...(files === undefined ? {} : { files }),
-    ...(confirmedBy === undefined ? {} : { confirmed_by: confirmedBy }),
-  };
-  return { version, at: timeToWire(at), by: { type: by.type, id: by.id }, how, ...details };
 }

@@ -93,10 +93,13 @@ export interface ApiPorts {
   /** What the policies of a version said. @throws StoreUnavailable */
   readonly showPolicy: (version: string) => Promise<ShownPolicy>;
   /**
-   * The texts of a version that was in force, not held against it; `null` where they are not kept, or larger than what is shown.
+   * The texts of a version that was in force, not held against it: as they were written, large ones as the store packs them;
+   * `null` where they are not kept.
    * @throws StoreUnavailable
    */
-  readonly policyTexts: (version: string) => Promise<readonly PolicyText[] | null>;
+  readonly policyTexts: (
+    version: string,
+  ) => Promise<{ readonly files: readonly PolicyText[] } | { readonly packed: readonly string[] } | null>;
   /** What policy sees of a call. */
   readonly policyInput: (input: JudgeInput) => PolicyInput;
   /**

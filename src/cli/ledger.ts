@@ -38,8 +38,15 @@ export function addLedger(program: Command, { terminal }: CliContext): void {
         ...(installation && { installation }),
       });
       if (options.json) return terminal.out(json(wire(page)));
-      if (page.events.length === 0) terminal.out('No events.');
-      else terminal.out(table(['seq', 'at', 'event', 'by', 'effect', 'what it says'], page.events.map(eventRow)));
+      // Whoever reads a file or a pipe has no narrow screen: an approval names its passkey, and what was changed, at the end.
+      const shown = terminal.interactive ? inShort : (text: string): string => text;
+      const rows = page.events.map((event) => eventRow(event, shown));
+      if (rows.length > 0) terminal.out(table(['seq', 'at', 'event', 'by', 'effect', 'what it says'], rows));
+      else if (installation || !OF_INSTALLATION.test(options.kind ?? '')) terminal.out('No events.');
+      else
+        terminal.out(
+          `No events: those of ${options.kind} belong to no workspace. Ask for --installation, with an administrative key.`,
+        );
       if (page.nextCursor !== null) terminal.out(`More: --cursor ${page.nextCursor}`);
     });
 }
@@ -101,6 +108,12 @@ async function eventsUpTo(
   }
 }
 
-function eventRow({ seq, at, kind, actor, effectId, data }: LedgerEvent): readonly string[] {
-  return [String(seq), at, kind, `${actor.type} ${actor.id}`, effectId ?? '', inShort(JSON.stringify(data))];
+/** Kinds of events that no workspace has. */
+const OF_INSTALLATION = /^(user|policy)(\.|$)/;
+
+function eventRow(
+  { seq, at, kind, actor, effectId, data }: LedgerEvent,
+  shown: (text: string) => string,
+): readonly string[] {
+  return [String(seq), at, kind, `${actor.type} ${actor.id}`, effectId ?? '', shown(JSON.stringify(data))];
 }

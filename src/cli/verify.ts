@@ -2,15 +2,18 @@ import { createReadStream } from 'node:fs';
 import { open } from 'node:fs/promises';
 import type { Command } from 'commander';
 import { printable } from '../diagnostics/render.ts';
+import type { JsonObject } from '../json/value.ts';
+import { createBundleStory } from '../receipts/bundle-story.ts';
 import { BUNDLE_MARK, MOST_LINE, verifyBundle } from '../receipts/verify-bundle.ts';
 import { bundleReport, verifyReport, type VerifyReport } from '../receipts/verify-report.ts';
 import { type CliContext, readText } from './command.ts';
 import { CommandFailure, WrongUsage } from './ports.ts';
-import { json } from './terminal.ts';
+import { json, styled, table, type Terminal } from './terminal.ts';
 
 interface VerifyOptions {
   readonly trust?: string;
   readonly disclosure?: string;
+  readonly explain?: true;
   readonly json?: true;
 }
 
@@ -25,18 +28,36 @@ export function addVerify(program: Command, { terminal, exit }: CliContext): voi
       'the keys to believe: a JWKS, e.g. what /.well-known/jwks.json answered; a receipt needs it',
     )
     .option('--disclosure <file>', 'salts and values that open commitments')
+    .option('--explain', 'of a bundle, also who approved and rejected what, and who put which policies in force')
     .option('--json', 'print JSON')
     .action(async (file: string, options: VerifyOptions) => {
+      const story = createBundleStory();
       const report = (await isBundle(file))
-        ? await reportOfBundle(file, options)
+        ? await reportOfBundle(file, options, (line) => options.explain && story.take(line))
         : await reportOfReceipt(file, options);
-      const lines = options.json ? [json(report.json)] : report.text.trimEnd().split('\n').map(printable);
-      for (const line of lines) terminal.out(line);
+      const told = options.explain && report.json['verdict'] !== 'INVALID' ? story.end() : null;
+      if (options.json) terminal.out(json({ ...report.json, ...(told && { story: told }) }));
+      else for (const line of report.text.trimEnd().split('\n')) terminal.out(printable(line));
+      if (told !== null && !options.json) showStory(terminal, told);
       exit(report.exit);
     });
 }
 
-async function reportOfReceipt(file: string, { trust, disclosure }: VerifyOptions): Promise<VerifyReport> {
+function showStory(
+  terminal: Terminal,
+  { votes, more, policies }: ReturnType<ReturnType<typeof createBundleStory>['end']>,
+): void {
+  const titled = (title: string, rows: readonly Readonly<Record<string, string>>[]): void => {
+    const shown = rows.length === 0 ? 'None.' : table(Object.keys(rows[0] ?? {}), rows.map(Object.values));
+    terminal.out(`\n${styled(terminal, 'bold', title)}\n${shown}`);
+  };
+  titled('Votes', votes);
+  if (more > 0) terminal.out(`and ${more} more`);
+  titled('Policies', policies);
+}
+
+async function reportOfReceipt(file: string, { trust, disclosure, explain }: VerifyOptions): Promise<VerifyReport> {
+  if (explain) throw new WrongUsage('--explain tells what a bundle holds: this is a receipt');
   const receipt = await readText(file);
   if (trust === undefined)
     throw new WrongUsage('a receipt names no keys: give those that you believe with --trust <file>');
@@ -47,13 +68,19 @@ async function reportOfReceipt(file: string, { trust, disclosure }: VerifyOption
   });
 }
 
-async function reportOfBundle(file: string, { trust, disclosure }: VerifyOptions): Promise<VerifyReport> {
+async function reportOfBundle(
+  file: string,
+  { trust, disclosure }: VerifyOptions,
+  told: (line: JsonObject) => void,
+): Promise<VerifyReport> {
   if (disclosure !== undefined)
     throw new WrongUsage('--disclosure opens one receipt: write its line of the bundle to a file of its own');
   // Loaded for this alone: most commands read no YAML.
   const { versionOfShown } = await import('../policy/policy-texts.ts');
+  const { versionOfPacked } = await import('../policy/bundle.ts');
+  const versions = { ofFiles: versionOfShown, ofPacked: versionOfPacked };
   return bundleReport(trust === undefined ? null : await readText(trust), (keys) =>
-    verifyBundle(linesOf(file), keys, versionOfShown),
+    verifyBundle(linesOf(file), keys, versions, told),
   );
 }
 

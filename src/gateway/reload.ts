@@ -1,6 +1,6 @@
 import type { Logger } from 'pino';
 import { createHash } from 'node:crypto';
-import type { ChosenPolicy, ConfirmedPolicy, PolicyChoice, ShownPolicy } from '../api/ports.ts';
+import type { ApiPorts, ChosenPolicy, ConfirmedPolicy, PolicyChoice, ShownPolicy } from '../api/ports.ts';
 import { unchangeable } from '../config/changes.ts';
 import { InvalidFiles } from '../diagnostics/invalid-files.ts';
 import type { JsonObject } from '../json/value.ts';
@@ -8,7 +8,6 @@ import { INSTALLATION, type LedgerActor, type LedgerKind } from '../effects/mode
 import { ledgerActor, type Principal } from '../effects/model/principal.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { unpackShort } from '../policy/bundle.ts';
-import type { PolicyText } from '../policy/policy-texts.ts';
 import type { OftenApproved, SuggestedRule } from '../policy/suggest.ts';
 import type { PolicySeals } from '../secrets/policy-seals.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -134,11 +133,12 @@ export class Reloader {
     return this.#inTurn(() => this.#show(version));
   }
 
-  /** The texts of a version that was in force; `null` where they are not kept, or too large to be shown. @throws StoreUnavailable */
-  async texts(version: string): Promise<readonly PolicyText[] | null> {
+  /** The texts of a version that was in force; packed where they are large, `null` where they are not kept. @throws StoreUnavailable */
+  async texts(version: string): ReturnType<ApiPorts['policyTexts']> {
     const bundle = await this.#store.policyBundle(version);
     if (bundle === null || !this.#seals.fits(version, bundle.seal)) return null;
-    return unpackShort(bundle.parts, MOST_SHOWN);
+    const files = await unpackShort(bundle.parts, MOST_SHOWN);
+    return files === null ? { packed: bundle.parts } : { files };
   }
 
   /**

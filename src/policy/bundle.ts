@@ -1,6 +1,6 @@
 import { promisify } from 'node:util';
 import { gunzip, gunzipSync, gzipSync } from 'node:zlib';
-import type { PolicyText } from './policy-texts.ts';
+import { policyTextToWire, type PolicyText, versionOfShown } from './policy-texts.ts';
 import { readOwnJson } from '../json/read.ts';
 
 /** Characters of one part: rows of a store, none of which holds it up for long. */
@@ -30,6 +30,15 @@ export function unpackBundle(parts: readonly string[]): readonly PolicyText[] {
   const bytes = gunzipSync(Buffer.from(parts.join(''), 'base64'), { maxOutputLength: MOST_BYTES });
   // What comes of a bundle is held against the version that it was sealed with.
   return textsOf(bytes);
+}
+
+/** The version of packed files that somebody else may have made; `null` where they are none. */
+export function versionOfPacked(parts: readonly string[]): string | null {
+  try {
+    return versionOfShown(unpackBundle(parts).map(policyTextToWire));
+  } catch {
+    return null;
+  }
 }
 
 /**

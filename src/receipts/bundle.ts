@@ -1,3 +1,6 @@
+import { createHash } from 'node:crypto';
+import type { Json } from '../json/value.ts';
+
 /*
  * A bundle: what a gateway exports, as one file of JSON lines that proves itself. First `bundle` (what was asked for, and the
  * public keys), then `event`, `receipt`, `effect` and `policy` (the texts of a version), last `seal`: a JWS over the digest of
@@ -16,12 +19,69 @@ export interface BundleCounts {
 }
 
 /** What the seal of a bundle says. */
-export interface ExportSeal extends BundleCounts {
+export interface ExportSeal extends BundleCounts, BundleDigest {
   readonly workspace: string;
   /** ms */
   readonly at: number;
+}
+
+export interface BundleDigest {
   /** SHA-256 (base64url) of all bytes before the seal. */
   readonly sha256: string;
+  /** Letters of the digest of all lines so far, after each so many of them: they say where an altered bundle begins to differ. */
+  readonly marks: string;
+  readonly every: number;
+}
+
+/** Most marks of one seal: of more lines each stands for several. */
+const MOST_MARKS = 1024;
+const MARK_LETTERS = 8;
+
+/** The digest of a bundle that is made, or read, line by line. */
+export function createBundleDigest() {
+  const digest = createHash('sha256');
+  let marks: string[] = [];
+  let every = 1;
+  let lines = 0;
+  return {
+    /** @param bytes of whole lines */
+    update(bytes: Buffer): void {
+      let from = 0;
+      for (let end = bytes.indexOf(10); end >= 0; end = bytes.indexOf(10, end + 1)) {
+        lines += 1;
+        if (lines % every !== 0) continue;
+        digest.update(bytes.subarray(from, end + 1));
+        from = end + 1;
+        marks.push(digest.copy().digest('base64url').slice(0, MARK_LETTERS));
+        if (marks.length < MOST_MARKS) continue;
+        marks = marks.filter((_, index) => index % 2 === 1);
+        every *= 2;
+      }
+      digest.update(bytes.subarray(from));
+    },
+    end: (): BundleDigest => ({ sha256: digest.digest('base64url'), marks: marks.join(''), every }),
+  };
+}
+
+/**
+ * Where a bundle begins to differ from what was sealed.
+ * @param was marks and their distance, as the seal has them
+ * @returns the lines of which one is the first that differs, `to` `null`: or a later one; `null`: the seal has no marks
+ */
+export function firstAltered(
+  is: BundleDigest,
+  was: { readonly marks: Json | undefined; readonly every: Json | undefined },
+): { readonly from: number; readonly to: number | null } | null {
+  const { marks, every: of } = was;
+  if (typeof marks !== 'string' || typeof of !== 'number' || !Number.isInteger(Math.log2(of))) return null;
+  const every = Math.max(is.every, of);
+  const mark = (text: string, distance: number, line: number): string =>
+    text.slice((line / distance - 1) * MARK_LETTERS, (line / distance) * MARK_LETTERS);
+  for (let line = every; ; line += every) {
+    const [one, other] = [mark(is.marks, is.every, line), mark(marks, of, line)];
+    if (one === '' || other === '') return { from: line - every + 1, to: null };
+    if (one !== other) return { from: line - every + 1, to: line };
+  }
 }
 
 /** The last line of a bundle. Its form is fixed to the byte, so that it has one spelling. */

@@ -1,10 +1,19 @@
-import { createHash, type KeyObject, verify } from 'node:crypto';
+import { type KeyObject, verify } from 'node:crypto';
+import { commit } from '../effects/model/commit.ts';
 import { parseStrictJson } from '../json/strict.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
-import { type BundleCounts, EXPORT_TYP, jwsOfSeal } from './bundle.ts';
+import {
+  type BundleCounts,
+  type BundleDigest,
+  createBundleDigest,
+  EXPORT_TYP,
+  firstAltered,
+  jwsOfSeal,
+} from './bundle.ts';
 import { memberAt } from './commitments.ts';
 import { createEventCheck } from './effect-events.ts';
 import { differingMembers, saidByReceipt } from './effect-lines.ts';
+import { createStateCheck } from './effect-states.ts';
 import {
   canonicalObject,
   type Check,
@@ -30,18 +39,18 @@ const MOST_TOLD = 20;
 export const BUNDLE_MARK = '{"type":"bundle"';
 
 /**
- * Verifies a bundle offline, line by line. In memory stays what receipts say of effects whose lines follow, and which effects
- * were admitted and not settled in it.
+ * Verifies a bundle offline, line by line. In memory stays what receipts and events say of effects whose lines follow.
  * @param lines with their line ends
  * @param trust a JWKS; `null`: the keys in the bundle are tried, and it stays undecided whose they are
- * @param policyVersion the version of the policy files of a line; `null` where they are none
+ * @param seen gets what each line before the seal says
  */
 export async function verifyBundle(
   lines: AsyncIterable<Buffer>,
   trust: JsonObject | null,
-  policyVersion: (files: Json | undefined) => string | null,
+  policyVersion: PolicyVersion,
+  seen: (line: JsonObject) => void = () => {},
 ): Promise<Verification> {
-  const bundle = createBundleCheck(trust, policyVersion);
+  const bundle = createBundleCheck(trust, policyVersion, seen);
   let held: Buffer | null = null;
   for await (const line of lines) {
     if (held !== null) bundle.line(held);
@@ -50,13 +59,25 @@ export async function verifyBundle(
   return bundle.end(held);
 }
 
-function createBundleCheck(trust: JsonObject | null, policyVersion: Parameters<typeof verifyBundle>[2]) {
-  const digest = createHash('sha256');
+/** The versions of policies that a bundle has; `null` where they are none. */
+export interface PolicyVersion {
+  /** Of the files of one line. */
+  readonly ofFiles: (files: Json | undefined) => string | null;
+  /** Of files that are packed in several lines. */
+  readonly ofPacked: (parts: readonly string[]) => string | null;
+}
+
+function createBundleCheck(trust: JsonObject | null, policyVersion: PolicyVersion, seen: (line: JsonObject) => void) {
+  const digest = createBundleDigest();
   const counts = { events: 0, effects: 0, receipts: 0, policies: 0 };
   const faults: string[] = [];
   const admitted = new Map<string, { readonly epoch: number; readonly seq: number }>();
   const said = new Map<string, string>();
   const events = createEventCheck();
+  const states = createStateCheck();
+  const words = createWordsCheck();
+  /** Effects whose receipt was issued and is not here. */
+  const withoutReceipt = new Set<string>();
   const policies = createPolicyCheck(policyVersion);
   let head: JsonObject | null = null;
   let number = 0;
@@ -77,7 +98,11 @@ function createBundleCheck(trust: JsonObject | null, policyVersion: Parameters<t
 
   const keys = (): JsonObject => trust ?? { keys: isJsonArray(head?.['keys']) ? head['keys'] : [] };
 
+  const filter = (): JsonObject => (isJsonObject(head?.['filter']) ? head['filter'] : {});
   const isFromBeginning = (): boolean => isJsonObject(head?.['filter']) && !Object.hasOwn(head['filter'], 'since');
+  /** Whether it has all events of a time. */
+  const isWhole = (): boolean =>
+    isJsonObject(head?.['filter']) && Object.keys(head['filter']).every((name) => TIMES.has(name));
 
   function takeHead(value: JsonObject): void {
     if (value['type'] !== 'bundle' || value['v'] !== 1) fault('not the head of a bundle, version 1');
@@ -90,15 +115,16 @@ function createBundleCheck(trust: JsonObject | null, policyVersion: Parameters<t
     const place = /^evt_(\d{1,15})_(\d{1,16})$/.exec(typeof id === 'string' ? id : '');
     const epoch = Number(place?.[1]);
     if (typeof seq !== 'number' || place?.[2] !== String(seq)) return fault('an event without its place in the ledger');
-    const isWhole = isJsonObject(head?.['filter']) && Object.keys(head['filter']).every((name) => TIMES.has(name));
     // After a loss that somebody accepted the ledger goes on in the next epoch, maybe at a lower place.
-    const isNext = epoch === last?.epoch && (isWhole ? seq === last.seq + 1 : seq > last.seq);
-    if (last === null && isWhole && isFromBeginning() && seq !== 1)
+    const isNext = epoch === last?.epoch && (isWhole() ? seq === last.seq + 1 : seq > last.seq);
+    if (last === null && isWhole() && isFromBeginning() && seq !== 1)
       fault(`event ${seq} is the first, though nothing before it was left out by the filter`);
     if (last !== null && !isNext && epoch <= last.epoch)
       fault(`event ${seq} follows event ${last.seq}: one is missing, doubled, or in another's place`);
     last = { epoch, seq };
+    if (!words.fit(event)) fault('other words than those that the rejection commits to');
     if (typeof effectId === 'string') events.event(event, effectId, said.has(effectId));
+    if (typeof effectId === 'string' && isWhole()) states.event(event, effectId);
     if (kind === 'effect.admitted' && typeof effectId === 'string') admitted.set(effectId, last);
     if (kind === 'receipt.issued')
       issued = { line: number, effectId, receiptId: isJsonObject(data) ? data['receipt_id'] : undefined };
@@ -111,7 +137,7 @@ function createBundleCheck(trust: JsonObject | null, policyVersion: Parameters<t
     issued = null;
     if (by === null || by.effectId !== effectId || by.receiptId !== receiptId || by.line !== number - 1)
       fault('a receipt that the event before it does not name');
-    if (jws === null) return;
+    if (jws === null) return void withoutReceipt.add(typeof effectId === 'string' ? effectId : '');
     const { payload, why } = receiptIn(value, keys(), head);
     if (why !== null) fault(why);
     if (payload === null) return;
@@ -135,16 +161,24 @@ function createBundleCheck(trust: JsonObject | null, policyVersion: Parameters<t
     counts.effects += 1;
     policies.named(value);
     const { effect_id: effectId } = value;
-    const ofReceipt = typeof effectId === 'string' ? said.get(effectId) : undefined;
-    if (typeof effectId !== 'string' || ofReceipt === undefined) return;
+    if (typeof effectId !== 'string') return fault('an effect without its id');
+    const name = `effect ${shown(effectId)}`;
+    if (value['workspace'] !== head?.['ws']) fault(`${name} is of another workspace`);
+    if (isWhole()) for (const wrong of states.line(value, effectId, filter())) fault(`${name}: ${wrong}`);
+    const ofReceipt = said.get(effectId);
+    if (ofReceipt === undefined) {
+      if (withoutReceipt.has(effectId) && value['state'] === 'committed')
+        fault(`${name} is here, and its receipt is not`);
+      return;
+    }
     said.delete(effectId);
     const differing = differingMembers(value, ofReceipt);
     if (differing === null) return;
-    fault(`effect ${shown(effectId)} differs from its receipt: ${differing.join(', ')}`);
+    fault(`${name} differs from its receipt: ${differing.join(', ')}`);
   }
 
   function takePolicy(line: JsonObject): void {
-    counts.policies += 1;
+    if (policies.isFirst(line)) counts.policies += 1;
     if (!policies.text(line)) fault(`policies that are not those of version ${text(line['version'])}`);
   }
 
@@ -183,17 +217,25 @@ function createBundleCheck(trust: JsonObject | null, policyVersion: Parameters<t
       if (!parsed.ok || !isJsonObject(parsed.value)) return fault('not a JSON object');
       if (number === 1) takeHead(parsed.value);
       else take(parsed.value);
+      seen(parsed.value);
     },
     end(last: Buffer | null): Verification {
       const text = last?.toString('utf8') ?? '';
       if (number > 0 && issued !== null) fault('the last receipt is missing');
       for (const id of events.charged())
         fault(`events of effect ${shown(id)} differ from its receipt: amount of budget.posted`);
-      const sealed = checkSeal(text, keys(), { counts, sha256: digest.digest('base64url'), issuer, head });
+      const sealed = checkSeal(text, keys(), { counts, digest: digest.end(), issuer, head });
       return conclude(
         counts,
         head,
-        [chain(), ...policies.checks(), ...sealed.checks, ...(trust === null ? [untrusted(sealed.kid)] : [])],
+        [
+          chain(),
+          ...withoutLine(states.left()),
+          ...words.checks(),
+          ...policies.checks(),
+          ...sealed.checks,
+          ...(trust === null ? [untrusted(sealed.kid)] : []),
+        ],
         sealed,
       );
     },
@@ -221,23 +263,86 @@ function isEmpty({ events, effects, receipts }: BundleCounts): boolean {
   return events + effects + receipts === 0;
 }
 
+/** Records are kept for a time only, so that a line is missing is told, and is no fault. */
+function withoutLine(ids: readonly string[]): readonly Check[] {
+  if (ids.length === 0) return [];
+  const some = ids.slice(0, MOST_TOLD).map(shown).join(', ');
+  const detail = `Events tell of effects that have no line: ${ids.length}. They were made before the time, are kept no more, or were left out: ${some}.`;
+  return [{ name: 'effects', status: 'skipped', detail }];
+}
+
+/** The event of a rejection commits to what was said; a bundle has the words for as long as the request is kept. */
+function createWordsCheck() {
+  let fitting = 0;
+  let missing = 0;
+  return {
+    /** Whether an event has no other words than those that it commits to. */
+    fit({ kind, data, words }: JsonObject): boolean {
+      if (kind !== 'approval.rejected' || !isJsonObject(data)) return words === undefined;
+      const { comment: commitment } = data;
+      if (words === undefined) {
+        if (commitment !== undefined) missing += 1;
+        return true;
+      }
+      const { comment, comment_salt: salt } = isJsonObject(words) ? words : {};
+      if (typeof salt !== 'string' || typeof comment !== 'string' || commit(salt, comment) !== commitment) return false;
+      fitting += 1;
+      return true;
+    },
+    checks(): readonly Check[] {
+      if (fitting + missing === 0) return [];
+      if (missing === 0)
+        return [passed('words', `The words of rejections are those that their events commit to: ${fitting}.`)];
+      const detail = `It has no words of rejections that commit to some: ${missing}. Of ${fitting} it has them, and they fit.`;
+      return [{ name: 'words', status: 'skipped', detail }];
+    },
+  };
+}
+
+/** Parts of one version. A gateway keeps no policies that pack to more. */
+const MOST_PARTS = 64;
+
 /** Receipts and effects name the policies that they were judged by, by the digest of their texts. */
-function createPolicyCheck(policyVersion: Parameters<typeof verifyBundle>[2]) {
+function createPolicyCheck(policyVersion: PolicyVersion) {
   const named = new Set<string>();
   const texts = new Set<string>();
+  let packed: { readonly version: Json; readonly parts: string[] } | null = null;
+
+  /** The version that a line is of; `undefined`: its last part is still to come. */
+  function versionOf(line: JsonObject): Json | undefined {
+    const { version = null, files, part, parts, packed: text } = line;
+    if (part === undefined) return packed === null ? policyVersion.ofFiles(files) : null;
+    packed ??= { version, parts: [] };
+    const isNext = packed.version === version && part === packed.parts.length + 1 && packed.parts.length < MOST_PARTS;
+    if (!isNext || typeof text !== 'string') return null;
+    packed.parts.push(text);
+    if (part !== parts) return undefined;
+    const whole = packed.parts;
+    packed = null;
+    return policyVersion.ofPacked(whole);
+  }
+
   return {
     /** @param by a receipt or an effect */
     named(by: JsonObject): void {
       const version = memberAt(by, ['policy', 'version']);
       if (typeof version === 'string') named.add(version);
     },
+    /** Whether a line begins a version: one that is too large for a line is in several. */
+    isFirst: ({ part }: JsonObject): boolean => part === undefined || part === 1,
     /** Whether the texts of a line are those of the version that it names. */
-    text({ version, files }: JsonObject): boolean {
-      if (typeof version !== 'string' || policyVersion(files) !== version) return false;
+    text(line: JsonObject): boolean {
+      const { version } = line;
+      // Who put it in force is known, and its texts are kept no more.
+      if (line['files'] === null && line['part'] === undefined) return typeof version === 'string';
+      const is = versionOf(line);
+      if (is === undefined) return true;
+      if (typeof version !== 'string' || is !== version) return false;
       texts.add(version);
       return true;
     },
     checks(): readonly Check[] {
+      if (packed !== null) return [failed('policies', `The rest of version ${text(packed.version)} is missing.`)];
       const missing = [...named].filter((version) => !texts.has(version));
       if (missing.length > 0) {
         const detail = `It has no text of these policies that receipts or effects name: ${missing.slice(0, MOST_TOLD).map(shown).join(', ')}.`;
@@ -294,7 +399,7 @@ function checkSeal(
   trust: JsonObject,
   before: {
     readonly counts: BundleCounts;
-    readonly sha256: string;
+    readonly digest: BundleDigest;
     readonly issuer: Json | undefined;
     readonly head: JsonObject | null;
   },
@@ -318,11 +423,20 @@ function checkSeal(
     return none('The signature of the seal does not fit.', kid);
   const payload = canonicalObject(parts.payload);
   if (payload === null || payload['v'] !== 1) return none('The seal says nothing that this program knows.', kid);
-  const { counts, sha256, issuer, head } = before;
-  if (payload['sha256'] !== sha256) return none('The bundle was altered after it was sealed.', kid);
+  const { counts, digest, issuer, head } = before;
+  if (payload['sha256'] !== digest.sha256) return none(alteredText(digest, payload), kid);
   const is: JsonObject = { ...counts, ws: head?.['ws'] ?? null };
   if (Object.entries(is).some(([name, value]) => payload[name] !== value))
     return none('The seal counts other lines.', kid);
   if (issuer !== undefined && payload['iss'] !== issuer) return none('The seal is of another issuer.', kid);
   return { checks: [passed('seal', `Sealed with the key ${kid}; no line was altered since.`)], payload, kid };
+}
+
+function alteredText(digest: BundleDigest, { marks, every }: JsonObject): string {
+  const first = firstAltered(digest, { marks, every });
+  if (first === null) return 'The bundle was altered after it was sealed.';
+  const { from, to } = first;
+  const lines =
+    from === to ? `line ${from}` : to === null ? `line ${from} or later` : `one of the lines ${from} to ${to}`;
+  return `The bundle was altered after it was sealed: the first line that is not as it was is ${lines}.`;
 }

@@ -20,6 +20,8 @@ export interface Check {
     | 'disclosure'
     | 'log'
     | 'chain'
+    | 'effects'
+    | 'words'
     | 'policies'
     | 'seal';
   readonly status: 'passed' | 'failed' | 'undecided' | 'skipped';

@@ -124,15 +124,25 @@ function listFor({ state, decision, agentId }: EffectFilter, someEnded: boolean)
   return agentId === null ? EFFECTS : effectsOfAgent(agentId);
 }
 
+/**
+ * Whether people may have been asked about it: policy still says that of a first attempt, but for one that was changed, whose
+ * rules are those of what ran, and one that asked to go beyond a limit, which no rule asks about.
+ */
+function mayHaveBeenAsked({ attempt, life, trace, stages }: EffectRecord): boolean {
+  return (
+    attempt > 1 ||
+    'approvalId' in life ||
+    trace.changed !== undefined ||
+    trace.matched.some(({ effect }) => effect === 'require_approval') ||
+    stages.some(({ stage }) => stage === 'approval')
+  );
+}
+
 /** Who approved or rejected an effect: that stands in its ledger, as one may have been asked for more than once. */
-export async function votersOn(
-  from: Readable,
-  workspace: string,
-  { id, attempt, trace }: EffectRecord,
-): Promise<ReadonlySet<string>> {
+export async function votersOn(from: Readable, workspace: string, effect: EffectRecord): Promise<ReadonlySet<string>> {
   const voters = new Set<string>();
-  // Of a first attempt, policy still says that it had to be approved.
-  if (attempt <= 1 && !trace.matched.some(({ effect }) => effect === 'require_approval')) return voters;
+  if (!mayHaveBeenAsked(effect)) return voters;
+  const { id } = effect;
   for await (const events of eventSlices(from, { workspace, about: id, order: 'up' }, null, Infinity))
     for (const { kind, data } of events) {
       const { user } = data;

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { Vote } from '../effects/model/approval.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import type { LedgerEvent } from '../effects/model/ledger.ts';
 import type { ExportContext, ExportItem, ExportPart, ExportRequest } from '../effects/model/export.ts';
@@ -6,6 +7,7 @@ import { exportLine } from '../effects/wire/export.ts';
 import { readOwnJson } from '../json/read.ts';
 import type { ReadProgram } from '../stores/open-rows.ts';
 import type { ListQuery } from '../stores/port.ts';
+import { approvalRows } from './approval-rows.ts';
 import { someEffects, votersOn } from './effect-pages.ts';
 import { receiptIn } from './effect-rows.ts';
 import { createMatch, effectsByName, type LedgerSpan, type Match, someEvents, spanOf } from './ledger-pages.ts';
@@ -69,9 +71,13 @@ async function withReceipts(
   const ids = issued.map(({ effectId }) => effectId ?? '');
   const found = await effectsByName(from, workspace, ids, receiptIn);
   const receipts = new Map(issued.map(({ seq }, index) => [seq, found[index] ?? null]));
+  const words = what.includes('events') ? await wordsOf(from, workspace, events) : new Map<number, Vote>();
   return events.flatMap((event): Items['items'] => {
     const { seq, effectId, data } = event;
-    const shown: Items['items'] = what.includes('events') ? [{ type: 'event', event }] : [];
+    const said = words.get(seq);
+    const shown: Items['items'] = what.includes('events')
+      ? [{ type: 'event', event, ...(said && { words: said }) }]
+      : [];
     const receipt = receipts.get(seq);
     const { receipt_id: id } = data;
     if (receipt === undefined || effectId === null || typeof id !== 'string') return shown;
@@ -80,6 +86,28 @@ async function withReceipts(
     const isArchived = jws === null && receipt?.id === id;
     return [...shown, isArchived ? { type: 'archived', effectId, id } : { type: 'receipt', effectId, id, jws }];
   });
+}
+
+/** What was said with the rejections among events, by their places: it is kept with the request, as long as that is. */
+async function wordsOf(
+  { store, turns }: Readable,
+  workspace: string,
+  events: readonly LedgerEvent[],
+): Promise<ReadonlyMap<number, Vote>> {
+  const asked = events.flatMap(({ kind, seq, data: { approval_id: id, comment } }) =>
+    kind === 'approval.rejected' && typeof id === 'string' && typeof comment === 'string' ? [{ seq, id }] : [],
+  );
+  if (asked.length === 0) return new Map();
+  const names = asked.map(({ id }) => ({ kind: approvalRows.kind, id }));
+  const rows = await turns.run(() => store.rows(workspace, names));
+  return new Map(
+    asked.flatMap(({ seq }, index) => {
+      const row = rows[index] ?? null;
+      const votes = row === null ? [] : approvalRows.of(row).votes;
+      const vote = votes.find(({ verdict, salt }) => verdict === 'reject' && salt !== undefined);
+      return vote === undefined ? [] : [[seq, vote] as const];
+    }),
+  );
 }
 
 /** What the thread of the store that reads answers before the lines: what it leaves to the gateway's thread, and where in the text that belongs. */

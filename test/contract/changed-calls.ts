@@ -5,6 +5,7 @@ import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
 import {
   admitRequest,
   type AdmitOverrides,
+  ANY,
   approvalBy,
   budgetOf,
   dispatched,
@@ -100,6 +101,9 @@ export function describeChangedCalls(open: OpenStore, capabilities: Capabilities
       });
       const there = await at.store.effect(WORKSPACE, effect.id);
       expect(there?.trace.changed).toEqual({ approvalId: approval.id, params: ['amount'] });
+      // No rule asks about the call as it ran.
+      const found = await at.store.effects(WORKSPACE, { ...ANY, approver: 'maria' });
+      expect(found.items.map(({ id }) => id)).toEqual([effect.id]);
       expect(await held()).toEqual([20]);
     });
 

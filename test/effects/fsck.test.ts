@@ -1,3 +1,5 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import { describe, expect, it, test } from 'vitest';
 import { checkWorkspace, Audit } from '../../src/effects/upkeep/fsck.ts';
 import type { JsonObject } from '../../src/json/value.ts';
@@ -19,6 +21,11 @@ import {
 import { KEY_SEALS } from '../identity/key-seals.ts';
 import { ALONE, emptyRows, mapStore } from '../port/map-rows.ts';
 import type { LedgerEvent, LedgerKind } from '../../src/effects/model/ledger.ts';
+
+function collectGarbage(): void {
+  setFlagsFromString('--expose-gc');
+  runInNewContext('gc')();
+}
 
 let seq = 0;
 function event(kind: LedgerKind, effectId: string, data: JsonObject = {}, at = 1000): LedgerEvent {
@@ -63,6 +70,54 @@ it('a key that was set free behind the store, and a record that is gone too soon
   await store.close();
 });
 
+it('of records it has one page at a time, and a record that is not settled and is gone is named', async () => {
+  const rows = emptyRows();
+  const store = createEffectStore(
+    { ...mapStore(rows, () => 1_750_000_000_000), ...ALONE },
+    { retention: RETENTION, keySeals: KEY_SEALS, maxFreezeMs: 0 },
+  );
+  const all: string[] = [];
+  for (let made = 0; made < 250; made += 1)
+    all.push((await dispatched(store, { idempotencyKey: `k${made}` })).effect.id);
+  const held = new Set<WeakRef<object>>();
+  let pages = 0;
+  let most = 0;
+  const paged: typeof store = {
+    ...store,
+    async effects(...asked) {
+      pages += 1;
+      const { items, next } = await store.effects(...asked);
+      // The store remembers its own.
+      const copies = items.map((item) => ({ ...item }));
+      for (const copy of copies) held.add(new WeakRef(copy));
+      return { items: copies, next };
+    },
+    async boundTo(...asked) {
+      // What is still referred to is not collected, whatever is done.
+      if (pages === 3 && most === 0) {
+        await new Promise((resume) => setImmediate(resume));
+        collectGarbage();
+        most = [...held].filter((one) => one.deref() !== undefined).length;
+      }
+      return store.boundTo(...asked);
+    },
+  };
+  expect(await checkWorkspace(paged, WORKSPACE)).toEqual([]);
+  expect([pages, held.size]).toEqual([3, 250]);
+  expect(most).toBeLessThan(200);
+  const without = {
+    ...store,
+    effects: async (...asked: Parameters<typeof store.effects>) => {
+      const page = await store.effects(...asked);
+      return { ...page, items: page.items.filter(({ id }) => id !== all[7]) };
+    },
+  };
+  expect(await checkWorkspace(without, WORKSPACE)).toEqual([
+    { what: 'state', where: all[7], ledger: 'executing', store: 'nothing' },
+  ]);
+  await store.close();
+});
+
 it('figures of caps are compared with the claims on record', async () => {
   const rows = emptyRows();
   const store = createEffectStore(
@@ -91,20 +146,35 @@ describe('figures from the ledger', () => {
       event('budget.held', 'c', holds(3)),
     ])
       audit.add(one);
-    const rows = (found: ReturnType<typeof audit.compare>) =>
-      found.filter(({ what }) => what === 'held' || what === 'spent');
-    expect(rows(audit.compare([], [row(12, 3)], 2000))).toEqual([]);
-    expect(rows(audit.compare([], [row(11, 4)], 2000))).toEqual([
+    expect(audit.compareRows([row(12, 3)], 2000)).toEqual([]);
+    expect(audit.compareRows([row(11, 4)], 2000)).toEqual([
       { what: 'held', where: 'day all c:0:9000', ledger: '3', store: '4' },
       { what: 'spent', where: 'day all c:0:9000', ledger: '12', store: '11' },
     ]);
-    expect(rows(audit.compare([], [], 2000))).toHaveLength(2);
+    expect(audit.compareRows([], 2000)).toHaveLength(2);
     // The window is over.
-    expect(rows(audit.compare([], [], 9000))).toEqual([]);
+    expect(audit.compareRows([], 9000)).toEqual([]);
+  });
+
+  it('windows that were over as the check began are left out, and so is what a rolling one has forgotten', () => {
+    const audit = new Audit(1_500_000);
+    audit.add(event('budget.posted', 'a', holds(5), 1000));
+    audit.add(event('budget.posted', 'b', holds(7, 'c:0:9000000'), 1000));
+    audit.add(event('budget.posted', 'old', holds(50, 'r:1000000'), 1000));
+    audit.add(event('budget.posted', 'new', holds(5, 'r:1000000'), 900_000));
+    // Asked as of earlier, they would count.
+    expect(audit.compareRows([row(7, -7, 'c:0:9000000'), row(5, -55, 'r:1000000')], 2000)).toEqual([]);
+  });
+
+  it('are forgotten where a budget is begun anew', () => {
+    const audit = new Audit();
+    for (const window of ['c:0:9000', 'r:1000000']) audit.add(event('budget.posted', 'a', holds(5, window)));
+    audit.add({ ...event('budget.reset', '', { budgets: ['day'] }), effectId: null });
+    expect(audit.compareRows([row(0, -5), row(0, -5, 'r:1000000')], 2000)).toEqual([]);
   });
 
   it('a row that the ledger knows nothing of', () => {
-    const found = new Audit().compare([], [row(5, 4)], 2000);
+    const found = new Audit().compareRows([row(5, 4)], 2000);
     expect(found).toEqual([
       { what: 'held', where: 'day all c:0:9000', ledger: '0', store: '4' },
       { what: 'spent', where: 'day all c:0:9000', ledger: '0', store: '5' },
@@ -117,7 +187,7 @@ describe('figures from the ledger', () => {
     audit.add(event('budget.posted', 'old', holds(50, window), 1000));
     audit.add(event('budget.posted', 'new', holds(5, window), 900_000));
     const spent = (counter: number) =>
-      audit.compare([], [row(counter, -55, window)], 1_500_000).filter(({ what }) => what === 'spent');
+      audit.compareRows([row(counter, -55, window)], 1_500_000).filter(({ what }) => what === 'spent');
     expect(spent(5)).toEqual([]);
     expect(spent(55)).toHaveLength(1);
     expect(spent(0)).toHaveLength(1);
@@ -128,8 +198,7 @@ describe('states from the ledger', () => {
   const stateOf = (...kinds: readonly (readonly [LedgerKind, JsonObject?])[]): string | undefined => {
     const audit = new Audit();
     for (const [kind, data] of kinds) audit.add(event(kind, 'e', data));
-    // What the store does not have at all is a difference as long as it is not settled.
-    return audit.compare([], [], 0)[0]?.ledger;
+    return audit.open().get('e');
   };
 
   it.each([
@@ -150,7 +219,7 @@ test.each(['effect.denied', 'effect.conflict'] as const)('after %s an effect is 
   audit.add(event(kind, 'a'));
   const reason = { code: 'key_reused', message: '' } as const;
   const life = { state: 'denied', at: 0, decision: 'idempotency_conflict', reason, mismatches: [] } as const;
-  expect(audit.compare([{ ...admitted(), id: 'a', holdState: 'none', life }], [], 9000)).toEqual([]);
+  expect(audit.compareEffects([{ ...admitted(), id: 'a', holdState: 'none', life }])).toEqual([]);
 });
 
 /** An effect as admission makes it. */
@@ -169,7 +238,7 @@ describe('holds of effects', () => {
     const effect = admitted();
     const effectWith = (holdState: EffectRecord['holdState']): EffectRecord => ({ ...effect, id: 'a', holdState });
     const differing = (holdState: EffectRecord['holdState']) =>
-      audit.compare([effectWith(holdState)], [], 9000).filter(({ what }) => what === 'holds');
+      audit.compareEffects([effectWith(holdState)]).filter(({ what }) => what === 'holds');
     expect(differing('voided')).toEqual([]);
     expect(differing('none')).toEqual([]);
     expect(differing('held')).toHaveLength(1);

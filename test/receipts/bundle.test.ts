@@ -4,7 +4,9 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { isJsonObject, type JsonObject } from '../../src/json/value.ts';
 import { statusShown } from '../../src/effects/model/answer.ts';
 import { optionalTimeToWire } from '../../src/effects/wire/time.ts';
-import { sealLine } from '../../src/receipts/bundle.ts';
+import { createBundleDigest, sealLine } from '../../src/receipts/bundle.ts';
+import { commit } from '../../src/effects/model/commit.ts';
+import { packBundle, versionOfPacked } from '../../src/policy/bundle.ts';
 import { versionOfShown } from '../../src/policy/policy-texts.ts';
 import type { ReceiptSigner } from '../../src/receipts/sign.ts';
 import { verifyReceipt } from '../../src/receipts/verify.ts';
@@ -69,6 +71,7 @@ function lines(filter: JsonObject = { since: '2026-07-01T00:00:00.000Z' }): stri
       effect_id: `eff_${name}`,
       receipt_id: `rcp_${name}`,
       workspace: 'demo',
+      state: 'committed',
       decision: 'committed',
       attempt,
       settled_by: { by: 'owner' },
@@ -113,8 +116,9 @@ function sealed(
     receipts: count('receipt'),
     policies: count('policy'),
   };
-  const sha256 = createHash('sha256').update(text).digest('base64url');
-  return text + sealLine(by.sealExport({ workspace: 'demo', at: 0, sha256, ...counts, ...change }));
+  const digest = createBundleDigest();
+  digest.update(Buffer.from(text));
+  return text + sealLine(by.sealExport({ workspace: 'demo', at: 0, ...digest.end(), ...counts, ...change }));
 }
 
 async function* cut(bytes: Buffer): AsyncGenerator<Buffer> {
@@ -127,7 +131,7 @@ async function* cut(bytes: Buffer): AsyncGenerator<Buffer> {
 }
 
 const check = (bundle: string | Buffer, by: JsonObject | null = trust) =>
-  verifyBundle(cut(Buffer.from(bundle)), by, versionOfShown);
+  verifyBundle(cut(Buffer.from(bundle)), by, { ofFiles: versionOfShown, ofPacked: versionOfPacked });
 const failing = async (bundle: string) =>
   (await check(bundle)).checks.filter(({ status }) => status === 'failed').map(({ name }) => name);
 
@@ -238,6 +242,174 @@ it(`edited in ${EDITS} ways it is refused each time: bits, and lines that are go
   );
   // A seal that names another key could be somebody else's: few edits make one.
   expect(['INVALID', 'UNDECIDABLE']).toEqual(expect.arrayContaining([...verdicts]));
+});
+
+describe('a bundle that was altered names the first line that is not as it was sealed', () => {
+  const place = async (bundle: string): Promise<string> =>
+    /is (line \d+(?: or later)?|one of the lines \d+ to \d+)\.$/.exec(
+      (await check(bundle)).checks.find(({ name }) => name === 'seal')?.detail ?? '',
+    )?.[1] ?? '';
+  const apart = (of: readonly string[]) => `${of.join('\n')}\n`;
+
+  it('whichever it is, edited, left out, doubled, or in the place of another', async () => {
+    const whole = sealed(lines()).trimEnd().split('\n');
+    for (const [index, line] of whole.slice(0, -1).entries()) {
+      const named = [`line ${index + 1}`];
+      expect([await place(apart(whole.with(index, `${line} `)))], line).toEqual(named);
+      if (index < whole.length - 2) {
+        expect([await place(apart(whole.toSpliced(index, 1)))], line).toEqual(named);
+        const next = whole[index + 1] ?? '';
+        expect([await place(apart(whole.with(index, next).with(index + 1, line)))], line).toEqual(named);
+      }
+    }
+    expect(await place(apart(whole.toSpliced(-2, 1)))).toBe(`line ${whole.length - 1} or later`);
+    expect(await place(apart(whole.toSpliced(-1, 0, whole.at(-2) ?? '')))).toBe(`line ${whole.length} or later`);
+  });
+
+  it('of many lines, among few', async () => {
+    const many = 5_000;
+    const keys = Array.from({ length: many }, (_, at) =>
+      JSON.stringify({ type: 'event', seq: 100 + at, id: `evt_1_${100 + at}`, kind: 'key.created', effect_id: null }),
+    );
+    const head = JSON.stringify({ type: 'bundle', v: 1, ws: 'demo', filter: { since: 'x' }, keys: trust['keys'] });
+    const bundle = sealed([head, ...keys]);
+    expect((await check(bundle)).verdict).toBe('VALID');
+    for (const at of [3, 2_500, 4_999]) {
+      const altered = bundle.trimEnd().split('\n');
+      const named = await place(apart(altered.with(at - 1, `${altered[at - 1]} `)));
+      const [from = 0, to = 0] = [...named.matchAll(/\d+/g)].map(Number);
+      expect([from <= at, at <= to, to - from < 8], named).toEqual([true, true, true]);
+    }
+    // With half of the lines the marks stand closer than those of the seal.
+    const seal = bundle.trimEnd().split('\n').at(-1) ?? '';
+    expect(await place(apart([head, ...keys.slice(0, 700), seal]))).toMatch(/^line 69\d or later$/);
+  });
+
+  it('but for one whose seal has no marks', async () => {
+    const bundle = sealed(lines(), { marks: '', every: 0 });
+    expect((await check(bundle)).verdict).toBe('VALID');
+    expect(await failing(bundle.replace('pause.set', 'pause.lif'))).toEqual(['seal']);
+  });
+});
+
+describe('what has no receipt is held against its events, where a bundle has all of a time', () => {
+  const SINCE = '2026-07-01T00:00:00.000Z';
+  const FILTER: JsonObject = { since: SINCE, until: '2026-08-01T00:00:00.000Z' };
+  const AT = '2026-07-02T00:00:00.000Z';
+  const SALT = Buffer.alloc(16, 7).toString('base64url');
+  let seq: number;
+  const event = (kind: string, effectId: string, data: JsonObject, more: JsonObject = {}): string => {
+    seq += 1;
+    const actor = { type: 'agent', id: 'bot' };
+    return JSON.stringify({ type: 'event', seq, id: `evt_1_${seq}`, kind, effect_id: effectId, actor, data, ...more });
+  };
+  const effect = (id: string, state: string, more: JsonObject = {}): string =>
+    JSON.stringify({
+      type: 'effect',
+      effect_id: id,
+      workspace: 'demo',
+      state,
+      created_at: AT,
+      settled_at: AT,
+      decision: 'denied_policy',
+      tool: 't',
+      agent_id: 'bot',
+      reason: { code: 'rule_denied', rule: 'p/r' },
+      policy: { version: 'v' },
+      ...more,
+    });
+  const DENIAL = { decision: 'denied_policy', code: 'rule_denied', rule: 'p/r', tool: 't', policy_version: 'v' };
+
+  function story(filter = FILTER): string[] {
+    seq = 0;
+    return [
+      JSON.stringify({ type: 'bundle', v: 1, ws: 'demo', filter, keys: trust['keys'] }),
+      event('effect.denied', 'eff_denied', DENIAL),
+      event('approval.requested', 'eff_rejected', {}),
+      event(
+        'approval.rejected',
+        'eff_rejected',
+        { user: 'maria', comment: commit(SALT, 'too much') },
+        { words: { comment: 'too much', comment_salt: SALT } },
+      ),
+      event('effect.admitted', 'eff_unknown', { attempt: 1 }),
+      event('execution.lost', 'eff_unknown', { attempt: 1 }),
+      event('effect.admitted', 'eff_gone', { attempt: 1 }),
+      event('execution.succeeded', 'eff_gone', { attempt: 1 }),
+      event('receipt.issued', 'eff_gone', { receipt_id: 'rcp_gone' }),
+      JSON.stringify({ type: 'receipt', effect_id: 'eff_gone', receipt_id: 'rcp_gone', jws: null }),
+      effect('eff_denied', 'denied'),
+      effect('eff_rejected', 'rejected'),
+      effect('eff_unknown', 'unknown', { settled_at: null }),
+    ];
+  }
+
+  it('is as it was, and what is kept no more is named', async () => {
+    const { verdict, checks } = await check(sealed(story()));
+    expect(verdict).toBe('VALID');
+    expect(checks.find(({ name }) => name === 'words')).toMatchObject({
+      status: 'passed',
+      detail: 'The words of rejections are those that their events commit to: 1.',
+    });
+    expect(checks.find(({ name }) => name === 'effects')).toMatchObject({
+      status: 'skipped',
+      detail: expect.stringMatching(/no line: 1\..*"eff_gone"/),
+    });
+  });
+
+  it('may have changed after the time', async () => {
+    const later = { settled_at: '2026-07-31T23:59:59.999Z' };
+    const changed = story().with(-1, effect('eff_unknown', 'committed', later));
+    expect((await check(sealed(changed))).verdict).toBe('VALID');
+    const before = effect('eff_old', 'failed', { created_at: '2026-06-30T00:00:00.000Z' });
+    expect((await check(sealed([...story(), before]))).verdict).toBe('VALID');
+  });
+
+  it.each<[string, (of: string[]) => string[], string]>([
+    ['a decision', (of) => edited(of, 'eff_denied', { decision: 'denied_budget' }), 'another decision'],
+    ['a state', (of) => edited(of, 'eff_denied', { state: 'committed' }), 'its events say denied'],
+    ['a rule', (of) => edited(of, 'eff_denied', { reason: { code: 'rule_denied', rule: 'p/x' } }), 'another rule'],
+    ['a reason', (of) => edited(of, 'eff_denied', { reason: { code: 'paused', rule: 'p/r' } }), 'another reason'],
+    ['a tool', (of) => edited(of, 'eff_denied', { tool: 'u' }), 'another tool'],
+    ['an agent', (of) => edited(of, 'eff_denied', { agent_id: 'other' }), 'another agent_id'],
+    ['policies', (of) => edited(of, 'eff_denied', { policy: { version: 'w' } }), 'another policy.version'],
+    ['a rejection', (of) => edited(of, 'eff_rejected', { state: 'committed' }), 'its events say rejected'],
+    [
+      'an unknown outcome',
+      (of) => edited(of, 'eff_unknown', { state: 'failed', settled_at: AT }),
+      'events say unknown',
+    ],
+    ['a line twice', (of) => [...of, of.at(-1) ?? ''], 'no event tells of it'],
+    ['a line of nothing', (of) => [...of, effect('eff_made_up', 'denied')], 'no event tells of it'],
+    ['a workspace', (of) => edited(of, 'eff_denied', { workspace: 'other' }), 'of another workspace'],
+    ['a receipt left out', (of) => [...of, effect('eff_gone', 'committed')], 'its receipt is not'],
+    ['a committed one', (of) => [...of, effect('eff_gone', 'unknown', { settled_at: null })], 'events say committed'],
+    ['an id', (of) => edited(of, 'eff_denied', { effect_id: 7 }), 'an effect without its id'],
+    ['words', (of) => of.map((line) => line.replace('"too much"', '"too little"')), 'other words'],
+    ['a salt', (of) => of.map((line) => line.replace(SALT, SALT.replace('B', 'C'))), 'other words'],
+    ['a commitment', (of) => of.map((line) => line.replace('"sc1:', '"sc1:A')), 'other words'],
+    ['words of no rejection', (of) => of.map((line) => line.replace('.rejected"', '.granted"')), 'other words'],
+  ])('%s that was edited, and sealed again by the holder of the key, is told', async (_, edit, told) => {
+    const { verdict, checks } = await check(sealed(edit(story())));
+    expect(verdict).toBe('INVALID');
+    expect(checks.find(({ name }) => name === 'chain')?.detail).toContain(told);
+  });
+
+  it('in a bundle of one agent some events may be missing, and in one without words that is told', async () => {
+    const some = story({ ...FILTER, agent_id: 'bot' }).filter((line) => !line.includes('execution.lost'));
+    expect((await check(sealed(edited(some, 'eff_denied', { state: 'failed' })))).verdict).toBe('VALID');
+    const bare = story().map((line) => line.replace(/,"words":\{[^}]*\}/, ''));
+    const { verdict, checks } = await check(sealed(bare));
+    expect([verdict, checks.find(({ name }) => name === 'words')?.status]).toEqual(['VALID', 'skipped']);
+  });
+
+  function edited(of: readonly string[], id: string, edit: JsonObject): string[] {
+    return of.map((line) => {
+      const value: JsonObject = JSON.parse(line);
+      const isIt = value['type'] === 'effect' && value['effect_id'] === id;
+      return isIt ? JSON.stringify({ ...value, ...edit }) : line;
+    });
+  }
 });
 
 describe('what a seal does not make good', () => {
@@ -356,6 +528,38 @@ describe('texts of policies', () => {
     expect(JSON.stringify(checks)).toContain('policies that are not those of version');
   });
 
+  it('that are too large for a line are in several, packed, in their order and whole', async () => {
+    const list = Array.from({ length: 30_000 }, (_, at) => createHash('sha256').update(`${at}`).digest('hex'));
+    const large = [{ ...FILE, lists: [{ name: 'trusted.txt', text: list.join('\n') }] }];
+    const version = versionOfShown(large) ?? '';
+    const texts = large.map(({ file, text }) => ({ file, text, lists: new Map([['trusted.txt', list.join('\n')]]) }));
+    const packed = packBundle(texts);
+    expect(packed.length).toBeGreaterThan(2);
+    const parts = packed.map((text, index) => ({ part: index + 1, parts: packed.length, packed: text }));
+    const bundle = (of: readonly object[], name = version) => [
+      ...lines(),
+      ...of.map((part) => JSON.stringify({ type: 'policy', version: name, ...part })),
+    ];
+    const outcome = async (of: readonly string[]) => {
+      const { verdict, checks } = await check(sealed(of, { policies: 2 }));
+      return [verdict, checks.find(({ name }) => name === 'policies')?.detail];
+    };
+    expect(await outcome(bundle(parts))).toEqual(['VALID', 'The texts of policies are those of their versions: 2.']);
+    const [first = {}, second = {}] = parts;
+    expect((await outcome(bundle(parts, VERSION)))[0]).toBe('INVALID');
+    expect((await outcome(bundle(parts.slice(0, -1))))[1]).toContain('is missing');
+    expect((await outcome(bundle([second, first, ...parts.slice(2)])))[0]).toBe('INVALID');
+    expect((await outcome(bundle([first, { files: FILES }])))[0]).toBe('INVALID');
+    const altered = parts.with(1, { part: 2, parts: packed.length, packed: (packed[1] ?? '').replace('A', 'B') });
+    expect((await outcome(bundle(altered)))[0]).toBe('INVALID');
+  });
+
+  it('that are kept no more are named, and who put them in force is there', async () => {
+    const gone = JSON.stringify({ type: 'policy', version: VERSION, in_force: [], files: null });
+    const { verdict, checks } = await check(sealed([...lines().slice(0, -1), gone]));
+    expect([verdict, checks.find(({ name }) => name === 'policies')?.status]).toEqual(['VALID', 'skipped']);
+  });
+
   it('that are missing are named', async () => {
     const { verdict, checks } = await check(sealed(lines().slice(0, -1)));
     expect(verdict).toBe('VALID');
@@ -389,6 +593,8 @@ describe('whose keys', () => {
       workspace: 'demo',
       at: 0,
       sha256: 'x',
+      marks: '',
+      every: 1,
       events: 0,
       effects: 0,
       receipts: 0,

@@ -423,7 +423,11 @@ export function fsckOf({ state, now, written }: World): string | null {
     const [budget, bucket, window] = JSON.parse(key);
     return { budget, bucket, window, unit: '', limit: 0, spent, held, resetsAt: null };
   });
-  const [first] = audit.compare([...state.effects.values()], rows, now);
+  const effects = [...state.effects.values()];
+  const open = audit.open();
+  for (const { id } of effects) open.delete(id);
+  const gone = [...open].map(([id, ledger]) => `${id} is gone, ${ledger} by the ledger`);
+  const [first] = [...audit.compareEffects(effects), ...gone, ...audit.compareRows(rows, now)];
   return first === undefined ? null : `fsck: ${JSON.stringify(first)}`;
 }
 

@@ -3,7 +3,7 @@ import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { sealLine } from '../../src/receipts/bundle.ts';
+import { createBundleDigest, sealLine } from '../../src/receipts/bundle.ts';
 import { openSigner } from '../../src/receipts/sign.ts';
 import { receiptView } from '../../src/receipts/view.ts';
 import { parseKey } from '../../src/identity/key-format.ts';
@@ -144,7 +144,10 @@ it('a bundle has the texts of the policies that receipts name, for whom may read
   const version: string = history.body.in_force;
   const file = await bundle();
   const policies = linesOf(await readFile(file, 'utf8')).filter(({ type }) => type === 'policy');
-  expect(policies).toMatchObject([{ version, files: [{ text: expect.stringContaining('refund-large') }] }]);
+  const [{ version: _version, ...inForce }] = history.body.activations;
+  expect(policies).toMatchObject([
+    { version, files: [{ text: expect.stringContaining('refund-large') }], in_force: [inForce] },
+  ]);
   const said = await svc('verify', file, '--trust', trust);
   expect(said.out).toMatch(/\nok +policies .*: 1\.\n/);
   expect((await svc('policy', 'digest', world.gateway.policyFolder)).out).toBe(version);
@@ -178,9 +181,13 @@ describe('events that were edited, and sealed again by whoever has the signing k
         receipts: count('receipt'),
         policies: count('policy'),
       };
-      const sha256 = createHash('sha256').update(text).digest('base64url');
+      const digest = createBundleDigest();
+      digest.update(Buffer.from(text));
       const file = join(folder, `resealed-${(files += 1)}.jsonl`);
-      await writeFile(file, text + sealLine(signer.sealExport({ workspace: 'demo', at: 0, sha256, ...counts })));
+      await writeFile(
+        file,
+        text + sealLine(signer.sealExport({ workspace: 'demo', at: 0, ...digest.end(), ...counts })),
+      );
       return file;
     };
   });
@@ -263,6 +270,45 @@ it('a rejection names key and person, and commits to its words', async () => {
     'demo',
   );
   expect(shown.out).toContain('\nrejected  by maria');
+  const file = await bundle();
+  const said = await svc('verify', file, '--trust', trust);
+  expect(said.out).toContain('\nok   words      The words of rejections are those that their events commit to: 1.\n');
+  const altered = join(folder, 'words.jsonl');
+  await writeFile(altered, (await readFile(file, 'utf8')).replace('"too much"', '"too late"'));
+  expect((await svc('verify', altered, '--trust', trust)).out).toContain('other words than those that the rejection');
+});
+
+it('who decided what, with which key and words, and who put which policies in force is told of a bundle, offline', async () => {
+  const file = await bundle();
+  const said = await svc('verify', file, '--trust', trust, '--explain');
+  const key = `key_${parseKey(world.keys.approver)?.handle}`;
+  const at = '20\\d\\d-\\S+Z';
+  expect(said.out).toMatch(
+    new RegExp(`\nVotes\n.*\n${at} +maria +approved +${key} +${ids['approved']} +payments.refund \\S+ +committed`),
+  );
+  expect(said.out).toMatch(new RegExp(`maria +rejected +${key} +${ids['rejected']} .*rejected +too much\n`));
+  expect(said.out).toMatch(new RegExp(`\nPolicies\n.*\n${at} +[\\w-]{43} +files +gateway `));
+  expect(said.code).toBe(0);
+  const { story } = JSON.parse((await svc('verify', file, '--trust', trust, '--explain', '--json')).out);
+  expect(story).toMatchObject({
+    votes: [
+      { who: 'maria', verdict: 'approved', effect: ids['approved'] },
+      { who: 'maria', words: 'too much' },
+    ],
+    more: 0,
+    policies: [{ how: 'files' }],
+  });
+  const altered = join(folder, 'told.jsonl');
+  await writeFile(altered, (await readFile(file, 'utf8')).replaceAll('maria', 'mario'));
+  expect((await svc('verify', altered, '--trust', trust, '--explain')).out).not.toContain('Votes');
+});
+
+it('who lists the ledger into a file reads all that an event says, and is told where events of users are', async () => {
+  const of = ['--url', world.gateway.url, '--workspace', 'demo'];
+  const listed = await command('ledger', '--kind', 'approval', '--effect', ids['rejected'] ?? '', ...of);
+  expect(listed.out).toMatch(/approval\.rejected .*"comment":"sc1:[\w-]{43}"\}$/m);
+  expect((await command('ledger', '--kind', 'user', ...of)).out).toContain('--installation');
+  expect((await command('ledger', '--kind', 'claim', ...of)).out).toBe('No events.');
 });
 
 it('one receipt of a bundle is verified by itself, and opened by what was disclosed of it', async () => {

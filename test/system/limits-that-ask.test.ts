@@ -123,6 +123,10 @@ it('asks about a call beyond a rate, through the proxy too, whose caller waits f
   const rejected = await note(freshKey());
   await world.post(`/approvals/${rejected.body.approval.id}/reject`, {}, world.keys.approver);
   expect((await world.get(`/effects/${rejected.body.effect_id}`)).body.effect.state).toBe('rejected');
+  // No rule asks about either, and they are found by who decided all the same.
+  const decided = (await world.get('/effects?approver=maria')).body.effects;
+  const ids = decided.map((one: { effect_id: string }) => one.effect_id);
+  expect(ids).toEqual(expect.arrayContaining([asked.body.effect_id, rejected.body.effect_id]));
 });
 
 it('lets one approver change the call and another let it go beyond: what runs is what both have agreed to', async () => {

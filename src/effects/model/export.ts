@@ -1,3 +1,4 @@
+import type { Vote } from './approval.ts';
 import type { EffectRecord } from './effect.ts';
 import type { LedgerEvent, LedgerFilter } from './ledger.ts';
 import type { Tool } from './tool.ts';
@@ -8,7 +9,8 @@ export type Exported = (typeof EXPORTED)[number];
 
 /** One line of an export. `jws` `null`: an event says that a receipt was issued, and nobody has it any more. */
 export type ExportItem =
-  | { readonly type: 'event'; readonly event: LedgerEvent }
+  /** `words`: what was said with a rejection, which its event commits to. */
+  | { readonly type: 'event'; readonly event: LedgerEvent; readonly words?: Pick<Vote, 'comment' | 'salt'> }
   | { readonly type: 'receipt'; readonly effectId: string; readonly id: string; readonly jws: string | null }
   /** `approvers`: who approved or rejected it; looked up for comma-separated values alone. */
   | { readonly type: 'effect'; readonly effect: EffectRecord; readonly approvers: readonly string[] };

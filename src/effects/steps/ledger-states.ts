@@ -76,7 +76,10 @@ export function recordedAs(kind: LedgerDraft['kind'], state: EffectState): { rea
 }
 
 /** The state of an effect after an event; `before`: `null` where it has none yet. */
-export function stateAfter(before: EffectState | null, { kind, data }: LedgerEvent): EffectState | null {
+export function stateAfter(
+  before: EffectState | null,
+  { kind, data }: Pick<LedgerEvent, 'kind' | 'data'>,
+): EffectState | null {
   const { attempt, outcome, recorded_as: recorded } = data;
   // A call that was refused at admission leaves what its key is bound to as it is.
   if (kind === 'effect.denied' && attempt === undefined && before !== null) return before;

@@ -40,6 +40,9 @@ const SLOTS = 1000;
 interface Row {
   readonly hold: Hold;
   held: number;
+  /** Of a calendar window: what was spent in it. */
+  spent: number;
+  /** Of a rolling window. */
   readonly spends: { readonly at: number; readonly amount: number }[];
 }
 
@@ -51,16 +54,26 @@ const KEY_STANDINGS: Readonly<Partial<Record<LedgerKind, KeyStanding>>> = {
   'key.rotated': 'rotated',
 };
 
+/** Of effects that are not settled: none of them is removed by age. */
+const OPEN: ReadonlySet<EffectState> = new Set(['executing', 'unknown', 'pending_approval']);
+
 /**
- * Computes from a ledger, event by event, what should be in the store: states of effects and keys, figures of budgets.
+ * Computes from a ledger, event by event, what should be in the store: states of effects and keys, figures of budgets. Of an
+ * effect it keeps its id and two words, and of budgets what counts in windows that are not over.
  */
 export class Audit {
   readonly #states = new Map<string, EffectState>();
   readonly #holdings = new Map<string, EffectRecord['holdState']>();
+  readonly #begun: number;
   readonly #rows = new Map<string, Row>();
   readonly #keyStandings = new Map<string, KeyStanding>();
   readonly #passkeys = new Map<string, { readonly user: string; readonly isThere: boolean }>();
   readonly #allowances = createAllowanceAudit();
+
+  /** @param begun store time as the check begins: windows that were over by then are left out */
+  constructor(begun = -Infinity) {
+    this.#begun = begun;
+  }
 
   add(event: LedgerEvent): void {
     const { effectId } = event;
@@ -74,11 +87,6 @@ export class Audit {
     const state = stateAfter(this.#states.get(effectId) ?? null, event);
     if (state !== null) this.#states.set(effectId, state);
     this.#addMoney(event, effectId);
-  }
-
-  /** @param now store time, to leave out windows that have ended */
-  compare(effects: readonly EffectRecord[], stored: readonly BudgetRow[], now: number): Difference[] {
-    return [...this.#compareEffects(effects), ...this.#compareRows(stored, now)];
   }
 
   /** @param keys all of them, also those of other workspaces */
@@ -124,29 +132,37 @@ export class Audit {
     if (meaning === undefined) return;
     this.#holdings.set(effectId, meaning.leaves);
     for (const { hold, held, spent } of moneyChanges(event)) {
+      if (isOver(hold.window, this.#begun)) continue;
       const row = this.#rowOf(hold);
       row.held += held;
-      if (spent !== null) row.spends.push({ at: event.at, amount: spent });
+      const rolling = rollingOf(hold.window);
+      if (rolling === null) row.spent += spent ?? 0;
+      else if (spent !== null && event.at > oldest(rolling, this.#begun))
+        row.spends.push({ at: event.at, amount: spent });
     }
   }
 
   #rowOf(hold: Hold): Row {
     const name = rowName(hold);
-    const row = this.#rows.get(name) ?? { hold, held: 0, spends: [] };
+    const row = this.#rows.get(name) ?? { hold, held: 0, spent: 0, spends: [] };
     this.#rows.set(name, row);
     return row;
   }
 
   #reset(budgets: Json | undefined): void {
-    if (Array.isArray(budgets))
-      for (const { hold, spends } of this.#rows.values()) if (budgets.includes(hold.budget)) spends.length = 0;
+    if (!Array.isArray(budgets)) return;
+    for (const row of this.#rows.values())
+      if (budgets.includes(row.hold.budget)) [row.spent, row.spends.length] = [0, 0];
   }
 
-  #compareEffects(effects: readonly EffectRecord[]): Difference[] {
+  /** Effects that have to be on record, and by what the ledger says: those that are not settled. */
+  open(): Map<string, EffectState> {
+    return new Map([...this.#states].filter(([, state]) => OPEN.has(state)));
+  }
+
+  compareEffects(effects: readonly EffectRecord[]): Difference[] {
     const found: Difference[] = [];
-    const there = new Set<string>();
     for (const { id, life, holdState } of effects) {
-      there.add(id);
       const state = this.#states.get(id) ?? 'nothing';
       if (state !== life.state) found.push({ what: 'state', where: id, ledger: state, store: life.state });
       const held = this.#holdings.get(id) ?? 'none';
@@ -154,14 +170,11 @@ export class Audit {
       const isSame = held === holdState || (held === 'voided' && holdState === 'none');
       if (!isSame) found.push({ what: 'holds', where: id, ledger: held, store: holdState });
     }
-    // A settled record may have been removed by age. One that is not settled never is.
-    for (const [id, state] of this.#states)
-      if (!there.has(id) && (state === 'executing' || state === 'unknown' || state === 'pending_approval'))
-        found.push({ what: 'state', where: id, ledger: state, store: 'nothing' });
     return found;
   }
 
-  #compareRows(stored: readonly BudgetRow[], now: number): Difference[] {
+  /** @param now store time, to leave out windows that have ended */
+  compareRows(stored: readonly BudgetRow[], now: number): Difference[] {
     const found: Difference[] = [];
     const byName = new Map(stored.map((row) => [rowName(row), row]));
     for (const name of new Set([...this.#rows.keys(), ...byName.keys()])) {
@@ -172,7 +185,7 @@ export class Audit {
       const held = computed?.held ?? 0;
       if (held !== (row?.held ?? 0))
         found.push({ what: 'held', where: name, ledger: String(held), store: String(row?.held ?? 0) });
-      const { least, most } = spentOf(computed?.spends ?? [], window, now);
+      const { least, most } = computed === undefined ? { least: 0, most: 0 } : spentOf(computed, now);
       const spent = row?.spent ?? 0;
       if (spent < least || spent > most)
         found.push({
@@ -196,22 +209,28 @@ function isOver(window: string, now: number): boolean {
   return calendar !== null && calendar.end <= now;
 }
 
+/** The length of a rolling window, ms; `null` for a calendar window. */
+function rollingOf(window: string): number | null {
+  const ms = /^r:(\d+)$/.exec(window)?.[1];
+  return ms === undefined ? null : Number(ms);
+}
+
+/** What was spent before does not count any more. The row may have been read a little before or after `now`. */
+function oldest(ms: number, now: number): number {
+  return now - ms - Math.ceil(ms / SLOTS) * 2 - 1000;
+}
+
 /** What is spent at `now`. For a rolling window: the bounds, because slots are not exact. */
-function spentOf(
-  spends: Row['spends'],
-  window: string,
-  now: number,
-): { readonly least: number; readonly most: number } {
-  const rolling = /^r:(\d+)$/.exec(window)?.[1];
+function spentOf({ hold, spent, spends }: Row, now: number): { readonly least: number; readonly most: number } {
+  const ms = rollingOf(hold.window);
   const since = (from: number): number => spends.reduce((sum, { at, amount }) => (at > from ? sum + amount : sum), 0);
-  if (rolling === undefined) return { least: since(-Infinity), most: since(-Infinity) };
-  const ms = Number(rolling);
-  // The row may have been read a little before or after `now`.
-  return { least: since(now - ms + 1000), most: since(now - ms - Math.ceil(ms / SLOTS) * 2 - 1000) };
+  if (ms === null) return { least: spent, most: spent };
+  return { least: since(now - ms + 1000), most: since(oldest(ms, now)) };
 }
 
 /**
- * Computes states and figures of a workspace from its ledger, and compares them with the store. Changes nothing.
+ * Computes states and figures of a workspace from its ledger, and compares them with the store. Changes nothing. Of records,
+ * also those of an archive, it has one page at a time.
  * @param keptMs how long a settled record is kept, ms: one that is younger and not there is a difference
  * @returns `null` where the store changed so often that no consistent reading was possible
  */
@@ -220,7 +239,8 @@ export async function checkWorkspace(
   workspace: string,
   keptMs = 0,
 ): Promise<readonly Difference[] | null> {
-  const audit = new Audit();
+  const audit = new Audit(store.now());
+  const since = store.now() - keptMs + CLOCKS_MS;
   const settled = new Map<string, number>();
   let seq = 0;
   async function follow(): Promise<number> {
@@ -231,31 +251,29 @@ export async function checkWorkspace(
         audit.add(event);
         seq = event.seq;
         const { effectId, kind, at } = event;
-        if (effectId !== null && SETTLING.has(kind)) settled.set(effectId, at);
+        if (effectId !== null && SETTLING.has(kind) && at >= since) settled.set(effectId, at);
       }
       if (events.length === 0) return seq - before;
     }
   }
   await follow();
   for (let reads = 0; reads < MAX_READS; reads += 1) {
-    const effects = await allEffects(store, workspace);
+    const records = await wrongRecords(store, workspace, audit, settled, store.now() - keptMs + CLOCKS_MS);
     const rows = await store.budgets(workspace);
     const keys = await store.keys(null);
     const passkeys = new Set<string>();
     for (const user of audit.usersWithPasskeys()) for (const { id } of await store.passkeys(user)) passkeys.add(id);
     const allowances = await allAllowances(store, workspace);
-    const since = store.now() - keptMs + CLOCKS_MS;
-    const unbound = await lostBindings(store, workspace, effects, settled, since);
     if ((await follow()) !== 0) continue;
     const caps = await wrongCaps(store, workspace);
     return caps === null
       ? null
       : [
-          ...audit.compare(effects, rows, store.now()),
+          ...records,
+          ...audit.compareRows(rows, store.now()),
           ...audit.compareKeys(keys),
           ...audit.comparePasskeys(passkeys),
           ...audit.compareAllowances(allowances, store.now()),
-          ...unbound,
           ...caps,
         ];
   }
@@ -267,27 +285,44 @@ const SETTLING: ReadonlySet<LedgerKind> = new Set(['execution.succeeded', 'execu
 /** A record is aged by when it was settled, an event stands in the ledger a moment later. */
 const CLOCKS_MS = 60_000;
 
-/** Effects whose key is free, or another's, so that the same call could run again; and records that are gone too soon. */
-async function lostBindings(
+/**
+ * Effects that are not as the ledger says, or whose key is free, or another's, so that the same call could run again; and records
+ * that are gone too soon.
+ */
+async function wrongRecords(
   store: EffectStore,
   workspace: string,
-  effects: readonly EffectRecord[],
+  audit: Audit,
   settled: ReadonlyMap<string, number>,
   since: number,
 ): Promise<readonly Difference[]> {
   const found: Difference[] = [];
-  const there = new Set<string>();
-  for (const { id, idempotencyKey, life } of effects) {
-    there.add(id);
-    // The key of a call that failed may have been used again; its record stays in the archive.
-    if (life.state === 'denied' || (life.state === 'failed' && life.at < since)) continue;
-    const bound = await store.boundTo(workspace, idempotencyKey);
-    if (bound !== id) found.push({ what: 'binding', where: id, ledger: idempotencyKey, store: bound ?? 'nothing' });
-  }
-  for (const [id, at] of settled)
-    if (at >= since && !there.has(id)) found.push({ what: 'binding', where: id, ledger: 'a record', store: 'nothing' });
+  const open = audit.open();
+  const young = new Map([...settled].filter(([, at]) => at >= since));
+  let cursor: string | null = null;
+  do {
+    const page: Awaited<ReturnType<EffectStore['effects']>> = await store.effects(workspace, {
+      ...ALL_EFFECTS,
+      limit: EFFECTS_PAGE,
+      cursor,
+    });
+    found.push(...audit.compareEffects(page.items));
+    for (const { id, idempotencyKey, life } of page.items) {
+      open.delete(id);
+      young.delete(id);
+      // The key of a call that failed may have been used again; its record stays in the archive.
+      if (life.state === 'denied' || (life.state === 'failed' && life.at < since)) continue;
+      const bound = await store.boundTo(workspace, idempotencyKey);
+      if (bound !== id) found.push({ what: 'binding', where: id, ledger: idempotencyKey, store: bound ?? 'nothing' });
+    }
+    cursor = page.next;
+  } while (cursor !== null);
+  for (const [id, state] of open) found.push({ what: 'state', where: id, ledger: state, store: 'nothing' });
+  for (const id of young.keys()) found.push({ what: 'binding', where: id, ledger: 'a record', store: 'nothing' });
   return found;
 }
+
+const ALL_EFFECTS = { state: null, decision: null, tool: null, agentId: null, since: null, until: null } as const;
 
 /** Figures of caps that are wrong. What is given back stands in no ledger, so two readings have to find the same. */
 async function wrongCaps(store: EffectStore, workspace: string): Promise<readonly Difference[] | null> {
@@ -309,24 +344,4 @@ async function wrongCaps(store: EffectStore, workspace: string): Promise<readonl
     before = found;
   }
   return null;
-}
-
-async function allEffects(store: EffectStore, workspace: string): Promise<readonly EffectRecord[]> {
-  const all: EffectRecord[] = [];
-  let cursor: string | null = null;
-  do {
-    const page: Awaited<ReturnType<EffectStore['effects']>> = await store.effects(workspace, {
-      state: null,
-      decision: null,
-      tool: null,
-      agentId: null,
-      since: null,
-      until: null,
-      limit: EFFECTS_PAGE,
-      cursor,
-    });
-    all.push(...page.items);
-    cursor = page.next;
-  } while (cursor !== null);
-  return all;
 }

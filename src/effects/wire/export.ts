@@ -14,7 +14,10 @@ export function exportLine(item: ExportItem, request: ExportRequest, context: Ex
 function membersOf(item: ExportItem, { publicUrl }: ExportRequest, context: ExportContext): object {
   switch (item.type) {
     case 'event':
-      return ledgerEventToWire(item.event);
+      return {
+        ...ledgerEventToWire(item.event),
+        ...(item.words && { words: { comment: item.words.comment, comment_salt: item.words.salt } }),
+      };
     case 'receipt':
       return { effect_id: item.effectId, receipt_id: item.id, jws: item.jws };
     case 'effect': {
