@@ -128,17 +128,30 @@ function listFor({ state, decision, agentId }: EffectFilter, someEnded: boolean)
 export async function votersOn(
   from: Readable,
   workspace: string,
-  { id, attempt, trace }: EffectRecord,
+  effect: EffectRecord,
 ): Promise<ReadonlySet<string>> {
   const voters = new Set<string>();
-  // Of a first attempt, policy still says that it had to be approved.
-  if (attempt <= 1 && !trace.matched.some(({ effect }) => effect === 'require_approval')) return voters;
-  for await (const events of eventSlices(from, { workspace, about: id, order: 'up' }, null, Infinity))
+  if (!mayHaveVotes(effect)) return voters;
+  for await (const events of eventSlices(from, { workspace, about: effect.id, order: 'up' }, null, Infinity))
     for (const { kind, data } of events) {
       const { user } = data;
       if ((kind === 'approval.granted' || kind === 'approval.rejected') && typeof user === 'string') voters.add(user);
     }
   return voters;
+}
+
+/**
+ * Whether people may have been asked; else nobody needs to read its ledger. That no rule asks about what runs says
+ * nothing: an approver may have changed it to something that needs nobody, or have let it go beyond a limit.
+ */
+function mayHaveVotes({ attempt, life, stages, trace }: EffectRecord): boolean {
+  return (
+    attempt > 1 ||
+    life.state === 'pending_approval' ||
+    life.state === 'rejected' ||
+    stages.some(({ stage }) => stage === 'approval') ||
+    trace.matched.some(({ effect }) => effect === 'require_approval')
+  );
 }
 
 function matches(

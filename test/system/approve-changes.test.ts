@@ -146,6 +146,9 @@ describe.each(SITES)('approve with changes, %s', (_name, open) => {
       asked_params: { amount: 80_000 },
       holds: [{ amount: 20_000 }],
     });
+    // No rule asks about what it was changed to; who approved it is on record all the same.
+    const { effects } = (await get('/effects?approver=maria')).body;
+    expect(effects.map(({ id }: { readonly id: string }) => id)).toContain(asked.effect);
     // The agent's own repeat gets the result, with the same key and the params that it asked.
     const again = await run(asked.body);
     expect(again.body).toMatchObject({
