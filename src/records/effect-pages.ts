@@ -125,11 +125,7 @@ function listFor({ state, decision, agentId }: EffectFilter, someEnded: boolean)
 }
 
 /** Who approved or rejected an effect: that stands in its ledger, as one may have been asked for more than once. */
-export async function votersOn(
-  from: Readable,
-  workspace: string,
-  effect: EffectRecord,
-): Promise<ReadonlySet<string>> {
+export async function votersOn(from: Readable, workspace: string, effect: EffectRecord): Promise<ReadonlySet<string>> {
   const voters = new Set<string>();
   if (!mayHaveVotes(effect)) return voters;
   for await (const events of eventSlices(from, { workspace, about: effect.id, order: 'up' }, null, Infinity))

@@ -131,6 +131,10 @@ describe.each(SITES)('approve with changes, %s', (_name, open) => {
 
   it('runs what the approver made of it; the agent is told, and the receipt holds both', async () => {
     const asked = await waiting();
+    // What is set aside for it stands in the budget, and is its own to take.
+    const { costs } = (await get(`/approvals/${asked.id}`)).body;
+    const { budgets } = (await get('/budgets')).body;
+    expect(costs).toMatchObject([{ amount: 80_000, held: budgets[0].held - 80_000 }]);
     const answer = await vote(asked.id, { digest: asked.digest, changes: { amount: 20_000 } });
     expect(answer.body).toMatchObject({
       became: { what: 'dispatched', decision: 'committed' },

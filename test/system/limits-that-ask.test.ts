@@ -124,10 +124,7 @@ it('asks about a call beyond a rate, through the proxy too, whose caller waits f
   await world.post(`/approvals/${rejected.body.approval.id}/reject`, {}, world.keys.approver);
   expect((await world.get(`/effects/${rejected.body.effect_id}`)).body.effect.state).toBe('rejected');
   const { effects } = (await world.get('/effects?approver=maria')).body;
-  expect(effects.map(({ id }: { readonly id: string }) => id)).toEqual([
-    rejected.body.effect_id,
-    asked.body.effect_id,
-  ]);
+  expect(effects.map(({ id }: { readonly id: string }) => id)).toEqual([rejected.body.effect_id, asked.body.effect_id]);
 });
 
 it('lets one approver change the call and another let it go beyond: what runs is what both have agreed to', async () => {
