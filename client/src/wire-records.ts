@@ -1140,6 +1140,7 @@ export type Approval = {
     readonly amount: number | null;
     readonly limit?: number;
     readonly spent?: number;
+    /** Set aside for other calls. */
     readonly held?: number;
     readonly resetsAt?: string | null;
   }[];

@@ -21,8 +21,11 @@ export const DECISIONS: Readonly<Record<string, { readonly name: string; readonl
   idempotency_conflict: { name: 'Key conflict', tone: 'stop' },
 };
 
-export function Mark({ decision }: { readonly decision: string }): JSX.Element {
-  const { name, tone } = DECISIONS[decision] ?? { name: decision, tone: 'plain' as const };
+/** @param state of the effect: people's word is no policy's, though both are one decision */
+export function Mark({ decision, state }: { readonly decision: string; readonly state?: string }): JSX.Element {
+  const known = DECISIONS[decision] ?? { name: decision, tone: 'plain' as const };
+  const { tone } = known;
+  const name = state === 'rejected' ? 'Rejected' : known.name;
   return <span class={`mark ${tone}`}>{name}</span>;
 }
 

@@ -122,7 +122,7 @@ const Cost = Type.Object({
   amount: Nullable(Count),
   limit: Type.Optional(Count),
   spent: Type.Optional(Count),
-  held: Type.Optional(Count),
+  held: Type.Optional(Type.Integer({ minimum: 0, description: 'Set aside for other calls.' })),
   resets_at: Type.Optional(Nullable(Time)),
 });
 const ASKED = {

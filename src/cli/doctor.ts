@@ -51,7 +51,7 @@ async function diagnose(file: string, ports: CliPorts): Promise<readonly Check[]
     ok('node', `Node.js ${process.versions.node}`),
     files,
     storeCheck(file, store),
-    await folderCheck(storeFolder(configuration.store)),
+    await folderCheck(storeFolder(configuration.store), store),
     await secretCheck(configuration.secrets.masterFile, store),
     keyCheck(file, store),
     await portCheck(configuration, store),
@@ -74,7 +74,7 @@ function storeCheck(file: string, { state, problem, durability, inUse }: StoreIn
 }
 
 /** Free space and write permission in the folder of the store. */
-async function folderCheck(path: string): Promise<Check> {
+async function folderCheck(path: string, { state }: StoreInspection): Promise<Check> {
   let folder = path;
   for (;;) {
     try {
@@ -86,7 +86,9 @@ async function folderCheck(path: string): Promise<Check> {
         return failed(
           'disk',
           `${folder} cannot be written by this user`,
-          'give the folder to the user of the gateway, or name another in store.path (Redis: store.journal)',
+          state === 'absent'
+            ? 'give the folder to the user of the gateway, or name another in store.path (Redis: store.journal)'
+            : 'give the folder to the user of the gateway, and see that its disk is mounted for writing; in another folder calls that ran would be sent again',
         );
       folder = dirname(folder);
     }
@@ -142,6 +144,12 @@ async function portCheck({ server }: Configuration, { inUse }: StoreInspection):
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? String(error.code) : 'unknown';
     if (code === 'EADDRINUSE' && inUse) return ok('port', `${where} is taken, and a gateway runs on this store`);
+    if (code === 'EADDRINUSE' && inUse === null)
+      return warning(
+        'port',
+        `${where} is taken; whether by the gateway of this store cannot be told`,
+        'let the store be read first (above), and stop nothing before',
+      );
     if (code === 'EADDRINUSE')
       return failed('port', `${where} is taken by another program`, 'stop it, or choose another server.port');
     if (code === 'EACCES') return failed('port', `${where} needs more rights`, 'choose a server.port above 1023');
@@ -153,6 +161,7 @@ async function portCheck({ server }: Configuration, { inUse }: StoreInspection):
 
 /** What the gateway that runs on the store says of itself: only it knows what it cannot write. */
 async function gatewayCheck({ server }: Configuration, { inUse }: StoreInspection): Promise<Check> {
+  if (inUse === null) return skipped('gateway', 'whether one runs on this store cannot be told; svc status asks it');
   if (!inUse) return skipped('gateway', 'none runs on this store');
   const port = server.adminPort ?? server.port;
   if (port === 0 || (server.tls !== null && server.adminPort === null))

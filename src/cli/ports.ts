@@ -151,8 +151,8 @@ export interface StoreInspection {
   readonly problem: { readonly message: string; readonly remedy: string } | null;
   /** Durability in force, e.g. `fsync`. */
   readonly durability: string | null;
-  /** A gateway holds the lock. */
-  readonly inUse: boolean;
+  /** A gateway holds the lock. `null`: it cannot be told. */
+  readonly inUse: boolean | null;
   /** Keys that are neither revoked nor expired, by kind. */
   readonly keys: Readonly<Record<KeyKind, number>> | null;
 }

@@ -76,12 +76,23 @@ export function addStatus(program: Command, { terminal, exit }: CliContext): voi
 function show(terminal: Terminal, { name, text, needsSomebody, rows = [], next }: Part): void {
   const tone = needsSomebody === true ? 'red' : needsSomebody === null ? 'yellow' : 'green';
   terminal.out(`${styled(terminal, tone, name.padEnd(10))} ${printable(text)}`);
+  if (rows.length > 0 && rows.every(({ message }) => typeof message === 'string')) return tell(terminal, rows);
   const names = [...new Set(rows.flatMap(Object.keys))];
   const head = names.map((one) => one.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`));
   const cells = rows.slice(0, SHOWN).map((row) => names.map((one) => cellText(row[one] ?? '')));
   if (rows.length > 0) terminal.out(table(head, cells).replaceAll(/^/gm, '  '));
   if (rows.length > SHOWN) terminal.out(`  … and ${rows.length - SHOWN} more`);
   if (next !== undefined) terminal.out(`  ${next}`);
+}
+
+/** Sentences, which no column holds. */
+function tell(terminal: Terminal, rows: readonly JsonObject[]): void {
+  for (const { part: about, code, since, message } of rows) {
+    const head = [about, code, since].map((one) => cellText(one ?? ''));
+    if (since !== undefined) head[2] = `since ${cellText(since)}`;
+    terminal.out(`  ${head.filter(Boolean).join(', ')}`);
+    terminal.out(`    ${printable(cellText(message ?? ''))}`);
+  }
 }
 
 function cellText(value: Json): string {
@@ -101,7 +112,14 @@ async function part(name: string, made: () => Promise<Omit<Part, 'name'>>): Prom
 }
 
 async function gatewayPart(svc: Svc): Promise<Part> {
-  const { ready, parts = [], notes = [] } = await readiness(svc.baseUrl);
+  const {
+    ready,
+    parts = [],
+    notes = [],
+  } = await readiness(svc.baseUrl).catch((error: unknown) => {
+    if (!(error instanceof CommandFailure)) throw error;
+    throw new CommandFailure(`${error.message}. On the machine of the gateway, svc doctor gateway.yaml says why.`);
+  });
   const more = notes.length === 0 ? '' : '; somebody should look at this';
   const text = ready ? `takes calls${more}` : 'takes no calls';
   return { name: 'gateway', text, needsSomebody: !ready || notes.length > 0, rows: [...parts, ...notes] };
@@ -115,9 +133,10 @@ export async function readiness(baseUrl: string): Promise<Readiness> {
     if (typeof body?.ready !== 'boolean') throw new Error(`it answers ${answer.status} with something else`);
     return body;
   } catch (error) {
-    throw new CommandFailure(
-      `${baseUrl} does not answer as a gateway does: ${error instanceof Error ? error.message : String(error)}`,
-    );
+    // What `fetch` could not do is in its cause.
+    const { message, cause } = error instanceof Error ? error : new Error(String(error));
+    const why = cause instanceof Error ? `${message} (${cause.message || cause.name})` : message;
+    throw new CommandFailure(`${baseUrl} does not answer as a gateway does: ${why}`);
   }
 }
 
@@ -219,6 +238,7 @@ function budgetsPart(budgets: readonly Budget[]): Omit<Part, 'name'> {
   return {
     text: `${tight.length} low or exhausted`,
     needsSomebody: tight.some(({ level }) => level === 'exhausted'),
+    next: 'What is held is set aside for calls that run or wait for a decision; deciding on these frees it.',
     rows: tight.map(({ budget, unit, level, remaining, held, limit, resetsAt }) => ({
       budget,
       level,

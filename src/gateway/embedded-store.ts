@@ -24,6 +24,7 @@ import { RESTORING } from '../stores/embedded/backup.ts';
 import { beginningOf } from '../stores/embedded/clock.ts';
 import { loadDriver } from '../stores/embedded/driver.ts';
 import { beginEpoch } from '../stores/embedded/new-epoch.ts';
+import { isNotAllowed } from '../stores/embedded/failure-text.ts';
 import { isLocked } from '../stores/embedded/lock.ts';
 import type { StorePlace } from '../stores/embedded/marks.ts';
 import { type EmbeddedRowsOptions, openEmbeddedRows } from '../stores/embedded/open.ts';
@@ -170,7 +171,14 @@ export async function acknowledgeLoss(place: StorePlace, at: number): Promise<bo
 /** Looks at a store without creating or changing it, even while a gateway runs on it. */
 export async function probeStore(place: StorePlace): Promise<
   | { readonly state: 'absent' }
-  | { readonly state: 'broken'; readonly message: string; readonly inUse: boolean }
+  | {
+      readonly state: 'broken';
+      readonly message: string;
+      /** `null`: it cannot be told. */
+      readonly inUse: boolean | null;
+      /** This user may not write there, and nothing else is known to be wrong. */
+      readonly notAllowed: boolean;
+    }
   | {
       readonly state: 'ready';
       readonly durability: string;
@@ -181,7 +189,7 @@ export async function probeStore(place: StorePlace): Promise<
 > {
   const { path } = place;
   if (!existsSync(join(path, 'store.db')) && !existsSync(join(path, 'install.json'))) return { state: 'absent' };
-  let inUse = false;
+  let inUse: boolean | null = null;
   try {
     inUse = isLocked(path, await loadDriver());
     const rows = await openSharedRows(place, ({ record }) => record);
@@ -192,6 +200,6 @@ export async function probeStore(place: StorePlace): Promise<
     }
   } catch (error) {
     if (!(error instanceof StoreUnavailable)) throw error;
-    return { state: 'broken', message: error.message, inUse };
+    return { state: 'broken', message: error.message, inUse, notAllowed: isNotAllowed(error.cause) };
   }
 }

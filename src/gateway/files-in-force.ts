@@ -17,7 +17,8 @@ import type { TakeUp } from './take-up.ts';
 import type { Views } from './views.ts';
 
 const STALE_NOTES = {
-  refused: 'The files cannot be used as they are; the last good version is in force. The log says what is wrong.',
+  refused:
+    'The files cannot be used as they are; the last good version is in force. The log says what is wrong, and svc config check FILE in which line.',
   unread:
     'The files could not be read; the last good version is in force. They are tried again by themselves. The log says why.',
 } as const;
@@ -117,9 +118,12 @@ export class FilesInForce {
   /** What people should look at. */
   notes(): readonly Note[] {
     const staleness = this.reloader.staleness();
+    const since = this.reloader.staleSince();
     const problem = this.#entities.problem();
     return [
-      ...(staleness === null ? [] : [{ part: 'configuration', message: STALE_NOTES[staleness] }]),
+      ...(staleness === null
+        ? []
+        : [{ part: 'configuration', message: STALE_NOTES[staleness], ...(since === null ? {} : { since }) }]),
       ...(problem === null ? [] : [{ part: 'brain', message: problem }]),
       ...this.#agreement.notes(),
     ];

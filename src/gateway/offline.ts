@@ -20,7 +20,9 @@ export const inspectStore: CliPorts['inspectStore'] = async ({ configFile, envir
         state: 'broken',
         problem: {
           message: probe.message,
-          remedy: `Look at ${path}. To go on from a backup: svc restore BACKUP --config ${configFile} --replace. Do not start with an empty store: calls that ran would be sent again.`,
+          remedy: probe.notAllowed
+            ? `Run this as the user that owns ${path}, and see that its disk is mounted for writing. What is in it is as it was: restore no backup for this.`
+            : `Look at ${path}. To go on from a backup: svc restore BACKUP --config ${configFile} --replace. Do not start with an empty store: calls that ran would be sent again.`,
         },
         durability: null,
         inUse: probe.inUse,

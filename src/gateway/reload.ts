@@ -41,6 +41,7 @@ export class Reloader {
   #running: Promise<unknown> = Promise.resolve();
   #suggesting: Promise<unknown> = Promise.resolve();
   #staleness: 'refused' | 'unread' | null = null;
+  #staleSince: number | null = null;
   #hindrance: string | null = null;
   #previous: Pick<InForce, 'policies' | 'configuration'> | null = null;
   #failed: { readonly version: string; readonly at: number } | null = null;
@@ -105,6 +106,11 @@ export class Reloader {
   /** Whether the current files were refused, or could not be read at all and are tried again. */
   staleness(): 'refused' | 'unread' | null {
     return this.#staleness;
+  }
+
+  /** Since when that is so, ms. */
+  staleSince(): number | null {
+    return this.#staleSince;
   }
 
   /** Puts policies in force, or proposes them where a second person has to confirm it. @throws StoreUnavailable */
@@ -227,7 +233,7 @@ export class Reloader {
     } catch (error) {
       if (this.#isStopping) return;
       if (error instanceof FilesNotRead) return this.#unread(error);
-      this.#staleness = 'refused';
+      this.#becomeStale('refused');
       this.#retryMs = RETRY_MS;
       this.#logger.error({ detail: detailOf(error) }, 'the new configuration is not in force; the last good one is');
       this.#parts.metrics.alerted('configuration_rejected');
@@ -397,13 +403,19 @@ export class Reloader {
 
   #caughtUp(): void {
     this.#staleness = null;
+    this.#staleSince = null;
     this.#failed = null;
     this.#retryMs = RETRY_MS;
   }
 
+  #becomeStale(how: 'refused' | 'unread'): void {
+    this.#staleness = how;
+    this.#staleSince ??= Date.now();
+  }
+
   /** The files' content is not the cause: the next try can succeed without a change. */
   #unread({ message }: FilesNotRead): void {
-    this.#staleness = 'unread';
+    this.#becomeStale('unread');
     this.#logger.error(
       { detail: message, retry_after_ms: this.#retryMs },
       'the files could not be read; they are tried again',

@@ -40,7 +40,7 @@ export class SilentUpstreams {
   notes(now: number): readonly Note[] {
     return [...this.#silences].flatMap(([upstream, { since, calls, lastAt, code }]) => {
       if (calls < NOTEWORTHY || now - lastAt > FORGOTTEN_MS) return [];
-      const message = `The last ${calls} calls of ${upstream} had no answer (${code}), the latest at ${new Date(lastAt).toISOString()}. svc doctor asks each upstream and says why it is not reached; svc effects list --state unknown has what may have arrived.`;
+      const message = `The last ${calls} calls of ${upstream} had no answer (${code}), the latest ${Math.round((now - lastAt) / 60_000)} min ago. svc doctor asks each upstream and says why it is not reached; svc effects list --state unknown has what may have arrived.`;
       return [{ part: 'upstream', message, since }];
     });
   }

@@ -1,3 +1,4 @@
+import { approvalUrl } from '../effects/run/render.ts';
 import type { ApprovalRecord } from '../effects/model/approval.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import { INSTALLATION } from '../effects/model/ledger.ts';
@@ -40,10 +41,10 @@ const TITLES: Readonly<Record<NotificationEvent, string>> = {
   'retention.stalled': 'Old effects stay, because what became of them is not known',
 };
 
-/** The screen of the console, and the words for it. */
+/** The screen of the console, and the words for it. `request`: the page of the request for approval, which is no part of it. */
 const SCREENS: Readonly<Record<NotificationEvent, readonly [screen: string, words: string]>> = {
-  'approval.requested': ['inbox', 'Open the inbox'],
-  'approval.escalated': ['inbox', 'Open the inbox'],
+  'approval.requested': ['request', 'Open the request'],
+  'approval.escalated': ['request', 'Open the request'],
   'approval.granted': ['effects', 'Open the call'],
   'approval.rejected': ['effects', 'Open the call'],
   'approval.expired': ['effects', 'Open the call'],
@@ -78,8 +79,9 @@ export function messageOf(
   const base = `${publicUrl}/console`;
   const place = workspace === INSTALLATION ? base : `${base}/${encodeURIComponent(workspace)}`;
   const ofCall = effectId === null ? null : `${place}/effects/${encodeURIComponent(effectId)}`;
-  const url =
-    workspace === INSTALLATION ? base : screen === 'effects' && ofCall !== null ? ofCall : `${place}/${screen}`;
+  const request = approval === null ? `${place}/inbox` : approvalUrl(approval, publicUrl);
+  const own = screen === 'request' ? request : screen === 'effects' ? ofCall : null;
+  const url = workspace === INSTALLATION ? base : (own ?? `${place}/${screen}`);
   const told: JsonObject = {
     ...(workspace === INSTALLATION ? {} : { workspace }),
     ...(effectId === null ? {} : { effect_id: effectId }),

@@ -654,9 +654,13 @@ describe('a vote', () => {
   it('rejects', async () => {
     const { path, effect } = await waiting();
     const browser = await enter(path, rig.keys.approver);
-    await post(path, { form: formIn(await look(path, browser)), verdict: 'reject', comment: '' }, browser);
+    await post(path, { form: formIn(await look(path, browser)), verdict: 'reject', comment: 'No <b>' }, browser);
     expect(await state(effect)).toMatchObject({ state: 'rejected' });
-    expect((await look(path, browser)).text).toMatch(/<h1>Rejected<\/h1>[\s\S]*maria rejected at/);
+    const { text } = await look(path, browser);
+    expect(text).toMatch(
+      /<h1>Rejected<\/h1>[^]*maria rejected it at .*: “No &lt;b&gt;”\. Nothing was sent[^]*Would have taken/,
+    );
+    for (const place of ['inbox', 'effects?approver=maria']) expect(text).toContain(`href="/console/demo/${place}"`);
   });
 
   it('is by the rules of the API: not of who asked, and of those alone whom policy names', async () => {

@@ -107,6 +107,12 @@ describe('svc doctor', () => {
       0,
     ]);
     expect(await examined(['port'])).toEqual([`failed: 127.0.0.1:${port} is taken by another program`, 1]);
+    const unread = { state: 'broken', inUse: null } as const;
+    expect(await examined(['port', 'gateway'], unread)).toEqual([
+      `warning: 127.0.0.1:${port} is taken; whether by the gateway of this store cannot be told`,
+      expect.stringMatching(/^skipped: .*cannot be told/),
+      0,
+    ]);
     configure(0);
   });
 

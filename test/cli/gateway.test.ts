@@ -1,4 +1,4 @@
-import { chmodSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { once } from 'node:events';
 import { tmpdir } from 'node:os';
@@ -560,6 +560,25 @@ describe('doctor', () => {
     expect(doubtful.out).toMatch(/warn configuration +policies hold: 1 rule \(1 warning\)\n/);
     expect(doubtful.out).toContain("No rule uses the budget 'b'");
   });
+
+  test.skipIf(process.platform !== 'linux')(
+    'a store that may not be written: no backup in its place, and no other folder',
+    async () => {
+      const denied = join(folder, 'denied');
+      const path = join(folder, 'denied.yaml');
+      mkdirSync(denied);
+      writeFileSync(join(denied, 'install.json'), '');
+      // Nobody may make a file there, whoever runs the test.
+      symlinkSync('/sys/no-file-of-ours', join(denied, 'lock.db'));
+      writeFileSync(path, `store: { path: ${JSON.stringify(denied)} }`);
+      const { code, out } = await svc('doctor', path);
+      expect(code).toBe(1);
+      expect(out).toMatch(/FAIL store .*The lock of the store cannot be taken/);
+      expect(out).toContain(`to mend it: Run this as the user that owns ${denied}`);
+      expect(out).not.toMatch(/svc restore|store\.path/);
+      expect(out).toMatch(/- {4}gateway +whether one runs on this store cannot be told/);
+    },
+  );
 
   test('every failure has a line that says how to mend it', async () => {
     const taken = createServer().listen(0, '127.0.0.1');

@@ -92,14 +92,20 @@ it('files that are refused leave what is in force, and it is said until they are
   const { version } = inForce.policies;
   await reloader.reload();
   expect([reloader.staleness(), inForce.policies.rules.map(({ id }) => id)]).toEqual(['refused', ['a/one']]);
-  expect(alerts).toEqual(['configuration_rejected']);
+  const since = reloader.staleSince();
+  expect(since).not.toBeNull();
+  await reloader.reload();
+  expect(reloader.staleSince()).toBe(since);
+  expect(alerts).toEqual(['configuration_rejected', 'configuration_rejected']);
   writeFileSync(join(folder, 'policy.yaml'), POLICY('two'));
   await reloader.reload();
   expect([reloader.staleness(), inForce.policies.rules.map(({ id }) => id)]).toEqual([null, ['a/two']]);
-  expect(alerts).toHaveLength(1);
+  expect(reloader.staleSince()).toBeNull();
+  expect(alerts).toHaveLength(2);
   const events = await store.ledger(INSTALLATION, 0, 100);
   expect(events.filter(({ kind }) => kind === 'policy.rejected' || kind === 'policy.loaded')).toMatchObject([
     { kind: 'policy.rejected', actor: { type: 'gateway', id: 'test' }, data: { in_force: version } },
+    { kind: 'policy.rejected', data: { in_force: version } },
     { kind: 'policy.loaded', actor: { type: 'gateway', id: 'test' }, data: { version: inForce.policies.version } },
   ]);
 });

@@ -25,6 +25,7 @@ describe('what is told', () => {
     const place = 'https://g.test/console/a%2Fb';
     expect(said({}).link.url).toBe(`${place}/effects/eff_1`);
     expect(said({ event: 'pause.set', effectId: null }).link.url).toBe(`${place}/pauses`);
+    // Its record is gone: the page would say nothing.
     expect(said({ event: 'approval.requested' }).link.url).toBe(`${place}/inbox`);
     expect(said({ event: 'tool.quarantined', workspace: INSTALLATION, effectId: null }).link.url).toBe(
       'https://g.test/console',

@@ -131,6 +131,10 @@ describe.each(SITES)('approve with changes, %s', (_name, open) => {
 
   it('runs what the approver made of it; the agent is told, and the receipt holds both', async () => {
     const asked = await waiting();
+    // What is set aside for it stands in the budget, and is its own to take.
+    const { costs } = (await get(`/approvals/${asked.id}`)).body;
+    const { budgets } = (await get('/budgets')).body;
+    expect(costs).toMatchObject([{ amount: 80_000, held: budgets[0].held - 80_000 }]);
     const answer = await vote(asked.id, { digest: asked.digest, changes: { amount: 20_000 } });
     expect(answer.body).toMatchObject({
       became: { what: 'dispatched', decision: 'committed' },
@@ -146,6 +150,9 @@ describe.each(SITES)('approve with changes, %s', (_name, open) => {
       asked_params: { amount: 80_000 },
       holds: [{ amount: 20_000 }],
     });
+    // No rule asks about what it was changed to; who approved it is on record all the same.
+    const { effects } = (await get('/effects?approver=maria')).body;
+    expect(effects.map(({ id }: { readonly id: string }) => id)).toContain(asked.effect);
     // The agent's own repeat gets the result, with the same key and the params that it asked.
     const again = await run(asked.body);
     expect(again.body).toMatchObject({

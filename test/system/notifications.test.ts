@@ -109,23 +109,21 @@ describe('a call that waits for approval', () => {
       summary: 'Refund 60000 cents of "pay_<b>1"',
       approval_id: id,
       links: {
-        open: `${world.gateway.url}/console/demo/inbox`,
+        open: body.approval.url,
         effect: `${world.gateway.url}/console/demo/effects/${body.effect_id}`,
       },
     });
     const slackPath = '/services/T0/B0/x';
     await expect.poll(() => at(slackPath).length, PATIENT).toBe(1);
     const slack = JSON.parse(at(slackPath)[0]?.body ?? '');
-    expect(slack.blocks[0].text.text).toBe(
-      `*A call waits for approval*\n<${world.gateway.url}/console/demo/inbox|Open the inbox>`,
-    );
+    expect(slack.blocks[0].text.text).toBe(`*A call waits for approval*\n<${body.approval.url}|Open the request>`);
     expect(slack.blocks[1].text).toMatchObject({ type: 'plain_text' });
     expect(slack.blocks[1].text.text).toContain('summary: Refund 60000 cents of "pay_<b>1"');
     await expect.poll(() => mail.mails.length, PATIENT).toBe(1);
     expect(mail.mails[0]).toMatchObject({ from: 'svc@example.com', to: ['maria@example.com', 'tom@example.com'] });
     const letter = mail.mails[0]?.text ?? '';
     expect(letter).toContain('Subject: [svc] A call waits for approval');
-    expect(letter).toContain(`/console/demo/inbox`);
+    expect(letter).toContain(`/approve/demo/${id}`);
     expect(letter).toMatch(/^Message-ID: <msg_[0-9a-f]{32}@/m);
     for (const said of [JSON.stringify(data), at(slackPath)[0]?.body, letter])
       expect(said).not.toContain('hidden-reason');

@@ -213,6 +213,7 @@ it('says of what is no gateway that it is none', async () => {
   const { code, err } = await status(world.keys.account, '--url', `http://127.0.0.1:${port}`);
   other.close();
   expect([code, err]).toEqual([2, expect.stringContaining('does not answer as a gateway does')]);
+  expect(err).toContain('svc doctor gateway.yaml says why');
 });
 
 it('is 2 where it cannot be told: the key may not see it, or no gateway answers', async () => {
@@ -221,5 +222,5 @@ it('is 2 where it cannot be told: the key may not see it, or no gateway answers'
   expect(elsewhere.out).toMatch(/^unknown +cannot be told: /m);
   const nowhere = await status(world.keys.account, '--url', 'http://127.0.0.1:1');
   expect(nowhere).toMatchObject({ code: 2, out: '' });
-  expect(nowhere.err).toContain('http://127.0.0.1:1');
+  expect(nowhere.err).toMatch(/http:\/\/127\.0\.0\.1:1 .*\(.*\)\. On the machine of the gateway, svc doctor/);
 });

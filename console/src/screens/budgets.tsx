@@ -29,7 +29,7 @@ export function BudgetsScreen(): JSX.Element {
     <>
       <Head
         title="Budgets"
-        does="What agents may spend, what they have, and what calls that run have set aside. The fullest first."
+        does="What agents may spend, what they have, and what is set aside for calls that run or wait for people. The fullest first."
       />
       <Fault of={found.error} />
       {found.data !== undefined && budgets.length === 0 && (

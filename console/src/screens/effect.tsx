@@ -26,7 +26,7 @@ export function EffectScreen({ id }: { readonly id: string }): JSX.Element {
   return (
     <>
       <Head title={visible(effect.tool)} does={effect.reason.message}>
-        <Mark decision={effect.decision} />
+        <Mark decision={effect.decision} state={effect.state} />
       </Head>
       {effect.state === 'unknown' && <Unsettled effect={effect} settled={() => void found.refetch()} />}
       {effect.state === 'pending_approval' && (

@@ -273,7 +273,7 @@ function EffectList({
                   <Time at={effect.created_at} />
                 </span>
                 <span class="what">
-                  <Mark decision={effect.decision} />
+                  <Mark decision={effect.decision} state={effect.state} />
                 </span>
                 <span class="tool">
                   <Text mono>{effect.tool}</Text>

@@ -121,7 +121,9 @@ function costsOf(shown: ShownApproval): Html {
   const { costs } = shown;
   if (costs.length === 0) return html``;
   const currency = namedCurrency(shown);
-  return html`<section><h2>What it costs</h2><table><tr><th scope="col">Budget</th><th scope="col">Takes</th><th scope="col">${shown.approval.status === 'pending' ? 'Left before this' : 'Left now'}</th></tr>${costs.map(
+  const { status } = shown.approval;
+  const takes = status === 'rejected' || status === 'expired' ? 'Would have taken' : 'Takes';
+  return html`<section><h2>What it costs</h2><table><tr><th scope="col">Budget</th><th scope="col">${takes}</th><th scope="col">${status === 'pending' ? 'Left before this' : 'Left now'}</th></tr>${costs.map(
     (one) => {
       const { budget, unit, amount } = one.cost;
       const { left, limit } = leftOf(one);
@@ -137,7 +139,7 @@ function alikeOf({ earlier, params, approval }: ShownApproval): Html {
   const head = html`<h2>Its last call like this</h2>`;
   const { alike } = earlier;
   if (alike === null)
-    return html`<section>${head}<p>None of this tool is on record that happened: it would be the first.</p></section>`;
+    return html`<section>${head}<p>No earlier one of this tool is on record that happened.</p></section>`;
   const { params: own } = params;
   const when = html`<p>${linkTo(approval.workspace, alike, html`It happened at ${timeOf(alike.at)}`)}.</p>`;
   if (alike.params === null || !isJsonObject(own))

@@ -33,7 +33,8 @@ button{min-height:48px;font-weight:650;cursor:pointer}
 button.yes{background:#0d6b41;border-color:#0d6b41;color:#fff}button.no{background:transparent;border-color:var(--bad);color:var(--bad)}
 :focus-visible{outline:3px solid var(--accent);outline-offset:2px}
 details>summary{cursor:pointer;color:var(--accent)}
-footer{display:flex;gap:.75rem;align-items:center;justify-content:space-between;font-size:.8125rem;color:var(--faint)}footer button{width:auto;min-height:44px}`;
+footer{display:flex;gap:.75rem;align-items:center;justify-content:space-between;font-size:.8125rem;color:var(--faint)}footer button{width:auto;min-height:44px}
+nav{display:flex;flex-wrap:wrap;gap:.25rem 1rem;align-items:center;font-size:.8125rem}nav a{min-height:44px;display:flex;align-items:center}`;
 
 /**
  * Times in the zone of the reader, with the one that the server wrote on hover; without scripts that one stays. A question
@@ -98,7 +99,9 @@ ${content}
 /** How long something lasts, roughly. */
 export function spanText(ms: number): string {
   const minutes = Math.ceil(ms / 60_000);
-  return minutes < 120 ? `${minutes} min` : `${Math.floor(minutes / 60)} h`;
+  if (minutes < 120) return `${minutes} min`;
+  const [hours, rest] = [Math.floor(minutes / 60), minutes % 60];
+  return rest === 0 || hours >= 48 ? `${hours} h` : `${hours} h ${rest} min`;
 }
 
 /** A time: in UTC as it is written, in the zone of the reader where scripts run. */

@@ -88,9 +88,16 @@ ${amount === null ? '' : html`<p class="amount">${amount}</p>`}${isOpen(shown) ?
 <p class="${isOpen(shown) ? 'faint' : 'said'}">${text}</p>${allowedHtml(shown)}${becameOf(shown)}
 ${isOpen(shown) ? decisionOf(shown, of) : ''}</section>
 ${toolChanged(shown)}${detailsOf(shown)}${allowancesHtml(shown, path, form)}
-<footer><span>You are ${user}.</span><form method="post" action="${path}/leave"><button>Leave</button></form></footer>`,
+${elsewhere(shown, user)}<footer><span>You are ${user}.</span><form method="post" action="${path}/leave"><button>Leave</button></form></footer>`,
     'two',
   );
+}
+
+/** Where a person finds the other requests, and what became of those of before. */
+function elsewhere({ approval: { workspace }, mayReadEffects }: ShownApproval, user: string): Html {
+  const console = `/console/${workspace}`;
+  const decided = html` <a href="${console}/effects?approver=${encodeURIComponent(user)}">What you decided</a>`;
+  return html`<nav><a href="${console}/inbox">What waits</a>${mayReadEffects ? decided : ''} <span class="faint">in the console, which asks who you are</span></nav>`;
 }
 
 function noticeOf(notice: string | null): Html {
@@ -129,7 +136,7 @@ function standingOf(shown: ShownApproval): Standing {
     case 'rejected':
       return {
         title: 'Rejected',
-        text: 'Nothing was sent, and the same action is refused for 24 hours.',
+        text: html`${rejectedBy(approval)}Nothing was sent, and the same action is refused for 24 hours.`,
         tone: 'stop',
       };
     case 'expired':
@@ -144,6 +151,13 @@ function standingOf(shown: ShownApproval): Standing {
     case 'used':
       return outcomeOf(effect);
   }
+}
+
+/** By whom, when and why. */
+function rejectedBy({ votes }: ShownApproval['approval']): Html {
+  const vote = votes.find(({ verdict }) => verdict === 'reject');
+  if (vote === undefined) return html``;
+  return html`${vote.user} rejected it at ${timeOf(vote.at)}${vote.comment === null ? '' : `: “${vote.comment}”`}. `;
 }
 
 const OUT_OF_TIME: Standing = {

@@ -75,7 +75,7 @@ export async function shownTo(
     tool: ports.catalog().tool(approval.tool),
     action: asked === null ? {} : calls.action(asked),
     params: asked === null ? { params_omitted: 'the record of the call is gone' } : calls.params(asked),
-    costs: approval.costs.map((cost) => ({ cost, row: rowOf(cost, budgets) })),
+    costs: approval.costs.map((cost) => ({ cost, row: rowOf(cost, effect, budgets) })),
     why: whyAsked(approval, effect, ports.policies().set.rules),
     earlier,
     mayReadEffects,

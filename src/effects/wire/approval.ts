@@ -84,7 +84,7 @@ export function askedToWire(
   budgets: readonly BudgetRow[] | null,
 ) {
   return {
-    costs: approval.costs.map((cost) => costToWire(cost, forAgent, budgets)),
+    costs: approval.costs.map((cost) => costToWire(cost, effect, forAgent, budgets)),
     ...(effect === null
       ? { params_omitted: 'the record of the call is gone' }
       : askedCall(approval, effectAsAsked(approval, effect), calls)),
@@ -113,19 +113,35 @@ export function effectAsAsked({ changed }: ApprovalRecord, effect: EffectRecord)
 }
 
 /** An agent sees only what its call takes from a budget, because others may share the budget. */
-function costToWire(cost: ApprovalCost, forAgent: boolean, budgets: readonly BudgetRow[] | null) {
+function costToWire(
+  cost: ApprovalCost,
+  effect: EffectRecord | null,
+  forAgent: boolean,
+  budgets: readonly BudgetRow[] | null,
+) {
   const { budget, unit, amount, limit } = cost;
   if (forAgent) return { budget, unit, amount };
-  const row = rowOf(cost, budgets ?? []);
+  const row = rowOf(cost, effect, budgets ?? []);
   if (row === null) return { budget, unit, amount, limit };
   const { spent, held, resetsAt } = row;
   return { budget, unit, amount, limit, spent, held, resets_at: optionalTimeToWire(resetsAt) };
 }
 
-/** The budget that a call takes from, as it is now; `null` if nothing was ever taken from it. */
-export function rowOf(cost: ApprovalCost, budgets: readonly BudgetRow[]): BudgetRow | null {
-  const { budget, bucket, window } = cost;
-  return budgets.find((one) => one.budget === budget && one.bucket === bucket && one.window === window) ?? null;
+/**
+ * The budget that a call takes from, as it is now, with what is set aside for the call itself while it waits: that is
+ * what it may take. `null` if nothing was ever taken from it.
+ */
+export function rowOf(
+  { budget, bucket, window }: ApprovalCost,
+  effect: EffectRecord | null,
+  budgets: readonly BudgetRow[],
+): BudgetRow | null {
+  const isSame = (one: Pick<BudgetRow, 'budget' | 'bucket' | 'window'>): boolean =>
+    one.budget === budget && one.bucket === bucket && one.window === window;
+  const row = budgets.find(isSame);
+  if (row === undefined) return null;
+  const own = effect?.life.state === 'pending_approval' && effect.holdState === 'held' ? effect.holds : [];
+  return { ...row, held: own.filter(isSame).reduce((held, { amount }) => held - amount, row.held) };
 }
 
 /** Each rule that asks: its purpose, and what it could not judge. */

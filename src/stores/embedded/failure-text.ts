@@ -5,10 +5,19 @@ export function asError(error: unknown): Error {
   return error instanceof Error ? error : new Error(String(error));
 }
 
+/** What the system calls it, such as `EACCES`; `null` where it was not the system. */
+export function codeOf(error: unknown): string | null {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : null;
+}
+
+/** Whether the system does not let this user write there. What is there is as it was. */
+export function isNotAllowed(error: unknown): boolean {
+  return ['EACCES', 'EPERM', 'EROFS'].includes(codeOf(error) ?? '');
+}
+
 /** Whether there is no room on the disk, as SQLite or as the system says it. */
 export function isFull(error: unknown): boolean {
-  const code = error instanceof Error && 'code' in error ? error.code : null;
-  return storageFailure(error) === SQLITE_FULL || code === 'ENOSPC' || code === 'EDQUOT';
+  return storageFailure(error) === SQLITE_FULL || ['ENOSPC', 'EDQUOT'].includes(codeOf(error) ?? '');
 }
 
 /** Says what is wrong with the store, for people. */

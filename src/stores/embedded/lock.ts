@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { StoreUnavailable } from '../../effects/store.ts';
 import { type OpenDatabase, SQLITE_BUSY, type SqlDatabase, storageFailure } from './driver.ts';
+import { asError, codeOf } from './failure-text.ts';
 import { makePrivateFile } from '../private-folder.ts';
 
 /** How often a taken lock is tried again, ms. */
@@ -54,11 +55,12 @@ function openLockFile(path: string, open: OpenDatabase): SqlDatabase {
   try {
     makePrivateFile(file);
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error);
-    throw new StoreUnavailable(
-      `The lock of the store cannot be taken: ${message}. The user that runs this has to own the folder of the store.`,
-      { cause: error },
-    );
+    const { message } = asError(error);
+    const why =
+      codeOf(error) === 'EROFS'
+        ? 'Its disk is mounted for reading only'
+        : 'The user that runs this has to own the folder of the store';
+    throw new StoreUnavailable(`The lock of the store cannot be taken: ${message}. ${why}.`, { cause: error });
   }
   const database = open(file);
   database.prepare('PRAGMA busy_timeout = 0').all();

@@ -41,7 +41,7 @@ export async function openSharedRows(place: StorePlace, time: (known: KnownTime)
     try {
       return openStoreFile(place, open, new Set(), Date.now(), inUse);
     } catch (error) {
-      throw new StoreUnavailable(describe(path, error));
+      throw new StoreUnavailable(describe(path, error), { cause: error });
     }
   })();
   if (opened.kind === 'store_rolled_back') throw new StoreUnavailable(opened.message);
