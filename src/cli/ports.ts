@@ -1,8 +1,14 @@
-import type { Configuration, McpSettings } from '../config/configuration.ts';
+import type { Configuration, McpSettings, UpstreamSettings } from '../config/configuration.ts';
 import type { Difference } from '../effects/upkeep/fsck.ts';
 import type { JsonObject } from '../json/value.ts';
 import type { KeyKind } from '../effects/model/principal.ts';
 import type { LiveServer } from '../pins/compare.ts';
+
+/** An MCP server, as far as it takes to read what it says of itself. */
+export type ReadableServer = Pick<UpstreamSettings, 'id' | 'url' | 'timeoutMs' | 'network' | 'credentials'> &
+  Partial<Pick<UpstreamSettings, 'headers' | 'tls'>> & {
+    readonly mcp: Pick<McpSettings, 'path' | 'allow'> & Partial<McpSettings>;
+  };
 
 /** What the commands need of the rest of the product. `main.ts` builds it. No command knows a store or a server. */
 export interface CliPorts {
@@ -45,9 +51,7 @@ export interface CliPorts {
    * for it, and has ended afterwards.
    * @returns why it cannot be read, in its place
    */
-  readMcpServer(
-    upstream: Configuration['upstreams'][number] & { readonly mcp: McpSettings },
-  ): Promise<LiveServer | string>;
+  readMcpServer(server: ReadableServer): Promise<LiveServer | string>;
   /**
    * Continues with a store that was emptied or set back, only while this gateway is stopped; or acknowledges what a restore
    * could not bring over, also while it runs. Throws `CommandFailure`.

@@ -11,6 +11,9 @@ import { type KeyOptions, namedKey, readKey, toMcpUrl, withKeyOptions } from './
 import { CommandFailure, WrongUsage } from './ports.ts';
 import { json, styled, table, type Terminal } from './terminal.ts';
 
+/** How long a server may take for one answer, ms. */
+const TIMEOUT_MS = 30_000;
+
 interface ToolsOptions extends KeyOptions {
   readonly config?: string;
   readonly upstream?: string;
@@ -119,7 +122,7 @@ async function serverOf(options: ToolsOptions, context: CliContext): Promise<Ser
   if (url === undefined)
     throw new WrongUsage('Name the server: --config FILE --upstream ID, or --url URL --lock FILE.');
   if (lock === undefined) throw new WrongUsage('Name the lock file: --lock FILE.');
-  return { upstream: upstream ?? null, lock, name: url.host, read: () => readAt(url, options) };
+  return { upstream: upstream ?? null, lock, name: url.host, read: () => readAt(url, options, context) };
 }
 
 /** The server is asked as a gateway with this configuration asks it. */
@@ -143,16 +146,21 @@ async function declaredServer(
   return { upstream: id, lock: options.lock ?? lock, name: id, read };
 }
 
-async function readAt(url: URL, options: ToolsOptions): Promise<LiveServer> {
-  const { readLiveServer } = await import('./mcp/live-server.ts');
-  const headers: Record<string, string> = {};
+async function readAt(url: URL, options: ToolsOptions, { ports }: CliContext): Promise<LiveServer> {
   const source = namedKey(options);
-  if (source !== null) {
-    const key = await readKey(source);
-    const name = options.header.toLowerCase();
-    headers[name] = name === 'authorization' ? `Bearer ${key}` : key;
-  }
-  return readLiveServer({ url, headers });
+  const key = source === null ? null : await readKey(source);
+  const header = options.header.toLowerCase();
+  const live = await ports.readMcpServer({
+    id: url.host,
+    url: url.origin,
+    timeoutMs: TIMEOUT_MS,
+    network: 'any',
+    credentials: key === null ? null : { header, value: header === 'authorization' ? `Bearer ${key}` : key },
+    mcp: { path: `${url.pathname}${url.search}`, allow: [] },
+  });
+  if (typeof live === 'string')
+    throw new CommandFailure(`${url.href} cannot be read: ${live}. The variable that holds its key: --key-env NAME.`);
+  return live;
 }
 
 /** @throws CommandFailure also where the lock file is another server's */

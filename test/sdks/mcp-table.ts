@@ -7,12 +7,12 @@ import { join } from 'node:path';
 import { toNodeHandler } from '@modelcontextprotocol/node';
 import { createMcpHandler, McpServer } from '@modelcontextprotocol/server';
 import { z } from 'zod';
-import { readLiveServer } from '../../src/cli/mcp/live-server.ts';
 import type { Decision } from '../../src/effects/model/decision.ts';
 import { isJsonObject } from '../../src/json/value.ts';
 import { startGateway, type TestGateway } from '../system/gateway.ts';
 import { lockOf } from '../system/mcp/lenient-server.ts';
 import { arrangeCases, CASES, casesPolicy } from './decision-cases.ts';
+import { toolsAt } from '../system/mcp/tools-at.ts';
 
 /*
  * What tables of MCP clients ask: a server behind a gateway, with a tool that has an output schema and one that has none,
@@ -136,7 +136,7 @@ export async function startMcpTable(): Promise<McpTable> {
   const server = await startServer();
   const folder = await mkdtemp(join(tmpdir(), 'svc-table-'));
   const pins = join(folder, 'table.lock.json');
-  const { tools } = await readLiveServer({ url: new URL(server.url), headers: {} });
+  const tools = await toolsAt(server.url);
   await writeFile(pins, lockOf('table', tools.filter(isJsonObject)));
   const gateway = await startGateway({
     config: config(server.url, pins),

@@ -53,7 +53,7 @@ export async function initMcp(
   const files = { gateway: join(folder, 'gateway.yaml'), policy: join(folder, 'policies', 'first.yaml') };
   if (!options.force) await refuseToDisturb(folder, Object.values(files));
 
-  const live = server.kind === 'address' ? await readAddress(server) : await readProgram(server, ports);
+  const live = await readDeclared(server, ports);
   const upstream = options.name ?? upstreamFrom(live, server);
   const lockFile = join(folder, lockFileIn(upstream));
   if (!options.force) await refuseToDisturb(folder, [lockFile]);
@@ -166,19 +166,10 @@ function headerOf(name: string): string {
   return name.toLowerCase();
 }
 
-async function readAddress(server: Extract<McpServer, { kind: 'address' }>): Promise<LiveServer> {
-  const { readLiveServer } = await import('../../../src/cli/mcp/live-server.ts');
-  const headers: Record<string, string> = {};
-  if (server.credential !== null) {
-    const { header, variable: name } = server.credential;
-    const key = await readKey({ kind: 'variable', name });
-    headers[header] = header === 'authorization' ? `Bearer ${key}` : key;
-  }
-  return readLiveServer({ url: new URL(server.url), headers });
-}
-
-/** Starts the program as a gateway with this configuration will start it. */
-async function readProgram(server: McpServer, ports: CliPorts): Promise<LiveServer> {
+/** Reads the server as a gateway with this configuration will; a program is started for it. */
+async function readDeclared(server: McpServer, ports: CliPorts): Promise<LiveServer> {
+  const credential = server.kind === 'address' ? server.credential : null;
+  if (credential !== null) await readKey({ kind: 'variable', name: credential.variable });
   const { loadMcpServer } = await import('../../../src/config/load.ts');
   const text = Buffer.from(['upstreams:', '  - id: mcp', ...reachLines(server), ''].join('\n'));
   const reading: FileReading = {
@@ -189,8 +180,9 @@ async function readProgram(server: McpServer, ports: CliPorts): Promise<LiveServ
   };
   const { upstream } = await loadMcpServer('gateway.yaml', 'mcp', { environment: {} }, reading);
   const live = await ports.readMcpServer(upstream);
-  if (typeof live === 'string') throw new CommandFailure(`The MCP server cannot be read: ${live}`);
-  return live;
+  if (typeof live !== 'string') return live;
+  const hint = server.kind === 'address' ? '. The variable that holds its key: --key-env NAME.' : '';
+  throw new CommandFailure(`The MCP server cannot be read: ${live}${hint}`);
 }
 
 /** `everything` for a server that calls itself `mcp-servers/everything`. */

@@ -29,16 +29,24 @@ class Inspection extends ServerRequests implements ServerLine<LineAnswered> {
     super(server, INSPECTOR, signal, INSPECTOR);
   }
 
-  unread(why: Unread): Error {
+  unread(why: Unread, { status, error }: LineAnswered): Error {
     switch (why) {
       case 'not_begun':
-        return new Error('it answers neither initialize nor server/discover');
-      case 'not_listed':
-        return new Error('it does not list its tools');
+      case 'not_listed': {
+        const detail = error === null ? '' : `: ${error}`;
+        return new Error(`it does not list its tools over MCP (status ${status})${detail}; ${guessBy(status)}`);
+      }
       case 'endless':
         return new Error(`its list of tools has more than ${MOST_PAGES} pages`);
       case 'too_many':
         return new Error(`it lists more than ${MOST_TOOLS} tools`);
     }
   }
+}
+
+function guessBy(status: number): string {
+  if (status === 401 || status === 403) return 'it wants a key, or another one';
+  if (status === 404 || status === 405)
+    return 'a server of 2024-11-05, whose address often ends in /sse, is declared with `transport: sse` (docs/mcp.md)';
+  return 'is this the address of its MCP endpoint?';
 }

@@ -16,10 +16,14 @@ export interface Reached {
 
 export interface LineAnswered extends Answered {
   readonly status: number;
+  /** The error that it answered with, in its words; `null` where there is none. */
+  readonly error: string | null;
 }
 
 /** Bytes of one answer, and of all answers on one line. */
 const MOST_BYTES = 4 * 1024 * 1024;
+/** Characters of an error that are shown. */
+const MOST_ERROR = 500;
 /** How long a server may take to hear the end of a session, ms. */
 const END_MS = 5_000;
 
@@ -59,17 +63,21 @@ export class ServerRequests implements Line<LineAnswered> {
         this.#bytes += text.byteLength;
         if (this.#bytes > MOST_BYTES) throw new Error(`what it says is longer than ${MOST_BYTES} bytes`);
         const parsed = await readStrictly(text);
-        if (!parsed.ok && status === 200) throw new Error(`it answers with JSON that is not strict`);
+        // What is no answer at all, such as a page, says nothing.
+        if (!parsed.ok && status === 200 && text.includes('"result"'))
+          throw new Error(`its JSON cannot be pinned: ${parsed.message}`);
         if (!parsed.ok || !isJsonObject(parsed.value)) continue;
-        const { id: of, method: asked, result } = parsed.value;
+        const { id: of, method: asked, result, error } = parsed.value;
         if (asked !== undefined || of !== request.id) continue;
         return {
           status,
           session: typeof session === 'string' ? session : null,
           result: status === 200 && isJsonObject(result) ? result : null,
+          error:
+            isJsonObject(error) && typeof error['message'] === 'string' ? error['message'].slice(0, MOST_ERROR) : null,
         };
       }
-      return { status, session: null, result: null };
+      return { status, session: null, result: null, error: null };
     } finally {
       // What is left of a stream is nothing that was asked for. A whole answer leaves its connection to the next.
       if (!answer.body.readableEnded) answer.body.destroy();

@@ -2,7 +2,6 @@ import { mkdir, mkdtemp, readdir, readFile, rm, writeFile } from 'node:fs/promis
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { readLiveServer } from '../../../src/cli/mcp/live-server.ts';
 import { isJsonObject, type Json } from '../../../src/json/value.ts';
 import { DEEP } from '../../deep.ts';
 import { runSuite } from '../../mcp/official-suite.ts';
@@ -13,6 +12,7 @@ import { startEverythingServer } from './everything-server.ts';
 import { type KeyedDoor, openKeyedDoor } from './keyed-door.ts';
 import { lockOf } from './lenient-server.ts';
 import { startStatelessEverythingServer } from './stateless-everything-server.ts';
+import { toolsAt } from './tools-at.ts';
 
 /*
  * The official conformance suite, against servers on the official SDKs: what passes directly has to pass through the
@@ -118,7 +118,7 @@ function keyOf(agent: string): Promise<string> {
 
 async function pinned(id: string, url: string): Promise<Pinned> {
   const pins = join(folder, `${id}.lock.json`);
-  const { tools } = await readLiveServer({ url: new URL(url), headers: {} });
+  const tools = await toolsAt(url);
   await writeFile(pins, lockOf(id, tools.filter(isJsonObject)));
   return { url, pins };
 }

@@ -5,12 +5,12 @@ import { Client as Client2, StreamableHTTPClientTransport as Transport2 } from '
 import { Client as Client1 } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport as Transport1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { readLiveServer } from '../../../src/cli/mcp/live-server.ts';
 import { isJsonObject, type JsonObject } from '../../../src/json/value.ts';
 import { makeApiKey, startGateway, type TestGateway } from '../gateway.ts';
 import { startEverythingServer } from './everything-server.ts';
 import { lockOf, startLenientServer } from './lenient-server.ts';
 import { callOf, post as postTo, resultOf, type Said } from './world.ts';
+import { toolsAt } from './tools-at.ts';
 
 /*
  * The door to all MCP servers: two that take whatever comes, one on the official SDK with sessions of its own, and one
@@ -46,7 +46,7 @@ beforeAll(async () => {
   // As they are pinned.
   crm.tools = [...CRM];
   shop.tools = [...SHOP];
-  const { tools } = await readLiveServer({ url: new URL(every.url), headers: {} });
+  const tools = await toolsAt(every.url);
   const upstream = async (id: string, url: string, pinned: readonly JsonObject[]): Promise<string> => {
     await writeFile(join(folder, `${id}.json`), lockOf(id, pinned));
     return `  - { id: ${id}, timeout: 10s, mcp: { url: "${url}", pins: "${join(folder, `${id}.json`)}" } }\n`;

@@ -11,12 +11,12 @@ import { StreamableHTTPClientTransport as Transport1 } from '@modelcontextprotoc
 import { createMcpHandler, McpServer } from '@modelcontextprotocol/server';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { readLiveServer } from '../../../src/cli/mcp/live-server.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../../src/json/value.ts';
 import { INSPECTOR } from '../../../src/upstreams/mcp/inspect-server.ts';
 import { makeApiKey, send, startGateway, type TestGateway } from '../gateway.ts';
 import { lockOf, textOf } from './lenient-server.ts';
 import { callOf, post, resultOf } from './world.ts';
+import { toolsAt } from './tools-at.ts';
 
 /*
  * A server on the official SDK that speaks the stateless revision only, and calls that come in no session with it:
@@ -118,7 +118,7 @@ beforeAll(async () => {
   server = await startModernServer();
   folder = await mkdtemp(join(tmpdir(), 'svc-modern-'));
   const pins = join(folder, 'modern.lock.json');
-  const { tools } = await readLiveServer({ url: new URL(server.url), headers: {} });
+  const tools = await toolsAt(server.url);
   await writeFile(pins, lockOf('modern', tools.filter(isJsonObject)));
   gateway = await startGateway({ config: config(server.url, pins), policies: { 'modern.yaml': POLICY } });
   keys = {
