@@ -107,18 +107,20 @@ describe('what events and the receipt of their effect both say', () => {
   });
 });
 
+type Charge = readonly [kind: string, holds: readonly JsonObject[]];
+
 describe('what was charged', () => {
   const cents = { budget: 's/day', unit: 'cents', amount: 50 };
   const calls = { budget: 's/day', unit: 'calls', amount: 1 };
   /** Effects whose receipt and later events charge different amounts. */
-  function charged(...events: readonly (readonly [kind: string, holds: JsonObject[]])[]): readonly string[] {
+  function charged(events: readonly Charge[]): readonly string[] {
     const check = createEventCheck();
     check.receipt(RECEIPT, 'eff_1');
     for (const [kind, holds] of events) check.event({ kind, data: { holds } }, 'eff_1', true);
     return check.charged();
   }
 
-  it.each<[string, Parameters<typeof charged>, readonly string[]]>([
+  it.each<[string, readonly Charge[], readonly string[]]>([
     ['the same', [['budget.posted', [cents, calls]]], []],
     ['nothing', [], ['eff_1']],
     ['of one unit less', [['budget.posted', [{ ...cents, amount: 49 }, calls]]], ['eff_1']],
@@ -133,6 +135,6 @@ describe('what was charged', () => {
       [],
     ],
   ])('%s', (_, events, expected) => {
-    expect(charged(...events)).toEqual(expected);
+    expect(charged(events)).toEqual(expected);
   });
 });
