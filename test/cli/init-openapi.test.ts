@@ -742,6 +742,22 @@ describe('--diff', () => {
     expect(changes.map(({ change }: { change: string }) => change)).toEqual(['changed', 'new', 'gone']);
   });
 
+  const get = { get: { responses: DONE } };
+  test.each([
+    ['new', { '/a': get }, { '/a': get, '/c': get }],
+    ['gone', { '/a': get, '/c': get }, { '/a': get }],
+    [
+      'changed',
+      { '/a': get },
+      { '/a': { get: { parameters: [{ name: 'q', in: 'query', schema: {} }], responses: DONE } } },
+    ],
+  ])('its exit code says that something differs, also where all of it is %s', async (change, was, is) => {
+    await toolsOf(documentOf(was));
+    const { code, out } = await init(documentOf(is), '--diff', '--json');
+    const found = JSON.parse(out).changes.map((one: { change: string }) => one.change);
+    expect([code, found]).toEqual([1, [change]]);
+  });
+
   describe('where params are sent', () => {
     const listed = { type: 'array', items: { type: 'string' } };
     const tenant = (place: 'header' | 'query'): object => ({
