@@ -68,7 +68,7 @@ function hoursOf(texts: readonly string[], path: DataPath, report: Reporter): Sc
   });
   const spansInOrder = spans.toSorted(([a], [b]) => a - b);
   for (const [index, [from, to]] of spans.entries())
-    if (from >= to || to > 24 * 60) {
+    if (from >= to) {
       report.error(
         'wrong_value',
         [...path, index],

@@ -109,6 +109,32 @@ describe('a schema says what the document says', () => {
     expect(await written(schema)).toEqual(expected);
   });
 
+  test('each keyword and each format that can be checked, and none whose value is none', async () => {
+    const texts = ['date', 'date-time', 'email', 'hostname', 'ipv4', 'ipv6', 'uri', 'uuid'];
+    const lists = { type: 'array', items: { type: 'string' } };
+    const said = {
+      ...Object.fromEntries(texts.map((format) => [format, { type: 'string', format }])),
+      minLength: { type: 'string', minLength: 2 },
+      maxLength: { type: 'string', maxLength: 5 },
+      minItems: { ...lists, minItems: 1 },
+      maxItems: { ...lists, maxItems: 3 },
+      uniqueItems: { ...lists, uniqueItems: true },
+      minProperties: { type: 'object', minProperties: 1 },
+      maxProperties: { type: 'object', maxProperties: 9 },
+      minimum: { type: 'integer', minimum: 1 },
+      maximum: { type: 'integer', maximum: 9 },
+      exclusiveMinimum: { type: 'integer', exclusiveMinimum: 0 },
+      exclusiveMaximum: { type: 'integer', exclusiveMaximum: 10 },
+      multipleOf: { type: 'number', multipleOf: 0.5 },
+      const: { type: 'string', enum: ['a'] },
+    };
+    const none = { multipleOf: 0, minimum: '1', maxLength: -1, minItems: 1.5, uniqueItems: false };
+    const properties = { ...said, const: { type: 'string', const: 'a' }, none };
+    const paths = { '/x': { post: post({ type: 'object', properties }) } };
+    const [tool] = await toolsOf(documentOf(paths, {}, { openapi: '3.1.0' }));
+    expect(tool?.paramsSchema).toEqual({ type: 'object', properties: { ...said, none: {} } });
+  });
+
   test('schemas that hold themselves end', async () => {
     const Node = {
       type: 'object',
@@ -159,6 +185,7 @@ describe('params beside the body', () => {
     const parameters = [
       { name: 'X-Tenant', in: 'header', required: true, schema: { type: 'string' } },
       { name: 'Accept', in: 'header', schema: { type: 'string' } },
+      { name: 'Idempotency-Key', in: 'header', schema: { type: 'string' } },
       { name: 'session', in: 'cookie', schema: { type: 'string' } },
       { name: 'limit', in: 'query', schema: { type: 'integer', nullable: true, maximum: 100 } },
       { name: 'ids', in: 'query', schema: { type: 'array', items: { type: 'integer' } } },
@@ -190,7 +217,9 @@ describe('params beside the body', () => {
         x_tenant: { type: 'string' },
       },
     });
-    expect(readFileSync('gateway.yaml', 'utf8')).toContain('# the cookie session of the document is no param');
+    const said = readFileSync('gateway.yaml', 'utf8');
+    expect(said).toContain('# the cookie session of the document is no param');
+    expect(said).toContain('# the API takes an Idempotency-Key');
   });
 
   const words = { type: 'array', items: { type: 'string' } };
@@ -711,6 +740,22 @@ describe('--diff', () => {
     expect(readFileSync('gateway.yaml', 'utf8')).toBe(text);
     const { changes } = JSON.parse((await init(after, '--diff', '--json')).out);
     expect(changes.map(({ change }: { change: string }) => change)).toEqual(['changed', 'new', 'gone']);
+  });
+
+  const get = { get: { responses: DONE } };
+  test.each([
+    ['new', { '/a': get }, { '/a': get, '/c': get }],
+    ['gone', { '/a': get, '/c': get }, { '/a': get }],
+    [
+      'changed',
+      { '/a': get },
+      { '/a': { get: { parameters: [{ name: 'q', in: 'query', schema: {} }], responses: DONE } } },
+    ],
+  ])('its exit code says that something differs, also where all of it is %s', async (change, was, is) => {
+    await toolsOf(documentOf(was));
+    const { code, out } = await init(documentOf(is), '--diff', '--json');
+    const found = JSON.parse(out).changes.map((one: { change: string }) => one.change);
+    expect([code, found]).toEqual([1, [change]]);
   });
 
   describe('where params are sent', () => {

@@ -11,6 +11,7 @@ import {
   settleRequest,
   UNKNOWN,
   approvalBy,
+  voteRequest,
   WORKSPACE,
 } from './requests.ts';
 
@@ -68,6 +69,20 @@ export function describeGenerations(open: OpenStore, capabilities: Capabilities)
       at.advance(20 * WINDOW);
       const again = await at.store.admit(derived({ verdict, approvalDigest: 'd' }));
       expect(again).toMatchObject({ kind: 'pending', created: false, effect: { id: asked.effect.id } });
+    });
+
+    at.timed('a rejected one is joined for the window', async () => {
+      const asking = derived({ verdict: permit([], [approvalBy()]), approvalDigest: 'd' });
+      const asked = await at.store.admit(asking);
+      if (asked.kind !== 'pending') throw new Error(asked.kind);
+      await at.store.vote(voteRequest(asked.approval, { verdict: 'reject' }));
+      at.advance(WINDOW - 1);
+      const again = await at.store.admit(asking);
+      expect(again).toMatchObject({
+        kind: 'refused',
+        effectId: asked.effect.id,
+        reason: { code: 'approval_rejected' },
+      });
     });
 
     it('a failed one gets another attempt within the window', async () => {

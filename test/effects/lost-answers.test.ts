@@ -33,6 +33,7 @@ test('an admission whose answer was lost is settled before its key is asked for 
   try {
     watch.lost(first);
     expect(watch.before(admitRequest({ idempotencyKey: 'other' }))).toBeNull();
+    expect(watch.before({ ...first, workspace: 'elsewhere' })).toBeNull();
     await watch.before(admitRequest({ idempotencyKey: 'k', nonce: 'second' }));
     expect(settled).toMatchObject([
       { effectId: effect.id, outcome: { kind: 'failed' }, evidence: { code: 'not_dispatched' } },

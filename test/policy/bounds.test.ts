@@ -17,6 +17,11 @@ function linksOf(count: number): string {
   return `entities: { e0: { type: customer, id: params.id }, ${linked.join(', ')} }`;
 }
 
+const namesOf = (count: number, name: string): string => Array.from({ length: count }, (_, n) => name + n).join(', ');
+
+const asking = (more: string): string =>
+  `${HEAD}rules:\n  - { id: r, effect: require_approval, approval: { approvers: { roles: [oncall] }, ${more} } }\n`;
+
 // What a message names as the most is taken, and one more is not.
 test.each<[what: string, most: number, text: (count: number) => string, said: string]>([
   [
@@ -51,6 +56,38 @@ test.each<[what: string, most: number, text: (count: number) => string, said: st
     3,
     (links) => `${HEAD}${linksOf(links)}\nrules: [ { id: r, effect: allow, when: { brain.e${links}.tier: x } } ]\n`,
     'at most 3 links in a row',
+  ],
+  [
+    'characters of a reason',
+    1_000,
+    (length) => rule(`reason: "${'a'.repeat(length)}"`),
+    "'reason' has 1001 characters; at most 1000 are allowed",
+  ],
+  [
+    'facts that a budget is kept by',
+    8,
+    (facts) =>
+      `${HEAD}budgets: { b: { unit: x, limit: 5, per: day, by: [${namesOf(facts, 'agent.attributes.a')}] } }\nrules: [ { id: r, effect: allow } ]\n`,
+    "'by' has 9 entries; at most 8 are allowed",
+  ],
+  [
+    'obligations of a rule',
+    32,
+    (count) => rule(`obligations: [${'{ rate_limit: { by: [], limit: 5, per: minute } },'.repeat(count)}]`),
+    "'obligations' has 33 entries; at most 32 are allowed",
+  ],
+  ['people who have to agree', 20, (quorum) => asking(`quorum: ${quorum}`), "'quorum' must be at most 20, not 21"],
+  [
+    'calls alike that are let in',
+    100,
+    (times) => asking(`allow_alike: { times: ${times}, for: 1h }`),
+    "'times' must be at most 100, not 101",
+  ],
+  [
+    'values that an approver chooses from',
+    50,
+    (count) => asking(`editable: { a: { one_of: [${namesOf(count, 'v')}] } }`),
+    "'one_of' has 51 entries; at most 50 are allowed",
   ],
 ])('%s: %i, and not one more', (_, most, text, said) => {
   expect(faultsOf(text(most))).toEqual([]);

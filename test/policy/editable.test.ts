@@ -15,6 +15,7 @@ const PAY = tool('bank.pay', {
       currency: { enum: ['EUR', 'USD'] },
       note: { type: 'string', minLength: 5 },
       urgent: { type: 'boolean' },
+      level: { enum: [1, 5, 10] },
     },
     additionalProperties: false,
   },
@@ -50,6 +51,8 @@ test.each([
   ['currency', '{ one_of: [USD, CHF] }'],
   ['note', '{ max_length: 5 }'],
   ['urgent', '{ one_of: [false] }'],
+  ['level', '{ max: 1 }'],
+  ['level', '{ min: 10 }'],
 ])('%s: %s can be met', (name, bounds) => expect(found(name, bounds)).toEqual([]));
 
 test.each([
@@ -63,6 +66,7 @@ test.each([
   ['amount', '{ max_length: 3 }', /no value within the bounds fits/],
   ['amount', '{ one_of: [many] }', /no value within the bounds fits/],
   ['currency', '{ one_of: [CHF] }', /no value within the bounds fits/],
+  ['level', '{ min: 6, max: 9 }', /no value within the bounds fits/],
   ['note', '{ max_length: 4 }', /no value within the bounds fits/],
   ['note', '{ min: 1 }', /no value within the bounds fits/],
   ['amuont', '{ min: 1 }', /has no such param.*did you mean 'amount'/],

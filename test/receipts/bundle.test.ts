@@ -473,6 +473,28 @@ describe('what a seal does not make good', () => {
     expect(await failing(sealed(lines(), {}, other))).toEqual(['seal']);
   });
 
+  it.each([
+    ['issuer', () => bench.open('https://other.example'), 'demo'],
+    ['workspace', async () => signer, 'elsewhere'],
+  ])('one receipt of another %s among the others', async (what, open, workspace) => {
+    const by = await open();
+    const whole = lines().map((line): JsonObject => JSON.parse(line));
+    const seq = Number(
+      whole.find((one) => one['kind'] === 'effect.admitted' && one['effect_id'] === 'eff_two')?.['seq'],
+    );
+    const base = receiptInput();
+    const trace = { ...base.effect.trace, policyVersion: VERSION };
+    const effect = { ...base.effect, workspace, id: 'eff_two', holds: [], trace };
+    const { jws } = by.issue({ ...base, id: 'rcp_two', effect, ledger: { epoch: 1, seq } });
+    const mixed = whole.map((one) =>
+      one['effect_id'] === 'eff_two' && one['type'] === 'receipt' ? { ...one, jws } : one,
+    );
+    const { checks } = await check(sealed(mixed.map((one) => JSON.stringify(one))));
+    const failed = checks.filter(({ status }) => status === 'failed');
+    expect(failed.map(({ name }) => name)).toEqual(['chain']);
+    expect(failed[0]?.detail).toContain(`a receipt of another ${what}`);
+  });
+
   it('the beginning of the ledger that is missing, where no time was asked for', async () => {
     const until = { until: '2026-07-01T00:00:00.000Z' };
     expect(await failing(sealed(lines(until)))).toEqual(['chain']);

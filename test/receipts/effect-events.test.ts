@@ -107,6 +107,8 @@ describe('what events and the receipt of their effect both say', () => {
   });
 });
 
+type Charge = readonly [kind: string, holds: readonly JsonObject[]];
+
 describe('what was charged', () => {
   const cents = { budget: 's/day', unit: 'cents', amount: 50 };
   const calls = { budget: 's/day', unit: 'calls', amount: 1 };

@@ -1,0 +1,103 @@
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
+import type { ApprovalRequirement } from '../../src/effects/model/verdict.ts';
+import type { EffectPorts } from '../../src/effects/ports.ts';
+import { changeCall } from '../../src/effects/run/change-call.ts';
+import type { JsonObject } from '../../src/json/value.ts';
+import { refund, type Rig, startRig } from './rig.ts';
+
+let rig: Rig;
+let approval: ApprovalRecord;
+beforeAll(async () => {
+  rig = await startRig();
+  const params = { payment_id: 'pay_2', amount: 60_000, currency: 'EUR', reason: 'two' };
+  const run = await rig.send('POST', '/v1/workspaces/demo/effects', { body: refund({ params }) });
+  const asked = await rig.core.store.effect('demo', String(run.json['effect_id']));
+  if (asked?.life.state !== 'pending_approval') throw new Error(`it waits: ${run.text}`);
+  const found = await rig.core.store.approval('demo', asked.life.approvalId);
+  if (found === null) throw new Error('it is on record');
+  approval = found;
+});
+afterAll(() => rig.close());
+
+/** The request as it would stand if the policy had asked differently: of the rule that lets the currency be changed, and of the other. */
+function asking(large: Partial<ApprovalRequirement>, byTwo: Partial<ApprovalRequirement> = {}): ApprovalRecord {
+  const requirements = approval.requirements.map((one) => ({
+    ...one,
+    ...(one.rule === 'rig/refund-large' ? large : byTwo),
+  }));
+  return { ...approval, requirements };
+}
+const at = (rule: string): number => approval.requirements.findIndex((one) => one.rule === rule);
+const ofLarge = () => [at('rig/refund-large')];
+const ofTwo = () => [at('rig/refund-by-two')];
+
+const changing = (
+  changes: JsonObject,
+  requirements = ofLarge(),
+  of = approval,
+  ports: Partial<EffectPorts> = {},
+): ReturnType<typeof changeCall> => changeCall({ ...rig.core, ...ports }, rig.people, of, requirements, changes);
+
+it('what is named, within its bounds, becomes the question', async () => {
+  expect(approval.requirements.map(({ rule }) => rule).toSorted()).toEqual(['rig/refund-by-two', 'rig/refund-large']);
+  const { change } = { change: null, ...(await changing({ currency: 'CHF' })) };
+  expect(change).toMatchObject({ params: ['currency'], requester: approval.requester });
+  expect(change?.digest).not.toBe(approval.digest);
+});
+
+it('nothing is changed by what stands there, by who decides by no rule, and after the decision', async () => {
+  const nothing = { kind: 'change', change: null };
+  expect(await changing({ currency: 'EUR' })).toEqual(nothing);
+  expect(await changing({ currency: 'CHF' }, [])).toEqual(nothing);
+  expect(await changing({ currency: 'CHF' }, ofLarge(), { ...approval, status: 'granted' })).toEqual(nothing);
+});
+
+it.each<[what: string, JsonObject, () => readonly number[], () => ApprovalRecord, message: RegExp]>([
+  ['a param that no rule names', { amount: 1 }, ofLarge, () => approval, /is not named by the policy/],
+  [
+    'a param that only a rule of others names',
+    { currency: 'CHF' },
+    ofTwo,
+    () => approval,
+    /is not named by the policy/,
+  ],
+  ['a value beyond its bounds', { currency: 'x'.repeat(81) }, ofLarge, () => approval, /80/],
+  [
+    'a value beyond the bounds that a rule of others sets',
+    { currency: 'FRANC' },
+    ofLarge,
+    () => asking({}, { editable: { currency: { kind: 'text', maxLength: 3 } } }),
+    /3/,
+  ],
+])('%s is refused by its name', async (_, changes, requirements, of, message) => {
+  const [name = ''] = Object.keys(changes);
+  expect(await changing(changes, [...requirements()], of())).toMatchObject({
+    kind: 'problem',
+    problem: {
+      code: 'invalid_request',
+      errors: [{ path: `/changes/${name}`, message: expect.stringMatching(message) }],
+    },
+  });
+});
+
+it.each<[what: string, () => ApprovalRecord, () => Partial<EffectPorts>, message: RegExp]>([
+  [
+    'a call on another target',
+    () => approval,
+    () => ({ catalog: () => ({ ...rig.core.catalog(), target: () => 'payment:pay_9' }) }),
+    /another target/,
+  ],
+  ['a rule that was written anew since', () => asking({ ruleDigest: 'other' }), () => ({}), /rig\/refund-large asks/],
+  [
+    'a rule that asked for a limit',
+    () => asking({}, { beyond: 'budget rig/day' }),
+    () => ({}),
+    /rig\/refund-by-two asks/,
+  ],
+])('what nobody was asked about is not made of it: %s', async (_, of, ports, message) => {
+  expect(await changing({ currency: 'CHF' }, ofLarge(), of(), ports())).toMatchObject({
+    kind: 'problem',
+    problem: { code: 'change_refused', detail: expect.stringMatching(message) },
+  });
+});
