@@ -1,7 +1,7 @@
 import type { LedgerEvent, LedgerFilter, LedgerPage, Svc } from '@svc-gateway/client';
 import type { Command } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
-import { inShort, json, table, wire } from './terminal.ts';
+import { inShort, json, showPage, wire } from './terminal.ts';
 
 /** Options by which effects and events are found. */
 export interface FoundBy {
@@ -38,9 +38,8 @@ export function addLedger(program: Command, { terminal }: CliContext): void {
         ...(installation && { installation }),
       });
       if (options.json) return terminal.out(json(wire(page)));
-      if (page.events.length === 0) terminal.out('No events.');
-      else terminal.out(table(['seq', 'at', 'event', 'by', 'effect', 'what it says'], page.events.map(eventRow)));
-      if (page.nextCursor !== null) terminal.out(`More: --cursor ${page.nextCursor}`);
+      const names = ['seq', 'at', 'event', 'by', 'effect', 'what it says'];
+      showPage(terminal, page.nextCursor, 'events', names, page.events.map(eventRow));
     });
 }
 
