@@ -230,6 +230,26 @@ describe('the other operations', () => {
   /** Whether what is sent a second time does nothing more than the first. */
   const FURTHER: readonly (readonly [again: boolean, (svc: Svc) => Promise<unknown>, line: string, body?: object])[] = [
     [true, (svc) => svc.effects.probe('e'), 'POST /v1/workspaces/demo/effects/e/probe', {}],
+    [true, (svc) => svc.effects.get('e'), 'GET /v1/workspaces/demo/effects/e'],
+    [true, (svc) => svc.effects.list(), 'GET /v1/workspaces/demo/effects'],
+    [true, (svc) => svc.effects.run('e'), 'GET /v1/workspaces/demo/effects/e/run'],
+    [true, (svc) => svc.effects.budgets('e'), 'GET /v1/workspaces/demo/effects/e/budgets'],
+    [true, (svc) => svc.tools.list(), 'GET /v1/workspaces/demo/tools'],
+    [true, (svc) => svc.approvals.list(), 'GET /v1/workspaces/demo/approvals'],
+    [true, (svc) => svc.approvals.get('a'), 'GET /v1/workspaces/demo/approvals/a'],
+    [true, (svc) => svc.allowances.list(), 'GET /v1/workspaces/demo/allowances'],
+    [false, (svc) => svc.allowances.revoke('w'), 'DELETE /v1/workspaces/demo/allowances/w'],
+    [
+      false,
+      (svc) => svc.claims.take({ target: 't', ttlS: 9 }),
+      'POST /v1/workspaces/demo/claims',
+      { target: 't', ttl_s: 9 },
+    ],
+    [false, (svc) => svc.reservations.release('r'), 'DELETE /v1/workspaces/demo/reservations/r'],
+    [true, (svc) => svc.pauses.list(), 'GET /v1/workspaces/demo/pauses'],
+    [false, (svc) => svc.pauses.lift('p'), 'DELETE /v1/workspaces/demo/pauses/p'],
+    [true, (svc) => svc.budgets.list(), 'GET /v1/workspaces/demo/budgets'],
+    [true, (svc) => svc.policies.suggestions(), 'GET /v1/workspaces/demo/policies/suggestions'],
     [true, (svc) => svc.effects.observedReads({ limit: 5 }), 'GET /v1/workspaces/demo/observed-reads?limit=5'],
     [true, (svc) => svc.effects.reads({ cursor: 'c' }), 'GET /v1/workspaces/demo/observed-reads?cursor=c&all=true'],
     [true, (svc) => svc.effects.receipt('e'), 'GET /v1/workspaces/demo/effects/e/receipt'],
@@ -383,10 +403,27 @@ describe('the other operations', () => {
     });
   });
 
-  test('what changes something and has no key is not sent twice after a lost answer', async () => {
-    const { svc, server } = await against({ drop: 'before' });
-    await expect(svc.claims.take({ target: 't', ttlS: 9 })).rejects.toMatchObject({ code: 'no_answer' });
-    expect(server.received).toHaveLength(1);
+  const STATE = { intent: 'i', currentState: {}, conditions: {} };
+  test('a resolution, a comparison and a reconciliation are sent again where no answer came', async () => {
+    const answers = [
+      { drop: 'before' },
+      { status: 200, body: { effect: answer('committed', {}), ledger: [] } },
+    ] as const;
+    for (const [operation, path] of [
+      [(svc: Svc) => svc.resolve('e', { outcome: 'happened' }), '/v1/workspaces/demo/effects/e/resolve'],
+      [
+        (svc: Svc) => svc.verifyState({ ...STATE, assumedState: {}, requiredFields: [], onMismatch: 'block' }),
+        '/state/verify',
+      ],
+      [
+        (svc: Svc) => svc.reconcile({ ...STATE, action: { intent: 'i', tool: 't', params: {} } }),
+        '/outcomes/reconcile',
+      ],
+    ] as const) {
+      const { svc, server } = await against(...answers, ...answers.slice(1));
+      await operation(svc);
+      expect(server.received.slice(0, 2).map((one) => one.path)).toEqual([path, path]);
+    }
   });
 });
 

@@ -1,6 +1,6 @@
 import type { Command } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
-import { json, table, wire } from './terminal.ts';
+import { json, showPage, wire } from './terminal.ts';
 
 /** `svc allowances list|revoke`. They are given by `svc approvals approve --allow-next`. */
 export function addAllowances(program: Command, { terminal }: CliContext): void {
@@ -18,10 +18,8 @@ export function addAllowances(program: Command, { terminal }: CliContext): void 
       const svc = await connect(options);
       const page = await svc.allowances.list({ limit, ...(cursor && { cursor }) });
       if (options.json) return terminal.out(json(wire(page)));
-      const { allowances: found, nextCursor } = page;
-      if (found.length === 0) terminal.out(nextCursor === null ? 'None.' : 'None here.');
       const names = ['allowance', 'status', 'used', 'until', 'agent', 'tool', 'target', 'given by'];
-      const rows = found.map(({ id, status, used, times, expiresAt, agentId, tool, target, givenBy }) => [
+      const rows = page.allowances.map(({ id, status, used, times, expiresAt, agentId, tool, target, givenBy }) => [
         id,
         status,
         `${used} of ${times}`,
@@ -31,8 +29,7 @@ export function addAllowances(program: Command, { terminal }: CliContext): void 
         target,
         givenBy,
       ]);
-      if (found.length > 0) terminal.out(table(names, rows));
-      if (nextCursor !== null) terminal.out(`More: --cursor ${nextCursor}`);
+      showPage(terminal, page.nextCursor, 'allowances', names, rows);
     });
 
   talksToGateway(allowances.command('revoke').description('ask about the next call again; what was let in stays'))

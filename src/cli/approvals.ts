@@ -4,7 +4,7 @@ import { printable } from '../diagnostics/render.ts';
 import { toMilliseconds } from './pauses.ts';
 import { WrongUsage } from './ports.ts';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
-import { inShort, json, type Terminal, styled, table, wire } from './terminal.ts';
+import { inShort, json, showPage, type Terminal, styled, table, wire } from './terminal.ts';
 
 interface ListOptions extends GatewayAccess {
   readonly status: Approval['status'];
@@ -53,9 +53,7 @@ export function addApprovals(program: Command, { terminal }: CliContext): void {
       const svc = await connect(options);
       const page = await svc.approvals.list({ status, limit, ...(cursor && { cursor }) });
       if (options.json) return terminal.out(json(wire(page)));
-      const { approvals: found, nextCursor } = page;
-      if (found.length === 0) terminal.out(nextCursor === null ? 'None.' : 'None here.');
-      const rows = found.map((one) => [
+      const rows = page.approvals.map((one) => [
         one.id,
         one.tool,
         one.target,
@@ -63,8 +61,8 @@ export function addApprovals(program: Command, { terminal }: CliContext): void {
         one.expiresAt,
         inShort(one.summary ?? ''),
       ]);
-      if (found.length > 0) terminal.out(table(['approval', 'tool', 'target', 'status', 'expires', 'summary'], rows));
-      if (nextCursor !== null) terminal.out(`More: --cursor ${nextCursor}`);
+      const names = ['approval', 'tool', 'target', 'status', 'expires', 'summary'];
+      showPage(terminal, page.nextCursor, 'approvals', names, rows);
     });
 
   talksToGateway(approvals.command('show').description('one request: what is asked, by whom, who may decide'))

@@ -14,7 +14,7 @@ import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount }
 import { addProbe, addResolve } from './effects-resolve.ts';
 import { aboutEffects, filterOf, type FoundBy } from './ledger.ts';
 import { WrongUsage } from './ports.ts';
-import { inShort, json, paramsText, styled, table, type Terminal, wire } from './terminal.ts';
+import { inShort, json, paramsText, showPage, styled, table, type Terminal, wire } from './terminal.ts';
 
 interface ListOptions extends GatewayAccess, FoundBy {
   readonly state?: NonNullable<EffectFilter['state']>;
@@ -63,10 +63,8 @@ function addList(effects: Command, { terminal }: CliContext): void {
       if (options.json) return terminal.out(json(wire(page)));
       if (page.reads !== undefined && page.reads.length > 0)
         terminal.out(`${table(READ_COLUMNS, page.reads.map(readRow))}\n`);
-      if (page.effects.length === 0) return terminal.out('No effects.');
-      if (options.observed) terminal.out(table(OBSERVED_COLUMNS, page.effects.map(observedRow)));
-      else terminal.out(table(EFFECT_COLUMNS, page.effects.map(effectRow)));
-      if (page.nextCursor !== null) terminal.out(`More: --cursor ${page.nextCursor}`);
+      const [columns, row] = options.observed ? [OBSERVED_COLUMNS, observedRow] : [EFFECT_COLUMNS, effectRow];
+      showPage(terminal, page.nextCursor, 'effects', columns, page.effects.map(row));
     });
 }
 

@@ -1,7 +1,7 @@
 import type { LedgerEvent, LedgerFilter, LedgerPage, Svc } from '@svc-gateway/client';
 import type { Command } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
-import { inShort, json, table, wire } from './terminal.ts';
+import { inShort, json, showPage, wire } from './terminal.ts';
 
 /** Options by which effects and events are found. */
 export interface FoundBy {
@@ -41,13 +41,9 @@ export function addLedger(program: Command, { terminal }: CliContext): void {
       // Whoever reads a file or a pipe has no narrow screen: an approval names its passkey, and what was changed, at the end.
       const shown = terminal.interactive ? inShort : (text: string): string => text;
       const rows = page.events.map((event) => eventRow(event, shown));
-      if (rows.length > 0) terminal.out(table(['seq', 'at', 'event', 'by', 'effect', 'what it says'], rows));
-      else if (installation || !OF_INSTALLATION.test(options.kind ?? '')) terminal.out('No events.');
-      else
-        terminal.out(
-          `No events: those of ${options.kind} belong to no workspace. Ask for --installation, with an administrative key.`,
-        );
-      if (page.nextCursor !== null) terminal.out(`More: --cursor ${page.nextCursor}`);
+      showPage(terminal, page.nextCursor, 'events', ['seq', 'at', 'event', 'by', 'effect', 'what it says'], rows);
+      if (rows.length === 0 && !installation && OF_INSTALLATION.test(options.kind ?? ''))
+        terminal.out(`Those of ${options.kind} belong to no workspace: ask for --installation, with an administrative key.`);
     });
 }
 

@@ -1,7 +1,7 @@
 import { type Command, Option } from 'commander';
 import type { NotificationDelivery } from '@svc-gateway/client';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
-import { json, table, wire } from './terminal.ts';
+import { json, showPage, wire } from './terminal.ts';
 
 interface ListOptions extends GatewayAccess {
   readonly state?: NotificationDelivery['state'];
@@ -22,7 +22,6 @@ export function addNotifications(program: Command, { terminal }: CliContext): vo
       const svc = await connect(options);
       const page = await svc.notifications.list({ limit, ...(state && { state }), ...(cursor && { cursor }) });
       if (options.json) return terminal.out(json(wire(page)));
-      if (page.notifications.length === 0) return terminal.out('No notifications.');
       const rows = page.notifications.map((one) => [
         one.id,
         one.event,
@@ -32,10 +31,8 @@ export function addNotifications(program: Command, { terminal }: CliContext): vo
         one.lastFailure ?? '',
         one.nextAttemptAt ?? one.endedAt ?? '',
       ]);
-      terminal.out(
-        table(['notification', 'event', 'receiver', 'state', 'attempts', 'last failure', 'next or end'], rows),
-      );
-      if (page.nextCursor !== null) terminal.out(`More: --cursor ${page.nextCursor}`);
+      const names = ['notification', 'event', 'receiver', 'state', 'attempts', 'last failure', 'next or end'];
+      showPage(terminal, page.nextCursor, 'notifications', names, rows);
     });
 
   talksToGateway(

@@ -90,6 +90,18 @@ export function table(head: readonly string[], rows: readonly (readonly string[]
     .join('\n');
 }
 
+/** A page of a list, and how to go on: a page may be empty though others follow. */
+export function showPage(
+  terminal: Terminal,
+  nextCursor: string | null,
+  of: string,
+  head: readonly string[],
+  rows: readonly (readonly string[])[],
+): void {
+  terminal.out(rows.length > 0 ? table(head, rows) : `No ${of}${nextCursor === null ? '' : ' here'}.`);
+  if (nextCursor !== null) terminal.out(`More: --cursor ${nextCursor}`);
+}
+
 /** Params on one line, or why there are none. */
 export function paramsText(params: unknown, omitted: unknown): string {
   if (params !== undefined) return JSON.stringify(params);

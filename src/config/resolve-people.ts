@@ -57,12 +57,7 @@ function refuseCycles(roles: Roles, judge: Judge): void {
     if (cycle === null) continue;
     for (const role of cycle) inCycle.add(role);
     const index = includes.indexOf(cycle[1] ?? first);
-    judge.error(
-      'role_cycle',
-      roles,
-      [first, 'includes', Math.max(0, index)],
-      `Roles include each other: ${cycle.join(' > ')}`,
-    );
+    judge.error('role_cycle', roles, [first, 'includes', index], `Roles include each other: ${cycle.join(' > ')}`);
   }
 }
 

@@ -48,8 +48,8 @@ export function resolveRoutes(file: GatewayFile, tools: readonly Tool[], names: 
     const patterns = new Map<string, { pattern: Pattern; rule: RuleEntry }[]>();
     const rules: RouteRule[] = [];
     for (const rule of route.rules) {
-      judge.known('tool', rule, ['tool'], rule.tool, names.tools);
       const tool = toolsByName.get(rule.tool);
+      if (tool === undefined) judge.known('tool', rule, ['tool'], rule.tool, names.tools);
       const pattern = readMatch(rule, tool?.paramsSchema ?? null, judge);
       if (pattern === null) continue;
       const isRest = pattern.segments.at(-1) === REST;

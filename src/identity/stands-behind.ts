@@ -19,9 +19,7 @@ export async function standsBehind(persons: Persons, principal: Principal): Prom
   const { user, keyId } = principal;
   if (user === null || !persons.isUser(user)) return null;
   const makers = await makersOf(persons, principal);
-  if (makers === null) return null;
-  // Who has a key of their own made for them is no other person for that.
-  return { user, keyId, makers: [...makers].filter((maker) => maker !== user).toSorted() };
+  return makers === null ? null : { user, keyId, makers: [...makers].toSorted() };
 }
 
 /**

@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import { createServer } from 'node:http';
-import { connect, type Socket } from 'node:net';
+import { type AddressInfo, connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import { expect, test } from 'vitest';
@@ -59,16 +59,22 @@ test('each listener takes on its own certificate, not that of another', async ()
   const { listeners, connections } = createListeners(server, pair('one'), (each) => new ConnectionCap(each, 10));
   const settings = { at: 'own', host: '127.0.0.1', port: 0, tls: pair('one') };
   const port = Number(new URL(await listeners.open(settings)).port);
-  const nameOf = async (): Promise<string> => {
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const main = (server.address() as AddressInfo).port;
+  const nameOf = async (port: number): Promise<string> => {
     const socket = connectTls({ port, host: '127.0.0.1', ca: read('ca.pem'), servername: 'localhost' });
     await once(socket, 'secureConnect');
     const { CN } = socket.getPeerCertificate().subject;
     socket.destroy();
     return String(CN);
   };
-  expect(await nameOf()).toBe('one');
+  const names = async () => [await nameOf(main), await nameOf(port)];
+  expect(await names()).toEqual(['one', 'one']);
   listeners.update(pair('one'), [{ ...settings, tls: pair('two') }]);
-  expect(await nameOf()).toBe('two');
+  expect(await names()).toEqual(['one', 'two']);
+  listeners.update(pair('two'), [{ ...settings, tls: pair('one') }]);
+  expect(await names()).toEqual(['two', 'one']);
   connections.close();
   await listeners.close();
+  server.close();
 });

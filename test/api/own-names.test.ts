@@ -68,3 +68,7 @@ it('marks in a row are put in order in parts: all at once, n of them take n time
   expect(parts.length).toBeGreaterThan(8);
   expect(Math.max(...parts)).toBeLessThanOrEqual(512);
 });
+
+it('a host that is a dot alone is the name of nothing', () => {
+  expect(namesGateway('https://crm.example/', { publicUrl: PUBLIC.publicUrl, allowedHosts: ['.'] })).toBe(false);
+});

@@ -1,4 +1,4 @@
-import { cpSync, mkdtempSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
@@ -55,6 +55,20 @@ test('a folder that was set back as a whole is not called ready, until svc store
   const again = await start();
   expect(JSON.parse(again.line)).toMatchObject({ event: 'ready' });
   await again.stop();
+});
+
+test('the first administrative key is shown to a person at a terminal, and to no log', async () => {
+  const alone = join(folder, 'alone');
+  const file = join(folder, 'alone.yaml');
+  writeFileSync(file, readFileSync(config, 'utf8').replace(JSON.stringify(data), JSON.stringify(alone)));
+  const gateway = begin('start', '--config', file, '--port', '0');
+  await gateway.line(/"ready"/);
+  gateway.stop();
+  const { out, err } = await gateway.ended;
+  const key = readFileSync(join(alone, 'admin.key'), 'utf8').trim();
+  expect(key).toMatch(/^svc_/);
+  expect(out + err).not.toContain(key);
+  expect(err).toContain('admin.key');
 });
 
 test('a store that was set back is not called ready, until somebody accepts the loss', async () => {

@@ -52,6 +52,21 @@ it('has the whole corpus', () => {
   expect(files.flatMap(({ cases }) => cases).length).toBeGreaterThan(130);
 });
 
+/** What only certificates of the day have, which `upstream-tls.test.ts` makes. */
+const OF_CERTIFICATES: readonly string[] = ['too_many_cas', 'certificate_expired', 'certificate_not_yet_valid'];
+
+it('has a case for each code that the configuration is refused or warned with', () => {
+  const sources = readdirSync('src/config').map((name) => readFileSync(join('src/config', name), 'utf8'));
+  const codes = sources.flatMap((text) => [...text.matchAll(/(?:\.(?:error|warn)|\bfault)\(\s*'([a-z_]+)'/g)]);
+  const asked = files.flatMap(({ cases }) =>
+    cases.flatMap(({ expected }) => expected.map((line) => line.split(' | ')[0])),
+  );
+  const known = new Set(asked.map((line) => line?.split(' ').at(-1)));
+  expect(codes.length).toBeGreaterThan(75);
+  const missing = codes.map(([, code = '']) => code).filter((code) => !known.has(code));
+  expect([...new Set(missing)].toSorted()).toEqual(OF_CERTIFICATES.toSorted());
+});
+
 for (const { name, cases } of files) {
   describe(name, () => {
     it.each(cases)('$name', async ({ yaml, expected }) => {

@@ -1,5 +1,5 @@
 import { rmSync } from 'node:fs';
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { followPolicy } from '../../src/gateway/policy-in-store.ts';
@@ -45,6 +45,26 @@ it('while the policies in force cannot be taken on, nothing is judged, and the r
   hindrance = null;
   await catchUp(null);
   expect((await admit()).kind).toBe('dispatch');
+});
+
+it('what could not be taken on is tried again for a call a second later, not for each; another version at once', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] });
+  let tries = 0;
+  const follow = async () => void (tries += 1);
+  const catchUp = followPolicy(() => 'v1', { follow, hindrance: () => 'no pool slots' });
+  const told: number[] = [];
+  for (const [ms, wanted] of [
+    [0, 'v2'],
+    [999, 'v2'],
+    [1, 'v2'],
+    [0, 'v3'],
+  ] as const) {
+    vi.advanceTimersByTime(ms);
+    await expect(catchUp(wanted)).rejects.toThrow('no pool slots');
+    told.push(tries);
+  }
+  vi.useRealTimers();
+  expect(told).toEqual([1, 1, 2, 3]);
 });
 
 it('policies that take long to be taken on are waited for, and not for ever', async () => {

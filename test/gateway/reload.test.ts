@@ -87,6 +87,16 @@ it('a user who came with a reload is one since then: what was asked before is no
   expect(await store.userSince('omar')).toBeGreaterThanOrEqual(before);
 });
 
+it('files that were written and say what is in force already are no news', async () => {
+  const before = inForce;
+  writeFileSync(configFile, CONFIG(folder, ['maria']));
+  writeFileSync(join(folder, 'policy.yaml'), POLICY('one'));
+  await reloader.reload();
+  expect(inForce).toBe(before);
+  const events = await store.ledger(INSTALLATION, 0, 100);
+  expect(events.filter(({ kind }) => kind === 'policy.loaded')).toEqual([]);
+});
+
 it('files that are refused leave what is in force, and it is said until they are mended', async () => {
   writeFileSync(join(folder, 'policy.yaml'), POLICY('one').replace('effect', 'efect'));
   const { version } = inForce.policies;

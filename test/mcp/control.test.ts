@@ -477,6 +477,20 @@ describe('what would happen', () => {
     }
   });
 
+  it('where policy only observes, simulate says what runs, and what policy would have said', async () => {
+    const observing = await startMcpWorld({
+      config: (text) => text.replace('policies: { paths:', 'policies: { mode: observe, paths:'),
+    });
+    try {
+      const asked = { agent_id: 'bot', action: 'payments.refund', params: params(7, 'XXX') };
+      const { structured } = await observing.call(observing.keys.readonly, 'svc.policy.simulate', asked);
+      expect(structured).toMatchObject({ policy_mode: 'observe', decision: 'committed', would_run: true });
+      expect(structured.observed).toEqual({ would: 'denied_policy', rule: 'world/currency' });
+    } finally {
+      await observing.close();
+    }
+  });
+
   it('preflight tells of the idempotency key, the claim and the budget', async () => {
     const given = { payment_id: 'pay_1', amount: 100, currency: 'EUR' };
     const ask = async (change: object) =>

@@ -1,3 +1,4 @@
+import { Ajv2020, type ValidateFunction } from 'ajv/dist/2020.js';
 import { documented } from '../documented.ts';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -8,6 +9,8 @@ import { startGateway } from '../../src/gateway/start.ts';
 import { loadDriver } from '../../src/stores/embedded/driver.ts';
 import type { Answer } from '../system/gateway.ts';
 import { worldFiles } from '../system/world.ts';
+
+const AJV = new Ajv2020({ strict: false, validateFormats: false });
 
 /** Keys that MCP clients come with. */
 export interface McpKeys {
@@ -127,6 +130,23 @@ export async function startMcpWorld(
     return { status: response.status, headers: response.headers, body: text === '' ? {} : JSON.parse(text) };
   };
 
+  const checks = new Map<string, ValidateFunction>();
+  /** What a tool answers is as it says that it answers: strict clients throw away what is not. */
+  const expectDescribed = async (key: string, tool: string, structured: unknown): Promise<void> => {
+    for (let cursor: unknown = null; !checks.has(tool); ) {
+      id += 1;
+      const params = cursor === null ? {} : { cursor };
+      const { result } = (await post(key, { jsonrpc: '2.0', id, method: 'tools/list', params })).body;
+      for (const { name, outputSchema } of result.tools)
+        if (!checks.has(name)) checks.set(name, AJV.compile(outputSchema));
+      cursor = result.nextCursor ?? null;
+      if (cursor === null && !checks.has(tool)) throw new Error(`${tool} answers, and is not listed`);
+    }
+    const check = checks.get(tool);
+    if (check?.(structured) === false)
+      throw new Error(`${tool} answers otherwise than it says: ${AJV.errorsText(check.errors)}`);
+  };
+
   return {
     url,
     keys,
@@ -147,6 +167,8 @@ export async function startMcpWorld(
       const result = posted.body['result'] as
         | { structuredContent?: Body; isError?: boolean; content: readonly { readonly text: string }[] }
         | undefined;
+      if (result?.structuredContent !== undefined && result.isError !== true)
+        await expectDescribed(key, tool, result.structuredContent);
       return {
         ...posted,
         structured: result?.structuredContent ?? {},

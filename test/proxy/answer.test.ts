@@ -476,11 +476,10 @@ test('while an answer is passed on, its head says which effect it is, and where 
 });
 
 test('headers about the bytes of a body do not stand at one whose links were rewritten', async () => {
+  const ofTheBytes = ['accept-ranges', 'content-digest', 'content-length', 'content-md5', 'digest', 'repr-digest'];
   const headers = {
     'content-type': 'application/json',
-    'content-md5': 'x',
-    digest: 'x',
-    'accept-ranges': 'bytes',
+    ...Object.fromEntries(ofTheBytes.map((name) => [name, 'x'])),
     etag: '"1"',
   };
   const body = Buffer.from('{"url":"http://shop.test/a"}');
@@ -509,7 +508,7 @@ test('headers about the bytes of a body do not stand at one whose links were rew
   const answer = await linked(outcome, [['url']]);
   expect(String(answer.body)).toBe('{"url":"https://gateway.test/shop/a"}');
   expect(answer.headers).toHaveProperty('etag', '"1"');
-  for (const name of ['content-md5', 'digest', 'accept-ranges']) expect(answer.headers).not.toHaveProperty(name);
+  for (const name of ofTheBytes) expect(answer.headers).not.toHaveProperty(name);
   // Where the route names no links, nothing is touched.
   const untouched = await linked(outcome, []);
   expect([String(untouched.body), untouched.headers['content-md5']]).toEqual([String(body), 'x']);

@@ -79,6 +79,21 @@ it('whoever waits for too long gets none, and leaves its turn to the next', asyn
   expect(await again).not.toBeNull();
 });
 
+it('whoever was served takes nobody out of the line when the time that it had is over', async () => {
+  vi.useFakeTimers();
+  const places = createPlaces(1, 100);
+  const held = await places.take('a');
+  const first = places.take('b');
+  await vi.advanceTimersByTimeAsync(50);
+  const others = [places.take('b'), places.take('b')];
+  held?.();
+  const served = await first;
+  await vi.advanceTimersByTimeAsync(50);
+  served?.();
+  (await others[0])?.();
+  expect(await others[1]).not.toBeNull();
+});
+
 it('an agent that has its share waits, while another still gets a place', async () => {
   const places = createPlaces(4, 60_000);
   const held = [await places.take('a'), await places.take('a'), await places.take('a')];

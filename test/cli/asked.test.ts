@@ -1,0 +1,145 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
+import { svc } from './run.ts';
+
+/** What the commands ask a gateway, and print of what it answers: each flag has to arrive, and each page to go on. */
+let asked: string[] = [];
+let answer: object = {};
+const gateway = createServer((request, response) => {
+  let body = '';
+  request.on('data', (piece) => (body += String(piece)));
+  request.on('end', () => {
+    asked.push([request.method, decodeURIComponent(request.url ?? ''), ...(body === '' ? [] : [body])].join(' '));
+    response.setHeader('content-type', 'application/json').end(JSON.stringify(answer));
+  });
+});
+let to: readonly string[] = [];
+beforeAll(async () => {
+  await once(gateway.listen(0, '127.0.0.1'), 'listening');
+  to = ['--workspace', 'w', '--url', `http://127.0.0.1:${(gateway.address() as AddressInfo).port}`];
+});
+afterAll(() => gateway.close());
+beforeEach(() => {
+  asked = [];
+  vi.stubEnv('SVC_API_KEY', 'svc_acct_7hQ2mZx0PbKdAAAABBBBCCCCDDDD');
+});
+afterEach(() => vi.unstubAllEnvs());
+
+const W = '/v1/workspaces/w';
+const ABOUT = ['agent', 'tool', 'target', 'rule', 'user', 'key', 'since', 'until'].flatMap((one) => [`--${one}`, one]);
+const ASKED_ABOUT = 'agent_id=agent&tool=tool&target=target&rule=rule&user=user&key_id=key&since=since&until=until';
+const PAGE = ['--limit', '2', '--cursor', 'c'];
+
+test.each<[string, readonly string[], object, string]>([
+  [
+    'effects list',
+    ['--state', 'failed', '--decision', 'denied_claim', '--approver', 'maria', ...PAGE, ...ABOUT],
+    { effects: [], next_cursor: null },
+    `GET ${W}/effects?limit=2&state=failed&decision=denied_claim&approver=maria&cursor=c&${ASKED_ABOUT}`,
+  ],
+  [
+    'ledger',
+    ['--kind', 'kind', '--actor', 'actor', '--effect', 'effect', ...PAGE, ...ABOUT],
+    { events: [], next_cursor: null },
+    `GET ${W}/ledger?cursor=c&kind=kind&actor=actor&effect_id=effect&${ASKED_ABOUT}&limit=2`,
+  ],
+  [
+    'ledger --installation',
+    ['--kind', 'key', ...PAGE],
+    { events: [], next_cursor: null },
+    'GET /v1/beta/ledger?cursor=c&kind=key&limit=2',
+  ],
+  [
+    'approvals list',
+    ['--status', 'expired', ...PAGE],
+    { approvals: [], next_cursor: null },
+    `GET ${W}/approvals?status=expired&limit=2&cursor=c`,
+  ],
+  ['allowances list', PAGE, { allowances: [], next_cursor: null }, `GET ${W}/allowances?limit=2&cursor=c`],
+  [
+    'notifications list',
+    ['--state', 'dead', ...PAGE],
+    { notifications: [], next_cursor: null },
+    'GET /v1/beta/notifications?limit=2&state=dead&cursor=c',
+  ],
+  ['passkeys list maria', [], { passkeys: [] }, 'GET /v1/beta/users/maria/passkeys'],
+  ['passkeys remove maria psk_1', [], { id: 'psk_1' }, 'DELETE /v1/beta/users/maria/passkeys/psk_1'],
+  ['allowances revoke alw_1', [], { id: 'alw_1' }, `DELETE ${W}/allowances/alw_1`],
+  [
+    'approvals approve apr_1',
+    ['--comment', 'c', '--digest', 'd', '--set', 'amount=5', '--set', 'note="5"', '--allow-next', '3'],
+    { became: { message: 'm' }, effect: { effect_id: 'e', state: 's' } },
+    `POST ${W}/approvals/apr_1/approve {"comment":"c","digest":"d","changes":{"amount":5,"note":"5"},"allow_alike":{"times":3}}`,
+  ],
+  [
+    'approvals reject apr_1',
+    ['--comment', 'c', '--digest', 'd'],
+    { became: { message: 'm' }, effect: { effect_id: 'e', state: 's' } },
+    `POST ${W}/approvals/apr_1/reject {"comment":"c","digest":"d"}`,
+  ],
+  [
+    'pause --upstream u',
+    ['--reason', 'r', '--until', '2030-01-01T00:00:00Z'],
+    { id: 'pau_1', until: null, scope: {} },
+    `POST ${W}/pauses {"scope":{"upstream":"u"},"reason":"r","until":"2030-01-01T00:00:00Z"}`,
+  ],
+  ['pause --key k', ['--reason', 'r'], { id: 'p', until: null }, `POST ${W}/pauses {"scope":{"key":"k"},"reason":"r"}`],
+  ['policy activate v', ['--comment', 'c'], {}, 'POST /v1/beta/policies/activations {"comment":"c","version":"v"}'],
+  ['policy rollback', ['--comment', 'c'], {}, 'POST /v1/beta/policies/rollback {"comment":"c"}'],
+  // One version of policies in 64 begins like an option.
+  [
+    `policy show -${'a'.repeat(42)}`,
+    [],
+    { proven: true, files: [] },
+    `GET /v1/beta/policies/versions/-${'a'.repeat(42)}`,
+  ],
+  ['policy withdraw p', [], { id: 'p' }, 'DELETE /v1/beta/policies/proposals/p'],
+  [
+    'effects resolve eff_1',
+    ['--outcome', 'not_happened', '--comment', 'c', '--evidence', '{"a":1}', '--force'],
+    { effect: { effect_id: 'eff_1', decision: 'failed', state: 'failed', reason: {} } },
+    `POST ${W}/effects/eff_1/resolve {"outcome":"not_happened","comment":"c","evidence":{"a":1},"force":true}`,
+  ],
+  [
+    'effects disclose eff_1',
+    ['--field', 'target', 'idem'],
+    {},
+    `GET ${W}/effects/eff_1/receipt?disclosure=1&fields=target,idem`,
+  ],
+  ['effects erase eff_1', [], {}, `DELETE ${W}/effects/eff_1/params`],
+])('svc %s: what is said is asked', async (words, flags, says, request) => {
+  answer = says;
+  const { err } = await svc(...words.split(' '), ...flags, ...to);
+  expect({ asked: asked[0], err }).toEqual({ asked: request, err: '' });
+});
+
+const LISTS = [
+  ['effects list', 'effects'],
+  ['ledger', 'events'],
+  ['approvals list', 'approvals'],
+  ['allowances list', 'allowances'],
+  ['notifications list', 'notifications'],
+] as const;
+
+test.each(LISTS)('svc %s: nothing is there', async (words, of) => {
+  answer = { [of]: [], next_cursor: null };
+  expect(await svc(...words.split(' '), ...to)).toEqual({ code: 0, out: `No ${of}.`, err: '' });
+  expect(JSON.parse((await svc(...words.split(' '), '--json', ...to)).out)).toEqual(answer);
+});
+
+// Of the ledger the command itself reads on until there is something.
+test.each(LISTS.filter(([words]) => words !== 'ledger'))(
+  'svc %s: nothing is here, and more follows',
+  async (words, of) => {
+    answer = { [of]: [], next_cursor: 'c2' };
+    const out = `No ${of} here.\nMore: --cursor c2`;
+    expect(await svc(...words.split(' '), ...to)).toEqual({ code: 0, out, err: '' });
+  },
+);
+
+test('svc policy show: files that could not be held against their version are said to be so', async () => {
+  answer = { proven: false, files: [] };
+  expect((await svc('policy', 'show', 'v', ...to)).err).toContain('Not held against its version');
+});
