@@ -29,6 +29,10 @@ const MOST_REMEMBERED = 8;
 /** Segments that one look at a list opens: each is read and parsed whole. */
 const MOST_OPENED = 4;
 
+/** A segment that takes longer holds up what else is swept, ms. Then none is made for nine times as long. */
+const SLOW_MS = 5_000;
+const RESTS = 9;
+
 /** What ages out of the store goes here, and is read back from here. */
 export interface Archive {
   /**
@@ -52,13 +56,22 @@ export interface Archive {
   state(): ArchiveState | null;
 }
 
-/** @param kept `null`: nothing is archived */
-export function createArchive(store: RowStore, runner: StepRunner, kept: SegmentStore | null): Archive {
+/**
+ * @param kept `null`: nothing is archived
+ * @param elapsed ms of a clock that never goes back
+ */
+export function createArchive(
+  store: RowStore,
+  runner: StepRunner,
+  kept: SegmentStore | null,
+  elapsed: () => number = () => performance.now(),
+): Archive {
   const segments = new Map<string, Promise<Segment>>();
   const problems = new Map<string, NonNullable<StoreHealth['problem']>>();
   /** What keeps records from leaving, by workspace. */
   const failures = new Map<string, string>();
   let last: { readonly segment: number; readonly at: number } | null = null;
+  let restsUntil = Number.NEGATIVE_INFINITY;
 
   async function catchUp(workspace: string): Promise<void> {
     if (kept === null) return;
@@ -107,6 +120,8 @@ export function createArchive(store: RowStore, runner: StepRunner, kept: Segment
   async function move(workspace: string, rows: readonly ArchivedRow[]): Promise<boolean> {
     // Where the last round failed, the mark may be behind although nothing has to leave any more.
     if (kept === null || (rows.length === 0 && !failures.has(workspace))) return true;
+    const begun = elapsed();
+    if (begun < restsUntil) return false;
     try {
       const before = await readRecord(runner, headRows, workspace, HEAD);
       const found = await compare(kept, workspace);
@@ -121,6 +136,9 @@ export function createArchive(store: RowStore, runner: StepRunner, kept: Segment
       if (!(error instanceof StoreUnavailable)) throw error;
       failures.set(workspace, error.message);
       return false;
+    } finally {
+      const took = elapsed() - begun;
+      if (took > SLOW_MS) restsUntil = begun + took * (1 + RESTS);
     }
   }
 

@@ -306,27 +306,35 @@ export function createEffectStore(
       const total = { lost: 0, approvalsExpired: 0, aged: 0, unsettled: 0 };
       let reached: number | null = null;
       let oldestUnknown: number | null = null;
+      let hindrance: StoreUnavailable | null = null;
       for (const workspace of await workspaces()) {
-        await store.ended.known(workspace);
-        await enter(workspace);
-        // After an interrupted activation the policy may not be in force everywhere.
-        await policies.bring(workspace);
-        const scan = scans.get(workspace) ?? { reached: null, unsettled: 0, unsettledBefore: 0 };
-        scans.set(workspace, scan);
-        const swept = await sweepWorkspace(
-          { store, runner, steps, scan, archive: folder === null ? null : archive },
-          workspace,
-          limit,
-          retention,
-        );
-        total.unsettled += Math.max(scan.unsettled, scan.unsettledBefore);
-        if (scan.reached !== null) reached = Math.min(reached ?? scan.reached.at, scan.reached.at);
-        const unknown = { workspace, list: effectsIn('unknown'), kind: effectRows.kind };
-        for (const { at } of await firstOf(store, unknown, 1)) oldestUnknown = Math.min(oldestUnknown ?? at, at);
-        total.lost += swept.lost;
-        total.approvalsExpired += swept.approvalsExpired;
-        total.aged += swept.aged;
+        try {
+          await store.ended.known(workspace);
+          await enter(workspace);
+          // After an interrupted activation the policy may not be in force everywhere.
+          await policies.bring(workspace);
+          const scan = scans.get(workspace) ?? { reached: null, unsettled: 0, unsettledBefore: 0 };
+          scans.set(workspace, scan);
+          const swept = await sweepWorkspace(
+            { store, runner, steps, scan, archive: folder === null ? null : archive },
+            workspace,
+            limit,
+            retention,
+          );
+          total.unsettled += Math.max(scan.unsettled, scan.unsettledBefore);
+          if (scan.reached !== null) reached = Math.min(reached ?? scan.reached.at, scan.reached.at);
+          const unknown = { workspace, list: effectsIn('unknown'), kind: effectRows.kind };
+          for (const { at } of await firstOf(store, unknown, 1)) oldestUnknown = Math.min(oldestUnknown ?? at, at);
+          total.lost += swept.lost;
+          total.approvalsExpired += swept.approvalsExpired;
+          total.aged += swept.aged;
+        } catch (error) {
+          // One that cannot be used, such as for its archive, does not keep all others from being swept.
+          if (!(error instanceof StoreUnavailable)) throw error;
+          hindrance ??= error;
+        }
       }
+      if (hindrance !== null) throw hindrance;
       return { ...total, reached, oldestUnknown, archive: archive.state() };
     },
     async grantedApprovals(limit) {

@@ -8,9 +8,19 @@ import { tool } from '../policy/fixtures.ts';
 
 const key = createSecretKey(Buffer.alloc(32, 7));
 const agent = { id: 'bot', workspace: 'demo', disabled: false, team: null, owner: 'olga', roles: [], attributes: {} };
+const actor = {
+  agentId: 'bot',
+  agentOwner: 'olga',
+  keyId: 'key_1',
+  keyKind: 'agent',
+  user: 'olga',
+  keyMadeBy: null,
+  via: 'effects_api',
+} as const;
 const call = {
   workspace: 'demo',
   agent,
+  actor,
   tool: tool('payments.refund', { digest: 'sha256:tool' }),
   target: 'payment:42',
   headers: NO_HEADERS,
@@ -57,6 +67,7 @@ it.each([
   ['when the rule asks', call, asks({ ruleDigest: 'sha256:other' })],
   ['whom it asks', call, asks({ approvers: { roles: ['finance-lead'], users: ['ada'] } })],
   ['how long it waits', call, asks({ expiresMs: 1 })],
+  ['the key that asks', { ...call, actor: { ...actor, keyId: 'key_2' } }, asks()],
   ['what it holds', call, asks({ hold: 'all' })],
   ['whether it wants a reason', call, asks({ requireReason: true })],
   ['a bound', call, asks({ editable: { ...editable, amount: { kind: 'range', min: 1, max: 999 } } })],

@@ -1,4 +1,4 @@
-import { mkdtempSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
@@ -287,6 +287,28 @@ it('an archive that cannot be used is said, and holds up neither calls nor what 
   });
 });
 
+it.each([
+  ['demo', 'other'],
+  ['other', 'demo'],
+])('where the archive of %s cannot be used, %s is swept all the same', async (broken, whole) => {
+  const asking = { verdict: permit([], [approvalBy()]) };
+  const asked = await using(open(), async (store) => {
+    const [, other] = [
+      await store.admit(admitRequest({ ...asking, workspace: broken })),
+      await store.admit(admitRequest({ ...asking, workspace: whole, effectId: 'eff_2', approvalId: 'apr_2' })),
+    ];
+    return other;
+  });
+  if (asked.kind !== 'pending') throw new Error(asked.kind);
+  mkdirSync(join(folder, broken));
+  writeFileSync(join(folder, broken, 'head.json'), 'no mark');
+  now = asked.approval.expiresAt;
+  await using(open(), async (store) => {
+    await expect(store.sweep(100)).rejects.toThrow('head.json is damaged');
+    expect(await store.approval(whole, asked.approval.id)).toMatchObject({ status: 'expired' });
+  });
+});
+
 it('a segment whose answer was lost is taken in, and no record goes twice; a mark that was not written follows', async () => {
   const archive = openArchive(inFolder(folder), 'map', KEY_SEALS);
   let [isLost, marks] = [true, 0];
@@ -546,4 +568,27 @@ it('a sweep that ends where the archive cannot be written leaves the count of wh
     now = later;
     expect(await store.sweep(1000)).toMatchObject({ aged: 0, unsettled: 1 });
   });
+});
+
+it('an archive that is slow holds up what else is swept for a tenth of the time at most', async () => {
+  let clock = 0;
+  let asked = 0;
+  const hung: SegmentStore = {
+    ...openArchive(inFolder(folder), 'map', KEY_SEALS),
+    mark() {
+      asked += 1;
+      clock += 15_000;
+      return Promise.reject(new StoreUnavailable('no answer in time'));
+    },
+  };
+  const whole = { ...mapStore(rows, () => now), ...ALONE };
+  const archive = createArchive(whole, createStepRunner(whole), hung, () => clock);
+  const row = { id: 'eff_demo', text: '' };
+  const round = async () => [await archive.move('demo', [row]), await archive.move('other', [row]), asked];
+  expect(await round()).toEqual([false, false, 1]);
+  clock += 134_000;
+  expect(await round()).toEqual([false, false, 1]);
+  clock += 1_000;
+  expect(await round()).toEqual([false, false, 2]);
+  expect(archive.state()).toMatchObject({ failure: 'no answer in time' });
 });

@@ -212,6 +212,18 @@ describe.each(SITES)('allow the next alike, %s', (_name, open) => {
     expect(await shown(id)).toMatchObject({ used: 0 });
   });
 
+  it('is for the key that asked: its giver may hold another, over keys of others', async () => {
+    const administrative = { kind: 'administrative' };
+    const ofMaria = await makeApiKey(at(0), 'maria', administrative);
+    const ofAda = await makeApiKey({ ...at(0), administrativeKey: ofMaria }, 'ada', administrative);
+    const agent = { kind: 'agent', agent_id: 'bot', workspace: 'demo' };
+    const throughAda = await makeApiKey({ ...at(0), administrativeKey: ofAda }, 'olga', agent);
+    const { of, id } = await given();
+    expect((await of.run({}, throughAda)).body.decision).toBe('pending_approval');
+    expect(await shown(id)).toMatchObject({ used: 0 });
+    expect((await of.run()).body.decision).toBe('committed');
+  });
+
   it('is refused where the policy does not let it, and nothing is decided', async () => {
     const of = payment();
     const { id, digest } = await waiting(of);

@@ -25,8 +25,8 @@ function isSame(one: Editable[string] | undefined, other: Editable[string]): boo
 }
 
 /**
- * What a call has to have in common with one that was approved, to be let in by its allowance: the agent, the tool as it
- * is declared, the target, the headers that count, all params but those that may differ, and the rules that ask, with
+ * What a call has to have in common with one that was approved, to be let in by its allowance: the agent and the key, of
+ * which the vote has found that its giver does not hold it, the tool as it is declared, the target, the headers that count, all params but those that may differ, and the rules that ask, with
  * whom they ask and what they hold. It is keyed as fingerprints are, because params could be guessed.
  * @returns `null` where a rule wants somebody to look at each call
  */
@@ -35,11 +35,12 @@ export function likenessOf(
   {
     workspace,
     agent,
+    actor,
     tool,
     target,
     headers,
     params,
-  }: Pick<Call, 'workspace' | 'agent' | 'tool' | 'target' | 'headers' | 'params'>,
+  }: Pick<Call, 'workspace' | 'agent' | 'actor' | 'tool' | 'target' | 'headers' | 'params'>,
   { approvals, obligations }: Pick<Permit, 'approvals' | 'obligations'>,
 ): string | null {
   if (mostAlike(approvals) === null) return null;
@@ -47,9 +48,10 @@ export function likenessOf(
   const open = new Map(varies.map((name) => [params[name], name]));
   const asking = new Set(approvals.map(({ rule }) => rule));
   const bound: Json = {
-    v: 1,
+    v: 2,
     workspace,
     agent: agent.id,
+    key: actor.keyId,
     type: tool.actionType,
     tool: tool.name,
     digest: tool.digest,

@@ -1,9 +1,9 @@
-import { randomUUID } from 'node:crypto';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { HttpAnswer } from '../../effects/model/answer.ts';
 import { NO_HEADERS } from '../../effects/model/action-call.ts';
 import { NO_FILES } from '../../effects/model/files.ts';
 import { readIdempotencyKey } from '../../effects/run/fingerprint.ts';
+import { randomPooled } from '../../effects/run/ids.ts';
 import type { Principal } from '../../effects/model/principal.ts';
 import type { GivenKey, Problem } from '../../effects/model/run-request.ts';
 import { type McpCall, pinnedCall, type Tool } from '../../effects/model/tool.ts';
@@ -91,8 +91,8 @@ export async function runCall(
     throw wrong('_meta is no argument: it stands in params.');
   const protocol = protocolMeta(meta);
   // Servers find the stream of an answer by the id alone (the official SDK does): under an id that the client chose, the
-  // answer to another request of its session could come for that to this call.
-  const sentAs = randomUUID();
+  // answer to another request of its session could come for that to this call. The next id of an effect could be guessed.
+  const sentAs = randomPooled(15).toString('base64url');
   const answer = beginAnswer(request, reply, arrived, sentAs);
   const breakOff = new AbortController();
   if (call?.onClientClose === 'abort') answer.onGone(() => breakOff.abort());
