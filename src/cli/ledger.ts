@@ -43,7 +43,9 @@ export function addLedger(program: Command, { terminal }: CliContext): void {
       const rows = page.events.map((event) => eventRow(event, shown));
       showPage(terminal, page.nextCursor, 'events', ['seq', 'at', 'event', 'by', 'effect', 'what it says'], rows);
       if (rows.length === 0 && !installation && OF_INSTALLATION.test(options.kind ?? ''))
-        terminal.out(`Those of ${options.kind} belong to no workspace: ask for --installation, with an administrative key.`);
+        terminal.out(
+          `Those of ${options.kind} belong to no workspace: ask for --installation, with an administrative key.`,
+        );
     });
 }
 

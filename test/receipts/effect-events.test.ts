@@ -112,8 +112,6 @@ type Charge = readonly [kind: string, holds: readonly JsonObject[]];
 describe('what was charged', () => {
   const cents = { budget: 's/day', unit: 'cents', amount: 50 };
   const calls = { budget: 's/day', unit: 'calls', amount: 1 };
-  type Charge = readonly [kind: string, holds: JsonObject[]];
-
   /** Effects whose receipt and later events charge different amounts. */
   function charged(events: readonly Charge[]): readonly string[] {
     const check = createEventCheck();
