@@ -25,9 +25,10 @@ function isSame(one: Editable[string] | undefined, other: Editable[string]): boo
 }
 
 /**
- * What a call has to have in common with one that was approved, to be let in by its allowance: the agent and the key, of
- * which the vote has found that its giver does not hold it, the tool as it is declared, the target, the headers that count, all params but those that may differ, and the rules that ask, with
- * whom they ask and what they hold. It is keyed as fingerprints are, because params could be guessed.
+ * What a call has to have in common with one that was approved, to be let in by its allowance: the agent, the key (the
+ * vote has found that whoever gives the allowance does not hold it), the tool as it is declared, the target, the headers
+ * that count, all params but those that may differ, and the rules that ask, with whom they ask and what they hold. It is
+ * keyed as fingerprints are, because params could be guessed.
  * @returns `null` where a rule wants somebody to look at each call
  */
 export function likenessOf(
