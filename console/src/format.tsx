@@ -23,10 +23,8 @@ export const DECISIONS: Readonly<Record<string, { readonly name: string; readonl
 
 /** @param state of the effect: people's word is no policy's, though both are one decision */
 export function Mark({ decision, state }: { readonly decision: string; readonly state?: string }): JSX.Element {
-  const known = DECISIONS[decision] ?? { name: decision, tone: 'plain' as const };
-  const { tone } = known;
-  const name = state === 'rejected' ? 'Rejected' : known.name;
-  return <span class={`mark ${tone}`}>{name}</span>;
+  const { name, tone } = DECISIONS[decision] ?? { name: decision, tone: 'plain' as const };
+  return <span class={`mark ${tone}`}>{state === 'rejected' ? 'Rejected' : name}</span>;
 }
 
 /** Text of others: never HTML, and what would turn its direction stays within it. */

@@ -4,7 +4,6 @@ import {
   type Effect,
   type Json,
   type JsonObject,
-  type Pause,
   type Svc,
   SvcError,
 } from '@svc-gateway/client';
@@ -24,6 +23,7 @@ const LONG_MS = 120_000;
 
 /** How far back refused calls are looked for, ms. */
 const LATELY_MS = 15 * 60_000;
+const LATELY = `in the last ${LATELY_MS / 60_000} minutes`;
 /** How far back requests are looked for that nobody decided on, ms. */
 const DAY_MS = 24 * 3_600_000;
 
@@ -61,7 +61,7 @@ export function addStatus(program: Command, { terminal, exit }: CliContext): voi
       part('running', () => runningPart(svc)),
       part('approvals', () => approvalsPart(svc)),
       part('expired', () => expiredPart(svc)),
-      part('pauses', async () => pausesPart((await svc.pauses.list()).pauses)),
+      part('pauses', () => pausesPart(svc)),
       part('budgets', async () => budgetsPart((await svc.budgets.list()).budgets)),
       part('refused', () => refusedPart(svc)),
     ]);
@@ -214,11 +214,13 @@ function approversOf({ requirements }: Approval): readonly string[] {
   return [...new Set(named)];
 }
 
-function pausesPart(pauses: readonly Pause[]): Omit<Part, 'name'> {
+async function pausesPart(svc: Svc): Promise<Omit<Part, 'name'>> {
+  const { pauses } = await svc.pauses.list();
   if (pauses.length === 0) return { text: 'nothing is paused', needsSomebody: false };
   const endless = pauses.filter(({ until }) => until === null).length;
+  const { effects, nextCursor } = await refusedLately(svc, 'denied_paused');
   return {
-    text: `${pauses.length} in force${endless === 0 ? '' : `, ${endless} until somebody lifts it`}`,
+    text: `${pauses.length} in force${endless === 0 ? '' : `, ${endless} until somebody lifts it`}; ${counted(effects, nextCursor)} refused for a pause ${LATELY}`,
     needsSomebody: endless > 0,
     rows: pauses.map(({ id, scope, by, createdAt, until, reason }) => ({
       pause: id,
@@ -251,14 +253,16 @@ function budgetsPart(budgets: readonly Budget[]): Omit<Part, 'name'> {
   };
 }
 
+function refusedLately(svc: Svc, decision: 'denied_budget' | 'denied_paused') {
+  return svc.effects.list({ decision, since: new Date(Date.now() - LATELY_MS).toISOString(), limit: MOST });
+}
+
 /** A budget may have something left, and too little for the calls that come. */
 async function refusedPart(svc: Svc): Promise<Omit<Part, 'name'>> {
-  const since = new Date(Date.now() - LATELY_MS).toISOString();
-  const { effects, nextCursor } = await svc.effects.list({ decision: 'denied_budget', since, limit: MOST });
-  const lately = `in the last ${LATELY_MS / 60_000} minutes`;
-  if (effects.length === 0) return { text: `no call for a budget ${lately}`, needsSomebody: false };
+  const { effects, nextCursor } = await refusedLately(svc, 'denied_budget');
+  if (effects.length === 0) return { text: `no call for a budget ${LATELY}`, needsSomebody: false };
   return {
-    text: `${counted(effects, nextCursor)} for a budget ${lately}`,
+    text: `${counted(effects, nextCursor)} for a budget ${LATELY}`,
     needsSomebody: true,
     rows: effects.map((effect) => ({
       ...effectRow(effect),

@@ -182,7 +182,10 @@ describe('the page', () => {
     expect(await approveOn(page).innerText()).toMatch(/^Approve €800\.\d\d refund$/);
     await amount.fill('150');
     // The button never names an amount that is not the one in the field.
+    expect(await approveOn(page).innerText()).toBe('Approve refund with amount in EUR 150');
+    await amount.fill('150,$& and so on, and on');
     expect(await approveOn(page).innerText()).toBe('Approve refund as written above');
+    await amount.fill('150');
     await amount.press('Enter');
     await page.getByRole('button', { name: 'Reject', exact: true }).waitFor();
     expect(await amount.inputValue()).toBe('150');

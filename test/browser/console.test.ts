@@ -71,6 +71,20 @@ async function signedIn(
   return { page: own, context: opened };
 }
 
+/** Puts other policies in force. @returns what puts those of before back */
+async function withPolicy(change: (text: string) => string): Promise<() => Promise<void>> {
+  const file = join(world.gateway.policyFolder, 'world.yaml');
+  const text = readFileSync(file, 'utf8');
+  const version = async (): Promise<unknown> => (await world.get('/policies')).body.version;
+  const written = async (next: string): Promise<void> => {
+    const before = await version();
+    writeFileSync(file, next);
+    await expect.poll(version, { timeout: 20_000 }).not.toBe(before);
+  };
+  await written(change(text));
+  return () => written(text);
+}
+
 /** The same by a key: such a session has shown who is there. */
 async function signedInBy(key: string): Promise<{ readonly page: Page; readonly context: BrowserContext }> {
   const opened = await signedIn(WIDE, 'light', key);
@@ -249,6 +263,8 @@ describe('the inbox, by keyboard', () => {
     await page.keyboard.press('Enter');
     await page.getByRole('heading', { name: 'Show who you are once' }).waitFor();
     expect(await stateOf(first)).toBe('pending_approval');
+    const field = page.getByLabel('Your API key');
+    await expect.poll(() => field.evaluate((of) => of.matches(':focus'))).toBe(true);
     await page.keyboard.type(world.keys.approver);
     await page.keyboard.press('Enter');
     await page.getByText('Approved, and sent: committed', { exact: false }).waitFor();
@@ -566,18 +582,9 @@ describe('policies and the company brain', () => {
 
 describe('a param that a rule names as editable', () => {
   it('is changed in the inbox, and what was changed is what runs', async () => {
-    const file = join(world.gateway.policyFolder, 'world.yaml');
-    const policy = readFileSync(file, 'utf8');
-    const version = async (): Promise<unknown> => (await world.get('/policies')).body.version;
-    const before = await version();
-    writeFileSync(
-      file,
-      policy.replace(
-        'expires: 1h, summary',
-        'expires: 1h, allow_alike: { times: 5, for: 2h }, editable: { amount: { max: asked } }, summary',
-      ),
+    const restore = await withPolicy((policy) =>
+      policy.replace('expires: 1h, summary', 'expires: 1h, editable: { amount: { max: asked } }, summary'),
     );
-    await expect.poll(version).not.toBe(before);
     const effect = await asked(91_000, 'pay_8');
     const { approval_id: id } = (await world.get(`/effects/${effect}`)).body.effect;
     const maria = await signedInBy(world.keys.approver);
@@ -586,6 +593,7 @@ describe('a param that a rule names as editable', () => {
     const amount = at.getByLabel(/^amount in EUR: at most €910\.00/);
     expect(await amount.inputValue()).toBe('910.00');
     expect(await at.locator('button.yes').innerText()).toContain('Approve €910.00 refund');
+    expect(await at.innerText('main')).toContain('91000 (€910.00)');
     await amount.fill('1.000,00');
     await at.getByText('amount has to be an amount such as 1234.56, with nothing between thousands.').waitFor();
     expect(await at.locator('button.yes').isDisabled()).toBe(true);
@@ -610,17 +618,13 @@ describe('a param that a rule names as editable', () => {
     });
     expect(await faultsOf(at)).toEqual([]);
     await maria.context.close();
+    await restore();
   });
 });
 
 describe('a rejection that has to say why', () => {
   it('is asked for its reason where it is written, by a key and by the button', async () => {
-    const file = join(world.gateway.policyFolder, 'world.yaml');
-    const policy = readFileSync(file, 'utf8');
-    const version = async (): Promise<unknown> => (await world.get('/policies')).body.version;
-    const before = await version();
-    writeFileSync(file, policy.replace('expires: 1h,', 'expires: 1h, require_reason: true,'));
-    await expect.poll(version).not.toBe(before);
+    const restore = await withPolicy((policy) => policy.replace('expires: 1h,', 'expires: 1h, require_reason: true,'));
     const ids = [await asked(96_000, 'pay_15'), await asked(96_000, 'pay_15')];
     const { approval_id: id } = (await world.get(`/effects/${ids[0]}`)).body.effect;
     await open(`inbox?approval=${id}`, '.ask');
@@ -636,9 +640,10 @@ describe('a rejection that has to say why', () => {
     await why.fill('Not twice');
     await page.getByRole('button', { name: /^Reject/ }).click();
     await expect.poll(() => stateOf(ids[0] ?? '')).toBe('rejected');
-    const changed = await version();
-    writeFileSync(file, policy);
-    await expect.poll(version).not.toBe(changed);
+    // No policy has denied it.
+    await open(`effects/${ids[0]}`, '.mark');
+    expect(await page.locator('.mark').first().innerText()).toBe('Rejected');
+    await restore();
     for (const { id: left } of (await world.get('/approvals?status=pending')).body.approvals)
       await world.post(`/approvals/${left}/reject`, { comment: 'of no use any more' }, world.keys.approver);
   });
@@ -646,14 +651,11 @@ describe('a rejection that has to say why', () => {
 
 describe('what another approver has changed', () => {
   it('is what one votes on who comes after', async () => {
-    const file = join(world.gateway.policyFolder, 'world.yaml');
-    const policy = readFileSync(file, 'utf8');
-    const version = async (): Promise<unknown> => (await world.get('/policies')).body.version;
-    const before = await version();
     const byTwo = '{ roles: [finance-lead], users: [tom] }, quorum: 2, editable: { amount: { max: asked } },';
-    const rest = /\{ roles: \[finance-lead\] \}, quorum: 1,(.*?), summary: "Refund \$\{params\.amount\} cents of/;
-    writeFileSync(file, policy.replace(rest, `${byTwo} summary: "Refund \${params.amount} cents of`));
-    await expect.poll(version).not.toBe(before);
+    const rest = /\{ roles: \[finance-lead\] \}, quorum: 1,(.*?) summary: "Refund \$\{params\.amount\} cents of/;
+    const restore = await withPolicy((policy) =>
+      policy.replace(rest, `${byTwo} summary: "Refund \${params.amount} cents of`),
+    );
     const maria = await signedInBy(world.keys.approver);
     const effect = await asked(93_000, 'pay_10');
     const { approval_id: id } = (await world.get(`/effects/${effect}`)).body.effect;
@@ -677,9 +679,7 @@ describe('what another approver has changed', () => {
     await maria.page.getByText('Approved, and sent: committed', { exact: false }).waitFor();
     expect((await world.get(`/effects/${effect}`)).body.effect.params).toMatchObject({ amount: 30_000 });
     await maria.context.close();
-    const changed = await version();
-    writeFileSync(file, policy);
-    await expect.poll(version).not.toBe(changed);
+    await restore();
   });
 });
 
@@ -703,6 +703,9 @@ describe('the next calls alike', () => {
   });
 
   it('are allowed in the inbox, told of on the effect, and revoked where they are listed', async () => {
+    const restore = await withPolicy((policy) =>
+      policy.replace('expires: 1h, summary', 'expires: 1h, allow_alike: { times: 5, for: 2h }, summary'),
+    );
     const again = async (): Promise<{ readonly decision: string; readonly effect_id: string }> =>
       (await world.run(refund({ amount: 92_000, payment_id: 'pay_9' }))).body;
     const effect = await asked(92_000, 'pay_9');
@@ -725,6 +728,7 @@ describe('the next calls alike', () => {
     await listed.getByRole('button', { name: 'Yes, ask about the next one' }).click();
     await listed.waitFor({ state: 'detached' });
     expect((await again()).decision).toBe('pending_approval');
+    await restore();
   });
 });
 

@@ -87,6 +87,8 @@ it('is 1, and names what is stuck, oldest first, with the command that goes on',
   }
   const waits = (await world.run(refund({ amount: 60_000 }))).body;
   const pause = (await world.post('/pauses', { scope: { tool: 'notes.add' }, reason: 'incident 7' })).body;
+  const note = { tool: 'notes.add', params: { text: 'x' }, idempotency_key: freshKey() };
+  expect((await world.run(note)).body.decision).toBe('denied_paused');
   expect((await world.run(refund({ amount: 30_000 }))).body.decision).toBe('committed');
   await world.upstream.mode({ mode: 'held', times: 1 });
   const held = world.run({ tool: 'deploy.start', params: { service: 'web' }, idempotency_key: freshKey() });
@@ -100,7 +102,9 @@ it('is 1, and names what is stuck, oldest first, with the command that goes on',
     /^running +1 call under way$/m,
     /deploy\.start/,
     /^approvals +1 request for a decision$/m,
+    /^pauses +1 in force, 1 until somebody lifts it; 1 call refused for a pause in the last 15 minutes$/m,
     /^budgets +1 low or exhausted$/m,
+    /set aside for calls that run or wait for a decision/,
   ])
     expect(out).toMatch(part);
   for (const part of [lost[0], waits.approval.id, pause.id, 'incident 7', 'svc resume PAUSE', 'world/agent-day'])

@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { Link } from 'wouter-preact';
 import { ask, type Effect, type JsonObject, type LedgerEvent, of, type Rule, type StageOfRun } from '../api.ts';
 import { Mark, spanText, Text, Time, valueText, visible } from '../format.tsx';
-import { amountText, moneyTaken } from '../money.ts';
+import { amountText, currencyOfParam, moneyTaken, moneyText } from '../money.ts';
 import { Copies, curlOf, Fault, Head } from '../parts.tsx';
 import { checkReceipt } from '../receipt.ts';
 import { ResolveForm } from '../resolve.tsx';
@@ -54,7 +54,7 @@ export function EffectScreen({ id }: { readonly id: string }): JSX.Element {
                 ...(effect.attempt > 1 ? [['Attempt', String(effect.attempt)] as const] : []),
               ]}
             />
-            <Params effect={effect} />
+            <Params effect={effect} costs={effect.holds} />
           </section>
           <Why effect={effect} />
           <Stages path={path} state={effect.state} />
@@ -131,29 +131,34 @@ export function Facts({ of: facts }: { readonly of: readonly Fact[] }): JSX.Elem
   );
 }
 
-/** The params of a call, as far as the reader may see them. */
+type Costs = Parameters<typeof currencyOfParam>[2];
+
+/** The params of a call, as far as the reader may see them. @param costs what it takes of budgets: amounts are money by it */
 export function Params({
   effect: { params, headers, params_omitted: omitted, params_truncated: isCut },
+  costs = [],
 }: {
   readonly effect: Pick<Effect, 'params' | 'headers' | 'params_omitted' | 'params_truncated'>;
+  readonly costs?: Costs;
 }): JSX.Element {
   if (params === undefined) return <p class="faint">Its params are not shown: {omitted ?? 'they are not kept'}.</p>;
   return (
     <>
-      <Values of={params} />
-      {headers !== undefined && <Values of={headers} />}
+      <Values of={params} costs={costs} />
+      {headers !== undefined && <Values of={headers} costs={[]} />}
       {isCut && <p class="banner">Some are cut: they are longer than is shown here.</p>}
     </>
   );
 }
 
-function Values({ of: values }: { readonly of: JsonObject }): JSX.Element {
+function Values({ of: values, costs }: { readonly of: JsonObject; readonly costs: Costs }): JSX.Element {
   const entries = Object.entries(values);
   if (entries.length === 0) return <p class="faint">No params.</p>;
   return (
     <Facts
       of={entries.map(([name, value]) => {
-        const text = valueText(value);
+        const money = moneyText(value, currencyOfParam(name, values, costs));
+        const text = money === null ? valueText(value) : `${valueText(value)} (${money})`;
         const isShort = text.length <= 80 && !text.includes('\n');
         return [
           visible(name),

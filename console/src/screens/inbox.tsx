@@ -474,7 +474,7 @@ function Question({
         ]}
       />
       <h2>Params</h2>
-      <Params effect={approval} />
+      <Params effect={approval} costs={approval.costs} />
       {approval.votes.map(({ user, verdict, at, comment: note }) => (
         <p key={`${user} ${at}`} class="faint">
           {visible(user)} {verdict === 'approve' ? 'approved' : 'rejected'} at <Time at={at} />

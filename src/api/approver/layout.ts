@@ -27,6 +27,7 @@ ul{margin:0;padding-left:1.1rem}
 .repeat{border-left-color:var(--stop);background:var(--stop-ground);font-weight:600}
 label{display:block;font-size:.8125rem;color:var(--faint);margin:0 0 .25rem}
 input,textarea,select,button{font:inherit;width:100%;padding:.625rem .75rem;border:1px solid var(--faint);border-radius:8px;background:var(--card);color:inherit}
+select+p{margin-top:.375rem}
 form{display:grid;gap:.75rem}[hidden]{display:none}.fields{display:grid;gap:.5rem}
 .both{display:grid;grid-template-columns:1fr minmax(6rem,auto);gap:.75rem}.both :only-child{grid-column:1/-1}
 button{min-height:48px;font-weight:650;cursor:pointer}
@@ -38,9 +39,10 @@ nav{display:flex;flex-wrap:wrap;gap:.25rem 1rem;align-items:center;font-size:.81
 
 /**
  * Times in the zone of the reader, with the one that the server wrote on hover; without scripts that one stays. A question
- * whose time is over has no answers any more. What a button approves stands on it for as long as no field was changed.
+ * whose time is over has no answers any more. What a button approves stands on it: as it was asked, or
+ * what was written in the one field that was changed, letter by letter.
  */
-const SCRIPT = html`for(const t of document.querySelectorAll("time")){const d=new Date(t.dateTime);t.title=t.textContent;t.textContent=new Intl.DateTimeFormat(undefined,{weekday:"short",day:"numeric",month:"short",hour:"2-digit",minute:"2-digit",timeZoneName:"short"}).format(d)}const asked=document.querySelector("form[data-left]");if(asked&&2**31>asked.dataset.left)setTimeout(()=>{asked.hidden=true;asked.nextElementSibling.hidden=false},asked.dataset.left);const yes=document.querySelector("[data-asked]");if(yes){const changed=yes.textContent;const isAsAsked=(field)=>field.value===(field.defaultValue??(field.querySelector("[selected]")??field[0]).value);(yes.form.oninput=()=>{yes.textContent=[...yes.form.querySelectorAll(".fields :is(input,textarea,select)")].every(isAsAsked)?yes.dataset.asked:changed})()}`;
+const SCRIPT = html`for(const t of document.querySelectorAll("time")){const d=new Date(t.dateTime);t.title=t.textContent;t.textContent=new Intl.DateTimeFormat(undefined,{weekday:"short",day:"numeric",month:"short",hour:"2-digit",minute:"2-digit",timeZoneName:"short"}).format(d)}const asked=document.querySelector("form[data-left]");if(asked&&2**31>asked.dataset.left)setTimeout(()=>{asked.hidden=true;asked.nextElementSibling.hidden=false},asked.dataset.left);const yes=document.querySelector("[data-asked]");if(yes){const changed=yes.textContent;const isAsAsked=(field)=>field.value===(field.defaultValue??(field.querySelector("[selected]")??field[0]).value);(yes.form.oninput=()=>{const edited=[...yes.form.querySelectorAll(".fields :is(input,textarea,select)")].filter((field)=>!isAsAsked(field));const[only]=edited;yes.textContent=only===undefined?yes.dataset.asked:edited.length>1||only.type!=="text"&&only.type!=="number"||only.value.trim()===""||only.value.length>20?changed:changed.replace("as written above",()=>"with "+only.labels[0].textContent.split(":")[0]+" "+only.value)})()}`;
 
 /**
  * The button that lets a passkey sign the challenge of the page, and sends what it signed with the form: base64url, as

@@ -97,7 +97,7 @@ ${elsewhere(shown, user)}<footer><span>You are ${user}.</span><form method="post
 function elsewhere({ approval: { workspace }, mayReadEffects }: ShownApproval, user: string): Html {
   const console = `/console/${workspace}`;
   const decided = html` <a href="${console}/effects?approver=${encodeURIComponent(user)}">What you decided</a>`;
-  return html`<nav><a href="${console}/inbox">What waits</a>${mayReadEffects ? decided : ''} <span class="faint">in the console, which asks who you are</span></nav>`;
+  return html`<nav><a href="${console}/inbox">What waits</a>${mayReadEffects ? decided : ''} <span class="faint">on the console, where you sign in first</span></nav>`;
 }
 
 function noticeOf(notice: string | null): Html {
