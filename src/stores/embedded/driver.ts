@@ -37,7 +37,7 @@ export const SQLITE_NOTADB = 26;
 
 const SQLITE_LOCKED = 6;
 const SQLITE_NOMEM = 7;
-const SQLITE_READONLY = 8;
+export const SQLITE_READONLY = 8;
 const SQLITE_IOERR = 10;
 const SQLITE_CANTOPEN = 14;
 const SQLITE_PROTOCOL = 15;

@@ -1,4 +1,4 @@
-import { SQLITE_CORRUPT, SQLITE_FULL, SQLITE_NOTADB, storageFailure } from './driver.ts';
+import { SQLITE_CORRUPT, SQLITE_FULL, SQLITE_NOTADB, SQLITE_READONLY, storageFailure } from './driver.ts';
 
 /** What was thrown, as an error. */
 export function asError(error: unknown): Error {
@@ -12,7 +12,7 @@ export function codeOf(error: unknown): string | null {
 
 /** Whether the system does not let this user write there. What is there is as it was. */
 export function isNotAllowed(error: unknown): boolean {
-  return ['EACCES', 'EPERM', 'EROFS'].includes(codeOf(error) ?? '');
+  return storageFailure(error) === SQLITE_READONLY || ['EACCES', 'EPERM', 'EROFS'].includes(codeOf(error) ?? '');
 }
 
 /** Whether there is no room on the disk, as SQLite or as the system says it. */

@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { StoreUnavailable } from '../../effects/store.ts';
 import { type OpenDatabase, SQLITE_BUSY, type SqlDatabase, storageFailure } from './driver.ts';
-import { asError, codeOf } from './failure-text.ts';
+import { asError, codeOf, isNotAllowed } from './failure-text.ts';
 import { makePrivateFile } from '../private-folder.ts';
 
 /** How often a taken lock is tried again, ms. */
@@ -54,17 +54,12 @@ function openLockFile(path: string, open: OpenDatabase): SqlDatabase {
   const file = join(path, 'lock.db');
   try {
     makePrivateFile(file);
+    const database = open(file);
+    database.prepare('PRAGMA busy_timeout = 0').all();
+    return database;
   } catch (error) {
-    const { message } = asError(error);
-    const why =
-      codeOf(error) === 'EROFS'
-        ? 'Its disk is mounted for reading only'
-        : 'The user that runs this has to own the folder of the store';
-    throw new StoreUnavailable(`The lock of the store cannot be taken: ${message}. ${why}.`, { cause: error });
+    throw notTaken(error);
   }
-  const database = open(file);
-  database.prepare('PRAGMA busy_timeout = 0').all();
-  return database;
 }
 
 function tryLock(database: SqlDatabase): boolean {
@@ -73,6 +68,16 @@ function tryLock(database: SqlDatabase): boolean {
     return true;
   } catch (error) {
     if (storageFailure(error) === SQLITE_BUSY) return false;
-    throw error;
+    throw notTaken(error);
   }
+}
+
+function notTaken(error: unknown): StoreUnavailable {
+  const { message } = asError(error);
+  const why = !isNotAllowed(error)
+    ? ''
+    : codeOf(error) === 'EROFS'
+      ? ' Its disk is mounted for reading only.'
+      : ' The user that runs this has to own the folder of the store.';
+  return new StoreUnavailable(`The lock of the store cannot be taken: ${message}.${why}`, { cause: error });
 }
