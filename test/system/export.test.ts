@@ -284,10 +284,10 @@ it('who decided what, with which key and words, and who put which policies in fo
   const key = `key_${parseKey(world.keys.approver)?.handle}`;
   const at = '20\\d\\d-\\S+Z';
   expect(said.out).toMatch(
-    new RegExp(`\nVotes\n.*\n${at} +maria +approved +${key} +${ids['approved']} +payments.refund \\S+ +committed`),
+    new RegExp(`\nvotes\n.*\n${at} +maria +approved +${key} +${ids['approved']} +payments.refund \\S+ +committed`),
   );
   expect(said.out).toMatch(new RegExp(`maria +rejected +${key} +${ids['rejected']} .*rejected +too much\n`));
-  expect(said.out).toMatch(new RegExp(`\nPolicies\n.*\n${at} +[\\w-]{43} +files +gateway `));
+  expect(said.out).toMatch(new RegExp(`\npolicies\n.*\n${at} +[\\w-]{43} +files +gateway `));
   expect(said.code).toBe(0);
   const { story } = JSON.parse((await svc('verify', file, '--trust', trust, '--explain', '--json')).out);
   expect(story).toMatchObject({
@@ -295,12 +295,11 @@ it('who decided what, with which key and words, and who put which policies in fo
       { who: 'maria', verdict: 'approved', effect: ids['approved'] },
       { who: 'maria', words: 'too much' },
     ],
-    more: 0,
     policies: [{ how: 'files' }],
   });
   const altered = join(folder, 'told.jsonl');
   await writeFile(altered, (await readFile(file, 'utf8')).replaceAll('maria', 'mario'));
-  expect((await svc('verify', altered, '--trust', trust, '--explain')).out).not.toContain('Votes');
+  expect((await svc('verify', altered, '--trust', trust, '--explain')).out).not.toContain('votes');
 });
 
 it('who lists the ledger into a file reads all that an event says, and is told where events of users are', async () => {
@@ -308,7 +307,6 @@ it('who lists the ledger into a file reads all that an event says, and is told w
   const listed = await command('ledger', '--kind', 'approval', '--effect', ids['rejected'] ?? '', ...of);
   expect(listed.out).toMatch(/approval\.rejected .*"comment":"sc1:[\w-]{43}"\}$/m);
   expect((await command('ledger', '--kind', 'user', ...of)).out).toContain('--installation');
-  expect((await command('ledger', '--kind', 'claim', ...of)).out).toBe('No events.');
 });
 
 it('one receipt of a bundle is verified by itself, and opened by what was disclosed of it', async () => {
