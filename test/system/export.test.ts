@@ -350,3 +350,35 @@ it('a bundle in which an unknown outcome was settled by a person is as valid', a
   const checked = await command('verify', await bundle(), '--trust', trust);
   expect([checked.code, checked.out]).toEqual([0, expect.not.stringContaining('INVALID')]);
 });
+
+it('texts of policies that are larger than 1 MB are in a bundle, packed, and are held against their version', async () => {
+  const list = Array.from({ length: 30_000 }, (_, at) => createHash('sha256').update(`${at}`).digest('hex')).join('\n');
+  await writeFile(join(world.gateway.policyFolder, 'large.txt'), list);
+  await writeFile(
+    join(world.gateway.policyFolder, 'large.yaml'),
+    `
+apiVersion: svc-gateway/v1
+kind: PolicySet
+name: large
+owner: team-test
+lists: { many: { file: large.txt } }
+rules:
+  - { id: many, effect: deny, match: { tools: [payments.refund] }, when: { params.reason: { in: $many } } }
+`,
+  );
+  const version = (await svc('policy', 'digest', world.gateway.policyFolder)).out;
+  await vi.waitFor(
+    async () => {
+      const { body } = await send(world.gateway.url, auditor, 'GET', '/v1/beta/policies/activations');
+      expect(body.in_force).toBe(version);
+    },
+    { timeout: 60_000, interval: 200 },
+  );
+  const file = await bundle();
+  const parts = linesOf(await readFile(file, 'utf8')).filter((line) => 'version' in line && line.version === version);
+  expect(parts.length).toBeGreaterThan(2);
+  expect(parts[0]).toMatchObject({ part: 1, parts: parts.length, in_force: [{ how: 'files' }] });
+  const said = await svc('verify', file, '--trust', trust);
+  expect(said.out).toMatch(/\nok +policies .*: 2\.\n/);
+  expect(said.code).toBe(0);
+});
