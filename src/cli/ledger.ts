@@ -42,7 +42,11 @@ export function addLedger(program: Command, { terminal }: CliContext): void {
       const shown = terminal.interactive ? inShort : (text: string): string => text;
       const rows = page.events.map((event) => eventRow(event, shown));
       if (rows.length > 0) terminal.out(table(['seq', 'at', 'event', 'by', 'effect', 'what it says'], rows));
-      else terminal.out(installation ? 'No events.' : 'No events. Of users and policies: --installation.');
+      else if (installation || !OF_INSTALLATION.test(options.kind ?? '')) terminal.out('No events.');
+      else
+        terminal.out(
+          `No events: those of ${options.kind} belong to no workspace. Ask for --installation, with an administrative key.`,
+        );
       if (page.nextCursor !== null) terminal.out(`More: --cursor ${page.nextCursor}`);
     });
 }
@@ -103,6 +107,9 @@ async function eventsUpTo(
     cursor = page.nextCursor;
   }
 }
+
+/** Kinds of events that no workspace has. */
+const OF_INSTALLATION = /^(user|policy)(\.|$)/;
 
 function eventRow(
   { seq, at, kind, actor, effectId, data }: LedgerEvent,
