@@ -40,6 +40,16 @@ beforeAll(async () => {
   ids['approved'] = body.effect_id;
   await world.post('/pauses', { scope: { tool: 'nothing.here' }, reason: 'a test' });
 });
+
+/** A call that was rejected, made by the first test that asks for it. */
+async function rejectedCall(): Promise<{ readonly effectId: string; readonly approvalId: string }> {
+  if (ids['rejected'] === undefined) {
+    const { body } = await world.run(refund({ amount: 50_002 }), world.keys.otherBot);
+    [ids['rejected'], ids['rejection']] = [body.effect_id, body.approval.id];
+    await world.post(`/approvals/${ids['rejection']}/reject`, { comment: 'too much' }, world.keys.approver);
+  }
+  return { effectId: ids['rejected'] ?? '', approvalId: ids['rejection'] ?? '' };
+}
 afterAll(async () => {
   await world.close();
   await rm(folder, { recursive: true });
@@ -238,15 +248,8 @@ it('who approved an effect, with which key, and under which policies is shown wi
 });
 
 it('a rejection names key and person, and commits to its words', async () => {
-  const { body } = await world.run(refund({ amount: 50_002 }), world.keys.otherBot);
-  ids['rejected'] = body.effect_id;
-  await world.post(`/approvals/${body.approval.id}/reject`, { comment: 'too much' }, world.keys.approver);
-  const { body: read } = await send(
-    world.gateway.url,
-    auditor,
-    'GET',
-    `/v1/workspaces/demo/approvals/${body.approval.id}`,
-  );
+  const { effectId, approvalId } = await rejectedCall();
+  const { body: read } = await send(world.gateway.url, auditor, 'GET', `/v1/workspaces/demo/approvals/${approvalId}`);
   const [{ comment, comment_salt: salt }] = read.votes;
   const rejected = linesOf(await (await ask('what=events')).text()).find(({ kind }) => kind === 'approval.rejected');
   const committed = createHash('sha256').update(Buffer.from(salt, 'base64url')).update(JSON.stringify(comment));
@@ -260,15 +263,7 @@ it('a rejection names key and person, and commits to its words', async () => {
       },
     },
   ]);
-  const shown = await command(
-    'effects',
-    'show',
-    ids['rejected'] ?? '',
-    '--url',
-    world.gateway.url,
-    '--workspace',
-    'demo',
-  );
+  const shown = await command('effects', 'show', effectId, '--url', world.gateway.url, '--workspace', 'demo');
   expect(shown.out).toContain('\nrejected  by maria');
   const file = await bundle();
   const said = await svc('verify', file, '--trust', trust);
@@ -279,6 +274,7 @@ it('a rejection names key and person, and commits to its words', async () => {
 });
 
 it('who decided what, with which key and words, and who put which policies in force is told of a bundle, offline', async () => {
+  const { effectId } = await rejectedCall();
   const file = await bundle();
   const said = await svc('verify', file, '--trust', trust, '--explain');
   const key = `key_${parseKey(world.keys.approver)?.handle}`;
@@ -286,7 +282,7 @@ it('who decided what, with which key and words, and who put which policies in fo
   expect(said.out).toMatch(
     new RegExp(`\nvotes\n.*\n${at} +maria +approved +${key} +${ids['approved']} +payments.refund \\S+ +committed`),
   );
-  expect(said.out).toMatch(new RegExp(`maria +rejected +${key} +${ids['rejected']} .*rejected +too much\n`));
+  expect(said.out).toMatch(new RegExp(`maria +rejected +${key} +${effectId} .*rejected +too much\n`));
   expect(said.out).toMatch(new RegExp(`\npolicies\n.*\n${at} +[\\w-]{43} +files +gateway `));
   expect(said.code).toBe(0);
   const { story } = JSON.parse((await svc('verify', file, '--trust', trust, '--explain', '--json')).out);
@@ -303,8 +299,9 @@ it('who decided what, with which key and words, and who put which policies in fo
 });
 
 it('who lists the ledger into a file reads all that an event says, and is told where events of users are', async () => {
+  const { effectId } = await rejectedCall();
   const of = ['--url', world.gateway.url, '--workspace', 'demo'];
-  const listed = await command('ledger', '--kind', 'approval', '--effect', ids['rejected'] ?? '', ...of);
+  const listed = await command('ledger', '--kind', 'approval', '--effect', effectId, ...of);
   expect(listed.out).toMatch(/approval\.rejected .*"comment":"sc1:[\w-]{43}"\}$/m);
   expect((await command('ledger', '--kind', 'user', ...of)).out).toContain('--installation');
 });
