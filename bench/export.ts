@@ -4,8 +4,7 @@ import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { linesOf } from '../src/cli/verify.ts';
-import { versionOfPacked } from '../src/policy/bundle.ts';
-import { versionOfShown } from '../src/policy/policy-texts.ts';
+import { policyVersion } from '../src/policy/bundle.ts';
 import { verifyBundle } from '../src/receipts/verify-bundle.ts';
 import { parseStrictJson } from '../src/json/strict.ts';
 import { isJsonObject } from '../src/json/value.ts';
@@ -110,9 +109,6 @@ async function verified({ url }: Gateway, file: string): Promise<string> {
     name: 1_000,
   });
   if (!trust.ok || !isJsonObject(trust.value)) throw new Error('no keys');
-  const { verdict, checks } = await verifyBundle(linesOf(file), trust.value, {
-    ofFiles: versionOfShown,
-    ofPacked: versionOfPacked,
-  });
+  const { verdict, checks } = await verifyBundle(linesOf(file), trust.value, policyVersion);
   return `${verdict}, ${checks[0]?.detail ?? ''}`;
 }

@@ -52,26 +52,21 @@ export function addPolicy(program: Command, { terminal, exit }: CliContext): voi
       }
     });
 
-  talksToGateway(
+  const comments = (command: Command): Command =>
+    talksToGateway(command.option('--comment <text>', 'why; stands in the history and the ledger'));
+  comments(
     policy
       .command('activate')
       .description('put the policies in the files of the gateway in force, or those of an earlier version')
-      .argument('[version]', 'one that svc policy history shows')
-      .option('--comment <text>', 'why; stands in the history and the ledger'),
+      .argument('[version]', 'one that svc policy history shows'),
   ).action(async (version: string | undefined, options: ChangeOptions) => {
-    const chosen = await (await connect(options)).policies.activate(version, commentOf(options));
-    terminal.out(options.json ? json(wire(chosen)) : told(chosen));
+    tell(terminal, options, await (await connect(options)).policies.activate(version, commentOf(options)));
   });
-
-  talksToGateway(
-    policy
-      .command('rollback')
-      .description('put the policies in force that were in force before these')
-      .option('--comment <text>', 'why; stands in the history and the ledger'),
-  ).action(async (options: ChangeOptions) => {
-    const chosen = await (await connect(options)).policies.rollback(commentOf(options));
-    terminal.out(options.json ? json(wire(chosen)) : told(chosen));
-  });
+  comments(policy.command('rollback').description('put the policies in force that were in force before these')).action(
+    async (options: ChangeOptions) => {
+      tell(terminal, options, await (await connect(options)).policies.rollback(commentOf(options)));
+    },
+  );
 
   addDigest(policy, terminal, exit);
   addProposals(policy, terminal);
@@ -150,8 +145,7 @@ function addProposals(policy: Command, terminal: CliContext['terminal']): void {
       .description('confirm policies that somebody else has proposed; svc policy show prints what they say')
       .argument('<proposal>', 'one that svc policy proposals shows'),
   ).action(async (proposal: string, options: GatewayAccess) => {
-    const confirmed = await (await connect(options)).policies.confirm(proposal);
-    terminal.out(options.json ? json(wire(confirmed)) : told(confirmed));
+    tell(terminal, options, await (await connect(options)).policies.confirm(proposal));
   });
 
   talksToGateway(
@@ -165,14 +159,17 @@ function addProposals(policy: Command, terminal: CliContext['terminal']): void {
   });
 }
 
-/** What is in force now, and what waits for somebody. */
-function told({ version, proposal }: ChosenPolicies): string {
-  if (proposal === undefined || proposal.status === 'confirmed') return `In force: ${version}`;
+/** Says what is in force now, and what waits for somebody. */
+function tell(terminal: CliContext['terminal'], { json: asJson }: GatewayAccess, chosen: ChosenPolicies): void {
+  const { version, proposal } = chosen;
+  if (asJson) return terminal.out(json(wire(chosen)));
+  if (proposal === undefined || proposal.status === 'confirmed') return terminal.out(`In force: ${version}`);
   const people = proposal.stillNeeds === 1 ? 'another person confirms it' : 'two people confirm it';
-  return [
+  for (const line of [
     `Proposed: ${proposal.version}, until ${proposal.expiresAt}`,
     `In force until ${people}: ${version}`,
     `svc policy show ${proposal.version}`,
     `svc policy confirm ${proposal.id}`,
-  ].join('\n');
+  ])
+    terminal.out(line);
 }

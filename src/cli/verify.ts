@@ -8,7 +8,7 @@ import { BUNDLE_MARK, MOST_LINE, verifyBundle } from '../receipts/verify-bundle.
 import { bundleReport, verifyReport, type VerifyReport } from '../receipts/verify-report.ts';
 import { type CliContext, readText } from './command.ts';
 import { CommandFailure, WrongUsage } from './ports.ts';
-import { json, styled, table, type Terminal } from './terminal.ts';
+import { json, styled, table } from './terminal.ts';
 
 interface VerifyOptions {
   readonly trust?: string;
@@ -38,22 +38,12 @@ export function addVerify(program: Command, { terminal, exit }: CliContext): voi
       const told = options.explain && report.json['verdict'] !== 'INVALID' ? story.end() : null;
       if (options.json) terminal.out(json({ ...report.json, ...(told && { story: told }) }));
       else for (const line of report.text.trimEnd().split('\n')) terminal.out(printable(line));
-      if (told !== null && !options.json) showStory(terminal, told);
+      for (const [title, rows] of options.json || told === null ? [] : Object.entries(told))
+        terminal.out(
+          `\n${styled(terminal, 'bold', title)}\n${table(Object.keys(rows[0] ?? {}), rows.map(Object.values))}`,
+        );
       exit(report.exit);
     });
-}
-
-function showStory(
-  terminal: Terminal,
-  { votes, more, policies }: ReturnType<ReturnType<typeof createBundleStory>['end']>,
-): void {
-  const titled = (title: string, rows: readonly Readonly<Record<string, string>>[]): void => {
-    const shown = rows.length === 0 ? 'None.' : table(Object.keys(rows[0] ?? {}), rows.map(Object.values));
-    terminal.out(`\n${styled(terminal, 'bold', title)}\n${shown}`);
-  };
-  titled('Votes', votes);
-  if (more > 0) terminal.out(`and ${more} more`);
-  titled('Policies', policies);
 }
 
 async function reportOfReceipt(file: string, { trust, disclosure, explain }: VerifyOptions): Promise<VerifyReport> {
@@ -76,11 +66,9 @@ async function reportOfBundle(
   if (disclosure !== undefined)
     throw new WrongUsage('--disclosure opens one receipt: write its line of the bundle to a file of its own');
   // Loaded for this alone: most commands read no YAML.
-  const { versionOfShown } = await import('../policy/policy-texts.ts');
-  const { versionOfPacked } = await import('../policy/bundle.ts');
-  const versions = { ofFiles: versionOfShown, ofPacked: versionOfPacked };
+  const { policyVersion } = await import('../policy/bundle.ts');
   return bundleReport(trust === undefined ? null : await readText(trust), (keys) =>
-    verifyBundle(linesOf(file), keys, versions, told),
+    verifyBundle(linesOf(file), keys, policyVersion, told),
   );
 }
 

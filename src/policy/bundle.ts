@@ -2,6 +2,7 @@ import { promisify } from 'node:util';
 import { gunzip, gunzipSync, gzipSync } from 'node:zlib';
 import { policyTextToWire, type PolicyText, versionOfShown } from './policy-texts.ts';
 import { readOwnJson } from '../json/read.ts';
+import type { Json } from '../json/value.ts';
 
 /** Characters of one part: rows of a store, none of which holds it up for long. */
 const PART_CHARACTERS = 256 * 1024;
@@ -32,10 +33,10 @@ export function unpackBundle(parts: readonly string[]): readonly PolicyText[] {
   return textsOf(bytes);
 }
 
-/** The version of packed files that somebody else may have made; `null` where they are none. */
-export function versionOfPacked(parts: readonly string[]): string | null {
+/** The version of files, or of packed ones, that somebody else may have made; `null` where they are none. */
+export function policyVersion(files: Json | undefined, packed: readonly string[]): string | null {
   try {
-    return versionOfShown(unpackBundle(parts).map(policyTextToWire));
+    return versionOfShown(packed.length === 0 ? files : unpackBundle(packed).map(policyTextToWire));
   } catch {
     return null;
   }

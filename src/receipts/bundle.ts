@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { Json } from '../json/value.ts';
+import type { JsonObject } from '../json/value.ts';
 
 /*
  * A bundle: what a gateway exports, as one file of JSON lines that proves itself. First `bundle` (what was asked for, and the
@@ -63,24 +63,20 @@ export function createBundleDigest() {
   };
 }
 
-/**
- * Where a bundle begins to differ from what was sealed.
- * @param was marks and their distance, as the seal has them
- * @returns the lines of which one is the first that differs, `to` `null`: or a later one; `null`: the seal has no marks
- */
-export function firstAltered(
-  is: BundleDigest,
-  was: { readonly marks: Json | undefined; readonly every: Json | undefined },
-): { readonly from: number; readonly to: number | null } | null {
-  const { marks, every: of } = was;
-  if (typeof marks !== 'string' || typeof of !== 'number' || !Number.isInteger(Math.log2(of))) return null;
+/** That a bundle is not what was sealed, and where it begins to differ, if the seal has marks. @param was what the seal says */
+export function alteredText(is: BundleDigest, { marks, every: of }: JsonObject): string {
+  const altered = 'The bundle was altered after it was sealed';
+  if (typeof marks !== 'string' || typeof of !== 'number' || !Number.isInteger(Math.log2(of))) return `${altered}.`;
   const every = Math.max(is.every, of);
   const mark = (text: string, distance: number, line: number): string =>
     text.slice((line / distance - 1) * MARK_LETTERS, (line / distance) * MARK_LETTERS);
   for (let line = every; ; line += every) {
     const [one, other] = [mark(is.marks, is.every, line), mark(marks, of, line)];
-    if (one === '' || other === '') return { from: line - every + 1, to: null };
-    if (one !== other) return { from: line - every + 1, to: line };
+    if (one !== '' && one === other) continue;
+    const from = line - every + 1;
+    const there = every === 1 ? `line ${line}` : `one of the lines ${from} to ${line}`;
+    const first = one === '' || other === '' ? `line ${from} or later` : there;
+    return `${altered}: the first line that is not as it was is ${first}.`;
   }
 }
 

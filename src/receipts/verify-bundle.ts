@@ -1,5 +1,8 @@
 import { type KeyObject, verify } from 'node:crypto';
 import { commit } from '../effects/model/commit.ts';
+import type { EffectState } from '../effects/model/effect.ts';
+import { LEDGER_KINDS } from '../effects/model/ledger.ts';
+import { stateAfter } from '../effects/steps/ledger-states.ts';
 import { parseStrictJson } from '../json/strict.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import {
@@ -7,13 +10,12 @@ import {
   type BundleDigest,
   createBundleDigest,
   EXPORT_TYP,
-  firstAltered,
+  alteredText,
   jwsOfSeal,
 } from './bundle.ts';
 import { memberAt } from './commitments.ts';
 import { createEventCheck } from './effect-events.ts';
 import { differingMembers, saidByReceipt } from './effect-lines.ts';
-import { createStateCheck } from './effect-states.ts';
 import {
   canonicalObject,
   type Check,
@@ -59,13 +61,8 @@ export async function verifyBundle(
   return bundle.end(held);
 }
 
-/** The versions of policies that a bundle has; `null` where they are none. */
-export interface PolicyVersion {
-  /** Of the files of one line. */
-  readonly ofFiles: (files: Json | undefined) => string | null;
-  /** Of files that are packed in several lines. */
-  readonly ofPacked: (parts: readonly string[]) => string | null;
-}
+/** The version of policy files, of one line or packed in several; `null` where they are none. */
+type PolicyVersion = (files: Json | undefined, packed: readonly string[]) => string | null;
 
 function createBundleCheck(trust: JsonObject | null, policyVersion: PolicyVersion, seen: (line: JsonObject) => void) {
   const digest = createBundleDigest();
@@ -74,8 +71,8 @@ function createBundleCheck(trust: JsonObject | null, policyVersion: PolicyVersio
   const admitted = new Map<string, { readonly epoch: number; readonly seq: number }>();
   const said = new Map<string, string>();
   const events = createEventCheck();
-  const states = createStateCheck();
-  const words = createWordsCheck();
+  const states = new Map<string, EffectState | null>();
+  let words = 0;
   /** Effects whose receipt was issued and is not here. */
   const withoutReceipt = new Set<string>();
   const policies = createPolicyCheck(policyVersion);
@@ -98,7 +95,6 @@ function createBundleCheck(trust: JsonObject | null, policyVersion: PolicyVersio
 
   const keys = (): JsonObject => trust ?? { keys: isJsonArray(head?.['keys']) ? head['keys'] : [] };
 
-  const filter = (): JsonObject => (isJsonObject(head?.['filter']) ? head['filter'] : {});
   const isFromBeginning = (): boolean => isJsonObject(head?.['filter']) && !Object.hasOwn(head['filter'], 'since');
   /** Whether it has all events of a time. */
   const isWhole = (): boolean =>
@@ -122,9 +118,13 @@ function createBundleCheck(trust: JsonObject | null, policyVersion: PolicyVersio
     if (last !== null && !isNext && epoch <= last.epoch)
       fault(`event ${seq} follows event ${last.seq}: one is missing, doubled, or in another's place`);
     last = { epoch, seq };
-    if (!words.fit(event)) fault('other words than those that the rejection commits to');
+    const has = hasItsWords(event);
+    if (has === false) fault('other words than those that the rejection commits to');
+    if (has === true) words += 1;
     if (typeof effectId === 'string') events.event(event, effectId, said.has(effectId));
-    if (typeof effectId === 'string' && isWhole()) states.event(event, effectId);
+    const known = LEDGER_KINDS.find((one) => one === kind);
+    if (typeof effectId === 'string' && known !== undefined && isJsonObject(data) && isWhole())
+      states.set(effectId, stateAfter(states.get(effectId) ?? null, { kind: known, data }));
     if (kind === 'effect.admitted' && typeof effectId === 'string') admitted.set(effectId, last);
     if (kind === 'receipt.issued')
       issued = { line: number, effectId, receiptId: isJsonObject(data) ? data['receipt_id'] : undefined };
@@ -164,7 +164,8 @@ function createBundleCheck(trust: JsonObject | null, policyVersion: PolicyVersio
     if (typeof effectId !== 'string') return fault('an effect without its id');
     const name = `effect ${shown(effectId)}`;
     if (value['workspace'] !== head?.['ws']) fault(`${name} is of another workspace`);
-    if (isWhole()) for (const wrong of states.line(value, effectId, filter())) fault(`${name}: ${wrong}`);
+    const state = states.get(effectId) ?? null;
+    if (state !== null && FINAL.has(state) && state !== value['state']) fault(`${name}: its events say ${state}`);
     const ofReceipt = said.get(effectId);
     if (ofReceipt === undefined) {
       if (withoutReceipt.has(effectId) && value['state'] === 'committed')
@@ -230,8 +231,9 @@ function createBundleCheck(trust: JsonObject | null, policyVersion: PolicyVersio
         head,
         [
           chain(),
-          ...withoutLine(states.left()),
-          ...words.checks(),
+          ...(words === 0
+            ? []
+            : [passed('words', `The words of rejections are those that their events commit to: ${words}.`)]),
           ...policies.checks(),
           ...sealed.checks,
           ...(trust === null ? [untrusted(sealed.kid)] : []),
@@ -263,40 +265,18 @@ function isEmpty({ events, effects, receipts }: BundleCounts): boolean {
   return events + effects + receipts === 0;
 }
 
-/** Records are kept for a time only, so that a line is missing is told, and is no fault. */
-function withoutLine(ids: readonly string[]): readonly Check[] {
-  if (ids.length === 0) return [];
-  const some = ids.slice(0, MOST_TOLD).map(shown).join(', ');
-  const detail = `Events tell of effects that have no line: ${ids.length}. They were made before the time, are kept no more, or were left out: ${some}.`;
-  return [{ name: 'effects', status: 'skipped', detail }];
-}
+/** The states that an effect does not leave: most that was refused or rejected has no receipt to be held against. */
+const FINAL: ReadonlySet<EffectState> = new Set(['committed', 'denied', 'rejected']);
 
-/** The event of a rejection commits to what was said; a bundle has the words for as long as the request is kept. */
-function createWordsCheck() {
-  let fitting = 0;
-  let missing = 0;
-  return {
-    /** Whether an event has no other words than those that it commits to. */
-    fit({ kind, data, words }: JsonObject): boolean {
-      if (kind !== 'approval.rejected' || !isJsonObject(data)) return words === undefined;
-      const { comment: commitment } = data;
-      if (words === undefined) {
-        if (commitment !== undefined) missing += 1;
-        return true;
-      }
-      const { comment, comment_salt: salt } = isJsonObject(words) ? words : {};
-      if (typeof salt !== 'string' || typeof comment !== 'string' || commit(salt, comment) !== commitment) return false;
-      fitting += 1;
-      return true;
-    },
-    checks(): readonly Check[] {
-      if (fitting + missing === 0) return [];
-      if (missing === 0)
-        return [passed('words', `The words of rejections are those that their events commit to: ${fitting}.`)];
-      const detail = `It has no words of rejections that commit to some: ${missing}. Of ${fitting} it has them, and they fit.`;
-      return [{ name: 'words', status: 'skipped', detail }];
-    },
-  };
+/**
+ * Whether the event of a rejection has the words that it commits to, which a bundle has for as long as the request is kept;
+ * `null`: it has none.
+ */
+function hasItsWords({ kind, data, words }: JsonObject): boolean | null {
+  const commitment = isJsonObject(data) && kind === 'approval.rejected' ? data['comment'] : undefined;
+  if (words === undefined) return null;
+  const { comment, comment_salt: salt } = isJsonObject(words) ? words : {};
+  return typeof salt === 'string' && typeof comment === 'string' && commit(salt, comment) === commitment;
 }
 
 /** Parts of one version. A gateway keeps no policies that pack to more. */
@@ -306,20 +286,13 @@ const MOST_PARTS = 64;
 function createPolicyCheck(policyVersion: PolicyVersion) {
   const named = new Set<string>();
   const texts = new Set<string>();
-  let packed: { readonly version: Json; readonly parts: string[] } | null = null;
+  const packed: string[] = [];
 
   /** The version that a line is of; `undefined`: its last part is still to come. */
-  function versionOf(line: JsonObject): Json | undefined {
-    const { version = null, files, part, parts, packed: text } = line;
-    if (part === undefined) return packed === null ? policyVersion.ofFiles(files) : null;
-    packed ??= { version, parts: [] };
-    const isNext = packed.version === version && part === packed.parts.length + 1 && packed.parts.length < MOST_PARTS;
-    if (!isNext || typeof text !== 'string') return null;
-    packed.parts.push(text);
-    if (part !== parts) return undefined;
-    const whole = packed.parts;
-    packed = null;
-    return policyVersion.ofPacked(whole);
+  function versionOf({ files, part, parts, packed: text }: JsonObject): string | null | undefined {
+    if (part === undefined && packed.length === 0) return policyVersion(files, []);
+    if (typeof text !== 'string' || packed.push(text) !== part || part > MOST_PARTS) return null;
+    return part === parts ? policyVersion(undefined, packed.splice(0)) : undefined;
   }
 
   return {
@@ -334,7 +307,7 @@ function createPolicyCheck(policyVersion: PolicyVersion) {
     text(line: JsonObject): boolean {
       const { version } = line;
       // Who put it in force is known, and its texts are kept no more.
-      if (line['files'] === null && line['part'] === undefined) return typeof version === 'string';
+      if (line['files'] === null) return true;
       const is = versionOf(line);
       if (is === undefined) return true;
       if (typeof version !== 'string' || is !== version) return false;
@@ -342,7 +315,7 @@ function createPolicyCheck(policyVersion: PolicyVersion) {
       return true;
     },
     checks(): readonly Check[] {
-      if (packed !== null) return [failed('policies', `The rest of version ${text(packed.version)} is missing.`)];
+      if (packed.length > 0) return [failed('policies', 'The rest of the texts of a version is missing.')];
       const missing = [...named].filter((version) => !texts.has(version));
       if (missing.length > 0) {
         const detail = `It has no text of these policies that receipts or effects name: ${missing.slice(0, MOST_TOLD).map(shown).join(', ')}.`;
@@ -430,13 +403,4 @@ function checkSeal(
     return none('The seal counts other lines.', kid);
   if (issuer !== undefined && payload['iss'] !== issuer) return none('The seal is of another issuer.', kid);
   return { checks: [passed('seal', `Sealed with the key ${kid}; no line was altered since.`)], payload, kid };
-}
-
-function alteredText(digest: BundleDigest, { marks, every }: JsonObject): string {
-  const first = firstAltered(digest, { marks, every });
-  if (first === null) return 'The bundle was altered after it was sealed.';
-  const { from, to } = first;
-  const lines =
-    from === to ? `line ${from}` : to === null ? `line ${from} or later` : `one of the lines ${from} to ${to}`;
-  return `The bundle was altered after it was sealed: the first line that is not as it was is ${lines}.`;
 }

@@ -20,7 +20,6 @@ export interface Check {
     | 'disclosure'
     | 'log'
     | 'chain'
-    | 'effects'
     | 'words'
     | 'policies'
     | 'seal';

@@ -142,8 +142,7 @@ function mayHaveBeenAsked({ attempt, life, trace, stages }: EffectRecord): boole
 export async function votersOn(from: Readable, workspace: string, effect: EffectRecord): Promise<ReadonlySet<string>> {
   const voters = new Set<string>();
   if (!mayHaveBeenAsked(effect)) return voters;
-  const { id } = effect;
-  for await (const events of eventSlices(from, { workspace, about: id, order: 'up' }, null, Infinity))
+  for await (const events of eventSlices(from, { workspace, about: effect.id, order: 'up' }, null, Infinity))
     for (const { kind, data } of events) {
       const { user } = data;
       if ((kind === 'approval.granted' || kind === 'approval.rejected') && typeof user === 'string') voters.add(user);

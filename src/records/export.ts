@@ -94,17 +94,15 @@ async function wordsOf(
   workspace: string,
   events: readonly LedgerEvent[],
 ): Promise<ReadonlyMap<number, Vote>> {
-  const asked = events.flatMap(({ kind, seq, data: { approval_id: id, comment } }) =>
-    kind === 'approval.rejected' && typeof id === 'string' && typeof comment === 'string' ? [{ seq, id }] : [],
+  const asked = events.flatMap(({ seq, kind, data: { approval_id: id, comment } }) =>
+    kind === 'approval.rejected' && typeof id === 'string' && comment !== undefined ? [{ seq, id }] : [],
   );
-  if (asked.length === 0) return new Map();
   const names = asked.map(({ id }) => ({ kind: approvalRows.kind, id }));
-  const rows = await turns.run(() => store.rows(workspace, names));
+  const rows = names.length === 0 ? [] : await turns.run(() => store.rows(workspace, names));
   return new Map(
     asked.flatMap(({ seq }, index) => {
       const row = rows[index] ?? null;
-      const votes = row === null ? [] : approvalRows.of(row).votes;
-      const vote = votes.find(({ verdict, salt }) => verdict === 'reject' && salt !== undefined);
+      const vote = row === null ? undefined : approvalRows.of(row).votes.find(({ salt }) => salt !== undefined);
       return vote === undefined ? [] : [[seq, vote] as const];
     }),
   );

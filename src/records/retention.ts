@@ -1,5 +1,6 @@
 import type { SweepReport } from '../effects/store.ts';
 import { derivedKeyOf } from '../effects/steps/generations.ts';
+import { isUnsettled } from '../effects/steps/lifecycle.ts';
 import type { ArchivedRow } from '../stores/open-rows.ts';
 import type { RowStore } from '../stores/port.ts';
 import { forgetAllowances } from './allowances.ts';
@@ -7,7 +8,7 @@ import { approvalsOf, isAged, replaceEffect, tombstoneOf } from './aged.ts';
 import { approvalRows, AWAITED, LEFT, leftRows, REJECTIONS, rejectionRows } from './approval-rows.ts';
 import type { Archive } from './archive.ts';
 import type { Draft } from './draft.ts';
-import { DENIED, EFFECTS, effectRows, keyRows, type StoredEffect, textForProof, TOMBSTONES } from './effect-rows.ts';
+import { DENIED, EFFECTS, effectRows, keyRows, textForProof, TOMBSTONES } from './effect-rows.ts';
 import {
   activeUntil,
   CLAIMS,
@@ -154,7 +155,7 @@ async function sweepSettled(
     scanned += 1;
     scan.reached = { at, id };
     const found = effectRows.of(row);
-    if (isUnsettled(found)) scan.unsettled += 1;
+    if (found.kind === 'effect' && isUnsettled(found.effect.life.state)) scan.unsettled += 1;
     if (found.kind === 'tombstone' || !isAged(found.effect, before)) continue;
     if (archive !== null) {
       leaving.push({ id, text: textForProof(found.effect) });
@@ -201,8 +202,4 @@ async function forgetEnded(now: number, due: Due, write: Write): Promise<void> {
       const reservation = reservationRows.get(draft, id);
       if (reservation !== null && reservation.expiresAt <= draft.now) removeReservation(draft, id);
     });
-}
-
-function isUnsettled(stored: StoredEffect): boolean {
-  return stored.kind === 'effect' && ['unknown', 'executing', 'pending_approval'].includes(stored.effect.life.state);
 }

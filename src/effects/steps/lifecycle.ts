@@ -1,4 +1,4 @@
-import type { EffectRecord, Evidence, Fence, Lease, Life, SettledBy } from '../model/effect.ts';
+import type { EffectRecord, EffectState, Evidence, Fence, Lease, Life, SettledBy } from '../model/effect.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
 import type { SettleOutcome } from '../store.ts';
 
@@ -335,4 +335,9 @@ function resolve(effect: EffectRecord, event: Extract<LifeEvent, { kind: 'resolv
     kind: 'next',
     effect: { ...effect, mayHaveHappened: false, life: { state: 'failed', at, settledBy, evidence, result: null } },
   };
+}
+
+/** Whether something of it is still to come: it is not forgotten, and its params are needed. */
+export function isUnsettled(state: EffectState): boolean {
+  return state === 'executing' || state === 'pending_approval' || state === 'unknown';
 }

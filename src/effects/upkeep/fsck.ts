@@ -7,6 +7,7 @@ import type { LedgerEvent, LedgerKind } from '../model/ledger.ts';
 import { calendarOf, MONEY, moneyChanges, rowName } from './money-events.ts';
 import { allAllowances, createAllowanceAudit } from './fsck-allowances.ts';
 import { stateAfter } from '../steps/ledger-states.ts';
+import { isUnsettled } from '../steps/lifecycle.ts';
 import type { EffectStore } from '../store.ts';
 
 /** A place where the store differs from its ledger, or (`cap`) a figure from what it counts. */
@@ -53,9 +54,6 @@ const KEY_STANDINGS: Readonly<Partial<Record<LedgerKind, KeyStanding>>> = {
   'key.revoked': 'revoked',
   'key.rotated': 'rotated',
 };
-
-/** Of effects that are not settled: none of them is removed by age. */
-const OPEN: ReadonlySet<EffectState> = new Set(['executing', 'unknown', 'pending_approval']);
 
 /**
  * Computes from a ledger, event by event, what should be in the store: states of effects and keys, figures of budgets. Of an
@@ -157,7 +155,7 @@ export class Audit {
 
   /** Effects that have to be on record, and by what the ledger says: those that are not settled. */
   open(): Map<string, EffectState> {
-    return new Map([...this.#states].filter(([, state]) => OPEN.has(state)));
+    return new Map([...this.#states].filter(([, state]) => isUnsettled(state)));
   }
 
   compareEffects(effects: readonly EffectRecord[]): Difference[] {
