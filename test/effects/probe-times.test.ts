@@ -53,6 +53,13 @@ describe('when an unknown outcome is probed', () => {
     expect(waitAfter(heard, [2_000, 7_000], LIFE, PROBE)).toBe(PROBE.everyMs);
   });
 
+  it('from the moment when everything is over readings count anew, and what is not there is read at once again', () => {
+    const late = { finding: 'unknown', readAt: 70_000, wasHeard: true } as const;
+    expect(waitAfter(late, [59_999], LIFE, PROBE)).toBe(PROBE.everyMs);
+    expect(waitAfter(late, [60_000], LIFE, PROBE)).toBeGreaterThan(PROBE.everyMs);
+    expect(waitAfter({ ...late, finding: 'not_happened' }, [60_000, 65_000], LIFE, PROBE)).toBe(PROBE.everyMs);
+  });
+
   it('a read that never answers is made some hundred times in a month, and still soon after the first minutes', () => {
     const month = { ...PROBE, forMs: 30 * 24 * 3_600_000 };
     const times: number[] = [];
@@ -68,6 +75,9 @@ describe('when an unknown outcome is probed', () => {
 
   it('until the time for it is over; but what was once not there gets its second look', () => {
     expect(readings('unknown', { ...PROBE, forMs: 10_000 }).at(-1)).toBeLessThanOrEqual(10_000);
+    const early = { finding: 'unknown', readAt: 5_000 } as const;
+    expect(nextProbe(early, 5_000, LIFE, { forMs: 10_000 })).toBe(10_000);
+    expect(nextProbe(early, 5_001, LIFE, { forMs: 10_000 })).toBeNull();
     const reading = { finding: 'not_happened', readAt: 61_000 } as const;
     expect(nextProbe(reading, 5_000, LIFE, { forMs: 62_000 })).toBe(66_000);
     expect(nextProbe({ ...reading, finding: 'unknown' }, 5_000, LIFE, { forMs: 62_000 })).toBeNull();

@@ -31,6 +31,7 @@ it.each<[what: string, change: Partial<Delivery>, afterMs: number, random: numbe
   ['one whose receiver asks for less', { attempts: 1 }, 500, 0.5, 2_000],
   ['one whose receiver asks for days: six hours', {}, 48 * HOUR, 0.5, 6 * HOUR],
   ['one that ends just in its time', { retryForMs: NOW + 1_000 }, 0, 0.5, 1_000],
+  ['one that somebody sent again, whose time begins anew', { triedFrom: 4_000, retryForMs: 2_000 }, 0, 0.5, 1_000],
 ])('after a failed attempt, %s, it waits', (_, change, afterMs, random, waits) => {
   const failed = after({ kind: 'failed', why: 'it answered 503', afterMs }, change, random);
   expect(failed).toEqual({

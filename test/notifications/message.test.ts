@@ -1,6 +1,10 @@
 import { describe, expect, it } from 'vitest';
 import { INSTALLATION } from '../../src/effects/model/ledger.ts';
-import type { Notification } from '../../src/effects/model/notification.ts';
+import {
+  type Notification,
+  NOTIFICATION_EVENTS,
+  type NotificationEvent,
+} from '../../src/effects/model/notification.ts';
 import { mailText, type Message, messageOf, slackBody } from '../../src/notifications/message.ts';
 
 const LOST: Notification = {
@@ -30,6 +34,32 @@ describe('what is told', () => {
     expect(said({ event: 'tool.quarantined', workspace: INSTALLATION, effectId: null }).link.url).toBe(
       'https://g.test/console',
     );
+  });
+
+  it.each<readonly [NotificationEvent, place: string, words: string]>([
+    ['approval.requested', 'inbox', 'Open the inbox'],
+    ['approval.escalated', 'inbox', 'Open the inbox'],
+    ['approval.granted', 'effects/eff_1', 'Open the call'],
+    ['approval.rejected', 'effects/eff_1', 'Open the call'],
+    ['approval.expired', 'effects/eff_1', 'Open the call'],
+    ['execution.lost', 'effects/eff_1', 'Open the call'],
+    ['pause.set', 'pauses', 'Open the pauses'],
+    ['pause.lifted', 'pauses', 'Open the pauses'],
+    ['budget.near_limit', 'budgets', 'Open the budgets'],
+    ['policy.rejected', 'health', 'Open the console'],
+    ['policy.proposed', 'policies', 'Open the console'],
+    ['allowance.given', 'inbox', 'Open the inbox'],
+    ['tool.quarantined', 'servers', 'Open the console'],
+    ['retention.stalled', 'unknown', 'Open the console'],
+  ])('of %s leads to %s', (event, place, words) => {
+    const { link, body } = said({ event });
+    expect(link).toEqual({ url: `https://g.test/console/a%2Fb/${place}`, words });
+    expect(body).toMatchObject({ type: event, data: { links: { open: link.url } } });
+  });
+
+  it('is a sentence of its own for each event', () => {
+    const titles = NOTIFICATION_EVENTS.map((event) => said({ event }).title);
+    expect(new Set(titles).size).toBe(NOTIFICATION_EVENTS.length);
   });
 
   it('is no markup for Slack, and no more than Slack takes', () => {

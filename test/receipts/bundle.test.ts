@@ -437,7 +437,8 @@ describe('what a seal does not make good', () => {
   it.each([
     ['issuer', () => bench.open('https://other.example'), 'demo'],
     ['workspace', async () => signer, 'elsewhere'],
-  ])('one receipt of another %s among the others', async (what, open, workspace) => {
+    ['effect', async () => signer, 'demo', 'eff_six'],
+  ])('one receipt of another %s among the others', async (what, open, workspace, id = 'eff_two') => {
     const by = await open();
     const whole = lines().map((line): JsonObject => JSON.parse(line));
     const seq = Number(
@@ -445,7 +446,7 @@ describe('what a seal does not make good', () => {
     );
     const base = receiptInput();
     const trace = { ...base.effect.trace, policyVersion: VERSION };
-    const effect = { ...base.effect, workspace, id: 'eff_two', holds: [], trace };
+    const effect = { ...base.effect, workspace, id, holds: [], trace };
     const { jws } = by.issue({ ...base, id: 'rcp_two', effect, ledger: { epoch: 1, seq } });
     const mixed = whole.map((one) =>
       one['effect_id'] === 'eff_two' && one['type'] === 'receipt' ? { ...one, jws } : one,

@@ -95,6 +95,16 @@ describe('what events and the receipt of their effect both say', () => {
     expect(differing([asked, before, changing, ...rest])).toEqual([]);
   });
 
+  it('after a resolve the receipt tells when it was admitted: only what is not of the attempt is compared', () => {
+    const resolved = {
+      ...RECEIPT,
+      effect: { attempt: 2, settled_by: { by: 'resolver', forced: true } },
+      upstream: null,
+    };
+    expect(differing(EVENTS, resolved)).toEqual([]);
+    expect(differing(edited('effect.admitted', 'data.tool'), resolved)).toEqual(['tool of effect.admitted']);
+  });
+
   it('an attempt that failed before is none of the receipt', () => {
     expect(differing([...edited('effect.admitted', 'data.attempt'), { kind: 'execution.failed', data: {} }])).toEqual(
       [],
