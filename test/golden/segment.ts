@@ -73,6 +73,8 @@ export class Segment {
   readonly #parts: SegmentParts;
   readonly #names: Names;
   readonly #refusals = new Map<KeyName, number[]>();
+  /** Digests of what was sent under an id of the gateway's, and of the same under that of the client. */
+  readonly #sent = new Map<string, string>();
   #jwks = new Map<string, KeyObject>();
   #calls = 0;
   #idems = 0;
@@ -195,7 +197,8 @@ export class Segment {
     const number = this.#calls;
     this.#calls += 1;
     if (number >= CALLS_OF_SEGMENT) return;
-    const arrived = [...this.upstream.taken(), ...this.#parts.mcpTaken()];
+    const called = this.#parts.mcpTaken().map((one) => this.#underOwnId(one, asked));
+    const arrived = [...this.upstream.taken(), ...called];
     const id = looks ? effectIdOf(answer) : null;
     const effect = id === null ? null : await this.#look(`/effects/${id}`);
     const isCommitted = effect?.json?.effect?.state === 'committed';
@@ -205,7 +208,7 @@ export class Segment {
     this.#names.begin(number);
     // Whoever shows a receipt shows what was signed, and where: once is enough.
     const view = typeof jws === 'string' ? viewOf(jws) : '';
-    const name = (text: string): string => this.#names.of(withoutReceipt(text, view));
+    const name = (text: string): string => this.#names.of(this.#asSent(withoutReceipt(text, view)));
     // In this order: a name says where something was seen first.
     const parts = {
       request: name(
@@ -240,6 +243,23 @@ export class Segment {
       outcome: `${answer.status} ${wordOf(answer)}`,
       parts,
     });
+  }
+
+  /** What arrived of a call of a tool, under the id that its client gave it: that of the gateway is another in each run. */
+  #underOwnId(one: Arrived, { body }: Asked): Arrived {
+    const id = /^\{"jsonrpc":"2\.0","id":(\d{7,}),"method":"tools\/call"/.exec(one.body.toString('latin1'))?.[1];
+    const own = /^\{"jsonrpc":"2\.0","id":("[^"]*"|\d+),/.exec(body?.toString('latin1') ?? '')?.[1];
+    if (id === undefined || own === undefined) return one;
+    const known = Buffer.from(one.body.toString('latin1').replace(id, own), 'latin1');
+    const digestOf = (bytes: Buffer): string => createHash('sha256').update(bytes).digest('base64url');
+    this.#sent.set(digestOf(one.body), digestOf(known));
+    return { ...one, body: known };
+  }
+
+  #asSent(text: string): string {
+    let made = text;
+    for (const [digest, known] of this.#sent) made = made.replaceAll(digest, known);
+    return made;
   }
 
   #header(line: string): string {

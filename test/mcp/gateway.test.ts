@@ -39,7 +39,7 @@ test('an id that is too long, or cannot stand in a header, is none: the answer c
 
 test('a call is cancelled in its own session only, and an id that is used again is that of the later call', () => {
   const live = createLiveCalls();
-  const call = { sentAs: 'a', onClientClose: 'abort', abort: () => undefined } as const;
+  const call = { sentAs: 7, onClientClose: 'abort', abort: () => undefined } as const;
   const later = { ...call };
   const leave = live.enter('s1', 1, call);
   expect([live.of('s1', 1), live.of('s2', 1), live.of('s1', '1')]).toEqual([call, null, null]);

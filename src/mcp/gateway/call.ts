@@ -92,7 +92,7 @@ export async function runCall(
   const protocol = protocolMeta(meta);
   // Servers find the stream of an answer by the id alone (the official SDK does): under an id that the client chose, the
   // answer to another request of its session could come for that to this call. The next id of an effect could be guessed.
-  const sentAs = randomPooled(15).toString('base64url');
+  const sentAs = randomPooled(6).readUIntBE(0, 6);
   const answer = beginAnswer(request, reply, arrived, sentAs);
   const breakOff = new AbortController();
   if (call?.onClientClose === 'abort') answer.onGone(() => breakOff.abort());
@@ -287,7 +287,7 @@ function beginAnswer(
   request: FastifyRequest,
   reply: FastifyReply,
   { seal, events, heard, message: { id } }: Pick<ArrivedCall, 'seal' | 'events' | 'heard' | 'message'>,
-  sentAs: string,
+  sentAs: number,
 ): BegunAnswer {
   const { raw } = reply;
   let refusedWith: HttpAnswer | null = null;
@@ -354,8 +354,8 @@ function beginAnswer(
 }
 
 /** What a server says of a call, under the id that its client knows. */
-function renamed(body: Buffer, sentAs: string, id: RpcId): Buffer {
-  const name = JSON.stringify(sentAs);
+function renamed(body: Buffer, sentAs: number, id: RpcId): Buffer {
+  const name = String(sentAs);
   const at = body.indexOf(name);
   if (at === -1) return body;
   return Buffer.concat([body.subarray(0, at), Buffer.from(JSON.stringify(id)), body.subarray(at + name.length)]);

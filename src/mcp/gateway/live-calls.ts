@@ -3,7 +3,7 @@ import type { RpcId } from '../jsonrpc.ts';
 /** A call that runs here. */
 export interface LiveCall {
   /** The id under which its server knows it. */
-  readonly sentAs: string;
+  readonly sentAs: number;
   readonly onClientClose: 'finish' | 'abort';
   abort(): void;
 }
