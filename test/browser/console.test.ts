@@ -449,19 +449,27 @@ describe('claims, overview and health', () => {
 
 describe('pauses and keys', () => {
   it('a pause is set, stands on every screen, and is lifted', async () => {
-    await open('pauses', 'h1');
-    await page.getByRole('button', { name: 'Pause something' }).click();
-    await page.getByLabel('Which').fill('bot');
-    await page.getByLabel('Why?', { exact: false }).fill('It repeats itself');
-    await page.getByRole('button', { name: 'Pause', exact: true }).click();
-    await page.getByRole('button', { name: 'Lift' }).waitFor();
+    // To lift one, a session has to have shown who is there.
+    const { page: at, context: opened } = await signedInBy(world.keys.approver);
+    await open('pauses', 'h1', at);
+    await at.getByRole('button', { name: 'Pause something' }).click();
+    await at.getByLabel('Which').fill('bot');
+    await at.getByLabel('Why?', { exact: false }).fill('It repeats itself');
+    await at.getByLabel('How long').selectOption('30 minutes');
+    const from = Date.now() + 30 * 60_000;
+    await at.getByRole('button', { name: 'Pause', exact: true }).click();
+    await at.getByRole('button', { name: 'Lift' }).waitFor();
+    const [set] = (await world.get('/pauses')).body.pauses;
+    expect(Date.parse(set.until)).toBeGreaterThanOrEqual(from);
+    expect(Date.parse(set.until)).toBeLessThanOrEqual(Date.now() + 30 * 60_000);
     expect((await world.run(refund())).body.decision).toBe('denied_paused');
-    await open('effects', '.banner');
-    expect(await page.innerText('.banner')).toContain('It repeats itself');
-    await open('pauses', 'h1');
-    await page.getByRole('button', { name: 'Lift' }).click();
-    await page.getByRole('button', { name: 'Yes, let calls run again' }).click();
-    await page.getByText('Nothing is paused').waitFor();
+    await open('effects', '.banner', at);
+    expect(await at.innerText('.banner')).toContain('It repeats itself');
+    await open('pauses', 'h1', at);
+    await at.getByRole('button', { name: 'Lift' }).click();
+    await at.getByRole('button', { name: 'Yes, let calls run again' }).click();
+    await at.getByText('Nothing is paused').waitFor();
+    await opened.close();
   });
 
   it('a key is made, shown once, rotated and revoked', async () => {

@@ -150,6 +150,22 @@ describe('keys create', () => {
     expect(code).toBe(2);
   });
 
+  test.each([
+    ['of nobody', '--kind account', /^The key belongs to no user: .* \(key_without_user\)/],
+    ['of an agent of nobody', '--kind agent --agent ghost', /^The key belongs to no user: /],
+    ['of an agent whose owner answers for it', '--kind agent --agent bot', /^$/],
+    ['of a user whom nothing names', '--kind account --user eve', /^The configuration names no user 'eve': /],
+    [
+      'of an agent that nothing names',
+      '--kind agent --agent ghost --user tom',
+      /^The configuration names no agent 'ghost': /,
+    ],
+    ['of who is named', '--kind agent --agent bot --user tom', /^$/],
+  ])('for a key %s it is said what it will not do', async (_, flags, notice) => {
+    const made = await svc('keys', 'create', '--config', config, '--workspace', 'w', '--json', ...flags.split(' '));
+    expect(made).toMatchObject({ code: 0, err: expect.stringMatching(notice) });
+  });
+
   describe.each([
     ['directly in the store', (): readonly string[] => ['--config', config]],
     ['through the API', (): readonly string[] => ['--url', url]],

@@ -103,3 +103,14 @@ it('a revocation that is lifted in the file of a running gateway lets nobody in 
   await expect.poll(() => workspacesFor(gateway, agent.key).then(() => forgedCounted(gateway))).toBeGreaterThan(0);
   expect((await workspacesFor(gateway, agent.key)).status).toBe(401);
 });
+
+it('when a key was last used is on record once the gateway has stopped', async () => {
+  const { options, start, makeKey } = await installation();
+  const gateway = await start();
+  const { id, key } = await makeKey();
+  // It is a key, of one who may not see this.
+  expect((await workspacesFor(gateway, key)).status).toBe(403);
+  await gateway.close();
+  const found = (await listKeys(options)).find((one) => one['id'] === id);
+  expect(Date.parse(textOf(found?.['last_used_at']))).toBeGreaterThan(Date.now() - 3_600_000);
+});

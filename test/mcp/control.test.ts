@@ -605,6 +605,13 @@ describe('what happened', () => {
         url: expect.stringMatching(/\/effects\/eff_\w+\/receipt$/) as unknown,
       },
     });
+    const path = `/v1/workspaces/demo/effects/${committed.effect_id}`;
+    const { effect } = (await world.api('GET', path, world.keys.account)).body;
+    // What a model chooses by, and acts on.
+    for (const name of ['effect_id', 'tool', 'target', 'agent_id', 'decision', 'attempt', 'reason', 'did_it_happen'])
+      expect([structured.effect[name], name]).toEqual([effect[name] ?? 'nothing', name]);
+    for (const name of ['safe_to_retry', 'created_at', 'settled_at'])
+      expect([structured.effect[name], name]).toEqual([effect[name] ?? 'nothing', name]);
     expect(structured.ledger.map(({ kind }: { kind: string }) => kind)).toContain('effect.admitted');
     const trace = await world.call(world.keys.account, 'svc.executions.trace', args);
     expect(trace.structured.stages.map(({ stage }: { stage: string }) => stage)).toEqual(
