@@ -371,6 +371,15 @@ describe('budgets', () => {
     },
   );
 
+  it('are nothing for the key of an agent that nothing names', async () => {
+    await rig.send('POST', `${WS}/effects`, { body: refund() });
+    const of = { name: 'n', kind: 'agent', workspace: 'demo', agent_id: 'ghost' };
+    const made = await rig.send('POST', '/v1/beta/users/maria/keys', { key: rig.keys.admin, body: of });
+    const { status, json } = await rig.send('GET', `${WS}/budgets`, { key: String(made.json['key']) });
+    expect([status, json]).toEqual([200, { budgets: [] }]);
+    expect((await rig.send('GET', `${WS}/budgets`)).json['budgets']).not.toEqual([]);
+  });
+
   it('show a level to agents whose attribute has the value of the row, not to all that have the attribute', async () => {
     const row = 'rig/region-day';
     const params = { payment_id: 'pay_1', amount: 100, currency: 'EUR', reason: 'region' };
