@@ -79,27 +79,30 @@ export function messageOf(
   const base = `${publicUrl}/console`;
   const place = workspace === INSTALLATION ? base : `${base}/${encodeURIComponent(workspace)}`;
   const ofCall = effectId === null ? null : `${place}/effects/${encodeURIComponent(effectId)}`;
-  const request = approval === null ? `${place}/inbox` : approvalUrl(approval, publicUrl);
+  const request = approval === null ? null : approvalUrl(approval, publicUrl);
   const own = screen === 'request' ? request : screen === 'effects' ? ofCall : null;
-  const url = workspace === INSTALLATION ? base : (own ?? `${place}/${screen}`);
-  const told: JsonObject = {
+  const link =
+    screen === 'request' && own === null
+      ? { url: `${place}/inbox`, words: 'Open the inbox' }
+      : { url: workspace === INSTALLATION ? base : (own ?? `${place}/${screen}`), words };
+  const shown: JsonObject = {
     ...(workspace === INSTALLATION ? {} : { workspace }),
     ...(effectId === null ? {} : { effect_id: effectId }),
     ...call,
     ...Object.fromEntries(Object.entries(data).map(([name, value]) => [name, cutJson(value)] as const)),
   };
-  const links = { open: url, ...(ofCall === null ? {} : { effect: ofCall }) };
+  const links = { open: link.url, ...(ofCall === null ? {} : { effect: ofCall }) };
   return {
     id,
     event,
     at,
     title: TITLES[event],
-    facts: Object.entries(told).map(([name, value]) => [
+    facts: Object.entries(shown).map(([name, value]) => [
       name,
       typeof value === 'string' ? value : JSON.stringify(value),
     ]),
-    link: { url, words },
-    body: { type: event, timestamp: new Date(at).toISOString(), data: { title: TITLES[event], ...told, links } },
+    link,
+    body: { type: event, timestamp: new Date(at).toISOString(), data: { title: TITLES[event], ...shown, links } },
   };
 }
 

@@ -221,7 +221,7 @@ describe('events that were edited, and sealed again by whoever has the signing k
     ['policy_version of effect.admitted', 'effect.admitted', /"policy_version":"../, '"policy_version":"__'],
     ['rules of effect.admitted', 'effect.admitted', /refund-large/, 'refund-small'],
     ['at of execution.started', 'execution.started', /"at":"\d{4}/, '"at":"2001'],
-    ['status of execution.succeeded', 'execution.succeeded', /201/, '202'],
+    ['status of execution.succeeded', 'execution.succeeded', /"status":201/, '"status":202'],
     ['amount of budget.posted', 'budget.posted', /50001/, '50'],
     ['amount of budget.posted', 'budget.posted', /budget.posted/, 'budget.viewed'],
   ])('%s (%s, %s)', async (what, kind, from, to) => {

@@ -30,7 +30,11 @@ it('files that a thread died over are read again by themselves, later each time,
   await vi.waitFor(
     async () =>
       expect(await notes()).toEqual([
-        { part: 'configuration', message: expect.stringMatching(/could not be read.*tried again by themselves/) },
+        {
+          part: 'configuration',
+          since: expect.any(String),
+          message: expect.stringMatching(/could not be read.*tried again by themselves/),
+        },
       ]),
     PATIENT,
   );

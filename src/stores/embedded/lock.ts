@@ -1,7 +1,7 @@
 import { join } from 'node:path';
 import { StoreUnavailable } from '../../effects/store.ts';
 import { type OpenDatabase, SQLITE_BUSY, type SqlDatabase, storageFailure } from './driver.ts';
-import { asError, codeOf, isNotAllowed } from './failure-text.ts';
+import { asError, codeOf, describe, isNotAllowed } from './failure-text.ts';
 import { makePrivateFile } from '../private-folder.ts';
 
 /** How often a taken lock is tried again, ms. */
@@ -20,7 +20,7 @@ export async function acquireLock(path: string, open: OpenDatabase, waitMs: numb
   const deadline = performance.now() + waitMs;
   const database = openLockFile(path, open);
   for (;;) {
-    if (tryLock(database)) {
+    if (tryLock(path, database)) {
       return {
         release() {
           database.exec('ROLLBACK');
@@ -42,7 +42,7 @@ export async function acquireLock(path: string, open: OpenDatabase, waitMs: numb
 export function isLocked(path: string, open: OpenDatabase): boolean {
   const database = openLockFile(path, open);
   try {
-    if (!tryLock(database)) return true;
+    if (!tryLock(path, database)) return true;
     database.exec('ROLLBACK');
     return false;
   } finally {
@@ -58,26 +58,26 @@ function openLockFile(path: string, open: OpenDatabase): SqlDatabase {
     database.prepare('PRAGMA busy_timeout = 0').all();
     return database;
   } catch (error) {
-    throw notTaken(error);
+    throw notTaken(path, error);
   }
 }
 
-function tryLock(database: SqlDatabase): boolean {
+function tryLock(path: string, database: SqlDatabase): boolean {
   try {
     database.exec('BEGIN EXCLUSIVE');
     return true;
   } catch (error) {
     if (storageFailure(error) === SQLITE_BUSY) return false;
-    throw notTaken(error);
+    throw notTaken(path, error);
   }
 }
 
-function notTaken(error: unknown): StoreUnavailable {
+function notTaken(path: string, error: unknown): StoreUnavailable {
+  if (!isNotAllowed(error)) return new StoreUnavailable(describe(path, error), { cause: error });
+  const why =
+    codeOf(error) === 'EROFS'
+      ? 'Its disk is mounted for reading only'
+      : 'The user that runs this has to own the folder of the store';
   const { message } = asError(error);
-  const why = !isNotAllowed(error)
-    ? ''
-    : codeOf(error) === 'EROFS'
-      ? ' Its disk is mounted for reading only.'
-      : ' The user that runs this has to own the folder of the store.';
-  return new StoreUnavailable(`The lock of the store cannot be taken: ${message}.${why}`, { cause: error });
+  return new StoreUnavailable(`The lock of the store cannot be taken: ${message}. ${why}.`, { cause: error });
 }
