@@ -79,12 +79,12 @@ export function messageOf(
   const base = `${publicUrl}/console`;
   const place = workspace === INSTALLATION ? base : `${base}/${encodeURIComponent(workspace)}`;
   const ofCall = effectId === null ? null : `${place}/effects/${encodeURIComponent(effectId)}`;
-  const request = approval === null ? null : approvalUrl(approval, publicUrl);
-  const own = screen === 'request' ? request : screen === 'effects' ? ofCall : null;
-  const link =
-    screen === 'request' && own === null
+  const ofScreen = screen === 'effects' && ofCall !== null ? ofCall : `${place}/${screen}`;
+  const ofRequest =
+    approval === null
       ? { url: `${place}/inbox`, words: 'Open the inbox' }
-      : { url: workspace === INSTALLATION ? base : (own ?? `${place}/${screen}`), words };
+      : { url: approvalUrl(approval, publicUrl), words };
+  const link = screen === 'request' ? ofRequest : { url: workspace === INSTALLATION ? base : ofScreen, words };
   const shown: JsonObject = {
     ...(workspace === INSTALLATION ? {} : { workspace }),
     ...(effectId === null ? {} : { effect_id: effectId }),
