@@ -9,7 +9,7 @@ const EVERY_MS = 1000;
 /** The most probes of one upstream at the same time; one where its last was not answered. */
 const AT_ONCE = 8;
 /** How often one round reads the store for one upstream. The next goes on with other tools and workspaces. */
-const TRIES = 32;
+const READS = 32;
 /** An upstream that does not answer is left alone for longer each time, up to this. */
 const MOST_REST_MS = 60_000;
 /** A gateway has this much more than the time-out of the read for a probe, before another takes it over. */
@@ -122,7 +122,7 @@ async function pass(probing: Probing, of: readonly Probed[], lane: Lane, isStopp
   const places = where.length * of.length;
   for (let isMore = true; isMore; ) {
     isMore = false;
-    for (let tries = Math.min(TRIES, places); tries > 0; tries -= 1) {
+    for (let reads = Math.min(READS, places); reads > 0; reads -= 1) {
       const tool = of[lane.next % of.length];
       const workspace = where[Math.floor(lane.next / of.length) % where.length];
       lane.next = (lane.next + 1) % places;

@@ -118,7 +118,7 @@ interface Made extends Pick<ExportPart, 'counts'> {
 
 type LeftItem = Archived | Extract<ExportItem, { readonly type: 'effect' }>;
 
-/** Lines of one answer, characters, and so many slices at the store: others wait for it. */
+/** Lines of one answer, characters, and so many reads of the store: others wait for it. */
 const MOST_CHARACTERS = 256 * 1024;
 const MOST_SLICES = 8;
 

@@ -304,7 +304,9 @@ it.each([
   writeFileSync(join(folder, broken, 'head.json'), 'no mark');
   now = asked.approval.expiresAt;
   await using(open(), async (store) => {
-    await expect(store.sweep(100)).rejects.toThrow('head.json is damaged');
+    await expect(store.sweep(100)).rejects.toThrow(
+      'head.json is damaged, so it cannot be told whether the store is as new as its archive',
+    );
     expect(await store.approval(whole, asked.approval.id)).toMatchObject({ status: 'expired' });
   });
 });

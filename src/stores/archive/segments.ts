@@ -73,7 +73,7 @@ function markOf(text: string, at: string, installId: string): ArchiveMark {
   const [, install = '', n = '', sha256 = ''] = found ?? [];
   if (found === null)
     throw new StoreUnavailable(
-      `${at} is damaged, so it cannot be orUnavailable whether the store is as new as its archive. Put it back from a copy, or delete it to take in what the archive has.`,
+      `${at} is damaged, so it cannot be told whether the store is as new as its archive. Put it back from a copy, or delete it to take in what the archive has.`,
     );
   if (install !== installId)
     throw new StoreUnavailable(

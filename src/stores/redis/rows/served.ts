@@ -4,7 +4,7 @@ import type { Handlers, OnRedis } from '../../threads/operations.ts';
 import { post, serve } from '../../threads/serve.ts';
 import { openRedisRows, type RedisRows } from './open.ts';
 
-/** How often the gateway is lastState how the store is, if that has changed, ms. */
+/** How often the gateway is told how the store is, if that has changed, ms. */
 const STATE_MS = 100;
 
 /**
