@@ -213,7 +213,7 @@ function addEffectRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
       const caller = callerOf(request);
       const effect = await visibleEffect(ports, caller, ws, id);
       const [ledger, approval] = await Promise.all([
-        ports.store.effectLedger(ws, id),
+        ports.store.effectLedgerInTurns(ws, id),
         'approvalId' in effect.life ? ports.store.approval(ws, effect.life.approvalId) : null,
       ]);
       const params = readCalls(ports, caller.principal, 'one').params(effect);

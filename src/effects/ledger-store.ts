@@ -5,6 +5,8 @@ import type { Page } from './model/page.ts';
 /** The ledger: what happened, in order. */
 export interface LedgerStore {
   effectLedger(workspace: string, effectId: string): Promise<readonly LedgerEvent[]>;
+  /** The same for people, who wait so that calls need not. */
+  effectLedgerInTurns(workspace: string, effectId: string): Promise<readonly LedgerEvent[]>;
   /** Events with `seq > after`, in order. */
   ledger(workspace: string, after: number, limit: number): Promise<readonly LedgerEvent[]>;
   /** Events with `seq < before`, newest first; `null` starts with the newest. */

@@ -7,7 +7,7 @@ import type { EffectRecord, SignedReceipt } from '../effects/model/effect.ts';
 import { INSTALLATION, type LedgerEvent } from '../effects/model/ledger.ts';
 import { watchLostAnswers } from '../effects/upkeep/lost-answers.ts';
 import { isClaimActive } from '../effects/steps/obligations.ts';
-import { createReadingTurns } from '../effects/run/reading-turns.ts';
+import { AT_ONCE, createReadingTurns } from '../effects/run/reading-turns.ts';
 import { type Admission, type AdmitRequest, type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { PAGE_BYTES } from '../effects/model/page.ts';
 import type { OpenRows, SegmentStore } from '../stores/open-rows.ts';
@@ -34,7 +34,7 @@ import { CLAIMS, claimRows, POOLS, poolRows } from './held-rows.ts';
 import { apiKeyRows, createInstallation, ENTERED, enteredRows } from './installation.ts';
 import { exportParts } from './export.ts';
 import { eventSlices, pageOfLedger } from './ledger-pages.ts';
-import { entries, firstOf, shownOf } from './lists.ts';
+import { entries, firstOf, type Readable, shownOf } from './lists.ts';
 import { createNotifications } from './notifications.ts';
 import { emptyOutbox } from './outbox.ts';
 import { pageOf } from './pages.ts';
@@ -245,10 +245,16 @@ export function createEffectStore(
     order: 'up' | 'down',
     from: number | null,
     limit: number,
+    by: Readable = readable,
   ): Promise<readonly LedgerEvent[]> {
     const found: LedgerEvent[] = [];
-    for await (const slice of eventSlices(readable, { workspace, about, order }, from, limit)) found.push(...slice);
+    for await (const slice of eventSlices(by, { workspace, about, order }, from, limit)) found.push(...slice);
     return found;
+  }
+
+  async function effectLedger(workspace: string, id: string, by: Readable): Promise<readonly LedgerEvent[]> {
+    await effect(workspace, id);
+    return events(workspace, id, 'up', null, Infinity, by);
   }
 
   const claim = async (workspace: string, id: string): Promise<ClaimRecord | null> =>
@@ -361,10 +367,8 @@ export function createEffectStore(
       const receipt = stored === null ? null : receiptIn(stored);
       return receipt?.jws == null ? null : receipt;
     },
-    async effectLedger(workspace, id) {
-      await effect(workspace, id);
-      return events(workspace, id, 'up', null, Infinity);
-    },
+    effectLedger: (workspace, id) => effectLedger(workspace, id, { ...readable, turns: AT_ONCE }),
+    effectLedgerInTurns: (workspace, id) => effectLedger(workspace, id, readable),
     async ledger(workspace, after, limit) {
       await flush();
       return events(workspace, null, 'up', after, limit);

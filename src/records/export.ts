@@ -11,6 +11,7 @@ import { approvalRows } from './approval-rows.ts';
 import { someEffects, votersOn } from './effect-pages.ts';
 import { receiptIn } from './effect-rows.ts';
 import { createMatch, effectsByName, type LedgerSpan, type Match, someEvents, spanOf } from './ledger-pages.ts';
+import { AT_ONCE } from '../effects/run/reading-turns.ts';
 import type { Readable } from './lists.ts';
 
 /** The module that a thread of the store imports {@link readProgram} from. */
@@ -130,7 +131,7 @@ const REST = 1.5;
 
 /** Makes lines where lists are read. */
 export const readProgram: ReadProgram = (store) => {
-  const from: Readable = { store, turns: { run: async (part) => part(), map: async (items, make) => items.map(make) } };
+  const from: Readable = { store, turns: AT_ONCE };
   return async (asked) => {
     const begun = performance.now();
     const [request, place] = readOwnJson<readonly [ExportRequest, Place]>(asked);

@@ -136,6 +136,18 @@ it('that it happened is settled by one reading, of what the call was about, with
   expect(await readings(effect)).toEqual([]);
 });
 
+it('does not wait behind what people read: hundreds of unknown outcomes would be settled too late', async () => {
+  const { effect, probe, say } = await unknownCall();
+  say(REFUNDED);
+  const order: string[] = [];
+  for (let part = 0; part < 200; part += 1) void store.turns.run(() => {});
+  const shown = store.effectLedgerInTurns(WORKSPACE, effect.id).then(() => order.push('shown to a person'));
+  await probe();
+  order.push('probed');
+  await shown;
+  expect(order).toEqual(['probed', 'shown to a person']);
+});
+
 it('that it did not is settled by two readings in a row, both after everything is over', async () => {
   const { effect, probe, quiet } = await unknownCall();
   now = quiet - EVERY - 1;

@@ -88,7 +88,7 @@ const STORE: ControlPorts['store'] = {
   effect: notAsked,
   effects: notAsked,
   receipt: notAsked,
-  effectLedger: notAsked,
+  effectLedgerInTurns: notAsked,
   approval: notAsked,
   approvals: notAsked,
   budgets: notAsked,

@@ -33,6 +33,9 @@ export interface Thread {
   after(ms: number, work: () => void): void;
 }
 
+/** For what is not read for people, or where nothing else has to be kept going: all at once. */
+export const AT_ONCE: ReadingTurns = { run: async (part) => part(), map: async (items, make) => items.map(make) };
+
 export function createReadingTurns(thread: Thread = thisThread()): ReadingTurns {
   let waiting: (() => void)[] = [];
   let next = 0;

@@ -134,7 +134,7 @@ function getTool(ports: ControlPorts): ControlTool {
       if (effect === null) throw absent('effect');
       const { life } = effect;
       const [ledger, approval] = await Promise.all([
-        store.effectLedger(call.workspace, id),
+        store.effectLedgerInTurns(call.workspace, id),
         'approvalId' in life ? store.approval(call.workspace, life.approvalId) : null,
       ]);
       // An effect that is asked for again and again has many events.

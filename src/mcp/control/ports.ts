@@ -29,7 +29,7 @@ export interface ControlPorts extends CallerPorts, FaultPorts, CallReaderPorts {
     | 'effect'
     | 'effects'
     | 'receipt'
-    | 'effectLedger'
+    | 'effectLedgerInTurns'
     | 'approval'
     | 'approvals'
     | 'budgets'
