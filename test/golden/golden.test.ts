@@ -11,8 +11,8 @@ import { recordOn, STORES } from './stand.ts';
 
 const recording = readRecording(join('test', 'golden'));
 
-/** One with a restart, one with reads through the proxy, and others. */
-const SEGMENTS = [0, 1, 2, 3, 4, 5] as const;
+/** One with a restart, one with reads through the proxy, and others; fewer where the second Node makes them once more. */
+const SEGMENTS = process.env['SVC_TEST_RUN'] === 'second' ? [0, 1, 2] : [0, 1, 2, 3, 4, 5];
 
 it.concurrent.each(STORES)('calls of all doors are answered, recorded and sent as ever, on %s', async (store) => {
   const records: CallRecord[] = [];

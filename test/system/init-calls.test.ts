@@ -63,7 +63,7 @@ function shapeOf(method: string, path: string): string {
 }
 
 /** Of a document, one tool in so many is called. */
-const STRIDE = DEEP ? 1 : 4;
+const STRIDE = DEEP ? 1 : 8;
 
 /** Forms with brackets, and JSON. The others take minutes, and find the same. */
 const DOCUMENTS = CALLED.filter(([name]) => DEEP || ['stripe.json', 'asana.json'].includes(name));
