@@ -132,6 +132,8 @@ async function readText(file: string, reading: FileReading): Promise<string | Fi
         return unreadable(`${file} is a folder`, 'name the file in it');
       case 'EACCES':
         return unreadable(`${file} may not be read by this user`, null);
+      case 'EINVAL':
+        return unreadable(`${file} is a pipe or a device`, 'name a file');
       case 'ERR_ENCODING_INVALID_ENCODED_DATA':
         return { ...unreadable(`${file} is not UTF-8 text`, 'save it as UTF-8'), code: 'not_utf8' };
       default:

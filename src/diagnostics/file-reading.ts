@@ -2,9 +2,16 @@ import { createHash, type Hash } from 'node:crypto';
 import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
+/** No reader takes a longer file. */
+const MOST_BYTES = 256 * 1024 * 1024;
+
 /** Reads each file once and remembers it, so that all readers see the same version. */
 export interface FileReading {
-  /** @throws what `readFile` throws, the same on each call */
+  /**
+   * A pipe or a device is read where it is named as such (`/dev/stdin`): in a folder it could keep a reader for ever. A
+   * file is read up to 256 MiB.
+   * @throws what `readFile` throws, the same on each call
+   */
   bytes(path: string): Promise<Buffer>;
   /** Size in bytes. @throws what `stat` throws */
   size(path: string): Promise<number>;
@@ -27,7 +34,11 @@ export function createReading(): FileReading {
   return {
     bytes: (path) =>
       remembered(read, path, async () => {
-        await stateOf(path);
+        const found = await stateOf(path);
+        if ('kind' in found && found.kind === 'other' && !path.startsWith('/dev/'))
+          throw Object.assign(new Error(`${path} is a pipe or a device`), { code: 'EINVAL' });
+        if ('size' in found && found.size > MOST_BYTES)
+          throw Object.assign(new Error(`${path} is too long`), { code: 'EFBIG' });
         return readFile(path);
       }),
     async size(path) {
@@ -37,7 +48,7 @@ export function createReading(): FileReading {
     names: (path) =>
       remembered(listed, path, async () => {
         const found = await fresh(path);
-        return 'error' in found || !found.isFolder ? null : (await readdir(path)).sort();
+        return 'error' in found || found.kind !== 'folder' ? null : (await readdir(path)).sort();
       }),
     async isStill() {
       for (const [path, before] of states) {
@@ -50,7 +61,7 @@ export function createReading(): FileReading {
 }
 
 type FileState =
-  | { readonly stamp: string; readonly isFolder: boolean; readonly size: number }
+  | { readonly stamp: string; readonly kind: 'file' | 'folder' | 'other'; readonly size: number }
   | { readonly stamp: string; readonly error: unknown };
 
 async function readState(path: string): Promise<FileState> {
@@ -58,7 +69,7 @@ async function readState(path: string): Promise<FileState> {
     const found = await stat(path, { bigint: true });
     return {
       stamp: `${found.dev}:${found.ino}:${found.size}:${found.mtimeNs}:${found.ctimeNs}`,
-      isFolder: found.isDirectory(),
+      kind: found.isDirectory() ? 'folder' : found.isFile() ? 'file' : 'other',
       size: Number(found.size),
     };
   } catch (error) {

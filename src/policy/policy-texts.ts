@@ -36,7 +36,9 @@ export async function readPolicyTexts(
     files.add(file);
     const text = await readText(file, reading, MAX_FILE);
     if (text === null) {
-      findings.push(unplaced('unreadable_file', `Cannot read ${file}`, 'it has to be text in UTF-8'));
+      findings.push(
+        unplaced('unreadable_file', `Cannot read ${file}`, 'it has to be a file of text in UTF-8, of at most 64 MiB'),
+      );
       continue;
     }
     const lists = new Map<string, string | null>();

@@ -1,7 +1,9 @@
-import { mkdir, mkdtemp, rm, symlink, writeFile } from 'node:fs/promises';
+import { execFileSync } from 'node:child_process';
+import { mkdir, mkdtemp, rm, symlink, truncate, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { createReading, digestOf } from '../../src/diagnostics/file-reading.ts';
 import { InvalidFiles } from '../../src/diagnostics/invalid-files.ts';
 import { loadPolicySets } from '../../src/policy/load.ts';
 import { policyTextToWire, versionOfShown } from '../../src/policy/policy-texts.ts';
@@ -552,7 +554,21 @@ describe('files', () => {
     await writeFile(join(folder, 'names.txt'), 'Müller\n', 'latin1');
     await expect(load(folder)).rejects.toThrow("Cannot read the list file 'names.txt'");
     await writeFile(join(folder, 'a.yaml'), `# für alle\n${RULES}`, 'latin1');
-    await expect(load(folder)).rejects.toThrow('it has to be text in UTF-8');
+    await expect(load(folder)).rejects.toThrow('it has to be a file of text in UTF-8');
+  });
+
+  test('a pipe, a device without an end and a file of gigabytes are refused, and none is waited for or read', async () => {
+    await writeFile(join(folder, 'a.yaml'), RULES);
+    const [pipe, zero, long] = ['pipe.yaml', 'zero.yaml', 'long.yaml'].map((name) => join(folder, name));
+    execFileSync('mkfifo', [String(pipe)]);
+    await symlink('/dev/zero', String(zero));
+    await writeFile(String(long), '');
+    await truncate(String(long), 4 * 1024 ** 3);
+    const reading = createReading();
+    const faults = await load(folder).catch(String);
+    for (const path of [pipe, zero, long]) expect(faults).toContain(`Cannot read ${path}`);
+    expect(await digestOf([folder], reading)).toMatch(/^[\w-]{43}$/);
+    expect((await reading.bytes('/dev/null')).length).toBe(0);
   });
 
   test('a link that leads nowhere, where its name is that of a policy', async () => {
