@@ -19,8 +19,11 @@ export interface WorkspaceNames {
 /** For an unknown workspace: nothing has the number 0. */
 const NO_WORKSPACE: WorkspaceNames = { name: '', n: 0, kinds: new Map(), lists: new Map() };
 
-/** Numbers for the names that callers use. What finds them without making any says 0 for new names. */
-export function openNames(database: SqlDatabase) {
+/**
+ * Numbers for the names that callers use. What finds them without making any says 0 for new names.
+ * @param isWriter names are made here only, or it is told to forget: kinds that nobody has made are remembered, too
+ */
+export function openNames(database: SqlDatabase, isWriter: boolean) {
   const select = database.prepare('SELECT n FROM names WHERE workspace = ? AND type = ? AND name = ?');
   const workspaces = new Map<string, WorkspaceNames>();
   let insert: SqlStatement | null = null;
@@ -40,7 +43,7 @@ export function openNames(database: SqlDatabase) {
   }
 
   function keep(names: Map<string, number>, name: string, n: number): number {
-    if (n === 0) return 0;
+    if (n === 0 && !isWriter) return 0;
     total += 1;
     if (total > CACHED) {
       names.clear();
@@ -61,8 +64,10 @@ export function openNames(database: SqlDatabase) {
   return {
     workspace: (name: string): WorkspaceNames =>
       workspaces.get(name) ?? workspaceOf(name, findOrMake(0, WORKSPACE, name)),
-    kind: ({ n, kinds }: WorkspaceNames, name: string): number =>
-      kinds.get(name) ?? keep(kinds, name, findOrMake(n, KIND, name)),
+    kind({ n, kinds }: WorkspaceNames, name: string): number {
+      const known = kinds.get(name) ?? 0;
+      return known === 0 ? keep(kinds, name, findOrMake(n, KIND, name)) : known;
+    },
     list: ({ n, lists }: WorkspaceNames, name: string): number =>
       lists.get(name) ?? keep(lists, name, findOrMake(n, LIST, name)),
     findWorkspace: (name: string): WorkspaceNames =>

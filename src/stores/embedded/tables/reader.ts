@@ -32,7 +32,7 @@ interface ListStatements {
 
 /** @param database a connection that cannot write */
 export function openReader(database: SqlDatabase): Reader {
-  const names = openNames(database);
+  const names = openNames(database, false);
   const ledger = openLedgerReader(database);
   const statements = (condition: string, direction: string): ListStatements => {
     const select = `SELECT places.at AS at, places.id AS id, rows.version AS version, rows.text AS text

@@ -44,7 +44,7 @@ const KEPT_SHARE = 16;
  * @param watched kinds whose changes are told; may grow
  */
 export function openRowSession(database: SqlDatabase, watched: ReadonlySet<string>) {
-  const names = openNames(database);
+  const names = openNames(database, true);
   const rows = openRowsTable(database);
   const places = openPlacesTable(database);
   const counters = openCountersTable(database);
