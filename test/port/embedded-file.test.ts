@@ -159,6 +159,26 @@ test('what another process wrote is seen, and told', async () => {
   expect(answer.counters).toEqual([{ spent: 5, held: 0, rows: 1 }]);
 });
 
+test('the first row of a kind is seen, whether another process made it or this one', async () => {
+  const place = await newPlace(store, 'w');
+  done(await place.commit({ puts: [putOf('thing', 'a', 'x')] }));
+  const wants = ['theirs', 'ours'].map((kind) => ({ kind, id: 'b' }));
+  const seen = async () => (await store.read('w', wants, [])).rows.map(({ row }) => row?.text);
+  expect(await seen()).toEqual([undefined, undefined]);
+  const other = (await loadDriver())(join(path, 'store.db'));
+  other.exec(`
+    INSERT INTO names (n, workspace, type, name) SELECT 99, n, 1, 'theirs' FROM names WHERE workspace = 0 AND name = 'w';
+    INSERT INTO rows (kind, id, version, text) VALUES (99, 'b', 'other', 'y');
+  `);
+  other.close();
+  expect(await seen()).toEqual(['y', undefined]);
+  done(await place.commit({ puts: [putOf('ours', 'b', 'z')] }));
+  expect(await seen()).toEqual(['y', 'z']);
+  await store.close();
+  store = await open();
+  expect(await seen()).toEqual(['y', 'z']);
+});
+
 test('a store that was set back is noticed, and answers nothing', async () => {
   const place = await newPlace(store, 'w');
   done(await place.commit({ puts: [putOf('thing', 'a', 'x')] }));
