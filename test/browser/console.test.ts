@@ -405,10 +405,17 @@ describe('claims, overview and health', () => {
 
   it('the overview counts what became of actions, and what refused them', async () => {
     await world.run({ ...refund(), tool: 'nobody.knows_it' });
-    const { body } = await world.get('/effects?decision=denied_policy&limit=200');
+    const { approval_id: id } = (await world.run(refund({ payment_id: 'pay_21', amount: 60_000 }))).body;
+    await world.post(`/approvals/${id}/reject`, { comment: 'No.' }, world.keys.approver);
+    const { effects } = (await world.get('/effects?decision=denied_policy&limit=200')).body;
+    const rejected = effects.filter(({ state }: { state: string }) => state === 'rejected').length;
+    expect(rejected).toBeGreaterThan(0);
     await open('overview', '.bar');
-    const row = page.locator('.rate', { hasText: 'Denied by policy' }).first();
-    await expect.poll(() => row.innerText()).toContain(String(body.effects.length));
+    const counts = async () => {
+      const of = (text: string) => page.locator('.rate', { hasText: text }).locator('.num').innerText();
+      return [await of('Denied by policy'), await of('Rejected')];
+    };
+    await expect.poll(counts).toEqual([String(effects.length - rejected), String(rejected)]);
     expect(await page.innerText('main')).toContain('What refused them');
   });
 

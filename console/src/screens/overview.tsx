@@ -63,15 +63,18 @@ export function OverviewScreen(): JSX.Element {
                 {effects.length} in {spanText(now - Date.parse(last.created_at))}
               </span>
             </header>
-            {counted(effects.map(({ decision }) => decision)).map(([decision, count]) => (
-              <div key={decision} class="rate">
-                <Link href={`/${workspace}/effects?decision=${decision}`}>
-                  <Mark decision={decision} />
-                </Link>
-                <Bar parts={[{ share: count / effects.length, tone: DECISIONS[decision]?.tone ?? 'plain' }]} />
-                <span class="num">{count}</span>
-              </div>
-            ))}
+            {counted(effects.map(keyOf)).map(([key, count]) => {
+              const [decision = '', state = ''] = key.split(' ');
+              return (
+                <div key={key} class="rate">
+                  <Link href={`/${workspace}/effects?decision=${decision}`}>
+                    <Mark decision={decision} state={state} />
+                  </Link>
+                  <Bar parts={[{ share: count / effects.length, tone: DECISIONS[decision]?.tone ?? 'plain' }]} />
+                  <span class="num">{count}</span>
+                </div>
+              );
+            })}
           </section>
           <div class="cols">
             <Rules effects={effects} />
@@ -184,6 +187,11 @@ const SHARES = [
   ['95 of 100 at most', 0.95],
   ['All of them at most', 1],
 ] as const;
+
+/** Under what a call is counted: what people rejected is no policy's denial. */
+function keyOf({ decision, state }: Effect): string {
+  return state === 'rejected' ? `${decision} ${state}` : decision;
+}
 
 /** How often each is there, the most frequent first. */
 function counted(names: readonly string[]): readonly (readonly [string, number])[] {
