@@ -218,6 +218,8 @@ export class Reloader {
       const found = await this.#read();
       if (found.kind === 'same') {
         this.#parts.noted(found.inForce);
+        if (this.#staleness !== null)
+          this.#logger.info({ policy_version: before.policies.version }, 'the files are again what is in force');
         this.#caughtUp();
         return;
       }

@@ -31,6 +31,7 @@ let isAway = false;
 let reloader: Reloader;
 /** What the operator is alerted of. */
 let alerts: string[] = [];
+let logged: string[] = [];
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'svc-reload-'));
   configFile = join(folder, 'gateway.yaml');
@@ -66,13 +67,14 @@ beforeEach(async () => {
     noted: () => undefined,
     reader: new FileReader({ entry: null, longestMs: 60_000 }),
     owner: 'test',
-    logger: createLogger({ level: 'fatal', sink: { write: () => undefined } }),
+    logger: createLogger({ level: 'info', sink: { write: (line) => void logged.push(line) } }),
     metrics: { alerted: (what) => void alerts.push(what) },
   });
 });
 afterEach(async () => {
   isAway = false;
   alerts = [];
+  logged = [];
   await reloader.settled();
   await store.close();
   rmSync(folder, { recursive: true });
@@ -95,6 +97,19 @@ it('files that were written and say what is in force already are no news', async
   expect(inForce).toBe(before);
   const events = await store.ledger(INSTALLATION, 0, 100);
   expect(events.filter(({ kind }) => kind === 'policy.loaded')).toEqual([]);
+});
+
+it('files that are again as they were before they were refused are in force again, which is logged once', async () => {
+  const again = () => logged.filter((line) => line.includes('the files are again what is in force'));
+  for (const text of [POLICY('one'), POLICY('one').replace('effect', 'efect')]) {
+    writeFileSync(join(folder, 'policy.yaml'), text);
+    await reloader.reload();
+  }
+  expect(again()).toEqual([]);
+  writeFileSync(join(folder, 'policy.yaml'), POLICY('one'));
+  await reloader.reload();
+  await reloader.reload();
+  expect(again()).toEqual([expect.stringContaining(inForce.policies.version)]);
 });
 
 it('files that are refused leave what is in force, and it is said until they are mended', async () => {

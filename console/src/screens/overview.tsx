@@ -63,18 +63,15 @@ export function OverviewScreen(): JSX.Element {
                 {effects.length} in {spanText(now - Date.parse(last.created_at))}
               </span>
             </header>
-            {counted(effects.map(keyOf)).map(([key, count]) => {
-              const [decision = '', state = ''] = key.split(' ');
-              return (
-                <div key={key} class="rate">
-                  <Link href={`/${workspace}/effects?decision=${decision}`}>
-                    <Mark decision={decision} state={state} />
-                  </Link>
-                  <Bar parts={[{ share: count / effects.length, tone: DECISIONS[decision]?.tone ?? 'plain' }]} />
-                  <span class="num">{count}</span>
-                </div>
-              );
-            })}
+            {counted(effects.map(keyOf)).map(([key, count]) => (
+              <div key={key} class="rate">
+                <Link href={`/${workspace}/effects?decision=${decisionOf(key)}`}>
+                  <Mark decision={decisionOf(key)} state={key} />
+                </Link>
+                <Bar parts={[{ share: count / effects.length, tone: DECISIONS[decisionOf(key)]?.tone ?? 'plain' }]} />
+                <span class="num">{count}</span>
+              </div>
+            ))}
           </section>
           <div class="cols">
             <Rules effects={effects} />
@@ -188,10 +185,9 @@ const SHARES = [
   ['All of them at most', 1],
 ] as const;
 
-/** Under what a call is counted: what people rejected is no policy's denial. */
-function keyOf({ decision, state }: Effect): string {
-  return state === 'rejected' ? `${decision} ${state}` : decision;
-}
+/** People's word is counted apart from a policy's, though both are one decision. */
+const keyOf = ({ decision, state }: Effect): string => (state === 'rejected' ? state : decision);
+const decisionOf = (key: string): string => (key === 'rejected' ? 'denied_policy' : key);
 
 /** How often each is there, the most frequent first. */
 function counted(names: readonly string[]): readonly (readonly [string, number])[] {
