@@ -356,7 +356,6 @@ function inState<State extends string, Own extends TProperties>(name: string, st
   return component(name, Type.Object({ state: Literal(state), ...RECORD, ...own }));
 }
 
-/** The record of an action. */
 export const Effect = component(
   'Effect',
   OneOf(

@@ -5,7 +5,6 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 /** What goes on with a request once the router has it. */
 type Continue = (request: FastifyRequest, reply: FastifyReply) => void;
 
-/** An answer that is there as a whole. */
 interface WholeAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[]>>;

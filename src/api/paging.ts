@@ -7,7 +7,6 @@ import { Time, UserId } from './schema.ts';
 const MAX_PAGE = 200;
 const DEFAULT_PAGE = 50;
 
-/** Query members of a paged list. */
 export const PAGE_QUERY = {
   limit: Type.Optional(
     Type.String({

@@ -33,7 +33,6 @@ const PasskeyOnWire = component(
 );
 const PasskeyList = Type.Object({ passkeys: List(PasskeyOnWire) });
 
-/** A passkey on the wire. */
 export function passkeyToWire(passkey: Passkey) {
   return {
     id: passkey.id,

@@ -100,7 +100,6 @@ export interface ApiPorts {
   readonly policyTexts: (
     version: string,
   ) => Promise<{ readonly files: readonly PolicyText[] } | { readonly packed: readonly string[] } | null>;
-  /** What policy sees of a call. */
   readonly policyInput: (input: JudgeInput) => PolicyInput;
   /**
    * Drafts rules for what people approved time and again, and tries them with the policies in force; `null` where it
@@ -108,7 +107,6 @@ export interface ApiPorts {
    * @throws StoreUnavailable
    */
   readonly suggestRules: (groups: readonly OftenApproved[]) => Promise<readonly SuggestedRule[] | null>;
-  /** The built-in and the configured profiles. */
   readonly profiles: () => readonly KeyProfile[];
   readonly keys: {
     /** Makes a key without storing it (`createKeyRecord` with its context). */
@@ -117,7 +115,6 @@ export interface ApiPorts {
     readonly successor: (of: KeyRecord, madeBy: string | null) => { readonly record: KeyRecord; readonly key: string };
   };
   readonly receipts: {
-    /** The JSON view of a signed receipt. */
     readonly view: (jws: string) => JsonObject;
     /** Salts and values that open a receipt's commitments; `null` if they were erased or the seal does not open. */
     readonly disclosure: (effect: EffectRecord, jws: string, approval: ApprovalRecord | null) => Disclosure | null;
@@ -127,7 +124,6 @@ export interface ApiPorts {
   };
   /** Lists of all doors are made in the same lines. */
   readonly lists: Lists;
-  /** The company brain. */
   readonly brain: Pick<Brain, 'query' | 'written'>;
   readonly brainWriter: Pick<BrainWriter, 'put'>;
   /** What was approved of the tools of MCP servers, beside what they say. */
@@ -160,7 +156,6 @@ export interface ApiPorts {
 
 /** What a person asks to be put in force. */
 export type PolicyChoice =
-  /** The files of this gateway. */
   | { readonly kind: 'files' }
   | { readonly kind: 'version'; readonly version: string }
   /** What was in force before what is now. */
@@ -207,7 +202,6 @@ export interface ApiSettings {
   /** Further names that `Host` may have besides the bound address; compared without port. */
   readonly allowedHosts: readonly string[];
   readonly queryKey: 'allow' | 'refuse';
-  /** What a JSON body may hold. */
   readonly jsonLimits: JsonLimits;
 }
 

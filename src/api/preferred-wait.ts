@@ -24,7 +24,6 @@ interface WaitPorts {
   readonly run: (request: RunRequest) => Promise<RunResult>;
 }
 
-/** A caller that is held. */
 export interface Held {
   /** Value of the header `Preference-Applied` of its answer. */
   readonly applied: string;

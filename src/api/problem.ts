@@ -47,7 +47,6 @@ export function refuseFaults(errors: readonly RequestFault[]): Refused {
   return refuse('invalid_request', faultSummary(errors), { errors });
 }
 
-/** One sentence that sums up the faults of a request. */
 export function faultSummary(errors: readonly RequestFault[]): string {
   const [first] = errors;
   if (first === undefined) return 'The request does not have the expected shape.';
@@ -77,7 +76,6 @@ interface ProblemAnswer {
   readonly body: JsonObject;
 }
 
-/** The status of the answer that says a problem. */
 export function statusOf({ code }: Pick<Problem, 'code'>): number {
   return CODES[code].status ?? 500;
 }

@@ -32,13 +32,11 @@ const WAIT_MS = 5000;
 /** How long after a failed read it is tried again, ms. */
 const AGAIN_MS = 1000;
 
-/** What is known of a workspace. */
 interface Known {
   index: WorkspaceIndex;
   /** The index has every change up to this version. */
   version: number;
   isComplete: boolean;
-  /** The reading that is under way. */
   reading: Promise<void> | null;
   /** Whether something changed since that began. */
   isStale: boolean;

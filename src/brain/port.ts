@@ -1,6 +1,5 @@
 import type { Entity, EntityOrigin, EntityRef } from '../effects/model/entity.ts';
 
-/** A query. */
 export interface BrainQuestion {
   /** Words; each may have one typing error. The id of an entity finds it too. */
   readonly query: string;
@@ -31,7 +30,6 @@ export interface JoinedEntity extends BrainEntity {
   readonly direction: 'outgoing' | 'incoming';
 }
 
-/** Where an entity of an answer comes from. */
 export interface BrainSource extends EntityRef {
   readonly origin: EntityOrigin;
 }

@@ -14,11 +14,9 @@ export interface Incoming {
   readonly origin: EntityOrigin;
 }
 
-/** Writes entities into the store. */
 export interface BrainWriter {
   /** Puts at most {@link MOST_AT_ONCE} entities, all or none. No two have the same type and id. */
   put(workspace: string, entities: readonly Incoming[], actor: LedgerActor): Promise<EntitiesPut>;
-  /** The digest that the record of an entity would have. */
   digest(workspace: string, entity: Entity): string;
   /** The digest by which the store knows files again, of a plain one over all that they say. */
   filesDigest(workspace: string, plain: string): string;

@@ -70,7 +70,6 @@ export function aboutEffects(command: Command): Command {
     .option('--since <time>', 'RFC 3339, inclusive');
 }
 
-/** The filter that options say. */
 export function filterOf({ kind, actor, effect, agent, tool, target, rule, user, key, since, until }: FoundBy) {
   return {
     ...(kind && { kind }),

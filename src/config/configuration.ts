@@ -170,11 +170,9 @@ export interface PolicySettings {
   readonly isOfTwo: boolean;
 }
 
-/** The company brain. */
 export interface BrainSettings {
   /** Existing files and folders of entities. `workspace`: the one that they belong to, which is configured. */
   readonly files: readonly { readonly path: string; readonly workspace: string }[];
-  /** What a workspace may hold. */
   readonly limits: EntityLimits;
 }
 
@@ -213,7 +211,6 @@ export interface McpSettings {
 export interface McpChildSettings {
   readonly command: string;
   readonly args: readonly string[];
-  /** Its whole environment. */
   readonly env: Readonly<Record<string, string>>;
   readonly cwd: string | null;
   readonly sessions: number;
@@ -278,13 +275,11 @@ export interface Route {
   readonly rules: readonly RouteRule[];
 }
 
-/** How callers of a route send their key. */
 export interface RouteKeys {
   /** Headers whose whole value is the key, in lower case. */
   readonly headers: readonly string[];
   /** Schemes of `Authorization`. */
   readonly schemes: readonly ('bearer' | 'token' | 'basic')[];
-  /** Query parameters. */
   readonly query: readonly string[];
 }
 

@@ -146,7 +146,6 @@ interface Shaped {
   /** The data of the file with its faulty items. */
   readonly tree: Tree;
   readonly pathOf: (item: object) => DataPath;
-  /** Variables by name. */
   readonly lookup: (name: string) => string | undefined;
   /** Whether a finding is about a place that has no error yet. */
   readonly isNews: (finding: Finding) => boolean;
@@ -315,7 +314,6 @@ function digestOf(data: object): string {
   return createHash('sha256').update(canonicalJson(plain)).digest('base64url');
 }
 
-/** Freezes a value and everything in it. */
 export function deepFreeze<Value>(value: Value): Value {
   if (typeof value !== 'object' || value === null || Object.isFrozen(value)) return value;
   Object.freeze(value);

@@ -145,7 +145,6 @@ export async function resolveMcpTools(
   return { tools, upstreams: pinned };
 }
 
-/** The lock file of an MCP upstream. */
 export function lockFileOf(id: string, { pins }: Pick<McpEntry, 'pins'>): string {
   return pins ?? `mcp/${id}.lock.json`;
 }

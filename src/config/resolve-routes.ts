@@ -303,7 +303,6 @@ function checkAgainstTool(route: RouteEntry, rule: RuleEntry, pattern: Pattern, 
     judge.error('frames_on_write', rule, ['frames'], 'A WebSocket begins with GET');
 }
 
-/** A path as routes write it. */
 function shapeOf(path: string): string {
   return path.replaceAll(/\{\+([^{}]+)\}/g, '*$1').replaceAll(/\{([^{}]+)\}/g, ':$1');
 }

@@ -153,7 +153,6 @@ function actualOf({ actual }: ToolEntry): Pick<Tool, 'actual'> {
   return { actual: Object.fromEntries(paths) };
 }
 
-/** What there is to know of a tool whose answers are streams. */
 function streamsOf(file: GatewayFile, entry: ToolEntry, judge: Judge): Pick<Tool, 'streams'> {
   if (entry.response === 'whole') {
     if (entry.stream_time !== undefined)

@@ -5,7 +5,6 @@ import { GATEWAY_FILE, type GatewayFile } from './schema.ts';
 // The two functions that a start needs are compiled once, by the build: `bundle.mjs` puts what `compileFile` and
 // `compileDialect` make in their place, since a start that compiles them waits for a fifth of a second.
 
-/** The dialect of schemas of params. */
 export const DIALECT = 'https://json-schema.org/draft/2020-12/schema';
 
 /** @returns the check of a configuration file: it lists all faults, and fills in defaults */

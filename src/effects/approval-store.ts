@@ -6,7 +6,6 @@ import type { LedgerActor } from './model/ledger.ts';
 import type { Page } from './model/page.ts';
 import type { ApprovalRequirement } from './model/verdict.ts';
 
-/** How a vote changes what is asked. */
 export interface ApprovalChange {
   /** Of the changed question. */
   readonly digest: string;

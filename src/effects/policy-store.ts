@@ -12,7 +12,6 @@ export interface BudgetDefinition {
 
 /** The policy files of a gateway, packed: what all gateways of a store run. */
 export interface PolicyBundle {
-  /** Of what is in it. */
   readonly version: string;
   /** Vouches for the version: who can only write to the store puts no policies in force. Empty: it is only proposed. */
   readonly seal: string;
@@ -20,7 +19,6 @@ export interface PolicyBundle {
   readonly parts: readonly string[];
 }
 
-/** A version that was put in force. */
 export interface PolicyInForce {
   readonly version: string;
   /** ms */
@@ -67,7 +65,6 @@ export type PolicyActivation =
       readonly budgets: readonly { readonly budget: string; readonly was: string; readonly is: string }[];
     };
 
-/** What a step does with a proposal. */
 export interface PutProposal {
   readonly proposal: PolicyProposal;
   /** The seal that it replaces; `null`: it is new. */
@@ -77,7 +74,6 @@ export interface PutProposal {
   readonly actor: LedgerActor;
 }
 
-/** The policies that are in force for all gateways of a store. */
 export interface PolicyStore {
   /**
    * Sets the policy version in force; the newest activation wins. Later admissions must have been evaluated with it. With

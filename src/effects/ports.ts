@@ -14,7 +14,6 @@ import type { Tool } from './model/tool.ts';
 import type { UpstreamPort } from './upstream.ts';
 import type { ApprovalRequirement, Verdict, Exceeded } from './model/verdict.ts';
 
-/** The input of a decision by policy. */
 export interface JudgeInput {
   readonly agent: Agent;
   readonly key: KeyFacts;
@@ -100,7 +99,6 @@ export interface PauseMatch {
   readonly until: number | null;
 }
 
-/** What a pause is matched against. */
 export interface PauseSubject {
   readonly tool: string;
   readonly agentId: string;
@@ -108,7 +106,6 @@ export interface PauseSubject {
   readonly keyId: string;
 }
 
-/** The gateway's view of pauses. */
 export interface PauseView {
   version(workspace: string): number;
   match(workspace: string, subject: PauseSubject, now: number): PauseMatch | null;

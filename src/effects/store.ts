@@ -129,7 +129,6 @@ export type Admission =
       readonly observed: Observed | null;
       /** Place of the event `effect.admitted` in the ledger. */
       readonly ledger: { readonly epoch: number; readonly seq: number };
-      /** The approval that this attempt uses. */
       readonly approval: ApprovalRecord | null;
       /** The allowance that let it in, with this use. Absent: none. */
       readonly allowance?: AllowanceRecord;
@@ -263,7 +262,6 @@ export interface SweepReport {
   readonly archive: ArchiveState | null;
 }
 
-/** How it stands with the archive. */
 export interface ArchiveState {
   /** Why the last segment could not be written; `null`: it was. */
   readonly failure: string | null;
@@ -330,7 +328,6 @@ export interface PlanProbeRequest {
 
 export type Erasure =
   | { readonly kind: 'erased' }
-  /** There was nothing left to erase. */
   | { readonly kind: 'unchanged' }
   /** The effect waits, runs or is unknown, so its params are still needed. */
   | { readonly kind: 'needed' }

@@ -24,7 +24,6 @@ import { proxyPorts } from './proxy-ports.ts';
 import type { Signals } from './signals.ts';
 import type { Views } from './views.ts';
 
-/** What the doors open onto. */
 interface Behind {
   readonly ground: Ground;
   readonly views: Views;

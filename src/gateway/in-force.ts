@@ -78,7 +78,6 @@ function following(configuration: Configuration): Pick<InForce, 'pools' | 'upstr
   };
 }
 
-/** What a reload found. */
 export type Reread =
   /** The files changed, but only in comments or layout. */
   { readonly kind: 'same'; readonly inForce: InForce } | { readonly kind: 'new'; readonly inForce: InForce };

@@ -48,7 +48,6 @@ export type FoundSecret =
   | { readonly kind: 'none' }
   | { readonly kind: 'fault'; readonly fault: string };
 
-/** Looks for the master secret of a store. */
 export async function findSecret(store: MarkedStore, files: SecretFiles): Promise<FoundSecret> {
   const mark = await store.secretMark();
   try {

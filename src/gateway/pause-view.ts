@@ -18,9 +18,7 @@ export interface LivePauseView extends PauseView {
   refresh(workspace: string): Promise<void>;
   /** Workspaces whose pauses are known here. */
   loaded(): readonly string[];
-  /** Whether the pauses of a workspace are known here. */
   isLoaded(workspace: string): boolean;
-  /** Called after a view has changed. */
   onChange(listener: (workspace: string) => void): void;
 }
 

@@ -17,7 +17,6 @@ import type { InForce } from './in-force.ts';
 /** What comes in force by the last confirmation. */
 export type LastConfirmation = NonNullable<PolicyChange['proposal']>;
 
-/** What came of a confirmation. */
 type Joined =
   /** Everybody who has to stands behind it: it can come in force. */
   | { readonly kind: 'complete'; readonly proposal: LastConfirmation }

@@ -299,7 +299,6 @@ export async function answerRead({ configFile, environment, known, shared }: Rea
   }
 }
 
-/** The buffers that can be transferred with an answer. */
 export function buffersOfAnswer(answer: ReadAnswer): ArrayBufferLike[] {
   if (answer.kind !== 'read') return [];
   const { configuration, policies, entities } = answer;

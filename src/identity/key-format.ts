@@ -100,7 +100,6 @@ export interface KeyCarriers {
   readonly headers: readonly string[];
   /** Schemes of `Authorization`. */
   readonly schemes: readonly ('bearer' | 'token' | 'basic')[];
-  /** Query parameters. */
   readonly query: readonly string[];
 }
 

@@ -37,7 +37,6 @@ function referred(reference: Json | undefined, root: JsonObject | null): JsonObj
   return isJsonObject(node) ? node : null;
 }
 
-/** The schema of a member of an object. */
 export function memberSchema(at: SchemaAt, name: string): SchemaAt {
   for (const { properties } of branches(at))
     if (isJsonObject(properties) && Object.hasOwn(properties, name) && isJsonObject(properties[name]))

@@ -22,7 +22,6 @@ type Headers = Readonly<Record<string, string>>;
 export type Begun =
   | {
       readonly kind: 'session';
-      /** Headers of each message. */
       readonly headers: Headers;
       /** It has given the session a name, which it can be told to end. */
       readonly isNamed: boolean;

@@ -8,7 +8,6 @@ export interface ServerDescription extends SelfDescription {
 }
 
 interface SelfDescription {
-  /** Its name. */
   readonly server: string | null;
   readonly instructions: string | null;
 }

@@ -79,7 +79,6 @@ async function bodyOf({ raw, routeOptions }: FastifyRequest): Promise<Buffer> {
   }
 }
 
-/** A problem to throw. */
 export function problem(code: Code, detail: string): RpcProblem {
   return new RpcProblem({ code, detail, errors: [], retryAfterMs: null });
 }
@@ -150,7 +149,6 @@ export function sendProblem(
   return sendError(reply.headers(headers), status, request.rpcId, { code, message: problem.detail, data: body });
 }
 
-/** Problems that JSON-RPC has a code for. */
 const RPC_CODE: Readonly<Partial<Record<Problem['code'], number>>> = {
   invalid_json: RPC.parseError,
   invalid_request: RPC.invalidRequest,
@@ -158,7 +156,6 @@ const RPC_CODE: Readonly<Partial<Record<Problem['code'], number>>> = {
   unsupported_media_type: RPC.invalidRequest,
 };
 
-/** Sends a JSON-RPC error. */
 export function sendError(reply: FastifyReply, status: number, id: RpcId | null, error: RpcError): FastifyReply {
   const { id: _none, ...message } = errorMessage(id, error);
   // Before the key is known nothing is read, and official clients take no message with an id of null.

@@ -157,7 +157,6 @@ export function refused(
   return { kind: 'refused', status, id, error: data === undefined ? { code, message } : { code, message, data } };
 }
 
-/** A result as it is sent. */
 export function resultMessage(id: RpcId, result: JsonObject): JsonObject {
   return { jsonrpc: '2.0', id, result };
 }

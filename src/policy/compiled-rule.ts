@@ -10,7 +10,6 @@ import type { TimeIn } from './schedules.ts';
 import type { Template } from './template.ts';
 import type { WindowAt } from './windows.ts';
 
-/** A compiled rule. */
 export interface CompiledRule {
   /** Full id, `set/rule`. */
   readonly id: string;
@@ -29,7 +28,6 @@ export interface CompiledRule {
   readonly until: number;
   /** Match, `when` and `unless` in the engine's rule format. */
   readonly conditions: Extract<EngineCondition, { all: unknown }>;
-  /** What the names in it stand for. */
   readonly symbols: Symbols;
   /** The part of the condition that depends only on the tool, and the rest. */
   readonly perTool: Test;

@@ -16,7 +16,6 @@ import {
 } from './operators.ts';
 import { patternStepsLeft, withPatternSteps } from './pattern-steps.ts';
 
-/** What an evaluation may use. */
 export interface Bounds {
   /** Leaves and values that they compare with. */
   readonly leaves: number;

@@ -98,7 +98,6 @@ export async function loadPolicySets(
   readonly set: CompiledPolicies;
   readonly plan: PolicyPlan;
   readonly warnings: readonly Finding[];
-  /** The files as they were read. */
   readonly texts: readonly PolicyText[];
   /** Text of the policy files by name, to show with warnings. */
   readonly sources: ReadonlyMap<string, string>;
@@ -160,7 +159,6 @@ export function compilePolicies(
   return { ...assemble(files, options.tools), warnings: inReadingOrder(findings) };
 }
 
-/** A checked file with its compiled rules. */
 interface BuiltFile {
   readonly checked: CheckedFile;
   readonly rules: readonly CompiledRule[];

@@ -27,7 +27,6 @@ interface Fault {
 /** What the conditions of one rule are looked up in. */
 interface Known {
   readonly names: ReadonlyMap<string, readonly string[]>;
-  /** The tools to which the rule can apply. */
   readonly tools: () => readonly Tool[];
 }
 

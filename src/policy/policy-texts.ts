@@ -7,7 +7,6 @@ import { readYamlSource, type YamlSource } from '../diagnostics/yaml-source.ts';
 import { canonicalJson } from '../json/canonical.ts';
 import { isJsonArray, isJsonObject, type Json } from '../json/value.ts';
 
-/** A policy file as it was read. */
 export interface PolicyText {
   readonly file: string;
   readonly text: string;

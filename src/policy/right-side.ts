@@ -7,7 +7,6 @@ import { literal } from './literal.ts';
 import { isList, type OperatorName, rightSideFault, SHORT_NAMES, takesFact } from './operators.ts';
 import type { Reporter } from './reporter.ts';
 
-/** Where a condition is read. */
 export interface Scope {
   readonly names: Names;
   readonly report: Reporter;

@@ -19,7 +19,6 @@ export const LEAST_APPROVALS = 5;
 export interface ApprovedCall {
   readonly approvalId: string;
   readonly effectId: string;
-  /** Users who approved it. */
   readonly by: readonly string[];
   /** When, ms. */
   readonly at: number;

@@ -22,7 +22,6 @@ import type { ProxyPorts } from './ports.ts';
 import { isJson, LinksUnreadable, rewriteLinks } from './json-links.ts';
 import { shortened as cutText } from '../effects/model/shortened.ts';
 
-/** What the caller gets. */
 export interface ProxyAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[]>>;
@@ -39,7 +38,6 @@ export interface AnsweredRequest {
   readonly keyed: boolean;
 }
 
-/** Where an answer comes from and who gets it. */
 export interface AnswerContext {
   readonly request: AnsweredRequest;
   readonly principal: Principal;
@@ -89,7 +87,6 @@ export function answered({ method = '', headers }: IncomingMessage, id: string):
 
 type Ports = Pick<ProxyPorts, 'catalog' | 'receiptView' | 'renderProblem' | 'settings' | 'upstream'>;
 
-/** A problem as an answer. */
 export function problemAnswer(
   ports: Ports,
   problem: Problem,

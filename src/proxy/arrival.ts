@@ -146,7 +146,6 @@ export function pathAndQuery({ path, query: { forwarded } }: Arrived, query: str
 const ENCODED_SLASH =
   'The path has an encoded slash (%2F) that no rule of the route takes, or that leads to another rule once it is decoded: declare the param as *name at the end of match, or name it in encoded_slashes.';
 
-/** A problem that a door found. */
 export function problemOf(code: Code, detail: string, errors: readonly RequestFault[] = []): Problem {
   return { code, detail, errors, retryAfterMs: null };
 }

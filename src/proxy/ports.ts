@@ -66,7 +66,6 @@ export interface ProxyPorts {
   /** Origin, network and credentials of an upstream. */
   readonly upstream: (id: string) => ProxiedUpstream | null;
   readonly receiptView: (jws: string) => JsonObject;
-  /** A problem as an answer. */
   readonly renderProblem: (
     problem: Problem,
     request: { readonly id: string; readonly method: string; readonly keyed: boolean },
@@ -93,14 +92,12 @@ export interface ProxyPorts {
   readonly onAccessChanged: (listener: () => void) => () => void;
 }
 
-/** A caller that waits for what becomes of its call. */
 export interface HeldCall {
   /** Value of the header `Preference-Applied` of its answer. */
   readonly applied: string;
   readonly became: Promise<RunResult>;
 }
 
-/** A read as its route matched it. */
 export interface ReadCall {
   readonly principal: Principal;
   /** The key's workspace; empty if it has none. */
@@ -163,7 +160,6 @@ export interface ProxySettings {
   readonly queryKey: 'allow' | 'refuse';
   /** The most bytes of a body that is inspected. */
   readonly bodyLimit: number;
-  /** What a JSON body may hold. */
   readonly jsonLimits: JsonLimits;
   readonly uploads: UploadLimits;
 }

@@ -1,7 +1,6 @@
 import type { JsonObject } from '../json/value.ts';
 import type { LedgerDraft } from '../effects/model/ledger.ts';
 
-/** One read that passed. */
 export interface PassedRead {
   readonly workspace: string;
   readonly agentId: string;
@@ -17,7 +16,6 @@ export interface PassedRead {
 
 /** A read that policy would have stopped if it were enforced. */
 export interface ObservedRead {
-  /** The decision that it would have got. */
   readonly would: string;
   /** The rule that would have stopped it; `null` if no rule allows it. */
   readonly rule: string | null;

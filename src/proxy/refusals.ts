@@ -6,7 +6,6 @@ import { StoreUnavailable } from '../effects/store.ts';
 import { type Arrived, problemOf } from './arrival.ts';
 import type { ProxyPorts } from './ports.ts';
 
-/** A refusal that the door makes. */
 export interface DoorRefusal {
   readonly decision: DeniedDecision;
   readonly reason: Reason;

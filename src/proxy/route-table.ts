@@ -14,7 +14,6 @@ import {
   withoutInvisible,
 } from '../upstreams/http/path.ts';
 
-/** What a request matches. */
 export type RouteMatch =
   | {
       readonly kind: 'rule';
@@ -28,7 +27,6 @@ export type RouteMatch =
   | {
       readonly kind: 'undeclared';
       readonly route: Route;
-      /** The tool as which its reads are judged. */
       readonly tool: HttpTool;
       /**
        * Some server may take the path for a declared one. A rule for GET or HEAD would match with other case, another
@@ -41,7 +39,6 @@ export type RouteMatch =
 
 export type RuleMatch = Extract<RouteMatch, { kind: 'rule' }>;
 
-/** The routes of a configuration, compiled. */
 export interface RouteTable {
   /** The route of an entrance whose prefix matches a raw path, and the rest of the path as it will be sent. */
   locate(path: string, entrance: Entrance): { readonly route: CompiledRoute; readonly rest: string } | null;

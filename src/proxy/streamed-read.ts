@@ -13,7 +13,6 @@ import type { ObservedRead, PassedRead } from './read-ledger.ts';
 import type { RouteMatch } from './route-table.ts';
 import { holdsOwnKey } from '../effects/run/check-call.ts';
 
-/** A read that is being streamed. */
 export interface StreamedRead {
   readonly upstreamId: string;
   /** Origin of the upstream. */

@@ -15,7 +15,6 @@ import type { ProxyPorts, ProxySettings } from './ports.ts';
 import type { ReadLedger } from './read-ledger.ts';
 import { type StreamedRead, unreachableWords } from './streamed-read.ts';
 
-/** What passing a read on needs of the ports. */
 interface PassingPorts extends Pick<ProxyPorts, 'stream' | 'heard'> {
   readonly settings: () => Pick<ProxySettings, 'publicUrl'>;
 }

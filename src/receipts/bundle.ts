@@ -18,7 +18,6 @@ export interface BundleCounts {
   readonly policies: number;
 }
 
-/** What the seal of a bundle says. */
 export interface ExportSeal extends BundleCounts, BundleDigest {
   readonly workspace: string;
   /** ms */

@@ -37,13 +37,11 @@ export function commitmentIn(payload: JsonObject, field: string): string | null 
   return typeof found === 'string' ? found : null;
 }
 
-/** The commitment to the comment of an approval. */
 function commentAt({ approval }: JsonObject, index: number): Json | undefined {
   const one = isJsonArray(approval) ? approval[index] : undefined;
   return isJsonObject(one) ? one['comment'] : undefined;
 }
 
-/** A member of an object, by its path. */
 export function memberAt(object: JsonObject, path: readonly string[]): Json | undefined {
   return path.reduce<Json | undefined>(
     (place, name) => (isJsonObject(place) && Object.hasOwn(place, name) ? place[name] : undefined),

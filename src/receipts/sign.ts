@@ -29,7 +29,6 @@ export interface ReceiptSigner {
   kid(): string;
   /** Builds a receipt; synchronous. It is signed where its signature is first read. The same input gives the same bytes. */
   issue(input: ReceiptFacts): SignedReceipt;
-  /** Signs the digest of an export. */
   sealExport(seal: ExportSeal): string;
   /** All receipt keys: the one in use first, then the retired ones (RFC 7517). */
   jwks(): { readonly keys: readonly JsonObject[] };
@@ -240,7 +239,6 @@ function parsePem(file: string, pem: string): KeyObject {
 /** The members about the issuer. They are the same in every receipt of a gateway. */
 export interface Issuer {
   readonly iss: string;
-  /** Version of the gateway. */
   readonly version: string;
   /** Version of Node it runs on. */
   readonly node: string;

@@ -131,12 +131,10 @@ const STATED_TWICE: Readonly<Record<string, readonly string[]>> = {
   workspace: ['ws'],
   receipt_id: ['id'],
 };
-/** What the line of a receipt has in a bundle. */
 const LINE: ReadonlySet<string> = new Set(['type', 'effect_id', 'receipt_id', 'jws']);
 /** Decisions whose answers carry a receipt. */
 const WITH_RECEIPT: readonly Json[] = ['committed', 'duplicate_blocked'];
 
-/** Checks that the receipt belongs to the answer around it. */
 function checkAround(around: JsonObject | null, payload: JsonObject): readonly Check[] {
   if (around === null) return [];
   const differing = Object.entries(STATED_TWICE).flatMap(([name, path]) =>

@@ -72,7 +72,6 @@ export class Unknown {
   }
 }
 
-/** What a draft is based on. */
 export interface Ground {
   readonly workspace: string;
   readonly now: number;
@@ -94,7 +93,6 @@ interface Entry {
   readonly found: ReadRow | null;
   /** As the draft will leave it. A written row gets its version when the draft becomes a change. */
   row: ReadRow | null;
-  /** Where the draft writes it. */
   written: Written | null;
 }
 
@@ -116,7 +114,6 @@ export interface OpenDraft extends Draft {
    * confirm.
    */
   change(id: string): { readonly change: Change; readonly written: readonly Found[] } | null;
-  /** What the step has looked at. */
   observed(): { readonly rows: readonly Guard[]; readonly sums: readonly SumName[] };
 }
 

@@ -31,7 +31,6 @@ interface EffectTexts {
   readonly admittedStages: number;
 }
 
-/** Lists of effects. */
 export const EFFECTS = 'effects';
 export const TOMBSTONES = 'tombstones';
 export const DENIED = 'denied';

@@ -34,7 +34,6 @@ import type { VerdictTrace } from '../effects/model/verdict.ts';
  * time of JSON.stringify on the tuples below and gives the same text; a test compares the two.
  */
 
-/** What was asked for. */
 export type CallTuple = readonly [
   id: string,
   workspace: string,
@@ -99,7 +98,6 @@ type ExecutingTuple = readonly [
   leaseEnd: number,
   quiesceUntil: number,
 ];
-/** A life as one text. */
 type StoredLife =
   | Extract<Life, { readonly state: 'pending_approval' | 'rejected' | 'denied' }>
   | (Omit<Extract<Life, { readonly state: 'unknown' }>, 'evidence'> & { readonly evidence: StoredEvidence });
@@ -138,14 +136,12 @@ export interface KnownOutcome {
   readonly result: KeptResult | null;
 }
 
-/** The texts of an outcome. */
 export interface OutcomeTexts {
   readonly outcome: string;
   /** Of the receipt. */
   readonly payload: string | null;
 }
 
-/** The members of a record that are in its call text. */
 export type CallPart = Pick<
   EffectRecord,
   'id' | 'workspace' | 'idempotencyKey' | 'fingerprint' | 'action' | 'actor' | 'metadata' | 'sealed'

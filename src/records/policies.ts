@@ -18,7 +18,6 @@ import type {
 
 const GATEWAY: LedgerActor = { type: 'gateway', id: 'policy' };
 
-/** What decides the rows of each budget. */
 export const definitionRows = repository(
   jsonKind<Readonly<Record<string, Pick<BudgetDefinition, 'unit' | 'window'>>>>('budget_definitions', () => []),
 );
@@ -49,7 +48,6 @@ export interface Policies {
     change: PolicyChange | null,
     workspaces: () => Promise<readonly string[]>,
   ): Promise<PolicyActivation>;
-  /** Brings the installation's policy into a workspace. */
   bring(workspace: string): Promise<void>;
 }
 

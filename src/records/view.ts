@@ -184,7 +184,6 @@ export class RecordsView implements StepView {
 
 const NOTHING_SPENT: BudgetCounter = { spent: 0, held: 0, rows: 0 };
 
-/** An event of the ledger as it is stored. */
 type EventText = readonly [
   kind: LedgerDraft['kind'],
   actorType: LedgerDraft['actor']['type'],
@@ -244,7 +243,6 @@ export function writePlan(draft: Draft, plan: Plan<unknown>): void {
 
 const NONE: readonly string[] = [];
 
-/** The pools that an effect used before. */
 function poolsOf(draft: Draft, effectId: string): readonly string[] {
   const stored = effectRows.replaced(draft, effectId);
   return stored?.kind !== 'effect' || stored.effect.uses.length === 0

@@ -71,7 +71,6 @@ export interface Secrets {
 
 const KEY_ID_BYTES = 4;
 
-/** Where the secrets of an installation are. */
 export interface SecretFiles {
   /** Made with mode 0600 when it is absent. */
   readonly masterFile: string;
@@ -168,7 +167,6 @@ type SealedTuple = readonly [
   asked?: SealedParams['asked'],
 ];
 
-/** The text that is sealed. */
 function paramsText(plain: SealedParams): string {
   const { params, stateCheck, claimId, reservationId, requestIp = null, headers, files, asked } = plain;
   const salts = plain.salts.toString('base64url');

@@ -42,7 +42,6 @@ const LONGEST = 128;
 export interface AccessLog {
   /** Never waits, never throws. */
   record(line: AccessLine): void;
-  /** Writes what is there. */
   flush(): void;
 }
 

@@ -73,7 +73,6 @@ export function wordOf(header: number | string | readonly string[] | undefined):
 
 const TRACE_PARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/;
 
-/** The trace that a request belongs to. */
 export function traceOf(parent: IncomingMessage['headers'][string]): string | null {
   return typeof parent === 'string' ? (TRACE_PARENT.exec(parent)?.[1] ?? null) : null;
 }

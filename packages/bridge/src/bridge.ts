@@ -44,7 +44,6 @@ import {
   wait,
 } from './patience.ts';
 
-/** Between whom the bridge stands. */
 export interface BridgeSides {
   readonly url: URL;
   /** Reads the key anew: somebody may have put another one into its file. */

@@ -1,7 +1,6 @@
 import { isJsonObject, type Json, type JsonObject } from '../../../src/json/value.ts';
 import { CommandFailure } from '../../../src/cli/ports.ts';
 
-/** What an MCP client gets of a call. */
 export interface McpCalled {
   readonly decision: string;
   readonly code: string;

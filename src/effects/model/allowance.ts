@@ -17,7 +17,6 @@ export interface AllowanceRecord {
   readonly agentId: string;
   readonly tool: string;
   readonly target: string;
-  /** The rules that it answers. */
   readonly rules: readonly string[];
   /** Params that may differ, within these bounds; all others are as they were. */
   readonly varies: Editable;

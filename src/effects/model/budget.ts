@@ -1,4 +1,3 @@
-/** The present state of a budget row. */
 export interface BudgetRow {
   readonly budget: string;
   readonly unit: string;

@@ -155,7 +155,6 @@ export interface EffectAction {
   readonly target: string;
 }
 
-/** Who requested it. */
 export interface EffectActor {
   readonly agentId: string;
   readonly agentOwner: string | null;
@@ -187,7 +186,6 @@ export interface Stage {
   readonly detail: string | null;
 }
 
-/** The record of one action. */
 export interface EffectRecord {
   readonly id: string;
   readonly workspace: string;

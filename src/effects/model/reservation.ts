@@ -7,6 +7,5 @@ export interface ReservationRecord {
   readonly units: number;
   readonly createdAt: number;
   readonly expiresAt: number;
-  /** The key that made it. */
   readonly keyId: string;
 }

@@ -191,7 +191,6 @@ export function limitName(
   return of.kind === 'budget' ? `budget:${of.budget}` : `rate:${of.id}`;
 }
 
-/** Id of a budget row's window. */
 export function windowId(window: Extract<Obligation, { kind: 'budget' }>['window']): string {
   return window.kind === 'rolling' ? `r:${window.ms}` : `c:${window.start}:${window.end}`;
 }

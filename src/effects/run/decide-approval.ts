@@ -17,7 +17,6 @@ import { NoPlace, StoreUnavailable } from '../store.ts';
 import { isOwnRequest } from '../steps/voting.ts';
 import { FORGED } from './to-outcome.ts';
 
-/** A vote on a request for approval. */
 export interface ApprovalCall {
   /** A key that may decide in the workspace. The door has checked that. */
   readonly principal: Principal;

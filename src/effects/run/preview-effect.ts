@@ -13,7 +13,6 @@ import type { ApprovalRequirement, MatchedRule, Obligation, Observed, Exceeded }
 export interface Preview {
   readonly kind: 'preview';
   readonly would: Decision;
-  /** The HTTP status that the run request would get. */
   readonly httpStatus: number;
   readonly reason: Reason;
   readonly tool: string;

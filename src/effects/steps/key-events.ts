@@ -5,7 +5,6 @@ import type { EffectStore } from '../store.ts';
 /** How long a rotated key stays valid beside its successor, s. */
 export const OVERLAP_S = { usual: 3600, most: 30 * 86_400 } as const;
 
-/** The ledger event for a new key. */
 export function keyCreated(key: KeyRecord, actor: LedgerActor): LedgerDraft {
   return {
     kind: 'key.created',
@@ -23,7 +22,6 @@ export function keyCreated(key: KeyRecord, actor: LedgerActor): LedgerDraft {
   };
 }
 
-/** The ledger event for the end of a key. */
 export function keyEnded(id: string, end: Parameters<EffectStore['endKey']>[1], actor: LedgerActor): LedgerDraft {
   return end.kind === 'revoked'
     ? { kind: 'key.revoked', effectId: null, actor, data: { key_id: id } }

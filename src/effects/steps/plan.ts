@@ -131,10 +131,8 @@ export interface Plan<Reply> {
   readonly rates?: readonly RateCount[];
   /** Rows to write, by target. */
   readonly claims?: readonly ClaimRecord[];
-  /** Targets whose claim is removed. */
   readonly claimsGone?: readonly string[];
   readonly reservation?: ReservationRecord;
-  /** Id of a reservation to remove. */
   readonly reservationGone?: string;
   /** Id of the effect whose uses are removed, before `uses` are written. */
   readonly usesGone?: string;

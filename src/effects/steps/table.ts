@@ -44,7 +44,6 @@ export type ReplyOf<Name extends StepName> = ReturnType<(typeof STEPS)[Name]>['r
 /** A step as the rules write it: a pure function from what it sees and the request to what to write and answer. */
 export type Step<Name extends StepName> = (view: StepView, request: RequestOf<Name>) => Plan<ReplyOf<Name>>;
 
-/** The step of a name. */
 export function stepOf<Name extends StepName>(name: Name): Step<Name> {
   const steps: { readonly [Of in StepName]: Step<Of> } = STEPS;
   return steps[name];

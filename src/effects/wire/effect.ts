@@ -24,7 +24,6 @@ export interface EffectWireContext {
   readonly withResult: boolean;
   /** The request for approval that the effect waits for, or that was rejected, if it was looked up. */
   readonly approval: ApprovalRecord | null;
-  /** The store's time. */
   readonly now: number;
 }
 
@@ -127,7 +126,6 @@ function nextStep(effect: EffectRecord, decision: Decision, safe: boolean): Next
   return reason.next ?? nextOf(decision, reason.code);
 }
 
-/** The code of the reason of an effect's decision. */
 export function reasonCodeOf(effect: EffectRecord): Code {
   return reasonOf(effect, false, null, false).code;
 }

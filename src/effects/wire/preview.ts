@@ -62,7 +62,6 @@ export function obligationToWire(obligation: Obligation, forAgent: boolean) {
   }
 }
 
-/** Who would have to approve. */
 export function requirementToWire(requirement: ApprovalRequirement) {
   return {
     kind: 'approval' as const,

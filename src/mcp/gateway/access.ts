@@ -34,7 +34,6 @@ export function recordMessages(app: FastifyInstance, record: ((line: AccessLine)
   });
 }
 
-/** Notes what was found out about a request. */
 export function note({ mcpNoted }: FastifyRequest, found: Partial<Noted>): void {
   if (mcpNoted !== null) Object.assign(mcpNoted, found);
 }

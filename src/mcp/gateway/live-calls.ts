@@ -1,6 +1,5 @@
 import type { RpcId } from '../jsonrpc.ts';
 
-/** A call that runs here. */
 export interface LiveCall {
   /** The id under which its server knows it. */
   readonly sentAs: number;

@@ -268,7 +268,6 @@ class ServerDoor {
       changed = null,
       stands = false,
     }: {
-      /** How its answer is changed. */
       readonly changed?: Change | null;
       /** Its answer is a stream that lasts until one side leaves. */
       readonly stands?: boolean;

@@ -24,7 +24,6 @@ export interface GatewayPorts extends CallerPorts, FaultPorts {
   readonly authorize: (principal: Principal, request: AuthorizeRequest) => Authorized;
   /** Judges something that passes through: why it may not, or `null`. */
   readonly judge: (request: Passing) => Refused | null;
-  /** The key for what is bound to a workspace. */
   readonly workspaceKey: (workspace: string) => KeyObject;
   readonly effect: (workspace: string, id: string) => Promise<EffectRecord | null>;
   readonly approval: (workspace: string, id: string) => Promise<ApprovalRecord | null>;

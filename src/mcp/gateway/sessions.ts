@@ -29,7 +29,6 @@ export function sealSession(key: KeyObject, owner: SessionOwner, { id, takesUrls
   return isVisible(id) && id.length <= MAX_ID ? withMark(key, ofSession(owner, takesUrls), id) : null;
 }
 
-/** Headers of an answer. */
 export type AnswerHeaders = Readonly<Record<string, string | readonly string[]>>;
 
 /**

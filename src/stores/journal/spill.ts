@@ -21,7 +21,6 @@ export interface SpillJournal {
 
 const SUFFIX = '.settlement.json';
 
-/** How a settlement stands in its file. */
 export interface SettlementTexts {
   write(request: SettleRequest): string;
   /** @param text of `write` */

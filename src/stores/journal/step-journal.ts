@@ -12,11 +12,9 @@ export interface JournaledStep {
   readonly step: number;
   /** Time of the step by the store's clock, ms. */
   readonly at: number;
-  /** What the store assigned. */
   readonly redo: string;
   /** The batch of changes, in the bytes that were sent. */
   readonly batch: Buffer;
-  /** The epoch in which it was made. */
   readonly epoch: number;
 }
 
@@ -355,7 +353,6 @@ async function readMemory(folder: string): Promise<{
   readonly memory: InstallMemory | null;
   readonly remembered: readonly (readonly [string, JournalHead])[];
   readonly around: readonly (readonly [string, Neighbours])[];
-  /** What was dropped. */
   readonly before: readonly (readonly [string, JournalHead])[];
 }> {
   let text: string;

@@ -2,7 +2,6 @@ import type { Fleet } from './fleet.ts';
 import type { Calls } from './calls.ts';
 import { noteOf } from './scripts.ts';
 
-/** Digests of what a gateway has in force. */
 export interface InForceDigests {
   readonly policies: string;
   readonly configuration: string;

@@ -79,7 +79,6 @@ export interface Fleet {
   leave(): Promise<void>;
 }
 
-/** A loss that an operator accepted in the installation. */
 interface AcceptedLoss {
   /** `new` before it has a number. */
   readonly number: string;
@@ -119,7 +118,6 @@ export function createFleet(settings: FleetSettings): Fleet {
       .run(name, workspace, [epoch, gatewayId, time.argument(), ...args]);
   }
 
-  /** The decision of an operator, for the ledger. */
   const decided: OperatorEvent = (kind, gateway) => stored(settings.operatorEvent(kind, gateway));
 
   function setBack(workspace: string, message: string): StoreUnavailable {

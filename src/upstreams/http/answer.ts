@@ -151,7 +151,6 @@ function asText(bytes: Buffer, truncated: boolean): string | null {
   return null;
 }
 
-/** Whether a body of this content type is JSON. */
 export function isJson(contentType: string | string[] | undefined): boolean {
   return typeof contentType === 'string' && /^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i.test(contentType);
 }

@@ -39,7 +39,6 @@ export type Attempt =
       readonly startedAt: number;
     };
 
-/** A request with everything that is sent. */
 export interface AttemptRequest {
   readonly method: string;
   readonly pathAndQuery: string;

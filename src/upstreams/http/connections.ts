@@ -10,7 +10,6 @@ export interface Connection {
   readonly encrypted: boolean;
   /** The plain socket in use, beneath TLS if there is any; `null` before the first connect. */
   socket: Socket | null;
-  /** Whether an answer has begun on that socket. */
   hasAnswered: boolean;
 }
 
@@ -44,7 +43,6 @@ export const CONNECT_TIMEOUT_MS = 3000;
 /** How often calls that wait for a connection are asked whether they still want one. */
 const WAITING_CHECK_MS = 50;
 
-/** A call that waits for a connection. */
 interface Waiting {
   readonly wanted: () => boolean;
   readonly give: (connection: Connection | null) => void;

@@ -17,7 +17,6 @@ export interface EventScan {
   over(piece: Buffer): number;
 }
 
-/** A scan from the beginning of a stream. */
 export function createEventScan(): EventScan {
   let isLineEmpty = true;
   let wasCr = false;

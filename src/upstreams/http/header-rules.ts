@@ -26,7 +26,6 @@ export interface HeaderSettings {
   readonly set: Readonly<Record<string, string>>;
 }
 
-/** What happens to a header. */
 type Fate =
   | 'drop'
   /** Goes on to an upstream for which the gateway has no credentials; rules do not see it. */
@@ -38,7 +37,6 @@ type Fate =
   /** Has a `_`, which some servers read as `-`: a rule about one name would not see the other. */
   | 'ambiguous';
 
-/** The rules for one upstream and route. */
 export interface HeaderRules {
   fate(name: string): Fate;
   /** Fates that are known, so that most headers need no call. */
@@ -128,7 +126,6 @@ export function takenHeaders(tool: Tool | null, credential: string | undefined):
   return names;
 }
 
-/** Where the headers of a call go. */
 export interface HeaderTarget {
   readonly rules: HeaderRules;
   /** Headers that a param or the gateway sets: those of the caller are dropped. */

@@ -1,7 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { filenameFault, quotedFault, typeFault } from './multipart-body.ts';
 
-/** What the headers of a part say. */
 export type PartHead =
   | { readonly kind: 'field'; readonly name: string; readonly length: number | null }
   | {

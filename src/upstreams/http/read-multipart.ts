@@ -8,12 +8,10 @@ import { UNKNOWN_TYPE } from './multipart-body.ts';
 import { type PartHead, readPartHead } from './part-headers.ts';
 import type { IncomingFile } from './spool.ts';
 
-/** How a multipart body is read. */
 export interface MultipartOptions extends FormOptions {
   readonly boundary: string;
   /** The most bytes of all fields together, and of the headers of all parts. */
   readonly fieldBytes: number;
-  /** Begins a file of the body. */
   readonly openFile: () => IncomingFile;
 }
 
@@ -35,7 +33,6 @@ class MultipartFault extends Error {
 interface Part {
   readonly head: Exclude<PartHead, { kind: 'fault' }>;
   readonly file: IncomingFile | null;
-  /** What a field holds. */
   readonly text: Gathered;
   bytes: number;
 }

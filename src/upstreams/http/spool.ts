@@ -23,7 +23,6 @@ export interface IncomingFile {
   end(): { readonly bytes: number; readonly sha256: string };
 }
 
-/** The files of one request. */
 export interface Upload {
   /** Starts the next file. The previous one must have ended. */
   open(): IncomingFile;

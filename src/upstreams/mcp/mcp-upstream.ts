@@ -54,7 +54,6 @@ const NO_LISTENER: MessageListener = {
   refused: () => undefined,
 };
 
-/** What one call heard. */
 type Heard =
   | { readonly kind: 'message'; readonly message: JsonObject; readonly rest: string }
   | { readonly kind: 'refused'; readonly status: number; readonly message: JsonObject | null }
@@ -274,7 +273,6 @@ function isAnswer(message: JsonObject, id: string | number): boolean {
   );
 }
 
-/** The headers of an answer as they go on. */
 export function headersOf(
   headers: Readonly<Record<string, string | string[] | undefined>>,
 ): Readonly<Record<string, string | readonly string[]>> {

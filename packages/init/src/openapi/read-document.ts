@@ -16,7 +16,6 @@ const PATIENCE_MS = 60_000;
 /** How many faults of form are reported. */
 const MOST_FAULTS = 5;
 
-/** A document as it was read. */
 export interface ReadDocument {
   readonly document: ApiDocument;
   /** As the user wrote it. */

@@ -11,7 +11,6 @@ const MOST_CHARACTERS = 1_000_000;
 /** The most events of one look. */
 const MOST_EVENTS = 1_000;
 
-/** Rows that are asked for by name. */
 export interface RowsQuery {
   readonly workspace: string;
   readonly names: readonly RowName[];

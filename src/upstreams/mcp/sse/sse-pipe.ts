@@ -12,7 +12,6 @@ import { TooLong } from '../whole-answer.ts';
 export interface SseAddress {
   /** Its origin. */
   readonly url: string;
-  /** Where its stream is. */
   readonly path: string;
   readonly through: Pick<Dispatcher, 'dispatch'>;
   /** Bytes of one message, in either direction. */
