@@ -3,6 +3,7 @@ import type {} from '@fastify/swagger';
 import type {
   FastifyBaseLogger,
   FastifyInstance,
+  FastifySchema,
   RawReplyDefaultExpression,
   RawRequestDefaultExpression,
   RawServerDefault,
@@ -18,6 +19,11 @@ export type ApiApp = FastifyInstance<
   FastifyBaseLogger,
   TypeBoxTypeProvider
 >;
+
+/** A route that only keys with this row of the permission table may use. */
+export function guarded<const Schema extends FastifySchema>(endpoint: EndpointId, schema: Schema) {
+  return { config: { endpoint }, schema };
+}
 
 /** Who calls a control-plane route, and how much that key may see. */
 export interface Caller {

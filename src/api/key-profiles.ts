@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { SCOPES } from '../effects/model/principal.ts';
-import type { ApiApp } from './app.ts';
+import { type ApiApp, guarded } from './app.ts';
 import type { ApiPorts } from './ports.ts';
 import { answers, List, Nullable } from './schema.ts';
 
@@ -20,15 +20,12 @@ const Profiles = Type.Object({
 export function addKeyProfileRoutes(app: ApiApp, ports: ApiPorts): void {
   app.get(
     '/v1/mcp/key-profiles',
-    {
-      config: { endpoint: 'key_profiles.read' },
-      schema: {
-        operationId: 'listKeyProfiles',
-        summary: 'The profiles that a key can be made with',
-        tags: ['keys'],
-        response: answers({ 200: Profiles }),
-      },
-    },
+    guarded('key_profiles.read', {
+      operationId: 'listKeyProfiles',
+      summary: 'The profiles that a key can be made with',
+      tags: ['keys'],
+      response: answers({ 200: Profiles }),
+    }),
     async () => ({
       profiles: ports.profiles().map(({ name, description, scopes, allowedTools, readOnly }) => ({
         name,

@@ -124,12 +124,12 @@ function responseFrom(value: JsonObject, id: RpcId | null, wrong: Wrong): RpcMes
   return wrong('The member result or error must be an object.');
 }
 
-type ReadId =
+function readId(
+  id: Json | undefined,
+):
   | { readonly kind: 'absent' }
   | { readonly kind: 'id'; readonly id: RpcId }
-  | { readonly kind: 'wrong'; readonly message: string };
-
-function readId(id: Json | undefined): ReadId {
+  | { readonly kind: 'wrong'; readonly message: string } {
   if (id === undefined) return { kind: 'absent' };
   if (typeof id === 'number' && Number.isSafeInteger(id)) return { kind: 'id', id };
   if (typeof id === 'string' && id.length <= MAX_ID) return { kind: 'id', id };

@@ -52,10 +52,6 @@ export interface Equality {
   readonly values: readonly (string | number | boolean)[];
 }
 
-type ParsedCondition =
-  | TopLevelCondition
-  | { readonly fact: string; readonly operator: string; readonly value?: unknown };
-
 /** Compiles a condition in the engine's form. The engine's own parser reads it. */
 export function compileCondition(condition: Extract<EngineCondition, { all: unknown }>, symbols: Symbols): Test {
   const rule = new Rule({ conditions: condition, event: { type: 'matched' } });
@@ -70,7 +66,12 @@ export function compileChecked(condition: Extract<EngineCondition, { all: unknow
   return compileParsed(condition, symbols);
 }
 
-function compileParsed(condition: ParsedCondition | EngineCondition, symbols: Symbols): Test {
+function compileParsed(
+  condition:
+    | (TopLevelCondition | { readonly fact: string; readonly operator: string; readonly value?: unknown })
+    | EngineCondition,
+  symbols: Symbols,
+): Test {
   if ('all' in condition)
     return compileGroup(
       'all',

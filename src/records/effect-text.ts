@@ -39,27 +39,25 @@ export type CallTuple = readonly [
   workspace: string,
   idempotencyKey: string,
   fingerprint: string,
-  action: ActionTuple,
-  actor: ActorTuple,
+  action: readonly [
+    type: string,
+    tool: string,
+    toolDigest: string,
+    upstream: string,
+    kind: EffectAction['kind'],
+    target: string,
+  ],
+  actor: readonly [
+    agentId: string,
+    agentOwner: string | null,
+    keyId: string,
+    keyKind: EffectActor['keyKind'],
+    user: string | null,
+    keyMadeBy: string | null,
+    via: EffectActor['via'],
+  ],
   metadata: JsonObject | null,
   sealed: string | null,
-];
-type ActionTuple = readonly [
-  type: string,
-  tool: string,
-  toolDigest: string,
-  upstream: string,
-  kind: EffectAction['kind'],
-  target: string,
-];
-type ActorTuple = readonly [
-  agentId: string,
-  agentOwner: string | null,
-  keyId: string,
-  keyKind: EffectActor['keyKind'],
-  user: string | null,
-  keyMadeBy: string | null,
-  via: EffectActor['via'],
 ];
 /** The first stage of a text says when it began, each other one how long after the one before, ms. */
 export type StageTuple = readonly [
@@ -70,7 +68,6 @@ export type StageTuple = readonly [
   /** Absent where there is none. */
   detail?: string,
 ];
-type HoldTuple = readonly [budget: string, unit: string, bucket: string, window: string, amount: number];
 type LifeTuple = readonly [
   createdAt: number,
   life: StoredLife | ExecutingTuple | KnownTuple,
@@ -121,10 +118,11 @@ type OutcomeTuple = readonly [
   result: StoredResult | null,
   sent?: string | null,
 ];
+
 /** The terms. They do not change while the attempt runs, but only the admission makes them. */
 type TermsTuple = readonly [
   trace: VerdictTrace,
-  holds: readonly HoldTuple[],
+  holds: readonly (readonly [budget: string, unit: string, bucket: string, window: string, amount: number])[],
   /** The stages up to the admission. */
   stages: readonly StageTuple[],
 ];

@@ -184,13 +184,6 @@ export class RecordsView implements StepView {
 
 const NOTHING_SPENT: BudgetCounter = { spent: 0, held: 0, rows: 0 };
 
-type EventText = readonly [
-  kind: LedgerDraft['kind'],
-  actorType: LedgerDraft['actor']['type'],
-  actorId: string,
-  data: LedgerDraft['data'],
-];
-
 export function appendEvents(draft: Draft, events: readonly LedgerDraft[]): void {
   draft.events(events.map(eventDraft));
 }
@@ -201,7 +194,15 @@ export function eventDraft({ kind, effectId, actor, data }: LedgerDraft): EventD
 
 export function eventOf(about: string | null, text: string): LedgerDraft {
   // Only `eventDraft` writes the texts of the ledger.
-  const [kind, type, id, data] = readOwnJson<EventText>(text);
+  const [kind, type, id, data] =
+    readOwnJson<
+      readonly [
+        kind: LedgerDraft['kind'],
+        actorType: LedgerDraft['actor']['type'],
+        actorId: string,
+        data: LedgerDraft['data'],
+      ]
+    >(text);
   return { kind, effectId: about, actor: { type, id }, data };
 }
 

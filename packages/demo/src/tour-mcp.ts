@@ -1,21 +1,22 @@
 import { isJsonObject, type Json, type JsonObject } from '../../../src/json/value.ts';
 import { CommandFailure } from '../../../src/cli/ports.ts';
 
-export interface McpCalled {
-  readonly decision: string;
-  readonly code: string;
-  readonly happened: string;
-  readonly next: string;
-  /** What its model reads. */
-  readonly text: string;
-}
-
 /** As much of an MCP client as the tour needs, with messages as all clients send them. */
 export interface TourClient {
   /** Names of the tools that the client sees. */
   readonly tools: readonly string[];
   /** @throws CommandFailure where the answer is no result with a decision */
-  call(name: string, args: JsonObject): Promise<McpCalled>;
+  call(
+    name: string,
+    args: JsonObject,
+  ): Promise<{
+    readonly decision: string;
+    readonly code: string;
+    readonly happened: string;
+    readonly next: string;
+    /** What its model reads. */
+    readonly text: string;
+  }>;
 }
 
 /** Whether the action happened, and what to do: of those decisions that are no refusal. */

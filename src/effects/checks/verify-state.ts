@@ -14,20 +14,20 @@ export interface VerifyStateRequest {
   readonly onMismatch: 'replan' | 'block';
 }
 
-/** The answer to it (interface specification, 2.6). */
-export type VerifyStateResult =
-  | { readonly status: 'verified'; readonly decision: 'proceed'; readonly mismatches: readonly [] }
-  | {
-      readonly status: 'mismatch_detected';
-      readonly decision: 'replan' | 'block';
-      readonly mismatches: readonly Mismatch[];
-    };
-
 /**
  * Compares the state an agent assumed with the live state before a write. Pure.
  * @returns `null` where it would take more steps than one request may take
  */
-export function verifyState(request: VerifyStateRequest): VerifyStateResult | null {
+export function verifyState(request: VerifyStateRequest):
+  | (
+      | { readonly status: 'verified'; readonly decision: 'proceed'; readonly mismatches: readonly [] }
+      | {
+          readonly status: 'mismatch_detected';
+          readonly decision: 'replan' | 'block';
+          readonly mismatches: readonly Mismatch[];
+        }
+    )
+  | null {
   const mismatches = compareState({
     requiredFields: request.requiredFields,
     assumed: request.assumedState,

@@ -112,15 +112,16 @@ function previewOf(request: AdmitRequest, admission: Admission): Preview {
   };
 }
 
-interface Judged {
+function judged(
+  request: AdmitRequest,
+  admission: Admission,
+): {
   readonly decision: Decision;
   readonly reason: Reason;
   readonly repeat: boolean;
   readonly budgets: readonly ShownBudget[];
   readonly observed: Observed | null;
-}
-
-function judged(request: AdmitRequest, admission: Admission): Judged {
+} {
   if (admission.kind === 'stale' || admission.kind === 'exceeds')
     throw new TypeError('a stale admission is asked again, not shown');
   if (admission.kind !== 'dispatch') return outcomeOfAdmission(request, admission);

@@ -33,11 +33,6 @@ export type WaitingForm =
   | { readonly kind: 'url' }
   | { readonly kind: 'text' };
 
-/** What the server said last to this call, if it said something. */
-export interface LastMessage {
-  readonly message: JsonObject;
-}
-
 /**
  * The result of a call as an MCP client gets it. What the server said is passed on as it is, with `_meta` beside it,
  * where it is the answer: committed, or failed with a reason of the server. A call that is joined to its own effect, because
@@ -46,7 +41,13 @@ export interface LastMessage {
  * It begins with a sentence, and ends with the decision as JSON on a line of its own, whatever the server said in between:
  * some clients throw an error with the text, or hand it on, and keep nothing else.
  */
-export function resultOf(outcome: RunOutcome, last: LastMessage | null, context: AnswerContext): JsonObject {
+export function resultOf(
+  outcome: RunOutcome,
+  last: {
+    readonly message: JsonObject;
+  } | null,
+  context: AnswerContext,
+): JsonObject {
   const { publicUrl } = context;
   const meta = metaOf(outcome, context);
   if (outcome.decision === 'pending_approval')

@@ -21,14 +21,15 @@ export interface SpillJournal {
 
 const SUFFIX = '.settlement.json';
 
-export interface SettlementTexts {
-  write(request: SettleRequest): string;
-  /** @param text of `write` */
-  read(text: string): SettleRequest;
-}
-
 /** Opens the journal in `folder`, which it creates with mode 0700. */
-export async function openSpillJournal(folder: string, texts: SettlementTexts): Promise<SpillJournal> {
+export async function openSpillJournal(
+  folder: string,
+  texts: {
+    write(request: SettleRequest): string;
+    /** @param text of `write` */
+    read(text: string): SettleRequest;
+  },
+): Promise<SpillJournal> {
   makePrivateFolder(folder);
 
   async function write(request: SettleRequest): Promise<void> {

@@ -86,13 +86,6 @@ interface AcceptedLoss {
   readonly by: string;
 }
 
-interface HandedIn {
-  readonly epoch: string;
-  readonly isOpen: boolean;
-  /** The epoch waited for this gateway, and it has handed in. */
-  readonly hadPart: boolean;
-}
-
 export function createFleet(settings: FleetSettings): Fleet {
   const { topology, journal, gatewayId, boot, time } = settings;
   const attached = new Map<string, string>();
@@ -273,7 +266,15 @@ export function createFleet(settings: FleetSettings): Fleet {
    * @param accepted the accepted loss for which this is done. Then any number of steps is allowed
    * @returns whether the epoch is open, and whether this gateway had a part in that
    */
-  async function handIn(workspace: string, accepted: AcceptedLoss | null): Promise<HandedIn> {
+  async function handIn(
+    workspace: string,
+    accepted: AcceptedLoss | null,
+  ): Promise<{
+    readonly epoch: string;
+    readonly isOpen: boolean;
+    /** The epoch waited for this gateway, and it has handed in. */
+    readonly hadPart: boolean;
+  }> {
     attached.delete(workspace);
     const estimate = time.estimate();
     const head = journal.heads().get(workspace);

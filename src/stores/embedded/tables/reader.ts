@@ -1,5 +1,5 @@
 import type { LedgerEntry, LedgerQuery, Listed, ListQuery, Row, RowName } from '../../port.ts';
-import type { SqlDatabase, SqlStatement } from '../driver.ts';
+import type { SqlDatabase } from '../driver.ts';
 import { columnText, integer, plainText, text } from './columns.ts';
 import { openLedgerReader } from './ledger-table.ts';
 import { openNames } from './names.ts';
@@ -23,17 +23,11 @@ export interface Reader {
   ledger(query: LedgerQuery): readonly LedgerEntry[];
 }
 
-interface ListStatements {
-  readonly some: SqlStatement;
-  /** For entries after a place. */
-  readonly beyond: SqlStatement;
-}
-
 /** @param database a connection that cannot write */
 export function openReader(database: SqlDatabase): Reader {
   const names = openNames(database);
   const ledger = openLedgerReader(database);
-  const statements = (condition: string, direction: string): ListStatements => {
+  const statements = (condition: string, direction: string) => {
     const select = `SELECT places.at AS at, places.id AS id, rows.version AS version, rows.text AS text
       FROM places JOIN rows ON rows.kind = ?1 AND rows.id = places.id
       WHERE places.list = ?2 AND places.at >= ?3 AND places.at <= ?4`;
