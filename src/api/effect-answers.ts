@@ -267,7 +267,6 @@ const Refused = component(
 
 const UnlikeBefore = OneOf([DuplicateBlocked, InProgress, DeniedClaim, IdempotencyConflict, UnknownEffect], 'decision');
 
-/** What a run request is answered with, by status. */
 export const DECIDED = {
   200: Committed,
   202: AwaitingApproval,

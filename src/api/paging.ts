@@ -18,7 +18,6 @@ export const PAGE_QUERY = {
   cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 500 })),
 };
 
-/** Query members of lists that are searched by time. */
 export const TIME_QUERY = { since: Type.Optional(Time), until: Type.Optional(Time) };
 
 /** Query members of lists that are searched by whose key it was. */

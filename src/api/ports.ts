@@ -61,10 +61,8 @@ export interface ApiPorts {
   readonly preferredWait: Pick<PreferredWait, 'hold' | 'end'>;
   /** What {@link ApiPorts.run} would answer now. Writes nothing. */
   readonly preview: (request: RunRequest) => Promise<PreviewResult>;
-  /** The effects that this gateway is running now. */
   readonly running: Pick<Running, 'stagesOf'>;
   readonly resolve: (request: ResolveCall) => Promise<ResolveResult>;
-  /** Starts the probe of an effect that the caller may see. */
   readonly probe: (call: ProbeCall) => Promise<ProbeResult>;
   readonly decideApproval: (request: ApprovalCall) => Promise<ApprovalResult>;
   /** The params of a call and the headers that are part of it, opened; `null` if they cannot be opened. */
@@ -76,7 +74,6 @@ export interface ApiPorts {
     readonly headers?: HeaderSettings;
   } | null;
   readonly catalog: () => { tool(name: string): Tool | null; tools(): readonly Tool[] };
-  /** The active policy set. */
   readonly policies: () => {
     readonly set: CompiledPolicies;
     readonly mode: 'enforce' | 'observe';
@@ -139,7 +136,6 @@ export interface ApiPorts {
     /** What a server says now beside what was approved, or why it cannot be read; `null` if there is no such server. */
     compare(upstream: string): Promise<PinComparison | string | null>;
   };
-  /** Resource pools and their capacity. */
   readonly pools: () => ReadonlyMap<string, number>;
   /** Who is told of what happens. */
   readonly receivers: () => readonly Pick<Receiver, 'id'>[];

@@ -17,7 +17,6 @@ export interface BrainEntity extends Entity {
   readonly updatedAt: number;
 }
 
-/** Linked entities of the wanted type. */
 export interface BrainJoin {
   /** The hit. */
   readonly of: EntityRef;

@@ -87,7 +87,6 @@ interface RotateOptions extends KeyAccess {
   readonly overlap: number;
 }
 
-/** Adds the options of the commands that work on existing keys. */
 function onKeys(command: Command): Command {
   return command
     .option('--config <file>', 'the configuration, which names the store: works in it directly')

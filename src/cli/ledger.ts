@@ -3,7 +3,6 @@ import type { Command } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
 import { inShort, json, showPage, wire } from './terminal.ts';
 
-/** Options by which effects and events are found. */
 export interface FoundBy {
   readonly kind?: string;
   readonly actor?: string;

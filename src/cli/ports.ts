@@ -170,7 +170,6 @@ export interface FormatReport {
   readonly current: number | null;
   /** What a start would do with the store. `none`: there is no migration. */
   readonly start: 'makes' | 'opens' | 'refuses' | 'none';
-  /** How many records there are of each kind. */
   readonly records: Readonly<Record<string, number>> | null;
   /** Sentences for people. */
   readonly explanation: readonly string[];

@@ -142,7 +142,6 @@ export interface AuthSettings {
   readonly queryKey: 'allow' | 'refuse';
   /** How long a new key of a kind is valid by default; `null` means forever. */
   readonly defaultExpiryMs: Readonly<Record<KeyKind, number | null>>;
-  /** Profiles in addition to the shipped ones. */
   readonly profiles: readonly {
     readonly name: string;
     readonly description: string;
@@ -193,7 +192,6 @@ export interface UpstreamSettings {
   readonly mcp: McpSettings | null;
 }
 
-/** An MCP server behind the gateway. */
 export interface McpSettings {
   /** Path and query of its one address. */
   readonly path: string;
@@ -207,7 +205,6 @@ export interface McpSettings {
   readonly sse: { readonly sessions: number; readonly idleMs: number } | null;
 }
 
-/** An MCP server that runs as a process for each session. */
 export interface McpChildSettings {
   readonly command: string;
   readonly args: readonly string[];

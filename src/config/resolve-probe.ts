@@ -13,7 +13,6 @@ interface Asked {
   readonly entry: object;
   /** The names of the call's params; `null` where they are not known, or there may be others. */
   readonly names: ReadonlySet<string> | null;
-  /** Whether the upstream gets a key with the call. */
   readonly isKeyed: boolean;
 }
 

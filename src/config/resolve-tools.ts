@@ -220,13 +220,11 @@ interface Params {
   readonly isOpen: boolean;
 }
 
-/** What a request of a tool is checked against. */
 interface ToolParams {
   readonly params: Params | null;
   /** The param that holds what stands in the query without a name. */
   readonly rest: string | null;
   readonly schema: JsonObject | null;
-  /** Names of params that may hold encoded slashes. */
   readonly slashes: readonly string[];
 }
 

@@ -46,7 +46,6 @@ export interface BrainState {
   readonly files: readonly string[];
 }
 
-/** The entities of the company brain, by workspace. Part of the effect store. */
 export interface EntityStore {
   putEntities(request: PutEntities): Promise<EntitiesPut>;
   removeEntities(request: {

@@ -34,7 +34,6 @@ export interface PolicyInForce {
   readonly confirmedBy?: readonly string[];
 }
 
-/** How policies come in force, beside their version. */
 export interface PolicyChange extends Pick<PolicyInForce, 'by' | 'how' | 'why' | 'files'> {
   /** `null` where the store has it already, or it is too large to be kept there. */
   readonly bundle: PolicyBundle | null;

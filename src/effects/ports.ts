@@ -173,7 +173,6 @@ export interface EffectPorts {
   readonly elapsed: () => number;
   /** Boot id of this process. */
   readonly owner: string;
-  /** The attempts that this process runs now. */
   readonly running: Running;
   readonly settings: () => CoreSettings;
   /** Upstreams that did not answer lately, by id; told of each call without an answer, and of those that end a silence. */

@@ -17,7 +17,6 @@ import type { Health } from './health.ts';
 import type { OwnSettings } from './own-settings.ts';
 import type { Views } from './views.ts';
 
-/** Connects the rooms to what the control plane needs. */
 export function controlPlanePorts(
   { held, store, secrets, signer }: Ground,
   { directory, people, upstreams, brain, brainWriter, pins, entities }: Views,

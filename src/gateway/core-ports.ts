@@ -145,7 +145,6 @@ export function runnerOf(
   };
 }
 
-/** Connects the rooms to what the core needs. */
 export function corePorts(parts: {
   readonly store: EffectStore;
   readonly upstream: Upstreams;

@@ -136,7 +136,6 @@ function* takeUp(
   return { ...rest, configuration, policies: set, catalog, ...seen };
 }
 
-/** The content of the files cannot be used. */
 export class FilesRefused extends Error {}
 
 /**

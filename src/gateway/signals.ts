@@ -10,7 +10,6 @@ import { watchUpkeep } from './upkeep.ts';
 import { SilentUpstreams } from './silent-upstreams.ts';
 import type { Views } from './views.ts';
 
-/** What operators and their machines are told of the gateway. */
 export type Signals = ReturnType<typeof openSignals>;
 
 /** Opens metrics, alarms and notifications, and lets what is open already be measured. */

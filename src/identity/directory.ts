@@ -24,7 +24,6 @@ export interface Directory {
   /** Whether the configuration names the user. */
   isUser(user: string): boolean;
   rolesOf(user: string): readonly string[];
-  /** Reads what is in the store now. */
   refresh(): Promise<void>;
   /** Replaces the configuration. What was registered stays. */
   update(configuration: DirectoryConfiguration): void;

@@ -92,7 +92,6 @@ export function placeInSchema(
   return { types: typesOf(at), isRequired, missing: null };
 }
 
-/** The schema of the elements of a list. */
 export function itemSchema(at: SchemaAt): SchemaAt {
   for (const { items } of branches(at)) if (isJsonObject(items)) return { schema: items, root: at.root };
   return { schema: null, root: at.root };

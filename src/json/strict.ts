@@ -39,7 +39,6 @@ const FEW_NAMES = 12;
 /** A number of at most this many characters, without an exponent, is exact and within ±(2^53−1). */
 const SHORT_NUMBER = 15;
 
-/** What one JSON text may hold. */
 export interface JsonLimits {
   /** Levels of nesting. */
   readonly depth: number;

@@ -99,7 +99,6 @@ function refusal(status: number, code: number, message: string): RpcRefused {
   return new RpcRefused(refused(status, null, code, message));
 }
 
-/** What answers to faults are made with. */
 export interface FaultPorts {
   /** What anything that was thrown is as a problem; logged where it is the gateway's own fault. */
   readonly problemOf: (error: unknown, request: FastifyRequest) => Problem;
@@ -162,7 +161,6 @@ export function sendError(reply: FastifyReply, status: number, id: RpcId | null,
   return sendMessage(reply.code(status), status === 401 && id === null ? message : errorMessage(id, error));
 }
 
-/** Sends one JSON-RPC message as the whole answer. */
 export function sendMessage(reply: FastifyReply, message: JsonObject): FastifyReply {
   return sendWritten(reply, JSON.stringify(message));
 }

@@ -87,7 +87,6 @@ function messageOf(parsed: StrictJson, bytes: Buffer): RpcMessage | RpcRefusal {
   return refused(400, null, RPC.parseError, `The body is not strict JSON: ${text}${at}.`);
 }
 
-/** Reads a message from a value that was parsed strictly. */
 export function messageFrom(value: Json): RpcMessage | RpcRefusal {
   if (isJsonArray(value))
     return refused(400, null, RPC.invalidRequest, 'Batches are not taken: send one message in each request.');

@@ -36,10 +36,8 @@ export type ToolState =
   /** Cannot be pinned, and so never approved. `name` is `null` where it has none. */
   | { readonly kind: 'unusable'; readonly name: string | null; readonly why: string };
 
-/** A server beside its pins. */
 export interface PinComparison {
   readonly upstream: string;
-  /** Whether nothing at all is different. */
   readonly isUnchanged: boolean;
   /** Of `/server` and `/instructions`. They hold for all tools of the server: a change is one of every tool. */
   readonly about: readonly Difference[];

@@ -45,7 +45,6 @@ export type Test =
       readonly fixed: boolean;
     };
 
-/** What an index needs to know about an equality. */
 export interface Equality {
   readonly fact: FactPath;
   readonly read: ReadFact;
@@ -94,7 +93,6 @@ interface Leaf {
   readonly value?: unknown;
 }
 
-/** Whether a leaf is a block over the elements of a list. */
 export function isBlock({ operator }: Pick<Leaf, 'operator'>): boolean {
   return /(^|:)(some|every)$/.test(operator);
 }

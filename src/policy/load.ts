@@ -77,7 +77,6 @@ export interface CheckedFile {
   readonly findings: readonly Finding[];
 }
 
-/** Results of earlier checks, found by the content of a file. */
 export interface CheckedFiles {
   get(text: PolicyText): CheckedFile | null;
   put(text: PolicyText, checked: CheckedFile): void;

@@ -24,7 +24,6 @@ interface Fault {
   readonly at: Json;
 }
 
-/** What the conditions of one rule are looked up in. */
 interface Known {
   readonly names: ReadonlyMap<string, readonly string[]>;
   readonly tools: () => readonly Tool[];

@@ -85,7 +85,6 @@ function pieces(items: readonly unknown[], size: number): readonly Uint8Array[] 
   return parts(items, size).map(bytes);
 }
 
-/** A part of the entries of one named value. */
 interface TablePart {
   readonly name: string;
   readonly table: Omit<ValueTable, 'of'>;

@@ -93,7 +93,6 @@ export function compareText(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-/** A policy file as people and bundles get it. */
 export function policyTextToWire({ file, text, lists }: PolicyText) {
   return { file, text, lists: [...lists].map(([name, list]) => ({ name, text: list })) };
 }

@@ -121,7 +121,6 @@ function parseFactRight(operator: OperatorName, value: JsonObject, path: DataPat
   return { kind: 'fact', fact };
 }
 
-/** The name of an operator as policy files write it. */
 export function shortName(operator: OperatorName): string {
   for (const [short, name] of SHORT_NAMES) if (name === operator) return short;
   return operator;

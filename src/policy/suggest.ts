@@ -25,7 +25,6 @@ export interface ApprovedCall {
   readonly input: Omit<PolicyInput, 'tool' | 'entity'>;
 }
 
-/** Calls of one tool that one rule has asked about. */
 export interface OftenApproved {
   /** Full id, `set/rule`. */
   readonly rule: string;
@@ -130,7 +129,6 @@ function compiledOrNull(
   }
 }
 
-/** What calls have in common. */
 interface Within {
   readonly tool: Tool;
   readonly workspace: string;

@@ -30,7 +30,6 @@ export interface ProxyAnswer {
   readonly isUpstreams?: true;
 }
 
-/** What an answer needs to know about its request. */
 export interface AnsweredRequest {
   readonly id: string;
   readonly method: string;
@@ -53,7 +52,6 @@ export interface AnswerContext {
   readonly style: ErrorStyle;
 }
 
-/** The context of the answer to a request that has arrived. */
 export function contextOf(
   ports: Pick<ProxyPorts, 'settings'>,
   raw: IncomingMessage,

@@ -63,7 +63,6 @@ export interface ProxyPorts {
     workspace: string,
     agentId: string,
   ) => (() => void) | Promise<(() => void) | null>;
-  /** Origin, network and credentials of an upstream. */
   readonly upstream: (id: string) => ProxiedUpstream | null;
   readonly receiptView: (jws: string) => JsonObject;
   readonly renderProblem: (

@@ -27,9 +27,7 @@ export interface ObservedRead {
 export interface ReadLedger {
   /** @param status of the upstream's answer; `null` if none came */
   record(read: PassedRead, status: number | null): void;
-  /** Writes what was collected. */
   flush(): Promise<void>;
-  /** Writes what was collected and stops. */
   close(): Promise<void>;
 }
 

@@ -19,7 +19,6 @@ interface PassingPorts extends Pick<ProxyPorts, 'stream' | 'heard'> {
   readonly settings: () => Pick<ProxySettings, 'publicUrl'>;
 }
 
-/** The answer to a read on its way to the caller. */
 interface Answering {
   /** @returns whether the caller takes more at once; if not, the upstream is to be read on when it does */
   write(piece: Buffer): boolean;
@@ -120,7 +119,6 @@ export function passOn(
   );
 }
 
-/** Writes an answer of the upstream for the caller. */
 function answer(
   reply: FastifyReply,
   read: StreamedRead,

@@ -38,7 +38,6 @@ export function tombstoneOf(effect: EffectRecord, segment: number | null): Tombs
   };
 }
 
-/** Ids of the requests for approval of an effect. */
 export async function approvalsOf(
   store: RowStore,
   workspace: string,

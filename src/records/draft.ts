@@ -84,7 +84,6 @@ export interface Ground {
 /** How far the store's time may be from the time at which a step ran, ms. A step that waited longer is run again. */
 const SPAN_MS = 2000;
 
-/** A row that was looked at or is written. */
 interface Entry {
   readonly kind: string;
   readonly id: string;
@@ -259,7 +258,6 @@ function samePlace(one: Place, other: Place): boolean {
   return one.list === other.list && one.at === other.at;
 }
 
-/** Merges two changes of one counter. */
 function bothSums(one: SumChange, other: SumChange): SumChange {
   return {
     ...other,

@@ -366,7 +366,6 @@ export function decodeCall(text: string, tuple = readOwnJson<CallTuple>(text)): 
   return call;
 }
 
-/** Puts a record together from its texts. */
 export function decodeEffect(row: {
   readonly call: string;
   readonly terms: string;

@@ -206,7 +206,6 @@ export function eventOf(about: string | null, text: string): LedgerDraft {
   return { kind, effectId: about, actor: { type, id }, data };
 }
 
-/** Turns the plan of a step into rows of its draft. */
 export function writePlan(draft: Draft, plan: Plan<unknown>): void {
   const poolsBefore = plan.usesGone === undefined ? NONE : poolsOf(draft, plan.usesGone);
   for (const { record, binding } of plan.effects ?? []) {

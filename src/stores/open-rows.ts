@@ -93,7 +93,6 @@ export interface ArchivedRow {
   readonly text: string;
 }
 
-/** The place that a chain of segments has reached. */
 export interface ArchiveMark {
   readonly n: number;
   readonly sha256: string;

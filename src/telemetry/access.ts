@@ -3,7 +3,6 @@ import type { Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { AccessLine } from './access-log.ts';
 
-/** What a door knows of a request, besides what its connection says. */
 export type KnownOfRequest = Pick<
   AccessLine,
   'workspace' | 'agentId' | 'tool' | 'upstream' | 'rpc' | 'decision' | 'effectId' | 'authenticatedInMs' | 'lasts'

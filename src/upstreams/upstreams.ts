@@ -125,7 +125,6 @@ function lanesOf(
 /** Gives a place back. A second call does nothing. */
 export type Place = () => void;
 
-/** The places for work on one upstream, shared among agents. */
 export interface Places {
   /**
    * Takes a place, or waits for one. `null` if none became free in time, because the agent has its share already or all

@@ -5,7 +5,6 @@ import { isJsonObject, type Json, type JsonObject } from '../../../src/json/valu
 import { parseStrictJson } from '../../../src/json/strict.ts';
 import { createDesk } from './desk-mcp.ts';
 
-/** The demo's API, while it runs. */
 export interface PaymentsUpstream {
   /** Origin, no trailing slash. */
   readonly url: string;
@@ -79,7 +78,6 @@ export async function startPaymentsUpstream(options: { readonly port: number }):
   };
 }
 
-/** The API as a function of its state. */
 class Payments {
   readonly #payments = new Map<string, Payment>();
   readonly #things = new Map<string, JsonObject>();

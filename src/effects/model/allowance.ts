@@ -22,7 +22,6 @@ export interface AllowanceRecord {
   readonly varies: Editable;
   readonly by: { readonly user: string; readonly keyId: string };
   readonly times: number;
-  /** Calls that it has let in. */
   readonly used: number;
   readonly givenAt: number;
   /** By the giver's choice, at most as long as the policy allows; exclusive. */

@@ -144,7 +144,6 @@ export function dueAt(approval: ApprovalRecord): number {
   return due;
 }
 
-/** Whether every requirement has its quorum of different people. */
 export function isQuorate(requirements: readonly ApprovalRequirement[], votes: readonly Vote[]): boolean {
   return requirements.every((requirement, index) => {
     const voters = new Set<string>();

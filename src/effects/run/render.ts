@@ -16,7 +16,6 @@ export interface RenderContext {
   readonly hasProbe: (tool: string) => boolean;
 }
 
-/** A decision as an HTTP answer. */
 export interface RenderedOutcome {
   readonly status: number;
   /** Lower-case names. */

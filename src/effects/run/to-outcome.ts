@@ -7,7 +7,6 @@ import { BUSY, type EffectRecord, type Evidence, type Hold, type Tombstone } fro
 import type { RunOutcome, ShownBudget } from '../model/outcome.ts';
 import type { Verdict } from '../model/verdict.ts';
 
-/** The members that every outcome has, taken from an effect's record. */
 export function baseOf(effect: EffectRecord, reason: Reason, repeat: boolean) {
   const { changed } = effect.trace;
   return {

@@ -65,7 +65,6 @@ export function releaseClaimStep(
   };
 }
 
-/** Reserves units of a pool for an agent. */
 export function makeReservationStep(
   view: StepView,
   request: Parameters<EffectStore['makeReservation']>[0],

@@ -30,7 +30,6 @@ type Refused = {
 /** The obligations hold. This is what admission must write. */
 interface Satisfied {
   readonly kind: 'satisfied';
-  /** Claim rows to write, each extended by the effect. */
   readonly claims: readonly ClaimRecord[];
   readonly uses: readonly PoolUse[];
   readonly rates: readonly RateCount[];

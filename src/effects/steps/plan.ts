@@ -129,7 +129,6 @@ export interface Plan<Reply> {
   readonly allowances?: readonly AllowanceRecord[];
   readonly budgets?: readonly BudgetChange[];
   readonly rates?: readonly RateCount[];
-  /** Rows to write, by target. */
   readonly claims?: readonly ClaimRecord[];
   readonly claimsGone?: readonly string[];
   readonly reservation?: ReservationRecord;

@@ -14,7 +14,6 @@ import type { Probed } from '../run/probe-effect.ts';
 import type { Tool } from '../model/tool.ts';
 import { optionalTimeToWire, timeToWire } from './time.ts';
 
-/** What the wire form of an effect needs besides its record. */
 export interface EffectWireContext {
   readonly publicUrl: string;
   readonly receiptView: (jws: string) => JsonObject;

@@ -32,7 +32,6 @@ export function previewToWire(preview: Preview, forAgent: boolean) {
   };
 }
 
-/** What a permitted call has to hold. */
 export function obligationToWire(obligation: Obligation, forAgent: boolean) {
   const { rule } = obligation;
   switch (obligation.kind) {

@@ -5,7 +5,6 @@ import type { ControlTool } from './tool.ts';
 
 type Use = { readonly kind: 'allowed'; readonly view: View } | { readonly kind: 'refused'; readonly problem: Problem };
 
-/** Whether a key sees and may call a tool. */
 export function mayUse(tool: ControlTool, principal: Principal): Use {
   const permission = permit(principal, tool.endpoint);
   if (!permission.ok) return refusal(permission.code, permission.detail);

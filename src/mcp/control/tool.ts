@@ -116,7 +116,6 @@ export function answered(structured: JsonObject, text: string): ToolAnswer {
   return { kind: 'answer', structured, text };
 }
 
-/** Faults that the schema cannot find. */
 export function faulty(path: string, message: string): ToolFaults {
   return { kind: 'faults', faults: [{ path, message }] };
 }

@@ -22,7 +22,6 @@ export function absent(what: string): RpcProblem {
   return problem('not_found', `There is no such ${what} here.`);
 }
 
-/** What the wire form of an effect needs. */
 export function wireContext(
   ports: ControlPorts,
   { principal }: ToolCall,

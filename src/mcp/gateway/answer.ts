@@ -21,7 +21,6 @@ export interface AnswerContext {
   readonly sameForMs: number;
   /** The call is of the era in which a result says of itself that it is complete. */
   readonly isStateless: boolean;
-  /** Whether the tool declares a probe. */
   readonly hasProbe: boolean;
   /** What the client takes in place of a result that waits. */
   readonly waits: WaitingForm;

@@ -35,7 +35,6 @@ export interface ArrivedCall {
   /** Whose session it is in, at the door that it came through. */
   readonly owner: SessionOwner;
   readonly message: RpcRequest;
-  /** Headers of the transport that go on. */
   readonly headers: Readonly<Record<string, string>>;
   /** What the call is one of: calls of other sessions are not cancelled with it. */
   readonly session: string;
@@ -270,7 +269,6 @@ interface BegunAnswer {
   forget(): void;
   /** Asks the client something, where nothing has been sent yet. Nobody waits for what it says. */
   ask(message: JsonObject, headers: Readonly<Record<string, string>>): void;
-  /** Sends the last message. */
   end(message: JsonObject, headers?: Readonly<Record<string, string>>): Promise<FastifyReply>;
   /** Sends an answer of the server that is no message to the call. */
   pass(answer: HttpAnswer): FastifyReply;

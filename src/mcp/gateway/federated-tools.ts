@@ -5,7 +5,6 @@ import type { Catalog } from '../../upstreams/catalog.ts';
 import type { RpcRequest } from '../jsonrpc.ts';
 import { pageOf } from '../own-answers.ts';
 
-/** A tool at the door to all MCP servers. */
 export interface FederatedTool {
   readonly name: string;
   /** Its name in the catalog. */

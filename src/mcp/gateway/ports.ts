@@ -15,7 +15,6 @@ import type { AccessLine } from '../../telemetry/access-log.ts';
 import type { CallerPorts } from '../caller.ts';
 import type { FaultPorts } from '../http.ts';
 
-/** What the door to MCP servers needs of the rest of the gateway. */
 export interface GatewayPorts extends CallerPorts, FaultPorts {
   /** An MCP server behind the gateway; `null` if none has this id. */
   readonly server: (id: string) => McpUpstream | null;

@@ -14,7 +14,6 @@ export function holderOf({ workspace, agentId }: SessionOwner): string {
   return JSON.stringify([workspace, agentId]);
 }
 
-/** A session, by the server's own id of it. */
 export interface Session {
   readonly id: string;
   /** Its client has said that it has its user visit addresses. Nothing else remembers that: it stands in the mark. */

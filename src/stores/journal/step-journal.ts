@@ -8,7 +8,6 @@ import { makePrivateFolder, replaceFile, syncFolderAside } from '../private-fold
 /** A step that the store acknowledged to this gateway, with all that is needed to make it again. */
 export interface JournaledStep {
   readonly workspace: string;
-  /** Number of the step within its workspace. */
   readonly step: number;
   /** Time of the step by the store's clock, ms. */
   readonly at: number;

@@ -212,7 +212,6 @@ export function textsOf(reply: unknown): readonly string[] {
   });
 }
 
-/** A reply that is a list of names and values. */
 export function fieldsOf(reply: readonly string[]): ReadonlyMap<string, string> {
   const fields = new Map<string, string>();
   for (let i = 0; i + 1 < reply.length; i += 2) fields.set(reply[i] ?? '', reply[i + 1] ?? '');

@@ -18,7 +18,6 @@ export type ToStore =
 
 /** What the side that writes tells without being asked. */
 export type News =
-  /** A gateway has begun to use the file. */
   | { readonly kind: 'boot'; readonly boot: Boot }
   | { readonly kind: 'health'; readonly health: StoreHealth }
   /** What transactions have changed that listeners are told; `null`: anything may have changed. */

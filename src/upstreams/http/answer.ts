@@ -97,7 +97,6 @@ export function readAnswer(
   };
 }
 
-/** The headers of an answer that go on to the caller. */
 export function headersBack(incoming: IncomingHeaders, setCookie: boolean): HttpAnswer['headers'] {
   const named = connectionNames(incoming['connection']);
   const headers: Record<string, string | readonly string[]> = {};

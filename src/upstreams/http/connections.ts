@@ -6,7 +6,6 @@ import type { UpstreamTls } from './upstream-tls.ts';
 /** One connection to an upstream, which carries one request at a time. */
 export interface Connection {
   readonly client: Client;
-  /** Whether the socket carries TLS. */
   readonly encrypted: boolean;
   /** The plain socket in use, beneath TLS if there is any; `null` before the first connect. */
   socket: Socket | null;

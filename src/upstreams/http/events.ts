@@ -68,7 +68,6 @@ export function endOfEvent(bytes: Buffer): number {
   return ends.length === 0 ? 0 : Math.min(...ends);
 }
 
-/** Whether answers of this content type are server-sent events. */
 export function isEventStream(contentType: string | readonly string[] | undefined): boolean {
   return typeof contentType === 'string' && /^text\/event-stream\s*(?:;|$)/i.test(contentType);
 }

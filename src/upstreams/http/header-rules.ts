@@ -99,7 +99,6 @@ function makeRules({ forward, drop, volatile, set }: HeaderSettings): HeaderRule
   };
 }
 
-/** The values for the placeholders in headers that the gateway sets. */
 export type HeaderPlaceholders = Readonly<Record<(typeof HEADER_PLACEHOLDERS)[number], string>>;
 
 const taken = new WeakMap<Tool, { readonly credential: string | null; readonly names: readonly string[] }>();
@@ -151,7 +150,6 @@ export function sortHeaders(
   target: HeaderTarget,
 ): {
   readonly headers: CallHeaders;
-  /** Credentials of the caller that go on. */
   readonly credentials: Readonly<Record<string, string>>;
   readonly faults: readonly RequestFault[];
 } {

@@ -25,7 +25,6 @@ import { sentBody } from './sent-body.ts';
 import type { UpstreamTls } from './upstream-tls.ts';
 import { isUtf8 } from 'node:buffer';
 
-/** An upstream as the configuration declares it. */
 export interface UpstreamSettings {
   readonly id: string;
   /** An http or https origin. */
@@ -47,7 +46,6 @@ export interface UpstreamLimits {
   readonly responseKeptBytes: number;
 }
 
-/** What one attempt needs to know of its upstream. */
 export interface HttpUpstream {
   readonly settings: UpstreamSettings;
   readonly connections: Connections;

@@ -7,7 +7,6 @@ const MOST_HEAD = 16 * 1024;
 /** Of an answer of which only the head matters, what follows is taken up to here, bytes, and the connection is closed. */
 const MOST_UNREAD = 16 * 1024;
 
-/** What there is to be asked of a server that the operator named. */
 export interface OneRequest {
   readonly method: 'GET' | 'POST' | 'PUT';
   readonly url: string;

@@ -115,7 +115,6 @@ function sentParams({ name, meta }: McpCall, params: JsonObject, { _meta: protoc
 /** What a call is sent with, and who hears the answer. */
 interface Through extends Pick<ProxiedMessage, 'id' | 'rest' | 'headers' | 'hears'> {
   readonly signal: AbortSignal | null;
-  /** The server refused the request as such. */
   notTaken(): void;
 }
 

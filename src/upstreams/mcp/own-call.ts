@@ -4,7 +4,6 @@ import { encodeHeader } from '../../mcp-protocol/mirror-headers.ts';
 import { paramHeadersIn, paramHeadersOf } from '../../mcp-protocol/param-headers.ts';
 import type { Entered } from './own-session.ts';
 
-/** What a call that the gateway makes itself is sent with. */
 export interface OwnCall {
   readonly id: number;
   /** Members of the message's params beside the name and the arguments. */

@@ -3,7 +3,6 @@ import type { StdioCommand } from './stdio/child.ts';
 import type { ServerWords } from '../../pins/compare.ts';
 import type { UpstreamTls } from '../http/upstream-tls.ts';
 
-/** An MCP server as the configuration declares it. */
 export interface McpUpstreamSettings {
   readonly id: string;
   /** Its origin. */

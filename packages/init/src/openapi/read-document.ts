@@ -13,7 +13,6 @@ const MOST_BYTES = 64 * 1024 * 1024;
 /** How many other documents one may refer to. */
 const MOST_FILES = 500;
 const PATIENCE_MS = 60_000;
-/** How many faults of form are reported. */
 const MOST_FAULTS = 5;
 
 export interface ReadDocument {
