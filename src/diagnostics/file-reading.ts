@@ -3,18 +3,9 @@ import { readdir, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 
 /** Reads each file once and remembers it, so that all readers see the same version. */
-export interface FileReading {
-  /** @throws what `readFile` throws, the same on each call */
-  bytes(path: string): Promise<Buffer>;
-  /** Size in bytes. @throws what `stat` throws */
-  size(path: string): Promise<number>;
-  /** Names in a folder, sorted; `null` where the path is not a folder. @throws what `stat` throws */
-  names(path: string): Promise<readonly string[] | null>;
-  /** Whether all files and folders that were read are still unchanged. */
-  isStill(): Promise<boolean>;
-}
+export type FileReading = ReturnType<typeof createReading>;
 
-export function createReading(): FileReading {
+export function createReading() {
   const read = new Map<string, Promise<Buffer>>();
   const listed = new Map<string, Promise<readonly string[] | null>>();
   const states = new Map<string, Promise<FileState>>();
@@ -25,21 +16,25 @@ export function createReading(): FileReading {
     return found;
   };
   return {
-    bytes: (path) =>
+    /** @throws what `readFile` throws, the same on each call */
+    bytes: (path: string): Promise<Buffer> =>
       remembered(read, path, async () => {
         await stateOf(path);
         return readFile(path);
       }),
-    async size(path) {
+    /** Size in bytes. @throws what `stat` throws */
+    async size(path: string): Promise<number> {
       const found = await fresh(path);
       return 'error' in found ? 0 : found.size;
     },
-    names: (path) =>
+    /** Names in a folder, sorted; `null` where the path is not a folder. @throws what `stat` throws */
+    names: (path: string): Promise<readonly string[] | null> =>
       remembered(listed, path, async () => {
         const found = await fresh(path);
         return 'error' in found || !found.isFolder ? null : (await readdir(path)).sort();
       }),
-    async isStill() {
+    /** Whether all files and folders that were read are still unchanged. */
+    async isStill(): Promise<boolean> {
       for (const [path, before] of states) {
         const [was, is] = [await before, await readState(path)];
         if (was.stamp !== is.stamp) return false;

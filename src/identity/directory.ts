@@ -14,20 +14,7 @@ export interface DirectoryConfiguration {
 /**
  * Workspaces, agents and users: those in the configuration, and those registered in the store. Reads are synchronous.
  */
-export interface Directory {
-  agent(workspace: string, id: string): Agent | null;
-  agents(workspace: string): readonly Agent[];
-  workspaceExists(id: string): boolean;
-  workspaces(): readonly string[];
-  /** The fact `env` of a workspace; `prod` by default. */
-  envOf(workspace: string): string;
-  /** Whether the configuration names the user. */
-  isUser(user: string): boolean;
-  rolesOf(user: string): readonly string[];
-  refresh(): Promise<void>;
-  /** Replaces the configuration. What was registered stays. */
-  update(configuration: DirectoryConfiguration): void;
-}
+export type Directory = ReturnType<typeof createDirectory>;
 
 type Registry = Pick<EffectStore, 'workspaces' | 'agents'>;
 
@@ -35,7 +22,7 @@ type Registry = Pick<EffectStore, 'workspaces' | 'agents'>;
  * Makes the directory; call `refresh` once before using it. If an agent is both declared in the configuration and
  * registered under the same id, the declared one counts.
  */
-export function createDirectory(initial: DirectoryConfiguration, store: Registry): Directory {
+export function createDirectory(initial: DirectoryConfiguration, store: Registry) {
   let configuration = initial;
   let registered: { readonly workspaces: readonly string[]; readonly agents: readonly Agent[] } = {
     workspaces: [],
@@ -44,19 +31,22 @@ export function createDirectory(initial: DirectoryConfiguration, store: Registry
   let tables = tablesOf(configuration, registered);
 
   return {
-    agent: (workspace, id) => tables.agents.get(workspace)?.get(id) ?? null,
-    agents: (workspace) => [...(tables.agents.get(workspace)?.values() ?? [])],
-    workspaceExists: (id) => tables.envs.has(id),
-    workspaces: () => [...tables.envs.keys()],
-    envOf: (workspace) => tables.envs.get(workspace) ?? DEFAULT_ENV,
-    isUser: (user) => tables.roles.has(user),
-    rolesOf: (user) => tables.roles.get(user) ?? [],
-    async refresh() {
+    agent: (workspace: string, id: string): Agent | null => tables.agents.get(workspace)?.get(id) ?? null,
+    agents: (workspace: string): readonly Agent[] => [...(tables.agents.get(workspace)?.values() ?? [])],
+    workspaceExists: (id: string): boolean => tables.envs.has(id),
+    workspaces: (): readonly string[] => [...tables.envs.keys()],
+    /** The fact `env` of a workspace; `prod` by default. */
+    envOf: (workspace: string): string => tables.envs.get(workspace) ?? DEFAULT_ENV,
+    /** Whether the configuration names the user. */
+    isUser: (user: string): boolean => tables.roles.has(user),
+    rolesOf: (user: string): readonly string[] => tables.roles.get(user) ?? [],
+    async refresh(): Promise<void> {
       const [workspaces, agents] = await Promise.all([store.workspaces(), store.agents()]);
       registered = { workspaces, agents };
       tables = tablesOf(configuration, registered);
     },
-    update(next) {
+    /** Replaces the configuration. What was registered stays. */
+    update(next: DirectoryConfiguration): void {
       configuration = next;
       tables = tablesOf(configuration, registered);
     },

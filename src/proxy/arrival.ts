@@ -236,11 +236,7 @@ function agentOf(request: IncomingMessage): string | null {
 }
 
 /** Who sends requests. A key that was just verified on a connection is not verified again for a short time. */
-export interface Identities {
-  /** Returns a promise only if the key is not in the cache. */
-  of(request: IncomingMessage, key: string, address: string): Identified | Promise<Identified>;
-  close(): void;
-}
+export type Identities = ReturnType<typeof createIdentities>;
 
 interface Remembered {
   readonly key: string;
@@ -256,14 +252,15 @@ const REMEMBERED_MS = 500;
  * Verifies a key at most twice a second on one connection. In between, the earlier result counts if nothing about keys
  * or pauses has changed since.
  */
-export function createIdentities(ports: Pick<ProxyPorts, 'identify' | 'onAccessChanged'>): Identities {
+export function createIdentities(ports: Pick<ProxyPorts, 'identify' | 'onAccessChanged'>) {
   const remembered = new WeakMap<Socket, Remembered>();
   let change = 0;
   const unsubscribe = ports.onAccessChanged(() => {
     change += 1;
   });
   return {
-    of: (request, key, address) => {
+    /** Returns a promise only if the key is not in the cache. */
+    of: (request: IncomingMessage, key: string, address: string): Identified | Promise<Identified> => {
       const now = performance.now();
       const before = remembered.get(request.socket);
       if (before?.key === key && before.change === change && now - before.at < REMEMBERED_MS) return before.who;

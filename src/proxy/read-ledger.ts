@@ -24,12 +24,7 @@ export interface ObservedRead {
 }
 
 /** Collects reads that passed and writes them into the ledger in batches. */
-export interface ReadLedger {
-  /** @param status of the upstream's answer; `null` if none came */
-  record(read: PassedRead, status: number | null): void;
-  flush(): Promise<void>;
-  close(): Promise<void>;
-}
+export type ReadLedger = ReturnType<typeof createReadLedger>;
 
 /** How long a read waits for its batch, ms. */
 const BATCH_MS = 1000;
@@ -58,7 +53,7 @@ interface Entry {
 export function createReadLedger(
   append: (workspace: string, events: readonly LedgerDraft[]) => Promise<void>,
   now: () => number,
-): ReadLedger {
+) {
   const sums = createReadSums();
   let flushing: Promise<void> | null = null;
   let timer: NodeJS.Timeout | null = null;
@@ -92,7 +87,8 @@ export function createReadLedger(
     timer.unref();
   };
   return {
-    record: (read, answered) => {
+    /** @param status of the upstream's answer; `null` if none came */
+    record: (read: PassedRead, answered: number | null): void => {
       const at = now();
       const entry = sums.entryOf(read, at);
       const status = answered ?? NO_STATUS;
@@ -103,7 +99,7 @@ export function createReadLedger(
       schedule();
     },
     flush,
-    close: async () => {
+    close: async (): Promise<void> => {
       if (timer !== null) clearTimeout(timer);
       await flush();
     },

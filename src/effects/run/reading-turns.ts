@@ -25,13 +25,7 @@ export interface ReadingTurns {
 }
 
 /** The thread's clock and use, and what waits on it; others in tests. */
-export interface Thread {
-  /** ms. */
-  now(): number;
-  /** The share of time in which the thread worked since the last call. */
-  used(): number;
-  after(ms: number, work: () => void): void;
-}
+export type Thread = ReturnType<typeof thisThread>;
 
 /** For what is not read for people, or where nothing else has to be kept going: all at once. */
 export const AT_ONCE: ReadingTurns = { run: async (part) => part(), map: async (items, make) => items.map(make) };
@@ -91,17 +85,19 @@ export function createReadingTurns(thread: Thread = thisThread()): ReadingTurns 
   };
 }
 
-function thisThread(): Thread {
+function thisThread() {
   let last = performance.eventLoopUtilization();
   return {
-    now: () => performance.now(),
-    used() {
+    /** ms. */
+    now: (): number => performance.now(),
+    /** The share of time in which the thread worked since the last call. */
+    used(): number {
       const current = performance.eventLoopUtilization();
       const { utilization } = performance.eventLoopUtilization(current, last);
       last = current;
       return utilization;
     },
-    after(ms, work) {
+    after(ms: number, work: () => void): void {
       if (ms < 1) setImmediate(work);
       else setTimeout(work, ms);
     },

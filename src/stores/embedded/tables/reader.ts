@@ -17,14 +17,10 @@ export interface RowsQuery {
 }
 
 /** Rows, lists and the ledger for people's reads, on another connection than the one that writes. */
-export interface Reader {
-  rows(query: RowsQuery): readonly (Row | null)[];
-  list(query: ListQuery): Listed;
-  ledger(query: LedgerQuery): readonly LedgerEntry[];
-}
+export type Reader = ReturnType<typeof openReader>;
 
 /** @param database a connection that cannot write */
-export function openReader(database: SqlDatabase): Reader {
+export function openReader(database: SqlDatabase) {
   const names = openNames(database);
   const ledger = openLedgerReader(database);
   const statements = (condition: string, direction: string) => {
@@ -42,7 +38,7 @@ export function openReader(database: SqlDatabase): Reader {
   const down = statements('<', 'DESC');
 
   return {
-    rows({ workspace, names: asked }) {
+    rows({ workspace, names: asked }: RowsQuery): readonly (Row | null)[] {
       const place = names.findWorkspace(workspace);
       const found: (Row | null)[] = [];
       let left = MOST_CHARACTERS;
@@ -55,7 +51,7 @@ export function openReader(database: SqlDatabase): Reader {
       }
       return found;
     },
-    list({ workspace, list, kind, order, from, to, after, limit, characters }) {
+    list({ workspace, list, kind, order, from, to, after, limit, characters }: ListQuery): Listed {
       const place = names.findWorkspace(workspace);
       const numbers = [names.findKind(place, kind), names.findList(place, list)];
       const isUp = order === 'up';
@@ -82,7 +78,7 @@ export function openReader(database: SqlDatabase): Reader {
       }
       return { entries, more: entries.length < rows.length };
     },
-    ledger: ({ workspace, about, order, after, limit }) =>
+    ledger: ({ workspace, about, order, after, limit }: LedgerQuery): readonly LedgerEntry[] =>
       ledger(names.findWorkspace(workspace).n, { about, order, after, limit: Math.min(limit, MOST_EVENTS) }),
   };
 }
