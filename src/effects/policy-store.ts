@@ -19,17 +19,11 @@ export interface PolicyBundle {
   readonly parts: readonly string[];
 }
 
-export interface PolicyInForce {
-  readonly version: string;
-  /** ms */
-  readonly at: number;
-  readonly by: LedgerActor;
+export interface PolicyInForce extends Pick<PolicyProposal, 'version' | 'at' | 'by' | 'files'> {
   /** `files`: a gateway found it in its files, at its start or when they changed. */
   readonly how: 'files' | 'activate' | 'rollback';
   /** What the person said who put it in force. */
   readonly why?: string;
-  /** With `files`: those that were new or had changed; the first of them. */
-  readonly files?: readonly string[];
   /** Who confirmed it, where it was proposed. */
   readonly confirmedBy?: readonly string[];
 }

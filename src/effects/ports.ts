@@ -66,7 +66,11 @@ export interface SealedParams {
   readonly asked?: JsonObject;
 }
 
-interface SealBinding {
+/**
+ * What a seal is bound to; it does not open for anything else. A generation is not needed: the fingerprint covers the
+ * params, and all attempts of an effect share the params and the salts of the first one.
+ */
+export interface SealBinding {
   readonly workspace: string;
   readonly effectId: string;
   readonly fingerprint: string;

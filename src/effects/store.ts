@@ -31,7 +31,7 @@ import type {
   Stage,
   Tombstone,
 } from './model/effect.ts';
-import type { LedgerActor } from './model/ledger.ts';
+import type { LedgerActor, LedgerFilter } from './model/ledger.ts';
 import type { Page } from './model/page.ts';
 import type { Observed, Verdict } from './model/verdict.ts';
 import type { ReadingTurns } from './run/reading-turns.ts';
@@ -225,25 +225,17 @@ export type Resolution =
   | { readonly kind: 'moved'; readonly effect: EffectRecord }
   | { readonly kind: 'absent' };
 
-export interface EffectFilter {
+export interface EffectFilter extends Pick<LedgerFilter, 'target' | 'keyId' | 'since' | 'until' | 'limit' | 'cursor'> {
   readonly state: EffectState | null;
   readonly decision: Decision | null;
   readonly tool: string | null;
   readonly agentId: string | null;
-  readonly target?: string | undefined;
   /** A rule that decided, or that matched. */
   readonly rule?: string | undefined;
   /** The user that the calling key belongs to. */
   readonly user?: string | undefined;
-  readonly keyId?: string | undefined;
   /** A user who approved or rejected it. */
   readonly approver?: string | undefined;
-  /** ms, inclusive. */
-  readonly since: number | null;
-  /** ms, exclusive. */
-  readonly until: number | null;
-  readonly limit: number;
-  readonly cursor: string | null;
 }
 
 export interface SweepReport {

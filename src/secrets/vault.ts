@@ -8,7 +8,7 @@ import {
   type KeyObject,
 } from 'node:crypto';
 import { inspect } from 'node:util';
-import { type SealedParams, SALT_BYTES, SALTED_FIELDS } from '../effects/ports.ts';
+import { type SealedParams, SALT_BYTES, SALTED_FIELDS, type SealBinding } from '../effects/ports.ts';
 import { quote } from '../json/canonical.ts';
 import { loadSodium } from '../sodium/load.ts';
 import { createKeySeals, type JudgingSeals, type SealingKey } from './key-seals.ts';
@@ -18,16 +18,6 @@ import type { SecretMarks } from '../effects/key-store.ts';
 import { readOwnJson } from '../json/read.ts';
 import type { Sodium } from 'sodium-native';
 import { randomPooled } from '../effects/run/ids.ts';
-
-/**
- * What a seal is bound to; it does not open for anything else. A generation is not needed: the fingerprint covers the
- * params, and all attempts of an effect share the params and the salts of the first one.
- */
-interface SealBinding {
-  readonly workspace: string;
-  readonly effectId: string;
-  readonly fingerprint: string;
-}
 
 /** What a sealed text is bound to; it does not open for anything else. */
 interface TextBinding {

@@ -156,13 +156,7 @@ export type Answer =
       /** After the change, in the order of its sums. */
       readonly counters: readonly Counter[];
     }
-  | {
-      readonly kind: 'moved';
-      readonly now: number;
-      readonly epoch: number;
-      readonly rows: readonly Found[];
-      readonly counters: readonly Counter[];
-    };
+  | ({ readonly kind: 'moved' } & Seen);
 
 /** Everything that was read together: one state of the workspace. */
 export interface Seen {

@@ -1,17 +1,12 @@
-import type { Mismatch } from '../model/action-call.ts';
+import type { Mismatch, StateCheck } from '../model/action-call.ts';
 import { judgeCondition, newConditionJudge } from './conditions.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
 import { shownMismatches } from './mismatches.ts';
 import { type Effort, EffortSpent, jsonEquals, newEffort, readField } from './state-fields.ts';
 
 /** A request to verify a state (interface specification, 2.5). */
-export interface VerifyStateRequest {
-  readonly intent: string;
-  readonly requiredFields: readonly string[];
-  readonly assumedState: JsonObject;
+export interface VerifyStateRequest extends StateCheck {
   readonly currentState: JsonObject;
-  readonly conditions: JsonObject;
-  readonly onMismatch: 'replan' | 'block';
 }
 
 /**

@@ -4,7 +4,6 @@ import { NO_HEADERS } from '../../effects/model/action-call.ts';
 import { NO_FILES } from '../../effects/model/files.ts';
 import { readIdempotencyKey } from '../../effects/run/fingerprint.ts';
 import { randomPooled } from '../../effects/run/ids.ts';
-import type { Principal } from '../../effects/model/principal.ts';
 import type { GivenKey, Problem } from '../../effects/model/run-request.ts';
 import { type McpCall, pinnedCall, type Tool } from '../../effects/model/tool.ts';
 import type { MessageListener } from '../../effects/upstream.ts';
@@ -24,16 +23,12 @@ import { urlRequest, withoutAnswerToUs } from './approval-url.ts';
 import { answeredEarly, asksForMore, openedRound, sealedRound } from './input-rounds.ts';
 import type { LiveCalls } from './live-calls.ts';
 import type { GatewayPorts } from './ports.ts';
-import { type AnswerHeaders, sealHeaders, type SessionOwner } from './sessions.ts';
+import { type AnswerHeaders, sealHeaders } from './sessions.ts';
+import type { Sender } from './arrival.ts';
 
 /** A call of a tool, as it came in. */
-export interface ArrivedCall {
-  readonly principal: Principal;
-  readonly workspace: string;
-  readonly agentId: string | null;
+export interface ArrivedCall extends Omit<Sender, 'session'> {
   readonly upstream: string;
-  /** Whose session it is in, at the door that it came through. */
-  readonly owner: SessionOwner;
   readonly message: RpcRequest;
   readonly headers: Readonly<Record<string, string>>;
   /** What the call is one of: calls of other sessions are not cancelled with it. */
@@ -51,10 +46,7 @@ export interface ArrivedCall {
   readonly events: EventIdMarks | null;
   /** Hears what the server says beside the answer. */
   readonly heard: (event: Buffer) => void;
-  readonly authenticatedAt: number;
   readonly era: Era;
-  /** The client has its user visit addresses. */
-  readonly takesUrls: boolean;
 }
 
 /** Runs a call of a tool as an effect, and answers it: always with a status of 200 where a decision was made. */

@@ -6,7 +6,6 @@ import type { RunResult } from '../../effects/model/outcome.ts';
 import type { Principal } from '../../effects/model/principal.ts';
 import type { Problem, RunRequest } from '../../effects/model/run-request.ts';
 import type { Tool } from '../../effects/model/tool.ts';
-import type { JsonObject } from '../../json/value.ts';
 import type { JsonLimits } from '../../json/strict.ts';
 import type { Reason } from '../../effects/model/decision.ts';
 import type { McpUpstream } from '../../upstreams/mcp/mcp-upstream.ts';
@@ -37,12 +36,8 @@ export interface GatewayPorts extends CallerPorts, FaultPorts {
 }
 
 /** Something other than a call of a tool that an agent asks of a server. */
-export interface Passing {
-  readonly principal: Principal;
-  readonly workspace: string;
-  readonly agentId: string | null;
+export interface Passing extends Pick<RunRequest, 'principal' | 'workspace' | 'agentId' | 'params'> {
   readonly tool: Tool;
-  readonly params: JsonObject;
   readonly requestIp: string;
 }
 
