@@ -1,5 +1,5 @@
 import type { ReceiptSigner } from '../receipts/sign.ts';
-import type { KeyRecord } from '../effects/model/key.ts';
+import type { KeyRecord, KeyProfile } from '../effects/model/key.ts';
 import type { ApprovalCall, ApprovalResult } from '../effects/run/decide-approval.ts';
 import type { ApprovalRecord } from '../effects/model/approval.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
@@ -21,7 +21,6 @@ import type { Directory } from '../identity/directory.ts';
 import type { Passkey } from '../effects/model/passkey.ts';
 import type { Passkeys } from '../identity/passkeys/passkeys.ts';
 import type { KeyRequest, MadeKey } from '../identity/key-record.ts';
-import type { KeyProfile } from '../identity/profiles.ts';
 import type { PreferredWait } from './preferred-wait.ts';
 import type { Lists } from './lists.ts';
 import type { IncomingHttpHeaders } from 'node:http';
@@ -35,9 +34,9 @@ import type { PolicyInput } from '../policy/input.ts';
 import type { OftenApproved, SuggestedRule } from '../policy/suggest.ts';
 import type { JudgeInput, SealedParams } from '../effects/ports.ts';
 import type { Secrets } from '../secrets/vault.ts';
-import type { HeaderSettings } from '../upstreams/http/header-rules.ts';
 import type { InvalidKeyLimiter } from './invalid-key-limiter.ts';
 import type { Disclosure } from '../receipts/commitments.ts';
+import type { HeaderSettings } from '../effects/upstream.ts';
 
 /**
  * What the control plane needs of the rest of the gateway. `src/gateway/` builds it. Whatever a reload can change is a

@@ -27,7 +27,7 @@ export interface JudgeInput {
   readonly now: number;
 }
 
-/** Whether a key may let an agent act. */
+/** Whether a key may let an agent act: the agent, a denial with its decision, or a request that names no agent. */
 export type Authorized =
   | { readonly kind: 'agent'; readonly agent: Agent }
   | { readonly kind: 'denied'; readonly decision: 'denied_permission' | 'denied_identity'; readonly reason: Reason }

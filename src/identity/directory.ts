@@ -1,8 +1,8 @@
 import type { EffectStore } from '../effects/store.ts';
 import type { Reason } from '../effects/model/decision.ts';
 import type { Agent, Principal } from '../effects/model/principal.ts';
-import type { RequestFault } from '../effects/model/run-request.ts';
 import { permit } from './permissions.ts';
+import type { Authorized, AuthorizeRequest } from '../effects/ports.ts';
 
 /** The part of the configuration that names workspaces, agents and users. */
 export interface DirectoryConfiguration {
@@ -71,16 +71,6 @@ function tablesOf(
   return { envs, agents, roles: configuration.rolesOf };
 }
 
-/** Whether a key may let an agent act: the agent, a denial with its decision, or a request that names no agent. */
-export type Authorization =
-  | { readonly kind: 'agent'; readonly agent: Agent }
-  | {
-      readonly kind: 'denied';
-      readonly decision: 'denied_permission' | 'denied_identity';
-      readonly reason: Reason;
-    }
-  | { readonly kind: 'invalid'; readonly fault: RequestFault };
-
 /**
  * Checks a run or preview request by its key, before policy: first what the key may do (`denied_permission`), then who
  * acts (`denied_identity`). Nothing here reveals whether a workspace or a tool exists.
@@ -89,13 +79,8 @@ export type Authorization =
 export function authorize(
   directory: Pick<Directory, 'agent'>,
   principal: Principal,
-  request: {
-    readonly endpoint: 'effects.run' | 'effects.preview' | 'proxy.read';
-    readonly workspace: string;
-    readonly tool: string;
-    readonly agentId: string | null;
-  },
-): Authorization {
+  request: AuthorizeRequest,
+): Authorized {
   const permission = permit(principal, request.endpoint, request.workspace);
   if (!permission.ok) return denied('denied_permission', permission.code, permission.detail);
   if (principal.allowedTools !== null && !principal.allowedTools.includes(request.tool))
@@ -132,10 +117,6 @@ function agentOf(principal: Principal): string | null {
   }
 }
 
-function denied(
-  decision: 'denied_permission' | 'denied_identity',
-  code: Reason['code'],
-  message: string,
-): Authorization {
+function denied(decision: 'denied_permission' | 'denied_identity', code: Reason['code'], message: string): Authorized {
   return { kind: 'denied', decision, reason: { code, message } };
 }

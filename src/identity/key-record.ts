@@ -1,10 +1,9 @@
 import type { KeyObject } from 'node:crypto';
-import type { KeyRecord } from '../effects/model/key.ts';
+import type { KeyRecord, KeyProfile } from '../effects/model/key.ts';
 import { optionalTimeToWire, timeToWire } from '../effects/wire/time.ts';
 import type { KeyKind, Scope } from '../effects/model/principal.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { hashKey, makeKey } from './key-format.ts';
-import type { KeyProfile } from './profiles.ts';
 
 /** A request for a key, as it came; `null` where it leaves something out. */
 export interface KeyRequest

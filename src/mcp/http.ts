@@ -14,6 +14,7 @@ import {
   readMessage,
   refused,
 } from './jsonrpc.ts';
+import type { RenderedOutcome } from '../effects/run/render.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -106,11 +107,7 @@ export interface FaultPorts {
   readonly renderProblem: (
     problem: Problem,
     request: { readonly id: string; readonly method: string; readonly keyed: boolean },
-  ) => {
-    readonly status: number;
-    readonly headers: Readonly<Record<string, string>>;
-    readonly body: JsonObject;
-  };
+  ) => RenderedOutcome;
 }
 
 /**

@@ -3,7 +3,7 @@ import { OWN_PATH } from '../config/resolve-routes.ts';
 import type { Code } from '../effects/model/codes.ts';
 import { actingAgent, type Principal } from '../effects/model/principal.ts';
 import type { Problem, RequestFault } from '../effects/model/run-request.ts';
-import { holdsKey, holdsOwnForm, type KeyCarriers, keyFromRequest, USUAL_CARRIERS } from '../identity/key-format.ts';
+import { holdsKey, holdsOwnForm, keyFromRequest, USUAL_CARRIERS } from '../identity/key-format.ts';
 import type { Identified } from '../identity/identified.ts';
 import { readPath } from '../upstreams/http/path.ts';
 import { isNested, type QueryPairs, REPEATED } from '../upstreams/http/query.ts';
@@ -14,6 +14,7 @@ import type { RouteMatch, RouteTable } from './route-table.ts';
 import type { Socket } from 'node:net';
 import { pointerTo } from '../json/pointer.ts';
 import type { KnownOfRequest } from '../telemetry/access.ts';
+import type { KeyCarriers } from '../effects/model/key.ts';
 
 /** A request whose sender is known, and whose path and query have only one meaning. */
 export interface Arrived {

@@ -15,6 +15,7 @@ import type { AccessLine } from '../telemetry/access-log.ts';
 import type { Spool, SpoolLimits } from '../upstreams/http/spool.ts';
 import type { UpstreamSettings } from '../upstreams/http/http-upstream.ts';
 import type { JudgeInput } from '../effects/ports.ts';
+import type { RenderedOutcome } from '../effects/run/render.ts';
 
 /**
  * What the data plane needs of the rest of the gateway. `src/gateway/` builds it. Whatever a reload can change is a
@@ -67,11 +68,7 @@ export interface ProxyPorts {
   readonly renderProblem: (
     problem: Problem,
     request: { readonly id: string; readonly method: string; readonly keyed: boolean },
-  ) => {
-    readonly status: number;
-    readonly headers: Readonly<Record<string, string>>;
-    readonly body: JsonObject;
-  };
+  ) => RenderedOutcome;
   /** Whether policy is enforced or only observes. */
   readonly policyMode: () => 'enforce' | 'observe';
   /** Called for a read that passed but would have been refused if policy were enforced. */

@@ -2,6 +2,7 @@ import { quote } from '../../json/canonical.ts';
 import type { DeniedDecision, Reason } from './decision.ts';
 import { type ApprovalRequirement, type Approvers, type Obligation, windowId } from './verdict.ts';
 import { shortened } from './shortened.ts';
+import type { BudgetRow } from './budget.ts';
 
 /** Longest comment on a vote, characters. */
 export const MOST_COMMENT = 1000;
@@ -21,13 +22,8 @@ export interface Vote {
 }
 
 /** What the call takes from a budget, as computed when approval was asked for. */
-export interface ApprovalCost {
-  readonly budget: string;
-  readonly unit: string;
-  readonly bucket: string;
-  readonly window: string;
+export interface ApprovalCost extends Pick<BudgetRow, 'budget' | 'unit' | 'bucket' | 'window' | 'limit'> {
   readonly amount: number | null;
-  readonly limit: number;
 }
 
 /** A request for approval. It is bound to a digest of the action and of the rules that ask for approval. */

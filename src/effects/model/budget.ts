@@ -2,6 +2,7 @@ export interface BudgetRow {
   readonly budget: string;
   readonly unit: string;
   readonly bucket: string;
+  /** Id of the row's window: `c:<start>:<end>` for calendar windows, `r:<ms>` for rolling ones. */
   readonly window: string;
   readonly limit: number;
   readonly spent: number;

@@ -6,20 +6,17 @@ import { crc32 } from 'node:zlib';
 import { makePrivateFolder, replaceFile, syncFolderAside } from '../private-folder.ts';
 
 /** A step that the store acknowledged to this gateway, with all that is needed to make it again. */
-export interface JournaledStep {
+export interface JournaledStep extends JournalHead {
   readonly workspace: string;
-  readonly step: number;
-  /** Time of the step by the store's clock, ms. */
-  readonly at: number;
   readonly redo: string;
   /** The batch of changes, in the bytes that were sent. */
   readonly batch: Buffer;
-  readonly epoch: number;
 }
 
 /** The newest step of a workspace that this gateway knows to be in the store. */
 export interface JournalHead {
   readonly step: number;
+  /** Time of the step by the store's clock, ms. */
   readonly at: number;
   readonly epoch: number;
 }

@@ -3,7 +3,8 @@ import { connect as connectSocket, isIP, type Socket } from 'node:net';
 import { buildConnector } from 'undici';
 import { refusedAddress } from './address-guard.ts';
 import { handshakeFault } from './tls-faults.ts';
-import { contextOf, type UpstreamTls } from './upstream-tls.ts';
+import { contextOf } from './upstream-tls.ts';
+import type { UpstreamTls } from '../../effects/upstream.ts';
 
 /** A connection was refused or failed: no byte of a request was written. */
 export class ConnectFailed extends Error {

@@ -1,7 +1,7 @@
 import type { Socket } from 'node:net';
 import { Client } from 'undici';
 import { guardedConnector } from './connect.ts';
-import type { UpstreamTls } from './upstream-tls.ts';
+import type { UpstreamTls } from '../../effects/upstream.ts';
 
 /** One connection to an upstream, which carries one request at a time. */
 export interface Connection {

@@ -14,17 +14,7 @@ import { isHttpTool, type Tool } from '../../effects/model/tool.ts';
 import { pointerTo } from '../../json/pointer.ts';
 import { connectionNames } from './answer.ts';
 import { planOf, takesFiles } from './request-template.ts';
-
-/**
- * `headers` of an upstream or a route. Names are in lower case; one that ends with `*` stands for all names with that
- * beginning.
- */
-export interface HeaderSettings {
-  readonly forward: readonly string[];
-  readonly drop: readonly string[];
-  readonly volatile: readonly string[];
-  readonly set: Readonly<Record<string, string>>;
-}
+import type { HeaderSettings } from '../../effects/upstream.ts';
 
 type Fate =
   | 'drop'
