@@ -57,11 +57,3 @@ export class BadQuestion extends Error {
 /** The most hits of one answer, and the default. */
 export const MOST_HITS = 50;
 export const DEFAULT_HITS = 10;
-
-/** The company brain, as those who ask it see it. */
-export interface BrainPort {
-  /** Looks for entities of one type. @throws BadQuestion, BrainNotReady, StoreUnavailable */
-  query(workspace: string, question: BrainQuestion): Promise<BrainAnswer>;
-  /** The types of entities that there are, as far as they have been read. */
-  types(workspace: string): readonly string[];
-}

@@ -20,8 +20,6 @@ import type { ApprovalRecord } from './model/approval.ts';
 import type { BudgetRow } from './model/budget.ts';
 import type { Decision, DeniedDecision, Reason } from './model/decision.ts';
 import type {
-  EffectAction,
-  EffectActor,
   EffectRecord,
   EffectState,
   Evidence,
@@ -57,21 +55,20 @@ export interface SeenVersions {
   readonly pauses: number;
 }
 
-export interface AdmitRequest {
-  readonly workspace: string;
+export interface AdmitRequest
+  extends Pick<
+    EffectRecord,
+    'workspace' | 'idempotencyKey' | 'fingerprint' | 'action' | 'actor' | 'metadata' | 'stages'
+  > {
   /** Id of the effect, if this call makes one. (A refusal makes a separate effect too.) */
   readonly effectId: string;
   /** Id of the request for approval, if this call makes one; empty where its verdict asks for none. */
   readonly approvalId: string;
-  readonly idempotencyKey: string;
   /**
    * `null`: the key holds for ever. Else it is derived, and has generations: how long after the last one was settled a
    * call still joins it, ms.
    */
   readonly generationMs: number | null;
-  readonly fingerprint: string;
-  readonly action: EffectAction;
-  readonly actor: EffectActor;
   readonly verdict: Verdict;
   /** The digest that votes are bound to; see `ApprovalRecord.digest`. */
   readonly approvalDigest: string;
@@ -99,10 +96,7 @@ export interface AdmitRequest {
   readonly nonce: string;
   readonly claimId: string | null;
   readonly reservationId: string | null;
-  readonly metadata: JsonObject | null;
   readonly sealed: string;
-  /** Stages so far. They are kept with the effect. */
-  readonly stages: readonly Stage[];
 }
 
 /** A refusal, as the caller gets it. `effectId` names the refusal, or the effect that the key was already bound to. */

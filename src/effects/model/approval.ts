@@ -3,6 +3,7 @@ import type { DeniedDecision, Reason } from './decision.ts';
 import { type ApprovalRequirement, type Approvers, type Obligation, windowId } from './verdict.ts';
 import { shortened } from './shortened.ts';
 import type { BudgetRow } from './budget.ts';
+import type { EffectActor } from './effect.ts';
 
 /** Longest comment on a vote, characters. */
 export const MOST_COMMENT = 1000;
@@ -37,13 +38,7 @@ export interface ApprovalRecord {
   readonly digest: string;
   readonly tool: string;
   readonly target: string;
-  readonly requester: {
-    readonly agentId: string;
-    readonly agentOwner: string | null;
-    readonly user: string | null;
-    readonly keyId: string;
-    readonly keyMadeBy: string | null;
-  };
+  readonly requester: Pick<EffectActor, 'agentId' | 'agentOwner' | 'user' | 'keyId' | 'keyMadeBy'>;
   readonly requirements: readonly ApprovalRequirement[];
   readonly costs: readonly ApprovalCost[];
   readonly votes: readonly Vote[];

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import type { BrainPort } from '../../brain/port.ts';
+import type { Brain } from '../../brain/brain.ts';
 import type { Note } from '../../effects/model/note.ts';
 import type { Problem, RunRequest } from '../../effects/model/run-request.ts';
 import type { JudgeInput } from '../../effects/ports.ts';
@@ -45,7 +45,7 @@ export interface ControlPorts extends CallerPorts, FaultPorts, CallReaderPorts {
   readonly secondOpinion: (policies: CompiledPolicies, input: PolicyInput) => void;
   readonly directory: Pick<Directory, 'agent'>;
   readonly catalog: () => Catalog;
-  readonly brain: BrainPort;
+  readonly brain: Pick<Brain, 'query' | 'types'>;
   /** How tools of MCP servers stand to what was approved. */
   readonly pins: {
     /** `null` where a tool has no pin. */
