@@ -218,7 +218,6 @@ function addListRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
       operationId: 'listApprovals',
       summary: 'List requests for approval, newest first',
       description: 'A page may be short though others follow.',
-      tags: ['approvals'],
       params: InWorkspace,
       querystring: Type.Object(
         { status: Type.Optional(Type.Enum(['pending', 'granted', 'rejected', 'expired', 'used'])), ...PAGE_QUERY },
@@ -260,7 +259,6 @@ function addApprovalRoute(app: ApiApp, ports: ApiPorts): void {
     guarded('approvals.read', {
       operationId: 'getApproval',
       summary: 'One request for approval',
-      tags: ['approvals'],
       params: WithId,
       response: answers({ 200: Approval }),
     }),

@@ -98,7 +98,6 @@ function addPutRoute(app: ApiApp, { brain, brainWriter }: ApiPorts): void {
       operationId: 'putEntities',
       summary: 'Put entities of the company brain',
       description: `All of them or none. An entity of the same type and id is replaced. One that a file of the configuration names is a 409 \`conflict\`: the file has the last word. At most ${MOST_AT_ONCE} at once.`,
-      tags: ['brain'],
       params: InWorkspace,
       body: Type.Object(
         {
@@ -149,7 +148,6 @@ function addListRoute(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
     guarded('brain.read', {
       operationId: 'listEntities',
       summary: 'List entities, those that changed last first',
-      tags: ['brain'],
       params: InWorkspace,
       querystring: Type.Object({ type: Type.Optional(EntityType), ...PAGE_QUERY }, { additionalProperties: false }),
       response: answers({ 200: Entities }),
@@ -177,7 +175,6 @@ function addEntityRoute(app: ApiApp, { store }: ApiPorts): void {
     guarded('brain.read', {
       operationId: 'getEntity',
       summary: 'One entity',
-      tags: ['brain'],
       params: OfEntity,
       response: answers({ 200: Entity }),
     }),
@@ -198,7 +195,6 @@ function addDeleteRoute(app: ApiApp, { store, brain }: ApiPorts): void {
       operationId: 'deleteEntity',
       summary: 'Delete an entity',
       description: 'One that a file of the configuration names is a 409 `conflict`: take it out of the file.',
-      tags: ['brain'],
       params: OfEntity,
       response: answers({ 200: Type.Object(REF) }),
     }),
@@ -224,7 +220,6 @@ function addSearchRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
     guarded('brain.read', {
       operationId: 'searchEntities',
       summary: 'Search entities of a type, with those that they are linked with',
-      tags: ['brain'],
       params: InWorkspace,
       querystring: Search,
       response: answers({ 200: Found }),

@@ -63,7 +63,6 @@ export function addBudgetRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
       operationId: 'listBudgets',
       summary: 'List budgets as they stand',
       description: 'An agent sees the figures of its own, and of those that it shares a level only.',
-      tags: ['budgets'],
       params: InWorkspace,
       response: answers({ 200: Budgets }),
     }),
@@ -99,7 +98,6 @@ function addTakenRoute(app: ApiApp, { store, policies }: ApiPorts, lists: Lists)
       summary: 'What a call took of budgets, and how these stood before and after',
       description:
         'Computed from the ledger, event by event. `before` and `after` are there for calendar windows in which not more happened than is read; else `unknown` says why not. A key that was made for one agent does not read it: others share the budgets.',
-      tags: ['budgets'],
       params: WithId,
       response: answers({ 200: EffectBudgets }),
     }),

@@ -32,7 +32,6 @@ export function addCatalogRoutes(app: ApiApp, ports: ApiPorts): void {
       operationId: 'listTools',
       summary: 'List the declared tools',
       description: 'An agent sees those that its key and some policy leave open to it.',
-      tags: ['catalog'],
       params: InWorkspace,
       response: answers({ 200: Type.Object({ tools: List(DeclaredTool) }) }),
     }),
@@ -56,7 +55,6 @@ export function addCatalogRoutes(app: ApiApp, ports: ApiPorts): void {
     guarded('policies.read', {
       operationId: 'listPolicies',
       summary: 'The active policies, rule by rule, in the order in which they are reported',
-      tags: ['catalog'],
       params: InWorkspace,
       response: answers({
         200: Type.Object({ version: Type.String(), mode: Type.Enum(['enforce', 'observe']), rules: List(Rule) }),

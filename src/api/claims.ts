@@ -54,7 +54,6 @@ function addTakeRoute(app: ApiApp, ports: ApiPorts): void {
       summary: 'Take an exclusive right on a target, for a time',
       description:
         'Only on targets that a tool which the agent may call can name by its template, or a rule for it by a claim. A target that another agent holds is a 409 `claim_held`, one claim more than an agent or a key may hold a 409 `too_many_claims`.',
-      tags: ['claims'],
       params: InWorkspace,
       body: Type.Object(
         {
@@ -108,7 +107,6 @@ function addListRoute(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
     guarded('claims.read', {
       operationId: 'listClaims',
       summary: 'List claims in force',
-      tags: ['claims'],
       params: InWorkspace,
       response: answers({ 200: Claims }),
     }),
@@ -130,7 +128,6 @@ function addRenewRoute(app: ApiApp, ports: ApiPorts): void {
     guarded('claims.write', {
       operationId: 'renewClaim',
       summary: 'Renew a claim',
-      tags: ['claims'],
       params: WithId,
       body: Type.Object(
         { ttl_s: Type.Optional({ ...Ttl, description: `Seconds from now; ${RENEWAL_S} if absent.` }) },
@@ -157,7 +154,6 @@ function addReleaseRoute(app: ApiApp, ports: ApiPorts): void {
     guarded('claims.write', {
       operationId: 'releaseClaim',
       summary: 'Release a claim',
-      tags: ['claims'],
       params: WithId,
       response: answers({ 200: Claim }),
     }),

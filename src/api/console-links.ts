@@ -12,7 +12,6 @@ export function addConsoleLinkRoute(app: ApiApp, ports: Pick<ApiPorts, 'sessions
     guarded('console.enter', {
       operationId: 'createConsoleLink',
       summary: 'Make a link that signs its owner in to the console, once, within five minutes',
-      tags: ['console'],
       response: answers({ 201: Type.Object({ url: Type.String({ format: 'uri' }), expires_at: Time }) }),
     }),
     async (request, reply) => {

@@ -173,7 +173,6 @@ function addListRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
       operationId: 'listEffects',
       summary: 'List effects, newest first',
       description: 'A page may be short though others follow: records are large.',
-      tags: ['effects'],
       params: InWorkspace,
       querystring: ListQuery,
       response: answers({ 200: Effects }),
@@ -198,7 +197,6 @@ function addEffectRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
     guarded('effects.read', {
       operationId: 'getEffect',
       summary: 'One action and its ledger events',
-      tags: ['effects'],
       params: WithId,
       response: answers({ 200: EffectWithLedger }),
     }),
@@ -226,7 +224,6 @@ function addReceiptRoute(app: ApiApp, ports: ApiPorts): void {
       summary: 'The signed receipt',
       description:
         '`Accept: application/jose` gives the bare JWS. `disclosure=1` gives `receipt`, and in `disclosure` the salts and values that open its commitments, to a key without profile that may call the tool.',
-      tags: ['effects'],
       params: WithId,
       querystring: ReceiptQuery,
       response: answers({ 200: ReceiptAnswer }),
@@ -303,7 +300,6 @@ function addStagesRoute(app: ApiApp, ports: ApiPorts): void {
     guarded('effects.read', {
       operationId: 'getRun',
       summary: 'The run, stage by stage',
-      tags: ['effects'],
       params: WithId,
       response: answers({ 200: Run }),
     }),
@@ -328,7 +324,6 @@ function addResolveRoute(app: ApiApp, ports: ApiPorts): void {
       summary: 'Settle an unknown outcome',
       description:
         'The same resolution twice is a 200, the opposite one a 409. `not_happened` is refused with `too_early` while something may still be under way.',
-      tags: ['effects'],
       params: WithId,
       body: ResolveBody,
       response: answers({ 200: Type.Object({ effect: Effect }) }),
@@ -353,7 +348,6 @@ function addProbeRoute(app: ApiApp, ports: ApiPorts): void {
       summary: 'Find out from the upstream what became of an unknown outcome',
       description:
         'Makes the read that the tool declares as its probe. That it happened settles it at once; that it did not only after two readings, once nothing can be under way any more.',
-      tags: ['effects'],
       params: WithId,
       response: answers({
         200: Probed,

@@ -15,7 +15,6 @@ export function addEraseRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'>): void
       summary: 'Forget params, salts and the kept answer',
       description:
         'For an effect that is over; one that waits, runs or is unknown answers 409. The receipt stays, and verifies as before; nobody can open it any more. Twice is the same as once.',
-      tags: ['effects'],
       params: WithId,
       response: answers({
         200: Type.Object({ effect_id: Type.String(), erased: Flag('Also where it was before.') }),

@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import type { KeyRecord } from '../effects/model/key.ts';
-import { OVERLAP_S } from '../effects/steps/key-events.ts';
 import { ledgerActor, KEY_KINDS, type Principal, SCOPES } from '../effects/model/principal.ts';
+import { OVERLAP_S } from '../effects/steps/key-events.ts';
 import { keyToWire } from '../identity/key-record.ts';
 import { rotateKey } from '../identity/rotate-key.ts';
 import { type ApiApp, guarded } from './app.ts';
@@ -103,7 +103,6 @@ function addCreateRoute(app: ApiApp, ports: ApiPorts): void {
     guarded('keys.manage', {
       operationId: 'createKey',
       summary: 'Make a key',
-      tags: ['keys'],
       params: OfUser,
       body: CreateBody,
       response: answers({ 201: MadeKey }),
@@ -136,7 +135,6 @@ function addListRoutes(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
     guarded('keys.manage', {
       operationId: 'listKeys',
       summary: 'List the keys of a user, without secrets',
-      tags: ['keys'],
       params: OfUser,
       response: answers({ 200: ApiKeys }),
     }),
@@ -153,7 +151,6 @@ function addListRoutes(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
     guarded('keys.manage', {
       operationId: 'listAllKeys',
       summary: 'List keys of agents, users and administrators, without secrets',
-      tags: ['keys'],
       querystring: WhichKeys,
       response: answers({ 200: ApiKeys }),
     }),
@@ -184,7 +181,6 @@ function addEndRoutes(app: ApiApp, ports: ApiPorts, { at, params, ids, which }: 
     guarded('keys.manage', {
       operationId: ids[0],
       summary: `Revoke ${which}; it is in force within a second`,
-      tags: ['keys'],
       params,
       response: answers({ 200: ApiKey }),
     }),
@@ -200,7 +196,6 @@ function addEndRoutes(app: ApiApp, ports: ApiPorts, { at, params, ids, which }: 
     guarded('keys.manage', {
       operationId: ids[1],
       summary: `Make a successor of ${which}, with the same rights`,
-      tags: ['keys'],
       params,
       body: RotateBody,
       response: answers({ 201: MadeKey }),
@@ -244,4 +239,37 @@ const KEY_ID = /^key_[0-9A-Za-z]{12}$/;
 function userOf(id: string): string {
   if (!USER.test(id)) throw refuseFaults([{ path: '/params/user_id', message: `must match ${USER.source}` }]);
   return id;
+}
+
+const Profiles = Type.Object({
+  profiles: List(
+    Type.Object({
+      name: Type.String(),
+      description: Type.String(),
+      scopes: List(Type.Enum([...SCOPES])),
+      allowed_tools: Nullable(List(Type.String()), '`null` is no limit.'),
+      read_only: Type.Boolean(),
+    }),
+  ),
+});
+
+/** `GET /v1/mcp/key-profiles`. */
+export function addKeyProfileRoutes(app: ApiApp, ports: ApiPorts): void {
+  app.get(
+    '/v1/mcp/key-profiles',
+    guarded('key_profiles.read', {
+      operationId: 'listKeyProfiles',
+      summary: 'The profiles that a key can be made with',
+      response: answers({ 200: Profiles }),
+    }),
+    async () => ({
+      profiles: ports.profiles().map(({ name, description, scopes, allowedTools, readOnly }) => ({
+        name,
+        description,
+        scopes,
+        allowed_tools: allowedTools,
+        read_only: readOnly,
+      })),
+    }),
+  );
 }

@@ -49,7 +49,6 @@ export function addNotificationRoutes(
       summary: 'List notifications and what became of them, newest first',
       description:
         'What was delivered is kept for a day, what could not be for 30 days. A page can have fewer than `limit` although more follow.',
-      tags: ['notifications'],
       querystring: Type.Object(
         { ...PAGE_QUERY, state: Type.Optional(Type.Enum([...DELIVERY_STATES])) },
         { additionalProperties: false },
@@ -73,7 +72,6 @@ export function addNotificationRoutes(
       operationId: 'resendNotification',
       summary: 'Have a notification sent again that was delivered or given up',
       description: 'It keeps its `webhook_id`, and is tried for as long as the first time.',
-      tags: ['notifications'],
       params: Type.Object({ id: Type.String({ description: 'Id of the delivery.' }) }),
       response: answers({ 200: NotificationDelivery }),
     }),

@@ -51,7 +51,6 @@ export function addObservedReadsRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'
       summary: 'Proxied reads that policy would have stopped, newest first',
       description:
         'In `mode: observe` reads pass, and are added up for each second by tool, agent, key and rule. `example` is method and path of one of them. An undeclared read has no `tool`. A page looks at a part of the ledger, and may be short or empty though others follow.',
-      tags: ['effects'],
       params: InWorkspace,
       querystring: Type.Object(
         {

@@ -54,7 +54,6 @@ export function addPasskeyRoutes(app: ApiApp, { store }: Pick<ApiPorts, 'store'>
     guarded('passkeys.read', {
       operationId: 'listPasskeys',
       summary: 'List the passkeys of a user',
-      tags: ['keys'],
       params: OfUser,
       response: answers({ 200: PasskeyList }),
     }),
@@ -72,7 +71,6 @@ export function addPasskeyRoutes(app: ApiApp, { store }: Pick<ApiPorts, 'store'>
     guarded('passkeys.write', {
       operationId: 'removePasskey',
       summary: 'Remove a passkey of a user; it signs in no more, and its sessions end',
-      tags: ['keys'],
       params: OneOfUser,
       response: answers({ 200: PasskeyOnWire }),
     }),

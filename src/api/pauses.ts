@@ -72,7 +72,6 @@ function addSetRoute(app: ApiApp, ports: ApiPorts): void {
       operationId: 'setPause',
       summary: 'Stop calls',
       description: `With ${MOST_PAUSES} pauses in force, one more is a 409 \`conflict\`, except from an administrative key, or where it is the first of the whole workspace.`,
-      tags: ['pauses'],
       params: InWorkspace,
       body: Type.Object(
         {
@@ -119,7 +118,6 @@ function addListAndLiftRoutes(app: ApiApp, { store }: ApiPorts): void {
     guarded('pauses.read', {
       operationId: 'listPauses',
       summary: 'List pauses in force',
-      tags: ['pauses'],
       params: InWorkspace,
       response: answers({ 200: Type.Object({ pauses: List(Pause) }) }),
     }),
@@ -142,7 +140,6 @@ function addListAndLiftRoutes(app: ApiApp, { store }: ApiPorts): void {
       operationId: 'liftPause',
       summary: 'Lift a pause',
       description: 'One that an administrative key has set is lifted by such a key only.',
-      tags: ['pauses'],
       params: WithId,
       response: answers({ 200: Pause }),
     }),

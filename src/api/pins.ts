@@ -89,7 +89,6 @@ function addListRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
       summary: 'List the pinned tools of MCP servers, as this gateway judges them now',
       description:
         '`state`: `pinned`, the only one that is called; `changed`; `gone`, not listed any more; `unseen`, nothing recent is known, and the next call looks. `servers` says what each lists that nobody has approved, and why it could not be looked at.',
-      tags: ['catalog'],
       params: InWorkspace,
       response: answers({ 200: Pins }),
     }),
@@ -133,7 +132,6 @@ function addCompareRoute(app: ApiApp, { pins }: ApiPorts, lists: Lists): void {
       summary: 'What an MCP server says now, beside what was approved, with each difference',
       description:
         'The gateway asks the server for it. What it shows of new and changed tools was approved by nobody, and is hidden from agents: it is for people to review. To approve it, change the lock file (`svc tools approve`).',
-      tags: ['catalog'],
       params: OfUpstream,
       response: answers({ 200: Comparison }),
     }),

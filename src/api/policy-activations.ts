@@ -65,7 +65,6 @@ export function addPolicyActivationRoutes(app: ApiApp, ports: ApiPorts, lists: L
       operationId: 'listPolicyActivations',
       summary: 'Which policies were in force, since when, and who put them there',
       description: 'Newest first, at most 100. `files_version` is what the files of this gateway say.',
-      tags: ['policies'],
       response: answers({ 200: PolicyHistory }),
     }),
     async () => {
@@ -88,7 +87,6 @@ export function addPolicyActivationRoutes(app: ApiApp, ports: ApiPorts, lists: L
       summary: 'Put policies in force on all gateways',
       description:
         'The policies in the files of this gateway; with `version`, those that were in force under it before. Where `policies.second_person` is set they are only proposed: 202, with the proposal that another person confirms.',
-      tags: ['policies'],
       body: Type.Object({ version: Type.Optional(Version), comment: Comment }, { additionalProperties: false }),
       response: answers({ 200: Activated, 202: Proposed }),
     }),
@@ -112,7 +110,6 @@ function addRollbackRoute(app: ApiApp, ports: Pick<ApiPorts, 'store' | 'choosePo
       operationId: 'rollBackPolicies',
       summary: 'Put the policies in force that were in force before those that are now',
       description: 'Where `policies.second_person` is set they are only proposed, as by `activatePolicies`.',
-      tags: ['policies'],
       body: Type.Object({ comment: Comment }, { additionalProperties: false }),
       response: answers({ 200: Activated, 202: Proposed }),
     }),
@@ -133,7 +130,6 @@ function addVersionRoute(app: ApiApp, ports: Pick<ApiPorts, 'showPolicy'>, lists
       summary: 'What the policies of a version said',
       description:
         'The files as they were read. Those of the history are kept, of more than its ten newest only as long as all take at most 16 MB, packed.',
-      tags: ['policies'],
       params: Type.Object({ version: Type.String({ description: 'One of the history.' }) }),
       response: answers({ 200: PolicyVersion }),
     }),

@@ -48,7 +48,6 @@ export function addPolicyProposalRoutes(app: ApiApp, ports: ApiPorts): void {
     guarded('policies.history', {
       operationId: 'listPolicyProposals',
       summary: 'Which policies were proposed, and wait for another person',
-      tags: ['policies'],
       response: answers({ 200: Proposals }),
     }),
     async (request) => {
@@ -66,7 +65,6 @@ export function addPolicyProposalRoutes(app: ApiApp, ports: ApiPorts): void {
     guarded('policies.activate', {
       operationId: 'withdrawPolicies',
       summary: 'Withdraw what was proposed, or turn it down',
-      tags: ['policies'],
       params: Type.Object({ id: Type.String() }),
       response: answers({ 200: Proposal }),
     }),
@@ -88,7 +86,6 @@ function addConfirmRoute(app: ApiApp, { store, confirmPolicy }: ApiPorts): void 
       summary: 'Confirm policies that somebody else has proposed',
       description:
         'The confirmation after which two people stand behind them puts them in force on all gateways. Nobody confirms what they proposed, nor by a key that one of those made who stand behind it.',
-      tags: ['policies'],
       params: Type.Object({ id: Type.String() }),
       response: answers({ 200: Proposed }),
     }),

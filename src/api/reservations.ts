@@ -46,7 +46,6 @@ function addMakeRoute(app: ApiApp, ports: ApiPorts): void {
       summary: 'Set units of a pool aside, for a time',
       description:
         'Only of pools that a call which the agent may make uses. A pool without enough free units is a 423 `pool_full`, one reservation more than a key may hold a 409 `too_many_reservations`.',
-      tags: ['reservations'],
       params: InWorkspace,
       body: Type.Object(
         {
@@ -110,7 +109,6 @@ function addListRoute(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
     guarded('reservations.read', {
       operationId: 'listReservations',
       summary: 'List reservations in force',
-      tags: ['reservations'],
       params: InWorkspace,
       response: answers({ 200: Reservations }),
     }),
@@ -131,7 +129,6 @@ function addReleaseRoute(app: ApiApp, { store }: ApiPorts): void {
     guarded('reservations.write', {
       operationId: 'releaseReservation',
       summary: 'Release a reservation',
-      tags: ['reservations'],
       params: WithId,
       response: answers({ 200: Reservation }),
     }),

@@ -63,7 +63,6 @@ export function addSuggestionRoute(app: ApiApp, ports: ApiPorts, lists: Lists): 
       summary: 'Which rules would let run what people approved each time',
       description:
         'Of a tool and the one rule that asked about it: at least 5 approvals, no rejection, nothing changed, among the latest 1,000 requests of 30 days. Nothing is changed by it: people put the text into their files, and those in force.',
-      tags: ['policies'],
       params: InWorkspace,
       response: answers({ 200: Type.Object({ version: Type.String(), suggestions: List(Suggestion) }) }),
     }),

@@ -55,7 +55,6 @@ function addCreateAndListRoutes(app: ApiApp, { store, directory }: ApiPorts): vo
     guarded('workspaces.manage', {
       operationId: 'createWorkspace',
       summary: 'Make a workspace',
-      tags: ['workspaces'],
       body: Type.Object({ id: WorkspaceId }, { additionalProperties: false }),
       response: answers({ 201: Workspace }),
     }),
@@ -75,7 +74,6 @@ function addCreateAndListRoutes(app: ApiApp, { store, directory }: ApiPorts): vo
     guarded('workspaces.manage', {
       operationId: 'listWorkspaces',
       summary: 'List workspaces',
-      tags: ['workspaces'],
       response: answers({ 200: Type.Object({ workspaces: List(Workspace) }) }),
     }),
     async () => ({ workspaces: directory.workspaces().map((id) => ({ id })) }),
@@ -89,7 +87,6 @@ function addRegisterRoute(app: ApiApp, { store, directory }: ApiPorts): void {
       operationId: 'registerAgent',
       summary: 'Register an agent',
       description: `Team, roles and attributes, on which policies rest, and another owner than the user of the key are for administrative keys only. Who registers an agent decides on none of its requests. An id that is taken is a 409 \`conflict\`, and so is, with other keys, one agent more than the ${MOST_AGENTS_OF_USER} that a user may register.`,
-      tags: ['workspaces'],
       params: InWorkspace,
       body: AgentBody,
       response: answers({ 201: RegisteredAgent }),
@@ -143,7 +140,6 @@ function addAgentsRoute(app: ApiApp, { directory }: ApiPorts): void {
     guarded('agents.read', {
       operationId: 'listAgents',
       summary: 'List registered agents',
-      tags: ['workspaces'],
       params: InWorkspace,
       response: answers({ 200: Type.Object({ agents: List(RegisteredAgent) }) }),
     }),

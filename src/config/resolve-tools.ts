@@ -12,9 +12,17 @@ import {
 import type { UpstreamSettings } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import { checkTarget, partOfParam } from './param-names.ts';
-import { checkPath, slashesIn, slashesOf } from './resolve-path.ts';
 import { resolveProbe, UPSTREAM_KEY } from './resolve-probe.ts';
-import { type ToolEntry, resolveQuery, restOf, toolsWithRest, withRest } from './resolve-query.ts';
+import {
+  type ToolEntry,
+  resolveQuery,
+  restOf,
+  toolsWithRest,
+  withRest,
+  checkPath,
+  slashesIn,
+  slashesOf,
+} from './resolve-query.ts';
 import type { GatewayFile } from './schema.ts';
 import { schemaChecker, type SchemaFault } from './schema-fault.ts';
 import { parseDuration, parseSize } from './units.ts';

@@ -2,9 +2,8 @@ import { verify } from 'node:crypto';
 import { canonicalJson } from '../json/canonical.ts';
 import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import { parseStrictJson } from '../json/strict.ts';
-import { decodeBase64url } from './base64url.ts';
 import { commitmentIn, isOneParam, memberAt, opens } from './commitments.ts';
-import { RECEIPT_ALG, RECEIPT_TYP, receiptKeyOf } from './jwk.ts';
+import { RECEIPT_ALG, RECEIPT_TYP, receiptKeyOf, decodeBase64url } from './jwk.ts';
 
 /** The result of one check. `undecided`: something that the check needs is missing. */
 export interface Check {

@@ -31,8 +31,8 @@ import {
   withoutUnsendable,
 } from './message.ts';
 import { CODE, refusalOf } from './refusal.ts';
-import { Server } from './server.ts';
 import {
+  Server,
   backoff,
   DELIVERY_MS,
   LAST_ANSWERS_MS,
@@ -42,7 +42,7 @@ import {
   TURN_MS,
   until,
   wait,
-} from './patience.ts';
+} from './server.ts';
 
 export interface BridgeSides {
   readonly url: URL;

@@ -4,8 +4,7 @@ import type { LedgerActor, LedgerDraft } from '../model/ledger.ts';
 import { freeUnits, isClaimActive } from './obligations.ts';
 import type { Plan, StepView } from './plan.ts';
 import type { EffectStore } from '../store.ts';
-import type { ClaimResult } from '../claim-store.ts';
-import type { ReservationResult } from '../reservation-store.ts';
+import type { ClaimResult, ReservationResult } from '../store.ts';
 
 /** At most this many claims that one agent asked for at a time. Claims that calls take for themselves do not count. */
 export const MAX_CLAIMS = 20;

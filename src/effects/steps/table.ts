@@ -9,8 +9,7 @@ import {
 } from './claims-and-reservations.ts';
 import { eraseStep } from './erase.ts';
 import type { Plan, StepView } from './plan.ts';
-import { planProbeStep } from './probing.ts';
-import { resolveStep, settleStep } from './settlement.ts';
+import { resolveStep, settleStep, planProbeStep } from './settlement.ts';
 import { expireOverdueStep, giveUpStep, voteStep } from './voting.ts';
 
 /** The steps by name: under these names they are asked for in the store's thread. */

@@ -16,12 +16,11 @@ import { Deadline } from './deadline.ts';
 import { open, type Opened } from './open.ts';
 import type { AgentSessions } from './agent-sessions.ts';
 import { type Guarded, guarded, isPacked, type NamesGateway } from './own-addresses.ts';
-import { ownCall } from './own-call.ts';
 import { answerServer, type OwnSession } from './own-session.ts';
 import type { PinWatch } from './pin-watch.ts';
 import { eventOf, serverEvents } from './server-events.ts';
 import { withCredentials } from './server-requests.ts';
-import { inSharedSession } from './shared-session.ts';
+import { inSharedSession, ownCall } from './shared-session.ts';
 import type { McpUpstreamSettings } from './settings.ts';
 import { TooLong, wholeOf } from './whole-answer.ts';
 
