@@ -4,7 +4,7 @@ import { editableToWire } from '../effects/model/editable.ts';
 import { ledgerActor } from '../effects/model/principal.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { timeToWire } from '../effects/wire/time.ts';
-import type { ApiApp } from './app.ts';
+import { type ApiApp, guarded } from './app.ts';
 import { Varies } from './bounds.ts';
 import { callerOf } from './caller.ts';
 import type { Lists } from './lists.ts';
@@ -50,18 +50,14 @@ export function addAllowanceRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): 
 
   app.get(
     ALLOWANCES,
-    {
-      config: { endpoint: 'approvals.read' },
-      schema: {
-        operationId: 'listAllowances',
-        summary: 'List what was allowed ahead, newest first; also what is over, for a day',
-        description: 'A page may be short though others follow.',
-        tags: ['approvals'],
-        params: InWorkspace,
-        querystring: Type.Object(PAGE_QUERY, { additionalProperties: false }),
-        response: answers({ 200: Allowances }),
-      },
-    },
+    guarded('approvals.read', {
+      operationId: 'listAllowances',
+      summary: 'List what was allowed ahead, newest first; also what is over, for a day',
+      description: 'A page may be short though others follow.',
+      params: InWorkspace,
+      querystring: Type.Object(PAGE_QUERY, { additionalProperties: false }),
+      response: answers({ 200: Allowances }),
+    }),
     async (request, reply) => {
       const caller = callerOf(request);
       const faults: RequestFault[] = [];
@@ -77,17 +73,13 @@ export function addAllowanceRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): 
 
   app.delete(
     `${ALLOWANCES}/:id`,
-    {
-      config: { endpoint: 'approvals.decide' },
-      schema: {
-        operationId: 'revokeAllowance',
-        summary: 'Revoke it: the next call is asked about again',
-        description: 'What it has let in stays as it is.',
-        tags: ['approvals'],
-        params: WithId,
-        response: answers({ 200: Allowance }),
-      },
-    },
+    guarded('approvals.decide', {
+      operationId: 'revokeAllowance',
+      summary: 'Revoke it: the next call is asked about again',
+      description: 'What it has let in stays as it is.',
+      params: WithId,
+      response: answers({ 200: Allowance }),
+    }),
     async (request) => {
       const { principal } = callerOf(request);
       const { ws: workspace, id } = request.params;

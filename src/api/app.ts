@@ -3,6 +3,7 @@ import type {} from '@fastify/swagger';
 import type {
   FastifyBaseLogger,
   FastifyInstance,
+  FastifySchema,
   RawReplyDefaultExpression,
   RawRequestDefaultExpression,
   RawServerDefault,
@@ -18,6 +19,24 @@ export type ApiApp = FastifyInstance<
   FastifyBaseLogger,
   TypeBoxTypeProvider
 >;
+
+/** Where the document lists routes whose row does not begin with the word. */
+const TAGS: Readonly<Partial<Record<EndpointId, string>>> = {
+  'tools.read': 'catalog',
+  'policies.read': 'catalog',
+  'pins.read': 'catalog',
+  'key_profiles.read': 'keys',
+  'passkeys.read': 'keys',
+  'passkeys.write': 'keys',
+  'agents.register': 'workspaces',
+  'agents.read': 'workspaces',
+};
+
+/** A route that only keys with this row of the permission table may use. */
+export function guarded<const Schema extends FastifySchema>(endpoint: EndpointId, schema: Schema) {
+  const [area = ''] = endpoint.split('.');
+  return { config: { endpoint }, schema: { tags: [TAGS[endpoint] ?? area], ...schema } };
+}
 
 /** Who calls a control-plane route, and how much that key may see. */
 export interface Caller {

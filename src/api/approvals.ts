@@ -2,7 +2,7 @@ import { type Static, Type } from 'typebox';
 import type { ApprovalCall } from '../effects/run/decide-approval.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { MOST_COMMENT } from '../effects/model/approval.ts';
-import type { ApiApp } from './app.ts';
+import { type ApiApp, guarded } from './app.ts';
 import { Bounds, Varies } from './bounds.ts';
 import { askedToWire, requestToWire, voteToWire, whyAsked } from '../effects/wire/approval.ts';
 import { readCalls } from '../effects/wire/calls.ts';
@@ -214,21 +214,17 @@ function addListRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   const { store } = ports;
   app.get(
     APPROVALS,
-    {
-      config: { endpoint: 'approvals.read' },
-      schema: {
-        operationId: 'listApprovals',
-        summary: 'List requests for approval, newest first',
-        description: 'A page may be short though others follow.',
-        tags: ['approvals'],
-        params: InWorkspace,
-        querystring: Type.Object(
-          { status: Type.Optional(Type.Enum(['pending', 'granted', 'rejected', 'expired', 'used'])), ...PAGE_QUERY },
-          { additionalProperties: false },
-        ),
-        response: answers({ 200: Approvals }),
-      },
-    },
+    guarded('approvals.read', {
+      operationId: 'listApprovals',
+      summary: 'List requests for approval, newest first',
+      description: 'A page may be short though others follow.',
+      params: InWorkspace,
+      querystring: Type.Object(
+        { status: Type.Optional(Type.Enum(['pending', 'granted', 'rejected', 'expired', 'used'])), ...PAGE_QUERY },
+        { additionalProperties: false },
+      ),
+      response: answers({ 200: Approvals }),
+    }),
     async (request, reply) => {
       const caller = callerOf(request);
       const { view } = caller;
@@ -260,16 +256,12 @@ function addApprovalRoute(app: ApiApp, ports: ApiPorts): void {
   const { store } = ports;
   app.get(
     `${APPROVALS}/:id`,
-    {
-      config: { endpoint: 'approvals.read' },
-      schema: {
-        operationId: 'getApproval',
-        summary: 'One request for approval',
-        tags: ['approvals'],
-        params: WithId,
-        response: answers({ 200: Approval }),
-      },
-    },
+    guarded('approvals.read', {
+      operationId: 'getApproval',
+      summary: 'One request for approval',
+      params: WithId,
+      response: answers({ 200: Approval }),
+    }),
     async (request) => {
       const caller = callerOf(request);
       const { ws, id } = request.params;

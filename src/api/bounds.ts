@@ -3,7 +3,6 @@ import { List, MapOf } from './schema.ts';
 
 const Bound = Type.Union([Type.Number(), Type.Literal('asked')]);
 
-/** What an approver may make of a param. */
 export const Bounds = Type.Object({
   min: Type.Optional(Bound),
   max: Type.Optional(Bound),

@@ -9,7 +9,7 @@ import { type EntityOrigin, type EntityRecord, entityName } from '../effects/mod
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { pointerTo } from '../json/pointer.ts';
 import type { JsonObject } from '../json/value.ts';
-import type { ApiApp, Caller } from './app.ts';
+import { type ApiApp, type Caller, guarded } from './app.ts';
 import { callerOf } from './caller.ts';
 import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
@@ -94,28 +94,24 @@ export function addBrainRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
 function addPutRoute(app: ApiApp, { brain, brainWriter }: ApiPorts): void {
   app.put(
     `${BRAIN}/entities`,
-    {
-      config: { endpoint: 'brain.write' },
-      schema: {
-        operationId: 'putEntities',
-        summary: 'Put entities of the company brain',
-        description: `All of them or none. An entity of the same type and id is replaced. One that a file of the configuration names is a 409 \`conflict\`: the file has the last word. At most ${MOST_AT_ONCE} at once.`,
-        tags: ['brain'],
-        params: InWorkspace,
-        body: Type.Object(
-          {
-            entities: Type.Array(
-              AnyValue(
-                'An entity: `type`, `id`, `name`, and where there are any `attributes` (an object) and `links` (a list of `{ rel, type, id }`).',
-              ),
-              { minItems: 1, maxItems: MOST_AT_ONCE },
+    guarded('brain.write', {
+      operationId: 'putEntities',
+      summary: 'Put entities of the company brain',
+      description: `All of them or none. An entity of the same type and id is replaced. One that a file of the configuration names is a 409 \`conflict\`: the file has the last word. At most ${MOST_AT_ONCE} at once.`,
+      params: InWorkspace,
+      body: Type.Object(
+        {
+          entities: Type.Array(
+            AnyValue(
+              'An entity: `type`, `id`, `name`, and where there are any `attributes` (an object) and `links` (a list of `{ rel, type, id }`).',
             ),
-          },
-          { additionalProperties: false },
-        ),
-        response: answers({ 200: Put }),
-      },
-    },
+            { minItems: 1, maxItems: MOST_AT_ONCE },
+          ),
+        },
+        { additionalProperties: false },
+      ),
+      response: answers({ 200: Put }),
+    }),
     async (request) => {
       const caller = callerOf(request);
       refuseAgents(caller);
@@ -149,17 +145,13 @@ function addPutRoute(app: ApiApp, { brain, brainWriter }: ApiPorts): void {
 function addListRoute(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
   app.get(
     `${BRAIN}/entities`,
-    {
-      config: { endpoint: 'brain.read' },
-      schema: {
-        operationId: 'listEntities',
-        summary: 'List entities, those that changed last first',
-        tags: ['brain'],
-        params: InWorkspace,
-        querystring: Type.Object({ type: Type.Optional(EntityType), ...PAGE_QUERY }, { additionalProperties: false }),
-        response: answers({ 200: Entities }),
-      },
-    },
+    guarded('brain.read', {
+      operationId: 'listEntities',
+      summary: 'List entities, those that changed last first',
+      params: InWorkspace,
+      querystring: Type.Object({ type: Type.Optional(EntityType), ...PAGE_QUERY }, { additionalProperties: false }),
+      response: answers({ 200: Entities }),
+    }),
     async (request, reply) => {
       const caller = callerOf(request);
       refuseLimited(caller);
@@ -180,16 +172,12 @@ function addListRoute(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
 function addEntityRoute(app: ApiApp, { store }: ApiPorts): void {
   app.get(
     `${BRAIN}/entities/:type/:id`,
-    {
-      config: { endpoint: 'brain.read' },
-      schema: {
-        operationId: 'getEntity',
-        summary: 'One entity',
-        tags: ['brain'],
-        params: OfEntity,
-        response: answers({ 200: Entity }),
-      },
-    },
+    guarded('brain.read', {
+      operationId: 'getEntity',
+      summary: 'One entity',
+      params: OfEntity,
+      response: answers({ 200: Entity }),
+    }),
     async (request) => {
       refuseLimited(callerOf(request));
       const { ws, type, id } = request.params;
@@ -203,17 +191,13 @@ function addEntityRoute(app: ApiApp, { store }: ApiPorts): void {
 function addDeleteRoute(app: ApiApp, { store, brain }: ApiPorts): void {
   app.delete(
     `${BRAIN}/entities/:type/:id`,
-    {
-      config: { endpoint: 'brain.write' },
-      schema: {
-        operationId: 'deleteEntity',
-        summary: 'Delete an entity',
-        description: 'One that a file of the configuration names is a 409 `conflict`: take it out of the file.',
-        tags: ['brain'],
-        params: OfEntity,
-        response: answers({ 200: Type.Object(REF) }),
-      },
-    },
+    guarded('brain.write', {
+      operationId: 'deleteEntity',
+      summary: 'Delete an entity',
+      description: 'One that a file of the configuration names is a 409 `conflict`: take it out of the file.',
+      params: OfEntity,
+      response: answers({ 200: Type.Object(REF) }),
+    }),
     async (request) => {
       const caller = callerOf(request);
       refuseAgents(caller);
@@ -233,17 +217,13 @@ function addDeleteRoute(app: ApiApp, { store, brain }: ApiPorts): void {
 function addSearchRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   app.get(
     `${BRAIN}/search`,
-    {
-      config: { endpoint: 'brain.read' },
-      schema: {
-        operationId: 'searchEntities',
-        summary: 'Search entities of a type, with those that they are linked with',
-        tags: ['brain'],
-        params: InWorkspace,
-        querystring: Search,
-        response: answers({ 200: Found }),
-      },
-    },
+    guarded('brain.read', {
+      operationId: 'searchEntities',
+      summary: 'Search entities of a type, with those that they are linked with',
+      params: InWorkspace,
+      querystring: Search,
+      response: answers({ 200: Found }),
+    }),
     async (request) => {
       const caller = callerOf(request);
       refuseLimited(caller);

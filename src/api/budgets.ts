@@ -8,7 +8,7 @@ import { budgetToWire } from '../effects/run/render.ts';
 import type { Agent } from '../effects/model/principal.ts';
 import type { CompiledPolicies } from '../policy/policies.ts';
 import type { CompiledBudget } from '../policy/compiled-rule.ts';
-import type { ApiApp } from './app.ts';
+import { type ApiApp, guarded } from './app.ts';
 import { callerOf } from './caller.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
@@ -59,17 +59,13 @@ const EffectBudgets = component(
 export function addBudgetRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   app.get(
     '/v1/workspaces/:ws/budgets',
-    {
-      config: { endpoint: 'budgets.read' },
-      schema: {
-        operationId: 'listBudgets',
-        summary: 'List budgets as they stand',
-        description: 'An agent sees the figures of its own, and of those that it shares a level only.',
-        tags: ['budgets'],
-        params: InWorkspace,
-        response: answers({ 200: Budgets }),
-      },
-    },
+    guarded('budgets.read', {
+      operationId: 'listBudgets',
+      summary: 'List budgets as they stand',
+      description: 'An agent sees the figures of its own, and of those that it shares a level only.',
+      params: InWorkspace,
+      response: answers({ 200: Budgets }),
+    }),
     async (request, reply) => {
       const { ws } = request.params;
       const caller = callerOf(request);
@@ -97,18 +93,14 @@ export function addBudgetRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
 function addTakenRoute(app: ApiApp, { store, policies }: ApiPorts, lists: Lists): void {
   app.get(
     '/v1/workspaces/:ws/effects/:id/budgets',
-    {
-      config: { endpoint: 'budgets.read' },
-      schema: {
-        operationId: 'getEffectBudgets',
-        summary: 'What a call took of budgets, and how these stood before and after',
-        description:
-          'Computed from the ledger, event by event. `before` and `after` are there for calendar windows in which not more happened than is read; else `unknown` says why not. A key that was made for one agent does not read it: others share the budgets.',
-        tags: ['budgets'],
-        params: WithId,
-        response: answers({ 200: EffectBudgets }),
-      },
-    },
+    guarded('budgets.read', {
+      operationId: 'getEffectBudgets',
+      summary: 'What a call took of budgets, and how these stood before and after',
+      description:
+        'Computed from the ledger, event by event. `before` and `after` are there for calendar windows in which not more happened than is read; else `unknown` says why not. A key that was made for one agent does not read it: others share the budgets.',
+      params: WithId,
+      response: answers({ 200: EffectBudgets }),
+    }),
     async (request) => {
       const caller = callerOf(request);
       refuseAgents(caller);

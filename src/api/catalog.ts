@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { toolToWire } from '../effects/wire/tool.ts';
 import type { CompiledRule } from '../policy/compiled-rule.ts';
-import type { ApiApp } from './app.ts';
+import { type ApiApp, guarded } from './app.ts';
 import { callerOf } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { Rule } from './effect-answers.ts';
@@ -28,17 +28,13 @@ const DeclaredTool = component(
 export function addCatalogRoutes(app: ApiApp, ports: ApiPorts): void {
   app.get(
     '/v1/workspaces/:ws/tools',
-    {
-      config: { endpoint: 'tools.read' },
-      schema: {
-        operationId: 'listTools',
-        summary: 'List the declared tools',
-        description: 'An agent sees those that its key and some policy leave open to it.',
-        tags: ['catalog'],
-        params: InWorkspace,
-        response: answers({ 200: Type.Object({ tools: List(DeclaredTool) }) }),
-      },
-    },
+    guarded('tools.read', {
+      operationId: 'listTools',
+      summary: 'List the declared tools',
+      description: 'An agent sees those that its key and some policy leave open to it.',
+      params: InWorkspace,
+      response: answers({ 200: Type.Object({ tools: List(DeclaredTool) }) }),
+    }),
     async (request) => {
       const { principal, view } = callerOf(request);
       const { set } = ports.policies();
@@ -56,18 +52,14 @@ export function addCatalogRoutes(app: ApiApp, ports: ApiPorts): void {
 
   app.get(
     '/v1/workspaces/:ws/policies',
-    {
-      config: { endpoint: 'policies.read' },
-      schema: {
-        operationId: 'listPolicies',
-        summary: 'The active policies, rule by rule, in the order in which they are reported',
-        tags: ['catalog'],
-        params: InWorkspace,
-        response: answers({
-          200: Type.Object({ version: Type.String(), mode: Type.Enum(['enforce', 'observe']), rules: List(Rule) }),
-        }),
-      },
-    },
+    guarded('policies.read', {
+      operationId: 'listPolicies',
+      summary: 'The active policies, rule by rule, in the order in which they are reported',
+      params: InWorkspace,
+      response: answers({
+        200: Type.Object({ version: Type.String(), mode: Type.Enum(['enforce', 'observe']), rules: List(Rule) }),
+      }),
+    }),
     async (request) => {
       const { set, mode } = ports.policies();
       const withPlace = callerOf(request).view.kind !== 'own';

@@ -3,7 +3,7 @@ import { ledgerActor } from '../effects/model/principal.ts';
 import type { ClaimRecord } from '../effects/model/claim.ts';
 import { splitTemplate } from '../effects/model/param-template.ts';
 import { type Caller as PolicyCaller, couldClaim, couldPermitCaller } from '../policy/could-permit.ts';
-import type { ApiApp, Caller } from './app.ts';
+import { type ApiApp, type Caller, guarded } from './app.ts';
 import { actingAgent, callerOf, mayBeSeen } from './caller.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
@@ -49,26 +49,22 @@ function addTakeRoute(app: ApiApp, ports: ApiPorts): void {
   const { store } = ports;
   app.post(
     CLAIMS,
-    {
-      config: { endpoint: 'claims.write' },
-      schema: {
-        operationId: 'takeClaim',
-        summary: 'Take an exclusive right on a target, for a time',
-        description:
-          'Only on targets that a tool which the agent may call can name by its template, or a rule for it by a claim. A target that another agent holds is a 409 `claim_held`, one claim more than an agent or a key may hold a 409 `too_many_claims`.',
-        tags: ['claims'],
-        params: InWorkspace,
-        body: Type.Object(
-          {
-            target: Type.String({ minLength: 1, maxLength: 1024, examples: ['payment:pay_1'] }),
-            agent_id: Type.Optional(AgentId),
-            ttl_s: Ttl,
-          },
-          { additionalProperties: false },
-        ),
-        response: answers({ 201: Claim }),
-      },
-    },
+    guarded('claims.write', {
+      operationId: 'takeClaim',
+      summary: 'Take an exclusive right on a target, for a time',
+      description:
+        'Only on targets that a tool which the agent may call can name by its template, or a rule for it by a claim. A target that another agent holds is a 409 `claim_held`, one claim more than an agent or a key may hold a 409 `too_many_claims`.',
+      params: InWorkspace,
+      body: Type.Object(
+        {
+          target: Type.String({ minLength: 1, maxLength: 1024, examples: ['payment:pay_1'] }),
+          agent_id: Type.Optional(AgentId),
+          ttl_s: Ttl,
+        },
+        { additionalProperties: false },
+      ),
+      response: answers({ 201: Claim }),
+    }),
     async (request, reply) => {
       const { ws } = request.params;
       const { target, agent_id, ttl_s } = request.body;
@@ -108,16 +104,12 @@ function addTakeRoute(app: ApiApp, ports: ApiPorts): void {
 function addListRoute(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
   app.get(
     CLAIMS,
-    {
-      config: { endpoint: 'claims.read' },
-      schema: {
-        operationId: 'listClaims',
-        summary: 'List claims in force',
-        tags: ['claims'],
-        params: InWorkspace,
-        response: answers({ 200: Claims }),
-      },
-    },
+    guarded('claims.read', {
+      operationId: 'listClaims',
+      summary: 'List claims in force',
+      params: InWorkspace,
+      response: answers({ 200: Claims }),
+    }),
     async (request, reply) => {
       const caller = callerOf(request);
       return lists.make(caller, async () => {
@@ -133,20 +125,16 @@ function addRenewRoute(app: ApiApp, ports: ApiPorts): void {
   const { store } = ports;
   app.post(
     `${CLAIMS}/:id/renew`,
-    {
-      config: { endpoint: 'claims.write' },
-      schema: {
-        operationId: 'renewClaim',
-        summary: 'Renew a claim',
-        tags: ['claims'],
-        params: WithId,
-        body: Type.Object(
-          { ttl_s: Type.Optional({ ...Ttl, description: `Seconds from now; ${RENEWAL_S} if absent.` }) },
-          { additionalProperties: false },
-        ),
-        response: answers({ 200: Claim }),
-      },
-    },
+    guarded('claims.write', {
+      operationId: 'renewClaim',
+      summary: 'Renew a claim',
+      params: WithId,
+      body: Type.Object(
+        { ttl_s: Type.Optional({ ...Ttl, description: `Seconds from now; ${RENEWAL_S} if absent.` }) },
+        { additionalProperties: false },
+      ),
+      response: answers({ 200: Claim }),
+    }),
     async (request) => {
       const { ws, id } = request.params;
       const caller = callerOf(request);
@@ -163,16 +151,12 @@ function addReleaseRoute(app: ApiApp, ports: ApiPorts): void {
   const { store } = ports;
   app.delete(
     `${CLAIMS}/:id`,
-    {
-      config: { endpoint: 'claims.write' },
-      schema: {
-        operationId: 'releaseClaim',
-        summary: 'Release a claim',
-        tags: ['claims'],
-        params: WithId,
-        response: answers({ 200: Claim }),
-      },
-    },
+    guarded('claims.write', {
+      operationId: 'releaseClaim',
+      summary: 'Release a claim',
+      params: WithId,
+      response: answers({ 200: Claim }),
+    }),
     async (request) => {
       const { ws, id } = request.params;
       const caller = callerOf(request);

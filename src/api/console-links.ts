@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { timeToWire } from '../effects/wire/time.ts';
-import type { ApiApp } from './app.ts';
+import { type ApiApp, guarded } from './app.ts';
 import { callerOf } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { answers, Time } from './schema.ts';
@@ -9,15 +9,11 @@ import { answers, Time } from './schema.ts';
 export function addConsoleLinkRoute(app: ApiApp, ports: Pick<ApiPorts, 'sessions' | 'settings'>): void {
   app.post(
     '/v1/beta/console/links',
-    {
-      config: { endpoint: 'console.enter' },
-      schema: {
-        operationId: 'createConsoleLink',
-        summary: 'Make a link that signs its owner in to the console, once, within five minutes',
-        tags: ['console'],
-        response: answers({ 201: Type.Object({ url: Type.String({ format: 'uri' }), expires_at: Time }) }),
-      },
-    },
+    guarded('console.enter', {
+      operationId: 'createConsoleLink',
+      summary: 'Make a link that signs its owner in to the console, once, within five minutes',
+      response: answers({ 201: Type.Object({ url: Type.String({ format: 'uri' }), expires_at: Time }) }),
+    }),
     async (request, reply) => {
       const { token, until } = await ports.sessions.makeLink(callerOf(request).principal);
       // In the fragment, which browsers send to nobody: neither to this gateway's log nor to a proxy's.

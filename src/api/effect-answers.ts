@@ -267,7 +267,6 @@ const Refused = component(
 
 const UnlikeBefore = OneOf([DuplicateBlocked, InProgress, DeniedClaim, IdempotencyConflict, UnknownEffect], 'decision');
 
-/** What a run request is answered with, by status. */
 export const DECIDED = {
   200: Committed,
   202: AwaitingApproval,
@@ -356,7 +355,6 @@ function inState<State extends string, Own extends TProperties>(name: string, st
   return component(name, Type.Object({ state: Literal(state), ...RECORD, ...own }));
 }
 
-/** The record of an action. */
 export const Effect = component(
   'Effect',
   OneOf(

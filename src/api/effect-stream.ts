@@ -82,7 +82,6 @@ export function addEffectStream(app: ApiApp, ports: StreamPorts): void {
   app.addHook('preClose', async () => streams.end());
 }
 
-/** The streams that are open, by the workspace that they watch. */
 class EffectStreams {
   readonly #ports: StreamPorts;
   readonly #watched = new Map<string, Watched>();

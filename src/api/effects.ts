@@ -9,7 +9,7 @@ import { previewToWire } from '../effects/wire/preview.ts';
 import type { RequestFault, RunRequest } from '../effects/model/run-request.ts';
 import type { EffectFilter } from '../effects/store.ts';
 import { turnOfOthers } from '../effects/run/turns.ts';
-import type { ApiApp, Caller } from './app.ts';
+import { type ApiApp, type Caller, guarded } from './app.ts';
 import { readCalls } from '../effects/wire/calls.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import { effectToWire, probeToWire } from '../effects/wire/effect.ts';
@@ -169,18 +169,14 @@ function addPreviewRoute(app: ApiApp, ports: ApiPorts): void {
 function addListRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   app.get(
     `${WS}/effects`,
-    {
-      config: { endpoint: 'effects.read' },
-      schema: {
-        operationId: 'listEffects',
-        summary: 'List effects, newest first',
-        description: 'A page may be short though others follow: records are large.',
-        tags: ['effects'],
-        params: InWorkspace,
-        querystring: ListQuery,
-        response: answers({ 200: Effects }),
-      },
-    },
+    guarded('effects.read', {
+      operationId: 'listEffects',
+      summary: 'List effects, newest first',
+      description: 'A page may be short though others follow: records are large.',
+      params: InWorkspace,
+      querystring: ListQuery,
+      response: answers({ 200: Effects }),
+    }),
     async (request, reply) => {
       const caller = callerOf(request);
       const filter = listFilter(request.query, caller);
@@ -198,16 +194,12 @@ function addListRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
 function addEffectRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   app.get(
     `${WS}/effects/:id`,
-    {
-      config: { endpoint: 'effects.read' },
-      schema: {
-        operationId: 'getEffect',
-        summary: 'One action and its ledger events',
-        tags: ['effects'],
-        params: WithId,
-        response: answers({ 200: EffectWithLedger }),
-      },
-    },
+    guarded('effects.read', {
+      operationId: 'getEffect',
+      summary: 'One action and its ledger events',
+      params: WithId,
+      response: answers({ 200: EffectWithLedger }),
+    }),
     async (request, reply) => {
       const { ws, id } = request.params;
       const caller = callerOf(request);
@@ -227,19 +219,15 @@ function addEffectRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
 function addReceiptRoute(app: ApiApp, ports: ApiPorts): void {
   app.get(
     `${WS}/effects/:id/receipt`,
-    {
-      config: { endpoint: 'effects.read' },
-      schema: {
-        operationId: 'getReceipt',
-        summary: 'The signed receipt',
-        description:
-          '`Accept: application/jose` gives the bare JWS. `disclosure=1` gives `receipt`, and in `disclosure` the salts and values that open its commitments, to a key without profile that may call the tool.',
-        tags: ['effects'],
-        params: WithId,
-        querystring: ReceiptQuery,
-        response: answers({ 200: ReceiptAnswer }),
-      },
-    },
+    guarded('effects.read', {
+      operationId: 'getReceipt',
+      summary: 'The signed receipt',
+      description:
+        '`Accept: application/jose` gives the bare JWS. `disclosure=1` gives `receipt`, and in `disclosure` the salts and values that open its commitments, to a key without profile that may call the tool.',
+      params: WithId,
+      querystring: ReceiptQuery,
+      response: answers({ 200: ReceiptAnswer }),
+    }),
     async (request, reply) => {
       const { ws, id } = request.params;
       const { view } = callerOf(request);
@@ -309,16 +297,12 @@ function mayBeOpened(fields: readonly string[], receipt: JsonObject, opened: Dis
 function addStagesRoute(app: ApiApp, ports: ApiPorts): void {
   app.get(
     `${WS}/effects/:id/run`,
-    {
-      config: { endpoint: 'effects.read' },
-      schema: {
-        operationId: 'getRun',
-        summary: 'The run, stage by stage',
-        tags: ['effects'],
-        params: WithId,
-        response: answers({ 200: Run }),
-      },
-    },
+    guarded('effects.read', {
+      operationId: 'getRun',
+      summary: 'The run, stage by stage',
+      params: WithId,
+      response: answers({ 200: Run }),
+    }),
     async (request) => {
       const { ws, id } = request.params;
       const effect = await visibleEffect(ports, callerOf(request), ws, id);
@@ -335,19 +319,15 @@ function addStagesRoute(app: ApiApp, ports: ApiPorts): void {
 function addResolveRoute(app: ApiApp, ports: ApiPorts): void {
   app.post(
     `${WS}/effects/:id/resolve`,
-    {
-      config: { endpoint: 'effects.resolve' },
-      schema: {
-        operationId: 'resolveEffect',
-        summary: 'Settle an unknown outcome',
-        description:
-          'The same resolution twice is a 200, the opposite one a 409. `not_happened` is refused with `too_early` while something may still be under way.',
-        tags: ['effects'],
-        params: WithId,
-        body: ResolveBody,
-        response: answers({ 200: Type.Object({ effect: Effect }) }),
-      },
-    },
+    guarded('effects.resolve', {
+      operationId: 'resolveEffect',
+      summary: 'Settle an unknown outcome',
+      description:
+        'The same resolution twice is a 200, the opposite one a 409. `not_happened` is refused with `too_early` while something may still be under way.',
+      params: WithId,
+      body: ResolveBody,
+      response: answers({ 200: Type.Object({ effect: Effect }) }),
+    }),
     async (request) => {
       const { ws, id } = request.params;
       const caller = callerOf(request);
@@ -363,20 +343,16 @@ function addResolveRoute(app: ApiApp, ports: ApiPorts): void {
 function addProbeRoute(app: ApiApp, ports: ApiPorts): void {
   app.post(
     `${WS}/effects/:id/probe`,
-    {
-      config: { endpoint: 'effects.probe' },
-      schema: {
-        operationId: 'probeEffect',
-        summary: 'Find out from the upstream what became of an unknown outcome',
-        description:
-          'Makes the read that the tool declares as its probe. That it happened settles it at once; that it did not only after two readings, once nothing can be under way any more.',
-        tags: ['effects'],
-        params: WithId,
-        response: answers({
-          200: Probed,
-        }),
-      },
-    },
+    guarded('effects.probe', {
+      operationId: 'probeEffect',
+      summary: 'Find out from the upstream what became of an unknown outcome',
+      description:
+        'Makes the read that the tool declares as its probe. That it happened settles it at once; that it did not only after two readings, once nothing can be under way any more.',
+      params: WithId,
+      response: answers({
+        200: Probed,
+      }),
+    }),
     async (request) => {
       const { ws, id } = request.params;
       const caller = callerOf(request);

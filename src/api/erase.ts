@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import type { ApiApp } from './app.ts';
+import { type ApiApp, guarded } from './app.ts';
 import { ledgerActor } from '../effects/model/principal.ts';
 import { callerOf } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
@@ -10,20 +10,16 @@ import { answers, Flag, WithId } from './schema.ts';
 export function addEraseRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'>): void {
   app.delete(
     '/v1/workspaces/:ws/effects/:id/params',
-    {
-      config: { endpoint: 'effects.erase' },
-      schema: {
-        operationId: 'eraseEffect',
-        summary: 'Forget params, salts and the kept answer',
-        description:
-          'For an effect that is over; one that waits, runs or is unknown answers 409. The receipt stays, and verifies as before; nobody can open it any more. Twice is the same as once.',
-        tags: ['effects'],
-        params: WithId,
-        response: answers({
-          200: Type.Object({ effect_id: Type.String(), erased: Flag('Also where it was before.') }),
-        }),
-      },
-    },
+    guarded('effects.erase', {
+      operationId: 'eraseEffect',
+      summary: 'Forget params, salts and the kept answer',
+      description:
+        'For an effect that is over; one that waits, runs or is unknown answers 409. The receipt stays, and verifies as before; nobody can open it any more. Twice is the same as once.',
+      params: WithId,
+      response: answers({
+        200: Type.Object({ effect_id: Type.String(), erased: Flag('Also where it was before.') }),
+      }),
+    }),
     async (request) => {
       const { ws: workspace, id } = request.params;
       const actor = ledgerActor(callerOf(request).principal);

@@ -5,7 +5,6 @@ import { monitorEventLoopDelay } from 'node:perf_hooks';
 /** What goes on with a request once the router has it. */
 type Continue = (request: FastifyRequest, reply: FastifyReply) => void;
 
-/** An answer that is there as a whole. */
 interface WholeAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[]>>;
@@ -152,25 +151,12 @@ const MEASURED_AFTER_MS = 2_000;
 const SAMPLE_MS = 1_000;
 const RESOLUTION_MS = 10;
 
-/** Whether the process has more work than it can do. */
-export interface Overload {
-  /**
-   * Whether a request that arrives now is to be refused. What was accepted before it is then carried through: all of
-   * them together would be slower than callers wait, and none would come to its end.
-   */
-  isOverloaded(): boolean;
-  /** Whether the event loop was late for so long that a request may have waited unread. */
-  wasLate(): boolean;
-  /** Earlier samples belong to the start. */
-  started(): void;
-  close(): void;
-}
-
 /**
+ * Whether the process has more work than it can do.
  * Measures how late the event loop runs. It opens no file, so it works even if the process has no descriptors left.
  * @param underWay connections with a request under way
  */
-export function measureOverload(underWay: { readonly size: number }): Overload {
+export function measureOverload(underWay: { readonly size: number }) {
   const histogram = monitorEventLoopDelay({ resolution: RESOLUTION_MS });
   histogram.enable();
   let delay = 0;
@@ -197,17 +183,23 @@ export function measureOverload(underWay: { readonly size: number }): Overload {
   };
 
   return {
-    isOverloaded() {
+    /**
+     * Whether a request that arrives now is to be refused. What was accepted before it is then carried through: all of
+     * them together would be slower than callers wait, and none would come to its end.
+     */
+    isOverloaded(): boolean {
       if (underWay.size < MOST_WHILE_LATE && delay <= MAX_EVENT_LOOP_DELAY_MS) return false;
       const now = performance.now();
       if (now - startedAt <= MEASURED_AFTER_MS) return false;
       return delay > MAX_EVENT_LOOP_DELAY_MS || takesLong(now) || delay > LATE_MS;
     },
-    wasLate: () => performance.now() - lateAt < LATE_REMEMBERED_MS,
-    started: () => {
+    /** Whether the event loop was late for so long that a request may have waited unread. */
+    wasLate: (): boolean => performance.now() - lateAt < LATE_REMEMBERED_MS,
+    /** Earlier samples belong to the start. */
+    started: (): void => {
       startedAt = performance.now();
     },
-    close: () => {
+    close: (): void => {
       clearInterval(timer);
       histogram.disable();
     },

@@ -1,11 +1,11 @@
-import type { Problem } from '../effects/model/run-request.ts';
-import type { ApiSettings } from './ports.ts';
-import { plainProblem } from './problem.ts';
 import type { IncomingMessage } from 'node:http';
+import { isIPv6 } from 'node:net';
 import type { Route } from '../config/configuration.ts';
 import { type Entrance, placeOf } from '../config/entrance.ts';
-import { hostName } from './host-name.ts';
+import type { Problem } from '../effects/model/run-request.ts';
 import { listenerOf } from './listeners.ts';
+import type { ApiSettings } from './ports.ts';
+import { plainProblem } from './problem.ts';
 
 type HostSettings = Pick<ApiSettings, 'publicUrl' | 'allowedHosts'>;
 
@@ -156,4 +156,15 @@ function entrancesOf(routes: readonly Pick<Route, 'listen' | 'host'>[]): Readonl
   for (const { listen, host } of routes)
     if (listen !== null || host !== null) found.set(placeOf({ listen, host }), { kind: 'routes', listen, host });
   return found;
+}
+
+/**
+ * The name in `name:port`, in lower case, without the brackets of IPv6 and without one dot at the end; `null` if it is
+ * not one.
+ */
+export function hostName(host: string): string | null {
+  const match = /^(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::[0-9]{1,5})?$/i.exec(host);
+  const [, v6, name] = match ?? [];
+  if (v6 !== undefined) return isIPv6(v6) ? v6.toLowerCase() : null;
+  return name?.toLowerCase().replace(/\.$/, '') ?? null;
 }

@@ -1,18 +1,7 @@
 /** How many invalid keys an address may send at once, and how many it gets back per second. */
 export const INVALID_KEY_LIMIT = { burst: 500, perSecond: 10, addresses: 10_000, remembered: 10_000 } as const;
 
-export interface InvalidKeyLimiter {
-  /**
-   * Called before a key is checked.
-   * @param handle the public part of the key. A handle that was valid lately passes, whatever its address did
-   * @returns `null` to go on, or ms to wait
-   */
-  check(address: string, handle: string | null): number | null;
-  /** Called for each invalid key. */
-  failed(address: string): void;
-  /** Called for each valid key. */
-  passed(handle: string | null): void;
-}
+export type InvalidKeyLimiter = ReturnType<typeof createInvalidKeyLimiter>;
 
 interface Bucket {
   tokens: number;
@@ -24,7 +13,7 @@ interface Bucket {
  * keys use up. Memory is bounded: the oldest addresses are forgotten first.
  * @param now monotonic ms
  */
-export function createInvalidKeyLimiter(now: () => number): InvalidKeyLimiter {
+export function createInvalidKeyLimiter(now: () => number) {
   const buckets = new Map<string, Bucket>();
   const valid = new Set<string>();
 
@@ -37,21 +26,28 @@ export function createInvalidKeyLimiter(now: () => number): InvalidKeyLimiter {
   };
 
   return {
-    check(address, handle) {
+    /**
+     * Called before a key is checked.
+     * @param handle the public part of the key. A handle that was valid lately passes, whatever its address did
+     * @returns `null` to go on, or ms to wait
+     */
+    check(address: string, handle: string | null): number | null {
       const bucket = buckets.get(address);
       if (bucket === undefined) return null;
       if (refill(bucket).tokens >= 1) return null;
       if (handle !== null && valid.has(handle)) return null;
       return Math.ceil(((1 - bucket.tokens) / INVALID_KEY_LIMIT.perSecond) * 1000);
     },
-    failed(address) {
+    /** Called for each invalid key. */
+    failed(address: string): void {
       const bucket = refill(buckets.get(address) ?? { tokens: INVALID_KEY_LIMIT.burst, at: now() });
       bucket.tokens = Math.max(0, bucket.tokens - 1);
       buckets.delete(address);
       buckets.set(address, bucket);
       forgetOldest(buckets, INVALID_KEY_LIMIT.addresses);
     },
-    passed(handle) {
+    /** Called for each valid key. */
+    passed(handle: string | null): void {
       if (handle === null || valid.has(handle)) return;
       valid.add(handle);
       forgetOldest(valid, INVALID_KEY_LIMIT.remembered);

@@ -1,10 +1,10 @@
 import { Type } from 'typebox';
 import type { KeyRecord } from '../effects/model/key.ts';
-import { OVERLAP_S } from '../effects/steps/key-events.ts';
 import { ledgerActor, KEY_KINDS, type Principal, SCOPES } from '../effects/model/principal.ts';
+import { OVERLAP_S } from '../effects/steps/key-events.ts';
 import { keyToWire } from '../identity/key-record.ts';
 import { rotateKey } from '../identity/rotate-key.ts';
-import type { ApiApp } from './app.ts';
+import { type ApiApp, guarded } from './app.ts';
 import { callerOf } from './caller.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
@@ -100,17 +100,13 @@ export function addKeyRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
 function addCreateRoute(app: ApiApp, ports: ApiPorts): void {
   app.post(
     KEYS,
-    {
-      config: { endpoint: 'keys.manage' },
-      schema: {
-        operationId: 'createKey',
-        summary: 'Make a key',
-        tags: ['keys'],
-        params: OfUser,
-        body: CreateBody,
-        response: answers({ 201: MadeKey }),
-      },
-    },
+    guarded('keys.manage', {
+      operationId: 'createKey',
+      summary: 'Make a key',
+      params: OfUser,
+      body: CreateBody,
+      response: answers({ 201: MadeKey }),
+    }),
     async (request, reply) => {
       const { principal } = callerOf(request);
       const { body } = request;
@@ -136,16 +132,12 @@ function addCreateRoute(app: ApiApp, ports: ApiPorts): void {
 function addListRoutes(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
   app.get(
     KEYS,
-    {
-      config: { endpoint: 'keys.manage' },
-      schema: {
-        operationId: 'listKeys',
-        summary: 'List the keys of a user, without secrets',
-        tags: ['keys'],
-        params: OfUser,
-        response: answers({ 200: ApiKeys }),
-      },
-    },
+    guarded('keys.manage', {
+      operationId: 'listKeys',
+      summary: 'List the keys of a user, without secrets',
+      params: OfUser,
+      response: answers({ 200: ApiKeys }),
+    }),
     async (request, reply) => {
       const user = userOf(request.params.user_id);
       return lists.make(callerOf(request), async () =>
@@ -156,16 +148,12 @@ function addListRoutes(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
 
   app.get(
     ALL_KEYS,
-    {
-      config: { endpoint: 'keys.manage' },
-      schema: {
-        operationId: 'listAllKeys',
-        summary: 'List keys of agents, users and administrators, without secrets',
-        tags: ['keys'],
-        querystring: WhichKeys,
-        response: answers({ 200: ApiKeys }),
-      },
-    },
+    guarded('keys.manage', {
+      operationId: 'listAllKeys',
+      summary: 'List keys of agents, users and administrators, without secrets',
+      querystring: WhichKeys,
+      response: answers({ 200: ApiKeys }),
+    }),
     async (request, reply) => {
       const { kind, workspace, agent_id, user_id } = request.query;
       return lists.make(callerOf(request), async () => {
@@ -190,16 +178,12 @@ const ENDED_AT = [
 function addEndRoutes(app: ApiApp, ports: ApiPorts, { at, params, ids, which }: (typeof ENDED_AT)[number]): void {
   app.delete(
     `${at}/:key_id`,
-    {
-      config: { endpoint: 'keys.manage' },
-      schema: {
-        operationId: ids[0],
-        summary: `Revoke ${which}; it is in force within a second`,
-        tags: ['keys'],
-        params,
-        response: answers({ 200: ApiKey }),
-      },
-    },
+    guarded('keys.manage', {
+      operationId: ids[0],
+      summary: `Revoke ${which}; it is in force within a second`,
+      params,
+      response: answers({ 200: ApiKey }),
+    }),
     async (request) => {
       const record = await keyOf(ports, request.params);
       const actor = ledgerActor(callerOf(request).principal);
@@ -209,17 +193,13 @@ function addEndRoutes(app: ApiApp, ports: ApiPorts, { at, params, ids, which }: 
 
   app.post(
     `${at}/:key_id/rotate`,
-    {
-      config: { endpoint: 'keys.manage' },
-      schema: {
-        operationId: ids[1],
-        summary: `Make a successor of ${which}, with the same rights`,
-        tags: ['keys'],
-        params,
-        body: RotateBody,
-        response: answers({ 201: MadeKey }),
-      },
-    },
+    guarded('keys.manage', {
+      operationId: ids[1],
+      summary: `Make a successor of ${which}, with the same rights`,
+      params,
+      body: RotateBody,
+      response: answers({ 201: MadeKey }),
+    }),
     async (request, reply) => {
       const record = await keyOf(ports, request.params);
       const rotated = await rotate(ports, record, request.body, callerOf(request).principal);
@@ -259,4 +239,37 @@ const KEY_ID = /^key_[0-9A-Za-z]{12}$/;
 function userOf(id: string): string {
   if (!USER.test(id)) throw refuseFaults([{ path: '/params/user_id', message: `must match ${USER.source}` }]);
   return id;
+}
+
+const Profiles = Type.Object({
+  profiles: List(
+    Type.Object({
+      name: Type.String(),
+      description: Type.String(),
+      scopes: List(Type.Enum([...SCOPES])),
+      allowed_tools: Nullable(List(Type.String()), '`null` is no limit.'),
+      read_only: Type.Boolean(),
+    }),
+  ),
+});
+
+/** `GET /v1/mcp/key-profiles`. */
+export function addKeyProfileRoutes(app: ApiApp, ports: ApiPorts): void {
+  app.get(
+    '/v1/mcp/key-profiles',
+    guarded('key_profiles.read', {
+      operationId: 'listKeyProfiles',
+      summary: 'The profiles that a key can be made with',
+      response: answers({ 200: Profiles }),
+    }),
+    async () => ({
+      profiles: ports.profiles().map(({ name, description, scopes, allowedTools, readOnly }) => ({
+        name,
+        description,
+        scopes,
+        allowed_tools: allowedTools,
+        read_only: readOnly,
+      })),
+    }),
+  );
 }

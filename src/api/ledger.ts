@@ -8,7 +8,7 @@ import {
   ledgerEventToWire,
 } from '../effects/model/ledger.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
-import type { ApiApp, Caller } from './app.ts';
+import { type ApiApp, type Caller, guarded } from './app.ts';
 import { callerOf } from './caller.ts';
 import { LedgerEvent } from './effect-answers.ts';
 import type { Lists } from './lists.ts';
@@ -72,18 +72,14 @@ export function addLedgerRoutes(app: ApiApp, ports: Pick<ApiPorts, 'store'>, lis
 
   app.get(
     '/v1/workspaces/:ws/ledger',
-    {
-      config: { endpoint: 'ledger.read' },
-      schema: {
-        operationId: 'listLedger',
-        summary: 'The ledger of a workspace, newest first',
-        description: `Every event: what became of calls, and who changed keys, pauses, claims, agents and entities. \`agent_id\`, \`tool\`, \`target\`, \`rule\`, \`user\` and \`key_id\` fit what the event says, and the effect that it is about. ${ABOUT}`,
-        tags: ['ledger'],
-        params: InWorkspace,
-        querystring: LedgerQuery,
-        response: answers({ 200: LedgerPage }),
-      },
-    },
+    guarded('ledger.read', {
+      operationId: 'listLedger',
+      summary: 'The ledger of a workspace, newest first',
+      description: `Every event: what became of calls, and who changed keys, pauses, claims, agents and entities. \`agent_id\`, \`tool\`, \`target\`, \`rule\`, \`user\` and \`key_id\` fit what the event says, and the effect that it is about. ${ABOUT}`,
+      params: InWorkspace,
+      querystring: LedgerQuery,
+      response: answers({ 200: LedgerPage }),
+    }),
     async (request, reply) => {
       const caller = callerOf(request);
       refuseAgents(caller);
@@ -93,17 +89,13 @@ export function addLedgerRoutes(app: ApiApp, ports: Pick<ApiPorts, 'store'>, lis
 
   app.get(
     '/v1/beta/ledger',
-    {
-      config: { endpoint: 'ledger.installation' },
-      schema: {
-        operationId: 'listInstallationLedger',
-        summary: 'The ledger of what belongs to no workspace, newest first',
-        description: `Administrative keys, policies that were put in force or refused, what was decided about the store, refusals of keys without a workspace. ${ABOUT}`,
-        tags: ['ledger'],
-        querystring: InstallationQuery,
-        response: answers({ 200: LedgerPage }),
-      },
-    },
+    guarded('ledger.installation', {
+      operationId: 'listInstallationLedger',
+      summary: 'The ledger of what belongs to no workspace, newest first',
+      description: `Administrative keys, policies that were put in force or refused, what was decided about the store, refusals of keys without a workspace. ${ABOUT}`,
+      querystring: InstallationQuery,
+      response: answers({ 200: LedgerPage }),
+    }),
     async (request, reply) => answer(reply, callerOf(request), INSTALLATION, request.query),
   );
 }

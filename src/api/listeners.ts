@@ -83,14 +83,10 @@ export function createListeners(
   };
 }
 
-interface Encrypted {
-  /** Starts the handshake on a connection. */
-  begin(socket: Socket, connections: ConnectionCap): void;
-  use(pair: TlsPair): void;
-}
+type Encrypted = ReturnType<typeof encrypted>;
 
 /** TLS on connections that somebody else accepts. @param arrived told of each after its handshake */
-function encrypted(pair: TlsPair, arrived: (socket: Socket) => void): Encrypted {
+function encrypted(pair: TlsPair, arrived: (socket: Socket) => void) {
   /**
    * What to do after the handshake, by the remote end of the connection: Node does not say which connection a TLS
    * socket is on.
@@ -110,7 +106,8 @@ function encrypted(pair: TlsPair, arrived: (socket: Socket) => void): Encrypted 
     else shaken(socket);
   });
   return {
-    begin(plain, connections) {
+    /** Starts the handshake on a connection. */
+    begin(plain: Socket, connections: ConnectionCap): void {
       const peer = peerOf(plain);
       shaking.set(peer, (socket) => {
         shaking.delete(peer);
@@ -120,7 +117,7 @@ function encrypted(pair: TlsPair, arrived: (socket: Socket) => void): Encrypted 
       plain.once('close', () => void shaking.delete(peer));
       server.emit('connection', plain);
     },
-    use(next) {
+    use(next: TlsPair): void {
       if (next.cert === current.cert && next.key === current.key) return;
       server.setSecureContext({ ...next, minVersion: 'TLSv1.2' });
       current = next;

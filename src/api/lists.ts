@@ -14,21 +14,9 @@ interface Line {
 }
 
 /** Makes the answers to lists, so that nobody who lists holds up calls, or others who list. */
-export interface Lists {
-  /** Makes one list for a caller, when it is its turn. @throws Refused when the key has too many lists waiting */
-  make<T>(caller: { readonly principal: Pick<Caller['principal'], 'keyId'> }, make: () => Promise<T>): Promise<T>;
-  /** Sends an answer of this form: items as a member of a JSON object, and the other members after it. Items are rendered in parts. */
-  send<Answer extends TSchema, Name extends keyof Static<Answer> & string, Item>(
-    reply: FastifyReply,
-    as: Answer,
-    member: Name,
-    items: readonly Item[],
-    render: (item: Item) => Static<Answer>[Name] extends readonly (infer Shown)[] ? Shown : never,
-    others: Omit<Static<Answer>, Name>,
-  ): Promise<FastifyReply>;
-}
+export type Lists = ReturnType<typeof createLists>;
 
-export function createLists(turns: ReadingTurns): Lists {
+export function createLists(turns: ReadingTurns) {
   const lines = new Map<string, Line>();
 
   /** A list that ends hands its place to the one that has waited longest. */
@@ -58,7 +46,11 @@ export function createLists(turns: ReadingTurns): Lists {
   }
 
   return {
-    async make(caller, make) {
+    /** Makes one list for a caller, when it is its turn. @throws Refused when the key has too many lists waiting */
+    async make<T>(
+      caller: { readonly principal: Pick<Caller['principal'], 'keyId'> },
+      make: () => Promise<T>,
+    ): Promise<T> {
       const key = caller.principal.keyId;
       const line = await enter(key);
       try {
@@ -67,7 +59,15 @@ export function createLists(turns: ReadingTurns): Lists {
         leave(key, line);
       }
     },
-    async send(reply, _as, member, items, render, others) {
+    /** Sends an answer of this form: items as a member of a JSON object, and the other members after it. Items are rendered in parts. */
+    async send<Answer extends TSchema, Name extends keyof Static<Answer> & string, Item>(
+      reply: FastifyReply,
+      _as: Answer,
+      member: Name,
+      items: readonly Item[],
+      render: (item: Item) => Static<Answer>[Name] extends readonly (infer Shown)[] ? Shown : never,
+      others: Omit<Static<Answer>, Name>,
+    ): Promise<FastifyReply> {
       const texts = await turns.map(items, (item) => JSON.stringify(render(item)));
       const rest = Object.entries(others).map(([name, value]) => `,${JSON.stringify(name)}:${JSON.stringify(value)}`);
       const body = `{${JSON.stringify(member)}:[${texts.join(',')}]${rest.join('')}}`;

@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import { type Delivery, DELIVERY_STATES, NOTIFICATION_EVENTS } from '../effects/model/notification.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { optionalTimeToWire, timeToWire } from '../effects/wire/time.ts';
-import type { ApiApp } from './app.ts';
+import { type ApiApp, guarded } from './app.ts';
 import { callerOf } from './caller.ts';
 import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
@@ -44,21 +44,17 @@ export function addNotificationRoutes(
 ): void {
   app.get(
     NOTIFICATIONS,
-    {
-      config: { endpoint: 'notifications.read' },
-      schema: {
-        operationId: 'listNotifications',
-        summary: 'List notifications and what became of them, newest first',
-        description:
-          'What was delivered is kept for a day, what could not be for 30 days. A page can have fewer than `limit` although more follow.',
-        tags: ['notifications'],
-        querystring: Type.Object(
-          { ...PAGE_QUERY, state: Type.Optional(Type.Enum([...DELIVERY_STATES])) },
-          { additionalProperties: false },
-        ),
-        response: answers({ 200: NotificationPage }),
-      },
-    },
+    guarded('notifications.read', {
+      operationId: 'listNotifications',
+      summary: 'List notifications and what became of them, newest first',
+      description:
+        'What was delivered is kept for a day, what could not be for 30 days. A page can have fewer than `limit` although more follow.',
+      querystring: Type.Object(
+        { ...PAGE_QUERY, state: Type.Optional(Type.Enum([...DELIVERY_STATES])) },
+        { additionalProperties: false },
+      ),
+      response: answers({ 200: NotificationPage }),
+    }),
     async (request, reply) => {
       const faults: RequestFault[] = [];
       const page = pageOf(request.query, faults);
@@ -72,17 +68,13 @@ export function addNotificationRoutes(
 
   app.post(
     `${NOTIFICATIONS}/:id/resend`,
-    {
-      config: { endpoint: 'notifications.resend' },
-      schema: {
-        operationId: 'resendNotification',
-        summary: 'Have a notification sent again that was delivered or given up',
-        description: 'It keeps its `webhook_id`, and is tried for as long as the first time.',
-        tags: ['notifications'],
-        params: Type.Object({ id: Type.String({ description: 'Id of the delivery.' }) }),
-        response: answers({ 200: NotificationDelivery }),
-      },
-    },
+    guarded('notifications.resend', {
+      operationId: 'resendNotification',
+      summary: 'Have a notification sent again that was delivered or given up',
+      description: 'It keeps its `webhook_id`, and is tried for as long as the first time.',
+      params: Type.Object({ id: Type.String({ description: 'Id of the delivery.' }) }),
+      response: answers({ 200: NotificationDelivery }),
+    }),
     async (request) => {
       const known = receivers().map(({ id }) => id);
       const resent = await store.resend(request.params.id, known);

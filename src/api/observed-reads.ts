@@ -2,7 +2,7 @@ import { type TSchema, Type } from 'typebox';
 import type { Json } from '../json/value.ts';
 import type { LedgerEvent } from '../effects/model/ledger.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
-import type { ApiApp } from './app.ts';
+import { type ApiApp, guarded } from './app.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
@@ -46,29 +46,25 @@ const Reads = component('PassedReadPage', paged({ reads: List(Read) }));
 export function addObservedReadsRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'>, lists: Lists): void {
   app.get(
     '/v1/workspaces/:ws/observed-reads',
-    {
-      config: { endpoint: 'effects.read' },
-      schema: {
-        operationId: 'listObservedReads',
-        summary: 'Proxied reads that policy would have stopped, newest first',
-        description:
-          'In `mode: observe` reads pass, and are added up for each second by tool, agent, key and rule. `example` is method and path of one of them. An undeclared read has no `tool`. A page looks at a part of the ledger, and may be short or empty though others follow.',
-        tags: ['effects'],
-        params: InWorkspace,
-        querystring: Type.Object(
-          {
-            ...PAGE_QUERY,
-            all: Type.Optional(
-              Type.Enum(['true'], {
-                description: '`true`: also those that policy lets pass; `observed` is null then.',
-              }),
-            ),
-          },
-          { additionalProperties: false },
-        ),
-        response: answers({ 200: Reads }),
-      },
-    },
+    guarded('effects.read', {
+      operationId: 'listObservedReads',
+      summary: 'Proxied reads that policy would have stopped, newest first',
+      description:
+        'In `mode: observe` reads pass, and are added up for each second by tool, agent, key and rule. `example` is method and path of one of them. An undeclared read has no `tool`. A page looks at a part of the ledger, and may be short or empty though others follow.',
+      params: InWorkspace,
+      querystring: Type.Object(
+        {
+          ...PAGE_QUERY,
+          all: Type.Optional(
+            Type.Enum(['true'], {
+              description: '`true`: also those that policy lets pass; `observed` is null then.',
+            }),
+          ),
+        },
+        { additionalProperties: false },
+      ),
+      response: answers({ 200: Reads }),
+    }),
     async (request, reply) => {
       const caller = callerOf(request);
       const faults: RequestFault[] = [];

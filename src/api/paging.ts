@@ -7,7 +7,6 @@ import { Time, UserId } from './schema.ts';
 const MAX_PAGE = 200;
 const DEFAULT_PAGE = 50;
 
-/** Query members of a paged list. */
 export const PAGE_QUERY = {
   limit: Type.Optional(
     Type.String({
@@ -19,7 +18,6 @@ export const PAGE_QUERY = {
   cursor: Type.Optional(Type.String({ minLength: 1, maxLength: 500 })),
 };
 
-/** Query members of lists that are searched by time. */
 export const TIME_QUERY = { since: Type.Optional(Time), until: Type.Optional(Time) };
 
 /** Query members of lists that are searched by whose key it was. */

@@ -2,7 +2,7 @@ import { Type } from 'typebox';
 import type { Passkey } from '../effects/model/passkey.ts';
 import { ledgerActor } from '../effects/model/principal.ts';
 import { optionalTimeToWire, timeToWire } from '../effects/wire/time.ts';
-import type { ApiApp } from './app.ts';
+import { type ApiApp, guarded } from './app.ts';
 import { callerOf } from './caller.ts';
 import type { Caller } from './app.ts';
 import type { Lists } from './lists.ts';
@@ -33,7 +33,6 @@ const PasskeyOnWire = component(
 );
 const PasskeyList = Type.Object({ passkeys: List(PasskeyOnWire) });
 
-/** A passkey on the wire. */
 export function passkeyToWire(passkey: Passkey) {
   return {
     id: passkey.id,
@@ -52,16 +51,12 @@ export function passkeyToWire(passkey: Passkey) {
 export function addPasskeyRoutes(app: ApiApp, { store }: Pick<ApiPorts, 'store'>, lists: Lists): void {
   app.get(
     PASSKEYS,
-    {
-      config: { endpoint: 'passkeys.read' },
-      schema: {
-        operationId: 'listPasskeys',
-        summary: 'List the passkeys of a user',
-        tags: ['keys'],
-        params: OfUser,
-        response: answers({ 200: PasskeyList }),
-      },
-    },
+    guarded('passkeys.read', {
+      operationId: 'listPasskeys',
+      summary: 'List the passkeys of a user',
+      params: OfUser,
+      response: answers({ 200: PasskeyList }),
+    }),
     async (request, reply) => {
       const caller = callerOf(request);
       const user = userFor(caller, request.params.user_id);
@@ -73,16 +68,12 @@ export function addPasskeyRoutes(app: ApiApp, { store }: Pick<ApiPorts, 'store'>
 
   app.delete(
     `${PASSKEYS}/:passkey_id`,
-    {
-      config: { endpoint: 'passkeys.write' },
-      schema: {
-        operationId: 'removePasskey',
-        summary: 'Remove a passkey of a user; it signs in no more, and its sessions end',
-        tags: ['keys'],
-        params: OneOfUser,
-        response: answers({ 200: PasskeyOnWire }),
-      },
-    },
+    guarded('passkeys.write', {
+      operationId: 'removePasskey',
+      summary: 'Remove a passkey of a user; it signs in no more, and its sessions end',
+      params: OneOfUser,
+      response: answers({ 200: PasskeyOnWire }),
+    }),
     async (request) => {
       const caller = callerOf(request);
       const { user_id: of, passkey_id: id } = request.params;

@@ -4,7 +4,7 @@ import { MOST_PAUSES, type PauseRecord, type PauseScope } from '../effects/model
 import { KEY_KINDS } from '../effects/model/principal.ts';
 import { undeclaredRead } from '../config/stand-in-tools.ts';
 import { type CompiledPattern, compilePattern } from '../policy/glob.ts';
-import type { ApiApp } from './app.ts';
+import { type ApiApp, guarded } from './app.ts';
 import { callerOf } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
@@ -68,25 +68,21 @@ function addSetRoute(app: ApiApp, ports: ApiPorts): void {
   const { store } = ports;
   app.post(
     PAUSES,
-    {
-      config: { endpoint: 'pauses.write' },
-      schema: {
-        operationId: 'setPause',
-        summary: 'Stop calls',
-        description: `With ${MOST_PAUSES} pauses in force, one more is a 409 \`conflict\`, except from an administrative key, or where it is the first of the whole workspace.`,
-        tags: ['pauses'],
-        params: InWorkspace,
-        body: Type.Object(
-          {
-            scope: Scope,
-            reason: Type.String({ minLength: 1, maxLength: 500 }),
-            until: Type.Optional(Time),
-          },
-          { additionalProperties: false },
-        ),
-        response: answers({ 201: Pause }),
-      },
-    },
+    guarded('pauses.write', {
+      operationId: 'setPause',
+      summary: 'Stop calls',
+      description: `With ${MOST_PAUSES} pauses in force, one more is a 409 \`conflict\`, except from an administrative key, or where it is the first of the whole workspace.`,
+      params: InWorkspace,
+      body: Type.Object(
+        {
+          scope: Scope,
+          reason: Type.String({ minLength: 1, maxLength: 500 }),
+          until: Type.Optional(Time),
+        },
+        { additionalProperties: false },
+      ),
+      response: answers({ 201: Pause }),
+    }),
     async (request, reply) => {
       const { scope, reason, until } = request.body;
       const { principal } = callerOf(request);
@@ -119,16 +115,12 @@ function addSetRoute(app: ApiApp, ports: ApiPorts): void {
 function addListAndLiftRoutes(app: ApiApp, { store }: ApiPorts): void {
   app.get(
     PAUSES,
-    {
-      config: { endpoint: 'pauses.read' },
-      schema: {
-        operationId: 'listPauses',
-        summary: 'List pauses in force',
-        tags: ['pauses'],
-        params: InWorkspace,
-        response: answers({ 200: Type.Object({ pauses: List(Pause) }) }),
-      },
-    },
+    guarded('pauses.read', {
+      operationId: 'listPauses',
+      summary: 'List pauses in force',
+      params: InWorkspace,
+      response: answers({ 200: Type.Object({ pauses: List(Pause) }) }),
+    }),
     async (request) => {
       const { view, principal } = callerOf(request);
       const { pauses } = await store.pauses(request.params.ws);
@@ -144,17 +136,13 @@ function addListAndLiftRoutes(app: ApiApp, { store }: ApiPorts): void {
 
   app.delete(
     `${PAUSES}/:id`,
-    {
-      config: { endpoint: 'pauses.write' },
-      schema: {
-        operationId: 'liftPause',
-        summary: 'Lift a pause',
-        description: 'One that an administrative key has set is lifted by such a key only.',
-        tags: ['pauses'],
-        params: WithId,
-        response: answers({ 200: Pause }),
-      },
-    },
+    guarded('pauses.write', {
+      operationId: 'liftPause',
+      summary: 'Lift a pause',
+      description: 'One that an administrative key has set is lifted by such a key only.',
+      params: WithId,
+      response: answers({ 200: Pause }),
+    }),
     async (request) => {
       const { principal } = callerOf(request);
       const { ws, id } = request.params;

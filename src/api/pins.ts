@@ -3,7 +3,7 @@ import { pinnedCall, type Tool } from '../effects/model/tool.ts';
 import { comparisonToWire, toolStateToWire } from '../pins/wire.ts';
 import type { PinnedAt } from '../upstreams/catalog.ts';
 import { pinOf } from '../upstreams/mcp/pin-watch.ts';
-import type { ApiApp, Caller } from './app.ts';
+import { type ApiApp, type Caller, guarded } from './app.ts';
 import { callerOf } from './caller.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
@@ -84,18 +84,14 @@ function addListRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   const { pins } = ports;
   app.get(
     PINS,
-    {
-      config: { endpoint: 'pins.read' },
-      schema: {
-        operationId: 'listPins',
-        summary: 'List the pinned tools of MCP servers, as this gateway judges them now',
-        description:
-          '`state`: `pinned`, the only one that is called; `changed`; `gone`, not listed any more; `unseen`, nothing recent is known, and the next call looks. `servers` says what each lists that nobody has approved, and why it could not be looked at.',
-        tags: ['catalog'],
-        params: InWorkspace,
-        response: answers({ 200: Pins }),
-      },
-    },
+    guarded('pins.read', {
+      operationId: 'listPins',
+      summary: 'List the pinned tools of MCP servers, as this gateway judges them now',
+      description:
+        '`state`: `pinned`, the only one that is called; `changed`; `gone`, not listed any more; `unseen`, nothing recent is known, and the next call looks. `servers` says what each lists that nobody has approved, and why it could not be looked at.',
+      params: InWorkspace,
+      response: answers({ 200: Pins }),
+    }),
     async (request, reply) => {
       const caller = callerOf(request);
       refuseAgents(caller);
@@ -131,18 +127,14 @@ function addListRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
 function addCompareRoute(app: ApiApp, { pins }: ApiPorts, lists: Lists): void {
   app.get(
     `${PINS}/:upstream`,
-    {
-      config: { endpoint: 'pins.read' },
-      schema: {
-        operationId: 'comparePins',
-        summary: 'What an MCP server says now, beside what was approved, with each difference',
-        description:
-          'The gateway asks the server for it. What it shows of new and changed tools was approved by nobody, and is hidden from agents: it is for people to review. To approve it, change the lock file (`svc tools approve`).',
-        tags: ['catalog'],
-        params: OfUpstream,
-        response: answers({ 200: Comparison }),
-      },
-    },
+    guarded('pins.read', {
+      operationId: 'comparePins',
+      summary: 'What an MCP server says now, beside what was approved, with each difference',
+      description:
+        'The gateway asks the server for it. What it shows of new and changed tools was approved by nobody, and is hidden from agents: it is for people to review. To approve it, change the lock file (`svc tools approve`).',
+      params: OfUpstream,
+      response: answers({ 200: Comparison }),
+    }),
     async (request, reply) => {
       const caller = callerOf(request);
       refuseAgents(caller);

@@ -1,5 +1,5 @@
 import { Type } from 'typebox';
-import type { ApiApp } from './app.ts';
+import { type ApiApp, guarded } from './app.ts';
 import { callerOf } from './caller.ts';
 import { refuseAgents } from './ledger.ts';
 import type { Lists } from './lists.ts';
@@ -61,16 +61,12 @@ const PolicyHistory = component(
 export function addPolicyActivationRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   app.get(
     ACTIVATIONS,
-    {
-      config: { endpoint: 'policies.history' },
-      schema: {
-        operationId: 'listPolicyActivations',
-        summary: 'Which policies were in force, since when, and who put them there',
-        description: 'Newest first, at most 100. `files_version` is what the files of this gateway say.',
-        tags: ['policies'],
-        response: answers({ 200: PolicyHistory }),
-      },
-    },
+    guarded('policies.history', {
+      operationId: 'listPolicyActivations',
+      summary: 'Which policies were in force, since when, and who put them there',
+      description: 'Newest first, at most 100. `files_version` is what the files of this gateway say.',
+      response: answers({ 200: PolicyHistory }),
+    }),
     async () => {
       const activations = await ports.store.policyHistory();
       return {
@@ -86,18 +82,14 @@ export function addPolicyActivationRoutes(app: ApiApp, ports: ApiPorts, lists: L
 
   app.post(
     ACTIVATIONS,
-    {
-      config: { endpoint: 'policies.activate' },
-      schema: {
-        operationId: 'activatePolicies',
-        summary: 'Put policies in force on all gateways',
-        description:
-          'The policies in the files of this gateway; with `version`, those that were in force under it before. Where `policies.second_person` is set they are only proposed: 202, with the proposal that another person confirms.',
-        tags: ['policies'],
-        body: Type.Object({ version: Type.Optional(Version), comment: Comment }, { additionalProperties: false }),
-        response: answers({ 200: Activated, 202: Proposed }),
-      },
-    },
+    guarded('policies.activate', {
+      operationId: 'activatePolicies',
+      summary: 'Put policies in force on all gateways',
+      description:
+        'The policies in the files of this gateway; with `version`, those that were in force under it before. Where `policies.second_person` is set they are only proposed: 202, with the proposal that another person confirms.',
+      body: Type.Object({ version: Type.Optional(Version), comment: Comment }, { additionalProperties: false }),
+      response: answers({ 200: Activated, 202: Proposed }),
+    }),
     async (request, reply) => {
       const { version } = request.body;
       const choice = version === undefined ? ({ kind: 'files' } as const) : ({ kind: 'version', version } as const);
@@ -114,17 +106,13 @@ export function addPolicyActivationRoutes(app: ApiApp, ports: ApiPorts, lists: L
 function addRollbackRoute(app: ApiApp, ports: Pick<ApiPorts, 'store' | 'choosePolicy'>): void {
   app.post(
     '/v1/beta/policies/rollback',
-    {
-      config: { endpoint: 'policies.activate' },
-      schema: {
-        operationId: 'rollBackPolicies',
-        summary: 'Put the policies in force that were in force before those that are now',
-        description: 'Where `policies.second_person` is set they are only proposed, as by `activatePolicies`.',
-        tags: ['policies'],
-        body: Type.Object({ comment: Comment }, { additionalProperties: false }),
-        response: answers({ 200: Activated, 202: Proposed }),
-      },
-    },
+    guarded('policies.activate', {
+      operationId: 'rollBackPolicies',
+      summary: 'Put the policies in force that were in force before those that are now',
+      description: 'Where `policies.second_person` is set they are only proposed, as by `activatePolicies`.',
+      body: Type.Object({ comment: Comment }, { additionalProperties: false }),
+      response: answers({ 200: Activated, 202: Proposed }),
+    }),
     async (request, reply) => {
       const { principal } = callerOf(request);
       const chosen = await ports.choosePolicy({ kind: 'before' }, principal, request.body.comment ?? null);
@@ -137,18 +125,14 @@ function addRollbackRoute(app: ApiApp, ports: Pick<ApiPorts, 'store' | 'choosePo
 function addVersionRoute(app: ApiApp, ports: Pick<ApiPorts, 'showPolicy'>, lists: Lists): void {
   app.get(
     '/v1/beta/policies/versions/:version',
-    {
-      config: { endpoint: 'policies.history' },
-      schema: {
-        operationId: 'getPolicyVersion',
-        summary: 'What the policies of a version said',
-        description:
-          'The files as they were read. Those of the history are kept, of more than its ten newest only as long as all take at most 16 MB, packed.',
-        tags: ['policies'],
-        params: Type.Object({ version: Type.String({ description: 'One of the history.' }) }),
-        response: answers({ 200: PolicyVersion }),
-      },
-    },
+    guarded('policies.history', {
+      operationId: 'getPolicyVersion',
+      summary: 'What the policies of a version said',
+      description:
+        'The files as they were read. Those of the history are kept, of more than its ten newest only as long as all take at most 16 MB, packed.',
+      params: Type.Object({ version: Type.String({ description: 'One of the history.' }) }),
+      response: answers({ 200: PolicyVersion }),
+    }),
     async (request) => {
       const caller = callerOf(request);
       refuseAgents(caller);

@@ -2,7 +2,7 @@ import { type Static, Type } from 'typebox';
 import { PEOPLE_BEHIND, type PolicyProposal, proposalStatus } from '../effects/model/policy-proposal.ts';
 import { ledgerActor } from '../effects/model/principal.ts';
 import { timeToWire } from '../effects/wire/time.ts';
-import type { ApiApp } from './app.ts';
+import { type ApiApp, guarded } from './app.ts';
 import { callerOf } from './caller.ts';
 import { Actor } from './effect-answers.ts';
 import { refuseAgents } from './ledger.ts';
@@ -45,15 +45,11 @@ export function addPolicyProposalRoutes(app: ApiApp, ports: ApiPorts): void {
 
   app.get(
     PROPOSALS,
-    {
-      config: { endpoint: 'policies.history' },
-      schema: {
-        operationId: 'listPolicyProposals',
-        summary: 'Which policies were proposed, and wait for another person',
-        tags: ['policies'],
-        response: answers({ 200: Proposals }),
-      },
-    },
+    guarded('policies.history', {
+      operationId: 'listPolicyProposals',
+      summary: 'Which policies were proposed, and wait for another person',
+      response: answers({ 200: Proposals }),
+    }),
     async (request) => {
       refuseAgents(callerOf(request));
       const inForce = await store.policyInForce();
@@ -66,16 +62,12 @@ export function addPolicyProposalRoutes(app: ApiApp, ports: ApiPorts): void {
 
   app.delete(
     `${PROPOSALS}/:id`,
-    {
-      config: { endpoint: 'policies.activate' },
-      schema: {
-        operationId: 'withdrawPolicies',
-        summary: 'Withdraw what was proposed, or turn it down',
-        tags: ['policies'],
-        params: Type.Object({ id: Type.String() }),
-        response: answers({ 200: Proposal }),
-      },
-    },
+    guarded('policies.activate', {
+      operationId: 'withdrawPolicies',
+      summary: 'Withdraw what was proposed, or turn it down',
+      params: Type.Object({ id: Type.String() }),
+      response: answers({ 200: Proposal }),
+    }),
     async (request) => {
       const { id } = request.params;
       await store.endPolicyProposals({ id }, ledgerActor(callerOf(request).principal));
@@ -89,18 +81,14 @@ export function addPolicyProposalRoutes(app: ApiApp, ports: ApiPorts): void {
 function addConfirmRoute(app: ApiApp, { store, confirmPolicy }: ApiPorts): void {
   app.post(
     `${PROPOSALS}/:id/confirm`,
-    {
-      config: { endpoint: 'policies.activate' },
-      schema: {
-        operationId: 'confirmPolicies',
-        summary: 'Confirm policies that somebody else has proposed',
-        description:
-          'The confirmation after which two people stand behind them puts them in force on all gateways. Nobody confirms what they proposed, nor by a key that one of those made who stand behind it.',
-        tags: ['policies'],
-        params: Type.Object({ id: Type.String() }),
-        response: answers({ 200: Proposed }),
-      },
-    },
+    guarded('policies.activate', {
+      operationId: 'confirmPolicies',
+      summary: 'Confirm policies that somebody else has proposed',
+      description:
+        'The confirmation after which two people stand behind them puts them in force on all gateways. Nobody confirms what they proposed, nor by a key that one of those made who stand behind it.',
+      params: Type.Object({ id: Type.String() }),
+      response: answers({ 200: Proposed }),
+    }),
     async (request) => {
       const confirmed = await confirmPolicy(request.params.id, callerOf(request).principal);
       switch (confirmed.kind) {

@@ -1,5 +1,5 @@
 import type { ReceiptSigner } from '../receipts/sign.ts';
-import type { KeyRecord } from '../effects/model/key.ts';
+import type { KeyRecord, KeyProfile } from '../effects/model/key.ts';
 import type { ApprovalCall, ApprovalResult } from '../effects/run/decide-approval.ts';
 import type { ApprovalRecord } from '../effects/model/approval.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
@@ -21,7 +21,6 @@ import type { Directory } from '../identity/directory.ts';
 import type { Passkey } from '../effects/model/passkey.ts';
 import type { Passkeys } from '../identity/passkeys/passkeys.ts';
 import type { KeyRequest, MadeKey } from '../identity/key-record.ts';
-import type { KeyProfile } from '../identity/profiles.ts';
 import type { PreferredWait } from './preferred-wait.ts';
 import type { Lists } from './lists.ts';
 import type { IncomingHttpHeaders } from 'node:http';
@@ -35,9 +34,9 @@ import type { PolicyInput } from '../policy/input.ts';
 import type { OftenApproved, SuggestedRule } from '../policy/suggest.ts';
 import type { JudgeInput, SealedParams } from '../effects/ports.ts';
 import type { Secrets } from '../secrets/vault.ts';
-import type { HeaderSettings } from '../upstreams/http/header-rules.ts';
 import type { InvalidKeyLimiter } from './invalid-key-limiter.ts';
 import type { Disclosure } from '../receipts/commitments.ts';
+import type { HeaderSettings } from '../effects/upstream.ts';
 
 /**
  * What the control plane needs of the rest of the gateway. `src/gateway/` builds it. Whatever a reload can change is a
@@ -61,10 +60,8 @@ export interface ApiPorts {
   readonly preferredWait: Pick<PreferredWait, 'hold' | 'end'>;
   /** What {@link ApiPorts.run} would answer now. Writes nothing. */
   readonly preview: (request: RunRequest) => Promise<PreviewResult>;
-  /** The effects that this gateway is running now. */
   readonly running: Pick<Running, 'stagesOf'>;
   readonly resolve: (request: ResolveCall) => Promise<ResolveResult>;
-  /** Starts the probe of an effect that the caller may see. */
   readonly probe: (call: ProbeCall) => Promise<ProbeResult>;
   readonly decideApproval: (request: ApprovalCall) => Promise<ApprovalResult>;
   /** The params of a call and the headers that are part of it, opened; `null` if they cannot be opened. */
@@ -76,7 +73,6 @@ export interface ApiPorts {
     readonly headers?: HeaderSettings;
   } | null;
   readonly catalog: () => { tool(name: string): Tool | null; tools(): readonly Tool[] };
-  /** The active policy set. */
   readonly policies: () => {
     readonly set: CompiledPolicies;
     readonly mode: 'enforce' | 'observe';
@@ -100,7 +96,6 @@ export interface ApiPorts {
   readonly policyTexts: (
     version: string,
   ) => Promise<{ readonly files: readonly PolicyText[] } | { readonly packed: readonly string[] } | null>;
-  /** What policy sees of a call. */
   readonly policyInput: (input: JudgeInput) => PolicyInput;
   /**
    * Drafts rules for what people approved time and again, and tries them with the policies in force; `null` where it
@@ -108,7 +103,6 @@ export interface ApiPorts {
    * @throws StoreUnavailable
    */
   readonly suggestRules: (groups: readonly OftenApproved[]) => Promise<readonly SuggestedRule[] | null>;
-  /** The built-in and the configured profiles. */
   readonly profiles: () => readonly KeyProfile[];
   readonly keys: {
     /** Makes a key without storing it (`createKeyRecord` with its context). */
@@ -117,7 +111,6 @@ export interface ApiPorts {
     readonly successor: (of: KeyRecord, madeBy: string | null) => { readonly record: KeyRecord; readonly key: string };
   };
   readonly receipts: {
-    /** The JSON view of a signed receipt. */
     readonly view: (jws: string) => JsonObject;
     /** Salts and values that open a receipt's commitments; `null` if they were erased or the seal does not open. */
     readonly disclosure: (effect: EffectRecord, jws: string, approval: ApprovalRecord | null) => Disclosure | null;
@@ -127,7 +120,6 @@ export interface ApiPorts {
   };
   /** Lists of all doors are made in the same lines. */
   readonly lists: Lists;
-  /** The company brain. */
   readonly brain: Pick<Brain, 'query' | 'written'>;
   readonly brainWriter: Pick<BrainWriter, 'put'>;
   /** What was approved of the tools of MCP servers, beside what they say. */
@@ -143,7 +135,6 @@ export interface ApiPorts {
     /** What a server says now beside what was approved, or why it cannot be read; `null` if there is no such server. */
     compare(upstream: string): Promise<PinComparison | string | null>;
   };
-  /** Resource pools and their capacity. */
   readonly pools: () => ReadonlyMap<string, number>;
   /** Who is told of what happens. */
   readonly receivers: () => readonly Pick<Receiver, 'id'>[];
@@ -160,7 +151,6 @@ export interface ApiPorts {
 
 /** What a person asks to be put in force. */
 export type PolicyChoice =
-  /** The files of this gateway. */
   | { readonly kind: 'files' }
   | { readonly kind: 'version'; readonly version: string }
   /** What was in force before what is now. */
@@ -207,7 +197,6 @@ export interface ApiSettings {
   /** Further names that `Host` may have besides the bound address; compared without port. */
   readonly allowedHosts: readonly string[];
   readonly queryKey: 'allow' | 'refuse';
-  /** What a JSON body may hold. */
   readonly jsonLimits: JsonLimits;
 }
 

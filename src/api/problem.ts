@@ -4,6 +4,7 @@ import type { NextStep } from '../effects/model/decision.ts';
 import type { Json, JsonObject } from '../json/value.ts';
 import type { Problem, RequestFault } from '../effects/model/run-request.ts';
 import { shortened } from '../effects/model/shortened.ts';
+import type { RenderedOutcome } from '../effects/run/render.ts';
 
 /** At most this many faults are listed in one answer. */
 const MAX_LISTED = MOST_FAULTS;
@@ -47,7 +48,6 @@ export function refuseFaults(errors: readonly RequestFault[]): Refused {
   return refuse('invalid_request', faultSummary(errors), { errors });
 }
 
-/** One sentence that sums up the faults of a request. */
 export function faultSummary(errors: readonly RequestFault[]): string {
   const [first] = errors;
   if (first === undefined) return 'The request does not have the expected shape.';
@@ -70,14 +70,6 @@ interface ProblemContext {
   readonly changes: boolean;
 }
 
-interface ProblemAnswer {
-  readonly status: number;
-  /** Lower-case names. */
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: JsonObject;
-}
-
-/** The status of the answer that says a problem. */
 export function statusOf({ code }: Pick<Problem, 'code'>): number {
   return CODES[code].status ?? 500;
 }
@@ -91,7 +83,7 @@ export function retryAfter({ retryAfterMs }: Pick<Problem, 'retryAfterMs'>): Rea
 export const EARLIER = ' An earlier request for the same action may have run.';
 
 /** A problem as an HTTP answer (RFC 9457), with what an agent needs for its next step. */
-export function renderProblem(problem: Problem, members: JsonObject, context: ProblemContext): ProblemAnswer {
+export function renderProblem(problem: Problem, members: JsonObject, context: ProblemContext): RenderedOutcome {
   const { title } = CODES[problem.code];
   const status = statusOf(problem);
   const happened = didItHappen(problem.code, status, context);

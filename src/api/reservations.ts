@@ -3,7 +3,7 @@ import { Type } from 'typebox';
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { ReservationRecord } from '../effects/model/reservation.ts';
 import { couldUsePool } from '../policy/could-permit.ts';
-import type { ApiApp } from './app.ts';
+import { type ApiApp, guarded } from './app.ts';
 import { actingAgent, callerOf, mayBeSeen } from './caller.ts';
 import { Ttl, whoCalls } from './claims.ts';
 import type { Lists } from './lists.ts';
@@ -41,27 +41,23 @@ function addMakeRoute(app: ApiApp, ports: ApiPorts): void {
   const { store } = ports;
   app.post(
     RESERVATIONS,
-    {
-      config: { endpoint: 'reservations.write' },
-      schema: {
-        operationId: 'makeReservation',
-        summary: 'Set units of a pool aside, for a time',
-        description:
-          'Only of pools that a call which the agent may make uses. A pool without enough free units is a 423 `pool_full`, one reservation more than a key may hold a 409 `too_many_reservations`.',
-        tags: ['reservations'],
-        params: InWorkspace,
-        body: Type.Object(
-          {
-            pool: Type.String({ minLength: 1, maxLength: 200 }),
-            units: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
-            agent_id: Type.Optional(AgentId),
-            ttl_s: Ttl,
-          },
-          { additionalProperties: false },
-        ),
-        response: answers({ 201: Reservation }),
-      },
-    },
+    guarded('reservations.write', {
+      operationId: 'makeReservation',
+      summary: 'Set units of a pool aside, for a time',
+      description:
+        'Only of pools that a call which the agent may make uses. A pool without enough free units is a 423 `pool_full`, one reservation more than a key may hold a 409 `too_many_reservations`.',
+      params: InWorkspace,
+      body: Type.Object(
+        {
+          pool: Type.String({ minLength: 1, maxLength: 200 }),
+          units: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+          agent_id: Type.Optional(AgentId),
+          ttl_s: Ttl,
+        },
+        { additionalProperties: false },
+      ),
+      response: answers({ 201: Reservation }),
+    }),
     async (request, reply) => {
       const { ws } = request.params;
       const { pool, units, agent_id, ttl_s } = request.body;
@@ -110,16 +106,12 @@ function addMakeRoute(app: ApiApp, ports: ApiPorts): void {
 function addListRoute(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
   app.get(
     RESERVATIONS,
-    {
-      config: { endpoint: 'reservations.read' },
-      schema: {
-        operationId: 'listReservations',
-        summary: 'List reservations in force',
-        tags: ['reservations'],
-        params: InWorkspace,
-        response: answers({ 200: Reservations }),
-      },
-    },
+    guarded('reservations.read', {
+      operationId: 'listReservations',
+      summary: 'List reservations in force',
+      params: InWorkspace,
+      response: answers({ 200: Reservations }),
+    }),
     async (request, reply) => {
       const caller = callerOf(request);
       return lists.make(caller, async () => {
@@ -134,16 +126,12 @@ function addListRoute(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
 function addReleaseRoute(app: ApiApp, { store }: ApiPorts): void {
   app.delete(
     `${RESERVATIONS}/:id`,
-    {
-      config: { endpoint: 'reservations.write' },
-      schema: {
-        operationId: 'releaseReservation',
-        summary: 'Release a reservation',
-        tags: ['reservations'],
-        params: WithId,
-        response: answers({ 200: Reservation }),
-      },
-    },
+    guarded('reservations.write', {
+      operationId: 'releaseReservation',
+      summary: 'Release a reservation',
+      params: WithId,
+      response: answers({ 200: Reservation }),
+    }),
     async (request) => {
       const { ws, id } = request.params;
       const caller = callerOf(request);

@@ -52,7 +52,6 @@ const CALL_FIELDS = {
   metadata: Type.Optional(AnyObject('Kept and returned, never evaluated; at most 4 KiB.')),
 };
 
-/** The body of a run request. */
 export const RunBody = Type.Object(
   { ...CALL_FIELDS, idempotency_key: IdempotencyKey },
   { additionalProperties: false },

@@ -19,12 +19,10 @@ export const AgentId = Type.String({
   examples: ['support-bot'],
 });
 
-/** The form of the ids of users and agents. */
 export const USER_ID = '^[A-Za-z0-9][A-Za-z0-9_.@:-]{0,127}$';
 
 export const UserId = Type.String({ pattern: USER_ID, description: 'Id of a user.', examples: ['maria'] });
 
-/** The form of the ids of workspaces. */
 export const WORKSPACE_ID = '^[a-z0-9][a-z0-9_-]{0,62}$';
 
 export const WorkspaceId = Type.String({
@@ -91,7 +89,6 @@ export const MapOf = <T extends TSchema>(
 ): TUnsafe<Readonly<Record<string, Static<T>>>> =>
   Type.Unsafe<Readonly<Record<string, Static<T>>>>({ type: 'object', additionalProperties: values, description });
 
-/** An entity as policy read it. */
 export const EntityVersion = Type.Object({
   type: Type.String(),
   id: Type.String(),
@@ -101,7 +98,6 @@ export const EntityVersion = Type.Object({
 
 const NextCursor = Nullable(Type.String(), 'For the next page; `null`: this is the last one.');
 
-/** A page of a list. */
 export const paged = <T extends TProperties>(list: T) => Type.Object({ ...list, next_cursor: NextCursor });
 
 /** Where a thing is told from another by being there: it is `true`, or absent. */

@@ -3,7 +3,7 @@ import type { ApprovalRecord } from '../effects/model/approval.ts';
 import { timeToWire } from '../effects/wire/time.ts';
 import { type ApprovedGroup, oftenApproved } from '../policy/often-approved.ts';
 import type { ApprovedCall, OftenApproved, SuggestedRule } from '../policy/suggest.ts';
-import type { ApiApp } from './app.ts';
+import { type ApiApp, guarded } from './app.ts';
 import { callerOf } from './caller.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
@@ -58,18 +58,14 @@ const Suggestion = component(
 export function addSuggestionRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   app.get(
     '/v1/workspaces/:ws/policies/suggestions',
-    {
-      config: { endpoint: 'policies.suggest' },
-      schema: {
-        operationId: 'listPolicySuggestions',
-        summary: 'Which rules would let run what people approved each time',
-        description:
-          'Of a tool and the one rule that asked about it: at least 5 approvals, no rejection, nothing changed, among the latest 1,000 requests of 30 days. Nothing is changed by it: people put the text into their files, and those in force.',
-        tags: ['policies'],
-        params: InWorkspace,
-        response: answers({ 200: Type.Object({ version: Type.String(), suggestions: List(Suggestion) }) }),
-      },
-    },
+    guarded('policies.suggest', {
+      operationId: 'listPolicySuggestions',
+      summary: 'Which rules would let run what people approved each time',
+      description:
+        'Of a tool and the one rule that asked about it: at least 5 approvals, no rejection, nothing changed, among the latest 1,000 requests of 30 days. Nothing is changed by it: people put the text into their files, and those in force.',
+      params: InWorkspace,
+      response: answers({ 200: Type.Object({ version: Type.String(), suggestions: List(Suggestion) }) }),
+    }),
     async (request) => {
       const caller = callerOf(request);
       const { ws } = request.params;

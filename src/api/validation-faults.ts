@@ -88,7 +88,6 @@ function suchAs(error: object): string {
   return example === '' ? '' : `, such as ${example}`;
 }
 
-/** Names that the object may have. */
 function knownFields(error: object): readonly string[] {
   const { parentSchema } = error as { readonly parentSchema?: { readonly properties?: object } };
   return Object.keys(parentSchema?.properties ?? {});

@@ -1,7 +1,7 @@
 import { Type } from 'typebox';
 import { type Agent, ledgerActor, MOST_AGENTS_OF_USER } from '../effects/model/principal.ts';
 import { permit } from '../identity/permissions.ts';
-import type { ApiApp } from './app.ts';
+import { type ApiApp, guarded } from './app.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
@@ -52,16 +52,12 @@ export function addWorkspaceRoutes(app: ApiApp, ports: ApiPorts): void {
 function addCreateAndListRoutes(app: ApiApp, { store, directory }: ApiPorts): void {
   app.post(
     WORKSPACES,
-    {
-      config: { endpoint: 'workspaces.manage' },
-      schema: {
-        operationId: 'createWorkspace',
-        summary: 'Make a workspace',
-        tags: ['workspaces'],
-        body: Type.Object({ id: WorkspaceId }, { additionalProperties: false }),
-        response: answers({ 201: Workspace }),
-      },
-    },
+    guarded('workspaces.manage', {
+      operationId: 'createWorkspace',
+      summary: 'Make a workspace',
+      body: Type.Object({ id: WorkspaceId }, { additionalProperties: false }),
+      response: answers({ 201: Workspace }),
+    }),
     async (request, reply) => {
       const { id } = request.body;
       const exists = () => refuse('conflict', `There is a workspace ${id} already.`);
@@ -75,15 +71,11 @@ function addCreateAndListRoutes(app: ApiApp, { store, directory }: ApiPorts): vo
 
   app.get(
     WORKSPACES,
-    {
-      config: { endpoint: 'workspaces.manage' },
-      schema: {
-        operationId: 'listWorkspaces',
-        summary: 'List workspaces',
-        tags: ['workspaces'],
-        response: answers({ 200: Type.Object({ workspaces: List(Workspace) }) }),
-      },
-    },
+    guarded('workspaces.manage', {
+      operationId: 'listWorkspaces',
+      summary: 'List workspaces',
+      response: answers({ 200: Type.Object({ workspaces: List(Workspace) }) }),
+    }),
     async () => ({ workspaces: directory.workspaces().map((id) => ({ id })) }),
   );
 }
@@ -91,18 +83,14 @@ function addCreateAndListRoutes(app: ApiApp, { store, directory }: ApiPorts): vo
 function addRegisterRoute(app: ApiApp, { store, directory }: ApiPorts): void {
   app.post(
     `${WORKSPACES}/:ws/agents`,
-    {
-      config: { endpoint: 'agents.register' },
-      schema: {
-        operationId: 'registerAgent',
-        summary: 'Register an agent',
-        description: `Team, roles and attributes, on which policies rest, and another owner than the user of the key are for administrative keys only. Who registers an agent decides on none of its requests. An id that is taken is a 409 \`conflict\`, and so is, with other keys, one agent more than the ${MOST_AGENTS_OF_USER} that a user may register.`,
-        tags: ['workspaces'],
-        params: InWorkspace,
-        body: AgentBody,
-        response: answers({ 201: RegisteredAgent }),
-      },
-    },
+    guarded('agents.register', {
+      operationId: 'registerAgent',
+      summary: 'Register an agent',
+      description: `Team, roles and attributes, on which policies rest, and another owner than the user of the key are for administrative keys only. Who registers an agent decides on none of its requests. An id that is taken is a 409 \`conflict\`, and so is, with other keys, one agent more than the ${MOST_AGENTS_OF_USER} that a user may register.`,
+      params: InWorkspace,
+      body: AgentBody,
+      response: answers({ 201: RegisteredAgent }),
+    }),
     async (request, reply) => {
       const { ws } = request.params;
       const { body } = request;
@@ -149,16 +137,12 @@ function addRegisterRoute(app: ApiApp, { store, directory }: ApiPorts): void {
 function addAgentsRoute(app: ApiApp, { directory }: ApiPorts): void {
   app.get(
     `${WORKSPACES}/:ws/agents`,
-    {
-      config: { endpoint: 'agents.read' },
-      schema: {
-        operationId: 'listAgents',
-        summary: 'List registered agents',
-        tags: ['workspaces'],
-        params: InWorkspace,
-        response: answers({ 200: Type.Object({ agents: List(RegisteredAgent) }) }),
-      },
-    },
+    guarded('agents.read', {
+      operationId: 'listAgents',
+      summary: 'List registered agents',
+      params: InWorkspace,
+      response: answers({ 200: Type.Object({ agents: List(RegisteredAgent) }) }),
+    }),
     async (request) => {
       const caller = callerOf(request);
       const agents = directory.agents(request.params.ws).filter(({ id }) => mayBeSeen(caller, id));

@@ -8,7 +8,6 @@ import {
   type BrainEntity,
   type BrainJoin,
   BrainNotReady,
-  type BrainPort,
   type BrainQuestion,
   type BrainSource,
   type JoinedEntity,
@@ -32,13 +31,11 @@ const WAIT_MS = 5000;
 /** How long after a failed read it is tried again, ms. */
 const AGAIN_MS = 1000;
 
-/** What is known of a workspace. */
 interface Known {
   index: WorkspaceIndex;
   /** The index has every change up to this version. */
   version: number;
   isComplete: boolean;
-  /** The reading that is under way. */
   reading: Promise<void> | null;
   /** Whether something changed since that began. */
   isStale: boolean;
@@ -50,7 +47,7 @@ type Store = Pick<EntityStore, 'brainState' | 'entitiesSince' | 'entities' | 'on
  * The company brain: questions, and the index that answers them. The entities of a workspace are read when somebody first
  * asks, and then followed.
  */
-export class Brain implements BrainPort {
+export class Brain {
   readonly #parts;
   readonly #store;
   readonly #waitMs;
@@ -101,6 +98,7 @@ export class Brain implements BrainPort {
     for (const timer of this.#timers) clearTimeout(timer);
   }
 
+  /** Looks for entities of one type. @throws BadQuestion, BrainNotReady, StoreUnavailable */
   async query(workspace: string, question: BrainQuestion): Promise<BrainAnswer> {
     checkQuestion(question);
     const { query, entityType, joinTo, limit } = question;
@@ -113,6 +111,7 @@ export class Brain implements BrainPort {
     return answerOf(hits, joins, read, more || !isAll || !read.isAll);
   }
 
+  /** The types of entities that there are, as far as they have been read. */
   types(workspace: string): readonly string[] {
     return this.#workspaces.get(workspace)?.index.types() ?? [];
   }

@@ -31,12 +31,10 @@ const HIDDEN = /[\p{Cc}\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/u;
 const MEMBERS = ['type', 'id', 'name', 'attributes', 'links'];
 const LINK_MEMBERS = ['rel', 'type', 'id'];
 
-/** Whether a text can be the type of an entity. */
 export function isEntityType(text: string): boolean {
   return WORD.test(text);
 }
 
-/** Whether a text can be the id of an entity. */
 export function isEntityId(text: string): boolean {
   return text !== '' && text.length <= MAX_ID && text.isWellFormed() && !HIDDEN.test(text);
 }

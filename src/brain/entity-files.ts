@@ -16,7 +16,6 @@ export interface FileEntity {
   readonly line: number;
 }
 
-/** What files say. */
 export interface EntityFiles {
   /** By workspace, in the order of files and lines. A workspace without any is absent. */
   readonly byWorkspace: ReadonlyMap<string, readonly FileEntity[]>;
@@ -38,7 +37,6 @@ const LINE_LIMITS = { depth: MAX_DEPTH + 4, values: 20_000 };
 /** Faults that are reported: a file with one wrong column has them by the thousand. */
 const MOST_FAULTS = 100;
 
-/** Where entities are collected while files are read. */
 interface Collected {
   readonly findings: Finding[];
   /** Whether there are so many faults that reading on finds nothing new. */

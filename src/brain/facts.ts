@@ -18,17 +18,7 @@ const MOST_CHARACTERS = 16 * 1024 * 1024;
  * Entities that policies read lately. They may be out of date: an admission is held against the versions in the
  * store, and where one has changed, the entity is read again and the call judged anew.
  */
-export interface EntityFacts {
-  /** Synchronous. What is not remembered is seen as unread. */
-  view(workspace: string): {
-    /** `null`: there is none, or it is not known here. */
-    entity(type: string, id: string): Entity | null;
-    /** What was read, in the versions that were seen; `null`: nothing. */
-    seen(): readonly SeenEntity[] | null;
-  };
-  /** Reads entities from the store, also where they are remembered. @throws StoreUnavailable */
-  read(workspace: string, refs: readonly EntityRef[]): Promise<void>;
-}
+export type EntityFacts = ReturnType<typeof createEntityFacts>;
 
 interface Remembered {
   readonly entity: Entity | null;
@@ -36,7 +26,7 @@ interface Remembered {
   readonly characters: number;
 }
 
-export function createEntityFacts(store: Pick<EntityStore, 'entities'>): EntityFacts {
+export function createEntityFacts(store: Pick<EntityStore, 'entities'>) {
   /** Oldest first. */
   const remembered = new Map<string, Remembered>();
   let characters = 0;
@@ -58,7 +48,13 @@ export function createEntityFacts(store: Pick<EntityStore, 'entities'>): EntityF
   }
 
   return {
-    view(workspace) {
+    /** Synchronous. What is not remembered is seen as unread. */
+    view(workspace: string): {
+      /** `null`: there is none, or it is not known here. */
+      entity(type: string, id: string): Entity | null;
+      /** What was read, in the versions that were seen; `null`: nothing. */
+      seen(): readonly SeenEntity[] | null;
+    } {
       let seen: Map<string, SeenEntity> | null = null;
       return {
         entity(type, id) {
@@ -73,7 +69,8 @@ export function createEntityFacts(store: Pick<EntityStore, 'entities'>): EntityF
         seen: () => (seen === null ? null : [...seen.values()]),
       };
     },
-    async read(workspace, refs) {
+    /** Reads entities from the store, also where they are remembered. @throws StoreUnavailable */
+    async read(workspace: string, refs: readonly EntityRef[]): Promise<void> {
       const records = await store.entities(workspace, refs);
       for (const [index, { type, id }] of refs.entries()) {
         const record = records[index] ?? null;

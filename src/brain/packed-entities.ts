@@ -30,14 +30,12 @@ export function packEntities({ byWorkspace }: EntityFiles): PackedEntities {
   return { digest: hash.digest('base64url'), byWorkspace: packed };
 }
 
-/** The entities of a piece. */
 export function unpackPiece(piece: Uint8Array): readonly FileEntity[] {
   // Only `packWorkspace` makes pieces.
   const entities: readonly FileEntity[] = deserialize(piece);
   return entities;
 }
 
-/** The buffers that can be transferred with them. */
 export function buffersOfEntities({ byWorkspace }: PackedEntities): ArrayBufferLike[] {
   return [...byWorkspace.values()].flatMap(({ pieces }) => pieces.map(({ buffer }) => buffer));
 }

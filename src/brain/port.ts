@@ -1,6 +1,5 @@
 import type { Entity, EntityOrigin, EntityRef } from '../effects/model/entity.ts';
 
-/** A query. */
 export interface BrainQuestion {
   /** Words; each may have one typing error. The id of an entity finds it too. */
   readonly query: string;
@@ -18,7 +17,6 @@ export interface BrainEntity extends Entity {
   readonly updatedAt: number;
 }
 
-/** Linked entities of the wanted type. */
 export interface BrainJoin {
   /** The hit. */
   readonly of: EntityRef;
@@ -31,7 +29,6 @@ export interface JoinedEntity extends BrainEntity {
   readonly direction: 'outgoing' | 'incoming';
 }
 
-/** Where an entity of an answer comes from. */
 export interface BrainSource extends EntityRef {
   readonly origin: EntityOrigin;
 }
@@ -60,11 +57,3 @@ export class BadQuestion extends Error {
 /** The most hits of one answer, and the default. */
 export const MOST_HITS = 50;
 export const DEFAULT_HITS = 10;
-
-/** The company brain, as those who ask it see it. */
-export interface BrainPort {
-  /** Looks for entities of one type. @throws BadQuestion, BrainNotReady, StoreUnavailable */
-  query(workspace: string, question: BrainQuestion): Promise<BrainAnswer>;
-  /** The types of entities that there are, as far as they have been read. */
-  types(workspace: string): readonly string[];
-}

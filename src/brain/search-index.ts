@@ -32,7 +32,6 @@ const BY_ID = 1000;
 /** A place of a word: the number of the entity twice, and 1 where the word stands in its name. */
 type Places = number[];
 
-/** An entity that was found. */
 export interface Found {
   readonly id: string;
   readonly score: number;

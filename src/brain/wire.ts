@@ -2,7 +2,6 @@ import type { EntityOrigin } from '../effects/model/entity.ts';
 import { timeToWire } from '../effects/wire/time.ts';
 import type { BrainAnswer, BrainEntity } from './port.ts';
 
-/** An entity as HTTP and MCP give it. */
 export function entityToWire({ type, id, name, attributes, links, version, updatedAt }: BrainEntity) {
   return {
     type,

@@ -50,7 +50,6 @@ export class WorkspaceIndex {
     this.#types.get(ref.type)?.remove(ref.id);
   }
 
-  /** Types with entities, by name. */
   types(): readonly string[] {
     return [...this.#types].flatMap(([type, index]) => (index.size().live > 0 ? [type] : [])).toSorted();
   }

@@ -14,29 +14,22 @@ export interface Incoming {
   readonly origin: EntityOrigin;
 }
 
-/** Writes entities into the store. */
-export interface BrainWriter {
-  /** Puts at most {@link MOST_AT_ONCE} entities, all or none. No two have the same type and id. */
-  put(workspace: string, entities: readonly Incoming[], actor: LedgerActor): Promise<EntitiesPut>;
-  /** The digest that the record of an entity would have. */
-  digest(workspace: string, entity: Entity): string;
-  /** The digest by which the store knows files again, of a plain one over all that they say. */
-  filesDigest(workspace: string, plain: string): string;
-}
+export type BrainWriter = ReturnType<typeof createBrainWriter>;
 
 export function createBrainWriter(parts: {
   readonly store: Pick<EntityStore, 'putEntities'>;
   /** The key of a workspace: attributes have few possible values, and a plain digest would tell them. */
   readonly digestKey: (workspace: string) => KeyObject;
   readonly limits: () => EntityLimits;
-}): BrainWriter {
+}) {
   const keyed = (workspace: string, text: string): string =>
     createHmac('sha256', parts.digestKey(workspace)).update(text).digest().toString('base64url', 0, DIGEST_BYTES);
   const digestOf = (workspace: string, entity: Entity, body: string): string =>
     keyed(workspace, `entity\n${entityName(entity)}\n${body}`);
 
   return {
-    put(workspace, entities, actor) {
+    /** Puts at most {@link MOST_AT_ONCE} entities, all or none. No two have the same type and id. */
+    put(workspace: string, entities: readonly Incoming[], actor: LedgerActor): Promise<EntitiesPut> {
       const records = entities.map(({ entity, origin }) => {
         const { type, id } = entity;
         const body = textOfEntity(entity);
@@ -44,7 +37,8 @@ export function createBrainWriter(parts: {
       });
       return parts.store.putEntities({ workspace, entities: records, actor, limits: parts.limits() });
     },
-    digest: (workspace, entity) => digestOf(workspace, entity, textOfEntity(entity)),
-    filesDigest: (workspace, plain) => keyed(workspace, `files\n${plain}`),
+    digest: (workspace: string, entity: Entity): string => digestOf(workspace, entity, textOfEntity(entity)),
+    /** The digest by which the store knows files again, of a plain one over all that they say. */
+    filesDigest: (workspace: string, plain: string): string => keyed(workspace, `files\n${plain}`),
   };
 }

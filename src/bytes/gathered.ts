@@ -179,7 +179,6 @@ export async function* bodyPieces(message: IncomingMessage): AsyncGenerator<Buff
   }
 }
 
-/** Counts the pieces of one body. */
 class Pieces {
   readonly #message: IncomingMessage;
   #count = 0;

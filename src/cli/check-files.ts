@@ -7,7 +7,6 @@ import { InvalidFiles } from '../diagnostics/invalid-files.ts';
 import { count, renderFindings } from '../diagnostics/render.ts';
 import { loadPolicySets } from '../policy/load.ts';
 
-/** The result of checking a configuration and the policies that it names. */
 export interface CheckedFiles {
   /** 0 usable, 1 findings, 2 cannot be read. */
   readonly exit: 0 | 1 | 2;

@@ -4,7 +4,6 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { type CliPorts, CommandFailure } from './ports.ts';
 import type { Terminal } from './terminal.ts';
 
-/** What every command gets. */
 export interface CliContext {
   readonly ports: CliPorts;
   readonly terminal: Terminal;
@@ -12,7 +11,6 @@ export interface CliContext {
   readonly exit: (code: 0 | 1 | 2) => void;
 }
 
-/** Options of the commands that talk to a gateway. */
 export interface GatewayAccess {
   readonly url?: string;
   readonly workspace?: string;
@@ -72,7 +70,6 @@ export async function readText(file: string): Promise<string> {
   }
 }
 
-/** Reads a port from the command line. */
 export function toPort(text: string): number {
   const port = Number(text);
   if (!/^\d{1,5}$/.test(text) || port > 65_535) throw new InvalidArgumentError('A port is a number from 0 to 65535.');

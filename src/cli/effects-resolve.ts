@@ -19,7 +19,6 @@ interface ResolveOptions extends GatewayAccess {
   readonly yes?: true;
 }
 
-/** An effect that was chosen. */
 interface Chosen {
   readonly effectId: string;
   readonly state: EffectState;

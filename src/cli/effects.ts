@@ -160,7 +160,6 @@ async function listObservedEffects(svc: Svc, filter: EffectFilter & { readonly l
   }
 }
 
-/** How many pages of the ledger are searched for reads. */
 const MOST_READ_PAGES = 20;
 
 /** The newest proxied reads that policy would have stopped. They are not effects, so they have their own list. */

@@ -3,7 +3,6 @@ import type { Command } from 'commander';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
 import { inShort, json, showPage, wire } from './terminal.ts';
 
-/** Options by which effects and events are found. */
 export interface FoundBy {
   readonly kind?: string;
   readonly actor?: string;
@@ -70,7 +69,6 @@ export function aboutEffects(command: Command): Command {
     .option('--since <time>', 'RFC 3339, inclusive');
 }
 
-/** The filter that options say. */
 export function filterOf({ kind, actor, effect, agent, tool, target, rule, user, key, since, until }: FoundBy) {
   return {
     ...(kind && { kind }),

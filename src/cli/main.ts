@@ -13,24 +13,21 @@ import { addEffects } from './effects.ts';
 import { exitCodesOf } from './exit-codes.ts';
 import { addExport } from './export.ts';
 import { addInit } from './init.ts';
-import { addKeys } from './keys.ts';
+import { addKeys, addPasskeys } from './keys.ts';
 import { addLedger } from './ledger.ts';
 import { addMcp } from './mcp.ts';
 import { addBackup } from './backup.ts';
-import { addMigrate } from './migrate.ts';
 import { addNotifications } from './notifications.ts';
-import { addPasskeys } from './passkeys.ts';
 import { addPauses } from './pauses.ts';
 import { addPolicy } from './policy.ts';
 import { CommandFailure, type CliPorts, WrongUsage } from './ports.ts';
-import { addReceipts } from './receipts.ts';
 import { addStart } from './start.ts';
 import { addStatus } from './status.ts';
-import { addStore } from './store.ts';
+import { addStore, addMigrate } from './store.ts';
 import { addTail } from './tail.ts';
 import { processTerminal, type Terminal } from './terminal.ts';
 import { addTools } from './tools.ts';
-import { addVerify } from './verify.ts';
+import { addVerify, addReceipts } from './verify.ts';
 
 const ADD_COMMANDS = [
   addDemo,

@@ -4,12 +4,6 @@ import type { JsonObject } from '../json/value.ts';
 import type { KeyKind } from '../effects/model/principal.ts';
 import type { LiveServer } from '../pins/compare.ts';
 
-/** An MCP server, as far as it takes to read what it says of itself. */
-export type ReadableServer = Pick<UpstreamSettings, 'id' | 'url' | 'timeoutMs' | 'network' | 'credentials'> &
-  Partial<Pick<UpstreamSettings, 'headers' | 'tls'>> & {
-    readonly mcp: Pick<McpSettings, 'path' | 'allow'> & Partial<McpSettings>;
-  };
-
 /** What the commands need of the rest of the product. `main.ts` builds it. No command knows a store or a server. */
 export interface CliPorts {
   /**
@@ -45,13 +39,24 @@ export interface CliPorts {
   /** Looks at the store of a configuration without changing it, even while a gateway runs on it. */
   inspectStore(options: StoreOptions): Promise<StoreInspection>;
   /** Asks an upstream for a sign of life, on a connection like those of calls, without credentials. */
-  probeUpstream(upstream: Configuration['upstreams'][number], timeoutMs: number): Promise<UpstreamProbe>;
+  probeUpstream(
+    upstream: Configuration['upstreams'][number],
+    timeoutMs: number,
+  ): Promise<
+    | { readonly kind: 'answered'; readonly status: number; readonly date: number | null }
+    | { readonly kind: 'silent'; readonly why: string }
+  >;
   /**
    * What an MCP server says of itself and of its tools, read as a gateway reads it. A server that is a program is started
    * for it, and has ended afterwards.
    * @returns why it cannot be read, in its place
    */
-  readMcpServer(server: ReadableServer): Promise<LiveServer | string>;
+  readMcpServer(
+    server: Pick<UpstreamSettings, 'id' | 'url' | 'timeoutMs' | 'network' | 'credentials'> &
+      Partial<Pick<UpstreamSettings, 'headers' | 'tls'>> & {
+        readonly mcp: Pick<McpSettings, 'path' | 'allow'> & Partial<McpSettings>;
+      },
+  ): Promise<LiveServer | string>;
   /**
    * Continues with a store that was emptied or set back, only while this gateway is stopped; or acknowledges what a restore
    * could not bring over, also while it runs. Throws `CommandFailure`.
@@ -98,11 +103,6 @@ export interface Restored {
   /** Why the mark outside could not be written; `null`: it was. */
   readonly warning: string | null;
 }
-
-export type UpstreamProbe =
-  /** `date`: ms since the epoch by the upstream's clock; `null` if it says none. */
-  | { readonly kind: 'answered'; readonly status: number; readonly date: number | null }
-  | { readonly kind: 'silent'; readonly why: string };
 
 export interface StoreOptions {
   readonly configFile: string;
@@ -170,7 +170,6 @@ export interface FormatReport {
   readonly current: number | null;
   /** What a start would do with the store. `none`: there is no migration. */
   readonly start: 'makes' | 'opens' | 'refuses' | 'none';
-  /** How many records there are of each kind. */
   readonly records: Readonly<Record<string, number>> | null;
   /** Sentences for people. */
   readonly explanation: readonly string[];

@@ -14,9 +14,7 @@ import { sentAtOf } from './effects-resolve.ts';
 import { CommandFailure } from './ports.ts';
 import { json, styled, table, type Terminal, wire } from './terminal.ts';
 
-/** How many of each kind are asked for. */
 const MOST = 50;
-/** How many of each kind are shown. */
 const SHOWN = 5;
 /** A call that has run for longer than this is worth a look, ms. */
 const LONG_MS = 120_000;
@@ -34,7 +32,6 @@ interface Readiness {
   readonly notes?: readonly { readonly part: string; readonly message: string; readonly since?: string }[];
 }
 
-/** One thing that the command looks at. */
 interface Part {
   readonly name: string;
   /** How it is, in a line. */

@@ -19,7 +19,6 @@ export interface Terminal {
   unread(): Promise<void>;
 }
 
-/** The terminal of this process. */
 export function processTerminal(): Terminal {
   const { stdout, stderr, stdin } = process;
   const unread = new Promise<void>((resolve) => {

@@ -28,7 +28,6 @@ interface Server {
   /** Its upstream in the configuration; `null` where it is not named. */
   readonly upstream: string | null;
   readonly lock: string;
-  /** What people call it. */
   readonly name: string;
   /** What it says now. @throws CommandFailure */
   readonly read: () => Promise<LiveServer>;

@@ -1,10 +1,12 @@
 import type { EntityLimits } from '../effects/entity-store.ts';
-import type { Agent, KeyKind, Scope } from '../effects/model/principal.ts';
+import type { Agent, KeyKind } from '../effects/model/principal.ts';
 import type { Receiver } from '../effects/model/notification.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import type { ServerWords } from '../pins/compare.ts';
 import type { Decoded } from './decode.ts';
 import type { GatewayFile } from './schema.ts';
+import type { HeaderSettings, UpstreamTls } from '../effects/upstream.ts';
+import type { KeyCarriers, KeyProfile } from '../effects/model/key.ts';
 
 /**
  * The content of `gateway.yaml` after reading, checking and resolving: defaults are filled in, names are known to
@@ -142,15 +144,7 @@ export interface AuthSettings {
   readonly queryKey: 'allow' | 'refuse';
   /** How long a new key of a kind is valid by default; `null` means forever. */
   readonly defaultExpiryMs: Readonly<Record<KeyKind, number | null>>;
-  /** Profiles in addition to the shipped ones. */
-  readonly profiles: readonly {
-    readonly name: string;
-    readonly description: string;
-    readonly scopes: readonly Scope[];
-    /** `null` means no limit. */
-    readonly allowedTools: readonly string[] | null;
-    readonly readOnly: boolean;
-  }[];
+  readonly profiles: readonly KeyProfile[];
 }
 
 export interface Workspace {
@@ -170,11 +164,9 @@ export interface PolicySettings {
   readonly isOfTwo: boolean;
 }
 
-/** The company brain. */
 export interface BrainSettings {
   /** Existing files and folders of entities. `workspace`: the one that they belong to, which is configured. */
   readonly files: readonly { readonly path: string; readonly workspace: string }[];
-  /** What a workspace may hold. */
   readonly limits: EntityLimits;
 }
 
@@ -195,7 +187,6 @@ export interface UpstreamSettings {
   readonly mcp: McpSettings | null;
 }
 
-/** An MCP server behind the gateway. */
 export interface McpSettings {
   /** Path and query of its one address. */
   readonly path: string;
@@ -209,41 +200,13 @@ export interface McpSettings {
   readonly sse: { readonly sessions: number; readonly idleMs: number } | null;
 }
 
-/** An MCP server that runs as a process for each session. */
 export interface McpChildSettings {
   readonly command: string;
   readonly args: readonly string[];
-  /** Its whole environment. */
   readonly env: Readonly<Record<string, string>>;
   readonly cwd: string | null;
   readonly sessions: number;
   readonly idleMs: number;
-}
-
-/** TLS towards an upstream, whose certificate is always verified. */
-export interface UpstreamTls {
-  /** PEM of the CAs that are trusted, in place of those that Node trusts; `null`: those. */
-  readonly ca: string | null;
-  /** What the gateway shows of itself; `null`: nothing. */
-  readonly client: TlsPair | null;
-  /** The name that the certificate must be for, in lower case; `null`: the host of the URL. */
-  readonly serverName: string | null;
-  readonly minVersion: 'TLSv1.2' | 'TLSv1.3';
-}
-
-/**
- * What happens to the headers of requests. Names are in lower case. One that ends with `*` means all names that begin
- * so.
- */
-export interface HeaderSettings {
-  /** Sent on, although the gateway would not do so by default. */
-  readonly forward: readonly string[];
-  /** Not sent on. */
-  readonly drop: readonly string[];
-  /** Not part of the fingerprint. */
-  readonly volatile: readonly string[];
-  /** Set by the gateway, in place of what the caller sends. */
-  readonly set: Readonly<Record<string, string>>;
 }
 
 /**
@@ -266,7 +229,7 @@ export interface Route {
   /** Fields of JSON answers that hold addresses: names, of which `*` is any member or element. */
   readonly links: readonly (readonly string[])[];
   readonly headers: HeaderSettings;
-  readonly keys: RouteKeys;
+  readonly keys: KeyCarriers;
   /** Status of the answer to a call that waits for approval. */
   readonly pendingStatus: number;
   /** The form of errors that client libraries of the upstream expect. */
@@ -276,16 +239,6 @@ export interface Route {
   /** What becomes of query params that a tool does not declare; `null`: as the tool says. */
   readonly undeclaredQuery: 'refuse' | 'pass' | null;
   readonly rules: readonly RouteRule[];
-}
-
-/** How callers of a route send their key. */
-export interface RouteKeys {
-  /** Headers whose whole value is the key, in lower case. */
-  readonly headers: readonly string[];
-  /** Schemes of `Authorization`. */
-  readonly schemes: readonly ('bearer' | 'token' | 'basic')[];
-  /** Query parameters. */
-  readonly query: readonly string[];
 }
 
 export interface RouteRule {

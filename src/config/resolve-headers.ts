@@ -1,7 +1,7 @@
 import { HEADER_PLACEHOLDERS, isNeverSent } from '../effects/run/header-names.ts';
-import type { HeaderSettings } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
+import type { HeaderSettings } from '../effects/upstream.ts';
 
 export function resolveHeaders(written: GatewayFile['upstreams'][number]['headers'], judge: Judge): HeaderSettings {
   const names = (field: 'forward' | 'drop' | 'volatile'): readonly string[] =>

@@ -1,18 +1,17 @@
 import { createHash } from 'node:crypto';
 import type { FileReading } from '../diagnostics/file-reading.ts';
+import { pinnedCall, type Tool } from '../effects/model/tool.ts';
 import { canonicalJson } from '../json/canonical.ts';
 import { isJsonObject, type JsonObject } from '../json/value.ts';
-import { pinnedCall, type Tool } from '../effects/model/tool.ts';
 import type { ServerWords } from '../pins/compare.ts';
 import { type PinLock, type PinnedTool, parsePinLock } from '../pins/lock-file.ts';
 import type { McpChildSettings, McpSettings, UpstreamSettings } from './configuration.ts';
 import type { Judge } from './judge.ts';
-import type { GatewayFile } from './schema.ts';
-import { schemaChecker } from './schema-fault.ts';
-import { toolName } from './schema-fields.ts';
-import { checkFederated, federatedName } from './federated-names.ts';
 import { checkTarget, namedParam } from './param-names.ts';
 import { resolveProbe } from './resolve-probe.ts';
+import { schemaChecker } from './schema-fault.ts';
+import { toolName } from './schema-fields.ts';
+import type { GatewayFile } from './schema.ts';
 import { parseDuration } from './units.ts';
 
 type UpstreamEntry = GatewayFile['upstreams'][number];
@@ -145,7 +144,6 @@ export async function resolveMcpTools(
   return { tools, upstreams: pinned };
 }
 
-/** The lock file of an MCP upstream. */
 export function lockFileOf(id: string, { pins }: Pick<McpEntry, 'pins'>): string {
   return pins ?? `mcp/${id}.lock.json`;
 }
@@ -339,4 +337,32 @@ function withMeta(
     additionalProperties: false,
   };
   return { ...schema, properties: { ...properties, _meta: declared } };
+}
+
+/** What clients and models take for the name of a tool. */
+const USABLE = /^[A-Za-z0-9_-]{1,64}$/;
+
+/** The name of a tool at the door to all MCP servers; `null` if it would be none that clients take. */
+function federatedName(upstream: string, tool: string): string | null {
+  const name = `${upstream}__${tool}`;
+  return USABLE.test(name) ? name : null;
+}
+
+/** No tool of one server may have the name of another's: ids may have `__` in them, too. */
+function checkFederated(file: GatewayFile, tools: readonly Tool[], judge: Judge): void {
+  const owners = new Map<string, Tool>();
+  for (const tool of tools) {
+    const name = tool.call.kind === 'mcp' ? tool.call.federated : undefined;
+    if (name === undefined) continue;
+    const other = owners.get(name);
+    if (other === undefined) owners.set(name, tool);
+    else
+      judge.error(
+        'duplicate_tool',
+        file.upstreams.find(({ id }) => id === tool.upstream) ?? file,
+        ['id'],
+        `At /mcp both '${other.name}' and '${tool.name}' would be ${name}`,
+        "give one of the two upstreams an id without '__'",
+      );
+  }
 }

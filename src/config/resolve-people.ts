@@ -4,7 +4,6 @@ import type { Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
 import { parseDuration } from './units.ts';
 
-/** Names of the shipped profiles. */
 const SHIPPED_PROFILES = new Set(['mcp_readonly', 'mcp_operator', 'mcp_agent']);
 
 /** Users with their roles, both declared and included. */

@@ -9,13 +9,10 @@ import { parseDuration } from './units.ts';
 /** The param that stands for the key as the upstream got it. */
 export const UPSTREAM_KEY = 'idempotency_key';
 
-/** What a probe is judged by. */
 interface Asked {
-  /** The entry of the configuration that has the probe. */
   readonly entry: object;
   /** The names of the call's params; `null` where they are not known, or there may be others. */
   readonly names: ReadonlySet<string> | null;
-  /** Whether the upstream gets a key with the call. */
   readonly isKeyed: boolean;
 }
 

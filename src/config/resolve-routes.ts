@@ -1,13 +1,14 @@
 import { isIP } from 'node:net';
 import { isNeverSent } from '../effects/run/header-names.ts';
 import { isHttpTool, pathParams, type Tool } from '../effects/model/tool.ts';
-import type { Route, RouteIdempotency, RouteKeys, RouteRule } from './configuration.ts';
+import type { Route, RouteIdempotency, RouteRule } from './configuration.ts';
 import type { JsonObject } from '../json/value.ts';
 import type { Judge } from './judge.ts';
 import { resolveHeaders } from './resolve-headers.ts';
 import { isAmbiguous, isNumber, NUMBER, REST, type Segments } from './rule-order.ts';
 import type { GatewayFile } from './schema.ts';
 import { parseDuration } from './units.ts';
+import type { KeyCarriers } from '../effects/model/key.ts';
 
 type RouteEntry = GatewayFile['routes'][number];
 type RuleEntry = RouteEntry['rules'][number];
@@ -108,7 +109,7 @@ function namesOf(path: string): readonly string[] {
 
 const SCHEMES = ['bearer', 'token', 'basic'] as const;
 
-function resolveKeys(route: RouteEntry, judge: Judge): RouteKeys {
+function resolveKeys(route: RouteEntry, judge: Judge): KeyCarriers {
   const headers: string[] = [];
   const query: string[] = [];
   for (const [index, carrier] of route.keys.entries()) {
@@ -303,7 +304,6 @@ function checkAgainstTool(route: RouteEntry, rule: RuleEntry, pattern: Pattern, 
     judge.error('frames_on_write', rule, ['frames'], 'A WebSocket begins with GET');
 }
 
-/** A path as routes write it. */
 function shapeOf(path: string): string {
   return path.replaceAll(/\{\+([^{}]+)\}/g, '*$1').replaceAll(/\{([^{}]+)\}/g, ':$1');
 }

@@ -3,9 +3,10 @@ import { isIP } from 'node:net';
 import { createSecureContext } from 'node:tls';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 import type { FileReading } from '../diagnostics/file-reading.ts';
-import type { TlsPair, UpstreamTls } from './configuration.ts';
+import type { TlsPair } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
+import type { UpstreamTls } from '../effects/upstream.ts';
 
 /** Most bytes of a PEM file. No chain of certificates is longer. */
 const MAX_FILE = 256 * 1024;

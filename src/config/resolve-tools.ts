@@ -12,9 +12,17 @@ import {
 import type { UpstreamSettings } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import { checkTarget, partOfParam } from './param-names.ts';
-import { checkPath, slashesIn, slashesOf } from './resolve-path.ts';
 import { resolveProbe, UPSTREAM_KEY } from './resolve-probe.ts';
-import { type ToolEntry, resolveQuery, restOf, toolsWithRest, withRest } from './resolve-query.ts';
+import {
+  type ToolEntry,
+  resolveQuery,
+  restOf,
+  toolsWithRest,
+  withRest,
+  checkPath,
+  slashesIn,
+  slashesOf,
+} from './resolve-query.ts';
 import type { GatewayFile } from './schema.ts';
 import { schemaChecker, type SchemaFault } from './schema-fault.ts';
 import { parseDuration, parseSize } from './units.ts';
@@ -153,7 +161,6 @@ function actualOf({ actual }: ToolEntry): Pick<Tool, 'actual'> {
   return { actual: Object.fromEntries(paths) };
 }
 
-/** What there is to know of a tool whose answers are streams. */
 function streamsOf(file: GatewayFile, entry: ToolEntry, judge: Judge): Pick<Tool, 'streams'> {
   if (entry.response === 'whole') {
     if (entry.stream_time !== undefined)
@@ -221,13 +228,11 @@ interface Params {
   readonly isOpen: boolean;
 }
 
-/** What a request of a tool is checked against. */
 interface ToolParams {
   readonly params: Params | null;
   /** The param that holds what stands in the query without a name. */
   readonly rest: string | null;
   readonly schema: JsonObject | null;
-  /** Names of params that may hold encoded slashes. */
   readonly slashes: readonly string[];
 }
 

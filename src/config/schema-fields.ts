@@ -19,7 +19,6 @@ export function list<Item extends TSchema>(description: string, item: Item) {
   return Type.Array(item, { description, default: [] });
 }
 
-/** One of several words. */
 export function oneOf<const Word extends string>(words: readonly Word[], description: string, byDefault?: Word) {
   return Type.Unsafe<Word>({ type: 'string', enum: words, description, ...given(byDefault) });
 }
@@ -29,7 +28,6 @@ export function text(pattern: string, expected: string, description: string, byD
   return Type.String({ pattern, 'x-expected': expected, description, ...given(byDefault) });
 }
 
-/** A duration within bounds. */
 export function duration(description: string, bounds: { min: string; max: string }, byDefault?: string) {
   return Type.Unsafe<Duration>({
     type: 'string',
@@ -58,7 +56,6 @@ export function durationOr<const Word extends string>(
   });
 }
 
-/** A size within bounds. */
 export function size(description: string, bounds: { min: string; max: string }, byDefault: string) {
   return Type.Unsafe<Size>({
     type: 'string',

@@ -68,7 +68,6 @@ const mcpTool = record('a tool of an MCP upstream', 'What holds for one tool bes
   ),
 });
 
-/** An MCP server as an upstream. */
 export const mcp = record('mcp', 'An MCP server. Agents reach it at /mcp/ID, and its pinned tools as ID.TOOL.', {
   url: Type.Optional(
     Type.String({

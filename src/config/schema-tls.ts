@@ -1,7 +1,6 @@
 import { Type } from 'typebox';
 import { filePath, oneOf, path, record, text } from './schema-fields.ts';
 
-/** TLS of a listener. */
 export const serverTls = (description: string) =>
   record('tls', description, {
     cert: path('File with the certificate and those that lead to its root, PEM.'),

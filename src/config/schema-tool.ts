@@ -16,7 +16,6 @@ import {
 
 const param = text('^[^\\u0000-\\u001f{}]{1,128}$', 'the name of a param', 'Name of a param.');
 
-/** How params of a tool become a request. */
 const request = (description: string) =>
   record('a request', description, {
     method: text('^[A-Z]{1,20}$', 'an HTTP method in capitals', 'HTTP method.'),

@@ -11,12 +11,7 @@ const CHECK_MS = 10_000;
 /** Depth to which folders are searched. Policies in deeper folders are refused (`policy/load.ts`). */
 const MAX_DEPTH = 8;
 
-export interface FileWatch {
-  /** Sets the stamp of the files as they were last read. A later comparison with another stamp reports a change. */
-  adopted(stamp: string): void;
-  /** Stops all reports. */
-  close(): Promise<void>;
-}
+export type FileWatch = ReturnType<typeof watchFiles>;
 
 /**
  * Calls `onChange` after files were written, replaced by a rename, added or removed in watched folders, or after a
@@ -25,7 +20,7 @@ export interface FileWatch {
  * @param paths files and folders; called again after each change, because a new configuration can name others
  * @param read stamp of the files when they were read, if that was earlier: changes since then are reported
  */
-export function watchFiles(paths: () => readonly string[], onChange: () => void, read?: string): FileWatch {
+export function watchFiles(paths: () => readonly string[], onChange: () => void, read?: string) {
   const watched = new Map<string, { readonly inode: number; readonly watcher: FSWatcher }>();
   let settling: { readonly timer: NodeJS.Timeout; readonly since: number } | null = null;
 
@@ -76,10 +71,12 @@ export function watchFiles(paths: () => readonly string[], onChange: () => void,
   }, CHECK_MS).unref();
 
   return {
-    adopted(stamp) {
+    /** Sets the stamp of the files as they were last read. A later comparison with another stamp reports a change. */
+    adopted(stamp: string): void {
       known = stamp;
     },
-    close: async () => {
+    /** Stops all reports. */
+    close: async (): Promise<void> => {
       clearInterval(looking);
       if (settling !== null) clearTimeout(settling.timer);
       for (const { watcher } of watched.values()) watcher.close();

@@ -3,7 +3,6 @@ import { readdir, readFile } from 'node:fs/promises';
 import { extname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-/** One built file of the console. */
 export interface Page {
   readonly type: string;
   readonly bytes: Buffer;
@@ -12,7 +11,6 @@ export interface Page {
   readonly etag: string;
 }
 
-/** Where the build puts the console. */
 const FOLDER = fileURLToPath(new URL('pages/', import.meta.url));
 const TYPES: Readonly<Record<string, string>> = {
   '.html': 'text/html; charset=utf-8',

@@ -6,22 +6,9 @@ import { join } from 'node:path';
 const MOST_BYTES = 256 * 1024 * 1024;
 
 /** Reads each file once and remembers it, so that all readers see the same version. */
-export interface FileReading {
-  /**
-   * A pipe or a device is read where it is named as such (`/dev/stdin`): in a folder it could keep a reader for ever. A
-   * file is read up to 256 MiB.
-   * @throws what `readFile` throws, the same on each call
-   */
-  bytes(path: string): Promise<Buffer>;
-  /** Size in bytes. @throws what `stat` throws */
-  size(path: string): Promise<number>;
-  /** Names in a folder, sorted; `null` where the path is not a folder. @throws what `stat` throws */
-  names(path: string): Promise<readonly string[] | null>;
-  /** Whether all files and folders that were read are still unchanged. */
-  isStill(): Promise<boolean>;
-}
+export type FileReading = ReturnType<typeof createReading>;
 
-export function createReading(): FileReading {
+export function createReading() {
   const read = new Map<string, Promise<Buffer>>();
   const listed = new Map<string, Promise<readonly string[] | null>>();
   const states = new Map<string, Promise<FileState>>();
@@ -32,7 +19,12 @@ export function createReading(): FileReading {
     return found;
   };
   return {
-    bytes: (path) =>
+    /**
+     * A pipe or a device is read where it is named as such (`/dev/stdin`): in a folder it could keep a reader for ever. A
+     * file is read up to 256 MiB.
+     * @throws what `readFile` throws, the same on each call
+     */
+    bytes: (path: string): Promise<Buffer> =>
       remembered(read, path, async () => {
         const found = await stateOf(path);
         if ('kind' in found && found.kind === 'other' && !path.startsWith('/dev/'))
@@ -41,16 +33,19 @@ export function createReading(): FileReading {
           throw Object.assign(new Error(`${path} is too long`), { code: 'EFBIG' });
         return readFile(path);
       }),
-    async size(path) {
+    /** Size in bytes. @throws what `stat` throws */
+    async size(path: string): Promise<number> {
       const found = await fresh(path);
       return 'error' in found ? 0 : found.size;
     },
-    names: (path) =>
+    /** Names in a folder, sorted; `null` where the path is not a folder. @throws what `stat` throws */
+    names: (path: string): Promise<readonly string[] | null> =>
       remembered(listed, path, async () => {
         const found = await fresh(path);
         return 'error' in found || found.kind !== 'folder' ? null : (await readdir(path)).sort();
       }),
-    async isStill() {
+    /** Whether all files and folders that were read are still unchanged. */
+    async isStill(): Promise<boolean> {
       for (const [path, before] of states) {
         const [was, is] = [await before, await readState(path)];
         if (was.stamp !== is.stamp) return false;

@@ -1,12 +1,11 @@
 import type { AllowanceDraft } from './model/allowance.ts';
-import type { ApprovalRecord } from './model/approval.ts';
+import type { ApprovalRecord, Vote } from './model/approval.ts';
 import type { DeniedDecision, Reason } from './model/decision.ts';
 import type { EffectRecord } from './model/effect.ts';
 import type { LedgerActor } from './model/ledger.ts';
 import type { Page } from './model/page.ts';
 import type { ApprovalRequirement } from './model/verdict.ts';
 
-/** How a vote changes what is asked. */
 export interface ApprovalChange {
   /** Of the changed question. */
   readonly digest: string;
@@ -21,7 +20,8 @@ export interface ApprovalChange {
   readonly sealed: string;
 }
 
-export interface VoteRequest {
+export interface VoteRequest
+  extends Pick<Vote, 'user' | 'keyId' | 'verdict' | 'comment' | 'salt' | 'requirements' | 'seal'> {
   readonly workspace: string;
   readonly approvalId: string;
   /** Of what the person votes on. If the question is another by now, the vote counts for nothing. */
@@ -30,22 +30,12 @@ export interface VoteRequest {
   readonly change: ApprovalChange | null;
   /** What the person allows ahead with an approval. Absent: nothing. */
   readonly alike?: AllowanceDraft;
-  readonly verdict: 'approve' | 'reject';
-  readonly user: string;
-  readonly keyId: string;
   /** The passkey that the session began with in which they vote. Absent: they showed the key. */
   readonly passkey?: string | undefined;
   /** Since when both the key and the user exist. If that is after the request, the vote is refused. */
   readonly voterSince: number;
-  readonly comment: string | null;
-  /** With which the ledger commits to the words of a rejection, base64url. */
-  readonly salt?: string;
-  /** Indices of the requirements for which the voter's roles or name qualify. */
-  readonly requirements: readonly number[];
   /** Those of them for which they only do once the request has escalated. */
   readonly escalated: readonly number[];
-  /** What vouches for the vote; stored with it. */
-  readonly seal?: string;
   readonly actor: LedgerActor;
 }
 

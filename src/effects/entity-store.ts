@@ -14,7 +14,6 @@ export interface PutEntities {
   readonly limits: EntityLimits;
 }
 
-/** What a workspace may hold. */
 export interface EntityLimits {
   readonly entities: number;
   /** Characters of all bodies, before they are sealed. */
@@ -34,7 +33,6 @@ export type EntitiesPut =
   | { readonly kind: 'in_file'; readonly entities: readonly { readonly index: number; readonly file: string }[] }
   | { readonly kind: 'too_much'; readonly of: 'entities' | 'characters'; readonly limit: number };
 
-/** What a brain holds now. */
 export interface BrainState {
   /** Grows with each change. 0: nothing was ever put. */
   readonly version: number;
@@ -48,7 +46,6 @@ export interface BrainState {
   readonly files: readonly string[];
 }
 
-/** The entities of the company brain, by workspace. Part of the effect store. */
 export interface EntityStore {
   putEntities(request: PutEntities): Promise<EntitiesPut>;
   removeEntities(request: {
@@ -74,7 +71,6 @@ export interface EntityStore {
   /** Entities of a version greater than `version`, oldest first. `next` is the `after` of the next slice. */
   entitiesSince(workspace: string, version: number, after: EntityPlace | null): Promise<EntitySlice>;
   brainState(workspace: string): Promise<BrainState>;
-  /** The listener gets each workspace whose entities have changed. */
   onEntitiesChanged(listener: (workspace: string) => void): void;
 }
 

@@ -22,6 +22,5 @@ export interface PauseStore {
   liftPause(workspace: string, id: string, by: KeyKind, actor: LedgerActor): Promise<PauseLift>;
   /** The pauses in force, and the version for {@link SeenVersions.pauses}. */
   pauses(workspace: string): Promise<{ readonly version: number; readonly pauses: readonly PauseRecord[] }>;
-  /** The listener gets each workspace whose pauses have changed. */
   onPausesChanged(listener: (workspace: string) => void): void;
 }

@@ -12,7 +12,6 @@ export interface BudgetDefinition {
 
 /** The policy files of a gateway, packed: what all gateways of a store run. */
 export interface PolicyBundle {
-  /** Of what is in it. */
   readonly version: string;
   /** Vouches for the version: who can only write to the store puts no policies in force. Empty: it is only proposed. */
   readonly seal: string;
@@ -20,23 +19,15 @@ export interface PolicyBundle {
   readonly parts: readonly string[];
 }
 
-/** A version that was put in force. */
-export interface PolicyInForce {
-  readonly version: string;
-  /** ms */
-  readonly at: number;
-  readonly by: LedgerActor;
+export interface PolicyInForce extends Pick<PolicyProposal, 'version' | 'at' | 'by' | 'files'> {
   /** `files`: a gateway found it in its files, at its start or when they changed. */
   readonly how: 'files' | 'activate' | 'rollback';
   /** What the person said who put it in force. */
   readonly why?: string;
-  /** With `files`: those that were new or had changed; the first of them. */
-  readonly files?: readonly string[];
   /** Who confirmed it, where it was proposed. */
   readonly confirmedBy?: readonly string[];
 }
 
-/** How policies come in force, beside their version. */
 export interface PolicyChange extends Pick<PolicyInForce, 'by' | 'how' | 'why' | 'files'> {
   /** `null` where the store has it already, or it is too large to be kept there. */
   readonly bundle: PolicyBundle | null;
@@ -67,7 +58,6 @@ export type PolicyActivation =
       readonly budgets: readonly { readonly budget: string; readonly was: string; readonly is: string }[];
     };
 
-/** What a step does with a proposal. */
 export interface PutProposal {
   readonly proposal: PolicyProposal;
   /** The seal that it replaces; `null`: it is new. */
@@ -77,7 +67,6 @@ export interface PutProposal {
   readonly actor: LedgerActor;
 }
 
-/** The policies that are in force for all gateways of a store. */
 export interface PolicyStore {
   /**
    * Sets the policy version in force; the newest activation wins. Later admissions must have been evaluated with it. With

@@ -14,7 +14,6 @@ import type { Tool } from './model/tool.ts';
 import type { UpstreamPort } from './upstream.ts';
 import type { ApprovalRequirement, Verdict, Exceeded } from './model/verdict.ts';
 
-/** The input of a decision by policy. */
 export interface JudgeInput {
   readonly agent: Agent;
   readonly key: KeyFacts;
@@ -28,7 +27,7 @@ export interface JudgeInput {
   readonly now: number;
 }
 
-/** Whether a key may let an agent act. */
+/** Whether a key may let an agent act: the agent, a denial with its decision, or a request that names no agent. */
 export type Authorized =
   | { readonly kind: 'agent'; readonly agent: Agent }
   | { readonly kind: 'denied'; readonly decision: 'denied_permission' | 'denied_identity'; readonly reason: Reason }
@@ -67,7 +66,11 @@ export interface SealedParams {
   readonly asked?: JsonObject;
 }
 
-interface SealBinding {
+/**
+ * What a seal is bound to; it does not open for anything else. A generation is not needed: the fingerprint covers the
+ * params, and all attempts of an effect share the params and the salts of the first one.
+ */
+export interface SealBinding {
   readonly workspace: string;
   readonly effectId: string;
   readonly fingerprint: string;
@@ -100,7 +103,6 @@ export interface PauseMatch {
   readonly until: number | null;
 }
 
-/** What a pause is matched against. */
 export interface PauseSubject {
   readonly tool: string;
   readonly agentId: string;
@@ -108,7 +110,6 @@ export interface PauseSubject {
   readonly keyId: string;
 }
 
-/** The gateway's view of pauses. */
 export interface PauseView {
   version(workspace: string): number;
   match(workspace: string, subject: PauseSubject, now: number): PauseMatch | null;
@@ -176,7 +177,6 @@ export interface EffectPorts {
   readonly elapsed: () => number;
   /** Boot id of this process. */
   readonly owner: string;
-  /** The attempts that this process runs now. */
   readonly running: Running;
   readonly settings: () => CoreSettings;
   /** Upstreams that did not answer lately, by id; told of each call without an answer, and of those that end a silence. */

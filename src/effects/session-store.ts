@@ -1,4 +1,3 @@
-/** What is kept of a session. */
 export interface KeptSession {
   /** Sealed by whoever keeps it; a store does not read it. */
   readonly text: string;

@@ -2,16 +2,12 @@ import type { KeyObject } from 'node:crypto';
 import type { JsonObject } from '../json/value.ts';
 import type { AllowanceStore } from './allowance-store.ts';
 import type { ApprovalStore } from './approval-store.ts';
-import type { ClaimStore } from './claim-store.ts';
-import type { DirectoryStore } from './directory-store.ts';
 import type { EntityStore } from './entity-store.ts';
 import type { KeyStore } from './key-store.ts';
-import type { LedgerStore } from './ledger-store.ts';
 import type { NotificationStore } from './notification-store.ts';
 import type { PasskeyStore } from './passkey-store.ts';
 import type { PauseStore } from './pause-store.ts';
 import type { PolicyStore } from './policy-store.ts';
-import type { ReservationStore } from './reservation-store.ts';
 import type { SessionStore } from './session-store.ts';
 import type { Mismatch } from './model/action-call.ts';
 import type { AllowanceRecord } from './model/allowance.ts';
@@ -20,8 +16,6 @@ import type { ApprovalRecord } from './model/approval.ts';
 import type { BudgetRow } from './model/budget.ts';
 import type { Decision, DeniedDecision, Reason } from './model/decision.ts';
 import type {
-  EffectAction,
-  EffectActor,
   EffectRecord,
   EffectState,
   Evidence,
@@ -31,10 +25,14 @@ import type {
   Stage,
   Tombstone,
 } from './model/effect.ts';
-import type { LedgerActor } from './model/ledger.ts';
+import type { LedgerActor, LedgerFilter, LedgerDraft, LedgerEvent } from './model/ledger.ts';
 import type { Page } from './model/page.ts';
 import type { Observed, Verdict } from './model/verdict.ts';
 import type { ReadingTurns } from './run/reading-turns.ts';
+import type { ExportContext, ExportPart, ExportRequest } from './model/export.ts';
+import type { ClaimRecord } from './model/claim.ts';
+import type { ReservationRecord } from './model/reservation.ts';
+import type { Agent } from './model/principal.ts';
 
 /**
  * The store cannot be reached, or cannot make a step durable. The step may or may not have happened; callers must not
@@ -57,21 +55,20 @@ export interface SeenVersions {
   readonly pauses: number;
 }
 
-export interface AdmitRequest {
-  readonly workspace: string;
+export interface AdmitRequest
+  extends Pick<
+    EffectRecord,
+    'workspace' | 'idempotencyKey' | 'fingerprint' | 'action' | 'actor' | 'metadata' | 'stages'
+  > {
   /** Id of the effect, if this call makes one. (A refusal makes a separate effect too.) */
   readonly effectId: string;
   /** Id of the request for approval, if this call makes one; empty where its verdict asks for none. */
   readonly approvalId: string;
-  readonly idempotencyKey: string;
   /**
    * `null`: the key holds for ever. Else it is derived, and has generations: how long after the last one was settled a
    * call still joins it, ms.
    */
   readonly generationMs: number | null;
-  readonly fingerprint: string;
-  readonly action: EffectAction;
-  readonly actor: EffectActor;
   readonly verdict: Verdict;
   /** The digest that votes are bound to; see `ApprovalRecord.digest`. */
   readonly approvalDigest: string;
@@ -99,10 +96,7 @@ export interface AdmitRequest {
   readonly nonce: string;
   readonly claimId: string | null;
   readonly reservationId: string | null;
-  readonly metadata: JsonObject | null;
   readonly sealed: string;
-  /** Stages so far. They are kept with the effect. */
-  readonly stages: readonly Stage[];
 }
 
 /** A refusal, as the caller gets it. `effectId` names the refusal, or the effect that the key was already bound to. */
@@ -129,7 +123,6 @@ export type Admission =
       readonly observed: Observed | null;
       /** Place of the event `effect.admitted` in the ledger. */
       readonly ledger: { readonly epoch: number; readonly seq: number };
-      /** The approval that this attempt uses. */
       readonly approval: ApprovalRecord | null;
       /** The allowance that let it in, with this use. Absent: none. */
       readonly allowance?: AllowanceRecord;
@@ -226,25 +219,17 @@ export type Resolution =
   | { readonly kind: 'moved'; readonly effect: EffectRecord }
   | { readonly kind: 'absent' };
 
-export interface EffectFilter {
+export interface EffectFilter extends Pick<LedgerFilter, 'target' | 'keyId' | 'since' | 'until' | 'limit' | 'cursor'> {
   readonly state: EffectState | null;
   readonly decision: Decision | null;
   readonly tool: string | null;
   readonly agentId: string | null;
-  readonly target?: string | undefined;
   /** A rule that decided, or that matched. */
   readonly rule?: string | undefined;
   /** The user that the calling key belongs to. */
   readonly user?: string | undefined;
-  readonly keyId?: string | undefined;
   /** A user who approved or rejected it. */
   readonly approver?: string | undefined;
-  /** ms, inclusive. */
-  readonly since: number | null;
-  /** ms, exclusive. */
-  readonly until: number | null;
-  readonly limit: number;
-  readonly cursor: string | null;
 }
 
 export interface SweepReport {
@@ -263,7 +248,6 @@ export interface SweepReport {
   readonly archive: ArchiveState | null;
 }
 
-/** How it stands with the archive. */
 export interface ArchiveState {
   /** Why the last segment could not be written; `null`: it was. */
   readonly failure: string | null;
@@ -330,11 +314,22 @@ export interface PlanProbeRequest {
 
 export type Erasure =
   | { readonly kind: 'erased' }
-  /** There was nothing left to erase. */
   | { readonly kind: 'unchanged' }
   /** The effect waits, runs or is unknown, so its params are still needed. */
   | { readonly kind: 'needed' }
   | { readonly kind: 'absent' };
+
+/** The claim, or what is in the way. */
+export type ClaimResult =
+  | { readonly kind: 'made'; readonly claim: ClaimRecord }
+  | { readonly kind: 'held'; readonly claim: ClaimRecord }
+  | { readonly kind: 'too_many'; readonly of: 'agent' | 'key'; readonly limit: number };
+
+/** The reservation, or what is in the way. */
+export type ReservationResult =
+  | { readonly kind: 'made'; readonly reservation: ReservationRecord }
+  | { readonly kind: 'full'; readonly free: number }
+  | { readonly kind: 'too_many'; readonly limit: number };
 
 /**
  * The store, as whole steps. Every step is atomic, and durable when its promise resolves. Answers never show anything
@@ -344,11 +339,7 @@ export type Erasure =
 export interface EffectStore
   extends ApprovalStore,
     AllowanceStore,
-    LedgerStore,
-    ClaimStore,
-    ReservationStore,
     PauseStore,
-    DirectoryStore,
     PolicyStore,
     KeyStore,
     PasskeyStore,
@@ -395,6 +386,71 @@ export interface EffectStore
   /** Rows whose window has not ended. */
   budgets(workspace: string): Promise<readonly BudgetRow[]>;
   capCounts(workspace: string): Promise<readonly CapCount[]>;
+
+  // The ledger: what happened, in order.
+  effectLedger(workspace: string, effectId: string): Promise<readonly LedgerEvent[]>;
+  /** The same for people, who wait so that calls need not. */
+  effectLedgerInTurns(workspace: string, effectId: string): Promise<readonly LedgerEvent[]>;
+  /** Events with `seq > after`, in order. */
+  ledger(workspace: string, after: number, limit: number): Promise<readonly LedgerEvent[]>;
+  /** Events with `seq < before`, newest first; `null` starts with the newest. */
+  ledgerBefore(workspace: string, before: number | null, limit: number): Promise<readonly LedgerEvent[]>;
+  /** Newest first. A page looks at a part of the ledger, and may be short though others follow. */
+  ledgerPage(workspace: string, filter: LedgerFilter): Promise<Page<LedgerEvent>>;
+  /** What is written after it has begun is left out. The parts are made as they are taken. */
+  exported(request: ExportRequest, context: ExportContext): AsyncIterable<ExportPart>;
+  /** Appends events that belong to no step (batches of reads, loaded policies). */
+  append(workspace: string, events: readonly LedgerDraft[]): Promise<void>;
+
+  // Claims: what an agent has for itself, for a time.
+  /** `ttlMs` counts from the store's `now`. */
+  takeClaim(request: {
+    readonly id: string;
+    readonly workspace: string;
+    readonly target: string;
+    readonly agentId: string;
+    readonly keyId: string;
+    readonly ttlMs: number;
+    readonly actor: LedgerActor;
+  }): Promise<ClaimResult>;
+  renewClaim(workspace: string, id: string, ttlMs: number, actor: LedgerActor): Promise<ClaimRecord | null>;
+  releaseClaim(workspace: string, id: string, actor: LedgerActor): Promise<ClaimRecord | null>;
+  claim(workspace: string, id: string): Promise<ClaimRecord | null>;
+  claims(workspace: string): Promise<readonly ClaimRecord[]>;
+
+  // Reservations: units of a pool that an agent holds.
+  makeReservation(request: {
+    readonly id: string;
+    readonly workspace: string;
+    readonly pool: string;
+    readonly capacity: number;
+    readonly units: number;
+    readonly agentId: string;
+    readonly keyId: string;
+    readonly ttlMs: number;
+    readonly actor: LedgerActor;
+  }): Promise<ReservationResult>;
+  releaseReservation(workspace: string, id: string, actor: LedgerActor): Promise<ReservationRecord | null>;
+  reservation(workspace: string, id: string): Promise<ReservationRecord | null>;
+  reservations(workspace: string): Promise<readonly ReservationRecord[]>;
+
+  // Workspaces, agents, and since when users are known.
+  /**
+   * Records the users that the configuration names, with the time when each was first seen. The users of the very first
+   * call get the time 0, because nobody knows how long they existed before. The ledger has who came, who is named no more,
+   * and which roles were given and taken.
+   */
+  seeUsers(rolesOf: ReadonlyMap<string, readonly string[]>, actor: LedgerActor): Promise<void>;
+  /** When a configuration in force first named a user, ms; `null` where that is not recorded yet. */
+  userSince(id: string): Promise<number | null>;
+  putWorkspace(id: string, actor: LedgerActor): Promise<boolean>;
+  workspaces(): Promise<readonly string[]>;
+  /**
+   * Registers an agent. `taken`: there is another of this id; it stays. `too_many`: the user has registered
+   * {@link MOST_AGENTS_OF_USER} agents.
+   */
+  putAgent(agent: Agent, actor: LedgerActor): Promise<'put' | 'taken' | 'too_many'>;
+  agents(): Promise<readonly Agent[]>;
 
   /** Completes the running steps, then closes files and connections. */
   close(): Promise<void>;

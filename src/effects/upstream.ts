@@ -127,3 +127,29 @@ export interface UpstreamPort {
   /** @throws never; a failed reading is `unreadable` */
   readState(tool: Tool, params: JsonObject): Promise<StateReading>;
 }
+
+/**
+ * What happens to the headers of requests. Names are in lower case. One that ends with `*` means all names that begin
+ * so.
+ */
+export interface HeaderSettings {
+  /** Sent on, although the gateway would not do so by default. */
+  readonly forward: readonly string[];
+  /** Not sent on. */
+  readonly drop: readonly string[];
+  /** Not part of the fingerprint. */
+  readonly volatile: readonly string[];
+  /** Set by the gateway, in place of what the caller sends. */
+  readonly set: Readonly<Record<string, string>>;
+}
+
+/** How an upstream is spoken to over TLS. Its certificate is always verified: no setting turns that off. */
+export interface UpstreamTls {
+  /** PEM of the CAs that are trusted; `null`: those of Node. */
+  readonly ca: string | null;
+  /** The gateway's own certificate with its chain, and the key, as PEM; `null`: it shows none. */
+  readonly client: { readonly cert: string; readonly key: string } | null;
+  /** The name that is asked for, and that the certificate must be for; `null`: the host of the upstream's URL. */
+  readonly serverName: string | null;
+  readonly minVersion: 'TLSv1.2' | 'TLSv1.3';
+}

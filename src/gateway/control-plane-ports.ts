@@ -1,15 +1,18 @@
 import type { ApiPorts } from '../api/ports.ts';
 import type { PreferredWait } from '../api/preferred-wait.ts';
+import type { ApprovalRecord } from '../effects/model/approval.ts';
+import type { EffectRecord } from '../effects/model/effect.ts';
 import { decideApproval } from '../effects/run/decide-approval.ts';
 import { newId } from '../effects/run/ids.ts';
 import { previewEffect } from '../effects/run/preview-effect.ts';
 import { resolveEffect } from '../effects/run/resolve-effect.ts';
 import { createKeyRecord, successorOf } from '../identity/key-record.ts';
 import { allProfiles } from '../identity/profiles.ts';
+import { type Disclosure, disclosureOf } from '../receipts/commitments.ts';
 import { receiptView } from '../receipts/view.ts';
-import type { Core } from './core.ts';
+import type { Secrets } from '../secrets/vault.ts';
 import { policyInputs } from './core-ports.ts';
-import { discloser } from './disclose.ts';
+import type { Core } from './core.ts';
 import type { Drain } from './drain.ts';
 import type { FilesInForce } from './files-in-force.ts';
 import type { Ground } from './ground.ts';
@@ -17,7 +20,6 @@ import type { Health } from './health.ts';
 import type { OwnSettings } from './own-settings.ts';
 import type { Views } from './views.ts';
 
-/** Connects the rooms to what the control plane needs. */
 export function controlPlanePorts(
   { held, store, secrets, signer }: Ground,
   { directory, people, upstreams, brain, brainWriter, pins, entities }: Views,
@@ -84,5 +86,19 @@ export function controlPlanePorts(
     settings: own.read,
     newId,
     ...health,
+  };
+}
+
+/**
+ * Opens the seal of a committed effect for a caller who may read its params; `null` if there is none, or it does not
+ * open.
+ */
+export function discloser(
+  secrets: Pick<Secrets, 'open'>,
+): (effect: EffectRecord, jws: string, approval: ApprovalRecord | null) => Disclosure | null {
+  return (effect, jws, approval) => {
+    const { workspace, id: effectId, fingerprint, sealed } = effect;
+    const opened = sealed === null ? null : secrets.open(sealed, { workspace, effectId, fingerprint });
+    return opened === null ? null : disclosureOf(effect, opened, receiptView(jws), approval);
   };
 }

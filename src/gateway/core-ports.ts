@@ -1,16 +1,15 @@
+import type { FastifyBaseLogger } from 'fastify';
+import type { EntityFacts } from '../brain/facts.ts';
+import type { Reason } from '../effects/model/decision.ts';
 import type { Note } from '../effects/model/note.ts';
 import type { RunResult } from '../effects/model/outcome.ts';
 import type { RunRequest } from '../effects/model/run-request.ts';
-import { runEffect } from '../effects/run/run-effect.ts';
-import type { Drain } from './drain.ts';
-import type { FastifyBaseLogger } from 'fastify';
-import type { EntityFacts } from '../brain/facts.ts';
-import type { CoreSettings, EffectPorts, JudgeInput } from '../effects/ports.ts';
-import type { Reason } from '../effects/model/decision.ts';
 import type { Verdict } from '../effects/model/verdict.ts';
+import type { CoreSettings, EffectPorts, JudgeInput } from '../effects/ports.ts';
 import { newId, randomPooled } from '../effects/run/ids.ts';
+import { runEffect } from '../effects/run/run-effect.ts';
 import { Running } from '../effects/run/running.ts';
-import type { EffectStore } from '../effects/store.ts';
+import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { authorize, type Directory } from '../identity/directory.ts';
 import { evaluatePolicies, summariesOf } from '../policy/evaluate.ts';
 import type { PolicyInput } from '../policy/input.ts';
@@ -20,10 +19,11 @@ import type { Secrets } from '../secrets/vault.ts';
 import type { SpillJournal } from '../stores/journal/spill.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
 import type { Upstreams } from '../upstreams/upstreams.ts';
+import type { Drain } from './drain.ts';
+import { within } from './exit-stack.ts';
 import type { Held, InForce } from './in-force.ts';
 import type { LivePauseView } from './pause-view.ts';
 import type { PinView } from './pin-view.ts';
-import { followPolicy } from './policy-in-store.ts';
 import { sealedSettlement } from './sealed-store.ts';
 
 /** How long after its admission a call may still be sent, ms (assumption A1 in docs/operating/README.md). */
@@ -145,7 +145,6 @@ export function runnerOf(
   };
 }
 
-/** Connects the rooms to what the core needs. */
 export function corePorts(parts: {
   readonly store: EffectStore;
   readonly upstream: Upstreams;
@@ -213,5 +212,45 @@ export function corePorts(parts: {
       parts.metrics.alerted(what);
       parts.alert(what, effectId, cause);
     },
+  };
+}
+
+/** What could not be taken on is tried again for a call after this long at the earliest, ms. */
+const READ_AGAIN_MS = 1000;
+/** A call waits so long for policies that are being taken on, ms. */
+const WAIT_MS = 5000;
+
+/**
+ * Follows the policy in force: a stale admission names it. Limits stand in the store with it, so a gateway that has
+ * another one admits nothing until it has taken on the one in force.
+ * @param version of the policies that this gateway evaluates
+ * @returns takes on the policies that another gateway has put in force, of this version as far as is known. It throws
+ * StoreUnavailable where they cannot be taken on, or not in time, with the reason
+ */
+export function followPolicy(
+  version: () => string,
+  take: { readonly follow: () => Promise<void>; readonly hindrance: () => string | null },
+  waitMs = WAIT_MS,
+): (named: string | null) => Promise<void> {
+  let inForce: string | null = null;
+  let reading: Promise<void> | null = null;
+  let last: { readonly wanted: string; readonly at: number } | null = null;
+
+  return async (named) => {
+    inForce = named ?? inForce;
+    if (inForce === null || inForce === version()) return;
+    const why = take.hindrance();
+    const isNews = last === null || last.wanted !== inForce || performance.now() - last.at >= READ_AGAIN_MS;
+    if (reading === null && (why === null || isNews)) {
+      last = { wanted: inForce, at: performance.now() };
+      reading = take.follow().finally(() => {
+        reading = null;
+      });
+    }
+    if (reading !== null && !(await within(reading, waitMs)))
+      throw new StoreUnavailable('The policies in force in the store are still being taken on.');
+    // What was named may be of before; whether it is, admission says.
+    const hindrance = take.hindrance();
+    if (inForce !== version() && hindrance !== null) throw new StoreUnavailable(hindrance);
   };
 }

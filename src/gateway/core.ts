@@ -24,7 +24,6 @@ export interface GatewayHooks {
   readonly decorate: (ports: EffectPorts) => EffectPorts;
 }
 
-/** What all doors call. */
 export type Core = ReturnType<typeof openCore>;
 
 /** Opens what all doors call: who asks, the path of a call, probes, and what is sealed for people. */

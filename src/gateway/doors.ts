@@ -24,22 +24,19 @@ import { proxyPorts } from './proxy-ports.ts';
 import type { Signals } from './signals.ts';
 import type { Views } from './views.ts';
 
-/** What the doors open onto. */
-interface Behind {
-  readonly ground: Ground;
-  readonly views: Views;
-  readonly signals: Signals;
-  readonly files: FilesInForce;
-  readonly core: Core;
-  readonly own: OwnSettings;
-  readonly health: Health;
-  readonly drain: Drain;
-}
-
 /** Opens all doors on one server: the API, the console, MCP and the proxy. */
 export async function openDoors(
   { app, front }: ReturnType<typeof createListeningServer>,
-  behind: Behind,
+  behind: {
+    readonly ground: Ground;
+    readonly views: Views;
+    readonly signals: Signals;
+    readonly files: FilesInForce;
+    readonly core: Core;
+    readonly own: OwnSettings;
+    readonly health: Health;
+    readonly drain: Drain;
+  },
   opened: ExitStack,
 ): Promise<void> {
   const { ground, views, signals, files, core, own, health, drain } = behind;

@@ -10,26 +10,10 @@ const CHECK_MS = 20;
 const QUIET_CHECKS = QUIET_MS / CHECK_MS;
 
 /** How a gateway stops without cutting off anybody: first not ready, then the last requests, then the port. */
-export interface Drain {
-  /** Called for each request. */
-  arrived(): void;
-  isDraining(): boolean;
-  /**
-   * From now on `/readyz` says that the gateway is stopping, and each answer closes its connection. Resolves when no
-   * more requests come. Then no request can be on its way on the idle connections that are closed next.
-   */
-  drain(): Promise<void>;
-  /** Work begins that continues after its caller has gone: what was sent must be settled while the store is open. */
-  begin(): void;
-  end(): void;
-  /** The same, for as long as a promise takes. */
-  running<T>(work: Promise<T>): Promise<T>;
-  /** Resolves when no such work is running. */
-  finished(): Promise<void>;
-}
+export type Drain = ReturnType<typeof createDrain>;
 
 /** @param elapsed monotonic ms */
-export function createDrain(elapsed = (): number => performance.now()): Drain {
+export function createDrain(elapsed = (): number => performance.now()) {
   let isDraining = false;
   let lastAt = Number.NEGATIVE_INFINITY;
   let underWay = 0;
@@ -42,11 +26,16 @@ export function createDrain(elapsed = (): number => performance.now()): Drain {
     if (underWay === 0) whenNone();
   };
   return {
-    arrived() {
+    /** Called for each request. */
+    arrived(): void {
       lastAt = elapsed();
     },
-    isDraining: () => isDraining,
-    async drain() {
+    isDraining: (): boolean => isDraining,
+    /**
+     * From now on `/readyz` says that the gateway is stopping, and each answer closes its connection. Resolves when no
+     * more requests come. Then no request can be on its way on the idle connections that are closed next.
+     */
+    async drain(): Promise<void> {
       isDraining = true;
       const began = elapsed();
       // Requests that came while the process was stopped are read after this look, not before it.
@@ -57,13 +46,16 @@ export function createDrain(elapsed = (): number => performance.now()): Drain {
         left = lastAt === last ? left - 1 : QUIET_CHECKS;
       }
     },
+    /** Work begins that continues after its caller has gone: what was sent must be settled while the store is open. */
     begin,
     end,
-    running(work) {
+    /** The same, for as long as a promise takes. */
+    running<T>(work: Promise<T>): Promise<T> {
       begin();
       return work.finally(end);
     },
-    async finished() {
+    /** Resolves when no such work is running. */
+    async finished(): Promise<void> {
       if (underWay > 0)
         await new Promise<void>((resolve) => {
           whenNone = resolve;

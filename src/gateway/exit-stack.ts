@@ -1,20 +1,16 @@
 /** Closes what was opened, in the opposite order: at the end, or as soon as something later fails to open. */
-export interface ExitStack {
-  push(close: () => void | Promise<void>): void;
-  close(): Promise<void>;
-  /** @returns whether all was closed in that time; what was not goes on */
-  closeWithin(ms: number): Promise<boolean>;
-}
+export type ExitStack = ReturnType<typeof createExitStack>;
 
-export function createExitStack(): ExitStack {
+export function createExitStack() {
   const closers: (() => void | Promise<void>)[] = [];
   async function closeAll(): Promise<void> {
     for (let close = closers.pop(); close !== undefined; close = closers.pop()) await close();
   }
   return {
-    push: (close) => void closers.push(close),
+    push: (close: () => void | Promise<void>): void => void closers.push(close),
     close: closeAll,
-    closeWithin: (ms) => within(closeAll(), ms),
+    /** @returns whether all was closed in that time; what was not goes on */
+    closeWithin: (ms: number): Promise<boolean> => within(closeAll(), ms),
   };
 }
 

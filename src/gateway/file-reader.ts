@@ -51,7 +51,6 @@ export class FileReader {
     return this.#entry === null ? answerSuggest(request) : this.#inThread(this.#entry, request);
   }
 
-  /** Stops a read that is running. */
   async close(): Promise<void> {
     this.#isClosed = true;
     clearTimeout(this.#preparing);

@@ -16,12 +16,13 @@ import {
   readAndCheck,
   type SharedPolicies,
   unpackConfiguration,
+  type FilesSeen,
 } from './read-files.ts';
 import { inSlices } from './slices.ts';
 import type { PolicyChange } from '../effects/policy-store.ts';
 
 /** Configuration and policies, checked and compiled. They are replaced as a whole or not at all. */
-export interface InForce {
+export interface InForce extends FilesSeen {
   readonly configuration: Configuration;
   readonly policies: CompiledPolicies;
   readonly catalog: Catalog;
@@ -33,12 +34,6 @@ export interface InForce {
   readonly own: OwnPolicies;
   /** Of the files of the company brain. What they say is taken over by the store and is not kept here. */
   readonly entities: EntitiesRead;
-  /** All files to watch. */
-  readonly files: readonly string[];
-  /** Digest of the files' content when they were read. */
-  readonly content: string;
-  /** The state of the files at that time, from `stat`. */
-  readonly stamp: string;
   /** The checked policy files, so that unchanged ones need no second check. */
   readonly checked: CheckedBefore;
   /** For the log: findings that do not make the files unusable. */
@@ -78,7 +73,6 @@ function following(configuration: Configuration): Pick<InForce, 'pools' | 'upstr
   };
 }
 
-/** What a reload found. */
 export type Reread =
   /** The files changed, but only in comments or layout. */
   { readonly kind: 'same'; readonly inForce: InForce } | { readonly kind: 'new'; readonly inForce: InForce };
@@ -137,7 +131,6 @@ function* takeUp(
   return { ...rest, configuration, policies: set, catalog, ...seen };
 }
 
-/** The content of the files cannot be used. */
 export class FilesRefused extends Error {}
 
 /**

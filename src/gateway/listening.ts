@@ -12,7 +12,6 @@ import type { Signals } from './signals.ts';
 /** The most connections of the admin port at the same time, for scrapes and probes. */
 const ADMIN_CONNECTIONS = 16;
 
-/** The server of all doors. It listens to nobody yet. */
 export function openServer(
   { configuration, logger }: Ground,
   { metrics }: Signals,

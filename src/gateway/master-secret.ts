@@ -41,15 +41,15 @@ export async function bindToStore(
   );
 }
 
-/** The master secret of a store, as found by code that changes nothing. */
-export type FoundSecret =
+export async function findSecret(
+  store: MarkedStore,
+  files: SecretFiles,
+): Promise<
   | { readonly kind: 'right'; readonly secrets: Secrets }
   /** There is none yet, and nothing that needs one. */
   | { readonly kind: 'none' }
-  | { readonly kind: 'fault'; readonly fault: string };
-
-/** Looks for the master secret of a store. */
-export async function findSecret(store: MarkedStore, files: SecretFiles): Promise<FoundSecret> {
+  | { readonly kind: 'fault'; readonly fault: string }
+> {
   const mark = await store.secretMark();
   try {
     const secrets = await openSecrets(files, () => Promise.resolve(false));

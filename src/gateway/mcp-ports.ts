@@ -20,7 +20,6 @@ import { identify } from './proxy-ports.ts';
 
 const LOOPBACK = /^(?:localhost|127\.\d+\.\d+\.\d+|::1)$/;
 
-/** Connects the rooms to what the MCP control plane needs. */
 export function mcpControlPorts(
   parts: Pick<ControlPorts, 'brain' | 'openParams' | 'probe' | 'settings'> & {
     readonly core: EffectPorts;

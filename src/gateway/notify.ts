@@ -8,7 +8,6 @@ import type { Held } from './in-force.ts';
 /** What people are told of: what this gateway sees goes in, and one gateway of the store sends it. */
 export class Notifying {
   readonly #parts;
-  /** What this gateway sees. */
   readonly observed;
   #notifier: Notifier | null = null;
 
@@ -39,7 +38,6 @@ export class Notifying {
     return [{ part: 'notifications', message }];
   }
 
-  /** Begins to send. */
   start(): void {
     this.#notifier = new Notifier({
       store: this.#parts.store,

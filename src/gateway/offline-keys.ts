@@ -59,7 +59,6 @@ export const listKeys: CliPorts['listKeys'] = (options) =>
     return (await shelf.keys(null)).map(keyToWire);
   });
 
-/** Revokes a key directly in the store. */
 export const revokeKey: CliPorts['revokeKey'] = (options, id) =>
   withShelf(options, async (shelf, configuration) => {
     if (!(await shelf.hasKeys())) return null;
@@ -68,7 +67,6 @@ export const revokeKey: CliPorts['revokeKey'] = (options, id) =>
     return ended === null ? null : keyToWire(ended);
   });
 
-/** Rotates a key directly in the store. */
 export const rotateKey: CliPorts['rotateKey'] = (options, id, overlapMs) =>
   withShelf(options, async (shelf, configuration) => {
     if (!(await shelf.hasKeys())) return { kind: 'absent' };
@@ -107,7 +105,6 @@ async function secretsOf(shelf: Shelf, { secrets: files }: Configuration): Promi
   return secrets;
 }
 
-/** Where keys are kept. */
 interface Shelf
   extends Pick<EffectStore, 'secretMark' | 'bindSecret' | 'hasKeys' | 'keys' | 'putKey' | 'endKey' | 'close'> {
   /** They wait for the secrets. */

@@ -101,7 +101,6 @@ async function asGateway<Store extends FleetStore>(
   }
 }
 
-/** The options with which the store on Redis is opened. */
 export function redisOptions(
   settings: RedisStoreSettings,
   retention: Configuration['retention'],

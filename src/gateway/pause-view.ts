@@ -3,11 +3,6 @@ import type { PauseMatch, PauseSubject, PauseView } from '../effects/ports.ts';
 import type { EffectStore } from '../effects/store.ts';
 import { compilePattern } from '../policy/glob.ts';
 
-interface WorkspacePauses {
-  readonly version: number;
-  readonly pauses: readonly { readonly pause: PauseRecord; readonly stops: (subject: PauseSubject) => boolean }[];
-}
-
 /** A version that no store has: an admission with it is stale, so the view is loaded. */
 const NOT_LOADED = -1;
 
@@ -18,15 +13,19 @@ export interface LivePauseView extends PauseView {
   refresh(workspace: string): Promise<void>;
   /** Workspaces whose pauses are known here. */
   loaded(): readonly string[];
-  /** Whether the pauses of a workspace are known here. */
   isLoaded(workspace: string): boolean;
-  /** Called after a view has changed. */
   onChange(listener: (workspace: string) => void): void;
 }
 
 /** Makes the view. A workspace is loaded when it is first asked for. */
 export function createPauseView(store: EffectStore): LivePauseView {
-  const known = new Map<string, WorkspacePauses>();
+  const known = new Map<
+    string,
+    {
+      readonly version: number;
+      readonly pauses: readonly { readonly pause: PauseRecord; readonly stops: (subject: PauseSubject) => boolean }[];
+    }
+  >();
   const listeners: ((workspace: string) => void)[] = [];
 
   async function refresh(workspace: string): Promise<void> {

@@ -32,7 +32,6 @@ export interface PinView {
   compare(upstream: string): Promise<PinComparison | string | null>;
 }
 
-/** What the configuration in force declares. */
 interface Declared {
   readonly configuration: { readonly upstreams: readonly { readonly id: string }[] };
   readonly catalog: Pick<Catalog, 'tools' | 'tool'>;

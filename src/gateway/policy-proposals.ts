@@ -17,12 +17,6 @@ import type { InForce } from './in-force.ts';
 /** What comes in force by the last confirmation. */
 export type LastConfirmation = NonNullable<PolicyChange['proposal']>;
 
-/** What came of a confirmation. */
-type Joined =
-  /** Everybody who has to stands behind it: it can come in force. */
-  | { readonly kind: 'complete'; readonly proposal: LastConfirmation }
-  | Exclude<ConfirmedPolicy, { readonly kind: 'active' }>;
-
 const WHY_NOT = {
   full: 'Ten proposals are open already: confirm or withdraw one of them first.',
   over: 'Other policies came in force meanwhile. Propose it again.',
@@ -72,7 +66,13 @@ export class Proposals {
   }
 
   /** Counts a confirmation, unless it is the last one that is needed. @throws StoreUnavailable */
-  async confirm(id: string, by: Principal): Promise<Joined> {
+  async confirm(
+    id: string,
+    by: Principal,
+  ): Promise<
+    | { readonly kind: 'complete'; readonly proposal: LastConfirmation }
+    | Exclude<ConfirmedPolicy, { readonly kind: 'active' }>
+  > {
     const proposal = (await this.#store.policyProposals()).find((one) => one.id === id);
     if (proposal === undefined) return { kind: 'absent' };
     if (!this.#isSound(proposal))

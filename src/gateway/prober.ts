@@ -24,7 +24,6 @@ const NOTEWORTHY = 3;
 /** What became of a probe. `open`: it shows neither. `unheard`: no answer, or that of a broken upstream. `hindered`: not sent. */
 export type ProbeOutcome = 'happened' | 'not_happened' | 'open' | 'unheard' | 'hindered';
 
-/** What a probe came to. */
 export function outcomeOfProbe(result: ProbeResult): ProbeOutcome {
   if (result.kind === 'problem') return 'hindered';
   if (!result.wasHeard) return 'unheard';
@@ -33,7 +32,6 @@ export function outcomeOfProbe(result: ProbeResult): ProbeOutcome {
 
 type Probed = Tool & { readonly probe: Probe };
 
-/** The probes of one upstream. */
 interface Lane {
   isBusy: boolean;
   /** Probes in a row that were not answered. */
@@ -47,10 +45,8 @@ interface Lane {
   next: number;
 }
 
-/** What probing needs of the gateway. */
 interface Probing {
   readonly ports: EffectPorts;
-  /** The tools in force. */
   readonly tools: () => readonly Tool[];
   readonly workspaces: () => readonly string[];
   readonly probed: (outcome: ProbeOutcome) => void;

@@ -93,7 +93,6 @@ export type ReadAnswer =
   /** For people, with every fault. */
   | { readonly kind: 'invalid'; readonly message: string };
 
-/** What the files of the company brain say. */
 export interface EntitiesRead {
   readonly digest: string;
   /** `null`: the same as before, for the same configuration. */
@@ -106,7 +105,6 @@ interface PackedConfiguration {
   readonly tools: readonly Uint8Array[];
 }
 
-/** Files as the reading thread read and checked them. */
 interface ReadFiles {
   readonly seen: FilesSeen;
   readonly configuration: Configuration;
@@ -299,7 +297,6 @@ export async function answerRead({ configFile, environment, known, shared }: Rea
   }
 }
 
-/** The buffers that can be transferred with an answer. */
 export function buffersOfAnswer(answer: ReadAnswer): ArrayBufferLike[] {
   if (answer.kind !== 'read') return [];
   const { configuration, policies, entities } = answer;

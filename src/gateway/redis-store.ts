@@ -13,13 +13,11 @@ import { timeAccepted } from './time-accepted.ts';
 
 export interface RedisStoreOptions extends Omit<RedisRowsOptions, 'operatorEvent' | 'onEnded'> {
   readonly retention: Retention;
-  /** Checks and makes the seals of keys. */
   readonly keySeals: KeySeals;
   /** How long a process may be frozen between its last check and the write to the socket, ms. */
   readonly maxFreezeMs: number;
 }
 
-/** A store that several gateways share. */
 export type FleetStore = EffectStore & Pick<RedisRows, 'announce' | 'others'>;
 
 /** A store on Redis, with functions that only operators of several gateways need. */

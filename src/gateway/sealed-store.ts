@@ -1,9 +1,10 @@
-import { openedAllowance, sealedAllowance } from './allowance-seals.ts';
-import type { AllowanceRecord } from '../effects/model/allowance.ts';
-import { type ApprovalRecord, isQuorate, type Vote } from '../effects/model/approval.ts';
+import type { ApprovalChange } from '../effects/approval-store.ts';
+import type { AllowanceRecord, AllowanceDraft } from '../effects/model/allowance.ts';
 import type { KeptHttpResult, KeptMessage, KeptResult } from '../effects/model/answer.ts';
-import { entityName, type EntityRecord, type EntityRef } from '../effects/model/entity.ts';
+import { type ApprovalRecord, isQuorate, type Vote } from '../effects/model/approval.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
+import { entityName, type EntityRecord, type EntityRef } from '../effects/model/entity.ts';
+import type { ApprovalRequirement } from '../effects/model/verdict.ts';
 import {
   type Admission,
   type AdmitRequest,
@@ -12,11 +13,9 @@ import {
   type SettleRequest,
   StoreUnavailable,
 } from '../effects/store.ts';
-import type { ApprovalChange } from '../effects/approval-store.ts';
-import type { ApprovalRequirement } from '../effects/model/verdict.ts';
+import { readOwnJson } from '../json/read.ts';
 import type { Secrets } from '../secrets/vault.ts';
 import type { MeasuredStep, Metrics } from '../telemetry/metrics.ts';
-import { readOwnJson } from '../json/read.ts';
 
 /*
  * Summaries of requests for approval, kept answers and entities of the company brain contain the same data as params.
@@ -399,4 +398,47 @@ function bindingOfVote(workspace: string, approvalId: string) {
 function isSealed(vote: Vote, { workspace, id, digest, changed }: ApprovalRecord, seals: Seals): boolean {
   const text = vote.seal === undefined ? null : seals.openText(vote.seal, bindingOfVote(workspace, id));
   return text === termsOfVote(vote, digest) || (changed === undefined && text === termsOfVote(vote));
+}
+
+/** An allowance as a gateway proposes it, with what vouches for it: for what, for whom, by whom, how often, until when. */
+export function sealedAllowance(draft: AllowanceDraft, seals: Pick<Secrets, 'sealText'>): AllowanceDraft {
+  const text = JSON.stringify([termsOf(draft), draft.until]);
+  return { ...draft, seal: seals.sealText(text, bindingOf(draft)) };
+}
+
+/** An allowance as it is read, marked where anything that calls are let in by is not as a gateway wrote it. */
+export function openedAllowance(stored: AllowanceRecord, seals: Pick<Secrets, 'openText'>): AllowanceRecord {
+  const { seal, isForged: _, ...allowance } = stored;
+  const text = seal === undefined ? null : seals.openText(seal, bindingOf(stored));
+  const [terms, until] = text === null ? [] : readOwnJson<readonly [string, number]>(text);
+  const isSound = terms === termsOf(stored) && until !== undefined && stored.expiresAt <= until;
+  return isSound ? allowance : { ...allowance, isForged: true };
+}
+
+function termsOf({
+  id,
+  likeness,
+  approvalId,
+  effectId,
+  agentId,
+  tool,
+  target,
+  rules,
+  varies,
+  by,
+  times,
+}: Omit<AllowanceDraft, 'until'>): string {
+  return JSON.stringify([
+    id,
+    likeness,
+    [approvalId, effectId, agentId, tool, target],
+    rules,
+    varies,
+    [by.user, by.keyId],
+    times,
+  ]);
+}
+
+function bindingOf({ workspace, id }: Pick<AllowanceRecord, 'workspace' | 'id'>) {
+  return { what: 'allowance', workspace, of: id, part: 0 } as const;
 }

@@ -14,7 +14,6 @@ const BATCH = 100;
 const MOST_GRANTED = 1000;
 const MOST_ROUNDS = 7;
 
-/** A round that came to its end. */
 export interface Swept extends SweepReport {
   /** When it did, by the machine's clock, ms. */
   readonly at: number;

@@ -12,19 +12,7 @@ interface InvalidKey {
   readonly why: 'malformed' | 'unknown' | 'wrong_secret' | 'expired' | 'revoked' | 'user_removed';
 }
 
-export interface Authenticator {
-  /**
-   * Finds out who a key (in clear text) belongs to. Returns a promise only when the key is not in the cache. The
-   * promise rejects with `StoreUnavailable` when the store cannot be reached.
-   */
-  authenticate(key: string): Principal | InvalidKey | Promise<Principal | InvalidKey>;
-  /**
-   * Whom a key that has proved itself before belongs to now, by its id: for sessions that began with the key and end
-   * with it. Rejects like {@link Authenticator.authenticate}.
-   */
-  stillValid(keyId: string): Promise<Principal | InvalidKey>;
-  close(): Promise<void>;
-}
+export type Authenticator = ReturnType<typeof createAuthenticator>;
 
 /**
  * How long a record is used without asking the store. If the notice of a revocation is lost, the key works this long.
@@ -60,7 +48,7 @@ export function createAuthenticator(options: {
   readonly peppers: readonly [KeyObject, ...KeyObject[]];
   /** Monotonic ms. */
   readonly elapsed: () => number;
-}): Authenticator {
+}) {
   const { store, users, peppers, elapsed } = options;
   const { fresh, read } = keyCache(store, users, elapsed);
   const touches = touchBook(store);
@@ -84,19 +72,27 @@ export function createAuthenticator(options: {
   }
 
   return {
-    authenticate(key) {
+    /**
+     * Finds out who a key (in clear text) belongs to. Returns a promise only when the key is not in the cache. The
+     * promise rejects with `StoreUnavailable` when the store cannot be reached.
+     */
+    authenticate(key: string): Principal | InvalidKey | Promise<Principal | InvalidKey> {
       const parsed = parseKey(key);
       if (parsed === null) return invalid('malformed');
       const { handle } = parsed;
       const entry = fresh(handle);
       return entry === null ? read(handle).then((found) => judge(found, key)) : judge(entry, key);
     },
-    async stillValid(keyId) {
+    /**
+     * Whom a key that has proved itself before belongs to now, by its id: for sessions that began with the key and end
+     * with it. Rejects like {@link Authenticator.authenticate}.
+     */
+    async stillValid(keyId: string): Promise<Principal | InvalidKey> {
       const handle = keyId.slice('key_'.length);
       const entry = fresh(handle) ?? (await read(handle));
       return entry === null ? invalid('unknown') : ownerOf(entry);
     },
-    close: () => touches.close(),
+    close: (): Promise<void> => touches.close(),
   };
 }
 

@@ -1,8 +1,8 @@
 import type { EffectStore } from '../effects/store.ts';
 import type { Reason } from '../effects/model/decision.ts';
 import type { Agent, Principal } from '../effects/model/principal.ts';
-import type { RequestFault } from '../effects/model/run-request.ts';
 import { permit } from './permissions.ts';
+import type { Authorized, AuthorizeRequest } from '../effects/ports.ts';
 
 /** The part of the configuration that names workspaces, agents and users. */
 export interface DirectoryConfiguration {
@@ -14,21 +14,7 @@ export interface DirectoryConfiguration {
 /**
  * Workspaces, agents and users: those in the configuration, and those registered in the store. Reads are synchronous.
  */
-export interface Directory {
-  agent(workspace: string, id: string): Agent | null;
-  agents(workspace: string): readonly Agent[];
-  workspaceExists(id: string): boolean;
-  workspaces(): readonly string[];
-  /** The fact `env` of a workspace; `prod` by default. */
-  envOf(workspace: string): string;
-  /** Whether the configuration names the user. */
-  isUser(user: string): boolean;
-  rolesOf(user: string): readonly string[];
-  /** Reads what is in the store now. */
-  refresh(): Promise<void>;
-  /** Replaces the configuration. What was registered stays. */
-  update(configuration: DirectoryConfiguration): void;
-}
+export type Directory = ReturnType<typeof createDirectory>;
 
 type Registry = Pick<EffectStore, 'workspaces' | 'agents'>;
 
@@ -36,7 +22,7 @@ type Registry = Pick<EffectStore, 'workspaces' | 'agents'>;
  * Makes the directory; call `refresh` once before using it. If an agent is both declared in the configuration and
  * registered under the same id, the declared one counts.
  */
-export function createDirectory(initial: DirectoryConfiguration, store: Registry): Directory {
+export function createDirectory(initial: DirectoryConfiguration, store: Registry) {
   let configuration = initial;
   let registered: { readonly workspaces: readonly string[]; readonly agents: readonly Agent[] } = {
     workspaces: [],
@@ -45,19 +31,22 @@ export function createDirectory(initial: DirectoryConfiguration, store: Registry
   let tables = tablesOf(configuration, registered);
 
   return {
-    agent: (workspace, id) => tables.agents.get(workspace)?.get(id) ?? null,
-    agents: (workspace) => [...(tables.agents.get(workspace)?.values() ?? [])],
-    workspaceExists: (id) => tables.envs.has(id),
-    workspaces: () => [...tables.envs.keys()],
-    envOf: (workspace) => tables.envs.get(workspace) ?? DEFAULT_ENV,
-    isUser: (user) => tables.roles.has(user),
-    rolesOf: (user) => tables.roles.get(user) ?? [],
-    async refresh() {
+    agent: (workspace: string, id: string): Agent | null => tables.agents.get(workspace)?.get(id) ?? null,
+    agents: (workspace: string): readonly Agent[] => [...(tables.agents.get(workspace)?.values() ?? [])],
+    workspaceExists: (id: string): boolean => tables.envs.has(id),
+    workspaces: (): readonly string[] => [...tables.envs.keys()],
+    /** The fact `env` of a workspace; `prod` by default. */
+    envOf: (workspace: string): string => tables.envs.get(workspace) ?? DEFAULT_ENV,
+    /** Whether the configuration names the user. */
+    isUser: (user: string): boolean => tables.roles.has(user),
+    rolesOf: (user: string): readonly string[] => tables.roles.get(user) ?? [],
+    async refresh(): Promise<void> {
       const [workspaces, agents] = await Promise.all([store.workspaces(), store.agents()]);
       registered = { workspaces, agents };
       tables = tablesOf(configuration, registered);
     },
-    update(next) {
+    /** Replaces the configuration. What was registered stays. */
+    update(next: DirectoryConfiguration): void {
       configuration = next;
       tables = tablesOf(configuration, registered);
     },
@@ -82,16 +71,6 @@ function tablesOf(
   return { envs, agents, roles: configuration.rolesOf };
 }
 
-/** Whether a key may let an agent act: the agent, a denial with its decision, or a request that names no agent. */
-export type Authorization =
-  | { readonly kind: 'agent'; readonly agent: Agent }
-  | {
-      readonly kind: 'denied';
-      readonly decision: 'denied_permission' | 'denied_identity';
-      readonly reason: Reason;
-    }
-  | { readonly kind: 'invalid'; readonly fault: RequestFault };
-
 /**
  * Checks a run or preview request by its key, before policy: first what the key may do (`denied_permission`), then who
  * acts (`denied_identity`). Nothing here reveals whether a workspace or a tool exists.
@@ -100,13 +79,8 @@ export type Authorization =
 export function authorize(
   directory: Pick<Directory, 'agent'>,
   principal: Principal,
-  request: {
-    readonly endpoint: 'effects.run' | 'effects.preview' | 'proxy.read';
-    readonly workspace: string;
-    readonly tool: string;
-    readonly agentId: string | null;
-  },
-): Authorization {
+  request: AuthorizeRequest,
+): Authorized {
   const permission = permit(principal, request.endpoint, request.workspace);
   if (!permission.ok) return denied('denied_permission', permission.code, permission.detail);
   if (principal.allowedTools !== null && !principal.allowedTools.includes(request.tool))
@@ -143,10 +117,6 @@ function agentOf(principal: Principal): string | null {
   }
 }
 
-function denied(
-  decision: 'denied_permission' | 'denied_identity',
-  code: Reason['code'],
-  message: string,
-): Authorization {
+function denied(decision: 'denied_permission' | 'denied_identity', code: Reason['code'], message: string): Authorized {
   return { kind: 'denied', decision, reason: { code, message } };
 }

@@ -1,6 +1,7 @@
 import { createHmac, type KeyObject, randomBytes } from 'node:crypto';
 import { crc32 } from 'node:zlib';
 import type { KeyKind } from '../effects/model/principal.ts';
+import type { KeyCarriers } from '../effects/model/key.ts';
 
 /** `svc_<kind>_<12 base62 handle><32 base62 secret><6 base62 CRC-32 of all before it>` */
 const SHAPE = /^svc_(acct|agent|admin|mcp)_([0-9A-Za-z]{12})[0-9A-Za-z]{32}([0-9A-Za-z]{6})$/;
@@ -93,16 +94,6 @@ export type Credentials =
   | { readonly kind: 'invalid'; readonly detail: string };
 
 type Values = string | readonly string[] | undefined;
-
-/** How callers send their key. */
-export interface KeyCarriers {
-  /** Headers whose whole value is the key, in lower case. */
-  readonly headers: readonly string[];
-  /** Schemes of `Authorization`. */
-  readonly schemes: readonly ('bearer' | 'token' | 'basic')[];
-  /** Query parameters. */
-  readonly query: readonly string[];
-}
 
 /** The carriers when nothing is configured. */
 export const USUAL_CARRIERS: KeyCarriers = { headers: ['x-api-key'], schemes: ['bearer'], query: ['api_key'] };

@@ -1,23 +1,15 @@
 import type { KeyObject } from 'node:crypto';
-import type { KeyRecord } from '../effects/model/key.ts';
+import type { KeyRecord, KeyProfile } from '../effects/model/key.ts';
 import { optionalTimeToWire, timeToWire } from '../effects/wire/time.ts';
 import type { KeyKind, Scope } from '../effects/model/principal.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { hashKey, makeKey } from './key-format.ts';
-import type { KeyProfile } from './profiles.ts';
 
 /** A request for a key, as it came; `null` where it leaves something out. */
-export interface KeyRequest {
-  readonly user: string | null;
-  /** User of the key that makes the request; `null` where it has none. */
-  readonly madeBy: string | null;
-  readonly name: string;
+export interface KeyRequest
+  extends Pick<KeyRecord, 'user' | 'madeBy' | 'name' | 'profile' | 'workspace' | 'agentId' | 'allowedTools'> {
   readonly kind: KeyKind | null;
-  readonly profile: string | null;
-  readonly workspace: string | null;
-  readonly agentId: string | null;
   readonly scopes: readonly Scope[] | null;
-  readonly allowedTools: readonly string[] | null;
   /** ms from now; `null` takes the default of the kind. */
   readonly expiresInMs: number | null;
 }

@@ -7,7 +7,6 @@ import type { KeyKind, Principal, Scope } from '../effects/model/principal.ts';
 export interface Endpoint {
   /** What the row is about, for people. */
   readonly does: string;
-  /** The methods and paths that the row is for. */
   readonly routes: readonly string[];
   /** Whether the endpoint changes something. Then a read-only key is refused. */
   readonly changes: boolean;
@@ -469,7 +468,6 @@ export function permit(principal: Principal, endpoint: EndpointId, workspace: st
   return { ok: true, view };
 }
 
-/** What a key sees at the endpoints that it may use. */
 function viewOf(principal: Principal): View {
   switch (principal.kind) {
     case 'account':

@@ -1,14 +1,5 @@
 import type { Scope } from '../effects/model/principal.ts';
-
-/** What a key made from the profile may do. */
-export interface KeyProfile {
-  readonly name: string;
-  readonly description: string;
-  readonly scopes: readonly Scope[];
-  /** Tools that the key may call or see; `null` for no limit. */
-  readonly allowedTools: readonly string[] | null;
-  readonly readOnly: boolean;
-}
+import type { KeyProfile } from '../effects/model/key.ts';
 
 /** Interface specification, 2.3. */
 const READ_SCOPES = [

@@ -3,7 +3,6 @@ import type { Principal } from '../effects/model/principal.ts';
 import { type KeysOfUsers, makersOf } from '../effects/run/key-makers.ts';
 import { isOwnRequest } from '../effects/steps/voting.ts';
 
-/** What is asked of keys and users. */
 export interface Persons extends KeysOfUsers {
   /** Whether the configuration names the user. */
   isUser(user: string): boolean;

@@ -21,7 +21,6 @@ export type Made =
   | { readonly kind: 'list'; readonly value: Json[] }
   | { readonly kind: 'object'; readonly value: Record<string, Json> };
 
-/** The state of a scan. A fault ends it. */
 export interface Scan {
   readonly text: string;
   readonly maxDepth: number;

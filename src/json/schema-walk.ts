@@ -37,7 +37,6 @@ function referred(reference: Json | undefined, root: JsonObject | null): JsonObj
   return isJsonObject(node) ? node : null;
 }
 
-/** The schema of a member of an object. */
 export function memberSchema(at: SchemaAt, name: string): SchemaAt {
   for (const { properties } of branches(at))
     if (isJsonObject(properties) && Object.hasOwn(properties, name) && isJsonObject(properties[name]))
@@ -93,7 +92,6 @@ export function placeInSchema(
   return { types: typesOf(at), isRequired, missing: null };
 }
 
-/** The schema of the elements of a list. */
 export function itemSchema(at: SchemaAt): SchemaAt {
   for (const { items } of branches(at)) if (isJsonObject(items)) return { schema: items, root: at.root };
   return { schema: null, root: at.root };

@@ -39,7 +39,6 @@ const FEW_NAMES = 12;
 /** A number of at most this many characters, without an exponent, is exact and within ±(2^53−1). */
 const SHORT_NUMBER = 15;
 
-/** What one JSON text may hold. */
 export interface JsonLimits {
   /** Levels of nesting. */
   readonly depth: number;
@@ -118,7 +117,6 @@ const FLAT_MOST = 512;
 /** A text of this many bytes is read in slices where other requests wait. */
 export const LARGE_TEXT = 32_768;
 
-/** The value of a part of the text that was scanned. */
 export function valueOf({ escapedNames }: Scan, text: string): Json {
   return escapedNames ? readEscapedNames(text) : JSON.parse(text);
 }
@@ -270,7 +268,6 @@ function begin(scan: Scan, isObject: boolean): void {
   if (names !== null) scanMember(scan, inner, names);
 }
 
-/** Scans the name of a member and the colon. */
 function scanMember(scan: Scan, inner: Open, names: string[]): void {
   if (scan.text.charCodeAt(scan.at) <= SPACE_CODE) skipSpace(scan);
   const { text } = scan;
@@ -412,7 +409,6 @@ function scanNumber(scan: Scan): void {
   if (!plain || at - start > SHORT_NUMBER) checkNumber(text.slice(start, at), start);
 }
 
-/** Skips one digit or more. */
 function skipDigits(text: string, from: number, start: number): number {
   let at = from;
   for (let code = text.charCodeAt(at); code >= ZERO && code <= NINE; code = text.charCodeAt(at)) at += 1;

@@ -1,7 +1,6 @@
 import type { JsonObject } from '../json/value.ts';
 import { HANDSHAKE_VERSIONS, META, STATELESS_VERSIONS } from './revisions.ts';
 
-/** What became of a request. */
 export interface Answered {
   readonly session: string | null;
   /** `null` where it was answered with anything but a result. */
@@ -18,11 +17,9 @@ export interface Line<Answer extends Answered> {
 
 type Headers = Readonly<Record<string, string>>;
 
-/** How a server is spoken to that has answered. */
 export type Begun =
   | {
       readonly kind: 'session';
-      /** Headers of each message. */
       readonly headers: Headers;
       /** It has given the session a name, which it can be told to end. */
       readonly isNamed: boolean;

@@ -4,11 +4,9 @@ import { decodeHeader, encodeHeader } from './mirror-headers.ts';
 
 /* Arguments of a call that a header repeats, as the input schema of the tool says with `x-mcp-header`. */
 
-/** An argument that a header repeats. */
 export interface ParamHeader {
   /** In lower case, with its prefix. */
   readonly name: string;
-  /** Where the argument stands, by the names of members. */
   readonly path: readonly string[];
 }
 

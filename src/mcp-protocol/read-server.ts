@@ -8,7 +8,6 @@ export interface ServerDescription extends SelfDescription {
 }
 
 interface SelfDescription {
-  /** Its name. */
   readonly server: string | null;
   readonly instructions: string | null;
 }
@@ -16,7 +15,6 @@ interface SelfDescription {
 /** Why a server cannot be read: it begins in no era, does not list its tools, lists them without an end, or too many. */
 export type Unread = 'not_begun' | 'not_listed' | 'endless' | 'too_many';
 
-/** How messages come to a server that is read. */
 export interface ServerLine<Answer extends Answered> extends Line<Answer> {
   /** The error that is thrown. @param answered what shows it */
   unread(why: Unread, answered: Answer): Error;

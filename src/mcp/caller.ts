@@ -7,7 +7,6 @@ import { problem, RpcProblem } from './http.ts';
 /** When keys in the query were declared deprecated (RFC 9745: seconds since the epoch). */
 const QUERY_KEY_DEPRECATED = '@1767225600';
 
-/** What finding out who calls needs of the rest of the gateway. */
 export interface CallerPorts {
   /** Whom a key belongs to. Returns a promise only if the key is not in the cache. */
   readonly identify: (key: string, address: string) => Identified | Promise<Identified>;

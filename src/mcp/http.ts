@@ -14,6 +14,7 @@ import {
   readMessage,
   refused,
 } from './jsonrpc.ts';
+import type { RenderedOutcome } from '../effects/run/render.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
@@ -79,7 +80,6 @@ async function bodyOf({ raw, routeOptions }: FastifyRequest): Promise<Buffer> {
   }
 }
 
-/** A problem to throw. */
 export function problem(code: Code, detail: string): RpcProblem {
   return new RpcProblem({ code, detail, errors: [], retryAfterMs: null });
 }
@@ -100,7 +100,6 @@ function refusal(status: number, code: number, message: string): RpcRefused {
   return new RpcRefused(refused(status, null, code, message));
 }
 
-/** What answers to faults are made with. */
 export interface FaultPorts {
   /** What anything that was thrown is as a problem; logged where it is the gateway's own fault. */
   readonly problemOf: (error: unknown, request: FastifyRequest) => Problem;
@@ -108,11 +107,7 @@ export interface FaultPorts {
   readonly renderProblem: (
     problem: Problem,
     request: { readonly id: string; readonly method: string; readonly keyed: boolean },
-  ) => {
-    readonly status: number;
-    readonly headers: Readonly<Record<string, string>>;
-    readonly body: JsonObject;
-  };
+  ) => RenderedOutcome;
 }
 
 /**
@@ -150,7 +145,6 @@ export function sendProblem(
   return sendError(reply.headers(headers), status, request.rpcId, { code, message: problem.detail, data: body });
 }
 
-/** Problems that JSON-RPC has a code for. */
 const RPC_CODE: Readonly<Partial<Record<Problem['code'], number>>> = {
   invalid_json: RPC.parseError,
   invalid_request: RPC.invalidRequest,
@@ -158,14 +152,12 @@ const RPC_CODE: Readonly<Partial<Record<Problem['code'], number>>> = {
   unsupported_media_type: RPC.invalidRequest,
 };
 
-/** Sends a JSON-RPC error. */
 export function sendError(reply: FastifyReply, status: number, id: RpcId | null, error: RpcError): FastifyReply {
   const { id: _none, ...message } = errorMessage(id, error);
   // Before the key is known nothing is read, and official clients take no message with an id of null.
   return sendMessage(reply.code(status), status === 401 && id === null ? message : errorMessage(id, error));
 }
 
-/** Sends one JSON-RPC message as the whole answer. */
 export function sendMessage(reply: FastifyReply, message: JsonObject): FastifyReply {
   return sendWritten(reply, JSON.stringify(message));
 }

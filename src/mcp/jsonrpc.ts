@@ -87,7 +87,6 @@ function messageOf(parsed: StrictJson, bytes: Buffer): RpcMessage | RpcRefusal {
   return refused(400, null, RPC.parseError, `The body is not strict JSON: ${text}${at}.`);
 }
 
-/** Reads a message from a value that was parsed strictly. */
 export function messageFrom(value: Json): RpcMessage | RpcRefusal {
   if (isJsonArray(value))
     return refused(400, null, RPC.invalidRequest, 'Batches are not taken: send one message in each request.');
@@ -124,12 +123,12 @@ function responseFrom(value: JsonObject, id: RpcId | null, wrong: Wrong): RpcMes
   return wrong('The member result or error must be an object.');
 }
 
-type ReadId =
+function readId(
+  id: Json | undefined,
+):
   | { readonly kind: 'absent' }
   | { readonly kind: 'id'; readonly id: RpcId }
-  | { readonly kind: 'wrong'; readonly message: string };
-
-function readId(id: Json | undefined): ReadId {
+  | { readonly kind: 'wrong'; readonly message: string } {
   if (id === undefined) return { kind: 'absent' };
   if (typeof id === 'number' && Number.isSafeInteger(id)) return { kind: 'id', id };
   if (typeof id === 'string' && id.length <= MAX_ID) return { kind: 'id', id };
@@ -157,7 +156,6 @@ export function refused(
   return { kind: 'refused', status, id, error: data === undefined ? { code, message } : { code, message, data } };
 }
 
-/** A result as it is sent. */
 export function resultMessage(id: RpcId, result: JsonObject): JsonObject {
   return { jsonrpc: '2.0', id, result };
 }

@@ -45,7 +45,6 @@ export function cacheable(result: JsonObject, era: Era): JsonObject {
   return era.kind === 'stateless' ? { ...result, ttlMs: 0, cacheScope: 'private' } : result;
 }
 
-/** A result in the form of the client's era. */
 export function inForm(result: JsonObject, era: Era, { serverInfo }: OwnServer): JsonObject {
   if (era.kind === 'handshake') {
     // Where the server is of the other era.

@@ -20,7 +20,6 @@ export interface Message {
   readonly facts: readonly (readonly [name: string, value: string])[];
   /** Where a person looks at it, and the words for that. It decides nothing by itself. */
   readonly link: { readonly url: string; readonly words: string };
-  /** The body for programs. */
   readonly body: JsonObject;
 }
 
@@ -121,7 +120,6 @@ export function slackBody({ title, facts, link }: Message): JsonObject {
   };
 }
 
-/** The text of a mail. */
 export function mailText({ title, facts, link, at }: Message): string {
   const lines = facts.map(([name, value]) => `${name}: ${value.replaceAll(/[\r\n]+/g, ' ')}`);
   return [

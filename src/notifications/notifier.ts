@@ -38,7 +38,6 @@ export interface NotifierParts {
   readonly report: (error: unknown) => void;
 }
 
-/** One receiver as whoever sends sees it. */
 interface Line {
   /** Attempts at the same time: one, so that what is killed leaves one in doubt. */
   running: Promise<void> | null;

@@ -1,10 +1,10 @@
+import { createHmac } from 'node:crypto';
 import type { Socket } from 'node:net';
 import type { Attempted, MailServer, Receiver } from '../effects/model/notification.ts';
 import { ConnectFailed } from '../upstreams/http/connect.ts';
 import { connectTo, postOnce } from '../upstreams/http/request-once.ts';
 import { VERSION } from '../version.ts';
 import { mailText, type Message, slackBody } from './message.ts';
-import { signatureHeaders } from './sign.ts';
 
 /** An attempt that takes longer has failed, ms. */
 export const SEND_TIMEOUT_MS = 10_000;
@@ -107,4 +107,27 @@ function reasonOf(error: unknown): string {
     'responseCode' in error && typeof error.responseCode === 'number' ? `it answered ${error.responseCode}` : null;
   const code = 'code' in error && typeof error.code === 'string' ? error.code : null;
   return said ?? (code === null ? 'the connection ended before an answer' : `the connection failed (${code})`);
+}
+
+/**
+ * The headers of Standard Webhooks (https://www.standardwebhooks.com): the id, the time, and a signature by each secret,
+ * so that receivers may know either while one takes the place of the other. None without a secret.
+ * @param at seconds since the epoch
+ * @param secrets as Base64
+ */
+function signatureHeaders(
+  id: string,
+  at: number,
+  body: string,
+  secrets: readonly string[],
+): Readonly<Record<string, string>> {
+  const signed = `${id}.${at}.${body}`;
+  const signatures = secrets.map(
+    (secret) => `v1,${createHmac('sha256', Buffer.from(secret, 'base64')).update(signed, 'utf8').digest('base64')}`,
+  );
+  return {
+    'webhook-id': id,
+    'webhook-timestamp': String(at),
+    ...(signatures.length === 0 ? {} : { 'webhook-signature': signatures.join(' ') }),
+  };
 }

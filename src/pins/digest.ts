@@ -16,14 +16,13 @@ export const MAX_TOOL = 1_048_576;
 /** Of one definition. A lock file reads what is within these limits. */
 const LIMITS = { depth: MAX_TOOL_DEPTH + 1, values: 100_000, name: 10_000 };
 
-/** The pin of a definition, or why there is none. */
-export type Digest = { readonly ok: true; readonly sha256: string } | { readonly ok: false; readonly why: string };
-
 /**
  * The pin of a tool: SHA-256, in hexadecimal, of the canonical form (RFC 8785) of the whole object as it came over the
  * wire. Nothing is left out, so that a later change of any member is a change of the pin.
  */
-export function toolDigest(tool: Json): Digest {
+export function toolDigest(
+  tool: Json,
+): { readonly ok: true; readonly sha256: string } | { readonly ok: false; readonly why: string } {
   if (isDeeper(tool, MAX_TOOL_DEPTH)) return { ok: false, why: `it is nested deeper than ${MAX_TOOL_DEPTH} levels` };
   if (isTooLong(tool)) return { ok: false, why: `it is longer than ${MAX_TOOL} characters` };
   let text: string;

@@ -16,7 +16,6 @@ export interface PinLock {
   readonly tools: readonly PinnedTool[];
 }
 
-/** A tool that was approved. */
 export interface PinnedTool {
   readonly name: string;
   /** SHA-256 of the canonical form of `tool`. */

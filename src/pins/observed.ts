@@ -11,7 +11,6 @@ import { isTooLong } from './digest.ts';
  */
 export type PinState = 'pinned' | 'changed' | 'gone' | 'unseen';
 
-/** A tool as it was seen. */
 interface SeenTool {
   /** `null` where the name stood twice, and nobody knows which one would be called; and of what is too long for a pin. */
   readonly sha256: string | null;

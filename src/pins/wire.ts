@@ -13,7 +13,6 @@ export function toolStateToWire(state: ToolState) {
   };
 }
 
-/** A server beside its pins. */
 export function comparisonToWire({ upstream, isUnchanged, about, tools }: PinComparison) {
   return { upstream, unchanged: isUnchanged, about, tools: tools.map(toolStateToWire) };
 }

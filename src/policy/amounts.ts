@@ -9,13 +9,11 @@ import { areApart, type HeldFacts, waysToHold } from './value-range.ts';
 /** Most pairs of rules to compare. Beyond it, a warning says that not all were compared. */
 const MAX_PAIRS = 200_000;
 
-/** A rule before and after compilation. */
 export interface ReadRule {
   readonly plan: RulePlan;
   readonly rule: CompiledRule;
 }
 
-/** The amount that a rule takes from one budget. */
 interface Charge {
   readonly read: ReadRule;
   /** The amount as written in the file. */

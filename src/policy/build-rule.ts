@@ -29,7 +29,6 @@ export interface RuleParts {
   readonly budgets: ReadonlyMap<string, CompiledBudget>;
   /** Units by pool. */
   readonly pools: ReadonlyMap<string, number>;
-  /** Compiles the condition of a rule. */
   readonly testOf: (conditions: Extract<EngineCondition, { all: unknown }>, symbols: Symbols) => Test;
 }
 
@@ -67,7 +66,6 @@ function split(test: Test): Pick<CompiledRule, 'perTool' | 'perCall'> {
   };
 }
 
-/** Compiles a budget of a set. */
 export function buildBudget({ window, by, limit, ...same }: BudgetPlan): CompiledBudget {
   const windowAt = window.kind === 'rolling' ? rollingWindow(window.ms) : calendarWindow(window.per, window.zone);
   return { ...same, by: bucketing(by), limit: countOf(limit), windowAt };

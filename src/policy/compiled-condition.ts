@@ -45,16 +45,11 @@ export type Test =
       readonly fixed: boolean;
     };
 
-/** What an index needs to know about an equality. */
 export interface Equality {
   readonly fact: FactPath;
   readonly read: ReadFact;
   readonly values: readonly (string | number | boolean)[];
 }
-
-type ParsedCondition =
-  | TopLevelCondition
-  | { readonly fact: string; readonly operator: string; readonly value?: unknown };
 
 /** Compiles a condition in the engine's form. The engine's own parser reads it. */
 export function compileCondition(condition: Extract<EngineCondition, { all: unknown }>, symbols: Symbols): Test {
@@ -70,7 +65,12 @@ export function compileChecked(condition: Extract<EngineCondition, { all: unknow
   return compileParsed(condition, symbols);
 }
 
-function compileParsed(condition: ParsedCondition | EngineCondition, symbols: Symbols): Test {
+function compileParsed(
+  condition:
+    | (TopLevelCondition | { readonly fact: string; readonly operator: string; readonly value?: unknown })
+    | EngineCondition,
+  symbols: Symbols,
+): Test {
   if ('all' in condition)
     return compileGroup(
       'all',
@@ -93,7 +93,6 @@ interface Leaf {
   readonly value?: unknown;
 }
 
-/** Whether a leaf is a block over the elements of a list. */
 export function isBlock({ operator }: Pick<Leaf, 'operator'>): boolean {
   return /(^|:)(some|every)$/.test(operator);
 }

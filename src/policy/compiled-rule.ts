@@ -1,7 +1,6 @@
 import type { Position } from '../diagnostics/finding.ts';
-import type { Editable } from '../effects/model/editable.ts';
 import type { Json } from '../json/value.ts';
-import type { AllowAlike, ApprovalRequirement, Escalation, MatchedRule } from '../effects/model/verdict.ts';
+import type { ApprovalRequirement, MatchedRule } from '../effects/model/verdict.ts';
 import type { Test } from './compiled-condition.ts';
 import type { EngineCondition, Symbols } from './engine-form.ts';
 import type { ReadFact } from './fact-path.ts';
@@ -10,7 +9,6 @@ import type { TimeIn } from './schedules.ts';
 import type { Template } from './template.ts';
 import type { WindowAt } from './windows.ts';
 
-/** A compiled rule. */
 export interface CompiledRule {
   /** Full id, `set/rule`. */
   readonly id: string;
@@ -29,7 +27,6 @@ export interface CompiledRule {
   readonly until: number;
   /** Match, `when` and `unless` in the engine's rule format. */
   readonly conditions: Extract<EngineCondition, { all: unknown }>;
-  /** What the names in it stand for. */
   readonly symbols: Symbols;
   /** The part of the condition that depends only on the tool, and the rest. */
   readonly perTool: Test;
@@ -89,26 +86,10 @@ export type CompiledObligation =
       readonly pools: ReadonlyMap<string, number>;
     };
 
-export interface CompiledApproval {
-  /**
-   * Digest of the rule that asks for approval: its conditions with the values they compare with, its bounds, and its
-   * approvers.
-   */
-  readonly ruleDigest: string;
-  readonly approvers: ApprovalRequirement['approvers'];
-  readonly quorum: number;
-  readonly expiresMs: number;
+export interface CompiledApproval
+  extends Omit<ApprovalRequirement, 'rule' | 'summary' | 'sealedSummary' | 'hours' | 'beyond'> {
   /** `null`: the summary is the call with its params. */
   readonly summary: Template | null;
-  readonly hold: 'own' | 'all';
-  /** Absent: none. */
-  readonly editable?: Editable;
-  /** Absent: a rejection needs no reason. */
-  readonly requireReason?: true;
-  /** Absent: each call is asked about. */
-  readonly allowAlike?: AllowAlike;
-  /** Absent: nobody else is asked. */
-  readonly escalate?: Escalation;
   /** Absent: all time counts. */
   readonly hours?: { readonly name: string; readonly timeIn: TimeIn };
 }

@@ -26,7 +26,6 @@ export function noSymbols(): Symbols {
   return { facts: new Map(), tables: new Map() };
 }
 
-/** The parts of an operator's name in the engine. */
 export interface DecoratedOperator {
   /** Unknown counts as true (restrictive rules). */
   readonly maybe: boolean;

@@ -74,7 +74,6 @@ function explainWithin(rule: CompiledRule, input: PolicyInput, masked: Masked): 
   return { matches: inForce && missing === 0, nearMiss: inForce && missing === 1, inForce, conditions };
 }
 
-/** The parts that all have to hold. */
 function partsOf(test: Test): readonly Test[] {
   return test.kind === 'all' ? test.of : [test];
 }

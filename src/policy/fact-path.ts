@@ -19,7 +19,6 @@ export interface FactPath {
 /** Which entity of the company brain a name stands for in one policy set. */
 export interface EntityPlan {
   readonly type: string;
-  /** The fact that is its id. */
   readonly id: FactPath;
   /** Links to follow from there, by their `rel`. */
   readonly links: readonly string[];
@@ -301,7 +300,6 @@ function absent(): undefined {
   return undefined;
 }
 
-/** Names of the params that a tool's schema declares. */
 export function declaredParams(schema: JsonObject | null): readonly string[] {
   const properties = schema === null ? undefined : ownMember(schema, 'properties');
   return isJsonObject(properties) ? Object.keys(properties) : [];

@@ -7,7 +7,6 @@ const MAX_PROGRAM = 2_000;
 /** Longer texts are not matched. The leaf is then unknown. */
 export const MAX_SUBJECT = 65_536;
 
-/** How a pattern is read. */
 export type PatternKind = 'glob' | 'regex' | 'regex_find';
 
 /** A compiled pattern, or what is wrong with it. */

@@ -4,18 +4,21 @@ import { type Finding, inReadingOrder, type Position } from '../diagnostics/find
 import { InvalidFiles } from '../diagnostics/invalid-files.ts';
 import { didYouMean } from '../diagnostics/nearest.ts';
 import { readYamlSource, type YamlSource } from '../diagnostics/yaml-source.ts';
-import { isJsonObject } from '../json/value.ts';
 import type { Tool } from '../effects/model/tool.ts';
+import type { BudgetDefinition } from '../effects/policy-store.ts';
+import { isJsonObject } from '../json/value.ts';
 import { advise } from './advice.ts';
 import { differentAmounts, type ReadRule } from './amounts.ts';
 import { avoidableObligations } from './avoidable.ts';
 import { buildBudget, buildRule, type RuleParts } from './build-rule.ts';
 import { compileSet } from './compile-set.ts';
-import type { Surroundings } from './set-context.ts';
-import { compileCondition } from './compiled-condition.ts';
-import type { CompiledPolicies } from './policies.ts';
+import { compileCondition, holds } from './compiled-condition.ts';
 import type { CompiledRule } from './compiled-rule.ts';
+import { reportEditable } from './editable.ts';
 import { catalogueOf } from './match.ts';
+import { reportNameless } from './nameless.ts';
+import { warnOfNeverApplying } from './never-applies.ts';
+import type { CompiledPolicies } from './policies.ts';
 import {
   compareText,
   formOf,
@@ -25,17 +28,13 @@ import {
   readPolicyTexts,
   versionOf,
 } from './policy-texts.ts';
-import { redactedBuckets } from './redacted-buckets.ts';
-import type { BudgetPlan, RulePlan } from './rule-plan.ts';
-import { reportEditable } from './editable.ts';
-import { reportNameless } from './nameless.ts';
-import { warnOfNeverApplying } from './never-applies.ts';
-import { rulesByTool } from './rules-by-tool.ts';
 import { collectInto, type Reporter } from './reporter.ts';
+import type { BudgetPlan, RulePlan } from './rule-plan.ts';
+import { rulesByTool, inputOfTool } from './rules-by-tool.ts';
 import { EFFECTS, type PolicyFile, PolicySetSchema } from './schema.ts';
+import type { Surroundings } from './set-context.ts';
 import { hasShape } from './shape.ts';
 import { NOTHING_REDACTED } from './tool-index.ts';
-import type { BudgetDefinition } from '../effects/policy-store.ts';
 
 export interface PolicyLoadOptions {
   /** Files, and folders that are searched for `*.yaml` and `*.yml`. */
@@ -77,7 +76,6 @@ export interface CheckedFile {
   readonly findings: readonly Finding[];
 }
 
-/** Results of earlier checks, found by the content of a file. */
 export interface CheckedFiles {
   get(text: PolicyText): CheckedFile | null;
   put(text: PolicyText, checked: CheckedFile): void;
@@ -98,7 +96,6 @@ export async function loadPolicySets(
   readonly set: CompiledPolicies;
   readonly plan: PolicyPlan;
   readonly warnings: readonly Finding[];
-  /** The files as they were read. */
   readonly texts: readonly PolicyText[];
   /** Text of the policy files by name, to show with warnings. */
   readonly sources: ReadonlyMap<string, string>;
@@ -160,7 +157,6 @@ export function compilePolicies(
   return { ...assemble(files, options.tools), warnings: inReadingOrder(findings) };
 }
 
-/** A checked file with its compiled rules. */
 interface BuiltFile {
   readonly checked: CheckedFile;
   readonly rules: readonly CompiledRule[];
@@ -337,4 +333,47 @@ const REPORT_ORDER: readonly (typeof EFFECTS)[number][] = ['pause', 'deny', 'req
 
 function severity(rule: CompiledRule): number {
   return REPORT_ORDER.indexOf(rule.effect);
+}
+
+/**
+ * Finds budgets that count by a param of a call which is redacted. Its values would stand in the names of the buckets, which
+ * whoever reads effects, budgets, events and exports is shown.
+ */
+function redactedBuckets(
+  rules: readonly ReadRule[],
+  budgets: readonly BudgetPlan[],
+  tools: readonly Tool[],
+): readonly Finding[] {
+  const redacting = rules.filter(({ plan }) => plan.redact.length > 0);
+  if (redacting.length === 0) return [];
+  const inputs = tools.map(inputOfTool);
+  const isOf = ({ rule }: ReadRule, input: (typeof inputs)[number]): boolean =>
+    holds(rule.perTool, input, undefined, rule.unknownIs);
+  return rules.flatMap((read) =>
+    read.plan.obligations.flatMap((obligation): Finding[] => {
+      const by =
+        obligation.kind === 'budget' ? budgets.find(({ id }) => id === obligation.budget)?.by.facts : undefined;
+      for (const { root, steps, text } of by ?? []) {
+        const other =
+          root !== 'params'
+            ? undefined
+            : redacting.find(
+                (one) =>
+                  one.plan.redact.includes(String(steps[0])) &&
+                  inputs.some((input) => isOf(read, input) && isOf(one, input)),
+              );
+        if (other !== undefined && obligation.kind === 'budget')
+          return [
+            {
+              code: 'redacted_bucket',
+              severity: 'error',
+              message: `'${read.rule.id}' charges the budget '${obligation.budget}', which counts by ${text}, and '${other.rule.id}' redacts that: buckets have names, and whoever reads effects or budgets would read it`,
+              hint: `take ${text} out of the budget's 'by', and count by the agent, the target or another param; or out of 'redact'`,
+              at: read.rule.position,
+            },
+          ];
+      }
+      return [];
+    }),
+  );
 }

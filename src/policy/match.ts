@@ -28,7 +28,6 @@ interface BadPattern {
   readonly message: string;
 }
 
-/** The fixed lists of a configuration. */
 export function catalogueOf(tools: readonly Tool[], upstreams: readonly string[]): Catalogue {
   const table = (names: readonly string[]): NameTable => ({ names, byGlob: new Map(), byGlobs: new Map() });
   return { tools, toolNames: table(tools.map((tool) => tool.name)), upstreamIds: table(upstreams) };

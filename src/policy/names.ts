@@ -10,7 +10,6 @@ import { isList, isScalarList } from './operators.ts';
 import type { Reporter } from './reporter.ts';
 import type { PolicyFile } from './schema.ts';
 
-/** Contents of list files by the name of the list. */
 export type ListFiles = ReadonlyMap<string, readonly string[]>;
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9_-]{0,62}$/;

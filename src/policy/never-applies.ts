@@ -24,10 +24,8 @@ interface Fault {
   readonly at: Json;
 }
 
-/** What the conditions of one rule are looked up in. */
 interface Known {
   readonly names: ReadonlyMap<string, readonly string[]>;
-  /** The tools to which the rule can apply. */
   readonly tools: () => readonly Tool[];
 }
 

@@ -368,7 +368,6 @@ function isTexts(right: Json): boolean {
   return isList(right) && right.length > 0 && right.every((text) => typeof text === 'string' && text !== '');
 }
 
-/** Whether all elements are scalars of one type. */
 export function isScalarList(value: Json | undefined): value is readonly Scalar[] {
   if (!isList(value)) return false;
   const type = typeof value[0];

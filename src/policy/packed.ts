@@ -31,7 +31,6 @@ export interface PackedPolicies {
   readonly symbols: { readonly facts: readonly Uint8Array[]; readonly tables: readonly Uint8Array[] };
   /** The values that the index uses, in the order of their numbers. */
   readonly values: readonly Uint8Array[];
-  /** The facts that the index uses. */
   readonly facts: Uint8Array;
   /** Which rules apply to which tool, and how to find them (see `packIndex`). */
   readonly index: Int32Array;
@@ -71,7 +70,6 @@ export function packPolicies(plan: PolicyPlan, set: CompiledPolicies, tools: rea
   };
 }
 
-/** The buffers to transfer with a message. */
 export function buffersOf(packed: PackedPolicies): ArrayBufferLike[] {
   const { lists, definitions, budgets, rules, conditions, symbols, values, facts, index } = packed;
   const { facts: named, tables } = symbols;
@@ -87,7 +85,6 @@ function pieces(items: readonly unknown[], size: number): readonly Uint8Array[] 
   return parts(items, size).map(bytes);
 }
 
-/** A part of the entries of one named value. */
 interface TablePart {
   readonly name: string;
   readonly table: Omit<ValueTable, 'of'>;

@@ -7,7 +7,6 @@ import { readYamlSource, type YamlSource } from '../diagnostics/yaml-source.ts';
 import { canonicalJson } from '../json/canonical.ts';
 import { isJsonArray, isJsonObject, type Json } from '../json/value.ts';
 
-/** A policy file as it was read. */
 export interface PolicyText {
   readonly file: string;
   readonly text: string;
@@ -96,7 +95,6 @@ export function compareText(a: string, b: string): number {
   return a < b ? -1 : a > b ? 1 : 0;
 }
 
-/** A policy file as people and bundles get it. */
 export function policyTextToWire({ file, text, lists }: PolicyText) {
   return { file, text, lists: [...lists].map(([name, list]) => ({ name, text: list })) };
 }

@@ -1,6 +1,4 @@
-import type { Position } from '../diagnostics/finding.ts';
 import type { ValueTable } from './expression.ts';
-import type { EngineCondition, Symbols } from './engine-form.ts';
 import type { FactPath } from './fact-path.ts';
 import type { CompiledApproval, CompiledRule } from './compiled-rule.ts';
 import type { SchedulePlan } from './schedules.ts';
@@ -10,22 +8,10 @@ import type { Period } from './windows.ts';
 /**
  * A checked rule as data. Unlike functions, data can be stored and sent to another thread. `build-rule.ts` compiles it.
  */
-export interface RulePlan {
-  readonly id: string;
-  readonly set: string;
-  readonly effect: CompiledRule['effect'];
-  readonly description: string | null;
-  readonly mode: CompiledRule['mode'];
-  readonly position: Position;
-  readonly priority: number;
-  readonly unknownIs: boolean;
-  readonly from: number;
-  readonly until: number;
-  readonly conditions: Extract<EngineCondition, { all: unknown }>;
-  readonly symbols: Symbols;
+export interface RulePlan
+  extends Omit<CompiledRule, 'rank' | 'perTool' | 'perCall' | 'plainMatch' | 'reason' | 'obligations' | 'approval'> {
   readonly reason: TemplatePlan | null;
   readonly obligations: readonly ObligationPlan[];
-  readonly redact: readonly string[];
   readonly approval: ApprovalPlan | null;
 }
 

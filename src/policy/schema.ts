@@ -1,7 +1,19 @@
 import { type Static, Type } from 'typebox';
 import type { JsonObject } from '../json/value.ts';
-import { Approval, OrAsk, Schedule } from './schema-approval.ts';
-import { choice, closed, count, duration, facts, instant, names, scalar, word } from './schema-parts.ts';
+import {
+  Approval,
+  OrAsk,
+  Schedule,
+  choice,
+  closed,
+  count,
+  duration,
+  facts,
+  instant,
+  names,
+  scalar,
+  word,
+} from './schema-approval.ts';
 
 /**
  * The definitions of a policy file. They validate it (`shape.ts`), give its types, and are its JSON Schema. Two

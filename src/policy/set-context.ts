@@ -15,7 +15,6 @@ export interface Surroundings extends Catalogue {
   readonly now: number;
 }
 
-/** What the rules of one set share during compilation. */
 export interface SetContext {
   readonly set: string;
   readonly zone: string;

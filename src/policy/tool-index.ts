@@ -9,7 +9,6 @@ export interface ToolIndex extends RuleIndex {
   /** Whether some enforced rule could permit a call at some time. */
   readonly couldPermit: boolean;
   readonly hasShadow: boolean;
-  /** Params that some of the rules mask. */
   readonly redacted: ReadonlySet<string>;
 }
 

@@ -2,10 +2,8 @@ import type { ValueTable } from './expression.ts';
 import { type EngineCondition, readOperator, referenceOf, type Symbols } from './engine-form.ts';
 import type { OperatorName, Scalar } from './operators.ts';
 
-/** One end of a range of numbers. */
 interface End {
   readonly at: number;
-  /** Whether the end itself is excluded. */
   readonly open: boolean;
 }
 

@@ -29,7 +29,6 @@ export function readDuration(text: string, path: DataPath, report: Reporter): nu
   return null;
 }
 
-/** Whether the runtime knows a time zone with this name. */
 export function isTimeZone(zone: string): boolean {
   try {
     new Intl.DateTimeFormat('en', { timeZone: zone });

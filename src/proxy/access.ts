@@ -28,7 +28,6 @@ export function recordProxied(
   recordRequest(request, reply, known, record);
 }
 
-/** What is told of an upgrade besides what its connection says. */
 export interface UpgradeAccess {
   readonly requestId: string;
   arrived: Arrived | null;

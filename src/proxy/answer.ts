@@ -22,7 +22,6 @@ import type { ProxyPorts } from './ports.ts';
 import { isJson, LinksUnreadable, rewriteLinks } from './json-links.ts';
 import { shortened as cutText } from '../effects/model/shortened.ts';
 
-/** What the caller gets. */
 export interface ProxyAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string | string[]>>;
@@ -31,7 +30,6 @@ export interface ProxyAnswer {
   readonly isUpstreams?: true;
 }
 
-/** What an answer needs to know about its request. */
 export interface AnsweredRequest {
   readonly id: string;
   readonly method: string;
@@ -39,7 +37,6 @@ export interface AnsweredRequest {
   readonly keyed: boolean;
 }
 
-/** Where an answer comes from and who gets it. */
 export interface AnswerContext {
   readonly request: AnsweredRequest;
   readonly principal: Principal;
@@ -55,7 +52,6 @@ export interface AnswerContext {
   readonly style: ErrorStyle;
 }
 
-/** The context of the answer to a request that has arrived. */
 export function contextOf(
   ports: Pick<ProxyPorts, 'settings'>,
   raw: IncomingMessage,
@@ -89,7 +85,6 @@ export function answered({ method = '', headers }: IncomingMessage, id: string):
 
 type Ports = Pick<ProxyPorts, 'catalog' | 'receiptView' | 'renderProblem' | 'settings' | 'upstream'>;
 
-/** A problem as an answer. */
 export function problemAnswer(
   ports: Ports,
   problem: Problem,

@@ -3,7 +3,7 @@ import { OWN_PATH } from '../config/resolve-routes.ts';
 import type { Code } from '../effects/model/codes.ts';
 import { actingAgent, type Principal } from '../effects/model/principal.ts';
 import type { Problem, RequestFault } from '../effects/model/run-request.ts';
-import { holdsKey, holdsOwnForm, type KeyCarriers, keyFromRequest, USUAL_CARRIERS } from '../identity/key-format.ts';
+import { holdsKey, holdsOwnForm, keyFromRequest, USUAL_CARRIERS } from '../identity/key-format.ts';
 import type { Identified } from '../identity/identified.ts';
 import { readPath } from '../upstreams/http/path.ts';
 import { isNested, type QueryPairs, REPEATED } from '../upstreams/http/query.ts';
@@ -14,6 +14,7 @@ import type { RouteMatch, RouteTable } from './route-table.ts';
 import type { Socket } from 'node:net';
 import { pointerTo } from '../json/pointer.ts';
 import type { KnownOfRequest } from '../telemetry/access.ts';
+import type { KeyCarriers } from '../effects/model/key.ts';
 
 /** A request whose sender is known, and whose path and query have only one meaning. */
 export interface Arrived {
@@ -146,7 +147,6 @@ export function pathAndQuery({ path, query: { forwarded } }: Arrived, query: str
 const ENCODED_SLASH =
   'The path has an encoded slash (%2F) that no rule of the route takes, or that leads to another rule once it is decoded: declare the param as *name at the end of match, or name it in encoded_slashes.';
 
-/** A problem that a door found. */
 export function problemOf(code: Code, detail: string, errors: readonly RequestFault[] = []): Problem {
   return { code, detail, errors, retryAfterMs: null };
 }
@@ -237,11 +237,7 @@ function agentOf(request: IncomingMessage): string | null {
 }
 
 /** Who sends requests. A key that was just verified on a connection is not verified again for a short time. */
-export interface Identities {
-  /** Returns a promise only if the key is not in the cache. */
-  of(request: IncomingMessage, key: string, address: string): Identified | Promise<Identified>;
-  close(): void;
-}
+export type Identities = ReturnType<typeof createIdentities>;
 
 interface Remembered {
   readonly key: string;
@@ -257,14 +253,15 @@ const REMEMBERED_MS = 500;
  * Verifies a key at most twice a second on one connection. In between, the earlier result counts if nothing about keys
  * or pauses has changed since.
  */
-export function createIdentities(ports: Pick<ProxyPorts, 'identify' | 'onAccessChanged'>): Identities {
+export function createIdentities(ports: Pick<ProxyPorts, 'identify' | 'onAccessChanged'>) {
   const remembered = new WeakMap<Socket, Remembered>();
   let change = 0;
   const unsubscribe = ports.onAccessChanged(() => {
     change += 1;
   });
   return {
-    of: (request, key, address) => {
+    /** Returns a promise only if the key is not in the cache. */
+    of: (request: IncomingMessage, key: string, address: string): Identified | Promise<Identified> => {
       const now = performance.now();
       const before = remembered.get(request.socket);
       if (before?.key === key && before.change === change && now - before.at < REMEMBERED_MS) return before.who;

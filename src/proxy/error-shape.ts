@@ -1,7 +1,6 @@
 import type { Route } from '../config/configuration.ts';
 import type { Json, JsonObject } from '../json/value.ts';
 
-/** How a route writes the answers that are the gateway's own. */
 export type ErrorStyle = Pick<Route, 'errorFormat' | 'finalStatus'>;
 
 /** The style where no route is known. */

@@ -25,7 +25,6 @@ export interface Front {
 
 type Continue = (request: FastifyRequest, reply: FastifyReply) => void;
 
-/** What all writes at a door share. */
 export interface WriteDoor {
   readonly ports: ProxyPorts;
   readonly front: Front;

@@ -53,7 +53,6 @@ const CHANGED: Problem = {
   retryAfterMs: 1000,
 };
 
-/** Whether a request carries a body, by its framing. */
 export function hasBody(request: IncomingMessage): boolean {
   return request.headers['transfer-encoding'] !== undefined || Number(request.headers['content-length'] ?? 0) > 0;
 }
@@ -295,7 +294,6 @@ function keyOf(
   }
 }
 
-/** The params of a proxied request. */
 type CollectedParams =
   /** `body`: the bytes that go on, written anew from what was read. */
   | { readonly ok: true; readonly params: JsonObject; readonly body: RequestBody }

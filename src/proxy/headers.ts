@@ -11,7 +11,6 @@ import { type Arrived, keyGoesOn, problemOf } from './arrival.ts';
 import type { ProxiedUpstream } from './ports.ts';
 import type { IncomingMessage } from 'node:http';
 
-/** What is needed to sort the headers of one request. */
 export interface HeaderContext {
   readonly tool: HttpTool;
   readonly route: Route;

@@ -20,7 +20,6 @@ export function isJson(contentType: string | readonly string[] | undefined): boo
 
 /** Longest address that is read, and longest name of a member that can be one of a field, bytes. */
 const LONGEST = 16_384;
-/** Deepest answer that is followed. */
 const DEEPEST = 1000;
 /** Bytes of an answer that is there as a whole that are read at a time. */
 const PIECE = 262_144;

@@ -19,18 +19,7 @@ export interface LiveConnection {
  * Open streams and tunnels. Each is cut when its key is no longer valid or a pause covers it, and when the gateway
  * stops.
  */
-export interface Live {
-  add(connection: LiveConnection): void;
-  remove(connection: LiveConnection): void;
-  /**
-   * The gateway stops, and waits for every connection. What stands is cut at once, and other reads when they had
-   * {@link MOST_READ_MS} to end: they change nothing, and can be made again elsewhere. What was admitted is not cut. It
-   * ends, or its own limit of time ends it.
-   */
-  stop(): void;
-  /** Cuts everything. */
-  close(): void;
-}
+export type Live = ReturnType<typeof createLive>;
 
 /** How often open connections are checked, ms: keys can expire and pauses can begin without any event. */
 const RECHECK_MS = 2000;
@@ -39,7 +28,7 @@ const MOST_READ_MS = 20_000;
 /** How often, while it stops, what is open is looked at: a read may only now turn out to be an event stream. */
 const STOP_CHECK_MS = 50;
 
-export function createLive(ports: Pick<ProxyPorts, 'identify' | 'evaluateRead' | 'onAccessChanged'>): Live {
+export function createLive(ports: Pick<ProxyPorts, 'identify' | 'evaluateRead' | 'onAccessChanged'>) {
   const open = new Set<LiveConnection>();
   const check = async (connection: LiveConnection): Promise<void> => {
     const principal = await principalOf(ports, connection);
@@ -61,13 +50,18 @@ export function createLive(ports: Pick<ProxyPorts, 'identify' | 'evaluateRead' |
   const timer = setInterval(checkAll, RECHECK_MS).unref();
   let stopping: NodeJS.Timeout | null = null;
   return {
-    add: (connection) => {
+    add: (connection: LiveConnection): void => {
       open.add(connection);
     },
-    remove: (connection) => {
+    remove: (connection: LiveConnection): void => {
       open.delete(connection);
     },
-    stop: () => {
+    /**
+     * The gateway stops, and waits for every connection. What stands is cut at once, and other reads when they had
+     * {@link MOST_READ_MS} to end: they change nothing, and can be made again elsewhere. What was admitted is not cut. It
+     * ends, or its own limit of time ends it.
+     */
+    stop: (): void => {
       const began = performance.now();
       const checkStop = (): void => {
         const isOver = performance.now() - began >= MOST_READ_MS;
@@ -80,7 +74,8 @@ export function createLive(ports: Pick<ProxyPorts, 'identify' | 'evaluateRead' |
       stopping ??= setInterval(checkStop, STOP_CHECK_MS).unref();
       checkStop();
     },
-    close: () => {
+    /** Cuts everything. */
+    close: (): void => {
       unsubscribe();
       clearInterval(timer);
       if (stopping !== null) clearInterval(stopping);

@@ -112,22 +112,16 @@ function trailersOf(headers: ProxyAnswer['headers']): Record<string, string> {
 const TRAILERS: readonly string[] = ['svc-decision', 'svc-observed', 'svc-settlement'];
 
 /** Passes events on when they are complete: a stream that breaks off inside one could not say anything any more. */
-interface EventsOut {
-  /** Takes a piece; gives what can go on. */
-  take(piece: Buffer): Buffer;
-  /** Whether all that went on are complete events. */
-  isBetween(): boolean;
-  /** What is held back. */
-  rest(): Buffer;
-}
+type EventsOut = ReturnType<typeof createEventsOut>;
 
-function createEventsOut(): EventsOut {
+function createEventsOut() {
   const scan: EventScan = createEventScan();
   const held = new Gathered();
   /** The last bytes that went on are inside an event that was too long to be held back. */
   let isTorn = false;
   return {
-    take(piece) {
+    /** Takes a piece; gives what can go on. */
+    take(piece: Buffer): Buffer {
       const over = scan.over(piece);
       if (over > 0) isTorn = false;
       const left = piece.subarray(over);
@@ -140,8 +134,10 @@ function createEventsOut(): EventsOut {
       held.add(left);
       return ready;
     },
-    isBetween: () => !isTorn,
-    rest: () => held.take(),
+    /** Whether all that went on are complete events. */
+    isBetween: (): boolean => !isTorn,
+    /** What is held back. */
+    rest: (): Buffer => held.take(),
   };
 }
 

@@ -20,7 +20,6 @@ import { attachUpgrades } from './upgrades.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** A request whose sender and path are known. */
     arrived: Arrived | null;
   }
 }

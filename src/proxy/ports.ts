@@ -10,12 +10,12 @@ import type { Principal } from '../effects/model/principal.ts';
 import type { Identified } from '../identity/identified.ts';
 import type { Problem, RunRequest } from '../effects/model/run-request.ts';
 import type { JsonLimits } from '../json/strict.ts';
-import type { Tool } from '../effects/model/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
-import type { HeaderSettings } from '../upstreams/http/header-rules.ts';
 import type { AccessLine } from '../telemetry/access-log.ts';
 import type { Spool, SpoolLimits } from '../upstreams/http/spool.ts';
-import type { UpstreamTls } from '../upstreams/http/upstream-tls.ts';
+import type { UpstreamSettings } from '../upstreams/http/http-upstream.ts';
+import type { JudgeInput } from '../effects/ports.ts';
+import type { RenderedOutcome } from '../effects/run/render.ts';
 
 /**
  * What the data plane needs of the rest of the gateway. `src/gateway/` builds it. Whatever a reload can change is a
@@ -63,18 +63,12 @@ export interface ProxyPorts {
     workspace: string,
     agentId: string,
   ) => (() => void) | Promise<(() => void) | null>;
-  /** Origin, network and credentials of an upstream. */
   readonly upstream: (id: string) => ProxiedUpstream | null;
   readonly receiptView: (jws: string) => JsonObject;
-  /** A problem as an answer. */
   readonly renderProblem: (
     problem: Problem,
     request: { readonly id: string; readonly method: string; readonly keyed: boolean },
-  ) => {
-    readonly status: number;
-    readonly headers: Readonly<Record<string, string>>;
-    readonly body: JsonObject;
-  };
+  ) => RenderedOutcome;
   /** Whether policy is enforced or only observes. */
   readonly policyMode: () => 'enforce' | 'observe';
   /** Called for a read that passed but would have been refused if policy were enforced. */
@@ -93,28 +87,17 @@ export interface ProxyPorts {
   readonly onAccessChanged: (listener: () => void) => () => void;
 }
 
-/** A caller that waits for what becomes of its call. */
 export interface HeldCall {
   /** Value of the header `Preference-Applied` of its answer. */
   readonly applied: string;
   readonly became: Promise<RunResult>;
 }
 
-/** A read as its route matched it. */
-export interface ReadCall {
+export interface ReadCall extends Omit<JudgeInput, 'agent' | 'key' | 'now'> {
   readonly principal: Principal;
-  /** The key's workspace; empty if it has none. */
-  readonly workspace: string;
   /** The agent that the request names; `null` if it names none. */
   readonly agentId: string | null;
-  /** The declared tool, or the tool as which undeclared reads of the route are judged. */
-  readonly tool: Tool;
   readonly upstream: string;
-  readonly target: string;
-  readonly params: JsonObject;
-  /** Headers that go on, by name in lower case. */
-  readonly headers: Readonly<Record<string, string>>;
-  readonly requestIp: string | null;
 }
 
 export type ReadVerdict =
@@ -139,15 +122,7 @@ export type ReadVerdict =
     }
   | { readonly kind: 'problem'; readonly problem: Problem };
 
-export interface ProxiedUpstream {
-  /** Origin, no trailing slash. */
-  readonly url: string;
-  readonly network: 'any' | 'public';
-  readonly credentials: { readonly header: string; readonly value: string } | null;
-  readonly headers?: HeaderSettings;
-  /** Absent, or `null`, if nothing is configured. */
-  readonly tls?: UpstreamTls | null;
-}
+export type ProxiedUpstream = Pick<UpstreamSettings, 'url' | 'network' | 'credentials' | 'headers' | 'tls'>;
 
 /** How many bytes of files are accepted. */
 export interface UploadLimits extends SpoolLimits {
@@ -163,7 +138,6 @@ export interface ProxySettings {
   readonly queryKey: 'allow' | 'refuse';
   /** The most bytes of a body that is inspected. */
   readonly bodyLimit: number;
-  /** What a JSON body may hold. */
   readonly jsonLimits: JsonLimits;
   readonly uploads: UploadLimits;
 }

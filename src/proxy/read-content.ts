@@ -19,7 +19,6 @@ export type ReadContent =
       readonly message: string;
     };
 
-/** Reads a body in the format that the tool declares. */
 export function readContent(tool: HttpTool, bytes: Buffer, limits: JsonLimits): ReadContent | Promise<ReadContent> {
   const { bodyType, formLists } = planOf(tool.call.request);
   switch (bodyType) {
@@ -63,7 +62,6 @@ const KINDS: Readonly<Record<BodyType, Kind>> = {
   opaque: { form: /^/, media: 'any type' },
 };
 
-/** The declaration with which a tool takes a kind of body. */
 const DECLARED: Readonly<Record<BodyType, string>> = {
   json: 'body_type: json',
   form: 'body_type: form',

@@ -1,7 +1,6 @@
 import type { JsonObject } from '../json/value.ts';
 import type { LedgerDraft } from '../effects/model/ledger.ts';
 
-/** One read that passed. */
 export interface PassedRead {
   readonly workspace: string;
   readonly agentId: string;
@@ -17,7 +16,6 @@ export interface PassedRead {
 
 /** A read that policy would have stopped if it were enforced. */
 export interface ObservedRead {
-  /** The decision that it would have got. */
   readonly would: string;
   /** The rule that would have stopped it; `null` if no rule allows it. */
   readonly rule: string | null;
@@ -26,14 +24,7 @@ export interface ObservedRead {
 }
 
 /** Collects reads that passed and writes them into the ledger in batches. */
-export interface ReadLedger {
-  /** @param status of the upstream's answer; `null` if none came */
-  record(read: PassedRead, status: number | null): void;
-  /** Writes what was collected. */
-  flush(): Promise<void>;
-  /** Writes what was collected and stops. */
-  close(): Promise<void>;
-}
+export type ReadLedger = ReturnType<typeof createReadLedger>;
 
 /** How long a read waits for its batch, ms. */
 const BATCH_MS = 1000;
@@ -62,7 +53,7 @@ interface Entry {
 export function createReadLedger(
   append: (workspace: string, events: readonly LedgerDraft[]) => Promise<void>,
   now: () => number,
-): ReadLedger {
+) {
   const sums = createReadSums();
   let flushing: Promise<void> | null = null;
   let timer: NodeJS.Timeout | null = null;
@@ -96,7 +87,8 @@ export function createReadLedger(
     timer.unref();
   };
   return {
-    record: (read, answered) => {
+    /** @param status of the upstream's answer; `null` if none came */
+    record: (read: PassedRead, answered: number | null): void => {
       const at = now();
       const entry = sums.entryOf(read, at);
       const status = answered ?? NO_STATUS;
@@ -107,7 +99,7 @@ export function createReadLedger(
       schedule();
     },
     flush,
-    close: async () => {
+    close: async (): Promise<void> => {
       if (timer !== null) clearTimeout(timer);
       await flush();
     },

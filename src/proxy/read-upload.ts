@@ -12,7 +12,6 @@ import { keyGoesOn, problemOf } from './arrival.ts';
 import type { UploadLimits } from './ports.ts';
 import type { ReadContent } from './read-content.ts';
 
-/** The content of a body whose files are spooled. */
 export type ReadUpload =
   | { readonly kind: 'content'; readonly content: ReadContent }
   | { readonly kind: 'problem'; readonly problem: Problem }

@@ -6,19 +6,13 @@ import { StoreUnavailable } from '../effects/store.ts';
 import { type Arrived, problemOf } from './arrival.ts';
 import type { ProxyPorts } from './ports.ts';
 
-/** A refusal that the door makes. */
 export interface DoorRefusal {
   readonly decision: DeniedDecision;
   readonly reason: Reason;
 }
 
 /** Refusals that the door decides alone: calls that no rule declares never reach the core. */
-export interface Refusals {
-  /** Refuses a request. The refusal gets an effect id and an event. */
-  refuse(arrived: Arrived, method: string, refusal: DoorRefusal): Promise<RunResult>;
-  /** Writes the refusals that were only counted so far. */
-  close(): Promise<void>;
-}
+export type Refusals = ReturnType<typeof createRefusals>;
 
 /** How many refusals of one key and code get their own event in a second. The rest becomes one counted event. */
 const EVENTS_PER_SECOND = 10;
@@ -42,7 +36,7 @@ interface Burst {
   counted: number;
 }
 
-export function createRefusals(ports: Pick<ProxyPorts, 'append' | 'newId'>): Refusals {
+export function createRefusals(ports: Pick<ProxyPorts, 'append' | 'newId'>) {
   let bursts = new Map<string, Burst>();
   let timer: NodeJS.Timeout | null = null;
 
@@ -73,7 +67,8 @@ export function createRefusals(ports: Pick<ProxyPorts, 'append' | 'newId'>): Ref
     return false;
   };
   return {
-    refuse: async (arrived, method, { decision, reason }) => {
+    /** Refuses a request. The refusal gets an effect id and an event. */
+    refuse: async (arrived: Arrived, method: string, { decision, reason }: DoorRefusal): Promise<RunResult> => {
       const { match, principal } = arrived;
       const effectId = ports.newId('eff');
       const tool = match.kind === 'rule' ? match.tool.name : '';
@@ -99,7 +94,8 @@ export function createRefusals(ports: Pick<ProxyPorts, 'append' | 'newId'>): Ref
         outcome: { decision, reason, workspace, effectId, tool, target, agentId, ...NEVER_RUN },
       };
     },
-    close: async () => {
+    /** Writes the refusals that were only counted so far. */
+    close: async (): Promise<void> => {
       if (timer !== null) clearTimeout(timer);
       await flush();
     },

@@ -14,7 +14,6 @@ import {
   withoutInvisible,
 } from '../upstreams/http/path.ts';
 
-/** What a request matches. */
 export type RouteMatch =
   | {
       readonly kind: 'rule';
@@ -28,7 +27,6 @@ export type RouteMatch =
   | {
       readonly kind: 'undeclared';
       readonly route: Route;
-      /** The tool as which its reads are judged. */
       readonly tool: HttpTool;
       /**
        * Some server may take the path for a declared one. A rule for GET or HEAD would match with other case, another
@@ -41,13 +39,7 @@ export type RouteMatch =
 
 export type RuleMatch = Extract<RouteMatch, { kind: 'rule' }>;
 
-/** The routes of a configuration, compiled. */
-export interface RouteTable {
-  /** The route of an entrance whose prefix matches a raw path, and the rest of the path as it will be sent. */
-  locate(path: string, entrance: Entrance): { readonly route: CompiledRoute; readonly rest: string } | null;
-  /** The rule that matches. Reads: a rule for GET also covers HEAD. */
-  match(route: CompiledRoute, method: string, segments: readonly string[]): RouteMatch;
-}
+export type RouteTable = ReturnType<typeof createRouteTable>;
 
 export interface CompiledRoute {
   readonly route: Route;
@@ -73,7 +65,7 @@ interface CompiledRule {
 }
 
 /** Compiles routes. @throws Error on a rule that the configuration should have refused */
-export function createRouteTable(routes: readonly Route[], catalog: Catalog): RouteTable {
+export function createRouteTable(routes: readonly Route[], catalog: Catalog) {
   const own: CompiledRoute[] = [];
   const elsewhere = new Map<string, CompiledRoute[]>();
   for (const route of routes) {
@@ -95,7 +87,8 @@ export function createRouteTable(routes: readonly Route[], catalog: Catalog): Ro
     }
   };
   return {
-    locate: (path, entrance) => {
+    /** The route of an entrance whose prefix matches a raw path, and the rest of the path as it will be sent. */
+    locate: (path: string, entrance: Entrance): { readonly route: CompiledRoute; readonly rest: string } | null => {
       for (const route of routesAt(entrance)) {
         const { prefix } = route.route;
         if (!path.startsWith(prefix)) continue;
@@ -104,7 +97,8 @@ export function createRouteTable(routes: readonly Route[], catalog: Catalog): Ro
       }
       return null;
     },
-    match: (compiledRoute, method, segments) => {
+    /** The rule that matches. Reads: a rule for GET also covers HEAD. */
+    match: (compiledRoute: CompiledRoute, method: string, segments: readonly string[]): RouteMatch => {
       const found = find(compiledRoute, method, segments);
       if (found !== null) return found;
       if (method === 'HEAD') {

@@ -1,20 +1,19 @@
 import type { IncomingMessage } from 'node:http';
-import type { Route } from '../config/configuration.ts';
 import { NOT_GOVERNED_HEADERS } from '../effects/run/header-names.ts';
 import type { Problem } from '../effects/model/run-request.ts';
 import { ConnectFailed } from '../upstreams/http/connect.ts';
 import { type Arrived, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
 import type { ReadRequest } from './governed.ts';
-import type { ErrorStyle } from './error-shape.ts';
 import { forwardedHeaders, originOfRequest } from './headers.ts';
 import type { LiveConnection } from './live.ts';
 import type { ProxyPorts, ReadCall, ReadVerdict } from './ports.ts';
 import type { ObservedRead, PassedRead } from './read-ledger.ts';
 import type { RouteMatch } from './route-table.ts';
 import { holdsOwnKey } from '../effects/run/check-call.ts';
+import type { AnswerContext } from './answer.ts';
 
-/** A read that is being streamed. */
-export interface StreamedRead {
+export interface StreamedRead
+  extends Pick<AnswerContext, 'prefix' | 'setCookie' | 'origin' | 'foreignLinks' | 'links' | 'style'> {
   readonly upstreamId: string;
   /** Origin of the upstream. */
   readonly upstreamUrl: string;
@@ -24,14 +23,6 @@ export interface StreamedRead {
   readonly body: Buffer | null;
   /** How long each wait for the next bytes may take, ms; `null`: as the upstream's settings say. */
   readonly timeoutMs: number | null;
-  readonly prefix: string;
-  readonly setCookie: boolean;
-  /** Origin under which the caller knows the gateway. */
-  readonly origin: () => string;
-  readonly foreignLinks: Route['foreignLinks'];
-  /** Fields of a JSON answer that hold addresses. */
-  readonly links: Route['links'];
-  readonly style: ErrorStyle;
   readonly passed: PassedRead;
   readonly live: LiveConnection;
 }

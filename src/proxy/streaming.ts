@@ -15,12 +15,10 @@ import type { ProxyPorts, ProxySettings } from './ports.ts';
 import type { ReadLedger } from './read-ledger.ts';
 import { type StreamedRead, unreachableWords } from './streamed-read.ts';
 
-/** What passing a read on needs of the ports. */
 interface PassingPorts extends Pick<ProxyPorts, 'stream' | 'heard'> {
   readonly settings: () => Pick<ProxySettings, 'publicUrl'>;
 }
 
-/** The answer to a read on its way to the caller. */
 interface Answering {
   /** @returns whether the caller takes more at once; if not, the upstream is to be read on when it does */
   write(piece: Buffer): boolean;
@@ -121,7 +119,6 @@ export function passOn(
   );
 }
 
-/** Writes an answer of the upstream for the caller. */
 function answer(
   reply: FastifyReply,
   read: StreamedRead,

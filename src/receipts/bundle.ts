@@ -10,7 +10,6 @@ import type { JsonObject } from '../json/value.ts';
 /** Without a type of its own, a seal could pass for a receipt, or a receipt for a seal. */
 export const EXPORT_TYP = 'svc-export+jws';
 
-/** How many lines of each kind a bundle has. */
 export interface BundleCounts {
   readonly events: number;
   readonly effects: number;
@@ -18,7 +17,6 @@ export interface BundleCounts {
   readonly policies: number;
 }
 
-/** What the seal of a bundle says. */
 export interface ExportSeal extends BundleCounts, BundleDigest {
   readonly workspace: string;
   /** ms */

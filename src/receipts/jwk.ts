@@ -1,6 +1,5 @@
 import { createPublicKey, hash, type KeyObject } from 'node:crypto';
 import type { JsonObject } from '../json/value.ts';
-import { decodeBase64url } from './base64url.ts';
 
 /** The one algorithm of receipts (RFC 9864). */
 export const RECEIPT_ALG = 'Ed25519';
@@ -36,4 +35,14 @@ export function receiptKeyOf(jwk: JsonObject): { readonly kid: string; readonly 
 /** RFC 7638: SHA-256 of the required members, sorted by name. */
 function thumbprint(x: string): string {
   return hash('sha256', `{"crv":"Ed25519","kty":"OKP","x":"${x}"}`, 'base64url');
+}
+
+/**
+ * Strict base64url (RFC 4648, section 5, without padding). Node's decoder also accepts other letters, padding, line
+ * ends and unused bits at the end. Each of these would be a second spelling of the same JWS.
+ * @returns `null` unless the text is exactly what encoding gives
+ */
+export function decodeBase64url(text: string): Buffer | null {
+  const bytes = Buffer.from(text, 'base64url');
+  return bytes.toString('base64url') === text ? bytes : null;
 }

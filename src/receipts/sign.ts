@@ -24,18 +24,7 @@ import {
 } from './commitments.ts';
 
 /** Signs receipts with the newest key of a folder. Publishes the public keys of all. */
-export interface ReceiptSigner {
-  /** RFC 7638 thumbprint of the key in use. */
-  kid(): string;
-  /** Builds a receipt; synchronous. It is signed where its signature is first read. The same input gives the same bytes. */
-  issue(input: ReceiptFacts): SignedReceipt;
-  /** Signs the digest of an export. */
-  sealExport(seal: ExportSeal): string;
-  /** All receipt keys: the one in use first, then the retired ones (RFC 7517). */
-  jwks(): { readonly keys: readonly JsonObject[] };
-  /** Makes a new key and signs with it from now on. Of the old key, only the public half is kept. */
-  rotate(): Promise<void>;
-}
+export type ReceiptSigner = Awaited<ReturnType<typeof openSigner>>;
 
 /** A receipt key cannot be used. The message names the file, never the content. */
 export class ReceiptKeyFault extends Error {
@@ -89,7 +78,7 @@ export async function openSigner(options: {
   readonly version: string;
   /** Called with each key before it is used: another thread may sign with it too. */
   readonly lend?: (head: string, key: KeyObject) => void;
-}): Promise<ReceiptSigner> {
+}) {
   const { keys, store, lend } = options;
   const issuer: Issuer = {
     get iss() {
@@ -105,19 +94,23 @@ export async function openSigner(options: {
   lend?.(ring.current.head, ring.current.key);
 
   return {
-    kid: () => ring.current.kid,
-    issue(input) {
+    /** RFC 7638 thumbprint of the key in use. */
+    kid: (): string => ring.current.kid,
+    /** Builds a receipt; synchronous. It is signed where its signature is first read. The same input gives the same bytes. */
+    issue(input: ReceiptFacts): SignedReceipt {
       return new IssuedReceipt(input.id, receiptPayload(input, issuer), ring.current);
     },
-    sealExport({ workspace, at, ...sealed }) {
+    sealExport({ workspace, at, ...sealed }: ExportSeal): string {
       const { sign, kid } = ring.current;
       const head = canonicalJson({ alg: RECEIPT_ALG, kid, typ: EXPORT_TYP });
       const payload = { ...sealed, iat: isoTime(at), iss: issuer.iss, v: 1, ws: workspace };
       const signed = [head, canonicalJson(payload)].map((part) => Buffer.from(part).toString('base64url')).join('.');
       return `${signed}.${sign(Buffer.from(signed)).toString('base64url')}`;
     },
-    jwks: () => ({ keys: [ring.current.jwk, ...ring.others] }),
-    async rotate() {
+    /** All receipt keys: the one in use first, then the retired ones (RFC 7517). */
+    jwks: (): { readonly keys: readonly JsonObject[] } => ({ keys: [ring.current.jwk, ...ring.others] }),
+    /** Makes a new key and signs with it from now on. Of the old key, only the public half is kept. */
+    async rotate(): Promise<void> {
       const retired = ring.current;
       const renewed = await renew(keys, ring);
       lend?.(renewed.current.head, renewed.current.key);
@@ -240,7 +233,6 @@ function parsePem(file: string, pem: string): KeyObject {
 /** The members about the issuer. They are the same in every receipt of a gateway. */
 export interface Issuer {
   readonly iss: string;
-  /** Version of the gateway. */
   readonly version: string;
   /** Version of Node it runs on. */
   readonly node: string;

@@ -2,9 +2,8 @@ import { verify } from 'node:crypto';
 import { canonicalJson } from '../json/canonical.ts';
 import { isJsonObject, type Json, type JsonObject } from '../json/value.ts';
 import { parseStrictJson } from '../json/strict.ts';
-import { decodeBase64url } from './base64url.ts';
 import { commitmentIn, isOneParam, memberAt, opens } from './commitments.ts';
-import { RECEIPT_ALG, RECEIPT_TYP, receiptKeyOf } from './jwk.ts';
+import { RECEIPT_ALG, RECEIPT_TYP, receiptKeyOf, decodeBase64url } from './jwk.ts';
 
 /** The result of one check. `undecided`: something that the check needs is missing. */
 export interface Check {
@@ -131,12 +130,10 @@ const STATED_TWICE: Readonly<Record<string, readonly string[]>> = {
   workspace: ['ws'],
   receipt_id: ['id'],
 };
-/** What the line of a receipt has in a bundle. */
 const LINE: ReadonlySet<string> = new Set(['type', 'effect_id', 'receipt_id', 'jws']);
 /** Decisions whose answers carry a receipt. */
 const WITH_RECEIPT: readonly Json[] = ['committed', 'duplicate_blocked'];
 
-/** Checks that the receipt belongs to the answer around it. */
 function checkAround(around: JsonObject | null, payload: JsonObject): readonly Check[] {
   if (around === null) return [];
   const differing = Object.entries(STATED_TWICE).flatMap(([name, path]) =>

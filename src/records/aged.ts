@@ -9,7 +9,6 @@ function isSettled(life: Life): life is Extract<Life, { readonly state: 'committ
   return life.state === 'committed' || life.state === 'failed' || life.state === 'rejected';
 }
 
-/** Whether an effect was settled by then. */
 export function isAged({ life }: EffectRecord, before: number): boolean {
   return isSettled(life) && life.at <= before;
 }
@@ -39,7 +38,6 @@ export function tombstoneOf(effect: EffectRecord, segment: number | null): Tombs
   };
 }
 
-/** Ids of the requests for approval of an effect. */
 export async function approvalsOf(
   store: RowStore,
   workspace: string,

@@ -2,7 +2,6 @@ import { type ApprovalRecord, dueAt } from '../effects/model/approval.ts';
 import { type Draft, MOSTLY_ABSENT } from './draft.ts';
 import { jsonKind, repository } from './kind.ts';
 
-/** Lists of requests for approval. */
 export const APPROVALS = 'approvals';
 /** Pending and granted requests, ordered by when they end or others are to be asked. */
 export const AWAITED = 'approvals:awaited';

@@ -20,7 +20,6 @@ const GATEWAY: LedgerActor = { type: 'gateway', id: 'archive' };
 const headRows = repository(jsonKind<ArchiveMark>('archive', () => []));
 const HEAD = 'head';
 
-/** Requests for approval of one effect. */
 const MOST_APPROVALS = 100;
 
 /** Segments that are remembered: who reads a list reads the same one again and again. */

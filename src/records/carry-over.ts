@@ -19,7 +19,6 @@ function unreadable(error: unknown): never {
   throw new Unreadable(error instanceof Error ? error.message : String(error));
 }
 
-/** What was brought into a restored store. */
 export interface CarriedOver {
   /** Calls that ran after the backup: their outcome is unknown now. */
   readonly unknown: number;

@@ -19,7 +19,6 @@ interface Pauses {
   readonly seal?: string;
 }
 
-/** The pauses of a workspace. */
 export const pauseRows = repository(jsonKind<Pauses>('pauses', () => []));
 
 const NONE: Pauses = { version: 0, pauses: [] };

@@ -82,7 +82,6 @@ export function rateChange(rate: RateCount): SumChange {
   return { ...rateSum(rate), hold: 0, spend: 1, limit: rate.limit, most: null, text: null };
 }
 
-/** Rows of budgets as readers see them, by the names of budgets. */
 export async function budgetRows(
   turns: Pick<ReadingTurns, 'map'>,
   sums: readonly SumListed[],

@@ -11,6 +11,7 @@ import {
   type SumChange,
   type SumName,
   type Want,
+  type LocalRows,
 } from '../stores/port.ts';
 
 /** Options of a look at a row. */
@@ -28,14 +29,9 @@ export const MOSTLY_ABSENT: ReadHint = { assumeAbsent: true };
  * What one step looks at and what it writes. Its later looks see what it wrote. Where the store has one writer these are
  * the store's own rows (`LocalRows`); elsewhere the rows that a step looked at become the guards of its change.
  */
-export interface Draft {
-  readonly workspace: string;
-  /** The store's time, ms. */
-  readonly now: number;
-  readonly epoch: number;
+export interface Draft
+  extends Pick<LocalRows, 'workspace' | 'now' | 'epoch' | 'replaced' | 'counterAsStored' | 'reset' | 'events'> {
   row(kind: string, id: string, hint?: ReadHint): ReadRow | null;
-  /** The row that a {@link put} would replace; `null` if there is none, or nobody looked. */
-  replaced(kind: string, id: string): ReadRow | null;
   /**
    * Writes a row in place of the one that was looked at. A row that was not looked at is new.
    * @param before the places of the row that it replaces
@@ -50,13 +46,9 @@ export interface Draft {
   ): ReadRow | null;
   /** The counter, where it is known. `null`: the store will judge. */
   counter(name: SumName): Counter | null;
-  /** The counter, for those who show it: it is read where it is not known. */
-  counterAsStored(name: SumName): Counter;
   sum(change: SumChange): void;
-  reset(group: string): void;
   /** The place of the next event, where it is known; else 0, and the store adds the place of the first. */
   nextSeq(): number;
-  events(events: readonly EventDraft[]): void;
   /** The step's decision no longer holds from this time on, ms. */
   validUntil(at: number): void;
 }
@@ -72,7 +64,6 @@ export class Unknown {
   }
 }
 
-/** What a draft is based on. */
 export interface Ground {
   readonly workspace: string;
   readonly now: number;
@@ -85,7 +76,6 @@ export interface Ground {
 /** How far the store's time may be from the time at which a step ran, ms. A step that waited longer is run again. */
 const SPAN_MS = 2000;
 
-/** A row that was looked at or is written. */
 interface Entry {
   readonly kind: string;
   readonly id: string;
@@ -94,7 +84,6 @@ interface Entry {
   readonly found: ReadRow | null;
   /** As the draft will leave it. A written row gets its version when the draft becomes a change. */
   row: ReadRow | null;
-  /** Where the draft writes it. */
   written: Written | null;
 }
 
@@ -116,7 +105,6 @@ export interface OpenDraft extends Draft {
    * confirm.
    */
   change(id: string): { readonly change: Change; readonly written: readonly Found[] } | null;
-  /** What the step has looked at. */
   observed(): { readonly rows: readonly Guard[]; readonly sums: readonly SumName[] };
 }
 
@@ -262,7 +250,6 @@ function samePlace(one: Place, other: Place): boolean {
   return one.list === other.list && one.at === other.at;
 }
 
-/** Merges two changes of one counter. */
 function bothSums(one: SumChange, other: SumChange): SumChange {
   return {
     ...other,

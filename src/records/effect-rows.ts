@@ -27,11 +27,9 @@ export type StoredEffect =
 interface EffectTexts {
   readonly call: string;
   readonly terms: string;
-  /** How many stages are in the terms. */
   readonly admittedStages: number;
 }
 
-/** Lists of effects. */
 export const EFFECTS = 'effects';
 export const TOMBSTONES = 'tombstones';
 export const DENIED = 'denied';
@@ -179,7 +177,6 @@ export function textForProof(effect: EffectRecord): string {
   return encodeEffect(kept, textsOf(kept, null));
 }
 
-/** The id of the effect that an idempotency key is bound to. */
 export const keyRows = repository(textKind('key'));
 
 const BOUND: ReadHint = { ...MOSTLY_ABSENT, follow: effectRows.kind };

@@ -34,33 +34,30 @@ import type { VerdictTrace } from '../effects/model/verdict.ts';
  * time of JSON.stringify on the tuples below and gives the same text; a test compares the two.
  */
 
-/** What was asked for. */
 export type CallTuple = readonly [
   id: string,
   workspace: string,
   idempotencyKey: string,
   fingerprint: string,
-  action: ActionTuple,
-  actor: ActorTuple,
+  action: readonly [
+    type: string,
+    tool: string,
+    toolDigest: string,
+    upstream: string,
+    kind: EffectAction['kind'],
+    target: string,
+  ],
+  actor: readonly [
+    agentId: string,
+    agentOwner: string | null,
+    keyId: string,
+    keyKind: EffectActor['keyKind'],
+    user: string | null,
+    keyMadeBy: string | null,
+    via: EffectActor['via'],
+  ],
   metadata: JsonObject | null,
   sealed: string | null,
-];
-type ActionTuple = readonly [
-  type: string,
-  tool: string,
-  toolDigest: string,
-  upstream: string,
-  kind: EffectAction['kind'],
-  target: string,
-];
-type ActorTuple = readonly [
-  agentId: string,
-  agentOwner: string | null,
-  keyId: string,
-  keyKind: EffectActor['keyKind'],
-  user: string | null,
-  keyMadeBy: string | null,
-  via: EffectActor['via'],
 ];
 /** The first stage of a text says when it began, each other one how long after the one before, ms. */
 export type StageTuple = readonly [
@@ -71,7 +68,6 @@ export type StageTuple = readonly [
   /** Absent where there is none. */
   detail?: string,
 ];
-type HoldTuple = readonly [budget: string, unit: string, bucket: string, window: string, amount: number];
 type LifeTuple = readonly [
   createdAt: number,
   life: StoredLife | ExecutingTuple | KnownTuple,
@@ -99,7 +95,6 @@ type ExecutingTuple = readonly [
   leaseEnd: number,
   quiesceUntil: number,
 ];
-/** A life as one text. */
 type StoredLife =
   | Extract<Life, { readonly state: 'pending_approval' | 'rejected' | 'denied' }>
   | (Omit<Extract<Life, { readonly state: 'unknown' }>, 'evidence'> & { readonly evidence: StoredEvidence });
@@ -123,10 +118,11 @@ type OutcomeTuple = readonly [
   result: StoredResult | null,
   sent?: string | null,
 ];
+
 /** The terms. They do not change while the attempt runs, but only the admission makes them. */
 type TermsTuple = readonly [
   trace: VerdictTrace,
-  holds: readonly HoldTuple[],
+  holds: readonly (readonly [budget: string, unit: string, bucket: string, window: string, amount: number])[],
   /** The stages up to the admission. */
   stages: readonly StageTuple[],
 ];
@@ -138,14 +134,12 @@ export interface KnownOutcome {
   readonly result: KeptResult | null;
 }
 
-/** The texts of an outcome. */
 export interface OutcomeTexts {
   readonly outcome: string;
   /** Of the receipt. */
   readonly payload: string | null;
 }
 
-/** The members of a record that are in its call text. */
 export type CallPart = Pick<
   EffectRecord,
   'id' | 'workspace' | 'idempotencyKey' | 'fingerprint' | 'action' | 'actor' | 'metadata' | 'sealed'
@@ -372,7 +366,6 @@ export function decodeCall(text: string, tuple = readOwnJson<CallTuple>(text)): 
   return call;
 }
 
-/** Puts a record together from its texts. */
 export function decodeEffect(row: {
   readonly call: string;
   readonly terms: string;

@@ -11,7 +11,6 @@ import { pageOf } from './pages.ts';
 import type { StepRunner } from './runner.ts';
 import { appendEvents } from './view.ts';
 
-/** What the brain of a workspace holds. */
 export const brainRows = repository(jsonKind<BrainState>('brain', () => []));
 const EMPTY: BrainState = { version: 0, entities: 0, characters: 0, removed: [], forgotten: 0, files: [] };
 

@@ -120,7 +120,6 @@ export function removeReservation(draft: Draft, id: string): void {
   countNoMore(draft, countedReservation(id));
 }
 
-/** Replaces what an effect uses of pools. */
 export function putUses(
   draft: Draft,
   effectId: string,

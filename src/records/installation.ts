@@ -1,7 +1,6 @@
 import type { KeyRecord, KeySeals } from '../effects/model/key.ts';
 import type { RowStore } from '../stores/port.ts';
-import { keyCreated, keyEnded } from '../effects/steps/key-events.ts';
-import { type Roster, userEvents } from '../effects/steps/user-events.ts';
+import { keyCreated, keyEnded, type Roster, userEvents } from '../effects/steps/key-events.ts';
 import { INSTALLATION, type LedgerActor } from '../effects/model/ledger.ts';
 import { type Agent, MOST_AGENTS_OF_USER } from '../effects/model/principal.ts';
 import type { EffectStore } from '../effects/store.ts';

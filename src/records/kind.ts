@@ -12,13 +12,11 @@ export interface Kind<Stored> {
   encode(stored: Stored, before: Stored | null): string;
   /** @throws TypeError for a text that is not of this kind */
   decode(text: string): Stored;
-  /** The lists that a record is in. */
   places(stored: Stored): readonly Place[];
   /** Whether a record is final. Steps seldom look at it, so it is not remembered for them. */
   isOver?(stored: Stored): boolean;
 }
 
-/** Reads and writes the records of one kind. */
 export interface Repository<Stored> {
   readonly kind: string;
   of(row: ReadRow): Stored;
@@ -78,7 +76,6 @@ export function repository<Stored>({ name, encode, decode, places, isOver }: Kin
   };
 }
 
-/** A kind whose records are plain JSON. */
 export function jsonKind<Stored>(name: string, places: (stored: Stored) => readonly Place[]): Kind<Stored> {
   return {
     name,
@@ -89,7 +86,6 @@ export function jsonKind<Stored>(name: string, places: (stored: Stored) => reado
   };
 }
 
-/** A kind whose records are texts, stored unchanged. */
 export function textKind(name: string, places: (stored: string) => readonly Place[] = () => []): Kind<string> {
   return { name, encode: (stored) => stored, decode: (text) => text, places };
 }

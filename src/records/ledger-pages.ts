@@ -1,4 +1,4 @@
-import type { EffectRecord } from '../effects/model/effect.ts';
+import type { EffectRecord, Tombstone } from '../effects/model/effect.ts';
 import type { LedgerEvent, LedgerFilter } from '../effects/model/ledger.ts';
 import type { Page } from '../effects/model/page.ts';
 import type { Json, JsonObject } from '../json/value.ts';
@@ -148,10 +148,7 @@ function placeOf(cursor: string): number | null {
 }
 
 /** What is known of an effect by which its events are found, also after its record was removed by age. */
-interface EffectFacts {
-  readonly agentId: string;
-  readonly tool: string;
-  readonly target: string;
+interface EffectFacts extends Pick<Tombstone, 'agentId' | 'tool' | 'target'> {
   readonly user: string | null;
   readonly keyId: string | null;
   readonly rules: readonly string[];

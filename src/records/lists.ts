@@ -41,7 +41,6 @@ export async function* slices(store: Pick<RowStore, 'list'>, asked: Asked): Asyn
   }
 }
 
-/** A list, entry by entry. */
 export async function* entries(store: Pick<RowStore, 'list'>, asked: Asked): AsyncGenerator<Entry> {
   for await (const slice of slices(store, asked)) yield* slice;
 }
@@ -81,7 +80,6 @@ export async function firstOf(store: Pick<RowStore, 'list'>, asked: Asked, limit
   return found;
 }
 
-/** All records of a list. */
 export async function recordsOf<Stored>(
   store: Pick<RowStore, 'list'>,
   rows: Repository<Stored>,

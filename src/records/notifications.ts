@@ -40,7 +40,6 @@ const NOTIFIED: Partial<Record<LedgerKind, readonly [event: NotificationEvent, .
   'allowance.given': ['allowance.given', 'allowance_id', 'approval_id', 'given_by', 'times', 'expires_at'],
 };
 
-/** How far a ledger was read. */
 interface Cursor {
   readonly epoch: number;
   readonly seq: number;

@@ -30,7 +30,6 @@ import {
   stagesOf,
 } from './effect-text.ts';
 
-/** What is asked of the program in the store's thread. */
 type Asked =
   | { readonly [Name in StepName]: readonly ['run' | 'preview', Name, string, RequestOf<Name>] }[StepName]
   | readonly ['declare_lost', string, string]
@@ -201,7 +200,6 @@ export function remoteSteps(program: OpenProgram, runner: StepRunner, ended: End
  * other side has already. The other steps cross as plain JSON.
  */
 
-/** What an admission asks for besides its call. */
 interface AskedAdmission extends Omit<AdmitRequest, keyof CallPart | 'effectId' | 'stages'> {
   readonly stages: readonly StageTuple[];
 }

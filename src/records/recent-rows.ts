@@ -30,7 +30,6 @@ interface Entry {
   since: number;
 }
 
-/** What a running change writes. */
 export type UnderWay = readonly Entry[];
 
 const nameOf = (workspace: string, kind: string, id: string): string => `${kind}\n${workspace}\n${id}`;

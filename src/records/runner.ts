@@ -24,7 +24,6 @@ const CLOSED = 'The store is closed.';
 /** The most reads that one step may need for rows that it asks for as it runs. */
 const READS = 200;
 
-/** The store's answer to a change that was made. */
 export type Made = Extract<Answer, { kind: 'done' }> & { readonly change: Change };
 
 export interface StepRunner {
@@ -218,7 +217,6 @@ export function createStepRunner(store: RowStore): StepRunner {
   /** What a step said, and what was made of its change; `null`: it has to run again on what is known now. */
   type Ran<Result> = { readonly result: Result; readonly made: Made | null } | null;
 
-  /** Commits what a step has drawn. */
   function commit<Result>(workspace: string, known: Known, result: Result, draft: OpenDraft): Promise<Ran<Result>> {
     const drafted = draft.change(nextId());
     if (drafted === null) return Promise.resolve({ result, made: null });

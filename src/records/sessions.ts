@@ -20,7 +20,6 @@ const MOST_OF_KEY = 20;
 /** Whoever puts a session removes so many that are over. */
 const SWEPT = 10;
 
-/** The sessions of people, in the installation. */
 export function createSessionStore(store: RowStore, runner: StepRunner): SessionStore {
   async function remove(ids: readonly string[]): Promise<void> {
     if (ids.length === 0) return;

@@ -6,15 +6,6 @@ const PER_SECOND = 10;
 /** Words remembered before those of earlier seconds are dropped. */
 const REMEMBERED = 10_000;
 
-export interface Throttle {
-  /** Whether to write a plan with this word; otherwise it is counted. */
-  admits(word: string, workspace: string, events: readonly LedgerDraft[], now: number): boolean;
-  /** Counted events of past seconds; each is returned once. */
-  due(now: number): readonly { readonly workspace: string; readonly event: LedgerDraft }[];
-  /** Whether any counted events have not been returned yet. */
-  pending(): boolean;
-}
-
 interface Word {
   second: number;
   admitted: number;
@@ -24,11 +15,12 @@ interface Word {
 }
 
 /** Keeps duplicates and denials from costing a write each: a retry storm becomes one event a second. */
-export function createThrottle(): Throttle {
+export function createThrottle() {
   const words = new Map<string, Word>();
   const counted = new Set<Word>();
   return {
-    admits(word, workspace, events, now) {
+    /** Whether to write a plan with this word; otherwise it is counted. */
+    admits(word: string, workspace: string, events: readonly LedgerDraft[], now: number): boolean {
       const second = Math.floor(now / 1000);
       let entry = words.get(word);
       if (entry === undefined || entry.second !== second) {
@@ -47,7 +39,8 @@ export function createThrottle(): Throttle {
       counted.add(entry);
       return false;
     },
-    due(now) {
+    /** Counted events of past seconds; each is returned once. */
+    due(now: number): readonly { readonly workspace: string; readonly event: LedgerDraft }[] {
       if (counted.size === 0) return [];
       const second = Math.floor(now / 1000);
       const due: { workspace: string; event: LedgerDraft }[] = [];
@@ -60,6 +53,7 @@ export function createThrottle(): Throttle {
       }
       return due;
     },
-    pending: () => counted.size > 0,
+    /** Whether any counted events have not been returned yet. */
+    pending: (): boolean => counted.size > 0,
   };
 }

@@ -184,14 +184,6 @@ export class RecordsView implements StepView {
 
 const NOTHING_SPENT: BudgetCounter = { spent: 0, held: 0, rows: 0 };
 
-/** An event of the ledger as it is stored. */
-type EventText = readonly [
-  kind: LedgerDraft['kind'],
-  actorType: LedgerDraft['actor']['type'],
-  actorId: string,
-  data: LedgerDraft['data'],
-];
-
 export function appendEvents(draft: Draft, events: readonly LedgerDraft[]): void {
   draft.events(events.map(eventDraft));
 }
@@ -202,11 +194,18 @@ export function eventDraft({ kind, effectId, actor, data }: LedgerDraft): EventD
 
 export function eventOf(about: string | null, text: string): LedgerDraft {
   // Only `eventDraft` writes the texts of the ledger.
-  const [kind, type, id, data] = readOwnJson<EventText>(text);
+  const [kind, type, id, data] =
+    readOwnJson<
+      readonly [
+        kind: LedgerDraft['kind'],
+        actorType: LedgerDraft['actor']['type'],
+        actorId: string,
+        data: LedgerDraft['data'],
+      ]
+    >(text);
   return { kind, effectId: about, actor: { type, id }, data };
 }
 
-/** Turns the plan of a step into rows of its draft. */
 export function writePlan(draft: Draft, plan: Plan<unknown>): void {
   const poolsBefore = plan.usesGone === undefined ? NONE : poolsOf(draft, plan.usesGone);
   for (const { record, binding } of plan.effects ?? []) {
@@ -244,7 +243,6 @@ export function writePlan(draft: Draft, plan: Plan<unknown>): void {
 
 const NONE: readonly string[] = [];
 
-/** The pools that an effect used before. */
 function poolsOf(draft: Draft, effectId: string): readonly string[] {
   const stored = effectRows.replaced(draft, effectId);
   return stored?.kind !== 'effect' || stored.effect.uses.length === 0

@@ -12,7 +12,6 @@ export interface Ended {
   readonly owner: string | null;
   /** Resolves when it is known for the workspace, and also if the store cannot say it now. */
   known(workspace: string): Promise<void>;
-  /** Whether there may be any. */
   any(workspace: string): boolean;
   /** Until when something of the attempt may still be running, ms; `null` if its owner may be alive. */
   quietAt(workspace: string, lease: Lease): number | null;
@@ -38,7 +37,6 @@ export type ReadOperation = 'rows' | 'list' | 'ledger';
 /** A program in the thread of a store that reads for people. Each of its looks is at one state of the store. */
 export type ReadProgram = (rows: Pick<RowStore, ReadOperation>) => (request: string) => Promise<string>;
 
-/** The keys that a store's program signs with, by name. */
 export type ProgramKeys = Map<string, KeyObject>;
 
 /** A key that is no longer in use may still be asked for by what had begun with it: the newest ones are kept. */
@@ -52,12 +50,10 @@ export function keepKey(keys: ProgramKeys, name: string, key: KeyObject): void {
   if (keys.size > KEYS_KEPT && oldest !== undefined) keys.delete(oldest);
 }
 
-/** The program of an open store. */
 export interface OpenProgram {
   readonly ask: AskProgram;
   /** Gives it a key, before all that is asked from now on. */
   lend(name: string, key: KeyObject): void;
-  /** Those that it has. */
   readonly keys: ReadonlyMap<string, KeyObject>;
   /** How its steps were answered, where they may have to run again. */
   readonly commits?: () => StoreCommits;
@@ -97,7 +93,6 @@ export interface ArchivedRow {
   readonly text: string;
 }
 
-/** The place that a chain of segments has reached. */
 export interface ArchiveMark {
   readonly n: number;
   readonly sha256: string;
@@ -116,7 +111,6 @@ export interface SegmentStore {
   write(workspace: string, n: number, segment: Pick<Segment, 'before' | 'rows'>): Promise<ArchiveMark>;
   /** `null`: there is no such segment. */
   read(workspace: string, n: number): Promise<Segment | null>;
-  /** Whether there is a segment with a higher number. */
   hasAfter(workspace: string, n: number): Promise<boolean>;
   /** How far a store was seen here; `null`: none was. */
   mark(workspace: string): Promise<ArchiveMark | null>;

@@ -64,7 +64,6 @@ export interface Put extends Want {
  */
 export type Span = { readonly kind: 'until'; readonly end: number } | { readonly kind: 'rolling'; readonly ms: number };
 
-/** Names a counter of the workspace. */
 export interface SumName {
   /** Unique in the workspace. It contains the span too, so that the span of a name never changes. */
   readonly name: string;
@@ -92,7 +91,6 @@ export interface SumChange extends SumName {
   readonly text: string | null;
 }
 
-/** A counter as it is now. */
 export interface Counter {
   readonly spent: number;
   readonly held: number;
@@ -158,13 +156,7 @@ export type Answer =
       /** After the change, in the order of its sums. */
       readonly counters: readonly Counter[];
     }
-  | {
-      readonly kind: 'moved';
-      readonly now: number;
-      readonly epoch: number;
-      readonly rows: readonly Found[];
-      readonly counters: readonly Counter[];
-    };
+  | ({ readonly kind: 'moved' } & Seen);
 
 /** Everything that was read together: one state of the workspace. */
 export interface Seen {
@@ -174,11 +166,9 @@ export interface Seen {
   readonly counters: readonly Counter[];
 }
 
-/** A slice of a list. */
 export interface ListQuery {
   readonly workspace: string;
   readonly list: string;
-  /** Kind of the rows in the list. */
   readonly kind: string;
   readonly order: 'up' | 'down';
   /** Bounds of `at`, both inclusive; `null`: none. */
@@ -298,7 +288,6 @@ export interface LocalRows {
   list(query: Omit<ListQuery, 'workspace'>): Listed;
 }
 
-/** A transaction of the store. */
 export interface LocalStore {
   readonly now: number;
   in(workspace: string): LocalRows;

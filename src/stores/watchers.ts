@@ -1,6 +1,5 @@
 import type { Watched } from './port.ts';
 
-/** Who is told of changes of rows of some kinds. */
 export interface Watcher {
   readonly kinds: readonly string[];
   readonly listener: (changed: Watched) => void;

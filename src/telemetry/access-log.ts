@@ -39,13 +39,6 @@ const GATHERED = 256;
 /** Longest name of an agent that is written: no configured one is longer. */
 const LONGEST = 128;
 
-export interface AccessLog {
-  /** Never waits, never throws. */
-  record(line: AccessLine): void;
-  /** Writes what is there. */
-  flush(): void;
-}
-
 /**
  * Writes one JSON line for each request, in the log's own form. Lines are put together by hand: the
  * logger's way takes several times as long, and looks for secrets in texts that cannot hold any. Only the agent's name
@@ -53,7 +46,7 @@ export interface AccessLog {
  * @param write takes whole lines, and does not wait
  * @param now ms since the epoch
  */
-export function createAccessLog(write: (lines: string) => void, now: () => number = Date.now): AccessLog {
+export function createAccessLog(write: (lines: string) => void, now: () => number = Date.now) {
   let lines: string[] = [];
   let timer: NodeJS.Timeout | null = null;
   const flush = (): void => {
@@ -66,7 +59,8 @@ export function createAccessLog(write: (lines: string) => void, now: () => numbe
   };
   return {
     flush,
-    record(line) {
+    /** Never waits, never throws. */
+    record(line: AccessLine): void {
       lines.push(textOf(line, now()));
       if (lines.length >= GATHERED) flush();
       else timer ??= setTimeout(flush, GATHERED_MS).unref();

@@ -3,7 +3,6 @@ import type { Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { AccessLine } from './access-log.ts';
 
-/** What a door knows of a request, besides what its connection says. */
 export type KnownOfRequest = Pick<
   AccessLine,
   'workspace' | 'agentId' | 'tool' | 'upstream' | 'rpc' | 'decision' | 'effectId' | 'authenticatedInMs' | 'lasts'
@@ -73,7 +72,6 @@ export function wordOf(header: number | string | readonly string[] | undefined):
 
 const TRACE_PARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-[0-9a-f]{16}-[0-9a-f]{2}/;
 
-/** The trace that a request belongs to. */
 export function traceOf(parent: IncomingMessage['headers'][string]): string | null {
   return typeof parent === 'string' ? (TRACE_PARENT.exec(parent)?.[1] ?? null) : null;
 }

@@ -4,7 +4,6 @@ import type { EffectRecord } from '../effects/model/effect.ts';
 import { type EffectFilter, type EffectStore, StoreUnavailable, type SweepReport } from '../effects/store.ts';
 import type { Page } from '../effects/model/page.ts';
 
-/** Steps of the store that are measured. */
 export type MeasuredStep = 'admit' | 'preview' | 'settle' | 'resolve' | 'vote';
 
 /** Most effects that are counted for one gauge. It bounds what a scrape reads. */
@@ -38,7 +37,6 @@ export interface Metrics {
   render(): Promise<{ readonly contentType: string; readonly text: string }>;
 }
 
-/** What is read on each scrape. */
 interface Watched {
   readonly store: Pick<EffectStore, 'health' | 'now' | 'commits' | 'effects' | 'approvals'>;
   readonly workspaces: () => readonly string[];
@@ -49,7 +47,6 @@ interface Watched {
   readonly upkeep?: () => { readonly backup: number | null; readonly cleanFsck: number | null };
 }
 
-/** The metrics of one gateway. */
 export function createMetrics(watched: Watched): Metrics {
   const registry = new Registry();
   const registers = [registry];
@@ -352,7 +349,6 @@ async function countPages<Item>(
   return count;
 }
 
-/** A Prometheus histogram of durations. */
 export interface Durations {
   /** @param labels the value of each label, separated by line ends */
   observe(labels: string, durationMs: number): void;

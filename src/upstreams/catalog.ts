@@ -272,7 +272,6 @@ function misfits(request: DeclaredRequest, params: JsonObject, most: number): re
   return found ?? NONE;
 }
 
-/** Of what may have parts in the query. */
 function queryPartsMisfit(
   { plan, schema }: DeclaredRequest,
   place: Extract<Place, { in: 'query' }>,

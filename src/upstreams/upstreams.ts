@@ -125,15 +125,7 @@ function lanesOf(
 /** Gives a place back. A second call does nothing. */
 export type Place = () => void;
 
-/** The places for work on one upstream, shared among agents. */
-export interface Places {
-  /**
-   * Takes a place, or waits for one. `null` if none became free in time, because the agent has its share already or all
-   * are taken.
-   * @param agent who takes it, with its workspace
-   */
-  take(agent: string): Place | Promise<Place | null>;
-}
+export type Places = ReturnType<typeof createPlaces>;
 
 /** An agent may take a place while it holds fewer than this many times the places that would stay free. */
 const SHARE = 3;
@@ -148,7 +140,7 @@ interface Waiting {
  * quarters of the rest, and so on. An agent without a place gets one as long as any is free. Waiting agents take turns.
  * @param waitMs how long a caller may wait for a place
  */
-export function createPlaces(total: number, waitMs: number): Places {
+export function createPlaces(total: number, waitMs: number) {
   const held = new Map<string, number>();
   const waiting = new Map<string, Waiting[]>();
   let taken = 0;
@@ -186,7 +178,12 @@ export function createPlaces(total: number, waitMs: number): Places {
     }
   };
   return {
-    take: (agent) => {
+    /**
+     * Takes a place, or waits for one. `null` if none became free in time, because the agent has its share already or all
+     * are taken.
+     * @param agent who takes it, with its workspace
+     */
+    take: (agent: string): Place | Promise<Place | null> => {
       // Whoever waits was served, if it could be, when the last place was given back: nobody is overtaken here.
       if (mayTake(agent)) return take(agent);
       if (waitMs === 0) return Promise.resolve(null);

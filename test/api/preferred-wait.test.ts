@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { createEffectWatch } from '../../src/api/effect-watch.ts';
+import { createEffectWatch } from '../../src/api/preferred-wait.ts';
 import { refund, type Rig, startRig } from './rig.ts';
 
 /* `Prefer: wait=n` on a call that waits for people: its connection is held until they have decided, or the time is over. */

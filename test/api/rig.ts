@@ -28,7 +28,7 @@ import { runEffect } from '../../src/effects/run/run-effect.ts';
 import { addConsole } from '../../src/console/plugin.ts';
 import { ConsoleSessions } from '../../src/console/sessions.ts';
 import { StoreUnavailable } from '../../src/effects/store.ts';
-import { discloser } from '../../src/gateway/disclose.ts';
+import { discloser } from '../../src/gateway/control-plane-ports.ts';
 import { createPauseView } from '../../src/gateway/pause-view.ts';
 import { sealedStore } from '../../src/gateway/sealed-store.ts';
 import { createAuthenticator } from '../../src/identity/authenticate.ts';

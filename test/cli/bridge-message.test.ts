@@ -9,7 +9,7 @@ import {
   ToolHeaders,
   withoutUnsendable,
 } from '../../packages/bridge/src/message.ts';
-import { backoff, wait } from '../../packages/bridge/src/patience.ts';
+import { backoff, wait } from '../../packages/bridge/src/server.ts';
 import { refusalOf } from '../../packages/bridge/src/refusal.ts';
 
 describe('a line of the client', () => {

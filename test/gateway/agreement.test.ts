@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
-import { Agreement } from '../../src/gateway/agreement.ts';
+import { Agreement } from '../../src/gateway/files-in-force.ts';
 import { readFiles } from '../../src/gateway/in-force.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'svc-agreement-'));

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { AllowanceDraft, AllowanceRecord } from '../../src/effects/model/allowance.ts';
-import { openedAllowance, sealedAllowance } from '../../src/gateway/allowance-seals.ts';
+import { openedAllowance, sealedAllowance } from '../../src/gateway/sealed-store.ts';
 import { openSecrets, type Secrets } from '../../src/secrets/vault.ts';
 
 const draft: AllowanceDraft = {

@@ -2,7 +2,7 @@ import { rmSync } from 'node:fs';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
-import { followPolicy } from '../../src/gateway/policy-in-store.ts';
+import { followPolicy } from '../../src/gateway/core-ports.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { admitRequest } from '../contract/requests.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { Tool } from '../../src/effects/model/tool.ts';
-import { federatedList, federatedTool } from '../../src/mcp/gateway/federated-tools.ts';
+import { federatedList, federatedTool } from '../../src/mcp/gateway/federated.ts';
 import type { Catalog } from '../../src/upstreams/catalog.ts';
 import { makeTool } from '../upstreams/tool.ts';
 

@@ -3,9 +3,9 @@ import { expect, test } from 'vitest';
 import type { RunOutcome } from '../../src/effects/model/outcome.ts';
 import type { JsonObject } from '../../src/json/value.ts';
 import { answeredEarly, openedRound, sealedRound } from '../../src/mcp/gateway/input-rounds.ts';
-import { visibleTools } from '../../src/mcp/gateway/list-tools.ts';
+import { visibleTools } from '../../src/mcp/gateway/plugin.ts';
 import { createLiveCalls } from '../../src/mcp/gateway/live-calls.ts';
-import { sentenceOf } from '../../src/mcp/gateway/sentences.ts';
+import { sentenceOf } from '../../src/mcp/gateway/answer.ts';
 import { openSession, sealHeaders, sealSession } from '../../src/mcp/gateway/sessions.ts';
 
 const KEY = createSecretKey(Buffer.alloc(32, 1));

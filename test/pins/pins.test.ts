@@ -8,8 +8,9 @@ import {
   type LiveServer,
   type PinComparison,
   renderComparison,
+  differencesOf,
+  renderDifferences,
 } from '../../src/pins/compare.ts';
-import { differencesOf, renderDifferences } from '../../src/pins/differences.ts';
 import { toolDigest } from '../../src/pins/digest.ts';
 import { parsePinLock, type PinLock, renderPinLock } from '../../src/pins/lock-file.ts';
 

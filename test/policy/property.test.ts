@@ -6,7 +6,7 @@ import { noSymbols, toEngineForm } from '../../src/policy/engine-form.ts';
 import { namesOf } from '../../src/policy/names.ts';
 import { collectInto } from '../../src/policy/reporter.ts';
 import type { PolicyFile } from '../../src/policy/schema.ts';
-import { engineTruth } from '../../src/policy/engine-truth.ts';
+import { engineTruth } from '../../src/policy/second-opinion.ts';
 import { DEEP } from '../deep.ts';
 import { BOT, call, GET, REFUND } from './fixtures.ts';
 import { seeded } from './random.ts';

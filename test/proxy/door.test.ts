@@ -2,7 +2,6 @@ import { type IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { readIdempotencyKey } from '../../src/effects/run/fingerprint.ts';
-import type { HeaderSettings } from '../../src/config/configuration.ts';
 import { isNeverSent } from '../../src/effects/run/header-names.ts';
 import { forwardedHeaders, type HeaderContext, returnedHeaders } from '../../src/proxy/headers.ts';
 import { createIdentities, readQuery } from '../../src/proxy/arrival.ts';
@@ -11,6 +10,7 @@ import type { Identified } from '../../src/identity/identified.ts';
 import { isUsualSpelling, matchPattern, readPath, readPattern } from '../../src/upstreams/http/path.ts';
 import { makeTool } from '../upstreams/tool.ts';
 import { BOT } from './principal.ts';
+import type { HeaderSettings } from '../../src/effects/upstream.ts';
 
 describe('paths', () => {
   test.each([

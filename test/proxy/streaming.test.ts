@@ -6,11 +6,11 @@ import { afterEach, expect, test } from 'vitest';
 import { passOn } from '../../src/proxy/streaming.ts';
 import type { StreamedRead } from '../../src/proxy/streamed-read.ts';
 import { createStream } from '../../src/upstreams/http/http-upstreams.ts';
-import type { UpstreamTls } from '../../src/upstreams/http/upstream-tls.ts';
 import { makeCa } from '../upstream/certificates.ts';
 import { startTlsUpstream } from '../upstream/tls-start.ts';
 import { makeTool } from '../upstreams/tool.ts';
 import { BOT } from './principal.ts';
+import type { UpstreamTls } from '../../src/effects/upstream.ts';
 
 const closed: (() => Promise<unknown>)[] = [];
 afterEach(async () => {

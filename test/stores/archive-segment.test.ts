@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
-import { readSegment, segmentText } from '../../src/stores/archive/segment.ts';
+import { readSegment, segmentText } from '../../src/stores/archive/segments.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
 import '../property-seed.ts';
 

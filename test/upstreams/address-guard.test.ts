@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { refusedAddress } from '../../src/upstreams/http/address-guard.ts';
+import { refusedAddress } from '../../src/upstreams/http/connect.ts';
 
 /** Spellings that a URL parser turns into an address: what a configuration or a name could bring in. */
 function host(text: string): string {

@@ -1,13 +1,13 @@
 import { describe, expect, test } from 'vitest';
 import {
   headerRules,
-  type HeaderSettings,
   type HeaderTarget,
   mediaType,
   sortHeaders,
   takenHeaders,
 } from '../../src/upstreams/http/header-rules.ts';
 import { makeTool } from './tool.ts';
+import type { HeaderSettings } from '../../src/effects/upstream.ts';
 
 const rules = (changes: Partial<HeaderSettings> = {}): HeaderSettings => ({
   forward: [],

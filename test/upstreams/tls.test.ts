@@ -1,8 +1,7 @@
 import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import { afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
-import type { UpstreamResult } from '../../src/effects/upstream.ts';
-import type { UpstreamTls } from '../../src/upstreams/http/upstream-tls.ts';
+import type { UpstreamResult, UpstreamTls } from '../../src/effects/upstream.ts';
 import { handshakeFault } from '../../src/upstreams/http/tls-faults.ts';
 import { probeUpstream } from '../../src/upstreams/http/probe.ts';
 import { createUpstreams, type Upstreams } from '../../src/upstreams/upstreams.ts';

@@ -31,8 +31,8 @@ import {
   withoutUnsendable,
 } from './message.ts';
 import { CODE, refusalOf } from './refusal.ts';
-import { Server } from './server.ts';
 import {
+  Server,
   backoff,
   DELIVERY_MS,
   LAST_ANSWERS_MS,
@@ -42,9 +42,8 @@ import {
   TURN_MS,
   until,
   wait,
-} from './patience.ts';
+} from './server.ts';
 
-/** Between whom the bridge stands. */
 export interface BridgeSides {
   readonly url: URL;
   /** Reads the key anew: somebody may have put another one into its file. */

@@ -8,10 +8,8 @@ import {
   paramHeadersOf,
 } from '../../../src/mcp-protocol/param-headers.ts';
 
-/** The id of a request. */
 export type Id = string | number;
 
-/** What the client wrote on one line. */
 export type FromClient =
   | { readonly kind: 'request'; readonly id: Id; readonly method: string; readonly params: JsonObject }
   | { readonly kind: 'notification'; readonly method: string; readonly params: JsonObject }
@@ -52,7 +50,6 @@ export function isAnswer({ jsonrpc, result, error }: JsonObject): boolean {
   return error === undefined ? isJsonObject(result) : result === undefined && isError(error);
 }
 
-/** Whether it is an error of JSON-RPC. */
 export function isError(error: Json | undefined): error is JsonObject {
   return isJsonObject(error) && Number.isInteger(error['code']) && typeof error['message'] === 'string';
 }

@@ -11,7 +11,6 @@ import { plainText } from './openapi/words.ts';
 import { CommandFailure } from '../../../src/cli/ports.ts';
 import { json } from '../../../src/cli/terminal.ts';
 
-/** What a document changes about one tool. */
 interface Change {
   readonly change: 'new' | 'gone' | 'changed';
   readonly tool: string;

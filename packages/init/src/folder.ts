@@ -15,7 +15,6 @@ export async function refuseToDisturb(folder: string, files: readonly string[]):
     );
 }
 
-/** The folders of a configuration. */
 export async function makeFolders(folder: string): Promise<void> {
   await mkdir(join(folder, 'policies'), { recursive: true });
   // The folder will hold the master secret and the first key. They must not end up in version control.

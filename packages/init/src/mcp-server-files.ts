@@ -3,7 +3,6 @@ import { headLines, type HeadChoices, idText, MOST_LINE, pathIn, policyHead, quo
 import { type GroupedTool, TOOL_GROUPS, type ToolGroup } from './tool-groups.ts';
 import { plainText } from './openapi/words.ts';
 
-/** How the gateway reaches an MCP server. */
 export type McpServer =
   | {
       readonly kind: 'program';
@@ -34,7 +33,6 @@ export function lockFileIn(upstream: string): string {
   return `mcp/${upstream}.lock.json`;
 }
 
-/** The lines of an upstream that say how it is reached. */
 export function reachLines(server: McpServer): readonly string[] {
   if (server.kind === 'program')
     return [

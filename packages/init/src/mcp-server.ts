@@ -199,7 +199,6 @@ function upstreamFrom({ server: serverName }: LiveServer, server: McpServer): st
   return 'tools';
 }
 
-/** What of a server can be pinned and called. */
 function usable(
   upstream: string,
   { tools }: PinComparison,

@@ -7,7 +7,6 @@ import { type Html, html } from './html.ts';
 import { timeOf } from './layout.ts';
 import type { ShownApproval } from './shown.ts';
 
-/** The fields of the form that this makes. */
 export const ALIKE_FIELDS = ['alike', 'alike_until'] as const;
 
 /** How many of the next calls are offered, besides the most. */

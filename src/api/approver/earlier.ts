@@ -10,7 +10,6 @@ import type { Json, JsonObject } from '../../json/value.ts';
 import type { ApiPorts } from '../ports.ts';
 import { spanText } from './layout.ts';
 
-/** How many earlier calls on the target are looked at. */
 const LOOKED_AT = 20;
 
 /** How long before now the same call is spoken of beside the answers, ms. */

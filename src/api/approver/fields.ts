@@ -40,7 +40,6 @@ export function undecided(why: string, errors: readonly RequestFault[] = []): Re
   return refuse('invalid_request', `${why} Nothing was decided.`, { errors });
 }
 
-/** Whether a field of a form is that of a param. */
 export function isFieldName(name: string): boolean {
   return /^(?:param|money\.[A-Z]{3})\./.test(name);
 }

@@ -104,12 +104,10 @@ function noticeOf(notice: string | null): Html {
   return notice === null ? html`` : html`<p class="notice" role="alert">${notice}</p>`;
 }
 
-/** Whether people can still vote. */
 export function isOpen({ approval, now }: ShownApproval): boolean {
   return approval.status === 'pending' && now < approval.expiresAt;
 }
 
-/** How a request stands, in words and as a colour. */
 interface Standing {
   readonly title: string;
   readonly text: string | Html;

@@ -15,7 +15,6 @@ import type { ApiPorts } from '../ports.ts';
 import { type Earlier, earlierOf } from './earlier.ts';
 import type { Approver } from './session.ts';
 
-/** A request for approval with everything that its page shows. */
 export interface ShownApproval {
   readonly approval: ApprovalRecord;
   /** `null`: its record is gone. */

@@ -4,7 +4,6 @@ import type { Json } from '../../json/value.ts';
 export const CLIENTS = ['claude-code', 'claude-desktop', 'vscode', 'cursor', 'codex'] as const;
 export type ClientName = (typeof CLIENTS)[number];
 
-/** Where the bridge gets its key. */
 export type KeySource =
   | { readonly kind: 'file'; readonly file: string }
   | { readonly kind: 'variable'; readonly name: string };

@@ -100,12 +100,10 @@ export async function readText(body: IncomingMessage, most: number, allowance: A
   }
 }
 
-/** Whether events follow. */
 export function isStream({ status, headers }: Answer): boolean {
   return status === 200 && /^text\/event-stream\b/i.test(headers['content-type'] ?? '');
 }
 
-/** One header of an answer. */
 export function headerText(value: string | readonly string[] | undefined): string | null {
   return typeof value === 'string' && value !== '' ? value : null;
 }

@@ -46,7 +46,6 @@ export async function readKey(source: KeySource): Promise<string> {
   return key;
 }
 
-/** Reads the URL of an MCP server from the command line. */
 export function toMcpUrl(text: string): URL {
   const url = URL.canParse(text) ? new URL(text) : null;
   if (url === null || (url.protocol !== 'http:' && url.protocol !== 'https:'))

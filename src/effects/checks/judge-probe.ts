@@ -4,12 +4,10 @@ import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../jso
 import { judgeCondition, newConditionJudge } from './conditions.ts';
 import { EffortSpent, newEffort } from './state-fields.ts';
 
-/** What an answer to a probe says of the call. */
 export interface ProbeFinding {
   readonly finding: 'happened' | 'not_happened' | 'unknown';
   /** For people, a sentence: what it rests on. */
   readonly why: string;
-  /** The fields whose conditions decided. */
   readonly fields: readonly string[];
 }
 

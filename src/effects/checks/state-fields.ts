@@ -13,7 +13,6 @@ export const CHECK_LIMITS = {
   effort: 100_000,
 } as const;
 
-/** The steps that one request has left. */
 export interface Effort {
   left: number;
 }

@@ -1,33 +1,28 @@
-import type { Mismatch } from '../model/action-call.ts';
+import type { Mismatch, StateCheck } from '../model/action-call.ts';
 import { judgeCondition, newConditionJudge } from './conditions.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
 import { shownMismatches } from './mismatches.ts';
 import { type Effort, EffortSpent, jsonEquals, newEffort, readField } from './state-fields.ts';
 
 /** A request to verify a state (interface specification, 2.5). */
-export interface VerifyStateRequest {
-  readonly intent: string;
-  readonly requiredFields: readonly string[];
-  readonly assumedState: JsonObject;
+export interface VerifyStateRequest extends StateCheck {
   readonly currentState: JsonObject;
-  readonly conditions: JsonObject;
-  readonly onMismatch: 'replan' | 'block';
 }
-
-/** The answer to it (interface specification, 2.6). */
-export type VerifyStateResult =
-  | { readonly status: 'verified'; readonly decision: 'proceed'; readonly mismatches: readonly [] }
-  | {
-      readonly status: 'mismatch_detected';
-      readonly decision: 'replan' | 'block';
-      readonly mismatches: readonly Mismatch[];
-    };
 
 /**
  * Compares the state an agent assumed with the live state before a write. Pure.
  * @returns `null` where it would take more steps than one request may take
  */
-export function verifyState(request: VerifyStateRequest): VerifyStateResult | null {
+export function verifyState(request: VerifyStateRequest):
+  | (
+      | { readonly status: 'verified'; readonly decision: 'proceed'; readonly mismatches: readonly [] }
+      | {
+          readonly status: 'mismatch_detected';
+          readonly decision: 'replan' | 'block';
+          readonly mismatches: readonly Mismatch[];
+        }
+    )
+  | null {
   const mismatches = compareState({
     requiredFields: request.requiredFields,
     assumed: request.assumedState,

@@ -1,6 +1,5 @@
 import type { Json, JsonObject } from '../../json/value.ts';
 
-/** The door a call came through. */
 export type Via = 'effects_api' | 'proxy' | 'mcp';
 
 /** The state check that came with the call (specification 2.5 without `current_state`). */
@@ -34,7 +33,6 @@ export interface Mismatch {
   readonly truncated?: true;
 }
 
-/** A mismatch in the form that answers use. */
 export function mismatchToWire({ field, assumed, current, truncated }: Mismatch) {
   return { field, assumed, current, ...(truncated === undefined ? null : { truncated }) };
 }

@@ -17,13 +17,11 @@ export interface AllowanceRecord {
   readonly agentId: string;
   readonly tool: string;
   readonly target: string;
-  /** The rules that it answers. */
   readonly rules: readonly string[];
   /** Params that may differ, within these bounds; all others are as they were. */
   readonly varies: Editable;
   readonly by: { readonly user: string; readonly keyId: string };
   readonly times: number;
-  /** Calls that it has let in. */
   readonly used: number;
   readonly givenAt: number;
   /** By the giver's choice, at most as long as the policy allows; exclusive. */

@@ -34,7 +34,6 @@ export interface MessageAnswer {
   readonly message: Json;
 }
 
-/** What evidence keeps of an answer. */
 export type Answered = { readonly kind: 'http'; readonly status: number } | { readonly kind: 'message' };
 
 /** The part of an answer that is kept for duplicates (up to `limits.response_kept`). */

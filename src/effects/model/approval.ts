@@ -2,6 +2,8 @@ import { quote } from '../../json/canonical.ts';
 import type { DeniedDecision, Reason } from './decision.ts';
 import { type ApprovalRequirement, type Approvers, type Obligation, windowId } from './verdict.ts';
 import { shortened } from './shortened.ts';
+import type { BudgetRow } from './budget.ts';
+import type { EffectActor } from './effect.ts';
 
 /** Longest comment on a vote, characters. */
 export const MOST_COMMENT = 1000;
@@ -21,13 +23,8 @@ export interface Vote {
 }
 
 /** What the call takes from a budget, as computed when approval was asked for. */
-export interface ApprovalCost {
-  readonly budget: string;
-  readonly unit: string;
-  readonly bucket: string;
-  readonly window: string;
+export interface ApprovalCost extends Pick<BudgetRow, 'budget' | 'unit' | 'bucket' | 'window' | 'limit'> {
   readonly amount: number | null;
-  readonly limit: number;
 }
 
 /** A request for approval. It is bound to a digest of the action and of the rules that ask for approval. */
@@ -41,13 +38,7 @@ export interface ApprovalRecord {
   readonly digest: string;
   readonly tool: string;
   readonly target: string;
-  readonly requester: {
-    readonly agentId: string;
-    readonly agentOwner: string | null;
-    readonly user: string | null;
-    readonly keyId: string;
-    readonly keyMadeBy: string | null;
-  };
+  readonly requester: Pick<EffectActor, 'agentId' | 'agentOwner' | 'user' | 'keyId' | 'keyMadeBy'>;
   readonly requirements: readonly ApprovalRequirement[];
   readonly costs: readonly ApprovalCost[];
   readonly votes: readonly Vote[];
@@ -144,7 +135,6 @@ export function dueAt(approval: ApprovalRecord): number {
   return due;
 }
 
-/** Whether every requirement has its quorum of different people. */
 export function isQuorate(requirements: readonly ApprovalRequirement[], votes: readonly Vote[]): boolean {
   return requirements.every((requirement, index) => {
     const voters = new Set<string>();

@@ -9,7 +9,6 @@ export interface ClaimRecord {
   readonly createdAt: number;
   /** End of the requested time; equal to `createdAt` for a claim that lasts only as long as its call. */
   readonly expiresAt: number;
-  /** Effects that run under this claim. */
   readonly runningEffects: readonly string[];
   /** Time until which an unknown effect extends the claim. */
   readonly extendedUntil: number;

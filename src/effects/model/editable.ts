@@ -3,16 +3,13 @@ import type { Json } from '../../json/value.ts';
 /** A bound of a number: itself, or what the agent asked for. */
 export type Bound = number | 'asked';
 
-/** What an approver may make of a param. */
 export type Bounds =
   | { readonly kind: 'range'; readonly min: Bound | null; readonly max: Bound | null }
   | { readonly kind: 'choice'; readonly of: readonly (string | number | boolean)[] }
   | { readonly kind: 'text'; readonly maxLength: number };
 
-/** Params that an approver may change, by name. */
 export type Editable = Readonly<Record<string, Bounds>>;
 
-/** What several rules name as editable, by param. */
 export function editableIn(rules: readonly { readonly editable?: Editable }[]): Editable {
   return Object.fromEntries(rules.flatMap(({ editable = {} }) => Object.entries(editable)));
 }

@@ -4,6 +4,7 @@ import type { DeniedDecision, Reason } from './decision.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
 import type { KeyKind } from './principal.ts';
 import type { VerdictTrace } from './verdict.ts';
+import type { BudgetRow } from './budget.ts';
 
 /** Names one attempt. Every settlement is compared with it, so that only the owner of the attempt can settle it. */
 export interface Fence {
@@ -30,12 +31,7 @@ export interface Lease {
 }
 
 /** Units set aside in one budget row, and the window that they count in. */
-export interface Hold {
-  readonly budget: string;
-  readonly unit: string;
-  readonly bucket: string;
-  /** Id of the row's window: `c:<start>:<end>` for calendar windows, `r:<ms>` for rolling ones. */
-  readonly window: string;
+export interface Hold extends Pick<BudgetRow, 'budget' | 'unit' | 'bucket' | 'window'> {
   readonly amount: number;
 }
 
@@ -155,7 +151,6 @@ export interface EffectAction {
   readonly target: string;
 }
 
-/** Who requested it. */
 export interface EffectActor {
   readonly agentId: string;
   readonly agentOwner: string | null;
@@ -187,7 +182,6 @@ export interface Stage {
   readonly detail: string | null;
 }
 
-/** The record of one action. */
 export interface EffectRecord {
   readonly id: string;
   readonly workspace: string;
@@ -227,15 +221,11 @@ export interface EffectRecord {
 }
 
 /** What stays of a settled effect after its record was removed by age. */
-export interface Tombstone {
-  readonly id: string;
-  readonly workspace: string;
-  readonly idempotencyKey: string;
-  readonly fingerprint: string;
+export interface Tombstone
+  extends Pick<EffectRecord, 'id' | 'workspace' | 'idempotencyKey' | 'fingerprint' | 'attempt'> {
   readonly agentId: string;
   readonly tool: string;
   readonly target: string;
-  readonly attempt: number;
   readonly at: number;
   readonly outcome:
     | { readonly state: 'committed'; readonly receipt: SignedReceipt | ArchivedReceipt }

@@ -28,7 +28,6 @@ export type EntityOrigin =
   /** `line` counts from 1. */
   | { readonly kind: 'file'; readonly file: string; readonly line: number };
 
-/** An entity as the store keeps it. */
 export interface EntityRecord extends EntityRef {
   /** The version of the brain that wrote it: a count that only grows, from 1 on. */
   readonly version: number;
@@ -58,7 +57,6 @@ export function textOfEntity({ name, attributes, links }: Omit<Entity, keyof Ent
   return canonicalJson({ name, attributes, links: links.map(({ rel, type, id }) => ({ rel, type, id })) });
 }
 
-/** The entity of a record whose body is open. */
 export function entityOf({ type, id, body }: Pick<EntityRecord, 'type' | 'id' | 'body'>): Entity {
   // Only `textOfEntity` writes bodies.
   const { name, attributes, links } = readOwnJson<Omit<Entity, keyof EntityRef>>(body);

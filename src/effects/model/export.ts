@@ -3,7 +3,6 @@ import type { EffectRecord } from './effect.ts';
 import type { LedgerEvent, LedgerFilter } from './ledger.ts';
 import type { Tool } from './tool.ts';
 
-/** What an export has. */
 export const EXPORTED = ['effects', 'receipts', 'events'] as const;
 export type Exported = (typeof EXPORTED)[number];
 

@@ -13,7 +13,6 @@ export type FileFacts = JsonObject & {
 
 /** The bytes of a call's files. The params hold only their digests. */
 export interface CallFiles {
-  /** Total size. */
   readonly bytes: number;
   /** Reads a file in pieces. @throws Error when the call has no such file */
   read(sha256: string): AsyncIterable<Buffer>;
@@ -28,7 +27,6 @@ async function* absent(): AsyncGenerator<Buffer> {
 
 const MEMBERS: readonly string[] = ['filename', 'content_type', 'bytes', 'sha256'];
 
-/** Whether the value of a param is a file. */
 export function isFile(value: Json | undefined): value is FileFacts {
   if (!isJsonObject(value)) return false;
   const { filename, content_type: type, bytes, sha256 } = value;
@@ -74,7 +72,6 @@ export function filesKept(kept: Readonly<Record<string, string>> | undefined): C
   return filesOf(new Map(Object.entries(kept).map(([sha256, text]) => [sha256, Buffer.from(text, 'base64')])));
 }
 
-/** All files in the params. */
 export function filesIn(value: Json | undefined): readonly FileFacts[] {
   if (typeof value !== 'object' || value === null) return [];
   if (isFile(value)) return [value];

@@ -40,3 +40,22 @@ export interface KeySeals {
   sealRow(row: string, text: string): string;
   fitsRow(row: string, text: string, seal: string | undefined): boolean;
 }
+
+/** How callers send their key. */
+export interface KeyCarriers {
+  /** Headers whose whole value is the key, in lower case. */
+  readonly headers: readonly string[];
+  /** Schemes of `Authorization`. */
+  readonly schemes: readonly ('bearer' | 'token' | 'basic')[];
+  readonly query: readonly string[];
+}
+
+/** What a key made from the profile may do. */
+export interface KeyProfile {
+  readonly name: string;
+  readonly description: string;
+  readonly scopes: readonly Scope[];
+  /** Tools that the key may call or see; `null` for no limit. */
+  readonly allowedTools: readonly string[] | null;
+  readonly readOnly: boolean;
+}

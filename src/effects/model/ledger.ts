@@ -100,7 +100,6 @@ type GroupOf<Kind extends LedgerKind> = Kind extends `${infer Group}.${string}` 
  */
 export const INSTALLATION = '';
 
-/** Who caused an event. */
 export interface LedgerActor {
   readonly type: 'agent' | 'user' | 'key' | 'gateway';
   readonly id: string;
@@ -145,7 +144,6 @@ export interface LedgerFilter {
   readonly cursor: string | null;
 }
 
-/** The wire form of a ledger event. */
 export function ledgerEventToWire(event: LedgerEvent) {
   const recordedAt = new Date(event.at).toISOString();
   // The start is put on record only when the attempt has ended.

@@ -1,6 +1,5 @@
 import type { JsonObject } from '../../json/value.ts';
 
-/** What people can be told of. */
 export const NOTIFICATION_EVENTS = [
   'approval.requested',
   'approval.escalated',
@@ -97,7 +96,6 @@ export interface Delivery {
 
 export const DELIVERY_STATES = ['waiting', 'delivered', 'dead'] as const;
 
-/** How an attempt ended. */
 export type Attempted =
   | { readonly kind: 'delivered' }
   /** `afterMs`: what the receiver asks to wait. */
@@ -105,7 +103,6 @@ export type Attempted =
   /** Another attempt would end the same. */
   | { readonly kind: 'refused'; readonly why: string };
 
-/** Whether a receiver wants to be told. */
 export function isWanted(
   { events, workspaces }: Pick<Subscription, 'events' | 'workspaces'>,
   { event, workspace }: Pick<Notification, 'event' | 'workspace'>,

@@ -46,7 +46,6 @@ export type RunOutcome = {
       readonly answer: UpstreamAnswer | null;
       readonly accepted: boolean;
       readonly responseTruncated: boolean;
-      /** As in the settlement. */
       readonly amounts?: Amounts;
       readonly settlement: 'done' | 'pending';
     }

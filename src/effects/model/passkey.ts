@@ -35,7 +35,6 @@ export interface Answered {
 /** A user has at most so many. */
 export const MOST_PASSKEYS = 10;
 
-/** The ledger event for a new passkey. */
 export function passkeyAdded({ id, name, user, keyId, isSynced }: Passkey, actor: LedgerActor): LedgerDraft {
   const data = { passkey_id: id, name, user, key_id: keyId, synced: isSynced };
   return { kind: 'passkey.added', effectId: null, actor, data };

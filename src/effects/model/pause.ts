@@ -10,7 +10,6 @@ export type PauseScope =
 /** Pauses in force in one workspace that other than administrative keys have set, at most. */
 export const MOST_PAUSES = 200;
 
-/** A stop switch for calls. */
 export interface PauseRecord {
   readonly id: string;
   readonly workspace: string;

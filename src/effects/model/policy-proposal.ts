@@ -49,14 +49,12 @@ export function proposalStatus(
   return from === inForce ? 'open' : 'superseded';
 }
 
-/** What its seal is of. */
 export function proposalTerms(proposal: Omit<PolicyProposal, 'seal' | 'ended'>): string {
   const { id, version, from, how, by, why, files, people, at, expiresAt } = proposal;
   const behind = people.map(({ user, keyId, makers }) => [user, keyId, makers]);
   return JSON.stringify([id, version, from, how, by.type, by.id, why ?? null, files ?? null, behind, at, expiresAt]);
 }
 
-/** What events say of a proposal. */
 export function proposalEventData({ id, version, from, how, by, why, files, expiresAt }: PolicyProposal): JsonObject {
   return {
     proposal: id,

@@ -66,7 +66,6 @@ export function ledgerActor(principal: Principal): LedgerActor {
   return principal.user === null ? { type: 'key', id: principal.keyId } : { type: 'user', id: principal.user };
 }
 
-/** What policy sees of a key. */
 export interface KeyFacts {
   readonly id: string;
   readonly kind: KeyKind;

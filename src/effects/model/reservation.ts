@@ -1,12 +1,8 @@
+import type { ClaimRecord } from './claim.ts';
 /** Units of a pool set aside for an agent. */
-export interface ReservationRecord {
-  readonly id: string;
-  readonly workspace: string;
+export interface ReservationRecord
+  extends Pick<ClaimRecord, 'id' | 'workspace' | 'agentId' | 'createdAt' | 'expiresAt'> {
   readonly pool: string;
-  readonly agentId: string;
   readonly units: number;
-  readonly createdAt: number;
-  readonly expiresAt: number;
-  /** The key that made it. */
   readonly keyId: string;
 }

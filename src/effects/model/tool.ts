@@ -78,7 +78,6 @@ export type UpstreamIdempotency =
   | { readonly kind: 'none' }
   | { readonly kind: 'header'; readonly header: string; readonly forMs: number };
 
-/** A call that is an HTTP request. */
 export interface HttpCall {
   readonly kind: 'http';
   readonly request: RequestTemplate;
@@ -90,9 +89,7 @@ export interface HttpCall {
 /** A call of a tool of an MCP server: the params are its arguments. */
 export interface McpCall {
   readonly kind: 'mcp';
-  /** The name of the tool at the server. */
   readonly name: string;
-  /** The tool object as it was pinned. */
   readonly pinned: JsonObject;
   /** Its name at the door to all servers, which no other tool has. Absent: it is not there. */
   readonly federated?: string;
@@ -168,7 +165,6 @@ export interface Tool {
   readonly digest: string;
 }
 
-/** A tool whose calls are HTTP requests. */
 export interface HttpTool extends Tool {
   readonly call: HttpCall;
 }

@@ -77,7 +77,6 @@ export interface AllowAlike {
   readonly forMs: number;
 }
 
-/** People, by the roles that they hold and by name. */
 export interface Approvers {
   readonly roles: readonly string[];
   readonly users: readonly string[];
@@ -89,7 +88,6 @@ export interface Escalation {
   readonly to: Approvers;
 }
 
-/** Who must approve before the call may run. */
 export interface ApprovalRequirement {
   readonly rule: string;
   /** Digest of when the rule asks and whom, with the values that its conditions compare with. */
@@ -134,7 +132,6 @@ export interface VerdictTrace {
   /** Digest of the active policy set. */
   readonly policyVersion: string;
   readonly matched: readonly MatchedRule[];
-  /** Rules in shadow mode that would have refused. */
   readonly shadow: readonly string[];
   readonly observed: Observed | null;
   /** Entities of the company brain that policy looked at; absent where it looked at none. */
@@ -191,7 +188,6 @@ export function limitName(
   return of.kind === 'budget' ? `budget:${of.budget}` : `rate:${of.id}`;
 }
 
-/** Id of a budget row's window. */
 export function windowId(window: Extract<Obligation, { kind: 'budget' }>['window']): string {
   return window.kind === 'rolling' ? `r:${window.ms}` : `c:${window.start}:${window.end}`;
 }

@@ -1,47 +1,35 @@
-import type { CallHeaders, StateCheck } from '../model/action-call.ts';
-import type { EffectActor, Stage } from '../model/effect.ts';
-import type { CallFiles } from '../model/files.ts';
-import type { JsonObject } from '../../json/value.ts';
+import type { EffectActor } from '../model/effect.ts';
 import type { SealedParams } from '../ports.ts';
 import type { Agent, KeyFacts } from '../model/principal.ts';
-import type { Listen, RequestFault } from '../model/run-request.ts';
+import type { Listen, RequestFault, RunRequest } from '../model/run-request.ts';
 import type { Tool } from '../model/tool.ts';
-import type { ProxiedMessage, ProxiedRequest } from '../upstream.ts';
 
 /**
  * A checked call: its tool is known, its params are valid against the tool's schema, its target is computed. It has
  * everything that admission and attempt need. It is made once and never changed. No value is filled in or coerced: what
  * is evaluated is what is sent.
  */
-export interface Call {
-  readonly workspace: string;
+export interface Call
+  extends Omit<
+    RunRequest,
+    'principal' | 'via' | 'agentId' | 'actionType' | 'tool' | 'target' | 'idempotencyKey' | 'listen'
+  > {
   readonly agent: Agent;
   readonly tool: Tool;
   readonly target: string;
-  readonly params: JsonObject;
   /** Their canonical form. It is made once, for the fingerprint and for what a receipt commits to. */
   readonly paramsText: string;
-  readonly headers: CallHeaders;
   readonly idempotencyKey: string;
   /** Of a derived key with generations: see `AdmitRequest`. */
   readonly generationMs: number | null;
   readonly fingerprint: string;
-  readonly stateCheck: StateCheck | null;
-  readonly claimId: string | null;
-  readonly reservationId: string | null;
-  readonly metadata: JsonObject | null;
   readonly actor: EffectActor;
   readonly key: KeyFacts;
   readonly proposal: Proposal;
-  readonly proxied: ProxiedRequest | ProxiedMessage | null;
-  /** The bytes of the files in the params. */
-  readonly files: CallFiles;
   /** `null`: the answer is taken as a whole. */
   readonly listen: Listen | null;
-  readonly requestIp: string | null;
   /** Faults of the params, where policy only observes and the bytes are sent on unchanged. Otherwise empty. */
   readonly faults: readonly RequestFault[];
-  readonly stages: readonly Stage[];
   /** How long the checks took, ms. */
   readonly checkedMs: number;
 }

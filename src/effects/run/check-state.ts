@@ -7,7 +7,6 @@ import type { Stage } from '../model/effect.ts';
 import type { Tool } from '../model/tool.ts';
 import type { EffectPorts } from '../ports.ts';
 
-/** The attempt whose state is checked. */
 interface Checked {
   readonly ports: Pick<EffectPorts, 'upstream'>;
   readonly tool: Tool;

@@ -7,7 +7,7 @@ import { type EffectPorts, SALT_BYTES } from '../ports.ts';
 import type { Principal } from '../model/principal.ts';
 import type { JsonObject } from '../../json/value.ts';
 import { allowanceOf, type AskedAlike } from './allow-alike.ts';
-import type { VoteResult } from '../approval-store.ts';
+import type { VoteResult, VoteRequest } from '../approval-store.ts';
 import { changeCall } from './change-call.ts';
 import { admitAndExecute } from './execute.ts';
 import { grantedCall, type People, recall } from './recall.ts';
@@ -17,16 +17,11 @@ import { NoPlace, StoreUnavailable } from '../store.ts';
 import { isOwnRequest } from '../steps/voting.ts';
 import { FORGED } from './to-outcome.ts';
 
-/** A vote on a request for approval. */
-export interface ApprovalCall {
+export interface ApprovalCall extends Pick<VoteRequest, 'workspace' | 'approvalId' | 'verdict' | 'comment'> {
   /** A key that may decide in the workspace. The door has checked that. */
   readonly principal: Principal;
   /** The passkey that the session of the request began with. Else they showed a key. */
   readonly passkey?: string | null | undefined;
-  readonly workspace: string;
-  readonly approvalId: string;
-  readonly verdict: 'approve' | 'reject';
-  readonly comment: string | null;
   /** Params that the person changes, by name, with an approval; `null`: none. */
   readonly changes: JsonObject | null;
   /** The next calls alike that the person allows with an approval. Absent: none. */

@@ -86,7 +86,6 @@ async function evaluateReading(
   throw new StoreUnavailable('policy looked at too many entities one after the other');
 }
 
-/** The admission request with the verdict on what is known. */
 function evaluate(ports: EffectPorts, call: Call, exceeded: Exceeded): AdmitRequest {
   const { agent, key, tool, requestIp } = call;
   const now = ports.store.now();

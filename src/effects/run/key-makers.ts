@@ -2,7 +2,6 @@ import type { ApprovalRecord } from '../model/approval.ts';
 import type { KeyStore } from '../key-store.ts';
 import type { KeyRecord } from '../model/key.ts';
 
-/** What is asked of the keys of a store. */
 export type KeysOfUsers = Readonly<{
   keys(user: string): Promise<readonly Pick<KeyRecord, 'kind' | 'madeBy'>[]>;
 }>;

@@ -1,4 +1,3 @@
-import type { SeenEntity } from '../model/entity.ts';
 import { outcomeOfAdmission, shownBudgets } from './to-outcome.ts';
 import { checkCall } from './check-call.ts';
 import { type Decision, type Reason, statusOf } from '../model/decision.ts';
@@ -7,13 +6,12 @@ import type { ShownBudget } from '../model/outcome.ts';
 import type { EffectPorts } from '../ports.ts';
 import type { Problem, RunRequest } from '../model/run-request.ts';
 import { type Admission, type AdmitRequest, StoreUnavailable } from '../store.ts';
-import type { ApprovalRequirement, MatchedRule, Obligation, Observed, Exceeded } from '../model/verdict.ts';
+import type { ApprovalRequirement, Obligation, Observed, Exceeded, VerdictTrace } from '../model/verdict.ts';
 
 /** What a call would get now, and why. */
-export interface Preview {
+export interface Preview extends Pick<VerdictTrace, 'matched' | 'policyVersion' | 'entities' | 'observed'> {
   readonly kind: 'preview';
   readonly would: Decision;
-  /** The HTTP status that the run request would get. */
   readonly httpStatus: number;
   readonly reason: Reason;
   readonly tool: string;
@@ -21,12 +19,7 @@ export interface Preview {
   readonly agentId: string;
   readonly obligations: readonly Obligation[];
   readonly approvals: readonly ApprovalRequirement[];
-  readonly matched: readonly MatchedRule[];
-  readonly policyVersion: string;
-  /** Entities of the company brain that policy looked at; absent where it looked at none. */
-  readonly entities?: readonly SeenEntity[];
   readonly budgets: readonly ShownBudget[];
-  readonly observed: Observed | null;
   /** The idempotency key is in use already. */
   readonly repeat: boolean;
 }
@@ -113,15 +106,16 @@ function previewOf(request: AdmitRequest, admission: Admission): Preview {
   };
 }
 
-interface Judged {
+function judged(
+  request: AdmitRequest,
+  admission: Admission,
+): {
   readonly decision: Decision;
   readonly reason: Reason;
   readonly repeat: boolean;
   readonly budgets: readonly ShownBudget[];
   readonly observed: Observed | null;
-}
-
-function judged(request: AdmitRequest, admission: Admission): Judged {
+} {
   if (admission.kind === 'stale' || admission.kind === 'exceeds')
     throw new TypeError('a stale admission is asked again, not shown');
   if (admission.kind !== 'dispatch') return outcomeOfAdmission(request, admission);

@@ -129,7 +129,6 @@ function concluded(
   }
 }
 
-/** Readings that settled nothing, from the ledger. */
 interface Before {
   /** `null`: none. One of an earlier attempt is older than this one's quiet time. */
   readonly last: (Pick<Reading, 'finding' | 'readAt'> & { readonly evidence: JsonObject }) | null;

@@ -17,26 +17,15 @@ const BUSY = 0.2;
  * What people read is made in parts with pauses in between, one part at a time for all of them. So calls keep nine
  * tenths of the thread, however many people read.
  */
-export interface ReadingTurns {
-  /** Runs one part in its turn. It should take a few ms at most. */
-  run<T>(part: () => T | Promise<T>): Promise<T>;
-  /** Makes something of each item, in order, in parts. */
-  map<Item, Made>(items: readonly Item[], make: (item: Item) => Made): Promise<Made[]>;
-}
+export type ReadingTurns = ReturnType<typeof createReadingTurns>;
 
 /** The thread's clock and use, and what waits on it; others in tests. */
-export interface Thread {
-  /** ms. */
-  now(): number;
-  /** The share of time in which the thread worked since the last call. */
-  used(): number;
-  after(ms: number, work: () => void): void;
-}
+export type Thread = ReturnType<typeof thisThread>;
 
 /** For what is not read for people, or where nothing else has to be kept going: all at once. */
 export const AT_ONCE: ReadingTurns = { run: async (part) => part(), map: async (items, make) => items.map(make) };
 
-export function createReadingTurns(thread: Thread = thisThread()): ReadingTurns {
+export function createReadingTurns(thread: Thread = thisThread()) {
   let waiting: (() => void)[] = [];
   let next = 0;
   let isServing = false;
@@ -74,7 +63,9 @@ export function createReadingTurns(thread: Thread = thisThread()): ReadingTurns 
   }
 
   return {
+    /** Runs one part in its turn. It should take a few ms at most. */
     run,
+    /** Makes something of each item, in order, in parts. */
     async map<Item, Made>(items: readonly Item[], make: (item: Item) => Made): Promise<Made[]> {
       const made: Made[] = [];
       const left = items.values();
@@ -91,17 +82,19 @@ export function createReadingTurns(thread: Thread = thisThread()): ReadingTurns 
   };
 }
 
-function thisThread(): Thread {
+function thisThread() {
   let last = performance.eventLoopUtilization();
   return {
-    now: () => performance.now(),
-    used() {
+    /** ms. */
+    now: (): number => performance.now(),
+    /** The share of time in which the thread worked since the last call. */
+    used(): number {
       const current = performance.eventLoopUtilization();
       const { utilization } = performance.eventLoopUtilization(current, last);
       last = current;
       return utilization;
     },
-    after(ms, work) {
+    after(ms: number, work: () => void): void {
       if (ms < 1) setImmediate(work);
       else setTimeout(work, ms);
     },

@@ -10,15 +10,12 @@ import type { ChangedParams } from '../model/verdict.ts';
 export interface RenderContext {
   /** Origin of links, without a trailing slash. */
   readonly publicUrl: string;
-  /** The JSON view of a signed receipt. */
   readonly receiptView: (jws: string) => JsonObject;
   /** Whether the reader is an agent. Of shared budgets, an agent sees only a level. */
   readonly forAgent: boolean;
-  /** Whether a tool declares a probe. */
   readonly hasProbe: (tool: string) => boolean;
 }
 
-/** A decision as an HTTP answer. */
 export interface RenderedOutcome {
   readonly status: number;
   /** Lower-case names. */
@@ -54,7 +51,6 @@ export function renderOutcome(outcome: RunOutcome, context: RenderContext): Rend
   return { status, headers: outcomeHeaders(outcome), body };
 }
 
-/** What approvers changed of a call. */
 export function changedToWire({ approvalId, params }: ChangedParams) {
   return { approval_id: approvalId, params };
 }

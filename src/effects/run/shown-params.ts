@@ -23,7 +23,6 @@ export function shownParams(
   where: keyof typeof SHOWN = 'answer',
 ): {
   readonly params: JsonObject;
-  /** Whether something was cut. */
   readonly truncated: boolean;
 } {
   let left: number = SHOWN[where].total;

@@ -7,7 +7,6 @@ import { BUSY, type EffectRecord, type Evidence, type Hold, type Tombstone } fro
 import type { RunOutcome, ShownBudget } from '../model/outcome.ts';
 import type { Verdict } from '../model/verdict.ts';
 
-/** The members that every outcome has, taken from an effect's record. */
 export function baseOf(effect: EffectRecord, reason: Reason, repeat: boolean) {
   const { changed } = effect.trace;
   return {
@@ -164,13 +163,11 @@ export function outcomeFor(effect: EffectRecord, approval: ApprovalRecord | null
 
 export const COMMITTED: Reason = { code: 'committed', message: 'The action happened.' };
 
-/** The reason of a failed attempt. */
 export function failedReason({ code, message }: Pick<Evidence, 'code' | 'message'>): Reason {
   if (code === BUSY) return { code: 'upstream_busy', message: `${message}, so nothing was done` };
   return { code: code === 'connect_failed' ? 'connect_failed' : 'upstream_refused', message };
 }
 
-/** The reason of an unknown outcome. */
 export function unknownReason(safeToRetry: boolean): Reason {
   return {
     code: 'outcome_unknown',
@@ -180,7 +177,6 @@ export function unknownReason(safeToRetry: boolean): Reason {
   };
 }
 
-/** The outcome of an admission that sends nothing. */
 export function outcomeOfAdmission(
   request: AdmitRequest,
   admission: Exclude<Admission, { kind: 'dispatch' | 'stale' | 'exceeds' }>,

@@ -16,7 +16,6 @@ import type { Permit } from '../model/verdict.ts';
 /** At most this many effects of one agent wait for approval. */
 const MAX_PENDING = 20;
 
-/** What an admission gives to an effect. */
 type Terms = Pick<EffectRecord, 'holds' | 'holdState' | 'claims' | 'uses' | 'trace'>;
 
 function freshEffect(view: StepView, request: AdmitRequest, terms: Terms | null = null): FreshEffect {

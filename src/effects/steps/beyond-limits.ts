@@ -10,12 +10,12 @@ import type { BudgetChange, StepView } from './plan.ts';
 const NOTHING: readonly never[] = [];
 
 /** What counts in a call's favour, or was counted before. */
-interface Counted {
-  /** Earlier holds of the call. */
+export interface Counted {
+  /** Earlier holds of the effect, which this attempt replaces. */
   readonly already: readonly Hold[];
-  /** What else the same step gives back. */
+  /** What else the same step gives back: holds of a request that has expired. */
   readonly freed: readonly BudgetChange[];
-  /** Rates that the call was counted in when it was asked. */
+  /** Rates that were counted already, when approval was asked for. A call that approvers changed may fall under others. */
   readonly counted: NonNullable<ApprovalRecord['rates']>;
 }
 

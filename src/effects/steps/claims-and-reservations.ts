@@ -4,8 +4,7 @@ import type { LedgerActor, LedgerDraft } from '../model/ledger.ts';
 import { freeUnits, isClaimActive } from './obligations.ts';
 import type { Plan, StepView } from './plan.ts';
 import type { EffectStore } from '../store.ts';
-import type { ClaimResult } from '../claim-store.ts';
-import type { ReservationResult } from '../reservation-store.ts';
+import type { ClaimResult, ReservationResult } from '../store.ts';
 
 /** At most this many claims that one agent asked for at a time. Claims that calls take for themselves do not count. */
 export const MAX_CLAIMS = 20;
@@ -13,8 +12,6 @@ export const MAX_CLAIMS = 20;
 export const MAX_CLAIMS_OF_KEY = 100;
 /** At most this many reservations of one key at a time. */
 export const MAX_RESERVATIONS_OF_KEY = 100;
-
-type MakeReservation = Parameters<EffectStore['makeReservation']>[0];
 
 /** Takes an exclusive right on a target. A holder that asks again gets its own claim, prolonged. */
 export function takeClaimStep(view: StepView, request: Parameters<EffectStore['takeClaim']>[0]): Plan<ClaimResult> {
@@ -67,8 +64,10 @@ export function releaseClaimStep(
   };
 }
 
-/** Reserves units of a pool for an agent. */
-export function makeReservationStep(view: StepView, request: MakeReservation): Plan<ReservationResult> {
+export function makeReservationStep(
+  view: StepView,
+  request: Parameters<EffectStore['makeReservation']>[0],
+): Plan<ReservationResult> {
   const { workspace, pool, agentId, keyId, units } = request;
   if (view.reservationsOfKey(workspace, keyId) >= MAX_RESERVATIONS_OF_KEY)
     return { reply: { kind: 'too_many', limit: MAX_RESERVATIONS_OF_KEY } };

@@ -18,7 +18,6 @@ export function eraseStep(view: StepView, request: EraseRequest): Plan<Erasure> 
   };
 }
 
-/** The answer that is kept in a state. */
 export function keptOf(life: Life) {
   return life.state === 'committed' || life.state === 'failed' ? life.result : null;
 }

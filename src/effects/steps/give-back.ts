@@ -120,7 +120,6 @@ function budgetChange({ budget, unit, bucket, window }: Hold, hold: number, spen
   return { budget, unit, bucket, window, limit: null, hold, spend };
 }
 
-/** Holds as ledger data. */
 export function holdsToWire(holds: readonly Hold[]): Json {
   return holds.map(({ budget, unit, bucket, window, amount }) => ({ budget, unit, bucket, window, amount }));
 }

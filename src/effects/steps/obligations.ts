@@ -1,10 +1,9 @@
-import type { ApprovalRecord } from '../model/approval.ts';
 import type { BudgetRow } from '../model/budget.ts';
 import type { ClaimRecord } from '../model/claim.ts';
 import type { ReservationRecord } from '../model/reservation.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
 import type { Hold, PoolUse } from '../model/effect.ts';
-import { aboveLimit, exceededLimits, isAmongLimits, isAskedAbout } from './beyond-limits.ts';
+import { aboveLimit, exceededLimits, isAmongLimits, isAskedAbout, type Counted } from './beyond-limits.ts';
 import type { BudgetChange, BudgetCounter, RateCount, RunningUse, StepView } from './plan.ts';
 import type { AdmitRequest } from '../store.ts';
 import {
@@ -30,7 +29,6 @@ type Refused = {
 /** The obligations hold. This is what admission must write. */
 interface Satisfied {
   readonly kind: 'satisfied';
-  /** Claim rows to write, each extended by the effect. */
   readonly claims: readonly ClaimRecord[];
   readonly uses: readonly PoolUse[];
   readonly rates: readonly RateCount[];
@@ -43,15 +41,9 @@ interface Satisfied {
 }
 
 /** Which obligations count. A waiting effect holds less, and its existing holds do not count against it. */
-export interface ObligationScope {
+export interface ObligationScope extends Counted {
   /** Which budgets get a hold now. */
   readonly hold: 'all' | 'own';
-  /** Earlier holds of the effect, which this attempt replaces. */
-  readonly already: readonly Hold[];
-  /** What else the same step gives back: holds of a request that has expired. */
-  readonly freed: readonly BudgetChange[];
-  /** Rates that were counted already, when approval was asked for. A call that approvers changed may fall under others. */
-  readonly counted: NonNullable<ApprovalRecord['rates']>;
   /** People have agreed that the call goes beyond the limits that the permit asks about. */
   readonly isGranted: boolean;
 }

@@ -6,6 +6,7 @@ import type { ReservationRecord } from '../model/reservation.ts';
 import type { EffectRecord, Tombstone } from '../model/effect.ts';
 import type { LedgerDraft } from '../model/ledger.ts';
 import type { SeenVersions } from '../store.ts';
+import type { BudgetRow } from '../model/budget.ts';
 
 /** What a key is bound to. */
 export type Binding =
@@ -87,11 +88,7 @@ export interface BudgetCounter {
 }
 
 /** A change of one budget row. `spend` gets the time `now`. */
-export interface BudgetChange {
-  readonly budget: string;
-  readonly unit: string;
-  readonly bucket: string;
-  readonly window: string;
+export interface BudgetChange extends Pick<BudgetRow, 'budget' | 'unit' | 'bucket' | 'window'> {
   /** The limit in force, for readers; `null` keeps the one on record. */
   readonly limit: number | null;
   readonly hold: number;
@@ -129,12 +126,9 @@ export interface Plan<Reply> {
   readonly allowances?: readonly AllowanceRecord[];
   readonly budgets?: readonly BudgetChange[];
   readonly rates?: readonly RateCount[];
-  /** Rows to write, by target. */
   readonly claims?: readonly ClaimRecord[];
-  /** Targets whose claim is removed. */
   readonly claimsGone?: readonly string[];
   readonly reservation?: ReservationRecord;
-  /** Id of a reservation to remove. */
   readonly reservationGone?: string;
   /** Id of the effect whose uses are removed, before `uses` are written. */
   readonly usesGone?: string;

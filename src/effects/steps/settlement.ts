@@ -2,11 +2,11 @@ import { statusShown } from '../model/answer.ts';
 import type { EffectRecord, Lease } from '../model/effect.ts';
 import { isoTime } from '../model/iso-time.ts';
 import type { LedgerActor, LedgerDraft } from '../model/ledger.ts';
-import { advance, changed, type LifeRefusal } from './lifecycle.ts';
-import { recordedAs } from './ledger-states.ts';
-import type { Plan, StepView } from './plan.ts';
+import type { ResolveRequest, Resolution, Settlement, SettleRequest, PlanProbeRequest } from '../store.ts';
 import { release } from './give-back.ts';
-import type { ResolveRequest, Resolution, Settlement, SettleRequest } from '../store.ts';
+import { recordedAs } from './ledger-states.ts';
+import { advance, changed, type LifeRefusal, sameFence } from './lifecycle.ts';
+import type { Plan, StepView } from './plan.ts';
 import { loseLeaseStep } from './sweep.ts';
 
 /**
@@ -221,4 +221,26 @@ function refusedResolution(view: StepView, effect: EffectRecord, lease: Lease, w
     case 'contradiction':
       return { kind: 'not_unknown', effect };
   }
+}
+
+/**
+ * Fixes when an unknown effect is probed next, and puts the reading before that on record. It is how a gateway takes a
+ * probe upon itself, too: until that time no other finds it due.
+ */
+export function planProbeStep(view: StepView, request: PlanProbeRequest): Plan<'planned' | 'moved'> {
+  const { workspace, effectId, fence, due, next, reading } = request;
+  const events: readonly LedgerDraft[] =
+    reading === null ? [] : [{ kind: 'effect.probed', effectId, actor: reading.actor, data: reading.data }];
+  const effect = view.effect(workspace, effectId);
+  const life = effect?.life;
+  const isAsSeen =
+    life?.state === 'unknown' &&
+    sameFence(life.lease.fence, fence) &&
+    (due === 'any' || (life.probeAt ?? 'unplanned') === due);
+  if (effect === null || life === undefined || !isAsSeen) return { reply: 'moved', events };
+  return {
+    reply: 'planned',
+    effects: [{ record: changed(effect, { life: { ...life, probeAt: next } }), binding: 'keep' }],
+    events,
+  };
 }

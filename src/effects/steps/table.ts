@@ -9,8 +9,7 @@ import {
 } from './claims-and-reservations.ts';
 import { eraseStep } from './erase.ts';
 import type { Plan, StepView } from './plan.ts';
-import { planProbeStep } from './probing.ts';
-import { resolveStep, settleStep } from './settlement.ts';
+import { resolveStep, settleStep, planProbeStep } from './settlement.ts';
 import { expireOverdueStep, giveUpStep, voteStep } from './voting.ts';
 
 /** The steps by name: under these names they are asked for in the store's thread. */
@@ -44,7 +43,6 @@ export type ReplyOf<Name extends StepName> = ReturnType<(typeof STEPS)[Name]>['r
 /** A step as the rules write it: a pure function from what it sees and the request to what to write and answer. */
 export type Step<Name extends StepName> = (view: StepView, request: RequestOf<Name>) => Plan<ReplyOf<Name>>;
 
-/** The step of a name. */
 export function stepOf<Name extends StepName>(name: Name): Step<Name> {
   const steps: { readonly [Of in StepName]: Step<Of> } = STEPS;
   return steps[name];

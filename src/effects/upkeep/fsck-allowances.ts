@@ -2,7 +2,6 @@ import type { AllowanceRecord } from '../model/allowance.ts';
 import type { LedgerEvent } from '../model/ledger.ts';
 import type { EffectStore } from '../store.ts';
 
-/** What the ledger says of an allowance. */
 interface LedgerAllowance {
   used: number;
   ended: 'revoked' | 'replaced' | null;
@@ -57,7 +56,6 @@ function standing(one: LedgerAllowance | undefined): string {
   return `used ${used} of ${times} until ${new Date(expiresAt).toISOString()}${ended === null ? '' : `, ${ended}`}`;
 }
 
-/** All allowances of a workspace. */
 export async function allAllowances(
   store: Pick<EffectStore, 'allowances'>,
   workspace: string,

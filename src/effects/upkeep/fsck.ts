@@ -43,7 +43,6 @@ interface Row {
   held: number;
   /** Of a calendar window: what was spent in it. */
   spent: number;
-  /** Of a rolling window. */
   readonly spends: { readonly at: number; readonly amount: number }[];
 }
 

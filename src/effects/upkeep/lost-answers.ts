@@ -10,21 +10,6 @@ const EVERY_MS = 100;
 /** Most that are remembered. For others, the attempt ends with its lease. */
 const REMEMBERED = 10_000;
 
-/**
- * Admissions whose answer never came. The caller was told that the store is unavailable, and sent nothing. But the
- * store may have admitted the call, and it would end as an unknown outcome that nobody can resolve. So these admissions
- * are found by their nonce, and settled as not dispatched.
- */
-export interface LostAnswers {
-  lost(request: AdmitRequest): void;
-  /**
-   * Call this before an admission. If the answer to an earlier admission of the same key was lost, that one is settled
-   * first. Otherwise this call would be told that the action is running. @throws StoreUnavailable
-   */
-  before(request: AdmitRequest): Promise<void> | null;
-  close(): void;
-}
-
 interface Lost {
   readonly workspace: string;
   readonly key: string;
@@ -33,11 +18,16 @@ interface Lost {
   checks: number;
 }
 
-/** @param boundTo the effect that an idempotency key is bound to; `null` where there is none with a record */
+/**
+ * Admissions whose answer never came. The caller was told that the store is unavailable, and sent nothing. But the
+ * store may have admitted the call, and it would end as an unknown outcome that nobody can resolve. So these admissions
+ * are found by their nonce, and settled as not dispatched.
+ * @param boundTo the effect that an idempotency key is bound to; `null` where there is none with a record
+ */
 export function watchLostAnswers(
   boundTo: (workspace: string, idempotencyKey: string) => Promise<EffectRecord | null>,
   settle: (request: SettleRequest) => Promise<unknown>,
-): LostAnswers {
+) {
   const open = new Map<string, Lost>();
   let looking = false;
 
@@ -79,12 +69,16 @@ export function watchLostAnswers(
   timer.unref();
 
   return {
-    lost(request) {
+    lost(request: AdmitRequest): void {
       if (open.size >= REMEMBERED) return;
       const { workspace, idempotencyKey, nonce } = request;
       open.set(nameOf(request), { workspace, key: idempotencyKey, nonce, since: performance.now(), checks: 0 });
     },
-    before(request) {
+    /**
+     * Call this before an admission. If the answer to an earlier admission of the same key was lost, that one is settled
+     * first. Otherwise this call would be told that the action is running. @throws StoreUnavailable
+     */
+    before(request: AdmitRequest): Promise<void> | null {
       if (open.size === 0) return null;
       const { workspace, idempotencyKey } = request;
       // The same admission is asked for again.
@@ -92,7 +86,7 @@ export function watchLostAnswers(
       const of = [...open].filter(([, it]) => it.workspace === workspace && it.key === idempotencyKey);
       return of.length === 0 ? null : settleFirst(of);
     },
-    close: () => clearInterval(timer),
+    close: (): void => clearInterval(timer),
   };
 }
 

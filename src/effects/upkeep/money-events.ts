@@ -9,7 +9,6 @@ interface MoneyMeaning {
   readonly spends: boolean;
 }
 
-/** What events of the ledger say of the money of budgets. */
 export const MONEY: Readonly<Partial<Record<LedgerKind, MoneyMeaning>>> = {
   'budget.held': { leaves: 'held', held: 1, spends: false },
   'budget.voided': { leaves: 'voided', held: -1, spends: false },
@@ -54,7 +53,6 @@ function holdsOf(data: Json | undefined): HoldInEvent[] {
   });
 }
 
-/** Names a row of a budget. */
 export function rowName({ budget, bucket, window }: Pick<Hold, 'budget' | 'bucket' | 'window'>): string {
   return `${budget} ${bucket} ${window}`;
 }

@@ -220,7 +220,6 @@ export function countToText(approval: ApprovalRecord): string {
   return counts.map(({ rule, text }) => `${text} for ${rule}`).join(', ');
 }
 
-/** How many people have approved for a requirement. */
 export function approvalsOf({ votes }: ApprovalRecord, requirement: number): number {
   const counted = votes.filter((vote) => vote.verdict === 'approve' && vote.requirements.includes(requirement));
   return new Set(counted.map(({ user }) => user)).size;

@@ -33,7 +33,6 @@ export interface CallReader {
 
 type Opened = Pick<SealedParams, 'params' | 'headers' | 'asked'>;
 
-/** What reading calls needs of the rest of the gateway. */
 export interface CallReaderPorts {
   readonly catalog: () => { tool(name: string): Tool | null };
   readonly policies: () => { readonly set: { redacted(tool: string): ReadonlySet<string> } };

@@ -14,7 +14,6 @@ import type { Probed } from '../run/probe-effect.ts';
 import type { Tool } from '../model/tool.ts';
 import { optionalTimeToWire, timeToWire } from './time.ts';
 
-/** What the wire form of an effect needs besides its record. */
 export interface EffectWireContext {
   readonly publicUrl: string;
   readonly receiptView: (jws: string) => JsonObject;
@@ -24,7 +23,6 @@ export interface EffectWireContext {
   readonly withResult: boolean;
   /** The request for approval that the effect waits for, or that was rejected, if it was looked up. */
   readonly approval: ApprovalRecord | null;
-  /** The store's time. */
   readonly now: number;
 }
 
@@ -127,7 +125,6 @@ function nextStep(effect: EffectRecord, decision: Decision, safe: boolean): Next
   return reason.next ?? nextOf(decision, reason.code);
 }
 
-/** The code of the reason of an effect's decision. */
 export function reasonCodeOf(effect: EffectRecord): Code {
   return reasonOf(effect, false, null, false).code;
 }

@@ -32,7 +32,6 @@ export function previewToWire(preview: Preview, forAgent: boolean) {
   };
 }
 
-/** What a permitted call has to hold. */
 export function obligationToWire(obligation: Obligation, forAgent: boolean) {
   const { rule } = obligation;
   switch (obligation.kind) {
@@ -62,7 +61,6 @@ export function obligationToWire(obligation: Obligation, forAgent: boolean) {
   }
 }
 
-/** Who would have to approve. */
 export function requirementToWire(requirement: ApprovalRequirement) {
   return {
     kind: 'approval' as const,

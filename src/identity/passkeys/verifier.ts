@@ -10,11 +10,7 @@ const LONGEST_MS = 10_000;
 const MOST_WAITING = 50;
 
 /** Checks what authenticators have signed, outside the thread that answers calls. */
-export interface PasskeyVerifier {
-  /** @throws StoreUnavailable where there is no answer now */
-  verify(request: VerifyRequest): Promise<Verified>;
-  close(): Promise<void>;
-}
+export type PasskeyVerifier = ReturnType<typeof createVerifier>;
 
 interface Waiting {
   readonly resolve: (verified: Verified) => void;
@@ -23,7 +19,7 @@ interface Waiting {
 }
 
 /** @param entry the program of the thread; `null`: in this thread, if no other can run these sources */
-export function createVerifier(entry: URL | null = workerEntry()): PasskeyVerifier {
+export function createVerifier(entry: URL | null = workerEntry()) {
   const waiting = new Map<number, Waiting>();
   let worker: Worker | null = null;
   let idle: NodeJS.Timeout | undefined;
@@ -61,7 +57,8 @@ export function createVerifier(entry: URL | null = workerEntry()): PasskeyVerifi
   }
 
   return {
-    async verify(request) {
+    /** @throws StoreUnavailable where there is no answer now */
+    async verify(request: VerifyRequest): Promise<Verified> {
       if (entry === null) return (await import('./verify.ts')).verify(request);
       if (waiting.size >= MOST_WAITING)
         throw new StoreUnavailable('Too many passkeys are checked at once. Nothing was done: try again.');
@@ -76,7 +73,7 @@ export function createVerifier(entry: URL | null = workerEntry()): PasskeyVerifi
         thread.postMessage({ ticket, request });
       });
     },
-    async close() {
+    async close(): Promise<void> {
       await end();
     },
   };

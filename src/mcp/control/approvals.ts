@@ -7,7 +7,7 @@ import type { JsonObject } from '../../json/value.ts';
 import type { ControlPorts } from './ports.ts';
 import { AgentId, args, DEFAULT_PAGE, Items, NextCursor, PAGE, ToolName } from './schemas.ts';
 import { answered, type ControlTool, defineTool, faulty } from './tool.ts';
-import { absent, isVisible } from './visible.ts';
+import { absent, isVisible } from './may-use.ts';
 
 /** Pages of the store that are read for one page of an answer: filters by tool or agent leave gaps. */
 const MOST_PAGES = 5;

@@ -25,7 +25,7 @@ import {
   ToolName,
 } from './schemas.ts';
 import { answered, type ControlTool, defineTool, faulty } from './tool.ts';
-import { absent, visibleEffect, wireContext } from './visible.ts';
+import { absent, visibleEffect, wireContext } from './may-use.ts';
 
 const STATES = ['pending_approval', 'executing', 'committed', 'failed', 'unknown', 'rejected', 'denied'] as const;
 

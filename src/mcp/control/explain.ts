@@ -16,7 +16,7 @@ import {
   type ToolCall,
   type ToolFaults,
 } from './tool.ts';
-import { absent, visibleEffect } from './visible.ts';
+import { absent, visibleEffect } from './may-use.ts';
 
 /** Most rules in one answer. */
 const MOST_RULES = 100;

@@ -22,8 +22,7 @@ const WINDOWS = {
   '7d': 604_800_000,
   '30d': 2_592_000_000,
 } as const;
-type WindowName = keyof typeof WINDOWS;
-const WINDOW_NAMES: readonly WindowName[] = ['15m', '1h', '24h', '7d', '30d'];
+const WINDOW_NAMES: readonly (keyof typeof WINDOWS)[] = ['15m', '1h', '24h', '7d', '30d'];
 
 const Summary = Type.Object({
   window: Type.Enum([...WINDOW_NAMES]),

@@ -14,7 +14,6 @@ const PATH = '/v1/mcp';
 
 declare module 'fastify' {
   interface FastifyRequest {
-    /** Who calls the MCP control plane. */
     mcpCaller: { readonly principal: Principal; readonly at: number; readonly tookMs: number } | null;
   }
 }

@@ -1,5 +1,5 @@
 import type { FastifyRequest } from 'fastify';
-import type { BrainPort } from '../../brain/port.ts';
+import type { Brain } from '../../brain/brain.ts';
 import type { Note } from '../../effects/model/note.ts';
 import type { Problem, RunRequest } from '../../effects/model/run-request.ts';
 import type { JudgeInput } from '../../effects/ports.ts';
@@ -39,15 +39,13 @@ export interface ControlPorts extends CallerPorts, FaultPorts, CallReaderPorts {
   /** What a run would answer now. Writes nothing. */
   /** @param isOfCalls whether it looks at calls with the same params */
   readonly preview: (request: RunRequest, isOfCalls: boolean) => Promise<PreviewResult>;
-  /** Starts the probe of an effect that the caller may see. */
   readonly probe: (call: ProbeCall) => Promise<ProbeResult>;
-  /** Everything that a decision by policy depends on. */
   readonly policyInput: (input: JudgeInput) => PolicyInput;
   /** Has a decision judged by json-rules-engine's own engine as well, if it is one of the sample. */
   readonly secondOpinion: (policies: CompiledPolicies, input: PolicyInput) => void;
   readonly directory: Pick<Directory, 'agent'>;
   readonly catalog: () => Catalog;
-  readonly brain: BrainPort;
+  readonly brain: Pick<Brain, 'query' | 'types'>;
   /** How tools of MCP servers stand to what was approved. */
   readonly pins: {
     /** `null` where a tool has no pin. */
@@ -57,7 +55,6 @@ export interface ControlPorts extends CallerPorts, FaultPorts, CallReaderPorts {
   };
   readonly policies: () => { readonly set: CompiledPolicies; readonly mode: 'enforce' | 'observe' };
   readonly receipts: {
-    /** The JSON view of a signed receipt. */
     readonly view: (jws: string) => JsonObject;
     /** All receipt keys, including retired ones (RFC 7517). */
     readonly jwks: () => JsonObject;
@@ -70,7 +67,6 @@ export interface ControlPorts extends CallerPorts, FaultPorts, CallReaderPorts {
     /** Origin of links, no trailing slash. */
     readonly publicUrl: string;
     readonly queryKey: 'allow' | 'refuse';
-    /** What a JSON body may hold. */
     readonly jsonLimits: JsonLimits;
   };
   /** Says in the log who called what. */

@@ -32,7 +32,6 @@ export const EffectId = Type.String({ minLength: 1, maxLength: 64, description: 
 const MAX_PAGE = 50;
 export const DEFAULT_PAGE = 20;
 
-/** Arguments of a list. */
 export const PAGE = {
   limit: Type.Optional(
     Type.Integer({ minimum: 1, maximum: MAX_PAGE, description: `At most ${MAX_PAGE}; ${DEFAULT_PAGE} if absent.` }),

@@ -6,7 +6,6 @@ import type { Principal } from '../../effects/model/principal.ts';
 import type { EndpointId, View } from '../../identity/permissions.ts';
 import type { JsonObject } from '../../json/value.ts';
 
-/** A tool of the control plane. */
 export interface ControlTool {
   readonly name: string;
   readonly title: string;
@@ -113,12 +112,10 @@ function faultsOf({ errors }: { readonly errors?: readonly ErrorObject[] | null 
   });
 }
 
-/** An answer. */
 export function answered(structured: JsonObject, text: string): ToolAnswer {
   return { kind: 'answer', structured, text };
 }
 
-/** Faults that the schema cannot find. */
 export function faulty(path: string, message: string): ToolFaults {
   return { kind: 'faults', faults: [{ path, message }] };
 }

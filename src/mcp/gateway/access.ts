@@ -11,18 +11,9 @@ declare module 'fastify' {
 }
 
 /** What the doors find out about a request while they work on it. Nothing of it is free text of the caller's. */
-interface Noted {
-  /** The server, where there is one of this name. */
-  upstream: string | null;
-  /** The tool as which it was judged, where it is in the catalog. */
-  tool: string | null;
-  /** The method, where the gateway knows it. */
-  rpc: string | null;
-  decision: string | null;
-  effectId: string | null;
-  /** Its answer is a stream that lasts until one side leaves. */
-  lasts: boolean;
-}
+type Noted = {
+  -readonly [Name in 'upstream' | 'tool' | 'rpc' | 'decision' | 'effectId' | 'lasts']: AccessLine[Name];
+};
 
 /** Has each request of a door told of when it is over. Hooks that find out who sends it come after this one. */
 export function recordMessages(app: FastifyInstance, record: ((line: AccessLine) => void) | null): void {
@@ -34,7 +25,6 @@ export function recordMessages(app: FastifyInstance, record: ((line: AccessLine)
   });
 }
 
-/** Notes what was found out about a request. */
 export function note({ mcpNoted }: FastifyRequest, found: Partial<Noted>): void {
   if (mcpNoted !== null) Object.assign(mcpNoted, found);
 }

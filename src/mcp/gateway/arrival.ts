@@ -24,7 +24,6 @@ declare module 'fastify' {
 export interface Sender {
   readonly principal: Principal;
   readonly workspace: string;
-  /** The agent that the request names. */
   readonly agentId: string | null;
   readonly owner: SessionOwner;
   /** The id that was sealed for the session; `null` outside of one. */

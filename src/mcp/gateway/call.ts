@@ -4,7 +4,6 @@ import { NO_HEADERS } from '../../effects/model/action-call.ts';
 import { NO_FILES } from '../../effects/model/files.ts';
 import { readIdempotencyKey } from '../../effects/run/fingerprint.ts';
 import { randomPooled } from '../../effects/run/ids.ts';
-import type { Principal } from '../../effects/model/principal.ts';
 import type { GivenKey, Problem } from '../../effects/model/run-request.ts';
 import { type McpCall, pinnedCall, type Tool } from '../../effects/model/tool.ts';
 import type { MessageListener } from '../../effects/upstream.ts';
@@ -24,18 +23,13 @@ import { urlRequest, withoutAnswerToUs } from './approval-url.ts';
 import { answeredEarly, asksForMore, openedRound, sealedRound } from './input-rounds.ts';
 import type { LiveCalls } from './live-calls.ts';
 import type { GatewayPorts } from './ports.ts';
-import { type AnswerHeaders, sealHeaders, type SessionOwner } from './sessions.ts';
+import { type AnswerHeaders, sealHeaders } from './sessions.ts';
+import type { Sender } from './arrival.ts';
 
 /** A call of a tool, as it came in. */
-export interface ArrivedCall {
-  readonly principal: Principal;
-  readonly workspace: string;
-  readonly agentId: string | null;
+export interface ArrivedCall extends Omit<Sender, 'session'> {
   readonly upstream: string;
-  /** Whose session it is in, at the door that it came through. */
-  readonly owner: SessionOwner;
   readonly message: RpcRequest;
-  /** Headers of the transport that go on. */
   readonly headers: Readonly<Record<string, string>>;
   /** What the call is one of: calls of other sessions are not cancelled with it. */
   readonly session: string;
@@ -52,10 +46,7 @@ export interface ArrivedCall {
   readonly events: EventIdMarks | null;
   /** Hears what the server says beside the answer. */
   readonly heard: (event: Buffer) => void;
-  readonly authenticatedAt: number;
   readonly era: Era;
-  /** The client has its user visit addresses. */
-  readonly takesUrls: boolean;
 }
 
 /** Runs a call of a tool as an effect, and answers it: always with a status of 200 where a decision was made. */
@@ -270,7 +261,6 @@ interface BegunAnswer {
   forget(): void;
   /** Asks the client something, where nothing has been sent yet. Nobody waits for what it says. */
   ask(message: JsonObject, headers: Readonly<Record<string, string>>): void;
-  /** Sends the last message. */
   end(message: JsonObject, headers?: Readonly<Record<string, string>>): Promise<FastifyReply>;
   /** Sends an answer of the server that is no message to the call. */
   pass(answer: HttpAnswer): FastifyReply;

@@ -95,7 +95,6 @@ export class EventIdMarks {
   }
 }
 
-/** Puts marks to the ids of the events of a whole stream. */
 export function markedEvents(marks: EventIdMarks): Transform {
   return new Transform({
     transform(piece: Buffer, _encoding, done) {

@@ -1,20 +1,23 @@
-import { pipeline } from 'node:stream';
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
+import { pipeline } from 'node:stream';
+import { passingTool } from '../../config/stand-in-tools.ts';
+import type { Tool } from '../../effects/model/tool.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { identityOf } from '../../mcp-protocol/call-params.ts';
 import { META } from '../../mcp-protocol/revisions.ts';
 import { paramsWithoutTasks, withoutExtension } from '../../mcp-protocol/tasks.ts';
+import { problem, RpcProblem, RpcRefused, sendError, sendMessage } from '../http.ts';
+import { refused, RPC, type RpcId, type RpcMessage, type RpcRequest, resultMessage } from '../jsonrpc.ts';
+import type { Era } from '../protocol.ts';
 import { readTools } from '../../pins/observed.ts';
 import { pinnedAt } from '../../upstreams/catalog.ts';
 import { isEventStream } from '../../upstreams/http/events.ts';
 import type { McpUpstream } from '../../upstreams/mcp/mcp-upstream.ts';
 import type { McpRequest } from '../../upstreams/mcp/open.ts';
 import { type Change, passThrough, type Passed } from '../../upstreams/mcp/pass-through.ts';
-import { problem, RpcProblem, RpcRefused, sendError, sendMessage } from '../http.ts';
-import { refused, RPC, type RpcId, type RpcMessage, type RpcRequest, resultMessage } from '../jsonrpc.ts';
-import type { Era } from '../protocol.ts';
 import { note } from './access.ts';
 import { announcements } from './announcements.ts';
+import { isAskedHere } from './approval-url.ts';
 import {
   arrivedMessage,
   guardDoor,
@@ -25,16 +28,50 @@ import {
   senderOf,
   sessionName,
 } from './arrival.ts';
-import { isAskedHere } from './approval-url.ts';
 import { type ArrivedCall, runCall, writeHead } from './call.ts';
-import { judgedTool } from './judged.ts';
 import { EventIdMarks, markedEvents, openEventId } from './event-ids.ts';
-import { resultIn, visibleTools } from './list-tools.ts';
 import { createLiveCalls } from './live-calls.ts';
 import { mayNotify, treatmentOf } from './methods.ts';
 import type { GatewayPorts } from './ports.ts';
 import { type AnswerHeaders, holderOf, sealHeaders, sealSession } from './sessions.ts';
 import { answerTask, OFFERS_TASKS } from './tasks.ts';
+
+const made = new Map<string, Tool>();
+
+/** The tool as which a method is judged: `crm.(resources/read)`. */
+function judgedTool(upstream: string, method: string): Tool {
+  const name = `${upstream}\n${method}`;
+  let tool = made.get(name);
+  if (tool === undefined) {
+    tool = passingTool(upstream, method);
+    made.set(name, tool);
+  }
+  return tool;
+}
+
+/** The result of an answer; `null` where it is an error. */
+function resultIn({ result }: JsonObject): JsonObject | null {
+  return isJsonObject(result) ? result : null;
+}
+
+/**
+ * Some of the tools of an answer to `tools/list`, in the order of their names.
+ * @param isVisible whether the tool is exactly as it was pinned, in this list too, and the key may call it. New and
+ *   changed tools are not shown: their descriptions speak to the model
+ */
+export function visibleTools(tools: readonly Json[], isVisible: (name: string) => boolean): readonly Json[] {
+  return tools.filter((tool) => isVisible(nameOf(tool))).toSorted(byName);
+}
+
+function byName(left: Json, right: Json): number {
+  const [one, other] = [nameOf(left), nameOf(right)];
+  return one < other ? -1 : one > other ? 1 : 0;
+}
+
+function nameOf(tool: Json): string {
+  const name = isJsonObject(tool) ? tool['name'] : undefined;
+  return typeof name === 'string' ? name : '';
+}
 
 type Incoming = FastifyRequest<{ Params: { readonly upstream: string }; Body: RpcMessage | undefined }>;
 
@@ -268,7 +305,6 @@ class ServerDoor {
       changed = null,
       stands = false,
     }: {
-      /** How its answer is changed. */
       readonly changed?: Change | null;
       /** Its answer is a stream that lasts until one side leaves. */
       readonly stands?: boolean;

@@ -6,7 +6,6 @@ import type { RunResult } from '../../effects/model/outcome.ts';
 import type { Principal } from '../../effects/model/principal.ts';
 import type { Problem, RunRequest } from '../../effects/model/run-request.ts';
 import type { Tool } from '../../effects/model/tool.ts';
-import type { JsonObject } from '../../json/value.ts';
 import type { JsonLimits } from '../../json/strict.ts';
 import type { Reason } from '../../effects/model/decision.ts';
 import type { McpUpstream } from '../../upstreams/mcp/mcp-upstream.ts';
@@ -15,7 +14,6 @@ import type { AccessLine } from '../../telemetry/access-log.ts';
 import type { CallerPorts } from '../caller.ts';
 import type { FaultPorts } from '../http.ts';
 
-/** What the door to MCP servers needs of the rest of the gateway. */
 export interface GatewayPorts extends CallerPorts, FaultPorts {
   /** An MCP server behind the gateway; `null` if none has this id. */
   readonly server: (id: string) => McpUpstream | null;
@@ -24,7 +22,6 @@ export interface GatewayPorts extends CallerPorts, FaultPorts {
   readonly authorize: (principal: Principal, request: AuthorizeRequest) => Authorized;
   /** Judges something that passes through: why it may not, or `null`. */
   readonly judge: (request: Passing) => Refused | null;
-  /** The key for what is bound to a workspace. */
   readonly workspaceKey: (workspace: string) => KeyObject;
   readonly effect: (workspace: string, id: string) => Promise<EffectRecord | null>;
   readonly approval: (workspace: string, id: string) => Promise<ApprovalRecord | null>;
@@ -39,12 +36,8 @@ export interface GatewayPorts extends CallerPorts, FaultPorts {
 }
 
 /** Something other than a call of a tool that an agent asks of a server. */
-export interface Passing {
-  readonly principal: Principal;
-  readonly workspace: string;
-  readonly agentId: string | null;
+export interface Passing extends Pick<RunRequest, 'principal' | 'workspace' | 'agentId' | 'params'> {
   readonly tool: Tool;
-  readonly params: JsonObject;
   readonly requestIp: string;
 }
 

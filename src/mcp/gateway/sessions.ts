@@ -14,7 +14,6 @@ export function holderOf({ workspace, agentId }: SessionOwner): string {
   return JSON.stringify([workspace, agentId]);
 }
 
-/** A session, by the server's own id of it. */
 export interface Session {
   readonly id: string;
   /** Its client has said that it has its user visit addresses. Nothing else remembers that: it stands in the mark. */
@@ -29,7 +28,6 @@ export function sealSession(key: KeyObject, owner: SessionOwner, { id, takesUrls
   return isVisible(id) && id.length <= MAX_ID ? withMark(key, ofSession(owner, takesUrls), id) : null;
 }
 
-/** Headers of an answer. */
 export type AnswerHeaders = Readonly<Record<string, string | readonly string[]>>;
 
 /**

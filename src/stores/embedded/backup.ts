@@ -29,12 +29,10 @@ export const SPILL_FOLDER = 'spill';
 
 const CHUNK_BYTES = 1024 * 1024;
 
-/** What a backup says of itself. */
 export interface BackupContent {
   readonly store_format: number;
   readonly install_id: string;
   readonly epoch: number;
-  /** How many transactions the store had had. */
   readonly transactions: number;
   /** When it was begun, and the store's time of the last transaction in it: ms. */
   readonly made_at: number;

@@ -14,13 +14,11 @@ import { openRowSession, type RowSession } from './tables/session.ts';
 /** Name of the database in the store's folder. */
 export const STORE_FILE = 'store.db';
 
-/** An open database file that belongs to this installation. */
 export interface OpenStore {
   readonly kind: 'open';
   readonly database: SqlDatabase;
   readonly session: RowSession;
   readonly mark: InstallMark;
-  /** The store was created just now. */
   readonly fresh: boolean;
 }
 

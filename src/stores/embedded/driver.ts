@@ -105,7 +105,6 @@ interface Connection {
   close(): void;
 }
 
-/** The driver for this Node. */
 export async function loadDriver(): Promise<OpenDatabase> {
   const builtin = loadBuiltin();
   if (builtin !== null) return openWith(builtin);

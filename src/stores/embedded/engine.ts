@@ -58,7 +58,6 @@ export interface EngineOptions extends StorePlace {
   /** It runs in a thread of its own, which may wait for the disk. */
   readonly isOwnThread: boolean;
   readonly program: Program | null;
-  /** What the program signs with. */
   readonly keys: ProgramKeys;
 }
 

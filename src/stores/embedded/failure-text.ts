@@ -20,7 +20,6 @@ export function isFull(error: unknown): boolean {
   return storageFailure(error) === SQLITE_FULL || ['ENOSPC', 'EDQUOT'].includes(codeOf(error) ?? '');
 }
 
-/** Says what is wrong with the store, for people. */
 export function describe(path: string, error: unknown): string {
   const code = storageFailure(error);
   if (isFull(error)) {

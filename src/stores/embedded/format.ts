@@ -16,7 +16,6 @@ export type StoredFormat =
   | {
       readonly state: 'current';
       readonly current: number;
-      /** How many records there are of each kind. */
       readonly records: Readonly<Record<string, number>>;
     };
 

@@ -38,7 +38,6 @@ export async function acquireLock(path: string, open: OpenDatabase, waitMs: numb
   }
 }
 
-/** Whether a gateway holds the lock now. */
 export function isLocked(path: string, open: OpenDatabase): boolean {
   const database = openLockFile(path, open);
   try {

@@ -11,13 +11,11 @@ export interface Fence {
 
 /** Where a store is, and what remembers from outside how far it has come. */
 export interface StorePlace {
-  /** Folder of the store. */
   readonly path: string;
   /** Absent or `null`: only the mark beside the store remembers. */
   readonly fence?: Fence | null;
 }
 
-/** What is remembered of a store. */
 export interface Marks {
   readonly beside: InstallMark | null;
   readonly fenced: InstallMark | null;

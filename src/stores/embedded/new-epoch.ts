@@ -13,7 +13,6 @@ import { rowsOver } from './shared-rows.ts';
 /** A store of which something may be missing, before it goes on. */
 export interface Incomplete {
   readonly rows: RowStore;
-  /** The epoch in which it goes on. */
   readonly epoch: number;
   /** How many transactions it has had, and how many the marks know of, those included that were lost before. */
   readonly commits: number;

@@ -9,28 +9,7 @@ export interface Committed {
 }
 
 /** Syncs the journal of a database (its `-wal` file) after the commits. */
-export interface SyncQueue {
-  /**
-   * Takes a transaction right after its commit. Its answers are sent when it is durable.
-   * @param isLone nothing else is there to be done meanwhile
-   */
-  add(transaction: Committed, isLone: boolean): void;
-  /**
-   * Takes a transaction that changed nothing. It waits for the commits that it may have seen, but needs no sync itself.
-   */
-  join(transaction: Committed): void;
-  /** Resolves when all that was taken is durable and answered, or a sync has failed. Waits for a running sync. */
-  finish(): Promise<void>;
-  /**
-   * Another sync of the file, on its own descriptor, failed. Nothing that waits here is known to be on the disk, and
-   * what the running sync reports later proves nothing.
-   */
-  distrust(error: Error): void;
-  /** Whether the journal has at least this many frames that no checkpoint has freed yet. */
-  hasFrames(count: number): boolean;
-  /** Closes the file; call it after `finish`. */
-  close(): void;
-}
+export type SyncQueue = ReturnType<typeof createSyncQueue>;
 
 /** A sync that is short, ms. */
 const SHORT_MS = 1;
@@ -58,12 +37,7 @@ const NOT_WAITED_FOR = 16;
  * @param mayWait whether this thread may wait for the disk; the gateway's own may not
  * @param faulted called when a sync failed, and with it everything that waited for it; nothing more is taken
  */
-export function createSyncQueue(
-  file: string,
-  pageBytes: number,
-  mayWait: boolean,
-  faulted: (error: Error) => void,
-): SyncQueue {
+export function createSyncQueue(file: string, pageBytes: number, mayWait: boolean, faulted: (error: Error) => void) {
   const descriptor = openSync(file, 'r+');
   let begunAt = 0;
   let lastMs = Infinity;
@@ -128,7 +102,11 @@ export function createSyncQueue(
   }
 
   return {
-    add(transaction, isLone) {
+    /**
+     * Takes a transaction right after its commit. Its answers are sent when it is durable.
+     * @param isLone nothing else is there to be done meanwhile
+     */
+    add(transaction: Committed, isLone: boolean): void {
       if (failure !== null) {
         transaction.fail(failure);
         return;
@@ -136,25 +114,35 @@ export function createSyncQueue(
       waiting.push(transaction);
       if (!syncing) begin(mayWait && isLone && isWorthWaiting());
     },
-    join(transaction) {
+    /**
+     * Takes a transaction that changed nothing. It waits for the commits that it may have seen, but needs no sync itself.
+     */
+    join(transaction: Committed): void {
       const others = waiting.length > 0 ? waiting : syncing ? covered : null;
       if (failure !== null) transaction.fail(failure);
       else if (others === null) transaction.answer();
       else others.push(transaction);
     },
-    distrust(error) {
+    /**
+     * Another sync of the file, on its own descriptor, failed. Nothing that waits here is known to be on the disk, and
+     * what the running sync reports later proves nothing.
+     */
+    distrust(error: Error): void {
       if (failure !== null) return;
       const taken = covered;
       covered = [];
       fail(error, taken);
     },
-    finish: () =>
+    /** Resolves when all that was taken is durable and answered, or a sync has failed. Waits for a running sync. */
+    finish: (): Promise<void> =>
       new Promise((resolve) => {
         whenIdle.push(resolve);
         if (!syncing) begin();
       }),
-    hasFrames: (count) => isFrameInUse(descriptor, count, pageBytes),
-    close: () => closeSync(descriptor),
+    /** Whether the journal has at least this many frames that no checkpoint has freed yet. */
+    hasFrames: (count: number): boolean => isFrameInUse(descriptor, count, pageBytes),
+    /** Closes the file; call it after `finish`. */
+    close: (): void => closeSync(descriptor),
   };
 }
 

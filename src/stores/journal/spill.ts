@@ -7,29 +7,19 @@ import { type EffectStore, type SettleRequest, StoreUnavailable } from '../../ef
  * Settlements that the store did not take. They are durable here until it does. Each is a file, named after the effect
  * and the attempt.
  */
-export interface SpillJournal {
-  /** @throws when it cannot be made durable here either */
-  write(request: SettleRequest): Promise<void>;
-  /**
-   * Hands the settlements to the store, oldest first, until the store is away.
-   * @returns how many are left
-   * @throws after all others are done, if one cannot be read or the store refuses it: it stays, and somebody has to
-   *   look at it
-   */
-  drain(store: EffectStore): Promise<number>;
-}
+export type SpillJournal = Awaited<ReturnType<typeof openSpillJournal>>;
 
 const SUFFIX = '.settlement.json';
 
-/** How a settlement stands in its file. */
-export interface SettlementTexts {
-  write(request: SettleRequest): string;
-  /** @param text of `write` */
-  read(text: string): SettleRequest;
-}
-
 /** Opens the journal in `folder`, which it creates with mode 0700. */
-export async function openSpillJournal(folder: string, texts: SettlementTexts): Promise<SpillJournal> {
+export async function openSpillJournal(
+  folder: string,
+  texts: {
+    write(request: SettleRequest): string;
+    /** @param text of `write` */
+    read(text: string): SettleRequest;
+  },
+) {
   makePrivateFolder(folder);
 
   async function write(request: SettleRequest): Promise<void> {
@@ -58,5 +48,14 @@ export async function openSpillJournal(folder: string, texts: SettlementTexts): 
     return 0;
   }
 
-  return { write, drain };
+  return {
+    /** @throws when it cannot be made durable here either */
+    write /**
+     * Hands the settlements to the store, oldest first, until the store is away.
+     * @returns how many are left
+     * @throws after all others are done, if one cannot be read or the store refuses it: it stays, and somebody has to
+     *   look at it
+     */,
+    drain,
+  };
 }

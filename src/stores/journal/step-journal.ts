@@ -6,23 +6,17 @@ import { crc32 } from 'node:zlib';
 import { makePrivateFolder, replaceFile, syncFolderAside } from '../private-folder.ts';
 
 /** A step that the store acknowledged to this gateway, with all that is needed to make it again. */
-export interface JournaledStep {
+export interface JournaledStep extends JournalHead {
   readonly workspace: string;
-  /** Number of the step within its workspace. */
-  readonly step: number;
-  /** Time of the step by the store's clock, ms. */
-  readonly at: number;
-  /** What the store assigned. */
   readonly redo: string;
   /** The batch of changes, in the bytes that were sent. */
   readonly batch: Buffer;
-  /** The epoch in which it was made. */
-  readonly epoch: number;
 }
 
 /** The newest step of a workspace that this gateway knows to be in the store. */
 export interface JournalHead {
   readonly step: number;
+  /** Time of the step by the store's clock, ms. */
   readonly at: number;
   readonly epoch: number;
 }
@@ -49,29 +43,7 @@ export interface Neighbours {
  * The gateway's own record of what the store acknowledged: appended, synced in groups, kept for a while. If a fail-over
  * loses acknowledged steps, the store is completed from the journals of all gateways.
  */
-export interface StepJournal {
-  readonly memory: InstallMemory | null;
-  remember(memory: InstallMemory): Promise<void>;
-  /** Calls `done` when the step is on disk, or cannot be written. */
-  append(step: JournaledStep, done: (error: Error | null) => void): void;
-  /** The same for a step that is awaited. @throws when it cannot be written */
-  appended(step: JournaledStep): Promise<void>;
-  /** Tries whether steps can be written again. @throws when they cannot */
-  check(): Promise<void>;
-  /** Steps of a workspace after `base` that are still kept, in order. */
-  after(workspace: string, base: number): Promise<readonly JournaledStep[]>;
-  heads(): ReadonlyMap<string, JournalHead>;
-  /** The newest step of a workspace that is no longer kept; `null`: all are. */
-  dropped(workspace: string): JournalHead | null;
-  /** Drops what was known of a workspace, including its steps, because an operator gave them up. */
-  forget(workspace: string): Promise<void>;
-  /** Who else was registered at the last look. */
-  neighbours(workspace: string): Neighbours | null;
-  /** Stores who else is registered, if that has changed. */
-  noteNeighbours(workspace: string, now: Neighbours): Promise<void>;
-  /** Writes what is still to be written. Later writes are refused: the folder may be another's by then. */
-  close(): Promise<void>;
-}
+export type StepJournal = Awaited<ReturnType<typeof openStepJournal>>;
 
 const SEGMENT_BYTES = 8 * 1024 * 1024;
 /** How many bytes are kept of the segments before the current one. */
@@ -91,7 +63,7 @@ const SYNCED = process.platform === 'linux' ? constants.O_DSYNC : 0;
 const CLOSED = 'the journal is closed';
 
 /** Opens the journal in `folder`, which it creates with mode 0700. Leaves out an incomplete end from a crash. */
-export async function openStepJournal(folder: string): Promise<StepJournal> {
+export async function openStepJournal(folder: string) {
   makePrivateFolder(folder);
   const heads = new Map<string, JournalHead>();
   let { memory, remembered, around, before } = await readMemory(folder);
@@ -227,19 +199,23 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
   }
 
   return {
-    get memory() {
+    get memory(): InstallMemory | null {
       return memory;
     },
-    async remember(next) {
+    async remember(next: InstallMemory): Promise<void> {
       if (closed) throw new Error(CLOSED);
       memory = next;
       await saveMemory();
     },
-    append: (step, done) => write(recordOf(step), step, done),
-    appended: (step) => written(recordOf(step), step),
+    /** Calls `done` when the step is on disk, or cannot be written. */
+    append: (step: JournaledStep, done: (error: Error | null) => void): void => write(recordOf(step), step, done),
+    /** The same for a step that is awaited. @throws when it cannot be written */
+    appended: (step: JournaledStep): Promise<void> => written(recordOf(step), step),
+    /** Tries whether steps can be written again. @throws when they cannot */
     // It has no checksum, so readers do not take it for a step.
-    check: () => written([Buffer.alloc(CHECKED_BYTES, ' '), LINE_BREAK], null),
-    async after(workspace, base) {
+    check: (): Promise<void> => written([Buffer.alloc(CHECKED_BYTES, ' '), LINE_BREAK], null),
+    /** Steps of a workspace after `base` that are still kept, in order. */
+    async after(workspace: string, base: number): Promise<readonly JournaledStep[]> {
       const found = new Map<number, JournaledStep>();
       for (const name of await segments(folder)) {
         for (const step of await readSegment(join(folder, name))) {
@@ -250,22 +226,27 @@ export async function openStepJournal(folder: string): Promise<StepJournal> {
       }
       return [...found.values()].sort((a, b) => a.step - b.step);
     },
-    heads: () => heads,
-    dropped: (workspace) => dropped.get(workspace) ?? null,
-    async forget(workspace) {
+    heads: (): ReadonlyMap<string, JournalHead> => heads,
+    /** The newest step of a workspace that is no longer kept; `null`: all are. */
+    dropped: (workspace: string): JournalHead | null => dropped.get(workspace) ?? null,
+    /** Drops what was known of a workspace, including its steps, because an operator gave them up. */
+    async forget(workspace: string): Promise<void> {
       const mark = { workspace, step: FORGETTING, at: 0, redo: '', batch: NOTHING, epoch: 0 };
       await written(recordOf(mark), mark);
       await saveMemory();
     },
-    neighbours: (workspace) => neighbours.get(workspace) ?? null,
-    async noteNeighbours(workspace, now) {
+    /** Who else was registered at the last look. */
+    neighbours: (workspace: string): Neighbours | null => neighbours.get(workspace) ?? null,
+    /** Stores who else is registered, if that has changed. */
+    async noteNeighbours(workspace: string, now: Neighbours): Promise<void> {
       if (closed) throw new Error(CLOSED);
       const { version, gateways } = neighbours.get(workspace) ?? { version: -1, gateways: [] };
       if (version === now.version && isDeepStrictEqual(gateways, now.gateways)) return;
       neighbours.set(workspace, now);
       await saveMemory();
     },
-    async close() {
+    /** Writes what is still to be written. Later writes are refused: the folder may be another's by then. */
+    async close(): Promise<void> {
       closed = true;
       if (isWriting) await new Promise<void>((resolve) => whenWritten.push(resolve));
       await file?.close();
@@ -355,7 +336,6 @@ async function readMemory(folder: string): Promise<{
   readonly memory: InstallMemory | null;
   readonly remembered: readonly (readonly [string, JournalHead])[];
   readonly around: readonly (readonly [string, Neighbours])[];
-  /** What was dropped. */
   readonly before: readonly (readonly [string, JournalHead])[];
 }> {
   let text: string;

@@ -3,7 +3,12 @@ import type { RedisAccess, RedisAddress, RedisTarget } from './connection.ts';
 /** Where the servers are, as the configuration says. */
 export interface RedisServers {
   readonly mode: 'standalone' | 'sentinel' | 'cluster';
+  /**
+   * `redis://[user:password@]host[:port][/database]`, or `rediss://` for TLS. For Sentinel the host is the name of the
+   * primary. For a cluster with `nodes`, only user, password and TLS of it are used.
+   */
   readonly url: string;
+  /** `host:port` of the sentinels, or of some nodes of the cluster. */
   readonly nodes: readonly string[];
 }
 

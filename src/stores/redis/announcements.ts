@@ -2,26 +2,18 @@ import type { Fleet } from './fleet.ts';
 import type { Calls } from './calls.ts';
 import { noteOf } from './scripts.ts';
 
-/** Digests of what a gateway has in force. */
 export interface InForceDigests {
   readonly policies: string;
   readonly configuration: string;
 }
 
 /** The place where the gateways of an installation announce what each has in force. */
-export interface Announcements {
-  /** Announces it to the others. Call it once the policies have been activated. */
-  announce(digests: InForceDigests): void;
-  /** Takes what gateways announce in the store, and announces again what has disappeared from there. */
-  read(announced: ReadonlyMap<string, string>, registered: readonly string[]): Promise<void>;
-  /** The other gateways that are registered, by name. */
-  others(): ReadonlyMap<string, InForceDigests>;
-}
+export type Announcements = ReturnType<typeof createAnnouncements>;
 
 /** Hash in the installation: gateway → digests. The script `note` writes it, and `leave` removes the entry. */
 export const ANNOUNCEMENTS = 'on';
 
-export function createAnnouncements(calls: Pick<Calls, 'evaluate'>, fleet: Fleet, gatewayId: string): Announcements {
+export function createAnnouncements(calls: Pick<Calls, 'evaluate'>, fleet: Fleet, gatewayId: string) {
   let own: string | null = null;
   let others: ReadonlyMap<string, InForceDigests> = new Map();
 
@@ -30,12 +22,14 @@ export function createAnnouncements(calls: Pick<Calls, 'evaluate'>, fleet: Fleet
   }
 
   return {
-    announce(digests) {
+    /** Announces it to the others. Call it once the policies have been activated. */
+    announce(digests: InForceDigests): void {
       own = JSON.stringify(digests satisfies InForceDigests);
       // What cannot be announced now is announced at the next look.
       void announceOwn().catch(() => undefined);
     },
-    async read(announced, registered) {
+    /** Takes what gateways announce in the store, and announces again what has disappeared from there. */
+    async read(announced: ReadonlyMap<string, string>, registered: readonly string[]): Promise<void> {
       others = new Map(
         registered.flatMap((gateway) => {
           const text = announced.get(gateway);
@@ -44,6 +38,7 @@ export function createAnnouncements(calls: Pick<Calls, 'evaluate'>, fleet: Fleet
       );
       if (announced.get(gatewayId) !== own) await announceOwn();
     },
-    others: () => others,
+    /** The other gateways that are registered, by name. */
+    others: (): ReadonlyMap<string, InForceDigests> => others,
   };
 }

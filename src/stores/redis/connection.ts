@@ -25,7 +25,6 @@ export interface RedisAccess {
   readonly tls: boolean;
 }
 
-/** How to find the primary. */
 export type RedisTarget =
   | { readonly kind: 'address'; readonly address: RedisAddress }
   | { readonly kind: 'sentinel'; readonly sentinels: readonly RedisAddress[]; readonly name: string };
@@ -204,7 +203,6 @@ function withoutAddress(message: string): string {
   return message.replace(/ (?:[\w.-]+|\[[0-9a-f:]+\]|[0-9a-f:]+):\d+\b/gi, '');
 }
 
-/** A reply that must be a list of strings. */
 export function textsOf(reply: unknown): readonly string[] {
   if (!Array.isArray(reply)) throw new TypeError('a reply of Redis is not a list');
   return reply.map((item: unknown) => {
@@ -214,7 +212,6 @@ export function textsOf(reply: unknown): readonly string[] {
   });
 }
 
-/** A reply that is a list of names and values. */
 export function fieldsOf(reply: readonly string[]): ReadonlyMap<string, string> {
   const fields = new Map<string, string>();
   for (let i = 0; i + 1 < reply.length; i += 2) fields.set(reply[i] ?? '', reply[i + 1] ?? '');

@@ -3,7 +3,6 @@ import type { RedisConnection } from './connection.ts';
 import { metaKey } from './names.ts';
 import { noteOf, script } from './scripts.ts';
 
-/** What an acknowledged step survives. */
 export type Durability =
   /** A crash of the gateway. */
   | 'local'
@@ -12,7 +11,6 @@ export type Durability =
   /** A crash and a loss of power of the server. */
   | 'fsync';
 
-/** How a server provides the requested durability. */
 export type BarrierMode = 'none' | 'wait' | 'waitaof';
 
 /** How long replicas or the disk may take to confirm, ms. */

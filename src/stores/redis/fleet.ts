@@ -39,47 +39,8 @@ export interface FleetSettings {
  * When the replication history changes (a fail-over, a restart), acknowledged steps may be lost. Then writes wait until
  * every registered gateway has handed in what its journal has beyond the store's head.
  */
-export interface Fleet {
-  readonly installId: () => string;
-  /** The epoch in which this gateway is registered; registers it if needed. @throws StoreUnavailable */
-  attach(workspace: string): Promise<string>;
-  /** Drops what was known of a workspace. */
-  detach(workspace: string): void;
-  /** The epochs in which this gateway is registered, by workspace. */
-  attached(): ReadonlyMap<string, string>;
-  /**
-   * After a change of history or epoch: hands in steps, and waits for the others.
-   * @throws StoreUnavailable while others are awaited
-   */
-  recover(workspace: string): Promise<void>;
-  /** Workspaces whose writes wait, with the gateways for which they wait. */
-  waiting(): ReadonlyMap<string, readonly string[]>;
-  /** Why this store is not the one that this gateway last used, or `null`. */
-  rolledBack(): string | null;
-  /** Why this gateway may not work with this store, or not under its name; or `null`. */
-  refused(): string | null;
-  /**
-   * An operator says that a gateway's journal is lost: writes no longer wait for it.
-   * @throws Error if no gateway of that name is registered
-   */
-  recoverLost(gateway: string): Promise<void>;
-  /**
-   * An operator accepts that the store was set back. It continues in a new epoch with what the journals have.
-   * @returns gateways whose journals are awaited
-   */
-  acceptLoss(): Promise<readonly string[]>;
-  /** Hands in steps for a loss that an operator accepted beside another gateway, and rejoins the fleet. */
-  followAcceptance(): Promise<void>;
-  /** Stores who is registered in a workspace at one of its steps. */
-  noteNeighbours(workspace: string, now: Neighbours): Promise<void>;
-  /**
-   * Leaves the installation in order, so that no later epoch waits for this gateway. Nothing registers it again: what
-   * comes later is refused, and what is under way is waited for.
-   */
-  leave(): Promise<void>;
-}
+export type Fleet = ReturnType<typeof createFleet>;
 
-/** A loss that an operator accepted in the installation. */
 interface AcceptedLoss {
   /** `new` before it has a number. */
   readonly number: string;
@@ -87,14 +48,7 @@ interface AcceptedLoss {
   readonly by: string;
 }
 
-interface HandedIn {
-  readonly epoch: string;
-  readonly isOpen: boolean;
-  /** The epoch waited for this gateway, and it has handed in. */
-  readonly hadPart: boolean;
-}
-
-export function createFleet(settings: FleetSettings): Fleet {
+export function createFleet(settings: FleetSettings) {
   const { topology, journal, gatewayId, boot, time } = settings;
   const attached = new Map<string, string>();
   const waiting = new Map<string, readonly string[]>();
@@ -119,7 +73,6 @@ export function createFleet(settings: FleetSettings): Fleet {
       .run(name, workspace, [epoch, gatewayId, time.argument(), ...args]);
   }
 
-  /** The decision of an operator, for the ledger. */
   const decided: OperatorEvent = (kind, gateway) => stored(settings.operatorEvent(kind, gateway));
 
   function setBack(workspace: string, message: string): StoreUnavailable {
@@ -275,7 +228,15 @@ export function createFleet(settings: FleetSettings): Fleet {
    * @param accepted the accepted loss for which this is done. Then any number of steps is allowed
    * @returns whether the epoch is open, and whether this gateway had a part in that
    */
-  async function handIn(workspace: string, accepted: AcceptedLoss | null): Promise<HandedIn> {
+  async function handIn(
+    workspace: string,
+    accepted: AcceptedLoss | null,
+  ): Promise<{
+    readonly epoch: string;
+    readonly isOpen: boolean;
+    /** The epoch waited for this gateway, and it has handed in. */
+    readonly hadPart: boolean;
+  }> {
     attached.delete(workspace);
     const estimate = time.estimate();
     const head = journal.heads().get(workspace);
@@ -402,15 +363,29 @@ export function createFleet(settings: FleetSettings): Fleet {
   }
 
   return {
-    installId: () => installId,
+    installId: (): string => installId,
+    /** The epoch in which this gateway is registered; registers it if needed. @throws StoreUnavailable */
     attach,
-    detach: (workspace) => void attached.delete(workspace),
-    attached: () => attached,
+    /** Drops what was known of a workspace. */
+    detach: (workspace: string): void => void attached.delete(workspace),
+    /** The epochs in which this gateway is registered, by workspace. */
+    attached: (): ReadonlyMap<string, string> => attached,
+    /**
+     * After a change of history or epoch: hands in steps, and waits for the others.
+     * @throws StoreUnavailable while others are awaited
+     */
     recover,
-    waiting: () => waiting,
-    rolledBack: () => rolledBack,
-    refused: () => refused,
-    async recoverLost(gateway) {
+    /** Workspaces whose writes wait, with the gateways for which they wait. */
+    waiting: (): ReadonlyMap<string, readonly string[]> => waiting,
+    /** Why this store is not the one that this gateway last used, or `null`. */
+    rolledBack: (): string | null => rolledBack,
+    /** Why this gateway may not work with this store, or not under its name; or `null`. */
+    refused: (): string | null => refused,
+    /**
+     * An operator says that a gateway's journal is lost: writes no longer wait for it.
+     * @throws Error if no gateway of that name is registered
+     */
+    async recoverLost(gateway: string): Promise<void> {
       if (gateway === gatewayId) throw new Error(`gateway ${gateway} is this one: its journal is here`);
       const [entered] = await topology
         .primaryOf('')
@@ -432,7 +407,11 @@ export function createFleet(settings: FleetSettings): Fleet {
       }
       if (!isKnown) throw new Error(`no gateway ${gateway} is registered in the store`);
     },
-    async acceptLoss() {
+    /**
+     * An operator accepts that the store was set back. It continues in a new epoch with what the journals have.
+     * @returns gateways whose journals are awaited
+     */
+    async acceptLoss(): Promise<readonly string[]> {
       await following?.catch(() => undefined);
       return follow(async () => {
         const there = await acceptedLoss();
@@ -444,19 +423,25 @@ export function createFleet(settings: FleetSettings): Fleet {
         return bringIn(await acceptedLoss(), true);
       });
     },
-    async followAcceptance() {
+    /** Hands in steps for a loss that an operator accepted beside another gateway, and rejoins the fleet. */
+    async followAcceptance(): Promise<void> {
       if (rolledBack === null) return;
       await follow(async () => {
         const there = await acceptedLoss();
         return Number(there.number) > followed() ? bringIn(there, false) : [];
       });
     },
-    noteNeighbours: (workspace, now) =>
+    /** Stores who is registered in a workspace at one of its steps. */
+    noteNeighbours: (workspace: string, now: Neighbours): Promise<void> =>
       journal.noteNeighbours(workspace, {
         ...now,
         gateways: now.gateways.filter((gateway) => gateway !== gatewayId).sort(),
       }),
-    async leave() {
+    /**
+     * Leaves the installation in order, so that no later epoch waits for this gateway. Nothing registers it again: what
+     * comes later is refused, and what is under way is waited for.
+     */
+    async leave(): Promise<void> {
       hasLeft = true;
       await Promise.allSettled([...attaching.values(), ...recovering.values(), following]);
       for (const [workspace, epoch] of attached) {

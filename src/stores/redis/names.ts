@@ -20,15 +20,12 @@ export function metaKey(workspace: string): string {
   return keyOf(workspace, 'w');
 }
 
-/** A key of a workspace. */
 export function keyOf(workspace: string, name: string): string {
   return `svc:{${workspaceTag(workspace)}}:${name}`;
 }
 
-/** The channel for the changes of a workspace. */
 export const CHANGES_PATTERN = 'svc:{*}:changes';
 
-/** The tag in the name of a channel. */
 export function tagOfChannel(channel: string): string {
   return channel.slice('svc:{'.length, channel.indexOf('}'));
 }

@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 
-/** What a script needs before its own text. */
 interface Needs {
   /**
    * Whether it runs only for a gateway that is registered in the epoch that it names; the others only read, or are for
@@ -32,7 +31,6 @@ export function noteOf({ loud = '', announced = '', entered = '', trusted = '' }
   return [loud, announced, entered, trusted];
 }
 
-/** A script that is ready to run. */
 export interface Script {
   readonly source: string;
   readonly sha: string;

@@ -11,7 +11,6 @@ import type { Message } from './operations.ts';
 export type ToStore =
   /** Requests: number, operation, what is asked. */
   | Message
-  /** A key for the program. */
   | { readonly kind: 'key'; readonly name: string; readonly key: KeyObject }
   /** For the thread that reads: close the file until the next request. */
   | { readonly kind: 'let_go' }
@@ -19,13 +18,11 @@ export type ToStore =
 
 /** What the side that writes tells without being asked. */
 export type News =
-  /** A gateway has begun to use the file. */
   | { readonly kind: 'boot'; readonly boot: Boot }
   | { readonly kind: 'health'; readonly health: StoreHealth }
   /** What transactions have changed that listeners are told; `null`: anything may have changed. */
   | { readonly kind: 'changed'; readonly changed: readonly Watched[] | null };
 
-/** How a store on Redis is. */
 export interface FleetState {
   readonly installId: string;
   readonly health: StoreHealth;
@@ -55,14 +52,10 @@ export type ToGateway =
   /** `mayEnd`: whether the thread ends now. */
   | { readonly kind: 'closed'; readonly mayEnd: boolean };
 
-/** The status of a reply. */
 export const DONE = 0;
-/** The store is unavailable. */
 export const UNAVAILABLE = 1;
-/** The program has a fault. */
 export const FAULT = 2;
 
-/** What a thread is started with. */
 export type ThreadData =
   | (StorePlace & {
       readonly kind: 'write';
@@ -75,7 +68,6 @@ export type ThreadData =
   /** Address of the module that exports `readProgram`. */
   | { readonly kind: 'read'; readonly path: string; readonly program: string | null };
 
-/** What the thread of a store on Redis is started with. */
 export interface RedisThread {
   readonly kind: 'redis';
   readonly rows: Omit<RedisRowsOptions, 'clock' | 'operatorEvent' | 'onEnded'>;

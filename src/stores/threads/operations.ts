@@ -66,7 +66,6 @@ export type Operation = keyof Operations;
 
 /** What a connection does that only reads, for people. The one that writes does everything else. */
 export type Reading = ReadOperation | 'read_program';
-/** What the thread of a store on Redis does. */
 export type OnRedis =
   | ReadOperation
   | 'commit'
@@ -303,7 +302,6 @@ export type Form<T> = (codec: Codec, value?: T) => T;
 /** Stands for a text that is `null`. */
 const NO_TEXT = -1;
 
-/** A codec that collects a message. */
 export class Encoder implements Codec {
   #numbers: number[] = [];
   #texts = '';
@@ -352,7 +350,6 @@ export class Encoder implements Codec {
   }
 }
 
-/** A codec that reads a message. */
 export class Decoder implements Codec {
   readonly #numbers: readonly string[];
   readonly #message: Message;

@@ -4,11 +4,9 @@ import { StoreUnavailable } from '../../effects/store.ts';
 import { DONE, FAULT, type ToGateway, type ToStore, UNAVAILABLE } from './channel.ts';
 import { type Codec, Decoder, Encoder, FORMS, type Handlers, type Operation } from './operations.ts';
 
-/** What a thread of the store does beside its operations. */
 export interface Serving {
   /** The store's time, for the gateway's clock. */
   now(): number;
-  /** Takes a key for its program. */
   hold(name: string, key: KeyObject): void;
   letGo(): void;
   /** Resolves with whether the thread may end. */

@@ -97,7 +97,6 @@ export function readAnswer(
   };
 }
 
-/** The headers of an answer that go on to the caller. */
 export function headersBack(incoming: IncomingHeaders, setCookie: boolean): HttpAnswer['headers'] {
   const named = connectionNames(incoming['connection']);
   const headers: Record<string, string | readonly string[]> = {};
@@ -151,7 +150,6 @@ function asText(bytes: Buffer, truncated: boolean): string | null {
   return null;
 }
 
-/** Whether a body of this content type is JSON. */
 export function isJson(contentType: string | string[] | undefined): boolean {
   return typeof contentType === 'string' && /^application\/(?:[\w.+-]+\+)?json\s*(?:;|$)/i.test(contentType);
 }

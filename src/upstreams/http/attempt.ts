@@ -11,7 +11,6 @@ import type { Connection } from './connections.ts';
 import type { SentBody } from './sent-body.ts';
 import { MAY_BE_REFUSED } from './tls-faults.ts';
 
-/** The outcome of one attempt on one connection. */
 export type Attempt =
   | { readonly kind: 'held_back'; readonly by: 'late' | 'paused' }
   | { readonly kind: 'nothing_sent'; readonly message: string }
@@ -39,7 +38,6 @@ export type Attempt =
       readonly startedAt: number;
     };
 
-/** A request with everything that is sent. */
 export interface AttemptRequest {
   readonly method: string;
   readonly pathAndQuery: string;

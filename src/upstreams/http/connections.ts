@@ -1,16 +1,14 @@
 import type { Socket } from 'node:net';
 import { Client } from 'undici';
 import { guardedConnector } from './connect.ts';
-import type { UpstreamTls } from './upstream-tls.ts';
+import type { UpstreamTls } from '../../effects/upstream.ts';
 
 /** One connection to an upstream, which carries one request at a time. */
 export interface Connection {
   readonly client: Client;
-  /** Whether the socket carries TLS. */
   readonly encrypted: boolean;
   /** The plain socket in use, beneath TLS if there is any; `null` before the first connect. */
   socket: Socket | null;
-  /** Whether an answer has begun on that socket. */
   hasAnswered: boolean;
 }
 
@@ -44,7 +42,6 @@ export const CONNECT_TIMEOUT_MS = 3000;
 /** How often calls that wait for a connection are asked whether they still want one. */
 const WAITING_CHECK_MS = 50;
 
-/** A call that waits for a connection. */
 interface Waiting {
   readonly wanted: () => boolean;
   readonly give: (connection: Connection | null) => void;

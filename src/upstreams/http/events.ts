@@ -7,18 +7,9 @@ const LF = 0x0a;
 const CR = 0x0d;
 
 /** Finds the ends of events in a stream that comes in pieces. */
-export interface EventScan {
-  /**
-   * Just behind each event that is over with this piece, in bytes from its beginning. Where a piece begins with the
-   * second half of the line's end that ended an event, so is that.
-   */
-  ends(piece: Buffer): readonly number[];
-  /** How many bytes of this piece belong to events that are over with it; 0 if none ends in it. */
-  over(piece: Buffer): number;
-}
+export type EventScan = ReturnType<typeof createEventScan>;
 
-/** A scan from the beginning of a stream. */
-export function createEventScan(): EventScan {
+export function createEventScan() {
   let isLineEmpty = true;
   let wasCr = false;
   /** The last byte ended an event. */
@@ -41,7 +32,14 @@ export function createEventScan(): EventScan {
     }
     return found;
   }
-  return { ends, over: (piece) => ends(piece).at(-1) ?? 0 };
+  return {
+    /**
+     * Just behind each event that is over with this piece, in bytes from its beginning. Where a piece begins with the
+     * second half of the line's end that ended an event, so is that.
+     */
+    ends /** How many bytes of this piece belong to events that are over with it; 0 if none ends in it. */,
+    over: (piece: Buffer): number => ends(piece).at(-1) ?? 0,
+  };
 }
 
 /** Finds the next end of a line, either byte of one. Each byte is looked at once. */
@@ -69,7 +67,6 @@ export function endOfEvent(bytes: Buffer): number {
   return ends.length === 0 ? 0 : Math.min(...ends);
 }
 
-/** Whether answers of this content type are server-sent events. */
 export function isEventStream(contentType: string | readonly string[] | undefined): boolean {
   return typeof contentType === 'string' && /^text\/event-stream\s*(?:;|$)/i.test(contentType);
 }

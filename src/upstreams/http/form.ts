@@ -7,7 +7,6 @@ import type { FormLists } from '../../effects/model/tool.ts';
 import { pointerTo } from '../../json/pointer.ts';
 import { itemSchema, memberSchema, readTyped, type SchemaAt, typesOf } from '../../json/schema-walk.ts';
 
-/** How a form is read. */
 export interface FormOptions {
   readonly lists: FormLists;
   /** The schema of the params: says which texts are numbers and which names are lists. */
@@ -341,7 +340,6 @@ function hasGaps(names: Iterable<string>, count: number): boolean {
   return highest >= count;
 }
 
-/** What params are written with as a form. */
 interface Written extends Omit<FormOptions, 'limits'> {
   /** Absent: a form. */
   readonly into?: string;

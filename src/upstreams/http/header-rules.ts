@@ -14,19 +14,8 @@ import { isHttpTool, type Tool } from '../../effects/model/tool.ts';
 import { pointerTo } from '../../json/pointer.ts';
 import { connectionNames } from './answer.ts';
 import { planOf, takesFiles } from './request-template.ts';
+import type { HeaderSettings } from '../../effects/upstream.ts';
 
-/**
- * `headers` of an upstream or a route. Names are in lower case; one that ends with `*` stands for all names with that
- * beginning.
- */
-export interface HeaderSettings {
-  readonly forward: readonly string[];
-  readonly drop: readonly string[];
-  readonly volatile: readonly string[];
-  readonly set: Readonly<Record<string, string>>;
-}
-
-/** What happens to a header. */
 type Fate =
   | 'drop'
   /** Goes on to an upstream for which the gateway has no credentials; rules do not see it. */
@@ -38,7 +27,6 @@ type Fate =
   /** Has a `_`, which some servers read as `-`: a rule about one name would not see the other. */
   | 'ambiguous';
 
-/** The rules for one upstream and route. */
 export interface HeaderRules {
   fate(name: string): Fate;
   /** Fates that are known, so that most headers need no call. */
@@ -101,7 +89,6 @@ function makeRules({ forward, drop, volatile, set }: HeaderSettings): HeaderRule
   };
 }
 
-/** The values for the placeholders in headers that the gateway sets. */
 export type HeaderPlaceholders = Readonly<Record<(typeof HEADER_PLACEHOLDERS)[number], string>>;
 
 const taken = new WeakMap<Tool, { readonly credential: string | null; readonly names: readonly string[] }>();
@@ -128,7 +115,6 @@ export function takenHeaders(tool: Tool | null, credential: string | undefined):
   return names;
 }
 
-/** Where the headers of a call go. */
 export interface HeaderTarget {
   readonly rules: HeaderRules;
   /** Headers that a param or the gateway sets: those of the caller are dropped. */
@@ -154,7 +140,6 @@ export function sortHeaders(
   target: HeaderTarget,
 ): {
   readonly headers: CallHeaders;
-  /** Credentials of the caller that go on. */
   readonly credentials: Readonly<Record<string, string>>;
   readonly faults: readonly RequestFault[];
 } {

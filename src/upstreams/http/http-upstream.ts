@@ -4,7 +4,7 @@ import { type Evidence, BUSY } from '../../effects/model/effect.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { type CallFiles, NO_FILES } from '../../effects/model/files.ts';
 import type { HttpTool } from '../../effects/model/tool.ts';
-import type { Dispatch, StateReading, UpstreamResult } from '../../effects/upstream.ts';
+import type { Dispatch, StateReading, UpstreamResult, HeaderSettings, UpstreamTls } from '../../effects/upstream.ts';
 import { type Attempt, attempt, type AttemptOptions, type AttemptRequest, type Passing } from './attempt.ts';
 import {
   type Classified,
@@ -17,15 +17,12 @@ import {
   type Seen,
 } from './answer.ts';
 import type { Connections } from './connections.ts';
-import type { HeaderSettings } from './header-rules.ts';
 import { isEventStream, endOfEvent } from './events.ts';
 import { amountsIn, createEventAmounts, type EventAmounts } from './read-amounts.ts';
 import { planOf, type RenderedRequest, renderRequest } from './request-template.ts';
 import { sentBody } from './sent-body.ts';
-import type { UpstreamTls } from './upstream-tls.ts';
 import { isUtf8 } from 'node:buffer';
 
-/** An upstream as the configuration declares it. */
 export interface UpstreamSettings {
   readonly id: string;
   /** An http or https origin. */
@@ -47,7 +44,6 @@ export interface UpstreamLimits {
   readonly responseKeptBytes: number;
 }
 
-/** What one attempt needs to know of its upstream. */
 export interface HttpUpstream {
   readonly settings: UpstreamSettings;
   readonly connections: Connections;

@@ -12,7 +12,6 @@ import {
 import { sameTls } from './upstream-tls.ts';
 import { guardedConnector } from './connect.ts';
 
-/** The upstreams that are reached over HTTP. */
 export interface HttpUpstreams extends UpstreamKind {
   /** Settings of an upstream; `null` if no upstream of this kind has this id. */
   readonly settings: (id: string) => UpstreamSettings | null;

@@ -1,7 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { filenameFault, quotedFault, typeFault } from './multipart-body.ts';
 
-/** What the headers of a part say. */
 export type PartHead =
   | { readonly kind: 'field'; readonly name: string; readonly length: number | null }
   | {
@@ -61,11 +60,11 @@ export function readPartHead(bytes: Buffer): PartHead {
   return { kind: 'field', name, length: size };
 }
 
-type Named =
+function readDisposition(
+  text: string,
+):
   | { readonly name: string; readonly filename: string | null }
-  | { readonly name: string | null; readonly message: string };
-
-function readDisposition(text: string): Named {
+  | { readonly name: string | null; readonly message: string } {
   const kind = /^form-data(?=[ \t]*(?:;|$))/i.exec(text);
   if (kind === null) return { name: null, message: 'has a Content-Disposition that is not form-data' };
   const values = new Map<string, string>();

@@ -119,7 +119,6 @@ export function readPattern(pattern: string, encoded: readonly string[] = []): r
   return segments;
 }
 
-/** Whether a param of a pattern may hold slashes. */
 export function holdsSlashes(pattern: readonly PatternSegment[]): boolean {
   return pattern.some((part) => part.kind === 'param' && part.holds !== undefined);
 }

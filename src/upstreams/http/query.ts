@@ -8,7 +8,6 @@ import type { JsonLimits } from '../../json/strict.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { collectFields, type Fields, fieldsOf, foldedName, formMisfit, MOST_SHOWN, writeForm } from './form.ts';
 
-/** What a tool says of its query. */
 export interface QueryPlan {
   /** In the order in which they are sent. */
   readonly names: readonly string[];
@@ -30,7 +29,6 @@ export type CollectedQuery =
   | { readonly ok: false; readonly faults: readonly RequestFault[] };
 
 interface ReadOptions {
-  /** The schema of the params. */
   readonly schema: JsonObject | null;
   readonly limits: JsonLimits;
 }

@@ -14,12 +14,9 @@ export function amountsIn(paths: NonNullable<Tool['actual']>, json: Json | undef
 }
 
 /** Reads from a stream of events what was spent: each value from the last event that has it. */
-export interface EventAmounts {
-  take(piece: Buffer): void;
-  amounts(): Amounts;
-}
+export type EventAmounts = ReturnType<typeof createEventAmounts>;
 
-export function createEventAmounts(paths: NonNullable<Tool['actual']>): EventAmounts {
+export function createEventAmounts(paths: NonNullable<Tool['actual']>) {
   const scan = createEventScan();
   const found = new Map<string, Json>();
   const wanted = [...new Set(Object.values(paths).flat(2))].map((path) => ({
@@ -43,7 +40,7 @@ export function createEventAmounts(paths: NonNullable<Tool['actual']>): EventAmo
     }
   };
   return {
-    take(piece) {
+    take(piece: Buffer): void {
       const over = scan.over(piece);
       if (over > 0) {
         // What it may have said is not known, and what came before may be out of date.
@@ -57,7 +54,7 @@ export function createEventAmounts(paths: NonNullable<Tool['actual']>): EventAmo
       if (isTooLong) begun.take();
       else begun.add(rest);
     },
-    amounts: () => added(paths, (path) => found.get(path)),
+    amounts: (): Amounts => added(paths, (path) => found.get(path)),
   };
 }
 

@@ -8,12 +8,10 @@ import { UNKNOWN_TYPE } from './multipart-body.ts';
 import { type PartHead, readPartHead } from './part-headers.ts';
 import type { IncomingFile } from './spool.ts';
 
-/** How a multipart body is read. */
 export interface MultipartOptions extends FormOptions {
   readonly boundary: string;
   /** The most bytes of all fields together, and of the headers of all parts. */
   readonly fieldBytes: number;
-  /** Begins a file of the body. */
   readonly openFile: () => IncomingFile;
 }
 
@@ -35,7 +33,6 @@ class MultipartFault extends Error {
 interface Part {
   readonly head: Exclude<PartHead, { kind: 'fault' }>;
   readonly file: IncomingFile | null;
-  /** What a field holds. */
   readonly text: Gathered;
   bytes: number;
 }
@@ -61,13 +58,7 @@ export async function readMultipart(source: AsyncIterable<Buffer>, options: Mult
   }
 }
 
-interface Reader {
-  /** @returns a promise if the next chunk has to wait for a file */
-  push(chunk: Buffer): Promise<void> | null;
-  end(): ReadForm;
-}
-
-function createReader(options: MultipartOptions): Reader {
+function createReader(options: MultipartOptions) {
   const needle = Buffer.from(`--${options.boundary}`);
   const fields = collectFields(options);
   const files = new Set<FileFacts>();
@@ -188,11 +179,12 @@ function createReader(options: MultipartOptions): Reader {
   };
 
   return {
-    push(chunk) {
+    /** @returns a promise if the next chunk has to wait for a file */
+    push(chunk: Buffer): Promise<void> | null {
       rest = rest.byteLength === 0 ? chunk : Buffer.concat([rest, chunk]);
       return goOn();
     },
-    end() {
+    end(): ReadForm {
       if (state !== 'end') throw new MultipartFault('', 'ends without its last boundary');
       if (rest.byteLength === 1) throw new MultipartFault('', 'has something behind its last boundary');
       const read = fields.members();

@@ -7,13 +7,6 @@ const MOST_HEAD = 16 * 1024;
 /** Of an answer of which only the head matters, what follows is taken up to here, bytes, and the connection is closed. */
 const MOST_UNREAD = 16 * 1024;
 
-export interface Posted {
-  readonly status: number;
-  /** `Retry-After` in seconds, ms; 0: none. */
-  readonly retryAfterMs: number;
-}
-
-/** What there is to be asked of a server that the operator named. */
 export interface OneRequest {
   readonly method: 'GET' | 'POST' | 'PUT';
   readonly url: string;
@@ -44,7 +37,11 @@ async function requestOnce<T>(
 }
 
 /** {@link requestOnce}, of which only the head of the answer matters. */
-export function postOnce(request: OneRequest): Promise<Posted> {
+export function postOnce(request: OneRequest): Promise<{
+  readonly status: number;
+  /** `Retry-After` in seconds, ms; 0: none. */
+  readonly retryAfterMs: number;
+}> {
   return requestOnce(request, async (answer, signal) => {
     // What it says further changes nothing.
     await answer.body.dump({ limit: MOST_UNREAD, signal }).catch(() => undefined);

@@ -7,7 +7,7 @@ import {
   type RequestTemplate,
   rootOfName,
 } from '../../effects/model/tool.ts';
-import type { RequestBody } from '../../effects/upstream.ts';
+import type { RequestBody, ProxiedRequest } from '../../effects/upstream.ts';
 import { foldedName, writeForm } from './form.ts';
 import { writeMultipart, writeOpaque } from './multipart-body.ts';
 import {
@@ -44,13 +44,7 @@ export interface RequestPlan {
 }
 
 /** A request as it is sent: everything but credentials and transport. */
-export interface RenderedRequest {
-  readonly method: string;
-  readonly pathAndQuery: string;
-  /** Lower-case names. */
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body: RequestBody;
-}
+export type RenderedRequest = Pick<ProxiedRequest, 'method' | 'pathAndQuery' | 'headers' | 'body'>;
 
 /** The most characters of a param in a path, a query or a header: no server takes more. */
 const MAX_PLACED = 4_096;

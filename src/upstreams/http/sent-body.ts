@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto';
 import type { CallFiles } from '../../effects/model/files.ts';
 import type { ComposedBody } from '../../effects/upstream.ts';
 
-/** A composed body that is being sent. */
 export interface SentBody {
   readonly contentType: string | null;
   readonly length: number;

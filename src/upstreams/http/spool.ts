@@ -13,17 +13,8 @@ export interface SpoolLimits {
 }
 
 /** A file of a request, as it arrives. */
-export interface IncomingFile {
-  /**
-   * @returns a promise if the sender has to wait
-   * @throws FileTooLarge, SpoolFull
-   */
-  write(chunk: Buffer): Promise<void> | null;
-  /** The facts about the file that go into the params. */
-  end(): { readonly bytes: number; readonly sha256: string };
-}
+export type IncomingFile = ReturnType<typeof incomingFile>;
 
-/** The files of one request. */
 export interface Upload {
   /** Starts the next file. The previous one must have ended. */
   open(): IncomingFile;
@@ -35,12 +26,7 @@ export interface Upload {
 }
 
 /** Where the files of requests are kept while their calls run. */
-export interface Spool {
-  /** @param owner whose files they are: no owner takes all the room */
-  begin(limits: SpoolLimits, owner: string): Upload;
-  /** Bytes that are kept now. */
-  used(): number;
-}
+export type Spool = Awaited<ReturnType<typeof openSpool>>;
 
 export class FileTooLarge extends Error {
   override readonly name = 'FileTooLarge';
@@ -61,13 +47,14 @@ const PIECE = 65_536;
  * removed as soon as it is open, so nothing stays when the process ends, however it ends. If a crash happened between
  * the two, the next start removes the file.
  */
-export async function openSpool(folder: string): Promise<Spool> {
+export async function openSpool(folder: string) {
   await mkdir(folder, { recursive: true, mode: 0o700 });
   for (const name of await readdir(folder)) await unlink(join(folder, name)).catch(ignoreAbsent);
   let used = 0;
   const usedBy = new Map<string, number>();
   return {
-    begin: (limits, owner) =>
+    /** @param owner whose files they are: no owner takes all the room */
+    begin: (limits: SpoolLimits, owner: string): Upload =>
       createUpload(folder, limits, (bytes) => {
         const own = usedBy.get(owner) ?? 0;
         if (bytes > 0) {
@@ -80,7 +67,8 @@ export async function openSpool(folder: string): Promise<Spool> {
         if (own + bytes === 0) usedBy.delete(owner);
         else usedBy.set(owner, own + bytes);
       }),
-    used: () => used,
+    /** Bytes that are kept now. */
+    used: (): number => used,
   };
 }
 
@@ -174,17 +162,22 @@ function incomingFile(
   most: number,
   keep: (chunk: Buffer) => Promise<void> | null,
   ended: (sha256: string, bytes: number) => void,
-): IncomingFile {
+) {
   const hash: Hash = createHash('sha256');
   let bytes = 0;
   return {
-    write(chunk) {
+    /**
+     * @returns a promise if the sender has to wait
+     * @throws FileTooLarge, SpoolFull
+     */
+    write(chunk: Buffer): Promise<void> | null {
       bytes += chunk.byteLength;
       if (bytes > most) throw new FileTooLarge(`is a file of more than ${most} bytes`);
       hash.update(chunk);
       return keep(chunk);
     },
-    end() {
+    /** The facts about the file that go into the params. */
+    end(): { readonly bytes: number; readonly sha256: string } {
       const sha256 = hash.digest('hex');
       ended(sha256, bytes);
       return { bytes, sha256 };

@@ -33,7 +33,6 @@ const REFUSALS: Readonly<Record<string, string>> = {
   ERR_SSL_TLSV1_ALERT_DECRYPT_ERROR: 'decrypt error',
 };
 
-/** Why a TLS handshake failed. */
 export function handshakeFault(error: Error): string {
   const code = codeOf(error);
   if (code === null) return 'TLS with the upstream failed';

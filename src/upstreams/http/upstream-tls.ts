@@ -1,15 +1,5 @@
 import { createSecureContext, type SecureContext } from 'node:tls';
-
-/** How an upstream is spoken to over TLS. Its certificate is always verified: no setting turns that off. */
-export interface UpstreamTls {
-  /** PEM of the CAs that are trusted; `null`: those of Node. */
-  readonly ca: string | null;
-  /** The gateway's own certificate with its chain, and the key, as PEM; `null`: it shows none. */
-  readonly client: { readonly cert: string; readonly key: string } | null;
-  /** The name that is asked for, and that the certificate must be for; `null`: the host of the upstream's URL. */
-  readonly serverName: string | null;
-  readonly minVersion: 'TLSv1.2' | 'TLSv1.3';
-}
+import type { UpstreamTls } from '../../effects/upstream.ts';
 
 const contexts = new WeakMap<UpstreamTls, SecureContext>();
 

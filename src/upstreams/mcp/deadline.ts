@@ -25,7 +25,6 @@ export class Deadline {
     return this.#controller.signal;
   }
 
-  /** The time is over. */
   get isOver(): boolean {
     return this.#isOver;
   }

@@ -16,12 +16,11 @@ import { Deadline } from './deadline.ts';
 import { open, type Opened } from './open.ts';
 import type { AgentSessions } from './agent-sessions.ts';
 import { type Guarded, guarded, isPacked, type NamesGateway } from './own-addresses.ts';
-import { ownCall } from './own-call.ts';
 import { answerServer, type OwnSession } from './own-session.ts';
 import type { PinWatch } from './pin-watch.ts';
 import { eventOf, serverEvents } from './server-events.ts';
 import { withCredentials } from './server-requests.ts';
-import { inSharedSession } from './shared-session.ts';
+import { inSharedSession, ownCall } from './shared-session.ts';
 import type { McpUpstreamSettings } from './settings.ts';
 import { TooLong, wholeOf } from './whole-answer.ts';
 
@@ -54,7 +53,6 @@ const NO_LISTENER: MessageListener = {
   refused: () => undefined,
 };
 
-/** What one call heard. */
 type Heard =
   | { readonly kind: 'message'; readonly message: JsonObject; readonly rest: string }
   | { readonly kind: 'refused'; readonly status: number; readonly message: JsonObject | null }
@@ -116,7 +114,6 @@ function sentParams({ name, meta }: McpCall, params: JsonObject, { _meta: protoc
 /** What a call is sent with, and who hears the answer. */
 interface Through extends Pick<ProxiedMessage, 'id' | 'rest' | 'headers' | 'hears'> {
   readonly signal: AbortSignal | null;
-  /** The server refused the request as such. */
   notTaken(): void;
 }
 
@@ -274,7 +271,6 @@ function isAnswer(message: JsonObject, id: string | number): boolean {
   );
 }
 
-/** The headers of an answer as they go on. */
 export function headersOf(
   headers: Readonly<Record<string, string | string[] | undefined>>,
 ): Readonly<Record<string, string | readonly string[]>> {

@@ -11,7 +11,6 @@ import type { Through } from './pipe/exchange.ts';
 import { Keeper } from './stdio/keeper.ts';
 import { openThrough } from './through.ts';
 
-/** The upstreams that are MCP servers. */
 export interface McpUpstreams extends UpstreamKind {
   /** The server with this id; `null` if no upstream of this kind has it. */
   readonly server: (id: string) => McpUpstream | null;

@@ -2,7 +2,6 @@ import { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
 import { ANNOUNCED_TOO_OFTEN, MOST_ANNOUNCEMENTS } from '../http/announcements.ts';
 
-/** A request to an MCP server. */
 export interface McpRequest {
   readonly method: 'POST' | 'GET' | 'DELETE';
   readonly path: string;

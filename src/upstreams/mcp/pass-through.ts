@@ -8,7 +8,6 @@ import { type Guarded, guarded, isPacked } from './own-addresses.ts';
 import { eventOf, serverEvents } from './server-events.ts';
 import { wholeOf } from './whole-answer.ts';
 
-/** An answer that goes on as it comes. */
 export type Passed =
   | {
       readonly kind: 'answer';
@@ -18,7 +17,6 @@ export type Passed =
     }
   | { readonly kind: 'failed'; readonly message: string };
 
-/** How the answer to one request is changed on its way. */
 export interface Change {
   readonly id: string | number;
   readonly change: (answer: JsonObject) => JsonObject | Promise<JsonObject>;

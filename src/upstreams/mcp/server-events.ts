@@ -17,7 +17,6 @@ const COLON = 0x3a;
 const SPACE = 0x20;
 const NOTHING = Buffer.alloc(0);
 
-/** An event of a stream, whole. */
 export interface ServerEvent {
   /** Its bytes, with the empty line at its end. */
   readonly bytes: Buffer;

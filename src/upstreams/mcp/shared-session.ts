@@ -1,6 +1,9 @@
+import type { McpCall } from '../../effects/model/tool.ts';
 import type { ProxiedMessage } from '../../effects/upstream.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
-import type { OwnCall } from './own-call.ts';
+import { encodeHeader } from '../../mcp-protocol/mirror-headers.ts';
+import { paramHeadersIn, paramHeadersOf } from '../../mcp-protocol/param-headers.ts';
+import type { Entered } from './own-session.ts';
 
 /** Questions of one call that are being answered at a time. Whoever asks faster than it hears gets no answer. */
 const MOST_ANSWERS = 16;
@@ -62,4 +65,30 @@ function progressOf(message: JsonObject, id: number, token: Json): JsonObject | 
   if (method !== 'notifications/progress' || message['id'] !== undefined) return null;
   if (!isJsonObject(params) || params['progressToken'] !== id) return null;
   return { ...message, params: { ...params, progressToken: token } };
+}
+
+interface OwnCall {
+  readonly id: number;
+  /** Members of the message's params beside the name and the arguments. */
+  readonly rest: JsonObject;
+  readonly headers: Readonly<Record<string, string>>;
+}
+
+/** A call of a tool as the server wants it: in the stateless era, headers repeat what its body says. */
+export function ownCall({ id, begun }: Entered, { name, pinned }: McpCall, params: JsonObject): OwnCall {
+  switch (begun.kind) {
+    case 'session':
+      return { id, rest: {}, headers: begun.headers };
+    case 'stateless':
+      return {
+        id,
+        rest: { _meta: begun.meta },
+        headers: {
+          ...begun.headers,
+          'mcp-method': 'tools/call',
+          'mcp-name': encodeHeader(name),
+          ...paramHeadersOf(paramHeadersIn(pinned['inputSchema']), params),
+        },
+      };
+  }
 }

@@ -4,7 +4,7 @@ import { CONNECT_TIMEOUT_MS } from '../http/connections.ts';
 import type { McpUpstreamSettings } from './settings.ts';
 import type { Keeper } from './stdio/keeper.ts';
 import type { PipeServer } from './pipe/pipe-server.ts';
-import { SseServer } from './sse/sse-server.ts';
+import { SseServer } from './sse/sse-pipe.ts';
 import { StdioServer } from './stdio/stdio-server.ts';
 
 /** Bytes of one message over a pipe, in either direction. */

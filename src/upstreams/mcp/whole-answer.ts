@@ -2,7 +2,6 @@ import { Gathered } from '../../bytes/gathered.ts';
 import { parseStrictJsonInSlices } from '../../json/strict-in-slices.ts';
 import { type JsonLimits, LARGE_TEXT, parseStrictJson, type StrictJson } from '../../json/strict.ts';
 
-/** What a server says is longer than what is read of it. */
 export class TooLong extends Error {
   override readonly name = 'TooLong';
   constructor(what: string, most: string) {

@@ -58,7 +58,6 @@ export type DraftBody =
   | { readonly as: 'members'; readonly type: 'json' | 'form' | 'multipart'; readonly lists: 'indices' | 'repeat' }
   | { readonly as: 'param'; readonly type: 'json' | 'opaque'; readonly name: string };
 
-/** An operation that cannot be declared. */
 export interface LeftOut {
   /** Such as `POST /v1/files`. */
   readonly operation: string;

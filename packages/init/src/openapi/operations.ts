@@ -30,7 +30,6 @@ export interface ApiBody {
   readonly isDeep: boolean;
 }
 
-/** An operation of a document of any version. */
 export interface ApiOperation {
   readonly method: string;
   /** As it is in the document. */
@@ -47,7 +46,6 @@ export interface ApiOperation {
   readonly lost: readonly string[];
 }
 
-/** Where an operation is served. */
 export interface ApiServer {
   /** `null` if the document names none. */
   readonly origin: string | null;

@@ -9,7 +9,6 @@ import { type ApiDocument, entries, list, object, refOf, resolve, resolveObject 
  * never refused.
  */
 export interface SchemaWriter {
-  /** A schema of a value in a body. */
   whole(schema: Json): Tree;
   /** A schema of a value that arrives as text, in a path, a query or a header. */
   text(schema: Json): { [name: string]: Tree };

@@ -15,7 +15,6 @@ export interface QueryParam {
   readonly style: QueryStyle | null;
 }
 
-/** The schema of its values. */
 export function querySchema(writer: SchemaWriter, { schema, style }: QueryParam): Tree {
   if (style !== null) return writer.whole(schema);
   return schema === null ? { type: 'string' } : writer.text(schema);

@@ -1,4 +1,3 @@
-/** What a driver gives for a column. */
 type Column = string | number | null | undefined;
 
 /**
@@ -18,13 +17,11 @@ export function plainText(column: Column): string {
   return plain;
 }
 
-/** A column that must hold an integer. */
 export function integer(value: Column): number {
   if (typeof value !== 'number') throw new TypeError('an integer column holds something else');
   return value;
 }
 
-/** A column that must hold text. */
 export function text(value: Column): string {
   if (typeof value !== 'string') throw new TypeError('a text column holds something else');
   return value;

@@ -5,7 +5,6 @@ import { columnText, integer, plainText } from './columns.ts';
 /** The most changes in one row: reading the events about one id means reading whole rows. */
 const CHANGES_PER_ROW = 64;
 
-/** A row that is being collected. */
 interface OpenRow {
   readonly n: number;
   readonly workspace: number;

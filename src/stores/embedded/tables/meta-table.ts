@@ -1,7 +1,6 @@
 import type { SqlDatabase } from '../driver.ts';
 import { integer, text } from './columns.ts';
 
-/** What the file says about itself. */
 export interface FileMeta {
   readonly installId: string;
   readonly epoch: number;
@@ -13,7 +12,6 @@ export interface FileMeta {
   readonly commits: number;
 }
 
-/** The table with one row, about the store itself. */
 export function openMetaTable(database: SqlDatabase) {
   const find = database.prepare('SELECT install_id, epoch, boots, clock, commits FROM meta');
   const create = database.prepare(

@@ -8,7 +8,6 @@ const WORKSPACE = 0;
 const KIND = 1;
 const LIST = 2;
 
-/** The numbers of the names in one workspace. */
 export interface WorkspaceNames {
   readonly name: string;
   readonly n: number;

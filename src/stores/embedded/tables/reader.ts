@@ -1,5 +1,5 @@
 import type { LedgerEntry, LedgerQuery, Listed, ListQuery, Row, RowName } from '../../port.ts';
-import type { SqlDatabase, SqlStatement } from '../driver.ts';
+import type { SqlDatabase } from '../driver.ts';
 import { columnText, integer, plainText, text } from './columns.ts';
 import { openLedgerReader } from './ledger-table.ts';
 import { openNames } from './names.ts';
@@ -11,30 +11,19 @@ const MOST_CHARACTERS = 1_000_000;
 /** The most events of one look. */
 const MOST_EVENTS = 1_000;
 
-/** Rows that are asked for by name. */
 export interface RowsQuery {
   readonly workspace: string;
   readonly names: readonly RowName[];
 }
 
 /** Rows, lists and the ledger for people's reads, on another connection than the one that writes. */
-export interface Reader {
-  rows(query: RowsQuery): readonly (Row | null)[];
-  list(query: ListQuery): Listed;
-  ledger(query: LedgerQuery): readonly LedgerEntry[];
-}
-
-interface ListStatements {
-  readonly some: SqlStatement;
-  /** For entries after a place. */
-  readonly beyond: SqlStatement;
-}
+export type Reader = ReturnType<typeof openReader>;
 
 /** @param database a connection that cannot write */
-export function openReader(database: SqlDatabase): Reader {
+export function openReader(database: SqlDatabase) {
   const names = openNames(database, false);
   const ledger = openLedgerReader(database);
-  const statements = (condition: string, direction: string): ListStatements => {
+  const statements = (condition: string, direction: string) => {
     const select = `SELECT places.at AS at, places.id AS id, rows.version AS version, rows.text AS text
       FROM places JOIN rows ON rows.kind = ?1 AND rows.id = places.id
       WHERE places.list = ?2 AND places.at >= ?3 AND places.at <= ?4`;
@@ -49,7 +38,7 @@ export function openReader(database: SqlDatabase): Reader {
   const down = statements('<', 'DESC');
 
   return {
-    rows({ workspace, names: asked }) {
+    rows({ workspace, names: asked }: RowsQuery): readonly (Row | null)[] {
       const place = names.findWorkspace(workspace);
       const found: (Row | null)[] = [];
       let left = MOST_CHARACTERS;
@@ -62,7 +51,7 @@ export function openReader(database: SqlDatabase): Reader {
       }
       return found;
     },
-    list({ workspace, list, kind, order, from, to, after, limit, characters }) {
+    list({ workspace, list, kind, order, from, to, after, limit, characters }: ListQuery): Listed {
       const place = names.findWorkspace(workspace);
       const numbers = [names.findKind(place, kind), names.findList(place, list)];
       const isUp = order === 'up';
@@ -89,7 +78,7 @@ export function openReader(database: SqlDatabase): Reader {
       }
       return { entries, more: entries.length < rows.length };
     },
-    ledger: ({ workspace, about, order, after, limit }) =>
+    ledger: ({ workspace, about, order, after, limit }: LedgerQuery): readonly LedgerEntry[] =>
       ledger(names.findWorkspace(workspace).n, { about, order, after, limit: Math.min(limit, MOST_EVENTS) }),
   };
 }

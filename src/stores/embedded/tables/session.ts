@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { inTransaction, type SqlDatabase } from '../driver.ts';
 import {
   type Answer,
   type Change,
@@ -19,14 +20,26 @@ import {
   type SumChange,
   ABSENT,
 } from '../../port.ts';
-import { inTransaction, type SqlDatabase } from '../driver.ts';
 import { openCountersTable } from './counters-table.ts';
 import { openLedgerTable } from './ledger-table.ts';
 import { openMetaTable } from './meta-table.ts';
 import { openNames, type WorkspaceNames } from './names.ts';
-import { type Entry, openPlacesTable, openRowsTable } from './rows-table.ts';
-import type { Tables } from './tables.ts';
 import { openReader } from './reader.ts';
+import { type Entry, openPlacesTable, openRowsTable } from './rows-table.ts';
+
+/** The tables of a store, with what writes to several of them. */
+interface Tables {
+  readonly database: SqlDatabase;
+  readonly names: ReturnType<typeof openNames>;
+  readonly rows: ReturnType<typeof openRowsTable>;
+  readonly places: ReturnType<typeof openPlacesTable>;
+  readonly counters: ReturnType<typeof openCountersTable>;
+  readonly ledger: ReturnType<typeof openLedgerTable>;
+  readonly meta: ReturnType<typeof openMetaTable>;
+  write(workspace: WorkspaceNames, entry: Entry, put: Omit<Put, 'version'>, version: string): void;
+  /** Says that the transaction writes something. */
+  wrote(): void;
+}
 
 export type RowSession = ReturnType<typeof openRowSession>;
 

@@ -31,7 +31,6 @@ export function kindOf(name: string): string {
   return name.startsWith('%') ? unstored(Buffer.from(name.slice(1), 'hex').toString()) : name;
 }
 
-/** A row's key within its workspace. */
 export function rowName(kind: string, id: string): string {
   return `r:${kindName(kind)}:${stored(id)}`;
 }
@@ -42,7 +41,6 @@ export function namedRow(name: string): { readonly kind: string; readonly id: st
   return { kind: kindOf(name.slice(2, colon)), id: unstored(name.slice(colon + 1)) };
 }
 
-/** A counter's key within its workspace. */
 export function counterName(name: string): string {
   return `f:${stored(name)}`;
 }

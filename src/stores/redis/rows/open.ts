@@ -4,7 +4,7 @@ import { MAX_CLOCK_JUMP_MS } from '../../clock-jump.ts';
 import { openStepJournal } from '../../journal/step-journal.ts';
 import type { OpenRows, OperatorEvent } from '../../open-rows.ts';
 import type { Answer } from '../../port.ts';
-import { accessOf, clusterNodes, targetOf } from '../addresses.ts';
+import { accessOf, clusterNodes, targetOf, type RedisServers } from '../addresses.ts';
 import { createAnnouncements, type InForceDigests } from '../announcements.ts';
 import { Calls } from '../calls.ts';
 import { openConnection, textsOf } from '../connection.ts';
@@ -20,15 +20,7 @@ import { createEndedBoots } from './ended.ts';
 import { Notices } from './notices.ts';
 import { createReads, listedSums, type PageOfSums } from './reads.ts';
 
-export interface RedisRowsOptions {
-  readonly mode: 'standalone' | 'sentinel' | 'cluster';
-  /**
-   * `redis://[user:password@]host[:port][/database]`, or `rediss://` for TLS. For Sentinel the host is the name of the
-   * primary. For a cluster with `nodes`, only user, password and TLS of it are used.
-   */
-  readonly url: string;
-  /** `host:port` of the sentinels, or of some nodes of the cluster. */
-  readonly nodes: readonly string[];
+export interface RedisRowsOptions extends RedisServers {
   readonly durability: Durability;
   readonly allowWeakDurability: boolean;
   /** A folder beside the gateway for its own journal, kept over restarts. */

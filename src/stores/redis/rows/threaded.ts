@@ -63,7 +63,6 @@ export async function openThreadedRows(entry: URL, data: Omit<RedisThread, 'kind
   };
 }
 
-/** What the thread has told of the store. */
 class FleetThread {
   readonly time: StoreTime;
   readonly watchers: Watcher[] = [];

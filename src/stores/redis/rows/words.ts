@@ -93,7 +93,6 @@ function spanWord(span: Span): string {
   return span.kind === 'until' ? `u${span.end}` : `r${span.ms}`;
 }
 
-/** The span of a word. */
 export function spanOf(word: string): Span {
   const ms = Number(word.slice(1));
   return word.startsWith('u') ? { kind: 'until', end: ms } : { kind: 'rolling', ms };
@@ -126,7 +125,6 @@ export const NOTHING: Omit<Change, 'id' | 'workspace'> = {
   events: [],
 };
 
-/** The answer of one change of a batch. */
 export function answerOf(reply: unknown, now: number, epoch: number): Answer {
   if (typeof reply === 'string') {
     const [seq = '', ...numbers] = reply.slice(1).split(' ');

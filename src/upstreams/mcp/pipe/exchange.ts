@@ -79,7 +79,6 @@ export class Exchange implements Dispatcher.DispatchController {
     return true;
   }
 
-  /** A whole answer. */
   answer(status: number, body: Buffer | null): void {
     if (this.#state !== 'started') return;
     const type = body === null ? {} : { 'content-type': 'application/json', 'content-length': String(body.length) };

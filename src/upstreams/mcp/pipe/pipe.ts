@@ -29,7 +29,6 @@ export interface Sending {
   lost(error: Error): void;
 }
 
-/** What a pipe tells. */
 export interface PipeEvents {
   /** A message of the server. There may be line breaks between its parts. */
   line(bytes: Buffer): void;

@@ -47,7 +47,6 @@ export interface SessionEvents {
  */
 export class PipeSession {
   readonly id: string;
-  /** Whose it is. */
   readonly holder: string;
   readonly #pipe: Pipe;
   readonly #open = new Map<string, Open>();
