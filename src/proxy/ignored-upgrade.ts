@@ -19,9 +19,7 @@ const OF_UPGRADES: ReadonlySet<string> = new Set(['upgrade', 'http2-settings']);
  */
 export function serveWithoutUpgrade(server: Server, request: IncomingMessage, socket: Duplex, head: Buffer): boolean {
   const { rawHeaders } = request;
-  // An answer that is not finished yet would be lost between the two readings.
-  const isAnswering = '_httpMessage' in socket && Boolean(socket._httpMessage);
-  if (isAnswering || rawHeaders.length >= MAX_RAW_HEADERS) return false;
+  if (rawHeaders.length >= MAX_RAW_HEADERS) return false;
   const lines = [`${request.method} ${request.url} HTTP/${request.httpVersion}`];
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
     const name = rawHeaders[i] ?? '';
@@ -33,6 +31,11 @@ export function serveWithoutUpgrade(server: Server, request: IncomingMessage, so
   server.emit('connection', socket);
   socket.unshift(Buffer.concat([Buffer.from(lines.join('\r\n'), 'latin1'), head]));
   return true;
+}
+
+/** Whether the answer to an earlier request of the connection is not finished. */
+export function isAnswering(socket: Duplex): boolean {
+  return '_httpMessage' in socket && Boolean(socket._httpMessage);
 }
 
 function withoutUpgrade(connection: string): string {

@@ -10,7 +10,7 @@ import { type Arrived, type Identities, problemOf, receive } from './arrival.ts'
 import { PLAIN_STYLE } from './error-shape.ts';
 import { paramsOf } from './governed.ts';
 import { returnedHeaders } from './headers.ts';
-import { serveWithoutUpgrade } from './ignored-upgrade.ts';
+import { isAnswering, serveWithoutUpgrade } from './ignored-upgrade.ts';
 import type { Live } from './live.ts';
 import type { ProxiedUpstream, ProxyPorts } from './ports.ts';
 import type { ReadLedger } from './read-ledger.ts';
@@ -43,6 +43,11 @@ const HANDSHAKE = [
 export function attachUpgrades(server: Server, parts: UpgradeParts): { close(): void } {
   const tunnel = createTunnel(parts);
   const onUpgrade = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {
+    // What is written now would be read as the answer to the earlier request: a refusal for a call that may have run.
+    if (isAnswering(socket)) {
+      socket.destroy();
+      return;
+    }
     if (!isWebSocket(request)) {
       if (!serveWithoutUpgrade(server, request, socket, head)) socket.destroy();
       return;
