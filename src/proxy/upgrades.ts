@@ -42,6 +42,11 @@ const HANDSHAKE = [
 export function attachUpgrades(server: Server, parts: UpgradeParts): { close(): void } {
   const tunnel = createTunnel(parts);
   const onUpgrade = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {
+    // What is written now would be read as the answer to the earlier request: a refusal for a call that may have run.
+    if (isAnswering(socket)) {
+      socket.destroy();
+      return;
+    }
     if (!isWebSocket(request)) {
       if (!serveWithoutUpgrade(server, request, socket, head)) socket.destroy();
       return;
@@ -290,9 +295,7 @@ const OF_UPGRADES: ReadonlySet<string> = new Set(['upgrade', 'http2-settings']);
  */
 function serveWithoutUpgrade(server: Server, request: IncomingMessage, socket: Duplex, head: Buffer): boolean {
   const { rawHeaders } = request;
-  // An answer that is not finished yet would be lost between the two readings.
-  const isAnswering = '_httpMessage' in socket && Boolean(socket._httpMessage);
-  if (isAnswering || rawHeaders.length >= MAX_RAW_HEADERS) return false;
+  if (rawHeaders.length >= MAX_RAW_HEADERS) return false;
   const lines = [`${request.method} ${request.url} HTTP/${request.httpVersion}`];
   for (let i = 0; i + 1 < rawHeaders.length; i += 2) {
     const name = rawHeaders[i] ?? '';
@@ -304,6 +307,11 @@ function serveWithoutUpgrade(server: Server, request: IncomingMessage, socket: D
   server.emit('connection', socket);
   socket.unshift(Buffer.concat([Buffer.from(lines.join('\r\n'), 'latin1'), head]));
   return true;
+}
+
+/** Whether the answer to an earlier request of the connection is not finished. */
+function isAnswering(socket: Duplex): boolean {
+  return '_httpMessage' in socket && Boolean(socket._httpMessage);
 }
 
 function withoutUpgrade(connection: string): string {

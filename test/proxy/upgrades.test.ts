@@ -182,6 +182,17 @@ describe('an upgrade to WebSocket', () => {
     await vi.waitFor(() => expect(world.placed()).toBe(0), 30_000);
   });
 
+  test('behind a call that is still being answered is no answer to that call: the connection ends', async () => {
+    const before = (await world.upstream.counts()).requests;
+    const { socket, answers } = open();
+    const closed = once(socket, 'close');
+    const call = note('behind-it-upgrade', 'x').replace(/^(Upgrade|Connection|HTTP2-Settings): .*\r\n/gm, '');
+    socket.write(call + handshake('Host: evil.example'));
+    await closed;
+    expect((await answers(1)).statuses).toEqual([]);
+    await vi.waitFor(async () => expect((await world.upstream.counts()).requests).toBe(before + 1), 30_000);
+  });
+
   test.each([
     ['another host', () => handshake('Host: evil.example'), 403, 'host_not_allowed'],
     ['no host', () => handshake('X: y'), 400, 'invalid_request'],
