@@ -48,7 +48,7 @@ export class ConnectionCap {
 
   /** Counts a connection. If there are too many, closes this one or another. Returns whether this one may stay. */
   admit(socket: Socket): boolean {
-    // A request that is read a second time (see ignored-upgrade.ts) comes on a known connection.
+    // A request that is read a second time (see proxy/upgrades.ts) comes on a known connection.
     if (this.#open.has(socket)) return true;
     if (this.#open.size >= this.#most) {
       const [longest] = this.#idle;

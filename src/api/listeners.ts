@@ -45,7 +45,7 @@ export function createListeners(
   const connections = cap(server);
   if (mainTls !== null)
     server.on('connection', (socket: Socket) => {
-      // Already encrypted, or from another listener, or read a second time (see ignored-upgrade.ts).
+      // Already encrypted, or from another listener, or read a second time (see proxy/upgrades.ts).
       if ('encrypted' in socket || listenerBySocket.has(socket))
         for (const each of take) Reflect.apply(each, server, [socket]);
       else if (!socket.destroyed) mainTls.begin(socket, connections);
