@@ -83,4 +83,6 @@ it('syncs a settlement before it has its name, and the folder after', async () =
     { inode: statSync(join(spill, file)).ino, named: 0 },
     { inode: statSync(spill).ino, named: 1 },
   ]);
+  // It has answers of upstreams in it.
+  expect(statSync(join(spill, file)).mode & 0o777).toBe(0o600);
 });
