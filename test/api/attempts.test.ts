@@ -667,7 +667,12 @@ describe('a call that was approved', () => {
       });
     };
     const plain = await run({ ...said(UNKNOWN), ...again }, await request());
-    expect(await shown(plain.effectId ?? '')).toMatchObject({ state: 'unknown', safe_to_retry: true, next: 'retry' });
+    expect(await shown(plain.effectId ?? '')).toMatchObject({
+      state: 'unknown',
+      safe_to_retry: true,
+      next: 'retry',
+      settled_at: null,
+    });
     // What the tool became since may do something else under the same key.
     expect(await shown(plain.effectId ?? '', { digest: 'another' })).toMatchObject({ safe_to_retry: false });
     const { approval, effect } = await granted();

@@ -116,6 +116,10 @@ describe('what cannot be used is told with its place and what to do', () => {
     expect(await faults({}, { entities: 5, characters: 40 })).toEqual([
       expect.stringContaining('characters of entities for the workspace demo; it may hold 40'),
     ]);
+    const [fault = ''] = await faults({}, { entities: 5, characters: 40 });
+    const characters = Number(/\d+/.exec(fault)?.[0]);
+    await expect(read({ entities: 2, characters })).resolves.toMatchObject({ byWorkspace: { size: 1 } });
+    expect(await faults({}, { entities: 2, characters: characters - 1 })).toHaveLength(1);
     await expect(readEntityFiles([{ path: join(folder, 'none'), workspace: 'demo' }], LIMITS)).rejects.toThrow(
       /There is no file of entities or folder/,
     );

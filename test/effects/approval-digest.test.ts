@@ -1,6 +1,6 @@
 import { createSecretKey } from 'node:crypto';
 import { expect, it } from 'vitest';
-import type { Permit } from '../../src/effects/model/verdict.ts';
+import type { Obligation, Permit } from '../../src/effects/model/verdict.ts';
 import { approvalBy, budgetOf, permit } from '../contract/requests.ts';
 import { approvalDigest } from '../../src/effects/run/evaluate.ts';
 
@@ -37,6 +37,35 @@ it.each([
 ] as const)('is another when %s changed', (_what, changed, verdict) => {
   expect(approvalDigest(key, changed, verdict)).not.toBe(before);
 });
+
+/** What a rule that asks demands, by what it says, and of each what the digest is of. */
+const rule = 'payments/large';
+const DEMANDS: readonly (readonly [Obligation, ...Partial<Record<string, string | number>>[]])[] = [
+  [
+    budgetOf(100, 60, { rule }),
+    { budget: 'other' },
+    { unit: 'other' },
+    { bucket: 'other' },
+    { limit: 101 },
+    { amount: 61 },
+  ],
+  [
+    { kind: 'rate_limit', rule, id: 'calls', bucket: 'a', windowMs: 1_000, limit: 5 },
+    { id: 'other' },
+    { bucket: 'b' },
+    { limit: 6 },
+  ],
+  [{ kind: 'claim', rule, target: 'payment:1', hold: 'call' }, { target: 'payment:2' }, { hold: 'existing' }],
+  [{ kind: 'reserve', rule, pool: 'gpus', units: 2, capacity: 8 }, { pool: 'other' }, { units: 3 }],
+];
+
+it.each(DEMANDS.flatMap(([demand, ...changes]) => changes.map((change) => [demand.kind, change, demand] as const)))(
+  'is another when of a %s changed: %j',
+  (_, change, demand) => {
+    const digest = (of: Obligation): string => approvalDigest(key, call, permit([of], asks().approvals));
+    expect(digest({ ...demand, ...change })).not.toBe(digest(demand));
+  },
+);
 
 it('is the same whatever rules say that do not ask', () => {
   const more = permit([...asks().obligations, budgetOf(5, 1, { rule: 'payments/unrelated' })], asks().approvals);

@@ -48,3 +48,16 @@ it('no mail and no password goes in clear, unless the configuration says so', as
   expect(await mailBy('none')).toEqual({ kind: 'delivered' });
   expect(server.mails).toMatchObject([{ to: ['ops@svc.test'] }]);
 });
+
+it('a mail has the id of the notification and its time, and asks no machine for an answer', async () => {
+  await mailBy('none');
+  const head = (server.mails.at(-1)?.text ?? '').split('\r\n\r\n')[0]?.split('\r\n');
+  expect(head?.map((line) => line.toLowerCase())).toEqual(
+    expect.arrayContaining([
+      'message-id: <msg_1@svc-gateway.invalid>',
+      'webhook-id: msg_1',
+      'date: thu, 01 jan 1970 00:00:00 +0000',
+      'auto-submitted: auto-generated',
+    ]),
+  );
+});

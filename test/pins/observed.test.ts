@@ -43,6 +43,7 @@ test('what was seen last counts; of lists that pass only pinned tools are rememb
   server.listed(live(ECHO), 300, 0);
   expect(server.stateOf(WORDS, 'echo', PIN)).toBe('pinned');
   server.passed([ECHO], pinned, 400);
+  expect([server.seenAt('echo'), server.seenAt('look')]).toEqual([400, 300]);
   // Servers may list by session: that the own look does not find it says nothing, until that is long ago.
   server.listed(live(LOOK), 500, 400);
   expect(server.stateOf(WORDS, 'echo', PIN)).toBe('pinned');

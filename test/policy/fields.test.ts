@@ -572,6 +572,8 @@ rules:
       expect(summary(text, params)).toBe(`Pay ${shown}`);
     const hidden = '{ id: h, effect: constrain, obligations: [ { redact: { params: [amount] } } ] }';
     expect(summary(text, { amount: 80_000, currency: 'EUR' }, [hidden])).toBe('Pay (redacted)');
+    const unnamed = hidden.replace('amount', 'currency');
+    expect(summary(text, { amount: 5, currency: 'EUR' }, [unnamed])).toBe('Pay 5 (smallest unit of (redacted))');
     // A name is no text for people.
     expect(() =>
       rules('{ id: a, effect: allow, obligations: [ { claim: { on: "x:${params.amount in EUR}" } } ] }'),

@@ -161,6 +161,8 @@ test('a schedule takes its dates from a list, days over the end of the week, and
   expect(until('{ days: [sat-mon], hours: ["22:00-24:00", "00:00-00:30"] }', '2026-06-20T23:30:00Z')).toBe(
     '2026-06-21T00:30:00.000Z',
   );
+  // Pieces may touch.
+  expect(until('{ hours: ["12:00-18:00", "08:00-12:00"] }', '2026-06-20T11:30:00Z')).toBe('2026-06-20T12:30:00.000Z');
   expect(compileAll([text('{ timezone: Asia/Tokyo }')]).warnings).toEqual([]);
 });
 

@@ -76,6 +76,22 @@ describe('a second opinion', () => {
     expect(opinion.differences('another')).toEqual([]);
   });
 
+  test('keeps 64 differences at most: a set that is wrong everywhere fills no memory', async () => {
+    const faulty = await plantedIn(product, 'src/policy/second-opinion.ts', 'unknown-does-not-restrict');
+    const noted = async (rules: number) => {
+      const wrong = Array.from(
+        { length: rules },
+        (_, n) => `  - { id: r${n}, effect: deny, when: { params.amount: { gt: 5 } } }\n`,
+      );
+      const set = compileText(`${HEAD}rules:\n${wrong.join('')}`);
+      const { opinion, end } = world(faulty);
+      opinion.offer('call', set, at(1000, { params: {} }));
+      await end();
+      return opinion.differences(set.version).length;
+    };
+    expect([await noted(64), await noted(65)]).toEqual([64, 1]);
+  });
+
   test('is asked of one decision a second of each kind, one at a time, and outside the call', async () => {
     const { opinion, waiting, end } = world(product);
     opinion.offer('call', POLICY, at(1000));

@@ -198,6 +198,20 @@ it('leaves a rule of this workspace alone as it is, and joins what it did not as
   expect(judged(set, { ...WITHIN, currency: 'CHF' })).toBe('denied_policy');
 });
 
+it('takes names that no rule of the file has, also where the name of the workspace is long', () => {
+  const named = (before: string, workspace = 'demo') => {
+    const calls = five().map((one) => ({ ...one, input: { ...one.input, workspace } }));
+    const group = { rule: 's/large', tool: 'payments.refund', workspace, calls };
+    const [found] = suggestRules([group], [fileOf(before)], surroundings([TYPED, tool('mail.send')]));
+    return found?.text.match(/(?<=- id: ).*/g);
+  };
+  const taken = ['large-demo', 'large-approved', 'large-approved-2'].map(
+    (id) => `  - { id: ${id}, effect: allow, match: { tools: [mail.send] } }\n`,
+  );
+  expect(named(`${ASKS}${taken.join('')}`)).toEqual(['large', 'large-demo-2', 'large-approved-3']);
+  expect(named(ASKS, `eu-${'x'.repeat(40)}`)).toEqual(['large', `large-eu-${'x'.repeat(13)}`, 'large-approved']);
+});
+
 it('lifts the approval of a rule that grants nothing, and grants nothing itself', () => {
   const before = `${ASKS.replace('require_approval', 'constrain')}  - { id: all, effect: allow, match: { tools: [payments.refund], agents: { id: [support-bot] } } }\n`;
   const set = inForce(suggested(five(), before)?.text, before);

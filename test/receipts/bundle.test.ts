@@ -550,6 +550,18 @@ describe('texts of policies', () => {
     const found = checks.find(({ name }) => name === 'policies');
     expect([found?.status, found?.detail.includes(VERSION)]).toEqual(['skipped', true]);
   });
+
+  it('that only an effect without a receipt names are looked for as well', async () => {
+    const policy = { version: 'sha256:of-a-denial', matched: [] };
+    const denied = { type: 'effect', effect_id: 'eff_three', workspace: 'demo', state: 'denied', policy };
+    const { verdict, checks } = await check(sealed([...lines(), JSON.stringify(denied)]));
+    const found = checks.find(({ name }) => name === 'policies');
+    expect([verdict, found?.status, found?.detail]).toEqual([
+      'VALID',
+      'skipped',
+      expect.stringContaining('of-a-denial'),
+    ]);
+  });
 });
 
 describe('whose keys', () => {

@@ -140,6 +140,27 @@ describe('a receipt', () => {
     });
   });
 
+  it.each<[SettledBy, JsonObject]>([
+    [{ by: 'owner' }, {}],
+    [{ by: 'late_answer' }, {}],
+    [{ by: 'probe', evidence: { seen: true } }, { evidence: { seen: true } }],
+    [
+      { by: 'resolve', comment: 'saw it', evidence: { a: 1 }, forced: false, keyId: 'key_1', user: 'tom' },
+      { comment: 'saw it', evidence: { a: 1 } },
+    ],
+    [{ by: 'resolve', comment: null, evidence: null, forced: false, keyId: 'key_1', user: 'tom' }, {}],
+  ])('opens what it commits to of who settled: %j', (settledBy, opened) => {
+    const input = receiptInput({ settledBy });
+    const { jws } = signer.issue(input);
+    const { evidence, result } = input;
+    const life = { state: 'committed', at: 1, settledBy, evidence, receipt: { id: input.id, jws }, result } as const;
+    const effect = { ...input.effect, life: { ...life, accepted: false, responseTruncated: false } };
+    const disclosure = disclosureOf(effect, input.sealed!, receiptView(jws), null);
+    const fields = Object.entries(disclosure.values).filter(([field]) => ['comment', 'evidence'].includes(field));
+    expect(Object.fromEntries(fields)).toEqual(opened);
+    expect(verifyReceipt({ content: jws, trust: signer.jwks(), disclosure }).verdict).toBe('VALID');
+  });
+
   it('names the people who approved, and what', () => {
     const vote = (user: string, verdict: 'approve' | 'reject', comment: string | null) => ({
       user,

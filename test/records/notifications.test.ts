@@ -3,6 +3,7 @@ import { createReadingTurns } from '../../src/effects/run/reading-turns.ts';
 import { type Delivery, NOTIFICATION_EVENTS, type Subscription } from '../../src/effects/model/notification.ts';
 import { StoreUnavailable } from '../../src/effects/store.ts';
 import type { NotificationStore } from '../../src/effects/notification-store.ts';
+import { Outbox } from '../../src/records/notification-outbox.ts';
 import { createNotifications } from '../../src/records/notifications.ts';
 import { createStepRunner, type StepRunner } from '../../src/records/runner.ts';
 import { appendEvents } from '../../src/records/view.ts';
@@ -167,4 +168,39 @@ it('of a receiver that is gone none waits, however many did; and what is old is 
   pass(31 * DAY);
   while (await one.forgetDeliveries());
   expect(await all(one)).toEqual([]);
+});
+
+it('ten thousand wait for a receiver at most, also by the count of a gateway that begins; what is sent makes room', async () => {
+  const store = mapStore(emptyRows(), () => 1_750_000_000_000);
+  const begin = async (): Promise<Outbox> => {
+    const from = { store, turns: createReadingTurns() };
+    const outbox = new Outbox(from, createStepRunner(store), () => 'install');
+    await outbox.subscribe([OPS], async () => {});
+    return outbox;
+  };
+  const at = store.now();
+  let told = 0;
+  /** How many of so many wait then. */
+  const tell = async (outbox: Outbox, count = 1): Promise<number> => {
+    const waiting = await outbox.run((draft) =>
+      Array.from({ length: count }, () => {
+        told += 1;
+        const about = { event: 'pause.set', workspace: 'w', at, effectId: null, data: {} } as const;
+        return outbox.put(draft, { ...about, id: `msg_${told}` }, [OPS]);
+      }).flat(),
+    );
+    outbox.added(waiting);
+    return waiting.length;
+  };
+  const one = await begin();
+  expect([await tell(one, 9_999), await tell(one), await tell(one)]).toEqual([9_999, 1, 0]);
+  const other = await begin();
+  expect(await tell(other)).toBe(0);
+  const sent = await other.next('ops');
+  if (sent === null) throw new Error('nothing waits');
+  await other.settle(sent, { ...sent, attempts: 1, state: { kind: 'delivered', at } });
+  expect([await tell(other), await tell(other)]).toEqual([1, 0]);
+  const { items } = await other.page('dead', { limit: 10, cursor: null });
+  const why = 'more than 10000 notifications wait for this receiver';
+  expect(items.map(({ lastFailure }) => lastFailure)).toEqual([why, why, why]);
 });

@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import type { BudgetDefinition, PolicyChange } from '../../src/effects/policy-store.ts';
+import type { PolicyProposal } from '../../src/effects/model/policy-proposal.ts';
 import { INSTALLATION } from '../../src/effects/model/ledger.ts';
 import { createPolicies } from '../../src/records/policies.ts';
 import { createStepRunner } from '../../src/records/runner.ts';
@@ -71,6 +72,57 @@ test('who put a version in force, how and why stands in the history and in the l
     ['policy.activated', 'user', 'maria', { version: 'v2', before: 'v1', how: 'activate', why: 'limits of June' }],
     ['policy.rolled_back', 'user', 'maria', { version: 'v1', before: 'v2', how: 'rollback', why: 'too strict' }],
   ]);
+});
+
+/** What one person proposes in the place of `v1`. */
+const proposal = (id: string, over: Partial<PolicyProposal> = {}): PolicyProposal => ({
+  id,
+  version: 'v2',
+  from: 'v1',
+  how: 'activate',
+  by: MARIA,
+  people: [{ user: 'maria', keyId: 'key_1', makers: [] }],
+  at: 0,
+  expiresAt: 2_000_000_000_000,
+  seal: `of ${id}`,
+  ...over,
+});
+
+test('what was proposed comes in force as it was read, while it is open, and its event is by who confirmed it', async () => {
+  const { activate, policyInForce, putPolicyProposal, endPolicyProposals, store } = policies();
+  await activate('v1');
+  const ADA = { type: 'user', id: 'ada' } as const;
+  for (const id of ['p1', 'p2'])
+    await putPolicyProposal({ proposal: proposal(id), before: null, bundle: null, actor: MARIA });
+  const confirm = (id: string, before: string) => {
+    const people = [...proposal(id).people, { user: 'ada', keyId: 'key_2', makers: [] }];
+    return activate('v2', { proposal: { confirmed: proposal(id, { people }), before, actor: ADA } });
+  };
+  expect(await endPolicyProposals({ id: 'p1' }, MARIA)).toBe(1);
+  expect(await confirm('p1', 'of p1')).toEqual({ kind: 'proposal_over' });
+  expect(await confirm('p2', 'of another')).toEqual({ kind: 'proposal_over' });
+  expect(await policyInForce()).toBe('v1');
+  expect(await confirm('p2', 'of p2')).toEqual({ kind: 'active', version: 'v2' });
+  const ledger = await store.ledger({ workspace: INSTALLATION, about: null, order: 'down', after: null, limit: 1 });
+  expect(JSON.parse(ledger[0]?.text ?? '')).toEqual([
+    'policy.activated',
+    'user',
+    'ada',
+    { version: 'v2', before: 'v1', how: 'activate', proposed_by: 'maria', confirmed_by: ['ada'] },
+  ]);
+});
+
+test('a proposal of files takes the place of the one before, and of none of a person', async () => {
+  const { activate, putPolicyProposal, policyProposals } = policies();
+  await activate('v1');
+  for (const [id, how] of [
+    ['person', 'activate'],
+    ['old', 'files'],
+    ['new', 'files'],
+  ] as const)
+    await putPolicyProposal({ proposal: proposal(id, { how }), before: null, bundle: null, actor: MARIA });
+  const ended = (await policyProposals()).map(({ id, ended: by }) => [id, by?.as ?? 'open']);
+  expect(Object.fromEntries(ended)).toEqual({ person: 'open', old: 'withdrawn', new: 'open' });
 });
 
 test('of a hundred and one versions the first is not in the history any more', async () => {

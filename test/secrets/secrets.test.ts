@@ -309,6 +309,7 @@ describe('rotating the master', () => {
     expect(both.previousPeppers.map((one) => one.equals(old.keyPepper))).toEqual([true]);
     expect(both.policySeals.fits('v1', old.policySeals.seal('v1'))).toBe(true);
     expect(old.policySeals.fits('v1', both.policySeals.seal('v1'))).toBe(false);
+    expect(both.policySeals.fitsProposal('terms', old.policySeals.sealProposal('terms'))).toBe(true);
     const fresh = both.seal(plain, bound);
     expect(old.open(fresh, bound)).toBeNull();
     const after = await open(file('new'));
@@ -325,6 +326,12 @@ describe('two masters that are being rotated out', () => {
     expect(second.fingerprintKey('demo').equals(first.fingerprintKey('demo'))).toBe(true);
     for (const secrets of [first, second]) expect(third.open(secrets.seal(plain, bound), bound)).toEqual(plain);
   });
+});
+
+it('the seal of a proposal is none of a version in force, and the other way round', async () => {
+  const { policySeals } = await open(file('policies'));
+  expect(policySeals.fits('v1', policySeals.sealProposal('v1'))).toBe(false);
+  expect(policySeals.fitsProposal('v1', policySeals.seal('v1'))).toBe(false);
 });
 
 describe('the secrets object', () => {

@@ -1,5 +1,5 @@
 import { execFileSync, spawnSync } from 'node:child_process';
-import { copyFileSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, copyFileSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
@@ -208,6 +208,13 @@ describe('the files of a store', () => {
     for (const file of ['store.db', 'store.db-wal', 'store.db-shm', 'lock.db', 'install.json']) {
       expect(statSync(join(folder, file)).mode & 0o777, file).toBe(0o600);
     }
+  });
+
+  it('are for their owner only again, where they were opened to others', async () => {
+    await (await open()).close();
+    for (const file of ['store.db', 'lock.db']) chmodSync(join(path, file), 0o644);
+    await open();
+    for (const file of ['store.db', 'lock.db']) expect(statSync(join(path, file)).mode & 0o777, file).toBe(0o600);
   });
 
   it('are locked within one process too', async () => {

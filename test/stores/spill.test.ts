@@ -53,9 +53,11 @@ it('keeps them all while the store is away', async () => {
   const admission = await store.admit(admitRequest());
   if (admission.kind !== 'dispatch') throw new Error(admission.kind);
   await journal.write(settleRequest(admission.effect, committed()));
+  writeFileSync(join(spill, '0-first.settlement.json'), '{"half');
   await store.close();
-  expect(await journal.drain(store)).toBe(1);
-  expect(readdirSync(spill)).toHaveLength(1);
+  // What cannot be read is one of them.
+  expect(await journal.drain(store)).toBe(2);
+  expect(readdirSync(spill)).toHaveLength(2);
 });
 
 it('syncs a settlement before it has its name, and the folder after', async () => {
@@ -81,4 +83,6 @@ it('syncs a settlement before it has its name, and the folder after', async () =
     { inode: statSync(join(spill, file)).ino, named: 0 },
     { inode: statSync(spill).ino, named: 1 },
   ]);
+  // It has answers of upstreams in it.
+  expect(statSync(join(spill, file)).mode & 0o777).toBe(0o600);
 });

@@ -28,6 +28,11 @@ rules:
     match: { tools: [notes.add] }
     when: { params.text: { eq: night } }
     approval: { approvers: { users: [maria] }, escalate: { after: 20h, to: { roles: [finance] } }, summary: "Night" }
+  - id: night-late
+    effect: constrain
+    match: { tools: [notes.add] }
+    when: { params.text: { eq: night } }
+    approval: { approvers: { users: [maria] }, escalate: { after: 23h, to: { roles: [finance] } }, summary: "Night, later" }
   - id: office
     effect: require_approval
     match: { tools: [notes.add] }
@@ -111,7 +116,9 @@ it('counts a vote for the rule that has escalated to the voter, and not for the 
 it('tells whoever it escalates to, and comes too early, from when on the vote would count', async () => {
   const { body } = await world.run({ tool: 'notes.add', params: { text: 'night' }, idempotency_key: freshKey() });
   const id = String(body.approval.id);
-  const at = (await world.get(`/approvals/${id}`)).body.requirements[0].escalates.at;
+  const { requirements } = (await world.get(`/approvals/${id}`)).body;
+  const [at] = requirements.map(({ escalates }: { escalates: { at: string } }) => escalates.at).toSorted();
+  expect(requirements).toHaveLength(2);
   expect((await approve(id, world.keys.account)).body).toMatchObject({
     status: 403,
     code: 'not_an_approver',

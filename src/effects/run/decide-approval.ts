@@ -318,5 +318,5 @@ function notAsked(approval: ApprovalRecord, user: string, roles: readonly string
   const then = Number.isFinite(from)
     ? ` You may from ${new Date(from).toISOString()} on, where nobody has by then.`
     : '';
-  return `The policy asks ${names.join(' or ')} to decide.${then}`;
+  return `The policy asks ${[...new Set(names)].join(' or ')} to decide.${then}`;
 }

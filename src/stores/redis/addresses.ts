@@ -28,11 +28,8 @@ export function accessOf(text: string): RedisAccess {
 export function targetOf({ mode, url, nodes }: RedisServers): RedisTarget {
   const { hostname, port } = new URL(url);
   if (mode === 'sentinel') return { kind: 'sentinel', sentinels: nodes.map(addressOf), name: hostname };
-  const [first] = mode === 'cluster' ? nodes : [];
-  return {
-    kind: 'address',
-    address: first === undefined ? { host: hostname, port: port === '' ? 6379 : Number(port) } : addressOf(first),
-  };
+  const [first = `${hostname}:${port || '6379'}`] = mode === 'cluster' ? nodes : [];
+  return { kind: 'address', address: addressOf(first) };
 }
 
 /** The nodes of a cluster that are asked first. */
@@ -42,9 +39,8 @@ export function clusterNodes(options: RedisServers): readonly RedisAddress[] {
   return target.kind === 'address' ? [target.address] : [];
 }
 
+/** @param text `host:port`, where an IPv6 address is in brackets */
 function addressOf(text: string): RedisAddress {
   const colon = text.lastIndexOf(':');
-  return colon === -1
-    ? { host: text, port: 6379 }
-    : { host: text.slice(0, colon), port: Number(text.slice(colon + 1)) };
+  return { host: text.slice(0, colon).replace(/^\[(.*)\]$/, '$1'), port: Number(text.slice(colon + 1)) };
 }
