@@ -199,6 +199,16 @@ describe('what is due', () => {
     await pass(2_000);
     expect(world.looks).toHaveLength(3);
   });
+
+  it('is put on record before the prober has stopped: the store closes after that', async () => {
+    let read: (events: readonly LedgerEvent[]) => void = () => undefined;
+    world.due = many(1);
+    await start({ effectLedger: () => new Promise((resolve) => (read = resolve)) });
+    const stopped = prober?.stop().then(() => world.outcomes.length);
+    await settle();
+    read([]);
+    expect(await stopped).toBe(1);
+  });
 });
 
 describe('an upstream that does not answer', () => {
