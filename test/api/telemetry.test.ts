@@ -251,7 +251,7 @@ describe('metrics', () => {
       store: rig.ports.store,
       workspaces: () => ['demo', 'elsewhere'],
       swept: () => swept,
-      upkeep: () => ({ backup: 1_770_000_000_000, cleanFsck: null }),
+      upkeep: () => ({ backup: 1_770_000_000_000, cleanFsck: 1_765_000_000_000 }),
     });
     metrics.decided('unknown_effect', 'outcome_unknown', 'effects_api');
     metrics.answered('/v1/x/:id', 'GET', 200, 12);
@@ -268,7 +268,7 @@ describe('metrics', () => {
     const figures = [
       'svc_store_ready 1',
       'svc_backup_timestamp_seconds 1770000000',
-      'svc_fsck_clean_timestamp_seconds 0',
+      'svc_fsck_clean_timestamp_seconds 1765000000',
       'svc_retention_unsettled 3',
       'svc_archive_behind 1',
       'svc_archive_segment_timestamp_seconds 1755000000',

@@ -124,6 +124,8 @@ describe('what is sent to a browser', () => {
     const first = await fetch(`${world.gateway.url}/console/demo/effects`);
     expect(first.headers.get('content-security-policy')).toMatch(/^default-src 'none'; script-src 'self';/);
     expect(first.headers.get('x-frame-options')).toBe('DENY');
+    for (const policy of ['opener', 'resource'])
+      expect(first.headers.get(`cross-origin-${policy}-policy`)).toBe('same-origin');
     const etag = first.headers.get('etag') ?? '';
     const again = await fetch(`${world.gateway.url}/console`, { headers: { 'if-none-match': etag } });
     expect(again.status).toBe(304);

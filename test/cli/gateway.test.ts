@@ -451,6 +451,7 @@ test('tail shows reads that pass while it runs, added up, and none from before',
     const { reads } = (await all.json()) as { readonly reads: readonly { readonly count: number }[] };
     return reads.reduce((sum, { count }) => sum + count, 0);
   };
+  await refund(100, 'tail-before');
   await read();
   await expect.poll(passed, { timeout: 20_000 }).toBe(1);
   const observed = await fetch(`${url}/v1/workspaces/w/observed-reads`, { headers: { 'x-api-key': account } });

@@ -37,6 +37,8 @@ interface World {
   readonly looks: (readonly [workspace: string, tool: string, most: number])[];
   readonly plans: PlanProbeRequest[];
   readonly outcomes: ProbeOutcome[];
+  /** Upstreams that were heard of. */
+  readonly heard: string[];
   readonly reported: unknown[];
   sent: number;
   tools: Tool[];
@@ -57,6 +59,7 @@ beforeEach(() => {
     looks: [],
     plans: [],
     outcomes: [],
+    heard: [],
     reported: [],
     sent: 0,
     tools: [probed()],
@@ -117,8 +120,9 @@ async function start(change: Partial<EffectStore> = {}, workspaces: readonly str
     ...core.catalog(),
     tool: (name) => world.tools.find((tool) => tool.name === name) ?? null,
   });
+  const silent: EffectPorts['silent'] = { ...core.silent, heard: (id, code) => void world.heard.push(`${id} ${code}`) };
   prober = new Prober({
-    ports: { ...core, store, upstream, pauses, catalog },
+    ports: { ...core, store, upstream, pauses, catalog, silent },
     tools: () => world.tools,
     workspaces: () => workspaces,
     probed: (outcome) => world.outcomes.push(outcome),
@@ -233,6 +237,7 @@ describe('an upstream that does not answer', () => {
       rest = 0;
     }
     expect(rests).toEqual([2, 4, 8, 16, 32, 60, 60]);
+    expect(world.heard).toEqual([]);
     expect(prober?.notes()).toMatchObject([
       { part: 'probes', message: expect.stringMatching(/^The last 8 probes of payments had no answer.* in 60 s\.$/) },
     ]);
@@ -240,6 +245,8 @@ describe('an upstream that does not answer', () => {
     world.answer = { status: 200, body: {} };
     await pass(60_000);
     expect([world.due, prober?.notes()]).toEqual([[], []]);
+    // Calls that had no answer are no matter any more.
+    expect(new Set(world.heard)).toEqual(new Set(['payments null']));
   });
 
   it('is left alone at once, whatever else of it is due', async () => {

@@ -244,6 +244,11 @@ describe('a call', () => {
       ]);
   });
 
+  test('is what a notification can be about, and nothing that this door does not know', async () => {
+    const told = await post({ jsonrpc: '2.0', method: 'notifications/anything' });
+    expect([told.status, told.message['error']]).toMatchObject([400, { code: -32_601 }]);
+  });
+
   test('that is cancelled after it has left is finished, as its tool says', async () => {
     const first = post({ ...callOf('crm__slow', { n: 'cancelled' }), id: 8 });
     await expect.poll(() => crm.ran.length).toBe(1);
