@@ -216,6 +216,7 @@ describe('keys create', () => {
       });
       const shown = await svc('keys', 'list', '--kind', kind, ...where());
       expect(shown.out).toMatch(new RegExp(`${successor.id}.* revoked `));
+      expect(shown.out).toMatch(new RegExp(`${id}.* replaced `));
       expect((await svc('keys', 'revoke', 'key_000000000000', ...where())).code).toBe(1);
     });
   });
@@ -479,7 +480,7 @@ test('tail shows reads that pass while it runs, added up, and none from before',
   // The third that is asked for.
   await read();
   expect((await words.ended).code).toBe(0);
-});
+}, 120_000);
 
 test('verify: VALID, INVALID, UNDECIDABLE', async () => {
   const answer = await refund(400, 'verify-1');
