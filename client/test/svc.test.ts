@@ -90,7 +90,7 @@ describe('the key', () => {
   test('comes from SVC_API_KEY, address and workspace from their variables', async () => {
     const { server } = await against({ status: 200, body: answer('committed') });
     vi.stubEnv('SVC_API_KEY', 'from-environment');
-    vi.stubEnv('SVC_BASE_URL', server.url);
+    vi.stubEnv('SVC_BASE_URL', `${server.url}//`);
     vi.stubEnv('SVC_WORKSPACE', 'elsewhere');
     await new Svc().call({ tool: 't' });
     expect(server.received[0]).toMatchObject({ key: 'from-environment', path: '/v1/workspaces/elsewhere/effects' });

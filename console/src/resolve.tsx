@@ -12,7 +12,7 @@ export function ResolveForm({
   settled,
 }: {
   readonly effects: readonly Effect[];
-  readonly settled: () => void;
+  readonly settled: (refused: readonly unknown[]) => void;
 }): JSX.Element {
   const { workspace } = useCurrent();
   const queries = useQueryClient();
@@ -37,14 +37,12 @@ export function ResolveForm({
     setFaults(failed);
     setBusy(false);
     await queries.invalidateQueries({ queryKey: [workspace, 'effects'] });
-    settled();
+    settled(failed);
   };
 
   return (
     <form class="stack" onSubmit={(event) => void submit(event)}>
-      {faults.slice(0, 1).map((fault) => (
-        <Fault key="first" of={fault} />
-      ))}
+      <Fault of={faults[0]} />
       {faults.length > 1 && <p class="faint">{faults.length - 1} more were refused.</p>}
       <fieldset>
         <legend>What did you find?</legend>

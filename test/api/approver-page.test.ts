@@ -300,6 +300,9 @@ describe('what is shown', () => {
     const { text: seen } = await look(path, await enter(path, rig.keys.approver));
     expect(seen).toMatch(/<summary>Show all: 515 more characters<\/summary><pre>a+&lt;b&gt;z{10}&quot;<\/pre>/);
     expect(seen).not.toContain('Some are cut');
+    // With its quotes as long as what is shown at once.
+    const whole = await waiting({ currency: 'c'.repeat(1_998) });
+    expect((await look(whole.path, await enter(whole.path, rig.keys.approver))).text).not.toContain('Show all');
     const longer = await waiting({ currency: 'b'.repeat(21_000) });
     const { text: cut } = await look(longer.path, await enter(longer.path, rig.keys.approver));
     expect(cut).toContain('… (1000 more characters)');

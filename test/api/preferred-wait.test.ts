@@ -114,6 +114,25 @@ describe('a held call whose caller prefers to wait', () => {
     expect(applied.filter((one) => one === 'wait=30')).toHaveLength(16);
   }, 30_000);
 
+  it('gives its place back when its caller has gone', async () => {
+    const own = await startRig();
+    const url = await own.app.listen({ host: '127.0.0.1', port: 0 });
+    const body = JSON.stringify(refund({ params: { payment_id: 'pay_2', amount: 70_000, currency: 'EUR' } }));
+    const headers = { 'content-type': 'application/json', 'x-api-key': own.keys.account };
+    const call = (prefer: string, signal: AbortSignal | null): Promise<Response> =>
+      fetch(`${url}${WS}/effects`, { method: 'POST', headers: { ...headers, prefer }, body, signal });
+    const leave = new AbortController();
+    const held = Array.from({ length: 17 }, () => call('wait=30', leave.signal));
+    // There is no place for one of them.
+    expect((await Promise.race(held)).headers.has('preference-applied')).toBe(false);
+    leave.abort();
+    await Promise.allSettled(held);
+    const isHeld = async (): Promise<boolean> => (await call('wait=1', null)).headers.has('preference-applied');
+    // Long before they would have waited to the end.
+    await expect.poll(isHeld, { timeout: 15_000 }).toBe(true);
+    await own.close();
+  });
+
   it('waits for nobody where it did not ask to', async () => {
     const { answering } = await held('respond-async');
     const answer = await answering;

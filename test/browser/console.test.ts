@@ -58,7 +58,7 @@ async function signedIn(
   const own = await opened.newPage();
   own.on('pageerror', (error) => complaints.push(`error: ${error.message}`));
   own.on('console', (message) => {
-    const isRefusal = /status of (?:40[013]|503)/.test(message.text());
+    const isRefusal = /status of (?:40[01349]|503)/.test(message.text());
     if (message.type() === 'error' && !isRefusal) complaints.push(`console: ${message.text()}`);
   });
   own.on('request', (request) => {
@@ -124,6 +124,8 @@ describe('what is sent to a browser', () => {
     const first = await fetch(`${world.gateway.url}/console/demo/effects`);
     expect(first.headers.get('content-security-policy')).toMatch(/^default-src 'none'; script-src 'self';/);
     expect(first.headers.get('x-frame-options')).toBe('DENY');
+    for (const policy of ['opener', 'resource'])
+      expect(first.headers.get(`cross-origin-${policy}-policy`)).toBe('same-origin');
     const etag = first.headers.get('etag') ?? '';
     const again = await fetch(`${world.gateway.url}/console`, { headers: { 'if-none-match': etag } });
     expect(again.status).toBe(304);
@@ -385,6 +387,23 @@ describe('what somebody has found out of one call', () => {
     expect(await page.getByRole('button', { name: 'Settle 2' }).isDisabled()).toBe(true);
     for (const id of ids) await world.post(`/effects/${id}/resolve`, { outcome: 'happened' }, world.keys.approver);
   });
+
+  it('is not taken where somebody else was first, and it is told that it was not', async () => {
+    const { body } = await world.run(refund({ payment_id: 'pay_15', reason: 'mode:drop_after' }));
+    await open('unknown', '.unknown input');
+    await page.locator('.unknown input').first().check();
+    await page.getByLabel('It happened', { exact: false }).check();
+    const resolve = `/effects/${body.effect_id}/resolve`;
+    await page.route(`**${resolve}`, async (route) => {
+      await world.post(resolve, { outcome: 'happened' }, world.keys.approver);
+      const { status, body: json } = await world.post(resolve, { outcome: 'not_happened' }, world.keys.approver);
+      await route.fulfill({ status, json });
+    });
+    await page.getByRole('button', { name: 'Settle it' }).click();
+    await page.getByRole('alert').filter({ hasText: 'The outcome was settled the other way before.' }).waitFor();
+    expect(await stateOf(body.effect_id)).toBe('committed');
+    await page.unroute(`**${resolve}`);
+  });
 });
 
 describe('claims, overview and health', () => {
@@ -396,8 +415,18 @@ describe('claims, overview and health', () => {
     await open('claims', '.card header');
     expect(await page.innerText('main')).toContain(target);
     const card = page.locator('li.card', { hasText: target });
-    await card.getByRole('button', { name: 'Release' }).click();
-    await card.getByRole('button', { name: 'Yes, others may have it' }).click();
+    const release = async (): Promise<void> => {
+      await card.getByRole('button', { name: 'Release' }).click();
+      await card.getByRole('button', { name: 'Yes, others may have it' }).click();
+    };
+    await page.route(`**${claims}/*`, async (route) => {
+      const refused = await send(world.gateway.url, world.keys.approver, 'DELETE', `${claims}/clm_none`);
+      await route.fulfill({ status: refused.status, json: refused.body });
+    });
+    await release();
+    await card.getByRole('alert').filter({ hasText: 'There is no such claim here' }).waitFor();
+    await page.unroute(`**${claims}/*`);
+    await release();
     await card.waitFor({ state: 'detached' });
     const { body } = await send(world.gateway.url, world.keys.bot, 'GET', claims);
     expect(JSON.stringify(body.claims)).not.toContain(target);

@@ -123,6 +123,20 @@ const LISTS = [
   ['notifications list', 'notifications'],
 ] as const;
 
+test('svc effects list --observed: a page more is asked for what is left, and no more is shown than is asked for', async () => {
+  const observed = { would: 'denied_policy', rule: 'r' };
+  const reads = [1, 2].map((seq) => ({ seq, lastAt: 't', observed, statuses: {} }));
+  const effects = [{ effect_id: 'eff_1', observed }, { effect_id: 'eff_2' }];
+  answer = { effects, reads, next_cursor: 'c' };
+  const { out } = await svc('effects', 'list', '--observed', '--limit', '1', '--json', ...to);
+  const shown = JSON.parse(out);
+  expect([shown.effects.length, shown.reads.length]).toEqual([1, 1]);
+  asked = [];
+  await svc('effects', 'list', '--observed', '--limit', '3', '--cursor', 'b', '--json', ...to);
+  const pages = ['limit=3&cursor=b', 'limit=2&cursor=c', 'limit=1&cursor=c'];
+  expect(asked).toEqual(pages.map((page) => `GET ${W}/effects?${page}&params=true`));
+});
+
 test.each(LISTS)('svc %s: nothing is there', async (words, of) => {
   answer = { [of]: [], next_cursor: null };
   expect(await svc(...words.split(' '), ...to)).toEqual({ code: 0, out: `No ${of}.`, err: '' });

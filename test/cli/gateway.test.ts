@@ -216,6 +216,7 @@ describe('keys create', () => {
       });
       const shown = await svc('keys', 'list', '--kind', kind, ...where());
       expect(shown.out).toMatch(new RegExp(`${successor.id}.* revoked `));
+      expect(shown.out).toMatch(new RegExp(`${id}.* replaced `));
       expect((await svc('keys', 'revoke', 'key_000000000000', ...where())).code).toBe(1);
     });
   });
@@ -451,6 +452,7 @@ test('tail shows reads that pass while it runs, added up, and none from before',
     const { reads } = (await all.json()) as { readonly reads: readonly { readonly count: number }[] };
     return reads.reduce((sum, { count }) => sum + count, 0);
   };
+  await refund(100, 'tail-before');
   await read();
   await expect.poll(passed, { timeout: 20_000 }).toBe(1);
   const observed = await fetch(`${url}/v1/workspaces/w/observed-reads`, { headers: { 'x-api-key': account } });
@@ -471,12 +473,14 @@ test('tail shows reads that pass while it runs, added up, and none from before',
   });
   tail.stop();
   expect((await tail.ended).out.match(/payments\.get/g)).toHaveLength(1);
-  const words = begin('tail', '--last', '1', '--count', '2', ...at());
+  const words = begin('tail', '--last', '1', '--count', '3', ...at());
   await words.line(/eff_/);
   const second = await refund(100, 'tail-reads-2');
   await words.line(new RegExp(second.effect_id));
+  // The third that is asked for.
+  await read();
   expect((await words.ended).code).toBe(0);
-});
+}, 120_000);
 
 test('verify: VALID, INVALID, UNDECIDABLE', async () => {
   const answer = await refund(400, 'verify-1');

@@ -88,6 +88,19 @@ describe('defaults', () => {
     expect(tools[0]).toMatchObject({ title: 'a.x', timeoutMs: 7000, env: 'staging', maxProcessingMs: 60_000 });
   });
 
+  it.each([
+    ['happened: { status: done }', { happened: { status: 'done' }, notHappened: {} }],
+    ['not_happened: { http_status: 404 }', { happened: {}, notHappened: { http_status: 404 } }],
+  ])('a probe may show one side alone: %s', async (conditions, shown) => {
+    const { tools } = await load(
+      'upstreams: [{ id: a, url: "http://127.0.0.1:1/" }]\n' +
+        'tools: [{ name: a.x, upstream: a, kind: write, request: { method: POST, path: /x, body: [n] }, ' +
+        'params_schema: { type: object, properties: { n: {} }, additionalProperties: false }, ' +
+        `probe: { request: { method: GET, path: /x }, accept_state_evidence: true, ${conditions} } }]\n`,
+    );
+    expect(tools[0]?.probe).toMatchObject(shown);
+  });
+
   it('a write rule wants a key, a read rule none', async () => {
     const { routes } = await load(`
 upstreams: [{ id: a, url: "http://127.0.0.1:1" }]

@@ -174,6 +174,19 @@ describe('signing in with a passkey', () => {
     expect(more).toMatchObject({ status: 403, json: { code: 'step_up_required' } });
   });
 
+  it('asks for a finger or a PIN, and is kept on a device once', async () => {
+    const id = await added(maria, createAuthenticator());
+    const { text } = await as(maria, 'POST', '/console/passkeys/options', {});
+    const { authenticatorSelection, excludeCredentials } = JSON.parse(text).options;
+    expect(authenticatorSelection).toEqual({
+      residentKey: 'required',
+      requireResidentKey: true,
+      userVerification: 'required',
+    });
+    const { credential } = (await rig.ports.store.passkey(id)) ?? {};
+    expect(excludeCredentials).toContainEqual({ id: credential, type: 'public-key', transports: expect.any(Array) });
+  });
+
   it('is over with the passkey, for every session that it opened', async () => {
     const authenticator = createAuthenticator();
     const id = await added(maria, authenticator);

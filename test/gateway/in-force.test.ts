@@ -2,7 +2,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, expect, it } from 'vitest';
-import { readFiles } from '../../src/gateway/in-force.ts';
+import { activate, readFiles } from '../../src/gateway/in-force.ts';
 import { evaluatePolicies } from '../../src/policy/evaluate.ts';
 import { call } from '../policy/fixtures.ts';
 
@@ -52,4 +52,25 @@ it('an upstream has the env that it says, for what no tool of it declares as wel
   );
   const { upstreamEnv } = await readFiles(config, {});
   expect([...upstreamEnv]).toEqual([['a', 'staging']]);
+});
+
+it.each([
+  ['those of the files, all of them', {}, true],
+  ['others that are in force', { version: 'another' }, false],
+  ['those of files that are too long to keep', { parts: [] }, false],
+])('the policies are kept with a seal where they are %s', async (_which, change, isKept) => {
+  writeFileSync(join(folder, 'policy.yaml'), POLICY);
+  await unitsInForce(4);
+  const { policies, own } = await readFiles(config, {});
+  const kept: unknown[] = [];
+  const store: Parameters<typeof activate>[0] = {
+    async activatePolicy(version, _budgets, change) {
+      kept.push(change?.bundle);
+      return { kind: 'active', version };
+    },
+  };
+  const how = { by: { type: 'gateway', id: 'g' }, how: 'files', again: 'no' } as const;
+  await activate(store, { policies, own: { ...own, ...change } }, how, { seal: (version) => `seal of ${version}` });
+  const { version } = policies;
+  expect(kept).toEqual([isKept ? { version, seal: `seal of ${version}`, parts: own.parts } : null]);
 });

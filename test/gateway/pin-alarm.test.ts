@@ -88,6 +88,10 @@ test('a list that passes costs what is in it; what the server says of itself is 
   introduce(SAYS);
   list({ name: 't2' });
   expect(told.slice(2)).toEqual(['released crm.t1', 'released crm.t2']);
+  // Once for each time.
+  list({ name: 't2' });
+  list({ name: 't2', title: 'Other' });
+  expect(told.slice(4)).toEqual(['changed crm.t2']);
   await close();
 });
 

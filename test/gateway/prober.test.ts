@@ -37,6 +37,8 @@ interface World {
   readonly looks: (readonly [workspace: string, tool: string, most: number])[];
   readonly plans: PlanProbeRequest[];
   readonly outcomes: ProbeOutcome[];
+  /** Upstreams that were heard of. */
+  readonly heard: string[];
   readonly reported: unknown[];
   sent: number;
   tools: Tool[];
@@ -57,6 +59,7 @@ beforeEach(() => {
     looks: [],
     plans: [],
     outcomes: [],
+    heard: [],
     reported: [],
     sent: 0,
     tools: [probed()],
@@ -117,8 +120,9 @@ async function start(change: Partial<EffectStore> = {}, workspaces: readonly str
     ...core.catalog(),
     tool: (name) => world.tools.find((tool) => tool.name === name) ?? null,
   });
+  const silent: EffectPorts['silent'] = { ...core.silent, heard: (id, code) => void world.heard.push(`${id} ${code}`) };
   prober = new Prober({
-    ports: { ...core, store, upstream, pauses, catalog },
+    ports: { ...core, store, upstream, pauses, catalog, silent },
     tools: () => world.tools,
     workspaces: () => workspaces,
     probed: (outcome) => world.outcomes.push(outcome),
@@ -199,6 +203,16 @@ describe('what is due', () => {
     await pass(2_000);
     expect(world.looks).toHaveLength(3);
   });
+
+  it('is put on record before the prober has stopped: the store closes after that', async () => {
+    let read: (events: readonly LedgerEvent[]) => void = () => undefined;
+    world.due = many(1);
+    await start({ effectLedger: () => new Promise((resolve) => (read = resolve)) });
+    const stopped = prober?.stop().then(() => world.outcomes.length);
+    await settle();
+    read([]);
+    expect(await stopped).toBe(1);
+  });
 });
 
 describe('an upstream that does not answer', () => {
@@ -223,6 +237,7 @@ describe('an upstream that does not answer', () => {
       rest = 0;
     }
     expect(rests).toEqual([2, 4, 8, 16, 32, 60, 60]);
+    expect(world.heard).toEqual([]);
     expect(prober?.notes()).toMatchObject([
       { part: 'probes', message: expect.stringMatching(/^The last 8 probes of payments had no answer.* in 60 s\.$/) },
     ]);
@@ -230,6 +245,8 @@ describe('an upstream that does not answer', () => {
     world.answer = { status: 200, body: {} };
     await pass(60_000);
     expect([world.due, prober?.notes()]).toEqual([[], []]);
+    // Calls that had no answer are no matter any more.
+    expect(new Set(world.heard)).toEqual(new Set(['payments null']));
   });
 
   it('is left alone at once, whatever else of it is due', async () => {

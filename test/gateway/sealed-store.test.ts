@@ -233,6 +233,27 @@ it.each<[string, (kept: ApprovalRecord) => Partial<ApprovalRecord>]>([
   expect(await shown({ ...changed, ...change(changed) })).toBe(true);
 });
 
+it('a request that escalates is from the time at which it was asked, give or take a minute', async () => {
+  const escalate = { afterMs: 3_600_000, to: { roles: [], users: ['omar'] } };
+  const { approval } = await waits([approvalBy({ escalate, expiresMs: 9e9 })]);
+  const { createdAt: askedAt } = approval;
+  const asked = { ...SEALED_CHANGE, requirements: approval.requirements, requester: approval.requester };
+  await store.vote(voteRequest(approval, { change: { ...asked, askedAt } }));
+  const kept = await plain.approval(WORKSPACE, approval.id);
+  if (kept === null) throw new Error('it is kept');
+  const isForged = async (late: number) => {
+    const record = { ...kept, createdAt: askedAt + late };
+    return (await sealedStore({ ...plain, approval: async () => record }, secrets).approval(WORKSPACE, kept.id))
+      ?.isForged;
+  };
+  expect(await Promise.all([-60_001, -60_000, 60_000, 60_001].map(isForged))).toEqual([
+    true,
+    undefined,
+    undefined,
+    true,
+  ]);
+});
+
 const SEALED_CHANGE = { digest: 'changed', costs: [], params: ['amount'], sealed: 'sealed.changed' } as const;
 
 async function waits(approvals: readonly ApprovalRequirement[]) {

@@ -2,6 +2,7 @@ import { createSecretKey } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { RunOutcome } from '../../src/effects/model/outcome.ts';
 import type { JsonObject } from '../../src/json/value.ts';
+import { headersNamed } from '../../src/mcp/gateway/arrival.ts';
 import { answeredEarly, openedRound, sealedRound } from '../../src/mcp/gateway/input-rounds.ts';
 import { visibleTools } from '../../src/mcp/gateway/plugin.ts';
 import { createLiveCalls } from '../../src/mcp/gateway/live-calls.ts';
@@ -153,4 +154,13 @@ test('a model is told what to do about a refusal by what helps', () => {
   expect(refused('retry')).toBe(`${start} Do not try it in another way. Call it again later.`);
   expect(refused('replan')).toBe(`${start} Read how things stand now, and plan anew.`);
   expect(refused('block')).toBe(`${start} Do not try it again or in another way; tell your user.`);
+});
+
+test('headers that go on to a server are those that it is to have, and no cookie of the console', () => {
+  const headers = {
+    cookie: 'a=b; svc_console=secret; __Host-svc_console=secret',
+    traceparent: 't',
+    authorization: 'x',
+  };
+  expect(headersNamed({ headers }, ['cookie', 'traceparent', 'baggage'])).toEqual({ cookie: 'a=b', traceparent: 't' });
 });

@@ -53,6 +53,7 @@ describe('what is refused', () => {
       1,
       /no member "Params"/,
     ],
+    ['no method', '{"jsonrpc":"2.0","id":1,"method":""}', -32_600, 1, /method must be a text of 1 to 128/],
     ['no JSON', '{"jsonrpc"', -32_700, null, /not strict JSON.*line 1/],
     ['two texts', '{"jsonrpc":"2.0","id":1,"method":"ping"} {}', -32_700, null, /after the end/],
     ['a byte order mark', '\uFEFF{"jsonrpc":"2.0","id":1,"method":"ping"}', -32_700, null, /byte order mark/],

@@ -219,6 +219,8 @@ describe('a governed write', () => {
     while ((await arrived()) === before);
     abort.abort();
     await expect(going).rejects.toThrow();
+    const unanswered = expect.objectContaining({ method: 'POST', status: 499, cut: true });
+    await expect.poll(() => world.accessed).toContainEqual(unanswered);
     await world.upstream.release();
     let again = await world.call('POST', '/shop/v1/notes', { headers, body: '{"text":"x"}' });
     while (again.body.decision === 'in_progress')

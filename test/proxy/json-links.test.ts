@@ -1,7 +1,9 @@
+import { IncomingMessage } from 'node:http';
+import { Socket } from 'node:net';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import { isJson, LinkRewriter, LinksUnreadable, rewriteLinks } from '../../src/proxy/json-links.ts';
-import { type LinkContext, ownField } from '../../src/proxy/headers.ts';
+import { type LinkContext, originOfRequest, ownField } from '../../src/proxy/headers.ts';
 
 const CONTEXT: LinkContext = {
   prefix: '/shop',
@@ -143,4 +145,15 @@ it.each([
   [undefined, false],
 ])('%s is JSON: %s', (type, expected) => {
   expect(isJson(type)).toBe(expected);
+});
+
+it.each([
+  ['gateway.example', 'https://gateway.example'],
+  ['GATEWAY.example', 'https://gateway.example'],
+  ['gateway.example:8443', 'http://gateway.example:8443'],
+  ['other.example', 'http://other.example'],
+])('links in an answer to %s lead to %s where the gateway is published with TLS', (host, origin) => {
+  const request = new IncomingMessage(new Socket());
+  request.headers.host = host;
+  expect(originOfRequest(request, 'https://gateway.example')).toBe(origin);
 });

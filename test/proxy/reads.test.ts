@@ -298,7 +298,7 @@ async function upgrade(path: string, headers: readonly string[]): Promise<{ head
   return { head, socket };
 }
 
-test('a read whose caller leaves is one short line of the log', async () => {
+test('a read whose caller leaves is one short line of the log, and an access without an answer', async () => {
   await world.upstream.mode({ mode: 'never', times: 1, path: '/v1/orders/o9' });
   const before = await arrived();
   const lines = world.log.length;
@@ -313,6 +313,8 @@ test('a read whose caller leaves is one short line of the log', async () => {
     expect.objectContaining({ level: 'warn', err: expect.objectContaining({ name: 'CallerGone' }) }),
   ]);
   expect(said().join('').length).toBeLessThan(400);
+  const unanswered = expect.objectContaining({ method: 'GET', tool: 'orders.get', status: 499, cut: true });
+  await expect.poll(() => world.accessed).toContainEqual(unanswered);
 });
 
 describe('tunnels', () => {

@@ -194,6 +194,21 @@ describe('an upgrade to WebSocket', () => {
   });
 
   test.each([
+    ['the protocols that its caller offers', (): string => 'chat, notes', true],
+    ['no protocol that is the caller’s key', (): string => `chat, ${world.keys.bot}`, false],
+  ] as const)('takes %s to the upstream', async (_what, protocols, isSent) => {
+    const before: number = (await world.upstream.ledger()).requests.length;
+    const { socket, answers } = open();
+    socket.write(handshake('Host: localhost', `Sec-WebSocket-Protocol: ${protocols()}`));
+    expect((await answers(1)).statuses).toEqual([101]);
+    const { headers } = (await world.upstream.ledger()).requests[before] ?? {};
+    expect(headers?.['sec-websocket-key']).toBe('dGhlIHNhbXBsZSBub25jZQ==');
+    expect(headers?.['sec-websocket-protocol']).toBe(isSent ? protocols() : undefined);
+    expect(JSON.stringify(headers)).not.toContain(world.keys.bot);
+    socket.destroy();
+  });
+
+  test.each([
     ['another host', () => handshake('Host: evil.example'), 403, 'host_not_allowed'],
     ['no host', () => handshake('X: y'), 400, 'invalid_request'],
     ['two hosts', () => handshake('Host: localhost', 'Host: evil.example'), 400, 'invalid_request'],

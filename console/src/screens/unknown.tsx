@@ -19,14 +19,15 @@ export function UnknownScreen(): JSX.Element {
   const now = useNow();
   const may = useMay('effects.resolve');
   const [chosen, setChosen] = useState<ReadonlySet<string>>(new Set());
+  const [refused, setRefused] = useState<readonly unknown[]>([]);
   const found = useUnknown(5_000);
   const effects = (found.data?.effects ?? []).toReversed();
   const selected = effects.filter(({ id }) => chosen.has(id));
-  const choose = (id: string, isChosen: boolean): void => {
-    const next = new Set(chosen);
-    if (isChosen) next.add(id);
-    else next.delete(id);
-    setChosen(next);
+  const choose = (id: string, isChosen: boolean): void =>
+    setChosen(new Set([...[...chosen].filter((other) => other !== id), ...(isChosen ? [id] : [])]));
+  const settled = (failed: readonly unknown[]): void => {
+    setRefused(failed);
+    setChosen(new Set());
   };
 
   return (
@@ -35,7 +36,7 @@ export function UnknownScreen(): JSX.Element {
         title="Unknown outcomes"
         does="Calls whose answer was lost. They may have happened. The gateway sends none of them again by itself: somebody looks, and says what is so."
       />
-      <Fault of={found.error} />
+      <Fault of={found.error ?? refused[0]} />
       {found.data !== undefined && effects.length === 0 && (
         <Empty title="Nothing is unknown">
           <p>Of every call that was sent, it is known whether it happened. There is nothing to do here.</p>
@@ -102,7 +103,7 @@ export function UnknownScreen(): JSX.Element {
                   {selected.slice(0, MOST_DESCRIBED).map(({ id }) => (
                     <LookFor key={id} id={id} />
                   ))}
-                  <ResolveForm key={[...chosen].join()} effects={selected} settled={() => setChosen(new Set())} />
+                  <ResolveForm key={[...chosen].join()} effects={selected} settled={settled} />
                 </>
               )}
             </section>

@@ -6,7 +6,7 @@ import { Client as Client1 } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport as Transport1 } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { isJsonObject, type JsonObject } from '../../../src/json/value.ts';
-import { makeApiKey, startGateway, type TestGateway } from '../gateway.ts';
+import { makeApiKey, send, startGateway, type TestGateway } from '../gateway.ts';
 import { startEverythingServer } from './everything-server.ts';
 import { lockOf, startLenientServer } from './lenient-server.ts';
 import { callOf, post as postTo, resultOf, type Said } from './world.ts';
@@ -176,6 +176,21 @@ describe('a call', () => {
     expect(resultOf(await post(callOf('crm__echo', { n: 'another' }))).decision['decision']).toBe('committed');
   });
 
+  test.each([
+    ['all', '', 'crm__echo'],
+    ['its server', '/crm', 'echo'],
+  ])(
+    'with the key of its sender in it is refused at the door to %s, wherever the key stands',
+    async (_what, to, name) => {
+      const at = { door: () => door() + to, keys: { ...keys, lead: '' } };
+      for (const call of [callOf(name, { n: keys.bot }), callOf(name, { n: 1 }, { _meta: { note: [keys.bot] } })]) {
+        const { message } = await postTo(at, call);
+        expect(message['error']).toMatchObject({ data: { code: 'invalid_request' } });
+      }
+      expect(crm.ran).toEqual([]);
+    },
+  );
+
   test('that policy refuses is not sent, and the next one works', async () => {
     expect(resultOf(await post(callOf('crm__forbidden'))).decision).toMatchObject({ decision: 'denied_policy' });
     expect(crm.seen).toEqual([]);
@@ -193,9 +208,21 @@ describe('a call', () => {
     await postTo({ door: () => `${door()}/crm`, keys: { ...keys, lead: '' } }, say('tools/list'));
     expect(resultOf(await post(callOf('crm__echo', { n: 10 }))).decision).toMatchObject({ code: 'tool_quarantined' });
     expect(crm.ran).toEqual([]);
+    expect(namesIn(await post(say('tools/list')))).not.toContain('crm__echo');
     crm.tools = [...CRM];
     await postTo({ door: () => `${door()}/crm`, keys: { ...keys, lead: '' } }, say('tools/list'));
     expect(resultOf(await post(callOf('crm__echo', { n: 10 }))).decision).toMatchObject({ decision: 'committed' });
+  });
+
+  test('of a tool that its server has no more is not sent, nor is the tool listed, once somebody has looked', async () => {
+    const look = () => send(gateway.url, gateway.administrativeKey, 'GET', '/v1/workspaces/demo/pins/shop');
+    shop.tools = SHOP.filter(({ name }) => name !== 'echo');
+    expect((await look()).body.tools).toContainEqual(expect.objectContaining({ name: 'echo', state: 'gone' }));
+    expect(namesIn(await post(say('tools/list')))).not.toContain('shop__echo');
+    expect(resultOf(await post(callOf('shop__echo', { n: 11 }))).decision).toMatchObject({ code: 'tool_quarantined' });
+    shop.tools = [...SHOP];
+    await look();
+    expect(namesIn(await post(say('tools/list')))).toContain('shop__echo');
   });
 
   test('may have the id of another that runs for the agent: each gets its own answer', async () => {
@@ -215,6 +242,11 @@ describe('a call', () => {
         7,
         expect.stringContaining(`{\\"n\\":${n}}`),
       ]);
+  });
+
+  test('is what a notification can be about, and nothing that this door does not know', async () => {
+    const told = await post({ jsonrpc: '2.0', method: 'notifications/anything' });
+    expect([told.status, told.message['error']]).toMatchObject([400, { code: -32_601 }]);
   });
 
   test('that is cancelled after it has left is finished, as its tool says', async () => {

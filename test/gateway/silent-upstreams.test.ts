@@ -1,0 +1,22 @@
+import { expect, test } from 'vitest';
+import type { Evidence } from '../../src/effects/model/effect.ts';
+import { SilentUpstreams } from '../../src/gateway/silent-upstreams.ts';
+
+const unanswered = (code: string) => ({ code, message: '', answered: null, startedAt: null, endedAt: null });
+
+test.each<[string, Evidence, number]>([
+  ['calls that had no answer', unanswered('timeout'), 1],
+  [
+    'calls that it answered, whatever it said',
+    { ...unanswered('http_status'), answered: { kind: 'http', status: 500 } },
+    0,
+  ],
+  ['calls that the gateway held back', unanswered('not_dispatched'), 0],
+])('after three %s', (_which, evidence, told) => {
+  const alerts: string[] = [];
+  const silent = new SilentUpstreams((upstream, code) => void alerts.push(`${upstream} ${code}`));
+  for (let calls = 0; calls < 2; calls += 1) silent.called('payments', evidence);
+  expect([alerts, silent.notes(Date.now())]).toEqual([[], []]);
+  silent.called('payments', evidence);
+  expect([alerts.length, silent.notes(Date.now()).length]).toEqual([told, told]);
+});

@@ -1,0 +1,26 @@
+import { expect, test } from 'vitest';
+import { anotherPerson } from '../../src/identity/stands-behind.ts';
+import { administrator } from '../gateway/administrator.ts';
+
+const MADE_AT = 1_000;
+const MARIA = { user: 'maria', keyId: 'key_of_maria', makers: [] };
+
+/** What a confirmation comes to, by since when the other one is a user, and has the key. */
+const confirmed = (userSince: number | null, keyCreatedAt: number) =>
+  anotherPerson(
+    { isUser: (user) => user === 'omar', since: async () => userSince, keys: async () => [] },
+    { ...administrator('omar'), keyCreatedAt },
+    { people: [MARIA], at: MADE_AT },
+  );
+
+test('whoever was there when it was proposed may confirm, with a key that was', async () => {
+  expect(await confirmed(MADE_AT, MADE_AT)).toMatchObject({ user: 'omar' });
+});
+
+test.each([
+  ['a user', MADE_AT + 1, 0],
+  ['a key', 0, MADE_AT + 1],
+  ['a user of whom nobody knows since when', null, 0],
+])('%s that came after the proposal confirms nothing', async (_who, userSince, keyCreatedAt) => {
+  expect(await confirmed(userSince, keyCreatedAt)).toContain('came after the proposal');
+});
