@@ -76,7 +76,7 @@ export interface SecretFiles {
 /**
  * Opens the secrets of an installation; makes the master secret on first start.
  * @param mayMake called when the master secret is absent: whether one may be made
- * @throws KeyFileFault (see `master.ts`)
+ * @throws KeyFileFault (see `key-file.ts`)
  */
 export async function openSecrets(files: SecretFiles, mayMake = () => Promise.resolve(true)): Promise<Secrets> {
   const master = await openMaster(files.masterFile, mayMake);
