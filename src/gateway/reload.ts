@@ -402,6 +402,8 @@ export class Reloader {
   }
 
   #caughtUp(): void {
+    if (this.#staleness !== null)
+      this.#logger.info({ policy_version: this.#current().policies.version }, 'the files can be used again');
     this.#staleness = null;
     this.#staleSince = null;
     this.#failed = null;

@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
@@ -30,6 +30,7 @@ let inForce: InForce;
 let isAway = false;
 let reloader: Reloader;
 /** What the operator is alerted of. */
+let logged: string[] = [];
 let alerts: string[] = [];
 beforeEach(async () => {
   folder = mkdtempSync(join(tmpdir(), 'svc-reload-'));
@@ -66,17 +67,22 @@ beforeEach(async () => {
     noted: () => undefined,
     reader: new FileReader({ entry: null, longestMs: 60_000 }),
     owner: 'test',
-    logger: createLogger({ level: 'fatal', sink: { write: () => undefined } }),
+    logger: createLogger({ level: 'info', sink: { write: (line) => void logged.push(String(line)) } }),
     metrics: { alerted: (what) => void alerts.push(what) },
   });
 });
 afterEach(async () => {
   isAway = false;
   alerts = [];
+  logged = [];
   await reloader.settled();
   await store.close();
   rmSync(folder, { recursive: true });
 });
+
+function toldOfMended(): number {
+  return logged.filter((line) => line.includes('the files can be used again')).length;
+}
 
 it('a user who came with a reload is one since then: what was asked before is not theirs to decide', async () => {
   writeFileSync(configFile, CONFIG(folder, ['maria', 'omar']));
@@ -110,6 +116,8 @@ it('files that are refused leave what is in force, and it is said until they are
   writeFileSync(join(folder, 'policy.yaml'), POLICY('two'));
   await reloader.reload();
   expect([reloader.staleness(), inForce.policies.rules.map(({ id }) => id)]).toEqual([null, ['a/two']]);
+  await reloader.reload();
+  expect(toldOfMended()).toBe(1);
   expect(reloader.staleSince()).toBeNull();
   expect(alerts).toHaveLength(2);
   const events = await store.ledger(INSTALLATION, 0, 100);
@@ -118,6 +126,16 @@ it('files that are refused leave what is in force, and it is said until they are
     { kind: 'policy.rejected', data: { in_force: version } },
     { kind: 'policy.loaded', actor: { type: 'gateway', id: 'test' }, data: { version: inForce.policies.version } },
   ]);
+});
+
+it('files that were put back as they were after a fault are told to be in use again, once', async () => {
+  const good = readFileSync(join(folder, 'policy.yaml'));
+  writeFileSync(join(folder, 'policy.yaml'), POLICY('one').replace('effect', 'efect'));
+  await reloader.reload();
+  writeFileSync(join(folder, 'policy.yaml'), good);
+  await reloader.reload();
+  await reloader.reload();
+  expect([reloader.staleness(), toldOfMended()]).toEqual([null, 1]);
 });
 
 it('files that could not be read are tried again by themselves, ever later up to a minute, until they can be', async () => {

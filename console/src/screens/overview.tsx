@@ -63,12 +63,12 @@ export function OverviewScreen(): JSX.Element {
                 {effects.length} in {spanText(now - Date.parse(last.created_at))}
               </span>
             </header>
-            {counted(effects.map(({ decision }) => decision)).map(([decision, count]) => (
-              <div key={decision} class="rate">
-                <Link href={`/${workspace}/effects?decision=${decision}`}>
-                  <Mark decision={decision} />
+            {counted(effects.map(becameOf)).map(([what, count]) => (
+              <div key={what} class="rate">
+                <Link href={`/${workspace}/effects?decision=${decisionOf(what)}`}>
+                  <Mark decision={decisionOf(what)} state={what} />
                 </Link>
-                <Bar parts={[{ share: count / effects.length, tone: DECISIONS[decision]?.tone ?? 'plain' }]} />
+                <Bar parts={[{ share: count / effects.length, tone: DECISIONS[decisionOf(what)]?.tone ?? 'plain' }]} />
                 <span class="num">{count}</span>
               </div>
             ))}
@@ -117,10 +117,14 @@ function Waits({
   );
 }
 
+/** Its decision, with what people rejected apart from what policy denied. */
+const becameOf = ({ state, decision }: Effect): string => (state === 'rejected' ? state : decision);
+const decisionOf = (became: string): string => (became === 'rejected' ? 'denied_policy' : became);
+
 /** The rules that refused most of them. */
 function Rules({ effects }: { readonly effects: readonly Effect[] }): JSX.Element {
   const { workspace } = useCurrent();
-  const refused = effects.filter(({ decision }) => decision.startsWith('denied_'));
+  const refused = effects.filter((effect) => becameOf(effect).startsWith('denied_'));
   const isRule = new Set(refused.map(({ reason }) => reason.rule));
   const rules = counted(refused.map(({ reason }) => reason.rule ?? reason.code));
   return (
