@@ -1,6 +1,6 @@
 import {
   type Approval,
-  type Budget,
+  type BudgetRow,
   type Effect,
   type Json,
   type JsonObject,
@@ -9,6 +9,7 @@ import {
 } from '@svc-gateway/client';
 import type { Command } from 'commander';
 import { printable } from '../diagnostics/render.ts';
+import { amountText, currencyOfBucket } from '../effects/model/money.ts';
 import { type CliContext, connect, type GatewayAccess, talksToGateway } from './command.ts';
 import { sentAtOf } from './effects-resolve.ts';
 import { CommandFailure } from './ports.ts';
@@ -74,12 +75,23 @@ function show(terminal: Terminal, { name, text, needsSomebody, rows = [], next }
   const tone = needsSomebody === true ? 'red' : needsSomebody === null ? 'yellow' : 'green';
   terminal.out(`${styled(terminal, tone, name.padEnd(10))} ${printable(text)}`);
   if (rows.length > 0 && rows.every(({ message }) => typeof message === 'string')) return tell(terminal, rows);
-  const names = [...new Set(rows.flatMap(Object.keys))];
+  const readable = rows.map(withMoney);
+  const names = [...new Set(readable.flatMap(Object.keys))];
   const head = names.map((one) => one.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`));
-  const cells = rows.slice(0, SHOWN).map((row) => names.map((one) => cellText(row[one] ?? '')));
+  const cells = readable.slice(0, SHOWN).map((row) => names.map((one) => cellText(row[one] ?? '')));
   if (rows.length > 0) terminal.out(table(head, cells).replaceAll(/^/gm, '  '));
   if (rows.length > SHOWN) terminal.out(`  … and ${rows.length - SHOWN} more`);
   if (next !== undefined) terminal.out(`  ${next}`);
+}
+
+/** Amounts of a budget as people read them: as money where its currency is known. Scripts get the numbers. */
+function withMoney(row: JsonObject): JsonObject {
+  const { unit, bucket, ...others } = row;
+  if (typeof unit !== 'string' || typeof bucket !== 'string') return row;
+  const text = (of: Json): Json => (typeof of === 'number' ? amountText(of, unit, currencyOfBucket(bucket)) : of);
+  const shown = Object.entries(others).map(([name, value]) => [name, text(value)] as const);
+  // The bucket says whose budget it is: `["support-bot","EUR"]`.
+  return { ...Object.fromEntries(shown), for: bucket };
 }
 
 /** Sentences, which no column holds. */
@@ -231,15 +243,16 @@ async function pausesPart(svc: Svc): Promise<Omit<Part, 'name'>> {
   };
 }
 
-function budgetsPart(budgets: readonly Budget[]): Omit<Part, 'name'> {
+function budgetsPart(budgets: readonly BudgetRow[]): Omit<Part, 'name'> {
   const tight = budgets.filter(({ level }) => level !== 'ok');
   if (tight.length === 0) return { text: 'none is low', needsSomebody: false };
   return {
     text: `${tight.length} low or exhausted`,
     needsSomebody: tight.some(({ level }) => level === 'exhausted'),
     next: 'What is held is set aside for calls that run or wait for a decision; deciding on these frees it.',
-    rows: tight.map(({ budget, unit, level, remaining, held, limit, resetsAt }) => ({
+    rows: tight.map(({ budget, bucket, unit, level, remaining, held, limit, resetsAt }) => ({
       budget,
+      bucket: bucket ?? '',
       level,
       left: remaining ?? null,
       held: held ?? null,

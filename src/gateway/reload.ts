@@ -218,8 +218,6 @@ export class Reloader {
       const found = await this.#read();
       if (found.kind === 'same') {
         this.#parts.noted(found.inForce);
-        if (this.#staleness !== null)
-          this.#logger.info({ policy_version: before.policies.version }, 'the files are again what is in force');
         this.#caughtUp();
         return;
       }
@@ -404,6 +402,8 @@ export class Reloader {
   }
 
   #caughtUp(): void {
+    if (this.#staleness !== null)
+      this.#logger.info({ policy_version: this.#current().policies.version }, 'the files can be used again');
     this.#staleness = null;
     this.#staleSince = null;
     this.#failed = null;

@@ -434,18 +434,17 @@ describe('claims, overview and health', () => {
 
   it('the overview counts what became of actions, and what refused them', async () => {
     await world.run({ ...refund(), tool: 'nobody.knows_it' });
-    const { approval_id: id } = (await world.run(refund({ payment_id: 'pay_21', amount: 60_000 }))).body;
-    await world.post(`/approvals/${id}/reject`, { comment: 'No.' }, world.keys.approver);
-    const { effects } = (await world.get('/effects?decision=denied_policy&limit=200')).body;
-    const rejected = effects.filter(({ state }: { state: string }) => state === 'rejected').length;
-    expect(rejected).toBeGreaterThan(0);
+    const { approval_id: id } = (await world.get(`/effects/${await asked(61_000, 'pay_over')}`)).body.effect;
+    await world.post(`/approvals/${id}/reject`, { comment: 'not this one' }, world.keys.approver);
+    const { body } = await world.get('/effects?decision=denied_policy&limit=200');
+    const rejected = body.effects.filter(({ state }: { readonly state: string }) => state === 'rejected').length;
     await open('overview', '.bar');
-    const counts = async () => {
-      const of = (text: string) => page.locator('.rate', { hasText: text }).locator('.num').innerText();
-      return [await of('Denied by policy'), await of('Rejected')];
-    };
-    await expect.poll(counts).toEqual([String(effects.length - rejected), String(rejected)]);
+    const count = (name: string) => page.locator('.rate', { hasText: name }).first().locator('.num').innerText();
+    // What people rejected is no denial by policy, and no rule refused it.
+    await expect.poll(() => count('Rejected')).toBe(String(rejected));
+    expect(await count('Denied by policy')).toBe(String(body.effects.length - rejected));
     expect(await page.innerText('main')).toContain('What refused them');
+    expect(await page.innerText('main')).not.toContain('approval rejected');
   });
 
   it('health says that calls are taken, and how durable they are', async () => {
@@ -727,6 +726,23 @@ describe('what another approver has changed', () => {
   });
 });
 
+describe('what an approver should know of before', () => {
+  it('the same was made shortly before, and is told of beside the answers', async () => {
+    const { approval_id: made } = (await world.get(`/effects/${await asked(62_000, 'pay_twice')}`)).body.effect;
+    await world.post(`/approvals/${made}/approve`, {}, world.keys.approver);
+    const idOf = async (amount: number): Promise<string> =>
+      (await world.get(`/effects/${await asked(amount, 'pay_twice')}`)).body.effect.approval_id;
+    const [same, other] = [await idOf(62_000), await idOf(62_100)];
+    await open(`inbox?approval=${same}`, '.ask');
+    await page.getByText(/The same refund was made .+ ago\./).waitFor();
+    await open(`inbox?approval=${other}`, '.ask');
+    await page.getByText('left of', { exact: false }).first().waitFor();
+    await page.waitForLoadState('networkidle');
+    expect(await page.innerText('main')).not.toContain('The same refund');
+    for (const id of [same, other]) await world.post(`/approvals/${id}/reject`, { comment: 'no' }, world.keys.approver);
+  });
+});
+
 describe('the next calls alike', () => {
   it('nothing is decided for one that is not among those that are chosen', async () => {
     const ids: string[] = [];
@@ -821,7 +837,7 @@ describe('every screen', () => {
     await open('effects?decision=committed', 'a.cells', at);
     await at.locator('a.cells').first().click();
     await at.getByText('Holds', { exact: true }).waitFor();
-    await at.getByText('Before', { exact: true }).waitFor();
+    await at.getByText('Just before this call', { exact: true }).waitFor();
     await look('effect');
     expect(faults).toEqual([]);
     await other.context.close();

@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { callName, moneyOfField, moneyTaken } from '../../src/effects/model/money.ts';
+import { callName, currencyOfBucket, moneyOfField, moneyTaken } from '../../src/effects/model/money.ts';
 
 describe('an amount as people write it', () => {
   it.each([
@@ -32,6 +32,18 @@ describe('an amount as people write it', () => {
   ] as const)('%s in %s is none, or could be two', (text, currency) => {
     expect(moneyOfField(text, currency)).toBeNull();
   });
+});
+
+it.each([
+  ['["support-bot","EUR"]', 'EUR'],
+  ['["EUR"]', 'EUR'],
+  ['["EUR","USD"]', null],
+  ['["bot","ABC"]', null],
+  ['["eur"]', null],
+  ['[]', null],
+  ['sha256:EUR', null],
+])('a budget of the bucket %s counts %s', (bucket, currency) => {
+  expect(currencyOfBucket(bucket)).toBe(currency);
 });
 
 describe('what a call takes', () => {

@@ -99,8 +99,8 @@ it('files that were written and say what is in force already are no news', async
   expect(events.filter(({ kind }) => kind === 'policy.loaded')).toEqual([]);
 });
 
-it('files that are again as they were before they were refused are in force again, which is logged once', async () => {
-  const again = () => logged.filter((line) => line.includes('the files are again what is in force'));
+it('files that are as they were before they were refused can be used again, which is logged once', async () => {
+  const again = () => logged.filter((line) => line.includes('the files can be used again'));
   for (const text of [POLICY('one'), POLICY('one').replace('effect', 'efect')]) {
     writeFileSync(join(folder, 'policy.yaml'), text);
     await reloader.reload();

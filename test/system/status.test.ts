@@ -130,6 +130,8 @@ it('is 1, and names what is stuck, oldest first, with the command that goes on',
   expect(parts[3].rows).toMatchObject([{ approval: waits.approval.id, by: 'bot', may_decide: ['role finance-lead'] }]);
   expect(parts[5].rows).toMatchObject([{ pause: pause.id, scope: { tool: 'notes.add' }, until: null }]);
   expect(parts[6].rows).toMatchObject([{ budget: 'world/agent-day', left: 9850, of: 100_000, unit: 'EUR-cent' }]);
+  // People read money, and whose it is; scripts get the numbers.
+  expect(out).toMatch(/world\/agent-day +low +€98\.50 +€[\d,.]+ +€1,000\.00 .*\["bot"\]/);
   expect(out).toContain('… and 2 more');
   await world.upstream.release();
   await held;

@@ -54,3 +54,14 @@ test('an answer is lost on request, the effect is not', async () => {
   expect(await call('GET', '/v1/payments/pay_2')).toMatchObject([200, { refunded: 1 }]);
   expect((await call('POST', '/v1/payments/pay_2/refunds', refund))[0]).toBe(201);
 });
+
+test('listens where it is wanted, and elsewhere where that port is taken', async () => {
+  const port = Number(new URL(api.url).port);
+  const beside = await startPaymentsUpstream({ port });
+  expect(beside.url).not.toBe(api.url);
+  await beside.close();
+  await api.close();
+  const { url } = api;
+  api = await startPaymentsUpstream({ port });
+  expect(api.url).toBe(url);
+});

@@ -1,8 +1,8 @@
 import { useQuery } from '@tanstack/preact-query';
 import type { JSX } from 'preact';
-import { ask, type Budget, of } from '../api.ts';
-import { spanText, Text, Time } from '../format.tsx';
-import { amountText } from '../money.ts';
+import { ask, type Budget, type Json, of } from '../api.ts';
+import { spanText, Text, Time, valueText } from '../format.tsx';
+import { amountText, currencyOfBucket } from '../money.ts';
 import { Bar, Copies, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
 import { useCurrent } from '../session.tsx';
 
@@ -50,7 +50,8 @@ export function BudgetsScreen(): JSX.Element {
 }
 
 function BudgetCard({ budget, now }: { readonly budget: Budget; readonly now: number }): JSX.Element {
-  const { unit, limit, spent, held, resets_at: resets } = budget;
+  const { unit, bucket, limit, spent, held, resets_at: resets } = budget;
+  const text = (amount: number): string => amountText(amount, unit, currencyOfBucket(bucket));
   const forecast = forecastOf(budget, now);
   const isOver = forecast !== null && forecast > limit;
   return (
@@ -60,7 +61,7 @@ function BudgetCard({ budget, now }: { readonly budget: Budget; readonly now: nu
           <Text>{budget.budget}</Text> <span class="faint">{bucketText(budget.bucket)}</span>
         </h2>
         <span class="num">
-          <strong>{amountText(spent + held, unit)}</strong> of {amountText(limit, unit)}
+          <strong>{text(spent + held)}</strong> of {text(limit)}
         </span>
       </header>
       <Bar
@@ -70,8 +71,7 @@ function BudgetCard({ budget, now }: { readonly budget: Budget; readonly now: nu
         ]}
       />
       <p class="faint">
-        {amountText(spent, unit)} spent, {amountText(held, unit)} set aside,{' '}
-        {amountText(Math.max(0, limit - spent - held), unit)} left.{' '}
+        {text(spent)} spent, {text(held)} set aside, {text(Math.max(0, limit - spent - held))} left.{' '}
         {resets === null ? (
           'Counted over a rolling window.'
         ) : (
@@ -83,7 +83,7 @@ function BudgetCard({ budget, now }: { readonly budget: Budget; readonly now: nu
       {forecast !== null && (
         <p class={isOver ? 'banner' : 'faint'}>
           {isOver ? 'At this pace it runs out before: ' : 'At this pace: '}
-          {amountText(Math.round(forecast), unit)} by then.
+          {text(Math.round(forecast))} by then.
         </p>
       )}
     </li>
@@ -102,14 +102,9 @@ function forecastOf({ window, resets_at: resets, spent, held }: Budget, now: num
   return over < 0.1 || over > 1 ? null : (spent + held) / over;
 }
 
-/** Whose budget it is. */
+/** Whose budget it is; nothing where its bucket has only a digest. */
 function bucketText(bucket: string): string {
-  try {
-    const values: unknown = JSON.parse(bucket);
-    return Array.isArray(values)
-      ? values.map((value) => (typeof value === 'string' ? value : JSON.stringify(value))).join(', ')
-      : '';
-  } catch {
-    return '';
-  }
+  if (!bucket.startsWith('[')) return '';
+  const values: readonly Json[] = JSON.parse(bucket);
+  return values.map(valueText).join(', ');
 }

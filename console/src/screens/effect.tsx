@@ -402,8 +402,8 @@ function Holds({ effect, path }: { readonly effect: Effect; readonly path: strin
                     'It took',
                     effect.hold_state === 'posted' ? `${money(spent, unit)} spent` : `${money(amount, unit)} ${state}`,
                   ],
-                  ...(before === undefined ? [] : [stood('Before', before)]),
-                  ...(after === undefined ? [] : [stood('After', after)]),
+                  ...(before === undefined ? [] : [stood('Just before this call', before)]),
+                  ...(after === undefined ? [] : [stood('Just after it', after)]),
                   now === null
                     ? ['Now', 'Its window is over']
                     : stood('Now', { spent: now.spent ?? 0, held: now.held ?? 0 }),

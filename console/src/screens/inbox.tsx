@@ -4,13 +4,14 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link, useSearchParams } from 'wouter-preact';
 import { type Approval, ask, type Bounds, type Json, type JsonObject, of, type Session } from '../api.ts';
 import { spanText, Text, Time, valueText, visible } from '../format.tsx';
-import { amountText, callName, currencyOfParam, leftText, moneyTaken, moneyText } from '../money.ts';
+import { amountText, callName, currencyOfParam, lastName, leftText, moneyTaken, moneyText } from '../money.ts';
 import { Copies, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
 import { useWaiting, waitingPath } from '../queries.ts';
 import { useCurrent, useMay } from '../session.tsx';
 import { useShortcuts } from '../shortcuts.tsx';
 import { AlikeChoice, AllowedAhead } from './allowed.tsx';
 import { Change, changesIn, type Edits, withEdit } from './change.tsx';
+import { Expired, useMadeBefore } from './earlier.tsx';
 import { Facts, Params } from './effect.tsx';
 
 type Verdict = 'approve' | 'reject';
@@ -177,6 +178,7 @@ export function InboxScreen(): JSX.Element {
           </section>
         </div>
       )}
+      <Expired now={now} />
       <AllowedAhead />
       <Copies
         curl={
@@ -338,6 +340,7 @@ function Question({
     refetchInterval: 10_000,
   });
   const approval = { ...listed, costs: whole.data?.costs ?? listed.costs };
+  const made = useMadeBefore(approval);
   const [comment, setComment] = useState('');
   const [edits, setEdits] = useState<Edits>({});
   const [alike, setAlike] = useState(0);
@@ -424,9 +427,10 @@ function Question({
               </span>
             )}
           </label>
-          {more > 0 && many === 1 && (
+          {many === 1 && (made !== null || more > 0) && (
             <p class="banner">
-              {more === 1 ? 'One more like this is waiting.' : `${more} more like this are waiting.`}
+              {made !== null && `The same ${lastName(approval.tool)} was made ${spanText(now - made)} ago. `}
+              {more > 0 && (more === 1 ? 'One more like this is waiting.' : `${more} more like this are waiting.`)}
             </p>
           )}
           {many > 1 && sum === null && (

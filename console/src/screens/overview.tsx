@@ -63,12 +63,12 @@ export function OverviewScreen(): JSX.Element {
                 {effects.length} in {spanText(now - Date.parse(last.created_at))}
               </span>
             </header>
-            {counted(effects.map(keyOf)).map(([key, count]) => (
-              <div key={key} class="rate">
-                <Link href={`/${workspace}/effects?decision=${decisionOf(key)}`}>
-                  <Mark decision={decisionOf(key)} state={key} />
+            {counted(effects.map(becameOf)).map(([what, count]) => (
+              <div key={what} class="rate">
+                <Link href={`/${workspace}/effects?decision=${decisionOf(what)}`}>
+                  <Mark decision={decisionOf(what)} state={what} />
                 </Link>
-                <Bar parts={[{ share: count / effects.length, tone: DECISIONS[decisionOf(key)]?.tone ?? 'plain' }]} />
+                <Bar parts={[{ share: count / effects.length, tone: DECISIONS[decisionOf(what)]?.tone ?? 'plain' }]} />
                 <span class="num">{count}</span>
               </div>
             ))}
@@ -117,10 +117,14 @@ function Waits({
   );
 }
 
+/** Its decision, with what people rejected apart from what policy denied. */
+const becameOf = ({ state, decision }: Effect): string => (state === 'rejected' ? state : decision);
+const decisionOf = (became: string): string => (became === 'rejected' ? 'denied_policy' : became);
+
 /** The rules that refused most of them. */
 function Rules({ effects }: { readonly effects: readonly Effect[] }): JSX.Element {
   const { workspace } = useCurrent();
-  const refused = effects.filter(({ decision }) => decision.startsWith('denied_'));
+  const refused = effects.filter((effect) => becameOf(effect).startsWith('denied_'));
   const isRule = new Set(refused.map(({ reason }) => reason.rule));
   const rules = counted(refused.map(({ reason }) => reason.rule ?? reason.code));
   return (
@@ -184,10 +188,6 @@ const SHARES = [
   ['95 of 100 at most', 0.95],
   ['All of them at most', 1],
 ] as const;
-
-/** People's word is counted apart from a policy's, though both are one decision. */
-const keyOf = ({ decision, state }: Effect): string => (state === 'rejected' ? state : decision);
-const decisionOf = (key: string): string => (key === 'rejected' ? 'denied_policy' : key);
 
 /** How often each is there, the most frequent first. */
 function counted(names: readonly string[]): readonly (readonly [string, number])[] {

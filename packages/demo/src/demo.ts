@@ -34,6 +34,8 @@ interface Demo {
 
 const WORKSPACE = 'demo';
 const AGENT = 'support-bot';
+/** Where `config/demo.yaml` has the API: there `svc doctor config/demo.yaml` finds what `npm start` started. */
+const CONFIGURED_PORT = 9090;
 
 /** `svc demo`: gateway and demo upstream in one process, with keys and a line to try. */
 export async function runDemo(options: DemoOptions, { ports, terminal }: CliContext): Promise<void> {
@@ -56,7 +58,7 @@ async function startDemo(
   data: string,
   log: 'warnings' | 'text' | 'none',
 ): Promise<Demo> {
-  const upstream = await startPaymentsUpstream({ port: 0 });
+  const upstream = await startPaymentsUpstream({ port: port === null ? CONFIGURED_PORT : 0 });
   try {
     const store = {
       configFile: join('config', 'demo.yaml'),

@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { readBody } from '../../../src/bytes/gathered.ts';
 import { parseStrictJson } from '../../../src/json/strict.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../../src/json/value.ts';
@@ -36,6 +36,7 @@ const SEEDED_AMOUNT = 250_000;
  * deployments. It has GET by id, and a repeated write with the same `Idempotency-Key` gets the first answer again. At
  * `/mcp` it is an MCP server, a support desk.
  * Everything is in memory.
+ * @param options.port another is taken where this one is not free
  */
 export async function startPaymentsUpstream(options: { readonly port: number }): Promise<PaymentsUpstream> {
   const payments = new Payments();
@@ -59,8 +60,10 @@ export async function startPaymentsUpstream(options: { readonly port: number }):
       send(response, status, members);
     });
   });
-  server.listen(options.port, '127.0.0.1');
-  await once(server, 'listening');
+  await listenOn(server, options.port).catch(async (error: unknown) => {
+    if (!(error instanceof Error && 'code' in error && error.code === 'EADDRINUSE')) throw error;
+    await listenOn(server, 0);
+  });
   const address = server.address();
   if (typeof address !== 'object' || address === null) throw new Error('the demo API has no address');
   return {
@@ -75,6 +78,11 @@ export async function startPaymentsUpstream(options: { readonly port: number }):
       await closed;
     },
   };
+}
+
+async function listenOn(server: Server, port: number): Promise<void> {
+  server.listen(port, '127.0.0.1');
+  await once(server, 'listening');
 }
 
 class Payments {

@@ -27,6 +27,12 @@ export function currencyOf(unit: string, named: unknown): string | null {
   return /^cents?$/.test(unit) && typeof named === 'string' ? named : null;
 }
 
+/** The currency that a bucket of a budget is for (`["support-bot","EUR"]`); `null` where none or several of its values are one. */
+export function currencyOfBucket(bucket: string): string | null {
+  const named = (bucket.match(/"[A-Z]{3}"/g) ?? []).map((value) => value.slice(1, -1)).filter((one) => KNOWN.has(one));
+  return named.length === 1 ? (named[0] ?? null) : null;
+}
+
 /** An amount of a budget: as money where its unit is that of a currency. */
 export function amountText(amount: number, unit: string, named: unknown): string {
   return moneyText(amount, currencyOf(unit, named)) ?? `${amount} ${unit}`;
