@@ -1,4 +1,4 @@
-import { readdirSync, realpathSync, statSync, watch, type FSWatcher } from 'node:fs';
+import { lstatSync, readdirSync, realpathSync, statSync, watch, type FSWatcher } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { isFollowed } from '../diagnostics/file-reading.ts';
 
@@ -88,8 +88,14 @@ export function watchFiles(paths: () => readonly string[], onChange: () => void,
 /** The folders (with inode) in which a change of the paths can be noticed: their own, and those that links lead to. */
 function foldersOf(paths: readonly string[]): Map<string, number> {
   const folders = new Map<string, number>();
+  const seen = new Set<string>();
   for (const path of paths) {
-    addFolder(dirname(resolve(path)), folders);
+    const folder = dirname(resolve(path));
+    // Of thousands of files in one folder, each that is no link leads to what the first has led to.
+    const isPlain = attempt(() => lstatSync(path).isFile()) === true;
+    if (isPlain && seen.has(folder)) continue;
+    if (isPlain) seen.add(folder);
+    addFolder(folder, folders);
     const real = attempt(() => realpathSync(path));
     if (real === null) continue;
     addFolder(dirname(real), folders);
@@ -116,19 +122,23 @@ function addTree(folder: string, folders: Map<string, number>, depth: number): v
  */
 export function stampOf(paths: readonly string[]): string {
   const lines: string[] = [];
-  for (const path of paths) addStamp(lines, path, 0);
+  const seen = new Set<string>();
+  for (const path of paths) addStamp(lines, path, 0, seen);
   return lines.join('\n');
 }
 
-function addStamp(lines: string[], path: string, depth: number): void {
+/** @param seen files that stand in the lines: most are named themselves, and in a folder that is named, too */
+function addStamp(lines: string[], path: string, depth: number, seen: Set<string>): void {
+  if (seen.has(path)) return;
   const found = attempt(() => statSync(path, { bigint: true }));
   if (found === null) {
     lines.push(`missing ${path}`);
   } else if (found.isDirectory() && depth < MAX_DEPTH) {
     lines.push(`folder ${path}`);
     const names = attempt(() => readdirSync(path)) ?? [];
-    for (const name of names.toSorted()) if (!name.startsWith('.')) addStamp(lines, join(path, name), depth + 1);
+    for (const name of names.toSorted()) if (!name.startsWith('.')) addStamp(lines, join(path, name), depth + 1, seen);
   } else if (depth === 0 || isFollowed(path)) {
+    seen.add(path);
     lines.push(`file ${path} ${found.dev} ${found.ino} ${found.size} ${found.mtimeNs} ${found.ctimeNs}`);
   }
 }
