@@ -13,12 +13,12 @@ import { freshKey, startWorld, type World } from './world.ts';
  * repeated. How much of their rate the calls keep is printed and not asserted: a time is no test.
  */
 const CALLERS = 16;
-const EVERY_MS = DEEP ? 10_000 : 2_000;
+const EVERY_MS = DEEP ? 10_000 : 1_500;
 const BACKUPS = DEEP ? 60 : 4;
 /** Restored, in an order of their own. */
 const RESTORED = DEEP ? 20 : 2;
 /** How long calls are counted without a backup, before and after those with, ms. */
-const ALONE_MS = DEEP ? 60_000 : 3_000;
+const ALONE_MS = DEEP ? 60_000 : 1_500;
 /** Keys repeated after each restore: those at random, and the last of before it and the first of after it. */
 const REPEATED = DEEP ? 2_000 : 200;
 const AROUND = 50;
