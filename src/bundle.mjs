@@ -1,7 +1,7 @@
 // The last step of the build: what runs becomes a few files in `dist/bundle/`, packages of npm included. A start of two
 // thousand modules is mostly the reading of files; and an install of the gateway needs no packages but those that are named
 // below. What a module reads from beside itself stays where the compiler put it: `import.meta.url` is that place still.
-import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { rolldown } from 'rolldown';
@@ -68,7 +68,10 @@ const build = await rolldown({
 const { output } = await build.write({ dir: folder, format: 'esm', chunkFileNames: '[name]-[hash].js' });
 await build.close();
 writeFileSync(join(folder, 'LICENSES.txt'), licences(output.flatMap(({ moduleIds = [] }) => moduleIds)));
-const made = new Set([...output.map(({ fileName }) => fileName), 'LICENSES.txt']);
+// The checker of OpenAPI documents reads them beside itself.
+const schemas = new URL('schemas', import.meta.resolve('@seriousme/openapi-schema-validator'));
+cpSync(schemas, join(folder, 'schemas'), { recursive: true });
+const made = new Set([...output.map(({ fileName }) => fileName), 'LICENSES.txt', 'schemas']);
 for (const file of readdirSync(folder)) if (!made.has(file)) rmSync(join(folder, file));
 
 /** The licences of the packages that the bundle holds, which ask to be passed on with them. */

@@ -142,19 +142,21 @@ function shownTo(agent: Agent | null, row: BudgetRow, set: CompiledPolicies): St
     case 'own':
       return rowToWire(row, set);
     case 'shared':
-      return budgetToWire({ row, sharing, warnAt: warnAtOf(row, set) }, true);
+      return budgetToWire({ ...inForce(row, set), sharing }, true);
     case 'hidden':
       return null;
   }
 }
 
-function warnAtOf(row: BudgetRow, set: CompiledPolicies): number {
-  return budgetOf(row.budget, set)?.warnAt ?? WARN_AT;
+/** A row keeps the limit that the last call was judged with. Policy may have another by now. */
+function inForce(row: BudgetRow, set: CompiledPolicies): { readonly row: BudgetRow; readonly warnAt: number } {
+  const budget = budgetOf(row.budget, set);
+  return { row: { ...row, limit: budget?.fixedLimit ?? row.limit }, warnAt: budget?.warnAt ?? WARN_AT };
 }
 
 function rowToWire(row: BudgetRow, set: CompiledPolicies) {
   return {
-    ...budgetToWire({ row, sharing: 'own', warnAt: warnAtOf(row, set) }, false),
+    ...budgetToWire({ ...inForce(row, set), sharing: 'own' }, false),
     bucket: row.bucket,
     window: row.window,
   };

@@ -118,6 +118,8 @@ function explain(error: unknown, terminal: Terminal, argv: readonly string[]): n
     // The key may belong to another gateway, and the URL may come from a variable.
     if (error.status === 401 && error.baseUrl !== null)
       terminal.err(`  from the gateway at ${printable(error.baseUrl)}`);
+    if (error.code === 'wrong_workspace')
+      terminal.err('  Name the workspace of the key with --workspace, or in SVC_WORKSPACE.');
     for (const fault of error.errors) terminal.err(`  ${printable(fault.path || '/')}: ${printable(fault.message)}`);
   } else if (error instanceof CommandFailure) {
     for (const line of namingConfig(error.message, config).split('\n')) terminal.err(`svc: ${printable(line)}`);

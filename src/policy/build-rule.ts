@@ -68,7 +68,8 @@ function split(test: Test): Pick<CompiledRule, 'perTool' | 'perCall'> {
 
 export function buildBudget({ window, by, limit, ...same }: BudgetPlan): CompiledBudget {
   const windowAt = window.kind === 'rolling' ? rollingWindow(window.ms) : calendarWindow(window.per, window.zone);
-  return { ...same, by: bucketing(by), limit: countOf(limit), windowAt };
+  const fixedLimit = limit.kind === 'fixed' ? limit.count : null;
+  return { ...same, by: bucketing(by), limit: countOf(limit), fixedLimit, windowAt };
 }
 
 function bucketing({ facts, sharing }: BucketingPlan): Bucketing {

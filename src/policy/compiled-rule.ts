@@ -58,6 +58,8 @@ export interface CompiledBudget {
   /** Percent of use at which the level becomes `low`; `null` means the default. */
   readonly warnAt: number | null;
   readonly limit: CountOf;
+  /** The limit where it is the same for every call; else `null`. */
+  readonly fixedLimit: number | null;
 }
 
 export type CompiledObligation =

@@ -680,6 +680,22 @@ describe('a document that is broken', () => {
     expect(code).toBe(2);
   });
 
+  test('of what it refers to and cannot be read, only what needs it is left out; texts are not followed', async () => {
+    const operations = {
+      '/a': { post: post({ type: 'object', properties: { description: { $ref: 'kept.yaml' } } }) },
+      '/b': { post: post({ $ref: 'gone.yaml' }) },
+    };
+    writeFileSync('kept.yaml', 'type: integer');
+    const tags = [{ name: 'x', description: { $ref: 'markdown/tag.md' } }];
+    const { code, err, out } = await init(documentOf(operations, {}, { tags }));
+    expect(code).toBe(0);
+    expect(err).toMatch(/There is no file \S+gone\.yaml$/);
+    expect(err).not.toContain('There is no file markdown');
+    expect(out).toContain('2 tools from api.json.');
+    const { tools } = (await loadConfiguration('gateway.yaml')).configuration;
+    expect(JSON.stringify(tools)).toContain('"description":{"type":"integer"}');
+  });
+
   test('it reads no file beyond its folder', async () => {
     const schema = { $ref: '../../../../../../etc/hostname' };
     const { code, err } = await init(documentOf({ '/x': { post: post(schema) } }));

@@ -301,6 +301,24 @@ test('a start changes nothing of a journal that a killed process had begun, befo
   rmSync(killed, { recursive: true });
 });
 
+test('of a store that is damaged no backup is made', async () => {
+  const place = await newPlace(store, 'w');
+  await place.commit({ puts: Array.from({ length: 2_000 }, (_, n) => putOf('thing', `${n}`, 'x'.repeat(500))) });
+  await store.close();
+  const file = join(path, 'store.db');
+  const bytes = readFileSync(file);
+  // The head of a page of rows, far behind those that a start reads.
+  const at = 8_192 * Math.floor(bytes.length / 8_192 / 2);
+  writeFileSync(file, bytes.fill(0xff, at, at + 8));
+  const backup = storeFolder();
+  await expect(writeBackup(path, backup)).rejects.toThrow(/damaged|malformed/);
+  expect(existsSync(join(backup, 'backup.json'))).toBe(false);
+  rmSync(backup, { recursive: true });
+  rmSync(path, { recursive: true });
+  path = storeFolder();
+  store = await open();
+});
+
 test('a store that keeps its empty pages gives them back once it was restored from a backup', async () => {
   await store.close();
   const file = join(path, 'store.db');

@@ -46,7 +46,8 @@ beforeAll(async () => {
   world = await startWorld();
   ({ gateway } = world);
 });
-afterAll(() => world.close());
+// It ends with `svc fsck` of the store, which has as many effects as there were calls.
+afterAll(() => world.close(), MOST_MS);
 
 const call = (key: string) => world.run({ tool: 'notes.add', params: { text: key }, idempotency_key: key });
 

@@ -1,5 +1,8 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, it, vi } from 'vitest';
 import { svc } from '../cli/run.ts';
+import { until } from '../redis/servers.ts';
 import { send } from './gateway.ts';
 import { refund, startWorld, type World } from './world.ts';
 
@@ -54,4 +57,15 @@ it('a call says what it took, and how the budget stood before and after it, as i
     /world\/agent-day +2000 +2000 +1000 \+ 0 +3000 \+ 0 +3000 \+ 60000 +100000 EUR-cent/,
   );
   expect(await show(world.keys.bot)).not.toContain('Budgets');
+});
+
+it('shows the limit that is in force, also before the next call', async () => {
+  expect((await world.run(refund({ amount: 500 }))).body.decision).toBe('committed');
+  const file = join(world.gateway.folder, 'policies', 'world.yaml');
+  writeFileSync(file, readFileSync(file, 'utf8').replace('limit: 100000 }', 'limit: 250000 }'));
+  const row = async () =>
+    (await world.get('/budgets')).body.budgets.find(({ budget }: { budget: string }) => budget === 'world/agent-day');
+  await until(async () => (await row()).limit === 250_000);
+  const { limit, spent, held, remaining } = await row();
+  expect(remaining).toBe(limit - spent - held);
 });

@@ -32,6 +32,7 @@ export async function initChecked(name: PublishedName, folder: string, ...words:
     cwd: folder,
     maxBuffer: 64 * 1024 * 1024,
   });
+  expect(stderr).not.toContain('could not be checked');
   const { kilobytes, cpuMs } = JSON.parse(stderr.trim().split('\n').at(-1) ?? '');
   // The processor's time: what other processes take meanwhile is not the product's.
   expect(cpuMs).toBeLessThan(20_000);

@@ -254,6 +254,11 @@ it('is read by no agent, by no other workspace, and not without the scope', asyn
   for (const key of [own, elsewhere, world.keys.bot, world.keys.readonly])
     codes.push((await ledger('', key)).body.code);
   expect(codes).toEqual(['wrong_key_kind', 'wrong_workspace', 'wrong_key_kind', 'insufficient_scope']);
+  // The command line says how the workspace is named.
+  vi.stubEnv('SVC_API_KEY', elsewhere);
+  const { code, err } = await svc('ledger', '--url', url, '--workspace', 'demo');
+  vi.unstubAllEnvs();
+  expect([code, err]).toEqual([1, expect.stringMatching(/\[wrong_workspace\]\n.*in SVC_WORKSPACE\.$/)]);
   expect((await send(url, auditor, 'GET', '/v1/beta/ledger')).body.code).toBe('wrong_key_kind');
   expect((await send(url, auditor, 'POST', '/v1/workspaces/demo/effects', refund({}, freshKey()))).status).toBe(403);
 });

@@ -1,6 +1,5 @@
 import { createHash } from 'node:crypto';
 import {
-  chmodSync,
   closeSync,
   copyFileSync,
   existsSync,
@@ -17,9 +16,10 @@ import { join } from 'node:path';
 import { readOwnJson } from '../../json/read.ts';
 import { makePrivateFolder, syncFolder } from '../private-folder.ts';
 import { openUnjudged, STORE_FILE } from './boot.ts';
-import { loadDriver, type OpenDatabase, type SqlDatabase } from './driver.ts';
+import { loadDriver, type OpenDatabase } from './driver.ts';
 import { acquireLock, isLocked } from './lock.ts';
 import { FORMAT_NUMBER, formatOf } from './tables/schema.ts';
+import { copyLive } from './live-copy.ts';
 import { openMetaTable } from './tables/meta-table.ts';
 
 /** What a backup consists of: the store, settlements that it did not take, and what they are. */
@@ -63,13 +63,7 @@ export async function writeBackup(path: string, to: string): Promise<BackupConte
   // Settlements come first: one that the store takes meanwhile is in both, and it is taken once.
   const names = copySpill(join(path, SPILL_FOLDER), join(to, SPILL_FOLDER));
   const file = join(to, BACKUP_FILE);
-  await reading(path, open, (database) => {
-    // Of a store that keeps its empty pages a copy is made that gives them back. A store that does has it said already.
-    if (database.prepare('PRAGMA auto_vacuum').get()?.['auto_vacuum'] === 0)
-      database.prepare('PRAGMA auto_vacuum = INCREMENTAL').all();
-    database.prepare('VACUUM INTO ?').all(file);
-  });
-  chmodSync(file, 0o600);
+  await copyStore(path, file, open);
   const meta = markAsBackup(file, open);
   const files = Object.fromEntries([BACKUP_FILE, ...names].map((name) => [name, digestOf(join(to, name))]));
   const content: BackupContent = {
@@ -90,17 +84,13 @@ export async function writeBackup(path: string, to: string): Promise<BackupConte
   return content;
 }
 
-/** Reads the store of a folder. If no gateway has it, it is opened as a start does, so that no journal is lost. */
-async function reading(path: string, open: OpenDatabase, read: (database: SqlDatabase) => void): Promise<void> {
+/** Copies the store of a folder. If no gateway has it, it is opened as a start does, so that no journal is lost. */
+async function copyStore(path: string, to: string, open: OpenDatabase): Promise<void> {
+  const from = join(path, STORE_FILE);
   const inUse = isLocked(path, open);
   const lock = inUse ? null : await acquireLock(path, open, 0);
   try {
-    const database = inUse ? open(join(path, STORE_FILE)) : openUnjudged(path, open, new Set(), false).database;
-    try {
-      read(database);
-    } finally {
-      database.close();
-    }
+    copyLive(inUse ? open(from) : openUnjudged(path, open, new Set(), false).database, from, to);
   } finally {
     lock?.release();
   }
@@ -126,11 +116,21 @@ export function copySpill(from: string, to: string): readonly string[] {
   });
 }
 
-/** A copy that was put where a store belongs would pass for one. Its format says that it is a backup. */
+/**
+ * Brings the copied journal into the copy. One that was put where a store belongs would pass for one: its format says that
+ * it is a backup. @throws BackupFault where the store is damaged
+ */
 function markAsBackup(file: string, open: OpenDatabase) {
   const database = open(file);
   try {
     database.prepare('PRAGMA journal_mode = DELETE').all();
+    if (database.prepare('PRAGMA auto_vacuum').get()?.['auto_vacuum'] === 0) {
+      // One that keeps its empty pages is written anew, so that it gives them back. Of one that does that would be waste.
+      database.prepare('PRAGMA auto_vacuum = INCREMENTAL').all();
+      database.exec('VACUUM');
+    }
+    const found = database.prepare('PRAGMA quick_check(1)').get()?.['quick_check'];
+    if (found !== 'ok') throw new BackupFault(`The store is damaged, and so is its copy: ${String(found)}.`);
     const meta = openMetaTable(database).get();
     database.exec(`PRAGMA user_version = -${formatOf(database)}`);
     return meta;

@@ -12,8 +12,8 @@ import type { ApiDocument } from './document.ts';
 
 /** The largest document, bytes. GitHub's has 13 million. */
 const MOST_BYTES = 64 * 1024 * 1024;
-/** How many other documents one may refer to. */
-const MOST_FILES = 500;
+/** How many other documents one may refer to. DigitalOcean's refers to 1,600. */
+const MOST_FILES = 5_000;
 const PATIENCE_MS = 60_000;
 const MOST_FAULTS = 5;
 
@@ -148,23 +148,34 @@ async function loadOthers(root: JsonObject, url: string, others: Map<string, Jso
     for (const wanted of qualify(next.value, next.url, url)) {
       if (seen.has(wanted)) continue;
       seen.add(wanted);
-      if (seen.size > MOST_FILES) throw new CommandFailure(`the document refers to more than ${MOST_FILES} others`);
+      if (seen.size > MOST_FILES)
+        throw new CommandFailure(
+          `the document refers to more than ${MOST_FILES} others: make one of them all first (npx @redocly/cli bundle)`,
+        );
       const refusal = refusalOf(wanted, url);
       if (refusal !== null) {
         faults.push(`${wanted}: ${refusal}`);
         continue;
       }
-      const text = await readText(wanted, shown(wanted));
-      const value = parseDocument(shown(wanted), text);
-      others.set(wanted, value);
-      waiting.push({ url: wanted, value });
+      try {
+        const value = parseDocument(shown(wanted), await readText(wanted, shown(wanted)));
+        others.set(wanted, value);
+        waiting.push({ url: wanted, value });
+      } catch (error) {
+        // What it concerns is left out; what refers elsewhere is used.
+        if (!(error instanceof CommandFailure)) throw error;
+        faults.push(error.message);
+      }
     }
   }
   return faults;
 }
 
-/** Fields with examples and constants of the API: a `$ref` in them is data. */
-const DATA = new Set(['example', 'examples', 'default', 'enum', 'const']);
+/** Fields with examples and constants of the API, and texts for people: a `$ref` in them is data. */
+const DATA = new Set(['example', 'examples', 'default', 'enum', 'const', 'description', 'summary']);
+
+/** Fields whose members have names that the API chose. */
+const MAPS = new Set(['properties', 'patternProperties', 'schemas', 'definitions', '$defs', 'parameters', 'responses']);
 
 /** Replaces references to other documents with whole URLs. @returns those documents */
 function qualify(value: Json, base: string, root: string): Set<string> {
@@ -182,7 +193,7 @@ function qualify(value: Json, base: string, root: string): Set<string> {
       Object.assign(node, { $ref: isRoot ? pointer || '#' : target.href + pointer });
     }
     for (const [name, item] of Object.entries(node))
-      if (isMap || !(DATA.has(name) || name.startsWith('x-'))) visit(item, !isMap && name === 'properties');
+      if (isMap || !(DATA.has(name) || name.startsWith('x-'))) visit(item, !isMap && MAPS.has(name));
   };
   visit(value, false);
   wanted.delete(base);
