@@ -76,6 +76,11 @@ export function toPort(text: string): number {
   return port;
 }
 
+/** A date is the beginning of its day in UTC. */
+export function toTime(text: string): string {
+  return /^\d{4}-\d{2}-\d{2}$/.test(text) ? `${text}T00:00:00Z` : text;
+}
+
 /** Reads a count from 1 to `most`. */
 export function toCount(most: number): (text: string) => number {
   return (text) => {

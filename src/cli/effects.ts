@@ -10,7 +10,7 @@ import {
   SvcError,
 } from '@svc-gateway/client';
 import { type Command, Option } from 'commander';
-import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
+import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount, toTime } from './command.ts';
 import { addProbe, addResolve } from './effects-resolve.ts';
 import { aboutEffects, filterOf, type FoundBy } from './ledger.ts';
 import { WrongUsage } from './ports.ts';
@@ -44,7 +44,7 @@ function addList(effects: Command, { terminal }: CliContext): void {
     .addOption(new Option('--state <state>', 'only these').choices(STATES))
     .option('--decision <decision>', 'only these, e.g. denied_budget')
     .option('--approver <id>', 'only what this user approved or rejected')
-    .option('--until <time>', 'RFC 3339, exclusive')
+    .option('--until <time>', 'a time (RFC 3339) or a date in UTC, exclusive', toTime)
     .option('--observed', 'only those that policy would have stopped, were it in force')
     .option('--limit <n>', 'at most so many', toCount(200), 50)
     .option('--cursor <cursor>', 'go on where the last page ended')

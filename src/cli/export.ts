@@ -2,7 +2,7 @@ import { createWriteStream, existsSync } from 'node:fs';
 import { link, rename, rm } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { type Command, Option } from 'commander';
-import { type CliContext, connect, type GatewayAccess, talksToGateway } from './command.ts';
+import { type CliContext, connect, type GatewayAccess, talksToGateway, toTime } from './command.ts';
 import { aboutEffects, type FoundBy, filterOf } from './ledger.ts';
 import { CommandFailure } from './ports.ts';
 
@@ -24,14 +24,18 @@ export function addExport(program: Command, { terminal }: CliContext): void {
         .default('bundle'),
     )
     .addOption(new Option('--what <what>', 'only these').choices(['effects', 'receipts', 'events']));
-  talksToGateway(aboutEffects(command).option('--until <time>', 'RFC 3339, exclusive; now, if absent')).action(
-    async ({ out, format, what, ...options }: ExportOptions & GatewayAccess) => {
-      const svc = await connect(options);
-      const asked = { format, ...(what && { what }), ...filterOf(options) };
-      const bytes = await written(await svc.ledger.export(asked), out);
-      terminal.out(options.json ? JSON.stringify({ file: out, format, bytes }) : `Written: ${out} (${bytes} bytes)`);
-    },
-  );
+  talksToGateway(
+    aboutEffects(command).option(
+      '--until <time>',
+      'a time (RFC 3339) or a date in UTC, exclusive; now, if absent',
+      toTime,
+    ),
+  ).action(async ({ out, format, what, ...options }: ExportOptions & GatewayAccess) => {
+    const svc = await connect(options);
+    const asked = { format, ...(what && { what }), ...filterOf(options) };
+    const bytes = await written(await svc.ledger.export(asked), out);
+    terminal.out(options.json ? JSON.stringify({ file: out, format, bytes }) : `Written: ${out} (${bytes} bytes)`);
+  });
 }
 
 async function written(pieces: AsyncIterable<Uint8Array>, file: string): Promise<number> {

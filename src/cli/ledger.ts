@@ -1,6 +1,6 @@
 import type { LedgerEvent, LedgerFilter, LedgerPage, Svc } from '@svc-gateway/client';
 import type { Command } from 'commander';
-import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
+import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount, toTime } from './command.ts';
 import { inShort, json, showPage, wire } from './terminal.ts';
 
 export interface FoundBy {
@@ -54,7 +54,7 @@ export function foundBy(command: Command): Command {
     .option('--kind <kind>', 'a kind of event, or all of one thing: key, pause, policy, …')
     .option('--actor <id>', 'who caused the event')
     .option('--effect <id>', 'about this effect');
-  return aboutEffects(ofEvents).option('--until <time>', 'RFC 3339, exclusive');
+  return aboutEffects(ofEvents).option('--until <time>', 'a time (RFC 3339) or a date in UTC, exclusive', toTime);
 }
 
 /** Adds those of them that effects and receipts are found by as well, but for the end of the time. */
@@ -66,7 +66,7 @@ export function aboutEffects(command: Command): Command {
     .option('--rule <rule>', 'under this rule of policy')
     .option('--user <id>', 'of this user, about the user, or of calls with a key of the user')
     .option('--key <id>', 'about this API key, or of calls with it')
-    .option('--since <time>', 'RFC 3339, inclusive');
+    .option('--since <time>', 'a time (RFC 3339) or a date in UTC, inclusive', toTime);
 }
 
 export function filterOf({ kind, actor, effect, agent, tool, target, rule, user, key, since, until }: FoundBy) {

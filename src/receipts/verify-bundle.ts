@@ -384,6 +384,8 @@ function checkSeal(
   });
   const jws = line.endsWith('\n') ? jwsOfSeal(line.slice(0, -1)) : null;
   const parts = jws === null ? null : decodeParts(jws);
+  if (line.endsWith('\r\n'))
+    return none('The ends of lines were changed (CRLF for LF): ask for the file as it was written.');
   if (parts === null) return none('The last line is no seal: the bundle was cut, or something was added to it.');
   const { check: header, kid } = checkHeader(parts.header, EXPORT_TYP);
   if (kid === null) return { checks: [header], payload: null, kid };

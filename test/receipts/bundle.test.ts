@@ -584,6 +584,12 @@ describe('whose keys', () => {
     expect((await check(forged, null)).verdict).not.toBe('VALID');
   });
 
+  it('says that the ends of lines were changed, as mail does', async () => {
+    const checked = await check(sealed(lines()).replaceAll('\n', '\r\n'));
+    expect(checked.verdict).toBe('INVALID');
+    expect(JSON.stringify(checked.checks)).toContain('CRLF for LF');
+  });
+
   it('a seal is no receipt, and a receipt no seal', async () => {
     const seal = signer.sealExport({
       workspace: 'demo',

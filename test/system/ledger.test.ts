@@ -230,7 +230,7 @@ it('effects are found by who approved them, whose key it was, their target and t
   expect(await ids('approver=tom')).toEqual([]);
   expect(await ids('user=olga&rule=world/refund-large&state=committed')).toEqual([made['large']]);
   vi.stubEnv('SVC_API_KEY', auditor);
-  const words = ['--approver', 'maria', '--state', 'committed', '--since', '2020-01-01T00:00:00Z'];
+  const words = ['--approver', 'maria', '--state', 'committed', '--since', '2020-01-01'];
   const said = await svc('effects', 'list', '--url', url, '--workspace', 'demo', '--json', ...words);
   vi.unstubAllEnvs();
   expect(JSON.parse(said.out).effects.map((effect: { id: string }) => effect.id)).toEqual([made['large']]);
