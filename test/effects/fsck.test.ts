@@ -70,6 +70,19 @@ it('a key that was set free behind the store, and a record that is gone too soon
   await store.close();
 });
 
+it('of pages of the ledger nothing stays but ids, also where these are cut out of a page', () => {
+  const audit = new Audit();
+  collectGarbage();
+  const before = process.memoryUsage().heapUsed;
+  for (let page = 0; page < 100; page += 1) {
+    const text = `${page} ${'x'.repeat(500_000)}`.padEnd(1_000_000, `eff_${String(page).padStart(22, '0')} `);
+    audit.add(event('effect.admitted', text.slice(-27, -1)));
+  }
+  collectGarbage();
+  expect(process.memoryUsage().heapUsed - before).toBeLessThan(20_000_000);
+  expect(audit.open().size).toBe(100);
+});
+
 it('of records it has one page at a time, and a record that is not settled and is gone is named', async () => {
   const rows = emptyRows();
   const store = createEffectStore(

@@ -73,7 +73,7 @@ export class Audit {
   }
 
   add(event: LedgerEvent): void {
-    const { effectId } = event;
+    const effectId = event.effectId === null ? null : copyOf(event.effectId);
     this.#allowances.add(event);
     const standing = KEY_STANDINGS[event.kind];
     const keyId = event.data['key_id'];
@@ -154,7 +154,9 @@ export class Audit {
 
   /** Effects that have to be on record, and by what the ledger says: those that are not settled. */
   open(): Map<string, EffectState> {
-    return new Map([...this.#states].filter(([, state]) => isUnsettled(state)));
+    const open = new Map<string, EffectState>();
+    for (const [id, state] of this.#states) if (isUnsettled(state)) open.set(id, state);
+    return open;
   }
 
   compareEffects(effects: readonly EffectRecord[]): Difference[] {
@@ -195,6 +197,9 @@ export class Audit {
     return found;
   }
 }
+
+/** An id that stays: as part of the text of a page it would keep the page, and so the whole ledger, in memory. */
+const copyOf = (id: string): string => Buffer.from(id).toString();
 
 function standingOf(key: KeyRecord): KeyStanding {
   if (key.revokedAt !== null) return 'revoked';
@@ -248,7 +253,7 @@ export async function checkWorkspace(
         audit.add(event);
         seq = event.seq;
         const { effectId, kind, at } = event;
-        if (effectId !== null && SETTLING.has(kind) && at >= since) settled.set(effectId, at);
+        if (effectId !== null && SETTLING.has(kind) && at >= since) settled.set(copyOf(effectId), at);
       }
       if (events.length === 0) return seq - before;
     }
