@@ -11,35 +11,33 @@ import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
-import { AgentId, answers, component, InWorkspace, List, paged, Time, WithId } from './schema.ts';
+import { AgentId, answers, component, InWorkspace, List, paged, record, Time, WithId } from './schema.ts';
 
 const ALLOWANCES = '/v1/workspaces/:ws/allowances';
 
-const Allowance = component(
+const Allowance = record(
   'Allowance',
-  Type.Object(
-    {
-      id: Type.String(),
-      workspace: Type.String(),
-      status: Type.Enum(['open', 'used_up', 'over', 'revoked', 'replaced', 'forged']),
-      given_by: Type.String({ description: 'The user whose vote allowed them.' }),
-      approval_id: Type.String({ description: 'The request that was approved with it.' }),
-      effect_id: Type.String({ description: 'The call that was asked about: what is let in is like it.' }),
-      agent_id: AgentId,
-      tool: Type.String(),
-      target: Type.String(),
-      rules: List(Type.String(), 'The rules that would ask somebody.'),
-      varies: Varies,
-      times: Type.Integer({ minimum: 1 }),
-      used: Type.Integer({ minimum: 0 }),
-      given_at: Time,
-      expires_at: Time,
-      ended: Type.Optional(
-        Type.Object({ at: Time, by: Type.String() }, { description: 'Who ended it before its time.' }),
-      ),
-    },
-    { description: 'Permission for the next calls alike, given with an approval. Nobody is asked about these.' },
-  ),
+  'Permission for the next calls alike, given with an approval. Nobody is asked about these.',
+  {
+    id: Type.String(),
+    workspace: Type.String(),
+    status: Type.Enum(['open', 'used_up', 'over', 'revoked', 'replaced', 'forged']),
+    given_by: Type.String({ description: 'The user whose vote allowed them.' }),
+    approval_id: Type.String({ description: 'The request that was approved with it.' }),
+    effect_id: Type.String({ description: 'The call that was asked about: what is let in is like it.' }),
+    agent_id: AgentId,
+    tool: Type.String(),
+    target: Type.String(),
+    rules: List(Type.String(), 'The rules that would ask somebody.'),
+    varies: Varies,
+    times: Type.Integer({ minimum: 1 }),
+    used: Type.Integer({ minimum: 0 }),
+    given_at: Time,
+    expires_at: Time,
+    ended: Type.Optional(
+      Type.Object({ at: Time, by: Type.String() }, { description: 'Who ended it before its time.' }),
+    ),
+  },
 );
 const Allowances = component('AllowancePage', paged({ allowances: List(Allowance) }));
 

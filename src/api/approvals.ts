@@ -12,10 +12,23 @@ import { callerOf, mayBeSeen } from './caller.ts';
 import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
 import type { ApiPorts } from './ports.ts';
-import { Refused, refuse, refuseFaults } from './problem.ts';
+import { refuse, Refused, refuseFaults } from './problem.ts';
 import { Decision, EffectState, PARAMS, PENDING_APPROVAL } from './effect-answers.ts';
 import { Approvers, Requirement } from './requirement.ts';
-import { answers, component, Flag, InWorkspace, List, MapOf, Nullable, paged, Time, WithId } from './schema.ts';
+import {
+  answers,
+  closed,
+  component,
+  Flag,
+  InWorkspace,
+  List,
+  MapOf,
+  Nullable,
+  paged,
+  record,
+  Time,
+  WithId,
+} from './schema.ts';
 
 const APPROVALS = '/v1/workspaces/:ws/approvals';
 
@@ -50,11 +63,8 @@ const AllowAlike = Type.Object(
       'Also allows the next calls alike, so many, until then, as far as the policy lets; see `allow_alike` of the request. Nobody is asked about them; all else applies to them.',
   },
 );
-const ApproveBody = Type.Object(
-  { ...VOTE, changes: Type.Optional(Changes), allow_alike: Type.Optional(AllowAlike) },
-  { additionalProperties: false },
-);
-const RejectBody = Type.Object(VOTE, { additionalProperties: false });
+const ApproveBody = closed({ ...VOTE, changes: Type.Optional(Changes), allow_alike: Type.Optional(AllowAlike) });
+const RejectBody = closed(VOTE);
 
 const Votes = List(
   Type.Object({
@@ -163,45 +173,34 @@ const Why = Type.Object({
   description: Nullable(Type.String()),
   unknown: List(Type.String(), 'What the rule could not judge.'),
 });
-const Approval = component(
+const Approval = record(
   'Approval',
-  Type.Object(
-    { ...ASKED, why: Type.Optional(List(Why, 'Each rule that asks; not in lists.')) },
-    { description: 'A request for approval: what is asked, who may decide, who has. `url` is its page for people.' },
-  ),
+  'A request for approval: what is asked, who may decide, who has. `url` is its page for people.',
+  { ...ASKED, why: Type.Optional(List(Why, 'Each rule that asks; not in lists.')) },
 );
 const Approvals = component('ApprovalPage', paged({ approvals: List(Approval) }));
 
-const Became = component(
-  'Became',
-  Type.Object(
-    {
-      what: Type.Enum(['waiting', 'rejected', 'dispatched', 'stopped', 'asked_anew', 'ended']),
-      message: Type.String({ description: 'For people.' }),
-      decision: Type.Optional(Decision),
-      code: Type.Optional(Type.String()),
-      rule: Type.Optional(Type.String()),
-      effect_id: Type.Optional(Type.String()),
-      receipt_id: Type.Optional(Type.String()),
-      approval_id: Type.Optional(Type.String({ description: '`asked_anew`: what people are asked now.' })),
-    },
-    { description: 'What a vote did to the call.' },
-  ),
-);
-const Voted = component(
-  'Voted',
-  Type.Object({
-    ...REQUEST,
-    effect: Type.Object({
-      effect_id: Type.String(),
-      state: EffectState,
-      decision: Decision,
-    }),
-    allowance_id: Type.Optional(Type.String({ description: 'What was allowed ahead with it.' })),
-    voted_already: Type.Boolean({ description: 'The same person had approved before: this vote changed nothing.' }),
-    became: Became,
+const Became = record('Became', 'What a vote did to the call.', {
+  what: Type.Enum(['waiting', 'rejected', 'dispatched', 'stopped', 'asked_anew', 'ended']),
+  message: Type.String({ description: 'For people.' }),
+  decision: Type.Optional(Decision),
+  code: Type.Optional(Type.String()),
+  rule: Type.Optional(Type.String()),
+  effect_id: Type.Optional(Type.String()),
+  receipt_id: Type.Optional(Type.String()),
+  approval_id: Type.Optional(Type.String({ description: '`asked_anew`: what people are asked now.' })),
+});
+const Voted = record('Voted', null, {
+  ...REQUEST,
+  effect: Type.Object({
+    effect_id: Type.String(),
+    state: EffectState,
+    decision: Decision,
   }),
-);
+  allowance_id: Type.Optional(Type.String({ description: 'What was allowed ahead with it.' })),
+  voted_already: Type.Boolean({ description: 'The same person had approved before: this vote changed nothing.' }),
+  became: Became,
+});
 
 /** `…/approvals`: list, get, approve, reject. */
 export function addApprovalRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
@@ -219,10 +218,10 @@ function addListRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
       summary: 'List requests for approval, newest first',
       description: 'A page may be short though others follow.',
       params: InWorkspace,
-      querystring: Type.Object(
-        { status: Type.Optional(Type.Enum(['pending', 'granted', 'rejected', 'expired', 'used'])), ...PAGE_QUERY },
-        { additionalProperties: false },
-      ),
+      querystring: closed({
+        status: Type.Optional(Type.Enum(['pending', 'granted', 'rejected', 'expired', 'used'])),
+        ...PAGE_QUERY,
+      }),
       response: answers({ 200: Approvals }),
     }),
     async (request, reply) => {

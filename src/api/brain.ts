@@ -5,7 +5,7 @@ import { BadQuestion, type BrainAnswer, BrainNotReady, DEFAULT_HITS, MOST_HITS }
 import { MAX_QUERY, shownEntity } from '../brain/brain.ts';
 import { answerToWire, entityToWire, originToWire } from '../brain/wire.ts';
 import { type Incoming, MOST_AT_ONCE } from '../brain/writer.ts';
-import { type EntityOrigin, type EntityRecord, entityName } from '../effects/model/entity.ts';
+import { entityName, type EntityOrigin, type EntityRecord } from '../effects/model/entity.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { pointerTo } from '../json/pointer.ts';
 import type { JsonObject } from '../json/value.ts';
@@ -16,7 +16,7 @@ import { PAGE_QUERY, pageOf } from './paging.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
 import { Actor } from './effect-answers.ts';
-import { AnyObject, AnyValue, answers, component, InWorkspace, List, OneOf, paged, Time } from './schema.ts';
+import { answers, AnyObject, AnyValue, closed, InWorkspace, List, OneOf, paged, record, Time } from './schema.ts';
 
 const BRAIN = '/v1/workspaces/:ws/brain';
 /** The tool over MCP that returns the same. Keys that are limited to some tools need it here too. */
@@ -33,22 +33,19 @@ const OfEntity = Type.Object({
   type: Type.String({ description: 'Type of the entity.' }),
   id: Type.String({ description: 'Id of the entity.' }),
 });
-const Search = Type.Object(
-  {
-    query: Type.String({
-      minLength: 1,
-      maxLength: MAX_QUERY,
-      description: 'Words, which may have a typing error, or an id.',
-      examples: ['acme'],
-    }),
-    entity_type: EntityType,
-    join_to: Type.Optional({ ...EntityType, description: 'Type of linked entities that are wanted with each hit.' }),
-    limit: Type.Optional(
-      Type.String({ pattern: '^[0-9]{1,2}$', description: `1 to ${MOST_HITS}; ${DEFAULT_HITS} if absent.` }),
-    ),
-  },
-  { additionalProperties: false },
-);
+const Search = closed({
+  query: Type.String({
+    minLength: 1,
+    maxLength: MAX_QUERY,
+    description: 'Words, which may have a typing error, or an id.',
+    examples: ['acme'],
+  }),
+  entity_type: EntityType,
+  join_to: Type.Optional({ ...EntityType, description: 'Type of linked entities that are wanted with each hit.' }),
+  limit: Type.Optional(
+    Type.String({ pattern: '^[0-9]{1,2}$', description: `1 to ${MOST_HITS}; ${DEFAULT_HITS} if absent.` }),
+  ),
+});
 
 const REF = { type: Type.String(), id: Type.String() };
 const ENTITY = {
@@ -61,26 +58,21 @@ const ENTITY = {
 };
 const FromApi = { kind: Type.Literal('api'), by: Actor };
 const FromFile = { kind: Type.Literal('file'), file: Type.String(), line: Type.Integer({ minimum: 1 }) };
-const Entity = component(
+const Entity = record(
   'Entity',
-  Type.Object(
-    { ...ENTITY, source: OneOf([Type.Object(FromApi), Type.Object(FromFile)]) },
-    { description: 'Something of the organisation that agents and policies may consult, and where it comes from.' },
-  ),
+  'Something of the organisation that agents and policies may consult, and where it comes from.',
+  { ...ENTITY, source: OneOf([Type.Object(FromApi), Type.Object(FromFile)]) },
 );
 const Entities = paged({ entities: List(Entity) });
 const Count = Type.Integer({ minimum: 0 });
 const Put = Type.Object({ version: Count, created: Count, changed: Count, unchanged: Count });
 const Linked = Type.Object({ ...ENTITY, rel: Type.String(), direction: Type.Enum(['outgoing', 'incoming']) });
-const Found = component(
-  'Found',
-  Type.Object({
-    entities: List(Type.Object({ ...ENTITY, score: Type.Number() }), 'Best first.'),
-    joined: List(Type.Object({ of: Type.Object(REF), entities: List(Linked) })),
-    sources: List(OneOf([Type.Object({ ...REF, ...FromApi }), Type.Object({ ...REF, ...FromFile })])),
-    truncated: Type.Boolean({ description: 'There are more.' }),
-  }),
-);
+const Found = record('Found', null, {
+  entities: List(Type.Object({ ...ENTITY, score: Type.Number() }), 'Best first.'),
+  joined: List(Type.Object({ of: Type.Object(REF), entities: List(Linked) })),
+  sources: List(OneOf([Type.Object({ ...REF, ...FromApi }), Type.Object({ ...REF, ...FromFile })])),
+  truncated: Type.Boolean({ description: 'There are more.' }),
+});
 
 /** `…/brain`: entities of the organisation, put, listed, searched and deleted. */
 export function addBrainRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
@@ -99,17 +91,14 @@ function addPutRoute(app: ApiApp, { brain, brainWriter }: ApiPorts): void {
       summary: 'Put entities of the company brain',
       description: `All of them or none. An entity of the same type and id is replaced. One that a file of the configuration names is a 409 \`conflict\`: the file has the last word. At most ${MOST_AT_ONCE} at once.`,
       params: InWorkspace,
-      body: Type.Object(
-        {
-          entities: Type.Array(
-            AnyValue(
-              'An entity: `type`, `id`, `name`, and where there are any `attributes` (an object) and `links` (a list of `{ rel, type, id }`).',
-            ),
-            { minItems: 1, maxItems: MOST_AT_ONCE },
+      body: closed({
+        entities: Type.Array(
+          AnyValue(
+            'An entity: `type`, `id`, `name`, and where there are any `attributes` (an object) and `links` (a list of `{ rel, type, id }`).',
           ),
-        },
-        { additionalProperties: false },
-      ),
+          { minItems: 1, maxItems: MOST_AT_ONCE },
+        ),
+      }),
       response: answers({ 200: Put }),
     }),
     async (request) => {
@@ -149,7 +138,7 @@ function addListRoute(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
       operationId: 'listEntities',
       summary: 'List entities, those that changed last first',
       params: InWorkspace,
-      querystring: Type.Object({ type: Type.Optional(EntityType), ...PAGE_QUERY }, { additionalProperties: false }),
+      querystring: closed({ type: Type.Optional(EntityType), ...PAGE_QUERY }),
       response: answers({ 200: Entities }),
     }),
     async (request, reply) => {

@@ -16,44 +16,39 @@ import { type Static, Type } from 'typebox';
 import { BUDGET } from './effect-answers.ts';
 import { refuseAgents } from './ledger.ts';
 import { refuse } from './problem.ts';
-import { answers, component, InWorkspace, List, Nullable, Time, WithId } from './schema.ts';
+import { answers, InWorkspace, List, Nullable, record, Time, WithId } from './schema.ts';
 
-const BudgetRowAnswer = component(
-  'BudgetRow',
-  Type.Object(
-    { ...BUDGET, bucket: Type.Optional(Type.String()), window: Type.Optional(Type.String()) },
-    { description: 'A budget as it stands. An agent sees no bucket of what it shares.' },
-  ),
-);
+const BudgetRowAnswer = record('BudgetRow', 'A budget as it stands. An agent sees no bucket of what it shares.', {
+  ...BUDGET,
+  bucket: Type.Optional(Type.String()),
+  window: Type.Optional(Type.String()),
+});
 const Budgets = Type.Object({ budgets: List(BudgetRowAnswer) });
 
 const Count = Type.Integer({ minimum: 0 });
 const Stood = Type.Object({ at: Time, spent: Count, held: Count });
-const EffectBudgets = component(
-  'EffectBudgets',
-  Type.Object({
-    hold_state: Type.Enum(['none', 'held', 'posted', 'voided']),
-    budgets: List(
-      Type.Object({
-        budget: Type.String(),
-        unit: Type.String(),
-        bucket: Type.String(),
-        window: Type.String(),
-        amount: Type.Integer({ minimum: 0, description: 'What it held.' }),
-        spent: Type.Integer({ minimum: 0, description: 'What is spent for it; more than it held where it cost more.' }),
-        before: Type.Optional(Stood),
-        after: Type.Optional(Stood),
-        unknown: Type.Optional(
-          Type.Enum(['rolling', 'too_many'], {
-            description:
-              'Why there is no `before` and `after`. `rolling`: what has left a rolling window is written nowhere. `too_many`: more happened in the window than is read.',
-          }),
-        ),
-        now: Nullable(BudgetRowAnswer, '`null`: its window is over.'),
-      }),
-    ),
-  }),
-);
+const EffectBudgets = record('EffectBudgets', null, {
+  hold_state: Type.Enum(['none', 'held', 'posted', 'voided']),
+  budgets: List(
+    Type.Object({
+      budget: Type.String(),
+      unit: Type.String(),
+      bucket: Type.String(),
+      window: Type.String(),
+      amount: Type.Integer({ minimum: 0, description: 'What it held.' }),
+      spent: Type.Integer({ minimum: 0, description: 'What is spent for it; more than it held where it cost more.' }),
+      before: Type.Optional(Stood),
+      after: Type.Optional(Stood),
+      unknown: Type.Optional(
+        Type.Enum(['rolling', 'too_many'], {
+          description:
+            'Why there is no `before` and `after`. `rolling`: what has left a rolling window is written nowhere. `too_many`: more happened in the window than is read.',
+        }),
+      ),
+      now: Nullable(BudgetRowAnswer, '`null`: its window is over.'),
+    }),
+  ),
+});
 
 /** `GET …/budgets`: rows whose window has not ended. */
 export function addBudgetRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {

@@ -5,24 +5,21 @@ import { type ApiApp, guarded } from './app.ts';
 import { callerOf } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { Rule } from './effect-answers.ts';
-import { AnyObject, answers, component, InWorkspace, List, Nullable } from './schema.ts';
+import { answers, AnyObject, InWorkspace, List, Nullable, record } from './schema.ts';
 
-const DeclaredTool = component(
-  'Tool',
-  Type.Object({
-    name: Type.String({ description: '`upstream.tool`.' }),
-    title: Type.String(),
-    upstream: Type.String(),
-    kind: Type.Enum(['read', 'write']),
-    action_type: Type.String(),
-    tags: List(Type.String()),
-    risk: Nullable(Type.Enum(['low', 'medium', 'high', 'critical'])),
-    target: Nullable(Type.String(), 'Its template; `null`: the caller names the target.'),
-    params_schema: Nullable(AnyObject('A JSON Schema.')),
-    idempotent: Type.Boolean({ description: 'The upstream itself removes duplicates.' }),
-    state_check: Type.Boolean({ description: 'The live state of what it acts on can be read.' }),
-  }),
-);
+const DeclaredTool = record('Tool', null, {
+  name: Type.String({ description: '`upstream.tool`.' }),
+  title: Type.String(),
+  upstream: Type.String(),
+  kind: Type.Enum(['read', 'write']),
+  action_type: Type.String(),
+  tags: List(Type.String()),
+  risk: Nullable(Type.Enum(['low', 'medium', 'high', 'critical'])),
+  target: Nullable(Type.String(), 'Its template; `null`: the caller names the target.'),
+  params_schema: Nullable(AnyObject('A JSON Schema.')),
+  idempotent: Type.Boolean({ description: 'The upstream itself removes duplicates.' }),
+  state_check: Type.Boolean({ description: 'The live state of what it acts on can be read.' }),
+});
 
 /** `GET …/tools` and `GET …/policies`: what is declared, and what is in force. */
 export function addCatalogRoutes(app: ApiApp, ports: ApiPorts): void {

@@ -1,15 +1,15 @@
 import { type Static, Type } from 'typebox';
 import { mismatchToWire } from '../effects/model/action-call.ts';
-import { type Json, isJsonArray, isJsonObject } from '../json/value.ts';
+import { isJsonArray, isJsonObject, type Json } from '../json/value.ts';
 import { conditionFaults, requiredFieldFaults } from '../effects/checks/conditions.ts';
 import { reconcile } from '../effects/checks/reconcile.ts';
 import { CHECK_LIMITS } from '../effects/checks/state-fields.ts';
 import { verifyState } from '../effects/checks/verify-state.ts';
 import type { FastifyRequest } from 'fastify';
 import type { ApiApp } from './app.ts';
-import { type Refused, refuse, refuseFaults } from './problem.ts';
+import { refuse, type Refused, refuseFaults } from './problem.ts';
 import { Mismatches } from './effect-answers.ts';
-import { AnyObject, answers, component } from './schema.ts';
+import { answers, AnyObject, closed, record } from './schema.ts';
 import { validationFaults } from './validation-faults.ts';
 
 const Conditions = AnyObject(
@@ -25,52 +25,37 @@ const Fields = Type.Array(Type.String({ maxLength: CHECK_LIMITS.field }), {
   description: 'Fields that must match between assumed and current state.',
 });
 
-const VerifyBody = Type.Object(
-  {
+const VerifyBody = closed({
+  intent: Type.String({ description: 'Human-readable label for the action.' }),
+  required_fields: Fields,
+  assumed_state: AnyObject('State that the agent resolved at plan time.'),
+  current_state: AnyObject('Live state fetched immediately before the call.'),
+  conditions: Conditions,
+  on_mismatch: Type.Enum(['replan', 'block']),
+});
+
+const VerifyAnswer = record('StateVerdict', null, {
+  status: Type.Enum(['verified', 'mismatch_detected']),
+  decision: Type.Enum(['proceed', 'replan', 'block']),
+  mismatches: Mismatches,
+});
+
+const ReconcileBody = closed({
+  action: closed({
     intent: Type.String({ description: 'Human-readable label for the action.' }),
-    required_fields: Fields,
-    assumed_state: AnyObject('State that the agent resolved at plan time.'),
-    current_state: AnyObject('Live state fetched immediately before the call.'),
-    conditions: Conditions,
-    on_mismatch: Type.Enum(['replan', 'block']),
-  },
-  { additionalProperties: false },
-);
-
-const VerifyAnswer = component(
-  'StateVerdict',
-  Type.Object({
-    status: Type.Enum(['verified', 'mismatch_detected']),
-    decision: Type.Enum(['proceed', 'replan', 'block']),
-    mismatches: Mismatches,
+    tool: Type.String({ description: 'The tool that was called.' }),
+    params: AnyObject('Parameters passed to the tool.'),
   }),
-);
+  outcome: Type.Literal('UNKNOWN'),
+  current_state: AnyObject('Live state from the source of truth.'),
+  conditions: Conditions,
+});
 
-const ReconcileBody = Type.Object(
-  {
-    action: Type.Object(
-      {
-        intent: Type.String({ description: 'Human-readable label for the action.' }),
-        tool: Type.String({ description: 'The tool that was called.' }),
-        params: AnyObject('Parameters passed to the tool.'),
-      },
-      { additionalProperties: false },
-    ),
-    outcome: Type.Literal('UNKNOWN'),
-    current_state: AnyObject('Live state from the source of truth.'),
-    conditions: Conditions,
-  },
-  { additionalProperties: false },
-);
-
-const ReconcileAnswer = component(
-  'ReconcileVerdict',
-  Type.Object({
-    decision: Type.Enum(['do_not_retry', 'retry_allowed', 'replan']),
-    reason: Type.String(),
-    status: Type.Literal('reconciled'),
-  }),
-);
+const ReconcileAnswer = record('ReconcileVerdict', null, {
+  decision: Type.Enum(['do_not_retry', 'retry_allowed', 'replan']),
+  reason: Type.String(),
+  status: Type.Literal('reconciled'),
+});
 
 /** `POST /state/verify` and `POST /outcomes/reconcile`: pure functions of their bodies. */
 export function addCheckRoutes(app: ApiApp): void {

@@ -9,7 +9,7 @@ import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
 import { timeToWire } from '../effects/wire/time.ts';
-import { AgentId, component, InWorkspace, List, Nullable, Time, WithId, answers } from './schema.ts';
+import { AgentId, answers, closed, InWorkspace, List, Nullable, record, Time, WithId } from './schema.ts';
 
 const CLAIMS = '/v1/workspaces/:ws/claims';
 /** The longest time for which a claim or a reservation may be taken, s. */
@@ -19,22 +19,16 @@ const RENEWAL_S = 300;
 /** How long a claim or reservation lasts. */
 export const Ttl = Type.Integer({ minimum: 1, maximum: MAX_TTL_S, description: 'Seconds from now.' });
 
-const Claim = component(
-  'Claim',
-  Type.Object(
-    {
-      id: Type.String(),
-      workspace: Type.String(),
-      target: Type.String(),
-      agent_id: AgentId,
-      created_at: Time,
-      expires_at: Time,
-      running_effects: List(Type.String(), 'Effects that run under it, and extend it while they do.'),
-      extended_until: Nullable(Time),
-    },
-    { description: 'An exclusive right of an agent to act on a target, for a limited time.' },
-  ),
-);
+const Claim = record('Claim', 'An exclusive right of an agent to act on a target, for a limited time.', {
+  id: Type.String(),
+  workspace: Type.String(),
+  target: Type.String(),
+  agent_id: AgentId,
+  created_at: Time,
+  expires_at: Time,
+  running_effects: List(Type.String(), 'Effects that run under it, and extend it while they do.'),
+  extended_until: Nullable(Time),
+});
 const Claims = Type.Object({ claims: List(Claim) });
 
 /** `…/claims`: take, list, renew, release. */
@@ -55,14 +49,11 @@ function addTakeRoute(app: ApiApp, ports: ApiPorts): void {
       description:
         'Only on targets that a tool which the agent may call can name by its template, or a rule for it by a claim. A target that another agent holds is a 409 `claim_held`, one claim more than an agent or a key may hold a 409 `too_many_claims`.',
       params: InWorkspace,
-      body: Type.Object(
-        {
-          target: Type.String({ minLength: 1, maxLength: 1024, examples: ['payment:pay_1'] }),
-          agent_id: Type.Optional(AgentId),
-          ttl_s: Ttl,
-        },
-        { additionalProperties: false },
-      ),
+      body: closed({
+        target: Type.String({ minLength: 1, maxLength: 1024, examples: ['payment:pay_1'] }),
+        agent_id: Type.Optional(AgentId),
+        ttl_s: Ttl,
+      }),
       response: answers({ 201: Claim }),
     }),
     async (request, reply) => {
@@ -129,10 +120,7 @@ function addRenewRoute(app: ApiApp, ports: ApiPorts): void {
       operationId: 'renewClaim',
       summary: 'Renew a claim',
       params: WithId,
-      body: Type.Object(
-        { ttl_s: Type.Optional({ ...Ttl, description: `Seconds from now; ${RENEWAL_S} if absent.` }) },
-        { additionalProperties: false },
-      ),
+      body: closed({ ttl_s: Type.Optional({ ...Ttl, description: `Seconds from now; ${RENEWAL_S} if absent.` }) }),
       response: answers({ 200: Claim }),
     }),
     async (request) => {

@@ -2,7 +2,7 @@ import { type Static, Type } from 'typebox';
 import type { FastifyReply } from 'fastify';
 import { DECISIONS } from '../effects/model/decision.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
-import { type JsonObject, isJsonArray, isJsonObject } from '../json/value.ts';
+import { isJsonArray, isJsonObject, type JsonObject } from '../json/value.ts';
 import { ledgerEventToWire } from '../effects/model/ledger.ts';
 import { type RenderedOutcome, renderOutcome } from '../effects/run/render.ts';
 import { previewToWire } from '../effects/wire/preview.ts';
@@ -19,9 +19,9 @@ import { PAGE_QUERY, pageOf, TIME_QUERY, timesOf, WHO_QUERY } from './paging.ts'
 import { PreviewBody, RunBody, runRequest, takeKeyFromHeader } from './run-body.ts';
 import { runStages } from '../effects/wire/run-stages.ts';
 import type { ApiPorts } from './ports.ts';
-import { Refused, refuse, refuseFaults } from './problem.ts';
+import { refuse, Refused, refuseFaults } from './problem.ts';
 import { DECIDED, Effect, Effects, EffectWithLedger, Preview, ReceiptAnswer, Run, STATES } from './effect-answers.ts';
-import { AgentId, AnyValue, answers, component, decisions, InWorkspace, Tool, USER_ID, WithId } from './schema.ts';
+import { AgentId, answers, AnyValue, closed, decisions, InWorkspace, record, Tool, USER_ID, WithId } from './schema.ts';
 import {
   commitmentIn,
   type Disclosure,
@@ -34,62 +34,50 @@ import {
 
 const WS = '/v1/workspaces/:ws';
 
-const ListQuery = Type.Object(
-  {
-    state: Type.Optional(Type.Enum([...STATES])),
-    decision: Type.Optional(Type.Enum([...DECISIONS])),
-    tool: Type.Optional(Tool),
-    agent_id: Type.Optional(AgentId),
-    target: Type.Optional(Type.String({ minLength: 1, maxLength: 1000 })),
-    rule: Type.Optional(Type.String({ minLength: 1, maxLength: 200, description: 'A rule of policy that matched.' })),
-    ...WHO_QUERY,
-    approver: Type.Optional(
-      Type.String({ pattern: USER_ID, description: 'A user who approved or rejected it.', examples: ['maria'] }),
-    ),
-    ...TIME_QUERY,
-    params: Type.Optional(Type.Enum(['true'], { description: '`true`: with the params of each call.' })),
-    ...PAGE_QUERY,
-  },
-  { additionalProperties: false },
-);
+const ListQuery = closed({
+  state: Type.Optional(Type.Enum([...STATES])),
+  decision: Type.Optional(Type.Enum([...DECISIONS])),
+  tool: Type.Optional(Tool),
+  agent_id: Type.Optional(AgentId),
+  target: Type.Optional(Type.String({ minLength: 1, maxLength: 1000 })),
+  rule: Type.Optional(Type.String({ minLength: 1, maxLength: 200, description: 'A rule of policy that matched.' })),
+  ...WHO_QUERY,
+  approver: Type.Optional(
+    Type.String({ pattern: USER_ID, description: 'A user who approved or rejected it.', examples: ['maria'] }),
+  ),
+  ...TIME_QUERY,
+  params: Type.Optional(Type.Enum(['true'], { description: '`true`: with the params of each call.' })),
+  ...PAGE_QUERY,
+});
 
-const ReceiptQuery = Type.Object(
-  {
-    disclosure: Type.Optional(Type.Enum(['1'], { description: 'Adds what opens the commitments.' })),
-    fields: Type.Optional(
-      Type.String({
-        pattern: '^[^,]{1,300}(?:,[^,]{1,300}){0,49}$',
-        description:
-          'With `disclosure=1`: only these commitments are opened. `params.NAME` opens one param, where the receipt commits to each (`sm1:`); in a name `,` is written `%2C`, and `%` `%25`.',
-        examples: ['target,approval.0.comment', 'params.amount'],
-      }),
-    ),
-  },
-  { additionalProperties: false },
-);
-
-const ResolveBody = Type.Object(
-  {
-    outcome: Type.Enum(['happened', 'not_happened']),
-    evidence: Type.Optional(AnyValue('What the outcome rests on; stands in ledger and receipt.')),
-    comment: Type.Optional(Type.String({ maxLength: 1000 })),
-    force: Type.Optional(Type.Boolean({ description: '`not_happened` before the quiet time is over.' })),
-  },
-  { additionalProperties: false },
-);
-
-const Probed = component(
-  'Probed',
-  Type.Object({
-    probe: Type.Object({
-      said: Type.Enum(['happened', 'not_happened', 'unknown'], { description: 'What this reading shows.' }),
-      settled: Type.Boolean({ description: 'Whether the effect is settled by it.' }),
-      message: Type.String(),
-      retry_after_ms: Type.Optional(Type.Integer({ description: 'When another reading can tell more.' })),
+const ReceiptQuery = closed({
+  disclosure: Type.Optional(Type.Enum(['1'], { description: 'Adds what opens the commitments.' })),
+  fields: Type.Optional(
+    Type.String({
+      pattern: '^[^,]{1,300}(?:,[^,]{1,300}){0,49}$',
+      description:
+        'With `disclosure=1`: only these commitments are opened. `params.NAME` opens one param, where the receipt commits to each (`sm1:`); in a name `,` is written `%2C`, and `%` `%25`.',
+      examples: ['target,approval.0.comment', 'params.amount'],
     }),
-    effect: Effect,
+  ),
+});
+
+const ResolveBody = closed({
+  outcome: Type.Enum(['happened', 'not_happened']),
+  evidence: Type.Optional(AnyValue('What the outcome rests on; stands in ledger and receipt.')),
+  comment: Type.Optional(Type.String({ maxLength: 1000 })),
+  force: Type.Optional(Type.Boolean({ description: '`not_happened` before the quiet time is over.' })),
+});
+
+const Probed = record('Probed', null, {
+  probe: Type.Object({
+    said: Type.Enum(['happened', 'not_happened', 'unknown'], { description: 'What this reading shows.' }),
+    settled: Type.Boolean({ description: 'Whether the effect is settled by it.' }),
+    message: Type.String(),
+    retry_after_ms: Type.Optional(Type.Integer({ description: 'When another reading can tell more.' })),
   }),
-);
+  effect: Effect,
+});
 
 /** `…/effects`: run, preview, list, get, receipt, run stages, resolve. */
 export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import type { KeyRecord } from '../effects/model/key.ts';
-import { ledgerActor, KEY_KINDS, type Principal, SCOPES } from '../effects/model/principal.ts';
+import { KEY_KINDS, ledgerActor, type Principal, SCOPES } from '../effects/model/principal.ts';
 import { OVERLAP_S } from '../effects/steps/key-events.ts';
 import { keyToWire } from '../identity/key-record.ts';
 import { rotateKey } from '../identity/rotate-key.ts';
@@ -9,7 +9,20 @@ import { callerOf } from './caller.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
-import { AgentId, answers, component, List, Nullable, Time, Tool, USER_ID, UserId, WorkspaceId } from './schema.ts';
+import {
+  AgentId,
+  answers,
+  closed,
+  component,
+  List,
+  Nullable,
+  record,
+  Time,
+  Tool,
+  USER_ID,
+  UserId,
+  WorkspaceId,
+} from './schema.ts';
 
 const KEYS = '/v1/beta/users/:user_id/keys';
 const ALL_KEYS = '/v1/beta/keys';
@@ -19,44 +32,35 @@ const OneOfUser = Type.Object({ user_id: Type.String(), key_id: Type.String() })
 const OneKey = Type.Object({ key_id: Type.String() });
 
 /** Filters for the list of keys. A key must fit all that are given. */
-const WhichKeys = Type.Object(
-  {
-    kind: Type.Optional(Type.Enum([...KEY_KINDS])),
-    workspace: Type.Optional(WorkspaceId),
-    agent_id: Type.Optional(AgentId),
-    user_id: Type.Optional(UserId),
-  },
-  { additionalProperties: false },
-);
+const WhichKeys = closed({
+  kind: Type.Optional(Type.Enum([...KEY_KINDS])),
+  workspace: Type.Optional(WorkspaceId),
+  agent_id: Type.Optional(AgentId),
+  user_id: Type.Optional(UserId),
+});
 
-const RotateBody = Type.Object(
-  {
-    overlap: Type.Optional(
-      Type.Integer({
-        minimum: 0,
-        maximum: OVERLAP_S.most,
-        description: `Seconds for which the old key stays valid; ${OVERLAP_S.usual} if absent.`,
-      }),
-    ),
-  },
-  { additionalProperties: false },
-);
+const RotateBody = closed({
+  overlap: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: OVERLAP_S.most,
+      description: `Seconds for which the old key stays valid; ${OVERLAP_S.usual} if absent.`,
+    }),
+  ),
+});
 
-const CreateBody = Type.Object(
-  {
-    name: Type.String({ minLength: 1, maxLength: 200, description: 'Human label of the key.' }),
-    profile: Type.Optional(Type.String({ minLength: 1, maxLength: 100, examples: ['mcp_readonly'] })),
-    kind: Type.Optional(Type.Enum([...KEY_KINDS], { description: '`profile` where a profile is named.' })),
-    workspace: Type.Optional(WorkspaceId),
-    agent_id: Type.Optional(AgentId),
-    scopes: Type.Optional(Type.Array(Type.Enum([...SCOPES]), { maxItems: SCOPES.length })),
-    allowed_tools: Type.Optional(Type.Array(Tool, { maxItems: 1000 })),
-    expires_in: Type.Optional(
-      Type.Integer({ minimum: 1, maximum: 315_360_000, description: 'Seconds; the default of the kind if absent.' }),
-    ),
-  },
-  { additionalProperties: false },
-);
+const CreateBody = closed({
+  name: Type.String({ minLength: 1, maxLength: 200, description: 'Human label of the key.' }),
+  profile: Type.Optional(Type.String({ minLength: 1, maxLength: 100, examples: ['mcp_readonly'] })),
+  kind: Type.Optional(Type.Enum([...KEY_KINDS], { description: '`profile` where a profile is named.' })),
+  workspace: Type.Optional(WorkspaceId),
+  agent_id: Type.Optional(AgentId),
+  scopes: Type.Optional(Type.Array(Type.Enum([...SCOPES]), { maxItems: SCOPES.length })),
+  allowed_tools: Type.Optional(Type.Array(Tool, { maxItems: 1000 })),
+  expires_in: Type.Optional(
+    Type.Integer({ minimum: 1, maximum: 315_360_000, description: 'Seconds; the default of the kind if absent.' }),
+  ),
+});
 
 const RECORD = {
   id: Type.String({ examples: ['key_9fKq2LmXw3Za'] }),
@@ -78,14 +82,11 @@ const RECORD = {
 };
 const ApiKey = component('ApiKey', Type.Object(RECORD, { description: 'An API key without its secret.' }));
 const ApiKeys = Type.Object({ keys: List(ApiKey) });
-const MadeKey = component(
-  'MadeKey',
-  Type.Object({
-    ...RECORD,
-    key: Type.String({ description: 'The key itself: shown this once.' }),
-    replaces: Type.Optional(Type.String({ description: 'The key that this one succeeds.' })),
-  }),
-);
+const MadeKey = record('MadeKey', null, {
+  ...RECORD,
+  key: Type.String({ description: 'The key itself: shown this once.' }),
+  replaces: Type.Optional(Type.String({ description: 'The key that this one succeeds.' })),
+});
 
 /**
  * `/v1/beta/users/{user_id}/keys`: create, list, revoke, rotate. `/v1/beta/keys`: the same without create, for all

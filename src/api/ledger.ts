@@ -4,8 +4,8 @@ import {
   INSTALLATION,
   LEDGER_GROUPS,
   LEDGER_KINDS,
-  type LedgerFilter,
   ledgerEventToWire,
+  type LedgerFilter,
 } from '../effects/model/ledger.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { type ApiApp, type Caller, guarded } from './app.ts';
@@ -15,7 +15,7 @@ import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf, TIME_QUERY, timesOf, WHO_QUERY } from './paging.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
-import { AgentId, answers, component, InWorkspace, List, paged, Tool } from './schema.ts';
+import { AgentId, answers, closed, component, InWorkspace, List, paged, Tool } from './schema.ts';
 
 const KIND = Type.Optional(
   Type.Enum([...LEDGER_KINDS, ...LEDGER_GROUPS], {
@@ -43,11 +43,8 @@ export const EVENT_QUERY = {
   ...TIME_QUERY,
 };
 
-const LedgerQuery = Type.Object({ ...EVENT_QUERY, ...PAGE_QUERY }, { additionalProperties: false });
-const InstallationQuery = Type.Object(
-  { kind: KIND, actor: ACTOR, ...WHO_QUERY, ...TIME_QUERY, ...PAGE_QUERY },
-  { additionalProperties: false },
-);
+const LedgerQuery = closed({ ...EVENT_QUERY, ...PAGE_QUERY });
+const InstallationQuery = closed({ kind: KIND, actor: ACTOR, ...WHO_QUERY, ...TIME_QUERY, ...PAGE_QUERY });
 const LedgerPage = component('LedgerPage', paged({ events: List(LedgerEvent) }));
 
 const ABOUT =

@@ -8,31 +8,25 @@ import type { Lists } from './lists.ts';
 import { PAGE_QUERY, pageOf } from './paging.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
-import { AnyObject, answers, component, List, Nullable, paged, Time } from './schema.ts';
+import { answers, AnyObject, closed, component, List, Nullable, paged, record, Time } from './schema.ts';
 
 const NOTIFICATIONS = '/v1/beta/notifications';
 
-const NotificationDelivery = component(
-  'NotificationDelivery',
-  Type.Object(
-    {
-      id: Type.String(),
-      webhook_id: Type.String({ description: 'As the receiver gets it; the same at every attempt.' }),
-      event: Type.Enum([...NOTIFICATION_EVENTS]),
-      receiver: Type.String({ description: 'Name of the webhook in the configuration.' }),
-      state: Type.Enum([...DELIVERY_STATES], { description: '`dead`: it is not tried any more.' }),
-      attempts: Type.Integer({ minimum: 0 }),
-      last_failure: Nullable(Type.String()),
-      workspace: Nullable(Type.String(), '`null`: the installation.'),
-      effect_id: Nullable(Type.String()),
-      data: AnyObject('What is told of the event; the body has the summary of the call as well.'),
-      at: Time,
-      next_attempt_at: Nullable(Time),
-      ended_at: Nullable(Time),
-    },
-    { description: 'One notification for one receiver.' },
-  ),
-);
+const NotificationDelivery = record('NotificationDelivery', 'One notification for one receiver.', {
+  id: Type.String(),
+  webhook_id: Type.String({ description: 'As the receiver gets it; the same at every attempt.' }),
+  event: Type.Enum([...NOTIFICATION_EVENTS]),
+  receiver: Type.String({ description: 'Name of the webhook in the configuration.' }),
+  state: Type.Enum([...DELIVERY_STATES], { description: '`dead`: it is not tried any more.' }),
+  attempts: Type.Integer({ minimum: 0 }),
+  last_failure: Nullable(Type.String()),
+  workspace: Nullable(Type.String(), '`null`: the installation.'),
+  effect_id: Nullable(Type.String()),
+  data: AnyObject('What is told of the event; the body has the summary of the call as well.'),
+  at: Time,
+  next_attempt_at: Nullable(Time),
+  ended_at: Nullable(Time),
+});
 
 const NotificationPage = component('NotificationPage', paged({ notifications: List(NotificationDelivery) }));
 
@@ -49,10 +43,7 @@ export function addNotificationRoutes(
       summary: 'List notifications and what became of them, newest first',
       description:
         'What was delivered is kept for a day, what could not be for 30 days. A page can have fewer than `limit` although more follow.',
-      querystring: Type.Object(
-        { ...PAGE_QUERY, state: Type.Optional(Type.Enum([...DELIVERY_STATES])) },
-        { additionalProperties: false },
-      ),
+      querystring: closed({ ...PAGE_QUERY, state: Type.Optional(Type.Enum([...DELIVERY_STATES])) }),
       response: answers({ 200: NotificationPage }),
     }),
     async (request, reply) => {

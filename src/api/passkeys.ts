@@ -8,29 +8,23 @@ import type { Caller } from './app.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
-import { answers, component, List, Nullable, Time } from './schema.ts';
+import { answers, List, Nullable, record, Time } from './schema.ts';
 
 const PASSKEYS = '/v1/beta/users/:user_id/passkeys';
 const OfUser = Type.Object({ user_id: Type.String({ description: 'Whose they are.' }) });
 const OneOfUser = Type.Object({ user_id: Type.String(), passkey_id: Type.String() });
 
-const PasskeyOnWire = component(
-  'Passkey',
-  Type.Object(
-    {
-      id: Type.String({ examples: ['psk_Zk3c0vJr1wQ8sT5uX2yA4b'] }),
-      name: Type.String(),
-      user_id: Type.String(),
-      key_id: Type.String({ description: 'Who signs in with it may do what this key, or its successor, may.' }),
-      workspace: Nullable(Type.String()),
-      synced: Type.Boolean({ description: 'Whether it can be on several devices.' }),
-      backed_up: Type.Boolean(),
-      created_at: Time,
-      last_used_at: Nullable(Time),
-    },
-    { description: 'A passkey of a user, without what it is checked by.' },
-  ),
-);
+const PasskeyOnWire = record('Passkey', 'A passkey of a user, without what it is checked by.', {
+  id: Type.String({ examples: ['psk_Zk3c0vJr1wQ8sT5uX2yA4b'] }),
+  name: Type.String(),
+  user_id: Type.String(),
+  key_id: Type.String({ description: 'Who signs in with it may do what this key, or its successor, may.' }),
+  workspace: Nullable(Type.String()),
+  synced: Type.Boolean({ description: 'Whether it can be on several devices.' }),
+  backed_up: Type.Boolean(),
+  created_at: Time,
+  last_used_at: Nullable(Time),
+});
 const PasskeyList = Type.Object({ passkeys: List(PasskeyOnWire) });
 
 export function passkeyToWire(passkey: Passkey) {

@@ -9,7 +9,19 @@ import { callerOf } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
 import { optionalTimeToWire, timeFromWire, timeToWire } from '../effects/wire/time.ts';
-import { AgentId, answers, component, InWorkspace, List, Nullable, OneOf, Time, WithId } from './schema.ts';
+import {
+  AgentId,
+  answers,
+  closed,
+  component,
+  InWorkspace,
+  List,
+  Nullable,
+  OneOf,
+  record,
+  Time,
+  WithId,
+} from './schema.ts';
 
 const PAUSES = '/v1/workspaces/:ws/pauses';
 
@@ -39,24 +51,18 @@ const Shown = component(
     Type.Object({ key: Type.String() }),
   ]),
 );
-const Pause = component(
-  'Pause',
-  Type.Object(
-    {
-      id: Type.String(),
-      workspace: Type.String(),
-      scope: Shown,
-      reason: Type.String(),
-      by: Type.Object({ key_id: Type.String(), key_kind: Type.Enum([...KEY_KINDS]), user: Nullable(Type.String()) }),
-      created_at: Time,
-      until: Nullable(Time),
-      warning: Type.Optional(
-        Type.String({ description: 'Only when it was just set: nothing known has the name that it stops.' }),
-      ),
-    },
-    { description: 'A stop switch.' },
+const Pause = record('Pause', 'A stop switch.', {
+  id: Type.String(),
+  workspace: Type.String(),
+  scope: Shown,
+  reason: Type.String(),
+  by: Type.Object({ key_id: Type.String(), key_kind: Type.Enum([...KEY_KINDS]), user: Nullable(Type.String()) }),
+  created_at: Time,
+  until: Nullable(Time),
+  warning: Type.Optional(
+    Type.String({ description: 'Only when it was just set: nothing known has the name that it stops.' }),
   ),
-);
+});
 
 /** `…/pauses`: set, list, lift. */
 export function addPauseRoutes(app: ApiApp, ports: ApiPorts): void {
@@ -73,14 +79,11 @@ function addSetRoute(app: ApiApp, ports: ApiPorts): void {
       summary: 'Stop calls',
       description: `With ${MOST_PAUSES} pauses in force, one more is a 409 \`conflict\`, except from an administrative key, or where it is the first of the whole workspace.`,
       params: InWorkspace,
-      body: Type.Object(
-        {
-          scope: Scope,
-          reason: Type.String({ minLength: 1, maxLength: 500 }),
-          until: Type.Optional(Time),
-        },
-        { additionalProperties: false },
-      ),
+      body: closed({
+        scope: Scope,
+        reason: Type.String({ minLength: 1, maxLength: 500 }),
+        until: Type.Optional(Time),
+      }),
       response: answers({ 201: Pause }),
     }),
     async (request, reply) => {

@@ -8,7 +8,7 @@ import { callerOf } from './caller.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
-import { AnyValue, answers, component, InWorkspace, List, Nullable } from './schema.ts';
+import { answers, AnyValue, InWorkspace, List, Nullable, record } from './schema.ts';
 
 const PINS = '/v1/workspaces/:ws/pins';
 /** Names that nobody approved, of which a list shows no more: a server can make up any number. */
@@ -19,16 +19,13 @@ const OfUpstream = Type.Object({
   upstream: Type.String({ description: 'Id of the upstream that is an MCP server.' }),
 });
 
-const Pin = component(
-  'Pin',
-  Type.Object({
-    tool: Type.String(),
-    upstream: Type.String(),
-    name: Type.String({ description: 'At the server.' }),
-    sha256: Type.String(),
-    state: Nullable(Type.Enum(['pinned', 'changed', 'gone', 'unseen'])),
-  }),
-);
+const Pin = record('Pin', null, {
+  tool: Type.String(),
+  upstream: Type.String(),
+  name: Type.String({ description: 'At the server.' }),
+  sha256: Type.String(),
+  state: Nullable(Type.Enum(['pinned', 'changed', 'gone', 'unseen'])),
+});
 const Pins = Type.Object({
   pins: List(Pin),
   servers: List(
@@ -48,28 +45,22 @@ const Differences = List(
     after: Type.Optional(AnyValue('As it is now.')),
   }),
 );
-const Comparison = component(
-  'PinComparison',
-  Type.Object(
-    {
-      upstream: Type.String(),
-      unchanged: Type.Boolean(),
-      about: Differences,
-      tools: List(
-        Type.Object({
-          name: Nullable(Type.String()),
-          state: Type.Enum(['unchanged', 'new', 'changed', 'renamed', 'gone', 'unusable']),
-          why: Type.Optional(Type.String({ description: '`unusable`: why it cannot be pinned.' })),
-          from: Type.Optional(Type.String({ description: '`renamed`: its name before.' })),
-          differences: Type.Optional(Differences),
-          pinned: Type.Optional(Type.String({ description: 'SHA-256 of what was approved.' })),
-          sha256: Type.Optional(Type.String({ description: 'SHA-256 of what the server says now.' })),
-        }),
-      ),
-    },
-    { description: 'As `svc tools diff --json` prints it.' },
+const Comparison = record('PinComparison', 'As `svc tools diff --json` prints it.', {
+  upstream: Type.String(),
+  unchanged: Type.Boolean(),
+  about: Differences,
+  tools: List(
+    Type.Object({
+      name: Nullable(Type.String()),
+      state: Type.Enum(['unchanged', 'new', 'changed', 'renamed', 'gone', 'unusable']),
+      why: Type.Optional(Type.String({ description: '`unusable`: why it cannot be pinned.' })),
+      from: Type.Optional(Type.String({ description: '`renamed`: its name before.' })),
+      differences: Type.Optional(Differences),
+      pinned: Type.Optional(Type.String({ description: 'SHA-256 of what was approved.' })),
+      sha256: Type.Optional(Type.String({ description: 'SHA-256 of what the server says now.' })),
+    }),
   ),
-);
+});
 
 /**
  * `GET …/pins`: what was approved of the tools of MCP servers, and how it stands to what they say. Approving is a change

@@ -4,11 +4,11 @@ import { callerOf } from './caller.ts';
 import { refuseAgents } from './ledger.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts, ChosenPolicy, ShownPolicy } from './ports.ts';
-import { addPolicyProposalRoutes, Proposed, proposalToWire } from './policy-proposals.ts';
+import { addPolicyProposalRoutes, proposalToWire, Proposed } from './policy-proposals.ts';
 import { refuse } from './problem.ts';
 import { activationToWire } from '../effects/wire/policy-in-force.ts';
 import { Actor } from './effect-answers.ts';
-import { answers, component, List, Nullable, Time } from './schema.ts';
+import { answers, List, Nullable, record, Time } from './schema.ts';
 import { policyTextToWire } from '../policy/policy-texts.ts';
 
 const ACTIVATIONS = '/v1/beta/policies/activations';
@@ -17,45 +17,37 @@ const Version = Type.String({ pattern: '^[A-Za-z0-9_-]{43}$', description: 'One 
 const Comment = Type.Optional(
   Type.String({ minLength: 1, maxLength: 1000, description: 'Why; stands in the history.' }),
 );
-const PolicyVersion = component(
-  'PolicyVersion',
-  Type.Object({
-    version: Type.String(),
-    proven: Type.Boolean({
-      description:
-        'Whether the text was found to be that of the version. `false`: it does not fit the configuration of now, so it could not be held against it, or somebody altered it.',
+const PolicyVersion = record('PolicyVersion', null, {
+  version: Type.String(),
+  proven: Type.Boolean({
+    description:
+      'Whether the text was found to be that of the version. `false`: it does not fit the configuration of now, so it could not be held against it, or somebody altered it.',
+  }),
+  files: List(
+    Type.Object({
+      file: Type.String(),
+      text: Type.String(),
+      lists: List(Type.Object({ name: Type.String(), text: Nullable(Type.String(), '`null`: it could not be read.') })),
     }),
-    files: List(
-      Type.Object({
-        file: Type.String(),
-        text: Type.String(),
-        lists: List(
-          Type.Object({ name: Type.String(), text: Nullable(Type.String(), '`null`: it could not be read.') }),
-        ),
-      }),
-    ),
-  }),
-);
+  ),
+});
 const Activated = Type.Object({ version: Type.String({ description: 'What is in force now.' }) });
-const PolicyHistory = component(
-  'PolicyHistory',
-  Type.Object({
-    in_force: Nullable(Type.String()),
-    files_version: Nullable(Type.String(), 'Of the files of this gateway; `null` where they cannot be used.'),
-    activations: List(
-      Type.Object({
-        version: Type.String(),
-        at: Time,
-        by: Actor,
-        how: Type.Enum(['files', 'activate', 'rollback'], { description: '`files`: a gateway found them there.' }),
-        why: Type.Optional(Type.String({ description: 'What the person said who put it there.' })),
-        files: Type.Optional(List(Type.String(), 'Of `files`: those that were new or had changed, the first 20.')),
-        confirmed_by: Type.Optional(List(Type.String(), 'Users who confirmed it, where it was proposed.')),
-      }),
-      'Newest first.',
-    ),
-  }),
-);
+const PolicyHistory = record('PolicyHistory', null, {
+  in_force: Nullable(Type.String()),
+  files_version: Nullable(Type.String(), 'Of the files of this gateway; `null` where they cannot be used.'),
+  activations: List(
+    Type.Object({
+      version: Type.String(),
+      at: Time,
+      by: Actor,
+      how: Type.Enum(['files', 'activate', 'rollback'], { description: '`files`: a gateway found them there.' }),
+      why: Type.Optional(Type.String({ description: 'What the person said who put it there.' })),
+      files: Type.Optional(List(Type.String(), 'Of `files`: those that were new or had changed, the first 20.')),
+      confirmed_by: Type.Optional(List(Type.String(), 'Users who confirmed it, where it was proposed.')),
+    }),
+    'Newest first.',
+  ),
+});
 
 /** `/v1/beta/policies`: what was in force, and what is to be. The policies are those of all gateways of the store. */
 export function addPolicyActivationRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {

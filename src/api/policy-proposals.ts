@@ -8,28 +8,25 @@ import { Actor } from './effect-answers.ts';
 import { refuseAgents } from './ledger.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
-import { answers, component, List, Nullable, Time } from './schema.ts';
+import { answers, List, Nullable, record, Time } from './schema.ts';
 
 const PROPOSALS = '/v1/beta/policies/proposals';
 
-const Proposal = component(
-  'PolicyProposal',
-  Type.Object({
-    id: Type.String(),
-    version: Type.String({ description: 'What is to come in force.' }),
-    instead_of: Type.String({ description: 'What was in force when it was made. When that changes, it is over.' }),
-    status: Type.Enum(['open', 'confirmed', 'withdrawn', 'superseded', 'expired']),
-    how: Type.Enum(['files', 'activate', 'rollback'], { description: '`files`: a gateway found them there.' }),
-    by: Actor,
-    why: Type.Optional(Type.String()),
-    files: Type.Optional(List(Type.String(), 'Of `files`: those that were new or had changed, the first 20.')),
-    people: List(Type.String(), 'Who stands behind it: who proposed it, and who confirmed it.'),
-    still_needs: Type.Integer({ minimum: 0, description: 'How many people still have to confirm it.' }),
-    at: Time,
-    expires_at: Time,
-    ended: Type.Optional(Type.Object({ at: Time, by: Actor })),
-  }),
-);
+const Proposal = record('PolicyProposal', null, {
+  id: Type.String(),
+  version: Type.String({ description: 'What is to come in force.' }),
+  instead_of: Type.String({ description: 'What was in force when it was made. When that changes, it is over.' }),
+  status: Type.Enum(['open', 'confirmed', 'withdrawn', 'superseded', 'expired']),
+  how: Type.Enum(['files', 'activate', 'rollback'], { description: '`files`: a gateway found them there.' }),
+  by: Actor,
+  why: Type.Optional(Type.String()),
+  files: Type.Optional(List(Type.String(), 'Of `files`: those that were new or had changed, the first 20.')),
+  people: List(Type.String(), 'Who stands behind it: who proposed it, and who confirmed it.'),
+  still_needs: Type.Integer({ minimum: 0, description: 'How many people still have to confirm it.' }),
+  at: Time,
+  expires_at: Time,
+  ended: Type.Optional(Type.Object({ at: Time, by: Actor })),
+});
 /** What is in force now, and what was proposed. */
 export const Proposed = Type.Object({
   version: Type.String({ description: 'What is in force now.' }),

@@ -10,24 +10,18 @@ import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
 import { timeToWire } from '../effects/wire/time.ts';
-import { AgentId, answers, component, InWorkspace, List, Time, WithId } from './schema.ts';
+import { AgentId, answers, closed, InWorkspace, List, record, Time, WithId } from './schema.ts';
 
 const RESERVATIONS = '/v1/workspaces/:ws/reservations';
-const Reservation = component(
-  'Reservation',
-  Type.Object(
-    {
-      id: Type.String(),
-      workspace: Type.String(),
-      pool: Type.String(),
-      units: Type.Integer({ minimum: 1 }),
-      agent_id: Type.String(),
-      created_at: Time,
-      expires_at: Time,
-    },
-    { description: 'Units of a pool that are set aside for an agent, for a limited time.' },
-  ),
-);
+const Reservation = record('Reservation', 'Units of a pool that are set aside for an agent, for a limited time.', {
+  id: Type.String(),
+  workspace: Type.String(),
+  pool: Type.String(),
+  units: Type.Integer({ minimum: 1 }),
+  agent_id: Type.String(),
+  created_at: Time,
+  expires_at: Time,
+});
 const Reservations = Type.Object({ reservations: List(Reservation) });
 
 /** `…/reservations`: make, list, release. */
@@ -47,15 +41,12 @@ function addMakeRoute(app: ApiApp, ports: ApiPorts): void {
       description:
         'Only of pools that a call which the agent may make uses. A pool without enough free units is a 423 `pool_full`, one reservation more than a key may hold a 409 `too_many_reservations`.',
       params: InWorkspace,
-      body: Type.Object(
-        {
-          pool: Type.String({ minLength: 1, maxLength: 200 }),
-          units: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
-          agent_id: Type.Optional(AgentId),
-          ttl_s: Ttl,
-        },
-        { additionalProperties: false },
-      ),
+      body: closed({
+        pool: Type.String({ minLength: 1, maxLength: 200 }),
+        units: Type.Integer({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+        agent_id: Type.Optional(AgentId),
+        ttl_s: Ttl,
+      }),
       response: answers({ 201: Reservation }),
     }),
     async (request, reply) => {

@@ -8,7 +8,7 @@ import { callerOf } from './caller.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
-import { AnyObject, answers, component, InWorkspace, List, Time } from './schema.ts';
+import { answers, AnyObject, InWorkspace, List, record, Time } from './schema.ts';
 
 /** How far back requests are looked at, ms, and how many. */
 const LOOKED_BACK_MS = 30 * 24 * 60 * 60 * 1000;
@@ -19,39 +19,37 @@ const MOST_PAGES = 50;
 /** The most characters of sealed params that one answer opens. */
 const MOST_OPENED = 512 * 1024;
 
-const Suggestion = component(
+const Suggestion = record(
   'PolicySuggestion',
-  Type.Object(
-    {
-      rule: Type.String({ description: 'The rule that asks now.' }),
-      tool: Type.String(),
-      file: Type.String({ description: 'Where that rule stands.' }),
-      line: Type.Integer(),
-      text: Type.String({
-        description:
-          'YAML, to be put in the place of that rule. It loads, and lets each of these calls run; calls beyond what was seen are asked about as before.',
+  'A rule that would let run what people approved each time. Nothing comes of it by itself.',
+  {
+    rule: Type.String({ description: 'The rule that asks now.' }),
+    tool: Type.String(),
+    file: Type.String({ description: 'Where that rule stands.' }),
+    line: Type.Integer(),
+    text: Type.String({
+      description:
+        'YAML, to be put in the place of that rule. It loads, and lets each of these calls run; calls beyond what was seen are asked about as before.',
+    }),
+    agents: List(Type.String()),
+    people: List(Type.String(), 'Who approved.'),
+    since: Time,
+    until: Time,
+    approvals: List(
+      Type.Object({
+        approval_id: Type.String(),
+        effect_id: Type.String(),
+        agent_id: Type.String(),
+        at: Time,
+        by: List(Type.String()),
       }),
-      agents: List(Type.String()),
-      people: List(Type.String(), 'Who approved.'),
-      since: Time,
-      until: Time,
-      approvals: List(
-        Type.Object({
-          approval_id: Type.String(),
-          effect_id: Type.String(),
-          agent_id: Type.String(),
-          at: Time,
-          by: List(Type.String()),
-        }),
-        'What it is drawn from, newest first.',
-      ),
-      example: Type.Object(
-        { agent_id: Type.String(), params: AnyObject('Of the newest call.') },
-        { description: 'To be tried.' },
-      ),
-    },
-    { description: 'A rule that would let run what people approved each time. Nothing comes of it by itself.' },
-  ),
+      'What it is drawn from, newest first.',
+    ),
+    example: Type.Object(
+      { agent_id: Type.String(), params: AnyObject('Of the newest call.') },
+      { description: 'To be tried.' },
+    ),
+  },
 );
 
 /** `GET …/policies/suggestions`: rules for what people approve time and again. */

@@ -5,7 +5,18 @@ import { type ApiApp, guarded } from './app.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
-import { AgentId, answers, component, InWorkspace, List, Nullable, UserId, WorkspaceId } from './schema.ts';
+import {
+  AgentId,
+  answers,
+  closed,
+  component,
+  InWorkspace,
+  List,
+  Nullable,
+  record,
+  UserId,
+  WorkspaceId,
+} from './schema.ts';
 
 const WORKSPACES = '/v1/workspaces';
 const Name = Type.String({ minLength: 1, maxLength: 100 });
@@ -17,30 +28,24 @@ const Attributes = Type.Unsafe<Readonly<Record<string, string | number | boolean
   description: 'Facts for policies.',
 });
 const Workspace = component('Workspace', Type.Object({ id: WorkspaceId }));
-const RegisteredAgent = component(
-  'Agent',
-  Type.Object({
-    id: Type.String(),
-    workspace: Type.String(),
-    disabled: Type.Boolean(),
-    team: Nullable(Type.String()),
-    owner: Nullable(Type.String()),
-    registered_by: Nullable(Type.String()),
-    roles: List(Type.String()),
-    attributes: Attributes,
-  }),
-);
+const RegisteredAgent = record('Agent', null, {
+  id: Type.String(),
+  workspace: Type.String(),
+  disabled: Type.Boolean(),
+  team: Nullable(Type.String()),
+  owner: Nullable(Type.String()),
+  registered_by: Nullable(Type.String()),
+  roles: List(Type.String()),
+  attributes: Attributes,
+});
 
-const AgentBody = Type.Object(
-  {
-    id: AgentId,
-    owner: Type.Optional(UserId),
-    team: Type.Optional(Name),
-    roles: Type.Optional(Type.Array(Name, { maxItems: 100 })),
-    attributes: Type.Optional(Attributes),
-  },
-  { additionalProperties: false },
-);
+const AgentBody = closed({
+  id: AgentId,
+  owner: Type.Optional(UserId),
+  team: Type.Optional(Name),
+  roles: Type.Optional(Type.Array(Name, { maxItems: 100 })),
+  attributes: Type.Optional(Attributes),
+});
 
 /** `/v1/workspaces`: create, list; `…/agents`: register, list. */
 export function addWorkspaceRoutes(app: ApiApp, ports: ApiPorts): void {
@@ -55,7 +60,7 @@ function addCreateAndListRoutes(app: ApiApp, { store, directory }: ApiPorts): vo
     guarded('workspaces.manage', {
       operationId: 'createWorkspace',
       summary: 'Make a workspace',
-      body: Type.Object({ id: WorkspaceId }, { additionalProperties: false }),
+      body: closed({ id: WorkspaceId }),
       response: answers({ 201: Workspace }),
     }),
     async (request, reply) => {
