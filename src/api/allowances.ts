@@ -46,53 +46,47 @@ export function addAllowanceRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): 
   const { store } = ports;
   const toWire = (allowance: AllowanceRecord) => allowanceToWire(allowance, store.now(), store.health().epoch);
 
-  app.get(
-    ALLOWANCES,
-    guarded('approvals.read', {
-      operationId: 'listAllowances',
-      summary: 'List what was allowed ahead, newest first; also what is over, for a day',
-      description: 'A page may be short though others follow.',
-      params: InWorkspace,
-      querystring: Type.Object(PAGE_QUERY, { additionalProperties: false }),
-      response: answers({ 200: Allowances }),
-    }),
-    async (request, reply) => {
-      const caller = callerOf(request);
-      const faults: RequestFault[] = [];
-      const page = pageOf(request.query, faults);
-      if (faults.length > 0) throw refuseFaults(faults);
-      return lists.make(caller, async () => {
-        const agentId = caller.view.kind === 'own' ? caller.view.agentId : null;
-        const { items, next } = await store.allowances(request.params.ws, { agentId, ...page });
-        return lists.send(reply, Allowances, 'allowances', items, toWire, { next_cursor: next });
-      });
-    },
-  );
+  const listAllowances = guarded('approvals.read', {
+    operationId: 'listAllowances',
+    summary: 'List what was allowed ahead, newest first; also what is over, for a day',
+    description: 'A page may be short though others follow.',
+    params: InWorkspace,
+    querystring: Type.Object(PAGE_QUERY, { additionalProperties: false }),
+    response: answers({ 200: Allowances }),
+  });
+  app.get(ALLOWANCES, listAllowances, async (request, reply) => {
+    const caller = callerOf(request);
+    const faults: RequestFault[] = [];
+    const page = pageOf(request.query, faults);
+    if (faults.length > 0) throw refuseFaults(faults);
+    return lists.make(caller, async () => {
+      const agentId = caller.view.kind === 'own' ? caller.view.agentId : null;
+      const { items, next } = await store.allowances(request.params.ws, { agentId, ...page });
+      return lists.send(reply, Allowances, 'allowances', items, toWire, { next_cursor: next });
+    });
+  });
 
-  app.delete(
-    `${ALLOWANCES}/:id`,
-    guarded('approvals.decide', {
-      operationId: 'revokeAllowance',
-      summary: 'Revoke it: the next call is asked about again',
-      description: 'What it has let in stays as it is.',
-      params: WithId,
-      response: answers({ 200: Allowance }),
-    }),
-    async (request) => {
-      const { principal } = callerOf(request);
-      const { ws: workspace, id } = request.params;
-      const by = principal.user ?? principal.keyId;
-      const revoked = await store.revokeAllowance({ workspace, id, by, actor: ledgerActor(principal) });
-      switch (revoked.kind) {
-        case 'revoked':
-        // Who revokes wants it to let nothing in, and so it is.
-        case 'over':
-          return toWire(revoked.allowance);
-        case 'absent':
-          throw refuse('not_found', 'There is no such allowance here.');
-      }
-    },
-  );
+  const revokeAllowance = guarded('approvals.decide', {
+    operationId: 'revokeAllowance',
+    summary: 'Revoke it: the next call is asked about again',
+    description: 'What it has let in stays as it is.',
+    params: WithId,
+    response: answers({ 200: Allowance }),
+  });
+  app.delete(`${ALLOWANCES}/:id`, revokeAllowance, async (request) => {
+    const { principal } = callerOf(request);
+    const { ws: workspace, id } = request.params;
+    const by = principal.user ?? principal.keyId;
+    const revoked = await store.revokeAllowance({ workspace, id, by, actor: ledgerActor(principal) });
+    switch (revoked.kind) {
+      case 'revoked':
+      // Who revokes wants it to let nothing in, and so it is.
+      case 'over':
+        return toWire(revoked.allowance);
+      case 'absent':
+        throw refuse('not_found', 'There is no such allowance here.');
+    }
+  });
 }
 
 function allowanceToWire(allowance: AllowanceRecord, now: number, epoch: number): Static<typeof Allowance> {

@@ -211,78 +211,66 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): v
 
 function addListRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   const { store } = ports;
-  app.get(
-    APPROVALS,
-    guarded('approvals.read', {
-      operationId: 'listApprovals',
-      summary: 'List requests for approval, newest first',
-      description: 'A page may be short though others follow.',
-      params: InWorkspace,
-      querystring: closed({
-        status: Type.Optional(Type.Enum(['pending', 'granted', 'rejected', 'expired', 'used'])),
-        ...PAGE_QUERY,
-      }),
-      response: answers({ 200: Approvals }),
+  const listApprovals = guarded('approvals.read', {
+    operationId: 'listApprovals',
+    summary: 'List requests for approval, newest first',
+    description: 'A page may be short though others follow.',
+    params: InWorkspace,
+    querystring: closed({
+      status: Type.Optional(Type.Enum(['pending', 'granted', 'rejected', 'expired', 'used'])),
+      ...PAGE_QUERY,
     }),
-    async (request, reply) => {
-      const caller = callerOf(request);
-      const { view } = caller;
-      const faults: RequestFault[] = [];
-      const page = pageOf(request.query, faults);
-      if (faults.length > 0) throw refuseFaults(faults);
-      return lists.make(caller, async () => {
-        const { items, next } = await store.approvals(request.params.ws, {
-          status: request.query.status ?? null,
-          agentId: view.kind === 'own' ? view.agentId : null,
-          ...page,
-        });
-        const calls = readCalls(ports, caller.principal, 'list');
-        const approvals: Static<typeof Approval>[] = [];
-        // One by one: records are large, but only a little of each is shown.
-        for (const approval of items) {
-          const effect = await store.turns.run(() => store.effect(approval.workspace, approval.effectId));
-          const asked = askedToWire(approval, effect, calls, view.kind === 'own', null);
-          const request = requestToWire(approvalFor(caller.principal, approval), ports.settings().publicUrl);
-          approvals.push({ ...request, ...asked, digest: approval.digest });
-        }
-        return lists.send(reply, Approvals, 'approvals', approvals, (approval) => approval, { next_cursor: next });
+    response: answers({ 200: Approvals }),
+  });
+  app.get(APPROVALS, listApprovals, async (request, reply) => {
+    const caller = callerOf(request);
+    const { view } = caller;
+    const faults: RequestFault[] = [];
+    const page = pageOf(request.query, faults);
+    if (faults.length > 0) throw refuseFaults(faults);
+    return lists.make(caller, async () => {
+      const { items, next } = await store.approvals(request.params.ws, {
+        status: request.query.status ?? null,
+        agentId: view.kind === 'own' ? view.agentId : null,
+        ...page,
       });
-    },
-  );
+      const calls = readCalls(ports, caller.principal, 'list');
+      const approvals: Static<typeof Approval>[] = [];
+      // One by one: records are large, but only a little of each is shown.
+      for (const approval of items) {
+        const effect = await store.turns.run(() => store.effect(approval.workspace, approval.effectId));
+        const asked = askedToWire(approval, effect, calls, view.kind === 'own', null);
+        const request = requestToWire(approvalFor(caller.principal, approval), ports.settings().publicUrl);
+        approvals.push({ ...request, ...asked, digest: approval.digest });
+      }
+      return lists.send(reply, Approvals, 'approvals', approvals, (approval) => approval, { next_cursor: next });
+    });
+  });
 }
 
 function addApprovalRoute(app: ApiApp, ports: ApiPorts): void {
   const { store } = ports;
-  app.get(
-    `${APPROVALS}/:id`,
-    guarded('approvals.read', {
-      operationId: 'getApproval',
-      summary: 'One request for approval',
-      params: WithId,
-      response: answers({ 200: Approval }),
-    }),
-    async (request) => {
-      const caller = callerOf(request);
-      const { ws, id } = request.params;
-      const kept = await store.approval(ws, id);
-      if (kept === null || !mayBeSeen(caller, kept.requester.agentId))
-        throw refuse('not_found', 'There is no such request for approval here.');
-      const approval = approvalFor(caller.principal, kept);
-      const [effect, budgets] = await Promise.all([store.effect(ws, approval.effectId), store.budgets(ws)]);
-      return {
-        ...requestToWire(approval, ports.settings().publicUrl),
-        ...askedToWire(
-          approval,
-          effect,
-          readCalls(ports, caller.principal, 'one'),
-          caller.view.kind === 'own',
-          budgets,
-        ),
-        why: whyAsked(approval, effect, ports.policies().set.rules),
-        digest: approval.digest,
-      };
-    },
-  );
+  const getApproval = guarded('approvals.read', {
+    operationId: 'getApproval',
+    summary: 'One request for approval',
+    params: WithId,
+    response: answers({ 200: Approval }),
+  });
+  app.get(`${APPROVALS}/:id`, getApproval, async (request) => {
+    const caller = callerOf(request);
+    const { ws, id } = request.params;
+    const kept = await store.approval(ws, id);
+    if (kept === null || !mayBeSeen(caller, kept.requester.agentId))
+      throw refuse('not_found', 'There is no such request for approval here.');
+    const approval = approvalFor(caller.principal, kept);
+    const [effect, budgets] = await Promise.all([store.effect(ws, approval.effectId), store.budgets(ws)]);
+    return {
+      ...requestToWire(approval, ports.settings().publicUrl),
+      ...askedToWire(approval, effect, readCalls(ports, caller.principal, 'one'), caller.view.kind === 'own', budgets),
+      why: whyAsked(approval, effect, ports.policies().set.rules),
+      digest: approval.digest,
+    };
+  });
 }
 
 function addVoteRoutes(app: ApiApp, ports: ApiPorts): void {

@@ -84,141 +84,126 @@ export function addBrainRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
 }
 
 function addPutRoute(app: ApiApp, { brain, brainWriter }: ApiPorts): void {
-  app.put(
-    `${BRAIN}/entities`,
-    guarded('brain.write', {
-      operationId: 'putEntities',
-      summary: 'Put entities of the company brain',
-      description: `All of them or none. An entity of the same type and id is replaced. One that a file of the configuration names is a 409 \`conflict\`: the file has the last word. At most ${MOST_AT_ONCE} at once.`,
-      params: InWorkspace,
-      body: closed({
-        entities: Type.Array(
-          AnyValue(
-            'An entity: `type`, `id`, `name`, and where there are any `attributes` (an object) and `links` (a list of `{ rel, type, id }`).',
-          ),
-          { minItems: 1, maxItems: MOST_AT_ONCE },
+  const putEntities = guarded('brain.write', {
+    operationId: 'putEntities',
+    summary: 'Put entities of the company brain',
+    description: `All of them or none. An entity of the same type and id is replaced. One that a file of the configuration names is a 409 \`conflict\`: the file has the last word. At most ${MOST_AT_ONCE} at once.`,
+    params: InWorkspace,
+    body: closed({
+      entities: Type.Array(
+        AnyValue(
+          'An entity: `type`, `id`, `name`, and where there are any `attributes` (an object) and `links` (a list of `{ rel, type, id }`).',
         ),
-      }),
-      response: answers({ 200: Put }),
+        { minItems: 1, maxItems: MOST_AT_ONCE },
+      ),
     }),
-    async (request) => {
-      const caller = callerOf(request);
-      refuseAgents(caller);
-      const actor = ledgerActor(caller.principal);
-      const entities = checkedEntities(request.body.entities, { kind: 'api', by: actor });
-      const put = await brainWriter.put(request.params.ws, entities, actor);
-      switch (put.kind) {
-        case 'put': {
-          await brain.written(request.params.ws);
-          const { version, created, changed, unchanged } = put;
-          return { version, created, changed, unchanged };
-        }
-        case 'in_file':
-          throw refuse(
-            'conflict',
-            `Nothing was put. ${put.entities
-              .slice(0, 5)
-              .map(({ index, file }) => `/entities/${index} is in the file ${file}`)
-              .join('; ')}. Change it there: what a file names belongs to the file.`,
-          );
-        case 'too_much':
-          throw refuse(
-            'conflict',
-            `Nothing was put. The workspace would have more than ${put.limit} ${put.of === 'entities' ? 'entities' : 'characters of entities'}. Delete some, or raise limits.${put.of === 'entities' ? 'brain_entities' : 'brain_size'}.`,
-          );
+    response: answers({ 200: Put }),
+  });
+  app.put(`${BRAIN}/entities`, putEntities, async (request) => {
+    const caller = callerOf(request);
+    refuseAgents(caller);
+    const actor = ledgerActor(caller.principal);
+    const entities = checkedEntities(request.body.entities, { kind: 'api', by: actor });
+    const put = await brainWriter.put(request.params.ws, entities, actor);
+    switch (put.kind) {
+      case 'put': {
+        await brain.written(request.params.ws);
+        const { version, created, changed, unchanged } = put;
+        return { version, created, changed, unchanged };
       }
-    },
-  );
+      case 'in_file':
+        throw refuse(
+          'conflict',
+          `Nothing was put. ${put.entities
+            .slice(0, 5)
+            .map(({ index, file }) => `/entities/${index} is in the file ${file}`)
+            .join('; ')}. Change it there: what a file names belongs to the file.`,
+        );
+      case 'too_much':
+        throw refuse(
+          'conflict',
+          `Nothing was put. The workspace would have more than ${put.limit} ${put.of === 'entities' ? 'entities' : 'characters of entities'}. Delete some, or raise limits.${put.of === 'entities' ? 'brain_entities' : 'brain_size'}.`,
+        );
+    }
+  });
 }
 
 function addListRoute(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
-  app.get(
-    `${BRAIN}/entities`,
-    guarded('brain.read', {
-      operationId: 'listEntities',
-      summary: 'List entities, those that changed last first',
-      params: InWorkspace,
-      querystring: closed({ type: Type.Optional(EntityType), ...PAGE_QUERY }),
-      response: answers({ 200: Entities }),
-    }),
-    async (request, reply) => {
-      const caller = callerOf(request);
-      refuseLimited(caller);
-      const faults: RequestFault[] = [];
-      const page = pageOf(request.query, faults);
-      if (faults.length > 0) throw refuseFaults(faults);
-      return lists.make(caller, async () => {
-        const { items, next } = await store.entityPage(request.params.ws, {
-          type: request.query.type ?? null,
-          ...page,
-        });
-        return lists.send(reply, Entities, 'entities', items, recordToWire, { next_cursor: next });
+  const listEntities = guarded('brain.read', {
+    operationId: 'listEntities',
+    summary: 'List entities, those that changed last first',
+    params: InWorkspace,
+    querystring: closed({ type: Type.Optional(EntityType), ...PAGE_QUERY }),
+    response: answers({ 200: Entities }),
+  });
+  app.get(`${BRAIN}/entities`, listEntities, async (request, reply) => {
+    const caller = callerOf(request);
+    refuseLimited(caller);
+    const faults: RequestFault[] = [];
+    const page = pageOf(request.query, faults);
+    if (faults.length > 0) throw refuseFaults(faults);
+    return lists.make(caller, async () => {
+      const { items, next } = await store.entityPage(request.params.ws, {
+        type: request.query.type ?? null,
+        ...page,
       });
-    },
-  );
+      return lists.send(reply, Entities, 'entities', items, recordToWire, { next_cursor: next });
+    });
+  });
 }
 
 function addEntityRoute(app: ApiApp, { store }: ApiPorts): void {
-  app.get(
-    `${BRAIN}/entities/:type/:id`,
-    guarded('brain.read', {
-      operationId: 'getEntity',
-      summary: 'One entity',
-      params: OfEntity,
-      response: answers({ 200: Entity }),
-    }),
-    async (request) => {
-      refuseLimited(callerOf(request));
-      const { ws, type, id } = request.params;
-      const [record = null] = isEntityType(type) && isEntityId(id) ? await store.entities(ws, [{ type, id }]) : [];
-      if (record === null) throw notFound();
-      return recordToWire(record);
-    },
-  );
+  const getEntity = guarded('brain.read', {
+    operationId: 'getEntity',
+    summary: 'One entity',
+    params: OfEntity,
+    response: answers({ 200: Entity }),
+  });
+  app.get(`${BRAIN}/entities/:type/:id`, getEntity, async (request) => {
+    refuseLimited(callerOf(request));
+    const { ws, type, id } = request.params;
+    const [record = null] = isEntityType(type) && isEntityId(id) ? await store.entities(ws, [{ type, id }]) : [];
+    if (record === null) throw notFound();
+    return recordToWire(record);
+  });
 }
 
 function addDeleteRoute(app: ApiApp, { store, brain }: ApiPorts): void {
-  app.delete(
-    `${BRAIN}/entities/:type/:id`,
-    guarded('brain.write', {
-      operationId: 'deleteEntity',
-      summary: 'Delete an entity',
-      description: 'One that a file of the configuration names is a 409 `conflict`: take it out of the file.',
-      params: OfEntity,
-      response: answers({ 200: Type.Object(REF) }),
-    }),
-    async (request) => {
-      const caller = callerOf(request);
-      refuseAgents(caller);
-      const { ws, type, id } = request.params;
-      if (!isEntityType(type) || !isEntityId(id)) throw notFound();
-      const actor = ledgerActor(caller.principal);
-      const removed = await store.removeEntities({ workspace: ws, entities: [{ type, id }], origin: 'api', actor });
-      if (removed.kind === 'in_file')
-        throw refuse('conflict', `It is in the file ${removed.file}, and would come back. Take it out of the file.`);
-      if (removed.count === 0) throw notFound();
-      await brain.written(ws);
-      return { type, id };
-    },
-  );
+  const deleteEntity = guarded('brain.write', {
+    operationId: 'deleteEntity',
+    summary: 'Delete an entity',
+    description: 'One that a file of the configuration names is a 409 `conflict`: take it out of the file.',
+    params: OfEntity,
+    response: answers({ 200: Type.Object(REF) }),
+  });
+  app.delete(`${BRAIN}/entities/:type/:id`, deleteEntity, async (request) => {
+    const caller = callerOf(request);
+    refuseAgents(caller);
+    const { ws, type, id } = request.params;
+    if (!isEntityType(type) || !isEntityId(id)) throw notFound();
+    const actor = ledgerActor(caller.principal);
+    const removed = await store.removeEntities({ workspace: ws, entities: [{ type, id }], origin: 'api', actor });
+    if (removed.kind === 'in_file')
+      throw refuse('conflict', `It is in the file ${removed.file}, and would come back. Take it out of the file.`);
+    if (removed.count === 0) throw notFound();
+    await brain.written(ws);
+    return { type, id };
+  });
 }
 
 function addSearchRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
-  app.get(
-    `${BRAIN}/search`,
-    guarded('brain.read', {
-      operationId: 'searchEntities',
-      summary: 'Search entities of a type, with those that they are linked with',
-      params: InWorkspace,
-      querystring: Search,
-      response: answers({ 200: Found }),
-    }),
-    async (request) => {
-      const caller = callerOf(request);
-      refuseLimited(caller);
-      return lists.make(caller, async () => answerToWire(await asked(ports, request.params.ws, request.query)));
-    },
-  );
+  const searchEntities = guarded('brain.read', {
+    operationId: 'searchEntities',
+    summary: 'Search entities of a type, with those that they are linked with',
+    params: InWorkspace,
+    querystring: Search,
+    response: answers({ 200: Found }),
+  });
+  app.get(`${BRAIN}/search`, searchEntities, async (request) => {
+    const caller = callerOf(request);
+    refuseLimited(caller);
+    return lists.make(caller, async () => answerToWire(await asked(ports, request.params.ws, request.query)));
+  });
 }
 
 async function asked(ports: ApiPorts, workspace: string, query: Static<typeof Search>): Promise<BrainAnswer> {

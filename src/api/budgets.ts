@@ -52,64 +52,58 @@ const EffectBudgets = record('EffectBudgets', null, {
 
 /** `GET …/budgets`: rows whose window has not ended. */
 export function addBudgetRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
-  app.get(
-    '/v1/workspaces/:ws/budgets',
-    guarded('budgets.read', {
-      operationId: 'listBudgets',
-      summary: 'List budgets as they stand',
-      description: 'An agent sees the figures of its own, and of those that it shares a level only.',
-      params: InWorkspace,
-      response: answers({ 200: Budgets }),
-    }),
-    async (request, reply) => {
-      const { ws } = request.params;
-      const caller = callerOf(request);
-      const { view } = caller;
-      const agent = view.kind === 'own' ? ports.directory.agent(ws, view.agentId) : null;
-      if (view.kind === 'own' && agent === null) return { budgets: [] };
-      return lists.make(caller, async () => {
-        const { set } = ports.policies();
-        const shown = await ports.store.turns.map(await ports.store.budgets(ws), (row) => shownTo(agent, row, set));
-        return lists.send(
-          reply,
-          Budgets,
-          'budgets',
-          shown.filter((row) => row !== null),
-          (row) => row,
-          {},
-        );
-      });
-    },
-  );
+  const listBudgets = guarded('budgets.read', {
+    operationId: 'listBudgets',
+    summary: 'List budgets as they stand',
+    description: 'An agent sees the figures of its own, and of those that it shares a level only.',
+    params: InWorkspace,
+    response: answers({ 200: Budgets }),
+  });
+  app.get('/v1/workspaces/:ws/budgets', listBudgets, async (request, reply) => {
+    const { ws } = request.params;
+    const caller = callerOf(request);
+    const { view } = caller;
+    const agent = view.kind === 'own' ? ports.directory.agent(ws, view.agentId) : null;
+    if (view.kind === 'own' && agent === null) return { budgets: [] };
+    return lists.make(caller, async () => {
+      const { set } = ports.policies();
+      const shown = await ports.store.turns.map(await ports.store.budgets(ws), (row) => shownTo(agent, row, set));
+      return lists.send(
+        reply,
+        Budgets,
+        'budgets',
+        shown.filter((row) => row !== null),
+        (row) => row,
+        {},
+      );
+    });
+  });
   addTakenRoute(app, ports, lists);
 }
 
 /** `GET …/effects/{id}/budgets`: what a call took of budgets, and how they stood before and after. */
 function addTakenRoute(app: ApiApp, { store, policies }: ApiPorts, lists: Lists): void {
-  app.get(
-    '/v1/workspaces/:ws/effects/:id/budgets',
-    guarded('budgets.read', {
-      operationId: 'getEffectBudgets',
-      summary: 'What a call took of budgets, and how these stood before and after',
-      description:
-        'Computed from the ledger, event by event. `before` and `after` are there for calendar windows in which not more happened than is read; else `unknown` says why not. A key that was made for one agent does not read it: others share the budgets.',
-      params: WithId,
-      response: answers({ 200: EffectBudgets }),
-    }),
-    async (request) => {
-      const caller = callerOf(request);
-      refuseAgents(caller);
-      const { ws, id } = request.params;
-      const effect = await store.effect(ws, id);
-      if (effect === null) throw refuse('not_found', 'There is no effect of this id in the workspace.');
-      return lists.make(caller, async () => {
-        const taken = await takenOfBudgets(store, effect);
-        const rows = taken.length === 0 ? [] : await store.budgets(ws);
-        const { set } = policies();
-        return { hold_state: effect.holdState, budgets: taken.map((one) => takenToWire(one, rows, set)) };
-      });
-    },
-  );
+  const getEffectBudgets = guarded('budgets.read', {
+    operationId: 'getEffectBudgets',
+    summary: 'What a call took of budgets, and how these stood before and after',
+    description:
+      'Computed from the ledger, event by event. `before` and `after` are there for calendar windows in which not more happened than is read; else `unknown` says why not. A key that was made for one agent does not read it: others share the budgets.',
+    params: WithId,
+    response: answers({ 200: EffectBudgets }),
+  });
+  app.get('/v1/workspaces/:ws/effects/:id/budgets', getEffectBudgets, async (request) => {
+    const caller = callerOf(request);
+    refuseAgents(caller);
+    const { ws, id } = request.params;
+    const effect = await store.effect(ws, id);
+    if (effect === null) throw refuse('not_found', 'There is no effect of this id in the workspace.');
+    return lists.make(caller, async () => {
+      const taken = await takenOfBudgets(store, effect);
+      const rows = taken.length === 0 ? [] : await store.budgets(ws);
+      const { set } = policies();
+      return { hold_state: effect.holdState, budgets: taken.map((one) => takenToWire(one, rows, set)) };
+    });
+  });
 }
 
 function takenToWire({ hold, spent, around }: Taken, rows: readonly BudgetRow[], set: CompiledPolicies) {

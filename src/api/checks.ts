@@ -6,7 +6,7 @@ import { reconcile } from '../effects/checks/reconcile.ts';
 import { CHECK_LIMITS } from '../effects/checks/state-fields.ts';
 import { verifyState } from '../effects/checks/verify-state.ts';
 import type { FastifyRequest } from 'fastify';
-import type { ApiApp } from './app.ts';
+import { type ApiApp, guarded } from './app.ts';
 import { refuse, type Refused, refuseFaults } from './problem.ts';
 import { Mismatches } from './effect-answers.ts';
 import { answers, AnyObject, closed, record } from './schema.ts';
@@ -59,62 +59,48 @@ const ReconcileAnswer = record('ReconcileVerdict', null, {
 
 /** `POST /state/verify` and `POST /outcomes/reconcile`: pure functions of their bodies. */
 export function addCheckRoutes(app: ApiApp): void {
-  app.post(
-    '/state/verify',
-    {
-      config: { endpoint: 'state.verify' },
-      attachValidation: true,
-      schema: {
-        operationId: 'verifyState',
-        summary: 'Compare assumed with live state before a write',
-        tags: ['checks'],
-        body: VerifyBody,
-        response: answers({ 200: VerifyAnswer }),
-      },
-    },
-    async (request) => {
-      refuseFaulty(request);
-      const body: Static<typeof VerifyBody> = request.body;
-      const result = verifyState({
-        intent: body.intent,
-        requiredFields: body.required_fields,
-        assumedState: body.assumed_state,
-        currentState: body.current_state,
-        conditions: body.conditions,
-        onMismatch: body.on_mismatch,
-      });
-      if (result === null) throw tooManySteps();
-      const { status, decision, mismatches } = result;
-      return { status, decision, mismatches: mismatches.map(mismatchToWire) };
-    },
-  );
+  const verifying = guarded('state.verify', {
+    operationId: 'verifyState',
+    summary: 'Compare assumed with live state before a write',
+    tags: ['checks'],
+    body: VerifyBody,
+    response: answers({ 200: VerifyAnswer }),
+  });
+  app.post('/state/verify', { ...verifying, attachValidation: true }, async (request) => {
+    refuseFaulty(request);
+    const body: Static<typeof VerifyBody> = request.body;
+    const result = verifyState({
+      intent: body.intent,
+      requiredFields: body.required_fields,
+      assumedState: body.assumed_state,
+      currentState: body.current_state,
+      conditions: body.conditions,
+      onMismatch: body.on_mismatch,
+    });
+    if (result === null) throw tooManySteps();
+    const { status, decision, mismatches } = result;
+    return { status, decision, mismatches: mismatches.map(mismatchToWire) };
+  });
 
-  app.post(
-    '/outcomes/reconcile',
-    {
-      config: { endpoint: 'outcomes.reconcile' },
-      attachValidation: true,
-      schema: {
-        operationId: 'reconcileOutcome',
-        summary: 'Decide from live state whether a retry is safe',
-        tags: ['checks'],
-        body: ReconcileBody,
-        response: answers({ 200: ReconcileAnswer }),
-      },
-    },
-    async (request) => {
-      refuseFaulty(request);
-      const body: Static<typeof ReconcileBody> = request.body;
-      const result = reconcile({
-        action: body.action,
-        currentState: body.current_state,
-        conditions: body.conditions,
-      });
-      if (result === null) throw tooManySteps();
-      const { decision, reason, status } = result;
-      return { decision, reason, status };
-    },
-  );
+  const reconciling = guarded('outcomes.reconcile', {
+    operationId: 'reconcileOutcome',
+    summary: 'Decide from live state whether a retry is safe',
+    tags: ['checks'],
+    body: ReconcileBody,
+    response: answers({ 200: ReconcileAnswer }),
+  });
+  app.post('/outcomes/reconcile', { ...reconciling, attachValidation: true }, async (request) => {
+    refuseFaulty(request);
+    const body: Static<typeof ReconcileBody> = request.body;
+    const result = reconcile({
+      action: body.action,
+      currentState: body.current_state,
+      conditions: body.conditions,
+    });
+    if (result === null) throw tooManySteps();
+    const { decision, reason, status } = result;
+    return { decision, reason, status };
+  });
 }
 
 function tooManySteps(): Refused {

@@ -99,75 +99,66 @@ export function addKeyRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
 }
 
 function addCreateRoute(app: ApiApp, ports: ApiPorts): void {
-  app.post(
-    KEYS,
-    guarded('keys.manage', {
-      operationId: 'createKey',
-      summary: 'Make a key',
-      params: OfUser,
-      body: CreateBody,
-      response: answers({ 201: MadeKey }),
-    }),
-    async (request, reply) => {
-      const { principal } = callerOf(request);
-      const { body } = request;
-      const made = ports.keys.create({
-        user: userOf(request.params.user_id),
-        madeBy: principal.user,
-        name: body.name,
-        kind: body.kind ?? null,
-        profile: body.profile ?? null,
-        workspace: body.workspace ?? null,
-        agentId: body.agent_id ?? null,
-        scopes: body.scopes ?? null,
-        allowedTools: body.allowed_tools ?? null,
-        expiresInMs: body.expires_in === undefined ? null : body.expires_in * 1000,
-      });
-      if (made.kind === 'refused') throw refuseFaults(made.faults);
-      await ports.store.putKey(made.record, ledgerActor(principal));
-      return reply.code(201).header('cache-control', 'no-store').send(shownOnce(made));
-    },
-  );
+  const createKey = guarded('keys.manage', {
+    operationId: 'createKey',
+    summary: 'Make a key',
+    params: OfUser,
+    body: CreateBody,
+    response: answers({ 201: MadeKey }),
+  });
+  app.post(KEYS, createKey, async (request, reply) => {
+    const { principal } = callerOf(request);
+    const { body } = request;
+    const made = ports.keys.create({
+      user: userOf(request.params.user_id),
+      madeBy: principal.user,
+      name: body.name,
+      kind: body.kind ?? null,
+      profile: body.profile ?? null,
+      workspace: body.workspace ?? null,
+      agentId: body.agent_id ?? null,
+      scopes: body.scopes ?? null,
+      allowedTools: body.allowed_tools ?? null,
+      expiresInMs: body.expires_in === undefined ? null : body.expires_in * 1000,
+    });
+    if (made.kind === 'refused') throw refuseFaults(made.faults);
+    await ports.store.putKey(made.record, ledgerActor(principal));
+    return reply.code(201).header('cache-control', 'no-store').send(shownOnce(made));
+  });
 }
 
 function addListRoutes(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
-  app.get(
-    KEYS,
-    guarded('keys.manage', {
-      operationId: 'listKeys',
-      summary: 'List the keys of a user, without secrets',
-      params: OfUser,
-      response: answers({ 200: ApiKeys }),
-    }),
-    async (request, reply) => {
-      const user = userOf(request.params.user_id);
-      return lists.make(callerOf(request), async () =>
-        lists.send(reply, ApiKeys, 'keys', await store.keys(user), keyToWire, {}),
-      );
-    },
-  );
+  const listKeys = guarded('keys.manage', {
+    operationId: 'listKeys',
+    summary: 'List the keys of a user, without secrets',
+    params: OfUser,
+    response: answers({ 200: ApiKeys }),
+  });
+  app.get(KEYS, listKeys, async (request, reply) => {
+    const user = userOf(request.params.user_id);
+    return lists.make(callerOf(request), async () =>
+      lists.send(reply, ApiKeys, 'keys', await store.keys(user), keyToWire, {}),
+    );
+  });
 
-  app.get(
-    ALL_KEYS,
-    guarded('keys.manage', {
-      operationId: 'listAllKeys',
-      summary: 'List keys of agents, users and administrators, without secrets',
-      querystring: WhichKeys,
-      response: answers({ 200: ApiKeys }),
-    }),
-    async (request, reply) => {
-      const { kind, workspace, agent_id, user_id } = request.query;
-      return lists.make(callerOf(request), async () => {
-        const keys = (await store.keys(user_id ?? null)).filter(
-          (key) =>
-            (kind === undefined || key.kind === kind) &&
-            (workspace === undefined || key.workspace === workspace) &&
-            (agent_id === undefined || key.agentId === agent_id),
-        );
-        return lists.send(reply, ApiKeys, 'keys', keys, keyToWire, {});
-      });
-    },
-  );
+  const listAllKeys = guarded('keys.manage', {
+    operationId: 'listAllKeys',
+    summary: 'List keys of agents, users and administrators, without secrets',
+    querystring: WhichKeys,
+    response: answers({ 200: ApiKeys }),
+  });
+  app.get(ALL_KEYS, listAllKeys, async (request, reply) => {
+    const { kind, workspace, agent_id, user_id } = request.query;
+    return lists.make(callerOf(request), async () => {
+      const keys = (await store.keys(user_id ?? null)).filter(
+        (key) =>
+          (kind === undefined || key.kind === kind) &&
+          (workspace === undefined || key.workspace === workspace) &&
+          (agent_id === undefined || key.agentId === agent_id),
+      );
+      return lists.send(reply, ApiKeys, 'keys', keys, keyToWire, {});
+    });
+  });
 }
 
 /** Keys are revoked and rotated as those of a user, and as any. */
@@ -256,21 +247,18 @@ const Profiles = Type.Object({
 
 /** `GET /v1/mcp/key-profiles`. */
 export function addKeyProfileRoutes(app: ApiApp, ports: ApiPorts): void {
-  app.get(
-    '/v1/mcp/key-profiles',
-    guarded('key_profiles.read', {
-      operationId: 'listKeyProfiles',
-      summary: 'The profiles that a key can be made with',
-      response: answers({ 200: Profiles }),
-    }),
-    async () => ({
-      profiles: ports.profiles().map(({ name, description, scopes, allowedTools, readOnly }) => ({
-        name,
-        description,
-        scopes,
-        allowed_tools: allowedTools,
-        read_only: readOnly,
-      })),
-    }),
-  );
+  const listKeyProfiles = guarded('key_profiles.read', {
+    operationId: 'listKeyProfiles',
+    summary: 'The profiles that a key can be made with',
+    response: answers({ 200: Profiles }),
+  });
+  app.get('/v1/mcp/key-profiles', listKeyProfiles, async () => ({
+    profiles: ports.profiles().map(({ name, description, scopes, allowedTools, readOnly }) => ({
+      name,
+      description,
+      scopes,
+      allowed_tools: allowedTools,
+      read_only: readOnly,
+    })),
+  }));
 }

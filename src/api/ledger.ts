@@ -67,33 +67,29 @@ export function addLedgerRoutes(app: ApiApp, ports: Pick<ApiPorts, 'store'>, lis
     });
   }
 
-  app.get(
-    '/v1/workspaces/:ws/ledger',
-    guarded('ledger.read', {
-      operationId: 'listLedger',
-      summary: 'The ledger of a workspace, newest first',
-      description: `Every event: what became of calls, and who changed keys, pauses, claims, agents and entities. \`agent_id\`, \`tool\`, \`target\`, \`rule\`, \`user\` and \`key_id\` fit what the event says, and the effect that it is about. ${ABOUT}`,
-      params: InWorkspace,
-      querystring: LedgerQuery,
-      response: answers({ 200: LedgerPage }),
-    }),
-    async (request, reply) => {
-      const caller = callerOf(request);
-      refuseAgents(caller);
-      return answer(reply, caller, request.params.ws, request.query);
-    },
-  );
+  const listLedger = guarded('ledger.read', {
+    operationId: 'listLedger',
+    summary: 'The ledger of a workspace, newest first',
+    description: `Every event: what became of calls, and who changed keys, pauses, claims, agents and entities. \`agent_id\`, \`tool\`, \`target\`, \`rule\`, \`user\` and \`key_id\` fit what the event says, and the effect that it is about. ${ABOUT}`,
+    params: InWorkspace,
+    querystring: LedgerQuery,
+    response: answers({ 200: LedgerPage }),
+  });
+  app.get('/v1/workspaces/:ws/ledger', listLedger, async (request, reply) => {
+    const caller = callerOf(request);
+    refuseAgents(caller);
+    return answer(reply, caller, request.params.ws, request.query);
+  });
 
-  app.get(
-    '/v1/beta/ledger',
-    guarded('ledger.installation', {
-      operationId: 'listInstallationLedger',
-      summary: 'The ledger of what belongs to no workspace, newest first',
-      description: `Administrative keys, policies that were put in force or refused, what was decided about the store, refusals of keys without a workspace. ${ABOUT}`,
-      querystring: InstallationQuery,
-      response: answers({ 200: LedgerPage }),
-    }),
-    async (request, reply) => answer(reply, callerOf(request), INSTALLATION, request.query),
+  const listInstallationLedger = guarded('ledger.installation', {
+    operationId: 'listInstallationLedger',
+    summary: 'The ledger of what belongs to no workspace, newest first',
+    description: `Administrative keys, policies that were put in force or refused, what was decided about the store, refusals of keys without a workspace. ${ABOUT}`,
+    querystring: InstallationQuery,
+    response: answers({ 200: LedgerPage }),
+  });
+  app.get('/v1/beta/ledger', listInstallationLedger, async (request, reply) =>
+    answer(reply, callerOf(request), INSTALLATION, request.query),
   );
 }
 

@@ -38,44 +38,41 @@ const Reads = component('PassedReadPage', paged({ reads: List(Read) }));
  * effect. The ledger has reads added up once a second, and this list shows those sums.
  */
 export function addObservedReadsRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'>, lists: Lists): void {
-  app.get(
-    '/v1/workspaces/:ws/observed-reads',
-    guarded('effects.read', {
-      operationId: 'listObservedReads',
-      summary: 'Proxied reads that policy would have stopped, newest first',
-      description:
-        'In `mode: observe` reads pass, and are added up for each second by tool, agent, key and rule. `example` is method and path of one of them. An undeclared read has no `tool`. A page looks at a part of the ledger, and may be short or empty though others follow.',
-      params: InWorkspace,
-      querystring: closed({
-        ...PAGE_QUERY,
-        all: Type.Optional(
-          Type.Enum(['true'], {
-            description: '`true`: also those that policy lets pass; `observed` is null then.',
-          }),
-        ),
-      }),
-      response: answers({ 200: Reads }),
+  const listObservedReads = guarded('effects.read', {
+    operationId: 'listObservedReads',
+    summary: 'Proxied reads that policy would have stopped, newest first',
+    description:
+      'In `mode: observe` reads pass, and are added up for each second by tool, agent, key and rule. `example` is method and path of one of them. An undeclared read has no `tool`. A page looks at a part of the ledger, and may be short or empty though others follow.',
+    params: InWorkspace,
+    querystring: closed({
+      ...PAGE_QUERY,
+      all: Type.Optional(
+        Type.Enum(['true'], {
+          description: '`true`: also those that policy lets pass; `observed` is null then.',
+        }),
+      ),
     }),
-    async (request, reply) => {
-      const caller = callerOf(request);
-      const faults: RequestFault[] = [];
-      const { limit, cursor } = pageOf(request.query, faults);
-      if (faults.length > 0) throw refuseFaults(faults);
-      const isAll = request.query.all === 'true';
-      const before = cursor === null ? null : Number.parseInt(cursor, 36);
-      return lists.make(caller, async () => {
-        const events = await ports.store.ledgerBefore(request.params.ws, before, SCANNED);
-        const observed = events.filter(
-          ({ kind, data, actor }) =>
-            kind === 'read.batch' && (isAll || 'observed' in data) && mayBeSeen(caller, actor.id),
-        );
-        const page = observed.slice(0, limit);
-        // The page ends after the last one shown or, if all were shown, after the last event that was looked at.
-        const last = observed.length > limit ? page.at(-1) : events.length === SCANNED ? events.at(-1) : undefined;
-        return lists.send(reply, Reads, 'reads', page, toWire, { next_cursor: last?.seq.toString(36) ?? null });
-      });
-    },
-  );
+    response: answers({ 200: Reads }),
+  });
+  app.get('/v1/workspaces/:ws/observed-reads', listObservedReads, async (request, reply) => {
+    const caller = callerOf(request);
+    const faults: RequestFault[] = [];
+    const { limit, cursor } = pageOf(request.query, faults);
+    if (faults.length > 0) throw refuseFaults(faults);
+    const isAll = request.query.all === 'true';
+    const before = cursor === null ? null : Number.parseInt(cursor, 36);
+    return lists.make(caller, async () => {
+      const events = await ports.store.ledgerBefore(request.params.ws, before, SCANNED);
+      const observed = events.filter(
+        ({ kind, data, actor }) =>
+          kind === 'read.batch' && (isAll || 'observed' in data) && mayBeSeen(caller, actor.id),
+      );
+      const page = observed.slice(0, limit);
+      // The page ends after the last one shown or, if all were shown, after the last event that was looked at.
+      const last = observed.length > limit ? page.at(-1) : events.length === SCANNED ? events.at(-1) : undefined;
+      return lists.send(reply, Reads, 'reads', page, toWire, { next_cursor: last?.seq.toString(36) ?? null });
+    });
+  });
 }
 
 function toWire({ seq, actor, data }: LedgerEvent) {

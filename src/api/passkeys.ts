@@ -43,39 +43,33 @@ export function passkeyToWire(passkey: Passkey) {
 
 /** `/v1/beta/users/{user_id}/passkeys`: list and remove. One is added in a browser, on the console. */
 export function addPasskeyRoutes(app: ApiApp, { store }: Pick<ApiPorts, 'store'>, lists: Lists): void {
-  app.get(
-    PASSKEYS,
-    guarded('passkeys.read', {
-      operationId: 'listPasskeys',
-      summary: 'List the passkeys of a user',
-      params: OfUser,
-      response: answers({ 200: PasskeyList }),
-    }),
-    async (request, reply) => {
-      const caller = callerOf(request);
-      const user = userFor(caller, request.params.user_id);
-      return lists.make(caller, async () =>
-        lists.send(reply, PasskeyList, 'passkeys', await store.passkeys(user), passkeyToWire, {}),
-      );
-    },
-  );
+  const listPasskeys = guarded('passkeys.read', {
+    operationId: 'listPasskeys',
+    summary: 'List the passkeys of a user',
+    params: OfUser,
+    response: answers({ 200: PasskeyList }),
+  });
+  app.get(PASSKEYS, listPasskeys, async (request, reply) => {
+    const caller = callerOf(request);
+    const user = userFor(caller, request.params.user_id);
+    return lists.make(caller, async () =>
+      lists.send(reply, PasskeyList, 'passkeys', await store.passkeys(user), passkeyToWire, {}),
+    );
+  });
 
-  app.delete(
-    `${PASSKEYS}/:passkey_id`,
-    guarded('passkeys.write', {
-      operationId: 'removePasskey',
-      summary: 'Remove a passkey of a user; it signs in no more, and its sessions end',
-      params: OneOfUser,
-      response: answers({ 200: PasskeyOnWire }),
-    }),
-    async (request) => {
-      const caller = callerOf(request);
-      const { user_id: of, passkey_id: id } = request.params;
-      const removed = await store.removePasskey(userFor(caller, of), id, ledgerActor(caller.principal));
-      if (removed === null) throw refuse('not_found', 'This user has no such passkey.');
-      return passkeyToWire(removed);
-    },
-  );
+  const removePasskey = guarded('passkeys.write', {
+    operationId: 'removePasskey',
+    summary: 'Remove a passkey of a user; it signs in no more, and its sessions end',
+    params: OneOfUser,
+    response: answers({ 200: PasskeyOnWire }),
+  });
+  app.delete(`${PASSKEYS}/:passkey_id`, removePasskey, async (request) => {
+    const caller = callerOf(request);
+    const { user_id: of, passkey_id: id } = request.params;
+    const removed = await store.removePasskey(userFor(caller, of), id, ledgerActor(caller.principal));
+    if (removed === null) throw refuse('not_found', 'This user has no such passkey.');
+    return passkeyToWire(removed);
+  });
 }
 
 /** The user whose passkeys are asked for. @throws Refused where they are another's, and the key is not administrative */

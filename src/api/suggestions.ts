@@ -54,22 +54,19 @@ const Suggestion = record(
 
 /** `GET …/policies/suggestions`: rules for what people approve time and again. */
 export function addSuggestionRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
-  app.get(
-    '/v1/workspaces/:ws/policies/suggestions',
-    guarded('policies.suggest', {
-      operationId: 'listPolicySuggestions',
-      summary: 'Which rules would let run what people approved each time',
-      description:
-        'Of a tool and the one rule that asked about it: at least 5 approvals, no rejection, nothing changed, among the latest 1,000 requests of 30 days. Nothing is changed by it: people put the text into their files, and those in force.',
-      params: InWorkspace,
-      response: answers({ 200: Type.Object({ version: Type.String(), suggestions: List(Suggestion) }) }),
-    }),
-    async (request) => {
-      const caller = callerOf(request);
-      const { ws } = request.params;
-      return lists.make(caller, () => suggestionsFor(ports, ws, caller.principal.allowedTools));
-    },
-  );
+  const listPolicySuggestions = guarded('policies.suggest', {
+    operationId: 'listPolicySuggestions',
+    summary: 'Which rules would let run what people approved each time',
+    description:
+      'Of a tool and the one rule that asked about it: at least 5 approvals, no rejection, nothing changed, among the latest 1,000 requests of 30 days. Nothing is changed by it: people put the text into their files, and those in force.',
+    params: InWorkspace,
+    response: answers({ 200: Type.Object({ version: Type.String(), suggestions: List(Suggestion) }) }),
+  });
+  app.get('/v1/workspaces/:ws/policies/suggestions', listPolicySuggestions, async (request) => {
+    const caller = callerOf(request);
+    const { ws } = request.params;
+    return lists.make(caller, () => suggestionsFor(ports, ws, caller.principal.allowedTools));
+  });
 }
 
 async function suggestionsFor(ports: ApiPorts, workspace: string, allowedTools: readonly string[] | null) {
