@@ -2,11 +2,6 @@ import type { LedgerActor } from './model/ledger.ts';
 import type { PauseRecord, PauseScope } from './model/pause.ts';
 import type { KeyKind } from './model/principal.ts';
 
-export type PauseLift =
-  | { readonly kind: 'lifted'; readonly pause: PauseRecord }
-  | { readonly kind: 'administrative_only'; readonly pause: PauseRecord }
-  | { readonly kind: 'absent' };
-
 /** Pauses: what people have stopped. */
 export interface PauseStore {
   /** Sets a pause; `null`: {@link MOST_PAUSES} are in force. */
@@ -19,7 +14,16 @@ export interface PauseStore {
     readonly by: PauseRecord['by'];
     readonly actor: LedgerActor;
   }): Promise<PauseRecord | null>;
-  liftPause(workspace: string, id: string, by: KeyKind, actor: LedgerActor): Promise<PauseLift>;
+  liftPause(
+    workspace: string,
+    id: string,
+    by: KeyKind,
+    actor: LedgerActor,
+  ): Promise<
+    | { readonly kind: 'lifted'; readonly pause: PauseRecord }
+    | { readonly kind: 'administrative_only'; readonly pause: PauseRecord }
+    | { readonly kind: 'absent' }
+  >;
   /** The pauses in force, and the version for {@link SeenVersions.pauses}. */
   pauses(workspace: string): Promise<{ readonly version: number; readonly pauses: readonly PauseRecord[] }>;
   onPausesChanged(listener: (workspace: string) => void): void;

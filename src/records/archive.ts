@@ -2,7 +2,7 @@ import type { EffectRecord, Tombstone } from '../effects/model/effect.ts';
 import type { LedgerActor } from '../effects/model/ledger.ts';
 import { derivedKeyOf } from '../effects/steps/generations.ts';
 import { holdsToWire } from '../effects/steps/give-back.ts';
-import { type ArchiveState, ArchiveUnavailable, type StoreHealth, StoreUnavailable } from '../effects/store.ts';
+import { ArchiveUnavailable, type StoreHealth, StoreUnavailable, type SweepReport } from '../effects/store.ts';
 import type { ArchivedRow, ArchiveMark, Segment, SegmentStore } from '../stores/open-rows.ts';
 import type { Listed, ListQuery, Row, RowStore } from '../stores/port.ts';
 import { approvalsOf, replaceEffect, tombstoneOf } from './aged.ts';
@@ -52,7 +52,7 @@ export interface Archive {
   /** What keeps the store from being used; `null`: nothing. */
   problem(): StoreHealth['problem'];
   /** What happened last; `null`: nothing is archived. */
-  state(): ArchiveState | null;
+  state(): SweepReport['archive'];
 }
 
 /**
