@@ -2,7 +2,7 @@ import type { FastifyReply } from 'fastify';
 import { Gathered } from '../bytes/gathered.ts';
 import type { Listen } from '../effects/model/run-request.ts';
 import type { AnswerHead } from '../effects/model/answer.ts';
-import { createEventScan, type EventScan, isEventStream } from '../upstreams/http/events.ts';
+import { createEventScan, isEventStream } from '../upstreams/http/events.ts';
 import type { ProxyAnswer } from './answer.ts';
 
 /** The most bytes of an event that are held back until it is complete. */
@@ -34,7 +34,7 @@ export interface PassingContext {
 export function createPassingAnswer(reply: FastifyReply, { begun, headers, stallMs }: PassingContext): PassingAnswer {
   const { raw } = reply;
   let hasBegun = false;
-  let events: EventsOut | null = null;
+  let events: ReturnType<typeof createEventsOut> | null = null;
 
   /** @returns when the caller can take more; at once where it has gone */
   const send = (bytes: Buffer): Promise<void> | undefined => {
@@ -112,10 +112,8 @@ function trailersOf(headers: ProxyAnswer['headers']): Record<string, string> {
 const TRAILERS: readonly string[] = ['svc-decision', 'svc-observed', 'svc-settlement'];
 
 /** Passes events on when they are complete: a stream that breaks off inside one could not say anything any more. */
-type EventsOut = ReturnType<typeof createEventsOut>;
-
 function createEventsOut() {
-  const scan: EventScan = createEventScan();
+  const scan = createEventScan();
   const held = new Gathered();
   /** The last bytes that went on are inside an event that was too long to be held back. */
   let isTorn = false;

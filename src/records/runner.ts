@@ -11,7 +11,7 @@ import {
   type SumName,
   type Want,
 } from '../stores/port.ts';
-import type { AskProgram } from '../stores/open-rows.ts';
+import type { OpenProgram } from '../stores/open-rows.ts';
 import { createDraft, type Draft, type OpenDraft, Unknown } from './draft.ts';
 import type { Repository } from './kind.ts';
 import { createRecentRows } from './recent-rows.ts';
@@ -51,7 +51,7 @@ export interface StepRunner {
    * Asks for what runs in the store's thread, and reads the answer; {@link close} waits for it.
    * @param isCommit whether it counts as a commit
    */
-  elsewhere<T>(ask: AskProgram, request: string, read: (answer: string) => T, isCommit: boolean): Promise<T>;
+  elsewhere<T>(ask: OpenProgram['ask'], request: string, read: (answer: string) => T, isCommit: boolean): Promise<T>;
   /** How the store answered so far. */
   commits(): StoreCommits;
   /** Waits for running steps; no new ones start. */

@@ -4,8 +4,6 @@ import type { EffectRecord } from '../effects/model/effect.ts';
 import { type EffectFilter, type EffectStore, StoreUnavailable, type SweepReport } from '../effects/store.ts';
 import type { Page } from '../effects/model/page.ts';
 
-export type MeasuredStep = 'admit' | 'preview' | 'settle' | 'resolve' | 'vote';
-
 /** Most effects that are counted for one gauge. It bounds what a scrape reads. */
 const MAX_COUNTED = 2_000;
 const COUNT_PAGE = 200;
@@ -22,7 +20,7 @@ export interface Metrics {
   /** Stages of a run, with how long each took, ms; `null`: it was not measured. */
   stages(of: readonly { readonly stage: string; readonly durationMs: number | null }[]): void;
   /** A step of the store took this long, ms; `failed` where it rejected. */
-  step(step: MeasuredStep, result: 'done' | 'failed', durationMs: number): void;
+  step(step: 'admit' | 'preview' | 'settle' | 'resolve' | 'vote', result: 'done' | 'failed', durationMs: number): void;
   /** An HTTP request was answered. `route` is the pattern, never the path. */
   answered(route: string, method: string, status: number, durationMs: number): void;
   /** A request through the proxy was answered. `decision` is `null` where none was made. */

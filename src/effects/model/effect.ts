@@ -141,16 +141,6 @@ export type Life =
 
 export type EffectState = Life['state'];
 
-/** The action of an effect, as it was admitted. */
-export interface EffectAction {
-  readonly type: string;
-  readonly tool: string;
-  readonly toolDigest: string;
-  readonly upstream: string;
-  readonly kind: 'read' | 'write';
-  readonly target: string;
-}
-
 export interface EffectActor {
   readonly agentId: string;
   readonly agentOwner: string | null;
@@ -187,7 +177,15 @@ export interface EffectRecord {
   readonly workspace: string;
   readonly idempotencyKey: string;
   readonly fingerprint: string;
-  readonly action: EffectAction;
+  /** The action of an effect, as it was admitted. */
+  readonly action: {
+    readonly type: string;
+    readonly tool: string;
+    readonly toolDigest: string;
+    readonly upstream: string;
+    readonly kind: 'read' | 'write';
+    readonly target: string;
+  };
   readonly actor: EffectActor;
   readonly createdAt: number;
   readonly life: Life;

@@ -6,9 +6,6 @@
 const LF = 0x0a;
 const CR = 0x0d;
 
-/** Finds the ends of events in a stream that comes in pieces. */
-export type EventScan = ReturnType<typeof createEventScan>;
-
 export function createEventScan() {
   let isLineEmpty = true;
   let wasCr = false;
