@@ -8,19 +8,6 @@ import type { ProxyAnswer } from './answer.ts';
 /** The most bytes of an event that are held back until it is complete. */
 const MOST_HELD = 65_536;
 
-/** The answer to a governed write while it is passed on to its caller. */
-export interface PassingAnswer {
-  readonly listen: Listen;
-  /** Whether its head was sent. Then {@link finish} has to end it. */
-  readonly hasBegun: boolean;
-  /**
-   * Ends an answer that has begun. What happened is committed: as a whole, with the decision in the trailer. Otherwise
-   * with an event that holds the decision, or cut off, so that no client takes it for whole.
-   * @param answer the outcome, as it would be answered if nothing had been sent
-   */
-  finish(answer: ProxyAnswer): void;
-}
-
 export interface PassingContext {
   /** Called when the answer has begun. */
   readonly begun: () => void;
@@ -30,8 +17,11 @@ export interface PassingContext {
   readonly stallMs: number;
 }
 
-/** Makes the passing answer of one request. Nothing is sent before the upstream's answer has begun. */
-export function createPassingAnswer(reply: FastifyReply, { begun, headers, stallMs }: PassingContext): PassingAnswer {
+/**
+ * The answer to a governed write while it is passed on to its caller.
+ * Makes the passing answer of one request. Nothing is sent before the upstream's answer has begun.
+ */
+export function createPassingAnswer(reply: FastifyReply, { begun, headers, stallMs }: PassingContext) {
   const { raw } = reply;
   let hasBegun = false;
   let events: ReturnType<typeof createEventsOut> | null = null;
@@ -51,7 +41,7 @@ export function createPassingAnswer(reply: FastifyReply, { begun, headers, stall
   };
 
   return {
-    listen: (effect) => ({
+    listen: ((effect) => ({
       begin(head) {
         hasBegun = true;
         const { 'content-type': type, 'content-encoding': encoding } = head.headers;
@@ -73,11 +63,17 @@ export function createPassingAnswer(reply: FastifyReply, { begun, headers, stall
         }
       },
       write: (piece) => send(events === null ? piece : events.take(piece)),
-    }),
+    })) satisfies Listen,
+    /** Whether its head was sent. Then {@link finish} has to end it. */
     get hasBegun() {
       return hasBegun;
     },
-    finish(answer) {
+    /**
+     * Ends an answer that has begun. What happened is committed: as a whole, with the decision in the trailer. Otherwise
+     * with an event that holds the decision, or cut off, so that no client takes it for whole.
+     * @param answer the outcome, as it would be answered if nothing had been sent
+     */
+    finish(answer: ProxyAnswer): void {
       // For the line of the log: its head has gone.
       void reply.header('svc-decision', answer.headers['svc-decision']);
       if (raw.destroyed) return;

@@ -347,13 +347,6 @@ async function countPages<Item>(
   return count;
 }
 
-export interface Durations {
-  /** @param labels the value of each label, separated by line ends */
-  observe(labels: string, durationMs: number): void;
-  /** All observations, in the Prometheus text format. */
-  render(): string;
-}
-
 interface Series {
   /** Number of observations in each bucket. The last bucket is for those above all bounds. */
   readonly within: number[];
@@ -370,7 +363,7 @@ export function createDurations(options: {
   readonly help: string;
   readonly labelNames: readonly string[];
   readonly bounds: readonly number[];
-}): Durations {
+}) {
   const { name, help, labelNames, bounds } = options;
   const series = new Map<string, Series>();
 
@@ -391,7 +384,8 @@ export function createDurations(options: {
   };
 
   return {
-    observe(labels, durationMs) {
+    /** @param labels the value of each label, separated by line ends */
+    observe(labels: string, durationMs: number): void {
       const of = series.get(labels) ?? add(labels);
       const seconds = durationMs / 1000;
       let index = 0;
@@ -399,7 +393,8 @@ export function createDurations(options: {
       of.within[index] = (of.within[index] ?? 0) + 1;
       of.sum += seconds;
     },
-    render() {
+    /** All observations, in the Prometheus text format. */
+    render(): string {
       const lines = [...series].flatMap(([labels, of]) => linesOf(labels, of));
       return [`# HELP ${name} ${help}`, `# TYPE ${name} histogram`, ...lines].join('\n');
     },

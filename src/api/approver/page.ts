@@ -1,5 +1,5 @@
 import { MOST_COMMENT } from '../../effects/model/approval.ts';
-import type { Passkeys } from '../../identity/passkeys/passkeys.ts';
+import type { Challenge } from '../../identity/passkeys/passkeys.ts';
 import { countToText } from '../../effects/wire/approval.ts';
 import { isJsonObject } from '../../json/value.ts';
 import { callName, currencyOfParam, lastName, moneyTaken } from '../../effects/model/money.ts';
@@ -19,7 +19,7 @@ import type { ShownApproval } from './shown.ts';
 export function keyPage(
   path: string,
   notice: string | null,
-  passkey: (ReturnType<Passkeys['challenge']> & { readonly party: string }) | null,
+  passkey: (Challenge & { readonly party: string }) | null,
 ): string {
   return page(
     'Approval',

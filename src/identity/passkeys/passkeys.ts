@@ -10,6 +10,18 @@ import type { PasskeyVerifier } from './verifier.ts';
 /** How long a challenge can be answered, ms. */
 export const CHALLENGE_MS = 5 * 60_000;
 
+/** A challenge that was made here, and what proves that. */
+export interface Challenge {
+  /** Sealed; the browser sends it back. Nothing is kept until it is answered. */
+  readonly ceremony: string;
+  readonly challenge: string;
+}
+
+/** Seals texts for browsers; the vault has it. */
+interface TextSeals {
+  sealText(text: string, bound: CeremonyBinding): string;
+  openText(sealed: string, bound: CeremonyBinding): string | null;
+}
 interface CeremonyBinding {
   readonly what: 'console';
   readonly workspace: '';
@@ -23,14 +35,7 @@ type Purpose = 'add' | 'enter' | 'approve';
 /** Passkeys of people: challenges, and what browsers answer. */
 export interface Passkeys {
   /** @param of whom the challenge is for: nobody else can answer it */
-  challenge(
-    purpose: Purpose,
-    of: string,
-  ): {
-    /** Sealed; the browser sends it back. Nothing is kept until it is answered. */
-    readonly ceremony: string;
-    readonly challenge: string;
-  };
+  challenge(purpose: Purpose, of: string): Challenge;
   /** What authenticators know a user by: it says nothing of the user. */
   handleOf(user: string): string;
   /** Adds a passkey, if a browser has made it for this challenge, within five minutes. */
@@ -67,11 +72,7 @@ function passkeyId(credential: string): string {
 
 export function createPasskeys(parts: {
   readonly store: Pick<EffectStore, 'addPasskey' | 'passkey' | 'usePasskey' | 'now'>;
-  /** Seals texts for browsers; the vault has it. */
-  readonly seals: {
-    sealText(text: string, bound: CeremonyBinding): string;
-    openText(sealed: string, bound: CeremonyBinding): string | null;
-  };
+  readonly seals: TextSeals;
   readonly verifier: Pick<PasskeyVerifier, 'verify'>;
 }): Passkeys {
   const { store, seals, verifier } = parts;
