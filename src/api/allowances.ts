@@ -5,13 +5,11 @@ import { ledgerActor } from '../effects/model/principal.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { timeToWire } from '../effects/wire/time.ts';
 import { type ApiApp, guarded } from './app.ts';
-import { Varies } from './bounds.ts';
+import { Varies, AgentId, answers, component, InWorkspace, List, paged, record, Time, WithId } from './schema.ts';
 import { callerOf } from './caller.ts';
-import type { Lists } from './lists.ts';
-import { PAGE_QUERY, pageOf } from './paging.ts';
+import { type Lists, PAGE_QUERY, pageOf } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
-import { AgentId, answers, component, InWorkspace, List, paged, record, Time, WithId } from './schema.ts';
 
 const ALLOWANCES = '/v1/workspaces/:ws/allowances';
 

@@ -3,19 +3,9 @@ import type { ApprovalCall } from '../effects/run/decide-approval.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { MOST_COMMENT } from '../effects/model/approval.ts';
 import { type ApiApp, guarded } from './app.ts';
-import { Bounds, Varies } from './bounds.ts';
-import { askedToWire, requestToWire, voteToWire, whyAsked } from '../effects/wire/approval.ts';
-import { readCalls } from '../effects/wire/calls.ts';
-import { approvalFor } from '../effects/wire/withheld.ts';
-import { timeFromWire } from '../effects/wire/time.ts';
-import { callerOf, mayBeSeen } from './caller.ts';
-import type { Lists } from './lists.ts';
-import { PAGE_QUERY, pageOf } from './paging.ts';
-import type { ApiPorts } from './ports.ts';
-import { refuse, Refused, refuseFaults } from './problem.ts';
-import { Decision, EffectState, PARAMS, PENDING_APPROVAL } from './effect-answers.ts';
-import { Approvers, Requirement } from './requirement.ts';
 import {
+  Bounds,
+  Varies,
   answers,
   closed,
   component,
@@ -29,6 +19,16 @@ import {
   Time,
   WithId,
 } from './schema.ts';
+import { askedToWire, requestToWire, voteToWire, whyAsked } from '../effects/wire/approval.ts';
+import { readCalls } from '../effects/wire/calls.ts';
+import { approvalFor } from '../effects/wire/withheld.ts';
+import { timeFromWire } from '../effects/wire/time.ts';
+import { callerOf, mayBeSeen } from './caller.ts';
+import { type Lists, PAGE_QUERY, pageOf } from './lists.ts';
+import type { ApiPorts } from './ports.ts';
+import { refuse, Refused, refuseFaults } from './problem.ts';
+import { Decision, EffectState, PARAMS, PENDING_APPROVAL } from './effect-answers.ts';
+import { Approvers, Requirement } from './requirement.ts';
 
 const APPROVALS = '/v1/workspaces/:ws/approvals';
 

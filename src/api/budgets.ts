@@ -2,7 +2,7 @@ import { type Standing, type Taken, takenOfBudgets } from '../effects/upkeep/bud
 import { rowName } from '../effects/upkeep/money-events.ts';
 import { timeToWire } from '../effects/wire/time.ts';
 import { WARN_AT } from '../effects/run/to-outcome.ts';
-import type { BudgetRow } from '../effects/model/budget.ts';
+import type { BudgetRow } from '../effects/model/effect.ts';
 import type { Json } from '../json/value.ts';
 import { budgetToWire } from '../effects/run/render.ts';
 import type { Agent } from '../effects/model/principal.ts';

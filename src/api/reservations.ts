@@ -1,7 +1,7 @@
 import { ledgerActor } from '../effects/model/principal.ts';
 import { Type } from 'typebox';
 import { didYouMean } from '../diagnostics/nearest.ts';
-import type { ReservationRecord } from '../effects/model/reservation.ts';
+import type { ReservationRecord } from '../effects/model/claim.ts';
 import { couldUsePool } from '../policy/could-permit.ts';
 import { type ApiApp, guarded } from './app.ts';
 import { actingAgent, callerOf, mayBeSeen } from './caller.ts';

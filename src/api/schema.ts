@@ -174,3 +174,17 @@ export function answers<T extends Readonly<Record<number, TSchema>>>(
   });
   return { ...given, '4xx': problem, '5xx': problem };
 }
+
+const Bound = Type.Union([Type.Number(), Type.Literal('asked')]);
+
+export const Bounds = Type.Object({
+  min: Type.Optional(Bound),
+  max: Type.Optional(Bound),
+  one_of: Type.Optional(List(Type.Union([Type.String(), Type.Number(), Type.Boolean()]))),
+  max_length: Type.Optional(Type.Integer({ minimum: 0 })),
+});
+
+export const Varies = MapOf(
+  Bounds,
+  'Params in which calls alike may differ, with their bounds. All others are the same.',
+);

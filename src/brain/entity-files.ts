@@ -1,7 +1,7 @@
 import { createReading, type FileReading, readText } from '../diagnostics/file-reading.ts';
 import { type Finding, inReadingOrder, type Position } from '../diagnostics/finding.ts';
 import { findFiles, unplaced } from '../diagnostics/find-files.ts';
-import { InvalidFiles } from '../diagnostics/invalid-files.ts';
+import { InvalidFiles } from '../diagnostics/render.ts';
 import { type DataPath, readYamlSource } from '../diagnostics/yaml-source.ts';
 import type { EntityLimits } from '../effects/entity-store.ts';
 import { type Entity, entityName, textOfEntity } from '../effects/model/entity.ts';

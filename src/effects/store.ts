@@ -1,21 +1,19 @@
 import type { KeyObject } from 'node:crypto';
 import type { JsonObject } from '../json/value.ts';
-import type { AllowanceStore } from './allowance-store.ts';
+import type { AllowanceStore, AllowanceRecord } from './model/allowance.ts';
 import type { ApprovalStore } from './approval-store.ts';
 import type { EntityStore } from './entity-store.ts';
 import type { KeyStore } from './key-store.ts';
 import type { NotificationStore } from './notification-store.ts';
 import type { PasskeyStore } from './passkey-store.ts';
-import type { PauseStore } from './pause-store.ts';
+import type { PauseStore } from './model/pause.ts';
 import type { PolicyStore } from './policy-store.ts';
 import type { SessionStore } from './session-store.ts';
 import type { Mismatch } from './model/action-call.ts';
-import type { AllowanceRecord } from './model/allowance.ts';
 import type { Amounts, KeptResult } from './model/answer.ts';
 import type { ApprovalRecord } from './model/approval.ts';
-import type { BudgetRow } from './model/budget.ts';
-import type { Decision, DeniedDecision, Reason } from './model/decision.ts';
 import type {
+  BudgetRow,
   EffectRecord,
   EffectState,
   Evidence,
@@ -25,13 +23,13 @@ import type {
   Stage,
   Tombstone,
 } from './model/effect.ts';
+import type { Decision, DeniedDecision, Reason } from './model/decision.ts';
 import type { LedgerActor, LedgerFilter, LedgerDraft, LedgerEvent } from './model/ledger.ts';
 import type { Page } from './model/page.ts';
 import type { Observed, Verdict } from './model/verdict.ts';
 import type { ReadingTurns } from './run/reading-turns.ts';
 import type { ExportContext, ExportPart, ExportRequest } from './model/export.ts';
-import type { ClaimRecord } from './model/claim.ts';
-import type { ReservationRecord } from './model/reservation.ts';
+import type { ClaimRecord, ReservationRecord } from './model/claim.ts';
 import type { Agent } from './model/principal.ts';
 
 /**

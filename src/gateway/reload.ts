@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import { createHash } from 'node:crypto';
 import type { ApiPorts, ChosenPolicy, ConfirmedPolicy, PolicyChoice, ShownPolicy } from '../api/ports.ts';
 import { unchangeable } from '../config/changes.ts';
-import { InvalidFiles } from '../diagnostics/invalid-files.ts';
+import { InvalidFiles } from '../diagnostics/render.ts';
 import type { JsonObject } from '../json/value.ts';
 import { INSTALLATION, type LedgerActor, type LedgerKind } from '../effects/model/ledger.ts';
 import { ledgerActor, type Principal } from '../effects/model/principal.ts';

@@ -1,5 +1,4 @@
-import type { ClaimRecord } from '../model/claim.ts';
-import type { ReservationRecord } from '../model/reservation.ts';
+import type { ClaimRecord, ReservationRecord } from '../model/claim.ts';
 import type { LedgerActor, LedgerDraft } from '../model/ledger.ts';
 import { freeUnits, isClaimActive } from './obligations.ts';
 import type { Plan, StepView } from './plan.ts';
