@@ -43,7 +43,10 @@ export interface ProxyPorts {
    */
   readonly evaluateRead: (call: ReadCall) => ReadVerdict;
   readonly run: (request: RunRequest) => Promise<RunResult>;
-  /** Holds the caller of a call that has not ended, if it prefers to wait; `null`: it is answered now. */
+  /**
+   * Holds the caller of a call that has not ended, if it prefers to wait; `null`: it is answered now. `applied` is the
+   * value of the header `Preference-Applied` of its answer.
+   */
   readonly preferredWait: {
     hold(
       request: IncomingMessage,

@@ -207,7 +207,7 @@ function lifeMembers(effect: EffectRecord, context: EffectWireContext) {
   }
 }
 
-function reasonToWire({ code, message, policy, rule }: Reason) {
+export function reasonToWire({ code, message, policy, rule }: Reason) {
   return { code, message, ...(policy === undefined ? {} : { policy }), ...(rule === undefined ? {} : { rule }) };
 }
 
