@@ -3,19 +3,32 @@ import type { ApprovalCall } from '../effects/run/decide-approval.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { MOST_COMMENT } from '../effects/model/approval.ts';
 import { type ApiApp, guarded } from './app.ts';
-import { Bounds, Varies } from './bounds.ts';
+import {
+  Bounds,
+  Varies,
+  answers,
+  closed,
+  component,
+  Flag,
+  InWorkspace,
+  List,
+  MapOf,
+  Nullable,
+  paged,
+  record,
+  Time,
+  WithId,
+} from './schema.ts';
 import { askedToWire, requestToWire, voteToWire, whyAsked } from '../effects/wire/approval.ts';
 import { readCalls } from '../effects/wire/calls.ts';
 import { approvalFor } from '../effects/wire/withheld.ts';
 import { timeFromWire } from '../effects/wire/time.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
-import type { Lists } from './lists.ts';
-import { PAGE_QUERY, pageOf } from './paging.ts';
+import { type Lists, PAGE_QUERY, pageOf } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
-import { Refused, refuse, refuseFaults } from './problem.ts';
+import { refuse, Refused, refuseFaults } from './problem.ts';
 import { Decision, EffectState, PARAMS, PENDING_APPROVAL } from './effect-answers.ts';
 import { Approvers, Requirement } from './requirement.ts';
-import { answers, component, Flag, InWorkspace, List, MapOf, Nullable, paged, Time, WithId } from './schema.ts';
 
 const APPROVALS = '/v1/workspaces/:ws/approvals';
 
@@ -50,11 +63,8 @@ const AllowAlike = Type.Object(
       'Also allows the next calls alike, so many, until then, as far as the policy lets; see `allow_alike` of the request. Nobody is asked about them; all else applies to them.',
   },
 );
-const ApproveBody = Type.Object(
-  { ...VOTE, changes: Type.Optional(Changes), allow_alike: Type.Optional(AllowAlike) },
-  { additionalProperties: false },
-);
-const RejectBody = Type.Object(VOTE, { additionalProperties: false });
+const ApproveBody = closed({ ...VOTE, changes: Type.Optional(Changes), allow_alike: Type.Optional(AllowAlike) });
+const RejectBody = closed(VOTE);
 
 const Votes = List(
   Type.Object({
@@ -163,45 +173,34 @@ const Why = Type.Object({
   description: Nullable(Type.String()),
   unknown: List(Type.String(), 'What the rule could not judge.'),
 });
-const Approval = component(
+const Approval = record(
   'Approval',
-  Type.Object(
-    { ...ASKED, why: Type.Optional(List(Why, 'Each rule that asks; not in lists.')) },
-    { description: 'A request for approval: what is asked, who may decide, who has. `url` is its page for people.' },
-  ),
+  'A request for approval: what is asked, who may decide, who has. `url` is its page for people.',
+  { ...ASKED, why: Type.Optional(List(Why, 'Each rule that asks; not in lists.')) },
 );
 const Approvals = component('ApprovalPage', paged({ approvals: List(Approval) }));
 
-const Became = component(
-  'Became',
-  Type.Object(
-    {
-      what: Type.Enum(['waiting', 'rejected', 'dispatched', 'stopped', 'asked_anew', 'ended']),
-      message: Type.String({ description: 'For people.' }),
-      decision: Type.Optional(Decision),
-      code: Type.Optional(Type.String()),
-      rule: Type.Optional(Type.String()),
-      effect_id: Type.Optional(Type.String()),
-      receipt_id: Type.Optional(Type.String()),
-      approval_id: Type.Optional(Type.String({ description: '`asked_anew`: what people are asked now.' })),
-    },
-    { description: 'What a vote did to the call.' },
-  ),
-);
-const Voted = component(
-  'Voted',
-  Type.Object({
-    ...REQUEST,
-    effect: Type.Object({
-      effect_id: Type.String(),
-      state: EffectState,
-      decision: Decision,
-    }),
-    allowance_id: Type.Optional(Type.String({ description: 'What was allowed ahead with it.' })),
-    voted_already: Type.Boolean({ description: 'The same person had approved before: this vote changed nothing.' }),
-    became: Became,
+const Became = record('Became', 'What a vote did to the call.', {
+  what: Type.Enum(['waiting', 'rejected', 'dispatched', 'stopped', 'asked_anew', 'ended']),
+  message: Type.String({ description: 'For people.' }),
+  decision: Type.Optional(Decision),
+  code: Type.Optional(Type.String()),
+  rule: Type.Optional(Type.String()),
+  effect_id: Type.Optional(Type.String()),
+  receipt_id: Type.Optional(Type.String()),
+  approval_id: Type.Optional(Type.String({ description: '`asked_anew`: what people are asked now.' })),
+});
+const Voted = record('Voted', null, {
+  ...REQUEST,
+  effect: Type.Object({
+    effect_id: Type.String(),
+    state: EffectState,
+    decision: Decision,
   }),
-);
+  allowance_id: Type.Optional(Type.String({ description: 'What was allowed ahead with it.' })),
+  voted_already: Type.Boolean({ description: 'The same person had approved before: this vote changed nothing.' }),
+  became: Became,
+});
 
 /** `…/approvals`: list, get, approve, reject. */
 export function addApprovalRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
@@ -212,78 +211,66 @@ export function addApprovalRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): v
 
 function addListRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   const { store } = ports;
-  app.get(
-    APPROVALS,
-    guarded('approvals.read', {
-      operationId: 'listApprovals',
-      summary: 'List requests for approval, newest first',
-      description: 'A page may be short though others follow.',
-      params: InWorkspace,
-      querystring: Type.Object(
-        { status: Type.Optional(Type.Enum(['pending', 'granted', 'rejected', 'expired', 'used'])), ...PAGE_QUERY },
-        { additionalProperties: false },
-      ),
-      response: answers({ 200: Approvals }),
+  const listApprovals = guarded('approvals.read', {
+    operationId: 'listApprovals',
+    summary: 'List requests for approval, newest first',
+    description: 'A page may be short though others follow.',
+    params: InWorkspace,
+    querystring: closed({
+      status: Type.Optional(Type.Enum(['pending', 'granted', 'rejected', 'expired', 'used'])),
+      ...PAGE_QUERY,
     }),
-    async (request, reply) => {
-      const caller = callerOf(request);
-      const { view } = caller;
-      const faults: RequestFault[] = [];
-      const page = pageOf(request.query, faults);
-      if (faults.length > 0) throw refuseFaults(faults);
-      return lists.make(caller, async () => {
-        const { items, next } = await store.approvals(request.params.ws, {
-          status: request.query.status ?? null,
-          agentId: view.kind === 'own' ? view.agentId : null,
-          ...page,
-        });
-        const calls = readCalls(ports, caller.principal, 'list');
-        const approvals: Static<typeof Approval>[] = [];
-        // One by one: records are large, but only a little of each is shown.
-        for (const approval of items) {
-          const effect = await store.turns.run(() => store.effect(approval.workspace, approval.effectId));
-          const asked = askedToWire(approval, effect, calls, view.kind === 'own', null);
-          const request = requestToWire(approvalFor(caller.principal, approval), ports.settings().publicUrl);
-          approvals.push({ ...request, ...asked, digest: approval.digest });
-        }
-        return lists.send(reply, Approvals, 'approvals', approvals, (approval) => approval, { next_cursor: next });
+    response: answers({ 200: Approvals }),
+  });
+  app.get(APPROVALS, listApprovals, async (request, reply) => {
+    const caller = callerOf(request);
+    const { view } = caller;
+    const faults: RequestFault[] = [];
+    const page = pageOf(request.query, faults);
+    if (faults.length > 0) throw refuseFaults(faults);
+    return lists.make(caller, async () => {
+      const { items, next } = await store.approvals(request.params.ws, {
+        status: request.query.status ?? null,
+        agentId: view.kind === 'own' ? view.agentId : null,
+        ...page,
       });
-    },
-  );
+      const calls = readCalls(ports, caller.principal, 'list');
+      const approvals: Static<typeof Approval>[] = [];
+      // One by one: records are large, but only a little of each is shown.
+      for (const approval of items) {
+        const effect = await store.turns.run(() => store.effect(approval.workspace, approval.effectId));
+        const asked = askedToWire(approval, effect, calls, view.kind === 'own', null);
+        const request = requestToWire(approvalFor(caller.principal, approval), ports.settings().publicUrl);
+        approvals.push({ ...request, ...asked, digest: approval.digest });
+      }
+      return lists.send(reply, Approvals, 'approvals', approvals, (approval) => approval, { next_cursor: next });
+    });
+  });
 }
 
 function addApprovalRoute(app: ApiApp, ports: ApiPorts): void {
   const { store } = ports;
-  app.get(
-    `${APPROVALS}/:id`,
-    guarded('approvals.read', {
-      operationId: 'getApproval',
-      summary: 'One request for approval',
-      params: WithId,
-      response: answers({ 200: Approval }),
-    }),
-    async (request) => {
-      const caller = callerOf(request);
-      const { ws, id } = request.params;
-      const kept = await store.approval(ws, id);
-      if (kept === null || !mayBeSeen(caller, kept.requester.agentId))
-        throw refuse('not_found', 'There is no such request for approval here.');
-      const approval = approvalFor(caller.principal, kept);
-      const [effect, budgets] = await Promise.all([store.effect(ws, approval.effectId), store.budgets(ws)]);
-      return {
-        ...requestToWire(approval, ports.settings().publicUrl),
-        ...askedToWire(
-          approval,
-          effect,
-          readCalls(ports, caller.principal, 'one'),
-          caller.view.kind === 'own',
-          budgets,
-        ),
-        why: whyAsked(approval, effect, ports.policies().set.rules),
-        digest: approval.digest,
-      };
-    },
-  );
+  const getApproval = guarded('approvals.read', {
+    operationId: 'getApproval',
+    summary: 'One request for approval',
+    params: WithId,
+    response: answers({ 200: Approval }),
+  });
+  app.get(`${APPROVALS}/:id`, getApproval, async (request) => {
+    const caller = callerOf(request);
+    const { ws, id } = request.params;
+    const kept = await store.approval(ws, id);
+    if (kept === null || !mayBeSeen(caller, kept.requester.agentId))
+      throw refuse('not_found', 'There is no such request for approval here.');
+    const approval = approvalFor(caller.principal, kept);
+    const [effect, budgets] = await Promise.all([store.effect(ws, approval.effectId), store.budgets(ws)]);
+    return {
+      ...requestToWire(approval, ports.settings().publicUrl),
+      ...askedToWire(approval, effect, readCalls(ports, caller.principal, 'one'), caller.view.kind === 'own', budgets),
+      why: whyAsked(approval, effect, ports.policies().set.rules),
+      digest: approval.digest,
+    };
+  });
 }
 
 function addVoteRoutes(app: ApiApp, ports: ApiPorts): void {

@@ -5,18 +5,16 @@ import { BadQuestion, type BrainAnswer, BrainNotReady, DEFAULT_HITS, MOST_HITS }
 import { MAX_QUERY, shownEntity } from '../brain/brain.ts';
 import { answerToWire, entityToWire, originToWire } from '../brain/wire.ts';
 import { type Incoming, MOST_AT_ONCE } from '../brain/writer.ts';
-import { type EntityOrigin, type EntityRecord, entityName } from '../effects/model/entity.ts';
+import { entityName, type EntityOrigin, type EntityRecord } from '../effects/model/entity.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
-import { pointerTo } from '../json/pointer.ts';
-import type { JsonObject } from '../json/value.ts';
+import { pointerTo, type JsonObject } from '../json/value.ts';
 import { type ApiApp, type Caller, guarded } from './app.ts';
 import { callerOf } from './caller.ts';
-import type { Lists } from './lists.ts';
-import { PAGE_QUERY, pageOf } from './paging.ts';
+import { type Lists, PAGE_QUERY, pageOf } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
 import { Actor } from './effect-answers.ts';
-import { AnyObject, AnyValue, answers, component, InWorkspace, List, OneOf, paged, Time } from './schema.ts';
+import { answers, AnyObject, AnyValue, closed, InWorkspace, List, OneOf, paged, record, Time } from './schema.ts';
 
 const BRAIN = '/v1/workspaces/:ws/brain';
 /** The tool over MCP that returns the same. Keys that are limited to some tools need it here too. */
@@ -33,22 +31,19 @@ const OfEntity = Type.Object({
   type: Type.String({ description: 'Type of the entity.' }),
   id: Type.String({ description: 'Id of the entity.' }),
 });
-const Search = Type.Object(
-  {
-    query: Type.String({
-      minLength: 1,
-      maxLength: MAX_QUERY,
-      description: 'Words, which may have a typing error, or an id.',
-      examples: ['acme'],
-    }),
-    entity_type: EntityType,
-    join_to: Type.Optional({ ...EntityType, description: 'Type of linked entities that are wanted with each hit.' }),
-    limit: Type.Optional(
-      Type.String({ pattern: '^[0-9]{1,2}$', description: `1 to ${MOST_HITS}; ${DEFAULT_HITS} if absent.` }),
-    ),
-  },
-  { additionalProperties: false },
-);
+const Search = closed({
+  query: Type.String({
+    minLength: 1,
+    maxLength: MAX_QUERY,
+    description: 'Words, which may have a typing error, or an id.',
+    examples: ['acme'],
+  }),
+  entity_type: EntityType,
+  join_to: Type.Optional({ ...EntityType, description: 'Type of linked entities that are wanted with each hit.' }),
+  limit: Type.Optional(
+    Type.String({ pattern: '^[0-9]{1,2}$', description: `1 to ${MOST_HITS}; ${DEFAULT_HITS} if absent.` }),
+  ),
+});
 
 const REF = { type: Type.String(), id: Type.String() };
 const ENTITY = {
@@ -61,26 +56,21 @@ const ENTITY = {
 };
 const FromApi = { kind: Type.Literal('api'), by: Actor };
 const FromFile = { kind: Type.Literal('file'), file: Type.String(), line: Type.Integer({ minimum: 1 }) };
-const Entity = component(
+const Entity = record(
   'Entity',
-  Type.Object(
-    { ...ENTITY, source: OneOf([Type.Object(FromApi), Type.Object(FromFile)]) },
-    { description: 'Something of the organisation that agents and policies may consult, and where it comes from.' },
-  ),
+  'Something of the organisation that agents and policies may consult, and where it comes from.',
+  { ...ENTITY, source: OneOf([Type.Object(FromApi), Type.Object(FromFile)]) },
 );
 const Entities = paged({ entities: List(Entity) });
 const Count = Type.Integer({ minimum: 0 });
 const Put = Type.Object({ version: Count, created: Count, changed: Count, unchanged: Count });
 const Linked = Type.Object({ ...ENTITY, rel: Type.String(), direction: Type.Enum(['outgoing', 'incoming']) });
-const Found = component(
-  'Found',
-  Type.Object({
-    entities: List(Type.Object({ ...ENTITY, score: Type.Number() }), 'Best first.'),
-    joined: List(Type.Object({ of: Type.Object(REF), entities: List(Linked) })),
-    sources: List(OneOf([Type.Object({ ...REF, ...FromApi }), Type.Object({ ...REF, ...FromFile })])),
-    truncated: Type.Boolean({ description: 'There are more.' }),
-  }),
-);
+const Found = record('Found', null, {
+  entities: List(Type.Object({ ...ENTITY, score: Type.Number() }), 'Best first.'),
+  joined: List(Type.Object({ of: Type.Object(REF), entities: List(Linked) })),
+  sources: List(OneOf([Type.Object({ ...REF, ...FromApi }), Type.Object({ ...REF, ...FromFile })])),
+  truncated: Type.Boolean({ description: 'There are more.' }),
+});
 
 /** `…/brain`: entities of the organisation, put, listed, searched and deleted. */
 export function addBrainRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
@@ -92,144 +82,126 @@ export function addBrainRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
 }
 
 function addPutRoute(app: ApiApp, { brain, brainWriter }: ApiPorts): void {
-  app.put(
-    `${BRAIN}/entities`,
-    guarded('brain.write', {
-      operationId: 'putEntities',
-      summary: 'Put entities of the company brain',
-      description: `All of them or none. An entity of the same type and id is replaced. One that a file of the configuration names is a 409 \`conflict\`: the file has the last word. At most ${MOST_AT_ONCE} at once.`,
-      params: InWorkspace,
-      body: Type.Object(
-        {
-          entities: Type.Array(
-            AnyValue(
-              'An entity: `type`, `id`, `name`, and where there are any `attributes` (an object) and `links` (a list of `{ rel, type, id }`).',
-            ),
-            { minItems: 1, maxItems: MOST_AT_ONCE },
-          ),
-        },
-        { additionalProperties: false },
+  const putEntities = guarded('brain.write', {
+    operationId: 'putEntities',
+    summary: 'Put entities of the company brain',
+    description: `All of them or none. An entity of the same type and id is replaced. One that a file of the configuration names is a 409 \`conflict\`: the file has the last word. At most ${MOST_AT_ONCE} at once.`,
+    params: InWorkspace,
+    body: closed({
+      entities: Type.Array(
+        AnyValue(
+          'An entity: `type`, `id`, `name`, and where there are any `attributes` (an object) and `links` (a list of `{ rel, type, id }`).',
+        ),
+        { minItems: 1, maxItems: MOST_AT_ONCE },
       ),
-      response: answers({ 200: Put }),
     }),
-    async (request) => {
-      const caller = callerOf(request);
-      refuseAgents(caller);
-      const actor = ledgerActor(caller.principal);
-      const entities = checkedEntities(request.body.entities, { kind: 'api', by: actor });
-      const put = await brainWriter.put(request.params.ws, entities, actor);
-      switch (put.kind) {
-        case 'put': {
-          await brain.written(request.params.ws);
-          const { version, created, changed, unchanged } = put;
-          return { version, created, changed, unchanged };
-        }
-        case 'in_file':
-          throw refuse(
-            'conflict',
-            `Nothing was put. ${put.entities
-              .slice(0, 5)
-              .map(({ index, file }) => `/entities/${index} is in the file ${file}`)
-              .join('; ')}. Change it there: what a file names belongs to the file.`,
-          );
-        case 'too_much':
-          throw refuse(
-            'conflict',
-            `Nothing was put. The workspace would have more than ${put.limit} ${put.of === 'entities' ? 'entities' : 'characters of entities'}. Delete some, or raise limits.${put.of === 'entities' ? 'brain_entities' : 'brain_size'}.`,
-          );
+    response: answers({ 200: Put }),
+  });
+  app.put(`${BRAIN}/entities`, putEntities, async (request) => {
+    const caller = callerOf(request);
+    refuseAgents(caller);
+    const actor = ledgerActor(caller.principal);
+    const entities = checkedEntities(request.body.entities, { kind: 'api', by: actor });
+    const put = await brainWriter.put(request.params.ws, entities, actor);
+    switch (put.kind) {
+      case 'put': {
+        await brain.written(request.params.ws);
+        const { version, created, changed, unchanged } = put;
+        return { version, created, changed, unchanged };
       }
-    },
-  );
+      case 'in_file':
+        throw refuse(
+          'conflict',
+          `Nothing was put. ${put.entities
+            .slice(0, 5)
+            .map(({ index, file }) => `/entities/${index} is in the file ${file}`)
+            .join('; ')}. Change it there: what a file names belongs to the file.`,
+        );
+      case 'too_much':
+        throw refuse(
+          'conflict',
+          `Nothing was put. The workspace would have more than ${put.limit} ${put.of === 'entities' ? 'entities' : 'characters of entities'}. Delete some, or raise limits.${put.of === 'entities' ? 'brain_entities' : 'brain_size'}.`,
+        );
+    }
+  });
 }
 
 function addListRoute(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
-  app.get(
-    `${BRAIN}/entities`,
-    guarded('brain.read', {
-      operationId: 'listEntities',
-      summary: 'List entities, those that changed last first',
-      params: InWorkspace,
-      querystring: Type.Object({ type: Type.Optional(EntityType), ...PAGE_QUERY }, { additionalProperties: false }),
-      response: answers({ 200: Entities }),
-    }),
-    async (request, reply) => {
-      const caller = callerOf(request);
-      refuseLimited(caller);
-      const faults: RequestFault[] = [];
-      const page = pageOf(request.query, faults);
-      if (faults.length > 0) throw refuseFaults(faults);
-      return lists.make(caller, async () => {
-        const { items, next } = await store.entityPage(request.params.ws, {
-          type: request.query.type ?? null,
-          ...page,
-        });
-        return lists.send(reply, Entities, 'entities', items, recordToWire, { next_cursor: next });
+  const listEntities = guarded('brain.read', {
+    operationId: 'listEntities',
+    summary: 'List entities, those that changed last first',
+    params: InWorkspace,
+    querystring: closed({ type: Type.Optional(EntityType), ...PAGE_QUERY }),
+    response: answers({ 200: Entities }),
+  });
+  app.get(`${BRAIN}/entities`, listEntities, async (request, reply) => {
+    const caller = callerOf(request);
+    refuseLimited(caller);
+    const faults: RequestFault[] = [];
+    const page = pageOf(request.query, faults);
+    if (faults.length > 0) throw refuseFaults(faults);
+    return lists.make(caller, async () => {
+      const { items, next } = await store.entityPage(request.params.ws, {
+        type: request.query.type ?? null,
+        ...page,
       });
-    },
-  );
+      return lists.send(reply, Entities, 'entities', items, recordToWire, { next_cursor: next });
+    });
+  });
 }
 
 function addEntityRoute(app: ApiApp, { store }: ApiPorts): void {
-  app.get(
-    `${BRAIN}/entities/:type/:id`,
-    guarded('brain.read', {
-      operationId: 'getEntity',
-      summary: 'One entity',
-      params: OfEntity,
-      response: answers({ 200: Entity }),
-    }),
-    async (request) => {
-      refuseLimited(callerOf(request));
-      const { ws, type, id } = request.params;
-      const [record = null] = isEntityType(type) && isEntityId(id) ? await store.entities(ws, [{ type, id }]) : [];
-      if (record === null) throw notFound();
-      return recordToWire(record);
-    },
-  );
+  const getEntity = guarded('brain.read', {
+    operationId: 'getEntity',
+    summary: 'One entity',
+    params: OfEntity,
+    response: answers({ 200: Entity }),
+  });
+  app.get(`${BRAIN}/entities/:type/:id`, getEntity, async (request) => {
+    refuseLimited(callerOf(request));
+    const { ws, type, id } = request.params;
+    const [record = null] = isEntityType(type) && isEntityId(id) ? await store.entities(ws, [{ type, id }]) : [];
+    if (record === null) throw notFound();
+    return recordToWire(record);
+  });
 }
 
 function addDeleteRoute(app: ApiApp, { store, brain }: ApiPorts): void {
-  app.delete(
-    `${BRAIN}/entities/:type/:id`,
-    guarded('brain.write', {
-      operationId: 'deleteEntity',
-      summary: 'Delete an entity',
-      description: 'One that a file of the configuration names is a 409 `conflict`: take it out of the file.',
-      params: OfEntity,
-      response: answers({ 200: Type.Object(REF) }),
-    }),
-    async (request) => {
-      const caller = callerOf(request);
-      refuseAgents(caller);
-      const { ws, type, id } = request.params;
-      if (!isEntityType(type) || !isEntityId(id)) throw notFound();
-      const actor = ledgerActor(caller.principal);
-      const removed = await store.removeEntities({ workspace: ws, entities: [{ type, id }], origin: 'api', actor });
-      if (removed.kind === 'in_file')
-        throw refuse('conflict', `It is in the file ${removed.file}, and would come back. Take it out of the file.`);
-      if (removed.count === 0) throw notFound();
-      await brain.written(ws);
-      return { type, id };
-    },
-  );
+  const deleteEntity = guarded('brain.write', {
+    operationId: 'deleteEntity',
+    summary: 'Delete an entity',
+    description: 'One that a file of the configuration names is a 409 `conflict`: take it out of the file.',
+    params: OfEntity,
+    response: answers({ 200: Type.Object(REF) }),
+  });
+  app.delete(`${BRAIN}/entities/:type/:id`, deleteEntity, async (request) => {
+    const caller = callerOf(request);
+    refuseAgents(caller);
+    const { ws, type, id } = request.params;
+    if (!isEntityType(type) || !isEntityId(id)) throw notFound();
+    const actor = ledgerActor(caller.principal);
+    const removed = await store.removeEntities({ workspace: ws, entities: [{ type, id }], origin: 'api', actor });
+    if (removed.kind === 'in_file')
+      throw refuse('conflict', `It is in the file ${removed.file}, and would come back. Take it out of the file.`);
+    if (removed.count === 0) throw notFound();
+    await brain.written(ws);
+    return { type, id };
+  });
 }
 
 function addSearchRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
-  app.get(
-    `${BRAIN}/search`,
-    guarded('brain.read', {
-      operationId: 'searchEntities',
-      summary: 'Search entities of a type, with those that they are linked with',
-      params: InWorkspace,
-      querystring: Search,
-      response: answers({ 200: Found }),
-    }),
-    async (request) => {
-      const caller = callerOf(request);
-      refuseLimited(caller);
-      return lists.make(caller, async () => answerToWire(await asked(ports, request.params.ws, request.query)));
-    },
-  );
+  const searchEntities = guarded('brain.read', {
+    operationId: 'searchEntities',
+    summary: 'Search entities of a type, with those that they are linked with',
+    params: InWorkspace,
+    querystring: Search,
+    response: answers({ 200: Found }),
+  });
+  app.get(`${BRAIN}/search`, searchEntities, async (request) => {
+    const caller = callerOf(request);
+    refuseLimited(caller);
+    return lists.make(caller, async () => answerToWire(await asked(ports, request.params.ws, request.query)));
+  });
 }
 
 async function asked(ports: ApiPorts, workspace: string, query: Static<typeof Search>): Promise<BrainAnswer> {

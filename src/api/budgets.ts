@@ -2,7 +2,7 @@ import { type Standing, type Taken, takenOfBudgets } from '../effects/upkeep/bud
 import { rowName } from '../effects/upkeep/money-events.ts';
 import { timeToWire } from '../effects/wire/time.ts';
 import { WARN_AT } from '../effects/run/to-outcome.ts';
-import type { BudgetRow } from '../effects/model/budget.ts';
+import type { BudgetRow } from '../effects/model/effect.ts';
 import type { Json } from '../json/value.ts';
 import { budgetToWire } from '../effects/run/render.ts';
 import type { Agent } from '../effects/model/principal.ts';
@@ -16,22 +16,18 @@ import { type Static, Type } from 'typebox';
 import { BUDGET } from './effect-answers.ts';
 import { refuseAgents } from './ledger.ts';
 import { refuse } from './problem.ts';
-import { answers, component, InWorkspace, List, Nullable, Time, WithId } from './schema.ts';
+import { answers, InWorkspace, List, Nullable, record, Time, WithId } from './schema.ts';
 
-const BudgetRowAnswer = component(
-  'BudgetRow',
-  Type.Object(
-    { ...BUDGET, bucket: Type.Optional(Type.String()), window: Type.Optional(Type.String()) },
-    { description: 'A budget as it stands. An agent sees no bucket of what it shares.' },
-  ),
-);
+const BudgetRowAnswer = record('BudgetRow', 'A budget as it stands. An agent sees no bucket of what it shares.', {
+  ...BUDGET,
+  bucket: Type.Optional(Type.String()),
+  window: Type.Optional(Type.String()),
+});
 const Budgets = Type.Object({ budgets: List(BudgetRowAnswer) });
 
 const Count = Type.Integer({ minimum: 0 });
 const Stood = Type.Object({ at: Time, spent: Count, held: Count });
-const EffectBudgets = component(
-  'EffectBudgets',
-  Type.Object({
+const EffectBudgets = record('EffectBudgets', null, {
     hold_state: Type.Enum(['none', 'held', 'posted', 'voided']),
     budgets: List(
       Type.Object({
@@ -52,21 +48,18 @@ const EffectBudgets = component(
         now: Nullable(BudgetRowAnswer, '`null`: its window is over.'),
       }),
     ),
-  }),
-);
+});
 
 /** `GET …/budgets`: rows whose window has not ended. */
 export function addBudgetRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
-  app.get(
-    '/v1/workspaces/:ws/budgets',
-    guarded('budgets.read', {
+  const listBudgets = guarded('budgets.read', {
       operationId: 'listBudgets',
       summary: 'List budgets as they stand',
       description: 'An agent sees the figures of its own, and of those that it shares a level only.',
       params: InWorkspace,
       response: answers({ 200: Budgets }),
-    }),
-    async (request, reply) => {
+  });
+  app.get('/v1/workspaces/:ws/budgets', listBudgets, async (request, reply) => {
       const { ws } = request.params;
       const caller = callerOf(request);
       const { view } = caller;
@@ -84,24 +77,21 @@ export function addBudgetRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
           {},
         );
       });
-    },
-  );
+  });
   addTakenRoute(app, ports, lists);
 }
 
 /** `GET …/effects/{id}/budgets`: what a call took of budgets, and how they stood before and after. */
 function addTakenRoute(app: ApiApp, { store, policies }: ApiPorts, lists: Lists): void {
-  app.get(
-    '/v1/workspaces/:ws/effects/:id/budgets',
-    guarded('budgets.read', {
+  const getEffectBudgets = guarded('budgets.read', {
       operationId: 'getEffectBudgets',
       summary: 'What a call took of budgets, and how these stood before and after',
       description:
         'Computed from the ledger, event by event. `before` and `after` are there for calendar windows in which not more happened than is read; else `unknown` says why not. A key that was made for one agent does not read it: others share the budgets.',
       params: WithId,
       response: answers({ 200: EffectBudgets }),
-    }),
-    async (request) => {
+  });
+  app.get('/v1/workspaces/:ws/effects/:id/budgets', getEffectBudgets, async (request) => {
       const caller = callerOf(request);
       refuseAgents(caller);
       const { ws, id } = request.params;
@@ -113,8 +103,7 @@ function addTakenRoute(app: ApiApp, { store, policies }: ApiPorts, lists: Lists)
         const { set } = policies();
         return { hold_state: effect.holdState, budgets: taken.map((one) => takenToWire(one, rows, set)) };
       });
-    },
-  );
+  });
 }
 
 function takenToWire({ hold, spent, around }: Taken, rows: readonly BudgetRow[], set: CompiledPolicies) {

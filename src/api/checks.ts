@@ -1,15 +1,15 @@
 import { type Static, Type } from 'typebox';
 import { mismatchToWire } from '../effects/model/action-call.ts';
-import { type Json, isJsonArray, isJsonObject } from '../json/value.ts';
+import { isJsonArray, isJsonObject, type Json } from '../json/value.ts';
 import { conditionFaults, requiredFieldFaults } from '../effects/checks/conditions.ts';
 import { reconcile } from '../effects/checks/reconcile.ts';
 import { CHECK_LIMITS } from '../effects/checks/state-fields.ts';
 import { verifyState } from '../effects/checks/verify-state.ts';
 import type { FastifyRequest } from 'fastify';
-import type { ApiApp } from './app.ts';
-import { type Refused, refuse, refuseFaults } from './problem.ts';
+import { type ApiApp, guarded } from './app.ts';
+import { refuse, type Refused, refuseFaults } from './problem.ts';
 import { Mismatches } from './effect-answers.ts';
-import { AnyObject, answers, component } from './schema.ts';
+import { answers, AnyObject, closed, record } from './schema.ts';
 import { validationFaults } from './validation-faults.ts';
 
 const Conditions = AnyObject(
@@ -25,111 +25,82 @@ const Fields = Type.Array(Type.String({ maxLength: CHECK_LIMITS.field }), {
   description: 'Fields that must match between assumed and current state.',
 });
 
-const VerifyBody = Type.Object(
-  {
+const VerifyBody = closed({
+  intent: Type.String({ description: 'Human-readable label for the action.' }),
+  required_fields: Fields,
+  assumed_state: AnyObject('State that the agent resolved at plan time.'),
+  current_state: AnyObject('Live state fetched immediately before the call.'),
+  conditions: Conditions,
+  on_mismatch: Type.Enum(['replan', 'block']),
+});
+
+const VerifyAnswer = record('StateVerdict', null, {
+  status: Type.Enum(['verified', 'mismatch_detected']),
+  decision: Type.Enum(['proceed', 'replan', 'block']),
+  mismatches: Mismatches,
+});
+
+const ReconcileBody = closed({
+  action: closed({
     intent: Type.String({ description: 'Human-readable label for the action.' }),
-    required_fields: Fields,
-    assumed_state: AnyObject('State that the agent resolved at plan time.'),
-    current_state: AnyObject('Live state fetched immediately before the call.'),
-    conditions: Conditions,
-    on_mismatch: Type.Enum(['replan', 'block']),
-  },
-  { additionalProperties: false },
-);
-
-const VerifyAnswer = component(
-  'StateVerdict',
-  Type.Object({
-    status: Type.Enum(['verified', 'mismatch_detected']),
-    decision: Type.Enum(['proceed', 'replan', 'block']),
-    mismatches: Mismatches,
+    tool: Type.String({ description: 'The tool that was called.' }),
+    params: AnyObject('Parameters passed to the tool.'),
   }),
-);
+  outcome: Type.Literal('UNKNOWN'),
+  current_state: AnyObject('Live state from the source of truth.'),
+  conditions: Conditions,
+});
 
-const ReconcileBody = Type.Object(
-  {
-    action: Type.Object(
-      {
-        intent: Type.String({ description: 'Human-readable label for the action.' }),
-        tool: Type.String({ description: 'The tool that was called.' }),
-        params: AnyObject('Parameters passed to the tool.'),
-      },
-      { additionalProperties: false },
-    ),
-    outcome: Type.Literal('UNKNOWN'),
-    current_state: AnyObject('Live state from the source of truth.'),
-    conditions: Conditions,
-  },
-  { additionalProperties: false },
-);
-
-const ReconcileAnswer = component(
-  'ReconcileVerdict',
-  Type.Object({
-    decision: Type.Enum(['do_not_retry', 'retry_allowed', 'replan']),
-    reason: Type.String(),
-    status: Type.Literal('reconciled'),
-  }),
-);
+const ReconcileAnswer = record('ReconcileVerdict', null, {
+  decision: Type.Enum(['do_not_retry', 'retry_allowed', 'replan']),
+  reason: Type.String(),
+  status: Type.Literal('reconciled'),
+});
 
 /** `POST /state/verify` and `POST /outcomes/reconcile`: pure functions of their bodies. */
 export function addCheckRoutes(app: ApiApp): void {
-  app.post(
-    '/state/verify',
-    {
-      config: { endpoint: 'state.verify' },
-      attachValidation: true,
-      schema: {
-        operationId: 'verifyState',
-        summary: 'Compare assumed with live state before a write',
-        tags: ['checks'],
-        body: VerifyBody,
-        response: answers({ 200: VerifyAnswer }),
-      },
-    },
-    async (request) => {
-      refuseFaulty(request);
-      const body: Static<typeof VerifyBody> = request.body;
-      const result = verifyState({
-        intent: body.intent,
-        requiredFields: body.required_fields,
-        assumedState: body.assumed_state,
-        currentState: body.current_state,
-        conditions: body.conditions,
-        onMismatch: body.on_mismatch,
-      });
-      if (result === null) throw tooManySteps();
-      const { status, decision, mismatches } = result;
-      return { status, decision, mismatches: mismatches.map(mismatchToWire) };
-    },
-  );
+  const verifying = guarded('state.verify', {
+    operationId: 'verifyState',
+    summary: 'Compare assumed with live state before a write',
+    tags: ['checks'],
+    body: VerifyBody,
+    response: answers({ 200: VerifyAnswer }),
+  });
+  app.post('/state/verify', { ...verifying, attachValidation: true }, async (request) => {
+    refuseFaulty(request);
+    const body: Static<typeof VerifyBody> = request.body;
+    const result = verifyState({
+      intent: body.intent,
+      requiredFields: body.required_fields,
+      assumedState: body.assumed_state,
+      currentState: body.current_state,
+      conditions: body.conditions,
+      onMismatch: body.on_mismatch,
+    });
+    if (result === null) throw tooManySteps();
+    const { status, decision, mismatches } = result;
+    return { status, decision, mismatches: mismatches.map(mismatchToWire) };
+  });
 
-  app.post(
-    '/outcomes/reconcile',
-    {
-      config: { endpoint: 'outcomes.reconcile' },
-      attachValidation: true,
-      schema: {
-        operationId: 'reconcileOutcome',
-        summary: 'Decide from live state whether a retry is safe',
-        tags: ['checks'],
-        body: ReconcileBody,
-        response: answers({ 200: ReconcileAnswer }),
-      },
-    },
-    async (request) => {
-      refuseFaulty(request);
-      const body: Static<typeof ReconcileBody> = request.body;
-      const result = reconcile({
-        action: body.action,
-        currentState: body.current_state,
-        conditions: body.conditions,
-      });
-      if (result === null) throw tooManySteps();
-      const { decision, reason, status } = result;
-      return { decision, reason, status };
-    },
-  );
+  const reconciling = guarded('outcomes.reconcile', {
+    operationId: 'reconcileOutcome',
+    summary: 'Decide from live state whether a retry is safe',
+    tags: ['checks'],
+    body: ReconcileBody,
+    response: answers({ 200: ReconcileAnswer }),
+  });
+  app.post('/outcomes/reconcile', { ...reconciling, attachValidation: true }, async (request) => {
+    refuseFaulty(request);
+    const body: Static<typeof ReconcileBody> = request.body;
+    const result = reconcile({
+      action: body.action,
+      currentState: body.current_state,
+      conditions: body.conditions,
+    });
+    if (result === null) throw tooManySteps();
+    const { decision, reason, status } = result;
+    return { decision, reason, status };
+  });
 }
 
 function tooManySteps(): Refused {

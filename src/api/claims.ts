@@ -9,7 +9,7 @@ import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
 import { timeToWire } from '../effects/wire/time.ts';
-import { AgentId, component, InWorkspace, List, Nullable, Time, WithId, answers } from './schema.ts';
+import { AgentId, answers, closed, InWorkspace, List, Nullable, record, Time, WithId } from './schema.ts';
 
 const CLAIMS = '/v1/workspaces/:ws/claims';
 /** The longest time for which a claim or a reservation may be taken, s. */
@@ -19,22 +19,16 @@ const RENEWAL_S = 300;
 /** How long a claim or reservation lasts. */
 export const Ttl = Type.Integer({ minimum: 1, maximum: MAX_TTL_S, description: 'Seconds from now.' });
 
-const Claim = component(
-  'Claim',
-  Type.Object(
-    {
-      id: Type.String(),
-      workspace: Type.String(),
-      target: Type.String(),
-      agent_id: AgentId,
-      created_at: Time,
-      expires_at: Time,
-      running_effects: List(Type.String(), 'Effects that run under it, and extend it while they do.'),
-      extended_until: Nullable(Time),
-    },
-    { description: 'An exclusive right of an agent to act on a target, for a limited time.' },
-  ),
-);
+const Claim = record('Claim', 'An exclusive right of an agent to act on a target, for a limited time.', {
+  id: Type.String(),
+  workspace: Type.String(),
+  target: Type.String(),
+  agent_id: AgentId,
+  created_at: Time,
+  expires_at: Time,
+  running_effects: List(Type.String(), 'Effects that run under it, and extend it while they do.'),
+  extended_until: Nullable(Time),
+});
 const Claims = Type.Object({ claims: List(Claim) });
 
 /** `…/claims`: take, list, renew, release. */
@@ -47,125 +41,107 @@ export function addClaimRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void
 
 function addTakeRoute(app: ApiApp, ports: ApiPorts): void {
   const { store } = ports;
-  app.post(
-    CLAIMS,
-    guarded('claims.write', {
-      operationId: 'takeClaim',
-      summary: 'Take an exclusive right on a target, for a time',
-      description:
-        'Only on targets that a tool which the agent may call can name by its template, or a rule for it by a claim. A target that another agent holds is a 409 `claim_held`, one claim more than an agent or a key may hold a 409 `too_many_claims`.',
-      params: InWorkspace,
-      body: Type.Object(
-        {
-          target: Type.String({ minLength: 1, maxLength: 1024, examples: ['payment:pay_1'] }),
-          agent_id: Type.Optional(AgentId),
-          ttl_s: Ttl,
-        },
-        { additionalProperties: false },
-      ),
-      response: answers({ 201: Claim }),
+  const takeClaim = guarded('claims.write', {
+    operationId: 'takeClaim',
+    summary: 'Take an exclusive right on a target, for a time',
+    description:
+      'Only on targets that a tool which the agent may call can name by its template, or a rule for it by a claim. A target that another agent holds is a 409 `claim_held`, one claim more than an agent or a key may hold a 409 `too_many_claims`.',
+    params: InWorkspace,
+    body: closed({
+      target: Type.String({ minLength: 1, maxLength: 1024, examples: ['payment:pay_1'] }),
+      agent_id: Type.Optional(AgentId),
+      ttl_s: Ttl,
     }),
-    async (request, reply) => {
-      const { ws } = request.params;
-      const { target, agent_id, ttl_s } = request.body;
-      const caller = callerOf(request);
-      const agentId = actingAgent(caller, agent_id, ws, ports.directory);
-      if (!isTargetOfCallable(target, whoCalls(caller, agentId, ws, target, ports), caller, ports))
-        throw refuseFaults([{ path: '/target', message: 'is the target of no tool that the agent may call' }]);
-      const result = await store.takeClaim({
-        id: ports.newId('clm'),
-        workspace: ws,
-        target,
-        agentId,
-        keyId: caller.principal.keyId,
-        ttlMs: ttl_s * 1000,
-        actor: ledgerActor(caller.principal),
-      });
-      switch (result.kind) {
-        case 'made':
-          return reply.code(201).send(claimToWire(result.claim));
-        case 'held':
-          throw refuse('claim_held', `Another agent holds a claim on ${target}.`, {
-            retryAfterMs: Math.max(1000, result.claim.expiresAt - store.now()),
-            // Agents are not told which other agent has it.
-            members: { target, ...(caller.view.kind === 'own' ? {} : { claim: claimToWire(result.claim) }) },
-          });
-        case 'too_many':
-          throw refuse(
-            'too_many_claims',
-            `One ${result.of} holds at most ${result.limit} claims at a time. Release one, or wait until one is over.`,
-            { members: { of: result.of, limit: result.limit } },
-          );
-      }
-    },
-  );
+    response: answers({ 201: Claim }),
+  });
+  app.post(CLAIMS, takeClaim, async (request, reply) => {
+    const { ws } = request.params;
+    const { target, agent_id, ttl_s } = request.body;
+    const caller = callerOf(request);
+    const agentId = actingAgent(caller, agent_id, ws, ports.directory);
+    if (!isTargetOfCallable(target, whoCalls(caller, agentId, ws, target, ports), caller, ports))
+      throw refuseFaults([{ path: '/target', message: 'is the target of no tool that the agent may call' }]);
+    const result = await store.takeClaim({
+      id: ports.newId('clm'),
+      workspace: ws,
+      target,
+      agentId,
+      keyId: caller.principal.keyId,
+      ttlMs: ttl_s * 1000,
+      actor: ledgerActor(caller.principal),
+    });
+    switch (result.kind) {
+      case 'made':
+        return reply.code(201).send(claimToWire(result.claim));
+      case 'held':
+        throw refuse('claim_held', `Another agent holds a claim on ${target}.`, {
+          retryAfterMs: Math.max(1000, result.claim.expiresAt - store.now()),
+          // Agents are not told which other agent has it.
+          members: { target, ...(caller.view.kind === 'own' ? {} : { claim: claimToWire(result.claim) }) },
+        });
+      case 'too_many':
+        throw refuse(
+          'too_many_claims',
+          `One ${result.of} holds at most ${result.limit} claims at a time. Release one, or wait until one is over.`,
+          { members: { of: result.of, limit: result.limit } },
+        );
+    }
+  });
 }
 
 function addListRoute(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
-  app.get(
-    CLAIMS,
-    guarded('claims.read', {
-      operationId: 'listClaims',
-      summary: 'List claims in force',
-      params: InWorkspace,
-      response: answers({ 200: Claims }),
-    }),
-    async (request, reply) => {
-      const caller = callerOf(request);
-      return lists.make(caller, async () => {
-        const claims = await store.claims(request.params.ws);
-        const seen = claims.filter(({ agentId }) => mayBeSeen(caller, agentId));
-        return lists.send(reply, Claims, 'claims', seen, claimToWire, {});
-      });
-    },
-  );
+  const listClaims = guarded('claims.read', {
+    operationId: 'listClaims',
+    summary: 'List claims in force',
+    params: InWorkspace,
+    response: answers({ 200: Claims }),
+  });
+  app.get(CLAIMS, listClaims, async (request, reply) => {
+    const caller = callerOf(request);
+    return lists.make(caller, async () => {
+      const claims = await store.claims(request.params.ws);
+      const seen = claims.filter(({ agentId }) => mayBeSeen(caller, agentId));
+      return lists.send(reply, Claims, 'claims', seen, claimToWire, {});
+    });
+  });
 }
 
 function addRenewRoute(app: ApiApp, ports: ApiPorts): void {
   const { store } = ports;
-  app.post(
-    `${CLAIMS}/:id/renew`,
-    guarded('claims.write', {
-      operationId: 'renewClaim',
-      summary: 'Renew a claim',
-      params: WithId,
-      body: Type.Object(
-        { ttl_s: Type.Optional({ ...Ttl, description: `Seconds from now; ${RENEWAL_S} if absent.` }) },
-        { additionalProperties: false },
-      ),
-      response: answers({ 200: Claim }),
-    }),
-    async (request) => {
-      const { ws, id } = request.params;
-      const caller = callerOf(request);
-      await visibleClaim(ports, caller, ws, id);
-      const ttlMs = (request.body.ttl_s ?? RENEWAL_S) * 1000;
-      const claim = await store.renewClaim(ws, id, ttlMs, ledgerActor(caller.principal));
-      if (claim === null) throw noSuchClaim();
-      return claimToWire(claim);
-    },
-  );
+  const renewClaim = guarded('claims.write', {
+    operationId: 'renewClaim',
+    summary: 'Renew a claim',
+    params: WithId,
+    body: closed({ ttl_s: Type.Optional({ ...Ttl, description: `Seconds from now; ${RENEWAL_S} if absent.` }) }),
+    response: answers({ 200: Claim }),
+  });
+  app.post(`${CLAIMS}/:id/renew`, renewClaim, async (request) => {
+    const { ws, id } = request.params;
+    const caller = callerOf(request);
+    await visibleClaim(ports, caller, ws, id);
+    const ttlMs = (request.body.ttl_s ?? RENEWAL_S) * 1000;
+    const claim = await store.renewClaim(ws, id, ttlMs, ledgerActor(caller.principal));
+    if (claim === null) throw noSuchClaim();
+    return claimToWire(claim);
+  });
 }
 
 function addReleaseRoute(app: ApiApp, ports: ApiPorts): void {
   const { store } = ports;
-  app.delete(
-    `${CLAIMS}/:id`,
-    guarded('claims.write', {
-      operationId: 'releaseClaim',
-      summary: 'Release a claim',
-      params: WithId,
-      response: answers({ 200: Claim }),
-    }),
-    async (request) => {
-      const { ws, id } = request.params;
-      const caller = callerOf(request);
-      await visibleClaim(ports, caller, ws, id);
-      const claim = await store.releaseClaim(ws, id, ledgerActor(caller.principal));
-      if (claim === null) throw noSuchClaim();
-      return claimToWire(claim);
-    },
-  );
+  const releaseClaim = guarded('claims.write', {
+    operationId: 'releaseClaim',
+    summary: 'Release a claim',
+    params: WithId,
+    response: answers({ 200: Claim }),
+  });
+  app.delete(`${CLAIMS}/:id`, releaseClaim, async (request) => {
+    const { ws, id } = request.params;
+    const caller = callerOf(request);
+    await visibleClaim(ports, caller, ws, id);
+    const claim = await store.releaseClaim(ws, id, ledgerActor(caller.principal));
+    if (claim === null) throw noSuchClaim();
+    return claimToWire(claim);
+  });
 }
 
 async function visibleClaim(ports: ApiPorts, caller: Caller, workspace: string, id: string): Promise<void> {

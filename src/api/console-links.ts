@@ -7,21 +7,18 @@ import { answers, Time } from './schema.ts';
 
 /** `POST /v1/beta/console/links`: what `svc console` prints. */
 export function addConsoleLinkRoute(app: ApiApp, ports: Pick<ApiPorts, 'sessions' | 'settings'>): void {
-  app.post(
-    '/v1/beta/console/links',
-    guarded('console.enter', {
-      operationId: 'createConsoleLink',
-      summary: 'Make a link that signs its owner in to the console, once, within five minutes',
-      response: answers({ 201: Type.Object({ url: Type.String({ format: 'uri' }), expires_at: Time }) }),
-    }),
-    async (request, reply) => {
-      const { token, until } = await ports.sessions.makeLink(callerOf(request).principal);
-      // In the fragment, which browsers send to nobody: neither to this gateway's log nor to a proxy's.
-      const url = `${ports.settings().publicUrl}/console/sign-in#link=${token}`;
-      return reply
-        .code(201)
-        .header('cache-control', 'no-store')
-        .send({ url, expires_at: timeToWire(until) });
-    },
-  );
+  const createConsoleLink = guarded('console.enter', {
+    operationId: 'createConsoleLink',
+    summary: 'Make a link that signs its owner in to the console, once, within five minutes',
+    response: answers({ 201: Type.Object({ url: Type.String({ format: 'uri' }), expires_at: Time }) }),
+  });
+  app.post('/v1/beta/console/links', createConsoleLink, async (request, reply) => {
+    const { token, until } = await ports.sessions.makeLink(callerOf(request).principal);
+    // In the fragment, which browsers send to nobody: neither to this gateway's log nor to a proxy's.
+    const url = `${ports.settings().publicUrl}/console/sign-in#link=${token}`;
+    return reply
+      .code(201)
+      .header('cache-control', 'no-store')
+      .send({ url, expires_at: timeToWire(until) });
+  });
 }

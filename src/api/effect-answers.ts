@@ -17,6 +17,7 @@ import {
   Nullable,
   OneOf,
   paged,
+  record,
   Time,
 } from './schema.ts';
 
@@ -40,18 +41,12 @@ export const STATES = [
 export const EffectState = component('EffectState', Type.Enum([...STATES]));
 const Url = Text({ format: 'uri' });
 
-export const Reason = component(
-  'Reason',
-  Type.Object(
-    {
-      code: Text({ description: 'Stable; it has a page under `/docs/errors/`.' }),
-      message: Text({ description: 'For people and models.' }),
-      policy: Optional(Text({ description: 'The policy set that decided.' })),
-      rule: Optional(Text({ description: 'The rule that decided, `set/rule`.' })),
-    },
-    { description: 'Why the decision was made.' },
-  ),
-);
+export const Reason = record('Reason', 'Why the decision was made.', {
+  code: Text({ description: 'Stable; it has a page under `/docs/errors/`.' }),
+  message: Text({ description: 'For people and models.' }),
+  policy: Optional(Text({ description: 'The policy set that decided.' })),
+  rule: Optional(Text({ description: 'The rule that decided, `set/rule`.' })),
+});
 
 const Figures = {
   budget: Text({ description: '`set/budget`.' }),
@@ -69,25 +64,18 @@ export const BUDGET = {
   remaining: Optional(Count),
   ...Standing,
 };
-const Budget = component(
+const Budget = record(
   'Budget',
-  Type.Object(BUDGET, {
-    description: 'A budget. Of one that it shares, an agent sees only the level, and no figures.',
-  }),
+  'A budget. Of one that it shares, an agent sees only the level, and no figures.',
+  BUDGET,
 );
 
-const Mismatch = component(
-  'Mismatch',
-  Type.Object(
-    {
-      field: Text(),
-      assumed: AnyValue('The assumed value; `null` where there is none.'),
-      current: AnyValue('The live value; `null` where there is none.'),
-      truncated: Optional(Flag('A value is too long to be shown: it is a text with its beginning, or null.')),
-    },
-    { description: 'A field whose live value is not the assumed one.' },
-  ),
-);
+const Mismatch = record('Mismatch', 'A field whose live value is not the assumed one.', {
+  field: Text(),
+  assumed: AnyValue('The assumed value; `null` where there is none.'),
+  current: AnyValue('The live value; `null` where there is none.'),
+  truncated: Optional(Flag('A value is too long to be shown: it is a text with its beginning, or null.')),
+});
 export const Mismatches = List(Mismatch);
 
 /** The payload has members that later versions may add to: what is signed is the JWS. */
@@ -131,13 +119,10 @@ export const PENDING_APPROVAL = {
 };
 const PendingApproval = component('PendingApproval', Type.Object(PENDING_APPROVAL));
 
-const Observed = component(
-  'Observed',
-  Type.Object(
-    { would: Type.Enum([...DECISIONS, 'invalid_request']), rule: Nullable(Text()) },
-    { description: 'While policy only observes: what it would have decided.' },
-  ),
-);
+const Observed = record('Observed', 'While policy only observes: what it would have decided.', {
+  would: Type.Enum([...DECISIONS, 'invalid_request']),
+  rule: Nullable(Text()),
+});
 
 const RESULT = {
   result: Optional(AnyValue('What the upstream answered: JSON, a text, or what `result_encoding` says.')),
@@ -153,20 +138,16 @@ const RESULT = {
 const Accepted = Optional(Flag('The upstream has accepted it, and finishes it later.'));
 const Settlement = Optional(Literal('pending', { description: 'True and durable here, but not yet in the store.' }));
 
-const Changed = component(
+const Changed = record(
   'Changed',
-  Type.Object(
-    { approval_id: Text(), params: List(Text()) },
-    { description: 'An approver changed these params before it ran; `params` of the effect has what ran.' },
-  ),
+  'An approver changed these params before it ran; `params` of the effect has what ran.',
+  { approval_id: Text(), params: List(Text()) },
 );
 
-const Allowed = component(
+const Allowed = record(
   'Allowed',
-  Type.Object(
-    { id: Text(), approval_id: Text(), given_by: Text(), use: Count },
-    { description: 'Nobody was asked: this user had allowed calls alike. `use`: how many-th of them it is.' },
-  ),
+  'Nobody was asked: this user had allowed calls alike. `use`: how many-th of them it is.',
+  { id: Text(), approval_id: Text(), given_by: Text(), use: Count },
 );
 
 const NAMED = {
@@ -251,19 +232,13 @@ const UnknownEffect = decided(
 );
 
 /** Permission is judged before the body. If the body cannot be read, its names are not known. */
-const Refused = component(
-  'Refused',
-  Type.Object(
-    {
-      decision: Type.Enum(['denied_permission', 'denied_policy', 'denied_identity']),
-      did_it_happen: Literal('no'),
-      ...Type.Partial(Type.Object(NAMED)).properties,
-      ...SAID,
-      ...MISMATCHES,
-    },
-    { description: 'Key, agent or policy do not allow it.' },
-  ),
-);
+const Refused = record('Refused', 'Key, agent or policy do not allow it.', {
+  decision: Type.Enum(['denied_permission', 'denied_policy', 'denied_identity']),
+  did_it_happen: Literal('no'),
+  ...Type.Partial(Type.Object(NAMED)).properties,
+  ...SAID,
+  ...MISMATCHES,
+});
 
 const UnlikeBefore = OneOf([DuplicateBlocked, InProgress, DeniedClaim, IdempotencyConflict, UnknownEffect], 'decision');
 
@@ -374,26 +349,17 @@ export const Effects = component('EffectPage', paged({ effects: List(Effect) }))
 
 export const Actor = Type.Object({ type: Type.Enum(['agent', 'user', 'key', 'gateway']), id: Text() });
 
-export const LedgerEvent = component(
-  'LedgerEvent',
-  Type.Object(
-    {
-      seq: Count,
-      id: Text(),
-      at: Time,
-      recorded_at: Optional(Time),
-      kind: Type.Enum([...LEDGER_KINDS]),
-      effect_id: Nullable(Text()),
-      actor: Actor,
-      data: AnyObject('What the kind of event says.'),
-    },
-    { description: 'An event of the append-only ledger.' },
-  ),
-);
-export const EffectWithLedger = component(
-  'EffectWithLedger',
-  Type.Object({ effect: Effect, ledger: List(LedgerEvent) }),
-);
+export const LedgerEvent = record('LedgerEvent', 'An event of the append-only ledger.', {
+  seq: Count,
+  id: Text(),
+  at: Time,
+  recorded_at: Optional(Time),
+  kind: Type.Enum([...LEDGER_KINDS]),
+  effect_id: Nullable(Text()),
+  actor: Actor,
+  data: AnyObject('What the kind of event says.'),
+});
+export const EffectWithLedger = record('EffectWithLedger', null, { effect: Effect, ledger: List(LedgerEvent) });
 
 /** `GET …/receipt`: with `disclosure=1` beside what opens its commitments, with `Accept: application/jose` the bare JWS. */
 const Disclosed = Type.Object({
@@ -433,10 +399,7 @@ const Stage = Type.Object({
   duration_ms: Nullable(Type.Number({ minimum: 0 })),
   detail: Nullable(Text()),
 });
-export const Run = component(
-  'Run',
-  Type.Object({ effect_id: Text(), state: EffectState, attempt: Count, stages: List(Stage) }),
-);
+export const Run = record('Run', null, { effect_id: Text(), state: EffectState, attempt: Count, stages: List(Stage) });
 
 const AsksBeyond = Flag('Beyond the limit people are asked.');
 const Obligation = OneOf([
@@ -462,34 +425,28 @@ const Obligation = OneOf([
 ]);
 const RuleEffect = Type.Enum(['allow', 'constrain', 'require_approval', 'deny', 'pause']);
 
-export const Preview = component(
-  'Preview',
-  Type.Object({
-    would: Decision,
-    http_status: Type.Integer(),
-    reason: Reason,
-    tool: Text(),
-    target: Text(),
-    agent_id: Text(),
-    obligations: List(Obligation),
-    policies: List(Type.Object({ rule: Text(), effect: RuleEffect, unknown: List(Text()) })),
-    policy_version: Text(),
-    entities: Optional(List(EntityVersion)),
-    budgets: List(Budget),
-    observed: Optional(Observed),
-  }),
-);
+export const Preview = record('Preview', null, {
+  would: Decision,
+  http_status: Type.Integer(),
+  reason: Reason,
+  tool: Text(),
+  target: Text(),
+  agent_id: Text(),
+  obligations: List(Obligation),
+  policies: List(Type.Object({ rule: Text(), effect: RuleEffect, unknown: List(Text()) })),
+  policy_version: Text(),
+  entities: Optional(List(EntityVersion)),
+  budgets: List(Budget),
+  observed: Optional(Observed),
+});
 
-export const Rule = component(
-  'Rule',
-  Type.Object({
-    id: Text(),
-    set: Text(),
-    effect: RuleEffect,
-    mode: Type.Enum(['enforce', 'shadow']),
-    description: Nullable(Text()),
-    priority: Type.Integer(),
-    file: Optional(Text()),
-    line: Optional(Count),
-  }),
-);
+export const Rule = record('Rule', null, {
+  id: Text(),
+  set: Text(),
+  effect: RuleEffect,
+  mode: Type.Enum(['enforce', 'shadow']),
+  description: Nullable(Text()),
+  priority: Type.Integer(),
+  file: Optional(Text()),
+  line: Optional(Count),
+});

@@ -2,7 +2,7 @@ import { type Static, Type } from 'typebox';
 import type { FastifyReply } from 'fastify';
 import { DECISIONS } from '../effects/model/decision.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
-import { type JsonObject, isJsonArray, isJsonObject } from '../json/value.ts';
+import { isJsonArray, isJsonObject, type JsonObject } from '../json/value.ts';
 import { ledgerEventToWire } from '../effects/model/ledger.ts';
 import { type RenderedOutcome, renderOutcome } from '../effects/run/render.ts';
 import { previewToWire } from '../effects/wire/preview.ts';
@@ -14,14 +14,13 @@ import { readCalls } from '../effects/wire/calls.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import { effectToWire, probeToWire } from '../effects/wire/effect.ts';
 import { effectFor, withheldBecause } from '../effects/wire/withheld.ts';
-import type { Lists } from './lists.ts';
-import { PAGE_QUERY, pageOf, TIME_QUERY, timesOf, WHO_QUERY } from './paging.ts';
+import { type Lists, PAGE_QUERY, pageOf, TIME_QUERY, timesOf, WHO_QUERY } from './lists.ts';
 import { PreviewBody, RunBody, runRequest, takeKeyFromHeader } from './run-body.ts';
 import { runStages } from '../effects/wire/run-stages.ts';
 import type { ApiPorts } from './ports.ts';
-import { Refused, refuse, refuseFaults } from './problem.ts';
+import { refuse, Refused, refuseFaults } from './problem.ts';
 import { DECIDED, Effect, Effects, EffectWithLedger, Preview, ReceiptAnswer, Run, STATES } from './effect-answers.ts';
-import { AgentId, AnyValue, answers, component, decisions, InWorkspace, Tool, USER_ID, WithId } from './schema.ts';
+import { AgentId, answers, AnyValue, closed, decisions, InWorkspace, record, Tool, USER_ID, WithId } from './schema.ts';
 import {
   commitmentIn,
   type Disclosure,
@@ -34,62 +33,50 @@ import {
 
 const WS = '/v1/workspaces/:ws';
 
-const ListQuery = Type.Object(
-  {
-    state: Type.Optional(Type.Enum([...STATES])),
-    decision: Type.Optional(Type.Enum([...DECISIONS])),
-    tool: Type.Optional(Tool),
-    agent_id: Type.Optional(AgentId),
-    target: Type.Optional(Type.String({ minLength: 1, maxLength: 1000 })),
-    rule: Type.Optional(Type.String({ minLength: 1, maxLength: 200, description: 'A rule of policy that matched.' })),
-    ...WHO_QUERY,
-    approver: Type.Optional(
-      Type.String({ pattern: USER_ID, description: 'A user who approved or rejected it.', examples: ['maria'] }),
-    ),
-    ...TIME_QUERY,
-    params: Type.Optional(Type.Enum(['true'], { description: '`true`: with the params of each call.' })),
-    ...PAGE_QUERY,
-  },
-  { additionalProperties: false },
-);
+const ListQuery = closed({
+  state: Type.Optional(Type.Enum([...STATES])),
+  decision: Type.Optional(Type.Enum([...DECISIONS])),
+  tool: Type.Optional(Tool),
+  agent_id: Type.Optional(AgentId),
+  target: Type.Optional(Type.String({ minLength: 1, maxLength: 1000 })),
+  rule: Type.Optional(Type.String({ minLength: 1, maxLength: 200, description: 'A rule of policy that matched.' })),
+  ...WHO_QUERY,
+  approver: Type.Optional(
+    Type.String({ pattern: USER_ID, description: 'A user who approved or rejected it.', examples: ['maria'] }),
+  ),
+  ...TIME_QUERY,
+  params: Type.Optional(Type.Enum(['true'], { description: '`true`: with the params of each call.' })),
+  ...PAGE_QUERY,
+});
 
-const ReceiptQuery = Type.Object(
-  {
-    disclosure: Type.Optional(Type.Enum(['1'], { description: 'Adds what opens the commitments.' })),
-    fields: Type.Optional(
-      Type.String({
-        pattern: '^[^,]{1,300}(?:,[^,]{1,300}){0,49}$',
-        description:
-          'With `disclosure=1`: only these commitments are opened. `params.NAME` opens one param, where the receipt commits to each (`sm1:`); in a name `,` is written `%2C`, and `%` `%25`.',
-        examples: ['target,approval.0.comment', 'params.amount'],
-      }),
-    ),
-  },
-  { additionalProperties: false },
-);
-
-const ResolveBody = Type.Object(
-  {
-    outcome: Type.Enum(['happened', 'not_happened']),
-    evidence: Type.Optional(AnyValue('What the outcome rests on; stands in ledger and receipt.')),
-    comment: Type.Optional(Type.String({ maxLength: 1000 })),
-    force: Type.Optional(Type.Boolean({ description: '`not_happened` before the quiet time is over.' })),
-  },
-  { additionalProperties: false },
-);
-
-const Probed = component(
-  'Probed',
-  Type.Object({
-    probe: Type.Object({
-      said: Type.Enum(['happened', 'not_happened', 'unknown'], { description: 'What this reading shows.' }),
-      settled: Type.Boolean({ description: 'Whether the effect is settled by it.' }),
-      message: Type.String(),
-      retry_after_ms: Type.Optional(Type.Integer({ description: 'When another reading can tell more.' })),
+const ReceiptQuery = closed({
+  disclosure: Type.Optional(Type.Enum(['1'], { description: 'Adds what opens the commitments.' })),
+  fields: Type.Optional(
+    Type.String({
+      pattern: '^[^,]{1,300}(?:,[^,]{1,300}){0,49}$',
+      description:
+        'With `disclosure=1`: only these commitments are opened. `params.NAME` opens one param, where the receipt commits to each (`sm1:`); in a name `,` is written `%2C`, and `%` `%25`.',
+      examples: ['target,approval.0.comment', 'params.amount'],
     }),
-    effect: Effect,
+  ),
+});
+
+const ResolveBody = closed({
+  outcome: Type.Enum(['happened', 'not_happened']),
+  evidence: Type.Optional(AnyValue('What the outcome rests on; stands in ledger and receipt.')),
+  comment: Type.Optional(Type.String({ maxLength: 1000 })),
+  force: Type.Optional(Type.Boolean({ description: '`not_happened` before the quiet time is over.' })),
+});
+
+const Probed = record('Probed', null, {
+  probe: Type.Object({
+    said: Type.Enum(['happened', 'not_happened', 'unknown'], { description: 'What this reading shows.' }),
+    settled: Type.Boolean({ description: 'Whether the effect is settled by it.' }),
+    message: Type.String(),
+    retry_after_ms: Type.Optional(Type.Integer({ description: 'When another reading can tell more.' })),
   }),
-);
+  effect: Effect,
+});
 
 /** `…/effects`: run, preview, list, get, receipt, run stages, resolve. */
 export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
@@ -105,168 +92,142 @@ export function addEffectRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
 
 function addRunRoute(app: ApiApp, ports: ApiPorts): void {
   app.addHook('preClose', async () => ports.preferredWait.end());
-  app.post(
-    `${WS}/effects`,
-    {
-      config: { endpoint: 'effects.run' },
-      preValidation: takeKeyFromHeader,
-      schema: {
-        operationId: 'runEffect',
-        summary: 'Run an action',
-        description: 'Runs the action at most once per idempotency key. The status follows the decision.',
-        tags: ['effects'],
-        params: InWorkspace,
-        body: RunBody,
-        response: decisions(DECIDED),
-      },
-    },
-    async (request, reply) => {
-      const caller = callerOf(request);
-      const call = runRequest(ports, request, caller, request.body, request.body.idempotency_key);
-      const first = await ports.run(call);
-      const held = ports.preferredWait.hold(request.raw, reply.raw, call, first);
-      if (held !== null) reply.header('preference-applied', held.applied);
-      const result = held === null ? first : await held.became;
-      if (result.kind === 'problem') throw new Refused(result.problem, neverHappens(ports, call));
-      return sendOutcome(reply, renderOutcome(result.outcome, renderContext(ports, caller)));
-    },
-  );
+  const runEffect = guarded('effects.run', {
+    operationId: 'runEffect',
+    summary: 'Run an action',
+    description: 'Runs the action at most once per idempotency key. The status follows the decision.',
+    params: InWorkspace,
+    body: RunBody,
+    response: decisions(DECIDED),
+  });
+  app.post(`${WS}/effects`, { ...runEffect, preValidation: takeKeyFromHeader }, async (request, reply) => {
+    const caller = callerOf(request);
+    const call = runRequest(ports, request, caller, request.body, request.body.idempotency_key);
+    const first = await ports.run(call);
+    const held = ports.preferredWait.hold(request.raw, reply.raw, call, first);
+    if (held !== null) reply.header('preference-applied', held.applied);
+    const result = held === null ? first : await held.became;
+    if (result.kind === 'problem') throw new Refused(result.problem, neverHappens(ports, call));
+    return sendOutcome(reply, renderOutcome(result.outcome, renderContext(ports, caller)));
+  });
 }
 
 function addPreviewRoute(app: ApiApp, ports: ApiPorts): void {
-  app.post(
-    `${WS}/effects/preview`,
-    {
-      config: { endpoint: 'effects.preview' },
-      preValidation: takeKeyFromHeader,
-      schema: {
-        operationId: 'previewEffect',
-        summary: 'Say what the action would get now',
-        description:
-          'Evaluates the action and writes nothing. Without an idempotency key it is judged as a new action.',
-        tags: ['effects'],
-        params: InWorkspace,
-        body: PreviewBody,
-        response: answers({ 200: Preview }),
-      },
-    },
-    async (request) => {
-      const caller = callerOf(request);
-      const call = runRequest(
-        ports,
-        request,
-        caller,
-        request.body,
-        request.body.idempotency_key ?? `preview-${request.id}`,
-      );
-      const result = await ports.preview(call);
-      if (result.kind === 'problem') throw new Refused(result.problem, {});
-      return previewToWire(result, caller.view.kind === 'own');
-    },
-  );
+  const previewEffect = guarded('effects.preview', {
+    operationId: 'previewEffect',
+    summary: 'Say what the action would get now',
+    description: 'Evaluates the action and writes nothing. Without an idempotency key it is judged as a new action.',
+    params: InWorkspace,
+    body: PreviewBody,
+    response: answers({ 200: Preview }),
+  });
+  app.post(`${WS}/effects/preview`, { ...previewEffect, preValidation: takeKeyFromHeader }, async (request) => {
+    const caller = callerOf(request);
+    const call = runRequest(
+      ports,
+      request,
+      caller,
+      request.body,
+      request.body.idempotency_key ?? `preview-${request.id}`,
+    );
+    const result = await ports.preview(call);
+    if (result.kind === 'problem') throw new Refused(result.problem, {});
+    return previewToWire(result, caller.view.kind === 'own');
+  });
 }
 
 function addListRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
-  app.get(
-    `${WS}/effects`,
-    guarded('effects.read', {
-      operationId: 'listEffects',
-      summary: 'List effects, newest first',
-      description: 'A page may be short though others follow: records are large.',
-      params: InWorkspace,
-      querystring: ListQuery,
-      response: answers({ 200: Effects }),
-    }),
-    async (request, reply) => {
-      const caller = callerOf(request);
-      const filter = listFilter(request.query, caller);
-      if (filter === null) return { effects: [], next_cursor: null };
-      return lists.make(caller, async () => {
-        const page = await ports.store.effects(request.params.ws, filter);
-        const calls = request.query.params === 'true' ? readCalls(ports, caller.principal, 'list') : null;
-        const render = (effect: EffectRecord) => ({ ...wireOf(effect, caller, ports), ...calls?.params(effect) });
-        return lists.send(reply, Effects, 'effects', page.items, render, { next_cursor: page.next });
-      });
-    },
-  );
+  const listEffects = guarded('effects.read', {
+    operationId: 'listEffects',
+    summary: 'List effects, newest first',
+    description: 'A page may be short though others follow: records are large.',
+    params: InWorkspace,
+    querystring: ListQuery,
+    response: answers({ 200: Effects }),
+  });
+  app.get(`${WS}/effects`, listEffects, async (request, reply) => {
+    const caller = callerOf(request);
+    const filter = listFilter(request.query, caller);
+    if (filter === null) return { effects: [], next_cursor: null };
+    return lists.make(caller, async () => {
+      const page = await ports.store.effects(request.params.ws, filter);
+      const calls = request.query.params === 'true' ? readCalls(ports, caller.principal, 'list') : null;
+      const render = (effect: EffectRecord) => ({ ...wireOf(effect, caller, ports), ...calls?.params(effect) });
+      return lists.send(reply, Effects, 'effects', page.items, render, { next_cursor: page.next });
+    });
+  });
 }
 
 function addEffectRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
-  app.get(
-    `${WS}/effects/:id`,
-    guarded('effects.read', {
-      operationId: 'getEffect',
-      summary: 'One action and its ledger events',
-      params: WithId,
-      response: answers({ 200: EffectWithLedger }),
-    }),
-    async (request, reply) => {
-      const { ws, id } = request.params;
-      const caller = callerOf(request);
-      const effect = await visibleEffect(ports, caller, ws, id);
-      const [ledger, approval] = await Promise.all([
-        ports.store.effectLedgerInTurns(ws, id),
-        'approvalId' in effect.life ? ports.store.approval(ws, effect.life.approvalId) : null,
-      ]);
-      const params = readCalls(ports, caller.principal, 'one').params(effect);
-      const shown = { ...wireOf(effect, caller, ports, approval), ...params };
-      // An effect that is asked for again and again has many events.
-      return lists.send(reply, EffectWithLedger, 'ledger', ledger, ledgerEventToWire, { effect: shown });
-    },
-  );
+  const getEffect = guarded('effects.read', {
+    operationId: 'getEffect',
+    summary: 'One action and its ledger events',
+    params: WithId,
+    response: answers({ 200: EffectWithLedger }),
+  });
+  app.get(`${WS}/effects/:id`, getEffect, async (request, reply) => {
+    const { ws, id } = request.params;
+    const caller = callerOf(request);
+    const effect = await visibleEffect(ports, caller, ws, id);
+    const [ledger, approval] = await Promise.all([
+      ports.store.effectLedgerInTurns(ws, id),
+      'approvalId' in effect.life ? ports.store.approval(ws, effect.life.approvalId) : null,
+    ]);
+    const params = readCalls(ports, caller.principal, 'one').params(effect);
+    const shown = { ...wireOf(effect, caller, ports, approval), ...params };
+    // An effect that is asked for again and again has many events.
+    return lists.send(reply, EffectWithLedger, 'ledger', ledger, ledgerEventToWire, { effect: shown });
+  });
 }
 
 function addReceiptRoute(app: ApiApp, ports: ApiPorts): void {
-  app.get(
-    `${WS}/effects/:id/receipt`,
-    guarded('effects.read', {
-      operationId: 'getReceipt',
-      summary: 'The signed receipt',
-      description:
-        '`Accept: application/jose` gives the bare JWS. `disclosure=1` gives `receipt`, and in `disclosure` the salts and values that open its commitments, to a key without profile that may call the tool.',
-      params: WithId,
-      querystring: ReceiptQuery,
-      response: answers({ 200: ReceiptAnswer }),
-    }),
-    async (request, reply) => {
-      const { ws, id } = request.params;
-      const { view } = callerOf(request);
-      const receipt = await ports.store.receipt(ws, id);
-      if (receipt === null) {
-        await visibleEffect(ports, callerOf(request), ws, id);
-        throw refuse('receipt_not_issued', 'Receipts are issued for committed effects; this one is not.');
-      }
-      const shown = ports.receipts.view(receipt.jws);
-      // The receipt may be kept longer than the record, so the agent is taken from the receipt.
-      const actor = shown['actor'];
-      if (view.kind === 'own' && !(isJsonObject(actor) && actor['agent_id'] === view.agentId)) throw noSuchEffect();
-      if (request.query.disclosure === '1') {
-        mayReadParams(callerOf(request), shown);
-        const named = isJsonArray(shown['approval']) ? shown['approval'][0] : undefined;
-        const approvalId = isJsonObject(named) && typeof named['id'] === 'string' ? named['id'] : null;
-        const [effect, approval] = await Promise.all([
-          ports.store.effect(ws, id),
-          typeof approvalId === 'string' ? ports.store.approval(ws, approvalId) : null,
-        ]);
-        const begun = performance.now();
-        const isOpen = effect?.life.state === 'committed';
-        const opened = isOpen ? ports.receipts.disclosure(effect, receipt.jws, approval) : null;
-        const fields = request.query.fields?.split(',').map(decodedField) ?? null;
-        if (opened !== null && fields !== null) mayBeOpened(fields, shown, opened);
-        const disclosure = opened === null ? null : onlyFields(opened, fields, shown);
-        if (disclosure === null)
-          throw refuse(
-            'disclosure_gone',
-            'Params and salts were erased, or the record’s time is over. The receipt holds.',
-          );
-        await turnOfOthers(() => performance.now(), begun);
-        const text = `{"receipt":${JSON.stringify(shown)},"disclosure":${await disclosureText(disclosure)}}`;
-        return reply.type('application/json; charset=utf-8').send(text);
-      }
-      if (!/\bapplication\/jose\b/i.test(request.headers.accept ?? '')) return shown;
-      return reply.type('application/jose').send(receipt.jws);
-    },
-  );
+  const getReceipt = guarded('effects.read', {
+    operationId: 'getReceipt',
+    summary: 'The signed receipt',
+    description:
+      '`Accept: application/jose` gives the bare JWS. `disclosure=1` gives `receipt`, and in `disclosure` the salts and values that open its commitments, to a key without profile that may call the tool.',
+    params: WithId,
+    querystring: ReceiptQuery,
+    response: answers({ 200: ReceiptAnswer }),
+  });
+  app.get(`${WS}/effects/:id/receipt`, getReceipt, async (request, reply) => {
+    const { ws, id } = request.params;
+    const { view } = callerOf(request);
+    const receipt = await ports.store.receipt(ws, id);
+    if (receipt === null) {
+      await visibleEffect(ports, callerOf(request), ws, id);
+      throw refuse('receipt_not_issued', 'Receipts are issued for committed effects; this one is not.');
+    }
+    const shown = ports.receipts.view(receipt.jws);
+    // The receipt may be kept longer than the record, so the agent is taken from the receipt.
+    const actor = shown['actor'];
+    if (view.kind === 'own' && !(isJsonObject(actor) && actor['agent_id'] === view.agentId)) throw noSuchEffect();
+    if (request.query.disclosure === '1') {
+      mayReadParams(callerOf(request), shown);
+      const named = isJsonArray(shown['approval']) ? shown['approval'][0] : undefined;
+      const approvalId = isJsonObject(named) && typeof named['id'] === 'string' ? named['id'] : null;
+      const [effect, approval] = await Promise.all([
+        ports.store.effect(ws, id),
+        typeof approvalId === 'string' ? ports.store.approval(ws, approvalId) : null,
+      ]);
+      const begun = performance.now();
+      const isOpen = effect?.life.state === 'committed';
+      const opened = isOpen ? ports.receipts.disclosure(effect, receipt.jws, approval) : null;
+      const fields = request.query.fields?.split(',').map(decodedField) ?? null;
+      if (opened !== null && fields !== null) mayBeOpened(fields, shown, opened);
+      const disclosure = opened === null ? null : onlyFields(opened, fields, shown);
+      if (disclosure === null)
+        throw refuse(
+          'disclosure_gone',
+          'Params and salts were erased, or the record’s time is over. The receipt holds.',
+        );
+      await turnOfOthers(() => performance.now(), begun);
+      const text = `{"receipt":${JSON.stringify(shown)},"disclosure":${await disclosureText(disclosure)}}`;
+      return reply.type('application/json; charset=utf-8').send(text);
+    }
+    if (!/\bapplication\/jose\b/i.test(request.headers.accept ?? '')) return shown;
+    return reply.type('application/jose').send(receipt.jws);
+  });
 }
 
 function decodedField(field: string): string {
@@ -295,73 +256,64 @@ function mayBeOpened(fields: readonly string[], receipt: JsonObject, opened: Dis
 }
 
 function addStagesRoute(app: ApiApp, ports: ApiPorts): void {
-  app.get(
-    `${WS}/effects/:id/run`,
-    guarded('effects.read', {
-      operationId: 'getRun',
-      summary: 'The run, stage by stage',
-      params: WithId,
-      response: answers({ 200: Run }),
-    }),
-    async (request) => {
-      const { ws, id } = request.params;
-      const effect = await visibleEffect(ports, callerOf(request), ws, id);
-      return {
-        effect_id: effect.id,
-        state: effect.life.state,
-        attempt: effect.attempt,
-        stages: runStages(effect, ports.running),
-      };
-    },
-  );
+  const getRun = guarded('effects.read', {
+    operationId: 'getRun',
+    summary: 'The run, stage by stage',
+    params: WithId,
+    response: answers({ 200: Run }),
+  });
+  app.get(`${WS}/effects/:id/run`, getRun, async (request) => {
+    const { ws, id } = request.params;
+    const effect = await visibleEffect(ports, callerOf(request), ws, id);
+    return {
+      effect_id: effect.id,
+      state: effect.life.state,
+      attempt: effect.attempt,
+      stages: runStages(effect, ports.running),
+    };
+  });
 }
 
 function addResolveRoute(app: ApiApp, ports: ApiPorts): void {
-  app.post(
-    `${WS}/effects/:id/resolve`,
-    guarded('effects.resolve', {
-      operationId: 'resolveEffect',
-      summary: 'Settle an unknown outcome',
-      description:
-        'The same resolution twice is a 200, the opposite one a 409. `not_happened` is refused with `too_early` while something may still be under way.',
-      params: WithId,
-      body: ResolveBody,
-      response: answers({ 200: Type.Object({ effect: Effect }) }),
-    }),
-    async (request) => {
-      const { ws, id } = request.params;
-      const caller = callerOf(request);
-      const { outcome, evidence = null, comment = null, force = false } = request.body;
-      const { principal } = caller;
-      const result = await ports.resolve({ principal, workspace: ws, effectId: id, outcome, evidence, comment, force });
-      if (result.kind === 'problem') throw new Refused(result.problem, {});
-      return { effect: wireOf(result.effect, caller, ports) };
-    },
-  );
+  const resolveEffect = guarded('effects.resolve', {
+    operationId: 'resolveEffect',
+    summary: 'Settle an unknown outcome',
+    description:
+      'The same resolution twice is a 200, the opposite one a 409. `not_happened` is refused with `too_early` while something may still be under way.',
+    params: WithId,
+    body: ResolveBody,
+    response: answers({ 200: Type.Object({ effect: Effect }) }),
+  });
+  app.post(`${WS}/effects/:id/resolve`, resolveEffect, async (request) => {
+    const { ws, id } = request.params;
+    const caller = callerOf(request);
+    const { outcome, evidence = null, comment = null, force = false } = request.body;
+    const { principal } = caller;
+    const result = await ports.resolve({ principal, workspace: ws, effectId: id, outcome, evidence, comment, force });
+    if (result.kind === 'problem') throw new Refused(result.problem, {});
+    return { effect: wireOf(result.effect, caller, ports) };
+  });
 }
 
 function addProbeRoute(app: ApiApp, ports: ApiPorts): void {
-  app.post(
-    `${WS}/effects/:id/probe`,
-    guarded('effects.probe', {
-      operationId: 'probeEffect',
-      summary: 'Find out from the upstream what became of an unknown outcome',
-      description:
-        'Makes the read that the tool declares as its probe. That it happened settles it at once; that it did not only after two readings, once nothing can be under way any more.',
-      params: WithId,
-      response: answers({
-        200: Probed,
-      }),
+  const probeEffect = guarded('effects.probe', {
+    operationId: 'probeEffect',
+    summary: 'Find out from the upstream what became of an unknown outcome',
+    description:
+      'Makes the read that the tool declares as its probe. That it happened settles it at once; that it did not only after two readings, once nothing can be under way any more.',
+    params: WithId,
+    response: answers({
+      200: Probed,
     }),
-    async (request) => {
-      const { ws, id } = request.params;
-      const caller = callerOf(request);
-      await visibleEffect(ports, caller, ws, id);
-      const probed = await ports.probe({ principal: caller.principal, workspace: ws, effectId: id });
-      if (probed.kind === 'problem') throw new Refused(probed.problem, {});
-      return { probe: probeToWire(probed), effect: wireOf(probed.effect, caller, ports) };
-    },
-  );
+  });
+  app.post(`${WS}/effects/:id/probe`, probeEffect, async (request) => {
+    const { ws, id } = request.params;
+    const caller = callerOf(request);
+    await visibleEffect(ports, caller, ws, id);
+    const probed = await ports.probe({ principal: caller.principal, workspace: ws, effectId: id });
+    if (probed.kind === 'problem') throw new Refused(probed.problem, {});
+    return { probe: probeToWire(probed), effect: wireOf(probed.effect, caller, ports) };
+  });
 }
 
 /** Params are shown to keys that may send them. Keys with a profile may only look around. */

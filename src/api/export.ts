@@ -1,6 +1,6 @@
 import type { Readable } from 'node:stream';
 import { type Static, Type } from 'typebox';
-import { EXPORTED, type ExportContext, type ExportRequest } from '../effects/model/export.ts';
+import { type ExportContext, EXPORTED, type ExportRequest } from '../effects/model/export.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import type { PolicyInForce } from '../effects/policy-store.ts';
 import { namesLine } from '../effects/wire/export.ts';
@@ -15,7 +15,7 @@ import { callerOf } from './caller.ts';
 import { EVENT_QUERY, eventFilter, refuseAgents } from './ledger.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
-import { answers, InWorkspace } from './schema.ts';
+import { answers, closed, InWorkspace } from './schema.ts';
 
 /** Lines, many at once. */
 export async function* lines(
@@ -101,22 +101,19 @@ const RECHECK_MS = 2_000;
 
 const { kind: _kind, actor: _actor, effect_id: _effect, ...BY_EFFECT } = EVENT_QUERY;
 
-const ExportQuery = Type.Object(
-  {
-    format: Type.Optional(
-      Type.Enum(['jsonl', 'csv', 'bundle'], {
-        description: '`bundle`: JSON lines with the public keys and a signed end, for `svc verify`. Default: `jsonl`.',
-      }),
-    ),
-    what: Type.Optional(
-      Type.Enum([...EXPORTED], {
-        description: 'Only these; `csv` has one kind, by default `effects`. A bundle has all.',
-      }),
-    ),
-    ...BY_EFFECT,
-  },
-  { additionalProperties: false },
-);
+const ExportQuery = closed({
+  format: Type.Optional(
+    Type.Enum(['jsonl', 'csv', 'bundle'], {
+      description: '`bundle`: JSON lines with the public keys and a signed end, for `svc verify`. Default: `jsonl`.',
+    }),
+  ),
+  what: Type.Optional(
+    Type.Enum([...EXPORTED], {
+      description: 'Only these; `csv` has one kind, by default `effects`. A bundle has all.',
+    }),
+  ),
+  ...BY_EFFECT,
+});
 
 const TYPES = { jsonl: 'application/jsonl', csv: 'text/csv; charset=utf-8', bundle: 'application/jsonl' } as const;
 

@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import type { KeyRecord } from '../effects/model/key.ts';
-import { ledgerActor, KEY_KINDS, type Principal, SCOPES } from '../effects/model/principal.ts';
+import { KEY_KINDS, ledgerActor, type Principal, SCOPES } from '../effects/model/principal.ts';
 import { OVERLAP_S } from '../effects/steps/key-events.ts';
 import { keyToWire } from '../identity/key-record.ts';
 import { rotateKey } from '../identity/rotate-key.ts';
@@ -9,7 +9,20 @@ import { callerOf } from './caller.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
-import { AgentId, answers, component, List, Nullable, Time, Tool, USER_ID, UserId, WorkspaceId } from './schema.ts';
+import {
+  AgentId,
+  answers,
+  closed,
+  component,
+  List,
+  Nullable,
+  record,
+  Time,
+  Tool,
+  USER_ID,
+  UserId,
+  WorkspaceId,
+} from './schema.ts';
 
 const KEYS = '/v1/beta/users/:user_id/keys';
 const ALL_KEYS = '/v1/beta/keys';
@@ -19,44 +32,35 @@ const OneOfUser = Type.Object({ user_id: Type.String(), key_id: Type.String() })
 const OneKey = Type.Object({ key_id: Type.String() });
 
 /** Filters for the list of keys. A key must fit all that are given. */
-const WhichKeys = Type.Object(
-  {
-    kind: Type.Optional(Type.Enum([...KEY_KINDS])),
-    workspace: Type.Optional(WorkspaceId),
-    agent_id: Type.Optional(AgentId),
-    user_id: Type.Optional(UserId),
-  },
-  { additionalProperties: false },
-);
+const WhichKeys = closed({
+  kind: Type.Optional(Type.Enum([...KEY_KINDS])),
+  workspace: Type.Optional(WorkspaceId),
+  agent_id: Type.Optional(AgentId),
+  user_id: Type.Optional(UserId),
+});
 
-const RotateBody = Type.Object(
-  {
-    overlap: Type.Optional(
-      Type.Integer({
-        minimum: 0,
-        maximum: OVERLAP_S.most,
-        description: `Seconds for which the old key stays valid; ${OVERLAP_S.usual} if absent.`,
-      }),
-    ),
-  },
-  { additionalProperties: false },
-);
+const RotateBody = closed({
+  overlap: Type.Optional(
+    Type.Integer({
+      minimum: 0,
+      maximum: OVERLAP_S.most,
+      description: `Seconds for which the old key stays valid; ${OVERLAP_S.usual} if absent.`,
+    }),
+  ),
+});
 
-const CreateBody = Type.Object(
-  {
-    name: Type.String({ minLength: 1, maxLength: 200, description: 'Human label of the key.' }),
-    profile: Type.Optional(Type.String({ minLength: 1, maxLength: 100, examples: ['mcp_readonly'] })),
-    kind: Type.Optional(Type.Enum([...KEY_KINDS], { description: '`profile` where a profile is named.' })),
-    workspace: Type.Optional(WorkspaceId),
-    agent_id: Type.Optional(AgentId),
-    scopes: Type.Optional(Type.Array(Type.Enum([...SCOPES]), { maxItems: SCOPES.length })),
-    allowed_tools: Type.Optional(Type.Array(Tool, { maxItems: 1000 })),
-    expires_in: Type.Optional(
-      Type.Integer({ minimum: 1, maximum: 315_360_000, description: 'Seconds; the default of the kind if absent.' }),
-    ),
-  },
-  { additionalProperties: false },
-);
+const CreateBody = closed({
+  name: Type.String({ minLength: 1, maxLength: 200, description: 'Human label of the key.' }),
+  profile: Type.Optional(Type.String({ minLength: 1, maxLength: 100, examples: ['mcp_readonly'] })),
+  kind: Type.Optional(Type.Enum([...KEY_KINDS], { description: '`profile` where a profile is named.' })),
+  workspace: Type.Optional(WorkspaceId),
+  agent_id: Type.Optional(AgentId),
+  scopes: Type.Optional(Type.Array(Type.Enum([...SCOPES]), { maxItems: SCOPES.length })),
+  allowed_tools: Type.Optional(Type.Array(Tool, { maxItems: 1000 })),
+  expires_in: Type.Optional(
+    Type.Integer({ minimum: 1, maximum: 315_360_000, description: 'Seconds; the default of the kind if absent.' }),
+  ),
+});
 
 const RECORD = {
   id: Type.String({ examples: ['key_9fKq2LmXw3Za'] }),
@@ -78,14 +82,11 @@ const RECORD = {
 };
 const ApiKey = component('ApiKey', Type.Object(RECORD, { description: 'An API key without its secret.' }));
 const ApiKeys = Type.Object({ keys: List(ApiKey) });
-const MadeKey = component(
-  'MadeKey',
-  Type.Object({
-    ...RECORD,
-    key: Type.String({ description: 'The key itself: shown this once.' }),
-    replaces: Type.Optional(Type.String({ description: 'The key that this one succeeds.' })),
-  }),
-);
+const MadeKey = record('MadeKey', null, {
+  ...RECORD,
+  key: Type.String({ description: 'The key itself: shown this once.' }),
+  replaces: Type.Optional(Type.String({ description: 'The key that this one succeeds.' })),
+});
 
 /**
  * `/v1/beta/users/{user_id}/keys`: create, list, revoke, rotate. `/v1/beta/keys`: the same without create, for all
@@ -98,75 +99,66 @@ export function addKeyRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
 }
 
 function addCreateRoute(app: ApiApp, ports: ApiPorts): void {
-  app.post(
-    KEYS,
-    guarded('keys.manage', {
-      operationId: 'createKey',
-      summary: 'Make a key',
-      params: OfUser,
-      body: CreateBody,
-      response: answers({ 201: MadeKey }),
-    }),
-    async (request, reply) => {
-      const { principal } = callerOf(request);
-      const { body } = request;
-      const made = ports.keys.create({
-        user: userOf(request.params.user_id),
-        madeBy: principal.user,
-        name: body.name,
-        kind: body.kind ?? null,
-        profile: body.profile ?? null,
-        workspace: body.workspace ?? null,
-        agentId: body.agent_id ?? null,
-        scopes: body.scopes ?? null,
-        allowedTools: body.allowed_tools ?? null,
-        expiresInMs: body.expires_in === undefined ? null : body.expires_in * 1000,
-      });
-      if (made.kind === 'refused') throw refuseFaults(made.faults);
-      await ports.store.putKey(made.record, ledgerActor(principal));
-      return reply.code(201).header('cache-control', 'no-store').send(shownOnce(made));
-    },
-  );
+  const createKey = guarded('keys.manage', {
+    operationId: 'createKey',
+    summary: 'Make a key',
+    params: OfUser,
+    body: CreateBody,
+    response: answers({ 201: MadeKey }),
+  });
+  app.post(KEYS, createKey, async (request, reply) => {
+    const { principal } = callerOf(request);
+    const { body } = request;
+    const made = ports.keys.create({
+      user: userOf(request.params.user_id),
+      madeBy: principal.user,
+      name: body.name,
+      kind: body.kind ?? null,
+      profile: body.profile ?? null,
+      workspace: body.workspace ?? null,
+      agentId: body.agent_id ?? null,
+      scopes: body.scopes ?? null,
+      allowedTools: body.allowed_tools ?? null,
+      expiresInMs: body.expires_in === undefined ? null : body.expires_in * 1000,
+    });
+    if (made.kind === 'refused') throw refuseFaults(made.faults);
+    await ports.store.putKey(made.record, ledgerActor(principal));
+    return reply.code(201).header('cache-control', 'no-store').send(shownOnce(made));
+  });
 }
 
 function addListRoutes(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
-  app.get(
-    KEYS,
-    guarded('keys.manage', {
-      operationId: 'listKeys',
-      summary: 'List the keys of a user, without secrets',
-      params: OfUser,
-      response: answers({ 200: ApiKeys }),
-    }),
-    async (request, reply) => {
-      const user = userOf(request.params.user_id);
-      return lists.make(callerOf(request), async () =>
-        lists.send(reply, ApiKeys, 'keys', await store.keys(user), keyToWire, {}),
-      );
-    },
-  );
+  const listKeys = guarded('keys.manage', {
+    operationId: 'listKeys',
+    summary: 'List the keys of a user, without secrets',
+    params: OfUser,
+    response: answers({ 200: ApiKeys }),
+  });
+  app.get(KEYS, listKeys, async (request, reply) => {
+    const user = userOf(request.params.user_id);
+    return lists.make(callerOf(request), async () =>
+      lists.send(reply, ApiKeys, 'keys', await store.keys(user), keyToWire, {}),
+    );
+  });
 
-  app.get(
-    ALL_KEYS,
-    guarded('keys.manage', {
-      operationId: 'listAllKeys',
-      summary: 'List keys of agents, users and administrators, without secrets',
-      querystring: WhichKeys,
-      response: answers({ 200: ApiKeys }),
-    }),
-    async (request, reply) => {
-      const { kind, workspace, agent_id, user_id } = request.query;
-      return lists.make(callerOf(request), async () => {
-        const keys = (await store.keys(user_id ?? null)).filter(
-          (key) =>
-            (kind === undefined || key.kind === kind) &&
-            (workspace === undefined || key.workspace === workspace) &&
-            (agent_id === undefined || key.agentId === agent_id),
-        );
-        return lists.send(reply, ApiKeys, 'keys', keys, keyToWire, {});
-      });
-    },
-  );
+  const listAllKeys = guarded('keys.manage', {
+    operationId: 'listAllKeys',
+    summary: 'List keys of agents, users and administrators, without secrets',
+    querystring: WhichKeys,
+    response: answers({ 200: ApiKeys }),
+  });
+  app.get(ALL_KEYS, listAllKeys, async (request, reply) => {
+    const { kind, workspace, agent_id, user_id } = request.query;
+    return lists.make(callerOf(request), async () => {
+      const keys = (await store.keys(user_id ?? null)).filter(
+        (key) =>
+          (kind === undefined || key.kind === kind) &&
+          (workspace === undefined || key.workspace === workspace) &&
+          (agent_id === undefined || key.agentId === agent_id),
+      );
+      return lists.send(reply, ApiKeys, 'keys', keys, keyToWire, {});
+    });
+  });
 }
 
 /** Keys are revoked and rotated as those of a user, and as any. */
@@ -255,21 +247,18 @@ const Profiles = Type.Object({
 
 /** `GET /v1/mcp/key-profiles`. */
 export function addKeyProfileRoutes(app: ApiApp, ports: ApiPorts): void {
-  app.get(
-    '/v1/mcp/key-profiles',
-    guarded('key_profiles.read', {
-      operationId: 'listKeyProfiles',
-      summary: 'The profiles that a key can be made with',
-      response: answers({ 200: Profiles }),
-    }),
-    async () => ({
-      profiles: ports.profiles().map(({ name, description, scopes, allowedTools, readOnly }) => ({
-        name,
-        description,
-        scopes,
-        allowed_tools: allowedTools,
-        read_only: readOnly,
-      })),
-    }),
-  );
+  const listKeyProfiles = guarded('key_profiles.read', {
+    operationId: 'listKeyProfiles',
+    summary: 'The profiles that a key can be made with',
+    response: answers({ 200: Profiles }),
+  });
+  app.get('/v1/mcp/key-profiles', listKeyProfiles, async () => ({
+    profiles: ports.profiles().map(({ name, description, scopes, allowedTools, readOnly }) => ({
+      name,
+      description,
+      scopes,
+      allowed_tools: allowedTools,
+      read_only: readOnly,
+    })),
+  }));
 }

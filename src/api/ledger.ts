@@ -4,18 +4,17 @@ import {
   INSTALLATION,
   LEDGER_GROUPS,
   LEDGER_KINDS,
-  type LedgerFilter,
   ledgerEventToWire,
+  type LedgerFilter,
 } from '../effects/model/ledger.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { type ApiApp, type Caller, guarded } from './app.ts';
 import { callerOf } from './caller.ts';
 import { LedgerEvent } from './effect-answers.ts';
-import type { Lists } from './lists.ts';
-import { PAGE_QUERY, pageOf, TIME_QUERY, timesOf, WHO_QUERY } from './paging.ts';
+import { type Lists, PAGE_QUERY, pageOf, TIME_QUERY, timesOf, WHO_QUERY } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
-import { AgentId, answers, component, InWorkspace, List, paged, Tool } from './schema.ts';
+import { AgentId, answers, closed, component, InWorkspace, List, paged, Tool } from './schema.ts';
 
 const KIND = Type.Optional(
   Type.Enum([...LEDGER_KINDS, ...LEDGER_GROUPS], {
@@ -43,11 +42,8 @@ export const EVENT_QUERY = {
   ...TIME_QUERY,
 };
 
-const LedgerQuery = Type.Object({ ...EVENT_QUERY, ...PAGE_QUERY }, { additionalProperties: false });
-const InstallationQuery = Type.Object(
-  { kind: KIND, actor: ACTOR, ...WHO_QUERY, ...TIME_QUERY, ...PAGE_QUERY },
-  { additionalProperties: false },
-);
+const LedgerQuery = closed({ ...EVENT_QUERY, ...PAGE_QUERY });
+const InstallationQuery = closed({ kind: KIND, actor: ACTOR, ...WHO_QUERY, ...TIME_QUERY, ...PAGE_QUERY });
 const LedgerPage = component('LedgerPage', paged({ events: List(LedgerEvent) }));
 
 const ABOUT =
@@ -70,33 +66,29 @@ export function addLedgerRoutes(app: ApiApp, ports: Pick<ApiPorts, 'store'>, lis
     });
   }
 
-  app.get(
-    '/v1/workspaces/:ws/ledger',
-    guarded('ledger.read', {
-      operationId: 'listLedger',
-      summary: 'The ledger of a workspace, newest first',
-      description: `Every event: what became of calls, and who changed keys, pauses, claims, agents and entities. \`agent_id\`, \`tool\`, \`target\`, \`rule\`, \`user\` and \`key_id\` fit what the event says, and the effect that it is about. ${ABOUT}`,
-      params: InWorkspace,
-      querystring: LedgerQuery,
-      response: answers({ 200: LedgerPage }),
-    }),
-    async (request, reply) => {
-      const caller = callerOf(request);
-      refuseAgents(caller);
-      return answer(reply, caller, request.params.ws, request.query);
-    },
-  );
+  const listLedger = guarded('ledger.read', {
+    operationId: 'listLedger',
+    summary: 'The ledger of a workspace, newest first',
+    description: `Every event: what became of calls, and who changed keys, pauses, claims, agents and entities. \`agent_id\`, \`tool\`, \`target\`, \`rule\`, \`user\` and \`key_id\` fit what the event says, and the effect that it is about. ${ABOUT}`,
+    params: InWorkspace,
+    querystring: LedgerQuery,
+    response: answers({ 200: LedgerPage }),
+  });
+  app.get('/v1/workspaces/:ws/ledger', listLedger, async (request, reply) => {
+    const caller = callerOf(request);
+    refuseAgents(caller);
+    return answer(reply, caller, request.params.ws, request.query);
+  });
 
-  app.get(
-    '/v1/beta/ledger',
-    guarded('ledger.installation', {
-      operationId: 'listInstallationLedger',
-      summary: 'The ledger of what belongs to no workspace, newest first',
-      description: `Administrative keys, policies that were put in force or refused, what was decided about the store, refusals of keys without a workspace. ${ABOUT}`,
-      querystring: InstallationQuery,
-      response: answers({ 200: LedgerPage }),
-    }),
-    async (request, reply) => answer(reply, callerOf(request), INSTALLATION, request.query),
+  const listInstallationLedger = guarded('ledger.installation', {
+    operationId: 'listInstallationLedger',
+    summary: 'The ledger of what belongs to no workspace, newest first',
+    description: `Administrative keys, policies that were put in force or refused, what was decided about the store, refusals of keys without a workspace. ${ABOUT}`,
+    querystring: InstallationQuery,
+    response: answers({ 200: LedgerPage }),
+  });
+  app.get('/v1/beta/ledger', listInstallationLedger, async (request, reply) =>
+    answer(reply, callerOf(request), INSTALLATION, request.query),
   );
 }
 

@@ -50,7 +50,7 @@ export function createListeners(
         for (const each of take) Reflect.apply(each, server, [socket]);
       else if (!socket.destroyed) mainTls.begin(socket, connections);
     });
-  const open = new Map<string, { readonly net: NetServer; readonly tls: Encrypted | null }>();
+  const open = new Map<string, { readonly net: NetServer; readonly tls: ReturnType<typeof encrypted> | null }>();
 
   return {
     connections,
@@ -82,8 +82,6 @@ export function createListeners(
     },
   };
 }
-
-type Encrypted = ReturnType<typeof encrypted>;
 
 /** TLS on connections that somebody else accepts. @param arrived told of each after its handshake */
 function encrypted(pair: TlsPair, arrived: (socket: Socket) => void) {

@@ -4,35 +4,28 @@ import type { RequestFault } from '../effects/model/run-request.ts';
 import { optionalTimeToWire, timeToWire } from '../effects/wire/time.ts';
 import { type ApiApp, guarded } from './app.ts';
 import { callerOf } from './caller.ts';
-import type { Lists } from './lists.ts';
-import { PAGE_QUERY, pageOf } from './paging.ts';
+import { type Lists, PAGE_QUERY, pageOf } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
-import { AnyObject, answers, component, List, Nullable, paged, Time } from './schema.ts';
+import { answers, AnyObject, closed, component, List, Nullable, paged, record, Time } from './schema.ts';
 
 const NOTIFICATIONS = '/v1/beta/notifications';
 
-const NotificationDelivery = component(
-  'NotificationDelivery',
-  Type.Object(
-    {
-      id: Type.String(),
-      webhook_id: Type.String({ description: 'As the receiver gets it; the same at every attempt.' }),
-      event: Type.Enum([...NOTIFICATION_EVENTS]),
-      receiver: Type.String({ description: 'Name of the webhook in the configuration.' }),
-      state: Type.Enum([...DELIVERY_STATES], { description: '`dead`: it is not tried any more.' }),
-      attempts: Type.Integer({ minimum: 0 }),
-      last_failure: Nullable(Type.String()),
-      workspace: Nullable(Type.String(), '`null`: the installation.'),
-      effect_id: Nullable(Type.String()),
-      data: AnyObject('What is told of the event; the body has the summary of the call as well.'),
-      at: Time,
-      next_attempt_at: Nullable(Time),
-      ended_at: Nullable(Time),
-    },
-    { description: 'One notification for one receiver.' },
-  ),
-);
+const NotificationDelivery = record('NotificationDelivery', 'One notification for one receiver.', {
+  id: Type.String(),
+  webhook_id: Type.String({ description: 'As the receiver gets it; the same at every attempt.' }),
+  event: Type.Enum([...NOTIFICATION_EVENTS]),
+  receiver: Type.String({ description: 'Name of the webhook in the configuration.' }),
+  state: Type.Enum([...DELIVERY_STATES], { description: '`dead`: it is not tried any more.' }),
+  attempts: Type.Integer({ minimum: 0 }),
+  last_failure: Nullable(Type.String()),
+  workspace: Nullable(Type.String(), '`null`: the installation.'),
+  effect_id: Nullable(Type.String()),
+  data: AnyObject('What is told of the event; the body has the summary of the call as well.'),
+  at: Time,
+  next_attempt_at: Nullable(Time),
+  ended_at: Nullable(Time),
+});
 
 const NotificationPage = component('NotificationPage', paged({ notifications: List(NotificationDelivery) }));
 
@@ -42,53 +35,44 @@ export function addNotificationRoutes(
   { store, receivers }: Pick<ApiPorts, 'store' | 'receivers'>,
   lists: Lists,
 ): void {
-  app.get(
-    NOTIFICATIONS,
-    guarded('notifications.read', {
-      operationId: 'listNotifications',
-      summary: 'List notifications and what became of them, newest first',
-      description:
-        'What was delivered is kept for a day, what could not be for 30 days. A page can have fewer than `limit` although more follow.',
-      querystring: Type.Object(
-        { ...PAGE_QUERY, state: Type.Optional(Type.Enum([...DELIVERY_STATES])) },
-        { additionalProperties: false },
-      ),
-      response: answers({ 200: NotificationPage }),
-    }),
-    async (request, reply) => {
-      const faults: RequestFault[] = [];
-      const page = pageOf(request.query, faults);
-      if (faults.length > 0) throw refuseFaults(faults);
-      return lists.make(callerOf(request), async () => {
-        const { items, next } = await store.deliveries(request.query.state ?? null, page);
-        return lists.send(reply, NotificationPage, 'notifications', items, deliveryToWire, { next_cursor: next });
-      });
-    },
-  );
+  const listNotifications = guarded('notifications.read', {
+    operationId: 'listNotifications',
+    summary: 'List notifications and what became of them, newest first',
+    description:
+      'What was delivered is kept for a day, what could not be for 30 days. A page can have fewer than `limit` although more follow.',
+    querystring: closed({ ...PAGE_QUERY, state: Type.Optional(Type.Enum([...DELIVERY_STATES])) }),
+    response: answers({ 200: NotificationPage }),
+  });
+  app.get(NOTIFICATIONS, listNotifications, async (request, reply) => {
+    const faults: RequestFault[] = [];
+    const page = pageOf(request.query, faults);
+    if (faults.length > 0) throw refuseFaults(faults);
+    return lists.make(callerOf(request), async () => {
+      const { items, next } = await store.deliveries(request.query.state ?? null, page);
+      return lists.send(reply, NotificationPage, 'notifications', items, deliveryToWire, { next_cursor: next });
+    });
+  });
 
-  app.post(
-    `${NOTIFICATIONS}/:id/resend`,
-    guarded('notifications.resend', {
-      operationId: 'resendNotification',
-      summary: 'Have a notification sent again that was delivered or given up',
-      description: 'It keeps its `webhook_id`, and is tried for as long as the first time.',
-      params: Type.Object({ id: Type.String({ description: 'Id of the delivery.' }) }),
-      response: answers({ 200: NotificationDelivery }),
-    }),
-    async (request) => {
-      const known = receivers().map(({ id }) => id);
-      const resent = await store.resend(request.params.id, known);
-      if (resent === null) throw refuse('not_found', 'There is no such notification, or it ended too long ago.');
-      switch (resent.kind) {
-        case 'resent':
-          return deliveryToWire(resent.delivery);
-        case 'waits':
-          throw refuse('conflict', 'It waits to be sent already. Nothing was changed.');
-        case 'no_receiver':
-          throw refuse('conflict', 'The configuration does not name its receiver any more. Nothing was changed.');
-      }
-    },
-  );
+  const resendNotification = guarded('notifications.resend', {
+    operationId: 'resendNotification',
+    summary: 'Have a notification sent again that was delivered or given up',
+    description: 'It keeps its `webhook_id`, and is tried for as long as the first time.',
+    params: Type.Object({ id: Type.String({ description: 'Id of the delivery.' }) }),
+    response: answers({ 200: NotificationDelivery }),
+  });
+  app.post(`${NOTIFICATIONS}/:id/resend`, resendNotification, async (request) => {
+    const known = receivers().map(({ id }) => id);
+    const resent = await store.resend(request.params.id, known);
+    if (resent === null) throw refuse('not_found', 'There is no such notification, or it ended too long ago.');
+    switch (resent.kind) {
+      case 'resent':
+        return deliveryToWire(resent.delivery);
+      case 'waits':
+        throw refuse('conflict', 'It waits to be sent already. Nothing was changed.');
+      case 'no_receiver':
+        throw refuse('conflict', 'The configuration does not name its receiver any more. Nothing was changed.');
+    }
+  });
 }
 
 function deliveryToWire({ id, notification, receiverName, attempts, lastFailure, state }: Delivery) {

@@ -9,7 +9,19 @@ import { callerOf } from './caller.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
 import { optionalTimeToWire, timeFromWire, timeToWire } from '../effects/wire/time.ts';
-import { AgentId, answers, component, InWorkspace, List, Nullable, OneOf, Time, WithId } from './schema.ts';
+import {
+  AgentId,
+  answers,
+  closed,
+  component,
+  InWorkspace,
+  List,
+  Nullable,
+  OneOf,
+  record,
+  Time,
+  WithId,
+} from './schema.ts';
 
 const PAUSES = '/v1/workspaces/:ws/pauses';
 
@@ -39,24 +51,18 @@ const Shown = component(
     Type.Object({ key: Type.String() }),
   ]),
 );
-const Pause = component(
-  'Pause',
-  Type.Object(
-    {
-      id: Type.String(),
-      workspace: Type.String(),
-      scope: Shown,
-      reason: Type.String(),
-      by: Type.Object({ key_id: Type.String(), key_kind: Type.Enum([...KEY_KINDS]), user: Nullable(Type.String()) }),
-      created_at: Time,
-      until: Nullable(Time),
-      warning: Type.Optional(
-        Type.String({ description: 'Only when it was just set: nothing known has the name that it stops.' }),
-      ),
-    },
-    { description: 'A stop switch.' },
+const Pause = record('Pause', 'A stop switch.', {
+  id: Type.String(),
+  workspace: Type.String(),
+  scope: Shown,
+  reason: Type.String(),
+  by: Type.Object({ key_id: Type.String(), key_kind: Type.Enum([...KEY_KINDS]), user: Nullable(Type.String()) }),
+  created_at: Time,
+  until: Nullable(Time),
+  warning: Type.Optional(
+    Type.String({ description: 'Only when it was just set: nothing known has the name that it stops.' }),
   ),
-);
+});
 
 /** `…/pauses`: set, list, lift. */
 export function addPauseRoutes(app: ApiApp, ports: ApiPorts): void {
@@ -66,97 +72,85 @@ export function addPauseRoutes(app: ApiApp, ports: ApiPorts): void {
 
 function addSetRoute(app: ApiApp, ports: ApiPorts): void {
   const { store } = ports;
-  app.post(
-    PAUSES,
-    guarded('pauses.write', {
-      operationId: 'setPause',
-      summary: 'Stop calls',
-      description: `With ${MOST_PAUSES} pauses in force, one more is a 409 \`conflict\`, except from an administrative key, or where it is the first of the whole workspace.`,
-      params: InWorkspace,
-      body: Type.Object(
-        {
-          scope: Scope,
-          reason: Type.String({ minLength: 1, maxLength: 500 }),
-          until: Type.Optional(Time),
-        },
-        { additionalProperties: false },
-      ),
-      response: answers({ 201: Pause }),
+  const setPause = guarded('pauses.write', {
+    operationId: 'setPause',
+    summary: 'Stop calls',
+    description: `With ${MOST_PAUSES} pauses in force, one more is a 409 \`conflict\`, except from an administrative key, or where it is the first of the whole workspace.`,
+    params: InWorkspace,
+    body: closed({
+      scope: Scope,
+      reason: Type.String({ minLength: 1, maxLength: 500 }),
+      until: Type.Optional(Time),
     }),
-    async (request, reply) => {
-      const { scope, reason, until } = request.body;
-      const { principal } = callerOf(request);
-      const pattern = scope.tool === undefined ? null : compilePattern('glob', scope.tool);
-      if (pattern !== null && !pattern.ok)
-        throw refuseFaults([{ path: '/scope/tool', message: `is no glob: ${pattern.message}` }]);
-      const end = until === undefined ? null : timeFromWire(until);
-      if (until !== undefined && (end === null || end <= store.now()))
-        throw refuseFaults([{ path: '/until', message: 'must be a time that is still to come' }]);
-      const pause = await store.setPause({
-        id: ports.newId('pau'),
-        workspace: request.params.ws,
-        scope: scopeOf(scope),
-        reason,
-        until: end,
-        by: { keyId: principal.keyId, keyKind: principal.kind, user: principal.user },
-        actor: ledgerActor(principal),
-      });
-      if (pause === null)
-        throw refuse(
-          'conflict',
-          `${MOST_PAUSES} pauses of this workspace are in force, as many as may be. Lift some, or set one with a wider scope in their place; administrative keys may set more.`,
-        );
-      const warning = await warningOf(ports, request.params.ws, scope, pattern);
-      return reply.code(201).send({ ...pauseToWire(pause), ...(warning === null ? {} : { warning }) });
-    },
-  );
+    response: answers({ 201: Pause }),
+  });
+  app.post(PAUSES, setPause, async (request, reply) => {
+    const { scope, reason, until } = request.body;
+    const { principal } = callerOf(request);
+    const pattern = scope.tool === undefined ? null : compilePattern('glob', scope.tool);
+    if (pattern !== null && !pattern.ok)
+      throw refuseFaults([{ path: '/scope/tool', message: `is no glob: ${pattern.message}` }]);
+    const end = until === undefined ? null : timeFromWire(until);
+    if (until !== undefined && (end === null || end <= store.now()))
+      throw refuseFaults([{ path: '/until', message: 'must be a time that is still to come' }]);
+    const pause = await store.setPause({
+      id: ports.newId('pau'),
+      workspace: request.params.ws,
+      scope: scopeOf(scope),
+      reason,
+      until: end,
+      by: { keyId: principal.keyId, keyKind: principal.kind, user: principal.user },
+      actor: ledgerActor(principal),
+    });
+    if (pause === null)
+      throw refuse(
+        'conflict',
+        `${MOST_PAUSES} pauses of this workspace are in force, as many as may be. Lift some, or set one with a wider scope in their place; administrative keys may set more.`,
+      );
+    const warning = await warningOf(ports, request.params.ws, scope, pattern);
+    return reply.code(201).send({ ...pauseToWire(pause), ...(warning === null ? {} : { warning }) });
+  });
 }
 
 function addListAndLiftRoutes(app: ApiApp, { store }: ApiPorts): void {
-  app.get(
-    PAUSES,
-    guarded('pauses.read', {
-      operationId: 'listPauses',
-      summary: 'List pauses in force',
-      params: InWorkspace,
-      response: answers({ 200: Type.Object({ pauses: List(Pause) }) }),
-    }),
-    async (request) => {
-      const { view, principal } = callerOf(request);
-      const { pauses } = await store.pauses(request.params.ws);
-      // An agent sees only the pauses that stop it.
-      const visible = pauses.filter(({ scope }) => {
-        if (view.kind !== 'own') return true;
-        if (scope.kind === 'agent') return scope.id === view.agentId;
-        return scope.kind !== 'key' || scope.id === principal.keyId;
-      });
-      return { pauses: visible.map(pauseToWire) };
-    },
-  );
+  const listPauses = guarded('pauses.read', {
+    operationId: 'listPauses',
+    summary: 'List pauses in force',
+    params: InWorkspace,
+    response: answers({ 200: Type.Object({ pauses: List(Pause) }) }),
+  });
+  app.get(PAUSES, listPauses, async (request) => {
+    const { view, principal } = callerOf(request);
+    const { pauses } = await store.pauses(request.params.ws);
+    // An agent sees only the pauses that stop it.
+    const visible = pauses.filter(({ scope }) => {
+      if (view.kind !== 'own') return true;
+      if (scope.kind === 'agent') return scope.id === view.agentId;
+      return scope.kind !== 'key' || scope.id === principal.keyId;
+    });
+    return { pauses: visible.map(pauseToWire) };
+  });
 
-  app.delete(
-    `${PAUSES}/:id`,
-    guarded('pauses.write', {
-      operationId: 'liftPause',
-      summary: 'Lift a pause',
-      description: 'One that an administrative key has set is lifted by such a key only.',
-      params: WithId,
-      response: answers({ 200: Pause }),
-    }),
-    async (request) => {
-      const { principal } = callerOf(request);
-      const { ws, id } = request.params;
-      const lift = await store.liftPause(ws, id, principal.kind, ledgerActor(principal));
-      switch (lift.kind) {
-        case 'lifted':
-          return pauseToWire(lift.pause);
-        case 'administrative_only':
-          throw refuse('wrong_key_kind', 'An administrative key has set this pause; only one can lift it.');
-        case 'absent':
-          throw refuse('not_found', 'There is no such pause here, or it is lifted.');
-      }
-    },
-  );
+  const liftPause = guarded('pauses.write', {
+    operationId: 'liftPause',
+    summary: 'Lift a pause',
+    description: 'One that an administrative key has set is lifted by such a key only.',
+    params: WithId,
+    response: answers({ 200: Pause }),
+  });
+  app.delete(`${PAUSES}/:id`, liftPause, async (request) => {
+    const { principal } = callerOf(request);
+    const { ws, id } = request.params;
+    const lift = await store.liftPause(ws, id, principal.kind, ledgerActor(principal));
+    switch (lift.kind) {
+      case 'lifted':
+        return pauseToWire(lift.pause);
+      case 'administrative_only':
+        throw refuse('wrong_key_kind', 'An administrative key has set this pause; only one can lift it.');
+      case 'absent':
+        throw refuse('not_found', 'There is no such pause here, or it is lifted.');
+    }
+  });
 }
 
 function scopeOf(scope: Static<typeof Scope>): PauseScope {

@@ -4,11 +4,11 @@ import { callerOf } from './caller.ts';
 import { refuseAgents } from './ledger.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts, ChosenPolicy, ShownPolicy } from './ports.ts';
-import { addPolicyProposalRoutes, Proposed, proposalToWire } from './policy-proposals.ts';
+import { addPolicyProposalRoutes, proposalToWire, Proposed } from './policy-proposals.ts';
 import { refuse } from './problem.ts';
 import { activationToWire } from '../effects/wire/policy-in-force.ts';
 import { Actor } from './effect-answers.ts';
-import { answers, component, List, Nullable, Time } from './schema.ts';
+import { answers, List, Nullable, record, Time } from './schema.ts';
 import { policyTextToWire } from '../policy/policy-texts.ts';
 
 const ACTIVATIONS = '/v1/beta/policies/activations';
@@ -17,129 +17,109 @@ const Version = Type.String({ pattern: '^[A-Za-z0-9_-]{43}$', description: 'One 
 const Comment = Type.Optional(
   Type.String({ minLength: 1, maxLength: 1000, description: 'Why; stands in the history.' }),
 );
-const PolicyVersion = component(
-  'PolicyVersion',
-  Type.Object({
-    version: Type.String(),
-    proven: Type.Boolean({
-      description:
-        'Whether the text was found to be that of the version. `false`: it does not fit the configuration of now, so it could not be held against it, or somebody altered it.',
+const PolicyVersion = record('PolicyVersion', null, {
+  version: Type.String(),
+  proven: Type.Boolean({
+    description:
+      'Whether the text was found to be that of the version. `false`: it does not fit the configuration of now, so it could not be held against it, or somebody altered it.',
+  }),
+  files: List(
+    Type.Object({
+      file: Type.String(),
+      text: Type.String(),
+      lists: List(Type.Object({ name: Type.String(), text: Nullable(Type.String(), '`null`: it could not be read.') })),
     }),
-    files: List(
-      Type.Object({
-        file: Type.String(),
-        text: Type.String(),
-        lists: List(
-          Type.Object({ name: Type.String(), text: Nullable(Type.String(), '`null`: it could not be read.') }),
-        ),
-      }),
-    ),
-  }),
-);
+  ),
+});
 const Activated = Type.Object({ version: Type.String({ description: 'What is in force now.' }) });
-const PolicyHistory = component(
-  'PolicyHistory',
-  Type.Object({
-    in_force: Nullable(Type.String()),
-    files_version: Nullable(Type.String(), 'Of the files of this gateway; `null` where they cannot be used.'),
-    activations: List(
-      Type.Object({
-        version: Type.String(),
-        at: Time,
-        by: Actor,
-        how: Type.Enum(['files', 'activate', 'rollback'], { description: '`files`: a gateway found them there.' }),
-        why: Type.Optional(Type.String({ description: 'What the person said who put it there.' })),
-        files: Type.Optional(List(Type.String(), 'Of `files`: those that were new or had changed, the first 20.')),
-        confirmed_by: Type.Optional(List(Type.String(), 'Users who confirmed it, where it was proposed.')),
-      }),
-      'Newest first.',
-    ),
-  }),
-);
+const PolicyHistory = record('PolicyHistory', null, {
+  in_force: Nullable(Type.String()),
+  files_version: Nullable(Type.String(), 'Of the files of this gateway; `null` where they cannot be used.'),
+  activations: List(
+    Type.Object({
+      version: Type.String(),
+      at: Time,
+      by: Actor,
+      how: Type.Enum(['files', 'activate', 'rollback'], { description: '`files`: a gateway found them there.' }),
+      why: Type.Optional(Type.String({ description: 'What the person said who put it there.' })),
+      files: Type.Optional(List(Type.String(), 'Of `files`: those that were new or had changed, the first 20.')),
+      confirmed_by: Type.Optional(List(Type.String(), 'Users who confirmed it, where it was proposed.')),
+    }),
+    'Newest first.',
+  ),
+});
 
 /** `/v1/beta/policies`: what was in force, and what is to be. The policies are those of all gateways of the store. */
 export function addPolicyActivationRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
-  app.get(
-    ACTIVATIONS,
-    guarded('policies.history', {
-      operationId: 'listPolicyActivations',
-      summary: 'Which policies were in force, since when, and who put them there',
-      description: 'Newest first, at most 100. `files_version` is what the files of this gateway say.',
-      response: answers({ 200: PolicyHistory }),
-    }),
-    async () => {
-      const activations = await ports.store.policyHistory();
-      return {
-        in_force: await ports.store.policyInForce(),
-        files_version: ports.policies().filesVersion,
-        activations: activations.map(activationToWire),
-      };
-    },
-  );
+  const listPolicyActivations = guarded('policies.history', {
+    operationId: 'listPolicyActivations',
+    summary: 'Which policies were in force, since when, and who put them there',
+    description: 'Newest first, at most 100. `files_version` is what the files of this gateway say.',
+    response: answers({ 200: PolicyHistory }),
+  });
+  app.get(ACTIVATIONS, listPolicyActivations, async () => {
+    const activations = await ports.store.policyHistory();
+    return {
+      in_force: await ports.store.policyInForce(),
+      files_version: ports.policies().filesVersion,
+      activations: activations.map(activationToWire),
+    };
+  });
 
   addVersionRoute(app, ports, lists);
   addPolicyProposalRoutes(app, ports);
 
-  app.post(
-    ACTIVATIONS,
-    guarded('policies.activate', {
-      operationId: 'activatePolicies',
-      summary: 'Put policies in force on all gateways',
-      description:
-        'The policies in the files of this gateway; with `version`, those that were in force under it before. Where `policies.second_person` is set they are only proposed: 202, with the proposal that another person confirms.',
-      body: Type.Object({ version: Type.Optional(Version), comment: Comment }, { additionalProperties: false }),
-      response: answers({ 200: Activated, 202: Proposed }),
-    }),
-    async (request, reply) => {
-      const { version } = request.body;
-      const choice = version === undefined ? ({ kind: 'files' } as const) : ({ kind: 'version', version } as const);
-      const { principal } = callerOf(request);
-      const chosen = await ports.choosePolicy(choice, principal, request.body.comment ?? null);
-      if (chosen.kind === 'proposed') reply.code(202);
-      return answerTo(chosen);
-    },
-  );
+  const activatePolicies = guarded('policies.activate', {
+    operationId: 'activatePolicies',
+    summary: 'Put policies in force on all gateways',
+    description:
+      'The policies in the files of this gateway; with `version`, those that were in force under it before. Where `policies.second_person` is set they are only proposed: 202, with the proposal that another person confirms.',
+    body: Type.Object({ version: Type.Optional(Version), comment: Comment }, { additionalProperties: false }),
+    response: answers({ 200: Activated, 202: Proposed }),
+  });
+  app.post(ACTIVATIONS, activatePolicies, async (request, reply) => {
+    const { version } = request.body;
+    const choice = version === undefined ? ({ kind: 'files' } as const) : ({ kind: 'version', version } as const);
+    const { principal } = callerOf(request);
+    const chosen = await ports.choosePolicy(choice, principal, request.body.comment ?? null);
+    if (chosen.kind === 'proposed') reply.code(202);
+    return answerTo(chosen);
+  });
 
   addRollbackRoute(app, ports);
 }
 
 function addRollbackRoute(app: ApiApp, ports: Pick<ApiPorts, 'store' | 'choosePolicy'>): void {
-  app.post(
-    '/v1/beta/policies/rollback',
-    guarded('policies.activate', {
-      operationId: 'rollBackPolicies',
-      summary: 'Put the policies in force that were in force before those that are now',
-      description: 'Where `policies.second_person` is set they are only proposed, as by `activatePolicies`.',
-      body: Type.Object({ comment: Comment }, { additionalProperties: false }),
-      response: answers({ 200: Activated, 202: Proposed }),
-    }),
-    async (request, reply) => {
-      const { principal } = callerOf(request);
-      const chosen = await ports.choosePolicy({ kind: 'before' }, principal, request.body.comment ?? null);
-      if (chosen.kind === 'proposed') reply.code(202);
-      return answerTo(chosen);
-    },
-  );
+  const rollBackPolicies = guarded('policies.activate', {
+    operationId: 'rollBackPolicies',
+    summary: 'Put the policies in force that were in force before those that are now',
+    description: 'Where `policies.second_person` is set they are only proposed, as by `activatePolicies`.',
+    body: Type.Object({ comment: Comment }, { additionalProperties: false }),
+    response: answers({ 200: Activated, 202: Proposed }),
+  });
+  app.post('/v1/beta/policies/rollback', rollBackPolicies, async (request, reply) => {
+    const { principal } = callerOf(request);
+    const chosen = await ports.choosePolicy({ kind: 'before' }, principal, request.body.comment ?? null);
+    if (chosen.kind === 'proposed') reply.code(202);
+    return answerTo(chosen);
+  });
 }
 
 function addVersionRoute(app: ApiApp, ports: Pick<ApiPorts, 'showPolicy'>, lists: Lists): void {
-  app.get(
-    '/v1/beta/policies/versions/:version',
-    guarded('policies.history', {
-      operationId: 'getPolicyVersion',
-      summary: 'What the policies of a version said',
-      description:
-        'The files as they were read. Those of the history are kept, of more than its ten newest only as long as all take at most 16 MB, packed.',
-      params: Type.Object({ version: Type.String({ description: 'One of the history.' }) }),
-      response: answers({ 200: PolicyVersion }),
-    }),
-    async (request) => {
-      const caller = callerOf(request);
-      refuseAgents(caller);
-      const { version } = request.params;
-      return lists.make(caller, async () => versionToWire(version, await ports.showPolicy(version)));
-    },
-  );
+  const getPolicyVersion = guarded('policies.history', {
+    operationId: 'getPolicyVersion',
+    summary: 'What the policies of a version said',
+    description:
+      'The files as they were read. Those of the history are kept, of more than its ten newest only as long as all take at most 16 MB, packed.',
+    params: Type.Object({ version: Type.String({ description: 'One of the history.' }) }),
+    response: answers({ 200: PolicyVersion }),
+  });
+  app.get('/v1/beta/policies/versions/:version', getPolicyVersion, async (request) => {
+    const caller = callerOf(request);
+    refuseAgents(caller);
+    const { version } = request.params;
+    return lists.make(caller, async () => versionToWire(version, await ports.showPolicy(version)));
+  });
 }
 
 const NOT_KEPT =

@@ -4,17 +4,16 @@ import type { CallHeaders, StateCheck } from '../effects/model/action-call.ts';
 import { conditionFaults, requiredFieldFaults } from '../effects/checks/conditions.ts';
 import { isNeverSent } from '../effects/run/header-names.ts';
 import { readIdempotencyKey } from '../effects/run/fingerprint.ts';
-import { type Json, isJsonObject } from '../json/value.ts';
+import { isJsonObject, type Json, pointerTo } from '../json/value.ts';
 import type { RequestFault, RunRequest } from '../effects/model/run-request.ts';
 import { CHECK_LIMITS } from '../effects/checks/state-fields.ts';
 import { MAX_TARGET } from '../effects/model/tool.ts';
 import { takeFiles } from '../upstreams/http/given-files.ts';
 import { headerRules, sortHeaders, takenHeaders } from '../upstreams/http/header-rules.ts';
-import { pointerTo } from '../json/pointer.ts';
 import type { Caller } from './app.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuseFaults } from './problem.ts';
-import { AgentId, AnyObject, Tool } from './schema.ts';
+import { AgentId, AnyObject, closed, Tool } from './schema.ts';
 
 const METADATA_BYTES = 4096;
 const StateCheckBody = Type.Object(
@@ -52,15 +51,9 @@ const CALL_FIELDS = {
   metadata: Type.Optional(AnyObject('Kept and returned, never evaluated; at most 4 KiB.')),
 };
 
-export const RunBody = Type.Object(
-  { ...CALL_FIELDS, idempotency_key: IdempotencyKey },
-  { additionalProperties: false },
-);
+export const RunBody = closed({ ...CALL_FIELDS, idempotency_key: IdempotencyKey });
 /** The body of a preview: a run request that may leave out the key. */
-export const PreviewBody = Type.Object(
-  { ...CALL_FIELDS, idempotency_key: Type.Optional(IdempotencyKey) },
-  { additionalProperties: false },
-);
+export const PreviewBody = closed({ ...CALL_FIELDS, idempotency_key: Type.Optional(IdempotencyKey) });
 
 /** The key may also come in the header of the IETF draft; `"a"` and `a` are the same key. */
 export async function takeKeyFromHeader(request: FastifyRequest): Promise<void> {

@@ -53,7 +53,7 @@ export const Time = Type.String({
 export const Tool = Type.String({ minLength: 1, maxLength: 200, description: 'Name of a declared tool.' });
 
 /** No query at all, except for the key. */
-export const NoQuery = Type.Object({}, { additionalProperties: false });
+export const NoQuery = closed({});
 
 const COMPONENTS: TSchema[] = [];
 
@@ -61,6 +61,16 @@ const COMPONENTS: TSchema[] = [];
 export function component<T extends TSchema>(name: string, schema: T): TUnsafe<Static<T>> {
   COMPONENTS.push({ ...schema, $id: name, title: name });
   return Type.Unsafe<Static<T>>({ $ref: `${name}#` });
+}
+
+/** An object that has a name in the document. @param description `null`: its name says it */
+export function record<T extends TProperties>(name: string, description: string | null, fields: T) {
+  return component(name, Type.Object(fields, description === null ? {} : { description }));
+}
+
+/** An object that may have no other members. */
+export function closed<T extends TProperties>(fields: T) {
+  return Type.Object(fields, { additionalProperties: false });
 }
 
 /** All of them, for the document. No request is checked against one, and no answer is made with one. */
@@ -104,47 +114,41 @@ export const paged = <T extends TProperties>(list: T) => Type.Object({ ...list, 
 export const Flag = (description: string): TUnsafe<boolean> => Type.Unsafe<boolean>({ const: true, description });
 
 /** The body of every answer that is neither success nor a decision (RFC 9457). */
-const Problem = component(
-  'Problem',
-  Type.Object(
-    {
-      type: Type.String({ format: 'uri', description: 'URL of the page about the code.' }),
-      title: Type.String(),
-      status: Type.Integer(),
-      detail: Type.String({ description: 'What was wrong, where, and what to do.' }),
-      code: Type.Unsafe<string>({ type: 'string', enum: problemCodes(), description: 'Stable code.' }),
-      errors: Type.Optional(
-        Type.Array(
-          Type.Object({
-            path: Type.String({ description: 'JSON Pointer into the body.' }),
-            message: Type.String(),
-          }),
-        ),
-      ),
-      errors_left_out: Type.Optional(Type.Integer({ description: 'How many more faults there are.' })),
-      request_id: Type.String(),
-      did_it_happen: DidItHappen,
-      safe_to_retry: Type.Boolean(),
-      next: Next,
-      retry_after_ms: Type.Optional(Milliseconds),
-      target: Type.Optional(Type.String({ description: '`claim_held`.' })),
-      claim: Type.Optional(Type.Unsafe<JsonObject>({ $ref: 'Claim#' })),
-      of: Type.Optional(Type.String({ description: '`too_many_claims`, `too_many_reservations`: whose limit it is.' })),
-      limit: Type.Optional(Type.Integer()),
-      pool: Type.Optional(Type.String({ description: '`pool_full`.' })),
-      free: Type.Optional(Type.Integer()),
-      capacity: Type.Optional(Type.Integer()),
-      ready: Type.Optional(Type.Literal(false, { description: '`not_ready` of `/readyz`.' })),
-      parts: Type.Optional(
-        List(
-          Type.Object({ part: Type.String(), code: Type.Optional(Type.String()), message: Type.String() }),
-          'What keeps the gateway from taking calls.',
-        ),
-      ),
-    },
-    { description: 'What went wrong (RFC 9457), and what to do next.' },
+const Problem = record('Problem', 'What went wrong (RFC 9457), and what to do next.', {
+  type: Type.String({ format: 'uri', description: 'URL of the page about the code.' }),
+  title: Type.String(),
+  status: Type.Integer(),
+  detail: Type.String({ description: 'What was wrong, where, and what to do.' }),
+  code: Type.Unsafe<string>({ type: 'string', enum: problemCodes(), description: 'Stable code.' }),
+  errors: Type.Optional(
+    Type.Array(
+      Type.Object({
+        path: Type.String({ description: 'JSON Pointer into the body.' }),
+        message: Type.String(),
+      }),
+    ),
   ),
-);
+  errors_left_out: Type.Optional(Type.Integer({ description: 'How many more faults there are.' })),
+  request_id: Type.String(),
+  did_it_happen: DidItHappen,
+  safe_to_retry: Type.Boolean(),
+  next: Next,
+  retry_after_ms: Type.Optional(Milliseconds),
+  target: Type.Optional(Type.String({ description: '`claim_held`.' })),
+  claim: Type.Optional(Type.Unsafe<JsonObject>({ $ref: 'Claim#' })),
+  of: Type.Optional(Type.String({ description: '`too_many_claims`, `too_many_reservations`: whose limit it is.' })),
+  limit: Type.Optional(Type.Integer()),
+  pool: Type.Optional(Type.String({ description: '`pool_full`.' })),
+  free: Type.Optional(Type.Integer()),
+  capacity: Type.Optional(Type.Integer()),
+  ready: Type.Optional(Type.Literal(false, { description: '`not_ready` of `/readyz`.' })),
+  parts: Type.Optional(
+    List(
+      Type.Object({ part: Type.String(), code: Type.Optional(Type.String()), message: Type.String() }),
+      'What keeps the gateway from taking calls.',
+    ),
+  ),
+});
 
 function problemCodes(): string[] {
   return Object.entries(CODES).flatMap(([code, { status }]) => (status === null ? [] : [code]));
@@ -170,3 +174,17 @@ export function answers<T extends Readonly<Record<number, TSchema>>>(
   });
   return { ...given, '4xx': problem, '5xx': problem };
 }
+
+const Bound = Type.Union([Type.Number(), Type.Literal('asked')]);
+
+export const Bounds = Type.Object({
+  min: Type.Optional(Bound),
+  max: Type.Optional(Bound),
+  one_of: Type.Optional(List(Type.Union([Type.String(), Type.Number(), Type.Boolean()]))),
+  max_length: Type.Optional(Type.Integer({ minimum: 0 })),
+});
+
+export const Varies = MapOf(
+  Bounds,
+  'Params in which calls alike may differ, with their bounds. All others are the same.',
+);

@@ -8,7 +8,7 @@ import { callerOf } from './caller.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
-import { AnyObject, answers, component, InWorkspace, List, Time } from './schema.ts';
+import { answers, AnyObject, InWorkspace, List, record, Time } from './schema.ts';
 
 /** How far back requests are looked at, ms, and how many. */
 const LOOKED_BACK_MS = 30 * 24 * 60 * 60 * 1000;
@@ -19,59 +19,54 @@ const MOST_PAGES = 50;
 /** The most characters of sealed params that one answer opens. */
 const MOST_OPENED = 512 * 1024;
 
-const Suggestion = component(
+const Suggestion = record(
   'PolicySuggestion',
-  Type.Object(
-    {
-      rule: Type.String({ description: 'The rule that asks now.' }),
-      tool: Type.String(),
-      file: Type.String({ description: 'Where that rule stands.' }),
-      line: Type.Integer(),
-      text: Type.String({
-        description:
-          'YAML, to be put in the place of that rule. It loads, and lets each of these calls run; calls beyond what was seen are asked about as before.',
+  'A rule that would let run what people approved each time. Nothing comes of it by itself.',
+  {
+    rule: Type.String({ description: 'The rule that asks now.' }),
+    tool: Type.String(),
+    file: Type.String({ description: 'Where that rule stands.' }),
+    line: Type.Integer(),
+    text: Type.String({
+      description:
+        'YAML, to be put in the place of that rule. It loads, and lets each of these calls run; calls beyond what was seen are asked about as before.',
+    }),
+    agents: List(Type.String()),
+    people: List(Type.String(), 'Who approved.'),
+    since: Time,
+    until: Time,
+    approvals: List(
+      Type.Object({
+        approval_id: Type.String(),
+        effect_id: Type.String(),
+        agent_id: Type.String(),
+        at: Time,
+        by: List(Type.String()),
       }),
-      agents: List(Type.String()),
-      people: List(Type.String(), 'Who approved.'),
-      since: Time,
-      until: Time,
-      approvals: List(
-        Type.Object({
-          approval_id: Type.String(),
-          effect_id: Type.String(),
-          agent_id: Type.String(),
-          at: Time,
-          by: List(Type.String()),
-        }),
-        'What it is drawn from, newest first.',
-      ),
-      example: Type.Object(
-        { agent_id: Type.String(), params: AnyObject('Of the newest call.') },
-        { description: 'To be tried.' },
-      ),
-    },
-    { description: 'A rule that would let run what people approved each time. Nothing comes of it by itself.' },
-  ),
+      'What it is drawn from, newest first.',
+    ),
+    example: Type.Object(
+      { agent_id: Type.String(), params: AnyObject('Of the newest call.') },
+      { description: 'To be tried.' },
+    ),
+  },
 );
 
 /** `GET …/policies/suggestions`: rules for what people approve time and again. */
 export function addSuggestionRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
-  app.get(
-    '/v1/workspaces/:ws/policies/suggestions',
-    guarded('policies.suggest', {
-      operationId: 'listPolicySuggestions',
-      summary: 'Which rules would let run what people approved each time',
-      description:
-        'Of a tool and the one rule that asked about it: at least 5 approvals, no rejection, nothing changed, among the latest 1,000 requests of 30 days. Nothing is changed by it: people put the text into their files, and those in force.',
-      params: InWorkspace,
-      response: answers({ 200: Type.Object({ version: Type.String(), suggestions: List(Suggestion) }) }),
-    }),
-    async (request) => {
-      const caller = callerOf(request);
-      const { ws } = request.params;
-      return lists.make(caller, () => suggestionsFor(ports, ws, caller.principal.allowedTools));
-    },
-  );
+  const listPolicySuggestions = guarded('policies.suggest', {
+    operationId: 'listPolicySuggestions',
+    summary: 'Which rules would let run what people approved each time',
+    description:
+      'Of a tool and the one rule that asked about it: at least 5 approvals, no rejection, nothing changed, among the latest 1,000 requests of 30 days. Nothing is changed by it: people put the text into their files, and those in force.',
+    params: InWorkspace,
+    response: answers({ 200: Type.Object({ version: Type.String(), suggestions: List(Suggestion) }) }),
+  });
+  app.get('/v1/workspaces/:ws/policies/suggestions', listPolicySuggestions, async (request) => {
+    const caller = callerOf(request);
+    const { ws } = request.params;
+    return lists.make(caller, () => suggestionsFor(ports, ws, caller.principal.allowedTools));
+  });
 }
 
 async function suggestionsFor(ports: ApiPorts, workspace: string, allowedTools: readonly string[] | null) {

@@ -1,7 +1,7 @@
 import type { FastifySchemaValidationError } from 'fastify/types/schema.js';
 import { didYouMean } from '../diagnostics/nearest.ts';
 import { MOST_FAULTS } from '../diagnostics/stop-at.ts';
-import { escapePointer } from '../json/pointer.ts';
+import { escapePointer } from '../json/value.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 
 /**

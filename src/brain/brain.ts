@@ -6,11 +6,8 @@ import {
   BadQuestion,
   type BrainAnswer,
   type BrainEntity,
-  type BrainJoin,
   BrainNotReady,
   type BrainQuestion,
-  type BrainSource,
-  type JoinedEntity,
   MOST_HITS,
 } from './port.ts';
 import { WorkspaceIndex, type Linked } from './workspace-index.ts';
@@ -315,16 +312,18 @@ function answerOf(
     const entity = shown(hit);
     return entity === null ? [] : [{ ...entity, score: Math.round(hit.score * 1000) / 1000 }];
   });
-  const joined: BrainJoin[] = [];
+  const joined: BrainAnswer['joined'][number][] = [];
   for (const { of, linked } of joins) {
     if (!opened.has(entityName(of))) continue;
-    const others = linked.flatMap(({ rel, direction, type, id }): JoinedEntity[] => {
-      const entity = shown({ type, id });
-      return entity === null ? [] : [{ ...entity, rel, direction }];
-    });
+    const others = linked.flatMap(
+      ({ rel, direction, type, id }): BrainAnswer['joined'][number]['entities'][number][] => {
+        const entity = shown({ type, id });
+        return entity === null ? [] : [{ ...entity, rel, direction }];
+      },
+    );
     if (others.length > 0) joined.push({ of, entities: others });
   }
-  const sources = [...records].flatMap(([name, { type, id, origin }]): BrainSource[] =>
+  const sources = [...records].flatMap(([name, { type, id, origin }]): BrainAnswer['sources'][number][] =>
     opened.has(name) ? [{ type, id, origin }] : [],
   );
   return { entities, joined, sources, truncated: truncated || left === 0 };

@@ -1,7 +1,7 @@
 import { createReading, type FileReading, readText } from '../diagnostics/file-reading.ts';
 import { type Finding, inReadingOrder, type Position } from '../diagnostics/finding.ts';
 import { findFiles, unplaced } from '../diagnostics/find-files.ts';
-import { InvalidFiles } from '../diagnostics/invalid-files.ts';
+import { InvalidFiles } from '../diagnostics/render.ts';
 import { type DataPath, readYamlSource } from '../diagnostics/yaml-source.ts';
 import type { EntityLimits } from '../effects/entity-store.ts';
 import { type Entity, entityName, textOfEntity } from '../effects/model/entity.ts';
@@ -37,12 +37,7 @@ const LINE_LIMITS = { depth: MAX_DEPTH + 4, values: 20_000 };
 /** Faults that are reported: a file with one wrong column has them by the thousand. */
 const MOST_FAULTS = 100;
 
-interface Collected {
-  readonly findings: Finding[];
-  /** Whether there are so many faults that reading on finds nothing new. */
-  isHopeless(): boolean;
-  add(value: Json, at: (path: DataPath) => Position): void;
-}
+type Collected = ReturnType<typeof collectInto>;
 
 /**
  * Reads all entities under the paths: YAML (a list, or `entities:` with one) and JSON Lines (an entity on each line).
@@ -153,12 +148,13 @@ function readLines(file: string, text: string, into: Collected): void {
     });
 }
 
-function collectInto(entities: FileEntity[], findings: Finding[]): Collected {
+function collectInto(entities: FileEntity[], findings: Finding[]) {
   const first = new Map<string, FileEntity>();
   return {
     findings,
-    isHopeless: () => findings.length > MOST_FAULTS,
-    add(value, at) {
+    /** Whether there are so many faults that reading on finds nothing new. */
+    isHopeless: (): boolean => findings.length > MOST_FAULTS,
+    add(value: Json, at: (path: DataPath) => Position): void {
       const checked = checkEntity(value);
       if (!checked.ok) {
         for (const { path, message } of checked.faults)

@@ -1,5 +1,5 @@
 import { unplaced } from '../diagnostics/find-files.ts';
-import { InvalidFiles } from '../diagnostics/invalid-files.ts';
+import { InvalidFiles } from '../diagnostics/render.ts';
 import type { BrainState, EntityStore } from '../effects/entity-store.ts';
 import { entityName, refOfName } from '../effects/model/entity.ts';
 import type { LedgerActor } from '../effects/model/ledger.ts';

@@ -17,29 +17,18 @@ export interface BrainEntity extends Entity {
   readonly updatedAt: number;
 }
 
-export interface BrainJoin {
-  /** The hit. */
-  readonly of: EntityRef;
-  readonly entities: readonly JoinedEntity[];
-}
-
-/** An entity that is linked with a hit. `outgoing`: the hit names it. `incoming`: it names the hit. */
-export interface JoinedEntity extends BrainEntity {
-  readonly rel: string;
-  readonly direction: 'outgoing' | 'incoming';
-}
-
-export interface BrainSource extends EntityRef {
-  readonly origin: EntityOrigin;
-}
-
 export interface BrainAnswer {
   /** Best first. `score` is larger for better ones, and means nothing outside one answer. */
   readonly entities: readonly (BrainEntity & { readonly score: number })[];
   /** One for each hit with linked entities, in the order of the hits; empty where no type was asked for. */
-  readonly joined: readonly BrainJoin[];
+  readonly joined: readonly {
+    /** The hit. */
+    readonly of: EntityRef;
+    /** Those that are linked with it. `outgoing`: the hit names it. `incoming`: it names the hit. */
+    readonly entities: readonly (BrainEntity & { readonly rel: string; readonly direction: 'outgoing' | 'incoming' })[];
+  }[];
   /** One for each entity of the answer. */
-  readonly sources: readonly BrainSource[];
+  readonly sources: readonly (EntityRef & { readonly origin: EntityOrigin })[];
   /** Whether there are more hits, or more linked entities, than the answer has. */
   readonly truncated: boolean;
 }

@@ -1,5 +1,5 @@
 import { createHmac, type KeyObject } from 'node:crypto';
-import type { EntitiesPut, EntityLimits, EntityStore } from '../effects/entity-store.ts';
+import type { EntityLimits, EntityStore } from '../effects/entity-store.ts';
 import { type Entity, type EntityOrigin, entityName, textOfEntity } from '../effects/model/entity.ts';
 import type { LedgerActor } from '../effects/model/ledger.ts';
 
@@ -29,7 +29,7 @@ export function createBrainWriter(parts: {
 
   return {
     /** Puts at most {@link MOST_AT_ONCE} entities, all or none. No two have the same type and id. */
-    put(workspace: string, entities: readonly Incoming[], actor: LedgerActor): Promise<EntitiesPut> {
+    put(workspace: string, entities: readonly Incoming[], actor: LedgerActor): ReturnType<EntityStore['putEntities']> {
       const records = entities.map(({ entity, origin }) => {
         const { type, id } = entity;
         const body = textOfEntity(entity);

@@ -3,8 +3,7 @@ import { surroundingsOfPolicies } from '../config/for-policies.ts';
 import { checkConfiguration, loadConfiguration } from '../config/load.ts';
 import type { Configuration } from '../config/configuration.ts';
 import type { Finding } from '../diagnostics/finding.ts';
-import { InvalidFiles } from '../diagnostics/invalid-files.ts';
-import { count, renderFindings } from '../diagnostics/render.ts';
+import { InvalidFiles, count, renderFindings } from '../diagnostics/render.ts';
 import { loadPolicySets } from '../policy/load.ts';
 
 export interface CheckedFiles {

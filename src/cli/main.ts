@@ -1,7 +1,6 @@
 import { SvcError } from '@svc-gateway/client';
 import { Command, CommanderError } from 'commander';
-import { InvalidFiles } from '../diagnostics/invalid-files.ts';
-import { printable, renderFindings } from '../diagnostics/render.ts';
+import { InvalidFiles, printable, renderFindings } from '../diagnostics/render.ts';
 import { addAllowances } from './allowances.ts';
 import { addApprovals } from './approvals.ts';
 import { type CliContext, namingConfig } from './command.ts';

@@ -13,7 +13,19 @@ import type { KeyCarriers, KeyProfile } from '../effects/model/key.ts';
  * exist, durations are in ms, sizes in bytes, and `${…}` is expanded. Frozen; a reload makes a new one.
  */
 export interface Configuration {
-  readonly server: ServerSettings;
+  readonly server: {
+    readonly host: string;
+    /** With 0 the system chooses a port. */
+    readonly port: number;
+    /** Without a trailing slash; `null` means the bound address. */
+    readonly publicUrl: string | null;
+    /** Host names (without port, lower case) that are accepted besides the bound address. */
+    readonly allowedHosts: readonly string[];
+    /** A second port that serves only health and metrics; `null`: the first port serves them. */
+    readonly adminPort: number | null;
+    /** TLS on the first port. */
+    readonly tls: TlsPair | null;
+  };
   readonly listeners: readonly ListenerSettings[];
   readonly store: StoreSettings;
   /** `keysMs`: `null` keeps keys and receipts forever. */
@@ -35,14 +47,32 @@ export interface Configuration {
   readonly roles: readonly string[];
   /** All roles of a user, with those that they include. A user without an entry has none. */
   readonly rolesOf: ReadonlyMap<string, readonly string[]>;
-  readonly auth: AuthSettings;
+  readonly auth: {
+    /** Whether a key may be sent as `?api_key=`. */
+    readonly queryKey: 'allow' | 'refuse';
+    /** How long a new key of a kind is valid by default; `null` means forever. */
+    readonly defaultExpiryMs: Readonly<Record<KeyKind, number | null>>;
+    readonly profiles: readonly KeyProfile[];
+  };
   readonly workspaces: readonly Workspace[];
-  readonly policies: PolicySettings;
+  readonly policies: {
+    /** Existing files and folders. */
+    readonly paths: readonly string[];
+    readonly mode: 'enforce' | 'observe';
+    /** Time between two decisions that json-rules-engine's own engine is asked about, ms; `null`: never. */
+    readonly secondOpinionMs: number | null;
+    /** Whether policies come in force only when a second person has confirmed them. */
+    readonly isOfTwo: boolean;
+  };
   readonly upstreams: readonly UpstreamSettings[];
   readonly tools: readonly Tool[];
   readonly routes: readonly Route[];
   readonly pools: readonly { readonly id: string; readonly units: number }[];
-  readonly brain: BrainSettings;
+  readonly brain: {
+    /** Existing files and folders of entities. `workspace`: the one that they belong to, which is configured. */
+    readonly files: readonly { readonly path: string; readonly workspace: string }[];
+    readonly limits: EntityLimits;
+  };
   /** The limits that an operator can set; `docs/operating/limits.md` has all. */
   readonly limits: Decoded<GatewayFile['limits']>;
   readonly telemetry: Decoded<GatewayFile['telemetry']>;
@@ -54,20 +84,6 @@ export interface Configuration {
   readonly digest: string;
   /** The digest without the settings of a single gateway: where it listens, writes, and keeps its keys. */
   readonly sharedDigest: string;
-}
-
-export interface ServerSettings {
-  readonly host: string;
-  /** With 0 the system chooses a port. */
-  readonly port: number;
-  /** Without a trailing slash; `null` means the bound address. */
-  readonly publicUrl: string | null;
-  /** Host names (without port, lower case) that are accepted besides the bound address. */
-  readonly allowedHosts: readonly string[];
-  /** A second port that serves only health and metrics; `null`: the first port serves them. */
-  readonly adminPort: number | null;
-  /** TLS on the first port. */
-  readonly tls: TlsPair | null;
 }
 
 /** A certificate with its chain, and its private key, as PEM. They were checked to belong together. */
@@ -139,35 +155,11 @@ export interface User {
   readonly roles: readonly string[];
 }
 
-export interface AuthSettings {
-  /** Whether a key may be sent as `?api_key=`. */
-  readonly queryKey: 'allow' | 'refuse';
-  /** How long a new key of a kind is valid by default; `null` means forever. */
-  readonly defaultExpiryMs: Readonly<Record<KeyKind, number | null>>;
-  readonly profiles: readonly KeyProfile[];
-}
-
 export interface Workspace {
   readonly id: string;
   /** The fact `env` of calls in the workspace, unless the upstream sets another. */
   readonly env: string;
   readonly agents: readonly Agent[];
-}
-
-export interface PolicySettings {
-  /** Existing files and folders. */
-  readonly paths: readonly string[];
-  readonly mode: 'enforce' | 'observe';
-  /** Time between two decisions that json-rules-engine's own engine is asked about, ms; `null`: never. */
-  readonly secondOpinionMs: number | null;
-  /** Whether policies come in force only when a second person has confirmed them. */
-  readonly isOfTwo: boolean;
-}
-
-export interface BrainSettings {
-  /** Existing files and folders of entities. `workspace`: the one that they belong to, which is configured. */
-  readonly files: readonly { readonly path: string; readonly workspace: string }[];
-  readonly limits: EntityLimits;
 }
 
 export interface UpstreamSettings {
@@ -195,18 +187,16 @@ export interface McpSettings {
   /** What the server says of itself, by its lock file; absent where that could not be read. */
   readonly words?: ServerWords;
   /** The program that is the server; `null` where it is at an address. */
-  readonly child: McpChildSettings | null;
+  readonly child: {
+    readonly command: string;
+    readonly args: readonly string[];
+    readonly env: Readonly<Record<string, string>>;
+    readonly cwd: string | null;
+    readonly sessions: number;
+    readonly idleMs: number;
+  } | null;
   /** Where it speaks the transport of 2024-11-05, its sessions: a stream each; `null` for all other servers. */
   readonly sse: { readonly sessions: number; readonly idleMs: number } | null;
-}
-
-export interface McpChildSettings {
-  readonly command: string;
-  readonly args: readonly string[];
-  readonly env: Readonly<Record<string, string>>;
-  readonly cwd: string | null;
-  readonly sessions: number;
-  readonly idleMs: number;
 }
 
 /**
@@ -250,14 +240,12 @@ export interface RouteRule {
    */
   readonly path: string;
   readonly tool: string;
-  readonly idempotency: RouteIdempotency;
+  /** Where the idempotency key of a proxied call comes from. */
+  readonly idempotency:
+    | { readonly kind: 'required' }
+    | { readonly kind: 'none' }
+    | { readonly kind: 'derive'; readonly windowMs: number };
   readonly onDuplicate: 'conflict' | 'replay';
   /** `ungoverned`: WebSocket upgrades are tunnelled after the checks of the handshake. */
   readonly frames: null | 'ungoverned';
 }
-
-/** Where the idempotency key of a proxied call comes from. */
-export type RouteIdempotency =
-  | { readonly kind: 'required' }
-  | { readonly kind: 'none' }
-  | { readonly kind: 'derive'; readonly windowMs: number };

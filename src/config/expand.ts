@@ -1,5 +1,5 @@
 import type { DataPath, PlainValue } from '../diagnostics/yaml-source.ts';
-import { pointerTo } from '../json/pointer.ts';
+import { pointerTo } from '../json/value.ts';
 
 /** Mutable data: a copy of a file's data, on its way to a configuration. */
 export type Tree = null | boolean | number | string | Tree[] | { [name: string]: Tree };

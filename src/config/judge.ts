@@ -4,34 +4,29 @@ import type { DataPath, YamlSource } from '../diagnostics/yaml-source.ts';
 import type { Tree } from './expand.ts';
 
 /** Collects faults in the meaning of a file, each with its place. */
-export interface Judge {
-  /** `item`: an object of the file. `steps`: the path from there to the value; empty for the item itself. */
-  readonly error: (code: string, item: object, steps: DataPath, message: string, hint?: string | null) => void;
-  readonly warn: (code: string, item: object, steps: DataPath, message: string, hint?: string | null) => void;
-  /** Reports "unknown_<kind>" unless `name` is in `known`, with a guess at what was meant. */
-  readonly known: (kind: string, item: object, steps: DataPath, name: string, known: ReadonlySet<string>) => void;
-  /** Reports each id that occurred before. Ids that differ only in case count as equal. */
-  readonly unique: <Item extends object>(kind: string, items: readonly Item[], field: keyof Item & string) => void;
-}
+export type Judge = ReturnType<typeof createJudge>;
 
-export function createJudge(source: YamlSource, pathOf: (item: object) => DataPath, findings: Finding[]): Judge {
+export function createJudge(source: YamlSource, pathOf: (item: object) => DataPath, findings: Finding[]) {
   const add =
     (severity: Finding['severity']) =>
     (code: string, item: object, steps: DataPath, message: string, hint: string | null = null): void => {
       findings.push({ code, severity, message, hint, at: source.at([...pathOf(item), ...steps]) });
     };
+  /** `item`: an object of the file. `steps`: the path from there to the value; empty for the item itself. */
   const error = add('error');
   return {
     error,
     warn: add('warning'),
-    known: (kind, item, steps, name, known) => {
+    /** Reports "unknown_<kind>" unless `name` is in `known`, with a guess at what was meant. */
+    known: (kind: string, item: object, steps: DataPath, name: string, known: ReadonlySet<string>): void => {
       if (known.has(name)) return;
       const all = [...known];
       const listed = all.length > 0 && all.length <= 12 ? `known: ${all.join(', ')}` : null;
       const code = `unknown_${kind.replaceAll(' ', '_')}`;
       error(code, item, steps, `There is no ${kind} '${name}'`, didYouMean(name, known) ?? listed);
     },
-    unique: (kind, items, field) => {
+    /** Reports each id that occurred before. Ids that differ only in case count as equal. */
+    unique: <Item extends object>(kind: string, items: readonly Item[], field: keyof Item & string): void => {
       const seen = new Map<string, string>();
       for (const item of items) {
         const id = String(item[field]);

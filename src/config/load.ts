@@ -1,8 +1,7 @@
 import { createHash } from 'node:crypto';
 import { createReading, type FileReading } from '../diagnostics/file-reading.ts';
 import { inReadingOrder, type Finding, type Position } from '../diagnostics/finding.ts';
-import { InvalidFiles } from '../diagnostics/invalid-files.ts';
-import { count, renderFindings } from '../diagnostics/render.ts';
+import { InvalidFiles, count, renderFindings } from '../diagnostics/render.ts';
 import { readYamlSource, type DataPath, type PlainValue, type YamlSource } from '../diagnostics/yaml-source.ts';
 import { canonicalJson } from '../json/canonical.ts';
 import type { Json } from '../json/value.ts';

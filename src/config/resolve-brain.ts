@@ -1,11 +1,14 @@
-import type { BrainSettings } from './configuration.ts';
+import type { Configuration } from './configuration.ts';
 import type { Judge } from './judge.ts';
-import { kindOfFile } from './kind-of-file.ts';
 import type { GatewayFile } from './schema.ts';
 import { parseSize } from './units.ts';
+import { stat } from 'node:fs/promises';
 
 /** What the files themselves say is read with the policies (`src/brain/entity-files.ts`). */
-export async function resolveBrain({ brain, workspaces, limits }: GatewayFile, judge: Judge): Promise<BrainSettings> {
+export async function resolveBrain(
+  { brain, workspaces, limits }: GatewayFile,
+  judge: Judge,
+): Promise<Configuration['brain']> {
   const ids = new Set(workspaces.map(({ id }) => id));
   const only = workspaces.length === 1 ? workspaces[0]?.id : undefined;
   const files = brain.files.map((entry) => (typeof entry === 'string' ? { path: entry, workspace: undefined } : entry));
@@ -38,4 +41,13 @@ export async function resolveBrain({ brain, workspaces, limits }: GatewayFile, j
     files: files.map(({ path, workspace = only ?? '' }) => ({ path, workspace })),
     limits: { entities: limits.brain_entities, characters: parseSize(limits.brain_size) ?? 0 },
   };
+}
+
+/** What is at a path. What cannot be read counts as missing. */
+export async function kindOfFile(path: string): Promise<'file' | 'folder' | 'missing'> {
+  try {
+    return (await stat(path)).isDirectory() ? 'folder' : 'file';
+  } catch {
+    return 'missing';
+  }
 }

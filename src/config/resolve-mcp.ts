@@ -5,7 +5,7 @@ import { canonicalJson } from '../json/canonical.ts';
 import { isJsonObject, type JsonObject } from '../json/value.ts';
 import type { ServerWords } from '../pins/compare.ts';
 import { type PinLock, type PinnedTool, parsePinLock } from '../pins/lock-file.ts';
-import type { McpChildSettings, McpSettings, UpstreamSettings } from './configuration.ts';
+import type { McpSettings, UpstreamSettings } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import { checkTarget, namedParam } from './param-names.ts';
 import { resolveProbe } from './resolve-probe.ts';
@@ -28,7 +28,7 @@ export function resolveMcpChild(
   upstream: UpstreamEntry,
   judge: Judge,
   lookup: (name: string) => string | undefined,
-): McpChildSettings | null {
+): McpSettings['child'] {
   const { mcp } = upstream;
   if (mcp?.command === undefined) return null;
   const both: readonly (readonly [string, unknown])[] = [

@@ -1,5 +1,5 @@
 import type { Agent, KeyKind } from '../effects/model/principal.ts';
-import type { AuthSettings, User, Workspace } from './configuration.ts';
+import type { User, Workspace, Configuration } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
 import { parseDuration } from './units.ts';
@@ -96,7 +96,7 @@ export function resolveWorkspaces(file: GatewayFile, users: ReadonlySet<string>,
   });
 }
 
-export function resolveAuth(file: GatewayFile, judge: Judge): AuthSettings {
+export function resolveAuth(file: GatewayFile, judge: Judge): Configuration['auth'] {
   judge.unique('profile', file.auth.profiles, 'name');
   const expiry = (kind: KeyKind): number | null => parseDuration(file.auth.default_expiry[kind]);
   return {

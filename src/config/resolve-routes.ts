@@ -1,7 +1,7 @@
 import { isIP } from 'node:net';
 import { isNeverSent } from '../effects/run/header-names.ts';
 import { isHttpTool, pathParams, type Tool } from '../effects/model/tool.ts';
-import type { Route, RouteIdempotency, RouteRule } from './configuration.ts';
+import type { Route, RouteRule } from './configuration.ts';
 import type { JsonObject } from '../json/value.ts';
 import type { Judge } from './judge.ts';
 import { resolveHeaders } from './resolve-headers.ts';
@@ -308,7 +308,7 @@ function shapeOf(path: string): string {
   return path.replaceAll(/\{\+([^{}]+)\}/g, '*$1').replaceAll(/\{([^{}]+)\}/g, ':$1');
 }
 
-function resolveIdempotency(rule: RuleEntry, tool: Tool | undefined): RouteIdempotency {
+function resolveIdempotency(rule: RuleEntry, tool: Tool | undefined): RouteRule['idempotency'] {
   if (rule.idempotency === undefined) return tool?.kind === 'read' ? { kind: 'none' } : { kind: 'required' };
   if (rule.idempotency === 'derive') return { kind: 'derive', windowMs: DERIVE_MS };
   if (typeof rule.idempotency === 'string') return { kind: rule.idempotency };

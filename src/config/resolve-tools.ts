@@ -1,14 +1,7 @@
 import { createHash } from 'node:crypto';
 import { canonicalJson } from '../json/canonical.ts';
 import { isJsonObject, type JsonObject } from '../json/value.ts';
-import {
-  type OutcomeMap,
-  pathParams,
-  type Probe,
-  type RequestTemplate,
-  type Tool,
-  type UpstreamIdempotency,
-} from '../effects/model/tool.ts';
+import { type OutcomeMap, pathParams, type Probe, type RequestTemplate, type Tool } from '../effects/model/tool.ts';
 import type { UpstreamSettings } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import { checkTarget, partOfParam } from './param-names.ts';
@@ -442,7 +435,7 @@ function warnOfUnused(entry: ToolEntry, request: RequestTemplate, params: Params
 }
 
 /** @param taken the header of the idempotency key is added to it */
-function resolveIdempotent(entry: ToolEntry, taken: Map<string, string>, judge: Judge): UpstreamIdempotency {
+function resolveIdempotent(entry: ToolEntry, taken: Map<string, string>, judge: Judge): Tool['idempotent'] {
   if (entry.idempotent === false) return { kind: 'none' };
   const header = entry.idempotent.header.toLowerCase();
   const other = taken.get(header);

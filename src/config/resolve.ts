@@ -1,9 +1,8 @@
 import { join } from 'node:path';
 import type { FileReading } from '../diagnostics/file-reading.ts';
-import type { Configuration, PolicySettings, ServerSettings, UpstreamSettings } from './configuration.ts';
+import type { Configuration, UpstreamSettings } from './configuration.ts';
 import { decode } from './decode.ts';
-import { kindOfFile } from './kind-of-file.ts';
-import { resolveBrain } from './resolve-brain.ts';
+import { kindOfFile, resolveBrain } from './resolve-brain.ts';
 import { resolveCredentials } from './resolve-credentials.ts';
 import { resolveHeaders } from './resolve-headers.ts';
 import type { Tree } from './expand.ts';
@@ -77,7 +76,7 @@ function milliseconds(text: string): number {
   return parseDuration(text) ?? 0;
 }
 
-async function resolveServer(file: GatewayFile, judge: Judge, reading: FileReading): Promise<ServerSettings> {
+async function resolveServer(file: GatewayFile, judge: Judge, reading: FileReading): Promise<Configuration['server']> {
   const { server } = file;
   let publicUrl: string | null = null;
   if (server.public_url !== undefined) {
@@ -148,7 +147,11 @@ async function resolveSecrets(file: GatewayFile, keys: string, judge: Judge): Pr
   return { masterFile, previous: secrets.previous };
 }
 
-async function resolvePolicies(file: GatewayFile, isWritten: boolean, judge: Judge): Promise<PolicySettings> {
+async function resolvePolicies(
+  file: GatewayFile,
+  isWritten: boolean,
+  judge: Judge,
+): Promise<Configuration['policies']> {
   const { policies } = file;
   if (!isWritten && file.tools.length > 0)
     judge.warn(

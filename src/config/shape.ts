@@ -2,7 +2,7 @@ import type { ErrorObject } from 'ajv/dist/2020.js';
 import type { Finding } from '../diagnostics/finding.ts';
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath, YamlSource } from '../diagnostics/yaml-source.ts';
-import { pointerTo } from '../json/pointer.ts';
+import { pointerTo } from '../json/value.ts';
 import type { Expanded, Tree } from './expand.ts';
 import type { GatewayFile } from './schema.ts';
 import { fileValidator } from './validators.ts';

@@ -1,5 +1,6 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { Type } from 'typebox';
+import { closed } from '../api/schema.ts';
 import type { ApiApp } from '../api/app.ts';
 import { passkeyToWire } from '../api/passkeys.ts';
 import type { Visitor } from '../api/ports.ts';
@@ -17,20 +18,14 @@ import type { ConsoleSessions } from './sessions.ts';
 const BODY_LIMIT = 16 * 1024;
 
 /** What the library of the console gives, as it is: members that nobody needs are left where they are. */
-const Add = Type.Object(
-  {
-    name: Type.String({ minLength: 1, maxLength: 100, pattern: '^[^\\p{Cc}\\p{Cf}]*\\S[^\\p{Cc}\\p{Cf}]*$' }),
-    ceremony: Type.String({ maxLength: 1000 }),
-    credential: NewCredential,
-  },
-  { additionalProperties: false },
-);
+const Add = closed({
+  name: Type.String({ minLength: 1, maxLength: 100, pattern: '^[^\\p{Cc}\\p{Cf}]*\\S[^\\p{Cc}\\p{Cf}]*$' }),
+  ceremony: Type.String({ maxLength: 1000 }),
+  credential: NewCredential,
+});
 
 /** Signs in by a passkey: what the browser answers to a challenge. */
-export const Signed = Type.Object(
-  { ceremony: Type.String({ maxLength: 1000 }), assertion: Assertion },
-  { additionalProperties: false },
-);
+export const Signed = closed({ ceremony: Type.String({ maxLength: 1000 }), assertion: Assertion });
 
 export interface PasskeyPorts {
   readonly sessions: ConsoleSessions;

@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
+import { closed } from '../api/schema.ts';
 import type { ApiApp } from '../api/app.ts';
 import { checkAttempts, ownerByPasskey, ownerOf } from '../api/caller.ts';
 import { acceptStrictJson } from '../api/json-body.ts';
@@ -8,7 +9,7 @@ import type { ApiPorts, Visitor } from '../api/ports.ts';
 import { refuse } from '../api/problem.ts';
 import type { Principal } from '../effects/model/principal.ts';
 import { timeToWire } from '../effects/wire/time.ts';
-import { ENDPOINTS, type EndpointId, permit } from '../identity/permissions.ts';
+import { type EndpointId, ENDPOINTS, permit } from '../identity/permissions.ts';
 import { addPasskeys, partyOf, Signed } from './passkeys.ts';
 import { type Page, readPages } from './pages.ts';
 import { type ConsoleSessions, isOwnPage } from './sessions.ts';
@@ -43,15 +44,12 @@ const FOR_EVER = 'public, max-age=31536000, immutable';
 /** A key, a link, or what a passkey signs. */
 const BODY_LIMIT = 16 * 1024;
 
-const SignIn = Type.Object(
-  {
-    key: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
-    link: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
-    passkey: Type.Optional(Signed),
-    step_up: Type.Optional(Type.Boolean()),
-  },
-  { additionalProperties: false },
-);
+const SignIn = closed({
+  key: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
+  link: Type.Optional(Type.String({ minLength: 1, maxLength: 200 })),
+  passkey: Type.Optional(Signed),
+  step_up: Type.Optional(Type.Boolean()),
+});
 
 type ConsolePorts = Pick<ApiPorts, 'authenticate' | 'invalidKeys' | 'settings' | 'directory' | 'store' | 'passkeys'> & {
   readonly sessions: ConsoleSessions;

@@ -76,3 +76,17 @@ function excerpt(line: string, number: number, column: number, paint: Paint): st
   const caret = ' '.repeat(before.length) + paint.error('^'.repeat(Math.max(1, show(word).length)));
   return `${paint.dim(`${gutter} |`)} ${shown}\n${paint.dim('      |')} ${caret}`;
 }
+
+/** Files that cannot be used. The message is the text of all findings, and quotes only the files. */
+export class InvalidFiles extends Error {
+  readonly findings: readonly Finding[];
+  /** Text of each file by its name, to show the lines. */
+  readonly sources: ReadonlyMap<string, string>;
+
+  constructor(findings: readonly Finding[], sources: ReadonlyMap<string, string>) {
+    super(renderFindings(findings, sources, { color: false }));
+    this.name = 'InvalidFiles';
+    this.findings = findings;
+    this.sources = sources;
+  }
+}

@@ -56,38 +56,36 @@ export type VoteResult =
   | { readonly kind: 'not_an_approver'; readonly approval: ApprovalRecord }
   | { readonly kind: 'absent' };
 
-/** Ends a granted request for approval whose call can no longer be made. */
-export interface GiveUpRequest {
-  readonly workspace: string;
-  readonly approvalId: string;
-  readonly decision: DeniedDecision;
-  readonly reason: Reason;
-  readonly actor: LedgerActor;
-}
-
-export type GiveUpResult =
-  | { readonly kind: 'given_up'; readonly approval: ApprovalRecord; readonly effect: EffectRecord }
-  /** It is not granted, or no longer. */
-  | { readonly kind: 'already_decided'; readonly approval: ApprovalRecord }
-  | { readonly kind: 'absent' };
-
-export interface ApprovalFilter {
-  readonly status: ApprovalRecord['status'] | null;
-  readonly agentId: string | null;
-  readonly limit: number;
-  readonly cursor: string | null;
-}
-
 /** Requests for approval: admissions make them, people vote on them. */
 export interface ApprovalStore {
   vote(request: VoteRequest): Promise<VoteResult>;
-  giveUp(request: GiveUpRequest): Promise<GiveUpResult>;
+  /** Ends a granted request for approval whose call can no longer be made. */
+  giveUp(request: {
+    readonly workspace: string;
+    readonly approvalId: string;
+    readonly decision: DeniedDecision;
+    readonly reason: Reason;
+    readonly actor: LedgerActor;
+  }): Promise<
+    | { readonly kind: 'given_up'; readonly approval: ApprovalRecord; readonly effect: EffectRecord }
+    /** It is not granted, or no longer. */
+    | { readonly kind: 'already_decided'; readonly approval: ApprovalRecord }
+    | { readonly kind: 'absent' }
+  >;
   /** Approvals with a complete quorum whose call was not sent yet (for example, because a gateway died). */
   grantedApprovals(limit: number): Promise<readonly ApprovalRecord[]>;
 
   approval(workspace: string, id: string): Promise<ApprovalRecord | null>;
   /** Newest first. A page can have fewer than `limit` items although more follow. */
-  approvals(workspace: string, filter: ApprovalFilter): Promise<Page<ApprovalRecord>>;
+  approvals(
+    workspace: string,
+    filter: {
+      readonly status: ApprovalRecord['status'] | null;
+      readonly agentId: string | null;
+      readonly limit: number;
+      readonly cursor: string | null;
+    },
+  ): Promise<Page<ApprovalRecord>>;
   /** Ends a session of an approver at every gateway, until it would have ended by itself. */
   endSession(workspace: string, session: string, until: number): Promise<void>;
   hasEnded(workspace: string, session: string): Promise<boolean>;

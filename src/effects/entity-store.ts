@@ -2,36 +2,11 @@ import type { EntityOrigin, EntityRecord, EntityRef } from './model/entity.ts';
 import type { LedgerActor } from './model/ledger.ts';
 import type { Page } from './model/page.ts';
 
-/** Entities to put, all or none. No two have the same type and id. */
-export interface PutEntities {
-  readonly workspace: string;
-  readonly entities: readonly (Pick<EntityRecord, 'type' | 'id' | 'digest' | 'body'> & {
-    readonly origin: EntityOrigin;
-    /** Of the body, before it is sealed. */
-    readonly characters: number;
-  })[];
-  readonly actor: LedgerActor;
-  readonly limits: EntityLimits;
-}
-
 export interface EntityLimits {
   readonly entities: number;
   /** Characters of all bodies, before they are sealed. */
   readonly characters: number;
 }
-
-export type EntitiesPut =
-  | {
-      readonly kind: 'put';
-      readonly version: number;
-      readonly created: number;
-      readonly changed: number;
-      /** Those that were there with the same content. They keep their version. */
-      readonly unchanged: number;
-    }
-  /** A file has these: indices in the request. Nothing was put. */
-  | { readonly kind: 'in_file'; readonly entities: readonly { readonly index: number; readonly file: string }[] }
-  | { readonly kind: 'too_much'; readonly of: 'entities' | 'characters'; readonly limit: number };
 
 export interface BrainState {
   /** Grows with each change. 0: nothing was ever put. */
@@ -47,7 +22,29 @@ export interface BrainState {
 }
 
 export interface EntityStore {
-  putEntities(request: PutEntities): Promise<EntitiesPut>;
+  /** Puts entities, all or none. No two have the same type and id. */
+  putEntities(request: {
+    readonly workspace: string;
+    readonly entities: readonly (Pick<EntityRecord, 'type' | 'id' | 'digest' | 'body'> & {
+      readonly origin: EntityOrigin;
+      /** Of the body, before it is sealed. */
+      readonly characters: number;
+    })[];
+    readonly actor: LedgerActor;
+    readonly limits: EntityLimits;
+  }): Promise<
+    | {
+        readonly kind: 'put';
+        readonly version: number;
+        readonly created: number;
+        readonly changed: number;
+        /** Those that were there with the same content. They keep their version. */
+        readonly unchanged: number;
+      }
+    /** A file has these: indices in the request. Nothing was put. */
+    | { readonly kind: 'in_file'; readonly entities: readonly { readonly index: number; readonly file: string }[] }
+    | { readonly kind: 'too_much'; readonly of: 'entities' | 'characters'; readonly limit: number }
+  >;
   removeEntities(request: {
     readonly workspace: string;
     readonly entities: readonly EntityRef[];
@@ -69,7 +66,15 @@ export interface EntityStore {
     filter: { readonly type: string | null; readonly limit: number; readonly cursor: string | null },
   ): Promise<Page<EntityRecord>>;
   /** Entities of a version greater than `version`, oldest first. `next` is the `after` of the next slice. */
-  entitiesSince(workspace: string, version: number, after: EntityPlace | null): Promise<EntitySlice>;
+  entitiesSince(
+    workspace: string,
+    version: number,
+    after: EntityPlace | null,
+  ): Promise<{
+    readonly entities: readonly EntityRecord[];
+    /** `null`: this was the last slice. */
+    readonly next: EntityPlace | null;
+  }>;
   brainState(workspace: string): Promise<BrainState>;
   onEntitiesChanged(listener: (workspace: string) => void): void;
 }
@@ -77,10 +82,4 @@ export interface EntityStore {
 export interface EntityPlace {
   readonly at: number;
   readonly id: string;
-}
-
-export interface EntitySlice {
-  readonly entities: readonly EntityRecord[];
-  /** `null`: this was the last slice. */
-  readonly next: EntityPlace | null;
 }

@@ -1,12 +1,6 @@
 import type { KeyRecord } from './model/key.ts';
 import type { LedgerActor } from './model/ledger.ts';
 
-/**
- * Marks that distinguish master secrets and reveal nothing else about them: of the secret in use, then of those that
- * are being rotated out.
- */
-export type SecretMarks = readonly [string, ...string[]];
-
 /** API keys, and the master secret that the store is used with. */
 export interface KeyStore {
   putKey(key: KeyRecord, actor: LedgerActor): Promise<void>;
@@ -39,5 +33,5 @@ export interface KeyStore {
    * marks, it gets the first of them.
    * @returns whether it is bound; a store that belongs to another secret is not changed
    */
-  bindSecret(marks: SecretMarks): Promise<boolean>;
+  bindSecret(marks: readonly [string, ...string[]]): Promise<boolean>;
 }

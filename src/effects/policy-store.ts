@@ -58,15 +58,6 @@ export type PolicyActivation =
       readonly budgets: readonly { readonly budget: string; readonly was: string; readonly is: string }[];
     };
 
-export interface PutProposal {
-  readonly proposal: PolicyProposal;
-  /** The seal that it replaces; `null`: it is new. */
-  readonly before: string | null;
-  /** Of new ones: the files, where the store has not had them. */
-  readonly bundle: PolicyBundle | null;
-  readonly actor: LedgerActor;
-}
-
 export interface PolicyStore {
   /**
    * Sets the policy version in force; the newest activation wins. Later admissions must have been evaluated with it. With
@@ -86,7 +77,14 @@ export interface PolicyStore {
   /** What was proposed, newest first, also what is over; at most 20. */
   policyProposals(): Promise<readonly PolicyProposal[]>;
   /** Keeps a proposal, also one that somebody else has confirmed. */
-  putPolicyProposal(put: PutProposal): Promise<'put' | 'over' | 'full'>;
+  putPolicyProposal(put: {
+    readonly proposal: PolicyProposal;
+    /** The seal that it replaces; `null`: it is new. */
+    readonly before: string | null;
+    /** Of new ones: the files, where the store has not had them. */
+    readonly bundle: PolicyBundle | null;
+    readonly actor: LedgerActor;
+  }): Promise<'put' | 'over' | 'full'>;
   /** Ends what is open: of this id, or all that a gateway found in its files. Returns how many that were. */
   endPolicyProposals(which: { readonly id: string } | 'of files', actor: LedgerActor): Promise<number>;
   /** Called when other policies may have come in force. */

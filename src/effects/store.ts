@@ -1,21 +1,19 @@
 import type { KeyObject } from 'node:crypto';
 import type { JsonObject } from '../json/value.ts';
-import type { AllowanceStore } from './allowance-store.ts';
+import type { AllowanceStore, AllowanceRecord } from './model/allowance.ts';
 import type { ApprovalStore } from './approval-store.ts';
 import type { EntityStore } from './entity-store.ts';
 import type { KeyStore } from './key-store.ts';
 import type { NotificationStore } from './notification-store.ts';
 import type { PasskeyStore } from './passkey-store.ts';
-import type { PauseStore } from './pause-store.ts';
+import type { PauseStore } from './model/pause.ts';
 import type { PolicyStore } from './policy-store.ts';
 import type { SessionStore } from './session-store.ts';
 import type { Mismatch } from './model/action-call.ts';
-import type { AllowanceRecord } from './model/allowance.ts';
 import type { Amounts, KeptResult } from './model/answer.ts';
 import type { ApprovalRecord } from './model/approval.ts';
-import type { BudgetRow } from './model/budget.ts';
-import type { Decision, DeniedDecision, Reason } from './model/decision.ts';
 import type {
+  BudgetRow,
   EffectRecord,
   EffectState,
   Evidence,
@@ -25,13 +23,13 @@ import type {
   Stage,
   Tombstone,
 } from './model/effect.ts';
+import type { Decision, DeniedDecision, Reason } from './model/decision.ts';
 import type { LedgerActor, LedgerFilter, LedgerDraft, LedgerEvent } from './model/ledger.ts';
 import type { Page } from './model/page.ts';
 import type { Observed, Verdict } from './model/verdict.ts';
 import type { ReadingTurns } from './run/reading-turns.ts';
 import type { ExportContext, ExportPart, ExportRequest } from './model/export.ts';
-import type { ClaimRecord } from './model/claim.ts';
-import type { ReservationRecord } from './model/reservation.ts';
+import type { ClaimRecord, ReservationRecord } from './model/claim.ts';
 import type { Agent } from './model/principal.ts';
 
 /**
@@ -245,14 +243,12 @@ export interface SweepReport {
   /** When the oldest effect was made whose outcome is not known, ms; `null`: there is none. */
   readonly oldestUnknown: number | null;
   /** `null`: nothing is archived. */
-  readonly archive: ArchiveState | null;
-}
-
-export interface ArchiveState {
-  /** Why the last segment could not be written; `null`: it was. */
-  readonly failure: string | null;
-  /** The last one that this process wrote, and when, ms. */
-  readonly last: { readonly segment: number; readonly at: number } | null;
+  readonly archive: {
+    /** Why the last segment could not be written; `null`: it was. */
+    readonly failure: string | null;
+    /** The last one that this process wrote, and when, ms. */
+    readonly last: { readonly segment: number; readonly at: number } | null;
+  } | null;
 }
 
 export interface StoreHealth {
@@ -282,54 +278,10 @@ export interface StoreCommits {
   readonly givenUp: number;
 }
 
-/** How many claims, or reservations, of one agent or key count toward its cap. */
-export interface CapCount {
-  readonly cap: string;
-  /** What the store's limit is held against. */
-  readonly counter: number;
-  /** Those on record. What is over counts until it is given back. */
-  readonly oneByOne: number;
-}
-
-/** Erases what the receipt of an effect only commits to: params, salts, and the kept answer. */
-export interface EraseRequest {
-  readonly workspace: string;
-  readonly effectId: string;
-  readonly actor: LedgerActor;
-}
-
-/** Fixes when an unknown effect is probed next. */
-export interface PlanProbeRequest {
-  readonly workspace: string;
-  readonly effectId: string;
-  /** Fence of the attempt that is asked about. */
-  readonly fence: Fence;
-  /** The due time that it has to have for this to count; `unplanned`: none yet, `any`: whatever it is. */
-  readonly due: number | 'unplanned' | 'any';
-  /** When it is probed next, ms; `null`: not by itself any more. */
-  readonly next: number | null;
-  /** The reading that was made, which settles nothing; `null`: one is to be made. It goes on record in any case. */
-  readonly reading: { readonly actor: LedgerActor; readonly data: JsonObject } | null;
-}
-
-export type Erasure =
-  | { readonly kind: 'erased' }
-  | { readonly kind: 'unchanged' }
-  /** The effect waits, runs or is unknown, so its params are still needed. */
-  | { readonly kind: 'needed' }
-  | { readonly kind: 'absent' };
-
-/** The claim, or what is in the way. */
-export type ClaimResult =
-  | { readonly kind: 'made'; readonly claim: ClaimRecord }
-  | { readonly kind: 'held'; readonly claim: ClaimRecord }
-  | { readonly kind: 'too_many'; readonly of: 'agent' | 'key'; readonly limit: number };
-
-/** The reservation, or what is in the way. */
-export type ReservationResult =
-  | { readonly kind: 'made'; readonly reservation: ReservationRecord }
-  | { readonly kind: 'full'; readonly free: number }
-  | { readonly kind: 'too_many'; readonly limit: number };
+/** What a method of the store is asked, and what it answers. */
+export type AskedOf<Method extends keyof EffectStore> = Parameters<Extract<EffectStore[Method], Answering>>[0];
+export type AnswerOf<Method extends keyof EffectStore> = Awaited<ReturnType<Extract<EffectStore[Method], Answering>>>;
+type Answering = (...asked: never[]) => unknown;
 
 /**
  * The store, as whole steps. Every step is atomic, and durable when its promise resolves. Answers never show anything
@@ -360,9 +312,26 @@ export interface EffectStore
   settle(request: SettleRequest): Promise<Settlement>;
   resolve(request: ResolveRequest): Promise<Resolution>;
   /** Erases params, salts and the kept answer of an effect that is over. Its receipt stays. */
-  erase(request: EraseRequest): Promise<Erasure>;
-  /** `moved`: the effect is not as it was seen, and nothing is fixed. */
-  planProbe(request: PlanProbeRequest): Promise<'planned' | 'moved'>;
+  erase(request: { readonly workspace: string; readonly effectId: string; readonly actor: LedgerActor }): Promise<
+    | { readonly kind: 'erased' }
+    | { readonly kind: 'unchanged' }
+    /** The effect waits, runs or is unknown, so its params are still needed. */
+    | { readonly kind: 'needed' }
+    | { readonly kind: 'absent' }
+  >;
+  /** Fixes when an unknown effect is probed next. `moved`: the effect is not as it was seen, and nothing is fixed. */
+  planProbe(request: {
+    readonly workspace: string;
+    readonly effectId: string;
+    /** Fence of the attempt that is asked about. */
+    readonly fence: Fence;
+    /** The due time that it has to have for this to count; `unplanned`: none yet, `any`: whatever it is. */
+    readonly due: number | 'unplanned' | 'any';
+    /** When it is probed next, ms; `null`: not by itself any more. */
+    readonly next: number | null;
+    /** The reading that was made, which settles nothing; `null`: one is to be made. It goes on record in any case. */
+    readonly reading: { readonly actor: LedgerActor; readonly data: JsonObject } | null;
+  }): Promise<'planned' | 'moved'>;
   /**
    * Unknown effects of a tool that are due to be probed, at most `limit`, those due for longest first. The ones that no
    * gateway has probed are due `afterMs` after they became unknown.
@@ -385,7 +354,16 @@ export interface EffectStore
 
   /** Rows whose window has not ended. */
   budgets(workspace: string): Promise<readonly BudgetRow[]>;
-  capCounts(workspace: string): Promise<readonly CapCount[]>;
+  /** How many claims, or reservations, of one agent or key count toward its cap. */
+  capCounts(workspace: string): Promise<
+    readonly {
+      readonly cap: string;
+      /** What the store's limit is held against. */
+      readonly counter: number;
+      /** Those on record. What is over counts until it is given back. */
+      readonly oneByOne: number;
+    }[]
+  >;
 
   // The ledger: what happened, in order.
   effectLedger(workspace: string, effectId: string): Promise<readonly LedgerEvent[]>;
@@ -412,7 +390,11 @@ export interface EffectStore
     readonly keyId: string;
     readonly ttlMs: number;
     readonly actor: LedgerActor;
-  }): Promise<ClaimResult>;
+  }): Promise<
+    | { readonly kind: 'made'; readonly claim: ClaimRecord }
+    | { readonly kind: 'held'; readonly claim: ClaimRecord }
+    | { readonly kind: 'too_many'; readonly of: 'agent' | 'key'; readonly limit: number }
+  >;
   renewClaim(workspace: string, id: string, ttlMs: number, actor: LedgerActor): Promise<ClaimRecord | null>;
   releaseClaim(workspace: string, id: string, actor: LedgerActor): Promise<ClaimRecord | null>;
   claim(workspace: string, id: string): Promise<ClaimRecord | null>;
@@ -429,7 +411,11 @@ export interface EffectStore
     readonly keyId: string;
     readonly ttlMs: number;
     readonly actor: LedgerActor;
-  }): Promise<ReservationResult>;
+  }): Promise<
+    | { readonly kind: 'made'; readonly reservation: ReservationRecord }
+    | { readonly kind: 'full'; readonly free: number }
+    | { readonly kind: 'too_many'; readonly limit: number }
+  >;
   releaseReservation(workspace: string, id: string, actor: LedgerActor): Promise<ReservationRecord | null>;
   reservation(workspace: string, id: string): Promise<ReservationRecord | null>;
   reservations(workspace: string): Promise<readonly ReservationRecord[]>;

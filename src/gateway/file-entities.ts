@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import type { FileLoader } from '../brain/load-files.ts';
 import type { PackedEntities } from '../brain/packed-entities.ts';
 import type { Configuration } from '../config/configuration.ts';
-import { InvalidFiles } from '../diagnostics/invalid-files.ts';
+import { InvalidFiles } from '../diagnostics/render.ts';
 import type { InForce } from './in-force.ts';
 
 /** If the store was away, the next try comes after this long, ms. */

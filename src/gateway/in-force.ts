@@ -1,6 +1,6 @@
 import type { Configuration } from '../config/configuration.ts';
 import { surroundingsOfPolicies } from '../config/for-policies.ts';
-import { InvalidFiles } from '../diagnostics/invalid-files.ts';
+import { InvalidFiles } from '../diagnostics/render.ts';
 import type { EffectStore } from '../effects/store.ts';
 import { type PackedPolicies, unpackPolicies } from '../policy/packed.ts';
 import type { CompiledPolicies } from '../policy/policies.ts';

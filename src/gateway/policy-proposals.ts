@@ -14,9 +14,6 @@ import { anotherPerson, type Persons, standsBehind } from '../identity/stands-be
 import type { PolicySeals } from '../secrets/policy-seals.ts';
 import type { InForce } from './in-force.ts';
 
-/** What comes in force by the last confirmation. */
-export type LastConfirmation = NonNullable<PolicyChange['proposal']>;
-
 const WHY_NOT = {
   full: 'Ten proposals are open already: confirm or withdraw one of them first.',
   over: 'Other policies came in force meanwhile. Propose it again.',
@@ -70,7 +67,7 @@ export class Proposals {
     id: string,
     by: Principal,
   ): Promise<
-    | { readonly kind: 'complete'; readonly proposal: LastConfirmation }
+    | { readonly kind: 'complete'; readonly proposal: NonNullable<PolicyChange['proposal']> }
     | Exclude<ConfirmedPolicy, { readonly kind: 'active' }>
   > {
     const proposal = (await this.#store.policyProposals()).find((one) => one.id === id);

@@ -8,7 +8,7 @@ import { deepFreeze, loadConfiguration } from '../config/load.ts';
 import { stampOf } from '../config/watch.ts';
 import { createReading, digestOf, type FileReading } from '../diagnostics/file-reading.ts';
 import type { Finding } from '../diagnostics/finding.ts';
-import { InvalidFiles } from '../diagnostics/invalid-files.ts';
+import { InvalidFiles } from '../diagnostics/render.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import { packBundle, unpackBundle } from '../policy/bundle.ts';
 import {

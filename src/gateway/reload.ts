@@ -2,7 +2,7 @@ import type { Logger } from 'pino';
 import { createHash } from 'node:crypto';
 import type { ApiPorts, ChosenPolicy, ConfirmedPolicy, PolicyChoice, ShownPolicy } from '../api/ports.ts';
 import { unchangeable } from '../config/changes.ts';
-import { InvalidFiles } from '../diagnostics/invalid-files.ts';
+import { InvalidFiles } from '../diagnostics/render.ts';
 import type { JsonObject } from '../json/value.ts';
 import { INSTALLATION, type LedgerActor, type LedgerKind } from '../effects/model/ledger.ts';
 import { ledgerActor, type Principal } from '../effects/model/principal.ts';
@@ -14,7 +14,7 @@ import type { Metrics } from '../telemetry/metrics.ts';
 import { type FileReader, FilesNotRead } from './file-reader.ts';
 import { activate, FilesRefused, type InForce, rereadFiles } from './in-force.ts';
 import type { PolicyChange } from '../effects/policy-store.ts';
-import type { LastConfirmation, Proposals } from './policy-proposals.ts';
+import type { Proposals } from './policy-proposals.ts';
 import type { SharedPolicies } from './read-files.ts';
 
 /** If files could not be put in force because the store was away, the next try comes after this long. */
@@ -320,7 +320,7 @@ export class Reloader {
   }
 
   /** What was proposed is compiled from what the store keeps of it, and has to be the version that it was. */
-  async #putInForce(proposal: LastConfirmation): Promise<ConfirmedPolicy> {
+  async #putInForce(proposal: NonNullable<PolicyChange['proposal']>): Promise<ConfirmedPolicy> {
     const { version, how, by, why, files } = proposal.confirmed;
     const kept = await this.#store.policyBundle(version);
     const { inForce } = await this.#read(kept ?? 'of the files');

@@ -15,7 +15,7 @@ import {
 } from '../effects/store.ts';
 import { readOwnJson } from '../json/read.ts';
 import type { Secrets } from '../secrets/vault.ts';
-import type { MeasuredStep, Metrics } from '../telemetry/metrics.ts';
+import type { Metrics } from '../telemetry/metrics.ts';
 
 /*
  * Summaries of requests for approval, kept answers and entities of the company brain contain the same data as params.
@@ -58,7 +58,11 @@ export function sealedStore(
   }
 
   /** Measures a step until it is durable, and opens its reply. */
-  function measured<Reply>(step: MeasuredStep, running: Promise<Reply>, open: (reply: Reply) => Reply): Promise<Reply> {
+  function measured<Reply>(
+    step: Parameters<Metrics['step']>[0],
+    running: Promise<Reply>,
+    open: (reply: Reply) => Reply,
+  ): Promise<Reply> {
     const begun = performance.now();
     return running.then(
       (reply) => {

@@ -1,6 +1,6 @@
 import { surroundingsOfPolicies } from '../config/for-policies.ts';
 import { loadConfiguration } from '../config/load.ts';
-import { InvalidFiles } from '../diagnostics/invalid-files.ts';
+import { InvalidFiles } from '../diagnostics/render.ts';
 import { unpackBundle } from '../policy/bundle.ts';
 import { type OftenApproved, type SuggestedRule, suggestRules } from '../policy/suggest.ts';
 import type { SharedPolicies } from './read-files.ts';

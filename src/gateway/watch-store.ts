@@ -4,18 +4,12 @@ import { endHard } from './exit-stack.ts';
 
 const CHECK_MS = 250;
 
-export interface StoreWatch {
-  /** Resolves, with a message, when only another process can go on with the store. */
-  readonly lost: Promise<string>;
-  stop(): void;
-}
-
 /**
  * Logs when the store stops being ready, why, and when it is ready again. After a failed sync the process ends without
  * closing its database connections, whatever ends it: closing would copy data inside the store that may not be on the
  * disk.
  */
-export function watchStore(store: Pick<EffectStore, 'health'>, logger: ReturnType<typeof createLogger>): StoreWatch {
+export function watchStore(store: Pick<EffectStore, 'health'>, logger: ReturnType<typeof createLogger>) {
   let reported: StoreHealth['problem'] = null;
   let fail: (message: string) => void = () => undefined;
   const lost = new Promise<string>((resolve) => {
@@ -39,8 +33,9 @@ export function watchStore(store: Pick<EffectStore, 'health'>, logger: ReturnTyp
   check();
   const timer = setInterval(check, CHECK_MS).unref();
   return {
+    /** Resolves, with a message, when only another process can go on with the store. */
     lost,
-    stop() {
+    stop(): void {
       check();
       clearInterval(timer);
     },

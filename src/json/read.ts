@@ -1,4 +1,4 @@
-import type { Json } from './value.ts';
+import { type Json, isJsonObject, type JsonObject } from './value.ts';
 
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
@@ -132,4 +132,19 @@ class Reading {
     this.#at = pastSpace(this.#text, this.#at);
     return this.#text.charAt(this.#at);
   }
+}
+
+/** Any JSON, read as leniently as `JSON.parse` does; `undefined` where the text is none. For what is not decided upon. */
+export function parseJson(text: string): Json | undefined {
+  try {
+    return readJson(text);
+  } catch {
+    return undefined;
+  }
+}
+
+/** Like {@link parseJson}; `null` where the text is no object. */
+export function parseObject(text: string): JsonObject | null {
+  const value = parseJson(text);
+  return isJsonObject(value) ? value : null;
 }

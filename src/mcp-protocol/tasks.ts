@@ -13,7 +13,6 @@ export function takesTasks({ extensions }: JsonObject): boolean {
   return isJsonObject(extensions) && isJsonObject(extensions[TASKS_EXTENSION]);
 }
 
-/** Capabilities without the extension. */
 export function withoutExtension(capabilities: JsonObject): JsonObject {
   const { extensions } = capabilities;
   if (!isJsonObject(extensions) || extensions[TASKS_EXTENSION] === undefined) return capabilities;

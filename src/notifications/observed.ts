@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import type { BudgetRow } from '../effects/model/budget.ts';
+import type { BudgetRow } from '../effects/model/effect.ts';
 import { INSTALLATION } from '../effects/model/ledger.ts';
 import { isWanted, type Notification, type Receiver } from '../effects/model/notification.ts';
 import type { EffectStore } from '../effects/store.ts';

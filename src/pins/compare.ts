@@ -1,8 +1,7 @@
 import { printable } from '../diagnostics/render.ts';
 import { canonicalJson } from '../json/canonical.ts';
-import { escapePointer } from '../json/pointer.ts';
+import { escapePointer, type Json, type JsonObject, isJsonObject, isJsonArray } from '../json/value.ts';
 import { sizeUpTo } from '../json/size.ts';
-import { type Json, type JsonObject, isJsonObject, isJsonArray } from '../json/value.ts';
 import { toolDigest } from './digest.ts';
 import { byName, type PinLock, type PinnedTool } from './lock-file.ts';
 

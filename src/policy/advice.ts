@@ -6,7 +6,7 @@ import { type EngineCondition, isGroup, readOperator } from './engine-form.ts';
 import { declaredParams } from './fact-path.ts';
 import type { CompiledRule } from './compiled-rule.ts';
 import type { Reporter } from './reporter.ts';
-import { inputOfTool } from './rules-by-tool.ts';
+import { inputOfTool } from './tool-index.ts';
 import type { PolicyFile } from './schema.ts';
 
 /**

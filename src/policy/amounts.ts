@@ -3,7 +3,7 @@ import type { Tool } from '../effects/model/tool.ts';
 import { holds } from './compiled-condition.ts';
 import type { CompiledRule } from './compiled-rule.ts';
 import type { AmountPlan, RulePlan } from './rule-plan.ts';
-import { inputOfTool } from './rules-by-tool.ts';
+import { inputOfTool } from './tool-index.ts';
 import { areApart, type HeldFacts, waysToHold } from './value-range.ts';
 
 /** Most pairs of rules to compare. Beyond it, a warning says that not all were compared. */

@@ -5,7 +5,7 @@ import { type Equality, holds, type Test } from './compiled-condition.ts';
 import { type EngineCondition, readOperator } from './engine-form.ts';
 import { judgedType } from './operators.ts';
 import type { CompiledObligation, CompiledRule } from './compiled-rule.ts';
-import { inputOfTool } from './rules-by-tool.ts';
+import { inputOfTool } from './tool-index.ts';
 
 /** Most pairs of rules to compare. Beyond it, a warning says that not all were compared. */
 const MAX_PAIRS = 2_000_000;

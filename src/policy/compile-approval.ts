@@ -1,6 +1,6 @@
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
-import type { AllowAlike, Escalation } from '../effects/model/verdict.ts';
+import type { AllowAlike, ApprovalRequirement } from '../effects/model/verdict.ts';
 import { compileEditable } from './editable.ts';
 import type { Reporter } from './reporter.ts';
 import type { ApprovalPlan } from './rule-plan.ts';
@@ -105,7 +105,7 @@ function compileEscalation(
   expiresMs: number | null,
   path: DataPath,
   report: Reporter,
-): Escalation | null {
+): NonNullable<ApprovalRequirement['escalate']> | null {
   const afterMs = readDuration(after, [...path, 'after'], report);
   if (afterMs === null || expiresMs === null) return null;
   if (afterMs < expiresMs) return { afterMs, to: { roles, users } };

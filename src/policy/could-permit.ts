@@ -3,9 +3,8 @@ import type { Test } from './compiled-condition.ts';
 import type { PolicyInput } from './input.ts';
 import type { CompiledPolicies } from './policies.ts';
 import type { CompiledRule } from './compiled-rule.ts';
-import { inputOfTool } from './rules-by-tool.ts';
+import { inputOfTool, type RuleIndex } from './tool-index.ts';
 import type { Template } from './template.ts';
-import type { RuleIndex } from './tool-index.ts';
 
 /** What is known about calls that do not exist yet: who makes them, where, and for a claim on which target. */
 export interface Caller {

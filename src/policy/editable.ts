@@ -8,7 +8,7 @@ import { holds } from './compiled-condition.ts';
 import type { CompiledRule } from './compiled-rule.ts';
 import type { Reporter } from './reporter.ts';
 import type { RulePlan } from './rule-plan.ts';
-import { inputOfTool } from './rules-by-tool.ts';
+import { inputOfTool } from './tool-index.ts';
 import type { PolicyFile } from './schema.ts';
 import type { BoundsSource } from './schema-approval.ts';
 

@@ -6,7 +6,7 @@ import { type EngineCondition, readOperator, referenceOf } from './engine-form.t
 import { isPathFault, parseFactPath, readerOf } from './fact-path.ts';
 import type { PolicyInput } from './input.ts';
 import { withPatternSteps } from './pattern-steps.ts';
-import { inputOfTool } from './rules-by-tool.ts';
+import { inputOfTool } from './tool-index.ts';
 
 /** Most conditions that are shown of one rule, and most characters of a value. */
 const MOST_CONDITIONS = 40;

@@ -1,7 +1,7 @@
 import { createReading, type FileReading } from '../diagnostics/file-reading.ts';
 import { unplaced } from '../diagnostics/find-files.ts';
 import { type Finding, inReadingOrder, type Position } from '../diagnostics/finding.ts';
-import { InvalidFiles } from '../diagnostics/invalid-files.ts';
+import { InvalidFiles } from '../diagnostics/render.ts';
 import { didYouMean } from '../diagnostics/nearest.ts';
 import { readYamlSource, type YamlSource } from '../diagnostics/yaml-source.ts';
 import type { Tool } from '../effects/model/tool.ts';
@@ -30,11 +30,10 @@ import {
 } from './policy-texts.ts';
 import { collectInto, type Reporter } from './reporter.ts';
 import type { BudgetPlan, RulePlan } from './rule-plan.ts';
-import { rulesByTool, inputOfTool } from './rules-by-tool.ts';
+import { rulesByTool, inputOfTool, NOTHING_REDACTED } from './tool-index.ts';
 import { EFFECTS, type PolicyFile, PolicySetSchema } from './schema.ts';
 import type { Surroundings } from './set-context.ts';
 import { hasShape } from './shape.ts';
-import { NOTHING_REDACTED } from './tool-index.ts';
 
 export interface PolicyLoadOptions {
   /** Files, and folders that are searched for `*.yaml` and `*.yml`. */

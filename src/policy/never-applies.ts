@@ -10,7 +10,7 @@ import { deadPattern } from './glob.ts';
 import { isList, judgedType, judgement, type OperatorName, rightSideFault } from './operators.ts';
 import type { Reporter } from './reporter.ts';
 import type { RulePlan } from './rule-plan.ts';
-import { inputOfTool } from './rules-by-tool.ts';
+import { inputOfTool } from './tool-index.ts';
 import type { PolicyFile, RuleSource } from './schema.ts';
 import type { Surroundings } from './set-context.ts';
 import { contradictoryFact } from './value-range.ts';

@@ -4,7 +4,7 @@ import type { Verdict } from '../effects/model/verdict.ts';
 import { evaluatePolicies } from './evaluate.ts';
 import { compilePolicies } from './load.ts';
 import type { CompiledPolicies } from './policies.ts';
-import { inputOfTool } from './rules-by-tool.ts';
+import { inputOfTool } from './tool-index.ts';
 
 /** A tool that no configuration declares: its name has a space. */
 const FORBIDDEN: Tool = {

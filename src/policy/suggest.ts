@@ -1,5 +1,5 @@
 import { Document, isMap, isPair, isScalar, isSeq, parseDocument, Scalar, visit, type YAMLMap } from 'yaml';
-import { InvalidFiles } from '../diagnostics/invalid-files.ts';
+import { InvalidFiles } from '../diagnostics/render.ts';
 import { readYamlSource } from '../diagnostics/yaml-source.ts';
 import type { Tool } from '../effects/model/tool.ts';
 import { canonicalJson } from '../json/canonical.ts';

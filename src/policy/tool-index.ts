@@ -3,6 +3,8 @@ import { type Equality, holds, type Test } from './compiled-condition.ts';
 import type { FactPath, ReadFact } from './fact-path.ts';
 import type { PolicyInput } from './input.ts';
 import type { CompiledRule } from './compiled-rule.ts';
+import { createHash } from 'node:crypto';
+import type { Tool } from '../effects/model/tool.ts';
 
 /** The rules that can apply to one tool, indexed by the values of a few facts. */
 export interface ToolIndex extends RuleIndex {
@@ -175,4 +177,41 @@ function couldPermit(rules: readonly CompiledRule[]): boolean {
     rule.until === Number.POSITIVE_INFINITY;
   if (enforced.some((rule) => (rule.effect === 'deny' || rule.effect === 'pause') && isAlways(rule))) return false;
   return enforced.some((rule) => rule.effect === 'allow' || rule.effect === 'require_approval');
+}
+
+/**
+ * The rules of each declared tool: those whose conditions on the tool itself can hold. Tools with the same rules share
+ * one index.
+ */
+export function rulesByTool(rules: readonly CompiledRule[], tools: readonly Tool[]): ReadonlyMap<string, ToolIndex> {
+  const indices = new Map<string, ToolIndex>();
+  const byTool = new Map<string, ToolIndex>();
+  for (const tool of tools) {
+    const input = inputOfTool(tool);
+    const applying = rules.filter((rule) => holds(rule.perTool, input, undefined, rule.unknownIs));
+    const same = createHash('sha256')
+      .update(Uint32Array.from(applying.map((rule) => rule.rank)))
+      .digest('base64');
+    const index = indices.get(same) ?? indexRules(applying);
+    indices.set(same, index);
+    byTool.set(tool.name, index);
+  }
+  return byTool;
+}
+
+/** An input for conditions that read only the tool. */
+export function inputOfTool(tool: Tool): PolicyInput {
+  return {
+    agent: { id: '', workspace: '', disabled: false, team: null, owner: null, roles: [], attributes: {} },
+    key: { id: '', kind: 'agent', profile: null, user: null },
+    tool,
+    env: '',
+    workspace: '',
+    target: '',
+    params: {},
+    headers: {},
+    requestIp: null,
+    now: 0,
+    mode: 'enforce',
+  };
 }

@@ -12,7 +12,7 @@ import { type ErrorStyle, PLAIN_STYLE } from './error-shape.ts';
 import type { ProxyPorts } from './ports.ts';
 import type { RouteMatch, RouteTable } from './route-table.ts';
 import type { Socket } from 'node:net';
-import { pointerTo } from '../json/pointer.ts';
+import { pointerTo } from '../json/value.ts';
 import type { KnownOfRequest } from '../telemetry/access.ts';
 import type { KeyCarriers } from '../effects/model/key.ts';
 

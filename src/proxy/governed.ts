@@ -3,7 +3,7 @@ import { setImmediate as others } from 'node:timers/promises';
 import { type ReadBody, readBody, TinyPieces } from '../bytes/gathered.ts';
 import { ulid } from 'ulid';
 import type { Route, RouteRule } from '../config/configuration.ts';
-import { type JsonObject, isJsonObject, type Json } from '../json/value.ts';
+import { type JsonObject, isJsonObject, type Json, pointerTo } from '../json/value.ts';
 import { NO_FILES } from '../effects/model/files.ts';
 import type { Problem, RunRequest, RequestFault } from '../effects/model/run-request.ts';
 import type { RequestBody } from '../effects/upstream.ts';
@@ -24,7 +24,6 @@ import type { RuleMatch } from './route-table.ts';
 import { MOST_FAULTS } from '../diagnostics/stop-at.ts';
 import { isNeverSent } from '../effects/run/header-names.ts';
 import type { HttpTool } from '../effects/model/tool.ts';
-import { pointerTo } from '../json/pointer.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
 import { MOST_SHOWN } from '../upstreams/http/form.ts';
 

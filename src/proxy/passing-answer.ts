@@ -2,24 +2,11 @@ import type { FastifyReply } from 'fastify';
 import { Gathered } from '../bytes/gathered.ts';
 import type { Listen } from '../effects/model/run-request.ts';
 import type { AnswerHead } from '../effects/model/answer.ts';
-import { createEventScan, type EventScan, isEventStream } from '../upstreams/http/events.ts';
+import { createEventScan, isEventStream } from '../upstreams/http/events.ts';
 import type { ProxyAnswer } from './answer.ts';
 
 /** The most bytes of an event that are held back until it is complete. */
 const MOST_HELD = 65_536;
-
-/** The answer to a governed write while it is passed on to its caller. */
-export interface PassingAnswer {
-  readonly listen: Listen;
-  /** Whether its head was sent. Then {@link finish} has to end it. */
-  readonly hasBegun: boolean;
-  /**
-   * Ends an answer that has begun. What happened is committed: as a whole, with the decision in the trailer. Otherwise
-   * with an event that holds the decision, or cut off, so that no client takes it for whole.
-   * @param answer the outcome, as it would be answered if nothing had been sent
-   */
-  finish(answer: ProxyAnswer): void;
-}
 
 export interface PassingContext {
   /** Called when the answer has begun. */
@@ -30,11 +17,14 @@ export interface PassingContext {
   readonly stallMs: number;
 }
 
-/** Makes the passing answer of one request. Nothing is sent before the upstream's answer has begun. */
-export function createPassingAnswer(reply: FastifyReply, { begun, headers, stallMs }: PassingContext): PassingAnswer {
+/**
+ * The answer to a governed write while it is passed on to its caller.
+ * Makes the passing answer of one request. Nothing is sent before the upstream's answer has begun.
+ */
+export function createPassingAnswer(reply: FastifyReply, { begun, headers, stallMs }: PassingContext) {
   const { raw } = reply;
   let hasBegun = false;
-  let events: EventsOut | null = null;
+  let events: ReturnType<typeof createEventsOut> | null = null;
 
   /** @returns when the caller can take more; at once where it has gone */
   const send = (bytes: Buffer): Promise<void> | undefined => {
@@ -51,7 +41,7 @@ export function createPassingAnswer(reply: FastifyReply, { begun, headers, stall
   };
 
   return {
-    listen: (effect) => ({
+    listen: ((effect) => ({
       begin(head) {
         hasBegun = true;
         const { 'content-type': type, 'content-encoding': encoding } = head.headers;
@@ -73,11 +63,17 @@ export function createPassingAnswer(reply: FastifyReply, { begun, headers, stall
         }
       },
       write: (piece) => send(events === null ? piece : events.take(piece)),
-    }),
+    })) satisfies Listen,
+    /** Whether its head was sent. Then {@link finish} has to end it. */
     get hasBegun() {
       return hasBegun;
     },
-    finish(answer) {
+    /**
+     * Ends an answer that has begun. What happened is committed: as a whole, with the decision in the trailer. Otherwise
+     * with an event that holds the decision, or cut off, so that no client takes it for whole.
+     * @param answer the outcome, as it would be answered if nothing had been sent
+     */
+    finish(answer: ProxyAnswer): void {
       // For the line of the log: its head has gone.
       void reply.header('svc-decision', answer.headers['svc-decision']);
       if (raw.destroyed) return;
@@ -112,10 +108,8 @@ function trailersOf(headers: ProxyAnswer['headers']): Record<string, string> {
 const TRAILERS: readonly string[] = ['svc-decision', 'svc-observed', 'svc-settlement'];
 
 /** Passes events on when they are complete: a stream that breaks off inside one could not say anything any more. */
-type EventsOut = ReturnType<typeof createEventsOut>;
-
 function createEventsOut() {
-  const scan: EventScan = createEventScan();
+  const scan = createEventScan();
   const held = new Gathered();
   /** The last bytes that went on are inside an event that was too long to be held back. */
   let isTorn = false;

@@ -43,9 +43,17 @@ export interface ProxyPorts {
    */
   readonly evaluateRead: (call: ReadCall) => ReadVerdict;
   readonly run: (request: RunRequest) => Promise<RunResult>;
-  /** Holds the caller of a call that has not ended, if it prefers to wait; `null`: it is answered now. */
+  /**
+   * Holds the caller of a call that has not ended, if it prefers to wait; `null`: it is answered now. `applied` is the
+   * value of the header `Preference-Applied` of its answer.
+   */
   readonly preferredWait: {
-    hold(request: IncomingMessage, response: ServerResponse, call: RunRequest, first: RunResult): HeldCall | null;
+    hold(
+      request: IncomingMessage,
+      response: ServerResponse,
+      call: RunRequest,
+      first: RunResult,
+    ): { readonly applied: string; readonly became: Promise<RunResult> } | null;
   };
   /** Appends events that do not belong to a step. */
   readonly append: (workspace: string, events: readonly LedgerDraft[]) => Promise<void>;
@@ -85,12 +93,6 @@ export interface ProxyPorts {
   readonly newId: (prefix: 'eff') => string;
   /** Calls the listener whenever keys or pauses may have changed. Returns a function that stops it. */
   readonly onAccessChanged: (listener: () => void) => () => void;
-}
-
-export interface HeldCall {
-  /** Value of the header `Preference-Applied` of its answer. */
-  readonly applied: string;
-  readonly became: Promise<RunResult>;
 }
 
 export interface ReadCall extends Omit<JudgeInput, 'agent' | 'key' | 'now'> {

@@ -1,4 +1,4 @@
-import type { AllowanceStore } from '../effects/allowance-store.ts';
+import type { AllowanceStore } from '../effects/model/allowance.ts';
 import { PAGE_BYTES } from '../effects/model/page.ts';
 import type { RowStore } from '../stores/port.ts';
 import { alikeRows, allowanceRows, ALLOWANCES, ENDING } from './allowance-rows.ts';

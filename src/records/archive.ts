@@ -2,7 +2,7 @@ import type { EffectRecord, Tombstone } from '../effects/model/effect.ts';
 import type { LedgerActor } from '../effects/model/ledger.ts';
 import { derivedKeyOf } from '../effects/steps/generations.ts';
 import { holdsToWire } from '../effects/steps/give-back.ts';
-import { type ArchiveState, ArchiveUnavailable, type StoreHealth, StoreUnavailable } from '../effects/store.ts';
+import { ArchiveUnavailable, type StoreHealth, StoreUnavailable, type SweepReport } from '../effects/store.ts';
 import type { ArchivedRow, ArchiveMark, Segment, SegmentStore } from '../stores/open-rows.ts';
 import type { Listed, ListQuery, Row, RowStore } from '../stores/port.ts';
 import { approvalsOf, replaceEffect, tombstoneOf } from './aged.ts';
@@ -33,27 +33,7 @@ const SLOW_MS = 5_000;
 const RESTS = 9;
 
 /** What ages out of the store goes here, and is read back from here. */
-export interface Archive {
-  /**
-   * Holds the store of a workspace against its archive, and takes in the segments that the store does not name: whoever
-   * wrote them ended before the store did.
-   * @throws StoreUnavailable where the store is older than its archive
-   */
-  catchUp(workspace: string): Promise<void>;
-  /**
-   * Writes a segment; then one change of the store names it and leaves a tombstone of each effect.
-   * @returns `false` where it cannot be done now: the effects stay in the store
-   */
-  move(workspace: string, effects: readonly ArchivedRow[]): Promise<boolean>;
-  /** The same effect with its record, where that is in the archive. */
-  recalled(stored: StoredEffect): Promise<StoredEffect>;
-  /** The store for people: rows and lists of effects have what is in the archive as if it had never left. */
-  readonly whole: RowStore;
-  /** What keeps the store from being used; `null`: nothing. */
-  problem(): StoreHealth['problem'];
-  /** What happened last; `null`: nothing is archived. */
-  state(): ArchiveState | null;
-}
+export type Archive = ReturnType<typeof createArchive>;
 
 /**
  * @param kept `null`: nothing is archived
@@ -64,7 +44,7 @@ export function createArchive(
   runner: StepRunner,
   kept: SegmentStore | null,
   elapsed: () => number = () => performance.now(),
-): Archive {
+) {
   const segments = new Map<string, Promise<Segment>>();
   const problems = new Map<string, NonNullable<StoreHealth['problem']>>();
   /** What keeps records from leaving, by workspace. */
@@ -72,6 +52,11 @@ export function createArchive(
   let last: { readonly segment: number; readonly at: number } | null = null;
   let restsUntil = Number.NEGATIVE_INFINITY;
 
+  /**
+   * Holds the store of a workspace against its archive, and takes in the segments that the store does not name: whoever
+   * wrote them ended before the store did.
+   * @throws StoreUnavailable where the store is older than its archive
+   */
   async function catchUp(workspace: string): Promise<void> {
     if (kept === null) return;
     const found = await compare(kept, workspace).catch((error: unknown) => {
@@ -116,6 +101,10 @@ export function createArchive(
     return null;
   }
 
+  /**
+   * Writes a segment; then one change of the store names it and leaves a tombstone of each effect.
+   * @returns `false` where it cannot be done now: the effects stay in the store
+   */
   async function move(workspace: string, rows: readonly ArchivedRow[]): Promise<boolean> {
     // Where the last round failed, the mark may be behind although nothing has to leave any more.
     if (kept === null || (rows.length === 0 && !failures.has(workspace))) return true;
@@ -236,14 +225,16 @@ export function createArchive(
   return {
     catchUp,
     move,
-    async recalled(stored) {
+    /** The same effect with its record, where that is in the archive. */
+    async recalled(stored: StoredEffect): Promise<StoredEffect> {
       const row = stored.kind === 'tombstone' ? await rowInArchive(stored.tombstone) : null;
       return row === null ? stored : { kind: 'effect', effect: recordOf(row) };
     },
+    /** The store for people: rows and lists of effects have what is in the archive as if it had never left. */
     whole:
       kept === null
         ? store
-        : {
+        : ({
             ...store,
             list: listed,
             async rows(workspace, names) {
@@ -254,9 +245,11 @@ export function createArchive(
               }
               return rows;
             },
-          },
-    problem: () => [...problems.values()][0] ?? null,
-    state: () => (kept === null ? null : { failure: [...failures.values()][0] ?? null, last }),
+          } satisfies RowStore),
+    /** What keeps the store from being used; `null`: nothing. */
+    problem: (): StoreHealth['problem'] => [...problems.values()][0] ?? null,
+    /** What happened last; `null`: nothing is archived. */
+    state: (): SweepReport['archive'] => (kept === null ? null : { failure: [...failures.values()][0] ?? null, last }),
   };
 }
 

@@ -1,4 +1,4 @@
-import type { CapCount } from '../effects/store.ts';
+import type { AnswerOf } from '../effects/store.ts';
 import type { RowStore } from '../stores/port.ts';
 import { type Cap, capOf, COUNTED, countedRows } from './counted.ts';
 import { capsOfClaim, capsOfReservation, CLAIMS, claimRows, RESERVATIONS, reservationRows } from './held-rows.ts';
@@ -8,7 +8,7 @@ import { entries, recordsOf } from './lists.ts';
 const MAX_COUNTERS = 100_000;
 
 /** What counts toward caps in a workspace, by the counters and one by one. Not all of it is read at one moment. */
-export async function capCounts(store: RowStore, workspace: string): Promise<readonly CapCount[]> {
+export async function capCounts(store: RowStore, workspace: string): Promise<AnswerOf<'capCounts'>> {
   const counts = new Map<string, { counter: number; oneByOne: number }>();
   const of = (cap: string): { counter: number; oneByOne: number } => {
     const there = counts.get(cap) ?? { counter: 0, oneByOne: 0 };

@@ -1,4 +1,4 @@
-import type { BudgetRow } from '../effects/model/budget.ts';
+import type { BudgetRow } from '../effects/model/effect.ts';
 import { quote } from '../json/canonical.ts';
 import type { ReadingTurns } from '../effects/run/reading-turns.ts';
 import type { BudgetChange, RateCount } from '../effects/steps/plan.ts';

@@ -1,7 +1,6 @@
 import type { Decision } from '../effects/model/decision.ts';
-import { decisionOf } from '../effects/model/effect-decision.ts';
+import { decisionOf, type EffectRecord, type EffectState } from '../effects/model/effect.ts';
 import { quote } from '../json/canonical.ts';
-import type { EffectRecord, EffectState } from '../effects/model/effect.ts';
 import type { ExportRequest } from '../effects/model/export.ts';
 import type { EffectFilter } from '../effects/store.ts';
 import { PAGE_BYTES, type Page } from '../effects/model/page.ts';

@@ -1,9 +1,7 @@
 import type { ApprovalRecord } from '../effects/model/approval.ts';
-import type { BudgetRow } from '../effects/model/budget.ts';
-import type { ClaimRecord } from '../effects/model/claim.ts';
+import type { BudgetRow, EffectRecord, SignedReceipt } from '../effects/model/effect.ts';
+import type { ClaimRecord, ReservationRecord } from '../effects/model/claim.ts';
 import type { KeySeals } from '../effects/model/key.ts';
-import type { ReservationRecord } from '../effects/model/reservation.ts';
-import type { EffectRecord, SignedReceipt } from '../effects/model/effect.ts';
 import { INSTALLATION, type LedgerEvent } from '../effects/model/ledger.ts';
 import { watchLostAnswers } from '../effects/upkeep/lost-answers.ts';
 import { isClaimActive } from '../effects/steps/obligations.ts';

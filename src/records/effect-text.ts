@@ -1,5 +1,4 @@
 import type {
-  EffectAction,
   EffectActor,
   EffectRecord,
   Evidence,
@@ -44,7 +43,7 @@ export type CallTuple = readonly [
     tool: string,
     toolDigest: string,
     upstream: string,
-    kind: EffectAction['kind'],
+    kind: EffectRecord['action']['kind'],
     target: string,
   ],
   actor: readonly [
@@ -70,7 +69,27 @@ export type StageTuple = readonly [
 ];
 type LifeTuple = readonly [
   createdAt: number,
-  life: StoredLife | ExecutingTuple | KnownTuple,
+  life:
+    | StoredLife
+    | readonly [
+        state: 'executing',
+        epoch: number,
+        n: number,
+        nonce: string,
+        owner: string,
+        admittedAt: number,
+        dispatchBy: number,
+        leaseEnd: number,
+        quiesceUntil: number,
+      ]
+    /** A settled life without its outcome, which has its own text. */
+    | readonly [
+        state: 'committed' | 'failed',
+        at: number,
+        settledBy: SettledBy,
+        accepted: boolean,
+        responseTruncated: boolean,
+      ],
   attempt: number,
   generation: number,
   firstDispatchAt: number | null,
@@ -84,28 +103,9 @@ type LifeTuple = readonly [
   /** Absent while there are none. */
   unsent?: number,
 ];
-type ExecutingTuple = readonly [
-  state: 'executing',
-  epoch: number,
-  n: number,
-  nonce: string,
-  owner: string,
-  admittedAt: number,
-  dispatchBy: number,
-  leaseEnd: number,
-  quiesceUntil: number,
-];
 type StoredLife =
   | Extract<Life, { readonly state: 'pending_approval' | 'rejected' | 'denied' }>
   | (Omit<Extract<Life, { readonly state: 'unknown' }>, 'evidence'> & { readonly evidence: StoredEvidence });
-/** A settled life without its outcome, which has its own text. */
-type KnownTuple = readonly [
-  state: 'committed' | 'failed',
-  at: number,
-  settledBy: SettledBy,
-  accepted: boolean,
-  responseTruncated: boolean,
-];
 type OutcomeTuple = readonly [
   code: string,
   message: string,

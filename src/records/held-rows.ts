@@ -1,5 +1,4 @@
-import type { ClaimRecord } from '../effects/model/claim.ts';
-import type { ReservationRecord } from '../effects/model/reservation.ts';
+import type { ClaimRecord, ReservationRecord } from '../effects/model/claim.ts';
 import { MAX_CLAIMS, MAX_CLAIMS_OF_KEY, MAX_RESERVATIONS_OF_KEY } from '../effects/steps/claims-and-reservations.ts';
 import type { RunningUse } from '../effects/steps/plan.ts';
 import { type Cap, count, countNoMore } from './counted.ts';

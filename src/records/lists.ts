@@ -69,7 +69,6 @@ export async function shownOf<Shown>(
   return shown;
 }
 
-/** The first entries of a list. */
 export async function firstOf(store: Pick<RowStore, 'list'>, asked: Asked, limit: number): Promise<readonly Entry[]> {
   const found: Entry[] = [];
   if (limit <= 0) return found;

@@ -1,7 +1,6 @@
 import type { KeySeals } from '../effects/model/key.ts';
 import type { LedgerDraft } from '../effects/model/ledger.ts';
-import { MOST_PAUSES, type PauseRecord } from '../effects/model/pause.ts';
-import type { PauseStore } from '../effects/pause-store.ts';
+import { MOST_PAUSES, type PauseRecord, type PauseStore } from '../effects/model/pause.ts';
 import { pausesOf, putPauses } from './control-rows.ts';
 import type { Draft } from './draft.ts';
 import type { StepRunner } from './runner.ts';

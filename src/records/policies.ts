@@ -1,3 +1,4 @@
+import type { AskedOf } from '../effects/store.ts';
 import { INSTALLATION, type LedgerActor } from '../effects/model/ledger.ts';
 import { type PolicyProposal, proposalStatus, proposalEventData } from '../effects/model/policy-proposal.ts';
 import type {
@@ -7,7 +8,6 @@ import type {
   PolicyChange,
   PolicyInForce,
   PolicyStore,
-  PutProposal,
 } from '../effects/policy-store.ts';
 import type { RowStore } from '../stores/port.ts';
 import { ONLY, policyRows } from './control-rows.ts';
@@ -266,7 +266,7 @@ function isAsRead(draft: Draft, id: string, seal: string): boolean {
 }
 
 /** What the step of {@link PolicyStore.putPolicyProposal} does. What is in the files now takes the place of what was. */
-function putProposal(draft: Draft, { proposal, before, actor }: Omit<PutProposal, 'bundle'>) {
+function putProposal(draft: Draft, { proposal, before, actor }: Omit<AskedOf<'putPolicyProposal'>, 'bundle'>) {
   if (before === null ? !isOpenProposal(draft, proposal) : !isAsRead(draft, proposal.id, before)) return 'over';
   if (before === null && proposal.how === 'files') endProposals(draft, 'of files', 'withdrawn', actor);
   const others = proposalsOf(draft).filter(({ id }) => id !== proposal.id);

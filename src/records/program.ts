@@ -10,9 +10,8 @@ import { LocalSteps } from './local-steps.ts';
 import { createStepRunner, type StepRunner } from './runner.ts';
 import { createSteps, type Steps } from './steps.ts';
 import { eventDraft } from './view.ts';
-import type { EffectRecord, Hold, Lease, PoolUse, SettledBy } from '../effects/model/effect.ts';
+import type { EffectRecord, Hold, Lease, PoolUse, SettledBy, BudgetRow } from '../effects/model/effect.ts';
 import type { Amounts } from '../effects/model/answer.ts';
-import type { BudgetRow } from '../effects/model/budget.ts';
 import type { Observed } from '../effects/model/verdict.ts';
 import type { Admission, AdmitRequest, Settlement, SettleRequest } from '../effects/store.ts';
 import {

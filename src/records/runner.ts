@@ -11,7 +11,7 @@ import {
   type SumName,
   type Want,
 } from '../stores/port.ts';
-import type { AskProgram } from '../stores/open-rows.ts';
+import type { OpenProgram } from '../stores/open-rows.ts';
 import { createDraft, type Draft, type OpenDraft, Unknown } from './draft.ts';
 import type { Repository } from './kind.ts';
 import { createRecentRows } from './recent-rows.ts';
@@ -26,37 +26,7 @@ const READS = 200;
 
 export type Made = Extract<Answer, { kind: 'done' }> & { readonly change: Change };
 
-export interface StepRunner {
-  /**
-   * Runs a step and commits what it writes. The step is a pure function of its draft. If rows have changed meanwhile,
-   * it runs again on the new rows.
-   * @returns what the step said and what the store assigned; `made` is `null` if there was nothing to commit
-   * @throws StoreUnavailable
-   */
-  run<Result>(
-    workspace: string,
-    step: (draft: Draft) => Result,
-  ): Promise<{ readonly result: Result; readonly made: Made | null }>;
-  /** The same, and makes the answer of both. */
-  runTo<Result, Answer>(
-    workspace: string,
-    step: (draft: Draft) => Result,
-    answer: (result: Result, made: Made | null) => Answer,
-  ): Promise<Answer>;
-  /** What the step would say now, counters included; writes nothing. */
-  peek<Result>(workspace: string, step: (draft: Draft) => Result): Promise<Result>;
-  /** Rows as the store has them, to be shown. */
-  read(workspace: string, wants: readonly Want[]): Promise<readonly (Row | null)[]>;
-  /**
-   * Asks for what runs in the store's thread, and reads the answer; {@link close} waits for it.
-   * @param isCommit whether it counts as a commit
-   */
-  elsewhere<T>(ask: AskProgram, request: string, read: (answer: string) => T, isCommit: boolean): Promise<T>;
-  /** How the store answered so far. */
-  commits(): StoreCommits;
-  /** Waits for running steps; no new ones start. */
-  close(): Promise<void>;
-}
+export type StepRunner = ReturnType<typeof createStepRunner>;
 
 /** The record of a row as the store has it; `null`: absent. */
 export async function readRecord<Stored>(
@@ -78,7 +48,7 @@ export class First {
   }
 }
 
-export function createStepRunner(store: RowStore): StepRunner {
+export function createStepRunner(store: RowStore) {
   const recent = createRecentRows();
   const epochs = new Map<string, number>();
   const boot = randomBytes(9).toString('base64url');
@@ -301,6 +271,7 @@ export function createStepRunner(store: RowStore): StepRunner {
     }
   }
 
+  /** What the step would say now, counters included; writes nothing. */
   async function peek<Result>(workspace: string, step: (draft: Draft) => Result): Promise<Result> {
     begun();
     try {
@@ -324,6 +295,7 @@ export function createStepRunner(store: RowStore): StepRunner {
     }
   }
 
+  /** Rows as the store has them, to be shown. */
   async function read(workspace: string, wants: readonly Want[]): Promise<readonly (Row | null)[]> {
     begun();
     try {
@@ -337,12 +309,27 @@ export function createStepRunner(store: RowStore): StepRunner {
   }
 
   return {
-    run: (workspace, step) => runTo(workspace, step, (result, made) => ({ result, made })),
+    /**
+     * Runs a step and commits what it writes. The step is a pure function of its draft. If rows have changed meanwhile,
+     * it runs again on the new rows.
+     * @returns what the step said and what the store assigned; `made` is `null` if there was nothing to commit
+     * @throws StoreUnavailable
+     */
+    run: <Result>(
+      workspace: string,
+      step: (draft: Draft) => Result,
+    ): Promise<{ readonly result: Result; readonly made: Made | null }> =>
+      runTo(workspace, step, (result, made) => ({ result, made })),
     runTo,
     peek,
     read,
     // Each promise of a chain costs every call: this is the only one between a step and the store's thread.
-    elsewhere: (ask, request, read, isCommit) =>
+    elsewhere: <T>(
+      ask: OpenProgram['ask'],
+      request: string,
+      read: (answer: string) => T,
+      isCommit: boolean,
+    ): Promise<T> =>
       new Promise((resolve, reject) => {
         begun();
         ask(
@@ -362,8 +349,10 @@ export function createStepRunner(store: RowStore): StepRunner {
           },
         );
       }),
-    commits: () => ({ ...answered }),
-    async close() {
+    /** How the store answered so far. */
+    commits: (): StoreCommits => ({ ...answered }),
+    /** Waits for running steps; no new ones start. */
+    async close(): Promise<void> {
       // Between two of its steps a call has no running change.
       do await new Promise((resolve) => setImmediate(resolve));
       while (underWay > 0);

@@ -1,5 +1,5 @@
 import { INSTALLATION } from '../effects/model/ledger.ts';
-import type { KeptSession, SessionStore } from '../effects/session-store.ts';
+import type { SessionStore } from '../effects/session-store.ts';
 import type { RowStore } from '../stores/port.ts';
 import { jsonKind, repository } from './kind.ts';
 import { firstOf } from './lists.ts';
@@ -9,7 +9,7 @@ const SESSIONS = 'sessions';
 const sessionsOf = (keyId: string): string => `sessions:${keyId}`;
 
 export const sessionRows = repository(
-  jsonKind<KeptSession>('session', ({ until, keyId }) => [
+  jsonKind<Parameters<SessionStore['putSession']>[1]>('session', ({ until, keyId }) => [
     { list: SESSIONS, at: until },
     { list: sessionsOf(keyId), at: until },
   ]),

@@ -1,10 +1,9 @@
 import type { AllowanceRecord } from '../effects/model/allowance.ts';
 import type { ApprovalRecord } from '../effects/model/approval.ts';
-import type { ClaimRecord } from '../effects/model/claim.ts';
+import type { ClaimRecord, ReservationRecord } from '../effects/model/claim.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import type { SeenEntity } from '../effects/model/entity.ts';
 import type { LedgerDraft } from '../effects/model/ledger.ts';
-import type { ReservationRecord } from '../effects/model/reservation.ts';
 import { quote } from '../json/canonical.ts';
 import type { Binding, BudgetCounter, Plan, RunningUse, StepView } from '../effects/steps/plan.ts';
 import type { SeenVersions } from '../effects/store.ts';

@@ -1,3 +1,4 @@
+import type { AskedOf } from '../effects/store.ts';
 import {
   createCipheriv,
   createDecipheriv,
@@ -11,7 +12,6 @@ import {
 } from 'node:crypto';
 import { inspect } from 'node:util';
 import type { Sodium } from 'sodium-native';
-import type { SecretMarks } from '../effects/key-store.ts';
 import { type SealedParams, SALT_BYTES, SALTED_FIELDS, type SealBinding } from '../effects/ports.ts';
 import { randomPooled } from '../effects/run/ids.ts';
 import { quote } from '../json/canonical.ts';
@@ -41,7 +41,7 @@ export interface Secrets {
   /** Vouches for versions of policies: who can only write to the store puts none in force that no gateway had. */
   readonly policySeals: PolicySeals;
   /** Marks that a store keeps, to remember which master secret it is used with. */
-  readonly marks: SecretMarks;
+  readonly marks: AskedOf<'bindSecret'>;
   /**
    * The key for the fingerprints of a workspace. During a rotation it is still derived from the oldest master secret: a
    * repeated call must get the same fingerprint as the first one, or it would be a conflict.

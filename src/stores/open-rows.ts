@@ -28,9 +28,6 @@ export type Program = (
   keys: ReadonlyMap<string, KeyObject>,
 ) => (store: LocalStore, request: string) => string;
 
-/** Asks a store's program: exactly one of `done` and `failed` is called, later. */
-export type AskProgram = (request: string, done: (answer: string) => void, failed: (error: Error) => void) => void;
-
 /** What people read of a store. */
 export type ReadOperation = 'rows' | 'list' | 'ledger';
 
@@ -51,7 +48,8 @@ export function keepKey(keys: ProgramKeys, name: string, key: KeyObject): void {
 }
 
 export interface OpenProgram {
-  readonly ask: AskProgram;
+  /** Asks a store's program: exactly one of `done` and `failed` is called, later. */
+  readonly ask: (request: string, done: (answer: string) => void, failed: (error: Error) => void) => void;
   /** Gives it a key, before all that is asked from now on. */
   lend(name: string, key: KeyObject): void;
   readonly keys: ReadonlyMap<string, KeyObject>;

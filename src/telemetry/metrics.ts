@@ -4,8 +4,6 @@ import type { EffectRecord } from '../effects/model/effect.ts';
 import { type EffectFilter, type EffectStore, StoreUnavailable, type SweepReport } from '../effects/store.ts';
 import type { Page } from '../effects/model/page.ts';
 
-export type MeasuredStep = 'admit' | 'preview' | 'settle' | 'resolve' | 'vote';
-
 /** Most effects that are counted for one gauge. It bounds what a scrape reads. */
 const MAX_COUNTED = 2_000;
 const COUNT_PAGE = 200;
@@ -22,7 +20,7 @@ export interface Metrics {
   /** Stages of a run, with how long each took, ms; `null`: it was not measured. */
   stages(of: readonly { readonly stage: string; readonly durationMs: number | null }[]): void;
   /** A step of the store took this long, ms; `failed` where it rejected. */
-  step(step: MeasuredStep, result: 'done' | 'failed', durationMs: number): void;
+  step(step: 'admit' | 'preview' | 'settle' | 'resolve' | 'vote', result: 'done' | 'failed', durationMs: number): void;
   /** An HTTP request was answered. `route` is the pattern, never the path. */
   answered(route: string, method: string, status: number, durationMs: number): void;
   /** A request through the proxy was answered. `decision` is `null` where none was made. */
@@ -349,13 +347,6 @@ async function countPages<Item>(
   return count;
 }
 
-export interface Durations {
-  /** @param labels the value of each label, separated by line ends */
-  observe(labels: string, durationMs: number): void;
-  /** All observations, in the Prometheus text format. */
-  render(): string;
-}
-
 interface Series {
   /** Number of observations in each bucket. The last bucket is for those above all bounds. */
   readonly within: number[];
@@ -372,7 +363,7 @@ export function createDurations(options: {
   readonly help: string;
   readonly labelNames: readonly string[];
   readonly bounds: readonly number[];
-}): Durations {
+}) {
   const { name, help, labelNames, bounds } = options;
   const series = new Map<string, Series>();
 
@@ -393,7 +384,8 @@ export function createDurations(options: {
   };
 
   return {
-    observe(labels, durationMs) {
+    /** @param labels the value of each label, separated by line ends */
+    observe(labels: string, durationMs: number): void {
       const of = series.get(labels) ?? add(labels);
       const seconds = durationMs / 1000;
       let index = 0;
@@ -401,7 +393,8 @@ export function createDurations(options: {
       of.within[index] = (of.within[index] ?? 0) + 1;
       of.sum += seconds;
     },
-    render() {
+    /** All observations, in the Prometheus text format. */
+    render(): string {
       const lines = [...series].flatMap(([labels, of]) => linesOf(labels, of));
       return [`# HELP ${name} ${help}`, `# TYPE ${name} histogram`, ...lines].join('\n');
     },

@@ -1,4 +1,4 @@
-import { followSteps, isJsonObject, type Json, type JsonObject, type Step } from '../json/value.ts';
+import { followSteps, isJsonObject, type Json, type JsonObject, type Step, pointerTo } from '../json/value.ts';
 import { MAX_TARGET, type McpCall, pinnedCall, type Tool } from '../effects/model/tool.ts';
 import { paramSteps, splitTemplate } from '../effects/model/param-template.ts';
 import { memberSchema, readTyped, type SchemaAt, typesOf } from '../json/schema-walk.ts';
@@ -12,7 +12,6 @@ import { RE2JS } from 're2js';
 import { MOST_FAULTS, stopAt } from '../diagnostics/stop-at.ts';
 import { canonicalJson } from '../json/canonical.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
-import { pointerTo } from '../json/pointer.ts';
 import { shortened } from '../effects/model/shortened.ts';
 
 /** The tools of a configuration, with everything derived from their declarations. */

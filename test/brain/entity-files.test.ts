@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { readEntityFiles } from '../../src/brain/entity-files.ts';
 import { NO_ENTITIES, packEntities, unpackPiece } from '../../src/brain/packed-entities.ts';
-import { InvalidFiles } from '../../src/diagnostics/invalid-files.ts';
+import { InvalidFiles } from '../../src/diagnostics/render.ts';
 
 const LIMITS = { entities: 1000, characters: 1_000_000 };
 

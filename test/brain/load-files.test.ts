@@ -4,7 +4,7 @@ import type { FileEntity } from '../../src/brain/entity-files.ts';
 import { FileLoader } from '../../src/brain/load-files.ts';
 import { packEntities, type PackedWorkspace } from '../../src/brain/packed-entities.ts';
 import { type BrainWriter, createBrainWriter } from '../../src/brain/writer.ts';
-import { InvalidFiles } from '../../src/diagnostics/invalid-files.ts';
+import { InvalidFiles } from '../../src/diagnostics/render.ts';
 import type { EffectStore } from '../../src/effects/store.ts';
 import type { Entity } from '../../src/effects/model/entity.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';

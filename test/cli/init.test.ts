@@ -10,7 +10,7 @@ import { undeclaredRead } from '../../src/config/stand-in-tools.ts';
 import type { Tool } from '../../src/effects/model/tool.ts';
 import { evaluatePolicies } from '../../src/policy/evaluate.ts';
 import { loadPolicySets } from '../../src/policy/load.ts';
-import { inputOfTool } from '../../src/policy/rules-by-tool.ts';
+import { inputOfTool } from '../../src/policy/tool-index.ts';
 import { storeFolder } from '../../src/config/resolve-store.ts';
 import { svc } from './run.ts';
 import { httpCall } from '../config/http-call.ts';

@@ -1,8 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import { inReadingOrder, type Finding } from '../../src/diagnostics/finding.ts';
-import { InvalidFiles } from '../../src/diagnostics/invalid-files.ts';
+import { InvalidFiles, count, renderFindings } from '../../src/diagnostics/render.ts';
 import { didYouMean, nearest } from '../../src/diagnostics/nearest.ts';
-import { count, renderFindings } from '../../src/diagnostics/render.ts';
 import { readYamlSource } from '../../src/diagnostics/yaml-source.ts';
 
 function finding(line: number, column: number, changes: Partial<Finding> = {}): Finding {

@@ -6,7 +6,7 @@ import { unchangeable } from '../../src/config/changes.ts';
 import type { Configuration } from '../../src/config/configuration.ts';
 import { checkConfiguration, loadConfiguration } from '../../src/config/load.ts';
 import { parseDuration, parseSize } from '../../src/config/units.ts';
-import { InvalidFiles } from '../../src/diagnostics/invalid-files.ts';
+import { InvalidFiles } from '../../src/diagnostics/render.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 let folder = '';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { loadConfiguration } from '../../src/config/load.ts';
 import { createReading } from '../../src/diagnostics/file-reading.ts';
-import { InvalidFiles } from '../../src/diagnostics/invalid-files.ts';
+import { InvalidFiles } from '../../src/diagnostics/render.ts';
 import { makeCa } from '../upstream/certificates.ts';
 
 const DAY_MS = 86_400_000;

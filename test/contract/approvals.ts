@@ -1,6 +1,6 @@
+import type { EffectStore } from '../../src/effects/store.ts';
 import { describe, expect, it } from 'vitest';
 import { type ApprovalRecord, rejectionReason } from '../../src/effects/model/approval.ts';
-import type { ApprovalFilter } from '../../src/effects/approval-store.ts';
 import type { Page } from '../../src/effects/model/page.ts';
 import type { ApprovalRequirement } from '../../src/effects/model/verdict.ts';
 import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
@@ -454,7 +454,7 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
       const fifth = await at.store.approval(WORKSPACE, made[4] ?? '');
       if (fifth === null) throw new Error('it waits');
       await at.store.vote(voteRequest(fifth, { verdict: 'reject' }));
-      const paged = async (filter: Partial<ApprovalFilter>) => {
+      const paged = async (filter: Partial<Parameters<EffectStore['approvals']>[1]>) => {
         const ids: string[] = [];
         let cursor: string | null = null;
         do {

@@ -1,5 +1,5 @@
+import type { AskedOf } from '../../src/effects/store.ts';
 import { describe, expect, it, vi } from 'vitest';
-import type { PutEntities } from '../../src/effects/entity-store.ts';
 import type { SeenEntity } from '../../src/effects/model/entity.ts';
 import type { Deny, Permit } from '../../src/effects/model/verdict.ts';
 import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
@@ -19,7 +19,7 @@ const LIMITS = { entities: 6, characters: 1000 };
 const API = { kind: 'api', by: PERSON } as const;
 const FILE = { kind: 'file', file: 'crm.yaml', line: 3 } as const;
 
-type Given = PutEntities['entities'][number];
+type Given = AskedOf<'putEntities'>['entities'][number];
 
 /** A verdict for which policy looked at the customer `a` in this version. */
 function having<V extends Deny | Permit>(verdict: V, version: number): V {
@@ -90,7 +90,7 @@ export function describeEntities(open: OpenStore, capabilities: Capabilities): v
 
     it('over limits that were lowered: what is there can be replaced and shrink, and not grow', async () => {
       await put(entity('a', { characters: 500 }), entity('b', { characters: 400 }));
-      const lowered = (limits: PutEntities['limits'], characters: number) =>
+      const lowered = (limits: AskedOf<'putEntities'>['limits'], characters: number) =>
         at.store.putEntities({
           workspace: WORKSPACE,
           entities: [entity('a', { digest: `of ${characters}`, characters })],

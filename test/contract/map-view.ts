@@ -1,7 +1,6 @@
 import type { AllowanceRecord } from '../../src/effects/model/allowance.ts';
 import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
-import type { ClaimRecord } from '../../src/effects/model/claim.ts';
-import type { ReservationRecord } from '../../src/effects/model/reservation.ts';
+import type { ClaimRecord, ReservationRecord } from '../../src/effects/model/claim.ts';
 import type { EffectRecord } from '../../src/effects/model/effect.ts';
 import type { LedgerDraft } from '../../src/effects/model/ledger.ts';
 import type { Plan, RunningUse, StepView } from '../../src/effects/steps/plan.ts';

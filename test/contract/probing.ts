@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { EffectRecord } from '../../src/effects/model/effect.ts';
-import type { PlanProbeRequest } from '../../src/effects/store.ts';
+import type { AskedOf } from '../../src/effects/store.ts';
 import { type Capabilities, type OpenStore, useStore } from './fixture.ts';
 import {
   admitRequest,
@@ -29,7 +29,7 @@ export function describeProbing(open: OpenStore, capabilities: Capabilities): vo
     }
     const due = async (tool: string, { afterMs = 0, limit = 10 } = {}): Promise<readonly string[]> =>
       (await at.store.probesDue(WORKSPACE, tool, afterMs, limit)).map(({ id }) => id);
-    const plan = (effect: EffectRecord, more: Partial<PlanProbeRequest> = {}): PlanProbeRequest => ({
+    const plan = (effect: EffectRecord, more: Partial<AskedOf<'planProbe'>> = {}): AskedOf<'planProbe'> => ({
       workspace: WORKSPACE,
       effectId: effect.id,
       fence: leaseOf(effect).fence,

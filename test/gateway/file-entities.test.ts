@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, it, vi } from 'vitest';
 import type { PackedEntities } from '../../src/brain/packed-entities.ts';
-import { InvalidFiles } from '../../src/diagnostics/invalid-files.ts';
+import { InvalidFiles } from '../../src/diagnostics/render.ts';
 import { StoreUnavailable } from '../../src/effects/store.ts';
 import { FileEntities } from '../../src/gateway/file-entities.ts';
 import { type InForce, readFiles } from '../../src/gateway/in-force.ts';

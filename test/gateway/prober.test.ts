@@ -3,7 +3,7 @@ import type { EffectRecord } from '../../src/effects/model/effect.ts';
 import type { LedgerEvent } from '../../src/effects/model/ledger.ts';
 import type { Probe, Tool } from '../../src/effects/model/tool.ts';
 import type { EffectPorts } from '../../src/effects/ports.ts';
-import { type EffectStore, type PlanProbeRequest, StoreUnavailable } from '../../src/effects/store.ts';
+import { type EffectStore, StoreUnavailable, type AskedOf } from '../../src/effects/store.ts';
 import { type ProbeOutcome, Prober } from '../../src/gateway/prober.ts';
 import { refund, type Rig, startRig } from '../api/rig.ts';
 
@@ -35,7 +35,7 @@ interface World {
   answer: { readonly status: number; readonly body: Readonly<Record<string, string>> } | null;
   readonly ledger: LedgerEvent[];
   readonly looks: (readonly [workspace: string, tool: string, most: number])[];
-  readonly plans: PlanProbeRequest[];
+  readonly plans: AskedOf<'planProbe'>[];
   readonly outcomes: ProbeOutcome[];
   /** Upstreams that were heard of. */
   readonly heard: string[];

@@ -1,7 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { parseObject } from '../../src/json/parse.ts';
-import { readJson } from '../../src/json/read.ts';
+import { parseObject, readJson } from '../../src/json/read.ts';
 import { parseStrictJsonInSlices } from '../../src/json/strict-in-slices.ts';
 import { parseStrictJson } from '../../src/json/strict.ts';
 import type { Json } from '../../src/json/value.ts';

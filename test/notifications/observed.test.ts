@@ -1,5 +1,5 @@
 import { afterEach, expect, it, vi } from 'vitest';
-import type { BudgetRow } from '../../src/effects/model/budget.ts';
+import type { BudgetRow } from '../../src/effects/model/effect.ts';
 import { INSTALLATION } from '../../src/effects/model/ledger.ts';
 import { NOTIFICATION_EVENTS, type Receiver } from '../../src/effects/model/notification.ts';
 import { createReadingTurns } from '../../src/effects/run/reading-turns.ts';

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { InvalidFiles } from '../../src/diagnostics/invalid-files.ts';
+import { InvalidFiles } from '../../src/diagnostics/render.ts';
 import { boundsFault } from '../../src/effects/model/editable.ts';
 import { compilePolicies } from '../../src/policy/load.ts';
 import { HEAD, tool } from './fixtures.ts';

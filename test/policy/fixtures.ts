@@ -2,7 +2,7 @@ import type { JsonObject } from '../../src/json/value.ts';
 import type { Agent } from '../../src/effects/model/principal.ts';
 import type { Tool } from '../../src/effects/model/tool.ts';
 import type { Verdict } from '../../src/effects/model/verdict.ts';
-import { InvalidFiles } from '../../src/diagnostics/invalid-files.ts';
+import { InvalidFiles } from '../../src/diagnostics/render.ts';
 import { evaluatePolicies, type CompiledPolicies, type PolicyInput } from '../../src/policy/evaluate.ts';
 import { compilePolicies } from '../../src/policy/load.ts';
 

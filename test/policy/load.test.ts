@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createReading, digestOf } from '../../src/diagnostics/file-reading.ts';
-import { InvalidFiles } from '../../src/diagnostics/invalid-files.ts';
+import { InvalidFiles } from '../../src/diagnostics/render.ts';
 import { loadPolicySets } from '../../src/policy/load.ts';
 import { policyTextToWire, versionOfShown } from '../../src/policy/policy-texts.ts';
 import { compileAll, compileText, faultsOf, HEAD, judge, judgeParams, outcome, TOOLS } from './fixtures.ts';

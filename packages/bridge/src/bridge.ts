@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Readable, Writable } from 'node:stream';
 import { printable } from '../../../src/diagnostics/render.ts';
 import { type Line, lineSplitter } from '../../../src/bytes/lines.ts';
-import { parseJson } from '../../../src/json/parse.ts';
+import { parseJson } from '../../../src/json/read.ts';
 import { type Json, type JsonObject, isJsonObject } from '../../../src/json/value.ts';
 import { statelessVersion } from '../../../src/mcp-protocol/revisions.ts';
 import { Allowance, sparing } from '../../../src/cli/mcp/bounds.ts';

@@ -1,4 +1,4 @@
-import { parseJson } from '../../../src/json/parse.ts';
+import { parseJson } from '../../../src/json/read.ts';
 import { type Json, type JsonObject, isJsonArray, isJsonObject } from '../../../src/json/value.ts';
 import { encodeHeader, namedIn } from '../../../src/mcp-protocol/mirror-headers.ts';
 import {

@@ -4,13 +4,7 @@ import { readBody } from '../../../src/bytes/gathered.ts';
 import { parseStrictJson } from '../../../src/json/strict.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../../src/json/value.ts';
 
-export interface PaymentsUpstream {
-  /** Origin, no trailing slash. */
-  readonly url: string;
-  /** The next write happens, but its answer is lost: what an agent sees on a bad day. */
-  loseNextAnswer(): void;
-  close(): Promise<void>;
-}
+export type PaymentsUpstream = Awaited<ReturnType<typeof startPaymentsUpstream>>;
 
 interface Payment {
   readonly id: string;
@@ -38,7 +32,7 @@ const SEEDED_AMOUNT = 250_000;
  * Everything is in memory.
  * @param options.port another is taken where this one is not free
  */
-export async function startPaymentsUpstream(options: { readonly port: number }): Promise<PaymentsUpstream> {
+export async function startPaymentsUpstream(options: { readonly port: number }) {
   const payments = new Payments();
   const desk = createDesk();
   let loseNext = false;
@@ -67,11 +61,13 @@ export async function startPaymentsUpstream(options: { readonly port: number }):
   const address = server.address();
   if (typeof address !== 'object' || address === null) throw new Error('the demo API has no address');
   return {
+    /** Origin, no trailing slash. */
     url: `http://127.0.0.1:${address.port}`,
-    loseNextAnswer: () => {
+    /** The next write happens, but its answer is lost: what an agent sees on a bad day. */
+    loseNextAnswer: (): void => {
       loseNext = true;
     },
-    close: async () => {
+    close: async (): Promise<void> => {
       const closed = once(server, 'close');
       server.close();
       server.closeAllConnections();

@@ -170,24 +170,6 @@ function loseFirstAnswer(): Fetch {
   };
 }
 
-/** As much of an MCP client as the tour needs, with messages as all clients send them. */
-interface TourClient {
-  /** Names of the tools that the client sees. */
-  readonly tools: readonly string[];
-  /** @throws CommandFailure where the answer is no result with a decision */
-  call(
-    name: string,
-    args: JsonObject,
-  ): Promise<{
-    readonly decision: string;
-    readonly code: string;
-    readonly happened: string;
-    readonly next: string;
-    /** What its model reads. */
-    readonly text: string;
-  }>;
-}
-
 /** Whether the action happened, and what to do: of those decisions that are no refusal. */
 const MEANING: Readonly<Record<string, readonly [happened: string, next: string]>> = {
   committed: ['yes', 'proceed'],
@@ -199,11 +181,12 @@ const MEANING: Readonly<Record<string, readonly [happened: string, next: string]
 };
 
 /**
+ * As much of an MCP client as the tour needs, with messages as all clients send them.
  * Begins a session, as every client does, and lists the tools.
  * @param url the gateway's door to one MCP server
  * @throws CommandFailure
  */
-async function openTourClient(url: string, key: string): Promise<TourClient> {
+async function openTourClient(url: string, key: string) {
   const headers: Record<string, string> = {
     'x-api-key': key,
     'content-type': 'application/json',
@@ -232,8 +215,20 @@ async function openTourClient(url: string, key: string): Promise<TourClient> {
   const { tools } = await ask('tools/list', {});
 
   return {
+    /** Names of the tools that the client sees. */
     tools: Array.isArray(tools) ? tools.map((tool) => textIn(tool, 'name')) : [],
-    async call(name, args) {
+    /** @throws CommandFailure where the answer is no result with a decision */
+    async call(
+      name: string,
+      args: JsonObject,
+    ): Promise<{
+      readonly decision: string;
+      readonly code: string;
+      readonly happened: string;
+      readonly next: string;
+      /** What its model reads. */
+      readonly text: string;
+    }> {
       const { content, _meta: meta } = await ask('tools/call', { name, arguments: args });
       const decision = isJsonObject(meta) ? meta['dev.svc-gateway/decision'] : undefined;
       if (!isJsonObject(decision)) throw new CommandFailure(`the call of ${name} has no decision`);

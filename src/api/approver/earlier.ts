@@ -1,7 +1,6 @@
 import type { ApprovalRecord } from '../../effects/model/approval.ts';
 import type { Decision } from '../../effects/model/decision.ts';
-import { decisionOf } from '../../effects/model/effect-decision.ts';
-import type { EffectRecord } from '../../effects/model/effect.ts';
+import { decisionOf, type EffectRecord } from '../../effects/model/effect.ts';
 import { amountText, lastName, moneyText } from '../../effects/model/money.ts';
 import type { ApprovalRequirement } from '../../effects/model/verdict.ts';
 import type { CallReader } from '../../effects/wire/calls.ts';

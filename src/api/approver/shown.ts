@@ -1,8 +1,7 @@
 import { type AllowanceRecord, alikeObstacle, allowanceStatus, mostAlike } from '../../effects/model/allowance.ts';
 import { type ApprovalCost, type ApprovalRecord, decidersAt, isAmong } from '../../effects/model/approval.ts';
-import type { BudgetRow } from '../../effects/model/budget.ts';
+import type { BudgetRow, EffectRecord } from '../../effects/model/effect.ts';
 import { type Editable, editableIn } from '../../effects/model/editable.ts';
-import type { EffectRecord } from '../../effects/model/effect.ts';
 import { inOneHand } from '../../effects/run/key-makers.ts';
 import { variesIn } from '../../effects/run/likeness.ts';
 import type { AllowAlike, ApprovalRequirement } from '../../effects/model/verdict.ts';

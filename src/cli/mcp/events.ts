@@ -1,6 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { createParser } from 'eventsource-parser';
-import { parseJson } from '../../json/parse.ts';
+import { parseJson } from '../../json/read.ts';
 import { isJsonObject } from '../../json/value.ts';
 import type { Allowance } from './bounds.ts';
 import type { Text } from './http.ts';

@@ -2,8 +2,7 @@ import { quote } from '../../json/canonical.ts';
 import type { DeniedDecision, Reason } from './decision.ts';
 import { type ApprovalRequirement, type Approvers, type Obligation, windowId } from './verdict.ts';
 import { shortened } from './shortened.ts';
-import type { BudgetRow } from './budget.ts';
-import type { EffectActor } from './effect.ts';
+import type { BudgetRow, EffectActor } from './effect.ts';
 
 /** Longest comment on a vote, characters. */
 export const MOST_COMMENT = 1000;

@@ -15,3 +15,11 @@ export interface ClaimRecord {
   /** The key that took it last. Absent when a call took the claim for itself. */
   readonly keyId?: string;
 }
+
+/** Units of a pool set aside for an agent. */
+export interface ReservationRecord
+  extends Pick<ClaimRecord, 'id' | 'workspace' | 'agentId' | 'createdAt' | 'expiresAt'> {
+  readonly pool: string;
+  readonly units: number;
+  readonly keyId: string;
+}

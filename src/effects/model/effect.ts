@@ -1,10 +1,9 @@
 import type { Answered, KeptResult } from './answer.ts';
 import type { Mismatch, Via } from './action-call.ts';
-import type { DeniedDecision, Reason } from './decision.ts';
+import type { DeniedDecision, Reason, Decision } from './decision.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
 import type { KeyKind } from './principal.ts';
 import type { VerdictTrace } from './verdict.ts';
-import type { BudgetRow } from './budget.ts';
 
 /** Names one attempt. Every settlement is compared with it, so that only the owner of the attempt can settle it. */
 export interface Fence {
@@ -141,16 +140,6 @@ export type Life =
 
 export type EffectState = Life['state'];
 
-/** The action of an effect, as it was admitted. */
-export interface EffectAction {
-  readonly type: string;
-  readonly tool: string;
-  readonly toolDigest: string;
-  readonly upstream: string;
-  readonly kind: 'read' | 'write';
-  readonly target: string;
-}
-
 export interface EffectActor {
   readonly agentId: string;
   readonly agentOwner: string | null;
@@ -187,7 +176,15 @@ export interface EffectRecord {
   readonly workspace: string;
   readonly idempotencyKey: string;
   readonly fingerprint: string;
-  readonly action: EffectAction;
+  /** The action of an effect, as it was admitted. */
+  readonly action: {
+    readonly type: string;
+    readonly tool: string;
+    readonly toolDigest: string;
+    readonly upstream: string;
+    readonly kind: 'read' | 'write';
+    readonly target: string;
+  };
   readonly actor: EffectActor;
   readonly createdAt: number;
   readonly life: Life;
@@ -238,4 +235,37 @@ export interface Tombstone
 export interface ArchivedReceipt {
   readonly id: string;
   readonly jws: null;
+}
+
+/** The decision for an effect in its present state, as the first request would have got it. */
+export function decisionOf(effect: EffectRecord): Decision {
+  switch (effect.life.state) {
+    case 'pending_approval':
+      return 'pending_approval';
+    case 'executing':
+      return 'in_progress';
+    case 'committed':
+      return 'committed';
+    case 'failed':
+      return 'failed';
+    case 'unknown':
+      return 'unknown_effect';
+    case 'rejected':
+      return 'denied_policy';
+    case 'denied':
+      return effect.life.decision;
+  }
+}
+
+export interface BudgetRow {
+  readonly budget: string;
+  readonly unit: string;
+  readonly bucket: string;
+  /** Id of the row's window: `c:<start>:<end>` for calendar windows, `r:<ms>` for rolling ones. */
+  readonly window: string;
+  readonly limit: number;
+  readonly spent: number;
+  readonly held: number;
+  /** End of a calendar window; `null` for rolling ones. */
+  readonly resetsAt: number | null;
 }

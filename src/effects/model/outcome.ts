@@ -1,9 +1,8 @@
 import type { Amounts, KeptResult, UpstreamAnswer } from './answer.ts';
 import type { Mismatch } from './action-call.ts';
 import type { ApprovalRecord } from './approval.ts';
-import type { BudgetRow } from './budget.ts';
+import type { BudgetRow, SignedReceipt } from './effect.ts';
 import type { DeniedDecision, NextStep, Reason } from './decision.ts';
-import type { SignedReceipt } from './effect.ts';
 import type { Problem } from './run-request.ts';
 import type { ChangedParams, Observed } from './verdict.ts';
 

@@ -73,11 +73,6 @@ export interface OutcomeMap {
   }[];
 }
 
-/** Whether the upstream itself removes duplicates, and for how long after the first dispatch. */
-export type UpstreamIdempotency =
-  | { readonly kind: 'none' }
-  | { readonly kind: 'header'; readonly header: string; readonly forMs: number };
-
 export interface HttpCall {
   readonly kind: 'http';
   readonly request: RequestTemplate;
@@ -158,7 +153,9 @@ export interface Tool {
    * posted.
    */
   readonly actual?: Readonly<Record<string, readonly (readonly string[])[]>>;
-  readonly idempotent: UpstreamIdempotency;
+  readonly idempotent:
+    | { readonly kind: 'none' }
+    | { readonly kind: 'header'; readonly header: string; readonly forMs: number };
   /** Absent: what became of a call is found out by people. */
   readonly probe?: Probe;
   /** SHA-256 over the upstream, the reference to its credentials, and the call. A repeat must find the same digest. */

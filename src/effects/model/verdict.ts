@@ -82,12 +82,6 @@ export interface Approvers {
   readonly users: readonly string[];
 }
 
-/** Who may decide besides, where nobody has after a time. */
-export interface Escalation {
-  readonly afterMs: number;
-  readonly to: Approvers;
-}
-
 export interface ApprovalRequirement {
   readonly rule: string;
   /** Digest of when the rule asks and whom, with the values that its conditions compare with. */
@@ -108,7 +102,11 @@ export interface ApprovalRequirement {
   /** Absent: each call is asked about. */
   readonly allowAlike?: AllowAlike;
   /** Absent: nobody else is asked. */
-  readonly escalate?: Escalation;
+  /** Who may decide besides, where nobody has after a time. */
+  readonly escalate?: {
+    readonly afterMs: number;
+    readonly to: Approvers;
+  };
   /** When so much of the time that counts has passed, ms by the store's clock. Absent: all time counts. */
   readonly hours?: {
     readonly schedule: string;

@@ -1,9 +1,8 @@
 import type { AdmitRequest, Admission } from '../store.ts';
 import { type Amounts, amountToPost } from '../model/answer.ts';
 import { type ApprovalRecord, rejectionReason } from '../model/approval.ts';
-import type { BudgetRow } from '../model/budget.ts';
+import { type BudgetRow, BUSY, type EffectRecord, type Evidence, type Hold, type Tombstone } from '../model/effect.ts';
 import type { Reason } from '../model/decision.ts';
-import { BUSY, type EffectRecord, type Evidence, type Hold, type Tombstone } from '../model/effect.ts';
 import type { RunOutcome, ShownBudget } from '../model/outcome.ts';
 import type { Verdict } from '../model/verdict.ts';
 

@@ -2,9 +2,8 @@ import { type AllowanceRecord, allowanceStatus, alikeObstacle, isForOthers, most
 import type { ApprovalRecord } from '../model/approval.ts';
 import type { LedgerActor, LedgerDraft } from '../model/ledger.ts';
 import type { Permit } from '../model/verdict.ts';
-import type { Admission, AdmitRequest } from '../store.ts';
+import type { Admission, AdmitRequest, AskedOf, AnswerOf } from '../store.ts';
 import type { VoteRequest, VoteResult } from '../approval-store.ts';
-import type { RevokeAllowance, Revocation } from '../allowance-store.ts';
 import type { Plan, StepView } from './plan.ts';
 
 /**
@@ -83,7 +82,10 @@ export function givenWith(
 }
 
 /** Ends an allowance. What it has let in stays as it is. */
-export function revokeAllowanceStep(view: StepView, { workspace, id, by, actor }: RevokeAllowance): Plan<Revocation> {
+export function revokeAllowanceStep(
+  view: StepView,
+  { workspace, id, by, actor }: AskedOf<'revokeAllowance'>,
+): Plan<AnswerOf<'revokeAllowance'>> {
   const allowance = view.allowance(workspace, id);
   if (allowance === null) return { reply: { kind: 'absent' } };
   if (allowanceStatus(allowance, view.now, view.epoch) !== 'open') return { reply: { kind: 'over', allowance } };

@@ -1,6 +1,5 @@
 import type { ApprovalRecord } from '../model/approval.ts';
-import type { BudgetRow } from '../model/budget.ts';
-import type { Hold } from '../model/effect.ts';
+import type { BudgetRow, Hold } from '../model/effect.ts';
 import { limitName, type Obligation, type Permit, windowId } from '../model/verdict.ts';
 import type { AdmitRequest } from '../store.ts';
 import type { BudgetChange, StepView } from './plan.ts';

@@ -1,10 +1,8 @@
-import type { ClaimRecord } from '../model/claim.ts';
-import type { ReservationRecord } from '../model/reservation.ts';
+import type { ClaimRecord, ReservationRecord } from '../model/claim.ts';
 import type { LedgerActor, LedgerDraft } from '../model/ledger.ts';
 import { freeUnits, isClaimActive } from './obligations.ts';
 import type { Plan, StepView } from './plan.ts';
-import type { EffectStore } from '../store.ts';
-import type { ClaimResult, ReservationResult } from '../store.ts';
+import type { AskedOf, AnswerOf } from '../store.ts';
 
 /** At most this many claims that one agent asked for at a time. Claims that calls take for themselves do not count. */
 export const MAX_CLAIMS = 20;
@@ -14,7 +12,7 @@ export const MAX_CLAIMS_OF_KEY = 100;
 export const MAX_RESERVATIONS_OF_KEY = 100;
 
 /** Takes an exclusive right on a target. A holder that asks again gets its own claim, prolonged. */
-export function takeClaimStep(view: StepView, request: Parameters<EffectStore['takeClaim']>[0]): Plan<ClaimResult> {
+export function takeClaimStep(view: StepView, request: AskedOf<'takeClaim'>): Plan<AnswerOf<'takeClaim'>> {
   const { workspace, target, agentId, keyId } = request;
   const there = view.claimOn(workspace, target);
   const active = there !== null && isClaimActive(there, view.now);
@@ -66,8 +64,8 @@ export function releaseClaimStep(
 
 export function makeReservationStep(
   view: StepView,
-  request: Parameters<EffectStore['makeReservation']>[0],
-): Plan<ReservationResult> {
+  request: AskedOf<'makeReservation'>,
+): Plan<AnswerOf<'makeReservation'>> {
   const { workspace, pool, agentId, keyId, units } = request;
   if (view.reservationsOfKey(workspace, keyId) >= MAX_RESERVATIONS_OF_KEY)
     return { reply: { kind: 'too_many', limit: MAX_RESERVATIONS_OF_KEY } };

@@ -1,10 +1,10 @@
 import type { EffectRecord, Life } from '../model/effect.ts';
-import type { EraseRequest, Erasure } from '../store.ts';
+import type { AskedOf, AnswerOf } from '../store.ts';
 import { isUnsettled } from './lifecycle.ts';
 import type { Plan, StepView } from './plan.ts';
 
 /** Erases params, salts and the kept answer. The receipt, with everything readable in it, stays unchanged. */
-export function eraseStep(view: StepView, request: EraseRequest): Plan<Erasure> {
+export function eraseStep(view: StepView, request: AskedOf<'erase'>): Plan<AnswerOf<'erase'>> {
   const { workspace, effectId, actor } = request;
   const effect = view.effect(workspace, effectId);
   if (effect === null) return { reply: { kind: 'absent' } };

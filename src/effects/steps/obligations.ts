@@ -1,8 +1,6 @@
-import type { BudgetRow } from '../model/budget.ts';
-import type { ClaimRecord } from '../model/claim.ts';
-import type { ReservationRecord } from '../model/reservation.ts';
+import type { BudgetRow, Hold, PoolUse } from '../model/effect.ts';
+import type { ClaimRecord, ReservationRecord } from '../model/claim.ts';
 import type { DeniedDecision, Reason } from '../model/decision.ts';
-import type { Hold, PoolUse } from '../model/effect.ts';
 import { aboveLimit, exceededLimits, isAmongLimits, isAskedAbout, type Counted } from './beyond-limits.ts';
 import type { BudgetChange, BudgetCounter, RateCount, RunningUse, StepView } from './plan.ts';
 import type { AdmitRequest } from '../store.ts';

@@ -1,12 +1,10 @@
 import type { SeenEntity } from '../model/entity.ts';
 import type { AllowanceRecord } from '../model/allowance.ts';
 import type { ApprovalRecord } from '../model/approval.ts';
-import type { ClaimRecord } from '../model/claim.ts';
-import type { ReservationRecord } from '../model/reservation.ts';
-import type { EffectRecord, Tombstone } from '../model/effect.ts';
+import type { ClaimRecord, ReservationRecord } from '../model/claim.ts';
+import type { EffectRecord, Tombstone, BudgetRow } from '../model/effect.ts';
 import type { LedgerDraft } from '../model/ledger.ts';
 import type { SeenVersions } from '../store.ts';
-import type { BudgetRow } from '../model/budget.ts';
 
 /** What a key is bound to. */
 export type Binding =

@@ -2,7 +2,7 @@ import { statusShown } from '../model/answer.ts';
 import type { EffectRecord, Lease } from '../model/effect.ts';
 import { isoTime } from '../model/iso-time.ts';
 import type { LedgerActor, LedgerDraft } from '../model/ledger.ts';
-import type { ResolveRequest, Resolution, Settlement, SettleRequest, PlanProbeRequest } from '../store.ts';
+import type { ResolveRequest, Resolution, Settlement, SettleRequest, AskedOf, AnswerOf } from '../store.ts';
 import { release } from './give-back.ts';
 import { recordedAs } from './ledger-states.ts';
 import { advance, changed, type LifeRefusal, sameFence } from './lifecycle.ts';
@@ -227,7 +227,7 @@ function refusedResolution(view: StepView, effect: EffectRecord, lease: Lease, w
  * Fixes when an unknown effect is probed next, and puts the reading before that on record. It is how a gateway takes a
  * probe upon itself, too: until that time no other finds it due.
  */
-export function planProbeStep(view: StepView, request: PlanProbeRequest): Plan<'planned' | 'moved'> {
+export function planProbeStep(view: StepView, request: AskedOf<'planProbe'>): Plan<AnswerOf<'planProbe'>> {
   const { workspace, effectId, fence, due, next, reading } = request;
   const events: readonly LedgerDraft[] =
     reading === null ? [] : [{ kind: 'effect.probed', effectId, actor: reading.actor, data: reading.data }];

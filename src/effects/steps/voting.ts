@@ -1,3 +1,4 @@
+import type { AskedOf, AnswerOf } from '../store.ts';
 import type { JsonObject } from '../../json/value.ts';
 import type { ApprovalRecord, Vote } from '../model/approval.ts';
 import { endedApproval, escalatesAt, escalating, isQuorate } from '../model/approval.ts';
@@ -9,7 +10,7 @@ import { givenWith } from './allowances.ts';
 import { advance } from './lifecycle.ts';
 import type { Plan, StepView } from './plan.ts';
 import { release } from './give-back.ts';
-import type { ApprovalChange, GiveUpRequest, GiveUpResult, VoteRequest, VoteResult } from '../approval-store.ts';
+import type { ApprovalChange, VoteRequest, VoteResult } from '../approval-store.ts';
 
 /** After a rejection, the same action is refused under any key for this long, ms. */
 export const REJECTION_COOLDOWN_MS = 24 * 60 * 60 * 1000;
@@ -222,7 +223,7 @@ export function expireOverdueStep(
 }
 
 /** Ends a granted request whose call can no longer be made, like an expired one, and records why. */
-export function giveUpStep(view: StepView, request: GiveUpRequest): Plan<GiveUpResult> {
+export function giveUpStep(view: StepView, request: AskedOf<'giveUp'>): Plan<AnswerOf<'giveUp'>> {
   const { decision, reason, actor } = request;
   const approval = view.approval(request.workspace, request.approvalId);
   const effect = approval === null ? null : view.effect(request.workspace, approval.effectId);

@@ -1,7 +1,6 @@
 import type { AllowanceRecord } from '../model/allowance.ts';
-import type { BudgetRow } from '../model/budget.ts';
+import type { BudgetRow, EffectRecord, EffectState, Hold } from '../model/effect.ts';
 import type { KeyRecord } from '../model/key.ts';
-import type { EffectRecord, EffectState, Hold } from '../model/effect.ts';
 import type { Json } from '../../json/value.ts';
 import type { LedgerEvent, LedgerKind } from '../model/ledger.ts';
 import { calendarOf, MONEY, moneyChanges, rowName } from './money-events.ts';

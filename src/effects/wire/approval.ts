@@ -2,10 +2,8 @@ import { type ApprovalCost, type ApprovalRecord, escalatesAt } from '../model/ap
 import { mostAlike } from '../model/allowance.ts';
 import { editableToWire } from '../model/editable.ts';
 import { variesIn } from '../run/likeness.ts';
-import type { BudgetRow } from '../model/budget.ts';
+import { type BudgetRow, decisionOf, type EffectRecord } from '../model/effect.ts';
 import type { ApprovalResult, Became } from '../run/decide-approval.ts';
-import { decisionOf } from '../model/effect-decision.ts';
-import type { EffectRecord } from '../model/effect.ts';
 import { approvalToWire } from '../run/render.ts';
 import type { CallReader } from './calls.ts';
 import { optionalTimeToWire, timeToWire } from './time.ts';

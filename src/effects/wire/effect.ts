@@ -4,8 +4,7 @@ import { type ApprovalRecord, rejectionReason } from '../model/approval.ts';
 import type { Code } from '../model/codes.ts';
 import { statusShown } from '../model/answer.ts';
 import { DECISION_TABLE, type Decision, type NextStep, type Reason, nextOf } from '../model/decision.ts';
-import { decisionOf } from '../model/effect-decision.ts';
-import { BUSY, type EffectRecord, type Evidence, type SettledBy } from '../model/effect.ts';
+import { decisionOf, BUSY, type EffectRecord, type Evidence, type SettledBy } from '../model/effect.ts';
 import type { JsonObject } from '../../json/value.ts';
 import { isExhausted } from '../steps/lifecycle.ts';
 import { approvalToWire, changedToWire, resultMembers } from '../run/render.ts';
@@ -208,7 +207,7 @@ function lifeMembers(effect: EffectRecord, context: EffectWireContext) {
   }
 }
 
-function reasonToWire({ code, message, policy, rule }: Reason) {
+export function reasonToWire({ code, message, policy, rule }: Reason) {
   return { code, message, ...(policy === undefined ? {} : { policy }), ...(rule === undefined ? {} : { rule }) };
 }
 

@@ -1,6 +1,6 @@
 import type { JsonObject } from '../../json/value.ts';
 import type { ExportContext, Exported, ExportItem, ExportRequest } from '../model/export.ts';
-import { decisionOf } from '../model/effect-decision.ts';
+import { decisionOf } from '../model/effect.ts';
 import { ledgerEventToWire } from '../model/ledger.ts';
 import { effectToWire } from './effect.ts';
 import { withoutContent } from './withheld.ts';

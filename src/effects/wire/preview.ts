@@ -2,17 +2,17 @@ import { entitiesToWire } from '../model/entity.ts';
 import type { ApprovalRequirement, Obligation } from '../model/verdict.ts';
 import type { Preview } from '../run/preview-effect.ts';
 import { budgetToWire } from '../run/render.ts';
+import { reasonToWire } from './effect.ts';
 
 /**
  * What a call would get, as a preview shows it.
  * @param forAgent whether the reader is an agent: of shared budgets it sees only a level
  */
 export function previewToWire(preview: Preview, forAgent: boolean) {
-  const { code, message, policy, rule } = preview.reason;
   return {
     would: preview.would,
     http_status: preview.httpStatus,
-    reason: { code, message, ...(policy === undefined ? {} : { policy }), ...(rule === undefined ? {} : { rule }) },
+    reason: reasonToWire(preview.reason),
     tool: preview.tool,
     target: preview.target,
     agent_id: preview.agentId,

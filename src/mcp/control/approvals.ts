@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { askedToWire, requestToWire, whyAsked } from '../../effects/wire/approval.ts';
-import { isCursor } from '../../effects/wire/cursor.ts';
+import { isCursor } from '../../effects/model/page.ts';
 import { readCalls } from '../../effects/wire/calls.ts';
 import { approvalFor } from '../../effects/wire/withheld.ts';
 import type { JsonObject } from '../../json/value.ts';

@@ -1,12 +1,11 @@
 import { Type } from 'typebox';
 import { DECISION_TABLE } from '../../effects/model/decision.ts';
-import { decisionOf } from '../../effects/model/effect-decision.ts';
-import type { EffectRecord } from '../../effects/model/effect.ts';
+import { decisionOf, type EffectRecord } from '../../effects/model/effect.ts';
 import { readCalls } from '../../effects/wire/calls.ts';
 import { effectToWire, probeToWire, reasonCodeOf } from '../../effects/wire/effect.ts';
 import { effectFor } from '../../effects/wire/withheld.ts';
 import { runStages } from '../../effects/wire/run-stages.ts';
-import { isCursor } from '../../effects/wire/cursor.ts';
+import { isCursor } from '../../effects/model/page.ts';
 import { TIME_FORM, timeFromWire, timeToWire } from '../../effects/wire/time.ts';
 import { sizeUpTo } from '../../json/size.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';

@@ -1,7 +1,6 @@
 import { Type } from 'typebox';
-import type { EffectRecord } from '../../effects/model/effect.ts';
+import { type EffectRecord, decisionOf } from '../../effects/model/effect.ts';
 import { withheldBecause } from '../../effects/wire/withheld.ts';
-import { decisionOf } from '../../effects/model/effect-decision.ts';
 import type { JsonObject } from '../../json/value.ts';
 import type { CompiledRule } from '../../policy/compiled-rule.ts';
 import { type ExplainedRule, explainRule, ruleFilter } from '../../policy/explain.ts';

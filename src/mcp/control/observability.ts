@@ -1,7 +1,6 @@
 import { Type } from 'typebox';
 import { DECISIONS } from '../../effects/model/decision.ts';
-import { decisionOf } from '../../effects/model/effect-decision.ts';
-import type { EffectRecord } from '../../effects/model/effect.ts';
+import { decisionOf, type EffectRecord } from '../../effects/model/effect.ts';
 import { timeToWire } from '../../effects/wire/time.ts';
 import type { JsonObject } from '../../json/value.ts';
 import type { ControlPorts } from './ports.ts';

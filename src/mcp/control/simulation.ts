@@ -7,6 +7,7 @@ import { MAX_TARGET, type Tool } from '../../effects/model/tool.ts';
 import type { Verdict } from '../../effects/model/verdict.ts';
 import type { Preview } from '../../effects/run/preview-effect.ts';
 import { turnOfOthers } from '../../effects/run/turns.ts';
+import { reasonToWire } from '../../effects/wire/effect.ts';
 import { obligationToWire, previewToWire, requirementToWire } from '../../effects/wire/preview.ts';
 import type { JsonObject } from '../../json/value.ts';
 import { evaluatePolicies } from '../../policy/evaluate.ts';
@@ -266,13 +267,7 @@ async function simulate(
 
 /** The decision of policy alone, as a run would name it. */
 function decided(verdict: Verdict): { readonly decision: string; readonly reason: JsonObject & { message: string } } {
-  if (verdict.kind === 'deny') {
-    const { code, message, policy, rule } = verdict.reason;
-    return {
-      decision: verdict.decision,
-      reason: { code, message, ...(policy === undefined ? {} : { policy }), ...(rule === undefined ? {} : { rule }) },
-    };
-  }
+  if (verdict.kind === 'deny') return { decision: verdict.decision, reason: reasonToWire(verdict.reason) };
   const [asked] = verdict.approvals;
   if (asked === undefined)
     return { decision: 'committed', reason: { code: 'committed', message: 'Policy permits it.' } };

@@ -21,15 +21,12 @@ export interface AnswerContext {
   /** The call is of the era in which a result says of itself that it is complete. */
   readonly isStateless: boolean;
   readonly hasProbe: boolean;
-  /** What the client takes in place of a result that waits. */
-  readonly waits: WaitingForm;
+  /** What the client takes in place of a result that waits. `keptMs`: how long an effect is kept. `url`: the client has its user visit the approver's page, and calls again. */
+  readonly waits:
+    | { readonly kind: 'task'; readonly keptMs: number }
+    | { readonly kind: 'url' }
+    | { readonly kind: 'text' };
 }
-
-/** `keptMs`: how long an effect is kept. `url`: the client has its user visit the approver's page, and calls again. */
-export type WaitingForm =
-  | { readonly kind: 'task'; readonly keptMs: number }
-  | { readonly kind: 'url' }
-  | { readonly kind: 'text' };
 
 /**
  * The result of a call as an MCP client gets it. What the server said is passed on as it is, with `_meta` beside it,

@@ -18,10 +18,10 @@ import { errorMessage, refused, RPC, type RpcId, resultMessage, type RpcRequest 
 import { type Era, mismatch } from '../protocol.ts';
 import { note } from './access.ts';
 import type { EventIdMarks } from './event-ids.ts';
-import { META_PREFIX, resultOf, type WaitingForm } from './answer.ts';
+import { META_PREFIX, resultOf, type AnswerContext } from './answer.ts';
 import { urlRequest, withoutAnswerToUs } from './approval-url.ts';
 import { answeredEarly, asksForMore, openedRound, sealedRound } from './input-rounds.ts';
-import type { LiveCalls } from './live-calls.ts';
+import type { createLiveCalls } from './live-calls.ts';
 import type { GatewayPorts } from './ports.ts';
 import { type AnswerHeaders, sealHeaders } from './sessions.ts';
 import type { Sender } from './arrival.ts';
@@ -52,7 +52,7 @@ export interface ArrivedCall extends Omit<Sender, 'session'> {
 /** Runs a call of a tool as an effect, and answers it: always with a status of 200 where a decision was made. */
 export async function runCall(
   ports: GatewayPorts,
-  live: LiveCalls,
+  live: ReturnType<typeof createLiveCalls>,
   arrived: ArrivedCall,
   request: FastifyRequest,
   reply: FastifyReply,
@@ -180,7 +180,7 @@ export async function runCall(
   }
 }
 
-function waitingForm(ports: GatewayPorts, { era, takesUrls }: ArrivedCall): WaitingForm {
+function waitingForm(ports: GatewayPorts, { era, takesUrls }: ArrivedCall): AnswerContext['waits'] {
   if (era.kind === 'handshake') return { kind: 'text' };
   if (takesTasks(era.clientCapabilities)) return { kind: 'task', keptMs: ports.effectsKeptMs() };
   return { kind: takesUrls ? 'url' : 'text' };

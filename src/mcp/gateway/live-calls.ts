@@ -7,9 +7,6 @@ export interface LiveCall {
   abort(): void;
 }
 
-/** The governed calls that run in this process, so that a cancellation does with them what their tools say. */
-export type LiveCalls = ReturnType<typeof createLiveCalls>;
-
 /** So many effects are remembered. */
 const MOST_GIVEN = 10_000;
 

@@ -195,7 +195,6 @@ function listening(listener: WriterListener): WriterState {
   return state;
 }
 
-/** Writes in this thread. */
 async function writeHere(options: Omit<EngineOptions, 'isOwnThread'>, listener: WriterListener): Promise<Writer> {
   const state = listening(listener);
   const engine = await startEngine({ ...options, isOwnThread: false }, state.hear);

@@ -7,9 +7,6 @@ export interface InForceDigests {
   readonly configuration: string;
 }
 
-/** The place where the gateways of an installation announce what each has in force. */
-export type Announcements = ReturnType<typeof createAnnouncements>;
-
 /** Hash in the installation: gateway → digests. The script `note` writes it, and `leave` removes the entry. */
 export const ANNOUNCEMENTS = 'on';
 

@@ -33,29 +33,14 @@ export type RedisTarget =
  * One connection to one primary. Nothing is queued while it is down, and nothing is ever sent twice: what was running
  * when it broke is rejected.
  */
-export interface RedisConnection {
-  readonly client: Redis;
-  /** Waits until commands can be sent, by default three times as long as for an answer. @throws StoreUnavailable */
-  ready(withinMs?: number): Promise<void>;
-  /** @throws StoreUnavailable */
-  command(name: string, ...args: readonly (string | number)[]): Promise<unknown>;
-  /** Several commands in one round trip. @throws StoreUnavailable when any fails */
-  pipeline(commands: readonly (readonly [string, ...(string | number)[]])[]): Promise<readonly unknown[]>;
-  /** Runs a script on a workspace's meta hash. @throws StoreUnavailable */
-  run(name: ScriptName, workspace: string, args: readonly (string | Buffer)[]): Promise<readonly string[]>;
-  /** Like {@link run}, for a script whose reply contains more than texts. @throws StoreUnavailable */
-  evaluate(name: ScriptName, workspace: string, args: readonly (string | Buffer)[]): Promise<readonly unknown[]>;
-  /** Breaks the connection; a new one is opened. */
-  reset(): void;
-  close(): void;
-}
+export type RedisConnection = ReturnType<typeof openConnection>;
 
 /** Opens a connection and keeps trying until it is closed. */
 export function openConnection(
   target: RedisTarget,
   access: RedisAccess,
   options: { readonly answerMs?: number; readonly name: string },
-): RedisConnection {
+) {
   const answerMs = options.answerMs ?? ANSWER_MS;
   const common = {
     protocol: 2 as const,
@@ -108,6 +93,7 @@ export function openConnection(
     return new StoreUnavailable(`Redis: ${reason}${more}`, { cause: error });
   }
 
+  /** @throws StoreUnavailable */
   async function command(name: string, ...args: readonly (string | number)[]): Promise<unknown> {
     try {
       return await client.call(name, ...args);
@@ -130,6 +116,7 @@ export function openConnection(
     });
   }
 
+  /** Like {@link run}, for a script whose reply contains more than texts. @throws StoreUnavailable */
   function evaluate(
     name: ScriptName,
     workspace: string,
@@ -150,7 +137,8 @@ export function openConnection(
 
   return {
     client,
-    async ready(withinMs = answerMs * 3) {
+    /** Waits until commands can be sent, by default three times as long as for an answer. @throws StoreUnavailable */
+    async ready(withinMs: number = answerMs * 3): Promise<void> {
       const deadline = performance.now() + withinMs;
       while (client.status !== 'ready') {
         const left = deadline - performance.now();
@@ -169,7 +157,8 @@ export function openConnection(
       }
     },
     command,
-    async pipeline(commands) {
+    /** Several commands in one round trip. @throws StoreUnavailable when any fails */
+    async pipeline(commands: readonly (readonly [string, ...(string | number)[]])[]): Promise<readonly unknown[]> {
       const pipeline = client.pipeline();
       for (const [name, ...args] of commands) pipeline.call(name, ...args);
       let results: [Error | null, unknown][] | null;
@@ -183,10 +172,13 @@ export function openConnection(
         return value;
       });
     },
-    run: (name, workspace, args) => evaluate(name, workspace, args).then(textsOf),
+    /** Runs a script on a workspace's meta hash. @throws StoreUnavailable */
+    run: (name: ScriptName, workspace: string, args: readonly (string | Buffer)[]): Promise<readonly string[]> =>
+      evaluate(name, workspace, args).then(textsOf),
     evaluate,
-    reset: () => client.disconnect(true),
-    close() {
+    /** Breaks the connection; a new one is opened. */
+    reset: (): void => client.disconnect(true),
+    close(): void {
       closed = true;
       client.disconnect();
     },

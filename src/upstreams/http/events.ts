@@ -6,9 +6,6 @@
 const LF = 0x0a;
 const CR = 0x0d;
 
-/** Finds the ends of events in a stream that comes in pieces. */
-export type EventScan = ReturnType<typeof createEventScan>;
-
 export function createEventScan() {
   let isLineEmpty = true;
   let wasCr = false;
@@ -37,7 +34,8 @@ export function createEventScan() {
      * Just behind each event that is over with this piece, in bytes from its beginning. Where a piece begins with the
      * second half of the line's end that ended an event, so is that.
      */
-    ends /** How many bytes of this piece belong to events that are over with it; 0 if none ends in it. */,
+    ends,
+    /** How many bytes of this piece belong to events that are over with it; 0 if none ends in it. */
     over: (piece: Buffer): number => ends(piece).at(-1) ?? 0,
   };
 }

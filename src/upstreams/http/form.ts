@@ -1,10 +1,9 @@
 import { isUtf8 } from 'node:buffer';
 import { setImmediate as others } from 'node:timers/promises';
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
+import { isJsonArray, isJsonObject, type Json, type JsonObject, pointerTo } from '../../json/value.ts';
 import { type JsonLimits, MAX_NAME } from '../../json/strict.ts';
 import { type FileFacts, isFile } from '../../effects/model/files.ts';
 import type { FormLists } from '../../effects/model/tool.ts';
-import { pointerTo } from '../../json/pointer.ts';
 import { itemSchema, memberSchema, readTyped, type SchemaAt, typesOf } from '../../json/schema-walk.ts';
 
 export interface FormOptions {

@@ -11,7 +11,7 @@ import {
 } from '../../effects/run/header-names.ts';
 import type { RequestFault } from '../../effects/model/run-request.ts';
 import { isHttpTool, type Tool } from '../../effects/model/tool.ts';
-import { pointerTo } from '../../json/pointer.ts';
+import { pointerTo } from '../../json/value.ts';
 import { connectionNames } from './answer.ts';
 import { planOf, takesFiles } from './request-template.ts';
 import type { HeaderSettings } from '../../effects/upstream.ts';

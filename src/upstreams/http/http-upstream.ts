@@ -18,7 +18,7 @@ import {
 } from './answer.ts';
 import type { Connections } from './connections.ts';
 import { isEventStream, endOfEvent } from './events.ts';
-import { amountsIn, createEventAmounts, type EventAmounts } from './read-amounts.ts';
+import { amountsIn, createEventAmounts } from './read-amounts.ts';
 import { planOf, type RenderedRequest, renderRequest } from './request-template.ts';
 import { sentBody } from './sent-body.ts';
 import { isUtf8 } from 'node:buffer';
@@ -225,7 +225,7 @@ function passingTo({ limits }: HttpUpstream, { listener, proxied }: Dispatch, to
   if (listener === null || tool.streams === undefined) return null;
   const passed = createPassedOn(limits.responseKeptBytes);
   let head: AnswerHead | null = null;
-  let events: EventAmounts | null = null;
+  let events: ReturnType<typeof createEventAmounts> | null = null;
   return {
     begin(status, incoming) {
       const seen: Seen = { kind: 'answer', status, body: 'whole', json: undefined };

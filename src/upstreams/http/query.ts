@@ -2,10 +2,9 @@ import { MOST_FAULTS } from '../../diagnostics/stop-at.ts';
 import type { RequestFault } from '../../effects/model/run-request.ts';
 import { type FormLists, type QueryStyle, rootOfName } from '../../effects/model/tool.ts';
 import { canonicalJson } from '../../json/canonical.ts';
-import { pointerTo } from '../../json/pointer.ts';
+import { pointerTo, isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { memberSchema } from '../../json/schema-walk.ts';
 import type { JsonLimits } from '../../json/strict.ts';
-import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { collectFields, type Fields, fieldsOf, foldedName, formMisfit, MOST_SHOWN, writeForm } from './form.ts';
 
 export interface QueryPlan {

@@ -13,9 +13,6 @@ export function amountsIn(paths: NonNullable<Tool['actual']>, json: Json | undef
   return added(paths, (path) => (json === undefined ? undefined : valueAt(json, path)));
 }
 
-/** Reads from a stream of events what was spent: each value from the last event that has it. */
-export type EventAmounts = ReturnType<typeof createEventAmounts>;
-
 export function createEventAmounts(paths: NonNullable<Tool['actual']>) {
   const scan = createEventScan();
   const found = new Map<string, Json>();

@@ -1,8 +1,7 @@
 import { isUtf8 } from 'node:buffer';
 import { Gathered } from '../../bytes/gathered.ts';
 import { type FileFacts, isFile } from '../../effects/model/files.ts';
-import type { Json } from '../../json/value.ts';
-import { pointerTo } from '../../json/pointer.ts';
+import { type Json, pointerTo } from '../../json/value.ts';
 import { collectFields, type FormOptions, MOST_SHOWN, type ReadForm } from './form.ts';
 import { UNKNOWN_TYPE } from './multipart-body.ts';
 import { type PartHead, readPartHead } from './part-headers.ts';

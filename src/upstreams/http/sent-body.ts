@@ -2,12 +2,7 @@ import { createHash } from 'node:crypto';
 import type { CallFiles } from '../../effects/model/files.ts';
 import type { ComposedBody } from '../../effects/upstream.ts';
 
-export interface SentBody {
-  readonly contentType: string | null;
-  readonly length: number;
-  /** Its pieces; may be called only once. */
-  pieces(): AsyncIterable<Buffer>;
-}
+export type SentBody = ReturnType<typeof sentBody>;
 
 /**
  * A composed body with the bytes of its files. The last piece of a file is held back until all its bytes have been
@@ -15,12 +10,8 @@ export interface SentBody {
  * @param digest takes the bytes as they are sent
  * @param ended called once the whole body was given
  */
-export function sentBody(
-  body: ComposedBody,
-  files: CallFiles,
-  digest: (bytes: Buffer) => void,
-  ended: () => void,
-): SentBody {
+export function sentBody(body: ComposedBody, files: CallFiles, digest: (bytes: Buffer) => void, ended: () => void) {
+  /** Its pieces; may be called only once. */
   async function* pieces(): AsyncGenerator<Buffer> {
     for (const piece of body.pieces) {
       // Nothing is kept of an empty file.

@@ -15,15 +15,7 @@ export interface SpoolLimits {
 /** A file of a request, as it arrives. */
 export type IncomingFile = ReturnType<typeof incomingFile>;
 
-export interface Upload {
-  /** Starts the next file. The previous one must have ended. */
-  open(): IncomingFile;
-  readonly files: CallFiles;
-  /** Resolves once everything is stored. @throws SpoolFull if it could not be */
-  kept(): Promise<void>;
-  /** Removes everything. A second call does nothing. */
-  discard(): Promise<void>;
-}
+export type Upload = ReturnType<typeof createUpload>;
 
 /** Where the files of requests are kept while their calls run. */
 export type Spool = Awaited<ReturnType<typeof openSpool>>;
@@ -79,7 +71,7 @@ export async function openSpool(folder: string) {
 const SHARE = 3 / 4;
 
 /** @param take counts bytes, negative ones as given back; throws SpoolFull where there is no room */
-function createUpload(folder: string, limits: SpoolLimits, take: (bytes: number) => void): Upload {
+function createUpload(folder: string, limits: SpoolLimits, take: (bytes: number) => void) {
   const ranges = new Map<string, { readonly at: number; readonly bytes: number }>();
   const memory = new Gathered();
   let handle: FileHandle | null = null;
@@ -123,7 +115,8 @@ function createUpload(folder: string, limits: SpoolLimits, take: (bytes: number)
   }
 
   return {
-    open: () =>
+    /** Starts the next file. The previous one must have ended. */
+    open: (): IncomingFile =>
       incomingFile(limits.file, keep, (sha256, bytes) => {
         if (!ranges.has(sha256)) ranges.set(sha256, { at: length - bytes, bytes });
       }),
@@ -132,9 +125,11 @@ function createUpload(folder: string, limits: SpoolLimits, take: (bytes: number)
         return length;
       },
       read,
-    },
-    kept: () => lastWrite,
-    async discard() {
+    } satisfies CallFiles,
+    /** Resolves once everything is stored. @throws SpoolFull if it could not be */
+    kept: (): Promise<void> => lastWrite,
+    /** Removes everything. A second call does nothing. */
+    async discard(): Promise<void> {
       if (discarded) return;
       discarded = true;
       take(-length);

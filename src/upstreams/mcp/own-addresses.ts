@@ -1,5 +1,5 @@
 import { LARGE_TEXT } from '../../json/strict.ts';
-import { parseJson } from '../../json/parse.ts';
+import { parseJson } from '../../json/read.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { jsonInSlices } from '../../json/write.ts';
 import { changeElicitations } from '../../mcp-protocol/elicitation.ts';

@@ -1,5 +1,5 @@
 import type { Watched } from '../../port.ts';
-import { type Announcements, ANNOUNCEMENTS } from '../announcements.ts';
+import { ANNOUNCEMENTS, type createAnnouncements } from '../announcements.ts';
 import type { Calls } from '../calls.ts';
 import { fieldsOf, type RedisConnection, textsOf } from '../connection.ts';
 import type { Fleet } from '../fleet.ts';
@@ -32,7 +32,7 @@ export class Notices {
   constructor(parts: {
     readonly calls: Calls;
     readonly fleet: Fleet;
-    readonly announcements: Announcements;
+    readonly announcements: ReturnType<typeof createAnnouncements>;
     readonly subscriber: RedisConnection;
     /** Called with the recorded time of a workspace, and the time of its server's clock, ms. */
     readonly clockSeen: (workspace: string, record: number, time: number) => void;

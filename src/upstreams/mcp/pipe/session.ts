@@ -1,4 +1,4 @@
-import { parseObject } from '../../../json/parse.ts';
+import { parseObject } from '../../../json/read.ts';
 import { LARGE_TEXT } from '../../../json/strict.ts';
 import { type Json, type JsonObject, isJsonObject } from '../../../json/value.ts';
 import type { Exchange } from './exchange.ts';
