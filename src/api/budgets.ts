@@ -28,55 +28,55 @@ const Budgets = Type.Object({ budgets: List(BudgetRowAnswer) });
 const Count = Type.Integer({ minimum: 0 });
 const Stood = Type.Object({ at: Time, spent: Count, held: Count });
 const EffectBudgets = record('EffectBudgets', null, {
-    hold_state: Type.Enum(['none', 'held', 'posted', 'voided']),
-    budgets: List(
-      Type.Object({
-        budget: Type.String(),
-        unit: Type.String(),
-        bucket: Type.String(),
-        window: Type.String(),
-        amount: Type.Integer({ minimum: 0, description: 'What it held.' }),
-        spent: Type.Integer({ minimum: 0, description: 'What is spent for it; more than it held where it cost more.' }),
-        before: Type.Optional(Stood),
-        after: Type.Optional(Stood),
-        unknown: Type.Optional(
-          Type.Enum(['rolling', 'too_many'], {
-            description:
-              'Why there is no `before` and `after`. `rolling`: what has left a rolling window is written nowhere. `too_many`: more happened in the window than is read.',
-          }),
-        ),
-        now: Nullable(BudgetRowAnswer, '`null`: its window is over.'),
-      }),
-    ),
+  hold_state: Type.Enum(['none', 'held', 'posted', 'voided']),
+  budgets: List(
+    Type.Object({
+      budget: Type.String(),
+      unit: Type.String(),
+      bucket: Type.String(),
+      window: Type.String(),
+      amount: Type.Integer({ minimum: 0, description: 'What it held.' }),
+      spent: Type.Integer({ minimum: 0, description: 'What is spent for it; more than it held where it cost more.' }),
+      before: Type.Optional(Stood),
+      after: Type.Optional(Stood),
+      unknown: Type.Optional(
+        Type.Enum(['rolling', 'too_many'], {
+          description:
+            'Why there is no `before` and `after`. `rolling`: what has left a rolling window is written nowhere. `too_many`: more happened in the window than is read.',
+        }),
+      ),
+      now: Nullable(BudgetRowAnswer, '`null`: its window is over.'),
+    }),
+  ),
 });
 
 /** `GET …/budgets`: rows whose window has not ended. */
 export function addBudgetRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   const listBudgets = guarded('budgets.read', {
-      operationId: 'listBudgets',
-      summary: 'List budgets as they stand',
-      description: 'An agent sees the figures of its own, and of those that it shares a level only.',
-      params: InWorkspace,
-      response: answers({ 200: Budgets }),
+    operationId: 'listBudgets',
+    summary: 'List budgets as they stand',
+    description: 'An agent sees the figures of its own, and of those that it shares a level only.',
+    params: InWorkspace,
+    response: answers({ 200: Budgets }),
   });
   app.get('/v1/workspaces/:ws/budgets', listBudgets, async (request, reply) => {
-      const { ws } = request.params;
-      const caller = callerOf(request);
-      const { view } = caller;
-      const agent = view.kind === 'own' ? ports.directory.agent(ws, view.agentId) : null;
-      if (view.kind === 'own' && agent === null) return { budgets: [] };
-      return lists.make(caller, async () => {
-        const { set } = ports.policies();
-        const shown = await ports.store.turns.map(await ports.store.budgets(ws), (row) => shownTo(agent, row, set));
-        return lists.send(
-          reply,
-          Budgets,
-          'budgets',
-          shown.filter((row) => row !== null),
-          (row) => row,
-          {},
-        );
-      });
+    const { ws } = request.params;
+    const caller = callerOf(request);
+    const { view } = caller;
+    const agent = view.kind === 'own' ? ports.directory.agent(ws, view.agentId) : null;
+    if (view.kind === 'own' && agent === null) return { budgets: [] };
+    return lists.make(caller, async () => {
+      const { set } = ports.policies();
+      const shown = await ports.store.turns.map(await ports.store.budgets(ws), (row) => shownTo(agent, row, set));
+      return lists.send(
+        reply,
+        Budgets,
+        'budgets',
+        shown.filter((row) => row !== null),
+        (row) => row,
+        {},
+      );
+    });
   });
   addTakenRoute(app, ports, lists);
 }
@@ -84,25 +84,25 @@ export function addBudgetRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): voi
 /** `GET …/effects/{id}/budgets`: what a call took of budgets, and how they stood before and after. */
 function addTakenRoute(app: ApiApp, { store, policies }: ApiPorts, lists: Lists): void {
   const getEffectBudgets = guarded('budgets.read', {
-      operationId: 'getEffectBudgets',
-      summary: 'What a call took of budgets, and how these stood before and after',
-      description:
-        'Computed from the ledger, event by event. `before` and `after` are there for calendar windows in which not more happened than is read; else `unknown` says why not. A key that was made for one agent does not read it: others share the budgets.',
-      params: WithId,
-      response: answers({ 200: EffectBudgets }),
+    operationId: 'getEffectBudgets',
+    summary: 'What a call took of budgets, and how these stood before and after',
+    description:
+      'Computed from the ledger, event by event. `before` and `after` are there for calendar windows in which not more happened than is read; else `unknown` says why not. A key that was made for one agent does not read it: others share the budgets.',
+    params: WithId,
+    response: answers({ 200: EffectBudgets }),
   });
   app.get('/v1/workspaces/:ws/effects/:id/budgets', getEffectBudgets, async (request) => {
-      const caller = callerOf(request);
-      refuseAgents(caller);
-      const { ws, id } = request.params;
-      const effect = await store.effect(ws, id);
-      if (effect === null) throw refuse('not_found', 'There is no effect of this id in the workspace.');
-      return lists.make(caller, async () => {
-        const taken = await takenOfBudgets(store, effect);
-        const rows = taken.length === 0 ? [] : await store.budgets(ws);
-        const { set } = policies();
-        return { hold_state: effect.holdState, budgets: taken.map((one) => takenToWire(one, rows, set)) };
-      });
+    const caller = callerOf(request);
+    refuseAgents(caller);
+    const { ws, id } = request.params;
+    const effect = await store.effect(ws, id);
+    if (effect === null) throw refuse('not_found', 'There is no effect of this id in the workspace.');
+    return lists.make(caller, async () => {
+      const taken = await takenOfBudgets(store, effect);
+      const rows = taken.length === 0 ? [] : await store.budgets(ws);
+      const { set } = policies();
+      return { hold_state: effect.holdState, budgets: taken.map((one) => takenToWire(one, rows, set)) };
+    });
   });
 }
 
