@@ -69,7 +69,7 @@ const { output } = await build.write({ dir: folder, format: 'esm', chunkFileName
 await build.close();
 writeFileSync(join(folder, 'LICENSES.txt'), licences(output.flatMap(({ moduleIds = [] }) => moduleIds)));
 const made = new Set([...output.map(({ fileName }) => fileName), 'LICENSES.txt']);
-for (const file of readdirSync(folder)) if (!made.has(file)) rmSync(join(folder, file));
+for (const file of readdirSync(folder)) if (!made.has(file)) rmSync(join(folder, file), { recursive: true });
 
 /** The licences of the packages that the bundle holds, which ask to be passed on with them. */
 function licences(modules) {
