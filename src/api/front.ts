@@ -44,14 +44,18 @@ export class Front {
   readonly #waiting = new WeakMap<Socket, number>();
   #take: ((request: IncomingMessage, response: ServerResponse, requestId: string) => void) | null = null;
 
-  /** @param server whose only listener for requests is the router */
+  /** @param server whose first listener for requests is the router */
   constructor(server: Server, options: FrontOptions) {
     this.#options = options;
-    const routers = server.listeners('request');
+    // Others that listen, such as the count of connections with a request under way, hear of each request.
+    const [router, ...others] = server.listeners('request');
     this.#route = (request, response) => {
-      for (const router of routers) Reflect.apply(router, server, [request, response]);
+      if (router !== undefined) Reflect.apply(router, server, [request, response]);
     };
-    server.removeAllListeners('request').on('request', (request, response) => this.#arrived(request, response));
+    server.removeAllListeners('request').on('request', (request, response) => {
+      for (const other of others) Reflect.apply(other, server, [request, response]);
+      this.#arrived(request, response);
+    });
   }
 
   /** @param handler gets a request before anything of its body was read, with the id that its answer will have */
