@@ -72,7 +72,7 @@ writeFileSync(join(folder, 'LICENSES.txt'), licences(output.flatMap(({ moduleIds
 const schemas = new URL('schemas', import.meta.resolve('@seriousme/openapi-schema-validator'));
 cpSync(schemas, join(folder, 'schemas'), { recursive: true });
 const made = new Set([...output.map(({ fileName }) => fileName), 'LICENSES.txt', 'schemas']);
-for (const file of readdirSync(folder)) if (!made.has(file)) rmSync(join(folder, file));
+for (const file of readdirSync(folder)) if (!made.has(file)) rmSync(join(folder, file), { recursive: true });
 
 /** The licences of the packages that the bundle holds, which ask to be passed on with them. */
 function licences(modules) {

@@ -1,6 +1,8 @@
 import type { IncomingMessage, Server, ServerResponse } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { Socket } from 'node:net';
 import { monitorEventLoopDelay } from 'node:perf_hooks';
+import { dropTheRest } from './connection-cap.ts';
 
 /** What goes on with a request once the router has it. */
 type Continue = (request: FastifyRequest, reply: FastifyReply) => void;
@@ -20,8 +22,8 @@ interface Routed {
 interface FrontOptions {
   /** Whether the server would take this request, and nothing stands against it at this moment. */
   readonly isOverloaded: () => boolean;
-  /** The answer to a request that arrives meanwhile; `null` for one that is served nevertheless. */
-  readonly whileOverloaded: (request: IncomingMessage, requestId: string) => WholeAnswer | null;
+  /** The answer to a request that is not served; `null` for one that is served nevertheless while it is {@link OVERLOADED}. */
+  readonly refused: (request: IncomingMessage, requestId: string, why: string) => WholeAnswer | null;
   readonly admits: (request: IncomingMessage) => boolean;
   readonly newId: () => string;
   readonly isStopping: () => boolean;
@@ -38,16 +40,22 @@ export class Front {
   readonly #options: FrontOptions;
   readonly #routed = new WeakMap<IncomingMessage, Routed>();
   readonly #route: (request: IncomingMessage, response: ServerResponse) => void;
+  /** Requests of each connection that wait for their answers; without end where no more of it are served. */
+  readonly #waiting = new WeakMap<Socket, number>();
   #take: ((request: IncomingMessage, response: ServerResponse, requestId: string) => void) | null = null;
 
-  /** @param server whose only listener for requests is the router */
+  /** @param server whose first listener for requests is the router */
   constructor(server: Server, options: FrontOptions) {
     this.#options = options;
-    const routers = server.listeners('request');
+    // Others that listen, such as the count of connections with a request under way, hear of each request.
+    const [router, ...others] = server.listeners('request');
     this.#route = (request, response) => {
-      for (const router of routers) Reflect.apply(router, server, [request, response]);
+      if (router !== undefined) Reflect.apply(router, server, [request, response]);
     };
-    server.removeAllListeners('request').on('request', (request, response) => this.#arrived(request, response));
+    server.removeAllListeners('request').on('request', (request, response) => {
+      for (const other of others) Reflect.apply(other, server, [request, response]);
+      this.#arrived(request, response);
+    });
   }
 
   /** @param handler gets a request before anything of its body was read, with the id that its answer will have */
@@ -102,8 +110,28 @@ export class Front {
     this.#options.answered(method, status, durationMs);
   }
 
-  #refused(request: IncomingMessage, response: ServerResponse): boolean {
-    const answer = this.#options.whileOverloaded(request, this.#options.newId());
+  /**
+   * Counts a request among those of its connection. Node reads all that arrive together in one turn, so beyond so many
+   * one is refused, those after it are not served, and the connection ends with the answers to those before.
+   * @returns whether it may be served
+   */
+  counts(request: IncomingMessage, response: ServerResponse): boolean {
+    const { socket } = request;
+    const before = this.#waiting.get(socket) ?? 0;
+    if (before === Number.POSITIVE_INFINITY) return false;
+    if (before < MOST_PIPELINED) {
+      this.#waiting.set(socket, before + 1);
+      response.once('close', () => this.#waiting.set(socket, (this.#waiting.get(socket) ?? 1) - 1));
+      return true;
+    }
+    this.#waiting.set(socket, Number.POSITIVE_INFINITY);
+    dropTheRest(socket);
+    response.setHeader('connection', 'close');
+    return !this.#refused(request, response, PIPELINED);
+  }
+
+  #refused(request: IncomingMessage, response: ServerResponse, why: string): boolean {
+    const answer = this.#options.refused(request, this.#options.newId(), why);
     if (answer === null) return false;
     const length = String(Buffer.byteLength(answer.body));
     response.writeHead(answer.status, { ...answer.headers, 'content-length': length }).end(answer.body);
@@ -112,11 +140,18 @@ export class Front {
   }
 
   #arrived(request: IncomingMessage, response: ServerResponse): void {
-    if (this.#options.isOverloaded() && this.#refused(request, response)) return;
+    if (!this.counts(request, response)) return;
+    if (this.#options.isOverloaded() && this.#refused(request, response, OVERLOADED)) return;
     if (this.#take === null || !isPlainWrite(request) || !this.#options.admits(request)) this.#route(request, response);
     else this.#take(request, response, this.#options.newId());
   }
 }
+
+/** Requests of one connection that wait for their answers at the same time. */
+const MOST_PIPELINED = 32;
+export const OVERLOADED = 'The gateway is overloaded. Nothing was done with this request.';
+const PIPELINED =
+  'Too many requests of this connection wait for their answers. Nothing was done with this one or those after it.';
 
 /** Bytes of a body that is written with its head. Of longer ones a copy costs more than a write. */
 const SHORT_BODY = 16_384;

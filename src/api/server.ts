@@ -24,7 +24,7 @@ import { ArchiveUnavailable, StoreUnavailable } from '../effects/store.ts';
 import type { ApiApp } from './app.ts';
 import { ConnectionCap, dropTheRest } from './connection-cap.ts';
 import { createDoorCheck, createEntrances, ROUTES_ONLY } from './host-check.ts';
-import { Front, measureOverload } from './front.ts';
+import { Front, measureOverload, OVERLOADED } from './front.ts';
 import { createListeners, type Listeners } from './listeners.ts';
 import type { ApiSettings } from './ports.ts';
 import { EARLIER, Refused, faultSummary, plainProblem, renderProblem, shouldRetry } from './problem.ts';
@@ -107,8 +107,8 @@ export function createListeningServer(options: ServerOptions): {
     refusedUnread(request, requestId, why, entranceOf(request), settings());
   const front = new Front(app.server, {
     isOverloaded: overload.isOverloaded,
-    whileOverloaded: (request, requestId) =>
-      PROBES.has(request.url ?? '') ? null : refused(request, requestId, OVERLOADED),
+    refused: (request, requestId, why) =>
+      why === OVERLOADED && PROBES.has(request.url ?? '') ? null : refused(request, requestId, why),
     admits(request) {
       if (door.isClosing || doorFault(request) !== null) return false;
       options.arrived?.();
@@ -134,7 +134,7 @@ export function createListeningServer(options: ServerOptions): {
       done();
     });
 
-  refuseOddRequests(app);
+  refuseOddRequests(app, front);
   addLastHeaders(app, options);
   answerErrors(app, options);
   answerUnknownPaths(app, settings, (request) =>
@@ -218,8 +218,9 @@ function letIn(
   });
 }
 
-function refuseOddRequests({ server }: ApiApp): void {
-  server.on('checkExpectation', (_request, response: ServerResponse) => {
+function refuseOddRequests({ server }: ApiApp, front: Front): void {
+  server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
+    if (!front.counts(request, response)) return;
     response.writeHead(417, BROKEN_HEADERS).end(JSON.stringify(brokenBody(417)));
   });
 
@@ -344,7 +345,6 @@ function refusedUnread(
   return { status: rendered.status, headers: { ...rendered.headers, ...more }, body: JSON.stringify(rendered.body) };
 }
 
-const OVERLOADED = 'The gateway is overloaded. Nothing was done with this request.';
 const SHUTTING_DOWN = 'The gateway is shutting down. Nothing was done with this request.';
 /** Where calls arrive. A message to an MCP server may be one. */
 const RUN_PATH = /^\/(?:v1\/workspaces\/[^/]+\/effects|mcp(?:\/[^/?]*)?)(?:\?|$)/;

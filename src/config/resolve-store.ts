@@ -2,6 +2,7 @@ import { dirname } from 'node:path';
 import type { ArchiveSettings, RedisStoreSettings, StoreSettings } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
+import { percentDecoded } from '../bytes/percent-decoded.ts';
 import { parseDuration } from './units.ts';
 
 type StoreFile = GatewayFile['store'];
@@ -92,6 +93,11 @@ function resolveRedis(store: StoreFile, judge: Judge): RedisStoreSettings {
       'With mode: sentinel, store.nodes has to name the sentinels',
       'nodes: ["10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"]',
     );
+  for (const [index, node] of nodes.entries()) {
+    const port = Number(/[0-9]+$/.exec(node)?.[0]);
+    if (port < 1 || port > 65_535)
+      judge.error('bad_url', store, ['nodes', index], `store.nodes[${index}] has to have a port from 1 to 65535`, null);
+  }
   if (mode === 'standalone' && nodes.length > 0)
     judge.error(
       'nodes_unused',
@@ -127,6 +133,10 @@ function checkUrl(text: string, mode: RedisStoreSettings['mode'], store: StoreFi
   const url = URL.canParse(text) ? new URL(text) : null;
   if (url === null || !/^rediss?:$/.test(url.protocol) || url.hostname === '')
     return fault('store.url has to be a redis:// or rediss:// URL', 'redis://127.0.0.1:6379');
+  if (percentDecoded(url.username) === null || percentDecoded(url.password) === null)
+    return fault('User and password in store.url have to be percent-encoded', 'write %25 for a % in a password');
+  if (url.hostname.includes('%') || url.port === '0')
+    return fault('store.url has to name a host, and a port from 1 to 65535', 'redis://127.0.0.1:6379');
   if (url.search !== '' || url.hash !== '') return fault('store.url has no query and no fragment');
   if (!/^(\/[0-9]{0,5})?$/.test(url.pathname))
     return fault('The path of store.url is the number of a database', 'redis://127.0.0.1:6379/0');

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { isIPv4 } from 'node:net';
+import { percentDecoded } from '../bytes/percent-decoded.ts';
 import { type MailServer, NOTIFICATION_EVENTS, type Receiver } from '../effects/model/notification.ts';
 import type { Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
@@ -111,22 +112,14 @@ function mailServerOf(webhook: Webhook, judge: Judge): MailServer | null {
     return null;
   }
   const host = url.hostname.replace(/^\[(.*)\]$/, '$1');
-  const user = decoded(url.username);
-  const password = decoded(url.password);
+  const user = percentDecoded(url.username);
+  const password = percentDecoded(url.password);
   if (user === null || password === null) {
     judge.error('bad_url', webhook, ['url'], 'User and password in the url of a webhook have to be percent-encoded');
     return null;
   }
   const tls = !isPlain ? 'implicit' : isLoopback(url.hostname) ? 'none' : 'required';
   return { host, port: url.port === '' ? (isPlain ? 587 : 465) : Number(url.port), tls, user, password };
-}
-
-function decoded(text: string): string | null {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return null;
-  }
 }
 
 export function isLoopback(hostname: string): boolean {

@@ -2,7 +2,7 @@ import { join } from 'node:path';
 import type { FileReading } from './file-reading.ts';
 import type { Finding } from './finding.ts';
 
-/** Changes in deeper folders would not be noticed (`config/watch.ts`). */
+/** Changes in deeper folders would not be noticed (`gateway/watch-files.ts`). */
 const MAX_FOLDERS_DEEP = 8;
 
 /** An error without a place in a file. */

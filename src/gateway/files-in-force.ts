@@ -1,7 +1,7 @@
 import type { Listeners } from '../api/listeners.ts';
 import { FileLoader } from '../brain/load-files.ts';
 import type { GatewayOptions } from '../cli/ports.ts';
-import { watchFiles } from '../config/watch.ts';
+import { watchFiles } from './watch-files.ts';
 import type { Note } from '../effects/model/note.ts';
 import { newId } from '../effects/run/ids.ts';
 import type { ExitStack } from './exit-stack.ts';

@@ -5,7 +5,7 @@ import { buffersOfEntities, NO_ENTITIES, type PackedEntities, packEntities } fro
 import type { Configuration } from '../config/configuration.ts';
 import { surroundingsOfPolicies } from '../config/for-policies.ts';
 import { deepFreeze, loadConfiguration } from '../config/load.ts';
-import { stampOf } from '../config/watch.ts';
+import { stampOf } from './watch-files.ts';
 import { createReading, digestOf, type FileReading } from '../diagnostics/file-reading.ts';
 import type { Finding } from '../diagnostics/finding.ts';
 import { InvalidFiles } from '../diagnostics/render.ts';

@@ -1,4 +1,5 @@
 import type { IncomingMessage } from 'node:http';
+import { percentDecoded } from '../bytes/percent-decoded.ts';
 import { OWN_PATH } from '../config/resolve-routes.ts';
 import type { Code } from '../effects/model/codes.ts';
 import { actingAgent, type Principal } from '../effects/model/principal.ts';
@@ -196,7 +197,8 @@ function takesLists(match: RouteMatch): boolean {
 
 /** The gateway's key never goes on, even if a caller put it in a place where it does not belong. */
 function keyFault(request: IncomingMessage, path: string, query: ReadQuery, key: string): Problem | null {
-  const plain = decodedPath(path);
+  // Of a path that nobody can decode, readPath says so.
+  const plain = percentDecoded(path) ?? path;
   const goesOn =
     plain.includes(key) ||
     query.forwarded.includes(key) ||
@@ -212,15 +214,6 @@ function keyIsKept(request: IncomingMessage, path: string): Problem | null {
     'invalid_request',
     'The path, Svc-Agent-Id or Idempotency-Key holds an API key, which would be kept and shown. Send keys in X-API-Key only.',
   );
-}
-
-function decodedPath(path: string): string {
-  if (!path.includes('%')) return path;
-  try {
-    return decodeURIComponent(path);
-  } catch {
-    return path; // readPath refuses it
-  }
 }
 
 /** The refusal of a request that would take the gateway's key to an upstream. */
@@ -341,9 +334,5 @@ export function readQuery(text: string | null, keyNames: readonly string[] = ['a
 
 function decode(text: string): string | null {
   if (!/[%+]/.test(text)) return text;
-  try {
-    return decodeURIComponent(text.replaceAll('+', ' '));
-  } catch {
-    return null;
-  }
+  return percentDecoded(text.replaceAll('+', ' '));
 }

@@ -1,3 +1,4 @@
+import { percentDecoded } from '../bytes/percent-decoded.ts';
 import type { Route, RouteRule } from '../config/configuration.ts';
 import { type Entrance, placeOf } from '../config/entrance.ts';
 import { isAmbiguous, isNumber, isNumberText, isWithin, REST, type Segments } from '../config/rule-order.ts';
@@ -142,8 +143,8 @@ function asCut(segment: string): string {
   let text = segment;
   // Each turn removes one level of encoding. A text without any ends the loop.
   while (/%[0-9a-f]{2}/i.test(text)) {
-    const decoded = decodedOnce(text);
-    if (decoded === text) break;
+    const decoded = percentDecoded(text);
+    if (decoded === null) break;
     text = decoded;
   }
   return fold(
@@ -152,14 +153,6 @@ function asCut(segment: string): string {
       .replace(/;.*$/s, '')
       .replace(/[\s.]+$/, ''),
   );
-}
-
-function decodedOnce(text: string): string {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
 }
 
 /** Many servers take such a path for the declared one, so it must not get around the rule. */

@@ -104,11 +104,14 @@ describe('what goes past the router is answered as the router answers it, to the
 const TEXT = { 'content-type': 'application/json; charset=utf-8' };
 
 test('an answer that goes past the router ends its connection where the gateway stops, and says so', async () => {
-  const server = createServer();
+  const server = createServer(() => undefined);
+  let heard = 0;
+  // As the cap on connections does, which leaves those with a request under way open.
+  server.on('request', () => (heard += 1));
   let isStopping = false;
   const front = new Front(server, {
     isOverloaded: () => false,
-    whileOverloaded: () => null,
+    refused: () => ({ status: 503, headers: TEXT, body: '{}' }),
     admits: () => true,
     newId: () => 'req_1',
     isStopping: () => isStopping,
@@ -132,5 +135,41 @@ test('an answer that goes past the router ends its connection where the gateway 
   const closed = once(socket, 'close');
   expect(await answer()).toMatch(/^connection: close\r$/im);
   await closed;
+  expect(heard).toBe(2);
+  server.close();
+});
+
+test('of requests that arrive together on one connection, so many are served; one is refused, and the connection ends', async () => {
+  let served = 0;
+  const server = createServer((_request, response) => {
+    served += 1;
+    response.end('served');
+  });
+  new Front(server, {
+    isOverloaded: () => false,
+    refused: () => ({ status: 503, headers: TEXT, body: '{}' }),
+    admits: () => false,
+    newId: () => 'req_1',
+    isStopping: () => false,
+    shouldRetry: () => false,
+    answered: () => undefined,
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  const socket = connect(port, '127.0.0.1');
+  // Whoever waits for each answer may go on for ever.
+  for (let turn = 0; turn < 40; turn += 1) {
+    socket.write('GET / HTTP/1.1\r\nhost: a\r\n\r\n');
+    await once(socket, 'data');
+  }
+  expect(served).toBe(40);
+  let answers = '';
+  socket.on('data', (chunk) => (answers += String(chunk)));
+  socket.write('GET / HTTP/1.1\r\nhost: a\r\n\r\n'.repeat(1000));
+  await once(socket, 'close');
+  expect(served).toBe(40 + 32);
+  expect(answers.match(/HTTP\/1\.1 \d+/g)).toEqual([...Array(32).fill('HTTP/1.1 200'), 'HTTP/1.1 503']);
+  expect(answers.slice(answers.indexOf('HTTP/1.1 503'))).toMatch(/^connection: close\r$/im);
   server.close();
 });

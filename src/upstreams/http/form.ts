@@ -1,5 +1,6 @@
 import { isUtf8 } from 'node:buffer';
 import { setImmediate as others } from 'node:timers/promises';
+import { percentDecoded } from '../../bytes/percent-decoded.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject, pointerTo } from '../../json/value.ts';
 import { type JsonLimits, MAX_NAME } from '../../json/strict.ts';
 import { type FileFacts, isFile } from '../../effects/model/files.ts';
@@ -155,12 +156,9 @@ function withSpaces(bytes: Buffer): Buffer {
 }
 
 function decoded(text: string, index: number): string {
-  if (!text.includes('%')) return text;
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    throw new FormFault('', `field ${index + 1} is not percent-encoded UTF-8`);
-  }
+  const plain = text.includes('%') ? percentDecoded(text) : text;
+  if (plain === null) throw new FormFault('', `field ${index + 1} is not percent-encoded UTF-8`);
+  return plain;
 }
 
 /** `a[b][]` becomes `a`, `b` and the empty name. */

@@ -1,4 +1,5 @@
 import { isUtf8 } from 'node:buffer';
+import { percentDecoded } from '../../bytes/percent-decoded.ts';
 import { filenameFault, quotedFault, typeFault } from './multipart-body.ts';
 
 export type PartHead =
@@ -95,12 +96,7 @@ function readDisposition(
 
 function readExtended(text: string): string | null {
   const encoded = /^utf-8''((?:[A-Za-z0-9!#$&+.^_`|~-]|%[0-9A-Fa-f]{2})+)$/i.exec(text)?.[1];
-  if (encoded === undefined) return null;
-  try {
-    return decodeURIComponent(encoded);
-  } catch {
-    return null;
-  }
+  return encoded === undefined ? null : percentDecoded(encoded);
 }
 
 /** The boundary that a `Content-Type` of multipart names, or what is wrong with it. */

@@ -1,3 +1,5 @@
+import { percentDecoded } from '../../bytes/percent-decoded.ts';
+
 /** A path that every party reads in the same way, split into its decoded segments. */
 export type PlainPath =
   | { readonly ok: true; readonly segments: readonly string[] }
@@ -31,7 +33,7 @@ export function readPath(path: string, slashes = false): PlainPath {
     }
     if ((slashes ? /%(?:2e|5c|00)/i : /%(?:2e|2f|5c|00)/i).test(segment))
       return refuse('the path has an encoded dot, slash, backslash or NUL');
-    const text = decode(segment);
+    const text = percentDecoded(segment);
     if (text === null) return refuse('the path has a percent sign that does not encode UTF-8');
     if (text.split('/').some((part) => DOTS.test(part))) return refuse('the path has a "." or ".." segment');
     if (CONTROL.test(text)) return refuse('the path has a control character');
@@ -170,14 +172,6 @@ export function fitsDecoded(pattern: readonly PatternSegment[], segments: readon
 /** A param as a tool's request has it. */
 export function written(text: string, holds: Slashes): string {
   return holds === 'any' ? text.split('/').map(encodeURIComponent).join('/') : encodeURIComponent(text);
-}
-
-function decode(segment: string): string | null {
-  try {
-    return decodeURIComponent(segment);
-  } catch {
-    return null;
-  }
 }
 
 function refuse(message: string): PlainPath {

@@ -1,3 +1,4 @@
+import { percentDecoded } from '../../../../src/bytes/percent-decoded.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../../../src/json/value.ts';
 
 /** An OpenAPI document that was read completely, with the other files that it refers to. */
@@ -40,20 +41,12 @@ function lookUp(document: ApiDocument, ref: string): Json | undefined {
   let node: Json | undefined = url === '' ? document.root : document.others.get(url);
   if (pointer !== '' && !pointer.startsWith('/')) return undefined;
   for (const step of pointer.split('/').slice(1)) {
-    const name = decoded(step).replaceAll('~1', '/').replaceAll('~0', '~');
+    // It should be percent-encoded in a URL, but some documents do not encode it.
+    const name = (percentDecoded(step) ?? step).replaceAll('~1', '/').replaceAll('~0', '~');
     if (Array.isArray(node)) node = /^\d+$/.test(name) ? node[Number(name)] : undefined;
     else node = isJsonObject(node) && Object.hasOwn(node, name) ? node[name] : undefined;
   }
   return node;
-}
-
-/** A step of a pointer should be percent-encoded in a URL, but some documents do not encode it. */
-function decoded(step: string): string {
-  try {
-    return decodeURIComponent(step);
-  } catch {
-    return step;
-  }
 }
 
 /** An object; an empty one if the value is anything else. */

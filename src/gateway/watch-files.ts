@@ -1,6 +1,7 @@
 import { lstatSync, readdirSync, realpathSync, statSync, watch, type FSWatcher } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { isFollowed } from '../diagnostics/file-reading.ts';
+import { inSlices } from './slices.ts';
 
 /** A change is reported after this long without further changes, because some programs write in pieces. */
 const SETTLE_MS = 100;
@@ -23,28 +24,33 @@ export type FileWatch = ReturnType<typeof watchFiles>;
 export function watchFiles(paths: () => readonly string[], onChange: () => void, read?: string) {
   const watched = new Map<string, { readonly inode: number; readonly watcher: FSWatcher }>();
   let settling: { readonly timer: NodeJS.Timeout; readonly since: number } | null = null;
+  let isLooking = false;
+  let isClosed = false;
 
   const wait = (): void => {
     const now = performance.now();
     const since = settling?.since ?? now;
     if (settling !== null) clearTimeout(settling.timer);
     const left = Math.max(0, since + LONGEST_MS - now);
-    settling = { timer: setTimeout(check, Math.min(SETTLE_MS, left)).unref(), since };
+    settling = { timer: setTimeout(() => void check(), Math.min(SETTLE_MS, left)).unref(), since };
   };
-  const check = (): void => {
+  const check = async (): Promise<void> => {
     settling = null;
-    const found = stampOf(paths());
+    // What changed since it was looked at is found by the look after this one.
+    if (isLooking) return wait();
+    isLooking = true;
+    const found = await inSlices(stamping(paths()));
+    if (isClosed) return;
     const isChanged = found !== known;
     known = found;
     if (isChanged) onChange();
+    const folders = await inSlices(foldersOf(paths()));
+    isLooking = false;
     // In a new folder, something may have changed before it was watched, so the files are compared again.
-    if (follow()) wait();
+    if (!isClosed && follow(folders)) wait();
   };
-  /**
-   * Watches the folders that matter now, and no others. A folder that was deleted and made again counts as a new one.
-   */
-  const follow = (): boolean => {
-    const folders = foldersOf(paths());
+  /** Watches the folders that matter now, and no others. One that was deleted and made again counts as a new one. */
+  const follow = (folders: ReadonlyMap<string, number>): boolean => {
     for (const [folder, { inode, watcher }] of watched) {
       if (folders.get(folder) === inode) continue;
       watcher.close();
@@ -63,11 +69,11 @@ export function watchFiles(paths: () => readonly string[], onChange: () => void,
     return isNew;
   };
 
-  follow();
+  follow(atOnce(foldersOf(paths())));
   let known = read ?? stampOf(paths());
   if (read !== undefined) wait();
   const looking = setInterval(() => {
-    if (settling === null) check();
+    if (settling === null) void check();
   }, CHECK_MS).unref();
 
   return {
@@ -77,6 +83,7 @@ export function watchFiles(paths: () => readonly string[], onChange: () => void,
     },
     /** Stops all reports. */
     close: async (): Promise<void> => {
+      isClosed = true;
       clearInterval(looking);
       if (settling !== null) clearTimeout(settling.timer);
       for (const { watcher } of watched.values()) watcher.close();
@@ -86,10 +93,11 @@ export function watchFiles(paths: () => readonly string[], onChange: () => void,
 }
 
 /** The folders (with inode) in which a change of the paths can be noticed: their own, and those that links lead to. */
-function foldersOf(paths: readonly string[]): Map<string, number> {
+function* foldersOf(paths: readonly string[]): Generator<void, Map<string, number>> {
   const folders = new Map<string, number>();
   const seen = new Set<string>();
   for (const path of paths) {
+    yield;
     const folder = dirname(resolve(path));
     // Of thousands of files in one folder, each that is no link leads to what the first has led to.
     const isPlain = attempt(() => lstatSync(path).isFile()) === true;
@@ -118,25 +126,38 @@ function addTree(folder: string, folders: Map<string, number>, depth: number): v
 
 /**
  * A text that changes when files change: identity, size and time of each file, and which files that matter are in folders. It
- * reads no content, because it runs often, and on the thread that answers calls.
+ * reads no content, because it runs often; on the thread that answers calls it is made in slices.
  */
 export function stampOf(paths: readonly string[]): string {
+  return atOnce(stamping(paths));
+}
+
+function* stamping(paths: readonly string[]): Generator<void, string> {
   const lines: string[] = [];
   const seen = new Set<string>();
-  for (const path of paths) addStamp(lines, path, 0, seen);
+  for (const path of paths) yield* addStamp(lines, path, 0, seen);
   return lines.join('\n');
 }
 
+function atOnce<Value>(work: Generator<void, Value>): Value {
+  for (;;) {
+    const step = work.next();
+    if (step.done === true) return step.value;
+  }
+}
+
 /** @param seen files that stand in the lines: most are named themselves, and in a folder that is named, too */
-function addStamp(lines: string[], path: string, depth: number, seen: Set<string>): void {
+function* addStamp(lines: string[], path: string, depth: number, seen: Set<string>): Generator<void> {
   if (seen.has(path)) return;
+  yield;
   const found = attempt(() => statSync(path, { bigint: true }));
   if (found === null) {
     lines.push(`missing ${path}`);
   } else if (found.isDirectory() && depth < MAX_DEPTH) {
     lines.push(`folder ${path}`);
     const names = attempt(() => readdirSync(path)) ?? [];
-    for (const name of names.toSorted()) if (!name.startsWith('.')) addStamp(lines, join(path, name), depth + 1, seen);
+    for (const name of names.toSorted())
+      if (!name.startsWith('.')) yield* addStamp(lines, join(path, name), depth + 1, seen);
   } else if (depth === 0 || isFollowed(path)) {
     seen.add(path);
     lines.push(`file ${path} ${found.dev} ${found.ino} ${found.size} ${found.mtimeNs} ${found.ctimeNs}`);

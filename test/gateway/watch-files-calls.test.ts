@@ -1,8 +1,8 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
-import { stampOf, watchFiles } from '../../src/config/watch.ts';
+import { stampOf, watchFiles } from '../../src/gateway/watch-files.ts';
 
 /** Calls of the file system that hold the thread which makes them. */
 const calls = vi.hoisted(() => ({ made: 0 }));
@@ -47,6 +47,29 @@ it('looks at each of many files once for its stamp, and once for the folder that
   );
   await watching.close();
   expect(calls.made).toBeLessThan(FILES + 20);
+});
+
+it('looks at thousands of files in many turns, so that calls are answered in between', async () => {
+  const files = Array.from({ length: FILES }, (_, at) => join(folder, `${at}.yaml`));
+  for (const file of files) writeFileSync(file, '');
+  // The clock of this test goes on by the calls alone: each takes a tenth of what one turn may.
+  vi.spyOn(performance, 'now').mockImplementation(() => calls.made / 10);
+  const watching = watchFiles(
+    () => [folder, ...files],
+    () => {},
+  );
+  appendFileSync(join(folder, '7.yaml'), 'name: x');
+  // Each once for the stamp, and once for the folder that it leads to.
+  const all = calls.made + 2 * FILES;
+  let most = 0;
+  while (calls.made < all) {
+    const before = calls.made;
+    await new Promise((resolve) => setImmediate(resolve));
+    most = Math.max(most, calls.made - before);
+  }
+  await watching.close();
+  vi.restoreAllMocks();
+  expect(most).toBeLessThan(FILES / 4);
 });
 
 it('has a file that only counts because it is named, though it stands in a folder that is named before it', () => {

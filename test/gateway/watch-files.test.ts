@@ -13,7 +13,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { loadConfiguration } from '../../src/config/load.ts';
-import { stampOf, watchFiles, type FileWatch } from '../../src/config/watch.ts';
+import { stampOf, watchFiles, type FileWatch } from '../../src/gateway/watch-files.ts';
 
 let folder = '';
 let watching: FileWatch | null = null;
