@@ -1,5 +1,6 @@
 import { expect, test, vi } from 'vitest';
 import { type AccessLine, createAccessLog } from '../../src/telemetry/access-log.ts';
+import { countingAccess } from '../../src/telemetry/access.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 
 const LINE: AccessLine = {
@@ -102,4 +103,17 @@ test('tools beyond a thousand series are one', async () => {
   const { text } = await metrics.render();
   expect(text.match(/^svc_proxy_call_seconds_count/gm)?.length).toBe(1_001);
   expect(text).toContain('svc_proxy_call_seconds_count{upstream="other",tool="other",decision="committed"} 4000');
+});
+
+test('what lasts until one side leaves is a line, and no call that is counted, for its duration is that of none', () => {
+  const counted: unknown[] = [];
+  const lines: AccessLine[] = [];
+  const tell = countingAccess(
+    (...call) => counted.push(call),
+    (line) => lines.push(line),
+  );
+  const tunnel = { ...LINE, lasts: true };
+  for (const line of [LINE, tunnel]) tell(line);
+  expect(counted).toEqual([['api', 'api.see', 'committed', 1.23456]]);
+  expect(lines).toEqual([LINE, tunnel]);
 });

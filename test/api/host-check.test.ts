@@ -31,6 +31,15 @@ it('a name that is taken out alone is not let in any more either', () => {
   expect([ask('gateway.example'), ask('other.example')]).toEqual(['host_not_allowed', null]);
 });
 
+it('a name is the same in capitals, with a port, and with the dot that ends a full name; no other is', () => {
+  const check = createDoorCheck(() => ({ publicUrl: 'https://gateway.example', allowedHosts: ['also.example'] }));
+  const ask = (host: string) => asked(check, { host });
+  for (const host of ['Gateway.EXAMPLE', 'gateway.example:8443', 'gateway.example.', 'also.example.:443'])
+    expect([host, ask(host)]).toEqual([host, null]);
+  for (const host of ['gateway.example..', '.gateway.example', 'gateway.example.evil', 'gateway'])
+    expect([host, ask(host)]).toEqual([host, 'host_not_allowed']);
+});
+
 it('a name under which a listener has no route is let in nowhere, whatever the gateway is called', () => {
   const settings = { publicUrl: 'https://gateway.example', allowedHosts: [] };
   const socket = new Socket();

@@ -36,6 +36,13 @@ describe('an API key in a text that is kept or shown is refused, whoever’s it 
     expect(answer.text).not.toContain(KEY);
   });
 
+  it('the query of a list', async () => {
+    const answer = await rig.send('GET', `${WS}/effects?agent_id=${KEY}`);
+    expect([answer.status, answer.json['code']]).toEqual([400, 'invalid_request']);
+    expect(answer.json['errors']).toEqual([{ path: '/query/agent_id', message: expect.stringContaining('API key') }]);
+    expect(answer.text).not.toContain(KEY);
+  });
+
   it.each(['effects', 'effects/preview'])('the header Idempotency-Key of …/%s', async (path) => {
     const { idempotency_key: _, ...body } = refund();
     const answer = await rig.send('POST', `${WS}/${path}`, { body, headers: { 'idempotency-key': KEY } });

@@ -119,6 +119,12 @@ describe('reservations', () => {
     const full = await rig.send('POST', `${WS}/reservations`, { key: rig.keys.otherAgent, body });
     expect([full.status, full.json['code'], full.json['free']]).toEqual([423, 'pool_full', 0]);
     const path = `${WS}/reservations/${String(made.json['id'])}`;
+    const seenBy = async (key: string) =>
+      list((await rig.send('GET', `${WS}/reservations`, { key })).json['reservations']).map(({ id }) => id);
+    expect(await seenBy(rig.keys.agent)).toEqual([made.json['id']]);
+    expect(await seenBy(rig.keys.account)).toEqual([made.json['id']]);
+    // The key of another agent sees its own alone.
+    expect(await seenBy(rig.keys.otherAgent)).toEqual([]);
     expect((await rig.send('DELETE', path, { key: rig.keys.otherAgent })).status).toBe(404);
     expect((await rig.send('DELETE', path, { key: rig.keys.agent })).status).toBe(200);
     const again = await rig.send('POST', `${WS}/reservations`, { key: rig.keys.otherAgent, body });

@@ -31,6 +31,9 @@ describe('rendering', () => {
       expect(shown.length).toBeLessThan(170);
     }
     expect(render('abc', finding(1, 4))).toContain('\n      |    ^\n');
+    // What is left out of the line is marked, on either side.
+    const marked = (column: number) => (render('x '.repeat(300), finding(1, column)).split('\n')[1] ?? '').match(/…/g);
+    expect([1, 301, 599].map((column) => marked(column)?.length)).toEqual([1, 2, 1]);
   });
 
   it('never passes control or bidirectional characters on to a terminal', () => {
@@ -79,8 +82,9 @@ describe('did you mean', () => {
     ['lockwait', 'lock_wait'],
     ['PORT', 'port'],
     ['portt', 'port'],
+    ['x_tenent', 'X-TENANT'],
   ])('%s is near to %s', (word, meant) => {
-    expect(nearest(word, ['port', 'host', 'upstreams', 'public_url', 'lock_wait'])).toBe(meant);
+    expect(nearest(word, ['port', 'host', 'upstreams', 'public_url', 'lock_wait', 'X-TENANT'])).toBe(meant);
   });
 
   it('suggests nothing that is not near', () => {

@@ -1,4 +1,4 @@
-import { expect, test } from 'vitest';
+import { expect, test, vi } from 'vitest';
 import type { Evidence } from '../../src/effects/model/effect.ts';
 import { SilentUpstreams } from '../../src/gateway/silent-upstreams.ts';
 
@@ -19,4 +19,21 @@ test.each<[string, Evidence, number]>([
   expect([alerts, silent.notes(Date.now())]).toEqual([[], []]);
   silent.called('payments', evidence);
   expect([alerts.length, silent.notes(Date.now()).length]).toEqual([told, told]);
+});
+
+test('a silence is told of until an hour after its last call, however long ago it began', () => {
+  vi.useFakeTimers({ now: 0 });
+  try {
+    const silent = new SilentUpstreams(() => undefined);
+    for (const minute of [0, 40, 80]) {
+      vi.setSystemTime(minute * 60_000);
+      silent.heard('payments', 'timeout');
+    }
+    expect(silent.notes(140 * 60_000)).toEqual([
+      { part: 'upstream', message: expect.stringContaining('the latest 60 min ago'), since: 0 },
+    ]);
+    expect(silent.notes(140 * 60_000 + 1)).toEqual([]);
+  } finally {
+    vi.useRealTimers();
+  }
 });

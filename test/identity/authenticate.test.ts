@@ -138,6 +138,21 @@ describe('a revocation', () => {
     expect(await authenticator.authenticate(key)).toEqual({ failure: 'invalid_key', why: 'revoked' });
   });
 
+  it('is in force a second after a slow read began, not after it ended', async () => {
+    const { key, record } = shelve(shelf, 'account');
+    let open = (): void => undefined;
+    shelf.gate = new Promise((resolve) => {
+      open = resolve;
+    });
+    const slow = authenticator.authenticate(key);
+    revoke(record.handle);
+    clock = 900;
+    open();
+    expect(await slow).toMatchObject({ kind: 'account' });
+    clock = 1000;
+    expect(await authenticator.authenticate(key)).toMatchObject({ why: 'revoked' });
+  });
+
   it('is not undone by a read that was under way', async () => {
     const { key, record } = shelve(shelf, 'account');
     let open = (): void => undefined;

@@ -1,16 +1,17 @@
 import { expect, test } from 'vitest';
+import type { StandsBehind } from '../../src/effects/model/policy-proposal.ts';
 import { anotherPerson } from '../../src/identity/stands-behind.ts';
 import { administrator } from '../gateway/administrator.ts';
 
 const MADE_AT = 1_000;
-const MARIA = { user: 'maria', keyId: 'key_of_maria', makers: [] };
+const MARIA: StandsBehind = { user: 'maria', keyId: 'key_of_maria', makers: [] };
 
 /** What a confirmation comes to, by since when the other one is a user, and has the key. */
-const confirmed = (userSince: number | null, keyCreatedAt: number) =>
+const confirmed = (userSince: number | null, keyCreatedAt: number, madeBy: string | null = null, proposer = MARIA) =>
   anotherPerson(
     { isUser: (user) => user === 'omar', since: async () => userSince, keys: async () => [] },
-    { ...administrator('omar'), keyCreatedAt },
-    { people: [MARIA], at: MADE_AT },
+    administrator('omar', { keyCreatedAt, madeBy }),
+    { people: [proposer], at: MADE_AT },
   );
 
 test('whoever was there when it was proposed may confirm, with a key that was', async () => {
@@ -23,4 +24,10 @@ test.each([
   ['a user of whom nobody knows since when', null, 0],
 ])('%s that came after the proposal confirms nothing', async (_who, userSince, keyCreatedAt) => {
   expect(await confirmed(userSince, keyCreatedAt)).toContain('came after the proposal');
+});
+
+test('whoever made the key of the other one may hold it, and is no second person', async () => {
+  expect(await confirmed(0, 0, 'maria')).toContain('Your key was made by maria');
+  expect(await confirmed(0, 0, null, { ...MARIA, makers: ['omar'] })).toContain('You made the key of maria');
+  expect(await confirmed(0, 0, 'root', { ...MARIA, makers: ['root'] })).toMatchObject({ user: 'omar' });
 });

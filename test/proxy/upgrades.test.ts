@@ -162,7 +162,7 @@ describe('an upgrade to WebSocket', () => {
     const isOver = (): Promise<void> =>
       vi.waitFor(() => {
         const since = world.accessed.filter((line) => !known.has(line));
-        expect(since).toContainEqual(expect.objectContaining({ tool: 'orders.stream', status: 499 }));
+        expect(since).toContainEqual(expect.objectContaining({ tool: 'orders.stream', status: 499, cut: true }));
       }, 30_000);
     const gone = open();
     const left = new Promise<void>((resolve) => {
