@@ -321,6 +321,23 @@ test('a store that keeps its empty pages gives them back once it was restored fr
   store = await open();
 });
 
+test('a store that was closed is whole in its file, also while another process has that open', async () => {
+  const place = await newPlace(store);
+  done(await place.commit({ puts: [putOf('thing', 'a', 'x')] }));
+  const other = (await loadDriver())(join(path, 'store.db'));
+  expect(other.prepare('SELECT count(*) AS count FROM rows').get()).toEqual({ count: 1 });
+  await store.close();
+  const copy = storeFolder();
+  copyFileSync(join(path, 'store.db'), join(copy, 'store.db'));
+  other.close();
+  const whole = await openEmbeddedRows({ path: copy, lockWaitMs: 0, worker: 'never' });
+  const { rows } = await whole.read(place.workspace, [{ kind: 'thing', id: 'a' }], []);
+  expect(rows).toMatchObject([{ row: { text: 'x' } }]);
+  await whole.close();
+  rmSync(copy, { recursive: true });
+  store = await open();
+});
+
 test('a backup is refused where any of its files is another, or gone: also a settlement that the store had not taken', async () => {
   mkdirSync(join(path, 'spill'));
   writeFileSync(join(path, 'spill', 'one.json'), '{"amount":1}');
