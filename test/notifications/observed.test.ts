@@ -201,3 +201,15 @@ it('what waits for the store has a bound, and what came while it was handed over
   await later.observed.hand([OPS]);
   expect(later.untold).toEqual(['tool mcp.see']);
 });
+
+it('what is seen of tools is told in its order, and of one tool what was seen last', async () => {
+  const { observed, notified } = watching(() => []);
+  observed.quarantined('a', 'changed');
+  observed.quarantined('b', 'changed');
+  observed.quarantined('a', 'gone');
+  await observed.hand([OPS]);
+  expect(notified.map(([, { data }]) => data)).toEqual([
+    { tool: 'b', state: 'changed' },
+    { tool: 'a', state: 'gone' },
+  ]);
+});
