@@ -1,13 +1,14 @@
 import type { EffectRecord, Tombstone } from '../effects/model/effect.ts';
 import { INSTALLATION } from '../effects/model/ledger.ts';
 import { randomPooled } from '../effects/run/ids.ts';
+import { AT_ONCE } from '../effects/run/reading-turns.ts';
 import { carryOverStep } from '../effects/steps/carry-over.ts';
 import type { Row, RowStore } from '../stores/port.ts';
 import { type Draft, Unknown } from './draft.ts';
 import { ONLY, pauseRows } from './control-rows.ts';
 import { EFFECTS, effectRows, keyRows, TOMBSTONES } from './effect-rows.ts';
 import { ENTERED, enteredRows } from './installation.ts';
-import { slices } from './lists.ts';
+import { rowsByName, slices } from './lists.ts';
 import { createStepRunner, type StepRunner } from './runner.ts';
 import { NO_OBSERVER } from './steps.ts';
 import { RecordsView, writePlan } from './view.ts';
@@ -36,6 +37,7 @@ export async function carryOver(restored: RowStore, replaced: Pick<RowStore, 'li
     list: (query) => replaced.list(query).catch(unreadable),
     rows: (workspace, names) => replaced.rows(workspace, names).catch(unreadable),
   };
+  const from = { store: restored, turns: AT_ONCE };
   const runner = createStepRunner(restored);
   let unknown = 0;
   let receipts = 0;
@@ -44,9 +46,10 @@ export async function carryOver(restored: RowStore, replaced: Pick<RowStore, 'li
       await bringPauses(runner, before, workspace);
       for (const list of [EFFECTS, TOMBSTONES])
         for await (const slice of slices(before, { workspace, list, kind: effectRows.kind, order: 'down' })) {
-          const there = await rowsOf(restored, workspace, slice);
+          const ids = slice.map(({ id }) => id);
+          const there = await rowsByName(from, workspace, effectRows.kind, ids, ({ text }) => text);
           // What both have in the same words needs no look.
-          const others = slice.filter(({ row }, index) => row.text !== there[index]?.text);
+          const others = slice.filter(({ row }, index) => row.text !== there[index]);
           if (others.length === 0) continue;
           // In one transaction: most of what one costs is that it is synced.
           const counted = await bring(
@@ -90,16 +93,6 @@ function recordOf(row: Row): ReturnType<typeof effectRows.of> {
   } catch (error) {
     return unreadable(error);
   }
-}
-
-/** An answer may be shorter than what was asked. */
-async function rowsOf(store: RowStore, workspace: string, slice: readonly { readonly id: string }[]) {
-  const found: (Row | null)[] = [];
-  while (found.length < slice.length) {
-    const names = slice.slice(found.length).map(({ id }) => ({ kind: effectRows.kind, id }));
-    found.push(...(await store.rows(workspace, names)));
-  }
-  return found;
 }
 
 async function bring(

@@ -6,13 +6,13 @@ import type { ExportContext, ExportItem, ExportPart, ExportRequest } from '../ef
 import { exportLine } from '../effects/wire/export.ts';
 import { readOwnJson } from '../json/read.ts';
 import type { ReadProgram } from '../stores/open-rows.ts';
-import type { ListQuery } from '../stores/port.ts';
+import type { ListQuery, Row } from '../stores/port.ts';
 import { approvalRows } from './approval-rows.ts';
 import { someEffects, votersOn } from './effect-pages.ts';
-import { receiptIn } from './effect-rows.ts';
-import { createMatch, effectsByName, type LedgerSpan, type Match, someEvents, spanOf } from './ledger-pages.ts';
+import { effectRows, receiptIn } from './effect-rows.ts';
+import { createMatch, type LedgerSpan, type Match, someEvents, spanOf } from './ledger-pages.ts';
 import { AT_ONCE } from '../effects/run/reading-turns.ts';
-import type { Readable } from './lists.ts';
+import { type Readable, rowsByName } from './lists.ts';
 
 /** The module that a thread of the store imports {@link readProgram} from. */
 export const READ_PROGRAM_MODULE = new URL(import.meta.url);
@@ -63,6 +63,8 @@ async function itemsFrom(from: Readable, request: ExportRequest, isMatch: Match,
   }
 }
 
+const receiptOf = (row: Row) => receiptIn(effectRows.of(row));
+
 async function withReceipts(
   from: Readable,
   { workspace, what }: ExportRequest,
@@ -70,7 +72,7 @@ async function withReceipts(
 ): Promise<Items['items']> {
   const issued = what.includes('receipts') ? events.filter(({ kind }) => kind === 'receipt.issued') : [];
   const ids = issued.map(({ effectId }) => effectId ?? '');
-  const found = await effectsByName(from, workspace, ids, receiptIn);
+  const found = await rowsByName(from, workspace, effectRows.kind, ids, receiptOf);
   const receipts = new Map(issued.map(({ seq }, index) => [seq, found[index] ?? null]));
   const words = what.includes('events') ? await wordsOf(from, workspace, events) : new Map<number, Vote>();
   return events.flatMap((event): Items['items'] => {
@@ -91,22 +93,18 @@ async function withReceipts(
 
 /** What was said with the rejections among events, by their places: it is kept with the request, as long as that is. */
 async function wordsOf(
-  { store, turns }: Readable,
+  from: Readable,
   workspace: string,
   events: readonly LedgerEvent[],
 ): Promise<ReadonlyMap<number, Vote>> {
   const asked = events.flatMap(({ seq, kind, data: { approval_id: id, comment } }) =>
     kind === 'approval.rejected' && typeof id === 'string' && comment !== undefined ? [{ seq, id }] : [],
   );
-  const names = asked.map(({ id }) => ({ kind: approvalRows.kind, id }));
-  const rows = names.length === 0 ? [] : await turns.run(() => store.rows(workspace, names));
-  return new Map(
-    asked.flatMap(({ seq }, index) => {
-      const row = rows[index] ?? null;
-      const vote = row === null ? undefined : approvalRows.of(row).votes.find(({ salt }) => salt !== undefined);
-      return vote === undefined ? [] : [[seq, vote] as const];
-    }),
+  const ids = asked.map(({ id }) => id);
+  const votes = await rowsByName(from, workspace, approvalRows.kind, ids, (row) =>
+    approvalRows.of(row).votes.find(({ salt }) => salt !== undefined),
   );
+  return new Map(asked.flatMap(({ seq }, index) => (votes[index] ? [[seq, votes[index]] as const] : [])));
 }
 
 /** What the thread of the store that reads answers before the lines: what it leaves to the gateway's thread, and where in the text that belongs. */
@@ -194,7 +192,7 @@ export async function* exportParts(
 
   async function linesOf(items: Items['items']): Promise<readonly string[]> {
     const archived = items.flatMap((item) => (item.type === 'archived' ? [item.effectId] : []));
-    const receipts = (await effectsByName(readable, request.workspace, archived, receiptIn)).values();
+    const receipts = (await rowsByName(readable, request.workspace, effectRows.kind, archived, receiptOf)).values();
     const whole: ExportItem[] = [];
     for (const item of items) {
       if (item.type === 'archived') {

@@ -6,7 +6,7 @@ import { isJsonArray, isJsonObject } from '../json/value.ts';
 import { readOwnJson } from '../json/read.ts';
 import type { LedgerEntry } from '../stores/port.ts';
 import { effectRows, type StoredEffect } from './effect-rows.ts';
-import type { Readable } from './lists.ts';
+import { type Readable, rowsByName } from './lists.ts';
 import { eventOf } from './view.ts';
 
 /** Events that one read asks for: the store answers within a few ms. */
@@ -14,9 +14,6 @@ const EVENTS_AT_ONCE = 200;
 
 /** Events that one page looks at. A filter that fits little is searched piece by piece. */
 const MOST_SCANNED = 2000;
-
-/** Effects that one read looks up. */
-const EFFECTS_AT_ONCE = 20;
 
 /** Effects whose facts one search remembers: events of an effect stand close together. */
 const MOST_REMEMBERED = 2000;
@@ -156,22 +153,6 @@ interface EffectFacts extends Pick<Tombstone, 'agentId' | 'tool' | 'target'> {
 
 type Wanted = Omit<LedgerFilter, 'limit' | 'cursor'>;
 
-/** Effects, or what is left of them, in the order of their ids; `null`: nothing is left. */
-export async function effectsByName<Made>(
-  { store, turns }: Readable,
-  workspace: string,
-  ids: readonly string[],
-  make: (stored: StoredEffect) => Made,
-): Promise<readonly (Made | null)[]> {
-  const made: (Made | null)[] = [];
-  while (made.length < ids.length) {
-    const names = ids.slice(made.length, made.length + EFFECTS_AT_ONCE).map((id) => ({ kind: effectRows.kind, id }));
-    const rows = await turns.run(() => store.rows(workspace, names));
-    made.push(...(await turns.map(rows, (row) => (row === null ? null : make(effectRows.of(row))))));
-  }
-  return made;
-}
-
 /** Says of each event whether it fits. */
 export type Match = (events: readonly LedgerEvent[]) => Promise<readonly boolean[]>;
 
@@ -184,7 +165,7 @@ export function createMatch(from: Readable, workspace: string, filter: Wanted): 
   async function lookUp(ids: readonly string[]): Promise<void> {
     if (known.size > MOST_REMEMBERED) known = new Map();
     const missing = ids.filter((id) => !known.has(id));
-    const facts = await effectsByName(from, workspace, missing, factsOf);
+    const facts = await rowsByName(from, workspace, effectRows.kind, missing, (row) => factsOf(effectRows.of(row)));
     for (const [index, of] of facts.entries()) known.set(missing[index] ?? '', of);
   }
 

@@ -13,6 +13,9 @@ const SLICE = 200;
 export const READ_CHARACTERS = 256 * 1024;
 export const READ_SLICE = 50;
 
+/** Rows that one read looks up by their ids. */
+const NAMES_AT_ONCE = 20;
+
 export interface Entry {
   readonly at: number;
   readonly id: string;
@@ -88,4 +91,21 @@ export async function recordsOf<Stored>(
   const found: Stored[] = [];
   for await (const { row } of entries(store, { workspace, list, kind: rows.kind })) found.push(rows.of(row));
   return found;
+}
+
+/** What is made of rows, in the order of their ids; `null`: there is none. An answer may be shorter than what was asked. */
+export async function rowsByName<Made>(
+  { store, turns }: Readable<Pick<RowStore, 'rows'>>,
+  workspace: string,
+  kind: string,
+  ids: readonly string[],
+  make: (row: Row) => Made,
+): Promise<readonly (Made | null)[]> {
+  const made: (Made | null)[] = [];
+  while (made.length < ids.length) {
+    const names = ids.slice(made.length, made.length + NAMES_AT_ONCE).map((id) => ({ kind, id }));
+    const rows = await turns.run(() => store.rows(workspace, names));
+    made.push(...(await turns.map(rows, (row) => (row === null ? null : make(row)))));
+  }
+  return made;
 }

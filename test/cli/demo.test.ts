@@ -1,13 +1,19 @@
-import { readFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
+import { afterAll, expect, test, vi } from 'vitest';
 import { parse } from 'yaml';
 import { svc } from './run.ts';
 
 const home = process.cwd();
-afterAll(() => process.chdir(home));
+afterAll(() => {
+  process.chdir(home);
+  vi.unstubAllEnvs();
+});
 
 test('the tour plays every decision it speaks of, and its receipt holds', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-demo-'));
+  vi.stubEnv('TMPDIR', folder);
   const { code, out, err } = await svc('demo', '--tour');
   expect(err).toBe('');
   expect(code).toBe(0);
@@ -36,6 +42,9 @@ test('the tour plays every decision it speaks of, and its receipt holds', async 
     ['rule_denied', 'no', 'block'],
   ]);
   expect(out).toMatch(/\nVALID$/);
+  // Its store was only for the tour.
+  expect(readdirSync(folder)).toEqual([]);
+  rmSync(folder, { recursive: true });
 });
 
 test('who tries the demo meets what an approver may do: change, allow the next alike, and say why not', () => {

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -56,6 +57,17 @@ async function toolsOf(document: object, ...more: readonly string[]) {
   expect([code, err]).toEqual([0, '']);
   expect(JSON.parse((await svc('config', 'check', 'gateway.yaml', '--json')).out)).toEqual({ findings: [] });
   return (await loadConfiguration('gateway.yaml')).configuration.tools;
+}
+
+/** Runs the command that a file names to see what a new version of its document changes. */
+function compared(file: string): Promise<Ran> {
+  const [, words = ''] = /changes: .*?(init --openapi .*)$/m.exec(readFileSync(file, 'utf8')) ?? [];
+  // As a shell takes it apart.
+  return svc(
+    ...execFileSync('sh', ['-c', `printf '%s\\0' ${words}`], { encoding: 'utf8' })
+      .split('\0')
+      .slice(0, -1),
+  );
 }
 
 /** The schema that is written for a body of one member. */
@@ -562,6 +574,15 @@ describe('what is chosen', () => {
   ])('%s', async (options, names) => {
     const tools = await toolsOf(documentOf(paths), ...options);
     expect(tools.map(({ name }) => name.replace('shop.', '')).toSorted()).toEqual(names);
+    expect(await compared('gateway.yaml')).toMatchObject({ code: 0, out: 'api.json changes nothing in gateway.yaml.' });
+  });
+
+  test('the command that compares later names the folder and the address as well', async () => {
+    const folder = join('of the', 'shop');
+    const { code, err } = await init(documentOf(paths), '--dir', folder, '--upstream', 'https://b.test');
+    expect([code, err]).toEqual([0, '']);
+    const file = join(folder, 'gateway.yaml');
+    expect(await compared(file)).toMatchObject({ code: 0, out: `api.json changes nothing in ${file}.` });
   });
 
   test.each([

@@ -11,11 +11,15 @@ import { createEffectStore } from '../../src/records/effect-store.ts';
 import { RETENTION } from '../contract/fixture.ts';
 import {
   admitRequest,
+  approvalBy,
   claimRequest,
   committed,
   dispatched,
+  FAILED,
   keyRecord,
+  permit,
   settleRequest,
+  voteRequest,
   WORKSPACE,
 } from '../contract/requests.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
@@ -56,15 +60,23 @@ it('a key that was set free behind the store, and a record that is gone too soon
   );
   const { effect } = await dispatched(store);
   await store.settle(settleRequest(effect, committed()));
+  const failed = (await dispatched(store)).effect;
+  await store.settle(settleRequest(failed, FAILED));
+  const asked = await store.admit(admitRequest({ verdict: permit([], [approvalBy()]) }));
+  if (asked.kind !== 'pending') throw new Error('somebody is asked');
+  await store.vote(voteRequest(asked.approval, { verdict: 'reject' }));
+  const settled = [effect, failed, asked.effect];
   expect(await checkWorkspace(store, WORKSPACE, 1e9)).toEqual([]);
   const bound = { ...store, boundTo: async () => null };
-  expect(await checkWorkspace(bound, WORKSPACE, 1e9)).toEqual([
-    { what: 'binding', where: effect.id, ledger: effect.idempotencyKey, store: 'nothing' },
-  ]);
+  expect(await checkWorkspace(bound, WORKSPACE, 1e9)).toEqual(
+    settled
+      .toReversed()
+      .map(({ id, idempotencyKey }) => ({ what: 'binding', where: id, ledger: idempotencyKey, store: 'nothing' })),
+  );
   const gone = { ...store, effects: async () => ({ items: [], next: null }) };
-  expect(await checkWorkspace(gone, WORKSPACE, 1e9)).toEqual([
-    { what: 'binding', where: effect.id, ledger: 'a record', store: 'nothing' },
-  ]);
+  expect(await checkWorkspace(gone, WORKSPACE, 1e9)).toEqual(
+    settled.map(({ id }) => ({ what: 'binding', where: id, ledger: 'a record', store: 'nothing' })),
+  );
   // After its time a record may be gone.
   expect(await checkWorkspace(gone, WORKSPACE)).toEqual([]);
   await store.close();

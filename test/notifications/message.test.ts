@@ -67,6 +67,7 @@ describe('what is told', () => {
     const facts = Array.from({ length: 6 }, (_, n) => [`text ${n}`, 'x'.repeat(600)] as const);
     expect(slackBody({ ...message, facts })).toMatchObject({
       text: 'a &amp; &lt;b&gt;',
+      unfurl_links: false,
       blocks: [
         { text: { text: '*a &amp; &lt;b&gt;*\n<https://g.test/?a&amp;b&gt;|Open>' } },
         { text: { type: 'plain_text', text: expect.stringMatching(/^[^]{3000}$/) } },

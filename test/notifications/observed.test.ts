@@ -34,7 +34,12 @@ const ROW: BudgetRow = {
 type Store = ConstructorParameters<typeof Observed>[0]['store'];
 
 /** What is seen of these budgets, and what the store was asked to tell. */
-function watching(budgets: () => readonly BudgetRow[], turns = createReadingTurns(), unsettled = () => 0) {
+function watching(
+  budgets: (workspace: string) => readonly BudgetRow[],
+  turns = createReadingTurns(),
+  unsettled = () => 0,
+  workspaces: readonly string[] = ['w'],
+) {
   const told: (readonly [key: string, event: string])[] = [];
   const notified: (readonly [until: number, Parameters<Store['tellOnce']>[2]])[] = [];
   const untold: string[] = [];
@@ -43,7 +48,7 @@ function watching(budgets: () => readonly BudgetRow[], turns = createReadingTurn
     store: {
       now: () => clock.now,
       turns,
-      budgets: async () => budgets(),
+      budgets: async (workspace) => budgets(workspace),
       async tellOnce(key, until, notification) {
         told.push([key, notification.event]);
         notified.push([until, notification]);
@@ -52,7 +57,7 @@ function watching(budgets: () => readonly BudgetRow[], turns = createReadingTurn
         untold.push(key);
       },
     },
-    workspaces: () => ['w'],
+    workspaces: () => workspaces,
     nearPercent: () => 90,
     unsettled,
   });
@@ -77,6 +82,14 @@ it('budgets by params are judged in turns, as lists are, and so many are told of
   await observed.inspect([OPS]);
   expect(inTurns).toBe(3_000);
   expect(new Set(told.map(([key]) => key)).size).toBe(1_000);
+});
+
+it('so many are told of in one look, in whichever workspaces', async () => {
+  const rows = Array.from({ length: 400 }, (_, n) => ({ ...ROW, bucket: `customer ${n}` }));
+  const { observed, notified } = watching(() => rows, undefined, undefined, ['a', 'b', 'c', 'd']);
+  await observed.inspect([OPS]);
+  const of = (one: string) => notified.filter(([, { workspace }]) => workspace === one).length;
+  expect(['a', 'b', 'c', 'd'].map(of)).toEqual([400, 400, 200, 0]);
 });
 
 it.each([
@@ -187,4 +200,16 @@ it('what waits for the store has a bound, and what came while it was handed over
   await handing;
   await later.observed.hand([OPS]);
   expect(later.untold).toEqual(['tool mcp.see']);
+});
+
+it('what is seen of tools is told in its order, and of one tool what was seen last', async () => {
+  const { observed, notified } = watching(() => []);
+  observed.quarantined('a', 'changed');
+  observed.quarantined('b', 'changed');
+  observed.quarantined('a', 'gone');
+  await observed.hand([OPS]);
+  expect(notified.map(([, { data }]) => data)).toEqual([
+    { tool: 'b', state: 'changed' },
+    { tool: 'a', state: 'gone' },
+  ]);
 });

@@ -1,9 +1,9 @@
-import { copyFileSync, existsSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { StoreUnavailable } from '../../src/effects/store.ts';
 import type { Watched } from '../../src/stores/port.ts';
-import { unpackBackup, writeBackup } from '../../src/stores/embedded/backup.ts';
+import { checkBackup, unpackBackup, writeBackup } from '../../src/stores/embedded/backup.ts';
 import { loadDriver } from '../../src/stores/embedded/driver.ts';
 import { openEmbeddedRows } from '../../src/stores/embedded/open.ts';
 import type { OpenRows } from '../../src/stores/open-rows.ts';
@@ -337,4 +337,45 @@ test('a store that keeps its empty pages gives them back once it was restored fr
   rmSync(backup, { recursive: true });
   expect(await setting('')).toBe(2);
   store = await open();
+});
+
+test('a store that was closed is whole in its file, also while another process has that open', async () => {
+  const place = await newPlace(store);
+  done(await place.commit({ puts: [putOf('thing', 'a', 'x')] }));
+  const other = (await loadDriver())(join(path, 'store.db'));
+  expect(other.prepare('SELECT count(*) AS count FROM rows').get()).toEqual({ count: 1 });
+  await store.close();
+  const copy = storeFolder();
+  copyFileSync(join(path, 'store.db'), join(copy, 'store.db'));
+  other.close();
+  const whole = await openEmbeddedRows({ path: copy, lockWaitMs: 0, worker: 'never' });
+  const { rows } = await whole.read(place.workspace, [{ kind: 'thing', id: 'a' }], []);
+  expect(rows).toMatchObject([{ row: { text: 'x' } }]);
+  await whole.close();
+  rmSync(copy, { recursive: true });
+  store = await open();
+});
+
+test('a backup is refused where any of its files is another, or gone: also a settlement that the store had not taken', async () => {
+  mkdirSync(join(path, 'spill'));
+  writeFileSync(join(path, 'spill', 'one.json'), '{"amount":1}');
+  const backup = storeFolder();
+  const { files, transactions } = await writeBackup(path, backup);
+  expect(Object.keys(files)).toEqual(['backup.db', 'spill/one.json']);
+  for (const name of Object.keys(files)) {
+    const file = join(backup, name);
+    const written = readFileSync(file);
+    writeFileSync(file, Buffer.concat([written, Buffer.from(' ')]));
+    expect(() => checkBackup(backup)).toThrow(`${name} is not as it was written`);
+    rmSync(file);
+    expect(() => checkBackup(backup)).toThrow(`${name} is missing`);
+    writeFileSync(file, written);
+  }
+  expect(checkBackup(backup).files).toEqual(files);
+  // By its transactions people tell which of two is the newer.
+  const { workspace } = await newPlace(store);
+  for (const id of ['a', 'b']) done(await store.commit(changeOf(workspace, 1, { puts: [putOf('thing', id, id)] })));
+  const newer = storeFolder();
+  expect((await writeBackup(path, newer)).transactions).toBe(transactions + 2);
+  for (const folder of [backup, newer]) rmSync(folder, { recursive: true });
 });

@@ -1,6 +1,8 @@
 import { expect, it } from 'vitest';
+import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
 import type { EffectRecord } from '../../src/effects/model/effect.ts';
 import { createReadingTurns } from '../../src/effects/run/reading-turns.ts';
+import { approvalRows } from '../../src/records/approval-rows.ts';
 import { effectRows } from '../../src/records/effect-rows.ts';
 import { exportParts, readProgram } from '../../src/records/export.ts';
 import { createStepRunner } from '../../src/records/runner.ts';
@@ -87,4 +89,56 @@ it('the thread that makes the lines rests longer than it works, so that calls ke
   expect(asked).toHaveLength(3);
   // Timers may be a ms early.
   expect(Math.min(second - first, third - second)).toBeGreaterThan(1.4 * 40);
+});
+
+function rejected(id: string): ApprovalRecord {
+  const words = { comment: `no to ${id}`, salt: 'AAAA' };
+  return {
+    id,
+    workspace: 'w',
+    effectId: `eff_${id}`,
+    digest: 'd',
+    tool: 'a.b',
+    target: 'x:1',
+    requester: { agentId: 'bot', agentOwner: null, user: null, keyId: 'key_bot', keyMadeBy: null },
+    requirements: [],
+    costs: [],
+    votes: [{ user: 'maria', keyId: 'key_maria', verdict: 'reject', at: 1, requirements: [0], ...words }],
+    status: 'rejected',
+    createdAt: 1,
+    expiresAt: 2,
+    decidedAt: 1,
+    stopped: null,
+  };
+}
+
+it('what was said stands with each rejection, however many follow each other', async () => {
+  const rows = mapStore(emptyRows(), () => 1_000);
+  const ids = Array.from({ length: 20 }, (_, n) => `apr_${n}`);
+  await createStepRunner(rows).run('w', (draft) => {
+    for (const id of ids) approvalRows.put(draft, id, rejected(id));
+    appendEvents(
+      draft,
+      ids.map((id) => ({
+        kind: 'approval.rejected',
+        effectId: `eff_${id}`,
+        actor: { type: 'user', id: 'maria' },
+        data: { approval_id: id, comment: 'sc1:x' },
+      })),
+    );
+  });
+  const request = {
+    workspace: 'w',
+    publicUrl: '',
+    filter: { since: null, until: null },
+    what: ['events'],
+    form: 'json',
+  };
+  const answer = await readProgram(rows)(JSON.stringify([request, { of: 'events', after: 0, end: ids.length + 1 }]));
+  const said = answer
+    .trimEnd()
+    .split('\n')
+    .slice(1)
+    .map((line): unknown => JSON.parse(line).words);
+  expect(said).toEqual(ids.map((id) => ({ comment: `no to ${id}`, comment_salt: 'AAAA' })));
 });

@@ -1,6 +1,11 @@
 import { expect, it } from 'vitest';
 import { createReadingTurns } from '../../src/effects/run/reading-turns.ts';
-import { type Delivery, NOTIFICATION_EVENTS, type Subscription } from '../../src/effects/model/notification.ts';
+import {
+  afterAttempt,
+  type Delivery,
+  NOTIFICATION_EVENTS,
+  type Subscription,
+} from '../../src/effects/model/notification.ts';
 import { StoreUnavailable } from '../../src/effects/store.ts';
 import type { NotificationStore } from '../../src/effects/notification-store.ts';
 import { Outbox } from '../../src/records/notification-outbox.ts';
@@ -47,6 +52,7 @@ function twoGateways() {
     );
   const runner = createStepRunner(store);
   return {
+    store,
     one: open(freezing, createStepRunner(freezing)),
     other: open(store, runner),
     async pause(id: string, workspace = 'w'): Promise<void> {
@@ -203,4 +209,45 @@ it('ten thousand wait for a receiver at most, also by the count of a gateway tha
   const { items } = await other.page('dead', { limit: 10, cursor: null });
   const why = 'more than 10000 notifications wait for this receiver';
   expect(items.map(({ lastFailure }) => lastFailure)).toEqual([why, why, why]);
+});
+
+it('what is sent again is tried for as long as the first time', async () => {
+  const { one, pause, pass } = twoGateways();
+  await one.subscribe([OPS]);
+  await pause('a');
+  await one.followLedgers([OPS]);
+  const fail = async (at: number): Promise<Delivery['state']> => {
+    const delivery = await one.nextDelivery('ops');
+    if (delivery === null) throw new Error('nothing waits');
+    const failed = afterAttempt(delivery, { kind: 'failed', why: 'no', afterMs: 0 }, OPS, at, 0.5);
+    await one.settleDelivery(delivery, failed);
+    return failed.state;
+  };
+  const [{ id, createdAt } = { id: '', createdAt: 0 }] = await all(one);
+  pass(OPS.retryForMs);
+  const later = createdAt + OPS.retryForMs;
+  expect(await fail(later)).toEqual({ kind: 'dead', at: later });
+  await one.resend(id, ['ops']);
+  expect(await fail(later)).toEqual({ kind: 'waiting', dueAt: later + 2000 });
+});
+
+it('that something was told once is kept until its time, and no longer', async () => {
+  const { one, pass, store } = twoGateways();
+  await one.subscribe([OPS]);
+  const at = store.now();
+  const tell = (key: string, days: number): Promise<void> => {
+    const about = { event: 'budget.near_limit', workspace: 'w', effectId: null, data: {} } as const;
+    return one.tellOnce(key, at + days * DAY, { ...about, at: store.now() }, [OPS]);
+  };
+  const notes = { kind: 'told', list: 'told', order: 'up', from: null, to: null, after: null } as const;
+  const kept = async (): Promise<readonly string[]> => {
+    const { entries } = await store.list({ ...notes, workspace: '', limit: 200, characters: 1_000_000 });
+    return entries.map(({ id }) => id);
+  };
+  await tell('of a month', 30);
+  // As many as one round removes.
+  for (let n = 0; n < 100; n += 1) await tell(`row ${n}`, 1);
+  pass(DAY + 1);
+  expect([await one.forgetDeliveries(), await one.forgetDeliveries()]).toEqual([true, false]);
+  expect(await kept()).toEqual(['of a month']);
 });

@@ -2,7 +2,7 @@ import { setTimeout as delay } from 'node:timers/promises';
 import { expect, it } from 'vitest';
 import { StoreUnavailable } from '../../src/effects/store.ts';
 import { openCluster } from '../../src/stores/redis/topology.ts';
-import { type RedisServer, routeTo, startRedis } from './servers.ts';
+import { type RedisServer, routeTo, startRedis, until } from './servers.ts';
 
 /** A cluster as a gateway sees it. */
 const clusterAt = (port: number) =>
@@ -54,6 +54,26 @@ it('what a node said of the slots before somebody was sent elsewhere does not le
     'port',
     String(next.port),
   ]);
+  cluster.close();
+  await Promise.all([old.stop(), next.stop()]);
+});
+
+it('a node that has no slots any more is left', async () => {
+  const [old, next] = await Promise.all([1, 2].map(() => startRedis(['--cluster-enabled', 'yes'], true)));
+  if (old === undefined || next === undefined) throw new Error('there are two');
+  for (const { client } of [old, next]) await client.call('CLUSTER', 'ADDSLOTSRANGE', '0', '16383');
+  const cluster = clusterAt(old.port);
+  await cluster.ready();
+  const connected = async ({ client }: RedisServer): Promise<boolean> =>
+    String(await client.client('LIST')).includes('name=svc:one');
+  expect([await connected(old), await connected(next)]).toEqual([true, false]);
+  await cluster.follow('demo', movedTo(next));
+  expect(cluster.primaries()).toHaveLength(2);
+  await delay(250);
+  await cluster.relocate();
+  expect(cluster.primaries()).toHaveLength(1);
+  await until(async () => !(await connected(old)));
+  expect(await connected(next)).toBe(true);
   cluster.close();
   await Promise.all([old.stop(), next.stop()]);
 });

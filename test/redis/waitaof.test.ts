@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { waitaofFault } from '../../src/stores/redis/durability.ts';
+import { Barrier, waitaofFault } from '../../src/stores/redis/durability.ts';
 
 it.each([
   ['redis_version:7.0.15', 'no WAITAOF'],
@@ -15,4 +15,35 @@ it.each([
   const info = `# Server\r\n${lines}\r\n# Clients\r\n`;
   if (fault === null) expect(waitaofFault(info)).toBeNull();
   else expect(waitaofFault(info)).toContain(fault);
+});
+
+/** A barrier before a server that answers so. */
+function barrierBefore({ mark, waitaof }: { readonly mark: string; readonly waitaof: unknown }): Barrier {
+  const connection = {
+    ready: async () => {},
+    pipeline: async (commands: readonly unknown[]) => commands.map(() => [mark]),
+    command: async (name: string) => (name === 'WAITAOF' ? waitaof : null),
+    reset: () => {},
+  };
+  return new Barrier(
+    connection,
+    () => 'waitaof',
+    'gw-1',
+    () => '',
+  );
+}
+
+it.each([
+  { of: 'a synced file', mark: 'ok', waitaof: [1, 0], error: null, stays: false },
+  { of: 'a file that was not synced in time', mark: 'ok', waitaof: [0, 0], error: 'was not synced', stays: true },
+  { of: 'another form', mark: 'ok', waitaof: 1, error: 'was not synced', stays: true },
+  // Steps find out by themselves where they are now: what comes next is not refused.
+  { of: 'another primary', mark: 'new_history', waitaof: [1, 0], error: 'primary has changed', stays: false },
+])('what an answer of $of says of a step: $error', async ({ mark, waitaof, error, stays }) => {
+  const barrier = barrierBefore({ mark, waitaof });
+  const waiting = barrier.wait('w', '1');
+  if (error === null) await waiting;
+  else await expect(waiting).rejects.toThrow(error);
+  expect(barrier.fault() !== null).toBe(stays);
+  barrier.close();
 });

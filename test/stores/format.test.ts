@@ -80,5 +80,11 @@ describe('svc migrate --check', () => {
     expect(await check()).toMatchObject({ start: 'makes', format: null, current: 2, records: null });
     await storeWithKey();
     expect(await check()).toMatchObject({ start: 'opens', format: 2, current: 2, records: { api_key: 1, events: 1 } });
+    const store = await open();
+    const loaded = { kind: 'policy.loaded', effectId: null, actor: PERSON, data: { version: 'v' } } as const;
+    // Those of one step stand together, and of each workspace in a ledger of its own.
+    for (const workspace of ['a', 'b']) await store.append(workspace, [loaded, loaded, loaded]);
+    await store.close();
+    expect(await check()).toMatchObject({ records: { events: 7 } });
   });
 });

@@ -222,14 +222,25 @@ it('steps that an operator gave up do not come back, also over a restart; those 
   }
 });
 
-it('a journal of another format is refused, and says what to do; nothing is written to it', async () => {
+const MEMORY = { installId: 'i', gatewayId: 'g', accepted: 0, heads: {}, neighbours: {} };
+
+it.each([
+  ['of before formats had numbers', JSON.stringify(MEMORY), 'another version'],
+  ['of the format before', JSON.stringify({ format: 2, ...MEMORY }), 'another version'],
+  ['of the format after', JSON.stringify({ format: 4, ...MEMORY }), 'another version'],
+  ['that is empty', '', 'is damaged'],
+  ['of nothing', 'null\n', 'is damaged'],
+  ['that breaks off', JSON.stringify({ format: 3, ...MEMORY }).slice(0, 30), 'is damaged'],
+  ['without its installation', JSON.stringify({ format: 3, ...MEMORY, installId: undefined }), 'is damaged'],
+  ['without its gateway', JSON.stringify({ format: 3, ...MEMORY, gatewayId: 1 }), 'is damaged'],
+])('a journal with a memory %s is refused, and says what to do; nothing is written to it', async (_, text, why) => {
   const folder = mkdtempSync(join(tmpdir(), 'svc-journal-'));
+  const remedy = why === 'is damaged' ? 'Restore it from a backup' : 'another store.journal: svc migrate --check';
   try {
-    const text = JSON.stringify({ installId: 'i', gatewayId: 'g', accepted: 0, heads: {}, neighbours: {} });
     writeFileSync(join(folder, 'install.json'), text);
-    await expect(openStepJournal(folder)).rejects.toThrow(
-      /another version .* another store\.journal: svc migrate --check/,
-    );
+    const opening = openStepJournal(folder);
+    await expect(opening).rejects.toThrow(why);
+    await expect(opening).rejects.toThrow(remedy);
     expect(readdirSync(folder)).toEqual(['install.json']);
     expect(readFileSync(join(folder, 'install.json'), 'utf8')).toBe(text);
   } finally {

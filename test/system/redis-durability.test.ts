@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
@@ -98,6 +98,14 @@ describe('a governed call', () => {
   });
 });
 
+async function saved(of: RedisServer, how: 'ok' | 'err'): Promise<void> {
+  await of.client.bgsave();
+  await until(async () => {
+    const info = await of.client.info('persistence');
+    return info.includes('rdb_bgsave_in_progress:0') && info.includes(`rdb_last_bgsave_status:${how}`);
+  });
+}
+
 async function scriptCalls(of: RedisServer): Promise<number> {
   const stats = await of.client.info('commandstats');
   return [...stats.matchAll(/cmdstat_(?:evalsha|eval):calls=(\d+)/g)].reduce(
@@ -157,14 +165,34 @@ describe('a store that cannot be reached', () => {
     expect((await dispatched(store)).ledger.epoch).toBeGreaterThan(1);
   });
 
-  it('is full: refuses, says so, and recovers when there is room', async () => {
-    const of = await server();
+  it.each([
+    {
+      of: 'its memory (OOM)',
+      settings: [],
+      fill: (of: RedisServer) => of.client.config('SET', 'maxmemory', '1'),
+      empty: (of: RedisServer) => of.client.config('SET', 'maxmemory', '0'),
+    },
+    {
+      of: 'the disk of its snapshots (MISCONF)',
+      settings: ['--save', '3600 1000000', '--dbfilename', 'dump'],
+      async fill(of: RedisServer) {
+        // A snapshot takes no place where a folder is.
+        mkdirSync(join(of.folder, 'dump'));
+        await saved(of, 'err');
+      },
+      async empty(of: RedisServer) {
+        rmSync(join(of.folder, 'dump'), { recursive: true });
+        await saved(of, 'ok');
+      },
+    },
+  ])('is full, $of: refuses, says so, and recovers when there is room', async ({ settings, fill, empty }) => {
+    const of = await server(settings);
     const store = await open(of);
     const { effect } = await dispatched(store);
-    await of.client.config('SET', 'maxmemory', '1');
+    await fill(of);
     await refusedAfter(store);
     expect(store.health()).toMatchObject({ ready: false, problem: { code: 'store_full' } });
-    await of.client.config('SET', 'maxmemory', '0');
+    await empty(of);
     expect(await store.settle(settleRequest(effect, committed()))).toMatchObject({ kind: 'settled' });
     await until(() => store.health().ready);
   });
@@ -229,6 +257,25 @@ describe('durability replica', () => {
     }
   });
 
+  it('counts a replica that is gone, for it may still be elected', async () => {
+    const { primary, replicas, stop } = await startReplicated(2, ['--appendfsync', 'everysec']);
+    closers.push(stop);
+    const store = await open(primary, replica);
+    await dispatched(store);
+    const [gone] = replicas;
+    await gone?.kill();
+    await refusedAfter(store);
+    const before = await waits(primary);
+    // Not only in the round after which they are counted again.
+    await until(async () => store.health().ready || (await waits(primary)) > before + 2);
+    expect(store.health()).toMatchObject({
+      ready: false,
+      problem: { message: expect.stringContaining('1 of 2 replicas') },
+    });
+    await gone?.start();
+    await until(() => store.health().ready);
+  });
+
   it('stops a pause and a revocation from being answered before a replica has them', async () => {
     const { primary, replicas, stop } = await startReplicated(1, ['--appendfsync', 'everysec']);
     closers.push(stop);
@@ -240,6 +287,11 @@ describe('durability replica', () => {
     replicas[0]?.signal('SIGCONT');
   });
 });
+
+/** How often a primary was asked to wait for its replicas. */
+async function waits(of: RedisServer): Promise<number> {
+  return Number(/cmdstat_wait:calls=(\d+)/.exec(await of.client.info('commandstats'))?.[1] ?? 0);
+}
 
 /** So many a gateway has under way at once; the others wait for their place. */
 const AT_ONCE = 500;

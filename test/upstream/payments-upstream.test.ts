@@ -29,6 +29,9 @@ test('refunds, never more than was paid, and once per key', async () => {
   ]);
   expect(await call('GET', '/v1/refunds/by-key/k1')).toEqual([200, first]);
   expect((await call('POST', '/v1/payments/pay_1/refunds', refund, 'k2'))[0]).toBe(422);
+  // A refusal is no answer to keep: the same key may be used for what is right. All that is left can be refunded.
+  expect((await call('POST', '/v1/payments/pay_1/refunds', { ...refund, amount: 50_000 }, 'k2'))[0]).toBe(201);
+  expect(await call('GET', '/v1/payments/pay_1')).toMatchObject([200, { refunded: 250_000, status: 'refunded' }]);
   expect((await call('POST', '/v1/payments/pay_1/refunds', { ...refund, amount: -1 }))[0]).toBe(400);
   expect((await call('POST', '/v1/payments/pay_1/refunds', { amount: 1, currency: 'USD' }))[0]).toBe(422);
   expect((await call('POST', '/v1/payments/nobody/refunds', refund))[0]).toBe(404);
@@ -50,9 +53,34 @@ test('payments, mails, deployments', async () => {
 test('an answer is lost on request, the effect is not', async () => {
   api.loseNextAnswer();
   const refund = { amount: 1, currency: 'EUR' };
+  // Neither a read nor what is refused changes anything: their answers come.
+  expect((await call('GET', '/v1/payments/pay_2'))[0]).toBe(200);
+  expect((await call('POST', '/v1/payments/pay_2/refunds', { ...refund, amount: 0 }))[0]).toBe(400);
   await expect(call('POST', '/v1/payments/pay_2/refunds', refund)).rejects.toThrow();
   expect(await call('GET', '/v1/payments/pay_2')).toMatchObject([200, { refunded: 1 }]);
   expect((await call('POST', '/v1/payments/pay_2/refunds', refund))[0]).toBe(201);
+});
+
+test('is for this machine alone', async () => {
+  // Another address of the same interface: whoever listens on all has it as well.
+  await expect(fetch(api.url.replace('127.0.0.1', '127.0.0.2'))).rejects.toThrow();
+});
+
+test('the desk closes tickets, and tells how often it mailed about one', async () => {
+  const use = async (name: string, ticket: string): Promise<unknown> => {
+    const params = { name, arguments: { ticket_id: ticket } };
+    const [, answer] = await call('POST', '/mcp', { jsonrpc: '2.0', id: 1, method: 'tools/call', params });
+    return answer;
+  };
+  const says = (text: string) => ({ jsonrpc: '2.0', id: 1, result: { content: [{ type: 'text', text }] } });
+  expect(await use('find_ticket', 'T-1')).toEqual(says('T-1 is open; mails sent: 0'));
+  for (const _ of [1, 2])
+    expect(await use('close_ticket', 'T-1')).toEqual(says('T-1 is closed, and its customer has a mail'));
+  expect(await use('find_ticket', 'T-1')).toEqual(says('T-1 is closed; mails sent: 2'));
+  expect(await use('find_ticket', 'T-2')).toEqual(says('T-2 is open; mails sent: 0'));
+  expect(await use('delete_ticket', 'T-1')).toEqual(says('T-1 is gone'));
+  expect(await use('find_ticket', 'T-1')).toEqual(says('T-1 is open; mails sent: 0'));
+  expect(await use('open_ticket', 'T-1')).toMatchObject({ result: { isError: true } });
 });
 
 test('listens where it is wanted, and elsewhere where that port is taken', async () => {

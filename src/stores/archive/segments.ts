@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { ArchiveUnavailable, StoreUnavailable } from '../../effects/store.ts';
+import { parseJson } from '../../json/read.ts';
 import { isJsonArray, isJsonObject, type Json } from '../../json/value.ts';
 import type { ArchiveMark, SegmentStore, ArchivedRow, Segment } from '../open-rows.ts';
 import type { ArchivePlace } from './place.ts';
@@ -127,7 +128,7 @@ export function readSegment(
   const end = bytes.lastIndexOf('\n', bytes.length - 2) + 1;
   const content = bytes.subarray(0, end);
   const lastLine = bytes.toString('utf8', end);
-  const last = parsed(lastLine);
+  const last = parseJson(lastLine);
   if (end === 0 || !isJsonObject(last)) return { wrong: 'it breaks off' };
   const { sha256, seal } = last;
   if (typeof sha256 !== 'string' || sha256 !== digestOf(content)) return { wrong: 'it was altered or breaks off' };
@@ -140,7 +141,7 @@ export function readSegment(
   const [head, ...lines] = content
     .toString('utf8', 0, end - 1)
     .split('\n')
-    .map(parsed);
+    .map(parseJson);
   if (!isJsonObject(head) || head['v'] !== VERSION) return { wrong: 'another version of the gateway wrote it' };
   const { before } = head;
   return { n: name.n, sha256, before: typeof before === 'string' ? before : null, rows: lines.map(rowOf) };
@@ -169,13 +170,4 @@ function rowOf(line: Json | undefined): ArchivedRow {
   const [id, text] = isJsonArray(line) ? line : [];
   if (typeof id !== 'string' || typeof text !== 'string') throw new TypeError('a sealed line of a segment is no row');
   return { id, text };
-}
-
-function parsed(line: string): Json | undefined {
-  try {
-    const value: Json = JSON.parse(line);
-    return value;
-  } catch {
-    return undefined;
-  }
 }

@@ -1,5 +1,7 @@
 import { closeSync, fsyncSync, openSync, readFileSync, renameSync, writeSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { parseObject } from '../../json/read.ts';
+import { isJsonObject, type Json } from '../../json/value.ts';
 import type { TimeSeen } from './clock.ts';
 import { syncFolder } from '../private-folder.ts';
 
@@ -43,23 +45,13 @@ export function readMark(file: string): InstallMark | null {
 }
 
 function parseMark(content: string): InstallMark | null {
-  let value: unknown;
-  try {
-    value = JSON.parse(content);
-  } catch {
-    return null;
-  }
-  if (typeof value !== 'object' || value === null) return null;
-  if (!('install_id' in value && 'epoch' in value && 'commits' in value)) return null;
-  const { install_id: installId, epoch, commits } = value;
+  const { install_id: installId, epoch, commits, lost, seen } = parseObject(content) ?? {};
   if (typeof installId !== 'string' || typeof epoch !== 'number' || typeof commits !== 'number') return null;
-  const lost = 'lost' in value && typeof value.lost === 'number' ? value.lost : 0;
-  return { installId, epoch, commits, lost, seen: 'seen' in value ? parseSeen(value.seen) : null };
+  return { installId, epoch, commits, lost: typeof lost === 'number' ? lost : 0, seen: parseSeen(seen) };
 }
 
-function parseSeen(value: unknown): TimeSeen | null {
-  if (typeof value !== 'object' || value === null) return null;
-  if (!('boot' in value && 'up_ms' in value && 'time' in value)) return null;
+function parseSeen(value: Json | undefined): TimeSeen | null {
+  if (!isJsonObject(value)) return null;
   const { boot, up_ms: upMs, time } = value;
   if (typeof boot !== 'string' || typeof upMs !== 'number' || typeof time !== 'number') return null;
   return { boot, upMs, time };

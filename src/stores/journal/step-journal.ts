@@ -3,6 +3,7 @@ import { open, readdir, readFile, stat, unlink, type FileHandle } from 'node:fs/
 import { join } from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { crc32 } from 'node:zlib';
+import { parseObject } from '../../json/read.ts';
 import { makePrivateFolder, replaceFile, syncFolderAside } from '../private-folder.ts';
 
 /** A step that the store acknowledged to this gateway, with all that is needed to make it again. */
@@ -346,18 +347,18 @@ async function readMemory(folder: string): Promise<{
       return { memory: null, remembered: [], around: [], before: [] };
     throw error;
   }
-  const { format, installId, gatewayId, accepted, heads, neighbours, dropped } = JSON.parse(text) as InstallMemory & {
+  const found: unknown = parseObject(text) ?? {};
+  const { format, installId, gatewayId, accepted, heads, neighbours, dropped } = found as InstallMemory & {
     readonly format?: number;
     readonly heads: Readonly<Record<string, JournalHead>>;
     readonly neighbours: Readonly<Record<string, Neighbours>>;
     /** Absent where nothing was dropped yet. */
     readonly dropped?: Readonly<Record<string, JournalHead>>;
   };
-  if (typeof installId !== 'string' || typeof gatewayId !== 'string') {
+  if (typeof installId !== 'string' || typeof gatewayId !== 'string')
     throw new Error(
       `${join(folder, MEMORY_FILE)} is damaged, so it cannot be told whether the store is complete. Restore it from a backup.`,
     );
-  }
   if (format !== FORMAT)
     throw new Error(
       `The journal in ${folder} belongs to a store on Redis that another version of svc-gateway has written, in a format that this one does not read. Go on with that version; or begin anew, with a Redis of its own and another store.journal: svc migrate --check says how.`,

@@ -53,7 +53,12 @@ export class Barrier {
   #again: NodeJS.Timeout | null = null;
   #closed = false;
 
-  constructor(connection: RedisConnection, mode: () => BarrierMode, gateway: string, clock: () => string) {
+  constructor(
+    connection: Pick<RedisConnection, 'ready' | 'command' | 'pipeline' | 'reset'>,
+    mode: () => BarrierMode,
+    gateway: string,
+    clock: () => string,
+  ) {
     this.#connection = connection;
     this.#mode = mode;
     this.#gateway = gateway;
