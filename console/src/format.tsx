@@ -36,6 +36,30 @@ export function Text({ children, mono = false }: { readonly children: string; re
   );
 }
 
+/** So much of a text stands on a screen at once. */
+const AT_ONCE = 2_000;
+
+/** A long text begins, and goes on for who asks for the rest. */
+export function LongText({ children: text }: { readonly children: string }): JSX.Element {
+  const start = text.length <= AT_ONCE ? text : text.slice(0, AT_ONCE).replace(/[\uD800-\uDBFF]$/, '');
+  const rest = text.slice(start.length);
+  const part = (of: string): JSX.Element => (
+    <pre class="text" tabIndex={0}>
+      {visible(of)}
+    </pre>
+  );
+  if (rest === '') return part(text);
+  return (
+    <>
+      {part(`${start}…`)}
+      <details>
+        <summary>Show all: {rest.length.toLocaleString('en')} more characters</summary>
+        {part(rest)}
+      </details>
+    </>
+  );
+}
+
 /** Characters that nobody can see, and that would change how a text is read, are shown by their code. */
 export function visible(text: string): string {
   return text.replaceAll(

@@ -59,6 +59,7 @@ const RejectBody = Type.Object(VOTE, { additionalProperties: false });
 const Votes = List(
   Type.Object({
     user: Type.String(),
+    key_id: Type.String({ description: 'With which it was made, or for which the passkey stands.' }),
     verdict: Type.Enum(['approve', 'reject']),
     at: Time,
     comment: Nullable(Type.String()),
@@ -275,7 +276,7 @@ function addApprovalRoute(app: ApiApp, ports: ApiPorts): void {
         ...askedToWire(
           approval,
           effect,
-          readCalls(ports, caller.principal, 'one'),
+          readCalls(ports, caller.principal, 'page'),
           caller.view.kind === 'own',
           budgets,
         ),
