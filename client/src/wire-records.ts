@@ -219,6 +219,8 @@ export type Voted = {
   };
   readonly votes: readonly {
     readonly user: string;
+    /** With which it was made, or for which the passkey stands. */
+    readonly keyId: string;
     readonly verdict: 'approve' | 'reject';
     /** RFC 3339 time. */
     readonly at: string;
@@ -1114,6 +1116,8 @@ export type Approval = {
   };
   readonly votes: readonly {
     readonly user: string;
+    /** With which it was made, or for which the passkey stands. */
+    readonly keyId: string;
     readonly verdict: 'approve' | 'reject';
     /** RFC 3339 time. */
     readonly at: string;

@@ -36,6 +36,30 @@ export function Text({ children, mono = false }: { readonly children: string; re
   );
 }
 
+/** So much of a text stands on a screen at once. */
+const AT_ONCE = 2_000;
+
+/** A long text begins, and goes on for who asks for the rest. */
+export function LongText({ children: text }: { readonly children: string }): JSX.Element {
+  const start = text.length <= AT_ONCE ? text : text.slice(0, AT_ONCE).replace(/[\uD800-\uDBFF]$/, '');
+  const rest = text.slice(start.length);
+  const part = (of: string): JSX.Element => (
+    <pre class="text" tabIndex={0}>
+      {visible(of)}
+    </pre>
+  );
+  if (rest === '') return part(text);
+  return (
+    <>
+      {part(`${start}…`)}
+      <details>
+        <summary>Show all: {rest.length.toLocaleString('en')} more characters</summary>
+        {part(rest)}
+      </details>
+    </>
+  );
+}
+
 /** Characters that nobody can see, and that would change how a text is read, are shown by their code. */
 export function visible(text: string): string {
   return text.replaceAll(
@@ -65,7 +89,8 @@ export function spanText(ms: number): string {
   const seconds = Math.max(0, Math.round(ms / 1000));
   if (seconds < 60) return `${seconds} s`;
   if (seconds < 3_600) return `${Math.floor(seconds / 60)} min`;
-  if (seconds < 172_800) return `${Math.floor(seconds / 3_600)} h ${Math.floor((seconds % 3_600) / 60)} min`;
+  const [hours, minutes] = [Math.floor(seconds / 3_600), Math.floor((seconds % 3_600) / 60)];
+  if (hours < 48) return minutes === 0 ? `${hours} h` : `${hours} h ${minutes} min`;
   return `${Math.floor(seconds / 86_400)} days`;
 }
 

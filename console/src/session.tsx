@@ -75,8 +75,7 @@ function PasskeyButton({ action, isStepUp, done }: Omit<KeyFormOf, 'label'>): JS
     setBusy(true);
     setFault(null);
     try {
-      const begun = await ask<Begun>('POST', '/console/passkeys/challenge', {});
-      const { ceremony, challenge, rp_id: rpId } = begun;
+      const { ceremony, challenge, rp_id: rpId } = await ask<Begun>('POST', '/console/passkeys/challenge', {});
       const { id, response } = await startAuthentication({
         optionsJSON: { challenge, rpId, userVerification: 'required' },
       });
@@ -102,11 +101,7 @@ function PasskeyButton({ action, isStepUp, done }: Omit<KeyFormOf, 'label'>): JS
   );
 }
 
-interface Begun {
-  readonly ceremony: string;
-  readonly challenge: string;
-  readonly rp_id: string;
-}
+type Begun = Readonly<Record<'ceremony' | 'challenge' | 'rp_id', string>>;
 
 interface KeyFormOf {
   readonly label: string;

@@ -69,6 +69,7 @@ const RejectBody = closed(VOTE);
 const Votes = List(
   Type.Object({
     user: Type.String(),
+    key_id: Type.String({ description: 'With which it was made, or for which the passkey stands.' }),
     verdict: Type.Enum(['approve', 'reject']),
     at: Time,
     comment: Nullable(Type.String()),
@@ -266,7 +267,7 @@ function addApprovalRoute(app: ApiApp, ports: ApiPorts): void {
     const [effect, budgets] = await Promise.all([store.effect(ws, approval.effectId), store.budgets(ws)]);
     return {
       ...requestToWire(approval, ports.settings().publicUrl),
-      ...askedToWire(approval, effect, readCalls(ports, caller.principal, 'one'), caller.view.kind === 'own', budgets),
+      ...askedToWire(approval, effect, readCalls(ports, caller.principal, 'page'), caller.view.kind === 'own', budgets),
       why: whyAsked(approval, effect, ports.policies().set.rules),
       digest: approval.digest,
     };

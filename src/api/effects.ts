@@ -173,7 +173,7 @@ function addEffectRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
       ports.store.effectLedgerInTurns(ws, id),
       'approvalId' in effect.life ? ports.store.approval(ws, effect.life.approvalId) : null,
     ]);
-    const params = readCalls(ports, caller.principal, 'one').params(effect);
+    const params = readCalls(ports, caller.principal, 'page').params(effect);
     const shown = { ...wireOf(effect, caller, ports, approval), ...params };
     // An effect that is asked for again and again has many events.
     return lists.send(reply, EffectWithLedger, 'ledger', ledger, ledgerEventToWire, { effect: shown });

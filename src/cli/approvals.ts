@@ -1,6 +1,7 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import type { Approval } from '@svc-gateway/client';
 import { printable } from '../diagnostics/render.ts';
+import { amountText, currencyOfParam, moneyText } from '../effects/model/money.ts';
 import { toMilliseconds } from './pauses.ts';
 import { WrongUsage } from './ports.ts';
 import { type CliContext, connect, type GatewayAccess, talksToGateway, toCount } from './command.ts';
@@ -143,12 +144,12 @@ function showApproval(terminal: Terminal, approval: Approval): void {
   if (costs.length > 0)
     titled(
       'What it costs',
-      ['budget', 'amount', 'unit', 'limit', 'spent', 'held'],
-      costs.map(({ budget, amount, unit, limit, spent, held }) => [
+      ['budget', 'amount', 'limit', 'spent', 'held'],
+      costs.map(({ budget, unit, amount, limit, spent, held }) => [
         budget,
-        `${amount ?? ''}`,
-        unit,
-        ...[limit, spent, held].map((figure) => `${figure ?? ''}`),
+        ...[amount, limit, spent, held].map((figure) =>
+          figure == null ? '' : amountText(figure, unit, approval.params?.['currency']),
+        ),
       ]),
     );
   titled(
@@ -172,16 +173,19 @@ function showApproval(terminal: Terminal, approval: Approval): void {
   if (votes.length > 0)
     titled(
       'Votes',
-      ['at', 'user', 'verdict', 'comment'],
-      votes.map(({ at, user, verdict, comment }) => [at, user, verdict, comment ?? '']),
+      ['at', 'user', 'key', 'verdict', 'comment'],
+      votes.map(({ at, user, keyId, verdict, comment }) => [at, user, keyId, verdict, comment ?? '']),
     );
 }
 
-/** Every param on its own line. Characters that would control a terminal are escaped. */
-function showParams(terminal: Terminal, { params, paramsOmitted, paramsTruncated }: Approval): void {
+/** Every param on its own line, money also as money. Characters that would control a terminal are escaped. */
+function showParams(terminal: Terminal, { params, paramsOmitted, paramsTruncated, costs }: Approval): void {
   terminal.out(`\n${styled(terminal, 'bold', 'Params')}`);
   if (params === undefined) return terminal.out(`(${printable(paramsOmitted ?? '')})`);
-  const rows = Object.entries(params).map(([name, value]) => [name, JSON.stringify(value)]);
+  const rows = Object.entries(params).map(([name, value]) => {
+    const money = moneyText(value, currencyOfParam(name, params, costs));
+    return [name, money === null ? JSON.stringify(value) : `${money} (${JSON.stringify(value)})`];
+  });
   terminal.out(rows.length === 0 ? '(none)' : table(['name', 'value'], rows));
   if (paramsTruncated) terminal.out('Some are cut: they are longer than is shown here.');
 }

@@ -62,7 +62,7 @@ export interface OwnPolicies {
 }
 
 /** Files that are named where policies come in force by files. */
-const MOST_NAMED = 20;
+export const MOST_NAMED = 20;
 
 /** Where the files are, and their state when they were read. */
 export interface FilesSeen {

@@ -8,6 +8,7 @@ import { INSTALLATION, type LedgerActor, type LedgerKind } from '../effects/mode
 import { ledgerActor, type Principal } from '../effects/model/principal.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { unpackShort } from '../policy/bundle.ts';
+import { policyTextToWire } from '../policy/policy-texts.ts';
 import type { OftenApproved, SuggestedRule } from '../policy/suggest.ts';
 import type { PolicySeals } from '../secrets/policy-seals.ts';
 import type { Metrics } from '../telemetry/metrics.ts';
@@ -15,7 +16,7 @@ import { type FileReader, FilesNotRead } from './file-reader.ts';
 import { activate, FilesRefused, type InForce, rereadFiles } from './in-force.ts';
 import type { PolicyChange } from '../effects/policy-store.ts';
 import type { Proposals } from './policy-proposals.ts';
-import type { SharedPolicies } from './read-files.ts';
+import { MOST_NAMED, type SharedPolicies } from './read-files.ts';
 
 /** If files could not be put in force because the store was away, the next try comes after this long. */
 const RETRY_MS = 1_000;
@@ -129,9 +130,22 @@ export class Reloader {
    * @throws StoreUnavailable, InvalidFiles
    */
   async begin(again: PolicyChange['again']): Promise<void> {
-    const instead = await this.#activateFiles(this.#current(), again, true);
+    const { policies, own } = this.#current();
+    const files = { policies, own: { ...own, changed: await this.#changedWhileStopped(own) } };
+    const instead = await this.#activateFiles(files, again, true);
     // What other gateways run, or somebody has chosen, is not turned back by files of before.
     if (instead !== null) await this.#inTurn(() => this.#follow());
+  }
+
+  /** Which files are not as what is in force has them: at a start every file is read for the first time. */
+  async #changedWhileStopped({ changed, parts }: InForce['own']): Promise<readonly string[]> {
+    const version = await this.#store.policyInForce();
+    const before = version === null ? null : await this.texts(version);
+    const now = await unpackShort(parts, MOST_SHOWN);
+    if (now === null || before === null || !('files' in before)) return changed;
+    const known = new Set(before.files.map((text) => JSON.stringify(policyTextToWire(text))));
+    const others = now.filter((text) => !known.has(JSON.stringify(policyTextToWire(text))));
+    return others.slice(0, MOST_NAMED).map(({ file }) => file);
   }
 
   /** What the policies of a version said. @throws StoreUnavailable */

@@ -2,6 +2,7 @@ import { approvalUrl } from '../effects/run/render.ts';
 import type { ApprovalRecord } from '../effects/model/approval.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import { INSTALLATION } from '../effects/model/ledger.ts';
+import { amountText } from '../effects/model/money.ts';
 import type { Notification, NotificationEvent } from '../effects/model/notification.ts';
 import type { Json, JsonObject } from '../json/value.ts';
 import { shortened } from '../effects/model/shortened.ts';
@@ -89,6 +90,7 @@ export function messageOf(
     ...(effectId === null ? {} : { effect_id: effectId }),
     ...call,
     ...Object.fromEntries(Object.entries(data).map(([name, value]) => [name, cutJson(value)] as const)),
+    ...(event === 'budget.near_limit' ? { summary: usedText(data) } : {}),
   };
   const links = { open: link.url, ...(ofCall === null ? {} : { effect: ofCall }) };
   return {
@@ -96,13 +98,21 @@ export function messageOf(
     event,
     at,
     title: TITLES[event],
-    facts: Object.entries(shown).map(([name, value]) => [
-      name,
-      typeof value === 'string' ? value : JSON.stringify(value),
-    ]),
+    facts: Object.entries(shown)
+      .filter(([name]) => event !== 'budget.near_limit' || !COUNTED.has(name))
+      .map(([name, value]) => [name, typeof value === 'string' ? value : JSON.stringify(value)]),
     link,
     body: { type: event, timestamp: new Date(at).toISOString(), data: { title: TITLES[event], ...shown, links } },
   };
+}
+
+/** Figures of a budget, for programs: people read what {@link usedText} makes of them. */
+const COUNTED: ReadonlySet<string> = new Set(['unit', 'currency', 'limit', 'spent', 'held']);
+
+/** How far a budget is used: money as money where its currency is known. */
+function usedText({ unit, currency, limit, spent, held }: Notification['data']): string {
+  const text = (of: Json = null): string => amountText(Number(of), typeof unit === 'string' ? unit : '', currency);
+  return `${text(spent)} spent and ${text(held)} set aside of ${text(limit)}`;
 }
 
 /** As Slack, and what takes its incoming webhooks, shows it. What others wrote is plain text: no markup, and no links. */

@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import type { BudgetRow } from '../effects/model/effect.ts';
+import { currencyOf, currencyOfBucket } from '../effects/model/money.ts';
 import { INSTALLATION } from '../effects/model/ledger.ts';
 import { isWanted, type Notification, type Receiver } from '../effects/model/notification.ts';
 import type { EffectStore } from '../effects/store.ts';
@@ -109,7 +110,9 @@ export class Observed {
     const key = `budget ${about.digest('hex')}`;
     if (this.#isKnown(key)) return null;
     const until = resetsAt ?? this.#store.now() + AGAIN_MS;
-    const data = { budget, unit, limit, spent, held, resets_at: resetsAt === null ? null : timeOf(resetsAt) };
+    const currency = currencyOf(unit, currencyOfBucket(bucket));
+    const resets = resetsAt === null ? null : timeOf(resetsAt);
+    const data = { budget, unit, currency, limit, spent, held, resets_at: resets };
     return { key, until, observation: { event: 'budget.near_limit', workspace, effectId: null, data } as const };
   }
 

@@ -1,7 +1,10 @@
 import type { IncomingMessage } from 'node:http';
 import { NOT_GOVERNED_HEADERS } from '../effects/run/header-names.ts';
 import type { Problem } from '../effects/model/run-request.ts';
+import { errors } from 'undici';
 import { ConnectFailed } from '../upstreams/http/connect.ts';
+import { MAY_BE_REFUSED } from '../upstreams/http/tls-faults.ts';
+import { LinksUnreadable } from './json-links.ts';
 import { type Arrived, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
 import type { ReadRequest } from './governed.ts';
 import { forwardedHeaders, originOfRequest } from './headers.ts';
@@ -124,10 +127,26 @@ export const BUSY: Problem = {
   retryAfterMs: 1000,
 };
 
-/** What the caller of a read or a tunnel is told of an upstream that could not be reached. */
-export function unreachableWords(error: unknown): string {
-  const summary = 'The upstream could not be reached';
-  return error instanceof ConnectFailed ? `${summary}: ${error.message}.` : `${summary}.`;
+/** What the caller of a read or a tunnel is told where no answer came. */
+export function failureOf(error: Error, upstreamUrl: string): { readonly code: string; readonly message: string } {
+  if (error instanceof ConnectFailed)
+    return { code: 'connect_failed', message: `The upstream could not be reached: ${error.message}.` };
+  const late = error instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError;
+  return {
+    code: 'upstream_refused',
+    message: late
+      ? 'The upstream did not answer within the time-out.'
+      : error instanceof LinksUnreadable
+        ? error.message
+        : isNewOverTls(upstreamUrl, error)
+          ? `The connection broke before the answer came; ${MAY_BE_REFUSED}.`
+          : 'The upstream gave no answer that can be read.',
+  };
+}
+
+/** Whether nothing was ever received on the connection that broke. What TLS itself has read does not count. */
+function isNewOverTls(upstreamUrl: string, error: Error): boolean {
+  return upstreamUrl.startsWith('https:') && error instanceof errors.SocketError && error.socket?.bytesRead === 0;
 }
 
 function noUpstream(): Problem {

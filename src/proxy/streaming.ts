@@ -1,19 +1,17 @@
 import { pipeline } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { type Dispatcher, errors } from 'undici';
+import type { Dispatcher } from 'undici';
 import { PIECES_A_TURN } from '../bytes/pieces-a-turn.ts';
 import { ANNOUNCED_TOO_OFTEN, MOST_ANNOUNCEMENTS } from '../upstreams/http/announcements.ts';
 import type { IncomingHeaders } from '../upstreams/http/answer.ts';
-import { ConnectFailed } from '../upstreams/http/connect.ts';
 import { isEventStream } from '../upstreams/http/events.ts';
-import { MAY_BE_REFUSED } from '../upstreams/http/tls-faults.ts';
 import { OF_THE_BYTES, ownFields, type ProxyAnswer } from './answer.ts';
 import { errorMembers, shownStatus } from './error-shape.ts';
 import { returnedHeaders } from './headers.ts';
-import { isJson, linkStream, LinksUnreadable, unreadable } from './json-links.ts';
+import { isJson, linkStream, unreadable } from './json-links.ts';
 import type { ProxyPorts, ProxySettings } from './ports.ts';
 import type { ReadLedger } from './read-ledger.ts';
-import { type StreamedRead, unreachableWords } from './streamed-read.ts';
+import { failureOf, type StreamedRead } from './streamed-read.ts';
 
 interface PassingPorts extends Pick<ProxyPorts, 'stream' | 'heard'> {
   readonly settings: () => Pick<ProxySettings, 'publicUrl'>;
@@ -212,27 +210,10 @@ function callerGone(): Error {
   return gone;
 }
 
-/** Whether nothing was ever received on the connection that broke. What TLS itself has read does not count. */
-function isNewOverTls(upstreamUrl: string, error: Error): boolean {
-  return upstreamUrl.startsWith('https:') && error instanceof errors.SocketError && error.socket?.bytesRead === 0;
-}
-
 /** A read that failed. It changed nothing and is not an effect. */
 function failedRead(ports: PassingPorts, { passed, style, upstreamUrl }: StreamedRead, error: Error): ProxyAnswer {
-  const late = error instanceof errors.HeadersTimeoutError || error instanceof errors.BodyTimeoutError;
-  const reason =
-    error instanceof ConnectFailed
-      ? { code: 'connect_failed', message: unreachableWords(error) }
-      : {
-          code: 'upstream_refused',
-          message: late
-            ? 'The upstream did not answer within the time-out.'
-            : error instanceof LinksUnreadable
-              ? error.message
-              : isNewOverTls(upstreamUrl, error)
-                ? `The connection broke before the answer came; ${MAY_BE_REFUSED}.`
-                : 'The upstream gave no answer that can be read.',
-        };
+  const reason = failureOf(error, upstreamUrl);
+  const docs = `${ports.settings().publicUrl}/docs/errors/${reason.code}`;
   const body = {
     decision: 'failed',
     tool: passed.tool,
@@ -241,11 +222,8 @@ function failedRead(ports: PassingPorts, { passed, style, upstreamUrl }: Streame
     did_it_happen: 'no',
     safe_to_retry: true,
     next: 'retry',
-    links: { docs: `${ports.settings().publicUrl}/docs/errors/${reason.code}` },
-    ...errorMembers(
-      { decision: 'failed', status: 502, ...reason, docs: `${ports.settings().publicUrl}/docs/errors/${reason.code}` },
-      style.errorFormat,
-    ),
+    links: { docs },
+    ...errorMembers({ decision: 'failed', status: 502, ...reason, docs }, style.errorFormat),
   };
   return {
     status: shownStatus(502, true, style),

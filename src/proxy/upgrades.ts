@@ -2,6 +2,7 @@ import httpProxy from 'http-proxy';
 import { Agent as HttpAgent, type IncomingMessage, type Server, STATUS_CODES } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
 import type { Duplex } from 'node:stream';
+import { errors } from 'undici';
 import { guardedConnector } from '../upstreams/http/connect.ts';
 import { CONNECT_TIMEOUT_MS } from '../upstreams/http/connections.ts';
 import { recordUpgrade, type UpgradeAccess } from './access.ts';
@@ -15,7 +16,7 @@ import type { ProxiedUpstream, ProxyPorts } from './ports.ts';
 import type { ReadLedger } from './read-ledger.ts';
 import type { DoorRefusal, Refusals } from './refusals.ts';
 import type { RouteTable } from './route-table.ts';
-import { BUSY, judgeRead, type StreamedRead, unreachableWords } from './streamed-read.ts';
+import { BUSY, failureOf, judgeRead, type StreamedRead } from './streamed-read.ts';
 
 export interface UpgradeParts {
   readonly ports: ProxyPorts;
@@ -180,25 +181,24 @@ function createTunnel({ live, reads, ports }: UpgradeParts) {
   const open = new WeakMap<IncomingMessage, { readonly read: StreamedRead; readonly entry: UpgradeAccess }>();
   // Runs before http-proxy's own listeners, so that they copy only what may pass.
   proxy.on('proxyReqWs', (proxyRequest, request, socket) => {
-    const { read, entry } = open.get(request) ?? {};
+    const opening = open.get(request);
+    if (opening === undefined) return void proxyRequest.destroy();
+    const { read, entry } = opening;
+    // A tunnel lasts as long as it likes. That it opens is an answer like others.
+    const giveUp = (): void => void proxyRequest.destroy(new errors.HeadersTimeoutError());
+    const late = read.timeoutMs === null ? undefined : setTimeout(giveUp, read.timeoutMs);
     const clean = (response: IncomingMessage): void => {
+      clearTimeout(late);
+      ports.heard(read.upstreamId, null);
       const { connection, upgrade } = response.headers;
-      const kept = returnedHeaders(response.headers, {
-        setCookie: read?.setCookie ?? false,
-        prefix: read?.prefix ?? '',
-        origin: read?.origin ?? (() => ''),
-        foreignLinks: read?.foreignLinks ?? 'hide',
-        upstreamUrl: read?.upstreamUrl ?? '',
-      });
+      const kept = returnedHeaders(response.headers, read);
       const switching = response.statusCode === 101 && upgrade !== undefined && connection !== undefined;
-      const observed = read?.passed.observed?.would ?? null;
+      const observed = read.passed.observed?.would ?? null;
       if (observed !== null) kept['svc-observed'] = observed;
       response.headers = switching ? { ...kept, connection: 'Upgrade', upgrade } : { ...kept, connection: 'close' };
-      if (read !== undefined) reads.record(read.passed, response.statusCode ?? null);
-      if (entry !== undefined) {
-        entry.status = response.statusCode ?? null;
-        entry.decision = switching ? 'committed' : 'failed';
-      }
+      reads.record(read.passed, response.statusCode ?? null);
+      entry.status = response.statusCode ?? null;
+      entry.decision = switching ? 'committed' : 'failed';
     };
     proxyRequest.on('response', clean);
     proxyRequest.on('upgrade', (response, upstreamSocket) => {
@@ -209,7 +209,10 @@ function createTunnel({ live, reads, ports }: UpgradeParts) {
       socket.once('close', () => upstreamSocket.destroy());
       upstreamSocket.once('close', () => socket.destroy());
     });
-    socket.once('close', () => proxyRequest.destroy());
+    socket.once('close', () => {
+      clearTimeout(late);
+      proxyRequest.destroy();
+    });
   });
   return (request: IncomingMessage, socket: Duplex, head: Buffer, read: StreamedRead, entry: UpgradeAccess): void => {
     open.set(request, { read, entry });
@@ -230,15 +233,17 @@ function createTunnel({ live, reads, ports }: UpgradeParts) {
     const agent = guardedAgent(protocol, settings);
     quietly(() =>
       proxy.ws(request, socket, head, { target, agent, changeOrigin: true }, (error) => {
-        if (!socket.writable) return;
-        answerWith(socket, unreachable(error), entry);
+        // The caller has left, or the tunnel was open: nothing that is written now would be an answer.
+        if (!socket.writable || entry.status !== null) return void socket.destroy();
+        ports.heard(read.upstreamId, 'code' in error ? String(error.code) : 'no_answer');
+        answerWith(socket, unreachable(error, read.upstreamUrl), entry);
       }),
     );
   };
 }
 
-function unreachable(error: Error): ProxyAnswer {
-  const reason = { code: 'connect_failed', message: unreachableWords(error) };
+function unreachable(error: Error, upstreamUrl: string): ProxyAnswer {
+  const reason = failureOf(error, upstreamUrl);
   return {
     status: 502,
     headers: { 'content-type': 'application/json', 'svc-decision': 'failed', 'x-should-retry': 'true' },

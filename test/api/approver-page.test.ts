@@ -302,7 +302,13 @@ describe('what is shown', () => {
     expect(seen).not.toContain('Some are cut');
     // With its quotes as long as what is shown at once.
     const whole = await waiting({ currency: 'c'.repeat(1_998) });
-    expect((await look(whole.path, await enter(whole.path, rig.keys.approver))).text).not.toContain('Show all');
+    const { text: apart } = await look(whole.path, await enter(whole.path, rig.keys.approver));
+    const [params = '', others = ''] = apart.split('What it costs');
+    expect(params).not.toContain('Show all');
+    // Beside the value of before less has room.
+    expect(others).toMatch(
+      /<pre>c{200}…<\/pre><details><summary>Show all: 1,798 more characters<\/summary><pre>c{1798}</,
+    );
     const longer = await waiting({ currency: 'b'.repeat(21_000) });
     const { text: cut } = await look(longer.path, await enter(longer.path, rig.keys.approver));
     expect(cut).toContain('… (1000 more characters)');

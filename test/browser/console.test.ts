@@ -289,6 +289,51 @@ describe('the inbox, by keyboard', () => {
     await expect.poll(async () => Promise.all(ids.map(stateOf))).toEqual(['rejected', 'rejected', 'pending_approval']);
   });
 
+  it('asks whoever came by a link once for all that are decided together', async () => {
+    const ids = [await asked(57_000, 'pay_57'), await asked(58_000, 'pay_58'), await asked(59_000, 'pay_59')];
+    const own = await signedIn(WIDE, 'light');
+    let shown = 0;
+    own.page.on('request', (request) => {
+      if (request.method() === 'POST' && request.url().endsWith('/console/session')) shown += 1;
+    });
+    await open('inbox', '#question', own.page);
+    for (const amount of ['57000', '58000', '59000'])
+      await own.page.locator('li', { hasText: amount }).locator('input').check();
+    await own.page.getByRole('link', { name: 'Refund 57000', exact: false }).click();
+    await own.page.getByRole('button', { name: 'Approve 3: €1,740.00' }).click();
+    const dialog = own.page.getByRole('dialog', { name: 'Show who you are once' });
+    await dialog.getByLabel('Your API key').fill(world.keys.approver);
+    expect(await Promise.all(ids.map(stateOf))).toEqual(ids.map(() => 'pending_approval'));
+    await own.page.keyboard.press('Enter');
+    await expect.poll(() => Promise.all(ids.map(stateOf))).toEqual(ids.map(() => 'committed'));
+    expect([shown, await dialog.count()]).toEqual([1, 0]);
+    await own.context.close();
+  });
+
+  it('shows a long param to its end for who asks for the rest', async () => {
+    const { body } = await world.run(
+      refund({ payment_id: 'pay_60', amount: 56_000, reason: `${'x'.repeat(5_000)} the end` }),
+    );
+    await open(`inbox?approval=${body.approval.id}`, '#question');
+    const rest = page.locator('main details', { hasText: 'more characters' });
+    expect(await rest.getByText('the end').isVisible()).toBe(false);
+    await rest.getByText('Show all: 3,008 more characters').click();
+    await rest.getByText('the end').waitFor();
+    await world.post(`/approvals/${body.approval.id}/reject`, {}, world.keys.approver);
+  });
+
+  it('says how many requests ended without a decision', async () => {
+    const expired = async (): Promise<number> => (await world.get('/approvals?status=expired')).body.approvals.length;
+    const before = await expired();
+    const restore = await withPolicy((policy) => policy.replace('expires: 1h', 'expires: 1s'));
+    await asked(61_000, 'pay_61');
+    await asked(62_000, 'pay_62');
+    await restore();
+    await expect.poll(expired, { timeout: 20_000 }).toBe(before + 2);
+    await open('inbox', 'main h1');
+    await page.getByText(`${before + 2} requests ended without a decision in the last 24 h: nothing`).waitFor();
+  });
+
   it('decides those of several agents one by one', async () => {
     await asked(54_000, 'pay_15');
     await world.run(refund({ payment_id: 'pay_16', amount: 55_000 }), world.keys.otherBot);
@@ -309,6 +354,30 @@ describe('the inbox, by keyboard', () => {
     expect(await own.page.getByRole('button', { name: /Approve|Reject/ }).count()).toBe(0);
     await own.page.getByText('It is your own request', { exact: false }).waitFor();
     await own.context.close();
+  });
+});
+
+describe('budgets', () => {
+  it('are money where their unit or their bucket names the currency, and counts elsewhere', async () => {
+    const restore = await withPolicy((policy) =>
+      policy
+        .replace('budgets:', 'budgets:\n  cents: { unit: cent, by: [params.currency], per: year, limit: 500000 }')
+        .replace('claim: { on:', 'budget: { use: cents, amount: params.amount }\n      - claim: { on:'),
+    );
+    expect((await world.run(refund({ payment_id: 'pay_63', currency: 'USD', amount: 1_250 }))).body.decision).toBe(
+      'committed',
+    );
+    expect((await world.run({ ...refund(), tool: 'payments.charge', params: { amount: 1 } })).body.decision).toBe(
+      'committed',
+    );
+    await open('budgets', 'li.card');
+    const card = (name: string): Promise<string> => page.locator('li.card', { hasText: name }).innerText();
+    expect(await card('world/cents')).toMatch(
+      /\$12\.50 of \$5,000\.00[^]*\$12\.50 spent, \$0\.00 set aside, \$4,987\.50 left/,
+    );
+    expect(await card('world/agent-day bot')).toMatch(/€[\d,]+\.\d\d of €1,000,000\.00/);
+    expect(await page.innerText('main')).not.toContain('cents of');
+    await restore();
   });
 });
 
@@ -636,7 +705,7 @@ describe('a param that a rule names as editable', () => {
     const amount = at.getByLabel(/^amount in EUR: at most €910\.00/);
     expect(await amount.inputValue()).toBe('910.00');
     expect(await at.locator('button.yes').innerText()).toContain('Approve €910.00 refund');
-    expect(await at.innerText('main')).toContain('91000 (€910.00)');
+    expect(await at.innerText('main')).toContain('€910.00, sent as 91000');
     await amount.fill('1.000,00');
     await at.getByText('amount has to be an amount such as 1234.56, with nothing between thousands.').waitFor();
     expect(await at.locator('button.yes').isDisabled()).toBe(true);
@@ -837,7 +906,7 @@ describe('every screen', () => {
     await open('effects?decision=committed', 'a.cells', at);
     await at.locator('a.cells').first().click();
     await at.getByText('Holds', { exact: true }).waitFor();
-    await at.getByText('Just before this call', { exact: true }).waitFor();
+    await at.getByText('Just before it was set aside', { exact: true }).waitFor();
     await look('effect');
     expect(faults).toEqual([]);
     await other.context.close();

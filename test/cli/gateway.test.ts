@@ -374,6 +374,8 @@ describe('approvals', () => {
       `Approved, and sent: committed. The action happened. The effect ${waiting.effect_id} is committed.`,
     );
     expect(approved.code).toBe(0);
+    const decided = (await asAccount('approvals', 'show', id)).out;
+    expect(decided).toMatch(/^at +user +key +verdict +comment\n\S+Z +\w+ +key_\w+ +approve +fine$/m);
     const again = await refund(6000, 'large-1');
     expect(again.decision).toBe('duplicate_blocked');
   });

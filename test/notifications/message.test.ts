@@ -75,6 +75,20 @@ describe('what is told', () => {
     });
   });
 
+  it('is money as money of a budget whose currency is known, and its figures as they are counted for programs', () => {
+    const of = { budget: 'day', unit: 'cent', limit: 100_000, spent: 90_000, held: 350, resets_at: null };
+    const near = (currency: { readonly currency?: string }): Message =>
+      said({ event: 'budget.near_limit', effectId: null, data: { ...of, ...currency } });
+    const money = '€900.00 spent and €3.50 set aside of €1,000.00';
+    const euro = near({ currency: 'EUR' });
+    expect(euro.body).toMatchObject({ data: { limit: 100_000, spent: 90_000, currency: 'EUR', summary: money } });
+    for (const text of [JSON.stringify(slackBody(euro)), mailText(euro)]) {
+      expect(text).toContain(`summary: ${money}`);
+      expect(text).not.toMatch(/90000|unit/);
+    }
+    expect(mailText(near({}))).toContain('summary: 90000 cent spent and 350 cent set aside of 100000 cent');
+  });
+
   it('adds no line to a mail', () => {
     const lines = mailText(said({ data: { reason: 'see below\r\nBcc: all@example.com' } })).split('\n');
     expect(lines).toContain('reason: see below Bcc: all@example.com');

@@ -130,11 +130,27 @@ it('says how far a budget is used and when it begins anew; one that never does i
   const { observed, notified } = watching(() => [{ ...ROW, held: 3 }, forever]);
   await observed.inspect([OPS]);
   const of = { event: 'budget.near_limit', workspace: 'w', effectId: null, at: 1_000_000 };
-  const data = { budget: 'b', unit: 'cent', limit: 100, spent: 90, held: 3, resets_at: '1970-01-01T00:33:20.000Z' };
+  const data = {
+    budget: 'b',
+    unit: 'cent',
+    currency: null,
+    limit: 100,
+    spent: 90,
+    held: 3,
+    resets_at: '1970-01-01T00:33:20.000Z',
+  };
   expect(notified).toEqual([
     [2_000_000, { ...of, data }],
     [1_000_000 + 86_400_000, { ...of, data: { ...data, budget: 'total', spent: 60, held: 35, resets_at: null } }],
   ]);
+});
+
+it('says in which currency a budget is counted, where its bucket or its unit says so', async () => {
+  const euros = { ...ROW, bucket: '["bot","EUR"]' };
+  const francs = { ...ROW, budget: 'c', unit: 'CHF-cent' };
+  const { observed, notified } = watching(() => [euros, francs, { ...ROW, budget: 'd' }]);
+  await observed.inspect([OPS]);
+  expect(notified.map(([, { data }]) => data['currency'])).toEqual(['EUR', 'CHF', null]);
 });
 
 it('effects that retention must leave are told of once a day', async () => {

@@ -7,6 +7,7 @@ import { join } from 'node:path';
 import { createDoorCheck, createEntrances } from '../../src/api/host-check.ts';
 import { renderProblem } from '../../src/api/problem.ts';
 import { createListeningServer } from '../../src/api/server.ts';
+import type { Note } from '../../src/effects/model/note.ts';
 import type { PauseScope } from '../../src/effects/model/pause.ts';
 import { runEffect } from '../../src/effects/run/run-effect.ts';
 import type { EffectStore } from '../../src/effects/store.ts';
@@ -31,6 +32,7 @@ import { settlementTexts } from '../../src/records/settlement-text.ts';
 import { openSpillJournal } from '../../src/stores/journal/spill.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
+import { SilentUpstreams } from '../../src/gateway/silent-upstreams.ts';
 import { createUpstreams } from '../../src/upstreams/upstreams.ts';
 import { askAgain } from '../ask-again.ts';
 import { type LedgerUpstream, startLedgerUpstream } from '../upstream/start.ts';
@@ -50,6 +52,8 @@ export interface ProxiedWorld {
   readonly keys: { readonly bot: string; readonly account: string; readonly readonly: string };
   /** A key that a test may revoke. */
   freshBot(): Promise<{ readonly key: string; revoke(): Promise<void> }>;
+  /** What is noted of upstreams that do not answer. */
+  readonly silences: () => readonly Note[];
   /** Whether the gateway has heard of keys and pauses lately. */
   heard(lately: boolean): void;
   /** Does something between the admission of the next call and its dispatch. */
@@ -114,6 +118,7 @@ tools:
     request: { method: POST, path: /v1/chat/completions, body: "*" }
     response: stream
     timeout: 1500ms
+  - { name: model.live, upstream: model, kind: read, timeout: 100ms, request: { method: GET, path: /v1/live } }
   - name: model.brief
     upstream: model
     kind: write
@@ -218,6 +223,7 @@ routes:
     rules:
       - { match: "POST /v1/chat/completions", tool: model.chat, idempotency: none, on_duplicate: replay }
       - { match: "POST /v1/brief", tool: model.brief, idempotency: none }
+      - { match: "GET /v1/live", tool: model.live, frames: ungoverned }
   - upstream: model
     prefix: /brief
     error_format: openai
@@ -297,9 +303,10 @@ export async function startProxiedWorld(
   let placing: (() => Promise<void>) | null = null;
   let placed = 0;
   const accessed: AccessLine[] = [];
+  const silent = new SilentUpstreams(() => {});
   const core = corePorts({
     store,
-    silent: { known: new Map(), called() {}, heard() {} },
+    silent,
     opinion: { offer: () => undefined, next: { call: Infinity, simulation: Infinity } },
     upstream: {
       ...upstreams,
@@ -393,7 +400,7 @@ export async function startProxiedWorld(
     policyMode: () => configuration.policies.mode,
     observed: () => {},
     access: (line) => void accessed.push(line),
-    heard: () => undefined,
+    heard: (upstream, code) => silent.heard(upstream, code),
     shadowed: (rules) => void shadowed.push(...rules),
     settings: () => ({ ...settings(), bodyLimit: configuration.limits.bodyBytes, uploads: UPLOADS }),
     spool: NO_SPOOL,
@@ -462,6 +469,7 @@ export async function startProxiedWorld(
     },
     placed: () => placed,
     accessed,
+    silences: () => silent.notes(Date.now()),
     heard: (lately) => {
       fresh = lately;
     },

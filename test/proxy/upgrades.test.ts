@@ -1,5 +1,5 @@
 import { once } from 'node:events';
-import { connect, type Socket } from 'node:net';
+import { connect, createServer, type Socket } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { type ProxiedWorld, startProxiedWorld } from './gateway.ts';
 
@@ -36,8 +36,8 @@ interface Connection {
   answers(count: number): Promise<{ readonly statuses: readonly number[]; readonly text: string }>;
 }
 
-function open(): Connection {
-  const { hostname, port } = new URL(world.url);
+function open(url = world.url): Connection {
+  const { hostname, port } = new URL(url);
   const socket = connect(Number(port), hostname).setEncoding('latin1').setNoDelay();
   let text = '';
   socket.on('data', (chunk) => {
@@ -191,6 +191,36 @@ describe('an upgrade to WebSocket', () => {
     await closed;
     expect((await answers(1)).statuses).toEqual([]);
     await vi.waitFor(async () => expect((await world.upstream.counts()).requests).toBe(before + 1), 30_000);
+  });
+
+  test('of upstreams that say nothing is given up after the time-out of the tool, and noted until one answers', async () => {
+    let isSilent = true;
+    const quiet = createServer((socket) => {
+      socket.on('error', () => {});
+      socket.on('data', () => void (isSilent || socket.end('HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n')));
+    });
+    await once(quiet.listen(0, '127.0.0.1'), 'listening');
+    const address = quiet.address();
+    if (address === null || typeof address === 'string') throw new Error('it has no port');
+    const own = await startProxiedWorld({ model: `http://127.0.0.1:${address.port}` });
+    const tried = async (): Promise<string> => {
+      const { socket, answers } = open(own.url);
+      socket.write(
+        handshake('Host: localhost').replace('/shop/v1/stream', '/model/v1/live').replace(world.keys.bot, own.keys.bot),
+      );
+      const { text } = await answers(1);
+      socket.destroy();
+      return text;
+    };
+    for (let calls = 0; calls < 3; calls += 1) expect(await tried()).toMatch(/^HTTP\/1\.1 502 [^]*within the time-out/);
+    expect(own.silences()).toMatchObject([
+      { message: expect.stringMatching(/^The last 3 calls of model .*\(UND_ERR_HEADERS_TIMEOUT\)/) },
+    ]);
+    isSilent = false;
+    expect(await tried()).toMatch(/^HTTP\/1\.1 404 /);
+    expect(own.silences()).toEqual([]);
+    await own.close();
+    quiet.close();
   });
 
   test.each([

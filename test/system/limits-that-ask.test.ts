@@ -139,6 +139,8 @@ it('lets one approver change the call and another let it go beyond: what runs is
   });
   expect(stdout).toMatch(/^beyond +the limit of budget world\/agent-day$/m);
   expect(stdout).toMatch(/world\/changed +maria +0 of 1/);
+  expect(stdout).toMatch(/^amount +€4\.00 \(400\)$/m);
+  expect(stdout).toMatch(/^budget +amount +limit +spent +held\nworld\/agent-day +€4\.00( +€\d+\.\d\d){3}$/m);
   const changed = await approve(id, world.keys.approver, { digest: shown.digest, changes: { amount: 150 } });
   expect(changed.body).toMatchObject({ status: 'pending', became: { what: 'waiting' } });
   const now = (await world.get(`/approvals/${id}`)).body;

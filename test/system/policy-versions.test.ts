@@ -5,6 +5,14 @@ import { svc } from '../cli/run.ts';
 import { type Answer, makeApiKey, send } from './gateway.ts';
 import { startWorld, type World } from './world.ts';
 
+const MORE = `
+apiVersion: svc-gateway/v1
+kind: PolicySet
+name: more
+owner: team-test
+rules: [ { id: no-secrets, effect: deny, match: { tools: [notes.secret] } } ]
+`;
+
 let world: World;
 let auditor = '';
 let first = '';
@@ -72,4 +80,19 @@ it('svc policy show prints the files, and history who and why', async () => {
   expect(shown.out).toContain('reason: "Only EUR and USD"');
   expect(told.out).toMatch(/rollback .*the new one stops refunds/);
   expect(told.out).toMatch(/files .*world\.yaml/);
+});
+
+it('a start names the files that changed while nothing ran, and no other', async () => {
+  const { policyFolder } = world.gateway;
+  await writeFile(join(policyFolder, 'more.yaml'), MORE);
+  await vi.waitFor(
+    async () => expect((await history()).activations[0].files).toEqual([expect.stringMatching(/more/)]),
+    30_000,
+  );
+  await world.gateway.stop();
+  const file = join(policyFolder, 'world.yaml');
+  await writeFile(file, (await readFile(file, 'utf8')).replace('Only euros and dollars', 'Euros or dollars'));
+  await world.gateway.restart();
+  const { activations } = await history();
+  expect(activations[0]).toMatchObject({ how: 'files', files: [expect.stringMatching(/world\.yaml$/)] });
 });

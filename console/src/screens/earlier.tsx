@@ -42,5 +42,5 @@ export function Expired({ now }: { readonly now: number }): JSX.Element | null {
   const late = (found.data?.approvals ?? []).filter(({ expires_at: end }) => now - Date.parse(end) < SHORTLY_MS);
   if (late.length === 0) return null;
   const many = late.length === 1 ? 'One request' : `${late.length} requests`;
-  return <p class="faint">{many} ended without a decision in the last 24 h: nothing of that happened.</p>;
+  return <p class="faint">{many} ended without a decision in the last 24 h: nothing of that happened.</p>;
 }

@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/preact-query';
 import type { JSX } from 'preact';
 import { Link } from 'wouter-preact';
 import { ask, type Effect, type JsonObject, type LedgerEvent, of, type Rule, type StageOfRun } from '../api.ts';
-import { Mark, spanText, Text, Time, valueText, visible } from '../format.tsx';
+import { LongText, Mark, spanText, Text, Time, valueText, visible } from '../format.tsx';
 import { amountText, currencyOfParam, moneyTaken, moneyText } from '../money.ts';
 import { Copies, curlOf, Fault, Head } from '../parts.tsx';
 import { checkReceipt } from '../receipt.ts';
@@ -64,9 +64,7 @@ export function EffectScreen({ id }: { readonly id: string }): JSX.Element {
                 <h2 id="answered">What was answered</h2>
                 {effect.upstream_status !== undefined && <span class="faint">HTTP {effect.upstream_status}</span>}
               </header>
-              <pre class="text" tabIndex={0}>
-                {visible(valueText(effect.result))}
-              </pre>
+              <LongText>{valueText(effect.result)}</LongText>
             </section>
           )}
         </div>
@@ -158,18 +156,9 @@ function Values({ of: values, costs }: { readonly of: JsonObject; readonly costs
     <Facts
       of={entries.map(([name, value]) => {
         const money = moneyText(value, currencyOfParam(name, values, costs));
-        const text = money === null ? valueText(value) : `${valueText(value)} (${money})`;
+        const text = money === null ? valueText(value) : `${money}, sent as ${valueText(value)}`;
         const isShort = text.length <= 80 && !text.includes('\n');
-        return [
-          visible(name),
-          isShort ? (
-            <Text mono>{text}</Text>
-          ) : (
-            <pre class="text" tabIndex={0}>
-              {visible(text)}
-            </pre>
-          ),
-        ];
+        return [visible(name), isShort ? <Text mono>{text}</Text> : <LongText>{text}</LongText>];
       })}
     />
   );
@@ -402,8 +391,8 @@ function Holds({ effect, path }: { readonly effect: Effect; readonly path: strin
                     'It took',
                     effect.hold_state === 'posted' ? `${money(spent, unit)} spent` : `${money(amount, unit)} ${state}`,
                   ],
-                  ...(before === undefined ? [] : [stood('Just before this call', before)]),
-                  ...(after === undefined ? [] : [stood('Just after it', after)]),
+                  ...(before === undefined ? [] : [stood('Just before it was set aside', before)]),
+                  ...(after === undefined ? [] : [stood(`Just after it was ${state}`, after)]),
                   now === null
                     ? ['Now', 'Its window is over']
                     : stood('Now', { spent: now.spent ?? 0, held: now.held ?? 0 }),

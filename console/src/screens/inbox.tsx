@@ -333,13 +333,13 @@ function Question({
 }): JSX.Element {
   const { workspace } = useCurrent();
   const { roles, user } = useCurrent().session;
-  // The list does not say what is left of budgets.
+  // The list does not say what is left of budgets, and cuts texts sooner.
   const whole = useQuery({
     queryKey: [workspace, 'approvals', listed.id, listed.digest],
     queryFn: () => ask<Approval>('GET', `${of(workspace)}/approvals/${listed.id}`),
     refetchInterval: 10_000,
   });
-  const approval = { ...listed, costs: whole.data?.costs ?? listed.costs };
+  const approval = { ...(whole.data ?? listed), votes: listed.votes };
   const made = useMadeBefore(approval);
   const [comment, setComment] = useState('');
   const [edits, setEdits] = useState<Edits>({});

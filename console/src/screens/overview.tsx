@@ -6,6 +6,7 @@ import { DECISIONS, Mark, spanText, Text } from '../format.tsx';
 import { Bar, Copies, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
 import { useUnknown, useWaiting } from '../queries.ts';
 import { useCurrent, useMay } from '../session.tsx';
+import { Facts } from './effect.tsx';
 
 /** Of the newest actions, how many are looked at: as many as a page of the list has at most. */
 const NEWEST = 200;
@@ -167,16 +168,11 @@ function Durations({ effects }: { readonly effects: readonly Effect[] }): JSX.El
             ['Before: policies, and people who were asked', between(0, 1)],
           ] as const
         ).map(([title, lasted]) => (
-          <div key={title} class="stack">
+          <div key={title} class="stack" role="group" aria-label={title}>
             <p>{title}</p>
-            <dl class="stack" aria-label={title}>
-              {SHARES.map(([words, share]) => (
-                <div key={words} class="row">
-                  <dt class="faint">{words}</dt>
-                  <dd class="num">{lasted[Math.floor(share * (lasted.length - 1))]} ms</dd>
-                </div>
-              ))}
-            </dl>
+            <Facts
+              of={SHARES.map(([words, share]) => [words, `${lasted[Math.floor(share * (lasted.length - 1))]} ms`])}
+            />
           </div>
         ))}
     </section>

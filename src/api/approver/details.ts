@@ -1,5 +1,5 @@
 import { type ApprovalRecord, escalatesAt } from '../../effects/model/approval.ts';
-import { amountText, currencyOfParam, moneyText } from '../../effects/model/money.ts';
+import { amountText, callName, currencyOfParam, moneyTaken, moneyText } from '../../effects/model/money.ts';
 import { pinnedCall, type Tool } from '../../effects/model/tool.ts';
 import { type ApprovalRequirement, type Approvers, limitName } from '../../effects/model/verdict.ts';
 import { SHOWN } from '../../effects/run/shown-params.ts';
@@ -9,7 +9,7 @@ import { type Difference, type EarlierCall, paramsThatDiffer } from './earlier.t
 import { type Html, html, lines } from './html.ts';
 import { timeOf } from './layout.ts';
 import type { ShownApproval } from './shown.ts';
-import { beginning, shortened } from '../../effects/model/shortened.ts';
+import { beginning } from '../../effects/model/shortened.ts';
 
 /* What stands below the card: for who wants to know more before deciding. */
 
@@ -24,21 +24,35 @@ export function namedCurrency({ params }: Pick<ShownApproval, 'params'>): Json |
   return isJsonObject(own) ? own['currency'] : undefined;
 }
 
+/**
+ * The amount as money, large, where a budget says in what it is counted. What a param is counted in, its name does not
+ * say; the policy's summary may.
+ */
+export function amountTaken(shown: ShownApproval): string | null {
+  return moneyTaken(shown.approval.costs, namedCurrency(shown))?.text ?? null;
+}
+
 /** Two columns of values that are not the same. */
 export function differencesTable(of: readonly Difference[], before: string, now: string): Html {
   return html`<table><tr><th scope="col">What</th><th scope="col">${before}</th><th scope="col">${now}</th></tr>${of.map(
-    (one) =>
-      html`<tr><td>${one.name}</td><td>${shortened(one.before, MOST_SHOWN)}</td><td>${shortened(one.now, MOST_SHOWN)}</td></tr>`,
+    (one) => html`<tr><td>${one.name}</td><td>${differenceOf(one.before)}</td><td>${differenceOf(one.now)}</td></tr>`,
   )}</table>`;
 }
 
+/** The most characters of a value that stand in a cell at once. */
 const MOST_SHOWN = 200;
+
+function differenceOf(text: string): string | Html {
+  return text.length <= MOST_SHOWN ? text : valueOf(text, MOST_SHOWN);
+}
+
 /** The most characters of a param that stand on the page at once. */
 const MOST_AT_ONCE = 2_000;
 /** The most earlier calls on the target that are listed. */
 const MOST_EARLIER = 5;
 
-function actionOf({ approval, action, tool, effect }: ShownApproval): Html {
+function actionOf(shown: ShownApproval): Html {
+  const { approval, action, tool } = shown;
   const { requester } = approval;
   const word = (name: string): string => textOf(action[name]);
   const rows: readonly (readonly [string, string | Html])[] = [
@@ -51,10 +65,18 @@ function actionOf({ approval, action, tool, effect }: ShownApproval): Html {
     ['Owner of the agent', requester.agentOwner ?? ''],
     ['User of the key', requester.user ?? ''],
     ['Asked at', timeOf(approval.createdAt)],
-    ['Effect', effect?.id ?? ''],
+    ['On record as', recordOf(shown)],
   ];
   const said = rows.filter(([, value]) => value !== '');
   return html`<section><h2>The call</h2><dl class="pairs">${said.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl></section>`;
+}
+
+/** What a call is called, with a way to its record for who may read that; its id is for who asks for help. */
+function recordOf(shown: ShownApproval): Html {
+  const { approval, effect, mayReadEffects } = shown;
+  if (effect === null) return html`nothing any more`;
+  const name = html`${callName(approval.tool, amountTaken(shown))}`;
+  return html`${mayReadEffects ? linkTo(approval.workspace, effect, name) : name} <span class="faint">${effect.id}</span>`;
 }
 
 /** What a tool says about coming back. Only tools of MCP servers say something. */
@@ -82,16 +104,19 @@ ${cut ? html`<p class="notice" role="alert">Some are cut where they say so: of a
 function valuesOf(of: JsonObject, money: (name: string) => string = () => ''): Html {
   const rows = Object.entries(of);
   if (rows.length === 0) return html`<p>None.</p>`;
-  return html`<dl class="pairs">${rows.map(
-    ([name, value]) => html`<dt>${name}</dt>
-<dd>${valueOf(JSON.stringify(value, null, 2))}<span class="faint">${money(name)}</span></dd>`,
-  )}</dl>`;
+  return html`<dl class="pairs">${rows.map(([name, value]) => {
+    const amount = money(name);
+    const text = JSON.stringify(value, null, 2);
+    const shown = amount === '' ? valueOf(text) : html`${amount} <span class="faint">sent as ${text}</span>`;
+    return html`<dt>${name}</dt>
+<dd>${shown}</dd>`;
+  })}</dl>`;
 }
 
 /** A long value begins, and goes on for who asks for the rest. */
-function valueOf(text: string): Html {
-  if (text.length <= MOST_AT_ONCE) return html`<pre>${lines(text)}</pre>`;
-  const start = beginning(text, MOST_AT_ONCE);
+function valueOf(text: string, most = MOST_AT_ONCE): Html {
+  if (text.length <= most) return html`<pre>${lines(text)}</pre>`;
+  const start = beginning(text, most);
   const rest = text.slice(start.length);
   return html`<pre>${lines(start)}…</pre><details><summary>Show all: ${rest.length.toLocaleString('en')} more characters</summary><pre>${lines(rest)}</pre></details>`;
 }

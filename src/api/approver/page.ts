@@ -2,8 +2,8 @@ import { MOST_COMMENT } from '../../effects/model/approval.ts';
 import type { Challenge } from '../../identity/passkeys/passkeys.ts';
 import { countToText } from '../../effects/wire/approval.ts';
 import { isJsonObject } from '../../json/value.ts';
-import { callName, currencyOfParam, lastName, moneyTaken } from '../../effects/model/money.ts';
-import { beyondOf, detailsOf, differencesTable, namedCurrency } from './details.ts';
+import { callName, currencyOfParam, lastName } from '../../effects/model/money.ts';
+import { amountTaken, beyondOf, detailsOf, differencesTable } from './details.ts';
 import { alikeHtml, allowancesHtml, allowedHtml } from './alike.ts';
 import { type Difference, paramsThatDiffer, repeatText } from './earlier.ts';
 import { type Entered, faultAt, fieldsHtml, isFieldName } from './fields.ts';
@@ -204,14 +204,6 @@ export function overtakenText({ approval, replacedBy }: ShownApproval, user: str
   return last === undefined
     ? null
     : late(last.user, last.verdict === 'approve' ? 'approved it' : 'rejected it', last.at);
-}
-
-/**
- * The amount as money, large, where a budget says in what it is counted. What a param is counted in, its name does not
- * say; the policy's summary may.
- */
-function amountTaken(shown: ShownApproval): string | null {
-  return moneyTaken(shown.approval.costs, namedCurrency(shown))?.text ?? null;
 }
 
 /** What an approver has changed of what the agent asked. Of what did not run, only the params that were asked are kept. */

@@ -46,8 +46,9 @@ export function requestToWire(approval: ApprovalRecord, publicUrl: string) {
     ...(changed === undefined
       ? {}
       : { changed: { by: changed.by, at: timeToWire(changed.at), params: changed.params } }),
-    votes: approval.votes.map(({ user, verdict, at, comment, salt }) => ({
+    votes: approval.votes.map(({ user, keyId, verdict, at, comment, salt }) => ({
       user,
+      key_id: keyId,
       verdict,
       at: timeToWire(at),
       comment,
