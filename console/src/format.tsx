@@ -65,7 +65,8 @@ export function spanText(ms: number): string {
   const seconds = Math.max(0, Math.round(ms / 1000));
   if (seconds < 60) return `${seconds} s`;
   if (seconds < 3_600) return `${Math.floor(seconds / 60)} min`;
-  if (seconds < 172_800) return `${Math.floor(seconds / 3_600)} h ${Math.floor((seconds % 3_600) / 60)} min`;
+  const rest = Math.floor((seconds % 3_600) / 60);
+  if (seconds < 172_800) return `${Math.floor(seconds / 3_600)} h${rest === 0 ? '' : ` ${rest} min`}`;
   return `${Math.floor(seconds / 86_400)} days`;
 }
 

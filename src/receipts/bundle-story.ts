@@ -6,20 +6,46 @@ const VERDICTS: ReadonlyMap<Json | undefined, string> = new Map([
   ['approval.rejected', 'rejected'],
 ]);
 
-/** Gathers, line by line, who decided what, with which key, and whose policies were in force since when. */
+/** Gathers, line by line, who decided what, with which key, what they allowed ahead, and whose policies were in force since when. */
 export function createBundleStory() {
-  const votes: Readonly<Record<string, string>>[] = [];
-  const effects = new Map<string, Readonly<Record<string, string>>>();
-  const policies: Readonly<Record<string, string>>[] = [];
+  const votes: {
+    readonly row: ReturnType<typeof texts>;
+    readonly effect: string;
+    readonly request: string;
+    unused?: string;
+  }[] = [];
+  const allowances: ReturnType<typeof texts>[] = [];
+  const effects = new Map<string, ReturnType<typeof texts>>();
+  const policies: ReturnType<typeof texts>[] = [];
 
   function takeVote({ at, kind, effect_id: effect, data, words }: JsonObject): void {
     const verdict = VERDICTS.get(kind);
     if (verdict === undefined || !isJsonObject(data) || typeof effect !== 'string') return;
-    const { user, key_id: key = '', passkey_id: passkey = '', changed, comment } = data;
+    const { approval_id: request, user, key_id: key = '', passkey_id: passkey = '', changed, comment } = data;
     const said = isJsonObject(words) ? words['comment'] : comment && '(not in the bundle)';
     const by = { at, who: user, verdict, with: [key, passkey] };
-    votes.push(texts({ ...by, effect, call: '', became: '', changed, words: said }));
+    const row = texts({ ...by, effect, call: '', became: '', changed, words: said });
+    votes.push({ row, effect, request: textOf(request), ...(data['void'] === true && { unused: 'not used' }) });
     effects.set(effect, {});
+  }
+
+  /** Approvals whose request ended before anything was sent by them: people were asked anew, or nobody was any more. */
+  function takeEnd({ kind, effect_id: effect, data }: JsonObject): void {
+    if ((kind !== 'approval.renewed' && kind !== 'approval.expired') || !isJsonObject(data)) return;
+    const { approval_id: request } = data;
+    const isRenewed = kind === 'approval.renewed';
+    for (const vote of votes)
+      if (vote.effect === effect && (isRenewed ? !vote.unused?.includes('anew') : vote.request === request))
+        vote.unused = isRenewed ? `not used, asked anew as ${textOf(request)}` : `not used, ${textOf(data['code'])}`;
+  }
+
+  function takeAllowance({ at, kind, effect_id: effect, actor, data }: JsonObject): void {
+    if (typeof kind !== 'string' || !kind.startsWith('allowance.') || !isJsonObject(data)) return;
+    if (typeof effect === 'string' && !effects.has(effect)) effects.set(effect, {});
+    const { allowance_id: allowance, given_by, times, used, expires_at: until } = data;
+    const by = isJsonObject(actor) ? actor['id'] : '';
+    const calls = times === undefined ? `${Number(used)} used` : `the next ${Number(times)}`;
+    allowances.push(texts({ at, what: kind.slice(10), by, allowance, given_by, calls, until, effect, call: '' }));
   }
 
   function takePolicy({ version, in_force: times, part = 1 }: JsonObject): void {
@@ -34,20 +60,27 @@ export function createBundleStory() {
     /** @param line any line of a bundle before its seal */
     take(line: JsonObject): void {
       const { type, effect_id: effect, tool = '', target = '', state } = line;
-      if (type === 'event') takeVote(line);
+      if (type === 'event') for (const takeEvent of [takeVote, takeEnd, takeAllowance]) takeEvent(line);
       else if (type === 'policy') takePolicy(line);
       else if (type === 'effect' && typeof effect === 'string' && effects.has(effect))
         effects.set(effect, texts({ call: [tool, target], became: state }));
     },
     end: () => ({
-      votes: votes.map((vote) => ({ ...vote, ...effects.get(vote['effect'] ?? '') })),
+      votes: votes.map(({ row, effect, unused }) => ({
+        ...row,
+        ...effects.get(effect),
+        ...(unused !== undefined && { became: unused }),
+      })),
+      allowances: allowances.map((row) => ({ ...row, call: effects.get(row['effect'] ?? '')?.['call'] ?? '' })),
       policies: policies.toSorted(({ since: one = '' }, { since: other = '' }) => (one < other ? -1 : 1)),
     }),
   };
 }
 
 function texts(of: Readonly<Record<string, Json | undefined>>): Readonly<Record<string, string>> {
-  const text = (value: Json | undefined): string =>
-    isJsonArray(value) ? value.map(text).join(' ').trim() : typeof value === 'string' ? value : '';
-  return Object.fromEntries(Object.entries(of).map(([name, value]) => [name, text(value)]));
+  return Object.fromEntries(Object.entries(of).map(([name, value]) => [name, textOf(value)]));
+}
+
+function textOf(value: Json | undefined): string {
+  return isJsonArray(value) ? value.map(textOf).join(' ').trim() : typeof value === 'string' ? value : '';
 }

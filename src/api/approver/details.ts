@@ -1,5 +1,6 @@
 import { type ApprovalRecord, escalatesAt } from '../../effects/model/approval.ts';
 import { amountText, currencyOfParam, moneyText } from '../../effects/model/money.ts';
+import type { EffectState } from '../../effects/model/effect.ts';
 import { pinnedCall, type Tool } from '../../effects/model/tool.ts';
 import { type ApprovalRequirement, type Approvers, limitName } from '../../effects/model/verdict.ts';
 import { SHOWN } from '../../effects/run/shown-params.ts';
@@ -26,7 +27,7 @@ export function namedCurrency({ params }: Pick<ShownApproval, 'params'>): Json |
 
 /** Two columns of values that are not the same. */
 export function differencesTable(of: readonly Difference[], before: string, now: string): Html {
-  return html`<table><tr><th scope="col">What</th><th scope="col">${before}</th><th scope="col">${now}</th></tr>${of.map(
+  return html`<table class="differ"><tr><th scope="col">What</th><th scope="col">${before}</th><th scope="col">${now}</th></tr>${of.map(
     (one) =>
       html`<tr><td>${one.name}</td><td>${shortened(one.before, MOST_SHOWN)}</td><td>${shortened(one.now, MOST_SHOWN)}</td></tr>`,
   )}</table>`;
@@ -50,7 +51,8 @@ function actionOf({ approval, action, tool, effect }: ShownApproval): Html {
     ['Asked by', `agent ${requester.agentId}`],
     ['Owner of the agent', requester.agentOwner ?? ''],
     ['User of the key', requester.user ?? ''],
-    ['Asked at', timeOf(approval.createdAt)],
+    ['Asked at', timeOf(effect?.createdAt ?? approval.createdAt)],
+    ['Asked anew at', effect === null || effect.createdAt >= approval.createdAt ? '' : timeOf(approval.createdAt)],
     ['Effect', effect?.id ?? ''],
   ];
   const said = rows.filter(([, value]) => value !== '');
@@ -117,12 +119,17 @@ function leftOf({ cost, row }: ShownApproval['costs'][number]): { readonly left:
   return { left: Math.max(0, limit - (row?.spent ?? 0) - (row?.held ?? 0)), limit };
 }
 
+/** Of a call that was approved and sent: where it takes, or may have taken, something. */
+const TAKEN: ReadonlySet<EffectState> = new Set(['executing', 'committed', 'unknown']);
+
 function costsOf(shown: ShownApproval): Html {
   const { costs } = shown;
   if (costs.length === 0) return html``;
   const currency = namedCurrency(shown);
   const { status } = shown.approval;
-  const takes = status === 'rejected' || status === 'expired' ? 'Would have taken' : 'Takes';
+  const isOver = status === 'rejected' || status === 'expired';
+  const { state = 'committed' } = shown.effect?.life ?? {};
+  const takes = isOver || (status === 'used' && !TAKEN.has(state)) ? 'Would have taken' : 'Takes';
   return html`<section><h2>What it costs</h2><table><tr><th scope="col">Budget</th><th scope="col">${takes}</th><th scope="col">${status === 'pending' ? 'Left before this' : 'Left now'}</th></tr>${costs.map(
     (one) => {
       const { budget, unit, amount } = one.cost;
@@ -144,7 +151,13 @@ function alikeOf({ earlier, params, approval }: ShownApproval): Html {
   const when = html`<p>${linkTo(approval.workspace, alike, html`It happened at ${timeOf(alike.at)}`)}.</p>`;
   if (alike.params === null || !isJsonObject(own))
     return html`<section>${head}${when}<p>Its params are not shown.</p></section>`;
-  const differences = paramsThatDiffer(alike.params, own, (name) => currencyOfParam(name, own, approval.costs));
+  const { params: then, costs } = alike;
+  const differences = paramsThatDiffer(
+    then,
+    own,
+    (name) => currencyOfParam(name, own, approval.costs),
+    (name) => currencyOfParam(name, then, costs),
+  );
   return html`<section>${head}${when}${
     differences.length === 0
       ? html`<p>Nothing differs in what is shown of both.</p>`
