@@ -29,10 +29,7 @@ export function addVerify(program: Command, { terminal, exit }: CliContext): voi
       'the keys to believe: a JWKS, e.g. what /.well-known/jwks.json answered; a receipt needs it',
     )
     .option('--disclosure <file>', 'salts and values that open commitments')
-    .option(
-      '--explain',
-      'of a bundle, also who approved, rejected and allowed what, and who put which policies in force',
-    )
+    .option('--explain', 'of a bundle, also who decided and allowed what, and who put which policies in force')
     .option('--json', 'print JSON')
     .action(async (file: string, options: VerifyOptions) => {
       const story = createBundleStory();

@@ -8,15 +8,12 @@ const VERDICTS: ReadonlyMap<Json | undefined, string> = new Map([
 
 /** Gathers, line by line, who decided what, with which key, what they allowed ahead, and whose policies were in force since when. */
 export function createBundleStory() {
-  const votes: {
-    readonly row: ReturnType<typeof texts>;
-    readonly effect: string;
-    readonly request: string;
-    unused?: string;
-  }[] = [];
-  const allowances: ReturnType<typeof texts>[] = [];
-  const effects = new Map<string, ReturnType<typeof texts>>();
-  const policies: ReturnType<typeof texts>[] = [];
+  const votes: Record<string, string>[] = [];
+  const allowances: Record<string, string>[] = [];
+  const effects = new Map<string, Record<string, string>>();
+  /** The votes on each effect that something may still come of. */
+  const open = new Map<string, Record<string, string>[]>();
+  const policies: Record<string, string>[] = [];
 
   function takeVote({ at, kind, effect_id: effect, data, words }: JsonObject): void {
     const verdict = VERDICTS.get(kind);
@@ -24,19 +21,19 @@ export function createBundleStory() {
     const { approval_id: request, user, key_id: key = '', passkey_id: passkey = '', changed, comment } = data;
     const said = isJsonObject(words) ? words['comment'] : comment && '(not in the bundle)';
     const by = { at, who: user, verdict, with: [key, passkey] };
-    const row = texts({ ...by, effect, call: '', became: '', changed, words: said });
-    votes.push({ row, effect, request: textOf(request), ...(data['void'] === true && { unused: 'not used' }) });
+    const became = data['void'] === true ? 'not used' : '';
+    const vote = texts({ ...by, request, effect, call: '', became, changed, words: said });
+    votes.push(vote);
+    open.set(effect, [...(open.get(effect) ?? []), vote]);
     effects.set(effect, {});
   }
 
   /** Approvals whose request ended before anything was sent by them: people were asked anew, or nobody was any more. */
   function takeEnd({ kind, effect_id: effect, data }: JsonObject): void {
     if ((kind !== 'approval.renewed' && kind !== 'approval.expired') || !isJsonObject(data)) return;
-    const { approval_id: request } = data;
-    const isRenewed = kind === 'approval.renewed';
-    for (const vote of votes)
-      if (vote.effect === effect && (isRenewed ? !vote.unused?.includes('anew') : vote.request === request))
-        vote.unused = isRenewed ? `not used, asked anew as ${textOf(request)}` : `not used, ${textOf(data['code'])}`;
+    const why = kind === 'approval.expired' ? textOf(data['code']) : `asked anew as ${textOf(data['approval_id'])}`;
+    for (const vote of open.get(textOf(effect)) ?? []) vote['became'] = `not used, ${why}`;
+    open.delete(textOf(effect));
   }
 
   function takeAllowance({ at, kind, effect_id: effect, actor, data }: JsonObject): void {
@@ -66,18 +63,17 @@ export function createBundleStory() {
         effects.set(effect, texts({ call: [tool, target], became: state }));
     },
     end: () => ({
-      votes: votes.map(({ row, effect, unused }) => ({
-        ...row,
-        ...effects.get(effect),
-        ...(unused !== undefined && { became: unused }),
-      })),
+      votes: votes.map((vote): Record<string, string> => {
+        const { call = '', became = '' } = effects.get(vote['effect'] ?? '') ?? {};
+        return { ...vote, call, became: vote['became'] || became };
+      }),
       allowances: allowances.map((row) => ({ ...row, call: effects.get(row['effect'] ?? '')?.['call'] ?? '' })),
       policies: policies.toSorted(({ since: one = '' }, { since: other = '' }) => (one < other ? -1 : 1)),
     }),
   };
 }
 
-function texts(of: Readonly<Record<string, Json | undefined>>): Readonly<Record<string, string>> {
+function texts(of: Readonly<Record<string, Json | undefined>>): Record<string, string> {
   return Object.fromEntries(Object.entries(of).map(([name, value]) => [name, textOf(value)]));
 }
 

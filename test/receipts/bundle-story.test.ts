@@ -36,6 +36,7 @@ it('a vote has who, with what and which words, and what became of the call', () 
     at: '2026-06-01T00:00:00.000Z',
     who: 'maria',
     with: 'key_1',
+    request: '',
     call: '',
     became: '',
     changed: '',
@@ -69,6 +70,7 @@ it('an approval that nothing was sent by says so, and what was asked in its plac
     { type: 'effect', effect_id: 'eff_2', tool: 'payments.refund', target: 'payment:2', state: 'committed' },
     { type: 'effect', effect_id: 'eff_3', tool: 'payments.refund', target: 'payment:3', state: 'denied' },
   );
+  expect(votes.map(({ request }) => request)).toEqual(['apr_1', 'apr_2', 'apr_3', 'apr_9']);
   expect(votes.map(({ became }) => became)).toEqual([
     'not used, asked anew as apr_2',
     'not used, asked anew as apr_3',

@@ -234,14 +234,8 @@ function Choice({
 
 const WIDE = '(min-width: 52.01rem)';
 
-/** What somebody decided of a call, and when. */
-interface DecisionOn {
-  readonly text: string;
-  readonly at: string;
-}
-
 /** What a user decided, by effect, as far as it is among the newest requests; nothing where nobody is named. */
-function useDecided(user: string | undefined): ReadonlyMap<string, DecisionOn> {
+function useDecided(user: string | undefined): ReadonlyMap<string, { readonly text: string; readonly at: string }> {
   const { workspace } = useCurrent();
   const found = useQuery({
     queryKey: [workspace, 'approvals', 'newest'],
@@ -268,7 +262,7 @@ function EffectList({
   isEnd,
 }: {
   readonly effects: readonly Effect[];
-  readonly decided: ReadonlyMap<string, DecisionOn>;
+  readonly decided: ReturnType<typeof useDecided>;
   readonly atEnd: () => void;
   readonly isEnd: boolean;
 }): JSX.Element {

@@ -10,7 +10,6 @@ import { type Difference, paramsThatDiffer, repeatText } from './earlier.ts';
 import { type Entered, faultAt, fieldsHtml, isFieldName } from './fields.ts';
 import { type Html, html, lines } from './html.ts';
 import { page, passkeyForm, spanText, timeOf } from './layout.ts';
-import type { Standing as Foreseen } from '../../effects/run/standing.ts';
 import { shortened } from '../../effects/model/shortened.ts';
 import { REDACTED } from '../../effects/run/shown-params.ts';
 import type { ShownApproval } from './shown.ts';
@@ -262,26 +261,21 @@ function replaced({ approval, replacedBy }: ShownApproval): Html {
 
 /** What keeps an approval from being followed by the call, as far as that is known before. */
 function foreseen({ standing, approval: { changed, expiresAt } }: ShownApproval): Html {
-  const { kind, reason, pausedBy } = standing ?? NOTHING_FORESEEN;
-  const stops: Html[] = [];
-  if (kind === 'stale')
-    stops.push(
-      html`Policy or the tool was changed since this was asked. If you approve, nothing is sent, and ${changed === undefined ? 'people are asked anew, as policy and tool are now' : 'the request ends: the agent may ask anew'}.`,
-    );
-  if (kind === 'refused')
-    stops.push(
-      html`Policy refuses it now: ${reason?.message ?? ''} If you approve, nothing is sent unless that changes before ${timeOf(expiresAt)}.`,
-    );
-  if (kind === 'gone')
-    stops.push(html`The agent, its key or the tool is no longer there. If you approve, nothing is sent.`);
-  if (pausedBy !== null)
-    stops.push(
-      html`Paused: ${sentence(pausedBy.reason)} If you approve, it waits ${pausedBy.until === null ? 'until somebody lifts the pause' : html`until ${timeOf(pausedBy.until)}`}; if that is not before ${timeOf(expiresAt)}, nothing is sent.`,
-    );
-  return html`${stops.map((text) => html`<p class="notice repeat">${text}</p>`)}`;
+  if (standing === null) return html``;
+  const { kind, reason, pausedBy } = standing;
+  const end = timeOf(expiresAt);
+  const then = changed === undefined ? 'people are asked anew, as policy and tool are now' : 'the request ends';
+  const stops = {
+    asked: '',
+    unasked: '',
+    stale: `Policy or the tool was changed since this was asked. If you approve, nothing is sent, and ${then}.`,
+    refused: html`Policy refuses it now: ${reason?.message ?? ''} If you approve, nothing is sent unless that changes before ${end}.`,
+    gone: 'The agent, its key or the tool is no longer there. If you approve, nothing is sent.',
+  }[kind];
+  if (pausedBy === null) return stops === '' ? html`` : html`<p class="notice repeat">${stops}</p>`;
+  const over = pausedBy.until === null ? 'until somebody lifts the pause' : html`until ${timeOf(pausedBy.until)}`;
+  return html`<p class="notice repeat">${stops} Paused: ${sentence(pausedBy.reason)} If you approve, it waits ${over}; if that is not before ${end}, nothing is sent.</p>`;
 }
-
-const NOTHING_FORESEEN: Foreseen = { kind: 'asked', reason: null, pausedBy: null };
 
 /** The field that is none of a param, among what is wrong. */
 export const COMMENT = '/comment';

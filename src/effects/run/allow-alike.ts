@@ -1,6 +1,6 @@
 import { type AllowanceDraft, alikeObstacle, mostAlike } from '../model/allowance.ts';
 import type { ApprovalRecord } from '../model/approval.ts';
-import type { Problem } from '../model/run-request.ts';
+import { problem } from '../model/run-request.ts';
 import type { EffectPorts } from '../ports.ts';
 import { variesIn } from './likeness.ts';
 import type { People } from './recall.ts';
@@ -11,10 +11,6 @@ export interface AskedAlike {
   readonly times: number | null;
   readonly until: number | null;
 }
-
-type Allowing =
-  | { readonly kind: 'allowance'; readonly allowance: AllowanceDraft }
-  | { readonly kind: 'problem'; readonly problem: Problem };
 
 /** Clocks of two gateways differ by less. A page says until when before somebody sends it. */
 const CLOCKS_MS = 60_000;
@@ -35,7 +31,7 @@ export async function allowanceOf(
   requirements: readonly number[],
   asked: AskedAlike,
   changes: boolean,
-): Promise<Allowing> {
+): Promise<{ readonly kind: 'allowance'; readonly allowance: AllowanceDraft } | ReturnType<typeof problem>> {
   const obstacle = alikeObstacle(approval, requirements, changes);
   const most = mostAlike(approval.requirements);
   if (obstacle !== null || most === null) return refused(obstacle ?? '');
@@ -76,7 +72,6 @@ export async function allowanceOf(
 }
 
 /** @param then what goes on from here */
-function refused(detail: string, then = ''): Allowing {
-  const nothing = `${detail} Nothing was decided. ${then}`.trimEnd();
-  return { kind: 'problem', problem: { code: 'allowance_refused', detail: nothing, errors: [], retryAfterMs: null } };
+function refused(detail: string, then = ''): ReturnType<typeof problem> {
+  return problem('allowance_refused', `${detail} Nothing was decided. ${then}`.trimEnd());
 }
