@@ -195,6 +195,9 @@ export interface Approval {
   readonly status: string;
   readonly expires_at: string;
   readonly created_at: string;
+  readonly decided_at: string | null;
+  /** Why an approved call was not sent. */
+  readonly stopped?: { readonly at: string };
   readonly effect_id: string;
   readonly tool: string;
   readonly target: string;

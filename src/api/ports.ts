@@ -2,6 +2,7 @@ import type { ReceiptSigner } from '../receipts/sign.ts';
 import type { KeyRecord, KeyProfile } from '../effects/model/key.ts';
 import type { ApprovalCall, ApprovalResult } from '../effects/run/decide-approval.ts';
 import type { ApprovalRecord } from '../effects/model/approval.ts';
+import type { Standing } from '../effects/run/standing.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import type { Receiver } from '../effects/model/notification.ts';
 import type { JsonObject } from '../json/value.ts';
@@ -64,6 +65,7 @@ export interface ApiPorts {
   readonly resolve: (request: ResolveCall) => Promise<ResolveResult>;
   readonly probe: (call: ProbeCall) => Promise<ProbeResult>;
   readonly decideApproval: (request: ApprovalCall) => Promise<ApprovalResult>;
+  readonly standingOf: (approval: ApprovalRecord) => Promise<Standing>;
   /** The params of a call and the headers that are part of it, opened; `null` if they cannot be opened. */
   readonly openParams: (effect: EffectRecord) => Pick<SealedParams, 'params' | 'headers' | 'requestIp'> | null;
   readonly directory: Directory;

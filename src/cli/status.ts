@@ -58,6 +58,7 @@ export function addStatus(program: Command, { terminal, exit }: CliContext): voi
       part('unknown', () => unknownPart(svc)),
       part('running', () => runningPart(svc)),
       part('approvals', () => approvalsPart(svc)),
+      part('approved', () => approvedPart(svc)),
       part('expired', () => expiredPart(svc)),
       part('pauses', () => pausesPart(svc)),
       part('budgets', async () => budgetsPart((await svc.budgets.list()).budgets)),
@@ -194,15 +195,38 @@ async function approvalsPart(svc: Svc): Promise<Omit<Part, 'name'>> {
   };
 }
 
-/** Requests that are no longer pending, because their time was over. They cannot be decided any more. */
+/** Calls that people let happen and that were not sent yet, as a rule for a pause. */
+async function approvedPart(svc: Svc): Promise<Omit<Part, 'name'>> {
+  const { approvals, nextCursor } = await svc.approvals.list({ status: 'granted', limit: MOST });
+  const stopped = approvals.filter((one) => one.stopped !== undefined);
+  if (stopped.length === 0) return { text: 'every approved call was sent', needsSomebody: false };
+  const isPaused = stopped.some((one) => one.stopped?.code === 'paused');
+  return {
+    text: `${counted(stopped, nextCursor)} approved, and stopped before anything was sent`,
+    needsSomebody: true,
+    rows: stopped.map((approval) => {
+      const { ends, ...row } = approvalRow(approval);
+      return { ...row, since: approval.stopped?.at ?? '', until: ends, why: approval.stopped?.message ?? '' };
+    }),
+    next: `Each is tried again by itself until its end. ${isPaused ? 'svc resume PAUSE lifts the pause that it names' : 'svc approvals show APPROVAL says more'}`,
+  };
+}
+
+/** Requests whose time was over before they were decided on, or sent. Those in whose place people are asked anew are none. */
 async function expiredPart(svc: Svc): Promise<Omit<Part, 'name'>> {
   const { approvals, nextCursor } = await svc.approvals.list({ status: 'expired', limit: MOST });
-  const late = approvals.filter(({ expiresAt }) => Date.now() - Date.parse(expiresAt) < DAY_MS);
+  const late = approvals.filter(
+    ({ decidedAt, expiresAt, stopped }) =>
+      Date.now() - Date.parse(decidedAt ?? expiresAt) < DAY_MS &&
+      (decidedAt === null || decidedAt >= expiresAt || decidedAt === stopped?.at),
+  );
+  const undecided = late.filter(({ stopped }) => stopped === undefined);
+  const approved = late.length - undecided.length;
   if (late.length === 0) return { text: 'no request for a decision in the last 24 h', needsSomebody: false };
   return {
-    text: `${counted(late, nextCursor, 'request')} that nobody decided on in the last 24 h`,
+    text: `${counted(undecided, nextCursor, 'request')} that nobody decided on in the last 24 h${approved === 0 ? '' : `, ${approved} approved and not sent`}`,
     needsSomebody: false,
-    rows: late.map(approvalRow),
+    rows: late.map((one) => ({ ...approvalRow(one), ends: one.decidedAt ?? one.expiresAt })),
     next: 'Nothing of them happened; whoever still wants it calls again: svc approvals list --status expired',
   };
 }
@@ -228,8 +252,10 @@ async function pausesPart(svc: Svc): Promise<Omit<Part, 'name'>> {
   if (pauses.length === 0) return { text: 'nothing is paused', needsSomebody: false };
   const endless = pauses.filter(({ until }) => until === null).length;
   const { effects, nextCursor } = await refusedLately(svc, 'denied_paused');
+  const { approvals } = await svc.approvals.list({ status: 'granted', limit: MOST });
+  const held = approvals.filter(({ stopped }) => stopped?.code === 'paused').length;
   return {
-    text: `${pauses.length} in force${endless === 0 ? '' : `, ${endless} until somebody lifts it`}; ${counted(effects, nextCursor)} refused for a pause ${LATELY}`,
+    text: `${pauses.length} in force${endless === 0 ? '' : `, ${endless} until somebody lifts it`}; ${counted(effects, nextCursor)} refused for a pause ${LATELY}${held === 0 ? '' : `, and ${held} approved that wait${held === 1 ? 's' : ''} for its end`}`,
     needsSomebody: endless > 0,
     rows: pauses.map(({ id, scope, by, createdAt, until, reason }) => ({
       pause: id,

@@ -29,7 +29,7 @@ export function addVerify(program: Command, { terminal, exit }: CliContext): voi
       'the keys to believe: a JWKS, e.g. what /.well-known/jwks.json answered; a receipt needs it',
     )
     .option('--disclosure <file>', 'salts and values that open commitments')
-    .option('--explain', 'of a bundle, also who approved and rejected what, and who put which policies in force')
+    .option('--explain', 'of a bundle, also who decided and allowed what, and who put which policies in force')
     .option('--json', 'print JSON')
     .action(async (file: string, options: VerifyOptions) => {
       const story = createBundleStory();
@@ -48,8 +48,8 @@ export function addVerify(program: Command, { terminal, exit }: CliContext): voi
 }
 
 async function reportOfReceipt(file: string, { trust, disclosure, explain }: VerifyOptions): Promise<VerifyReport> {
-  if (explain) throw new WrongUsage('--explain tells what a bundle holds: this is a receipt');
   const receipt = await readText(file);
+  if (explain) throw new WrongUsage('--explain tells what a bundle holds: this is a receipt');
   if (trust === undefined)
     throw new WrongUsage('a receipt names no keys: give those that you believe with --trust <file>');
   return verifyReport({

@@ -32,6 +32,8 @@ export interface VoteRequest
   readonly alike?: AllowanceDraft;
   /** The passkey that the session began with in which they vote. Absent: they showed the key. */
   readonly passkey?: string | undefined;
+  /** What was approved is not what would run, as far as that is known before: nothing is sent by the vote. Absent: it counts. */
+  readonly isVoid?: boolean;
   /** Since when both the key and the user exist. If that is after the request, the vote is refused. */
   readonly voterSince: number;
   /** Those of them for which they only do once the request has escalated. */

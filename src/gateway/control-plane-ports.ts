@@ -3,6 +3,7 @@ import type { PreferredWait } from '../api/preferred-wait.ts';
 import type { ApprovalRecord } from '../effects/model/approval.ts';
 import type { EffectRecord } from '../effects/model/effect.ts';
 import { decideApproval } from '../effects/run/decide-approval.ts';
+import { standingOf } from '../effects/run/standing.ts';
 import { newId } from '../effects/run/ids.ts';
 import { previewEffect } from '../effects/run/preview-effect.ts';
 import { resolveEffect } from '../effects/run/resolve-effect.ts';
@@ -57,6 +58,7 @@ export function controlPlanePorts(
     resolve: (call) => drain.running(resolveEffect(ports, call)),
     probe,
     decideApproval: (call) => drain.running(decideApproval(ports, people, call)),
+    standingOf: (approval) => standingOf(ports, people, approval),
     openParams,
     directory,
     upstream: (id) => upstreams.settings(id),

@@ -41,6 +41,9 @@ const TITLES: Readonly<Record<NotificationEvent, string>> = {
   'retention.stalled': 'Old effects stay, because what became of them is not known',
 };
 
+/** Of an approval of what would not run any more. */
+const VOID = 'An approval was not used: policy or the tool has changed since it was asked for';
+
 /** The screen of the console, and the words for it. `request`: the page of the request for approval, which is no part of it. */
 const SCREENS: Readonly<Record<NotificationEvent, readonly [screen: string, words: string]>> = {
   'approval.requested': ['request', 'Open the request'],
@@ -75,6 +78,7 @@ export function messageOf(
     ...(effect === null ? {} : { tool: effect.action.tool, agent_id: effect.actor.agentId }),
     ...(summary === '' ? {} : { summary: shortened(summary, MOST_TEXT) }),
   };
+  const title = data['void'] === true ? VOID : TITLES[event];
   const [screen, words] = SCREENS[event];
   const base = `${publicUrl}/console`;
   const place = workspace === INSTALLATION ? base : `${base}/${encodeURIComponent(workspace)}`;
@@ -97,12 +101,12 @@ export function messageOf(
     id,
     event,
     at,
-    title: TITLES[event],
+    title,
     facts: Object.entries(shown)
       .filter(([name]) => event !== 'budget.near_limit' || !COUNTED.has(name))
       .map(([name, value]) => [name, typeof value === 'string' ? value : JSON.stringify(value)]),
     link,
-    body: { type: event, timestamp: new Date(at).toISOString(), data: { title: TITLES[event], ...shown, links } },
+    body: { type: event, timestamp: new Date(at).toISOString(), data: { title, ...shown, links } },
   };
 }
 

@@ -18,9 +18,9 @@ import { eventOf } from './view.ts';
 /** Which events of the ledger are told, as what, and which members of their data. */
 const NOTIFIED: Partial<Record<LedgerKind, readonly [event: NotificationEvent, ...members: string[]]>> = {
   'approval.requested': ['approval.requested', 'approval_id', 'expires_at'],
-  'approval.renewed': ['approval.requested', 'approval_id', 'expires_at'],
+  'approval.renewed': ['approval.requested', 'approval_id', 'instead_of', 'expires_at'],
   'approval.escalated': ['approval.escalated', 'approval_id', 'roles', 'users', 'expires_at'],
-  'approval.granted': ['approval.granted', 'approval_id', 'user', 'complete'],
+  'approval.granted': ['approval.granted', 'approval_id', 'user', 'complete', 'void'],
   'approval.rejected': ['approval.rejected', 'approval_id', 'user'],
   'approval.expired': ['approval.expired', 'approval_id', 'code'],
   'execution.lost': ['execution.lost', 'code', 'quiet_at'],

@@ -1,6 +1,12 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { type EarlierCall, repeatText, whatChanged } from '../../src/api/approver/earlier.ts';
+import {
+  type EarlierCall,
+  paramsThatDiffer,
+  repeatText,
+  whatChanged,
+  whyAnew,
+} from '../../src/api/approver/earlier.ts';
 import { changesIn, fieldsHtml } from '../../src/api/approver/fields.ts';
 import { htmlText } from '../../src/api/approver/html.ts';
 import { approvalPage, overtakenText } from '../../src/api/approver/page.ts';
@@ -252,6 +258,7 @@ describe('what is shown', () => {
       at: now - minutes * 60_000,
       decision: 'committed',
       params: { ...params, reason: 'another' },
+      costs: [],
       ...more,
     });
     const text = (...onTarget: EarlierCall[]): string => repeatText(approval, { onTarget, alike: null }, params, now);
@@ -498,6 +505,113 @@ describe('what is shown', () => {
     expect(text).toMatch(
       /role="alert">What is asked has changed[\s\S]*<td>Another &lt;b&gt;text[\s\S]*2 of finance-lead/,
     );
+  });
+
+  it('says why people are asked anew, and to who approved that nothing was sent', async () => {
+    const { approval: now } = await shownToMaria();
+    const [requirement] = now.requirements;
+    if (requirement === undefined) throw new Error('nobody is asked');
+    const vote = { user: 'maria', keyId: 'k', verdict: 'approve', at: 0, comment: null, requirements: [0] } as const;
+    const before = { ...now, id: 'apr_0', votes: [vote], requirements: [{ ...requirement, ruleDigest: 'of before' }] };
+    expect(whyAnew(before, now, 'maria', false)).toBe(
+      'What would run now is not what you approved, so nothing was sent. People are asked anew. Written anew: rule rig/refund-large. Decide on what stands below.',
+    );
+    const same = { ...before, requirements: now.requirements };
+    expect(whyAnew(same, now, 'nora', false)).toMatch(
+      /^Policy or the tool was changed .* payments\.refund was declared anew/,
+    );
+    expect(whyAnew(same, now, 'nora', true)).not.toContain('Nothing differs');
+  });
+
+  it('says before the vote what keeps the call from being sent', async () => {
+    const shown = await shownToMaria();
+    expect(shown.standing).toEqual({ kind: 'asked', reason: null, pausedBy: null });
+    const of = (standing: Partial<NonNullable<typeof shown.standing>>): string => {
+      const foreseen = { kind: 'asked', reason: null, pausedBy: null, ...standing } as const;
+      const text = approvalPage(
+        { ...shown, standing: foreseen },
+        { user: 'maria', form: 'f', path: '/', notice: null },
+      );
+      return text.slice(0, text.indexOf('<form')).replaceAll(/<[^>]+>/g, '');
+    };
+    expect(of({})).not.toContain('If you approve');
+    expect(of({ kind: 'stale' })).toContain('If you approve, nothing is sent, and people are asked anew');
+    const reason = { code: 'agent_disabled', message: 'There is no account.' } as const;
+    expect(of({ kind: 'refused', reason })).toMatch(
+      /Policy refuses it now: There is no account\. If you approve, nothing is/,
+    );
+    expect(of({ kind: 'gone' })).toContain('no longer there. If you approve, nothing is sent.');
+    const pausedBy = { id: 'pau_1', reason: 'stock-take', until: shown.now + 60_000 };
+    expect(of({ pausedBy })).toMatch(
+      /Paused: Stock-take\. If you approve, it waits until .* UTC; if that is not before/,
+    );
+  });
+
+  it('says what a call did that failed, and that it took nothing', async () => {
+    const shown = await shownToMaria();
+    if (shown.effect === null) throw new Error('there is no call');
+    const evidence = {
+      code: 'http_422',
+      message: 'the upstream answered 422',
+      answered: null,
+      startedAt: 0,
+      endedAt: 0,
+    };
+    const life = { state: 'failed', at: 0, settledBy: { by: 'owner' }, evidence, result: null } as const;
+    const fence = { epoch: 1, n: 1, nonce: '' };
+    const lease = { fence, owner: '', admittedAt: 0, dispatchBy: 0, leaseEnd: 0, quiesceUntil: 0 };
+    const approval = { ...shown.approval, status: 'used' } as const;
+    const of = (effect: typeof shown.effect): string =>
+      approvalPage({ ...shown, approval, effect }, { user: 'maria', form: 'f', path: '/', notice: null });
+    expect(of({ ...shown.effect, life })).toMatch(/>The upstream answered 422\.<[\s\S]*Would have taken/);
+    expect(of({ ...shown.effect, life: { state: 'unknown', at: 0, lease, evidence } })).toContain('>Takes<');
+  });
+
+  it('has the agent’s own reason beside the question, and that of a rejection before its button where it is needed', async () => {
+    const shown = await shownToMaria();
+    const [requirement] = shown.approval.requirements;
+    if (requirement === undefined) throw new Error('nobody is asked');
+    const of = (more: Partial<typeof requirement>): string =>
+      approvalPage(
+        {
+          ...shown,
+          params: { params: { amount: 60_001, currency: 'EUR', reason: 'wrong size' } },
+          approval: { ...shown.approval, requirements: [{ ...requirement, ...more }] },
+        },
+        { user: 'maria', form: 'f', path: '/', notice: null },
+      );
+    expect(of({})).toMatch(
+      /of olga asks\. Its reason: “wrong size”\. Why you: Large refunds are looked at\.<[\s\S]*<form/,
+    );
+    expect(of({})).toMatch(/>Reject<[\s\S]*<textarea id="comment"/);
+    expect(of({ requireReason: true })).toMatch(/<textarea id="comment"[\s\S]*>Reject</);
+  });
+
+  it('writes the amount of an earlier call in the currency of that call', async () => {
+    const shown = await shownToMaria();
+    const [cost] = shown.approval.costs;
+    if (cost === undefined) throw new Error('it costs nothing');
+    const of = (amount: number, currency: string) => ({
+      params: { payment_id: 'pay_1', amount, currency },
+      costs: [{ ...cost, unit: 'cent', amount }],
+    });
+    const [then, now] = [of(65_000, 'EUR'), of(60_001, 'USD')];
+    const alike = { id: 'eff_1', tool: 'payments.refund', at: 0, decision: 'committed', ...then } as const;
+    const text = approvalPage(
+      {
+        ...shown,
+        params: { params: now.params },
+        approval: { ...shown.approval, costs: now.costs },
+        earlier: { onTarget: [], alike },
+      },
+      { user: 'maria', form: 'f', path: '/', notice: null },
+    );
+    expect(text).toContain('<td>amount</td><td>€650.00</td><td>$600.01</td>');
+    // Of what an approver changed the costs of before are not known.
+    expect(paramsThatDiffer(then.params, now.params, () => 'USD')[0]).toMatchObject({
+      before: '65000',
+      now: '$600.01',
+    });
   });
 
   it('is not compared with a request for another effect, whatever the address says', async () => {

@@ -24,6 +24,7 @@ import { previewEffect } from '../../src/effects/run/preview-effect.ts';
 import type { KeyKind, Scope } from '../../src/effects/model/principal.ts';
 import { createProbe } from '../../src/effects/run/probe-effect.ts';
 import { resolveEffect } from '../../src/effects/run/resolve-effect.ts';
+import { standingOf } from '../../src/effects/run/standing.ts';
 import { runEffect } from '../../src/effects/run/run-effect.ts';
 import { addConsole } from '../../src/console/plugin.ts';
 import { ConsoleSessions } from '../../src/console/sessions.ts';
@@ -320,6 +321,7 @@ export async function startRig(
     resolve: (call) => resolveEffect(core, call),
     probe: createProbe(core),
     decideApproval: (call) => decideApproval(core, people, call),
+    standingOf: (approval) => standingOf(core, people, approval),
     openParams: ({ sealed, workspace, id, fingerprint }) =>
       sealed === null ? null : secrets.open(sealed, { workspace, effectId: id, fingerprint }),
     directory,

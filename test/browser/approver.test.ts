@@ -18,7 +18,7 @@ const files = (url: string): TestFiles => {
     .replace('limit: 100000 }', 'limit: 100000000 }')
     .replace(
       'expires: 1h, summary',
-      'expires: 1h, allow_alike: { times: 5, for: 2h }, editable: { amount: { min: 100, max: asked } }, summary',
+      'expires: 1h, require_reason: true, allow_alike: { times: 5, for: 2h }, editable: { amount: { min: 100, max: asked } }, summary',
     )
     .replace('summary: "Refund ${params.amount} cents of', 'summary: "Refund ${params.amount in params.currency} of')
     .replace(
@@ -140,7 +140,7 @@ describe('the page', () => {
     await context.close();
     const plain = await signedIn(url, { javaScriptEnabled: false });
     expect(await plain.page.locator('.card time').first().innerText()).toMatch(/ UTC$/);
-    await plain.page.getByLabel(/Comment/).fill('Not this one');
+    await plain.page.getByLabel(/^Why you reject/).fill('Not this one');
     await plain.page.getByRole('button', { name: 'Reject' }).click();
     await plain.page.getByRole('heading', { name: 'Rejected' }).waitFor();
     expect((await world.get(`/effects/${effect}`)).body.effect.state).toBe('rejected');
@@ -152,7 +152,7 @@ describe('the page', () => {
     const { page, context } = await signedIn(url, { javaScriptEnabled: false });
     const amount = page.getByLabel(/^amount in EUR/);
     expect(await amount.inputValue()).toMatch(/^800\.\d\d$/);
-    await page.getByLabel(/Comment/).fill('Half of it\nis enough');
+    await page.getByLabel(/^Why you reject/).fill('Half of it\nis enough');
     for (const [wrong, why] of [
       ['900', 'amount may be €1.00 to €800'],
       ['1.000,50', 'amount has to be an amount such as 1234.56, with nothing between thousands.'],
@@ -166,7 +166,7 @@ describe('the page', () => {
       expect(await amount.getAttribute('aria-invalid')).toBe('true');
       await expect.poll(() => amount.evaluate((field) => field.matches(':focus'))).toBe(true);
       expect(await amount.inputValue()).toBe(wrong);
-      expect(await page.getByLabel(/Comment/).inputValue()).toBe('Half of it\nis enough');
+      expect(await page.getByLabel(/^Why you reject/).inputValue()).toBe('Half of it\nis enough');
     }
     await amount.fill('400,5');
     await approveOn(page).click();
@@ -262,12 +262,15 @@ describe('the page', () => {
   });
 
   it('shows what differs from the last call like this, and what was done on the target before', async () => {
-    const { url } = await asked();
+    const { url } = await asked({ reason: `See ${'x'.repeat(180)}` });
     const { page, context } = await signedIn(url);
     const alike = page.locator('section', { has: page.getByRole('heading', { name: 'Its last call like this' }) });
     const text = await alike.innerText();
     expect(text).toMatch(/amount\s+€\d+\.\d\d\s+€\d+\.\d\d/);
     expect(text).not.toContain('currency');
+    // However long a value is, the words beside it stand.
+    for (const cell of await alike.locator('tr:nth-child(2) > *').all())
+      expect((await cell.boundingBox())?.width).toBeGreaterThan(80);
     const before = page.locator('section', { has: page.getByRole('heading', { name: 'Before on this target' }) });
     expect(await before.innerText()).toMatch(/E[SD]T: payments\.refund, happened/);
     await context.close();

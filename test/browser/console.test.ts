@@ -171,6 +171,13 @@ describe('effects', () => {
     await page.locator(`a[href$="${id}"]`).waitFor();
     expect(await page.locator('a.cells').count()).toBe(1);
     expect(await page.getByLabel('Approver').inputValue()).toBe('maria');
+    await expect.poll(() => page.innerText('a.cells .tool')).toBe('Approved €770.00 refund');
+    const decided = (await world.get(`/approvals/${approval.id}`)).body.votes[0].at;
+    expect(await page.locator('a.cells time').getAttribute('datetime')).toBe(decided);
+    await page.setViewportSize(PHONE);
+    await open('effects?approver=maria', 'a.cells');
+    expect(await page.getByLabel('Approver').isVisible()).toBe(false);
+    await page.setViewportSize(WIDE);
   });
 
   it('that happened while the stream was away are read as soon as it is back', async () => {

@@ -48,11 +48,16 @@ test('the tour plays every decision it speaks of, and its receipt holds', async 
 });
 
 test('who tries the demo meets what an approver may do: change, allow the next alike, and say why not', () => {
-  const { rules } = parse(readFileSync(join(home, 'policies', 'payments.yaml'), 'utf8'));
-  const large = rules.find(({ id }: { readonly id: string }) => id === 'refund-large');
-  expect(large.approval).toMatchObject({
-    editable: { amount: { max: 'asked' } },
-    allow_alike: { times: 5 },
-    require_reason: true,
+  const approvalOf = (file: string, rule: string) =>
+    parse(readFileSync(join(home, 'policies', file), 'utf8')).rules.find(
+      ({ id }: { readonly id: string }) => id === rule,
+    ).approval;
+  const refund = approvalOf('payments.yaml', 'refund-large');
+  expect(refund).toMatchObject({ editable: { amount: { max: 'asked' } }, require_reason: true });
+  // The next ones like it would be the same refund again. Of deployments they are the fixes that follow.
+  expect(refund).not.toHaveProperty('allow_alike');
+  expect(approvalOf('platform.yaml', 'deploy')).toMatchObject({
+    editable: { version: { max_length: 64 } },
+    allow_alike: { times: 3 },
   });
 });

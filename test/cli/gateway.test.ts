@@ -500,6 +500,8 @@ test('verify: VALID, INVALID, UNDECIDABLE', async () => {
   expect(invalid.code).toBe(1);
   writeFileSync(receipt, '{}');
   expect((await svc('verify', receipt, '--trust', trust)).code).toBe(2);
+  const missing = await svc('verify', `${receipt}.gone`, '--trust', trust, '--explain');
+  expect(missing).toMatchObject({ code: 2, err: expect.stringContaining(`There is no file ${receipt}.gone`) });
 });
 
 describe('doctor', () => {

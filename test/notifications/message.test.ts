@@ -57,6 +57,14 @@ describe('what is told', () => {
     expect(body).toMatchObject({ type: event, data: { links: { open: link.url } } });
   });
 
+  it('says of an approval that was not used that it was not', () => {
+    const titleOf = (data: Notification['data']) => said({ event: 'approval.granted', data }).title;
+    expect(titleOf({ complete: true })).toBe('A call was approved');
+    expect(titleOf({ complete: true, void: true })).toMatch(
+      /^An approval was not used: policy or the tool has changed/,
+    );
+  });
+
   it('is a sentence of its own for each event', () => {
     const titles = NOTIFICATION_EVENTS.map((event) => said({ event }).title);
     expect(new Set(titles).size).toBe(NOTIFICATION_EVENTS.length);

@@ -36,6 +36,7 @@ it('a vote has who, with what and which words, and what became of the call', () 
     at: '2026-06-01T00:00:00.000Z',
     who: 'maria',
     with: 'key_1',
+    request: '',
     call: '',
     became: '',
     changed: '',
@@ -46,6 +47,42 @@ it('a vote has who, with what and which words, and what became of the call', () 
     { ...by, ...approved, call: 'payments.refund payment:1', became: 'committed' },
     { ...by, verdict: 'rejected', effect: 'eff_2', words: 'too much' },
     { ...by, verdict: 'rejected', effect: 'eff_3', words: '(not in the bundle)' },
+  ]);
+});
+
+it('an approval that nothing was sent by says so, and what was asked in its place; allowances stand there with their uses', () => {
+  const of = (approval: string, more: JsonObject = {}) => vote('approval.granted', { approval_id: approval, ...more });
+  const allowance = (kind: string, data: JsonObject, effect_id = 'eff_1'): JsonObject => ({
+    ...vote(`allowance.${kind}`, {}, { effect_id, actor: { type: 'user', id: 'maria' } }),
+    data: { allowance_id: 'alw_1', given_by: 'maria', ...data },
+  });
+  const { votes, allowances } = told(
+    of('apr_1', { void: true }),
+    vote('approval.renewed', { approval_id: 'apr_2' }),
+    of('apr_2'),
+    vote('approval.renewed', { approval_id: 'apr_3' }),
+    of('apr_3'),
+    allowance('given', { times: 2, expires_at: '2026-06-02T00:00:00.000Z' }),
+    allowance('used', { used: 1 }, 'eff_2'),
+    vote('approval.granted', { approval_id: 'apr_9' }, { effect_id: 'eff_3' }),
+    vote('approval.expired', { approval_id: 'apr_9', code: 'key_ended' }, { effect_id: 'eff_3' }),
+    { type: 'effect', effect_id: 'eff_1', tool: 'payments.refund', target: 'payment:1', state: 'committed' },
+    { type: 'effect', effect_id: 'eff_2', tool: 'payments.refund', target: 'payment:2', state: 'committed' },
+    { type: 'effect', effect_id: 'eff_3', tool: 'payments.refund', target: 'payment:3', state: 'denied' },
+  );
+  expect(votes.map(({ request }) => request)).toEqual(['apr_1', 'apr_2', 'apr_3', 'apr_9']);
+  expect(votes.map(({ became }) => became)).toEqual([
+    'not used, asked anew as apr_2',
+    'not used, asked anew as apr_3',
+    'committed',
+    'not used, key_ended',
+  ]);
+  const at = '2026-06-01T00:00:00.000Z';
+  const row = { at, by: 'maria', allowance: 'alw_1', given_by: 'maria' };
+  const until = '2026-06-02T00:00:00.000Z';
+  expect(allowances).toEqual([
+    { ...row, what: 'given', calls: 'the next 2', until, effect: 'eff_1', call: 'payments.refund payment:1' },
+    { ...row, what: 'used', calls: '1 used', until: '', effect: 'eff_2', call: 'payments.refund payment:2' },
   ]);
 });
 

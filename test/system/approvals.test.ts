@@ -84,8 +84,12 @@ it('the answer to a vote says how many of how many, and that one has voted alrea
 });
 
 it('an approved call that a pause stops says so once, waits, and runs when the pause is lifted', async () => {
-  const { id, effect } = await waiting();
+  const { id, effect, url } = await waiting();
   const pause = await world.post('/pauses', { scope: { tool: 'payments.refund' }, reason: 'incident' });
+  const maria = await approverAt(world.gateway.url, url, world.keys.approver);
+  expect((await maria.look(new URL(url).pathname)).text).toMatch(
+    /Paused: Incident\. If you approve, it waits until somebody lifts the pause; if that[\s\S]*name="verdict"/,
+  );
   const stopped = await approve(id);
   expect(stopped.body).toMatchObject({
     status: 'granted',

@@ -332,6 +332,18 @@ describe.each(SITES)('approve with changes, %s', (_name, open) => {
     expect(await sent(asked.body)).toEqual([{ amount: 30_000, currency: 'EUR', reason: 'late' }]);
   });
 
+  /** The policies with a text in the place of another, in force at every gateway. */
+  const rewritten = (name: string, from: string, to: string): Promise<unknown> =>
+    Promise.all(
+      site.gateways.map(async ({ policyFolder, url }) => {
+        const file = join(policyFolder, name);
+        const version = async (): Promise<unknown> => (await send(url, keys.tom, 'GET', `${WS}/policies`)).body.version;
+        const before = await version();
+        await writeFile(file, (await readFile(file, 'utf8')).replace(from, to));
+        await vi.waitFor(async () => expect(await version()).not.toBe(before), { timeout: 30_000, interval: 50 });
+      }),
+    );
+
   it('a rejection says why where the policy wants it, and the agent hears it', async () => {
     const asked = await waiting();
     expect((await vote(asked.id, {}, keys.maria, 'reject')).body).toMatchObject({ code: 'reason_required' });
@@ -343,21 +355,48 @@ describe.each(SITES)('approve with changes, %s', (_name, open) => {
     expect((await run(asked.body)).body.reason.message).toContain('Ask the customer first');
   });
 
+  it('is refused where the policy changed before it: the page says so before, and nothing is sent until people see what is asked now', async () => {
+    const asked = await waiting();
+    const path = `/approve/demo/${asked.id}`;
+    const maria = await approverAt(at(1).url, asked.url, keys.maria);
+    const before = await maria.look(path);
+    expect(before.text).not.toContain('If you approve, nothing is sent');
+    await rewritten('world.yaml', 'summary: "Refund ', 'summary: "Really refund ');
+    const refused = await vote(asked.id, { digest: asked.digest, changes: { amount: 20_000 } });
+    expect(refused.body).toMatchObject({
+      code: 'change_refused',
+      detail: expect.stringMatching(
+        /Nothing was decided\. Approve it as it stands: nothing is sent by that, and people/,
+      ),
+    });
+    // By a form of before that change, too; what is shown then has no field, and says what an approval does.
+    const form = { form: before.form, verdict: 'approve', 'money.EUR.amount': '200.00' };
+    const again = await maria.send(path, form);
+    expect([again.status, again.text.includes('Approve it as it stands: nothing is sent')]).toEqual([409, true]);
+    expect(again.text).toMatch(
+      /If you approve, nothing is sent, and people are asked anew[\s\S]*>Approve €800\.00 refund</,
+    );
+    expect(again.text).not.toContain('name="money.EUR.amount"');
+    const voted = await maria.send(path, { form: again.form, verdict: 'approve' });
+    expect(voted.location).toMatch(new RegExp(`\\?instead_of=${asked.id}$`));
+    const { text } = await maria.look(voted.location ?? '');
+    expect(text).toMatch(/What would run now is not what you approved, so nothing was sent\.[\s\S]*<td>Really refund/);
+    expect([await state(asked.effect), await sent(asked.body)]).toEqual(['pending_approval', []]);
+    const { ledger, effect } = (await get(`/effects/${asked.effect}`)).body;
+    const told = ledger.filter(({ kind }: { kind: string }) => /^approval\.(granted|renewed)$/.test(kind));
+    expect(told).toMatchObject([{ data: { complete: true, void: true } }, { data: { instead_of: asked.id } }]);
+    const { digest } = (await get(`/approvals/${effect.approval_id}`)).body;
+    await vote(effect.approval_id, { digest, changes: { amount: 20_000 } });
+    expect(await sent(asked.body)).toMatchObject([{ amount: 20_000 }]);
+  });
+
   it('ends where the policy changes before the last vote, and the agent may ask anew', async () => {
     const { id } = (await run({ tool: 'notes.secret', params: { text: 'then' }, idempotency_key: `later-${_name}` }))
       .body.approval;
     const { digest } = (await get(`/approvals/${id}`)).body;
     await vote(id, { digest, changes: { text: 'now' } }, keys.maria);
     const changed = (await get(`/approvals/${id}`)).body;
-    await Promise.all(
-      site.gateways.map(async ({ policyFolder, url }) => {
-        const file = join(policyFolder, 'two.yaml');
-        const version = async (): Promise<unknown> => (await send(url, keys.tom, 'GET', `${WS}/policies`)).body.version;
-        const before = await version();
-        await writeFile(file, (await readFile(file, 'utf8')).replace('max_length: 12', 'max_length: 2'));
-        await vi.waitFor(async () => expect(await version()).not.toBe(before), { timeout: 30_000, interval: 50 });
-      }),
-    );
+    await rewritten('two.yaml', 'max_length: 12', 'max_length: 2');
     expect((await vote(id, { digest: changed.digest }, keys.tom)).body).toMatchObject({
       became: { what: 'ended', message: expect.stringContaining('no longer as it was') },
     });

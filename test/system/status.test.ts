@@ -2,6 +2,8 @@ import { execFile } from 'node:child_process';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
+import { readFile, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { until } from '../redis/servers.ts';
@@ -15,13 +17,17 @@ const run = promisify(execFile);
 let world: World;
 const lost: string[] = [];
 beforeAll(async () => {
-  world = await startWorld({ files: (url) => withRule(worldFiles(url), BRIEF) });
+  world = await startWorld({ files: (url) => withRule(withRule(worldFiles(url), BRIEF), ASKED) });
 });
 afterAll(() => world.close());
 
 /** A request that nobody can decide on in time. */
 const BRIEF =
   '{ id: brief, effect: require_approval, match: { tools: [notes.secret] }, approval: { approvers: { users: [maria] }, quorum: 1, expires: 1s, summary: "Tell it" } }';
+
+/** A call that waits for an hour. */
+const ASKED =
+  '{ id: asked, effect: require_approval, match: { tools: [payments.charge] }, when: { params.amount: { eq: 7 } }, approval: { approvers: { users: [maria] }, quorum: 1, expires: 1h, summary: "Charge it" } }';
 
 function withRule({ config, policies }: TestFiles, rule: string): TestFiles {
   return { config, policies: { ...policies, 'world.yaml': `${policies['world.yaml']}  - ${rule}\n` } };
@@ -69,6 +75,7 @@ it('is 0 and one line each where nothing waits for anybody', async () => {
       'unknown    no outcome is unknown',
       'running    nothing runs',
       'approvals  nothing waits for a decision',
+      'approved   every approved call was sent',
       'expired    no request for a decision in the last 24 h',
       'pauses     nothing is paused',
       'budgets    none is low',
@@ -115,6 +122,7 @@ it('is 1, and names what is stuck, oldest first, with the command that goes on',
     ['unknown', true],
     ['running', false],
     ['approvals', true],
+    ['approved', false],
     ['expired', false],
     ['pauses', true],
     ['budgets', false],
@@ -128,8 +136,8 @@ it('is 1, and names what is stuck, oldest first, with the command that goes on',
     may_arrive_until: expect.any(String),
   });
   expect(parts[3].rows).toMatchObject([{ approval: waits.approval.id, by: 'bot', may_decide: ['role finance-lead'] }]);
-  expect(parts[5].rows).toMatchObject([{ pause: pause.id, scope: { tool: 'notes.add' }, until: null }]);
-  expect(parts[6].rows).toMatchObject([{ budget: 'world/agent-day', left: 9850, of: 100_000, unit: 'EUR-cent' }]);
+  expect(parts[6].rows).toMatchObject([{ pause: pause.id, scope: { tool: 'notes.add' }, until: null }]);
+  expect(parts[7].rows).toMatchObject([{ budget: 'world/agent-day', left: 9850, of: 100_000, unit: 'EUR-cent' }]);
   // People read money, and whose it is; scripts get the numbers.
   expect(out).toMatch(/world\/agent-day +low +€98\.50 +€[\d,.]+ +€1,000\.00 .*\["bot"\]/);
   expect(out).toContain('… and 2 more');
@@ -173,9 +181,38 @@ it('a request that nobody decided on is not gone without a word', async () => {
   await until(async () => (await expired()).length === 1);
   const { out } = await status();
   expect(out).toMatch(/^expired +1 request that nobody decided on in the last 24 h$/m);
-  const [, , , pending, gone] = JSON.parse((await status(world.keys.account, '--json')).out).parts;
+  const [, , , pending, , gone] = JSON.parse((await status(world.keys.account, '--json')).out).parts;
   expect(pending.text).toBe('nothing waits for a decision');
   expect(gone).toMatchObject({ needs_somebody: false, rows: [{ approval: asked.approval.id, what: 'Tell it' }] });
+});
+
+it('what people approved is none that nobody decided on: stopped by a pause it stands there until it is sent, asked anew it is gone', async () => {
+  const waits = async () =>
+    (await world.run({ tool: 'payments.charge', params: { amount: 7 }, idempotency_key: freshKey() })).body;
+  const approve = (id: string) => world.post(`/approvals/${id}/approve`, {}, world.keys.approver);
+  const renewed = await waits();
+  const version = async () => (await world.get('/policies')).body.version;
+  const before = await version();
+  const file = join(world.gateway.policyFolder, 'world.yaml');
+  await writeFile(file, (await readFile(file, 'utf8')).replace('"Charge it"', '"Take it"'));
+  await until(async () => (await version()) !== before);
+  expect((await approve(renewed.approval.id)).body.became.what).toBe('asked_anew');
+  const stopped = await waits();
+  const pause = (await world.post('/pauses', { scope: { tool: 'payments.charge' }, reason: 'incident 8' })).body;
+  expect((await approve(stopped.approval.id)).body.became.what).toBe('stopped');
+  const { out } = await status();
+  expect(out).toMatch(/^approved +1 call approved, and stopped before anything was sent$/m);
+  expect(out).toMatch(/svc resume PAUSE lifts the pause that it names/);
+  expect(out).toMatch(/^pauses +.*, and 1 approved that waits? for its end$/m);
+  const { parts } = JSON.parse((await status(world.keys.account, '--json')).out);
+  const [, , , , approved, expired] = parts;
+  expect(approved).toMatchObject({
+    needs_somebody: true,
+    rows: [{ approval: stopped.approval.id, why: expect.stringContaining(`incident 8 (${pause.id})`) }],
+  });
+  expect(JSON.stringify(expired)).not.toContain(renewed.approval.id);
+  await send(world.gateway.url, world.keys.account, 'DELETE', `/v1/workspaces/demo/pauses/${pause.id}`);
+  await until(async () => (await world.get(`/effects/${stopped.effect_id}`)).body.effect.state !== 'pending_approval');
 });
 
 it('an upstream that is gone stands there since its first silent call, until it answers', async () => {

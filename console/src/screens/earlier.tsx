@@ -39,7 +39,11 @@ export function Expired({ now }: { readonly now: number }): JSX.Element | null {
     queryFn: () => ask<{ approvals: Approval[] }>('GET', `${of(workspace)}/approvals?status=expired&limit=200`),
     refetchInterval: 30_000,
   });
-  const late = (found.data?.approvals ?? []).filter(({ expires_at: end }) => now - Date.parse(end) < SHORTLY_MS);
+  // Of those that people approved some were stopped until their time was over, and of some people were asked anew.
+  const late = (found.data?.approvals ?? []).filter(
+    ({ decided_at: decided, expires_at: end, stopped }) =>
+      stopped === undefined && now - Date.parse(end) < SHORTLY_MS && (decided === null || decided >= end),
+  );
   if (late.length === 0) return null;
   const many = late.length === 1 ? 'One request' : `${late.length} requests`;
   return <p class="faint">{many} ended without a decision in the last 24 h: nothing of that happened.</p>;

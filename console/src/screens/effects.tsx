@@ -2,8 +2,9 @@ import { useQuery } from '@tanstack/preact-query';
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link, useSearchParams } from 'wouter-preact';
-import { ask, type Agent, type Effect, of } from '../api.ts';
-import { DECISIONS, Mark, Text, Time } from '../format.tsx';
+import { ask, type Agent, type Approval, type Effect, of } from '../api.ts';
+import { DECISIONS, Mark, Text, Time, visible } from '../format.tsx';
+import { callName, moneyTaken } from '../money.ts';
 import { Copies, curlOf, Empty, Fault, Head, quoted } from '../parts.tsx';
 import { useCurrent, useMay } from '../session.tsx';
 import { type Filter, useEffects } from '../use-effects.ts';
@@ -40,6 +41,8 @@ export function EffectsScreen(): JSX.Element {
   useEffect(() => setFilter(filterOf(query)), [words]);
   const { effects, isLive, isEnd, isFirst, fresh, fault, more, showFresh } = useEffects(workspace, filter);
   const path = `${of(workspace)}/effects${asQuery(filter)}`;
+  const decided = useDecided(filter.approver);
+  const { approver } = filter;
   const set = (name: string, value: string): void =>
     setQuery(
       (now) => {
@@ -53,7 +56,14 @@ export function EffectsScreen(): JSX.Element {
 
   return (
     <>
-      <Head title="Effects" does="Everything that agents tried, as it happens, and what became of it.">
+      <Head
+        title="Effects"
+        does={
+          approver === undefined
+            ? 'Everything that agents tried, as it happens, and what became of it.'
+            : `What ${visible(approver)} approved, changed or rejected, when, and what became of it.`
+        }
+      >
         <span class={`mark ${isLive ? 'yes' : 'stop'}`} role="status">
           {isLive ? 'Live' : 'Not live'}
         </span>
@@ -66,7 +76,7 @@ export function EffectsScreen(): JSX.Element {
         </button>
       )}
       {effects.length > 0 ? (
-        <EffectList effects={effects} atEnd={more} isEnd={isEnd} />
+        <EffectList effects={effects} decided={decided} atEnd={more} isEnd={isEnd} />
       ) : isFirst ? (
         <p class="faint">Loading…</p>
       ) : (
@@ -136,8 +146,9 @@ function Filters({
   const value = (name: string): string => query.get(name) ?? '';
   const isWide = matchMedia(WIDE).matches;
   const used = FILTERS.filter((name) => value(name) !== '').length;
+  const isOpen = isWide || used > (value('approver') === '' ? 0 : 1);
   return (
-    <details class="folded" open={isWide || used > 0}>
+    <details class="folded" open={isOpen}>
       <summary>{used === 0 ? 'Filters' : `Filters (${used})`}</summary>
       <form class="filters" role="search" aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
         <Choice
@@ -223,12 +234,35 @@ function Choice({
 
 const WIDE = '(min-width: 52.01rem)';
 
+/** What a user decided, by effect, as far as it is among the newest requests; nothing where nobody is named. */
+function useDecided(user: string | undefined): ReadonlyMap<string, { readonly text: string; readonly at: string }> {
+  const { workspace } = useCurrent();
+  const found = useQuery({
+    queryKey: [workspace, 'approvals', 'newest'],
+    queryFn: () => ask<{ approvals: Approval[] }>('GET', `${of(workspace)}/approvals?limit=200`),
+    enabled: useMay('approvals.read') && user !== undefined,
+    refetchInterval: 10_000,
+  });
+  // Newest first: where people were asked anew about a call, the last answer stays.
+  const known = (found.data?.approvals ?? []).toReversed().flatMap((approval) => {
+    const vote = approval.votes.findLast((one) => one.user === user);
+    if (vote === undefined) return [];
+    const { tool, costs, params, changed } = approval;
+    const call = callName(tool, moneyTaken(costs, params?.['currency'])?.text ?? null);
+    const did = vote.verdict !== 'approve' ? 'Rejected' : changed?.by === user ? 'Changed to' : 'Approved';
+    return [[approval.effect_id, { text: `${did} ${call}`, at: vote.at }] as const];
+  });
+  return new Map(user === undefined ? [] : known);
+}
+
 function EffectList({
   effects,
+  decided,
   atEnd,
   isEnd,
 }: {
   readonly effects: readonly Effect[];
+  readonly decided: ReturnType<typeof useDecided>;
   readonly atEnd: () => void;
   readonly isEnd: boolean;
 }): JSX.Element {
@@ -266,17 +300,18 @@ function EffectList({
         {rows.shown.map(({ index, top, height }) => {
           const effect = effects[index];
           if (effect === undefined) return null;
+          const own = decided.get(effect.id);
           return (
             <li key={effect.id} style={{ top: `${top}px`, height: `${height}px` }}>
               <Link class="cells" href={`/${workspace}/effects/${effect.id}`}>
                 <span class="when faint">
-                  <Time at={effect.created_at} />
+                  <Time at={own?.at ?? effect.created_at} />
                 </span>
                 <span class="what">
                   <Mark decision={effect.decision} state={effect.state} />
                 </span>
                 <span class="tool">
-                  <Text mono>{effect.tool}</Text>
+                  {own === undefined ? <Text mono>{effect.tool}</Text> : <Text>{own.text}</Text>}
                 </span>
                 <span class="target faint">
                   <Text mono>{effect.target}</Text>

@@ -1,5 +1,6 @@
 import { type ApprovalRecord, escalatesAt } from '../../effects/model/approval.ts';
 import { amountText, callName, currencyOfParam, moneyTaken, moneyText } from '../../effects/model/money.ts';
+import type { EffectState } from '../../effects/model/effect.ts';
 import { pinnedCall, type Tool } from '../../effects/model/tool.ts';
 import { type ApprovalRequirement, type Approvers, limitName } from '../../effects/model/verdict.ts';
 import { SHOWN } from '../../effects/run/shown-params.ts';
@@ -34,7 +35,7 @@ export function amountTaken(shown: ShownApproval): string | null {
 
 /** Two columns of values that are not the same. */
 export function differencesTable(of: readonly Difference[], before: string, now: string): Html {
-  return html`<table><tr><th scope="col">What</th><th scope="col">${before}</th><th scope="col">${now}</th></tr>${of.map(
+  return html`<table class="differ"><tr><th scope="col">What</th><th scope="col">${before}</th><th scope="col">${now}</th></tr>${of.map(
     (one) => html`<tr><td>${one.name}</td><td>${differenceOf(one.before)}</td><td>${differenceOf(one.now)}</td></tr>`,
   )}</table>`;
 }
@@ -52,7 +53,7 @@ const MOST_AT_ONCE = 2_000;
 const MOST_EARLIER = 5;
 
 function actionOf(shown: ShownApproval): Html {
-  const { approval, action, tool } = shown;
+  const { approval, action, tool, effect } = shown;
   const { requester } = approval;
   const word = (name: string): string => textOf(action[name]);
   const rows: readonly (readonly [string, string | Html])[] = [
@@ -64,7 +65,8 @@ function actionOf(shown: ShownApproval): Html {
     ['Asked by', `agent ${requester.agentId}`],
     ['Owner of the agent', requester.agentOwner ?? ''],
     ['User of the key', requester.user ?? ''],
-    ['Asked at', timeOf(approval.createdAt)],
+    ['Asked at', timeOf(effect?.createdAt ?? approval.createdAt)],
+    ['Asked anew at', effect === null || effect.createdAt >= approval.createdAt ? '' : timeOf(approval.createdAt)],
     ['On record as', recordOf(shown)],
   ];
   const said = rows.filter(([, value]) => value !== '');
@@ -142,12 +144,17 @@ function leftOf({ cost, row }: ShownApproval['costs'][number]): { readonly left:
   return { left: Math.max(0, limit - (row?.spent ?? 0) - (row?.held ?? 0)), limit };
 }
 
+/** Of a call that was approved and sent: where it takes, or may have taken, something. */
+const TAKEN: ReadonlySet<EffectState> = new Set(['executing', 'committed', 'unknown']);
+
 function costsOf(shown: ShownApproval): Html {
   const { costs } = shown;
   if (costs.length === 0) return html``;
   const currency = namedCurrency(shown);
   const { status } = shown.approval;
-  const takes = status === 'rejected' || status === 'expired' ? 'Would have taken' : 'Takes';
+  const isOver = status === 'rejected' || status === 'expired';
+  const { state = 'committed' } = shown.effect?.life ?? {};
+  const takes = isOver || (status === 'used' && !TAKEN.has(state)) ? 'Would have taken' : 'Takes';
   return html`<section><h2>What it costs</h2><table><tr><th scope="col">Budget</th><th scope="col">${takes}</th><th scope="col">${status === 'pending' ? 'Left before this' : 'Left now'}</th></tr>${costs.map(
     (one) => {
       const { budget, unit, amount } = one.cost;
@@ -169,7 +176,13 @@ function alikeOf({ earlier, params, approval }: ShownApproval): Html {
   const when = html`<p>${linkTo(approval.workspace, alike, html`It happened at ${timeOf(alike.at)}`)}.</p>`;
   if (alike.params === null || !isJsonObject(own))
     return html`<section>${head}${when}<p>Its params are not shown.</p></section>`;
-  const differences = paramsThatDiffer(alike.params, own, (name) => currencyOfParam(name, own, approval.costs));
+  const { params: then, costs } = alike;
+  const differences = paramsThatDiffer(
+    then,
+    own,
+    (name) => currencyOfParam(name, own, approval.costs),
+    (name) => currencyOfParam(name, then, costs),
+  );
   return html`<section>${head}${when}${
     differences.length === 0
       ? html`<p>Nothing differs in what is shown of both.</p>`

@@ -23,6 +23,8 @@ export interface EarlierCall {
   readonly decision: Decision;
   /** `null`: they are not shown, or are those of another tool. */
   readonly params: JsonObject | null;
+  /** What it took from budgets: says in which currency its amounts are. */
+  readonly costs: EffectRecord['holds'];
 }
 
 /** What the agent did before, newest first, as far as that is still on record and near enough to be found at once. */
@@ -60,6 +62,7 @@ export async function earlierOf(
     at: effect.life.state === 'committed' ? effect.life.at : effect.createdAt,
     decision: decisionOf(effect),
     params: withParams ? paramsIn(calls.params(effect)) : null,
+    costs: effect.holds,
   });
   const last = happened.items.find(({ id }) => id !== effectId);
   const alike = last === undefined ? null : shown(last, true);
@@ -103,19 +106,22 @@ function paramsIn(of: ReturnType<CallReader['params']>): JsonObject | null {
 
 /**
  * Which params differ between two calls, as they are shown: of what is masked or cut nothing is said.
- * @param currencyOf the currency that a param is an amount of; `null`: it stands as it is
+ * @param currencyOf the currency that a param is an amount of now; `null`: it stands as it is
+ * @param currencyBefore that of before. What is not known to be in the same currency is no amount of that
  */
 export function paramsThatDiffer(
   before: JsonObject,
   now: JsonObject,
   currencyOf: (name: string) => string | null = () => null,
+  currencyBefore = (name: string) => (before['currency'] === now['currency'] ? currencyOf(name) : null),
 ): readonly Difference[] {
   const names = [...new Set([...Object.keys(now), ...Object.keys(before)])];
   return names
     .filter((name) => textOf(before[name]) !== textOf(now[name]))
     .map((name) => {
-      const text = (value: Json | undefined): string => moneyText(value, currencyOf(name)) ?? textOf(value);
-      return { name, before: text(before[name]), now: text(now[name]) };
+      const text = (value: Json | undefined, currency: string | null): string =>
+        moneyText(value, currency) ?? textOf(value);
+      return { name, before: text(before[name], currencyBefore(name)), now: text(now[name], currencyOf(name)) };
     });
 }
 
@@ -139,11 +145,27 @@ export function whatChanged(
       )
       .join('; '),
     'Takes from budgets': of.costs
-      .map(({ budget, unit, amount }) => `${amount === null ? '?' : amountText(amount, unit, currency)} of ${budget}`)
+      .map(({ budget, unit, amount, limit }) => {
+        const taken = amount === null ? '?' : amountText(amount, unit, currency);
+        return `${taken} of ${budget}, of ${amountText(limit, unit, currency)} in all`;
+      })
       .join(', '),
   }));
   const [then = {}, today = {}] = views.map((view): JsonObject => view);
   return paramsThatDiffer(then, today);
+}
+
+/** Why people are asked anew, and that a vote on the request of before sent nothing. @param isSeen whether a difference is shown */
+export function whyAnew(before: ApprovalRecord, now: ApprovalRecord, user: string, isSeen: boolean): string {
+  const hasVoted = before.votes.some((vote) => vote.user === user);
+  const what = hasVoted
+    ? 'What would run now is not what you approved, so nothing was sent. People are asked anew.'
+    : 'Policy or the tool was changed after this was asked first, so people are asked anew.';
+  const known = new Set(before.requirements.map(({ ruleDigest }) => ruleDigest));
+  const rules = now.requirements.filter(({ ruleDigest }) => !known.has(ruleDigest)).map(({ rule }) => rule);
+  const written = rules.length === 0 ? '' : ` Written anew: rule ${rules.join(', ')}.`;
+  const unseen = `Nothing differs of what stands here: the tool ${now.tool} was declared anew, or what its rule counts.`;
+  return `${what}${written || isSeen ? written : ` ${unseen}`} Decide on what stands below.`;
 }
 
 function textOf(value: Json | undefined): string {

@@ -1,6 +1,7 @@
 import { MOST_COMMENT } from '../../effects/model/approval.ts';
 import type { Challenge } from '../../identity/passkeys/passkeys.ts';
 import { countToText } from '../../effects/wire/approval.ts';
+import { sentence } from '../../effects/wire/effect.ts';
 import { isJsonObject } from '../../json/value.ts';
 import { callName, currencyOfParam, lastName } from '../../effects/model/money.ts';
 import { amountTaken, beyondOf, detailsOf, differencesTable } from './details.ts';
@@ -9,6 +10,8 @@ import { type Difference, paramsThatDiffer, repeatText } from './earlier.ts';
 import { type Entered, faultAt, fieldsHtml, isFieldName } from './fields.ts';
 import { type Html, html, lines } from './html.ts';
 import { page, passkeyForm, spanText, timeOf } from './layout.ts';
+import { shortened } from '../../effects/model/shortened.ts';
+import { REDACTED } from '../../effects/run/shown-params.ts';
 import type { ShownApproval } from './shown.ts';
 
 /**
@@ -86,8 +89,8 @@ export function approvalPage(shown: ShownApproval, of: PageOf): string {
 <p class="what">${summary}</p>
 ${amount === null ? '' : html`<p class="amount">${amount}</p>`}${isOpen(shown) ? beyondOf(shown) : ''}${changedOf(shown)}<p class="who">${whoAsks(shown)}</p>
 <p class="${isOpen(shown) ? 'faint' : 'said'}">${text}</p>${allowedHtml(shown)}${becameOf(shown)}
-${isOpen(shown) ? decisionOf(shown, of) : ''}</section>
-${toolChanged(shown)}${detailsOf(shown)}${allowancesHtml(shown, path, form)}
+${isOpen(shown) ? html`${foreseen(shown)}${decisionOf(shown, of)}` : ''}</section>
+${detailsOf(shown)}${allowancesHtml(shown, path, form)}
 ${elsewhere(shown, user)}<footer><span>You are ${user}.</span><form method="post" action="${path}/leave"><button>Leave</button></form></footer>`,
     'two',
   );
@@ -172,7 +175,7 @@ function outcomeOf(effect: ShownApproval['effect']): Standing {
     case 'committed':
       return sent(html`It happened. The gateway recorded it at ${timeOf(effect.life.at)}.`, 'yes');
     case 'failed':
-      return sent(effect.life.evidence.message, 'bad', 'Approved, but it did not happen');
+      return sent(sentence(effect.life.evidence.message), 'bad', 'Approved, but it did not happen');
     case 'unknown':
       return sent('Nobody knows whether it happened. Somebody has to find out, and say so.', 'bad');
     case 'denied':
@@ -217,12 +220,18 @@ function changedOf({ approval: { changed, costs, status }, params }: ShownApprov
   return html`<div class="notice">${what}${differencesTable(differences, 'Asked', 'Now')}</div>`;
 }
 
-/** Who asks, and for what reason somebody is asked. */
-function whoAsks({ approval, why }: ShownApproval): string {
+/** The most characters of an agent's own reason beside the question; all of it stands among the params. */
+const MOST_REASON = 200;
+
+/** Who asks, with the reason that the agent gives, and why somebody is asked. */
+function whoAsks({ approval, why, params }: ShownApproval): string {
   const { agentId, agentOwner } = approval.requester;
   const reason = why[0]?.description ?? why[0]?.rule ?? '';
   const asks = `Agent ${agentId}${agentOwner === null ? '' : ` of ${agentOwner}`} asks.`;
-  return reason === '' ? asks : `${asks} Why you: ${reason}${/[.!?]$/.test(reason) ? '' : '.'}`;
+  const { params: own } = params;
+  const said = isJsonObject(own) && typeof own['reason'] === 'string' ? own['reason'].trim() : '';
+  const its = said === '' || said === REDACTED ? '' : ` Its reason: “${shortened(said, MOST_REASON)}”.`;
+  return `${asks}${its}${reason === '' ? '' : ` Why you: ${sentence(reason)}`}`;
 }
 
 /** What became of the call: its receipt, and where everything about it stands. */
@@ -242,12 +251,22 @@ function replaced({ approval, replacedBy }: ShownApproval): Html {
     : html`<p class="notice">People are asked anew: <a href="/approve/${approval.workspace}/${replacedBy}?instead_of=${approval.id}">see what is asked now</a>.</p>`;
 }
 
-function toolChanged({ action }: ShownApproval): Html {
-  return action['tool_changed'] === true
-    ? noticeOf(
-        'The tool was declared anew since this was asked. An approval of what was is not used: people are asked anew.',
-      )
-    : html``;
+/** What keeps an approval from being followed by the call, as far as that is known before. */
+function foreseen({ standing, approval: { changed, expiresAt } }: ShownApproval): Html {
+  if (standing === null) return html``;
+  const { kind, reason, pausedBy } = standing;
+  const end = timeOf(expiresAt);
+  const then = changed === undefined ? 'people are asked anew, as policy and tool are now' : 'the request ends';
+  const stops = {
+    asked: '',
+    unasked: '',
+    stale: `Policy or the tool was changed since this was asked. If you approve, nothing is sent, and ${then}.`,
+    refused: html`Policy refuses it now: ${reason?.message ?? ''} If you approve, nothing is sent unless that changes before ${end}.`,
+    gone: 'The agent, its key or the tool is no longer there. If you approve, nothing is sent.',
+  }[kind];
+  if (pausedBy === null) return stops === '' ? html`` : html`<p class="notice repeat">${stops}</p>`;
+  const over = pausedBy.until === null ? 'until somebody lifts the pause' : html`until ${timeOf(pausedBy.until)}`;
+  return html`<p class="notice repeat">${stops} Paused: ${sentence(pausedBy.reason)} If you approve, it waits ${over}; if that is not before ${end}, nothing is sent.</p>`;
 }
 
 /** The field that is none of a param, among what is wrong. */
@@ -259,7 +278,9 @@ function decisionOf(shown: ShownApproval, { user, form, path, entered = {}, faul
   const { votes, requirements, tool } = approval;
   const wantsReason = requirements.some(({ requireReason }) => requireReason === true);
   if (obstacle !== null) return html`<p class="notice">${obstacle}</p>`;
-  const isEditable = Object.keys(shown.mayChange).length > 0;
+  // What is changed, or allowed ahead, of a stale question is refused.
+  const isStale = shown.standing?.kind === 'stale';
+  const isEditable = !isStale && Object.keys(shown.mayChange).length > 0;
   const isOfSeveral = requirements.length > 1 || requirements.some(({ quorum }) => quorum > 1);
   const hasApproved = votes.some((vote) => vote.user === user && vote.verdict === 'approve');
   const repeat = isJsonObject(params['params']) ? repeatText(approval, earlier, params['params'], now) : '';
@@ -269,15 +290,16 @@ function decisionOf(shown: ShownApproval, { user, form, path, entered = {}, faul
     ? html`${isUntouched ? html` data-asked="${asked}"` : ''}>Approve ${lastName(tool)} as written above`
     : html`>${asked}`;
   const comment = faultAt('comment', faults[COMMENT]);
+  const why = html`<div><label for="comment">${wantsReason ? 'Why you reject: needed for that, and told to the agent' : 'Comment, if you like: it is kept with the vote, and tells the agent why you reject'}</label>
+<textarea id="comment" name="comment" rows="2" maxlength="${MOST_COMMENT}"${wantsReason ? html` required` : ''}${comment.attributes}>${lines((entered['comment'] ?? '').replaceAll('\r\n', '\n'))}</textarea>${comment.text}</div>`;
   return html`<form method="post" action="${path}" data-left="${approval.expiresAt - now}">
 <input type="hidden" name="form" value="${form}"><button disabled hidden></button>
-${fieldsHtml(shown, entered, faults)}${isOfSeveral ? html`<p>So far ${countToText(approval)}; nothing is sent before.</p>` : ''}${hasApproved ? html`<p>You have approved it. It waits for others.</p>` : ''}${repeat === '' ? '' : html`<p class="notice repeat">${repeat}</p>`}<div class="both">${
+${isEditable ? fieldsHtml(shown, entered, faults) : ''}${isOfSeveral ? html`<p>So far ${countToText(approval)}; nothing is sent before.</p>` : ''}${hasApproved ? html`<p>You have approved it. It waits for others.</p>` : ''}${repeat === '' ? '' : html`<p class="notice repeat">${repeat}</p>`}${wantsReason ? why : ''}<div class="both">${
     hasApproved && !isEditable
       ? ''
       : html`<button class="yes" name="verdict" value="approve"${wantsReason ? html` formnovalidate` : ''}${approve}</button>`
   }<button class="no" name="verdict" value="reject">Reject</button></div>
-${alikeHtml(shown, entered)}<div><label for="comment">${wantsReason ? 'Why you reject: needed for that, and told to the agent' : 'Comment, if you like: it is kept with the vote, and tells the agent why you reject'}</label>
-<textarea id="comment" name="comment" rows="2" maxlength="${MOST_COMMENT}"${wantsReason ? html` required` : ''}${comment.attributes}>${lines((entered['comment'] ?? '').replaceAll('\r\n', '\n'))}</textarea>${comment.text}</div>
+${isStale ? '' : alikeHtml(shown, entered)}${wantsReason ? '' : why}
 </form><p class="notice" role="alert" hidden>The time to decide is over. Open the page again to see how it stands.</p>`;
 }
 

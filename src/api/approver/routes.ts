@@ -17,7 +17,7 @@ import { WORKSPACE_ID } from '../schema.ts';
 import { problemOf } from '../server.ts';
 import { ALIKE_FIELDS, alikeIn } from './alike.ts';
 import { namedCurrency } from './details.ts';
-import { whatChanged } from './earlier.ts';
+import { whatChanged, whyAnew } from './earlier.ts';
 import { PAGE_HEADERS } from './layout.ts';
 import { type Html, html } from './html.ts';
 import { approvalPage, COMMENT, isOpen, keyPage, overtakenText, PASSKEY_FIELDS, plainPage } from './page.ts';
@@ -280,10 +280,12 @@ class ApproverPage {
           : await this.#ports.store.approval(workspace, insteadOf)
         : asked?.approval;
     const late = isLate && asked !== null ? overtakenText(asked, approver.user) : null;
-    const said: string | Html | null = late ?? notice;
     const isSameQuestion = entered?.digest === approval.digest;
     const { comment = '' } = entered?.fields ?? {};
     const isOfSame = former != null && former.effectId === approval.effectId && former.id !== approval.id;
+    const changed = isOfSame ? whatChanged(former, approval, namedCurrency(shown)) : [];
+    const anew = isOfSame && isOpen(shown) ? whyAnew(former, approval, approver.user, changed.length > 0) : null;
+    const said: string | Html | null = late ?? notice ?? anew;
     return send(
       reply,
       status,
@@ -297,7 +299,7 @@ class ApproverPage {
             : html`${said ?? ''} What is asked now stands below: decide anew, and change again what you want changed.`,
         faults: isSameQuestion ? entered.faults : {},
         entered: isSameQuestion ? entered.fields : { comment },
-        changed: isOfSame ? whatChanged(former, approval, namedCurrency(shown)) : [],
+        changed,
       }),
     );
   }

@@ -3,6 +3,7 @@ import { type ApprovalCost, type ApprovalRecord, decidersAt, isAmong } from '../
 import type { BudgetRow, EffectRecord } from '../../effects/model/effect.ts';
 import { type Editable, editableIn } from '../../effects/model/editable.ts';
 import { inOneHand } from '../../effects/run/key-makers.ts';
+import type { Standing } from '../../effects/run/standing.ts';
 import { variesIn } from '../../effects/run/likeness.ts';
 import type { AllowAlike, ApprovalRequirement } from '../../effects/model/verdict.ts';
 import type { Tool } from '../../effects/model/tool.ts';
@@ -32,6 +33,8 @@ export interface ShownApproval {
   readonly replacedBy: string | null;
   /** Why this person does not decide on it; `null` where nothing is seen that stands against it. */
   readonly obstacle: string | null;
+  /** What an approval would do now; `null` where it is decided, or its record is gone. */
+  readonly standing: Standing | null;
   /** Params that this person may change, by name. */
   readonly mayChange: Editable;
   /** How far this person may allow the next calls alike, and in what they may differ; `null`: not at all. */
@@ -57,11 +60,12 @@ export async function shownTo(
   const calls = readCalls(ports, approver.principal, 'page');
   const reading = permit(approver.principal, 'effects.read', workspace);
   const mayReadEffects = reading.ok && reading.view.kind !== 'own';
-  const [effect, budgets, earlier, given] = await Promise.all([
+  const [effect, budgets, earlier, given, standing] = await Promise.all([
     store.effect(workspace, approval.effectId),
     approval.costs.length === 0 ? [] : store.budgets(workspace),
     mayReadEffects ? earlierOf(ports, approval, readCalls(ports, approver.principal, 'page')) : null,
     approval.status === 'pending' ? null : store.allowances(workspace, { agentId: null, limit: 100, cursor: null }),
+    approval.status === 'pending' ? ports.standingOf(approval) : null,
   ]);
   const asked = effect === null ? null : effectAsAsked(approval, effect);
   const allowances = (given?.items ?? []).filter((one) => one.isForged !== true);
@@ -77,6 +81,7 @@ export async function shownTo(
     why: whyAsked(approval, effect, ports.policies().set.rules),
     earlier,
     mayReadEffects,
+    standing,
     replacedBy: waitsOn === null || waitsOn === approvalId ? null : waitsOn,
     mayChange: editableIn(approval.requirements.filter((one) => decides(ports, approver, approval, one))),
     alike: asked === null ? null : alikeFor(ports, approver, approval, calls.params(asked)),

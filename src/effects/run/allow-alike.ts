@@ -1,20 +1,16 @@
 import { type AllowanceDraft, alikeObstacle, mostAlike } from '../model/allowance.ts';
-import { type ApprovalRecord, limitsOf } from '../model/approval.ts';
-import type { Problem } from '../model/run-request.ts';
+import type { ApprovalRecord } from '../model/approval.ts';
+import { problem } from '../model/run-request.ts';
 import type { EffectPorts } from '../ports.ts';
-import { evaluateKnown } from './evaluate.ts';
 import { variesIn } from './likeness.ts';
-import { grantedCall, type People, recall } from './recall.ts';
+import type { People } from './recall.ts';
+import { ASK_ANEW, judgeAsked } from './standing.ts';
 
 /** How many of the next calls a person allows, and until when, ms; `null`: as many, or as long, as the policy lets. */
 export interface AskedAlike {
   readonly times: number | null;
   readonly until: number | null;
 }
-
-type Allowing =
-  | { readonly kind: 'allowance'; readonly allowance: AllowanceDraft }
-  | { readonly kind: 'problem'; readonly problem: Problem };
 
 /** Clocks of two gateways differ by less. A page says until when before somebody sends it. */
 const CLOCKS_MS = 60_000;
@@ -35,25 +31,25 @@ export async function allowanceOf(
   requirements: readonly number[],
   asked: AskedAlike,
   changes: boolean,
-): Promise<Allowing> {
+): Promise<{ readonly kind: 'allowance'; readonly allowance: AllowanceDraft } | ReturnType<typeof problem>> {
   const obstacle = alikeObstacle(approval, requirements, changes);
   const most = mostAlike(approval.requirements);
   if (obstacle !== null || most === null) return refused(obstacle ?? '');
-  const now = ports.store.now();
+  const at = ports.store.now();
   const times = asked.times ?? most.times;
-  const until = asked.until ?? now + most.forMs;
+  const until = asked.until ?? at + most.forMs;
   if (times > most.times) return refused(`The policy lets the next ${most.times} be allowed at most.`);
-  if (until <= now) return refused('The time until which they would be allowed is over.');
-  if (until > now + most.forMs + CLOCKS_MS)
+  if (until <= at) return refused('The time until which they would be allowed is over.');
+  if (until > at + most.forMs + CLOCKS_MS)
     return refused(`The policy lets them be allowed for ${most.forMs / 60_000} minutes at most.`);
   const effect = await ports.store.effect(approval.workspace, approval.effectId);
   if (effect === null) return refused('The record of the call is gone.');
-  const given = await recall(ports, people, effect, effect.sealed);
-  if (given.kind === 'gone') return refused(given.reason.message);
-  const call = grantedCall(ports, approval, effect, given);
-  const { alike, approvalDigest, verdict } = await evaluateKnown(ports, call, limitsOf(approval));
-  if (alike === undefined || approvalDigest !== approval.digest || verdict.kind === 'deny')
-    return refused('Policy or the tool is no longer as it was when this was asked.');
+  const now = await judgeAsked(ports, people, approval, effect);
+  if (now.kind === 'gone') return refused(now.reason.message);
+  const { call, standing } = now;
+  const { alike, verdict } = now.request;
+  if (alike === undefined || standing.kind !== 'asked' || verdict.kind === 'deny')
+    return refused('Policy or the tool is no longer as it was when this was asked.', ASK_ANEW);
   const { workspace, agent, tool, target } = call;
   return {
     kind: 'allowance',
@@ -75,7 +71,7 @@ export async function allowanceOf(
   };
 }
 
-function refused(detail: string): Allowing {
-  const nothing = `${detail} Nothing was decided.`;
-  return { kind: 'problem', problem: { code: 'allowance_refused', detail: nothing, errors: [], retryAfterMs: null } };
+/** @param then what goes on from here */
+function refused(detail: string, then = ''): ReturnType<typeof problem> {
+  return problem('allowance_refused', `${detail} Nothing was decided. ${then}`.trimEnd());
 }

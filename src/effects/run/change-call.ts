@@ -10,7 +10,8 @@ import { canonicalJson } from '../../json/canonical.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
 import type { Call } from './call.ts';
 import { evaluateKnown } from './evaluate.ts';
-import { grantedCall, type People, recall, type Recalled } from './recall.ts';
+import { grantedCall, type People, type Recalled } from './recall.ts';
+import { ASK_ANEW, judgeAsked } from './standing.ts';
 
 type Changing =
   | { readonly kind: 'change'; readonly change: ApprovalChange | null }
@@ -33,14 +34,21 @@ export async function changeCall(
   if (changes === null || requirements.length === 0) return { kind: 'change', change: null };
   const effect = await ports.store.effect(approval.workspace, approval.effectId);
   if (effect === null || approval.status !== 'pending') return { kind: 'change', change: null };
-  const given = await recall(ports, people, effect, approval.changed?.sealed ?? effect.sealed);
-  if (given.kind === 'gone') return problem('change_refused', given.reason.message);
+  const now = await judgeAsked(ports, people, approval, effect);
+  if (now.kind === 'gone') return problem('change_refused', now.reason.message);
+  const { given, standing } = now;
   const { params: stands, asked = stands } = given.sealedParams;
   const faults = faultsOf(approval, requirements, asked, changes);
   if (faults.length > 0)
     return problem('invalid_request', 'The call cannot be changed like this. Nothing was decided.', null, faults);
   const params: JsonObject = { ...stands, ...changes };
   if (isSame(params, stands)) return { kind: 'change', change: null };
+  // What is changed is what the person saw: under other rules, or sent by another tool, it would be something else.
+  if (standing.kind === 'stale' || effect.action.toolDigest !== given.tool.digest)
+    return problem(
+      'change_refused',
+      `Policy or the tool is no longer as it was when this was asked. Nothing was decided. ${ASK_ANEW} That can be changed.`,
+    );
   const names = Object.keys(params).filter((name) => !isSame(params[name], asked[name]));
   if (names.length === 0)
     return problem(

@@ -14,6 +14,7 @@ import { grantedCall, type People, recall } from './recall.ts';
 import { inOneHand } from './key-makers.ts';
 import { type Problem, problem } from '../model/run-request.ts';
 import { NoPlace, StoreUnavailable } from '../store.ts';
+import { standingOf } from './standing.ts';
 import { isOwnRequest } from '../steps/voting.ts';
 import { FORGED } from './to-outcome.ts';
 
@@ -110,7 +111,7 @@ export async function decideApproval(ports: EffectPorts, people: People, call: A
       keyId: principal.keyId,
       voterSince,
       comment: call.comment,
-      ...besideVote(call),
+      ...(await besideVote(ports, people, approval, call)),
       requirements,
       escalated,
       actor: { type: 'user', id: user },
@@ -142,9 +143,16 @@ async function whyTooClose(
     : inOneHand(store, approval, voter);
 }
 
-/** The passkey that a vote was made with, and the salt for the words of a rejection. */
-function besideVote({ verdict, comment, passkey }: ApprovalCall) {
+/** The passkey that a vote was made with, the salt for the words of a rejection, and whether an approval is void. */
+async function besideVote(
+  ports: EffectPorts,
+  people: People,
+  approval: ApprovalRecord,
+  { verdict, comment, passkey, changes }: ApprovalCall,
+) {
+  const mayBeVoid = verdict === 'approve' && changes === null && approval.status === 'pending';
   return {
+    isVoid: mayBeVoid && (await standingOf(ports, people, approval)).kind === 'stale',
     ...(passkey == null ? {} : { passkey }),
     ...(verdict === 'reject' && comment !== null ? { salt: randomBytes(SALT_BYTES).toString('base64url') } : {}),
   };

@@ -4,7 +4,7 @@ import { type Decision, type Reason, statusOf } from '../model/decision.ts';
 import { denialRequest, evaluateKnown, sealInTurn } from './evaluate.ts';
 import type { ShownBudget } from '../model/outcome.ts';
 import type { EffectPorts } from '../ports.ts';
-import type { Problem, RunRequest } from '../model/run-request.ts';
+import { problem, type RunRequest } from '../model/run-request.ts';
 import { type Admission, type AdmitRequest, StoreUnavailable } from '../store.ts';
 import type { ApprovalRequirement, Obligation, Observed, Exceeded, VerdictTrace } from '../model/verdict.ts';
 
@@ -27,7 +27,7 @@ export interface Preview extends Pick<VerdictTrace, 'matched' | 'policyVersion' 
 /** A fingerprint that no call has. */
 const NO_CALL = 'none';
 
-export type PreviewResult = Preview | { readonly kind: 'problem'; readonly problem: Problem };
+export type PreviewResult = Preview | ReturnType<typeof problem>;
 
 /**
  * Judges a call like a run, with a read-only admission. Writes nothing, sends nothing.
@@ -56,10 +56,7 @@ async function previewBeyond(
         deny.reason.code === 'wrong_workspace' ||
         deny.reason.code === 'read_only_key'
       ) {
-        return {
-          kind: 'problem',
-          problem: { code: deny.reason.code, detail: deny.reason.message, errors: [], retryAfterMs: null },
-        };
+        return problem(deny.reason.code, deny.reason.message);
       }
     }
     if (checked.kind === 'call') await sealInTurn(ports, checked.call);
@@ -76,10 +73,7 @@ async function previewBeyond(
     return previewBeyond(ports, request, isOfCalls, null);
   } catch (error) {
     if (!(error instanceof StoreUnavailable)) throw error;
-    return {
-      kind: 'problem',
-      problem: { code: 'store_unavailable', detail: 'The store cannot be reached.', errors: [], retryAfterMs: 1000 },
-    };
+    return problem('store_unavailable', 'The store cannot be reached.', 1000);
   }
 }
 

@@ -11,7 +11,7 @@ export const SHOWN = {
 const MAX_MEMBERS = 200;
 const MAX_DEPTH = 16;
 const CUT = '…';
-const REDACTED = '(redacted)';
+export const REDACTED = '(redacted)';
 
 /**
  * Shows every param by its name, in a readable size, and masks those that policy redacts. Every cut is marked in its

@@ -347,6 +347,7 @@ export function askForApproval(
     event(renews ? 'approval.renewed' : 'approval.requested', effect.id, agentOf(request), {
       approval_id: approval.id,
       rules: permit.approvals.map((requirement) => requirement.rule),
+      ...(old === null ? {} : { instead_of: old.id }),
       expires_at: new Date(approval.expiresAt).toISOString(),
       policy_version: request.seen.policy,
       ...beyondOf(permit),

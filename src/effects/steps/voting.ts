@@ -135,6 +135,7 @@ function approve(
           approval_id: approval.id,
           ...votedBy(request),
           complete: granted,
+          ...(request.isVoid === true ? { void: true } : {}),
           digest: next.digest,
           ...(change === null ? {} : { changed: change.params, instead_of: approval.digest }),
         },

@@ -6,6 +6,7 @@ import { type BudgetRow, decisionOf, type EffectRecord } from '../model/effect.t
 import type { ApprovalResult, Became } from '../run/decide-approval.ts';
 import { approvalToWire } from '../run/render.ts';
 import type { CallReader } from './calls.ts';
+import { sentence } from './effect.ts';
 import { optionalTimeToWire, timeToWire } from './time.ts';
 
 /** A request for approval as `GET …/approvals` shows it. */
@@ -183,7 +184,7 @@ function becameToWire(became: Became, approval: ApprovalRecord, votedAlready: bo
     case 'dispatched': {
       const { decision, reason, effectId } = became.outcome;
       const receipt = became.outcome.decision === 'committed' ? { receipt_id: became.outcome.receipt.id } : {};
-      const message = `Approved, and sent: ${decision}. ${reason.message}`;
+      const message = `Approved, and sent: ${decision}. ${sentence(reason.message)}`;
       return { what: became.kind, decision, code: reason.code, effect_id: effectId, ...receipt, message };
     }
     case 'stopped': {

@@ -158,9 +158,9 @@ export function probeToWire({ finding, why, isSettled, retryAfterMs }: Probed) {
 }
 
 /** Turns evidence into a sentence: it is stored as a few words without a capital. */
-function sentence(note: string): string {
+export function sentence(note: string): string {
   const text = note.charAt(0).toUpperCase() + note.slice(1);
-  return /[.!?]$/.test(text) ? text : `${text}.`;
+  return /[.!?…]$/.test(text) ? text : `${text}.`;
 }
 
 function lifeMembers(effect: EffectRecord, context: EffectWireContext) {

@@ -2,6 +2,7 @@ import { mismatchToWire } from '../../effects/model/action-call.ts';
 import { statusOf, isDenied, type NextStep } from '../../effects/model/decision.ts';
 import type { RunOutcome } from '../../effects/model/outcome.ts';
 import { budgetToWire, isSafeToRetry, nextStep, approvalUrl } from '../../effects/run/render.ts';
+import { sentence } from '../../effects/wire/effect.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { urlAsked } from './approval-url.ts';
 import { waitingTask } from './waiting-task.ts';
@@ -156,7 +157,7 @@ export function sentenceOf(
 ): string {
   const { reason, tool, retryAfterMs } = outcome;
   if (isDenied(outcome))
-    return `Refused, nothing happened: ${ended(reason.message)} ${adviceOf(context.next, retryAfterMs)}`;
+    return `Refused, nothing happened: ${sentence(reason.message)} ${adviceOf(context.next, retryAfterMs)}`;
   const again = 'Call it again with exactly the same arguments';
   switch (outcome.decision) {
     case 'committed':
@@ -170,14 +171,14 @@ export function sentenceOf(
     case 'in_progress':
       return `Still running: ${tool} has no outcome yet. ${again} in ${inWords(retryAfterMs ?? 1_000)} to get its result.`;
     case 'failed':
-      return `Not done: ${ended(reason.message)} ${retryAfterMs === null ? 'You may call it again.' : `You may call it again in ${inWords(retryAfterMs)}.`}`;
+      return `Not done: ${sentence(reason.message)} ${retryAfterMs === null ? 'You may call it again.' : `You may call it again in ${inWords(retryAfterMs)}.`}`;
     case 'unknown_effect':
       if (outcome.safeToRetry) return `Unknown whether ${tool} was done. ${again}: the server removes duplicates.`;
       return context.hasProbe
         ? `Unknown whether ${tool} was done. Do not try it in another way: start its probe, which finds out (svc.executions.probe, or POST ${context.publicUrl}/v1/workspaces/${outcome.workspace}/effects/${outcome.effectId}/probe), then call it again.`
         : `Unknown whether ${tool} was done. Do not try it in another way: read what it would have changed, and tell your user. A person settles it.`;
     case 'idempotency_conflict':
-      return `Not done: ${ended(reason.message)}`;
+      return `Not done: ${sentence(reason.message)}`;
   }
 }
 
@@ -193,11 +194,6 @@ function adviceOf(next: NextStep, retryAfterMs: number | null): string {
     case 'proceed':
       return 'Do not try it again or in another way; tell your user.';
   }
-}
-
-function ended(text: string): string {
-  const sentence = text.charAt(0).toUpperCase() + text.slice(1);
-  return /[.!?…]$/.test(sentence) ? sentence : `${sentence}.`;
 }
 
 /** A time to wait, rounded up. */
