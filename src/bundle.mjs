@@ -68,9 +68,11 @@ const build = await rolldown({
 const { output } = await build.write({ dir: folder, format: 'esm', chunkFileNames: '[name]-[hash].js' });
 await build.close();
 writeFileSync(join(folder, 'LICENSES.txt'), licences(output.flatMap(({ moduleIds = [] }) => moduleIds)));
-// The checker of OpenAPI documents reads them beside itself.
-const schemas = new URL('schemas', import.meta.resolve('@seriousme/openapi-schema-validator'));
-cpSync(schemas, join(folder, 'schemas'), { recursive: true });
+// The checker of OpenAPI documents reads schemas beside itself.
+const checker = output
+  .flatMap(({ moduleIds = [] }) => moduleIds)
+  .find((id) => id.endsWith('openapi-schema-validator/index.js'));
+if (checker !== undefined) cpSync(join(dirname(checker), 'schemas'), join(folder, 'schemas'), { recursive: true });
 const made = new Set([...output.map(({ fileName }) => fileName), 'LICENSES.txt', 'schemas']);
 for (const file of readdirSync(folder)) if (!made.has(file)) rmSync(join(folder, file), { recursive: true });
 

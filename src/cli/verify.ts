@@ -41,7 +41,7 @@ export function addVerify(program: Command, { terminal, exit }: CliContext): voi
       else for (const line of report.text.trimEnd().split('\n')) terminal.out(printable(line));
       for (const [title, rows] of options.json || told === null ? [] : Object.entries(told))
         terminal.out(
-          `\n${styled(terminal, 'bold', title)}\n${table(Object.keys(rows[0] ?? {}), rows.map(Object.values))}`,
+          `\n${styled(terminal, 'bold', title)}\n${rows[0] === undefined ? 'none' : table(Object.keys(rows[0]), rows.map(Object.values))}`,
         );
       exit(report.exit);
     });

@@ -1,12 +1,11 @@
 import type { IncomingMessage } from 'node:http';
-import { percentDecoded } from '../bytes/percent-decoded.ts';
 import { OWN_PATH } from '../config/resolve-routes.ts';
 import type { Code } from '../effects/model/codes.ts';
 import { actingAgent, type Principal } from '../effects/model/principal.ts';
 import type { Problem, RequestFault } from '../effects/model/run-request.ts';
 import { holdsKey, holdsOwnForm, keyFromRequest, USUAL_CARRIERS } from '../identity/key-format.ts';
 import type { Identified } from '../identity/identified.ts';
-import { readPath } from '../upstreams/http/path.ts';
+import { percentDecoded, readPath } from '../upstreams/http/path.ts';
 import { isNested, type QueryPairs, REPEATED } from '../upstreams/http/query.ts';
 import { planOf } from '../upstreams/http/request-template.ts';
 import { type ErrorStyle, PLAIN_STYLE } from './error-shape.ts';

@@ -280,9 +280,11 @@ it('who decided what, with which key and words, and who put which policies in fo
   const key = `key_${parseKey(world.keys.approver)?.handle}`;
   const at = '20\\d\\d-\\S+Z';
   expect(said.out).toMatch(
-    new RegExp(`\nvotes\n.*\n${at} +maria +approved +${key} +${ids['approved']} +payments.refund \\S+ +committed`),
+    new RegExp(
+      `\nvotes\n.*\n${at} +maria +approved +${key} +apr_\\w+ +${ids['approved']} +payments.refund \\S+ +committed`,
+    ),
   );
-  expect(said.out).toMatch(new RegExp(`maria +rejected +${key} +${effectId} .*rejected +too much\n`));
+  expect(said.out).toMatch(new RegExp(`maria +rejected +${key} +apr_\\w+ +${effectId} .*rejected +too much\n`));
   expect(said.out).toMatch(new RegExp(`\npolicies\n.*\n${at} +[\\w-]{43} +files +gateway `));
   expect(said.code).toBe(0);
   const { story } = JSON.parse((await svc('verify', file, '--trust', trust, '--explain', '--json')).out);

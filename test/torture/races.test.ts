@@ -190,9 +190,13 @@ function describeRaces(name: string, open: (clock: () => number) => Promise<read
         const carry = () => field.send({ ...asked, dispatches: approval.id });
         const sentBefore = field.sent.all;
         const isFirst = n % TOGETHER === 1 || field.random() < 0.5;
+        // Of each round one at least comes too late.
+        const isLate = n % TOGETHER === 2;
+        const mayVote = () =>
+          field.now() >= approval.expiresAt || (!isLate && (isFirst || field.sent.all > sentBefore));
         const vote = await field.race(
           async () => {
-            while (!isFirst && field.sent.all === sentBefore && field.now() < approval.expiresAt) await turn();
+            while (!mayVote()) await turn();
             const result = await field.vote(voteRequest(approval));
             await field.race(carry, carry);
             return result;
@@ -200,7 +204,7 @@ function describeRaces(name: string, open: (clock: () => number) => Promise<read
           async () => {
             // One of those that are under way together moves the clock of all, when some of them were sent.
             if (n % TOGETHER === 0) {
-              const enough = sentBefore + Math.floor(field.random() * TOGETHER);
+              const enough = sentBefore + Math.floor(field.random() * (TOGETHER - 1));
               while (field.sent.all < enough && field.now() < approval.expiresAt) await turn();
               field.advance(EXPIRES_MS);
             }

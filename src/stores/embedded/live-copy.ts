@@ -1,6 +1,6 @@
 import { closeSync, existsSync, fdatasyncSync, fstatSync, openSync, readSync, writeSync } from 'node:fs';
 import { onOneState, type SqlDatabase } from './driver.ts';
-import { journalBytes, journalRound } from './journal-frames.ts';
+import { FRAME_HEADER_BYTES, HEADER_BYTES, isFrameInUse, SALT_BYTES, SALTS_AT } from './sync-queue.ts';
 
 /** So much is written before the disk has to have it. */
 const PART_BYTES = 4 * 1024 * 1024;
@@ -48,6 +48,26 @@ function copyJournal(from: number, to: number, pageBytes: number): void {
   const round = journalRound(from);
   copy();
   if (journalRound(from) !== round) copy();
+}
+
+/** What tells one round of a journal from the next, and from none. */
+function journalRound(descriptor: number): string {
+  const salts = Buffer.alloc(SALT_BYTES);
+  readSync(descriptor, salts, 0, SALT_BYTES, SALTS_AT);
+  return salts.toString('hex');
+}
+
+/** How long the current round of a journal is so far, bytes: what stands behind it is of an earlier round. */
+function journalBytes(descriptor: number, size: number, pageBytes: number): number {
+  const frameBytes = FRAME_HEADER_BYTES + pageBytes;
+  let least = 0;
+  let most = Math.max(0, Math.floor((size - HEADER_BYTES) / frameBytes));
+  while (least < most) {
+    const middle = Math.ceil((least + most) / 2);
+    if (isFrameInUse(descriptor, middle, pageBytes)) least = middle;
+    else most = middle - 1;
+  }
+  return least === 0 ? 0 : HEADER_BYTES + least * frameBytes;
 }
 
 function copyInParts(from: number, to: number, bytes: number): void {

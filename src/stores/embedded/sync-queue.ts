@@ -1,5 +1,4 @@
-import { closeSync, fdatasync, fdatasyncSync, openSync } from 'node:fs';
-import { isFrameInUse } from './journal-frames.ts';
+import { closeSync, fdatasync, fdatasyncSync, openSync, readSync } from 'node:fs';
 
 /** A committed transaction whose answers wait for the disk. */
 export interface Committed {
@@ -145,4 +144,21 @@ export function createSyncQueue(file: string, pageBytes: number, mayWait: boolea
     /** Closes the file; call it after `finish`. */
     close: (): void => closeSync(descriptor),
   };
+}
+
+/** Size of a journal's header, and of a frame before its page (https://www.sqlite.org/fileformat2.html#walformat). */
+export const HEADER_BYTES = 32;
+export const FRAME_HEADER_BYTES = 24;
+/** The two random numbers of a round of the journal, and where its header has them. */
+export const SALT_BYTES = 8;
+export const SALTS_AT = 16;
+
+/** A frame belongs to the current round of the journal if it has the two random numbers of the journal's header. */
+export function isFrameInUse(descriptor: number, count: number, pageBytes: number): boolean {
+  const salts = Buffer.alloc(2 * SALT_BYTES);
+  const frame = HEADER_BYTES + (count - 1) * (FRAME_HEADER_BYTES + pageBytes);
+  const read =
+    readSync(descriptor, salts, 0, SALT_BYTES, SALTS_AT) +
+    readSync(descriptor, salts, SALT_BYTES, SALT_BYTES, frame + 8);
+  return read === salts.length && salts.compare(salts, 0, SALT_BYTES, SALT_BYTES) === 0;
 }
