@@ -2,7 +2,7 @@ import { dirname } from 'node:path';
 import type { ArchiveSettings, RedisStoreSettings, StoreSettings } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
-import { percentDecoded } from '../upstreams/http/path.ts';
+import { percentDecoded } from '../bytes/percent-decoded.ts';
 import { parseDuration } from './units.ts';
 
 type StoreFile = GatewayFile['store'];

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { isIPv4 } from 'node:net';
-import { percentDecoded } from '../upstreams/http/path.ts';
+import { percentDecoded } from '../bytes/percent-decoded.ts';
 import { type MailServer, NOTIFICATION_EVENTS, type Receiver } from '../effects/model/notification.ts';
 import type { Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';

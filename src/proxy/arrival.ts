@@ -5,7 +5,8 @@ import { actingAgent, type Principal } from '../effects/model/principal.ts';
 import type { Problem, RequestFault } from '../effects/model/run-request.ts';
 import { holdsKey, holdsOwnForm, keyFromRequest, USUAL_CARRIERS } from '../identity/key-format.ts';
 import type { Identified } from '../identity/identified.ts';
-import { percentDecoded, readPath } from '../upstreams/http/path.ts';
+import { percentDecoded } from '../bytes/percent-decoded.ts';
+import { readPath } from '../upstreams/http/path.ts';
 import { isNested, type QueryPairs, REPEATED } from '../upstreams/http/query.ts';
 import { planOf } from '../upstreams/http/request-template.ts';
 import { type ErrorStyle, PLAIN_STYLE } from './error-shape.ts';
@@ -197,7 +198,7 @@ function takesLists(match: RouteMatch): boolean {
 /** The gateway's key never goes on, even if a caller put it in a place where it does not belong. */
 function keyFault(request: IncomingMessage, path: string, query: ReadQuery, key: string): Problem | null {
   // Of a path that nobody can decode, readPath says so.
-  const plain = percentDecoded(path) ?? path;
+  const plain = path.includes('%') ? (percentDecoded(path) ?? path) : path;
   const goesOn =
     plain.includes(key) ||
     query.forwarded.includes(key) ||

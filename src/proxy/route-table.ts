@@ -1,3 +1,4 @@
+import { percentDecoded } from '../bytes/percent-decoded.ts';
 import type { Route, RouteRule } from '../config/configuration.ts';
 import { type Entrance, placeOf } from '../config/entrance.ts';
 import { isAmbiguous, isNumber, isNumberText, isWithin, REST, type Segments } from '../config/rule-order.ts';
@@ -12,7 +13,6 @@ import {
   type PatternSegment,
   readPattern,
   withoutInvisible,
-  percentDecoded,
 } from '../upstreams/http/path.ts';
 
 export type RouteMatch =

@@ -1,5 +1,5 @@
 import { isUtf8 } from 'node:buffer';
-import { percentDecoded } from './path.ts';
+import { percentDecoded } from '../../bytes/percent-decoded.ts';
 import { filenameFault, quotedFault, typeFault } from './multipart-body.ts';
 
 export type PartHead =

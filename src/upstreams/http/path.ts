@@ -1,3 +1,5 @@
+import { percentDecoded } from '../../bytes/percent-decoded.ts';
+
 /** A path that every party reads in the same way, split into its decoded segments. */
 export type PlainPath =
   | { readonly ok: true; readonly segments: readonly string[] }
@@ -174,13 +176,4 @@ export function written(text: string, holds: Slashes): string {
 
 function refuse(message: string): PlainPath {
   return { ok: false, message };
-}
-
-/** What a percent-encoded text says; `null` where it is not percent-encoded UTF-8. */
-export function percentDecoded(text: string): string | null {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return null;
-  }
 }

@@ -1,4 +1,4 @@
-import { percentDecoded } from '../../../../src/upstreams/http/path.ts';
+import { percentDecoded } from '../../../../src/bytes/percent-decoded.ts';
 import { isJsonObject, type Json, type JsonObject } from '../../../../src/json/value.ts';
 
 /** An OpenAPI document that was read completely, with the other files that it refers to. */
