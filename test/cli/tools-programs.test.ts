@@ -82,7 +82,8 @@ describe('svc tools with a server that the configuration declares', () => {
     declare('helped');
     expect(await tools('list')).toMatchObject({ code: 0 });
     expect(JSON.parse(readFileSync(pids, 'utf8'))).toHaveLength(2);
-    expect(left()).toEqual([]);
+    // What was killed is gone a moment later.
+    await expect.poll(left).toEqual([]);
   });
 
   test('an official server; one without sessions, which no gateway starts; one that crashes; one that is not there', async () => {
