@@ -14,8 +14,8 @@ const PART_BYTES = 4 * 1024 * 1024;
  * journal brings it as well. A journal that was wholly in the file when reading began may begin a new round, once: then it
  * is copied again (https://www.sqlite.org/wal.html; Litestream takes its snapshots in this manner).
  *
- * What is copied goes to the disk in small parts. Written at once, a large file makes each sync of the gateway wait behind
- * gigabytes: with `VACUUM INTO`, calls kept two thirds of their rate.
+ * What is copied goes to the disk in small parts: after a large file that is written at once, each sync of the gateway
+ * waits behind all of it.
  * @param database a connection to `file` that is used for nothing else
  * @throws what the system or the driver says
  */
