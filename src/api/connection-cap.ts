@@ -29,19 +29,7 @@ export class ConnectionCap {
     this.#most = most;
     this.#mostLingerMs = mostLingerMs;
     server.on('connection', (socket) => this.admit(socket));
-    server.on('request', ({ socket }: IncomingMessage, response: ServerResponse) => {
-      this.#idle.delete(socket);
-      this.underWay.set(socket, (this.underWay.get(socket) ?? 0) + 1);
-      response.once('close', () => {
-        const left = (this.underWay.get(socket) ?? 1) - 1;
-        if (left > 0) this.underWay.set(socket, left);
-        else {
-          this.underWay.delete(socket);
-          if (this.#isOver) socket.destroySoon();
-          else if (this.#open.has(socket)) this.#idle.add(socket);
-        }
-      });
-    });
+    server.on('request', (request: IncomingMessage, response: ServerResponse) => this.begun(request, response));
     // A tunnel counts as a running request until its connection closes.
     server.on('upgrade', ({ socket }: IncomingMessage) => void this.#idle.delete(socket));
   }
@@ -58,6 +46,21 @@ export class ConnectionCap {
     }
     this.#count(socket);
     return true;
+  }
+
+  /** Counts a request until its answer is over. Called for each that the server emits as one. */
+  begun({ socket }: IncomingMessage, response: ServerResponse): void {
+    this.#idle.delete(socket);
+    this.underWay.set(socket, (this.underWay.get(socket) ?? 0) + 1);
+    response.once('close', () => {
+      const left = (this.underWay.get(socket) ?? 1) - 1;
+      if (left > 0) this.underWay.set(socket, left);
+      else {
+        this.underWay.delete(socket);
+        if (this.#isOver) socket.destroySoon();
+        else if (this.#open.has(socket)) this.#idle.add(socket);
+      }
+    });
   }
 
   /** From now on the connection uses the other socket, which encrypts it. */

@@ -38,14 +38,19 @@ interface FrontOptions {
  */
 export class Front {
   readonly #options: FrontOptions;
+  readonly #underWay: ReadonlyMap<Socket, number>;
   readonly #routed = new WeakMap<IncomingMessage, Routed>();
   readonly #route: (request: IncomingMessage, response: ServerResponse) => void;
-  /** Requests of each connection that wait for their answers; without end where no more of it are served. */
-  readonly #waiting = new WeakMap<Socket, number>();
+  /** Connections of which no more requests are served. */
+  readonly #ending = new WeakSet<Socket>();
   #take: ((request: IncomingMessage, response: ServerResponse, requestId: string) => void) | null = null;
 
-  /** @param server whose first listener for requests is the router */
-  constructor(server: Server, options: FrontOptions) {
+  /**
+   * @param server whose first listener for requests is the router
+   * @param underWay how many requests of each connection wait for their answers, those counted that just arrive
+   */
+  constructor(server: Server, underWay: ReadonlyMap<Socket, number>, options: FrontOptions) {
+    this.#underWay = underWay;
     this.#options = options;
     // Others that listen, such as the count of connections with a request under way, hear of each request.
     const [router, ...others] = server.listeners('request');
@@ -111,20 +116,14 @@ export class Front {
   }
 
   /**
-   * Counts a request among those of its connection. Node reads all that arrive together in one turn, so beyond so many
-   * one is refused, those after it are not served, and the connection ends with the answers to those before.
-   * @returns whether it may be served
+   * Node reads all requests that arrive together in one turn. Beyond so many of a connection one is refused, those after
+   * it are not served, and the connection ends with the answers to those before.
    */
-  counts(request: IncomingMessage, response: ServerResponse): boolean {
+  mayServe(request: IncomingMessage, response: ServerResponse): boolean {
     const { socket } = request;
-    const before = this.#waiting.get(socket) ?? 0;
-    if (before === Number.POSITIVE_INFINITY) return false;
-    if (before < MOST_PIPELINED) {
-      this.#waiting.set(socket, before + 1);
-      response.once('close', () => this.#waiting.set(socket, (this.#waiting.get(socket) ?? 1) - 1));
-      return true;
-    }
-    this.#waiting.set(socket, Number.POSITIVE_INFINITY);
+    if (this.#ending.has(socket)) return false;
+    if ((this.#underWay.get(socket) ?? 0) <= MOST_PIPELINED) return true;
+    this.#ending.add(socket);
     dropTheRest(socket);
     response.setHeader('connection', 'close');
     return !this.#refused(request, response, PIPELINED);
@@ -140,7 +139,7 @@ export class Front {
   }
 
   #arrived(request: IncomingMessage, response: ServerResponse): void {
-    if (!this.counts(request, response)) return;
+    if (!this.mayServe(request, response)) return;
     if (this.#options.isOverloaded() && this.#refused(request, response, OVERLOADED)) return;
     if (this.#take === null || !isPlainWrite(request) || !this.#options.admits(request)) this.#route(request, response);
     else this.#take(request, response, this.#options.newId());

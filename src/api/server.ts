@@ -105,7 +105,7 @@ export function createListeningServer(options: ServerOptions): {
   app.addHook('onClose', () => listenersClosed);
   const refused = (request: IncomingMessage, requestId: string, why: string) =>
     refusedUnread(request, requestId, why, entranceOf(request), settings());
-  const front = new Front(app.server, {
+  const front = new Front(app.server, connections.underWay, {
     isOverloaded: overload.isOverloaded,
     refused: (request, requestId, why) =>
       why === OVERLOADED && PROBES.has(request.url ?? '') ? null : refused(request, requestId, why),
@@ -134,7 +134,7 @@ export function createListeningServer(options: ServerOptions): {
       done();
     });
 
-  refuseOddRequests(app, front);
+  refuseOddRequests(app, front, connections);
   addLastHeaders(app, options);
   answerErrors(app, options);
   answerUnknownPaths(app, settings, (request) =>
@@ -218,9 +218,10 @@ function letIn(
   });
 }
 
-function refuseOddRequests({ server }: ApiApp, front: Front): void {
+function refuseOddRequests({ server }: ApiApp, front: Front, connections: ConnectionCap): void {
   server.on('checkExpectation', (request: IncomingMessage, response: ServerResponse) => {
-    if (!front.counts(request, response)) return;
+    connections.begun(request, response);
+    if (!front.mayServe(request, response)) return;
     response.writeHead(417, BROKEN_HEADERS).end(JSON.stringify(brokenBody(417)));
   });
 

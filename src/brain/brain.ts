@@ -315,15 +315,13 @@ function answerOf(
   const joined: BrainAnswer['joined'][number][] = [];
   for (const { of, linked } of joins) {
     if (!opened.has(entityName(of))) continue;
-    const others = linked.flatMap(
-      ({ rel, direction, type, id }): BrainAnswer['joined'][number]['entities'][number][] => {
-        const entity = shown({ type, id });
-        return entity === null ? [] : [{ ...entity, rel, direction }];
-      },
-    );
+    const others = linked.flatMap(({ rel, direction, type, id }) => {
+      const entity = shown({ type, id });
+      return entity === null ? [] : [{ ...entity, rel, direction }];
+    });
     if (others.length > 0) joined.push({ of, entities: others });
   }
-  const sources = [...records].flatMap(([name, { type, id, origin }]): BrainAnswer['sources'][number][] =>
+  const sources = [...records].flatMap(([name, { type, id, origin }]) =>
     opened.has(name) ? [{ type, id, origin }] : [],
   );
   return { entities, joined, sources, truncated: truncated || left === 0 };

@@ -54,13 +54,14 @@ export function addStatus(program: Command, { terminal, exit }: CliContext): voi
   ).action(async (options: GatewayAccess) => {
     const svc = await connect(options);
     const gateway = await gatewayPart(svc);
+    const granted = svc.approvals.list({ status: 'granted', limit: MOST });
     const others = await Promise.all([
       part('unknown', () => unknownPart(svc)),
       part('running', () => runningPart(svc)),
       part('approvals', () => approvalsPart(svc)),
-      part('approved', () => approvedPart(svc)),
+      part('approved', async () => approvedPart(await granted)),
       part('expired', () => expiredPart(svc)),
-      part('pauses', () => pausesPart(svc)),
+      part('pauses', () => pausesPart(svc, granted)),
       part('budgets', async () => budgetsPart((await svc.budgets.list()).budgets)),
       part('refused', () => refusedPart(svc)),
     ]);
@@ -196,8 +197,7 @@ async function approvalsPart(svc: Svc): Promise<Omit<Part, 'name'>> {
 }
 
 /** Calls that people let happen and that were not sent yet, as a rule for a pause. */
-async function approvedPart(svc: Svc): Promise<Omit<Part, 'name'>> {
-  const { approvals, nextCursor } = await svc.approvals.list({ status: 'granted', limit: MOST });
+function approvedPart({ approvals, nextCursor }: Awaited<ReturnType<Svc['approvals']['list']>>): Omit<Part, 'name'> {
   const stopped = approvals.filter((one) => one.stopped !== undefined);
   if (stopped.length === 0) return { text: 'every approved call was sent', needsSomebody: false };
   const isPaused = stopped.some((one) => one.stopped?.code === 'paused');
@@ -247,12 +247,12 @@ function approversOf({ requirements }: Approval): readonly string[] {
   return [...new Set(named)];
 }
 
-async function pausesPart(svc: Svc): Promise<Omit<Part, 'name'>> {
+async function pausesPart(svc: Svc, granted: ReturnType<Svc['approvals']['list']>): Promise<Omit<Part, 'name'>> {
   const { pauses } = await svc.pauses.list();
   if (pauses.length === 0) return { text: 'nothing is paused', needsSomebody: false };
   const endless = pauses.filter(({ until }) => until === null).length;
   const { effects, nextCursor } = await refusedLately(svc, 'denied_paused');
-  const { approvals } = await svc.approvals.list({ status: 'granted', limit: MOST });
+  const { approvals } = await granted;
   const held = approvals.filter(({ stopped }) => stopped?.code === 'paused').length;
   return {
     text: `${pauses.length} in force${endless === 0 ? '' : `, ${endless} until somebody lifts it`}; ${counted(effects, nextCursor)} refused for a pause ${LATELY}${held === 0 ? '' : `, and ${held} approved that wait${held === 1 ? 's' : ''} for its end`}`,

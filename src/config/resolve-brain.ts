@@ -2,7 +2,7 @@ import type { Configuration } from './configuration.ts';
 import type { Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
 import { parseSize } from './units.ts';
-import { stat } from 'node:fs/promises';
+import { kindOfFile } from '../diagnostics/file-reading.ts';
 
 /** What the files themselves say is read with the policies (`src/brain/entity-files.ts`). */
 export async function resolveBrain(
@@ -41,13 +41,4 @@ export async function resolveBrain(
     files: files.map(({ path, workspace = only ?? '' }) => ({ path, workspace })),
     limits: { entities: limits.brain_entities, characters: parseSize(limits.brain_size) ?? 0 },
   };
-}
-
-/** What is at a path. What cannot be read counts as missing. */
-export async function kindOfFile(path: string): Promise<'file' | 'folder' | 'missing'> {
-  try {
-    return (await stat(path)).isDirectory() ? 'folder' : 'file';
-  } catch {
-    return 'missing';
-  }
 }

@@ -1,8 +1,8 @@
 import { join } from 'node:path';
-import type { FileReading } from '../diagnostics/file-reading.ts';
+import { type FileReading, kindOfFile } from '../diagnostics/file-reading.ts';
 import type { Configuration, UpstreamSettings } from './configuration.ts';
 import { decode } from './decode.ts';
-import { kindOfFile, resolveBrain } from './resolve-brain.ts';
+import { resolveBrain } from './resolve-brain.ts';
 import { resolveCredentials } from './resolve-credentials.ts';
 import { resolveHeaders } from './resolve-headers.ts';
 import type { Tree } from './expand.ts';

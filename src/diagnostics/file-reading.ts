@@ -126,3 +126,12 @@ async function addContent(hash: Hash, path: string, depth: number, reading: File
   hash.update(content === null ? `missing ${path}\n` : `file ${path} ${content.length}\n`);
   if (content !== null) hash.update(content);
 }
+
+/** What is at a path. What cannot be read counts as missing. */
+export async function kindOfFile(path: string): Promise<'file' | 'folder' | 'missing'> {
+  try {
+    return (await stat(path)).isDirectory() ? 'folder' : 'file';
+  } catch {
+    return 'missing';
+  }
+}

@@ -138,8 +138,9 @@ export class Reloader {
   }
 
   /** Which files are not as what is in force has them: at a start every file is read for the first time. */
-  async #changedWhileStopped({ changed, parts }: InForce['own']): Promise<readonly string[]> {
+  async #changedWhileStopped({ changed, parts, version: own }: InForce['own']): Promise<readonly string[]> {
     const version = await this.#store.policyInForce();
+    if (version === own) return [];
     const before = version === null ? null : await this.texts(version);
     const now = await unpackShort(parts, MOST_SHOWN);
     if (now === null || before === null || !('files' in before)) return changed;

@@ -18,8 +18,8 @@ export interface PassingContext {
 }
 
 /**
- * The answer to a governed write while it is passed on to its caller.
- * Makes the passing answer of one request. Nothing is sent before the upstream's answer has begun.
+ * The answer to a governed write while it is passed on to its caller. Nothing is sent before the upstream's answer has
+ * begun.
  */
 export function createPassingAnswer(reply: FastifyReply, { begun, headers, stallMs }: PassingContext) {
   const { raw } = reply;

@@ -213,9 +213,11 @@ describe('what is shown', () => {
       'Large refunds are looked at',
       '(redacted)',
       'ends by itself in 60 min',
+      `<dd>€${((60_000 + unique) / 100).toFixed(2)} <span class="faint">sent as ${60_000 + unique}</span></dd>`,
       'You are maria',
     ])
       expect(text).toContain(part);
+    expect(text).toMatch(/On record as<\/dt><dd><a href="[^"]+">€[\d.]+ refund<\/a> <span class="faint">eff_/);
     expect(text).not.toContain('canary');
   });
 
@@ -521,6 +523,23 @@ describe('what is shown', () => {
       /^Policy or the tool was changed .* payments\.refund was declared anew/,
     );
     expect(whyAnew(same, now, 'nora', true)).not.toContain('Nothing differs');
+  });
+
+  it('says when the agent asked, and apart from that when people were asked anew', async () => {
+    const shown = await shownToMaria();
+    const of = (createdAt: number): string =>
+      approvalPage(
+        { ...shown, approval: { ...shown.approval, createdAt } },
+        { user: 'maria', form: 'f', path: '/', notice: null },
+      );
+    const { createdAt = 0 } = shown.effect ?? {};
+    const times = (text: string) => [...text.matchAll(/<dt>(Asked [\w ]*at)<\/dt><dd>.*?datetime="([^"]+)"/g)];
+    const iso = (at: number): string => new Date(at).toISOString();
+    expect(times(of(createdAt)).map(([, ...found]) => found)).toEqual([['Asked at', iso(createdAt)]]);
+    expect(times(of(createdAt + 60_000)).map(([, ...found]) => found)).toEqual([
+      ['Asked at', iso(createdAt)],
+      ['Asked anew at', iso(createdAt + 60_000)],
+    ]);
   });
 
   it('says before the vote what keeps the call from being sent', async () => {

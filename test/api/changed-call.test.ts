@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
+import type { EffectRecord } from '../../src/effects/model/effect.ts';
 import type { ApprovalRequirement } from '../../src/effects/model/verdict.ts';
 import type { EffectPorts } from '../../src/effects/ports.ts';
 import { changeCall } from '../../src/effects/run/change-call.ts';
@@ -31,6 +32,10 @@ function asking(large: Partial<ApprovalRequirement>, byTwo: Partial<ApprovalRequ
 const at = (rule: string): number => approval.requirements.findIndex((one) => one.rule === rule);
 const ofLarge = () => [at('rig/refund-large')];
 const ofTwo = () => [at('rig/refund-by-two')];
+
+/** A call as its record would stand if its tool had been another then. */
+const byAnotherTool = (effect: EffectRecord | null): EffectRecord | null =>
+  effect === null ? null : { ...effect, action: { ...effect.action, toolDigest: 'of before' } };
 
 const changing = (
   changes: JsonObject,
@@ -87,6 +92,14 @@ it.each<[what: string, () => ApprovalRecord, () => Partial<EffectPorts>, message
     () => approval,
     () => ({ catalog: () => ({ ...rig.core.catalog(), target: () => 'payment:pay_9' }) }),
     /another target/,
+  ],
+  [
+    'a call by a tool that was declared anew, also where policy asks as before',
+    () => approval,
+    () => ({
+      store: { ...rig.core.store, effect: async (ws, id) => byAnotherTool(await rig.core.store.effect(ws, id)) },
+    }),
+    /the tool is no longer as it was/,
   ],
   ['a rule that was written anew since', () => asking({ ruleDigest: 'other' }), () => ({}), /rig\/refund-large asks/],
   [

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ConnectionCap } from '../../src/api/connection-cap.ts';
 import { Front } from '../../src/api/front.ts';
 import { type ProxiedWorld, startProxiedWorld } from './gateway.ts';
 
@@ -109,7 +110,7 @@ test('an answer that goes past the router ends its connection where the gateway 
   // As the cap on connections does, which leaves those with a request under way open.
   server.on('request', () => (heard += 1));
   let isStopping = false;
-  const front = new Front(server, {
+  const front = new Front(server, new Map(), {
     isOverloaded: () => false,
     refused: () => ({ status: 503, headers: TEXT, body: '{}' }),
     admits: () => true,
@@ -145,7 +146,7 @@ test('of requests that arrive together on one connection, so many are served; on
     served += 1;
     response.end('served');
   });
-  new Front(server, {
+  new Front(server, new ConnectionCap(server, 10).underWay, {
     isOverloaded: () => false,
     refused: () => ({ status: 503, headers: TEXT, body: '{}' }),
     admits: () => false,
@@ -172,4 +173,14 @@ test('of requests that arrive together on one connection, so many are served; on
   expect(answers.match(/HTTP\/1\.1 \d+/g)).toEqual([...Array(32).fill('HTTP/1.1 200'), 'HTTP/1.1 503']);
   expect(answers.slice(answers.indexOf('HTTP/1.1 503'))).toMatch(/^connection: close\r$/im);
   server.close();
+});
+
+test('so are those that expect what nobody offers, which no router sees', async () => {
+  const { hostname, port } = new URL(world.url);
+  const socket = connect(Number(port), hostname);
+  let answers = '';
+  socket.on('data', (chunk) => (answers += String(chunk)));
+  socket.write(`GET /livez HTTP/1.1\r\nhost: ${hostname}:${port}\r\nexpect: nothing\r\n\r\n`.repeat(100));
+  await once(socket, 'close');
+  expect(answers.match(/HTTP\/1\.1 \d+/g)).toEqual([...Array(32).fill('HTTP/1.1 417'), 'HTTP/1.1 503']);
 });

@@ -193,34 +193,67 @@ describe('an upgrade to WebSocket', () => {
     await vi.waitFor(async () => expect((await world.upstream.counts()).requests).toBe(before + 1), 30_000);
   });
 
-  test('of upstreams that say nothing is given up after the time-out of the tool, and noted until one answers', async () => {
-    let isSilent = true;
-    const quiet = createServer((socket) => {
+  /** A gateway before an upstream that does this with each connection, and a handshake with it. */
+  async function before(upstream: (socket: Socket) => void) {
+    const server = createServer((socket) => {
       socket.on('error', () => {});
-      socket.on('data', () => void (isSilent || socket.end('HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n')));
+      upstream(socket);
     });
-    await once(quiet.listen(0, '127.0.0.1'), 'listening');
-    const address = quiet.address();
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    const address = server.address();
     if (address === null || typeof address === 'string') throw new Error('it has no port');
     const own = await startProxiedWorld({ model: `http://127.0.0.1:${address.port}` });
-    const tried = async (): Promise<string> => {
-      const { socket, answers } = open(own.url);
-      socket.write(
+    const asked = (): Connection => {
+      const connection = open(own.url);
+      connection.socket.write(
         handshake('Host: localhost').replace('/shop/v1/stream', '/model/v1/live').replace(world.keys.bot, own.keys.bot),
       );
+      return connection;
+    };
+    const close = async (): Promise<void> => {
+      await own.close();
+      server.close();
+    };
+    return { asked, close, silences: own.silences };
+  }
+
+  test('of upstreams that say nothing is given up after the time-out of the tool, and noted until one answers', async () => {
+    let isSilent = true;
+    const { asked, close, silences } = await before((socket) => {
+      socket.on('data', () => void (isSilent || socket.end('HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n')));
+    });
+    const tried = async (): Promise<string> => {
+      const { socket, answers } = asked();
       const { text } = await answers(1);
       socket.destroy();
       return text;
     };
     for (let calls = 0; calls < 3; calls += 1) expect(await tried()).toMatch(/^HTTP\/1\.1 502 [^]*within the time-out/);
-    expect(own.silences()).toMatchObject([
+    expect(silences()).toMatchObject([
       { message: expect.stringMatching(/^The last 3 calls of model .*\(UND_ERR_HEADERS_TIMEOUT\)/) },
     ]);
     isSilent = false;
     expect(await tried()).toMatch(/^HTTP\/1\.1 404 /);
-    expect(own.silences()).toEqual([]);
-    await own.close();
-    quiet.close();
+    expect(silences()).toEqual([]);
+    await close();
+  });
+
+  test('that is open and breaks ends, and nothing is written into it', async () => {
+    const { asked, close, silences } = await before((socket) => {
+      socket.once('data', () => {
+        socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n');
+        socket.once('data', () => socket.resetAndDestroy());
+      });
+    });
+    for (let tunnels = 0; tunnels < 3; tunnels += 1) {
+      const { socket, answers } = asked();
+      await answers(1);
+      socket.write('a frame');
+      await once(socket, 'close');
+      expect((await answers(2)).text).toMatch(/^HTTP\/1\.1 101 [^]*\r\n\r\n$/);
+    }
+    expect(silences()).toEqual([]);
+    await close();
   });
 
   test.each([
