@@ -1,4 +1,4 @@
-import type { Finding } from '../diagnostics/finding.ts';
+import { type Finding, type FindingText, textOf } from '../diagnostics/finding.ts';
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath, YamlSource } from '../diagnostics/yaml-source.ts';
 import type { Tree } from './expand.ts';
@@ -20,10 +20,8 @@ export type Judge = ReturnType<typeof createJudge>;
 export function createJudge(source: YamlSource, pathOf: (item: object) => DataPath, findings: Finding[]) {
   const add =
     (severity: Finding['severity']) =>
-    (code: string, { item, steps }: Place, text: string | readonly [message: string, hint: string | null]): void => {
-      const [message, hint = null] = typeof text === 'string' ? [text] : text;
-      findings.push({ code, severity, message, hint, at: source.at([...pathOf(item), ...steps]) });
-    };
+    (code: string, { item, steps }: Place, text: FindingText) =>
+      void findings.push({ code, severity, ...textOf(text), at: source.at([...pathOf(item), ...steps]) });
   const error = add('error');
   return {
     error,
