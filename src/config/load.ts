@@ -8,7 +8,7 @@ import type { Json } from '../json/value.ts';
 import type { Configuration, McpSettings, UpstreamSettings } from './configuration.ts';
 import { environmentLookup } from './environment.ts';
 import { expandReferences, type Tree } from './expand.ts';
-import { createJudge } from './judge.ts';
+import { at, createJudge } from './judge.ts';
 import { lockFileOf } from './resolve-mcp.ts';
 import { filesOfTls } from './resolve-tls.ts';
 import { resolveConfiguration, resolveUpstreams } from './resolve.ts';
@@ -71,7 +71,7 @@ export async function loadMcpServer(
   if (shaped === null || findings.some(({ severity }) => severity === 'error')) throw fault();
   const judge = createJudge(source, shaped.pathOf, findings);
   const servers = shaped.file.upstreams.filter(({ mcp }) => mcp !== undefined);
-  judge.known('MCP server', shaped.file, ['upstreams'], id, new Set(servers.map((server) => server.id)));
+  judge.known('MCP server', at(shaped.file, 'upstreams'), id, new Set(servers.map((server) => server.id)));
   const [entry] = servers.filter((server) => server.id === id);
   if (entry?.mcp === undefined) throw fault();
   const [upstream] = await resolveUpstreams({ ...shaped.file, upstreams: [entry] }, judge, reading, shaped.lookup);

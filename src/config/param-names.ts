@@ -2,24 +2,24 @@ import { didYouMean } from '../diagnostics/nearest.ts';
 import { namelessPlace, paramSteps, splitTemplate } from '../effects/model/param-template.ts';
 import { placeInSchema } from '../json/schema-walk.ts';
 import type { JsonObject, Step } from '../json/value.ts';
-import type { Judge } from './judge.ts';
+import { at, type Judge } from './judge.ts';
 
 /** Checks the target of a tool: that its braces match, and that the schema has what stands in them. */
 export function checkTarget(entry: { readonly target?: string }, schema: JsonObject | null, judge: Judge): void {
   const parts = splitTemplate(entry.target ?? '');
   if (parts.some((part, index) => index % 2 === 0 && /[{}]/.test(part)))
-    judge.error('bad_target', entry, ['target'], 'The braces of the target do not match', 'write payment:{payment_id}');
+    judge.error('bad_target', at(entry, 'target'), [
+      'The braces of the target do not match',
+      'write payment:{payment_id}',
+    ]);
   else
     for (const name of parts.filter((_, index) => index % 2 === 1)) {
       const steps = namedParam(entry, 'target', name, schema, judge);
       if (steps !== null && schema !== null && !placeInSchema(schema, steps).isRequired)
-        judge.warn(
-          'target_param_optional',
-          entry,
-          ['target'],
+        judge.warn('target_param_optional', at(entry, 'target'), [
           `The target needs the param '${name}', which is not required`,
           'add it to required of params_schema',
-        );
+        ]);
     }
 }
 
@@ -34,7 +34,7 @@ export function namedParam(
   const steps = paramSteps(name, schema);
   if (steps === null) {
     const hint = `write payment_id, metadata.name for a part of a param, ${JSON.stringify([name])} for any other name`;
-    judge.error('bad_target', entry, [field], `'${name}' names no param`, hint);
+    judge.error('bad_target', at(entry, field), [`'${name}' names no param`, hint]);
     return null;
   }
   const fault = schema === null ? null : namelessPlace(steps, name, schema);
@@ -45,7 +45,7 @@ export function namedParam(
     didYouMean(name, known) ??
     (known.length > 0 && known.length <= 12 ? `known: ${known.join(', ')}` : null) ??
     (isOfType ? `name a part of it: {${name}.name}` : 'declare it in the params_schema');
-  judge.error(isOfType ? 'bad_target' : 'unknown_param', entry, [field], fault.message, hint);
+  judge.error(isOfType ? 'bad_target' : 'unknown_param', at(entry, field), [fault.message, hint]);
   return null;
 }
 

@@ -1,5 +1,5 @@
 import type { Configuration } from './configuration.ts';
-import type { Judge } from './judge.ts';
+import { at, type Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
 import { parseSize } from './units.ts';
 import { kindOfFile } from '../diagnostics/file-reading.ts';
@@ -15,26 +15,20 @@ export async function resolveBrain(
   const seen = new Set<string>();
   for (const [index, { path, workspace }] of files.entries()) {
     if ((await kindOfFile(path)) === 'missing')
-      judge.error(
-        'file_missing',
-        brain,
-        ['files', index],
+      judge.error('file_missing', at(brain, 'files', index), [
         `There is no file or folder ${path}`,
         'paths are relative to the working directory',
-      );
-    if (workspace !== undefined) judge.known('workspace', brain, ['files', index, 'workspace'], workspace, ids);
+      ]);
+    if (workspace !== undefined) judge.known('workspace', at(brain, 'files', index, 'workspace'), workspace, ids);
     else if (only === undefined)
-      judge.error(
-        'no_workspace',
-        brain,
-        ['files', index],
+      judge.error('no_workspace', at(brain, 'files', index), [
         `It is not said which workspace the entities of ${path} belong to`,
         workspaces.length === 0
           ? 'declare it under workspaces'
           : `write { path: ${path}, workspace: … }: there are ${workspaces.length}`,
-      );
+      ]);
     const name = `${path}\n${workspace ?? only ?? ''}`;
-    if (seen.has(name)) judge.error('duplicate_path', brain, ['files', index], `${path} stands twice`);
+    if (seen.has(name)) judge.error('duplicate_path', at(brain, 'files', index), `${path} stands twice`);
     seen.add(name);
   }
   return {

@@ -1,6 +1,6 @@
 import type { FileReading } from '../diagnostics/file-reading.ts';
 import type { UpstreamSettings } from './configuration.ts';
-import type { Judge } from './judge.ts';
+import { at, type Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
 
 type Written = Exclude<NonNullable<GatewayFile['upstreams'][number]['credentials']>, string>;
@@ -20,27 +20,26 @@ export async function resolveCredentials(
   if (NO_CREDENTIAL.test(credentials.header.toLowerCase()))
     judge.error(
       'forbidden_header',
-      credentials,
-      ['header'],
+      at(credentials, 'header'),
       `Credentials cannot be sent as the header '${credentials.header}'`,
     );
   const place = credentials.value === undefined && credentials.file !== undefined ? 'file' : 'value';
   const value = await valueOf(credentials, judge, reading);
   if (value !== null && (!/^[\u0020-\u007e\u0080-\u00ff]*$/.test(value) || value.trim() !== value))
-    judge.error(
-      'bad_header_value',
-      credentials,
-      [place],
+    judge.error('bad_header_value', at(credentials, place), [
       'The value cannot stand in a header',
       'it has a line break, a space at an end, or another character that headers do not carry',
-    );
+    ]);
   return { header: credentials.header.toLowerCase(), value: value ?? '' };
 }
 
 async function valueOf(credentials: Written, judge: Judge, reading: FileReading): Promise<string | null> {
   const { value, file } = credentials;
   if ((value === undefined) === (file === undefined)) {
-    judge.error('missing_field', credentials, [], "Credentials need either 'value' or 'file'", 'write one of the two');
+    judge.error('missing_field', at(credentials), [
+      "Credentials need either 'value' or 'file'",
+      'write one of the two',
+    ]);
     return null;
   }
   return file === undefined ? (value ?? null) : readValue(file, credentials, judge, reading);
@@ -54,7 +53,7 @@ async function readValue(
   reading: FileReading,
 ): Promise<string | null> {
   const fault = (code: string, message: string, hint: string): null => {
-    judge.error(code, credentials, ['file'], message, hint);
+    judge.error(code, at(credentials, 'file'), [message, hint]);
     return null;
   };
   let text: string;

@@ -6,7 +6,7 @@ import { isJsonObject, type JsonObject } from '../json/value.ts';
 import type { ServerWords } from '../pins/compare.ts';
 import { type PinLock, type PinnedTool, parsePinLock } from '../pins/lock-file.ts';
 import type { McpSettings, UpstreamSettings } from './configuration.ts';
-import type { Judge } from './judge.ts';
+import { at, type Judge } from './judge.ts';
 import { checkTarget, namedParam } from './param-names.ts';
 import { resolveProbe } from './resolve-probe.ts';
 import { schemaChecker } from './schema-fault.ts';
@@ -38,27 +38,22 @@ export function resolveMcpChild(
   ];
   for (const [field, given] of both)
     if (given !== undefined)
-      judge.error(
-        'bad_url',
-        mcp,
-        ['command'],
+      judge.error('bad_url', at(mcp, 'command'), [
         `The upstream '${upstream.id}' has a command, which runs here, and ${field}`,
         'a program gets its secrets in variables that mcp.env names',
-      );
+      ]);
   if (mcp.transport === 'sse')
-    judge.error(
-      'bad_url',
-      mcp,
-      ['transport'],
+    judge.error('bad_url', at(mcp, 'transport'), [
       `The upstream '${upstream.id}' has a command, and the transport of a server at a url`,
       'leave out transport',
-    );
+    ]);
   const [command = '', ...args] = mcp.command;
   const env: Record<string, string> = {};
   for (const [index, name] of mcp.env.entries()) {
     const value = lookup(name);
     if (value !== undefined) env[name] = value;
-    else judge.warn('bad_reference', mcp, ['env', index], `The variable ${name} is not set, so the program gets none`);
+    else
+      judge.warn('bad_reference', at(mcp, 'env', index), `The variable ${name} is not set, so the program gets none`);
   }
   return { command, args, env, cwd: mcp.cwd ?? null, sessions: mcp.sessions, idleMs: parseDuration(mcp.idle) ?? 0 };
 }
@@ -74,19 +69,19 @@ export function resolveMcpUrl(upstream: UpstreamEntry, judge: Judge): URL | null
   const { mcp } = upstream;
   if (mcp === undefined) return null;
   const fault = (message: string, hint: string | null = null): null => {
-    judge.error('bad_url', mcp, ['url'], message, hint);
+    judge.error('bad_url', at(mcp, 'url'), [message, hint]);
     return null;
   };
   if (upstream.url !== undefined)
-    judge.error('bad_url', upstream, ['url'], 'An MCP upstream has its url under mcp', 'mcp: { url: https://…/mcp }');
+    judge.error('bad_url', at(upstream, 'url'), [
+      'An MCP upstream has its url under mcp',
+      'mcp: { url: https://…/mcp }',
+    ]);
   if (mcp.url === undefined) {
-    judge.error(
-      'missing_field',
-      mcp,
-      [],
+    judge.error('missing_field', at(mcp), [
       `'url' is missing in mcp`,
       'url: its http or https URL, or command: [a program, …]',
-    );
+    ]);
     return null;
   }
   const url = URL.canParse(mcp.url) ? new URL(mcp.url) : null;
@@ -113,13 +108,10 @@ export async function resolveMcpTools(
     if (entry.mcp === undefined || upstream === undefined) continue;
     const wrong = file.tools.find((tool) => tool.upstream === entry.id);
     if (wrong !== undefined)
-      judge.error(
-        'mcp_tool_declared',
-        wrong,
-        ['upstream'],
+      judge.error('mcp_tool_declared', at(wrong, 'upstream'), [
         `The upstream '${entry.id}' is an MCP server: its tools stand in its lock file`,
         'say what holds for single tools in mcp.tools of the upstream',
-      );
+      ]);
     const lock = await readLock(entry, entry.mcp, judge, reading);
     if (lock === null) continue;
     tools.push(...toolsOf(entry, entry.mcp, upstream, lock, judge));
@@ -128,13 +120,10 @@ export async function resolveMcpTools(
   checkFederated(file, tools, judge);
   for (const { name, upstream } of tools)
     if (declared.has(name))
-      judge.error(
-        'duplicate_tool',
-        file.upstreams.find(({ id }) => id === upstream) ?? file,
-        ['mcp'],
+      judge.error('duplicate_tool', at(file.upstreams.find(({ id }) => id === upstream) ?? file, 'mcp'), [
         `The tool '${name}' stands in the lock file and under tools`,
         'rename the one under tools',
-      );
+      ]);
   const pinned = upstreams.map((upstream) => {
     const stated = words.get(upstream.id);
     return upstream.mcp === null || stated === undefined
@@ -155,7 +144,7 @@ async function readLock(
   reading: FileReading,
 ): Promise<PinLock | null> {
   const fault = (message: string, hint: string | null): null => {
-    judge.error('bad_pins', entry, ['pins'], message, hint);
+    judge.error('bad_pins', at(entry, 'pins'), [message, hint]);
     return null;
   };
   const file = lockFileOf(upstream.id, entry);
@@ -185,12 +174,16 @@ function toolsOf(
 ): readonly Tool[] {
   judge.unique('tool', entry.tools, 'name');
   const known = new Set(pins.map(({ name }) => name));
-  for (const stated of entry.tools) judge.known('pinned tool', stated, ['name'], stated.name, known);
+  for (const stated of entry.tools) judge.known('pinned tool', at(stated, 'name'), stated.name, known);
   const tools: Tool[] = [];
   for (const pin of pins) {
     const name = `${id}.${pin.name}`;
     if (!new RegExp(toolName).test(name) || name.length > 128) {
-      judge.warn('tool_name', entry, ['pins'], `The pinned tool '${pin.name}' cannot be called: it has no usable name`);
+      judge.warn(
+        'tool_name',
+        at(entry, 'pins'),
+        `The pinned tool '${pin.name}' cannot be called: it has no usable name`,
+      );
       continue;
     }
     const stated = entry.tools.find((one) => one.name === pin.name);
@@ -204,8 +197,7 @@ function toolsOf(
     if (federated === null)
       judge.warn(
         'tool_name',
-        entry,
-        ['pins'],
+        at(entry, 'pins'),
         `The pinned tool '${pin.name}' is at /mcp/${id} only: ${id}__${pin.name} is no name of at most 64 letters, digits, '_' and '-'`,
       );
     tools.push({
@@ -249,7 +241,7 @@ function withProbe(tool: Tool, { tools: stated }: McpEntry, all: readonly Tool[]
   const { probe } = entry;
   const read = all.find((one) => pinnedCall(one)?.name === probe.tool);
   const fault = (message: string, hint: string): void =>
-    judge.error('bad_probe', entry, ['probe', 'tool'], message, hint);
+    judge.error('bad_probe', at(entry, 'probe', 'tool'), [message, hint]);
   if (tool.kind === 'read') fault('A read leaves nothing to find out', 'remove the probe');
   if (read === undefined) fault(`There is no pinned tool '${probe.tool}' at this server`, 'svc tools pin');
   else if (read.kind !== 'read')
@@ -305,10 +297,8 @@ function schemaOf({ name, tool }: PinnedTool, entry: McpEntry, judge: Judge): Js
   if (fault === null) return schema;
   judge.warn(
     'schema_not_checked',
-    entry,
-    ['pins'],
+    at(entry, 'pins'),
     `The arguments of '${name}' are not checked here, only by the server: ${fault.message}`,
-    null,
   );
   return null;
 }
@@ -324,13 +314,10 @@ function withMeta(
   if (meta.length === 0) return schema;
   const properties = isJsonObject(schema?.['properties']) ? schema['properties'] : {};
   if (properties['_meta'] !== undefined)
-    judge.error(
-      'bad_pins',
-      entry,
-      ['meta'],
+    judge.error('bad_pins', at(entry, 'meta'), [
       `The tool '${name}' has an argument _meta, so nothing of the message's _meta can be declared for it`,
       'name the members under mcp.tools of those tools that need them',
-    );
+    ]);
   const declared = {
     type: 'object',
     properties: Object.fromEntries(meta.map((one) => [one, {}])),
@@ -357,12 +344,9 @@ function checkFederated(file: GatewayFile, tools: readonly Tool[], judge: Judge)
     const other = owners.get(name);
     if (other === undefined) owners.set(name, tool);
     else
-      judge.error(
-        'duplicate_tool',
-        file.upstreams.find(({ id }) => id === tool.upstream) ?? file,
-        ['id'],
+      judge.error('duplicate_tool', at(file.upstreams.find(({ id }) => id === tool.upstream) ?? file, 'id'), [
         `At /mcp both '${other.name}' and '${tool.name}' would be ${name}`,
         "give one of the two upstreams an id without '__'",
-      );
+      ]);
   }
 }

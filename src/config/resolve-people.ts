@@ -1,6 +1,6 @@
 import type { Agent, KeyKind } from '../effects/model/principal.ts';
 import type { User, Workspace, Configuration } from './configuration.ts';
-import type { Judge } from './judge.ts';
+import { at, type Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
 import { parseDuration } from './units.ts';
 
@@ -21,13 +21,10 @@ export function resolvePeople(
     for (const [index, role] of user.roles.entries()) {
       // Roles need no declaration. But where some are declared, an otherwise unknown role may be a typing error.
       if (declared.size > 0 && !inUse.has(role))
-        judge.warn(
-          'undeclared_role',
-          user,
-          ['roles', index],
+        judge.warn('undeclared_role', at(user, 'roles', index), [
           `The role '${role}' is not declared under roles`,
           `declare it: ${role}: {}`,
-        );
+        ]);
       roles.add(role);
     }
   }
@@ -56,7 +53,7 @@ function refuseCycles(roles: Roles, judge: Judge): void {
     if (cycle === null) continue;
     for (const role of cycle) inCycle.add(role);
     const index = includes.indexOf(cycle[1] ?? first);
-    judge.error('role_cycle', roles, [first, 'includes', index], `Roles include each other: ${cycle.join(' > ')}`);
+    judge.error('role_cycle', at(roles, first, 'includes', index), `Roles include each other: ${cycle.join(' > ')}`);
   }
 }
 
@@ -81,7 +78,7 @@ export function resolveWorkspaces(file: GatewayFile, users: ReadonlySet<string>,
   return file.workspaces.map((workspace) => {
     judge.unique('agent', workspace.agents, 'id');
     const agents = workspace.agents.map((agent): Agent => {
-      if (agent.owner !== undefined) judge.known('user', agent, ['owner'], agent.owner, users);
+      if (agent.owner !== undefined) judge.known('user', at(agent, 'owner'), agent.owner, users);
       return {
         id: agent.id,
         workspace: workspace.id,
@@ -109,19 +106,15 @@ export function resolveAuth(file: GatewayFile, judge: Judge): Configuration['aut
     },
     profiles: file.auth.profiles.map((profile) => {
       if (SHIPPED_PROFILES.has(profile.name))
-        judge.error(
-          'reserved_name',
-          profile,
-          ['name'],
+        judge.error('reserved_name', at(profile, 'name'), [
           `The profile '${profile.name}' is shipped and cannot be changed`,
           'choose another name',
-        );
+        ]);
       const writes = profile.scopes.findIndex((scope) => /:(run|write|decide)$/.test(scope));
       if (profile.read_only && writes >= 0)
         judge.warn(
           'read_only_scope',
-          profile,
-          ['scopes', writes],
+          at(profile, 'scopes', writes),
           `The scope ${profile.scopes[writes]} has no effect in a read-only profile`,
         );
       return {

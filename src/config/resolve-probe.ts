@@ -2,7 +2,7 @@ import { conditionFaults } from '../effects/checks/conditions.ts';
 import { placeholderIn } from '../effects/checks/judge-probe.ts';
 import type { Probe } from '../effects/model/tool.ts';
 import { isJsonArray, isJsonObject, type Json } from '../json/value.ts';
-import type { Judge } from './judge.ts';
+import { at, type Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
 import { parseDuration } from './units.ts';
 
@@ -25,7 +25,7 @@ export function resolveProbe(
 ): Probe {
   const { happened, not_happened: notHappened } = probe;
   const fault = (steps: readonly string[], message: string, hint: string | null = null): void =>
-    judge.error('bad_probe', entry, ['probe', ...steps], message, hint);
+    judge.error('bad_probe', at(entry, 'probe', ...steps), [message, hint]);
   for (const [name, conditions] of Object.entries({ happened, not_happened: notHappened })) {
     for (const { message } of conditionFaults(conditions, '')) fault([name], `A condition of the probe: ${message}`);
     for (const condition of Object.values(conditions))
@@ -46,7 +46,7 @@ export function resolveProbe(
     );
   if (names !== null)
     for (const name of [...asks, ...placeholdersIn(happened), ...placeholdersIn(notHappened)])
-      if (name !== UPSTREAM_KEY) judge.known('param', entry, ['probe'], name, names);
+      if (name !== UPSTREAM_KEY) judge.known('param', at(entry, 'probe'), name, names);
   const [everyMs = 0, afterMs = 0, forMs = 0] = [probe.every, probe.after, probe.for].map(
     (text) => parseDuration(text) ?? 0,
   );

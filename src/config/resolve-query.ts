@@ -1,7 +1,7 @@
 import { pathParams, type QueryStyle, type RequestTemplate, rootOfName } from '../effects/model/tool.ts';
 import { memberSchema, typesOf } from '../json/schema-walk.ts';
 import { isJsonObject, type JsonObject } from '../json/value.ts';
-import type { Judge } from './judge.ts';
+import { at, type Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
 
 export type ToolEntry = GatewayFile['tools'][number];
@@ -31,13 +31,10 @@ export function restOf(entry: ToolEntry, withRest: ReadonlySet<string>, judge: J
     ...(isJsonObject(properties) ? Object.keys(properties) : []),
   ];
   if (!named.includes(REST)) return REST;
-  judge.error(
-    'query_rest_taken',
-    entry,
-    ['request'],
+  judge.error('query_rest_taken', at(entry, 'request'), [
     `A route passes undeclared query params of '${entry.name}' on as the param '${REST}', which the tool has already`,
     'give them another name: query_rest: more_query',
-  );
+  ]);
   return null;
 }
 
@@ -58,7 +55,7 @@ export function resolveQuery(
 ): Pick<RequestTemplate, 'queryStyles' | 'queryRest' | 'queryLists'> {
   const names = new Set(request.query);
   for (const name of Object.keys(request.query_styles))
-    judge.known('param', request, ['query_styles', name], name, names);
+    judge.known('param', at(request, 'query_styles', name), name, names);
   const styles = new Map<string, QueryStyle>();
   for (const [index, name] of request.query.entries()) {
     const types = typesOf(memberSchema({ schema, root: schema }, name));
@@ -67,42 +64,30 @@ export function resolveQuery(
     if (style === null) continue;
     styles.set(name, style);
     if (/[[\]]/.test(name))
-      judge.error(
-        'bad_query_name',
-        request,
-        ['query', index],
+      judge.error('bad_query_name', at(request, 'query', index), [
         `The param '${name}' may be a list or an object, and has brackets in its name`,
         'its parts are written in brackets: leave them out of the name',
-      );
+      ]);
     const isJoined = style === 'comma' || style === 'space' || style === 'pipe';
     if (isJoined && (!types.has('array') || [...types].some((type) => type !== 'array' && type !== 'null')))
-      judge.error(
-        'bad_query_style',
-        request,
-        ['query_styles', name],
+      judge.error('bad_query_style', at(request, 'query_styles', name), [
         `'${name}' has to be a list to be written as one text with separators`,
         `say it in the params_schema: ${name}: { type: array }`,
-      );
+      ]);
   }
   for (const [index, name] of request.query.entries()) {
     const root = rootOfName(name);
     if (root !== name && styles.has(root))
-      judge.error(
-        'param_twice',
-        request,
-        ['query', index],
+      judge.error('param_twice', at(request, 'query', index), [
         `The param '${name}' is a part of the param '${root}'`,
         'a param has one place in a request',
-      );
+      ]);
   }
   if (request.query_lists !== 'repeat' && styles.size === 0 && rest === null)
-    judge.error(
-      'unused_field',
-      request,
-      ['query_lists'],
+    judge.error('unused_field', at(request, 'query_lists'), [
       'query_lists is for lists, and the query has none',
       'say type: array in the params_schema, or leave it out',
-    );
+    ]);
   return {
     ...(styles.size === 0 ? {} : { queryStyles: Object.fromEntries(styles) }),
     ...(rest === null ? {} : { queryRest: rest }),
@@ -116,7 +101,7 @@ const PLAIN_PATH = /^\/[A-Za-z0-9\-._~!$&'()*+,;=:@%/{}]*$/;
 export function checkPath(request: GatewayFile['tools'][number]['request'], judge: Judge): string[] {
   const { path } = request;
   const fault = (message: string, hint: string | null = null): string[] => {
-    judge.error('bad_path', request, ['path'], message, hint);
+    judge.error('bad_path', at(request, 'path'), [message, hint]);
     return [];
   };
   if (!path.startsWith('/'))

@@ -3,7 +3,7 @@ import { isNeverSent } from '../effects/run/header-names.ts';
 import { isHttpTool, pathParams, type Tool } from '../effects/model/tool.ts';
 import type { Route, RouteRule } from './configuration.ts';
 import type { JsonObject } from '../json/value.ts';
-import type { Judge } from './judge.ts';
+import { at, type Judge } from './judge.ts';
 import { resolveHeaders } from './resolve-headers.ts';
 import { isAmbiguous, isNumber, NUMBER, REST, type Segments } from './rule-order.ts';
 import type { GatewayFile } from './schema.ts';
@@ -45,12 +45,12 @@ export function resolveRoutes(file: GatewayFile, tools: readonly Tool[], names: 
   checkPrefixes(file, judge);
   const toolsByName = new Map(tools.map((tool) => [tool.name, tool]));
   return file.routes.map((route) => {
-    judge.known('upstream', route, ['upstream'], route.upstream, names.upstreams);
+    judge.known('upstream', at(route, 'upstream'), route.upstream, names.upstreams);
     const patterns = new Map<string, { pattern: Pattern; rule: RuleEntry }[]>();
     const rules: RouteRule[] = [];
     for (const rule of route.rules) {
       const tool = toolsByName.get(rule.tool);
-      if (tool === undefined) judge.known('tool', rule, ['tool'], rule.tool, names.tools);
+      if (tool === undefined) judge.known('tool', at(rule, 'tool'), rule.tool, names.tools);
       const pattern = readMatch(rule, tool?.paramsSchema ?? null, judge);
       if (pattern === null) continue;
       const isRest = pattern.segments.at(-1) === REST;
@@ -62,13 +62,10 @@ export function resolveRoutes(file: GatewayFile, tools: readonly Tool[], names: 
         : [...alike, ...(patterns.get(`${pattern.method} *`) ?? [])];
       const other = rivals.find((earlier) => isAmbiguous(earlier.pattern.segments, pattern.segments));
       if (other !== undefined)
-        judge.error(
-          'overlapping_rules',
-          rule,
-          ['match'],
+        judge.error('overlapping_rules', at(rule, 'match'), [
           `'${rule.match}' and '${other.rule.match}' match the same requests`,
           'where two match, one has to have all the fixed segments of the other: make them differ in method, length or a fixed segment, or say type: integer of a param',
-        );
+        ]);
       alike.push({ pattern, rule });
       if (tool !== undefined) checkAgainstTool(route, rule, pattern, tool, judge);
       rules.push({
@@ -118,12 +115,15 @@ function resolveKeys(route: RouteEntry, judge: Judge): KeyCarriers {
     else if (kind === 'header' || kind === 'x-api-key' || kind === 'api-key') {
       const header = (name ?? kind).toLowerCase();
       if (header !== 'x-api-key' && (isNeverSent(header) || ['authorization', 'cookie'].includes(header)))
-        judge.error('forbidden_header', route, ['keys', index], `The header '${header}' cannot carry a key`);
+        judge.error('forbidden_header', at(route, 'keys', index), `The header '${header}' cannot carry a key`);
       headers.push(header);
     }
   }
   if (route.keys.length === 0)
-    judge.error('no_keys', route, ['keys'], 'Callers of the route could not carry a key', 'keys: [x-api-key, bearer]');
+    judge.error('no_keys', at(route, 'keys'), [
+      'Callers of the route could not carry a key',
+      'keys: [x-api-key, bearer]',
+    ]);
   return { headers, schemes: SCHEMES.filter((scheme) => route.keys.includes(scheme)), query };
 }
 
@@ -136,7 +136,7 @@ function checkPrefixes(file: GatewayFile, judge: Judge): void {
   for (const route of file.routes) {
     const { prefix } = route;
     const refuse = (code: string, message: string, hint: string | null = null): void =>
-      judge.error(code, route, ['prefix'], message, hint);
+      judge.error(code, at(route, 'prefix'), [message, hint]);
     checkHost(route, file, judge);
     const isApart = route.host !== undefined || route.listen !== undefined;
     const first = `/${prefix.split('/')[1] ?? ''}`.toLowerCase();
@@ -175,7 +175,10 @@ function checkHost(route: RouteEntry, { server }: GatewayFile, judge: Judge): vo
   if (host === undefined) return;
   const name = host.toLowerCase();
   if (isIP(name) !== 0)
-    judge.error('bad_host', route, ['host'], `'${host}' is an address`, 'a host is a name; listen takes an address');
+    judge.error('bad_host', at(route, 'host'), [
+      `'${host}' is an address`,
+      'a host is a name; listen takes an address',
+    ]);
   if (listen !== undefined) return;
   const published = server.public_url !== undefined && URL.canParse(server.public_url);
   const own = [
@@ -185,13 +188,10 @@ function checkHost(route: RouteEntry, { server }: GatewayFile, judge: Judge): vo
     ...(published ? [new URL(server.public_url ?? '').hostname] : []),
   ];
   if (own.includes(name))
-    judge.error(
-      'reserved_host',
-      route,
-      ['host'],
+    judge.error('reserved_host', at(route, 'host'), [
       `'${host}' is a name of the gateway itself`,
       'give the route a name of its own, or a listener: listen',
-    );
+    ]);
 }
 
 interface Pattern {
@@ -204,7 +204,7 @@ interface Pattern {
 /** Parses a match such as `POST /v1/payments/:payment_id`; reports faults. */
 function readMatch(rule: RuleEntry, schema: JsonObject | null, judge: Judge): Pattern | null {
   const refuse = (message: string, hint: string | null = 'write METHOD /path/:param'): null => {
-    judge.error('bad_match', rule, ['match'], message, hint);
+    judge.error('bad_match', at(rule, 'match'), [message, hint]);
     return null;
   };
   const [, method, path] = /^([A-Z]+) (\/\S*)$/.exec(rule.match) ?? [];
@@ -251,18 +251,14 @@ function checkAgainstTool(route: RouteEntry, rule: RuleEntry, pattern: Pattern, 
   if (tool.upstream !== route.upstream)
     judge.error(
       'wrong_upstream',
-      rule,
-      ['tool'],
+      at(rule, 'tool'),
       `The tool '${tool.name}' belongs to the upstream '${tool.upstream}', the route to '${route.upstream}'`,
     );
   if (!isHttpTool(tool)) {
-    judge.error(
-      'not_http',
-      rule,
-      ['tool'],
+    judge.error('not_http', at(rule, 'tool'), [
       `The tool '${tool.name}' is one of an MCP server, which has no requests that a route could match`,
       `agents reach it at /mcp/${tool.upstream}`,
-    );
+    ]);
     return;
   }
   const { request } = tool.call;
@@ -274,34 +270,31 @@ function checkAgainstTool(route: RouteEntry, rule: RuleEntry, pattern: Pattern, 
       strange === undefined
         ? `The match lacks the param '${missing}' of the tool's path`
         : `The tool's path has no param '${strange}'`;
-    judge.error('route_differs', rule, ['match'], message, `the tool's request is ${request.method} ${request.path}`);
+    judge.error('route_differs', at(rule, 'match'), [
+      message,
+      `the tool's request is ${request.method} ${request.path}`,
+    ]);
     return;
   }
   for (const [index, name] of rule.encoded_slashes.entries())
-    judge.known('param', rule, ['encoded_slashes', index], name, new Set(own));
+    judge.known('param', at(rule, 'encoded_slashes', index), name, new Set(own));
   const shape = shapeOf(request.path);
   if (shapeOf(pattern.path).includes('/*') && !shape.includes('/*')) {
     const message = "The rest of the path is no single segment, as the tool's path has it";
-    judge.error(
-      'route_differs',
-      rule,
-      ['match'],
+    judge.error('route_differs', at(rule, 'match'), [
       message,
       `write ${request.path.replace(/\{([^{}]+)\}$/, '{+$1}')} there`,
-    );
+    ]);
   } else if (pattern.method !== request.method || shapeOf(pattern.path) !== shape)
-    judge.warn(
-      'route_differs',
-      rule,
-      ['match'],
+    judge.warn('route_differs', at(rule, 'match'), [
       `The match is not the tool's own request`,
       `the tool's request is ${request.method} ${shape}; the same call means two things now`,
-    );
+    ]);
   const isKeyed = rule.idempotency !== undefined && rule.idempotency !== 'none';
   if (tool.kind === 'read' && isKeyed)
-    judge.warn('read_with_key', rule, ['idempotency'], 'Reads are not effects and need no idempotency key');
+    judge.warn('read_with_key', at(rule, 'idempotency'), 'Reads are not effects and need no idempotency key');
   if (rule.frames !== undefined && pattern.method !== 'GET')
-    judge.error('frames_on_write', rule, ['frames'], 'A WebSocket begins with GET');
+    judge.error('frames_on_write', at(rule, 'frames'), 'A WebSocket begins with GET');
 }
 
 function shapeOf(path: string): string {

@@ -1,6 +1,6 @@
 import { dirname } from 'node:path';
 import type { ArchiveSettings, RedisStoreSettings, StoreSettings } from './configuration.ts';
-import type { Judge } from './judge.ts';
+import { at, type Judge } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
 import { percentDecoded } from '../bytes/percent-decoded.ts';
 import { parseDuration } from './units.ts';
@@ -20,13 +20,10 @@ export function resolveStore({ store }: GatewayFile, judge: Judge): StoreSetting
   const other = store.kind === 'redis' ? 'embedded' : 'redis';
   for (const field of FIELDS_OF[other])
     if (store[field] !== undefined)
-      judge.error(
-        'other_store',
-        store,
-        [field],
+      judge.error('other_store', at(store, field), [
         `store.${field} belongs to the ${other} store, and store.kind is ${store.kind}`,
         `remove it, or write kind: ${other}`,
-      );
+      ]);
   return store.kind === 'redis'
     ? resolveRedis(store, judge)
     : {
@@ -58,24 +55,18 @@ function resolveArchive(archive: NonNullable<StoreFile['archive']>, store: Store
   const url = URL.canParse(archive.url) ? new URL(archive.url) : null;
   const isBare = url !== null && `${url.username}${url.password}${url.search}${url.hash}` === '';
   if (!isBare || !/^https?:$/.test(url.protocol) || !/^\/[a-z0-9.-]{3,63}(\/[\w.-]+)*\/?$/.test(url.pathname))
-    judge.error(
-      'bad_url',
-      store,
-      ['archive', 'url'],
+    judge.error('bad_url', at(store, 'archive', 'url'), [
       'The URL of an archive names a bucket, and what keys in it begin with; credentials and a query have no place in it',
       'url: "https://s3.eu-central-1.amazonaws.com/my-bucket/svc"',
-    );
+    ]);
   else if (url.protocol === 'http:' && !/^(localhost|127\.[\d.]+|\[::1\])$/.test(url.hostname))
-    judge.warn(
-      'plain_archive',
-      store,
-      ['archive', 'url'],
+    judge.warn('plain_archive', at(store, 'archive', 'url'), [
       'The archive is written over plain HTTP: whoever is on the way reads what agents did',
       'https://…',
-    );
+    ]);
   for (const field of ['access_key', 'secret_key'] as const)
     if (archive[field] === '')
-      judge.error('empty_field', store, ['archive', field], `store.archive.${field} is empty`, null);
+      judge.error('empty_field', at(store, 'archive', field), `store.archive.${field} is empty`);
   return { kind: 'bucket', url: archive.url.replace(/\/$/, ''), region, accessKey, secretKey, network };
 }
 
@@ -83,37 +74,28 @@ function resolveRedis(store: StoreFile, judge: Judge): RedisStoreSettings {
   const { mode = 'standalone', nodes = [], allow_weak_durability: allowWeakDurability = false } = store;
   const durability = store.durability ?? (mode === 'standalone' ? 'fsync' : 'replica');
   if (store.url === undefined)
-    judge.error('missing_field', store, [], `'url' is missing in the store`, 'url: "redis://127.0.0.1:6379"');
+    judge.error('missing_field', at(store), [`'url' is missing in the store`, 'url: "redis://127.0.0.1:6379"']);
   else checkUrl(store.url, mode, store, judge);
   if (mode === 'sentinel' && nodes.length === 0)
-    judge.error(
-      'no_nodes',
-      store,
-      store.nodes === undefined ? [] : ['nodes'],
+    judge.error('no_nodes', at(store, ...(store.nodes === undefined ? [] : ['nodes'])), [
       'With mode: sentinel, store.nodes has to name the sentinels',
       'nodes: ["10.0.0.1:26379", "10.0.0.2:26379", "10.0.0.3:26379"]',
-    );
+    ]);
   for (const [index, node] of nodes.entries()) {
     const port = Number(/[0-9]+$/.exec(node)?.[0]);
     if (port < 1 || port > 65_535)
-      judge.error('bad_url', store, ['nodes', index], `store.nodes[${index}] has to have a port from 1 to 65535`, null);
+      judge.error('bad_url', at(store, 'nodes', index), `store.nodes[${index}] has to have a port from 1 to 65535`);
   }
   if (mode === 'standalone' && nodes.length > 0)
-    judge.error(
-      'nodes_unused',
-      store,
-      ['nodes'],
+    judge.error('nodes_unused', at(store, 'nodes'), [
       'A standalone server has no nodes: store.url names it',
       'remove nodes, or write mode: sentinel or mode: cluster',
-    );
+    ]);
   if (durability === 'local' && !allowWeakDurability)
-    judge.error(
-      'weak_durability',
-      store,
-      ['durability'],
+    judge.error('weak_durability', at(store, 'durability'), [
       'durability: local can lose answered steps when the server stops',
       'choose fsync or replica, or write allow_weak_durability: true to accept that',
-    );
+    ]);
   return {
     kind: 'redis',
     url: store.url ?? '',
@@ -129,7 +111,7 @@ function resolveRedis(store: StoreFile, judge: Judge): RedisStoreSettings {
 
 function checkUrl(text: string, mode: RedisStoreSettings['mode'], store: StoreFile, judge: Judge): void {
   const fault = (message: string, hint: string | null = null): void =>
-    judge.error('bad_url', store, ['url'], message, hint);
+    judge.error('bad_url', at(store, 'url'), [message, hint]);
   const url = URL.canParse(text) ? new URL(text) : null;
   if (url === null || !/^rediss?:$/.test(url.protocol) || url.hostname === '')
     return fault('store.url has to be a redis:// or rediss:// URL', 'redis://127.0.0.1:6379');

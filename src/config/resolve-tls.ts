@@ -1,10 +1,9 @@
 import { X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import { createSecureContext } from 'node:tls';
-import type { DataPath } from '../diagnostics/yaml-source.ts';
 import type { FileReading } from '../diagnostics/file-reading.ts';
 import type { TlsPair } from './configuration.ts';
-import type { Judge } from './judge.ts';
+import { at, type Judge, type Place } from './judge.ts';
 import type { GatewayFile } from './schema.ts';
 import type { UpstreamTls } from '../effects/upstream.ts';
 
@@ -24,13 +23,16 @@ export async function resolveTlsPair(
   judge: Judge,
   reading: FileReading,
 ): Promise<TlsPair> {
-  const cert = await readPem(written.cert, written, ['cert'], judge, reading);
-  const key = await readPem(written.key, written, ['key'], judge, reading);
+  const cert = await readPem(written.cert, at(written, 'cert'), judge, reading);
+  const key = await readPem(written.key, at(written, 'key'), judge, reading);
   const pair = { cert: cert ?? '', key: key ?? '' };
   if (cert === null || key === null) return pair;
   const leaf = certificateIn(cert);
   if (leaf === null) {
-    judge.error('bad_certificate', written, ['cert'], `${written.cert} holds no certificate that can be used`, 'PEM');
+    judge.error('bad_certificate', at(written, 'cert'), [
+      `${written.cert} holds no certificate that can be used`,
+      'PEM',
+    ]);
     return pair;
   }
   try {
@@ -38,17 +40,14 @@ export async function resolveTlsPair(
   } catch (error) {
     const code = error instanceof Error && 'code' in error ? error.code : null;
     const isOther = code === 'ERR_OSSL_X509_KEY_VALUES_MISMATCH' || code === 'ERR_OSSL_X509_KEY_TYPE_MISMATCH';
-    judge.error(
-      isOther ? 'key_differs' : 'bad_private_key',
-      written,
-      ['key'],
+    judge.error(isOther ? 'key_differs' : 'bad_private_key', at(written, 'key'), [
       isOther
         ? `${written.key} is not the key of the certificate in ${written.cert}`
         : `${written.cert} and ${written.key} cannot be used for TLS`,
       isOther ? 'replace both files; until then the pair before stays in force' : 'PEM, without a password',
-    );
+    ]);
   }
-  warnOfDates(leaf, `The certificate in ${written.cert}`, written, ['cert'], judge);
+  warnOfDates(leaf, `The certificate in ${written.cert}`, at(written, 'cert'), judge);
   return pair;
 }
 
@@ -68,18 +67,15 @@ export async function resolveUpstreamTls(
 ): Promise<UpstreamTls> {
   const { ca, server_name: serverName = null, min_version: minVersion } = written;
   if (!isHttps)
-    judge.error('tls_without_https', written, [], 'tls of an upstream needs an https URL', 'url: https://…');
+    judge.error('tls_without_https', at(written), ['tls of an upstream needs an https URL', 'url: https://…']);
   if (serverName !== null && isIP(serverName) !== 0)
-    judge.error('bad_server_name', written, ['server_name'], 'An address cannot be a server_name', 'a host name');
+    judge.error('bad_server_name', at(written, 'server_name'), ['An address cannot be a server_name', 'a host name']);
   const [present, absent] = written.cert === undefined ? (['key', 'cert'] as const) : (['cert', 'key'] as const);
   if (written[present] !== undefined && written[absent] === undefined)
-    judge.error(
-      'missing_field',
-      written,
-      [present],
+    judge.error('missing_field', at(written, present), [
       `tls has '${present}' and no '${absent}'`,
       'a client certificate needs both',
-    );
+    ]);
   return {
     ca: ca === undefined ? null : await resolveCas(ca, written, judge, reading),
     client: hasPair(written) ? await resolveTlsPair(written, judge, reading) : null,
@@ -101,50 +97,42 @@ async function resolveCas(
 ): Promise<string> {
   const found: string[] = [];
   const files =
-    typeof ca === 'string' ? [{ file: ca, steps: ['ca'] }] : ca.map((file, at) => ({ file, steps: ['ca', at] }));
-  for (const { file, steps } of files) {
-    const text = await readPem(file, written, steps, judge, reading);
+    typeof ca === 'string'
+      ? [{ file: ca, place: at(written, 'ca') }]
+      : ca.map((file, index) => ({ file, place: at(written, 'ca', index) }));
+  for (const { file, place } of files) {
+    const text = await readPem(file, place, judge, reading);
     if (text === null) continue;
     const blocks = text.match(CERTIFICATE) ?? [];
     if (blocks.length === 0)
-      judge.error('bad_certificate', written, steps, `${file} holds no certificate`, '-----BEGIN CERTIFICATE-----');
+      judge.error('bad_certificate', place, [`${file} holds no certificate`, '-----BEGIN CERTIFICATE-----']);
     // OpenSSL would leave out the first one that is broken, and all after it, without an error.
-    for (const [at, block] of blocks.slice(0, MAX_CAS).entries()) {
-      const what = blocks.length === 1 ? `The certificate in ${file}` : `Certificate ${at + 1} in ${file}`;
+    for (const [index, block] of blocks.slice(0, MAX_CAS).entries()) {
+      const what = blocks.length === 1 ? `The certificate in ${file}` : `Certificate ${index + 1} in ${file}`;
       const certificate = certificateIn(block);
-      if (certificate === null) judge.error('bad_certificate', written, steps, `${what} cannot be used`, 'PEM');
-      else warnOfDates(certificate, what, written, steps, judge);
+      if (certificate === null) judge.error('bad_certificate', place, [`${what} cannot be used`, 'PEM']);
+      else warnOfDates(certificate, what, place, judge);
     }
     found.push(...blocks);
   }
   if (found.length > MAX_CAS)
-    judge.error(
-      'too_many_cas',
-      written,
-      ['ca'],
+    judge.error('too_many_cas', at(written, 'ca'), [
       `tls.ca names ${found.length} certificates; ${MAX_CAS} is the most`,
       'name the CAs of this upstream; without ca, those that Node trusts are trusted',
-    );
+    ]);
   return found.join('\n');
 }
 
-function warnOfDates(certificate: X509Certificate, what: string, written: object, steps: DataPath, judge: Judge): void {
-  if (Date.parse(certificate.validTo) < Date.now())
-    judge.warn('certificate_expired', written, steps, `${what} has expired`, null);
+function warnOfDates(certificate: X509Certificate, what: string, place: Place, judge: Judge): void {
+  if (Date.parse(certificate.validTo) < Date.now()) judge.warn('certificate_expired', place, `${what} has expired`);
   if (Date.parse(certificate.validFrom) > Date.now())
-    judge.warn('certificate_not_yet_valid', written, steps, `${what} is not valid yet`, 'or the clock is wrong');
+    judge.warn('certificate_not_yet_valid', place, [`${what} is not valid yet`, 'or the clock is wrong']);
 }
 
 /** The text of a PEM file; `null` where it cannot be read (reported). */
-async function readPem(
-  file: string,
-  written: object,
-  steps: DataPath,
-  judge: Judge,
-  reading: FileReading,
-): Promise<string | null> {
+async function readPem(file: string, place: Place, judge: Judge, reading: FileReading): Promise<string | null> {
   const fault = (message: string, hint: string | null): null => {
-    judge.error('file_missing', written, steps, message, hint);
+    judge.error('file_missing', place, [message, hint]);
     return null;
   };
   try {

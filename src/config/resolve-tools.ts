@@ -3,7 +3,7 @@ import { canonicalJson } from '../json/canonical.ts';
 import { isJsonObject, type JsonObject } from '../json/value.ts';
 import { type OutcomeMap, pathParams, type Probe, type RequestTemplate, type Tool } from '../effects/model/tool.ts';
 import type { UpstreamSettings } from './configuration.ts';
-import type { Judge } from './judge.ts';
+import { at, type Judge } from './judge.ts';
 import { checkTarget, partOfParam } from './param-names.ts';
 import { resolveProbe, UPSTREAM_KEY } from './resolve-probe.ts';
 import {
@@ -39,15 +39,12 @@ export function resolveTools(
   const passing = toolsWithRest(file);
   const holding = slashesOf(file);
   for (const entry of file.tools) {
-    judge.known('upstream', entry, ['upstream'], entry.upstream, upstreamNames);
+    judge.known('upstream', at(entry, 'upstream'), entry.upstream, upstreamNames);
     if (/^svc[./:]/.test(entry.name))
-      judge.error(
-        'reserved_name',
-        entry,
-        ['name'],
+      judge.error('reserved_name', at(entry, 'name'), [
         "Names that begin with 'svc' are those of the gateway's own tools",
         'choose another name',
-      );
+      ]);
     const upstream = upstreams.find(({ id }) => id === entry.upstream);
     const rest = restOf(entry, passing, judge);
     const schema = withRest(entry.params_schema ?? null, rest);
@@ -99,12 +96,11 @@ function resolveHttpProbe(
   if (probe === undefined) return null;
   const { params } = of;
   if (entry.kind === 'read')
-    judge.error('bad_probe', entry, ['probe'], 'A read leaves nothing to find out', 'remove it');
+    judge.error('bad_probe', at(entry, 'probe'), ['A read leaves nothing to find out', 'remove it']);
   if (params?.names.has(UPSTREAM_KEY) === true)
     judge.error(
       'bad_probe',
-      entry,
-      ['probe'],
+      at(entry, 'probe'),
       `A param of the tool is called ${UPSTREAM_KEY}, as the upstream's key is`,
     );
   const asking = params && {
@@ -144,7 +140,7 @@ function readOnly(
   judge: Judge,
 ): RequestTemplate {
   if (request.method !== 'GET')
-    judge.error('state_not_read', request, ['method'], `State is read with GET, not ${request.method}`);
+    judge.error('state_not_read', at(request, 'method'), `State is read with GET, not ${request.method}`);
   return template;
 }
 
@@ -157,31 +153,22 @@ function actualOf({ actual }: ToolEntry): Pick<Tool, 'actual'> {
 function streamsOf(file: GatewayFile, entry: ToolEntry, judge: Judge): Pick<Tool, 'streams'> {
   if (entry.response === 'whole') {
     if (entry.stream_time !== undefined)
-      judge.error(
-        'no_stream',
-        entry,
-        ['stream_time'],
+      judge.error('no_stream', at(entry, 'stream_time'), [
         'stream_time is for tools whose answers are streams',
         'add response: stream, or use timeout',
-      );
+      ]);
     return {};
   }
   if (entry.kind === 'read')
-    judge.error(
-      'no_stream',
-      entry,
-      ['response'],
+    judge.error('no_stream', at(entry, 'response'), [
       'Answers to reads stream through by themselves',
       'remove it, or write kind: write',
-    );
+    ]);
   if (entry.outcomes.body.length > 0)
-    judge.error(
-      'no_stream',
-      entry,
-      ['response'],
+    judge.error('no_stream', at(entry, 'response'), [
       'An answer whose body says what it means (outcomes.body) cannot be passed on before it is whole',
       'write response: whole, or map statuses',
-    );
+    ]);
   return {
     streams: {
       totalMs: parseDuration(entry.stream_time ?? STREAM_TIME) ?? 0,
@@ -237,19 +224,15 @@ function paramsOf(
   judge: Judge,
 ): Params | null {
   if (schema['type'] !== 'object')
-    judge.error(
-      'bad_params_schema',
-      entry,
-      ['params_schema', 'type'],
+    judge.error('bad_params_schema', at(entry, 'params_schema', 'type'), [
       'A params_schema describes an object',
       'write type: object',
-    );
+    ]);
   const fault = schemaFault(schema);
   if (fault !== null) {
     judge.error(
       'bad_params_schema',
-      entry,
-      ['params_schema', ...fault.steps],
+      at(entry, 'params_schema', ...fault.steps),
       `The params_schema does not hold: ${fault.message}`,
     );
     return null;
@@ -307,32 +290,23 @@ function placing(request: RequestEntry, params: ToolParams['params'], judge: Jud
   return (name, where, steps) => {
     const before = seen.get(name);
     if (before !== undefined)
-      judge.error(
-        'param_twice',
-        request,
-        steps,
+      judge.error('param_twice', at(request, ...steps), [
         `The param '${name}' stands in ${before} and in ${where}`,
         'a param has one place in a request',
-      );
+      ]);
     seen.set(name, where);
     const whole = params === null || params.names.has(name) ? null : partOfParam(name, params.names);
     if (whole !== null)
-      judge.error(
-        'part_of_param',
-        request,
-        steps,
+      judge.error('part_of_param', at(request, ...steps), [
         `'${name}' is a part of the param '${whole}'`,
         `a request takes whole params: put '${whole}' into the body, or declare a param of its own`,
-      );
-    else if (params !== null && !params.isOpen) judge.known('param', request, steps, name, params.names);
+      ]);
+    else if (params !== null && !params.isOpen) judge.known('param', at(request, ...steps), name, params.names);
     if (where === 'the path' && params !== null && !params.required.has(name) && params.names.has(name))
-      judge.warn(
-        'path_param_optional',
-        request,
-        steps,
+      judge.warn('path_param_optional', at(request, ...steps), [
         `The param '${name}' stands in the path and is not required`,
         'add it to required of params_schema',
-      );
+      ]);
   };
 }
 
@@ -357,12 +331,12 @@ function resolveHeaders(
   for (const { name, header, steps } of pairs) {
     place(name, 'the headers', steps);
     if (FORBIDDEN_HEADERS.test(header) || !/^[a-z0-9!#$%&*+.^_|~-]+$/.test(header))
-      judge.error('forbidden_header', request, steps, `A param cannot be sent as the header '${header}'`);
+      judge.error('forbidden_header', at(request, ...steps), `A param cannot be sent as the header '${header}'`);
     if (Object.values(headers).includes(header))
-      judge.error('header_twice', request, steps, `Two params are sent as the header '${header}'`);
+      judge.error('header_twice', at(request, ...steps), `Two params are sent as the header '${header}'`);
     const other = taken.get(header);
     if (other !== undefined)
-      judge.error('header_twice', request, steps, `The header '${header}' carries ${other}, and no param`);
+      judge.error('header_twice', at(request, ...steps), `The header '${header}' carries ${other}, and no param`);
     headers[name] = header;
   }
   return headers;
@@ -372,45 +346,33 @@ function checkBody(entry: ToolEntry, field: 'request' | 'state', request: Reques
   if (request.body_as !== undefined) {
     const isWhole = request.body_type === 'json' || request.body_type === 'opaque';
     if (request.body === '*' || request.body.length > 0 || !isWhole)
-      judge.error(
-        'body_twice',
-        request,
-        ['body_as'],
+      judge.error('body_twice', at(request, 'body_as'), [
         'body_as is the whole of a body of JSON, or of any type',
         isWhole ? 'leave out body' : 'leave out body and body_type',
-      );
+      ]);
   }
   const hasBody = request.body === '*' || request.body.length > 0 || request.body_as !== undefined;
   if (hasBody && (request.method === 'GET' || request.method === 'HEAD'))
-    judge.error('body_on_read', request, ['body'], `A ${request.method} request has no body`);
+    judge.error('body_on_read', at(request, 'body'), `A ${request.method} request has no body`);
   if (/^(CONNECT|TRACE|HEAD)$/.test(request.method))
-    judge.error('bad_method', request, ['method'], `${request.method} cannot be the method of a tool`);
+    judge.error('bad_method', at(request, 'method'), `${request.method} cannot be the method of a tool`);
   if (field === 'request' && entry.kind === 'read' && /^(PUT|PATCH|DELETE)$/.test(request.method))
-    judge.warn(
-      'read_that_writes',
-      entry,
-      ['kind'],
+    judge.warn('read_that_writes', at(entry, 'kind'), [
       `A tool of kind read sends ${request.method}`,
       'reads are repeated and not recorded as effects; is it kind: write?',
-    );
+    ]);
   if (request.body_type === 'opaque' && request.body_as === undefined)
-    judge.error(
-      'opaque_without_param',
-      request,
-      ['body_type'],
+    judge.error('opaque_without_param', at(request, 'body_type'), [
       'A body of any type is one param',
       'add body_as: body, and leave out body',
-    );
+    ]);
   if (takesFiles(request.body_type) && (field === 'state' || entry.kind === 'read'))
-    judge.error(
-      'files_of_read',
-      request,
-      ['body_type'],
+    judge.error('files_of_read', at(request, 'body_type'), [
       `body_type: ${request.body_type} is for writes: what it sends is spooled and governed`,
       'declare the tool with kind: write',
-    );
+    ]);
   if (request.form_lists !== 'indices' && request.body_type !== 'form' && request.body_type !== 'multipart')
-    judge.error('unused_field', request, ['form_lists'], 'form_lists is for forms', 'add body_type: form');
+    judge.error('unused_field', at(request, 'form_lists'), ['form_lists is for forms', 'add body_type: form']);
 }
 
 function takesFiles(type: RequestEntry['body_type']): boolean {
@@ -425,13 +387,10 @@ function warnOfUnused(entry: ToolEntry, request: RequestTemplate, params: Params
   if (request.queryRest !== undefined) used.add(request.queryRest);
   for (const name of params.names)
     if (!used.has(name))
-      judge.warn(
-        'param_unused',
-        entry,
-        ['params_schema', 'properties', name],
+      judge.warn('param_unused', at(entry, 'params_schema', 'properties', name), [
         `No part of the request uses the param '${name}'`,
         'a call that has it is refused: add it to body or query, or remove it',
-      );
+      ]);
 }
 
 /** @param taken the header of the idempotency key is added to it */
@@ -443,16 +402,14 @@ function resolveIdempotent(entry: ToolEntry, taken: Map<string, string>, judge: 
   if (other !== undefined)
     judge.error(
       'header_twice',
-      entry,
-      ['idempotent', 'header'],
+      at(entry, 'idempotent', 'header'),
       `The header '${header}' carries ${other}, and no idempotency key`,
     );
   else taken.set(header, 'the idempotency key');
   if (FORBIDDEN_HEADERS.test(header))
     judge.error(
       'forbidden_header',
-      entry,
-      ['idempotent', 'header'],
+      at(entry, 'idempotent', 'header'),
       `The key cannot be sent as the header '${header}'`,
     );
   return { kind: 'header', header, forMs: parseDuration(entry.idempotent.for) ?? 0 };
@@ -465,13 +422,10 @@ function resolveOutcomes(entry: ToolEntry, judge: Judge): OutcomeMap {
     for (const [index, status] of outcomes[outcome].entries()) {
       const before = seen.get(status);
       if (before !== undefined)
-        judge.error(
-          'status_twice',
-          outcomes,
-          [outcome, index],
+        judge.error('status_twice', at(outcomes, outcome, index), [
           `The status ${status} means ${before} and ${outcome}`,
           'a status means one thing',
-        );
+        ]);
       seen.set(status, outcome);
     }
   }

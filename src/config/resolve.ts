@@ -6,7 +6,7 @@ import { resolveBrain } from './resolve-brain.ts';
 import { resolveCredentials } from './resolve-credentials.ts';
 import { resolveHeaders } from './resolve-headers.ts';
 import type { Tree } from './expand.ts';
-import { namesIn, type Judge } from './judge.ts';
+import { at, namesIn, type Judge } from './judge.ts';
 import { resolveAuth, resolvePeople, resolveWorkspaces } from './resolve-people.ts';
 import { resolveMcpChild, resolveMcpSse, resolveMcpTools, resolveMcpUrl } from './resolve-mcp.ts';
 import { resolveListeners } from './resolve-listeners.ts';
@@ -82,23 +82,17 @@ async function resolveServer(file: GatewayFile, judge: Judge, reading: FileReadi
   if (server.public_url !== undefined) {
     const url = httpUrl(server.public_url);
     if (url === null || url.search !== '' || url.hash !== '' || url.username !== '' || url.password !== '')
-      judge.error(
-        'bad_url',
-        server,
-        ['public_url'],
+      judge.error('bad_url', at(server, 'public_url'), [
         'server.public_url has to be an http or https URL without query or user',
         'https://gateway.example.com',
-      );
+      ]);
     else publicUrl = url.href.replace(/\/+$/, '');
   }
   if (server.admin_port !== null && server.admin_port !== 0 && server.admin_port === server.port)
-    judge.error(
-      'same_port',
-      server,
-      ['admin_port'],
+    judge.error('same_port', at(server, 'admin_port'), [
       'server.admin_port is the same as server.port',
       'give it another port, or null',
-    );
+    ]);
   return {
     host: server.host,
     port: server.port,
@@ -119,13 +113,10 @@ function resolveRetention(file: GatewayFile, judge: Judge): Configuration['reten
   const decoded = decode(GATEWAY_FILE.properties.retention, retention);
   const { keysMs, effectsMs } = decoded;
   if (keysMs !== null && keysMs < effectsMs)
-    judge.error(
-      'retention_order',
-      retention,
-      ['keys'],
+    judge.error('retention_order', at(retention, 'keys'), [
       'retention.keys is shorter than retention.effects',
       'keys and receipts outlive the records',
-    );
+    ]);
   return decoded;
 }
 
@@ -134,15 +125,12 @@ async function resolveSecrets(file: GatewayFile, keys: string, judge: Judge): Pr
   const masterFile = secrets.master?.file ?? join(keys, 'master');
   for (const [index, previous] of secrets.previous.entries()) {
     if ((await kindOfFile(previous)) !== 'file')
-      judge.error(
-        'file_missing',
-        secrets,
-        ['previous', index],
+      judge.error('file_missing', at(secrets, 'previous', index), [
         `There is no file ${previous}`,
         'paths are relative to the working directory',
-      );
+      ]);
     if (previous === masterFile)
-      judge.error('same_file', secrets, ['previous', index], 'The present master secret cannot be a previous one');
+      judge.error('same_file', at(secrets, 'previous', index), 'The present master secret cannot be a previous one');
   }
   return { masterFile, previous: secrets.previous };
 }
@@ -154,33 +142,25 @@ async function resolvePolicies(
 ): Promise<Configuration['policies']> {
   const { policies } = file;
   if (!isWritten && file.tools.length > 0)
-    judge.warn(
-      'no_policies',
-      policies,
-      [],
+    judge.warn('no_policies', at(policies), [
       'There are no policies: every call will be refused',
       'add policies: { paths: [./policies] }',
-    );
+    ]);
   const paths = policies.paths.map((entry) => (typeof entry === 'string' ? entry : entry.path));
   for (const [index, path] of paths.entries()) {
     if ((await kindOfFile(path)) === 'missing')
-      judge.error(
-        'file_missing',
-        policies,
-        ['paths', index],
+      judge.error('file_missing', at(policies, 'paths', index), [
         `There is no file or folder ${path}`,
         'paths are relative to the working directory',
-      );
-    if (paths.indexOf(path) < index) judge.error('duplicate_path', policies, ['paths', index], `${path} stands twice`);
+      ]);
+    if (paths.indexOf(path) < index)
+      judge.error('duplicate_path', at(policies, 'paths', index), `${path} stands twice`);
   }
   if (policies.second_person && file.users.length < 2)
-    judge.warn(
-      'second_person_missing',
-      policies,
-      ['second_person'],
+    judge.warn('second_person_missing', at(policies, 'second_person'), [
       'Nobody can confirm policies: only people whom the configuration names can, and there are not two',
       'name them under users',
-    );
+    ]);
   const { mode, second_person: isOfTwo } = policies;
   return { paths, mode, isOfTwo, secondOpinionMs: parseDuration(policies.second_opinion) };
 }
@@ -199,7 +179,7 @@ export function resolveUpstreams(
       const url = child === null ? resolveAddress(upstream, judge) : null;
       const { credentials, tls } = upstream;
       if (typeof credentials === 'object' && url?.protocol === 'http:' && !isLoopback(url.hostname))
-        judge.warn('plain_http', upstream, ['url'], 'Credentials go to this upstream in clear', 'use https');
+        judge.warn('plain_http', at(upstream, 'url'), ['Credentials go to this upstream in clear', 'use https']);
       return {
         id: upstream.id,
         url: child === null ? (url?.origin ?? '') : 'stdio:',
@@ -230,11 +210,11 @@ function resolveAddress(upstream: GatewayFile['upstreams'][number], judge: Judge
 
 function resolveOrigin(upstream: GatewayFile['upstreams'][number], judge: Judge): URL | null {
   if (upstream.url === undefined) {
-    judge.error('missing_field', upstream, [], `'url' is missing in an upstream`, 'url: its http or https origin');
+    judge.error('missing_field', at(upstream), [`'url' is missing in an upstream`, 'url: its http or https origin']);
     return null;
   }
   const fault = (message: string, hint: string | null = null): null => {
-    judge.error('bad_url', upstream, ['url'], message, hint);
+    judge.error('bad_url', at(upstream, 'url'), [message, hint]);
     return null;
   };
   const url = httpUrl(upstream.url);
@@ -255,20 +235,14 @@ function resolveLimits(file: GatewayFile, judge: Judge): Configuration['limits']
     ['upload', 'spool'],
   ] as const)
     if ((parseSize(limits[part]) ?? 0) > (parseSize(limits[whole]) ?? 0))
-      judge.error(
-        'limit_order',
-        limits,
-        [part],
+      judge.error('limit_order', at(limits, part), [
         `limits.${part} is larger than limits.${whole}`,
         'the one is a part of the other',
-      );
+      ]);
   if (decoded.responseKeptBytes > decoded.responseBytes)
-    judge.error(
-      'limit_order',
-      limits,
-      ['response_kept'],
+    judge.error('limit_order', at(limits, 'response_kept'), [
       'limits.response_kept is larger than limits.response',
       'what is kept is a part of what is read',
-    );
+    ]);
   return decoded;
 }

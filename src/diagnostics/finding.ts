@@ -18,6 +18,14 @@ export interface Finding {
   readonly at: Position | null;
 }
 
+/** What a check says: a message, or a message and what to do about it. */
+export type FindingText = string | readonly [message: string, hint: string | null];
+
+export function textOf(text: FindingText): Pick<Finding, 'message' | 'hint'> {
+  const [message, hint = null] = typeof text === 'string' ? [text] : text;
+  return { message, hint };
+}
+
 /** Sorts findings by file (in order of appearance), line and column. Those without a place come first. */
 export function inReadingOrder(findings: readonly Finding[]): Finding[] {
   const files = new Map<string, number>();

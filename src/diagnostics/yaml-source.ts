@@ -12,7 +12,7 @@ import {
   type Scalar,
   type YAMLMap,
 } from 'yaml';
-import type { Finding, Position } from './finding.ts';
+import { type Finding, type FindingText, type Position, textOf } from './finding.ts';
 
 /** The data that a YAML file can hold: the same as JSON. Objects have own, enumerable keys only, never `__proto__`. */
 export type PlainValue =
@@ -57,9 +57,8 @@ const PRIMITIVE_TAGS = /^[-+]?[0-9][0-9_]*_[0-9_]*(?:\.[0-9_]*)?$/;
 export function readYamlSource(file: string, text: string): YamlSource {
   const findings: Finding[] = [];
   const position = positionsIn(file, text);
-  const report = (code: string, offset: number, message: string, hint: string | null = null): void => {
-    findings.push({ code, severity: 'error', message, hint, at: position(offset) });
-  };
+  const report: Report = (code, offset, text) =>
+    void findings.push({ code, severity: 'error', ...textOf(text), at: position(offset) });
 
   const contents = compose(text, position, report);
   const value = contents === null ? undefined : plainData(contents, report, 0);
@@ -88,7 +87,7 @@ function positionsIn(file: string, text: string): (offset: number) => Position {
   };
 }
 
-type Report = (code: string, offset: number, message: string, hint?: string | null) => void;
+type Report = (code: string, offset: number, text: FindingText) => void;
 
 /** Whether collections of a concrete syntax tree are nested deeper than `most`. */
 export function nestsDeeper(root: CST.Token, most: number): boolean {
@@ -131,23 +130,19 @@ function compose(text: string, position: (offset: number) => Position, report: R
   ];
   const [document, second] = documents;
   if (document === undefined || (isScalar(document.contents) && document.contents.source === '')) {
-    report(
-      'empty_file',
-      0,
+    report('empty_file', 0, [
       'The file is empty',
       'a file that is being written looks like this too: write it whole, then rename it',
-    );
+    ]);
     return null;
   }
   if (second !== undefined)
-    report(
-      'many_documents',
-      second.range[0],
+    report('many_documents', second.range[0], [
       'The file has a second document',
       "one file holds one document: remove the line '---', or make two files",
-    );
+    ]);
   if (document.directives.yaml.explicit === true && document.directives.yaml.version !== '1.2')
-    report('yaml_version', 0, 'The file asks for another YAML version', 'remove the %YAML line: files are YAML 1.2');
+    report('yaml_version', 0, ['The file asks for another YAML version', 'remove the %YAML line: files are YAML 1.2']);
   let structure = true;
   let reported = false;
   let lastLine = Number.NEGATIVE_INFINITY;
@@ -166,7 +161,7 @@ function compose(text: string, position: (offset: number) => Position, report: R
     reported ||= isOver;
     const words = SYNTAX.find(([form]) => form.test(`${code} ${message}`));
     const offset = Math.min(pos[0], Math.max(0, text.length - 1));
-    report('yaml_syntax', offset, words?.[1] ?? message, syntaxHint(text, pos[0]) ?? words?.[2] ?? null);
+    report('yaml_syntax', offset, [words?.[1] ?? message, syntaxHint(text, pos[0]) ?? words?.[2] ?? null]);
   }
   return structure ? document.contents : null;
 }
@@ -218,23 +213,19 @@ function plainData(node: unknown, report: Report, depth: number): PlainValue {
   }
   if (isAlias(node)) {
     const written = `*${node.source}`;
-    report(
-      'unquoted_star',
-      start(node),
+    report('unquoted_star', start(node), [
       `${written} is read as a YAML alias, not as text`,
       `write "${written}" in quotes; aliases are not used in these files`,
-    );
+    ]);
     return written;
   }
   if ((isScalar(node) || isCollection(node)) && node.anchor !== undefined)
-    report(
-      'yaml_anchor',
-      start(node),
+    report('yaml_anchor', start(node), [
       `&${node.anchor} is read as a YAML anchor`,
       'quote the value, or remove it; anchors are not used in these files',
-    );
+    ]);
   if ((isScalar(node) || isCollection(node)) && node.tag !== undefined)
-    report('yaml_tag', start(node), 'A YAML tag stands before the value', "remove the '!…', or quote the value");
+    report('yaml_tag', start(node), ['A YAML tag stands before the value', "remove the '!…', or quote the value"]);
   if (isMap(node)) return mapData(node, report, depth);
   if (isSeq(node)) return node.items.map((item) => plainData(item, report, depth + 1));
   if (isScalar(node)) return scalarData(node, report);
@@ -248,12 +239,10 @@ function mapData(node: YAMLMap, report: Report, depth: number): PlainValue {
     if (key === null) continue;
     const value = plainData(pair.value, report, depth + 1);
     if (entries.has(key))
-      report(
-        'duplicate_key',
-        start(pair.key),
+      report('duplicate_key', start(pair.key), [
         `'${key}' stands twice in one mapping`,
         'only one can be meant: remove the other',
-      );
+      ]);
     else entries.set(key, value);
   }
   return Object.fromEntries(entries);
@@ -272,16 +261,14 @@ function keyOf(pair: Pair, report: Report): string | null {
   if (key.anchor !== undefined || key.tag !== undefined) plainData(key, report, 0);
   if (typeof key.value !== 'string') {
     const written = key.source ?? '';
-    report(
-      'key_not_text',
-      start(key),
+    report('key_not_text', start(key), [
       `The key ${written} is read as ${kindOf(key.value)}, not as text`,
       `write "${written}" in quotes`,
-    );
+    ]);
     return null;
   }
   if (key.value === '<<' && key.type === 'PLAIN') {
-    report('merge_key', start(key), "'<<' (merge) is not used in these files", 'write the fields out');
+    report('merge_key', start(key), ["'<<' (merge) is not used in these files", 'write the fields out']);
     return null;
   }
   if (key.value === '__proto__') {
@@ -300,34 +287,28 @@ function scalarData(node: Scalar, report: Report): PlainValue {
       return 0;
     }
     if (Number.isInteger(value) && !Number.isSafeInteger(value))
-      report(
-        'number_range',
-        start(node),
+      report('number_range', start(node), [
         `${source} is beyond 2^53-1 and would be rounded`,
         'quote it where it is an identifier',
-      );
+      ]);
     else if (/^[-+]?0[0-9]/.test(source))
-      report(
-        'number_zeros',
-        start(node),
+      report('number_zeros', start(node), [
         `${source} is read as ${value}`,
         'quote it where it is an identifier, else drop the leading zero',
-      );
+      ]);
     // JSON writes -0 as 0, so -0 would have two forms.
     return value === 0 ? 0 : value;
   }
   if (typeof value === 'string') {
     if (node.type === 'PLAIN' && PRIMITIVE_TAGS.test(source))
-      report(
-        'number_underscore',
-        start(node),
+      report('number_underscore', start(node), [
         `${source} is text in YAML 1.2, not a number`,
         `write ${source.replaceAll('_', '')}, or quote it where text is meant`,
-      );
+      ]);
     return value;
   }
   if (value === null || typeof value === 'boolean') return value;
-  report('yaml_value', start(node), 'A value of this kind is not used in these files', 'quote it');
+  report('yaml_value', start(node), ['A value of this kind is not used in these files', 'quote it']);
   return null;
 }
 

@@ -24,12 +24,10 @@ export function advise(
   for (const rule of rules) {
     const path = ['rules', places.get(rule.id) ?? 0, 'id'];
     if (rule.effect === 'allow' && finds(rule.conditions))
-      report.warning(
-        'found_anywhere',
-        path,
+      report.warning('found_anywhere', path, [
         `'${rule.id}' allows where 'regex_find' finds its pattern anywhere in a text`,
         'write regex, which the whole text has to match',
-      );
+      ]);
     const needed = neededParams(rule.perCall);
     if (needed.size === 0) continue;
     const own = closed.filter((tool) => holds(rule.perTool, inputOfTool(tool), undefined, rule.unknownIs));
@@ -41,14 +39,12 @@ export function advise(
         lacking.length === 1 ? `${first.name} has` : `${first.name} and ${lacking.length - 1} other tools have`;
       const near = didYouMean(param, declaredParams(first.paramsSchema));
       if (rule.effect === 'allow')
-        report.warning('param_not_declared', path, `${who} no param '${param}': the rule cannot apply there`, near);
+        report.warning('param_not_declared', path, [`${who} no param '${param}': the rule cannot apply there`, near]);
       else if (rule.unknownIs)
-        report.warning(
-          'param_not_declared',
-          path,
+        report.warning('param_not_declared', path, [
           `${who} no param '${param}': the rule applies to every call there`,
           near ?? `match { has_params: [${param}] }, or give the condition if_absent`,
-        );
+        ]);
     }
   }
 }

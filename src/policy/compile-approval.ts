@@ -2,7 +2,7 @@ import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 import type { AllowAlike, ApprovalRequirement } from '../effects/model/verdict.ts';
 import { compileEditable } from './editable.ts';
-import type { Reporter } from './reporter.ts';
+import { below, type Reporter } from './reporter.ts';
 import type { ApprovalPlan } from './rule-plan.ts';
 import { comesSoon, type SchedulePlan } from './schedules.ts';
 import type { ApprovalSource } from './schema-approval.ts';
@@ -28,7 +28,7 @@ export function compileApproval(
     sound = false;
     report.error(
       'wrong_value',
-      [...path, 'quorum'],
+      below(path, 'quorum'),
       `A quorum of ${source.quorum} cannot be reached by ${named.size} users`,
     );
   }
@@ -69,7 +69,7 @@ function scheduleOf(
 ): SchedulePlan | null {
   const schedule = schedules.get(name);
   if (schedule === undefined)
-    report.error('unknown_name', path, `There is no schedule '${name}'`, didYouMean(name, schedules.keys()));
+    report.error('unknown_name', path, [`There is no schedule '${name}'`, didYouMean(name, schedules.keys())]);
   if (schedule == null || expiresMs === null || comesSoon(schedule, expiresMs)) return schedule ?? null;
   report.error('wrong_value', path, `So much time of '${name}' takes longer than half a year: the request must end`);
   return null;
@@ -86,12 +86,10 @@ function hasRoles(
   for (const [index, role] of roles.entries())
     if (!surroundings.roles.includes(role)) {
       sound = false;
-      report.error(
-        'unknown_role',
-        [...path, 'roles', index],
+      report.error('unknown_role', below(path, 'roles', index), [
         `No user has the role '${role}': nobody could approve`,
         didYouMean(role, surroundings.roles) ?? "give it to a user under 'users' in the configuration",
-      );
+      ]);
     }
   return sound;
 }
@@ -109,7 +107,7 @@ function compileEscalation(
   const afterMs = readDuration(after, [...path, 'after'], report);
   if (afterMs === null || expiresMs === null) return null;
   if (afterMs < expiresMs) return { afterMs, to: { roles, users } };
-  report.error('wrong_value', [...path, 'after'], `After '${after}' the request has expired: nobody would be asked`);
+  report.error('wrong_value', below(path, 'after'), `After '${after}' the request has expired: nobody would be asked`);
   return null;
 }
 
@@ -129,14 +127,12 @@ function compileAllowAlike(
   const place = [...path, 'allow_alike'];
   const forMs = readDuration(duration, [...place, 'for'], report);
   if (quorum > 1)
-    report.error(
-      'wrong_value',
-      place,
+    report.error('wrong_value', place, [
       `A quorum of ${quorum} asks several people for each call: one of them cannot allow the next ones`,
       'remove allow_alike, or ask one person',
-    );
+    ]);
   if (forMs !== null && forMs > LONGEST_ALIKE_MS)
-    report.error('wrong_value', [...place, 'for'], `'${duration}' is longer than 24h`);
+    report.error('wrong_value', below(place, 'for'), `'${duration}' is longer than 24h`);
   return quorum > 1 || forMs === null || forMs > LONGEST_ALIKE_MS ? null : { times, forMs };
 }
 
@@ -158,12 +154,10 @@ function warnOfTooFew(
   for (const [{ roles = [], users = [] }, place] of places) {
     for (const [index, user] of users.entries())
       if (!rolesOf.has(user))
-        report.warning(
-          'unknown_user',
-          [...path, ...place, 'users', index],
+        report.warning('unknown_user', below(path, ...place, 'users', index), [
           `The configuration names no user '${user}'`,
           didYouMean(user, rolesOf.keys()) ?? "declare it under 'users'; keys can be made for it all the same",
-        );
+        ]);
     for (const user of users) able.add(user);
     for (const [user, held] of rolesOf) if (roles.some((role) => held.includes(role))) able.add(user);
   }
@@ -171,9 +165,11 @@ function warnOfTooFew(
   const who = able.size === 0 ? 'No user' : `Only ${[...able].join(', ')}`;
   report.warning(
     'too_few_approvers',
-    [...path, 'approvers'],
-    `${who} could approve, and ${quorum} ${quorum === 1 ? 'has' : 'have'} to: the call would wait in vain`,
-    "give the role to more users under 'users' in the configuration",
+    below(path, 'approvers'),
+    [
+      `${who} could approve, and ${quorum} ${quorum === 1 ? 'has' : 'have'} to: the call would wait in vain`,
+      "give the role to more users under 'users' in the configuration",
+    ],
     'key',
   );
 }

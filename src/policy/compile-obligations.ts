@@ -6,7 +6,7 @@ import type { SetContext } from './set-context.ts';
 import type { Names } from './expression.ts';
 import { type FactPath, factType, isPathFault, parseFactPath } from './fact-path.ts';
 import { nearName } from './names.ts';
-import type { Reporter } from './reporter.ts';
+import { below, type Reporter } from './reporter.ts';
 import type { AmountPlan, ApprovalPlan, BucketingPlan, BudgetPlan, CountPlan, ObligationPlan } from './rule-plan.ts';
 import type { BudgetSource, ObligationSource } from './schema.ts';
 import type { OrAskSource } from './schema-approval.ts';
@@ -29,13 +29,12 @@ export function compileBudget(options: {
     report.error(
       'wrong_value',
       path,
-      `The budget '${name}' has a name that cannot be used`,
-      'letters, digits, - and _',
+      [`The budget '${name}' has a name that cannot be used`, 'letters, digits, - and _'],
       'key',
     );
   const { per, rolling } = source;
   if ((per === undefined) === (rolling === undefined)) {
-    report.error('missing_field', path, `The budget '${name}' needs either 'per' or 'rolling'`, null, 'key');
+    report.error('missing_field', path, `The budget '${name}' needs either 'per' or 'rolling'`, 'key');
     return null;
   }
   const by = bucketing(source.by ?? [], [...path, 'by'], names, report);
@@ -57,7 +56,7 @@ function bucketing(texts: readonly string[], path: DataPath, names: Names, repor
   let sound = true;
   const fault = (index: number, code: string, message: string, hint: string | null = null): void => {
     sound = false;
-    report.error(code, [...path, index], message, hint);
+    report.error(code, below(path, index), [message, hint]);
   };
   for (const [index, text] of texts.entries()) {
     const parsed = parseFactPath(text, 'rule', names.entities);
@@ -83,7 +82,7 @@ function countOf(
   if (typeof source === 'number') return { kind: 'fixed', count: source };
   const right = names.right(source.slice(1));
   if (right === null) {
-    report.error('unknown_name', path, `There is no value '${source}'`, nearName(source.slice(1), names));
+    report.error('unknown_name', path, [`There is no value '${source}'`, nearName(source.slice(1), names)]);
     return null;
   }
   const alternatives = right.kind === 'literal' ? [right.value] : [...right.table.of.values(), right.table.otherwise];
@@ -155,12 +154,10 @@ function compileBudgetUse(
   const { budgets, names, report } = context;
   const budget = budgets.get(source.use);
   if (budget === undefined)
-    report.error(
-      'unknown_budget',
-      [...path, 'use'],
+    report.error('unknown_budget', below(path, 'use'), [
       `There is no budget '${source.use}'`,
       didYouMean(source.use, budgets.keys()),
-    );
+    ]);
   const amount = amountReader(source.amount, [...path, 'amount'], names, report);
   const orAsk = askedBeyond(source.or_ask, path, context);
   if (budget === undefined || amount === null || orAsk === null) return null;
@@ -182,11 +179,14 @@ function amountReader(source: string | number, path: DataPath, names: Names, rep
   if (typeof source === 'number' || source.startsWith('$')) return countOf(source, 0, path, names, report);
   const parsed = parseFactPath(source, 'rule', names.entities);
   if (isPathFault(parsed)) {
-    report.error(parsed.code, path, parsed.message, parsed.hint);
+    report.error(parsed.code, path, [parsed.message, parsed.hint]);
     return null;
   }
   if (factType(parsed) !== null) {
-    report.error('wrong_value', path, `'${parsed.text}' is never a whole number`, 'write a path such as params.amount');
+    report.error('wrong_value', path, [
+      `'${parsed.text}' is never a whole number`,
+      'write a path such as params.amount',
+    ]);
     return null;
   }
   return { kind: 'fact', fact: parsed };
@@ -203,19 +203,17 @@ function compileReserve(
   if (pool === null || units === null) return null;
   const name = constantText(pool);
   if (name !== null && !pools.has(name)) {
-    report.error(
-      'unknown_pool',
-      [...path, 'pool'],
+    report.error('unknown_pool', below(path, 'pool'), [
       `There is no pool '${name}'`,
       didYouMean(name, pools.keys()) ?? "declare it under 'pools' in the configuration",
-    );
+    ]);
     return null;
   }
   const capacity = name === null ? undefined : pools.get(name);
   if (typeof source.units === 'number' && capacity !== undefined && source.units > capacity)
     report.warning(
       'never_fits',
-      [...path, 'units'],
+      below(path, 'units'),
       `The pool '${name}' has only ${capacity} units: no call will ever fit`,
     );
   return { kind: 'reserve', pool, units };

@@ -9,7 +9,7 @@ import { noSymbols, RuleTooLarge, type Symbols, toEngineForm } from './engine-fo
 import { parseCondition } from './condition.ts';
 import { matchExpressions } from './match.ts';
 import { type ListFiles, namesOf } from './names.ts';
-import type { Reporter } from './reporter.ts';
+import { below, type Reporter } from './reporter.ts';
 import { limitName } from '../effects/model/verdict.ts';
 import type { BudgetPlan, ObligationPlan, RulePlan } from './rule-plan.ts';
 import type { ObligationSource, PolicyFile, RuleSource } from './schema.ts';
@@ -37,8 +37,7 @@ export function compileSet(
     report.error(
       'unknown_zone',
       ['timezone'],
-      `Unknown time zone '${wanted}'`,
-      didYouMean(wanted, Intl.supportedValuesOf('timeZone')),
+      [`Unknown time zone '${wanted}'`, didYouMean(wanted, Intl.supportedValuesOf('timeZone'))],
     );
   const zone = known ? wanted : 'UTC';
   const names = namesOf(file, listFiles, report);
@@ -63,7 +62,8 @@ export function compileSet(
   const rules: RulePlan[] = [];
   for (const [index, source] of file.rules.entries()) {
     const path: DataPath = ['rules', index];
-    if (seen.has(source.id)) report.error('duplicate_rule', [...path, 'id'], `The set has another rule '${source.id}'`);
+    if (seen.has(source.id))
+      report.error('duplicate_rule', below(path, 'id'), `The set has another rule '${source.id}'`);
     seen.add(source.id);
     const rule = compileRule(source, path, context, at([...path, 'id']));
     if (rule !== null) rules.push(rule);
@@ -79,8 +79,7 @@ function warnOfUnusedBudgets(
 ): void {
   const used = new Set(rules.flatMap(({ obligations = [] }) => obligations.map(({ budget }) => budget?.use)));
   for (const name of budgets.keys())
-    if (!used.has(name))
-      report.warning('unused_budget', ['budgets', name], `No rule uses the budget '${name}'`, null, 'key');
+    if (!used.has(name)) report.warning('unused_budget', ['budgets', name], `No rule uses the budget '${name}'`, 'key');
 }
 
 function compileRule(source: RuleSource, path: DataPath, context: SetContext, position: Position): RulePlan | null {
@@ -89,12 +88,10 @@ function compileRule(source: RuleSource, path: DataPath, context: SetContext, po
   checkFields(source, path, report);
   const unknownIs = effect !== 'allow' && source.on_unknown !== 'skip';
   if (source.on_unknown === 'skip' && effect !== 'allow')
-    report.warning(
-      'fails_open',
-      [...path, 'on_unknown'],
+    report.warning('fails_open', below(path, 'on_unknown'), [
       `'${source.id}' does not apply where a value is absent or of another type: it fails open`,
       'prefer if_absent on the one path that may be absent',
-    );
+    ]);
 
   const expression = wholeCondition(source, path, context);
   const bounds = boundsOf(source, path, context);
@@ -176,7 +173,7 @@ function digestOf(
 function checkFields(source: RuleSource, path: DataPath, report: Reporter): void {
   const { effect } = source;
   const misplaced = (field: string, message: string, hint: string | null = null): void =>
-    report.error('misplaced_field', [...path, field], message, hint, 'key');
+    report.error('misplaced_field', below(path, field), [message, hint], 'key');
   if (effect === 'deny' || effect === 'pause') {
     if (source.obligations !== undefined)
       misplaced('obligations', `A rule that ${effect === 'deny' ? 'denies' : 'pauses'} has no obligations`);
@@ -185,18 +182,19 @@ function checkFields(source: RuleSource, path: DataPath, report: Reporter): void
   } else if (source.reason !== undefined) {
     report.warning(
       'reason_not_shown',
-      [...path, 'reason'],
-      'A reason is told only by rules that deny or pause',
-      'use description, or the summary of the approval',
+      below(path, 'reason'),
+      ['A reason is told only by rules that deny or pause', 'use description, or the summary of the approval'],
       'key',
     );
   }
   if (effect === 'allow' && source.approval !== undefined)
     report.warning(
       'approval_on_allow',
-      [...path, 'approval'],
-      'A rule that allows and asks is a rule that requires approval',
-      'use effect: require_approval, which also asks where a value cannot be judged',
+      below(path, 'approval'),
+      [
+        'A rule that allows and asks is a rule that requires approval',
+        'use effect: require_approval, which also asks where a value cannot be judged',
+      ],
       'key',
     );
   if (effect === 'allow' && source.on_unknown === 'skip')
@@ -205,16 +203,14 @@ function checkFields(source: RuleSource, path: DataPath, report: Reporter): void
     report.error(
       'missing_field',
       path,
-      `'${source.id}' needs 'approval'`,
-      'say who approves: approval: { approvers: { roles: […] } }',
+      [`'${source.id}' needs 'approval'`, 'say who approves: approval: { approvers: { roles: […] } }'],
       'key',
     );
   if (effect === 'constrain' && source.approval === undefined && source.obligations === undefined)
     report.error(
       'missing_field',
       path,
-      `'${source.id}' constrains nothing`,
-      'give it obligations or an approval',
+      [`'${source.id}' constrains nothing`, 'give it obligations or an approval'],
       'key',
     );
 }
@@ -243,14 +239,14 @@ function boundsOf(
     const text = source[name];
     if (text === undefined) return otherwise;
     const instant = parseInstant(text, zone);
-    if (instant === null) report.error('wrong_value', [...path, name], `There is no date '${text}'`);
+    if (instant === null) report.error('wrong_value', below(path, name), `There is no date '${text}'`);
     return instant;
   };
   const from = bound('from', Number.NEGATIVE_INFINITY);
   const until = bound('until', Number.POSITIVE_INFINITY);
   if (from === null || until === null) return null;
   if (from < until) return { from, until };
-  report.error('wrong_value', [...path, 'until'], `'until' is not after 'from': the rule would never apply`);
+  report.error('wrong_value', below(path, 'until'), `'until' is not after 'from': the rule would never apply`);
   return null;
 }
 

@@ -15,7 +15,7 @@ import {
   rightSideFault,
   takesFact,
 } from './operators.ts';
-import type { Reporter } from './reporter.ts';
+import { below, type Reporter } from './reporter.ts';
 
 const MAX_DEPTH = 32;
 
@@ -39,33 +39,33 @@ function parseBlock(block: Json | undefined, path: DataPath, scope: Scope, depth
     return null;
   }
   if (isList(block)) {
-    report.error('bare_list', path, 'A condition cannot be a bare list', 'write all: […] or any: […]');
+    report.error('bare_list', path, ['A condition cannot be a bare list', 'write all: […] or any: […]']);
     return null;
   }
   if (!isJsonObject(block)) {
-    report.error('bad_condition', path, 'A condition is a map', 'write <path>: <value>, or all, any, not, condition');
+    report.error('bad_condition', path, ['A condition is a map', 'write <path>: <value>, or all, any, not, condition']);
     return null;
   }
   const keys = Object.keys(block);
   if (keys.length === 0) {
-    report.error(
-      'empty_group',
-      path,
+    report.error('empty_group', path, [
       'An empty condition would hold for everything',
       'remove it, or say what has to hold',
-    );
+    ]);
     return null;
   }
   if (Object.hasOwn(block, 'fact')) return parseEngineLeaf(block, path, scope);
   if (keys.length > 1 && keys.includes('any'))
     report.warning(
       'any_beside_others',
-      [...path, 'any'],
-      `'any' beside ${keys
-        .filter((key) => key !== 'any')
-        .map((key) => `'${key}'`)
-        .join(', ')} means that both must hold`,
-      'put any inside all: […] to make it plain',
+      below(path, 'any'),
+      [
+        `'any' beside ${keys
+          .filter((key) => key !== 'any')
+          .map((key) => `'${key}'`)
+          .join(', ')} means that both must hold`,
+        'put any inside all: […] to make it plain',
+      ],
       'key',
     );
   const parts = keys.map((key) => parseEntry(key, block[key], [...path, key], scope, depth));
@@ -99,7 +99,7 @@ function parseEntry(
     case 'condition':
       return parseReference(value, path, scope);
     case 'time':
-      report.error('not_yet_supported', path, `'time' is not yet supported`, null, 'key');
+      report.error('not_yet_supported', path, `'time' is not yet supported`, 'key');
       return null;
     default: {
       const fact = readPath(key, path, scope);
@@ -120,7 +120,7 @@ function parseGroup(
     return null;
   }
   if (value.length === 0) {
-    scope.report.error('empty_group', path, `An empty '${kind}' would be decided by nothing`, 'remove it', 'key');
+    scope.report.error('empty_group', path, [`An empty '${kind}' would be decided by nothing`, 'remove it'], 'key');
     return null;
   }
   const parts = value.map((part, index) => parseBlock(part, [...path, index], scope, depth + 1));
@@ -135,19 +135,17 @@ function parseReference(value: Json | undefined, path: DataPath, scope: Scope): 
   }
   const found = scope.names.condition(value);
   if (found.missing)
-    scope.report.error(
-      'unknown_condition',
-      path,
+    scope.report.error('unknown_condition', path, [
       `There is no condition '${value}'`,
       didYouMean(value, scope.names.conditionNames),
-    );
+    ]);
   return found.expression;
 }
 
 function readPath(text: string, path: DataPath, scope: Scope): FactPath | null {
   const parsed = parseFactPath(text, scope.within, scope.names.entities);
   if (!isPathFault(parsed)) return parsed;
-  scope.report.error(parsed.code, path, parsed.message, parsed.hint, 'key');
+  scope.report.error(parsed.code, path, [parsed.message, parsed.hint], 'key');
   return null;
 }
 
@@ -162,21 +160,19 @@ function parseTests(
   const { report } = scope;
   if (isScalar(value)) return parseLeaf(fact, 'equal', value, null, path, scope);
   if (isList(value)) {
-    report.error(
-      'bare_list',
-      path,
+    report.error('bare_list', path, [
       'A bare list does not say what it means',
       'write { in: […] } or { contains_all: […] }',
-    );
+    ]);
     return null;
   }
   if (!isJsonObject(value)) {
-    report.error('bad_condition', path, `'${fact.text}' cannot be compared with null`, 'write { exists: false }');
+    report.error('bad_condition', path, [`'${fact.text}' cannot be compared with null`, 'write { exists: false }']);
     return null;
   }
   const operators = Object.keys(value).filter((name) => name !== 'if_absent');
   if (operators.length === 0) {
-    report.error('empty_group', path, `'${fact.text}' has no operator`, 'write for example { lte: 500 }');
+    report.error('empty_group', path, [`'${fact.text}' has no operator`, 'write for example { lte: 500 }']);
     return null;
   }
   const ifAbsent = parseIfAbsent(value, operators, path, scope);
@@ -228,7 +224,7 @@ function parseTest(
 
 function reportUnknownOperator(name: string, path: DataPath, report: Reporter, part: 'key' | 'value'): void {
   if (LATER_OPERATORS.includes(name)) {
-    report.error('not_yet_supported', path, `The operator '${name}' is not yet supported`, null, part);
+    report.error('not_yet_supported', path, `The operator '${name}' is not yet supported`, part);
     return;
   }
   const names = [...SHORT_NAMES.keys(), 'some', 'every', 'if_absent'];
@@ -236,7 +232,7 @@ function reportUnknownOperator(name: string, path: DataPath, report: Reporter, p
     name === 'fact'
       ? 'write { eq: { fact: … } }'
       : (didYouMean(name, [...names, ...OPERATOR_NAMES]) ?? `operators are ${names.join(', ')}`);
-  report.error('unknown_operator', path, `Unknown operator '${name}'`, hint, part);
+  report.error('unknown_operator', path, [`Unknown operator '${name}'`, hint], part);
 }
 
 function parseLeaf(
@@ -261,14 +257,12 @@ function parseLeaf(
 function warnOfType(fact: FactPath, operator: string, judged: string | null, path: DataPath, report: Reporter): void {
   const type = factType(fact);
   if (type === null || judged === null || type === judged) return;
-  report.warning(
-    'never_known',
-    path,
+  report.warning('never_known', path, [
     type === 'array'
       ? `'${fact.text}' is a list, of which '${operator}' knows nothing`
       : `'${fact.text}' is a ${type === 'boolean' ? 'boolean' : 'text'}, of which '${operator}' knows nothing with this right side`,
     type === 'array' ? 'write { contains: … }' : null,
-  );
+  ]);
 }
 
 const ENGINE_KEYS = ['fact', 'path', 'operator', 'value', 'name'];
@@ -287,17 +281,17 @@ function parseEngineLeaf(block: JsonObject, path: DataPath, scope: Scope): Expre
       key === 'priority' || key === 'params'
         ? 'conditions have no order and facts no parameters here: remove it'
         : didYouMean(key, ENGINE_KEYS);
-    report.error('unknown_field', [...path, key], `A condition with 'fact' cannot have '${key}'`, hint, 'key');
+    report.error('unknown_field', below(path, key), [`A condition with 'fact' cannot have '${key}'`, hint], 'key');
   }
   const name = block['name'];
   if (name !== undefined && typeof name !== 'string') {
-    report.error('bad_condition', [...path, 'name'], `'name' is a text`);
+    report.error('bad_condition', below(path, 'name'), `'name' is a text`);
     sound = false;
   }
   const fact = parseEnginePath(block, path, scope);
   const operator = block['operator'];
   if (typeof operator !== 'string') {
-    report.error('bad_condition', [...path, 'operator'], `A condition with 'fact' needs an 'operator'`);
+    report.error('bad_condition', below(path, 'operator'), `A condition with 'fact' needs an 'operator'`);
     return null;
   }
   if (fact === null || !sound) return null;
@@ -337,20 +331,16 @@ function parseDecorated(
     case 'swap':
     case 'someValue':
     case 'everyValue':
-      scope.report.error(
-        'bad_operator',
-        at,
+      scope.report.error('bad_operator', at, [
         `'${decorator}:' is not used here`,
         'write the condition the other way round',
-      );
+      ]);
       return null;
     default:
-      scope.report.error(
-        'unknown_operator',
-        at,
+      scope.report.error('unknown_operator', at, [
         `Unknown decorator '${decorator}:'`,
         didYouMean(decorator, ['not', 'someFact', 'everyFact']),
-      );
+      ]);
       return null;
   }
 }
@@ -374,12 +364,10 @@ function parseRightSide(
 ): RightSide | null {
   const { report } = scope;
   if (value === undefined || value === null) {
-    report.error(
-      'bad_right_side',
-      path,
+    report.error('bad_right_side', path, [
       `'${shortName(operator)}' needs a right side`,
       'to test for absence write exists: false',
-    );
+    ]);
     return null;
   }
   if (isJsonObject(value) && Object.hasOwn(value, 'fact')) return parseFactRight(operator, value, path, scope);
@@ -421,12 +409,10 @@ function parseText(
   if (!text.startsWith('$')) return { kind: 'literal', value: text };
   const found = scope.names.right(text.slice(1));
   if (found === null)
-    scope.report.error(
-      'unknown_name',
-      path,
+    scope.report.error('unknown_name', path, [
       `There is no list or value '${text}'`,
       didYouMean(text.slice(1), scope.names.rightNames) ?? `write '$${text}' for the text itself`,
-    );
+    ]);
   return found;
 }
 
@@ -435,13 +421,12 @@ function parseFactRight(operator: OperatorName, value: JsonObject, path: DataPat
   const { report } = scope;
   for (const key of Object.keys(value)) {
     if (key === 'fact' || key === 'path' || key === 'untrusted') continue;
-    if (key === 'plus') report.error('not_yet_supported', [...path, key], `'plus' is not yet supported`, null, 'key');
+    if (key === 'plus') report.error('not_yet_supported', below(path, key), `'plus' is not yet supported`, 'key');
     else
       report.error(
         'unknown_field',
-        [...path, key],
-        `Unknown field '${key}' beside 'fact'`,
-        didYouMean(key, ['fact', 'path', 'untrusted', 'plus']),
+        below(path, key),
+        [`Unknown field '${key}' beside 'fact'`, didYouMean(key, ['fact', 'path', 'untrusted', 'plus'])],
         'key',
       );
     return null;
@@ -458,16 +443,14 @@ function parseFactRight(operator: OperatorName, value: JsonObject, path: DataPat
   }
   const untrusted = value['untrusted'];
   if (untrusted !== undefined && untrusted !== true) {
-    report.error('bad_right_side', [...path, 'untrusted'], `'untrusted' can only be true`);
+    report.error('bad_right_side', below(path, 'untrusted'), `'untrusted' can only be true`);
     return null;
   }
   if (isCallersWord(fact) && (untrusted !== true || (operator !== 'equal' && operator !== 'notEqual'))) {
-    report.error(
-      'caller_sets_threshold',
-      path,
+    report.error('caller_sets_threshold', path, [
       `'${fact.text}' on the right lets the caller choose what is compared`,
       'compare with a fact of agent, key, tool, env or request; for equality of two params write { fact: …, untrusted: true } with eq or ne',
-    );
+    ]);
     return null;
   }
   return { kind: 'fact', fact };
@@ -488,7 +471,7 @@ function parseEnginePath(leaf: JsonObject, path: DataPath, scope: Scope): FactPa
   const text = steps === undefined || steps === '' || steps === '$' ? fact : joined(fact, steps);
   const parsed = parseFactPath(text, scope.within, scope.names.entities);
   if (!isPathFault(parsed)) return parsed;
-  scope.report.error(parsed.code, [...path, steps === undefined ? 'fact' : 'path'], parsed.message, parsed.hint);
+  scope.report.error(parsed.code, below(path, steps === undefined ? 'fact' : 'path'), [parsed.message, parsed.hint]);
   return null;
 }
 

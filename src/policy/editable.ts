@@ -6,7 +6,7 @@ import { memberSchema, placeInSchema } from '../json/schema-walk.ts';
 import { isJsonArray, type Json, type JsonObject } from '../json/value.ts';
 import { holds } from './compiled-condition.ts';
 import type { CompiledRule } from './compiled-rule.ts';
-import type { Reporter } from './reporter.ts';
+import { below, type Reporter } from './reporter.ts';
 import type { RulePlan } from './rule-plan.ts';
 import { inputOfTool } from './tool-index.ts';
 import type { PolicyFile } from './schema.ts';
@@ -20,7 +20,7 @@ export function compileEditable(
 ): Editable | null {
   const read = Object.entries(source).map(([name, bounds]) => {
     const made = boundsOf(bounds);
-    if (typeof made === 'string') report.error('wrong_value', [...path, name], `'${name}': ${made}`);
+    if (typeof made === 'string') report.error('wrong_value', below(path, name), `'${name}': ${made}`);
     return [name, made] as const;
   });
   const sound = read.flatMap(([name, made]) => (typeof made === 'string' ? [] : [[name, made] as const]));
@@ -65,8 +65,7 @@ export function reportEditable(
       report[faults.length === own.length ? 'error' : 'warning'](
         'not_editable',
         ['rules', place, 'approval', 'editable', name],
-        `An approver cannot change '${name}' of ${first.tool}: ${first.message}`,
-        first.hint,
+        [`An approver cannot change '${name}' of ${first.tool}: ${first.message}`, first.hint],
       );
     }
   }

@@ -1,7 +1,7 @@
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 import { type Entities, type EntityPlan, isPathFault, parseFactPath } from './fact-path.ts';
-import type { Reporter } from './reporter.ts';
+import { below, type Reporter } from './reporter.ts';
 import type { PolicyFile } from './schema.ts';
 
 /** Most links between the entity that a call names and the one that is read. */
@@ -17,7 +17,7 @@ export function readEntities(file: PolicyFile, report: Reporter): NonNullable<En
   for (const [name, source] of sources) {
     const path = ['entities', name];
     if (!NAME.test(name))
-      report.error('wrong_value', path, `'${name}' cannot stand in a path`, 'letters, digits, - and _', 'key');
+      report.error('wrong_value', path, [`'${name}' cannot stand in a path`, 'letters, digits, - and _'], 'key');
     const plan = planOf(source, path, sources, report);
     if (plan !== null) read.set(name, plan);
   }
@@ -41,19 +41,17 @@ function planOf(
     }
     const next = sources.get(at.of);
     if (next === undefined) {
-      report.error(
-        'unknown_entity',
-        [...path, 'of'],
+      report.error('unknown_entity', below(path, 'of'), [
         `The set names no entity '${at.of}'`,
         didYouMean(at.of, sources.keys()),
-      );
+      ]);
       return null;
     }
     at = next;
   }
   const id = parseFactPath(at.id, 'rule', null);
   if (isPathFault(id)) {
-    report.error(id.code, [...path, 'id'], id.message, id.hint);
+    report.error(id.code, below(path, 'id'), [id.message, id.hint]);
     return null;
   }
   return isWord(at.type, [...path, 'type'], report) ? { type: at.type, id, links } : null;
@@ -61,6 +59,6 @@ function planOf(
 
 function isWord(text: string, path: DataPath, report: Reporter): boolean {
   if (WORD.test(text)) return true;
-  report.error('wrong_value', path, `'${text}' is no word for entities`, 'a letter, then letters, digits, _ and -');
+  report.error('wrong_value', path, [`'${text}' is no word for entities`, 'a letter, then letters, digits, _ and -']);
   return false;
 }

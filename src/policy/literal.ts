@@ -24,11 +24,9 @@ export function literalTexts(texts: readonly string[], path: DataPath, report: R
 function literalText(text: string, path: DataPath, report: Reporter): string {
   if (text.startsWith('$$')) return text.slice(1);
   if (text.startsWith('$'))
-    report.error(
-      'reference_not_here',
-      path,
+    report.error('reference_not_here', path, [
       `'${text}' cannot refer to a name here`,
       `a name stands alone on the right of an operator; write '$${text}' for the text itself`,
-    );
+    ]);
   return text;
 }

@@ -246,8 +246,10 @@ export function isPolicySet(
       report.error(
         'unknown_kind',
         ['kind'],
-        `'${value['kind']}' is no kind of policy file`,
-        didYouMean(value['kind'], ['PolicySet']) ?? 'policy folders hold files of kind: PolicySet',
+        [
+          `'${value['kind']}' is no kind of policy file`,
+          didYouMean(value['kind'], ['PolicySet']) ?? 'policy folders hold files of kind: PolicySet',
+        ],
       );
     return false;
   }
@@ -266,8 +268,7 @@ function readLists(
       report.error(
         'unreadable_file',
         ['lists', name, 'file'],
-        `Cannot read the list file '${path}'`,
-        'paths are relative to the policy file, and the text has to be UTF-8',
+        [`Cannot read the list file '${path}'`, 'paths are relative to the policy file, and the text has to be UTF-8'],
       );
       continue;
     }
@@ -283,8 +284,7 @@ function canonicalForm(source: YamlSource, lists: ReadonlyMap<string, readonly s
     report.error(
       'wrong_value',
       [],
-      'The file has a text with half a character (a lone surrogate)',
-      'check its \\u escapes',
+      ['The file has a text with half a character (a lone surrogate)', 'check its \\u escapes'],
     );
     return '';
   }

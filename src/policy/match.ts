@@ -7,7 +7,7 @@ import { declaredParams, type FactPath, internalPath } from './fact-path.ts';
 import { compilePattern, isGlob } from './glob.ts';
 import { literal, literalTexts } from './literal.ts';
 import { isScalarList, type OperatorName, rightSideFault } from './operators.ts';
-import type { Reporter } from './reporter.ts';
+import { below, type Reporter } from './reporter.ts';
 import type { MatchSource, MatchWithExceptions } from './schema.ts';
 
 /** The fixed lists that names in `match` are looked up in. */
@@ -124,7 +124,11 @@ function some(fact: FactPath, values: readonly string[]): Expression {
 function exact(fact: FactPath, values: readonly string[], path: DataPath, report: Reporter): Expression {
   for (const [index, value] of values.entries())
     if (isGlob(value))
-      report.error('glob_not_here', [...path, index], `'${value}' is not a glob here: values are compared as they are`);
+      report.error(
+        'glob_not_here',
+        below(path, index),
+        `'${value}' is not a glob here: values are compared as they are`,
+      );
   return oneOf(fact, values);
 }
 
@@ -141,7 +145,7 @@ function agents(name: string, values: Json, path: DataPath, report: Reporter): E
   const isOwnField = OWN_FIELDS.includes(name);
   if (name.startsWith('attributes.')) {
     const plain = name.slice('attributes.'.length);
-    report.error('wrong_value', path, `Attributes stand in 'agents' by their names alone`, `write ${plain}`, 'key');
+    report.error('wrong_value', path, [`Attributes stand in 'agents' by their names alone`, `write ${plain}`], 'key');
     return null;
   }
   const near = isOwnField ? null : didYouMean(name, OWN_FIELDS);
@@ -149,8 +153,7 @@ function agents(name: string, values: Json, path: DataPath, report: Reporter): E
     report.warning(
       'like_another',
       path,
-      `'${name}' is an attribute of agents here, and no field of theirs`,
-      near,
+      [`'${name}' is an attribute of agents here, and no field of theirs`, near],
       'key',
     );
   if (isOwnField && texts.length < values.length) {
@@ -172,7 +175,7 @@ function targets(globs: readonly string[], path: DataPath, report: Reporter): Ex
     const compiled = compilePattern('glob', glob);
     if (compiled.ok) continue;
     sound = false;
-    report.error('bad_pattern', [...path, index], compiled.message);
+    report.error('bad_pattern', below(path, index), compiled.message);
   }
   if (!sound) return null;
   const fact: FactPath = { root: 'target', steps: [], text: 'target' };
@@ -192,17 +195,15 @@ function resolve(
   for (const [index, glob] of globs.entries()) {
     const names = namesLike(glob, table);
     if ('message' in names) {
-      report.error('bad_pattern', [...path, index], names.message);
+      report.error('bad_pattern', below(path, index), names.message);
       continue;
     }
     for (const name of names) found.add(name);
     if (names.length === 0)
-      report.warning(
-        'matches_nothing',
-        [...path, index],
+      report.warning('matches_nothing', below(path, index), [
         isGlob(glob) ? `'${glob}' matches no ${what}` : `There is no ${what} '${glob}'`,
         didYouMean(glob, table.names),
-      );
+      ]);
   }
   const key = JSON.stringify(globs);
   const known = table.byGlobs.get(key);
@@ -230,10 +231,8 @@ function warnOfUnknown(
 ): void {
   for (const [index, value] of wanted.entries())
     if (!known.includes(value))
-      report.warning(
-        'matches_nothing',
-        [...path, index],
+      report.warning('matches_nothing', below(path, index), [
         `No tool has the ${what} '${value}'`,
         didYouMean(value, known),
-      );
+      ]);
 }

@@ -44,8 +44,10 @@ export function reportNameless(
         report[faults.length === own.length && faults.every(({ isCertain }) => isCertain) ? 'error' : 'warning'](
           'nameless',
           ['rules', place, 'obligations', ...(paths[at] ?? [])],
-          `${first.message.replace('param ', '')} in calls of ${first.tool}: each is refused`,
-          didYouMean(fact.text, known) ?? (known.length > 0 ? `known: ${known.join(', ')}` : null),
+          [
+            `${first.message.replace('param ', '')} in calls of ${first.tool}: each is refused`,
+            didYouMean(fact.text, known) ?? (known.length > 0 ? `known: ${known.join(', ')}` : null),
+          ],
         );
       }
   }

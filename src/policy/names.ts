@@ -7,7 +7,7 @@ import { readEntities } from './entities.ts';
 import { type Entities, factType, isCallersWord, isPathFault, parseFactPath } from './fact-path.ts';
 import { literal } from './literal.ts';
 import { isList, isScalarList } from './operators.ts';
-import type { Reporter } from './reporter.ts';
+import { below, type Reporter } from './reporter.ts';
 import type { PolicyFile } from './schema.ts';
 
 export type ListFiles = ReadonlyMap<string, readonly string[]>;
@@ -41,8 +41,7 @@ export function namesOf(file: PolicyFile, listFiles: ListFiles, report: Reporter
         report.error(
           'circular_condition',
           ['conditions', name],
-          `The condition '${name}' refers to itself`,
-          [...reading.slice(reading.indexOf(name)), name].join(' → '),
+          [`The condition '${name}' refers to itself`, [...reading.slice(reading.indexOf(name)), name].join(' → ')],
           'key',
         );
         read.set(name, null);
@@ -69,8 +68,7 @@ function checkName(what: string, name: string, path: DataPath, report: Reporter)
     report.error(
       'wrong_value',
       path,
-      `The ${what} '${name}' has a name that cannot be referred to`,
-      'letters, digits, - and _',
+      [`The ${what} '${name}' has a name that cannot be referred to`, 'letters, digits, - and _'],
       'key',
     );
 }
@@ -89,12 +87,10 @@ function readLists(
       ? source.map((item, index) => literal(item, [...path, index], report))
       : (listFiles.get(name) ?? []);
     if (!isScalarList(list))
-      report.error(
-        'mixed_list',
-        path,
+      report.error('mixed_list', path, [
         `The list '${name}' mixes types`,
         'quote what is meant as text: no value is converted',
-      );
+      ]);
     if (list.length === 0 && isList(source)) report.warning('empty_list', path, `The list '${name}' is empty`);
     rights.set(name, { kind: 'literal', value: list });
   }
@@ -110,7 +106,12 @@ function readValues(
     const path = ['values', name];
     checkName('value', name, path, report);
     if (rights.has(name))
-      report.error('duplicate_name', path, `'${name}' is a list already`, 'lists and values share their names', 'key');
+      report.error(
+        'duplicate_name',
+        path,
+        [`'${name}' is a list already`, 'lists and values share their names'],
+        'key',
+      );
     if (typeof source !== 'object' || isList(source)) {
       if (isList(source) && !isScalarList(source)) report.error('mixed_list', path, `The value '${name}' mixes types`);
       rights.set(name, { kind: 'literal', value: literal(source, path, report) });
@@ -118,20 +119,18 @@ function readValues(
     }
     const by = parseFactPath(source.by, 'rule', entities);
     if (isPathFault(by)) {
-      report.error(by.code, [...path, 'by'], by.message, by.hint);
+      report.error(by.code, below(path, 'by'), [by.message, by.hint]);
       continue;
     }
     if (isCallersWord(by)) {
-      report.error(
-        'caller_sets_threshold',
-        [...path, 'by'],
+      report.error('caller_sets_threshold', below(path, 'by'), [
         `'${by.text}' would let the caller choose the value`,
         'choose by a fact of agent, key, tool, env or request',
-      );
+      ]);
       continue;
     }
     if (factType(by) === 'array') {
-      report.error('wrong_value', [...path, 'by'], `'${by.text}' is a list and cannot choose a value`);
+      report.error('wrong_value', below(path, 'by'), `'${by.text}' is a list and cannot choose a value`);
       continue;
     }
     const table: ValueTable = {

@@ -8,7 +8,7 @@ import type { CompiledRule } from './compiled-rule.ts';
 import { type DecoratedOperator, type EngineCondition, isGroup, readOperator } from './engine-form.ts';
 import { deadPattern } from './glob.ts';
 import { isList, judgedType, judgement, type OperatorName, rightSideFault } from './operators.ts';
-import type { Reporter } from './reporter.ts';
+import { below, type Reporter } from './reporter.ts';
 import type { RulePlan } from './rule-plan.ts';
 import { inputOfTool } from './tool-index.ts';
 import type { PolicyFile, RuleSource } from './schema.ts';
@@ -51,12 +51,10 @@ export function warnOfNeverApplying(
     if (plan.effect === 'allow' || rule === undefined || place === undefined || source === undefined) continue;
     const path: DataPath = ['rules', place];
     if (plan.until <= surroundings.now)
-      report.warning(
-        'never_applies',
-        [...path, 'until'],
+      report.warning('never_applies', below(path, 'until'), [
         `'${plan.id}' ended at ${String(source.until)} and applies to nothing any more`,
         'give it a later until, or remove it',
-      );
+      ]);
     const { tools } = surroundings;
     const own = (): readonly Tool[] =>
       tools.filter((tool) => holds(rule.perTool, inputOfTool(tool), undefined, rule.unknownIs));
@@ -65,7 +63,7 @@ export function warnOfNeverApplying(
     const never = contradiction === null ? whyNever(plan.conditions, known) : contradicts(contradiction);
     const faults = [...(never === null ? [] : [never]), ...misspelt(plan.conditions, known)];
     for (const [message, { code, hint, at }] of new Map(faults.map((fault) => [fault.message, fault])))
-      report.warning(code, [...path, ...placeOf(source, at)], `'${plan.id}': ${message}`, hint);
+      report.warning(code, below(path, ...placeOf(source, at)), [`'${plan.id}': ${message}`, hint]);
   }
 }
 

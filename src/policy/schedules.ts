@@ -2,7 +2,7 @@ import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
 import type { Names } from './expression.ts';
 import { isList } from './operators.ts';
-import type { Reporter } from './reporter.ts';
+import { below, type Reporter } from './reporter.ts';
 import type { ScheduleSource } from './schema-approval.ts';
 import { isTimeZone, parseInstant, zoneClock } from './windows.ts';
 
@@ -40,12 +40,10 @@ export function compileSchedule(
   const zone = source.timezone ?? ownZone;
   const isZone = isTimeZone(zone);
   if (!isZone)
-    report.error(
-      'unknown_zone',
-      [...path, 'timezone'],
+    report.error('unknown_zone', below(path, 'timezone'), [
       `Unknown time zone '${zone}'`,
       didYouMean(zone, Intl.supportedValuesOf('timeZone')),
-    );
+    ]);
   const days = new Set((source.days ?? ['mon-sun']).flatMap(daysOf));
   const hours = hoursOf(source.hours ?? ['00:00-24:00'], [...path, 'hours'], report);
   const exceptDates = datesOf(source.except_dates ?? [], [...path, 'except_dates'], names, report);
@@ -69,16 +67,14 @@ function hoursOf(texts: readonly string[], path: DataPath, report: Reporter): Sc
   const spansInOrder = spans.toSorted(([a], [b]) => a - b);
   for (const [index, [from, to]] of spans.entries())
     if (from >= to) {
-      report.error(
-        'wrong_value',
-        [...path, index],
+      report.error('wrong_value', below(path, index), [
         `'${texts[index] ?? ''}' does not end after it begins, on the same day`,
         'hours over midnight are two: 22:00-24:00 and 00:00-06:00',
-      );
+      ]);
       return null;
     }
   const overlaps = spansInOrder.some(([from], index) => from < (spansInOrder[index - 1]?.[1] ?? 0));
-  if (overlaps) report.error('wrong_value', path, 'The hours overlap', null, 'key');
+  if (overlaps) report.error('wrong_value', path, 'The hours overlap', 'key');
   return overlaps ? null : spansInOrder;
 }
 
@@ -99,7 +95,10 @@ function datesOf(
   else {
     const right = names.right(source.slice(1));
     if (right?.kind !== 'literal' || !isList(right.value)) {
-      report.error('unknown_name', path, `There is no list '${source}'`, didYouMean(source.slice(1), names.rightNames));
+      report.error('unknown_name', path, [
+        `There is no list '${source}'`,
+        didYouMean(source.slice(1), names.rightNames),
+      ]);
       return null;
     }
     dates = right.value;
@@ -111,7 +110,7 @@ function datesOf(
   const texts = dates.filter((date): date is string => typeof date === 'string' && isDate(date));
   const unfit = dates.find((date) => typeof date !== 'string' || !isDate(date));
   if (unfit === undefined) return texts;
-  report.error('wrong_value', path, `There is no date ${JSON.stringify(unfit)}`, 'write it as 2026-12-25');
+  report.error('wrong_value', path, [`There is no date ${JSON.stringify(unfit)}`, 'write it as 2026-12-25']);
   return null;
 }
 

@@ -1,6 +1,6 @@
 import { didYouMean } from '../diagnostics/nearest.ts';
 import type { DataPath } from '../diagnostics/yaml-source.ts';
-import type { Reporter } from './reporter.ts';
+import { below, type Reporter } from './reporter.ts';
 
 /** The part of JSON Schema that the definitions of policy files use. */
 interface Shape {
@@ -71,7 +71,7 @@ function hasOneShape(
 
 function textFits(shape: Shape, value: string, path: DataPath, report: Reporter): boolean {
   const fault = (message: string, hint: string | null = null): boolean => {
-    report.error('wrong_value', path, message, hint);
+    report.error('wrong_value', path, [message, hint]);
     return false;
   };
   if (shape.enum !== undefined && !shape.enum.includes(value))
@@ -99,7 +99,7 @@ function numberFits(shape: Shape, value: number, path: DataPath, report: Reporte
 
 function listFits(shape: Shape, value: readonly unknown[], path: DataPath, report: Reporter): boolean {
   if (value.length < (shape.minItems ?? 0)) {
-    report.error('empty_list', path, `${nameOf(path)} is empty`, 'remove it, or name at least one');
+    report.error('empty_list', path, [`${nameOf(path)} is empty`, 'remove it, or name at least one']);
     return false;
   }
   if (value.length > (shape.maxItems ?? Number.POSITIVE_INFINITY)) {
@@ -126,34 +126,34 @@ function mapFits(shape: Shape, value: Readonly<Record<string, unknown>>, path: D
     if (shape.additionalProperties !== false) continue;
     sound = false;
     if (shape['x-later']?.includes(name) === true)
-      report.error('not_yet_supported', [...path, name], `'${name}' is not yet supported`, null, 'key');
+      report.error('not_yet_supported', below(path, name), `'${name}' is not yet supported`, 'key');
     else
       report.error(
         'unknown_field',
-        [...path, name],
-        `Unknown field '${name}'`,
-        didYouMean(name, Object.keys(shape.properties ?? {})) ??
-          `fields here are ${Object.keys(shape.properties ?? {}).join(', ')}`,
+        below(path, name),
+        [
+          `Unknown field '${name}'`,
+          didYouMean(name, Object.keys(shape.properties ?? {})) ??
+            `fields here are ${Object.keys(shape.properties ?? {}).join(', ')}`,
+        ],
         'key',
       );
   }
   for (const name of shape.required ?? [])
     if (!Object.hasOwn(value, name)) {
       sound = false;
-      report.error('missing_field', path, `${nameOf(path)} needs '${name}'`, null, 'key');
+      report.error('missing_field', path, `${nameOf(path)} needs '${name}'`, 'key');
     }
   const size = Object.keys(value).length;
   if (size < (shape.minProperties ?? 0)) {
-    report.error('empty_group', path, `${nameOf(path)} is empty`, 'remove it, or say what is meant');
+    report.error('empty_group', path, [`${nameOf(path)} is empty`, 'remove it, or say what is meant']);
     return false;
   }
   if (size > (shape.maxProperties ?? Number.POSITIVE_INFINITY)) {
-    report.error(
-      'too_many',
-      path,
+    report.error('too_many', path, [
       `${nameOf(path)} has ${size} fields; ${shape.maxProperties} is allowed`,
       'make an entry of its own for each',
-    );
+    ]);
     return false;
   }
   return sound;

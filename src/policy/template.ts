@@ -80,7 +80,7 @@ export function parseTemplate(
     if (found[2] !== '}' || isPathFault(parsed)) {
       sound = false;
       const fault = isPathFault(parsed) ? parsed : null;
-      report.error(fault?.code ?? 'bad_path', path, fault?.message ?? `'\${' is not closed`, fault?.hint ?? null);
+      report.error(fault?.code ?? 'bad_path', path, [fault?.message ?? `'\${' is not closed`, fault?.hint ?? null]);
       continue;
     }
     parts.push(parsed);

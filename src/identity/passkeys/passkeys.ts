@@ -17,11 +17,6 @@ export interface Challenge {
   readonly challenge: string;
 }
 
-/** Seals texts for browsers; the vault has it. */
-interface TextSeals {
-  sealText(text: string, bound: CeremonyBinding): string;
-  openText(sealed: string, bound: CeremonyBinding): string | null;
-}
 interface CeremonyBinding {
   readonly what: 'console';
   readonly workspace: '';
@@ -72,7 +67,10 @@ function passkeyId(credential: string): string {
 
 export function createPasskeys(parts: {
   readonly store: Pick<EffectStore, 'addPasskey' | 'passkey' | 'usePasskey' | 'now'>;
-  readonly seals: TextSeals;
+  readonly seals: {
+    sealText(text: string, bound: CeremonyBinding): string;
+    openText(sealed: string, bound: CeremonyBinding): string | null;
+  };
   readonly verifier: Pick<PasskeyVerifier, 'verify'>;
 }): Passkeys {
   const { store, seals, verifier } = parts;
