@@ -3,15 +3,15 @@ import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link, useSearchParams } from 'wouter-preact';
 import { type Approval, ask, type Bounds, type Json, type JsonObject, of, type Session } from '../api.ts';
-import { spanText, Text, Time, valueText, visible } from '../format.tsx';
-import { amountText, callName, currencyOfParam, lastName, leftText, moneyTaken, moneyText } from '../money.ts';
+import { spanText, Text, Time, valueText, visible, WithTimes } from '../format.tsx';
+import { amountText, callName, currencyOfParam, leftText, moneyTaken, moneyText } from '../money.ts';
 import { Copies, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
 import { useWaiting, waitingPath } from '../queries.ts';
 import { useCurrent, useMay } from '../session.tsx';
 import { useShortcuts } from '../shortcuts.tsx';
 import { AlikeChoice, AllowedAhead } from './allowed.tsx';
 import { Change, changesIn, type Edits, withEdit } from './change.tsx';
-import { Expired, useMadeBefore } from './earlier.tsx';
+import { Expired } from './earlier.tsx';
 import { Facts, Params } from './effect.tsx';
 
 type Verdict = 'approve' | 'reject';
@@ -50,6 +50,10 @@ export function InboxScreen(): JSX.Element {
     setFault(null);
     if (approval !== undefined) setQuery({ approval: approval.id }, { replace: true });
   };
+  const next = waiting[at + 1];
+  useEffect(() => {
+    if (next !== undefined) void queries.prefetchQuery(wholeOf(workspace, next));
+  }, [queries, workspace, next?.digest]);
   // On a phone the list stands below the question.
   useEffect(() => {
     if (wanted !== null) document.getElementById('question')?.scrollIntoView({ block: 'nearest' });
@@ -96,7 +100,7 @@ export function InboxScreen(): JSX.Element {
   };
 
   useShortcuts((key) => {
-    if (key === 'j') show(waiting[at + 1]);
+    if (key === 'j') show(next);
     else if (key === 'k') show(waiting[at - 1]);
     else if (key === 'x' && open !== undefined) choose(open.id);
     else if (key === 'a' || key === 'r') document.querySelector<HTMLElement>(`[data-key=${key}]`)?.focus();
@@ -107,7 +111,7 @@ export function InboxScreen(): JSX.Element {
   return (
     <>
       <Head title="Inbox" does="Calls that wait for a person, the oldest first. Nothing of them has happened yet." />
-      <Fault of={found.error ?? fault} />
+      <Fault of={found.error} />
       <div role="status" class="said stack">
         {voted.slice(0, 3).map(({ approval, changes, message, isGood }) => (
           <p key={approval.id} class={`banner ${isGood ? 'ok' : ''}`}>
@@ -134,10 +138,10 @@ export function InboxScreen(): JSX.Element {
             key={`${open.id} ${open.digest}`}
             approval={open}
             batch={batch}
-            alike={waiting.filter((one) => one !== open && isSame(one, open)).length}
             why={mayDecide ? whyNot(open, session, batch) : 'Your key may look, and not decide.'}
             now={now}
             isBusy={isBusy}
+            fault={fault}
             decide={decide}
           />
           <section class="stack" aria-labelledby="waiting">
@@ -227,12 +231,6 @@ function batchOf(open: Approval, chosen: readonly Approval[]): readonly Approval
   return chosen.length > 1 && chosen.every((one) => isAlike(one, open)) ? chosen : [open];
 }
 
-/** Whether two ask for the same, of the same target. */
-function isSame(one: Approval, other: Approval): boolean {
-  const [amount, others] = [one, other].map(({ costs, params }) => moneyTaken(costs, params?.['currency'])?.text);
-  return one.tool === other.tool && one.target === other.target && amount === others;
-}
-
 /** What several calls take together, in words for a button; `null` where their amounts are not all of one currency. */
 function sumText(of: readonly Approval[]): string | null {
   const taken = of.map(({ costs, params }) => moneyTaken(costs, params?.['currency']));
@@ -313,34 +311,59 @@ function approveText(approval: Approval, many: number, sum: string | null, chang
   return `Approve ${callName(tool, money.find((one) => one !== null) ?? moneyTaken(costs, params['currency'])?.text ?? null)}`;
 }
 
+/** Of one request also what is left of budgets, what is known before a vote, and longer texts than the list has. */
+function wholeOf(workspace: string, { id, digest }: Approval) {
+  const queryFn = () => ask<Approval>('GET', `${of(workspace)}/approvals/${id}`);
+  return { queryKey: [workspace, 'approvals', id, digest], queryFn };
+}
+
+/**
+ * What one should know before a vote. What is known when the buttons appear stands above them, and keeps its place when it
+ * is over; what comes later stands below them: nothing moves a button under somebody's finger.
+ */
+function useNotices(isPending: boolean, known: readonly (string | undefined)[]) {
+  const texts = known.filter((text) => text !== undefined);
+  const [first, setFirst] = useState<readonly string[] | null>(null);
+  if (first === null && !isPending) setFirst(texts);
+  // A span goes on, and the notice is the same.
+  const isSame = (one: string) => (other: string) => withoutSpans(one) === withoutSpans(other);
+  const notice = (text: string, isOver = false): JSX.Element => (
+    <p key={withoutSpans(text)} class={`banner ${isOver ? 'over' : ''}`}>
+      <WithTimes>{text}</WithTimes>
+    </p>
+  );
+  const above = (first ?? texts).map((text) => ({ text, now: texts.find(isSame(text)) }));
+  return {
+    first: above.map(({ text, now }) => notice(now ?? text, now === undefined)),
+    later: texts.filter((text) => !above.some((one) => isSame(text)(one.text))).map((text) => notice(text)),
+  };
+}
+
+const withoutSpans = (text: string): string => text.replaceAll(/ \d+ (?:h|min)\b/g, '');
+
 function Question({
   approval: listed,
   batch,
-  alike: more,
   why,
   now,
   isBusy,
+  fault,
   decide,
 }: {
   readonly approval: Approval;
   readonly batch: readonly Approval[];
-  /** How many others wait that ask for the same. */
-  readonly alike: number;
   readonly why: string | null;
   readonly now: number;
   readonly isBusy: boolean;
+  /** Why a vote on it was refused. */
+  readonly fault: unknown;
   readonly decide: (verdict: Verdict, comment: string, changes: JsonObject, alike: number) => Promise<void>;
 }): JSX.Element {
   const { workspace } = useCurrent();
   const { roles, user } = useCurrent().session;
-  // The list does not say what is left of budgets, and cuts texts sooner.
-  const whole = useQuery({
-    queryKey: [workspace, 'approvals', listed.id, listed.digest],
-    queryFn: () => ask<Approval>('GET', `${of(workspace)}/approvals/${listed.id}`),
-    refetchInterval: 10_000,
-  });
+  const whole = useQuery({ ...wholeOf(workspace, listed), refetchInterval: 10_000 });
   const approval = { ...(whole.data ?? listed), votes: listed.votes };
-  const made = useMadeBefore(approval);
+  const notices = useNotices(whole.isPending, [approval.foreseen, batch.length > 1 ? undefined : approval.repeat]);
   const [comment, setComment] = useState('');
   const [edits, setEdits] = useState<Edits>({});
   const [alike, setAlike] = useState(0);
@@ -395,7 +418,8 @@ function Question({
           .
         </p>
       )}
-      {why === null ? (
+      {why !== null && <p class="banner">{why}</p>}
+      {why === null && !whole.isPending && (
         <>
           {Object.entries(editable).map(([name, bounds]) => (
             <Change
@@ -427,12 +451,7 @@ function Question({
               </span>
             )}
           </label>
-          {many === 1 && (made !== null || more > 0) && (
-            <p class="banner">
-              {made !== null && `The same ${lastName(approval.tool)} was made ${spanText(now - made)} ago. `}
-              {more > 0 && (more === 1 ? 'One more like this is waiting.' : `${more} more like this are waiting.`)}
-            </p>
-          )}
+          {notices.first}
           {many > 1 && sum === null && (
             <p class="banner">There is no sum: their amounts are not known, or not all of one currency.</p>
           )}
@@ -458,10 +477,12 @@ function Question({
               {many > 1 ? `Reject ${many}` : 'Reject'} <kbd>r</kbd>
             </button>
           </div>
+          <div role="status" class="stack">
+            {notices.later}
+          </div>
+          <Fault of={fault} />
           {may !== undefined && <AlikeChoice approval={approval} may={may} set={setAlike} />}
         </>
-      ) : (
-        <p class="banner">{why}</p>
       )}
       <Facts
         of={[
