@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link, useSearchParams } from 'wouter-preact';
 import { type Approval, ask, type Bounds, type Json, type JsonObject, of, type Session } from '../api.ts';
-import { spanText, Text, Time, valueText, visible, WithTimes } from '../format.tsx';
+import { spanText, Text, Time, valueText, visible } from '../format.tsx';
 import { amountText, callName, currencyOfParam, leftText, moneyTaken, moneyText } from '../money.ts';
 import { Copies, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
 import { useWaiting, waitingPath } from '../queries.ts';
@@ -11,7 +11,7 @@ import { useCurrent, useMay } from '../session.tsx';
 import { useShortcuts } from '../shortcuts.tsx';
 import { AlikeChoice, AllowedAhead } from './allowed.tsx';
 import { Change, changesIn, type Edits, withEdit } from './change.tsx';
-import { Expired } from './earlier.tsx';
+import { Expired, useNotices } from './earlier.tsx';
 import { Facts, Params } from './effect.tsx';
 
 type Verdict = 'approve' | 'reject';
@@ -260,8 +260,7 @@ function whyNot(approval: Approval, { user, roles }: Session, batch: readonly Ap
     return 'It is your own request, or your agent’s. Somebody else decides.';
   if (votes.some((vote) => vote.user === user && vote.verdict === 'approve'))
     return 'You have approved it. It waits for others.';
-  const fits = requirements.some((one) => decides(one, user, roles));
-  return fits ? null : 'The policy names others to decide.';
+  return requirements.some((one) => decides(one, user, roles)) ? null : 'The policy names others to decide.';
 }
 
 type Requirement = Approval['requirements'][number];
@@ -317,30 +316,6 @@ function wholeOf(workspace: string, { id, digest }: Approval) {
   return { queryKey: [workspace, 'approvals', id, digest], queryFn };
 }
 
-/**
- * What one should know before a vote. What is known when the buttons appear stands above them, and keeps its place when it
- * is over; what comes later stands below them: nothing moves a button under somebody's finger.
- */
-function useNotices(isPending: boolean, known: readonly (string | undefined)[]) {
-  const texts = known.filter((text) => text !== undefined);
-  const [first, setFirst] = useState<readonly string[] | null>(null);
-  if (first === null && !isPending) setFirst(texts);
-  // A span goes on, and the notice is the same.
-  const isSame = (one: string) => (other: string) => withoutSpans(one) === withoutSpans(other);
-  const notice = (text: string, isOver = false): JSX.Element => (
-    <p key={withoutSpans(text)} class={`banner ${isOver ? 'over' : ''}`}>
-      <WithTimes>{text}</WithTimes>
-    </p>
-  );
-  const above = (first ?? texts).map((text) => ({ text, now: texts.find(isSame(text)) }));
-  return {
-    first: above.map(({ text, now }) => notice(now ?? text, now === undefined)),
-    later: texts.filter((text) => !above.some((one) => isSame(text)(one.text))).map((text) => notice(text)),
-  };
-}
-
-const withoutSpans = (text: string): string => text.replaceAll(/ \d+ (?:h|min)\b/g, '');
-
 function Question({
   approval: listed,
   batch,
@@ -370,6 +345,7 @@ function Question({
   const [isRefused, setRefused] = useState(false);
   const field = useRef<HTMLInputElement>(null);
   const many = batch.length;
+  const { requested_by: by } = approval;
   const editable = many > 1 ? {} : editableBy(approval, user, roles);
   const isOfAll = approval.requirements.every((one) => decides(one, user, roles));
   const may = many > 1 || !isOfAll || Object.keys(edits).length > 0 ? undefined : approval.allow_alike;
@@ -378,7 +354,6 @@ function Question({
   const isMute = wantsReason && comment.trim() === '';
   const money = moneyTaken(approval.costs, approval.params?.['currency'])?.text ?? null;
   const sum = sumText(batch);
-  const left = Date.parse(approval.expires_at) - now;
   return (
     <section class="card" aria-labelledby="question">
       <header>
@@ -388,16 +363,8 @@ function Question({
         {money !== null && <span class="amount">{money}</span>}
       </header>
       <p>
-        <Text>{approval.requested_by.agent_id}</Text>
-        {approval.requested_by.agent_owner === null ? (
-          ''
-        ) : (
-          <>
-            {' '}
-            (of <Text>{approval.requested_by.agent_owner}</Text>)
-          </>
-        )}{' '}
-        asks. Without a decision it ends by itself in <strong class="num">{spanText(left)}</strong>, at{' '}
+        <Text>{`${by.agent_id}${by.agent_owner === null ? '' : ` (of ${by.agent_owner})`}`}</Text> asks. Without a
+        decision it ends by itself in <strong class="num">{spanText(Date.parse(approval.expires_at) - now)}</strong>, at{' '}
         <Time at={approval.expires_at} short />, and nothing is sent.
       </p>
       {approval.requirements.map(
