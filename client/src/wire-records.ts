@@ -1199,6 +1199,10 @@ export type Approval = {
     /** What the rule could not judge. */
     readonly unknown: readonly string[];
   }[];
+  /** Why an approval would send nothing now, or not yet; not in lists. */
+  readonly foreseen?: string;
+  /** That the agent made the same call shortly before, or waits for more; not in lists. */
+  readonly repeat?: string;
 };
 
 /** What a vote did to the call. */

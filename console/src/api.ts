@@ -247,6 +247,10 @@ export interface Approval {
     readonly description: string | null;
     readonly unknown: readonly string[];
   }[];
+  /** Why an approval would send nothing now, or not yet. */
+  readonly foreseen?: string;
+  /** That the agent made the same call shortly before, or waits for more. */
+  readonly repeat?: string;
 }
 
 export interface Pause {

@@ -161,6 +161,7 @@ function Shell({ children }: { readonly children: JSX.Element }): JSX.Element {
               );
             })}
           </nav>
+          <PauseBanner />
           <div class="who">
             <div>
               <strong>{session.user ?? 'No user'}</strong>
@@ -174,7 +175,6 @@ function Shell({ children }: { readonly children: JSX.Element }): JSX.Element {
           </div>
         </header>
         <main id="content" tabIndex={-1} aria-busy={isReading}>
-          <PauseBanner />
           {children}
         </main>
       </div>

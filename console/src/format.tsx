@@ -84,6 +84,14 @@ export function Time({ at, short = false }: { readonly at: string; readonly shor
   );
 }
 
+/** A sentence of the gateway, with its times in the reader's zone. */
+export function WithTimes({ children: text }: { readonly children: string }): JSX.Element {
+  const parts = text.split(/(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)/);
+  // People write what looks like one into reasons.
+  const isTime = (part: string, n: number): boolean => n % 2 === 1 && !Number.isNaN(Date.parse(part));
+  return <bdi>{parts.map((part, n) => (isTime(part, n) ? <Time key={n} at={part} short /> : visible(part)))}</bdi>;
+}
+
 /** How long ago, or until when, in words. */
 export function spanText(ms: number): string {
   const seconds = Math.max(0, Math.round(ms / 1000));

@@ -1,7 +1,7 @@
 import { type Static, Type } from 'typebox';
 import type { ApprovalCall } from '../effects/run/decide-approval.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
-import { MOST_COMMENT } from '../effects/model/approval.ts';
+import { type ApprovalRecord, MOST_COMMENT } from '../effects/model/approval.ts';
 import { type ApiApp, guarded } from './app.ts';
 import {
   Bounds,
@@ -19,9 +19,13 @@ import {
   Time,
   WithId,
 } from './schema.ts';
-import { askedToWire, requestToWire, voteToWire, whyAsked } from '../effects/wire/approval.ts';
+import { askedToWire, foreseenText, requestToWire, voteToWire, whyAsked } from '../effects/wire/approval.ts';
 import { readCalls } from '../effects/wire/calls.ts';
-import { approvalFor } from '../effects/wire/withheld.ts';
+import { approvalFor, standingFor } from '../effects/wire/withheld.ts';
+import type { Principal } from '../effects/model/principal.ts';
+import { permit } from '../identity/permissions.ts';
+import type { JsonObject } from '../json/value.ts';
+import { earlierOnTarget, repeatText } from './approver/earlier.ts';
 import { timeFromWire } from '../effects/wire/time.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import { type Lists, PAGE_QUERY, pageOf } from './lists.ts';
@@ -177,7 +181,18 @@ const Why = Type.Object({
 const Approval = record(
   'Approval',
   'A request for approval: what is asked, who may decide, who has. `url` is its page for people.',
-  { ...ASKED, why: Type.Optional(List(Why, 'Each rule that asks; not in lists.')) },
+  {
+    ...ASKED,
+    why: Type.Optional(List(Why, 'Each rule that asks; not in lists.')),
+    foreseen: Type.Optional(
+      Type.String({ description: 'Why an approval would send nothing now, or not yet; not in lists.' }),
+    ),
+    repeat: Type.Optional(
+      Type.String({
+        description: 'That the agent made the same call shortly before, or waits for more; not in lists.',
+      }),
+    ),
+  },
 );
 const Approvals = component('ApprovalPage', paged({ approvals: List(Approval) }));
 
@@ -264,14 +279,36 @@ function addApprovalRoute(app: ApiApp, ports: ApiPorts): void {
     if (kept === null || !mayBeSeen(caller, kept.requester.agentId))
       throw refuse('not_found', 'There is no such request for approval here.');
     const approval = approvalFor(caller.principal, kept);
-    const [effect, budgets] = await Promise.all([store.effect(ws, approval.effectId), store.budgets(ws)]);
+    const isForAgent = caller.view.kind === 'own';
+    const [effect, budgets, known] = await Promise.all([
+      store.effect(ws, approval.effectId),
+      store.budgets(ws),
+      approval.status !== 'pending' || isForAgent ? null : knownBefore(ports, caller.principal, kept),
+    ]);
+    const asked = askedToWire(approval, effect, readCalls(ports, caller.principal, 'page'), isForAgent, budgets);
+    const shown: JsonObject = asked;
+    const foreseen = foreseenText(kept, known?.standing ?? null);
+    const repeat = repeatText(kept.tool, known?.onTarget ?? [], shown['params'], store.now());
     return {
       ...requestToWire(approval, ports.settings().publicUrl),
-      ...askedToWire(approval, effect, readCalls(ports, caller.principal, 'page'), caller.view.kind === 'own', budgets),
+      ...asked,
       why: whyAsked(approval, effect, ports.policies().set.rules),
+      ...(foreseen === '' ? {} : { foreseen }),
+      ...(repeat === '' ? {} : { repeat }),
       digest: approval.digest,
     };
   });
+}
+
+/** What people should know before they vote; of earlier calls nothing for who may not read them. @throws StoreUnavailable */
+async function knownBefore(ports: ApiPorts, principal: Principal, approval: ApprovalRecord) {
+  const reading = permit(principal, 'effects.read', approval.workspace);
+  const mayRead = reading.ok && reading.view.kind !== 'own';
+  const [standing, onTarget] = await Promise.all([
+    ports.standingOf(approval),
+    mayRead ? earlierOnTarget(ports, approval, readCalls(ports, principal, 'page')) : [],
+  ]);
+  return { standing: standingFor(principal, approval, standing), onTarget };
 }
 
 function addVoteRoutes(app: ApiApp, ports: ApiPorts): void {

@@ -6,8 +6,7 @@ import type { BudgetRow } from '../effects/model/effect.ts';
 import type { Json } from '../json/value.ts';
 import { budgetToWire } from '../effects/run/render.ts';
 import type { Agent } from '../effects/model/principal.ts';
-import type { CompiledPolicies } from '../policy/policies.ts';
-import type { CompiledBudget } from '../policy/compiled-rule.ts';
+import { budgetIn, type CompiledPolicies, limitInForce } from '../policy/policies.ts';
 import { type ApiApp, guarded } from './app.ts';
 import { callerOf } from './caller.ts';
 import type { Lists } from './lists.ts';
@@ -137,10 +136,8 @@ function shownTo(agent: Agent | null, row: BudgetRow, set: CompiledPolicies): St
   }
 }
 
-/** A row keeps the limit that the last call was judged with. Policy may have another by now. */
 function inForce(row: BudgetRow, set: CompiledPolicies): { readonly row: BudgetRow; readonly warnAt: number } {
-  const budget = budgetOf(row.budget, set);
-  return { row: { ...row, limit: budget?.fixedLimit ?? row.limit }, warnAt: budget?.warnAt ?? WARN_AT };
+  return { row: { ...row, limit: limitInForce(row, set) }, warnAt: budgetIn(set, row.budget)?.warnAt ?? WARN_AT };
 }
 
 function rowToWire(row: BudgetRow, set: CompiledPolicies) {
@@ -157,7 +154,7 @@ function rowToWire(row: BudgetRow, set: CompiledPolicies) {
  * no rule names any more.
  */
 function sharingWith(agent: Agent, row: BudgetRow, set: CompiledPolicies): 'own' | 'shared' | 'hidden' {
-  const budget = budgetOf(row.budget, set);
+  const budget = budgetIn(set, row.budget);
   const values = bucketValues(row.bucket);
   if (budget === null || values === null) return 'hidden';
   const fits = budget.by.facts.every(({ text }, index) => {
@@ -177,13 +174,6 @@ function sharingWith(agent: Agent, row: BudgetRow, set: CompiledPolicies): 'own'
     }
   });
   return fits ? budget.by.sharing : 'hidden';
-}
-
-function budgetOf(id: string, set: CompiledPolicies): CompiledBudget | null {
-  for (const { obligations } of set.rules)
-    for (const obligation of obligations)
-      if (obligation.kind === 'budget' && obligation.budget.id === id) return obligation.budget;
-  return null;
 }
 
 /** The values in a bucket's name; `null` if it has only their digest. */

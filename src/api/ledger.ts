@@ -8,6 +8,7 @@ import {
   type LedgerFilter,
 } from '../effects/model/ledger.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
+import { permit } from '../identity/permissions.ts';
 import { type ApiApp, type Caller, guarded } from './app.ts';
 import { callerOf } from './caller.ts';
 import { LedgerEvent } from './effect-answers.ts';
@@ -80,16 +81,20 @@ export function addLedgerRoutes(app: ApiApp, ports: Pick<ApiPorts, 'store'>, lis
     return answer(reply, caller, request.params.ws, request.query);
   });
 
-  const listInstallationLedger = guarded('ledger.installation', {
+  const listInstallationLedger = guarded('ledger.users', {
     operationId: 'listInstallationLedger',
     summary: 'The ledger of what belongs to no workspace, newest first',
-    description: `Administrative keys, policies that were put in force or refused, what was decided about the store, refusals of keys without a workspace. ${ABOUT}`,
+    description: `Administrative keys, policies that were put in force or refused, what was decided about the store, refusals of keys without a workspace, and users: with \`kind=user\` or \`kind=passkey\` an auditor reads these. ${ABOUT}`,
     querystring: InstallationQuery,
     response: answers({ 200: LedgerPage }),
   });
-  app.get('/v1/beta/ledger', listInstallationLedger, async (request, reply) =>
-    answer(reply, callerOf(request), INSTALLATION, request.query),
-  );
+  app.get('/v1/beta/ledger', listInstallationLedger, async (request, reply) => {
+    const caller = callerOf(request);
+    const { kind = '' } = request.query;
+    const all = /^(?:user|passkey)(?:\.|$)/.test(kind) ? null : permit(caller.principal, 'ledger.installation');
+    if (all?.ok === false) throw refuse(all.code, all.detail);
+    return answer(reply, caller, INSTALLATION, request.query);
+  });
 }
 
 /** Which events a query asks for. Faults that its schema cannot find are added to `faults`. */

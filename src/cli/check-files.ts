@@ -1,6 +1,6 @@
 import { readEntityFiles } from '../brain/entity-files.ts';
 import { surroundingsOfPolicies } from '../config/for-policies.ts';
-import { checkConfiguration, loadConfiguration } from '../config/load.ts';
+import { checkConfiguration, loadConfiguration, OF_STORE } from '../config/load.ts';
 import type { Configuration } from '../config/configuration.ts';
 import type { Finding } from '../diagnostics/finding.ts';
 import { InvalidFiles, count, renderFindings } from '../diagnostics/render.ts';
@@ -53,4 +53,15 @@ export async function checkFiles(
       return `the brain's files hold: ${entities} ${entities === 1 ? 'entity' : 'entities'}\n`;
     });
   return { exit: isUsable ? 0 : 1, configuration, findings, text: texts.join('') };
+}
+
+/** What can be used of a configuration with faults: the store, the server, and the upstreams if they can; `null`: nothing. */
+export async function usablePart(file: string): Promise<Configuration | null> {
+  for (const more of [['server', 'upstreams'], ['server']] as const)
+    try {
+      return (await loadConfiguration(file, { environment: {}, sections: [...OF_STORE, ...more] })).configuration;
+    } catch (error) {
+      if (!(error instanceof InvalidFiles)) throw error;
+    }
+  return null;
 }

@@ -34,8 +34,10 @@ export function addDoctor(program: Command, { ports, terminal, exit }: CliContex
 }
 
 async function diagnose(file: string, ports: CliPorts): Promise<readonly Check[]> {
-  const { checkFiles } = await import('./check-files.ts');
-  const { configuration, exit, findings, text } = await checkFiles(file, { environment: {}, color: false });
+  const { checkFiles, usablePart } = await import('./check-files.ts');
+  const { configuration: whole, exit, findings, text } = await checkFiles(file, { environment: {}, color: false });
+  // A variable that is not set here says nothing against the store.
+  const configuration = whole ?? (await usablePart(file));
   const remedy = `mend the file; svc config check ${file} says the same`;
   const summary = sumFirst(text);
   const files: Check =
@@ -56,6 +58,7 @@ async function diagnose(file: string, ports: CliPorts): Promise<readonly Check[]
     keyCheck(file, store),
     await portCheck(configuration, store),
     await gatewayCheck(configuration, store),
+    ...(whole === null && answers.length === 0 ? [skipped('upstreams', 'not asked: see the configuration')] : []),
     ...answers.map((answer) => answer.check),
     clockCheck(answers.flatMap((answer) => (answer.date === null ? [] : [answer.date]))),
   ];

@@ -26,7 +26,10 @@ interface LedgerOptions extends GatewayAccess, FoundBy {
 /** `svc ledger`: who did what, and who changed what. */
 export function addLedger(program: Command, { terminal }: CliContext): void {
   foundBy(talksToGateway(program.command('ledger').description('events of the append-only ledger, newest first')))
-    .option('--installation', 'of what belongs to no workspace, with an administrative key')
+    .option(
+      '--installation',
+      'of what belongs to no workspace, with an administrative key (--kind user: an auditor’s will do)',
+    )
     .option('--limit <n>', 'at most so many', toCount(100_000), 50)
     .option('--cursor <cursor>', 'go on where the last page ended')
     .action(async (options: LedgerOptions) => {
@@ -43,7 +46,7 @@ export function addLedger(program: Command, { terminal }: CliContext): void {
       showPage(terminal, page.nextCursor, 'events', ['seq', 'at', 'event', 'by', 'effect', 'what it says'], rows);
       if (rows.length === 0 && !installation && OF_INSTALLATION.test(options.kind ?? ''))
         terminal.out(
-          `Those of ${options.kind} belong to no workspace: ask for --installation, with an administrative key.`,
+          `Those of ${options.kind} belong to no workspace: ask for --installation, with an administrative key (user: an auditor's will do).`,
         );
     });
 }

@@ -41,6 +41,8 @@ interface Part {
   readonly needsSomebody: boolean | null;
   /** What is known of each thing, by name. In the table for people the names are the head. */
   readonly rows?: readonly JsonObject[];
+  /** The same in sentences, which people are shown: no column holds them. */
+  readonly lines?: readonly string[];
   /** What goes on from here. */
   readonly next?: string;
 }
@@ -65,7 +67,7 @@ export function addStatus(program: Command, { terminal, exit }: CliContext): voi
       part('budgets', async () => budgetsPart((await svc.budgets.list()).budgets)),
       part('refused', () => refusedPart(svc)),
     ]);
-    const parts = [gateway, ...others];
+    const parts = [gateway, ...(options.json ? others : withOneCause(others))];
     if (options.json) terminal.out(json(wire({ parts })));
     else for (const one of parts) show(terminal, one);
     if (parts.some(({ needsSomebody }) => needsSomebody === true)) exit(1);
@@ -73,17 +75,36 @@ export function addStatus(program: Command, { terminal, exit }: CliContext): voi
   });
 }
 
-function show(terminal: Terminal, { name, text, needsSomebody, rows = [], next }: Part): void {
+/** What one cause keeps from being told, in one part. */
+function withOneCause(parts: readonly Part[]): readonly Part[] {
+  const isUntold = ({ needsSomebody }: Part): boolean => needsSomebody === null;
+  return parts.flatMap((one) => {
+    const alike = isUntold(one) ? parts.filter((other) => isUntold(other) && other.text === one.text) : [];
+    if (alike.length < 2) return [one];
+    if (alike[0] !== one) return [];
+    const text = `cannot be told of ${alike.map(({ name }) => name).join(', ')}: ${one.text.replace(UNTOLD, '')}`;
+    const next =
+      'svc doctor gateway.yaml, on the machine of the gateway, says how to mend it. What was sent stays recorded and is not sent again; the rest is told once the store answers.';
+    return [{ name: 'store', text, needsSomebody: null, next }];
+  });
+}
+
+function show(terminal: Terminal, { name, text, needsSomebody, rows = [], lines, next }: Part): void {
   const tone = needsSomebody === true ? 'red' : needsSomebody === null ? 'yellow' : 'green';
   terminal.out(`${styled(terminal, tone, name.padEnd(10))} ${printable(text)}`);
   if (rows.length > 0 && rows.every(({ message }) => typeof message === 'string')) return tell(terminal, rows);
+  if (lines === undefined) showRows(terminal, rows);
+  else for (const line of lines) terminal.out(`  ${printable(line)}`);
+  if (rows.length > SHOWN) terminal.out(`  … and ${rows.length - SHOWN} more`);
+  if (next !== undefined) terminal.out(`  ${next}`);
+}
+
+function showRows(terminal: Terminal, rows: readonly JsonObject[]): void {
   const readable = rows.map(withMoney);
   const names = [...new Set(readable.flatMap(Object.keys))];
   const head = names.map((one) => one.replaceAll(/[A-Z]/g, (letter) => ` ${letter.toLowerCase()}`));
   const cells = readable.slice(0, SHOWN).map((row) => names.map((one) => cellText(row[one] ?? '')));
   if (rows.length > 0) terminal.out(table(head, cells).replaceAll(/^/gm, '  '));
-  if (rows.length > SHOWN) terminal.out(`  … and ${rows.length - SHOWN} more`);
-  if (next !== undefined) terminal.out(`  ${next}`);
 }
 
 /** Amounts of a budget as people read them: as money where its currency is known. Scripts get the numbers. */
@@ -111,13 +132,15 @@ function cellText(value: Json): string {
   return typeof value === 'string' ? value : JSON.stringify(value);
 }
 
+const UNTOLD = 'cannot be told: ';
+
 /** A part that the key may not see says so, and the others are shown. */
 async function part(name: string, made: () => Promise<Omit<Part, 'name'>>): Promise<Part> {
   try {
     return { name, ...(await made()) };
   } catch (error) {
     if (error instanceof SvcError && error.status > 0)
-      return { name, text: `cannot be told: ${error.message}`, needsSomebody: null };
+      return { name, text: `${UNTOLD}${error.message}`, needsSomebody: null };
     throw error;
   }
 }
@@ -161,12 +184,30 @@ async function unknownPart(svc: Svc): Promise<Omit<Part, 'name'>> {
     needsSomebody: true,
     rows: oldestFirst.map((effect) => ({
       ...effectRow(effect),
+      upstream: effect.upstream,
       idempotencyKey: effect.idempotencyKey,
       sentAt: sentAtOf(effect),
       mayArriveUntil: 'quiesceUntil' in effect ? effect.quiesceUntil : null,
+      why: 'evidence' in effect ? effect.evidence.message : null,
+      hasProbe: effect.links.probe !== undefined,
     })),
-    next: 'Look at the upstream, then: svc effects resolve EFFECT --outcome happened|not_happened (not_happened only once it cannot arrive any more); where the tool declares a probe: svc effects probe EFFECT',
+    lines: oldestFirst.slice(0, SHOWN).flatMap(unknownLines),
+    next: 'Look at the upstream, then: svc effects resolve EFFECT --outcome happened|not_happened (not_happened only once it cannot arrive any more)',
   };
+}
+
+/** Which call it is and where it went, since when and why its outcome is not known, and what settles it. */
+function unknownLines(effect: Effect): readonly string[] {
+  const { effectId, tool, target, upstream, idempotencyKey } = effect;
+  const [why, until] = effect.state === 'unknown' ? [effect.evidence.message, effect.quiesceUntil] : ['', ''];
+  const cannotArrive = Date.parse(until) <= Date.now();
+  return [
+    `${effectId} ${tool} on ${target}, upstream ${upstream}, key ${idempotencyKey}`,
+    `  sent at ${sentAtOf(effect)}: ${why}; ${cannotArrive ? 'it cannot arrive any more' : `it may arrive until ${until}`}`,
+    ...(effect.links.probe === undefined
+      ? []
+      : [`  its tool declares a probe, which asks again: svc effects probe ${effectId}`]),
+  ];
 }
 
 async function runningPart(svc: Svc): Promise<Omit<Part, 'name'>> {

@@ -27,7 +27,12 @@ export interface LoadedConfiguration {
 export interface LoadOptions {
   /** Has priority over the environment when `${NAME}` is expanded. */
   readonly environment: Readonly<Record<string, string>>;
+  /** Only these are read: what else the file has may need variables that are not set here. All, where it is absent. */
+  readonly sections?: readonly (keyof GatewayFile)[];
 }
+
+/** What a command needs that works in the store. */
+export const OF_STORE = ['store', 'secrets', 'retention', 'users', 'roles', 'auth', 'workspaces'] as const;
 
 /**
  * Reads, checks, resolves and freezes a configuration.
@@ -36,10 +41,11 @@ export interface LoadOptions {
  */
 export async function loadConfiguration(
   file: string,
-  { environment }: LoadOptions = { environment: {} },
+  { environment, sections }: LoadOptions = { environment: {} },
   reading: FileReading = createReading(),
 ): Promise<LoadedConfiguration> {
-  const { source, findings, sources } = await readFile(file, reading);
+  const { source: whole, findings, sources } = await readFile(file, reading);
+  const source = sections === undefined ? whole : { ...whole, value: onlyOf(whole.value, sections) };
   const credentialFiles: string[] = [];
   const configuration = await judgeFile(source, environment, findings, reading, credentialFiles);
   const ordered = inReadingOrder(findings);
@@ -78,6 +84,11 @@ export async function loadMcpServer(
   if (!upstream?.mcp || findings.some(({ severity }) => severity === 'error')) throw fault();
   const warnings = inReadingOrder(findings);
   return { upstream: { ...upstream, mcp: upstream.mcp }, lock: lockFileOf(id, entry.mcp), warnings, sources };
+}
+
+function onlyOf(value: PlainValue | undefined, sections: readonly string[]): PlainValue | undefined {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
+  return Object.fromEntries(Object.entries(value).filter(([name]) => sections.includes(name)));
 }
 
 function many(items: readonly unknown[], noun: string): string {

@@ -1,7 +1,7 @@
 import { copyFileSync, existsSync, readFileSync, renameSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { type CliPorts, CommandFailure, type Restored } from '../cli/ports.ts';
-import { loadConfiguration } from '../config/load.ts';
+import { loadConfiguration, OF_STORE } from '../config/load.ts';
 import { INSTALLATION, type LedgerDraft } from '../effects/model/ledger.ts';
 import { StoreUnavailable } from '../effects/store.ts';
 import { type CarriedOver, carryOver } from '../records/carry-over.ts';
@@ -49,7 +49,7 @@ export const restoreStore: CliPorts['restoreStore'] = async (options, from, repl
 };
 
 async function placeFor({ configFile, environment }: Parameters<CliPorts['backUpStore']>[0]): Promise<StorePlace> {
-  const { configuration } = await loadConfiguration(configFile, { environment });
+  const { configuration } = await loadConfiguration(configFile, { environment, sections: OF_STORE });
   if (configuration.store.kind === 'embedded') return placeOf(configuration.store);
   throw new CommandFailure(
     'The store is on Redis, which makes its own backups. svc backup and svc restore are for the embedded store.',

@@ -2,6 +2,7 @@ import type { Logger } from 'pino';
 import type { Note } from '../effects/model/note.ts';
 import type { EffectStore } from '../effects/store.ts';
 import { Observed } from '../notifications/observed.ts';
+import { limitInForce } from '../policy/policies.ts';
 import { Notifier } from '../notifications/notifier.ts';
 import type { Held } from './in-force.ts';
 
@@ -25,6 +26,7 @@ export class Notifying {
     this.observed = new Observed({
       store: this.#parts.store,
       workspaces: this.#parts.workspaces,
+      limitOf: (row) => limitInForce(row, this.#parts.held.inForce.policies),
       nearPercent: () => this.#parts.held.inForce.configuration.telemetry.budgetNearPercent,
       unsettled: this.#parts.unsettled,
     });

@@ -1,5 +1,5 @@
 import type { Configuration } from '../config/configuration.ts';
-import { loadConfiguration } from '../config/load.ts';
+import { loadConfiguration, OF_STORE } from '../config/load.ts';
 import { type CliPorts, CommandFailure, type StoreOptions } from '../cli/ports.ts';
 import type { LedgerActor } from '../effects/model/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
@@ -83,7 +83,7 @@ async function withShelf<T>(
   { configFile, environment }: StoreOptions,
   work: (shelf: Shelf, configuration: Configuration) => Promise<T>,
 ): Promise<T> {
-  const { configuration } = await loadConfiguration(configFile, { environment });
+  const { configuration } = await loadConfiguration(configFile, { environment, sections: OF_STORE });
   try {
     const shelf = await openShelf(configuration);
     try {

@@ -1,4 +1,4 @@
-import { loadConfiguration } from '../config/load.ts';
+import { loadConfiguration, OF_STORE } from '../config/load.ts';
 import type { CliPorts } from '../cli/ports.ts';
 import { KEY_KINDS } from '../effects/model/principal.ts';
 import { keyState } from '../identity/key-record.ts';
@@ -8,7 +8,7 @@ import { inspectRedis } from './redis-for-commands.ts';
 
 /** Looks at a store without changing it, even while a gateway runs on it. */
 export const inspectStore: CliPorts['inspectStore'] = async ({ configFile, environment }) => {
-  const { configuration } = await loadConfiguration(configFile, { environment });
+  const { configuration } = await loadConfiguration(configFile, { environment, sections: OF_STORE });
   if (configuration.store.kind === 'redis') return inspectRedis(configuration.store);
   const { path } = configuration.store;
   const probe = await probeStore(placeOf(configuration.store));

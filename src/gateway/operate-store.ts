@@ -1,5 +1,5 @@
 import { type CliPorts, CommandFailure, type StoreDifference } from '../cli/ports.ts';
-import { loadConfiguration } from '../config/load.ts';
+import { loadConfiguration, OF_STORE } from '../config/load.ts';
 import { storeFolder } from '../config/resolve-store.ts';
 import type { KeyRecord } from '../effects/model/key.ts';
 import { checkWorkspace } from '../effects/upkeep/fsck.ts';
@@ -19,7 +19,7 @@ import { openOnRedis, openStore } from './open-store.ts';
 
 /** Continues, in a new epoch, with a store that was emptied or set back. */
 export const acceptLoss: CliPorts['acceptLoss'] = async ({ configFile, environment }) => {
-  const { configuration } = await loadConfiguration(configFile, { environment });
+  const { configuration } = await loadConfiguration(configFile, { environment, sections: OF_STORE });
   const { store: settings, retention } = configuration;
   if (settings.kind === 'redis')
     return using(openOnRedis(settings, retention, UNJUDGED), (store) => store.acceptLoss());
@@ -36,7 +36,7 @@ export const acceptLoss: CliPorts['acceptLoss'] = async ({ configFile, environme
 
 /** Accepts the clock of this machine, or of the Redis servers, as right. Running gateways continue from there. */
 export const acceptClock: CliPorts['acceptClock'] = async ({ configFile, environment }) => {
-  const { configuration } = await loadConfiguration(configFile, { environment });
+  const { configuration } = await loadConfiguration(configFile, { environment, sections: OF_STORE });
   const { store, retention } = configuration;
   if (store.kind === 'redis') {
     const accepted = await using(openForCommand(store, retention), (opened) => opened.acceptTime());
@@ -50,7 +50,8 @@ export const acceptClock: CliPorts['acceptClock'] = async ({ configFile, environ
 
 /** Declares that the journal of a gateway is lost. */
 export const recoverLost: CliPorts['recoverLost'] = async ({ configFile, environment }, gateway) => {
-  const { store: settings, retention } = (await loadConfiguration(configFile, { environment })).configuration;
+  const { store: settings, retention } = (await loadConfiguration(configFile, { environment, sections: OF_STORE }))
+    .configuration;
   if (settings.kind !== 'redis')
     throw new CommandFailure(
       'svc store recover is for a store on Redis; this one is embedded, and has no journals of other gateways.',
@@ -70,7 +71,7 @@ const UNFIT = {
 
 /** Recomputes every workspace from its ledger. On Redis, gateways may keep running. */
 export const checkStore: CliPorts['checkStore'] = async ({ configFile, environment }) => {
-  const { configuration } = await loadConfiguration(configFile, { environment });
+  const { configuration } = await loadConfiguration(configFile, { environment, sections: OF_STORE });
   const { store: settings, retention, workspaces, secrets } = configuration;
   const unfit = new Map<string, { readonly key: KeyRecord; readonly store: string }>();
   const forged = new Map<string, string>();

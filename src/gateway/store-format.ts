@@ -1,6 +1,6 @@
 import type { CliPorts, FormatReport } from '../cli/ports.ts';
 import type { RedisStoreSettings } from '../config/configuration.ts';
-import { loadConfiguration } from '../config/load.ts';
+import { loadConfiguration, OF_STORE } from '../config/load.ts';
 import { placeOf } from './store-place.ts';
 import { readFormat, type StoredFormat } from '../stores/embedded/format.ts';
 import { probeRedis } from '../stores/redis/probe.ts';
@@ -35,7 +35,7 @@ async function reportOnRedis(settings: RedisStoreSettings): Promise<FormatReport
 
 /** What format the store has, and what a start would do. */
 export const checkFormat: CliPorts['checkFormat'] = async ({ configFile, environment }) => {
-  const { configuration } = await loadConfiguration(configFile, { environment });
+  const { configuration } = await loadConfiguration(configFile, { environment, sections: OF_STORE });
   const { store } = configuration;
   return store.kind === 'redis' ? reportOnRedis(store) : reportOn(store.path, await readFormat(placeOf(store)));
 };

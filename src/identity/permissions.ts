@@ -88,8 +88,15 @@ export const ENDPOINTS = {
     account: 'workspace',
     profile: ['ledger:read'],
   },
+  'ledger.users': {
+    does: 'Read who came, went and got which roles, and passkeys: people are the same for all workspaces',
+    routes: ['GET /v1/beta/ledger, with kind user or passkey, or one of theirs'],
+    changes: false,
+    administrative: 'any',
+    profile: ['ledger:read'],
+  },
   'ledger.installation': {
-    does: 'Read the ledger of what belongs to no workspace: administrative keys, policies in force, the store',
+    does: 'Read all of the ledger of what belongs to no workspace: administrative keys, policies in force, the store',
     routes: ['GET /v1/beta/ledger'],
     changes: false,
     administrative: 'any',

@@ -31,6 +31,8 @@ export class Observed {
   constructor(parts: {
     readonly store: Pick<EffectStore, 'now' | 'turns' | 'budgets' | 'tellOnce' | 'untell'>;
     readonly workspaces: () => readonly string[];
+    /** The limit that policy has now: a row keeps the one of its last call. */
+    readonly limitOf: (row: BudgetRow) => number;
     /** From this share of its limit on a budget is near it, percent. */
     readonly nearPercent: () => number;
     /** Effects past their age that stay because nobody knows what became of them. */
@@ -104,7 +106,8 @@ export class Observed {
 
   /** What is to be told of a row; `null`: it is not near its limit, or was told. */
   #nearLimit(workspace: string, row: BudgetRow) {
-    const { budget, unit, bucket, window, limit, spent, held, resetsAt } = row;
+    const { budget, unit, bucket, window, spent, held, resetsAt } = row;
+    const limit = this.#parts.limitOf(row);
     if (limit <= 0 || (spent + held) * 100 < limit * this.#parts.nearPercent()) return null;
     const about = createHash('sha256').update(JSON.stringify([workspace, budget, bucket, window, limit]));
     const key = `budget ${about.digest('hex')}`;

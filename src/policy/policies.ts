@@ -1,5 +1,6 @@
-import type { CompiledRule } from './compiled-rule.ts';
+import type { CompiledBudget, CompiledRule } from './compiled-rule.ts';
 import type { ToolIndex } from './tool-index.ts';
+import type { BudgetRow } from '../effects/model/effect.ts';
 import type { BudgetDefinition } from '../effects/policy-store.ts';
 
 /** All policy sets of a gateway, compiled for its tools. Immutable. */
@@ -14,4 +15,17 @@ export interface CompiledPolicies {
   couldPermit(tool: string): boolean;
   /** Params of a tool that some rule masks, even if that rule does not match the call. */
   redacted(tool: string): ReadonlySet<string>;
+}
+
+/** The budget of this id; `null` where no rule names it. */
+export function budgetIn({ rules }: Pick<CompiledPolicies, 'rules'>, id: string): CompiledBudget | null {
+  for (const { obligations } of rules)
+    for (const obligation of obligations)
+      if (obligation.kind === 'budget' && obligation.budget.id === id) return obligation.budget;
+  return null;
+}
+
+/** A row keeps the limit that the last call was judged with. Policy may have another by now. */
+export function limitInForce({ budget, limit }: BudgetRow, set: Pick<CompiledPolicies, 'rules'>): number {
+  return budgetIn(set, budget)?.fixedLimit ?? limit;
 }

@@ -1,7 +1,7 @@
 import type { Decision } from '../effects/model/decision.ts';
 import { decisionOf, type EffectRecord, type EffectState } from '../effects/model/effect.ts';
 import { quote } from '../json/canonical.ts';
-import type { ExportRequest } from '../effects/model/export.ts';
+import type { Decided, ExportRequest } from '../effects/model/export.ts';
 import type { EffectFilter } from '../effects/store.ts';
 import { PAGE_BYTES, type Page } from '../effects/model/page.ts';
 import type { Ended } from '../stores/open-rows.ts';
@@ -44,7 +44,8 @@ export async function pageOfEffects(
       const effect = await present(listed);
       const { approver } = filter;
       const fits =
-        matches(effect, filter) && (approver === undefined || (await votersOn(from, workspace, effect)).has(approver));
+        matches(effect, filter) &&
+        (approver === undefined || (await decidedOn(from, workspace, effect)).by.includes(approver));
       return fits ? effect : null;
     },
   );
@@ -137,16 +138,19 @@ function mayHaveBeenAsked({ attempt, life, trace, stages }: EffectRecord): boole
   );
 }
 
-/** Who approved or rejected an effect: that stands in its ledger, as one may have been asked for more than once. */
-export async function votersOn(from: Readable, workspace: string, effect: EffectRecord): Promise<ReadonlySet<string>> {
-  const voters = new Set<string>();
-  if (!mayHaveBeenAsked(effect)) return voters;
+/** Who approved or rejected an effect, and when: that stands in its ledger, as one may have been asked for more than once. */
+export async function decidedOn(from: Readable, workspace: string, effect: EffectRecord): Promise<Decided> {
+  const by = new Set<string>();
+  if (!mayHaveBeenAsked(effect)) return { by: [], at: null };
+  let last: number | null = null;
   for await (const events of eventSlices(from, { workspace, about: effect.id, order: 'up' }, null, Infinity))
-    for (const { kind, data } of events) {
+    for (const { kind, data, at } of events) {
       const { user } = data;
-      if ((kind === 'approval.granted' || kind === 'approval.rejected') && typeof user === 'string') voters.add(user);
+      if ((kind !== 'approval.granted' && kind !== 'approval.rejected') || typeof user !== 'string') continue;
+      by.add(user);
+      last = at;
     }
-  return voters;
+  return { by: [...by], at: last };
 }
 
 function matches(

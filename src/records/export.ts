@@ -8,7 +8,7 @@ import { readOwnJson } from '../json/read.ts';
 import type { ReadProgram } from '../stores/open-rows.ts';
 import type { ListQuery, Row } from '../stores/port.ts';
 import { approvalRows } from './approval-rows.ts';
-import { someEffects, votersOn } from './effect-pages.ts';
+import { decidedOn, someEffects } from './effect-pages.ts';
 import { effectRows, receiptIn } from './effect-rows.ts';
 import { createMatch, type LedgerSpan, type Match, someEvents, spanOf } from './ledger-pages.ts';
 import { AT_ONCE } from '../effects/run/reading-turns.ts';
@@ -55,8 +55,8 @@ async function itemsFrom(from: Readable, request: ExportRequest, isMatch: Match,
       const { effects, last } = await someEffects(from, workspace, filter, place.after);
       const items: ExportItem[] = [];
       for (const effect of effects) {
-        const approvers = request.form === 'csv' ? [...(await votersOn(from, workspace, effect))] : [];
-        items.push({ type: 'effect', effect, approvers });
+        const decided = request.form === 'csv' ? await decidedOn(from, workspace, effect) : { by: [], at: null };
+        items.push({ type: 'effect', effect, decided });
       }
       return { items, next: last === null ? null : { of: 'effects', after: last } };
     }

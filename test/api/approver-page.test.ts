@@ -263,7 +263,7 @@ describe('what is shown', () => {
       costs: [],
       ...more,
     });
-    const text = (...onTarget: EarlierCall[]): string => repeatText(approval, { onTarget, alike: null }, params, now);
+    const text = (...onTarget: EarlierCall[]): string => repeatText(approval.tool, onTarget, params, now);
     const waits = { decision: 'pending_approval' } as const;
     expect(text(call(2))).toBe('The same refund was made 2 min ago.');
     expect(text(call(180, { decision: 'unknown_effect' }), call(200))).toBe(
@@ -283,8 +283,7 @@ describe('what is shown', () => {
       expect(text(other), JSON.stringify(other)).toBe('');
     // Where nothing is counted, the same is what has the same params.
     const mail = { to: 'a@example.com', text: 'one' };
-    const of = (before: JsonObject): string =>
-      repeatText(approval, { onTarget: [call(0, { params: before })], alike: null }, mail, now);
+    const of = (before: JsonObject): string => repeatText(approval.tool, [call(0, { params: before })], mail, now);
     expect([of(mail), of({ ...mail, text: 'two' })]).toEqual(['The same refund was made 0 min ago.', '']);
   });
 
@@ -299,8 +298,31 @@ describe('what is shown', () => {
     expect((await look(second.path, browser)).text).toMatch(
       /repeat">The same refund was made 1 min ago\. One more like this is waiting\.<\/p><div class="both">/,
     );
-    for (const { path } of [second])
-      await post(path, { form: formIn(await look(path, browser)), verdict: 'reject' }, browser);
+    const read = async (key: string) => (await rig.send('GET', `${WS}/approvals/${second.id}`, { key })).json;
+    expect(await read(rig.keys.approver)).toMatchObject({
+      repeat: 'The same refund was made 1 min ago. One more like this is waiting.',
+    });
+    await post(second.path, { form: formIn(await look(second.path, browser)), verdict: 'reject' }, browser);
+    expect(await read(rig.keys.approver)).not.toHaveProperty('repeat');
+  });
+
+  it('is told to people over the API as well, in the same words', async () => {
+    const { id, path } = await waiting({ amount: 71_000 });
+    const key = rig.keys.account;
+    const scope = { tool: 'payments.refund' };
+    // It has the form of a time, and is none.
+    const body = { scope, reason: 'stock-take 2026-99-99T99:99:99.999Z', until: '2030-01-01T00:00:00.000Z' };
+    const { id: pause } = (await rig.send('POST', `${WS}/pauses`, { key, body })).json;
+    const foreseen =
+      /^Paused: Stock-take 2026-99-99T99:99:99\.999Z\. If you approve, it waits until 2030-01-01T00:00:00\.000Z; if that/;
+    const read = async (by: string) => (await rig.send('GET', `${WS}/approvals/${id}`, { key: by })).json;
+    expect(await read(rig.keys.approver)).toMatchObject({ foreseen: expect.stringMatching(foreseen) });
+    const browser = await enter(path, rig.keys.approver);
+    expect((await look(path, browser)).text).toMatch(
+      /repeat">Paused: Stock-take 2026-99-99T99:99:99\.999Z\. If you approve, it waits until <time datetime="2030-01-01T/,
+    );
+    await rig.send('DELETE', `${WS}/pauses/${String(pause)}`, { key });
+    expect(await read(rig.keys.approver)).not.toHaveProperty('foreseen');
   });
 
   it('shows a long text to its end for who asks for the rest, and says by how much what is longer still is cut', async () => {

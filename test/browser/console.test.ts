@@ -41,7 +41,7 @@ beforeAll(async () => {
   await world.run(refund({ payment_id: 'pay_1', amount: 1250, reason: MARKUP.join(' ') }));
   await world.run(refund({ payment_id: 'pay_2', currency: 'CHF' }));
   await world.run({ ...refund(), tool: MARKUP[0] });
-  ({ page, context } = await signedIn(WIDE, 'light'));
+  ({ page, context } = await signedInBy());
 });
 afterAll(async () => {
   await browser?.close();
@@ -86,8 +86,11 @@ async function withPolicy(change: (text: string) => string): Promise<() => Promi
 }
 
 /** The same by a key: such a session has shown who is there. */
-async function signedInBy(key: string): Promise<{ readonly page: Page; readonly context: BrowserContext }> {
-  const opened = await signedIn(WIDE, 'light', key);
+async function signedInBy(
+  key = world.keys.approver,
+  viewport = WIDE,
+): Promise<{ readonly page: Page; readonly context: BrowserContext }> {
+  const opened = await signedIn(viewport, 'light', key);
   await opened.context.clearCookies();
   await opened.page.goto('/console/sign-in');
   await opened.page.getByLabel('Your API key').fill(key);
@@ -261,28 +264,30 @@ describe('shortcuts', () => {
 
 describe('the inbox, by keyboard', () => {
   it('asks whoever came by a link for the key once, and then decides', async () => {
+    const own = await signedIn(WIDE, 'light');
     const first = await asked(60_000);
     const second = await asked(70_000, 'pay_2');
-    await open('inbox', '#question');
-    expect(await page.innerText('#question')).toContain('Refund 60000 cents');
-    await page.keyboard.press('j');
-    await page.getByText('Refund 70000 cents', { exact: false }).first().waitFor();
-    await page.keyboard.press('k');
-    await page.keyboard.press('a');
-    await page.keyboard.press('Enter');
-    await page.getByRole('heading', { name: 'Show who you are once' }).waitFor();
+    await open('inbox', '#question', own.page);
+    expect(await own.page.innerText('#question')).toContain('Refund 60000 cents');
+    await own.page.keyboard.press('j');
+    await own.page.getByText('Refund 70000 cents', { exact: false }).first().waitFor();
+    await own.page.keyboard.press('k');
+    await own.page.keyboard.press('a');
+    await own.page.keyboard.press('Enter');
+    await own.page.getByRole('heading', { name: 'Show who you are once' }).waitFor();
     expect(await stateOf(first)).toBe('pending_approval');
-    const field = page.getByLabel('Your API key');
+    const field = own.page.getByLabel('Your API key');
     await expect.poll(() => field.evaluate((of) => of.matches(':focus'))).toBe(true);
-    await page.keyboard.type(world.keys.approver);
-    await page.keyboard.press('Enter');
-    await page.getByText('Approved, and sent: committed', { exact: false }).waitFor();
+    await own.page.keyboard.type(world.keys.approver);
+    await own.page.keyboard.press('Enter');
+    await own.page.getByText('Approved, and sent: committed', { exact: false }).waitFor();
     expect(await stateOf(first)).toBe('committed');
-    await page.keyboard.press('r');
-    await page.keyboard.press('Enter');
-    await page.getByText('Rejected. Nothing is sent', { exact: false }).first().waitFor();
+    await own.page.keyboard.press('r');
+    await own.page.keyboard.press('Enter');
+    await own.page.getByText('Rejected. Nothing is sent', { exact: false }).first().waitFor();
     expect(await stateOf(second)).toBe('rejected');
-    await page.getByText('Nothing waits').waitFor();
+    await own.page.getByText('Nothing waits').waitFor();
+    await own.context.close();
   });
 
   it('decides several that are alike at once', async () => {
@@ -816,6 +821,58 @@ describe('what an approver should know of before', () => {
     await page.waitForLoadState('networkidle');
     expect(await page.innerText('main')).not.toContain('The same refund');
     for (const id of [same, other]) await world.post(`/approvals/${id}/reject`, { comment: 'no' }, world.keys.approver);
+  });
+});
+
+describe('what keeps a call from being sent', () => {
+  const boxOf = (of: Page): Promise<unknown> => of.locator('button.yes').boundingBox();
+  const atOnce = (of: Page): Promise<unknown> => of.evaluate("window.dispatchEvent(new Event('visibilitychange'))");
+
+  it.each([
+    ['wide', WIDE, 63_000],
+    ['as wide as a phone', PHONE, 63_001],
+  ])('stands there before the vote, and what comes later moves no button: %s', async (_what, viewport, amount) => {
+    const own = await signedInBy(world.keys.approver, viewport);
+    const approval = (await world.get(`/effects/${await asked(amount, 'pay_paused')}`)).body.effect.approval_id;
+    await open(`inbox?approval=${approval}`, 'button.yes', own.page);
+    await own.page.waitForLoadState('networkidle');
+    await own.page.locator('button.yes').scrollIntoViewIfNeeded();
+    const before = await boxOf(own.page);
+    const { body: pause } = await world.post('/pauses', { scope: { agent: 'bot' }, reason: 'stock-take' });
+    const paused = own.page.getByText('Paused: Stock-take. If you approve, it waits until somebody lifts the pause;');
+    const banner = own.page.getByRole('link', { name: 'Look at it' });
+    await expect.poll(() => atOnce(own.page).then(() => paused.count()), { interval: 500, timeout: 20_000 }).toBe(1);
+    await banner.waitFor({ timeout: 20_000 });
+    expect(await boxOf(own.page)).toEqual(before);
+    expect(await faultsOf(own.page)).toEqual([]);
+    // Who opens it now reads that before the buttons, which stay where they are when it is over.
+    await own.page.reload();
+    await own.page.waitForSelector('button.yes');
+    await own.page.waitForLoadState('networkidle');
+    await own.page.locator('button.yes').scrollIntoViewIfNeeded();
+    const isBefore =
+      'document.querySelector(".card .banner").compareDocumentPosition(document.querySelector("button.yes"))';
+    expect(await own.page.evaluate(isBefore)).toBe(4);
+    const then = await boxOf(own.page);
+    await send(world.gateway.url, world.keys.account, 'DELETE', `/v1/workspaces/demo/pauses/${pause.id}`);
+    await expect
+      .poll(() => atOnce(own.page).then(() => paused.isVisible()), { interval: 500, timeout: 20_000 })
+      .toBe(false);
+    await banner.waitFor({ state: 'detached', timeout: 20_000 });
+    expect(await boxOf(own.page)).toEqual(then);
+    await world.post(`/approvals/${approval}/reject`, {}, world.keys.approver);
+    await own.context.close();
+  });
+
+  it('is said in the words of the page of the request', async () => {
+    const approval = (await world.get(`/effects/${await asked(64_000, 'pay_stale')}`)).body.effect.approval_id;
+    const restore = await withPolicy((policy) => policy.replace('expires: 1h', 'expires: 2h'));
+    const { foreseen } = (await world.get(`/approvals/${approval}`)).body;
+    expect(foreseen).toContain('Policy or the tool was changed since this was asked. If you approve, nothing is sent,');
+    await open(`inbox?approval=${approval}`, 'button.yes');
+    await page.getByText(foreseen).waitFor();
+    await world.post(`/approvals/${approval}/reject`, {}, world.keys.approver);
+    await restore();
   });
 });
 

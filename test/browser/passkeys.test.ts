@@ -1,11 +1,21 @@
 import type { Browser, BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { refund, startWorld, type World } from '../system/world.ts';
+import { makeApiKey, send } from '../system/gateway.ts';
+import { refund, startWorld, type World, worldFiles } from '../system/world.ts';
 import { faultsOf, openBrowser } from './browser.ts';
 
 /* Passkeys in a real browser, with an authenticator that the browser itself makes. */
 
 const PHONE = { width: 390, height: 844 };
+
+/** Several large refunds wait at once. */
+const withRoom = (upstream: string): ReturnType<typeof worldFiles> => {
+  const { config, policies } = worldFiles(upstream);
+  return {
+    config,
+    policies: { 'world.yaml': (policies['world.yaml'] ?? '').replace('limit: 100000 }', 'limit: 100000000 }') },
+  };
+};
 
 let world: World;
 let browser: Browser;
@@ -18,7 +28,7 @@ let asked: string;
 const complaints: string[] = [];
 
 beforeAll(async () => {
-  [world, browser] = await Promise.all([startWorld(), openBrowser()]);
+  [world, browser] = await Promise.all([startWorld({ files: withRoom }), openBrowser()]);
   url = world.gateway.url.replace('127.0.0.1', 'localhost');
   context = await browser.newContext({ viewport: PHONE, baseURL: url });
   page = await context.newPage();
@@ -36,11 +46,11 @@ afterAll(async () => {
   await world?.close();
 });
 
-/** Gives a page an authenticator of its own, which asks nobody. */
-async function addAuthenticator(of: BrowserContext, where: Page): Promise<void> {
+/** Gives a page an authenticator of its own, which asks nobody. @returns what makes it refuse, and let in again */
+async function addAuthenticator(of: BrowserContext, where: Page): Promise<(isRefusing: boolean) => Promise<void>> {
   const debug = await of.newCDPSession(where);
   await debug.send('WebAuthn.enable');
-  await debug.send('WebAuthn.addVirtualAuthenticator', {
+  const { authenticatorId } = await debug.send('WebAuthn.addVirtualAuthenticator', {
     options: {
       protocol: 'ctap2',
       transport: 'internal',
@@ -50,6 +60,33 @@ async function addAuthenticator(of: BrowserContext, where: Page): Promise<void> 
       automaticPresenceSimulation: true,
     },
   });
+  return async (isRefusing) => {
+    await debug.send('WebAuthn.setUserVerified', { authenticatorId, isUserVerified: !isRefusing });
+  };
+}
+
+/** Signs in by a key and adds a passkey, and comes again by a link, which proves nothing of who is there. */
+async function cameByLink(key: string) {
+  const opened = await browser.newContext({ viewport: PHONE, baseURL: url });
+  const own = await opened.newPage();
+  const refuse = await addAuthenticator(opened, own);
+  await own.goto('/console/sign-in');
+  await own.getByLabel('Your API key').fill(key);
+  await own.getByRole('button', { name: 'Sign in', exact: true }).click();
+  await own.waitForSelector('.shell');
+  await own.goto('/console/demo/passkeys');
+  await own.getByLabel('Name of the device').fill('Of a link');
+  await own.getByRole('button', { name: 'Add a passkey' }).click();
+  await own.getByRole('heading', { name: 'Of a link' }).waitFor();
+  await opened.clearCookies();
+  const { body } = await send(world.gateway.url, key, 'POST', '/v1/beta/console/links', {});
+  await own.goto(String(body.url).replace('127.0.0.1', 'localhost'));
+  await own.waitForSelector('.shell');
+  const shown: string[] = [];
+  own.on('request', (request) => {
+    if (request.method() === 'POST' && request.url().endsWith('/console/session')) shown.push(request.url());
+  });
+  return { page: own, refuse, shown, close: () => opened.close() };
 }
 
 describe('a passkey', () => {
@@ -109,6 +146,73 @@ describe('a passkey', () => {
     await page.getByRole('button', { name: 'Approve' }).click();
     await page.getByText('It happened.', { exact: false }).waitFor();
     await page.getByText('The signed receipt, for svc verify').waitFor();
+  });
+
+  it('stands for whoever came by a link: once for several that are ticked, and what is refused or cancelled loses nothing', async () => {
+    const ids: string[] = [];
+    for (const amount of [61_000, 62_000, 63_000])
+      ids.push((await world.run(refund({ payment_id: `pay_${amount}`, amount }))).body.effect_id);
+    const states = () => Promise.all(ids.map(async (id) => (await world.get(`/effects/${id}`)).body.effect.state));
+    const maria = await cameByLink(world.keys.approver);
+    const { page: at } = maria;
+    await at.goto('/console/demo/inbox');
+    for (const amount of ['61000', '62000', '63000'])
+      await at.locator('li', { hasText: amount }).locator('input').check();
+    await at.getByRole('link', { name: 'Refund 61000', exact: false }).click();
+    const comment = at.getByLabel(/^Comment/);
+    await comment.fill('Looked at all three');
+    const approve = at.getByRole('button', { name: 'Approve 3: €1,860.00' });
+    const dialog = at.getByRole('dialog', { name: 'Show who you are once' });
+    const isAsBefore = async () => {
+      await dialog.waitFor({ state: 'hidden' });
+      expect(await states()).toEqual(ids.map(() => 'pending_approval'));
+      expect(await comment.inputValue()).toBe('Looked at all three');
+      expect(await at.locator('li input:checked').count()).toBe(3);
+    };
+    await approve.click();
+    expect(await faultsOf(at)).toEqual([]);
+    await dialog.getByRole('button', { name: 'Cancel' }).click();
+    await isAsBefore();
+    await maria.refuse(true);
+    await approve.click();
+    await dialog.getByRole('button', { name: 'Use a passkey' }).click();
+    await dialog.getByText('No passkey was used', { exact: false }).waitFor();
+    await at.keyboard.press('Escape');
+    await isAsBefore();
+    expect(maria.shown).toEqual([]);
+    await maria.refuse(false);
+    await approve.click();
+    await dialog.getByRole('button', { name: 'Use a passkey' }).click();
+    await expect.poll(states, { timeout: 20_000 }).toEqual(ids.map(() => 'committed'));
+    expect([maria.shown.length, await dialog.count()]).toEqual([1, 0]);
+    const { approval_id: first } = (await world.get(`/effects/${ids[0]}`)).body.effect;
+    expect((await world.get(`/approvals/${first}`)).body.votes).toMatchObject([{ comment: 'Looked at all three' }]);
+    await maria.close();
+  });
+
+  it('stands for whoever came by a link and lifts a pause, or makes a key', async () => {
+    await world.post('/pauses', { scope: { agent: 'bot' }, reason: 'incident' });
+    const maria = await cameByLink(world.keys.approver);
+    await maria.page.goto('/console/demo/pauses');
+    await maria.page.getByRole('button', { name: 'Lift' }).click();
+    await maria.page.getByRole('button', { name: 'Yes, let calls run again' }).click();
+    await maria.page.getByRole('button', { name: 'Use a passkey' }).click();
+    await maria.page.getByText('Nothing is paused').waitFor();
+    expect(maria.shown).toHaveLength(1);
+    await maria.close();
+    const operator = await cameByLink(await makeApiKey(world.gateway, 'tom', { kind: 'administrative' }));
+    await operator.page.goto('/console/demo/agents');
+    await operator.page.getByRole('button', { name: 'Make a key' }).click();
+    await operator.page.locator('select[name=agent]').selectOption('bot');
+    await operator.page.getByLabel('Name, for people').fill('by passkey');
+    await operator.page.getByRole('button', { name: 'Make it' }).click();
+    await operator.page.getByRole('button', { name: 'Cancel' }).last().click();
+    expect(await operator.page.getByLabel('Name, for people').inputValue()).toBe('by passkey');
+    await operator.page.getByRole('button', { name: 'Make it' }).click();
+    await operator.page.getByRole('button', { name: 'Use a passkey' }).click();
+    const key = await operator.page.locator('.card .copies code').first().innerText();
+    expect((await world.run(refund({ payment_id: 'pay_key' }), key)).body.decision).toBe('committed');
+    await operator.close();
   });
 
   it('and nothing complained, or asked another host for anything', () => {

@@ -1,10 +1,11 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { type CliPorts, CommandFailure, type StoreInspection } from '../../src/cli/ports.ts';
+import { createKey } from '../../src/gateway/offline-keys.ts';
 import { svcWith } from './run.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'svc-doctor-'));
@@ -73,6 +74,38 @@ describe('svc doctor', () => {
     [{ state: 'broken' as const, keys: null }, 'skipped: the store cannot be read'],
   ])('counts keys: %j', async (store, says) => {
     expect(await examined(['keys'], store)).toEqual([expect.stringContaining(says), 0]);
+  });
+
+  it('says which variables are missing, and looks at all the rest; a key is made without those it does not need', async () => {
+    const written = readFileSync(file, 'utf8');
+    const webhook = 'webhooks: [ { name: desk, url: "https://desk.example.com/", secret: "${SVC_TEST_UNSET}" } ]';
+    writeFileSync(file, `${written}\n${webhook}\n`);
+    expect(await examined(['configuration', 'store', 'keys', 'port', 'upstream one', 'clock'])).toEqual([
+      expect.stringMatching(/^failed: .*1 error[^]*The environment variable SVC_TEST_UNSET is not set/),
+      'ok: durability fsync',
+      expect.stringMatching(/^ok: /),
+      expect.stringMatching(/^ok: /),
+      expect.stringMatching(/^ok: .*answers/),
+      expect.stringMatching(/^ok: /),
+      1,
+    ]);
+    writeFileSync(file, `${written.replace('http://127.0.0.1:1', '${SVC_TEST_UNSET}')}\n${webhook}\n`);
+    expect(await examined(['store', 'upstream one', 'upstreams'])).toEqual([
+      'ok: durability fsync',
+      undefined,
+      'skipped: not asked: see the configuration',
+      1,
+    ]);
+    const own = join(folder, 'own.yaml');
+    const data = join(folder, 'own');
+    writeFileSync(own, `store: { path: ${JSON.stringify(data)} }\nusers: [ { id: maria } ]\n${webhook}\n`);
+    const asked = { configFile: own, environment: {}, workspace: null, agent: null, profile: null, name: null };
+    const { record, notice } = await createKey({ ...asked, kind: 'administrative', user: 'maria' });
+    expect([record['user_id'], notice]).toEqual(['maria', null]);
+    // Of the store nothing is guessed.
+    writeFileSync(own, 'store: { path: "${SVC_TEST_UNSET}" }\n');
+    await expect(createKey({ ...asked, kind: 'administrative', user: 'maria' })).rejects.toThrow();
+    writeFileSync(file, written);
   });
 
   it('fails where a store that was used has lost its master secret, and not where nothing was used yet', async () => {

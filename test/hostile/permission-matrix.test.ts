@@ -209,7 +209,7 @@ const OPERATIONS: Readonly<Record<string, (column: string) => Prepared | Promise
   listObservedReads: () => ({ path: `${WS}/observed-reads?limit=1` }),
   listLedger: () => ({ path: `${WS}/ledger?limit=1` }),
   exportLedger: () => ({ path: `${WS}/export?format=csv&what=receipts&until=2020-01-01T00:00:00Z` }),
-  listInstallationLedger: () => ({ path: '/v1/beta/ledger?limit=1' }),
+  listInstallationLedger: () => ({ path: '/v1/beta/ledger?kind=user&limit=1' }),
   getEffect: async () => ({ path: `${WS}/effects/${await thing('committed')}` }),
   getReceipt: async () => ({ path: `${WS}/effects/${await thing('committed')}/receipt` }),
   streamEffects: () => ({ path: `${WS}/effects/stream` }),

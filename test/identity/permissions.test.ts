@@ -40,6 +40,7 @@ const DOCUMENT: Readonly<Record<EndpointId, readonly [string, string, string, st
   'effects.read': ['workspace', 'own', 'no', 'traces:read'],
   'ledger.read': ['workspace', 'no', 'any', 'ledger:read'],
   'ledger.export': ['workspace', 'no', 'no', 'ledger:read'],
+  'ledger.users': ['no', 'no', 'any', 'ledger:read'],
   'ledger.installation': ['no', 'no', 'any', 'no'],
   'effects.resolve': ['workspace', 'no', 'no', 'no'],
   'effects.probe': ['workspace', 'own', 'no', 'no'],

@@ -39,6 +39,7 @@ function watching(
   turns = createReadingTurns(),
   unsettled = () => 0,
   workspaces: readonly string[] = ['w'],
+  limitOf = ({ limit }: BudgetRow): number => limit,
 ) {
   const told: (readonly [key: string, event: string])[] = [];
   const notified: (readonly [until: number, Parameters<Store['tellOnce']>[2]])[] = [];
@@ -58,6 +59,7 @@ function watching(
       },
     },
     workspaces: () => workspaces,
+    limitOf,
     nearPercent: () => 90,
     unsettled,
   });
@@ -101,6 +103,24 @@ it.each([
   const { observed, told } = watching(() => [{ ...ROW, ...row }]);
   await observed.inspect([OPS]);
   expect(told).toHaveLength(times);
+});
+
+it('is near the limit that policy has now, whatever the row was last judged with', async () => {
+  vi.useFakeTimers({ toFake: ['performance'] });
+  let limit = 1_000;
+  const { observed, notified } = watching(
+    () => [ROW],
+    undefined,
+    undefined,
+    undefined,
+    () => limit,
+  );
+  await observed.inspect([OPS]);
+  expect(notified).toEqual([]);
+  limit = 95;
+  vi.advanceTimersByTime(60_000);
+  await observed.inspect([OPS]);
+  expect(notified.map(([, { data }]) => data['limit'])).toEqual([95]);
 });
 
 it('each row and each window of a budget is told of by itself: once, until it is reset, and to others again', async () => {

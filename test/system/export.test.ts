@@ -122,10 +122,15 @@ it('comma-separated values have a line of names, and nothing that a spreadsheet 
   expect(head?.split(',').slice(0, 4)).toEqual(['effect_id', 'created_at', 'agent_id', 'user']);
   expect(rows).toHaveLength(5);
   expect(rows[0]).toContain(`,"'=1+2,""x""",`);
-  expect(head).toMatch(/,decision,approver$/);
+  expect(head).toMatch(/,decision,approver,approver_decided_at,settled_at,amount,unit$/);
   const rowOf = (id = ''): string => rows.find((row) => row.startsWith(id)) ?? '';
-  expect(rowOf(ids['approved'])).toMatch(/,rcp_\w+,committed,maria$/);
-  expect(rowOf(ids['denied'])).toMatch(/,denied_policy,$/);
+  const { effect } = (await world.get(`/effects/${ids['approved']}`)).body;
+  const { decided_at: decidedAt } = (await world.get(`/approvals/${effect.approval_id}`)).body;
+  const [amount = 0] = effect.holds.map((hold: { readonly amount: number }) => hold.amount);
+  const took = `${(amount / 100).toFixed(2)},EUR`;
+  expect(rowOf(ids['approved'])).toContain(`,committed,maria,${decidedAt},${effect.settled_at},${took}`);
+  expect(rowOf(ids['approved'])).toMatch(new RegExp(`${took}$`));
+  expect(rowOf(ids['denied'])).toMatch(/,denied_policy,,,[-0-9T:.]+Z,,$/);
   const events = await (await ask('format=csv&what=events')).text();
   expect(events.split('\r\n')[0]).toBe('seq,at,kind,effect_id,actor_type,actor_id,data');
   expect(await (await ask('format=csv&what=receipts')).text()).toContain(ids['mine']);

@@ -20,6 +20,14 @@ function doctor(file: string): Promise<Readonly<Record<string, string>>> {
   });
 }
 
+/** What `svc status` prints. */
+function status(url: string, key: string): Promise<string> {
+  const env = { ...process.env, SVC_API_KEY: key, SVC_BASE_URL: url, SVC_WORKSPACE: 'demo' };
+  return new Promise((done) => {
+    execFile(process.execPath, ['bin/svc.mjs', 'status'], { env }, (_, out) => done(out));
+  });
+}
+
 it.skipIf(process.getuid?.() !== 0)(
   'a full disk under a gateway that runs is seen by doctor, and its end, too',
   async (context) => {
@@ -49,6 +57,12 @@ it.skipIf(process.getuid?.() !== 0)(
         gateway: expect.stringMatching(/^failed: takes no calls: The disk under the store .* is full/),
         disk: expect.stringMatching(/^failed: 0\.0 GiB free/),
       });
+      // One cause, one sentence, and what can be told all the same.
+      const told = await status(gateway.url, world.keys.account);
+      expect(told.match(/cannot be told/g)).toHaveLength(1);
+      expect(told).toMatch(/^gateway +takes no calls\n.*\n +The disk under the store .* is full/m);
+      expect(told).toMatch(/^store +cannot be told of unknown, .*refused: .*full.*\n  svc doctor gateway\.yaml/m);
+      expect(told).toMatch(/^pauses +nothing is paused$/m);
       disk.empty();
       await until(async () => (await doctor(file))['gateway'] === 'ok: takes calls');
     } finally {

@@ -259,7 +259,15 @@ it('is read by no agent, by no other workspace, and not without the scope', asyn
   const { code, err } = await svc('ledger', '--url', url, '--workspace', 'demo');
   vi.unstubAllEnvs();
   expect([code, err]).toEqual([1, expect.stringMatching(/\[wrong_workspace\]\n.*in SVC_WORKSPACE\.$/)]);
-  expect((await send(url, auditor, 'GET', '/v1/beta/ledger')).body.code).toBe('wrong_key_kind');
+  // Who changed which user, and no more of what belongs to no workspace.
+  const installation = async (query: string, key = auditor) =>
+    (await send(url, key, 'GET', `/v1/beta/ledger${query}`)).body;
+  for (const query of ['', '?kind=key', '?kind=policy', '?actor=maria'])
+    expect((await installation(query)).code, query).toBe('wrong_key_kind');
+  for (const query of ['?kind=user', '?kind=user.added', '?kind=passkey'])
+    expect(await installation(query), query).toEqual(await installation(query, world.gateway.administrativeKey));
+  expect((await installation('?kind=user')).events.length).toBeGreaterThan(0);
+  expect((await installation('?kind=user', world.keys.readonly)).code).toBe('insufficient_scope');
   expect((await send(url, auditor, 'POST', '/v1/workspaces/demo/effects', refund({}, freshKey()))).status).toBe(403);
 });
 

@@ -105,6 +105,8 @@ it('is 1, and names what is stuck, oldest first, with the command that goes on',
   expect(out).toMatch(/^unknown +7 calls with an outcome that is unknown, the oldest for 0 min$/m);
   expect(out.indexOf(lost[0] ?? '?')).toBeLessThan(out.indexOf(lost[1] ?? '?'));
   for (const part of [
+    new RegExp(`^  ${lost[0]} payments\\.refund on payment:\\S+, upstream payments, key \\S+$`, 'm'),
+    /^ +sent at 2\S+Z: .+; it may arrive until 2\S+Z$/m,
     /svc effects resolve EFFECT/,
     /^running +1 call under way$/m,
     /deploy\.start/,

@@ -59,6 +59,10 @@ test('an answer is lost on request, the effect is not', async () => {
   await expect(call('POST', '/v1/payments/pay_2/refunds', refund)).rejects.toThrow();
   expect(await call('GET', '/v1/payments/pay_2')).toMatchObject([200, { refunded: 1 }]);
   expect((await call('POST', '/v1/payments/pay_2/refunds', refund))[0]).toBe(201);
+  // By hand, with no program around it.
+  const byHand = { ...refund, reason: 'lose the answer' };
+  await expect(call('POST', '/v1/payments/pay_2/refunds', byHand)).rejects.toThrow();
+  expect(await call('GET', '/v1/payments/pay_2')).toMatchObject([200, { refunded: 3 }]);
 });
 
 test('is for this machine alone', async () => {

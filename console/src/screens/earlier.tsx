@@ -1,35 +1,35 @@
 import { useQuery } from '@tanstack/preact-query';
 import type { JSX } from 'preact';
-import { type Approval, ask, type Effect, of } from '../api.ts';
-import { moneyTaken } from '../money.ts';
-import { useCurrent, useMay } from '../session.tsx';
+import { useState } from 'preact/hooks';
+import { type Approval, ask, of } from '../api.ts';
+import { WithTimes } from '../format.tsx';
+import { useCurrent } from '../session.tsx';
 
-/** How long before now the same call is spoken of beside the answers, and a request that nobody decided on, ms. */
+/** How long before now a request is spoken of that nobody decided on, ms. */
 const SHORTLY_MS = 24 * 3_600_000;
 
-/** When the same agent last did the same on the target, for the same money; nothing where it is over a day ago, or no money. */
-export function useMadeBefore({ id, tool, target, costs, params, requested_by: by }: Approval): number | null {
-  const { workspace } = useCurrent();
-  const path = `${of(workspace)}/effects`;
-  const since = new Date(Date.now() - SHORTLY_MS).toISOString();
-  const asked = new URLSearchParams({ tool, target, agent_id: by.agent_id, decision: 'committed', limit: '20', since });
-  const money = moneyTaken(costs, params?.['currency']);
-  const found = useQuery({
-    queryKey: [workspace, 'effects', 'made', id, money?.text],
-    queryFn: async () => {
-      const { effects } = await ask<{ effects: Effect[] }>('GET', `${path}?${asked}`);
-      const last = effects.find(({ holds }) => moneyTaken(holds, money?.currency)?.text === money?.text);
-      if (last === undefined) return null;
-      // The list has no params: whether it was in the same currency stands in the call itself.
-      const { effect } = await ask<{ effect: Effect }>('GET', `${path}/${last.id}`);
-      const isSame = moneyTaken(effect.holds, effect.params?.['currency'])?.text === money?.text;
-      return isSame ? Date.parse(effect.settled_at ?? effect.created_at) : null;
-    },
-    enabled: useMay('effects.read') && money !== null,
-    refetchInterval: 10_000,
-  });
-  return found.data ?? null;
+/**
+ * What one should know before a vote. What is known when the buttons appear stands above them, and keeps its place when it
+ * is over; what comes later stands below them: nothing moves a button under somebody's finger.
+ */
+export function useNotices(isPending: boolean, known: readonly (string | undefined)[]) {
+  const texts = known.filter((text) => text !== undefined);
+  const [first, setFirst] = useState<readonly string[] | null>(null);
+  if (first === null && !isPending) setFirst(texts);
+  const isSame = (one: string) => (other: string) => withoutSpans(one) === withoutSpans(other);
+  const notice = (text: string, isOver = false): JSX.Element => (
+    <p key={withoutSpans(text)} class={`banner ${isOver ? 'over' : ''}`}>
+      <WithTimes>{text}</WithTimes>
+    </p>
+  );
+  const above = (first ?? texts).map((text) => ({ text, now: texts.find(isSame(text)) }));
+  return {
+    first: above.map(({ text, now }) => notice(now ?? text, now === undefined)),
+    later: texts.filter((text) => !above.some((one) => isSame(text)(one.text))).map((text) => notice(text)),
+  };
 }
+
+const withoutSpans = (text: string): string => text.replaceAll(/ \d+ (?:h|min)\b/g, '');
 
 /** How many requests nobody decided on in time: they wait no longer, and nothing of them happened. */
 export function Expired({ now }: { readonly now: number }): JSX.Element | null {

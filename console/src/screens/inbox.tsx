@@ -4,14 +4,14 @@ import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link, useSearchParams } from 'wouter-preact';
 import { type Approval, ask, type Bounds, type Json, type JsonObject, of, type Session } from '../api.ts';
 import { spanText, Text, Time, valueText, visible } from '../format.tsx';
-import { amountText, callName, currencyOfParam, lastName, leftText, moneyTaken, moneyText } from '../money.ts';
+import { amountText, callName, currencyOfParam, leftText, moneyTaken, moneyText } from '../money.ts';
 import { Copies, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
 import { useWaiting, waitingPath } from '../queries.ts';
 import { useCurrent, useMay } from '../session.tsx';
 import { useShortcuts } from '../shortcuts.tsx';
 import { AlikeChoice, AllowedAhead } from './allowed.tsx';
 import { Change, changesIn, type Edits, withEdit } from './change.tsx';
-import { Expired, useMadeBefore } from './earlier.tsx';
+import { Expired, useNotices } from './earlier.tsx';
 import { Facts, Params } from './effect.tsx';
 
 type Verdict = 'approve' | 'reject';
@@ -50,6 +50,10 @@ export function InboxScreen(): JSX.Element {
     setFault(null);
     if (approval !== undefined) setQuery({ approval: approval.id }, { replace: true });
   };
+  const next = waiting[at + 1];
+  useEffect(() => {
+    if (next !== undefined) void queries.prefetchQuery(wholeOf(workspace, next));
+  }, [queries, workspace, next?.digest]);
   // On a phone the list stands below the question.
   useEffect(() => {
     if (wanted !== null) document.getElementById('question')?.scrollIntoView({ block: 'nearest' });
@@ -96,7 +100,7 @@ export function InboxScreen(): JSX.Element {
   };
 
   useShortcuts((key) => {
-    if (key === 'j') show(waiting[at + 1]);
+    if (key === 'j') show(next);
     else if (key === 'k') show(waiting[at - 1]);
     else if (key === 'x' && open !== undefined) choose(open.id);
     else if (key === 'a' || key === 'r') document.querySelector<HTMLElement>(`[data-key=${key}]`)?.focus();
@@ -107,7 +111,7 @@ export function InboxScreen(): JSX.Element {
   return (
     <>
       <Head title="Inbox" does="Calls that wait for a person, the oldest first. Nothing of them has happened yet." />
-      <Fault of={found.error ?? fault} />
+      <Fault of={found.error} />
       <div role="status" class="said stack">
         {voted.slice(0, 3).map(({ approval, changes, message, isGood }) => (
           <p key={approval.id} class={`banner ${isGood ? 'ok' : ''}`}>
@@ -134,10 +138,10 @@ export function InboxScreen(): JSX.Element {
             key={`${open.id} ${open.digest}`}
             approval={open}
             batch={batch}
-            alike={waiting.filter((one) => one !== open && isSame(one, open)).length}
             why={mayDecide ? whyNot(open, session, batch) : 'Your key may look, and not decide.'}
             now={now}
             isBusy={isBusy}
+            fault={fault}
             decide={decide}
           />
           <section class="stack" aria-labelledby="waiting">
@@ -227,12 +231,6 @@ function batchOf(open: Approval, chosen: readonly Approval[]): readonly Approval
   return chosen.length > 1 && chosen.every((one) => isAlike(one, open)) ? chosen : [open];
 }
 
-/** Whether two ask for the same, of the same target. */
-function isSame(one: Approval, other: Approval): boolean {
-  const [amount, others] = [one, other].map(({ costs, params }) => moneyTaken(costs, params?.['currency'])?.text);
-  return one.tool === other.tool && one.target === other.target && amount === others;
-}
-
 /** What several calls take together, in words for a button; `null` where their amounts are not all of one currency. */
 function sumText(of: readonly Approval[]): string | null {
   const taken = of.map(({ costs, params }) => moneyTaken(costs, params?.['currency']));
@@ -262,8 +260,7 @@ function whyNot(approval: Approval, { user, roles }: Session, batch: readonly Ap
     return 'It is your own request, or your agent’s. Somebody else decides.';
   if (votes.some((vote) => vote.user === user && vote.verdict === 'approve'))
     return 'You have approved it. It waits for others.';
-  const fits = requirements.some((one) => decides(one, user, roles));
-  return fits ? null : 'The policy names others to decide.';
+  return requirements.some((one) => decides(one, user, roles)) ? null : 'The policy names others to decide.';
 }
 
 type Requirement = Approval['requirements'][number];
@@ -313,40 +310,42 @@ function approveText(approval: Approval, many: number, sum: string | null, chang
   return `Approve ${callName(tool, money.find((one) => one !== null) ?? moneyTaken(costs, params['currency'])?.text ?? null)}`;
 }
 
+/** Of one request also what is left of budgets, what is known before a vote, and longer texts than the list has. */
+function wholeOf(workspace: string, { id, digest }: Approval) {
+  const queryFn = () => ask<Approval>('GET', `${of(workspace)}/approvals/${id}`);
+  return { queryKey: [workspace, 'approvals', id, digest], queryFn };
+}
+
 function Question({
   approval: listed,
   batch,
-  alike: more,
   why,
   now,
   isBusy,
+  fault,
   decide,
 }: {
   readonly approval: Approval;
   readonly batch: readonly Approval[];
-  /** How many others wait that ask for the same. */
-  readonly alike: number;
   readonly why: string | null;
   readonly now: number;
   readonly isBusy: boolean;
+  /** Why a vote on it was refused. */
+  readonly fault: unknown;
   readonly decide: (verdict: Verdict, comment: string, changes: JsonObject, alike: number) => Promise<void>;
 }): JSX.Element {
   const { workspace } = useCurrent();
   const { roles, user } = useCurrent().session;
-  // The list does not say what is left of budgets, and cuts texts sooner.
-  const whole = useQuery({
-    queryKey: [workspace, 'approvals', listed.id, listed.digest],
-    queryFn: () => ask<Approval>('GET', `${of(workspace)}/approvals/${listed.id}`),
-    refetchInterval: 10_000,
-  });
+  const whole = useQuery({ ...wholeOf(workspace, listed), refetchInterval: 10_000 });
   const approval = { ...(whole.data ?? listed), votes: listed.votes };
-  const made = useMadeBefore(approval);
+  const notices = useNotices(whole.isPending, [approval.foreseen, batch.length > 1 ? undefined : approval.repeat]);
   const [comment, setComment] = useState('');
   const [edits, setEdits] = useState<Edits>({});
   const [alike, setAlike] = useState(0);
   const [isRefused, setRefused] = useState(false);
   const field = useRef<HTMLInputElement>(null);
   const many = batch.length;
+  const { requested_by: by } = approval;
   const editable = many > 1 ? {} : editableBy(approval, user, roles);
   const isOfAll = approval.requirements.every((one) => decides(one, user, roles));
   const may = many > 1 || !isOfAll || Object.keys(edits).length > 0 ? undefined : approval.allow_alike;
@@ -355,7 +354,6 @@ function Question({
   const isMute = wantsReason && comment.trim() === '';
   const money = moneyTaken(approval.costs, approval.params?.['currency'])?.text ?? null;
   const sum = sumText(batch);
-  const left = Date.parse(approval.expires_at) - now;
   return (
     <section class="card" aria-labelledby="question">
       <header>
@@ -365,16 +363,8 @@ function Question({
         {money !== null && <span class="amount">{money}</span>}
       </header>
       <p>
-        <Text>{approval.requested_by.agent_id}</Text>
-        {approval.requested_by.agent_owner === null ? (
-          ''
-        ) : (
-          <>
-            {' '}
-            (of <Text>{approval.requested_by.agent_owner}</Text>)
-          </>
-        )}{' '}
-        asks. Without a decision it ends by itself in <strong class="num">{spanText(left)}</strong>, at{' '}
+        <Text>{`${by.agent_id}${by.agent_owner === null ? '' : ` (of ${by.agent_owner})`}`}</Text> asks. Without a
+        decision it ends by itself in <strong class="num">{spanText(Date.parse(approval.expires_at) - now)}</strong>, at{' '}
         <Time at={approval.expires_at} short />, and nothing is sent.
       </p>
       {approval.requirements.map(
@@ -395,7 +385,8 @@ function Question({
           .
         </p>
       )}
-      {why === null ? (
+      {why !== null && <p class="banner">{why}</p>}
+      {why === null && !whole.isPending && (
         <>
           {Object.entries(editable).map(([name, bounds]) => (
             <Change
@@ -427,12 +418,7 @@ function Question({
               </span>
             )}
           </label>
-          {many === 1 && (made !== null || more > 0) && (
-            <p class="banner">
-              {made !== null && `The same ${lastName(approval.tool)} was made ${spanText(now - made)} ago. `}
-              {more > 0 && (more === 1 ? 'One more like this is waiting.' : `${more} more like this are waiting.`)}
-            </p>
-          )}
+          {notices.first}
           {many > 1 && sum === null && (
             <p class="banner">There is no sum: their amounts are not known, or not all of one currency.</p>
           )}
@@ -458,10 +444,12 @@ function Question({
               {many > 1 ? `Reject ${many}` : 'Reject'} <kbd>r</kbd>
             </button>
           </div>
+          <div role="status" class="stack">
+            {notices.later}
+          </div>
+          <Fault of={fault} />
           {may !== undefined && <AlikeChoice approval={approval} may={may} set={setAlike} />}
         </>
-      ) : (
-        <p class="banner">{why}</p>
       )}
       <Facts
         of={[

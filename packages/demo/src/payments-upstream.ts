@@ -24,6 +24,8 @@ const BODY_LIMIT = 64 * 1024;
 /** Payments that exist from the start: pay_1 to pay_9, 2,500.00 EUR each. */
 const SEEDED = 9;
 const SEEDED_AMOUNT = 250_000;
+/** A write with this reason happens, and its answer is lost: to see by hand what an agent sees on a bad day. */
+const LOSE = 'lose the answer';
 
 /**
  * Starts a small API on 127.0.0.1 that behaves like a real one: payments, refunds (never more than was paid), mails,
@@ -46,7 +48,8 @@ export async function startPaymentsUpstream(options: { readonly port: number }) 
       }
       const { status, body: members } = payments.answer(request, body);
       const changes = request.method !== 'GET' && request.method !== 'HEAD';
-      if (loseNext && changes && status < 300) {
+      const isLost = loseNext || (isJsonObject(body) && body['reason'] === LOSE);
+      if (isLost && changes && status < 300) {
         loseNext = false;
         response.socket?.destroy();
         return;

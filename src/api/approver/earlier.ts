@@ -5,7 +5,7 @@ import { amountText, lastName, moneyText } from '../../effects/model/money.ts';
 import type { ApprovalRequirement } from '../../effects/model/verdict.ts';
 import type { CallReader } from '../../effects/wire/calls.ts';
 import { canonicalJson } from '../../json/canonical.ts';
-import type { Json, JsonObject } from '../../json/value.ts';
+import { isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import type { ApiPorts } from '../ports.ts';
 import { spanText } from './layout.ts';
 
@@ -41,33 +41,45 @@ export interface Difference {
   readonly now: string;
 }
 
-/**
- * Reads what the agent of a request did before: one page of its effects on the target, and one of those of the tool.
- * @throws StoreUnavailable
- */
+/** Reads what the agent of a request did before. @throws StoreUnavailable */
 export async function earlierOf(
+  ports: Pick<ApiPorts, 'store'>,
+  approval: ApprovalRecord,
+  calls: CallReader,
+): Promise<Earlier> {
+  const { workspace, effectId, tool, requester } = approval;
+  const [onTarget, happened] = await Promise.all([
+    earlierOnTarget(ports, approval, calls),
+    ports.store.effects(workspace, { ...pageOf(requester), tool, decision: 'committed', limit: 2 }),
+  ]);
+  const last = happened.items.find(({ id }) => id !== effectId);
+  return { onTarget, alike: last === undefined ? null : earlierCall(last, calls) };
+}
+
+/** One page of what the agent of a request did on its target before. @throws StoreUnavailable */
+export async function earlierOnTarget(
   { store }: Pick<ApiPorts, 'store'>,
   { workspace, effectId, target, tool, requester }: ApprovalRecord,
   calls: CallReader,
-): Promise<Earlier> {
-  const asked = { state: null, decision: null, tool: null, agentId: requester.agentId, since: null, until: null };
-  const page = { ...asked, cursor: null };
-  const [onTarget, happened] = await Promise.all([
-    store.effects(workspace, { ...page, target, limit: LOOKED_AT }),
-    store.effects(workspace, { ...page, tool, decision: 'committed', limit: 2 }),
-  ]);
-  const shown = (effect: EffectRecord, withParams: boolean): EarlierCall => ({
+): Promise<Earlier['onTarget']> {
+  const { items } = await store.effects(workspace, { ...pageOf(requester), target, limit: LOOKED_AT });
+  const others = items.filter(({ id }) => id !== effectId);
+  return others.map((effect) => earlierCall(effect, effect.action.tool === tool ? calls : null));
+}
+
+function pageOf({ agentId }: ApprovalRecord['requester']) {
+  return { agentId, state: null, decision: null, tool: null, since: null, until: null, cursor: null };
+}
+
+function earlierCall(effect: EffectRecord, calls: CallReader | null): EarlierCall {
+  return {
     id: effect.id,
     tool: effect.action.tool,
     at: effect.life.state === 'committed' ? effect.life.at : effect.createdAt,
     decision: decisionOf(effect),
-    params: withParams ? paramsIn(calls.params(effect)) : null,
+    params: calls === null ? null : paramsIn(calls.params(effect)),
     costs: effect.holds,
-  });
-  const last = happened.items.find(({ id }) => id !== effectId);
-  const alike = last === undefined ? null : shown(last, true);
-  const others = onTarget.items.filter(({ id }) => id !== effectId);
-  return { onTarget: others.map((effect) => shown(effect, effect.action.tool === tool)), alike };
+  };
 }
 
 /** What is said of the same call that was made before. */
@@ -81,9 +93,9 @@ const MADE: Readonly<Partial<Record<Decision, string>>> = {
  * What somebody should know who is about to let a call happen again: the same was done shortly before, or waits as well. Empty
  * where neither is found among the agent's last calls on the target.
  */
-export function repeatText({ tool }: ApprovalRecord, earlier: Earlier | null, params: JsonObject, now: number): string {
-  const same = (earlier?.onTarget ?? []).filter(
-    (call) => call.tool === tool && call.params !== null && isOfSameAmount(call.params, params),
+export function repeatText(tool: string, onTarget: Earlier['onTarget'], params: Json | undefined, now: number): string {
+  const same = onTarget.filter(
+    (call) => call.tool === tool && call.params !== null && isJsonObject(params) && isOfSameAmount(call.params, params),
   );
   const made = same.find(({ decision, at }) => MADE[decision] !== undefined && now - at < SHORTLY_MS);
   const waiting = same.filter(({ decision }) => decision === 'pending_approval').length;

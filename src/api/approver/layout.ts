@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { timeToWire } from '../../effects/wire/time.ts';
+import { timeFromWire, timeToWire } from '../../effects/wire/time.ts';
 import { type Html, html, htmlText } from './html.ts';
 
 const STYLE = html`:root{color-scheme:light dark;--ground:light-dark(#f6f6f9,#101218);--card:light-dark(#fff,#181b23);--line:light-dark(#dcdee8,#2d3240);--ink:light-dark(#1a1d29,#e9ebf2);--faint:light-dark(#565c70,#a3a9bb);--accent:light-dark(#3b46c4,#a5adff);--wait:light-dark(#1f5cae,#86b8ff);--wait-ground:light-dark(#e4eefb,#12263f);--yes:light-dark(#0d6b41,#62d69c);--yes-ground:light-dark(#e2f4ea,#10301f);--bad:light-dark(#b0202e,#ff8f98);--bad-ground:light-dark(#fde7e8,#3b151a);--stop:light-dark(#7a4b00,#f0b45c);--stop-ground:light-dark(#fbf0dc,#35260c)}
@@ -104,6 +104,16 @@ export function spanText(ms: number): string {
   if (minutes < 120) return `${minutes} min`;
   const [hours, rest] = [Math.floor(minutes / 60), minutes % 60];
   return rest === 0 || hours >= 48 ? `${hours} h` : `${hours} h ${rest} min`;
+}
+
+/** A sentence of the API, with its times as this page writes them. */
+export function withTimes(text: string): Html {
+  const parts = text.split(/(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z)/);
+  return html`${parts.map((part, n) => {
+    // People write what looks like one into reasons.
+    const at = n % 2 === 0 ? null : timeFromWire(part);
+    return at === null ? html`${part}` : timeOf(at);
+  })}`;
 }
 
 /** A time: in UTC as it is written, in the zone of the reader where scripts run. */

@@ -1,6 +1,6 @@
 import { MOST_COMMENT } from '../../effects/model/approval.ts';
 import type { Challenge } from '../../identity/passkeys/passkeys.ts';
-import { countToText } from '../../effects/wire/approval.ts';
+import { countToText, foreseenText } from '../../effects/wire/approval.ts';
 import { sentence } from '../../effects/wire/effect.ts';
 import { isJsonObject } from '../../json/value.ts';
 import { callName, currencyOfParam, lastName } from '../../effects/model/money.ts';
@@ -9,7 +9,7 @@ import { alikeHtml, allowancesHtml, allowedHtml } from './alike.ts';
 import { type Difference, paramsThatDiffer, repeatText } from './earlier.ts';
 import { type Entered, faultAt, fieldsHtml, isFieldName } from './fields.ts';
 import { type Html, html, lines } from './html.ts';
-import { page, passkeyForm, spanText, timeOf } from './layout.ts';
+import { page, passkeyForm, spanText, timeOf, withTimes } from './layout.ts';
 import { shortened } from '../../effects/model/shortened.ts';
 import { REDACTED } from '../../effects/run/shown-params.ts';
 import type { ShownApproval } from './shown.ts';
@@ -78,6 +78,7 @@ export function approvalPage(shown: ShownApproval, of: PageOf): string {
   const { user, path, notice, form, changed = [] } = of;
   const amount = amountTaken(shown);
   const summary = shown.approval.requirements[0]?.summary ?? '';
+  const foreseen = foreseenText(shown.approval, shown.standing);
   const before = changed.length === 0 ? '' : differencesTable(changed, 'You saw', 'Now');
   const news =
     notice === null && before === ''
@@ -89,7 +90,7 @@ export function approvalPage(shown: ShownApproval, of: PageOf): string {
 <p class="what">${summary}</p>
 ${amount === null ? '' : html`<p class="amount">${amount}</p>`}${isOpen(shown) ? beyondOf(shown) : ''}${changedOf(shown)}<p class="who">${whoAsks(shown)}</p>
 <p class="${isOpen(shown) ? 'faint' : 'said'}">${text}</p>${allowedHtml(shown)}${becameOf(shown)}
-${isOpen(shown) ? html`${foreseen(shown)}${decisionOf(shown, of)}` : ''}</section>
+${isOpen(shown) ? html`${foreseen === '' ? '' : html`<p class="notice repeat">${withTimes(foreseen)}</p>`}${decisionOf(shown, of)}` : ''}</section>
 ${detailsOf(shown)}${allowancesHtml(shown, path, form)}
 ${elsewhere(shown, user)}<footer><span>You are ${user}.</span><form method="post" action="${path}/leave"><button>Leave</button></form></footer>`,
     'two',
@@ -251,24 +252,6 @@ function replaced({ approval, replacedBy }: ShownApproval): Html {
     : html`<p class="notice">People are asked anew: <a href="/approve/${approval.workspace}/${replacedBy}?instead_of=${approval.id}">see what is asked now</a>.</p>`;
 }
 
-/** What keeps an approval from being followed by the call, as far as that is known before. */
-function foreseen({ standing, approval: { changed, expiresAt } }: ShownApproval): Html {
-  if (standing === null) return html``;
-  const { kind, reason, pausedBy } = standing;
-  const end = timeOf(expiresAt);
-  const then = changed === undefined ? 'people are asked anew, as policy and tool are now' : 'the request ends';
-  const stops = {
-    asked: '',
-    unasked: '',
-    stale: `Policy or the tool was changed since this was asked. If you approve, nothing is sent, and ${then}.`,
-    refused: html`Policy refuses it now: ${reason?.message ?? ''} If you approve, nothing is sent unless that changes before ${end}.`,
-    gone: 'The agent, its key or the tool is no longer there. If you approve, nothing is sent.',
-  }[kind];
-  if (pausedBy === null) return stops === '' ? html`` : html`<p class="notice repeat">${stops}</p>`;
-  const over = pausedBy.until === null ? 'until somebody lifts the pause' : html`until ${timeOf(pausedBy.until)}`;
-  return html`<p class="notice repeat">${stops} Paused: ${sentence(pausedBy.reason)} If you approve, it waits ${over}; if that is not before ${end}, nothing is sent.</p>`;
-}
-
 /** The field that is none of a param, among what is wrong. */
 export const COMMENT = '/comment';
 
@@ -283,7 +266,7 @@ function decisionOf(shown: ShownApproval, { user, form, path, entered = {}, faul
   const isEditable = !isStale && Object.keys(shown.mayChange).length > 0;
   const isOfSeveral = requirements.length > 1 || requirements.some(({ quorum }) => quorum > 1);
   const hasApproved = votes.some((vote) => vote.user === user && vote.verdict === 'approve');
-  const repeat = isJsonObject(params['params']) ? repeatText(approval, earlier, params['params'], now) : '';
+  const repeat = repeatText(tool, earlier?.onTarget ?? [], params['params'], now);
   const asked = `Approve ${callName(tool, amountTaken(shown))}`;
   const isUntouched = !Object.keys(entered).some(isFieldName);
   const approve = isEditable

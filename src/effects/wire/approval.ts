@@ -4,6 +4,7 @@ import { editableToWire } from '../model/editable.ts';
 import { variesIn } from '../run/likeness.ts';
 import { type BudgetRow, decisionOf, type EffectRecord } from '../model/effect.ts';
 import type { ApprovalResult, Became } from '../run/decide-approval.ts';
+import type { Standing } from '../run/standing.ts';
 import { approvalToWire } from '../run/render.ts';
 import type { CallReader } from './calls.ts';
 import { sentence } from './effect.ts';
@@ -156,6 +157,28 @@ export function whyAsked(
     description: rules.find(({ id }) => id === rule)?.description ?? null,
     unknown: effect?.trace.matched.find((matched) => matched.rule === rule)?.unknown ?? [],
   }));
+}
+
+/**
+ * What keeps an approval from being followed by the call, as far as that is known before; empty where nothing does. Whoever
+ * shows it writes its times as its reader has them.
+ */
+export function foreseenText({ changed, expiresAt }: ApprovalRecord, standing: Standing | null): string {
+  if (standing === null) return '';
+  const { kind, reason, pausedBy } = standing;
+  const end = timeToWire(expiresAt);
+  const then = changed === undefined ? 'people are asked anew, as policy and tool are now' : 'the request ends';
+  const stops = {
+    asked: '',
+    unasked: '',
+    stale: `Policy or the tool was changed since this was asked. If you approve, nothing is sent, and ${then}.`,
+    refused: `Policy refuses it now: ${reason?.message ?? ''} If you approve, nothing is sent unless that changes before ${end}.`,
+    gone: 'The agent, its key or the tool is no longer there. If you approve, nothing is sent.',
+  }[kind];
+  if (pausedBy === null) return stops;
+  const over = pausedBy.until === null ? 'until somebody lifts the pause' : `until ${timeToWire(pausedBy.until)}`;
+  const waits = `Paused: ${sentence(pausedBy.reason)} If you approve, it waits ${over}; if that is not before ${end}, nothing is sent.`;
+  return `${stops} ${waits}`.trimStart();
 }
 
 /** The answer to a vote: the request as it is now, the call, and its outcome. */

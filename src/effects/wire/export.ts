@@ -1,8 +1,10 @@
 import type { JsonObject } from '../../json/value.ts';
 import type { ExportContext, Exported, ExportItem, ExportRequest } from '../model/export.ts';
-import { decisionOf } from '../model/effect.ts';
+import { decisionOf, type EffectRecord } from '../model/effect.ts';
 import { ledgerEventToWire } from '../model/ledger.ts';
+import { currencyOf, currencyOfBucket, moneyField } from '../model/money.ts';
 import { effectToWire } from './effect.ts';
+import { optionalTimeToWire, timeToWire } from './time.ts';
 import { withoutContent } from './withheld.ts';
 
 export function exportLine(item: ExportItem, request: ExportRequest, context: ExportContext): string {
@@ -53,6 +55,10 @@ const COLUMNS: Readonly<Record<Exported, readonly string[]>> = {
     'receipt_id',
     'decision',
     'approver',
+    'approver_decided_at',
+    'settled_at',
+    'amount',
+    'unit',
   ],
 };
 
@@ -61,7 +67,7 @@ function cellsOf(item: ExportItem): readonly (string | number | null)[] {
   switch (item.type) {
     case 'event': {
       const { seq, at, kind, effectId, actor, data } = item.event;
-      return [seq, new Date(at).toISOString(), kind, effectId, actor.type, actor.id, JSON.stringify(data)];
+      return [seq, timeToWire(at), kind, effectId, actor.type, actor.id, JSON.stringify(data)];
     }
     case 'receipt':
       return [item.effectId, item.id, item.jws];
@@ -71,10 +77,31 @@ function cellsOf(item: ExportItem): readonly (string | number | null)[] {
       const receipt = life.state === 'committed' ? life.receipt.id : null;
       const who = [actor.agentId, actor.user, actor.keyId];
       const what = [action.tool, action.target, life.state, rules, trace.policyVersion];
-      const decided = [decisionOf(item.effect), item.approvers.join(' ')];
-      return [id, new Date(createdAt).toISOString(), ...who, ...what, idempotencyKey, receipt, ...decided];
+      const { by, at } = item.decided;
+      const settled = 'at' in life ? life.at : null;
+      const decided = [decisionOf(item.effect), by.join(' '), optionalTimeToWire(at), optionalTimeToWire(settled)];
+      return [
+        id,
+        timeToWire(createdAt),
+        ...who,
+        ...what,
+        idempotencyKey,
+        receipt,
+        ...decided,
+        ...amountOf(item.effect),
+      ];
     }
   }
+}
+
+/** What it set aside in a budget of money, with the currency; where none is of money, in the first, as that counts. */
+function amountOf({ holds: [first, ...others] }: EffectRecord): readonly (string | number | null)[] {
+  if (first === undefined) return [null, null];
+  for (const { unit, bucket, amount } of [first, ...others]) {
+    const currency = currencyOf(unit, currencyOfBucket(bucket));
+    if (currency !== null) return [moneyField(amount, currency), currency];
+  }
+  return [first.amount, first.unit];
 }
 
 /** Also after a line end, and as wide characters: some take those for the same. */

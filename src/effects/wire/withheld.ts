@@ -2,6 +2,7 @@ import type { ApprovalRecord } from '../model/approval.ts';
 import type { Reason } from '../model/decision.ts';
 import type { EffectRecord } from '../model/effect.ts';
 import type { Principal, Scope } from '../model/principal.ts';
+import type { Standing } from '../run/standing.ts';
 
 /** With the first a profile key reads what calls carried; with the others because it makes such calls, or decides on them. */
 const CONTENT_SCOPES: readonly Scope[] = ['params:read', 'effects:preview', 'effects:run', 'approvals:decide'];
@@ -55,6 +56,12 @@ export function approvalFor(principal: Principal, approval: ApprovalRecord): App
     requirements: requirements.map((one) => ({ ...one, summary: WITHHELD })),
     stopped: stopped === null ? null : { ...stopped, reason: plainReason(stopped.reason) },
   };
+}
+
+/** Why a call would not be sent, without texts that are made of params where a key does not read these. */
+export function standingFor(principal: Principal, { tool }: ApprovalRecord, standing: Standing): Standing {
+  const isWithheld = standing.reason !== null && withheldBecause(principal, tool) !== null;
+  return isWithheld ? { ...standing, reason: plainReason(standing.reason) } : standing;
 }
 
 function plainReason(reason: Reason): Reason {
