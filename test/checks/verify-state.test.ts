@@ -1,7 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../src/json/value.ts';
+import { CHECK_LIMITS } from '../../src/effects/checks/state-fields.ts';
 import { type VerifyStateRequest, verifyState } from '../../src/effects/checks/verify-state.ts';
+import { checkState } from '../../src/effects/run/check-state.ts';
+import type { StateReading } from '../../src/effects/upstream.ts';
+import { makeTool } from '../upstreams/tool.ts';
 
 function verify(change: Partial<VerifyStateRequest>) {
   const result = verifyState({
@@ -114,5 +118,35 @@ describe('verifyState', () => {
         expect(result.decision).toBe('replan');
       }),
     );
+  });
+});
+
+describe('the live state before a call is sent', () => {
+  const large = (): JsonObject => ({ a: Array.from({ length: CHECK_LIMITS.effort + 1 }, () => 1) });
+  const read = (state: JsonObject): StateReading => ({ kind: 'read', state });
+  it.each<[string, JsonObject, StateReading, string | null, string]>([
+    ['is as it was assumed', { a: 1 }, read({ a: 1 }), null, 'passed'],
+    ['is another', { a: 1 }, read({ a: 2 }), 'state_drift', 'refused'],
+    ['cannot be read', { a: 1 }, { kind: 'unreadable', message: 'status 500' }, 'state_unreadable', 'refused'],
+    ['cannot be compared', large(), read(large()), 'state_unreadable', 'refused'],
+  ])('%s', async (_, assumedState, reading, code, status) => {
+    const ends: unknown[] = [];
+    const found = await checkState(
+      {
+        ports: { upstream: { readState: async () => reading } },
+        tool: makeTool(),
+        params: {},
+        begins: () => undefined,
+        ends: (_stage, ended) => ends.push(ended),
+      },
+      {
+        intent: 'refund',
+        requiredFields: ['a'],
+        assumedState,
+        conditions: {},
+        onMismatch: 'block',
+      },
+    );
+    expect([found?.reason.code ?? null, found?.reason.next ?? 'block', ends]).toEqual([code, 'block', [status]]);
   });
 });

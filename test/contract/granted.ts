@@ -358,9 +358,17 @@ export function describeGranted(open: OpenStore, capabilities: Capabilities): vo
         ]),
         GATEWAY,
       );
+      await at.store.seeUsers(
+        new Map([
+          ['omar', []],
+          ['maria', ['auditor', 'admin']],
+        ]),
+        GATEWAY,
+      );
       expect(await told()).toEqual([
         { user: 'maria', given: ['admin'], taken: ['lead'] },
         { user: 'omar', given: ['lead'], taken: [] },
+        { user: 'omar', given: [], taken: ['lead'] },
       ]);
     });
 

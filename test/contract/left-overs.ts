@@ -192,9 +192,9 @@ export function describeLeftOvers(open: OpenStore, capabilities: Capabilities): 
     it('is declared once, also where the sweep is cut short by the next restart', async () => {
       const effects = await Promise.all(Array.from({ length: 5 }, () => dispatched(at.store)));
       await at.reopen();
-      expect((await at.store.sweep(2)).lost).toBe(2);
+      for (const lost of [2, 2]) expect((await at.store.sweep(2)).lost).toBe(lost);
       await at.reopen();
-      expect((await at.store.sweep(100)).lost).toBe(3);
+      expect((await at.store.sweep(100)).lost).toBe(1);
       expect((await at.store.sweep(100)).lost).toBe(0);
       for (const { effect } of effects) expect(await kinds(effect.id)).toEqual(['effect.admitted', 'execution.lost']);
     });

@@ -95,14 +95,17 @@ describe('what events and the receipt of their effect both say', () => {
     expect(differing([asked, before, changing, ...rest])).toEqual([]);
   });
 
-  it('after a resolve the receipt tells when it was admitted: only what is not of the attempt is compared', () => {
-    const resolved = {
-      ...RECEIPT,
-      effect: { attempt: 2, settled_by: { by: 'resolver', forced: true } },
-      upstream: null,
-    };
-    expect(differing(EVENTS, resolved)).toEqual([]);
-    expect(differing(edited('effect.admitted', 'data.tool'), resolved)).toEqual(['tool of effect.admitted']);
+  it.each([
+    ['owner', true],
+    ['late_answer', true],
+    ['resolve', false],
+    ['probe', false],
+  ])('settled by %s, the receipt tells of the attempt itself: %s', (by, isOfAttempt) => {
+    const receipt = { ...RECEIPT, effect: { attempt: 2, settled_by: { by, forced: true } } };
+    expect(differing(EVENTS, receipt)).toEqual([]);
+    expect(differing(edited('effect.admitted', 'data.tool'), receipt)).toEqual(['tool of effect.admitted']);
+    const told = isOfAttempt ? ['at of execution.started'] : [];
+    expect(differing(edited('execution.started', 'at'), receipt)).toEqual(told);
   });
 
   it('an attempt that failed before is none of the receipt', () => {

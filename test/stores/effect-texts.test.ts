@@ -9,6 +9,7 @@ import {
   encodeOutcome,
   encodeTerms,
 } from '../../src/records/effect-text.ts';
+import type { Answered, KeptResult } from '../../src/effects/model/answer.ts';
 import type { EffectRecord } from '../../src/effects/model/effect.ts';
 
 const plain = fc.array(fc.constantFrom('A', 'z', '0', '-', '_', '.'), { maxLength: 40 }).map((of) => of.join(''));
@@ -59,16 +60,21 @@ describe('the texts of an effect', () => {
   });
 
   it('give back the outcome, whatever its receipt is made of', () => {
-    const result = {
-      kind: 'http',
-      status: 201,
-      headers: {},
-      body: { kind: 'json', value: ['"', 1] },
-      truncated: false,
-    } as const;
+    const results: fc.Arbitrary<KeptResult> = fc.record({
+      kind: fc.constant('http'),
+      status: fc.constantFrom(201, 500),
+      headers: fc.constantFrom<Record<string, string>[]>({}, { etag: '"x"' }),
+      body: fc.oneof(
+        long.map((value) => ({ kind: 'sealed' as const, value })),
+        fc.constant({ kind: 'json' as const, value: ['"', 1] }),
+      ),
+      truncated: fc.boolean(),
+    });
+    const answered = fc.constantFrom<Answered | null>(null, evidence.answered, { kind: 'message' });
     fc.assert(
-      fc.property(fc.oneof(sealed, signed), fc.boolean(), (jws, isKept) => {
-        const known = { evidence, receipt: jws === null ? null : { id: 'rcp_1', jws }, result: isKept ? result : null };
+      fc.property(fc.oneof(sealed, signed), fc.option(results), answered, (jws, result, by) => {
+        const receipt = jws === null ? null : { id: 'rcp_1', jws };
+        const known = { evidence: { ...evidence, answered: by }, receipt, result };
         expect(decodeOutcome(encodeOutcome(known))).toEqual(known);
       }),
     );

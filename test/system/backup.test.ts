@@ -227,9 +227,12 @@ it('what is lost is counted from the farthest that was seen, however often a bac
 
 it('a restore that was interrupted before it began to replace is made anew: the store has gone on', async () => {
   await world.run(refund({ amount: 1 }));
-  expect(await command('backup', backup)).toMatchObject({ code: 0 });
-  await gateway.stop();
   const at = (...names: readonly string[]): string => join(gateway.dataFolder, ...names);
+  const spilled = (of: string): string => at('spill', `of-the-${of}.settlement.json`);
+  writeFileSync(spilled('backup'), '{}');
+  expect(await command('backup', backup)).toMatchObject({ code: 0 });
+  rmSync(spilled('backup'));
+  await gateway.stop();
   mkdirSync(at('restoring'));
   for (const name of ['store.db', 'install.json']) copyFileSync(at(name), at('restoring', name));
   writeFileSync(
@@ -243,7 +246,11 @@ it('a restore that was interrupted before it began to replace is made anew: the 
 
   const there = await command('restore', backup);
   expect(there).toMatchObject({ code: 2, err: expect.stringContaining('With --replace') });
+  writeFileSync(spilled('store'), '{}');
   expect(await command('restore', backup, '--replace')).toMatchObject({ code: 0 });
+  // The settlements that neither has taken are there.
+  expect(['backup', 'store'].map((of) => existsSync(spilled(of)))).toEqual([true, true]);
+  rmSync(at('spill'), { recursive: true });
   await restarted();
   expect((await repeat(key)).body.decision).toBe('unknown_effect');
   await expectNothingTwice();

@@ -8,7 +8,7 @@ import type { Tool } from '../model/tool.ts';
 import type { EffectPorts } from '../ports.ts';
 
 interface Checked {
-  readonly ports: Pick<EffectPorts, 'upstream'>;
+  readonly ports: { readonly upstream: Pick<EffectPorts['upstream'], 'readState'> };
   readonly tool: Tool;
   readonly params: JsonObject;
   begins(stage: 'state_check'): void;
