@@ -37,7 +37,12 @@ it('keys that a command makes have the profiles, lifetimes and the one workspace
   expect(await make({ kind: 'agent', agent: 'bot' })).toMatchObject({ workspace: 'demo', agent_id: 'bot', days: 30 });
   expect(await make({ kind: 'account', user: 'maria' })).toMatchObject({ workspace: 'demo', user_id: 'maria' });
   expect(await make({})).toMatchObject({ workspace: null, expires_at: null, name: 'administrative key' });
-  expect((await listKeys(options())).map(({ kind }) => kind)).toEqual(['profile', 'agent', 'account', 'administrative']);
+  expect((await listKeys(options())).map(({ kind }) => kind)).toEqual([
+    'profile',
+    'agent',
+    'account',
+    'administrative',
+  ]);
 });
 
 it('a key is rotated once, and not where there is none', async () => {
