@@ -27,7 +27,7 @@ const nothing = { workspace: null, agent: null, user: null, profile: null, name:
 const make = async (of: Partial<Parameters<typeof createKey>[0]>) => {
   const { record } = await createKey({ ...options(), ...nothing, kind: 'administrative', ...of });
   const days = (Date.parse(String(record['expires_at'])) - Date.parse(String(record['created_at']))) / DAY;
-  return { ...record, days };
+  return { ...record, id: String(record['id']), days };
 };
 
 it('keys that a command makes have the profiles, lifetimes and the one workspace of the configuration', async () => {
@@ -49,9 +49,9 @@ it('a key is rotated once, and not where there is none', async () => {
   expect(await rotateKey(options(), 'key_0123456789ab', 0)).toEqual({ kind: 'absent' });
   const { id } = await make({ kind: 'agent', agent: 'bot' });
   expect(await rotateKey(options(), 'key_0123456789ab', 0)).toEqual({ kind: 'absent' });
-  const rotated = await rotateKey(options(), String(id), DAY);
+  const rotated = await rotateKey(options(), id, DAY);
   expect(rotated).toMatchObject({ kind: 'rotated', record: { replaces: id, agent_id: 'bot' } });
-  expect(await rotateKey(options(), String(id), DAY)).toEqual({ kind: 'ended' });
+  expect(await rotateKey(options(), id, DAY)).toEqual({ kind: 'ended' });
 });
 
 it('what a person can mend is told by the options, or as a failure of the command; the next one goes on', async () => {
