@@ -1,3 +1,4 @@
+import type { FastifyReply } from 'fastify';
 import { Type } from 'typebox';
 import { type ApiApp, guarded } from './app.ts';
 import { callerOf } from './caller.ts';
@@ -81,9 +82,7 @@ export function addPolicyActivationRoutes(app: ApiApp, ports: ApiPorts, lists: L
     const { version } = request.body;
     const choice = version === undefined ? ({ kind: 'files' } as const) : ({ kind: 'version', version } as const);
     const { principal } = callerOf(request);
-    const chosen = await ports.choosePolicy(choice, principal, request.body.comment ?? null);
-    if (chosen.kind === 'proposed') reply.code(202);
-    return answerTo(chosen);
+    return answerTo(await ports.choosePolicy(choice, principal, request.body.comment ?? null), reply);
   });
 
   addRollbackRoute(app, ports);
@@ -99,9 +98,7 @@ function addRollbackRoute(app: ApiApp, ports: Pick<ApiPorts, 'store' | 'choosePo
   });
   app.post('/v1/beta/policies/rollback', rollBackPolicies, async (request, reply) => {
     const { principal } = callerOf(request);
-    const chosen = await ports.choosePolicy({ kind: 'before' }, principal, request.body.comment ?? null);
-    if (chosen.kind === 'proposed') reply.code(202);
-    return answerTo(chosen);
+    return answerTo(await ports.choosePolicy({ kind: 'before' }, principal, request.body.comment ?? null), reply);
   });
 }
 
@@ -125,12 +122,13 @@ function addVersionRoute(app: ApiApp, ports: Pick<ApiPorts, 'showPolicy'>, lists
 const NOT_KEPT =
   'There are no such policies in the store. It keeps the files of versions that stand in the history, as long as they are small.';
 
-function answerTo(chosen: ChosenPolicy) {
+function answerTo(chosen: ChosenPolicy, reply: FastifyReply) {
   switch (chosen.kind) {
     case 'active':
       return { version: chosen.version };
     case 'proposed': {
       const { version, proposal } = chosen;
+      reply.code(202);
       return { version, proposal: proposalToWire(proposal, proposal.at, version) };
     }
     case 'not_kept':

@@ -101,7 +101,7 @@ export function contentFault(
     .slice(1)
     .map((parameter) => parameter.trim())
     .filter((parameter) => parameter.startsWith('charset'));
-  if (charsets.length > 1 || !charsets.every((charset) => /^charset=(?:utf-8|"utf-8")$/.test(charset)))
+  if (!charsets.every((charset) => /^charset=(?:utf-8|"utf-8")$/.test(charset)))
     return problemOf('invalid_request', 'Bodies are read as UTF-8; send no other charset.');
   if (isPlain) taken.set(tool, type);
   return null;

@@ -88,6 +88,13 @@ describe('run', () => {
     expect(errors.map(({ path }) => path)).toEqual(['/state_check/conditions/amount/$near', '/metadata']);
   });
 
+  it('takes metadata of 4,096 bytes, however few characters they are, and no more', async () => {
+    const note = 'é'.repeat((4_096 - '{"note":""}'.length - 1) / 2);
+    const status = async (more: string): Promise<number> =>
+      (await rig.send('POST', EFFECTS, { body: refund({ metadata: { note: note + more } }) })).status;
+    expect([await status('x'), await status('xx')]).toEqual([200, 400]);
+  });
+
   it('refuses a check of the state where the tool declares no request that reads it', async () => {
     const check = { intent: 'i', required_fields: [], assumed_state: {}, conditions: {}, on_mismatch: 'block' };
     const answer = await rig.send('POST', EFFECTS, {

@@ -54,7 +54,7 @@ test('one cap counts all listeners: silent connections and unfinished handshakes
 });
 
 test('each listener takes on its own certificate, not that of another', async () => {
-  const server = createServer();
+  const server = createServer((request, response) => response.end(`from ${listenerOf(request.socket)}`));
   const pair = (name: string) => ({ cert: read(`${name}.pem`), key: read(`${name}.key.pem`) });
   const { listeners, connections } = createListeners(server, pair('one'), (each) => new ConnectionCap(each, 10));
   const settings = { at: 'own', host: '127.0.0.1', port: 0, tls: pair('one') };
@@ -74,6 +74,9 @@ test('each listener takes on its own certificate, not that of another', async ()
   expect(await names()).toEqual(['one', 'two']);
   listeners.update(pair('two'), [{ ...settings, tls: pair('one') }]);
   expect(await names()).toEqual(['two', 'one']);
+  // One without a certificate stays in the clear beside them.
+  const plain = await listeners.open({ ...settings, at: 'plain', tls: null });
+  expect(await (await fetch(plain)).text()).toBe('from plain');
   connections.close();
   await listeners.close();
   server.close();

@@ -59,6 +59,23 @@ it('puts in force what is asked for: the files, a version, those of before', asy
   ]);
 });
 
+it('answers 202 where they are only proposed, by either way', async () => {
+  const at = rig.ports.store.now();
+  const terms = {
+    id: 'ppl_1',
+    version: 'B'.repeat(43),
+    from: 'A',
+    how: 'activate',
+    by: { type: 'user', id: 'root' },
+  } as const;
+  answer = { kind: 'proposed', version: 'A', proposal: { ...terms, people: [], at, expiresAt: at + 1, seal: '' } };
+  for (const path of [ACTIVATIONS, '/v1/beta/policies/rollback'])
+    expect(await post(path, {})).toMatchObject({
+      status: 202,
+      json: { version: 'A', proposal: { id: 'ppl_1', version: terms.version, still_needs: 2 } },
+    });
+});
+
 it('says why not: none is kept, they do not fit, it is no version', async () => {
   expect(await post('/v1/beta/policies/rollback', {})).toMatchObject({ status: 404 });
   answer = { kind: 'refused', message: 'There is no pool slots.' };

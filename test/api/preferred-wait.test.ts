@@ -227,6 +227,17 @@ describe('the watch over effects', () => {
     await Promise.all(waiting.map(({ left }) => left));
   });
 
+  it('goes on while the store cannot be read, and hears of the end when it can be', async () => {
+    let reads = 0;
+    const watch = createEffectWatch(() => {
+      reads += 1;
+      return reads < 3 ? Promise.reject(new Error('away')) : Promise.resolve(null);
+    });
+    const effect = { workspace: 'demo', effectId: 'eff_1' };
+    expect(await watch.left(['executing'], effect, 'one', 600_000, new AbortController().signal)).toBe(true);
+    expect(reads).toBe(3);
+  });
+
   it('keeps nothing of callers that have gone: there is room for others', async () => {
     const { watch, refused, wait } = endless();
     const waiting = many((index) => wait(`eff_${index}`, `agent ${index % 4}`));

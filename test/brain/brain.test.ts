@@ -187,6 +187,29 @@ it('tries again by itself a second after the store could not be read', async () 
   }
 });
 
+it('finds what changed while it looked, though the look had begun before', async () => {
+  const { store, put } = await open();
+  await put(customer('c1'));
+  let late: (() => Promise<unknown>) | null = null;
+  const slow: EntityStore = {
+    ...store,
+    // What it answers is of before, and comes after the change was heard of: one thread reads, and another writes.
+    async brainState(workspace) {
+      const before = await store.brainState(workspace);
+      const change = late;
+      late = null;
+      await change?.();
+      return before;
+    },
+  };
+  const { brain, ids } = brainOn(slow);
+  await ids('c1');
+  late = () => put(customer('c2'));
+  await brain.caughtUp(WS);
+  await vi.waitFor(async () => expect(await ids('c2')).toEqual(['c2']));
+  brain.close();
+});
+
 it('finds what was removed and put again between two looks', async () => {
   const { store, put } = await open();
   await put(customer('c1', 'Zebra'), customer('c2'));

@@ -410,6 +410,12 @@ test('pause and resume', async () => {
   expect(listed.out).toContain(id);
   expect(listed.code).toBe(1);
   expect((await asAccount('resume', id)).code).toBe(0);
+  // What was not lifted is not said to be.
+  expect(await asAccount('resume', id)).toMatchObject({
+    out: '',
+    code: 1,
+    err: expect.stringContaining('no such pause'),
+  });
   const misspelt = await asAccount('pause', '--tool', 'payment.**', '--reason', 'look');
   expect(misspelt.out).toMatch(/^Paused, .*\nWarning: No tool that fits 'payment\.\*\*' is known/);
   expect((await asAccount('resume', '--all')).code).toBe(0);

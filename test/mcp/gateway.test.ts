@@ -2,6 +2,7 @@ import { createSecretKey } from 'node:crypto';
 import { expect, test } from 'vitest';
 import type { RunOutcome } from '../../src/effects/model/outcome.ts';
 import type { JsonObject } from '../../src/json/value.ts';
+import { withoutAnswerToUs } from '../../src/mcp/gateway/approval-url.ts';
 import { headersNamed } from '../../src/mcp/gateway/arrival.ts';
 import { answeredEarly, openedRound, sealedRound } from '../../src/mcp/gateway/input-rounds.ts';
 import { visibleTools } from '../../src/mcp/gateway/plugin.ts';
@@ -163,4 +164,17 @@ test('headers that go on to a server are those that it is to have, and no cookie
     authorization: 'x',
   };
   expect(headersNamed({ headers }, ['cookie', 'traceparent', 'baggage'])).toEqual({ cookie: 'a=b', traceparent: 't' });
+});
+
+test('what a client answers to the gateway itself goes to no server, and what it answers to a server does', () => {
+  const ours = { 'svc-gateway/approval': { action: 'accept' } };
+  const theirs = { name: 'ann' };
+  const call = { name: 'pay', arguments: {} };
+  expect(withoutAnswerToUs({ ...call, inputResponses: ours })).toEqual(call);
+  expect(withoutAnswerToUs({ ...call, inputResponses: { ...ours, ...theirs } })).toEqual({
+    ...call,
+    inputResponses: theirs,
+  });
+  for (const params of [call, { ...call, inputResponses: theirs }, { ...call, inputResponses: [ours] }])
+    expect(withoutAnswerToUs(params)).toBe(params);
 });

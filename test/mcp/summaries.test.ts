@@ -6,6 +6,7 @@ import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { createReadingTurns } from '../../src/effects/run/reading-turns.ts';
 import type { EffectFilter } from '../../src/effects/store.ts';
 import type { JsonObject } from '../../src/json/value.ts';
+import { catalogTools } from '../../src/mcp/control/catalog.ts';
 import { observabilityTools } from '../../src/mcp/control/observability.ts';
 import type { ControlPorts } from '../../src/mcp/control/ports.ts';
 import { readinessTools } from '../../src/mcp/control/readiness.ts';
@@ -410,5 +411,34 @@ describe('readiness', () => {
   test('several faults cost more, and nothing costs more than all', async () => {
     const { score, ready } = await found({ mode: 'observe', installation: { entrance: 'plain', queryKey: 'allow' } });
     expect([score, ready]).toEqual([79, false]);
+  });
+});
+
+describe('a search of tools', () => {
+  /** What a key of a person, or of a profile, is told of an MCP server that lists more than was approved. */
+  async function found(principal: Partial<ToolCall['principal']>, call: Partial<ToolCall> = {}) {
+    const seen = [{ upstream: 'crm', failure: null, unapproved: ['look', 'wipe', 'Dear model'] }];
+    const ports: ControlPorts = {
+      ...PORTS,
+      store: STORE,
+      inLine: (_key, make) => make(),
+      installation: notAsked,
+      policies: () => ({ mode: 'enforce', set: POLICIES }),
+      pins: { stateOf: () => null, seen: () => seen },
+    };
+    const reader = { ...BOT, kind: 'profile', profile: 'p', agentId: null, scopes: ['tools:read'], ...principal };
+    const of = { ...call, principal: reader as ToolCall['principal'] };
+    const { structured } = await answerOf(catalogTools(ports, []), {}, of);
+    return JSON.parse(JSON.stringify(structured['tools'])) as { name: string }[];
+  }
+  const names = async (...of: Parameters<typeof found>) => (await found(...of)).map(({ name }) => name);
+
+  test('names what nobody has approved to people, within the tools of their key, and to no agent', async () => {
+    const own = ['svc.tools.describe', 'svc.tools.search'];
+    expect(await names({})).toEqual(['crm.look', 'crm.wipe', 'payments.refund', 'payments.see', ...own]);
+    expect(await names({ allowedTools: ['crm.look'] })).toEqual(['crm.look', ...own]);
+    // To an agent, of the declared ones those that the rule permits.
+    const view = { kind: 'own', workspace: 'demo', agentId: 'bot' } as const;
+    expect(await names({}, { view })).toEqual(['payments.refund', ...own]);
   });
 });

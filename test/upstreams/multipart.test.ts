@@ -261,7 +261,7 @@ describe('what servers read in different ways is refused, with its place', () =>
       '',
     ],
     ['long headers', part(`${field}\r\nContent-Type: text/plain; x=${'y'.repeat(9000)}`), ''],
-    ['large fields', part(field, 'x'.repeat(100_001)), ''],
+    ['a field and its headers of 100,001 bytes', part(field, 'x'.repeat(100_001 - field.length)), ''],
     ['a long filename', part(disposition(`name="a"; filename="${'f'.repeat(1025)}"`)), '/a'],
   ])('%s', async (_name, body, path) => {
     const schema: JsonObject = { properties: { f: { properties: { bytes: { type: 'integer' } } } } };
