@@ -20,6 +20,7 @@ import {
 import { STORE_FILE } from '../stores/embedded/boot.ts';
 import { loadDriver } from '../stores/embedded/driver.ts';
 import { acquireLock } from '../stores/embedded/lock.ts';
+import { asError, isFull } from '../stores/embedded/failure-text.ts';
 import type { StorePlace } from '../stores/embedded/marks.ts';
 import { beginEpoch, type Incomplete } from '../stores/embedded/new-epoch.ts';
 import { openReads } from '../stores/embedded/read-side.ts';
@@ -36,16 +37,26 @@ const STORE_FILES = [STORE_FILE, `${STORE_FILE}-wal`, `${STORE_FILE}-shm`] as co
 /** Writes a backup of the embedded store, also while the gateway runs. */
 export const backUpStore: CliPorts['backUpStore'] = async (options, to) => {
   const { path } = await placeFor(options);
-  const { made_at: madeAt, transactions } = await inWords(writeBackup(path, to));
+  const { made_at: madeAt, transactions } = await inWords(
+    writeBackup(path, to),
+    `There is no room in ${to} for the backup, and what was written of it was removed. Make room, or name a folder on another disk, and run the command again.`,
+  );
   // The backup is whole, whatever becomes of the note.
-  const warning = await noteUpkeep(path, 'backup', { at: madeAt, clean: true }).then(() => null, String);
+  const noting = noteUpkeep(path, 'backup', { at: madeAt, clean: true });
+  const warning = await noting.then(
+    () => null,
+    (error: unknown) => asError(error).message,
+  );
   return { madeAt, transactions, warning };
 };
 
 /** Puts a backup in the place of the embedded store, with what is known to have run since. */
 export const restoreStore: CliPorts['restoreStore'] = async (options, from, replace) => {
   const place = await placeFor(options);
-  return inWords(restore(place, from, replace));
+  return inWords(
+    restore(place, from, replace),
+    `There is no room in ${place.path} for the restored store, which is made beside the one that is there. Make room, and run the command again: until then all stays as it is.`,
+  );
 };
 
 async function placeFor({ configFile, environment }: Parameters<CliPorts['backUpStore']>[0]): Promise<StorePlace> {
@@ -56,8 +67,9 @@ async function placeFor({ configFile, environment }: Parameters<CliPorts['backUp
   );
 }
 
-async function inWords<T>(work: Promise<T>): Promise<T> {
+async function inWords<T>(work: Promise<T>, noRoom: string): Promise<T> {
   return work.catch((error: unknown) => {
+    if (isFull(error)) throw new CommandFailure(noRoom);
     const isForPeople = error instanceof StoreUnavailable || error instanceof BackupFault;
     const isSystem = error instanceof Error && 'code' in error;
     throw isForPeople || isSystem ? new CommandFailure(error.message) : error;
@@ -109,7 +121,10 @@ function hasBegun(work: string): boolean {
 
 async function makeWhole(place: StorePlace, work: string, from: string, content: BackupContent) {
   const { path } = place;
-  await unpackBackup(from, work);
+  await unpackBackup(from, work).catch((error: unknown) => {
+    rmSync(work, { recursive: true, force: true });
+    throw error;
+  });
   // The later ones are those of the store that is replaced.
   for (const folder of [from, path]) copySpill(join(folder, SPILL_FOLDER), join(work, SPILL_FOLDER));
   const mark = join(path, 'install.json');

@@ -1,9 +1,11 @@
 import { execFile } from 'node:child_process';
+import { existsSync, readdirSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { expect, it } from 'vitest';
 import { until } from '../redis/servers.ts';
 import { makeDisk } from '../torture/disk.ts';
+import { svc } from './command-line.ts';
 import { refund, startWorld, worldFiles } from './world.ts';
 
 /** What `svc doctor` finds, by name. */
@@ -51,6 +53,10 @@ it.skipIf(process.getuid?.() !== 0)(
       );
       expect((await world.run(refund())).body.decision).toBe('committed');
       expect(await doctor(file)).toMatchObject({ gateway: 'ok: takes calls', disk: expect.stringMatching(/^ok: /) });
+      const backUp = () => svc(gateway.folder, {}, 'backup', join(disk.folder, 'backup'));
+      fill(64 * 1024);
+      expect(await backUp()).toMatchObject({ code: 2, err: expect.stringContaining('Make room, or name a folder') });
+      expect(readdirSync(join(disk.folder, 'backup'))).toEqual([]);
       fill(0);
       await until(async () => (await world.run(refund())).status === 503);
       expect(await doctor(file)).toMatchObject({
@@ -65,6 +71,14 @@ it.skipIf(process.getuid?.() !== 0)(
       expect(told).toMatch(/^pauses +nothing is paused$/m);
       disk.empty();
       await until(async () => (await doctor(file))['gateway'] === 'ok: takes calls');
+      expect(await backUp()).toMatchObject({ code: 0 });
+      await gateway.stop();
+      const restore = () => svc(gateway.folder, {}, 'restore', join(disk.folder, 'backup'), '--replace');
+      fill(64 * 1024);
+      expect(await restore()).toMatchObject({ code: 2, err: expect.stringContaining('no room') });
+      expect(existsSync(join(disk.folder, 'data', 'restoring'))).toBe(false);
+      disk.empty();
+      expect(await restore()).toMatchObject({ code: 0 });
     } finally {
       await world.close();
       await disk.remove();

@@ -59,6 +59,14 @@ export async function writeBackup(path: string, to: string): Promise<BackupConte
   makePrivateFolder(to);
   if (readdirSync(to).length > 0)
     throw new BackupFault(`${to} is not empty: a backup has a folder of its own. Name another one.`);
+  return writeInto(path, to, open).catch((error: unknown) => {
+    // A part is no backup, and may take the room of a store on the same disk.
+    for (const name of readdirSync(to)) rmSync(join(to, name), { recursive: true, force: true });
+    throw error;
+  });
+}
+
+async function writeInto(path: string, to: string, open: OpenDatabase): Promise<BackupContent> {
   const madeAt = Date.now();
   // Settlements come first: one that the store takes meanwhile is in both, and it is taken once.
   const names = copySpill(join(path, SPILL_FOLDER), join(to, SPILL_FOLDER));
