@@ -1,5 +1,5 @@
 import { copyFileSync, existsSync, readFileSync, renameSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { type CliPorts, CommandFailure, type Restored } from '../cli/ports.ts';
 import { loadConfiguration } from '../config/load.ts';
 import { INSTALLATION, type LedgerDraft } from '../effects/model/ledger.ts';
@@ -9,7 +9,6 @@ import { createStepRunner } from '../records/runner.ts';
 import { appendEvents } from '../records/view.ts';
 import {
   type BackupContent,
-  BackupFault,
   checkBackup,
   copySpill,
   RESTORING,
@@ -18,6 +17,7 @@ import {
   writeBackup,
 } from '../stores/embedded/backup.ts';
 import { STORE_FILE } from '../stores/embedded/boot.ts';
+import { BackupFault } from '../stores/embedded/image.ts';
 import { loadDriver } from '../stores/embedded/driver.ts';
 import { acquireLock } from '../stores/embedded/lock.ts';
 import type { StorePlace } from '../stores/embedded/marks.ts';
@@ -36,9 +36,11 @@ const STORE_FILES = [STORE_FILE, `${STORE_FILE}-wal`, `${STORE_FILE}-shm`] as co
 /** Writes a backup of the embedded store, also while the gateway runs. */
 export const backUpStore: CliPorts['backUpStore'] = async (options, to) => {
   const { path } = await placeFor(options);
-  const { made_at: madeAt, transactions } = await inWords(writeBackup(path, to));
+  const folder = resolve(to);
+  const { backup: previous } = await readUpkeep(path);
+  const { made_at: madeAt, transactions } = await inWords(writeBackup(path, folder, previous?.folder ?? null));
   // The backup is whole, whatever becomes of the note.
-  const warning = await noteUpkeep(path, 'backup', { at: madeAt, clean: true }).then(() => null, String);
+  const warning = await noteUpkeep(path, 'backup', { at: madeAt, clean: true, folder }).then(() => null, String);
   return { madeAt, transactions, warning };
 };
 

@@ -1,11 +1,19 @@
-import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { closeSync, ftruncateSync, mkdtempSync, openSync, readFileSync, rmSync, statSync, writeSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { loadDriver, type OpenDatabase, type SqlDatabase } from '../../src/stores/embedded/driver.ts';
-import { copyLive } from '../../src/stores/embedded/live-copy.ts';
+import {
+  type Image,
+  imageOf,
+  layOver,
+  type NewerPages,
+  writeChanges,
+  writeWhole,
+} from '../../src/stores/embedded/image.ts';
+import { readLive } from '../../src/stores/embedded/live-copy.ts';
 
-/** What another connection does each time that a part of the copy is on the disk. */
+/** What another connection does each time that a part of the copy is on the disk, or of the journal's copy is written. */
 const meanwhile = vi.hoisted(() => ({ run: (): void => {} }));
 vi.mock('node:fs', async (load) => {
   const system = await load<typeof import('node:fs')>();
@@ -14,6 +22,11 @@ vi.mock('node:fs', async (load) => {
     fdatasyncSync(descriptor: number): void {
       system.fdatasyncSync(descriptor);
       meanwhile.run();
+    },
+    writeSync(...asked: Parameters<typeof system.writeSync>): number {
+      const written = system.writeSync(...asked);
+      meanwhile.run();
+      return written;
     },
   };
 });
@@ -62,7 +75,7 @@ const bringIntoFile = (): void => void writer.prepare('PRAGMA wal_checkpoint(PAS
 
 function sumOfCopy(): unknown {
   const copy = join(folder, 'copy.db');
-  copyLive(open(file), file, copy);
+  readLive(open(file), file, join(folder, 'scratch'), (image) => writeWhole(image, copy));
   expect(statSync(copy).mode & 0o777).toBe(0o600);
   const database = open(copy);
   try {
@@ -70,6 +83,7 @@ function sumOfCopy(): unknown {
     return database.prepare('SELECT sum(units) AS units FROM accounts').get()?.['units'];
   } finally {
     database.close();
+    rmSync(copy);
   }
 }
 
@@ -97,4 +111,88 @@ it('a journal that is begun anew while it is copied gives one moment', () => {
     if (parts === 1) moveUnits(30);
   };
   expect(sumOfCopy()).toBe(ACCOUNTS * UNITS);
+});
+
+it('a transaction whose last frame is not whole in the journal is not in the copy', () => {
+  moveUnits(3);
+  writer.exec('UPDATE accounts SET units = units + 1');
+  expect(sumOfCopy()).toBe(ACCOUNTS * (UNITS + 1));
+  const journal = openSync(`${file}-wal`, 'r+');
+  const { size } = statSync(`${file}-wal`);
+  writeSync(journal, Buffer.from([1, 2, 3]), 0, 3, size - 100);
+  closeSync(journal);
+  expect(sumOfCopy()).toBe(ACCOUNTS * UNITS);
+});
+
+/** Uses the image that a whole copy and the changes since make up. */
+function withChain<T>(files: readonly string[], use: (image: Image) => T): T {
+  const opened = files.map((name) => openSync(name, 'r'));
+  try {
+    const [base = -1, ...changes] = opened;
+    const newer: NewerPages = new Map();
+    const { size } = statSync(files[0] ?? '');
+    const pages = changes.reduce((_, descriptor) => layOver(newer, descriptor, 4_096), size / 4_096);
+    return use(imageOf(base, 4_096, pages, newer));
+  } finally {
+    opened.forEach(closeSync);
+  }
+}
+
+it('what changed is what a whole copy of the same moment has, byte by byte: also what grew, shrank and was written meanwhile', () => {
+  const chain = [join(folder, 'base')];
+  const [whole, again] = [join(folder, 'whole'), join(folder, 'again')];
+  const steps: readonly (() => void)[] = [
+    () => moveUnits(1),
+    () => undefined,
+    () => writer.exec('DELETE FROM accounts WHERE id >= 4000; PRAGMA incremental_vacuum'),
+    () => moveUnits(200),
+    () => writer.exec('INSERT INTO accounts SELECT id + 4000, 0, hex(randomblob(900)) FROM accounts'),
+    () => writer.exec('VACUUM'),
+    bringIntoFile,
+    () => writer.exec('DELETE FROM accounts WHERE id % 3 = 0'),
+  ];
+  writer.exec('PRAGMA auto_vacuum = INCREMENTAL; VACUUM');
+  readLive(open(file), file, join(folder, 'scratch'), (image) => writeWhole(image, chain[0] ?? ''));
+  const changed = steps.map((step, n) => {
+    step();
+    meanwhile.run = () => {
+      meanwhile.run = () => {};
+      moveUnits(2);
+      if (n % 2 === 0) bringIntoFile();
+    };
+    const changes = join(folder, `changes-${n}`);
+    withChain(chain, (earlier) =>
+      readLive(open(file), file, join(folder, 'scratch'), (image) => {
+        writeChanges(image, earlier, changes);
+        writeWhole(image, whole);
+      }),
+    );
+    chain.push(changes);
+    withChain(chain, (image) => writeWhole(image, again));
+    expect(readFileSync(again).equals(readFileSync(whole))).toBe(true);
+    const { size } = statSync(whole);
+    for (const made of [whole, again]) rmSync(made);
+    return statSync(changes).size / size;
+  });
+  // One transaction changes little, and of what did not change at all only the end of the file is written.
+  expect(changed[0]).toBeLessThan(0.1);
+  expect(Math.max(...changed)).toBeGreaterThan(0.5);
+});
+
+it('an image lacks a page only where SQLite has its locks, in the page behind one gigabyte', () => {
+  const sparse = join(folder, 'sparse');
+  const descriptor = openSync(sparse, 'w+');
+  const lock = 2 ** 30 / 8_192;
+  const part = Buffer.alloc(16_384);
+  try {
+    ftruncateSync(descriptor, 2 ** 30);
+    const behind = new Map([[lock + 1, { descriptor, at: 0 }]]);
+    expect(imageOf(descriptor, 8_192, lock + 2, behind).read(lock, part)).toBe(16_384);
+    expect(() => imageOf(descriptor, 8_192, lock + 3, behind).read(lock + 1, part)).toThrow(
+      '131075 of 131075 is missing',
+    );
+    expect(() => imageOf(descriptor, 4_096, lock * 2 - 1, new Map()).read(0, part)).not.toThrow();
+  } finally {
+    closeSync(descriptor);
+  }
 });

@@ -3,14 +3,19 @@ import {
   closeSync,
   copyFileSync,
   existsSync,
+  fstatSync,
   fsyncSync,
+  ftruncateSync,
+  linkSync,
   openSync,
   readdirSync,
   readFileSync,
   readSync,
   renameSync,
   rmSync,
+  statSync,
   writeFileSync,
+  writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
 import { readOwnJson } from '../../json/read.ts';
@@ -18,16 +23,29 @@ import { makePrivateFolder, syncFolder } from '../private-folder.ts';
 import { openUnjudged, STORE_FILE } from './boot.ts';
 import { loadDriver, type OpenDatabase } from './driver.ts';
 import { acquireLock, isLocked } from './lock.ts';
-import { FORMAT_NUMBER, formatOf } from './tables/schema.ts';
-import { copyLive } from './live-copy.ts';
-import { openMetaTable } from './tables/meta-table.ts';
+import { BackupFault, type Image, imageOf, layOver, type NewerPages, writeChanges, writeWhole } from './image.ts';
+import { FORMAT_NUMBER } from './tables/schema.ts';
+import { readLive } from './live-copy.ts';
+import { type FileMeta, openMetaTable } from './tables/meta-table.ts';
 
 /** What a backup consists of: the store, settlements that it did not take, and what they are. */
 const BACKUP_FILE = 'backup.db';
+/** The same in a backup that goes on from it: who knows nothing of changes finds no backup then. */
+const BASE_FILE = 'base.db';
+const CHANGES = 'changes-';
 const CONTENT_FILE = 'backup.json';
+/** Only there while a backup is made. */
+const SCRATCH_FILE = 'journal';
+const PROBE_FILE = 'probe';
 export const SPILL_FOLDER = 'spill';
 
 const CHUNK_BYTES = 1024 * 1024;
+
+/**
+ * A store is written whole, and its pages are checked, where that was done longer ago. So damage is not carried on for
+ * longer, and no file is shared for longer.
+ */
+const WHOLE_EVERY_MS = 600_000;
 
 export interface BackupContent {
   readonly store_format: number;
@@ -37,6 +55,8 @@ export interface BackupContent {
   /** When it was begun, and the store's time of the last transaction in it: ms. */
   readonly made_at: number;
   readonly store_time: number;
+  /** When what it is based on was written whole, ms. */
+  readonly whole_at: number;
   /** SHA-256 (hex) of each file, by its name in the folder. */
   readonly files: Readonly<Record<string, string>>;
 }
@@ -44,16 +64,15 @@ export interface BackupContent {
 /** The folder in the store's in which a restored store is made. */
 export const RESTORING = 'restoring';
 
-/** A backup that cannot be made or used, in words for people. */
-export class BackupFault extends Error {}
-
 /**
- * Writes a backup of a store, also while a gateway works on it: what that writes meanwhile is not in it. It takes as long
- * as writing the whole store does, and the calling thread waits for it.
+ * Writes a backup of a store, also while a gateway works on it: what that writes meanwhile is not in it. The calling thread
+ * waits for it. Of a store of which there is a whole backup that is younger than {@link WHOLE_EVERY_MS}, only the pages are
+ * written that changed since the one before; what is left of that one is shared by links, and stays when that is deleted.
  * @param to a folder, which is created; if it is there it has to be empty
+ * @param previous the folder of the backup before, which may be gone; `null`: the store is written whole
  * @throws BackupFault, and what the system or the driver says
  */
-export async function writeBackup(path: string, to: string): Promise<BackupContent> {
+export async function writeBackup(path: string, to: string, previous: string | null): Promise<BackupContent> {
   if (!existsSync(join(path, STORE_FILE))) throw new BackupFault(`There is no store in ${path}.`);
   const open = await loadDriver();
   makePrivateFolder(to);
@@ -62,18 +81,16 @@ export async function writeBackup(path: string, to: string): Promise<BackupConte
   const madeAt = Date.now();
   // Settlements come first: one that the store takes meanwhile is in both, and it is taken once.
   const names = copySpill(join(path, SPILL_FOLDER), join(to, SPILL_FOLDER));
-  const file = join(to, BACKUP_FILE);
-  await copyStore(path, file, open);
-  const meta = markAsBackup(file, open);
-  const files = Object.fromEntries([BACKUP_FILE, ...names].map((name) => [name, digestOf(join(to, name))]));
+  const { meta, wholeAt, files } = await copyStore(path, to, previous, madeAt, open);
   const content: BackupContent = {
     store_format: FORMAT_NUMBER,
     install_id: meta.installId,
     epoch: meta.epoch,
     transactions: meta.commits,
     made_at: madeAt,
+    whole_at: wholeAt,
     store_time: meta.clock,
-    files,
+    files: { ...files, ...Object.fromEntries(names.map((name) => [name, digestOf(join(to, name))])) },
   };
   // It is written last: a folder without it is no backup.
   const draft = join(to, `${CONTENT_FILE}.new`);
@@ -85,14 +102,139 @@ export async function writeBackup(path: string, to: string): Promise<BackupConte
 }
 
 /** Copies the store of a folder. If no gateway has it, it is opened as a start does, so that no journal is lost. */
-async function copyStore(path: string, to: string, open: OpenDatabase): Promise<void> {
+async function copyStore(path: string, to: string, previous: string | null, madeAt: number, open: OpenDatabase) {
   const from = join(path, STORE_FILE);
   const inUse = isLocked(path, open);
   const lock = inUse ? null : await acquireLock(path, open, 0);
   try {
-    copyLive(inUse ? open(from) : openUnjudged(path, open, new Set(), false).database, from, to);
+    const database = inUse ? open(from) : openUnjudged(path, open, new Set(), false).database;
+    const copied = readLive(database, from, join(to, SCRATCH_FILE), (live) => {
+      const image = asBackup(live);
+      const roots = database.prepare('SELECT name, rootpage FROM sqlite_schema').all();
+      const meta = metaIn(image, new Map(roots.map(({ name, rootpage }) => [name, Number(rootpage)])), to, open);
+      const taken = previous === null ? null : takeOver(previous, to, madeAt, image.pageBytes);
+      if (taken === null) {
+        const file = join(to, BACKUP_FILE);
+        return { meta, wholeAt: madeAt, files: { [BACKUP_FILE]: writeWhole(image, file) } };
+      }
+      const { wholeAt, files } = taken;
+      const name = `${CHANGES}${Object.keys(files).length}`;
+      const digest = withLayers(to, files, (earlier) => writeChanges(image, earlier, join(to, name)));
+      return { meta, wholeAt, files: { ...files, [name]: digest } };
+    });
+    if (existsSync(join(to, BACKUP_FILE))) expectSound(join(to, BACKUP_FILE), open);
+    return copied;
   } finally {
     lock?.release();
+  }
+}
+
+/**
+ * One that was put where a store belongs would pass for one: its format says that it is a backup. And it has no journal
+ * (https://www.sqlite.org/fileformat2.html#the_database_header).
+ */
+function asBackup(image: Image): Image {
+  return {
+    ...image,
+    read(first, into) {
+      const length = image.read(first, into);
+      if (first > 0 || length === 0) return length;
+      into.fill(1, 18, 20);
+      into.writeInt32BE(-into.readInt32BE(60), 60);
+      return length;
+    },
+  };
+}
+
+/**
+ * What the store in an image says of itself, read by SQLite from a file with two pages of it: the schema, and the table
+ * with one row. @param roots the pages in which tables and indices begin, by name, counted from 1
+ */
+function metaIn(image: Image, roots: ReadonlyMap<unknown, number>, folder: string, open: OpenDatabase): FileMeta {
+  const file = join(folder, PROBE_FILE);
+  const page = Buffer.alloc(image.pageBytes);
+  const last = Math.max(...roots.values());
+  const descriptor = openSync(file, 'wx', 0o600);
+  try {
+    for (const number of [1, roots.get('meta') ?? 1]) {
+      image.read(number - 1, page);
+      // SQLite looks whether each table begins within the file.
+      if (number === 1) page.writeUInt32BE(last, 28);
+      writeSync(descriptor, page, 0, page.length, (number - 1) * page.length);
+    }
+    ftruncateSync(descriptor, last * page.length);
+  } finally {
+    closeSync(descriptor);
+  }
+  const database = open(file);
+  try {
+    return openMetaTable(database).get();
+  } finally {
+    database.close();
+    rmSync(file);
+  }
+}
+
+/** @throws BackupFault where SQLite finds that a copy is damaged */
+function expectSound(file: string, open: OpenDatabase): void {
+  const database = open(file);
+  try {
+    const found = database.prepare('PRAGMA quick_check(1)').get()?.['quick_check'];
+    if (found !== 'ok') throw new BackupFault(`The store is damaged, and so is its copy: ${String(found)}.`);
+  } finally {
+    database.close();
+  }
+}
+
+/**
+ * Takes over the files of an earlier backup, by links, where a new one may go on from it: what it is based on is young, and
+ * larger than all that changed since.
+ * @returns their digests by their names here; `null`: a whole one is to be written
+ */
+function takeOver(previous: string, to: string, now: number, pageBytes: number) {
+  const linked: string[] = [];
+  try {
+    const { files, whole_at: wholeAt } = readContent(previous);
+    const layers = layersOf(files);
+    const [base = 0, ...changes] = layers.map(([name]) => statSync(join(previous, name)).size);
+    const isYoung = wholeAt <= now && now - wholeAt < WHOLE_EVERY_MS;
+    if (!isYoung || changes.reduce((sum, size) => sum + size, 0) >= base) return null;
+    const taken = layers.map(([name, digest]) => {
+      const here = name === BACKUP_FILE ? BASE_FILE : name;
+      linkSync(join(previous, name), join(to, here));
+      linked.push(here);
+      return [here, digest] as const;
+    });
+    const result = { wholeAt, files: Object.fromEntries(taken) };
+    if (withLayers(to, result.files, (image) => image.pageBytes === pageBytes)) return result;
+  } catch {
+    // It is gone, or in another file system, or no backup.
+  }
+  for (const name of linked) rmSync(join(to, name));
+  return null;
+}
+
+/** The files of a store in a backup, in their order: what it is based on, and the changes since. */
+function layersOf(files: BackupContent['files']): readonly (readonly [name: string, digest: string])[] {
+  return Object.entries(files).filter(([name]) => !name.startsWith(`${SPILL_FOLDER}/`));
+}
+
+/** Runs `use` on the store that files of a backup make up. */
+function withLayers<T>(folder: string, files: BackupContent['files'], use: (image: Image) => T): T {
+  const opened: number[] = [];
+  try {
+    const newer: NewerPages = new Map();
+    for (const [name] of layersOf(files)) opened.push(openSync(join(folder, name), 'r'));
+    const [base = -1, ...changes] = opened;
+    const header = Buffer.alloc(2);
+    readSync(base, header, 0, header.length, 16);
+    // 65,536 does not fit.
+    const pageBytes = header.readUInt16BE() === 1 ? 65_536 : header.readUInt16BE();
+    let pages = Math.floor(fstatSync(base).size / pageBytes);
+    for (const descriptor of changes) pages = layOver(newer, descriptor, pageBytes);
+    return use(imageOf(base, pageBytes, pages, newer));
+  } finally {
+    for (const descriptor of opened) closeSync(descriptor);
   }
 }
 
@@ -117,30 +259,6 @@ export function copySpill(from: string, to: string): readonly string[] {
 }
 
 /**
- * Brings the copied journal into the copy. One that was put where a store belongs would pass for one: its format says that
- * it is a backup. @throws BackupFault where the store is damaged
- */
-function markAsBackup(file: string, open: OpenDatabase) {
-  const database = open(file);
-  try {
-    database.prepare('PRAGMA journal_mode = DELETE').all();
-    if (database.prepare('PRAGMA auto_vacuum').get()?.['auto_vacuum'] === 0) {
-      // One that keeps its empty pages is written anew, so that it gives them back. Of one that does that would be waste.
-      database.prepare('PRAGMA auto_vacuum = INCREMENTAL').all();
-      database.exec('VACUUM');
-    }
-    const found = database.prepare('PRAGMA quick_check(1)').get()?.['quick_check'];
-    if (found !== 'ok') throw new BackupFault(`The store is damaged, and so is its copy: ${String(found)}.`);
-    const meta = openMetaTable(database).get();
-    database.exec(`PRAGMA user_version = -${formatOf(database)}`);
-    return meta;
-  } finally {
-    database.close();
-    syncFile(file);
-  }
-}
-
-/**
  * Reads what a backup says of itself, and compares its files with that.
  * @throws BackupFault for what is no backup, or not as it was written
  */
@@ -162,7 +280,8 @@ export function checkBackup(from: string): BackupContent {
 function readContent(from: string): BackupContent {
   try {
     const content = readOwnJson<BackupContent>(readFileSync(join(from, CONTENT_FILE), 'utf8'));
-    if (typeof content.files?.[BACKUP_FILE] === 'string' && typeof content.store_format === 'number') return content;
+    const isWhole = [BACKUP_FILE, BASE_FILE].some((name) => typeof content.files?.[name] === 'string');
+    if (isWhole && typeof content.store_format === 'number') return content;
   } catch {
     // It is told below.
   }
@@ -174,11 +293,16 @@ export async function unpackBackup(from: string, to: string): Promise<void> {
   rmSync(to, { recursive: true, force: true });
   makePrivateFolder(to);
   const file = join(to, STORE_FILE);
-  copyFileSync(join(from, BACKUP_FILE), file);
+  withLayers(from, readContent(from).files, (image) => writeWhole(image, file));
   const database = (await loadDriver())(file);
   try {
     const found = database.prepare('PRAGMA quick_check(1)').get()?.['quick_check'];
     if (found !== 'ok') throw new BackupFault(`The store in the backup ${from} is damaged: ${String(found)}.`);
+    if (database.prepare('PRAGMA auto_vacuum').get()?.['auto_vacuum'] === 0) {
+      // One that keeps its empty pages is written anew, so that it gives them back. Of one that does that would be waste.
+      database.prepare('PRAGMA auto_vacuum = INCREMENTAL').all();
+      database.exec('VACUUM');
+    }
     database.exec(`PRAGMA user_version = ${FORMAT_NUMBER}`);
   } finally {
     database.close();
