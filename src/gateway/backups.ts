@@ -111,7 +111,7 @@ function hasBegun(work: string): boolean {
 
 async function makeWhole(place: StorePlace, work: string, from: string, content: BackupContent) {
   const { path } = place;
-  await unpackBackup(from, work);
+  const made = { ...content, transactions: await unpackBackup(from, work) };
   // The later ones are those of the store that is replaced.
   for (const folder of [from, path]) copySpill(join(folder, SPILL_FOLDER), join(work, SPILL_FOLDER));
   const mark = join(path, 'install.json');
@@ -127,15 +127,15 @@ async function makeWhole(place: StorePlace, work: string, from: string, content:
               list: (query) => ask('list', query),
               rows: (workspace, names) => ask('rows', { workspace, names }),
             });
-      await record(store, content, carried);
+      await record(store, made, carried);
       // One that stands there already stays until somebody has acknowledged it.
-      if (carried === null ? store.knownCommits > content.transactions : carried.fault !== null)
+      if (carried === null ? store.knownCommits > made.transactions : carried.fault !== null)
         await noteUpkeep(path, 'restore', { at: Date.now(), clean: false });
       return { carried, transactionsKnown: store.knownCommits };
     });
     if (begun === null) throw new TypeError('a restored store always begins an epoch');
     await replaceFile(join(work, WHOLE), JSON.stringify(content));
-    return { ...begun.result, warning: begun.warning };
+    return { ...begun.result, transactions: made.transactions, warning: begun.warning };
   } finally {
     reads?.close();
   }

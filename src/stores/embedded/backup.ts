@@ -3,9 +3,7 @@ import {
   closeSync,
   copyFileSync,
   existsSync,
-  fstatSync,
   fsyncSync,
-  ftruncateSync,
   linkSync,
   openSync,
   readdirSync,
@@ -15,7 +13,6 @@ import {
   rmSync,
   statSync,
   writeFileSync,
-  writeSync,
 } from 'node:fs';
 import { join } from 'node:path';
 import { readOwnJson } from '../../json/read.ts';
@@ -23,9 +20,9 @@ import { makePrivateFolder, syncFolder } from '../private-folder.ts';
 import { openUnjudged, STORE_FILE } from './boot.ts';
 import { loadDriver, type OpenDatabase } from './driver.ts';
 import { acquireLock, isLocked } from './lock.ts';
-import { BackupFault, type Image, imageOf, layOver, type NewerPages, writeChanges, writeWhole } from './image.ts';
-import { FORMAT_NUMBER } from './tables/schema.ts';
-import { readLive } from './live-copy.ts';
+import { BackupFault, type Image, layered, writeChanges, writeImage } from './image.ts';
+import { FORMAT_NUMBER, formatOf } from './tables/schema.ts';
+import { copyJournalAnd, copyLive } from './live-copy.ts';
 import { type FileMeta, openMetaTable } from './tables/meta-table.ts';
 
 /** What a backup consists of: the store, settlements that it did not take, and what they are. */
@@ -33,10 +30,9 @@ const BACKUP_FILE = 'backup.db';
 /** The same in a backup that goes on from it: who knows nothing of changes finds no backup then. */
 const BASE_FILE = 'base.db';
 const CHANGES = 'changes-';
+/** What it does not have in its file yet, of a backup with changes. */
+const JOURNAL_FILE = 'journal';
 const CONTENT_FILE = 'backup.json';
-/** Only there while a backup is made. */
-const SCRATCH_FILE = 'journal';
-const PROBE_FILE = 'probe';
 export const SPILL_FOLDER = 'spill';
 
 const CHUNK_BYTES = 1024 * 1024;
@@ -51,6 +47,7 @@ export interface BackupContent {
   readonly store_format: number;
   readonly install_id: string;
   readonly epoch: number;
+  /** At least so many: those that came while it was begun may be in it. */
   readonly transactions: number;
   /** When it was begun, and the store's time of the last transaction in it: ms. */
   readonly made_at: number;
@@ -108,81 +105,45 @@ async function copyStore(path: string, to: string, previous: string | null, made
   const lock = inUse ? null : await acquireLock(path, open, 0);
   try {
     const database = inUse ? open(from) : openUnjudged(path, open, new Set(), false).database;
-    const copied = readLive(database, from, join(to, SCRATCH_FILE), (live) => {
-      const image = asBackup(live);
-      const roots = database.prepare('SELECT name, rootpage FROM sqlite_schema').all();
-      const meta = metaIn(image, new Map(roots.map(({ name, rootpage }) => [name, Number(rootpage)])), to, open);
-      const taken = previous === null ? null : takeOver(previous, to, madeAt, image.pageBytes);
-      if (taken === null) {
-        const file = join(to, BACKUP_FILE);
-        return { meta, wholeAt: madeAt, files: { [BACKUP_FILE]: writeWhole(image, file) } };
-      }
-      const { wholeAt, files } = taken;
-      const name = `${CHANGES}${Object.keys(files).length}`;
-      const digest = withLayers(to, files, (earlier) => writeChanges(image, earlier, join(to, name)));
-      return { meta, wholeAt, files: { ...files, [name]: digest } };
-    });
-    if (existsSync(join(to, BACKUP_FILE))) expectSound(join(to, BACKUP_FILE), open);
-    return copied;
+    const taken = previous === null ? null : takeOver(previous, to, madeAt);
+    if (taken === null) {
+      const file = join(to, BACKUP_FILE);
+      copyLive(database, from, file);
+      const meta = markAsBackup(file, open);
+      return { meta, wholeAt: madeAt, files: { [BACKUP_FILE]: digestOf(file) } };
+    }
+    const { wholeAt, files } = taken;
+    const journal = join(to, JOURNAL_FILE);
+    const changes = `${CHANGES}${Object.keys(files).length}`;
+    const copied = withLayers(to, files, (image) =>
+      copyJournalAnd(database, from, journal, (source) => ({
+        meta: openMetaTable(database).get(),
+        digest: writeChanges(source, image, join(to, changes)),
+      })),
+    );
+    const last = existsSync(journal) ? { [JOURNAL_FILE]: digestOf(journal) } : {};
+    return { meta: copied.meta, wholeAt, files: { ...files, [changes]: copied.digest, ...last } };
   } finally {
     lock?.release();
   }
 }
 
 /**
- * One that was put where a store belongs would pass for one: its format says that it is a backup. And it has no journal
- * (https://www.sqlite.org/fileformat2.html#the_database_header).
+ * Brings the copied journal into the copy. One that was put where a store belongs would pass for one: its format says that
+ * it is a backup. @throws BackupFault where the store is damaged
  */
-function asBackup(image: Image): Image {
-  return {
-    ...image,
-    read(first, into) {
-      const length = image.read(first, into);
-      if (first > 0 || length === 0) return length;
-      into.fill(1, 18, 20);
-      into.writeInt32BE(-into.readInt32BE(60), 60);
-      return length;
-    },
-  };
-}
-
-/**
- * What the store in an image says of itself, read by SQLite from a file with two pages of it: the schema, and the table
- * with one row. @param roots the pages in which tables and indices begin, by name, counted from 1
- */
-function metaIn(image: Image, roots: ReadonlyMap<unknown, number>, folder: string, open: OpenDatabase): FileMeta {
-  const file = join(folder, PROBE_FILE);
-  const page = Buffer.alloc(image.pageBytes);
-  const last = Math.max(...roots.values());
-  const descriptor = openSync(file, 'wx', 0o600);
-  try {
-    for (const number of [1, roots.get('meta') ?? 1]) {
-      image.read(number - 1, page);
-      // SQLite looks whether each table begins within the file.
-      if (number === 1) page.writeUInt32BE(last, 28);
-      writeSync(descriptor, page, 0, page.length, (number - 1) * page.length);
-    }
-    ftruncateSync(descriptor, last * page.length);
-  } finally {
-    closeSync(descriptor);
-  }
+function markAsBackup(file: string, open: OpenDatabase): FileMeta {
   const database = open(file);
   try {
-    return openMetaTable(database).get();
-  } finally {
-    database.close();
-    rmSync(file);
-  }
-}
-
-/** @throws BackupFault where SQLite finds that a copy is damaged */
-function expectSound(file: string, open: OpenDatabase): void {
-  const database = open(file);
-  try {
+    database.prepare('PRAGMA journal_mode = DELETE').all();
     const found = database.prepare('PRAGMA quick_check(1)').get()?.['quick_check'];
     if (found !== 'ok') throw new BackupFault(`The store is damaged, and so is its copy: ${String(found)}.`);
+    const meta = openMetaTable(database).get();
+    database.exec(`PRAGMA user_version = -${formatOf(database)}`);
+    return meta;
   } finally {
     database.close();
+    syncFile(file);
   }
 }
 
@@ -191,48 +152,42 @@ function expectSound(file: string, open: OpenDatabase): void {
  * larger than all that changed since.
  * @returns their digests by their names here; `null`: a whole one is to be written
  */
-function takeOver(previous: string, to: string, now: number, pageBytes: number) {
+function takeOver(previous: string, to: string, now: number) {
   const linked: string[] = [];
   try {
     const { files, whole_at: wholeAt } = readContent(previous);
     const layers = layersOf(files);
-    const [base = 0, ...changes] = layers.map(([name]) => statSync(join(previous, name)).size);
+    const [base = 0, ...changes] = layers.map((name) => statSync(join(previous, name)).size);
     const isYoung = wholeAt <= now && now - wholeAt < WHOLE_EVERY_MS;
     if (!isYoung || changes.reduce((sum, size) => sum + size, 0) >= base) return null;
-    const taken = layers.map(([name, digest]) => {
+    const taken: Record<string, string> = {};
+    for (const name of layers) {
       const here = name === BACKUP_FILE ? BASE_FILE : name;
       linkSync(join(previous, name), join(to, here));
       linked.push(here);
-      return [here, digest] as const;
-    });
-    const result = { wholeAt, files: Object.fromEntries(taken) };
-    if (withLayers(to, result.files, (image) => image.pageBytes === pageBytes)) return result;
+      taken[here] = files[name] ?? '';
+    }
+    return withLayers(to, taken, () => ({ wholeAt, files: taken }));
   } catch {
     // It is gone, or in another file system, or no backup.
+    for (const name of linked) rmSync(join(to, name));
+    return null;
   }
-  for (const name of linked) rmSync(join(to, name));
-  return null;
 }
 
 /** The files of a store in a backup, in their order: what it is based on, and the changes since. */
-function layersOf(files: BackupContent['files']): readonly (readonly [name: string, digest: string])[] {
-  return Object.entries(files).filter(([name]) => !name.startsWith(`${SPILL_FOLDER}/`));
+function layersOf(files: BackupContent['files']): readonly string[] {
+  const isLayer = (name: string): boolean => [BACKUP_FILE, BASE_FILE].includes(name) || name.startsWith(CHANGES);
+  return Object.keys(files).filter(isLayer);
 }
 
-/** Runs `use` on the store that files of a backup make up. */
+/** Runs `use` on what the files of a backup make up. */
 function withLayers<T>(folder: string, files: BackupContent['files'], use: (image: Image) => T): T {
   const opened: number[] = [];
   try {
-    const newer: NewerPages = new Map();
-    for (const [name] of layersOf(files)) opened.push(openSync(join(folder, name), 'r'));
+    for (const name of layersOf(files)) opened.push(openSync(join(folder, name), 'r'));
     const [base = -1, ...changes] = opened;
-    const header = Buffer.alloc(2);
-    readSync(base, header, 0, header.length, 16);
-    // 65,536 does not fit.
-    const pageBytes = header.readUInt16BE() === 1 ? 65_536 : header.readUInt16BE();
-    let pages = Math.floor(fstatSync(base).size / pageBytes);
-    for (const descriptor of changes) pages = layOver(newer, descriptor, pageBytes);
-    return use(imageOf(base, pageBytes, pages, newer));
+    return use(layered(base, changes));
   } finally {
     for (const descriptor of opened) closeSync(descriptor);
   }
@@ -288,14 +243,20 @@ function readContent(from: string): BackupContent {
   throw new BackupFault(`There is no whole backup in ${from}: ${CONTENT_FILE}, which is written last, is not there.`);
 }
 
-/** Makes the store of a backup again, in a folder of its own, and checks its pages. @throws BackupFault */
-export async function unpackBackup(from: string, to: string): Promise<void> {
+/**
+ * Makes the store of a backup again, in a folder of its own, and checks its pages.
+ * @returns how many transactions it has @throws BackupFault
+ */
+export async function unpackBackup(from: string, to: string): Promise<number> {
   rmSync(to, { recursive: true, force: true });
   makePrivateFolder(to);
   const file = join(to, STORE_FILE);
-  withLayers(from, readContent(from).files, (image) => writeWhole(image, file));
+  const { files } = readContent(from);
+  withLayers(from, files, (image) => writeImage(image, file));
+  if (JOURNAL_FILE in files) copyFileSync(join(from, JOURNAL_FILE), `${file}-wal`);
   const database = (await loadDriver())(file);
   try {
+    database.prepare('PRAGMA journal_mode = DELETE').all();
     const found = database.prepare('PRAGMA quick_check(1)').get()?.['quick_check'];
     if (found !== 'ok') throw new BackupFault(`The store in the backup ${from} is damaged: ${String(found)}.`);
     if (database.prepare('PRAGMA auto_vacuum').get()?.['auto_vacuum'] === 0) {
@@ -304,10 +265,11 @@ export async function unpackBackup(from: string, to: string): Promise<void> {
       database.exec('VACUUM');
     }
     database.exec(`PRAGMA user_version = ${FORMAT_NUMBER}`);
+    return openMetaTable(database).get().commits;
   } finally {
     database.close();
+    syncFile(file);
   }
-  syncFile(file);
 }
 
 function digestOf(file: string): string {
