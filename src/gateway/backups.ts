@@ -1,5 +1,5 @@
 import { copyFileSync, existsSync, readFileSync, renameSync, rmSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { type CliPorts, CommandFailure, type Restored } from '../cli/ports.ts';
 import { loadConfiguration, OF_STORE } from '../config/load.ts';
 import { INSTALLATION, type LedgerDraft } from '../effects/model/ledger.ts';
@@ -9,7 +9,6 @@ import { createStepRunner } from '../records/runner.ts';
 import { appendEvents } from '../records/view.ts';
 import {
   type BackupContent,
-  BackupFault,
   checkBackup,
   copySpill,
   RESTORING,
@@ -18,6 +17,7 @@ import {
   writeBackup,
 } from '../stores/embedded/backup.ts';
 import { STORE_FILE } from '../stores/embedded/boot.ts';
+import { BackupFault } from '../stores/embedded/image.ts';
 import { loadDriver } from '../stores/embedded/driver.ts';
 import { acquireLock } from '../stores/embedded/lock.ts';
 import { asError, isFull } from '../stores/embedded/failure-text.ts';
@@ -37,12 +37,14 @@ const STORE_FILES = [STORE_FILE, `${STORE_FILE}-wal`, `${STORE_FILE}-shm`] as co
 /** Writes a backup of the embedded store, also while the gateway runs. */
 export const backUpStore: CliPorts['backUpStore'] = async (options, to) => {
   const { path } = await placeFor(options);
+  const folder = resolve(to);
+  const { backup: previous } = await readUpkeep(path);
   const { made_at: madeAt, transactions } = await inWords(
-    writeBackup(path, to),
+    writeBackup(path, folder, previous?.folder ?? null),
     `There is no room in ${to} for the backup, and what was written of it was removed. Make room, or name a folder on another disk, and run the command again.`,
   );
   // The backup is whole, whatever becomes of the note.
-  const noting = noteUpkeep(path, 'backup', { at: madeAt, clean: true });
+  const noting = noteUpkeep(path, 'backup', { at: madeAt, clean: true, folder });
   const warning = await noting.then(
     () => null,
     (error: unknown) => asError(error).message,
@@ -121,10 +123,11 @@ function hasBegun(work: string): boolean {
 
 async function makeWhole(place: StorePlace, work: string, from: string, content: BackupContent) {
   const { path } = place;
-  await unpackBackup(from, work).catch((error: unknown) => {
+  const transactions = await unpackBackup(from, work).catch((error: unknown) => {
     rmSync(work, { recursive: true, force: true });
     throw error;
   });
+  const made = { ...content, transactions };
   // The later ones are those of the store that is replaced.
   for (const folder of [from, path]) copySpill(join(folder, SPILL_FOLDER), join(work, SPILL_FOLDER));
   const mark = join(path, 'install.json');
@@ -140,15 +143,15 @@ async function makeWhole(place: StorePlace, work: string, from: string, content:
               list: (query) => ask('list', query),
               rows: (workspace, names) => ask('rows', { workspace, names }),
             });
-      await record(store, content, carried);
+      await record(store, made, carried);
       // One that stands there already stays until somebody has acknowledged it.
-      if (carried === null ? store.knownCommits > content.transactions : carried.fault !== null)
+      if (carried === null ? store.knownCommits > made.transactions : carried.fault !== null)
         await noteUpkeep(path, 'restore', { at: Date.now(), clean: false });
       return { carried, transactionsKnown: store.knownCommits };
     });
     if (begun === null) throw new TypeError('a restored store always begins an epoch');
     await replaceFile(join(work, WHOLE), JSON.stringify(content));
-    return { ...begun.result, warning: begun.warning };
+    return { ...begun.result, transactions: made.transactions, warning: begun.warning };
   } finally {
     reads?.close();
   }

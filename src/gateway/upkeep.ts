@@ -10,6 +10,8 @@ export type Upkeep = 'backup' | 'fsck' | 'restore';
 export interface UpkeepDone {
   readonly at: number;
   readonly clean: boolean;
+  /** Of a backup: where it is, or was. */
+  readonly folder?: string;
 }
 
 /** When each was done last; `null`: not on record. */
@@ -36,7 +38,8 @@ async function readDone(folder: string, what: Upkeep): Promise<UpkeepDone | null
     const done: unknown = JSON.parse(await readFile(fileOf(folder, what), 'utf8'));
     if (typeof done !== 'object' || done === null || !('at' in done && 'clean' in done)) return null;
     const { at, clean } = done;
-    return typeof at === 'number' && typeof clean === 'boolean' ? { at, clean } : null;
+    if (typeof at !== 'number' || typeof clean !== 'boolean') return null;
+    return { at, clean, ...('folder' in done && typeof done.folder === 'string' ? { folder: done.folder } : {}) };
   } catch {
     return null;
   }

@@ -1,4 +1,14 @@
-import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import {
+  copyFileSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
 import { StoreUnavailable } from '../../src/effects/store.ts';
@@ -311,7 +321,7 @@ test('of a store that is damaged no backup is made', async () => {
   const at = 8_192 * Math.floor(bytes.length / 8_192 / 2);
   writeFileSync(file, bytes.fill(0xff, at, at + 8));
   const backup = storeFolder();
-  await expect(writeBackup(path, backup)).rejects.toThrow(/damaged|malformed/);
+  await expect(writeBackup(path, backup, null)).rejects.toThrow(/damaged|malformed/);
   expect(existsSync(join(backup, 'backup.json'))).toBe(false);
   rmSync(backup, { recursive: true });
   rmSync(path, { recursive: true });
@@ -331,7 +341,7 @@ test('a store that keeps its empty pages gives them back once it was restored fr
   };
   expect(await setting('PRAGMA auto_vacuum = NONE; VACUUM')).toBe(0);
   const backup = storeFolder();
-  await writeBackup(path, backup);
+  await writeBackup(path, backup, null);
   expect(await setting('')).toBe(0);
   await unpackBackup(backup, path);
   rmSync(backup, { recursive: true });
@@ -360,7 +370,7 @@ test('a backup is refused where any of its files is another, or gone: also a set
   mkdirSync(join(path, 'spill'));
   writeFileSync(join(path, 'spill', 'one.json'), '{"amount":1}');
   const backup = storeFolder();
-  const { files, transactions } = await writeBackup(path, backup);
+  const { files, transactions } = await writeBackup(path, backup, null);
   expect(Object.keys(files)).toEqual(['backup.db', 'spill/one.json']);
   for (const name of Object.keys(files)) {
     const file = join(backup, name);
@@ -376,6 +386,90 @@ test('a backup is refused where any of its files is another, or gone: also a set
   const { workspace } = await newPlace(store);
   for (const id of ['a', 'b']) done(await store.commit(changeOf(workspace, 1, { puts: [putOf('thing', id, id)] })));
   const newer = storeFolder();
-  expect((await writeBackup(path, newer)).transactions).toBe(transactions + 2);
+  expect((await writeBackup(path, newer, null)).transactions).toBe(transactions + 2);
   for (const folder of [backup, newer]) rmSync(folder, { recursive: true });
+});
+
+/** As the gateway does with a long journal. */
+async function bringIntoFile(): Promise<void> {
+  const database = (await loadDriver())(join(path, 'store.db'));
+  database.prepare('PRAGMA wal_checkpoint(PASSIVE)').all();
+  database.close();
+}
+
+/** Bytes of the store that a backup makes, but for how often they were written. */
+async function unpacked(backup: string): Promise<Buffer> {
+  const folder = storeFolder();
+  await unpackBackup(backup, folder);
+  const bytes = readFileSync(join(folder, 'store.db'));
+  rmSync(folder, { recursive: true });
+  return bytes.fill(0, 24, 28).fill(0, 92, 96);
+}
+
+test('a backup that goes on from another makes the same store as a whole one, also when that other is gone', async () => {
+  const place = await newPlace(store);
+  const fill = async (name: string, rows: number): Promise<void> => {
+    const puts = Array.from({ length: rows }, (_, n) => putOf('thing', `${n}-${name}`, 'x'.repeat(1_000)));
+    done(await place.commit({ puts }));
+  };
+  await fill('first', 2_000);
+  let previous: string | null = null;
+  for (let n = 0; n < 4; n += 1) {
+    const folder = storeFolder();
+    const { files, transactions } = await writeBackup(path, folder, previous);
+    const changes = Array.from({ length: n }, (_, at) => `changes-${at + 1}`);
+    expect(Object.keys(files)).toEqual(n === 0 ? ['backup.db'] : ['base.db', ...changes, 'journal']);
+    expect(readdirSync(folder).toSorted()).toEqual(['backup.json', ...Object.keys(files)].toSorted());
+    const whole = storeFolder();
+    expect(await writeBackup(path, whole, null)).toMatchObject({ transactions });
+    expect(checkBackup(folder).files).toEqual(files);
+    expect((await unpacked(folder)).equals(await unpacked(whole))).toBe(true);
+    for (const gone of previous === null ? [whole] : [whole, previous]) rmSync(gone, { recursive: true });
+    await fill(`${n}`, 50);
+    if (n !== 1) await bringIntoFile();
+    previous = folder;
+  }
+});
+
+test('a backup is whole where the one before is gone, is none, was whole too long ago, or has more changes than pages', async () => {
+  const place = await newPlace(store);
+  const fill = async (name: string): Promise<void> => {
+    const puts = Array.from({ length: 500 }, (_, n) => putOf('thing', `${n}-${name}`, 'x'.repeat(1_000)));
+    done(await place.commit({ puts }));
+  };
+  const made: string[] = [];
+  const namesAfter = async (previous: string): Promise<readonly string[]> => {
+    const folder = storeFolder();
+    made.push(folder);
+    await writeBackup(path, folder, previous);
+    return readdirSync(folder).toSorted();
+  };
+  const [whole, changed] = [
+    ['backup.db', 'backup.json'],
+    ['backup.json', 'base.db', 'changes-1', 'journal'],
+  ];
+  await fill('a');
+  expect(await namesAfter(join(path, 'none'))).toEqual(whole);
+  const [first = ''] = made;
+  const content = JSON.parse(readFileSync(join(first, 'backup.json'), 'utf8'));
+  for (const [age, expected] of [
+    [599_000, changed],
+    [600_001, whole],
+    [-60_000, whole],
+  ] as const) {
+    writeFileSync(join(first, 'backup.json'), JSON.stringify({ ...content, whole_at: Date.now() - age }));
+    expect(await namesAfter(first)).toEqual(expected);
+  }
+  writeFileSync(join(first, 'backup.json'), JSON.stringify(content));
+  for (const name of ['b', 'c']) await fill(name);
+  await bringIntoFile();
+  expect(await namesAfter(first)).toEqual(changed);
+  const second = made.at(-1) ?? '';
+  expect(await namesAfter(second)).toEqual(whole);
+  // Cut off, or without what says that it is whole: none.
+  truncateSync(join(second, 'changes-1'), 8_190);
+  expect(await namesAfter(second)).toEqual(whole);
+  rmSync(join(first, 'backup.json'));
+  expect(await namesAfter(first)).toEqual(whole);
+  for (const folder of made) rmSync(folder, { recursive: true });
 });

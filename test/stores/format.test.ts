@@ -63,7 +63,7 @@ describe('a store of another format', () => {
   it.each([1, 3])('%i is refused where it stands in a backup', async (format) => {
     await storeWithKey();
     const backup = join(path, 'backup');
-    const content = await writeBackup(path, backup);
+    const content = await writeBackup(path, backup, null);
     writeFileSync(join(backup, 'backup.json'), JSON.stringify({ ...content, store_format: format }));
     expect(() => checkBackup(backup)).toThrow(`has the store format ${format}, this program works with 2`);
   });

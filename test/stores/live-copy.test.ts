@@ -1,9 +1,10 @@
-import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { closeSync, copyFileSync, mkdtempSync, openSync, readFileSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { loadDriver, type OpenDatabase, type SqlDatabase } from '../../src/stores/embedded/driver.ts';
-import { copyLive } from '../../src/stores/embedded/live-copy.ts';
+import { type Image, layered, writeChanges, writeImage } from '../../src/stores/embedded/image.ts';
+import { copyJournalAnd, copyLive } from '../../src/stores/embedded/live-copy.ts';
 
 /** What another connection does each time that a part of the copy is on the disk. */
 const meanwhile = vi.hoisted(() => ({ run: (): void => {} }));
@@ -97,4 +98,66 @@ it('a journal that is begun anew while it is copied gives one moment', () => {
     if (parts === 1) moveUnits(30);
   };
   expect(sumOfCopy()).toBe(ACCOUNTS * UNITS);
+});
+
+/** Uses what a whole copy and the changes since make up. */
+function withLayers<T>(files: readonly string[], use: (image: Image) => T): T {
+  const opened = files.map((name) => openSync(name, 'r'));
+  try {
+    const [base = -1, ...changes] = opened;
+    return use(layered(base, changes));
+  } finally {
+    opened.forEach((descriptor) => closeSync(descriptor));
+  }
+}
+
+/** The bytes of a copied file once SQLite has brought its journal into it. */
+function broughtIn(copy: string, journal: string): Buffer {
+  copyFileSync(journal, `${copy}-wal`);
+  const database = open(copy);
+  expect(database.prepare('PRAGMA integrity_check').all()).toEqual([{ integrity_check: 'ok' }]);
+  database.prepare('PRAGMA journal_mode = DELETE').all();
+  database.close();
+  const bytes = readFileSync(copy);
+  rmSync(copy);
+  return bytes;
+}
+
+it('changes make up what a whole copy has, byte by byte: also where the file grew, shrank or was written meanwhile', () => {
+  const at = (name: string): string => join(folder, name);
+  const steps: readonly (() => void)[] = [
+    () => moveUnits(1),
+    () => undefined,
+    () => writer.exec('DELETE FROM accounts WHERE id >= 4000; PRAGMA incremental_vacuum'),
+    () => moveUnits(200),
+    bringIntoFile,
+    () => writer.exec('INSERT INTO accounts SELECT id + 4000, 0, hex(randomblob(900)) FROM accounts LIMIT 1500'),
+    () => writer.exec('VACUUM'),
+    bringIntoFile,
+  ];
+  writer.exec(`PRAGMA auto_vacuum = INCREMENTAL; VACUUM`);
+  bringIntoFile();
+  const chain = [at('base')];
+  copyJournalAnd(open(file), file, at('journal'), (source) => writeImage(layered(source, []), at('base')));
+  for (const [n, step] of steps.entries()) {
+    step();
+    const changes = at(`changes-${n}`);
+    withLayers(chain, (image) =>
+      copyJournalAnd(open(file), file, at('journal'), (source) => {
+        const between = (): void => {
+          moveUnits(2);
+          bringIntoFile();
+        };
+        if (n % 2 === 0) between();
+        writeChanges(source, image, changes);
+        if (n % 2 === 1) between();
+        writeImage(layered(source, []), at('whole'));
+      }),
+    );
+    chain.push(changes);
+    withLayers(chain, (image) => writeImage(image, at('again')));
+    expect(broughtIn(at('again'), at('journal')).equals(broughtIn(at('whole'), at('journal')))).toBe(true);
+  }
+  // A transaction that was not in the file yet changes nothing there, but that it has as many pages.
+  expect(statSync(at('changes-1')).size).toBeLessThan(statSync(at('base')).size / 5);
 });

@@ -76,9 +76,13 @@ async function restarted(): Promise<void> {
 
 it('a backup that was made under load and restored after a crash: no key of before runs twice', async () => {
   const calls = load(8);
+  const earlier = join(gateway.folder, 'earlier');
+  expect(await command('backup', earlier)).toMatchObject({ code: 0 });
   await until(() => committed(calls.keys).length >= 40);
   const made = await command('backup', backup, '--json');
   expect(made).toMatchObject({ code: 0 });
+  expect(readdirSync(backup).toSorted()).toEqual(['backup.json', 'base.db', 'changes-1', 'journal']);
+  rmSync(earlier, { recursive: true });
   const before = new Set(committed(calls.keys));
   await until(() => committed(calls.keys).length >= before.size + 40);
   const after = committed(calls.keys).filter((key) => !before.has(key));

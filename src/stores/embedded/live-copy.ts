@@ -20,6 +20,22 @@ const PART_BYTES = 4 * 1024 * 1024;
  * @throws what the system or the driver says
  */
 export function copyLive(database: SqlDatabase, file: string, to: string): void {
+  copyJournalAnd(database, file, `${to}-wal`, (source, opening) =>
+    copyInParts(source, opening(to, 'w', 0o600), fstatSync(source).size),
+  );
+}
+
+/**
+ * The same, where something else is to be done with the file.
+ * @param to for the journal
+ * @param read gets the file's descriptor
+ */
+export function copyJournalAnd<T>(
+  database: SqlDatabase,
+  file: string,
+  to: string,
+  read: (source: number, opening: typeof openSync) => T,
+): T {
   const pageBytes = Number(database.prepare('PRAGMA page_size').get()?.['page_size']);
   const opened: number[] = [];
   const opening = (...of: Parameters<typeof openSync>): number => {
@@ -28,13 +44,12 @@ export function copyLive(database: SqlDatabase, file: string, to: string): void 
     return descriptor;
   };
   try {
-    onOneState(database, () => {
+    return onOneState(database, () => {
       // A transaction sees the state of its first read.
       database.prepare('SELECT count(*) FROM sqlite_schema').get();
       const journal = `${file}-wal`;
-      if (existsSync(journal)) copyJournal(opening(journal, 'r'), opening(`${to}-wal`, 'w', 0o600), pageBytes);
-      const source = opening(file, 'r');
-      copyInParts(source, opening(to, 'w', 0o600), fstatSync(source).size);
+      if (existsSync(journal)) copyJournal(opening(journal, 'r'), opening(to, 'w', 0o600), pageBytes);
+      return read(opening(file, 'r'), opening);
     });
   } finally {
     database.close();
