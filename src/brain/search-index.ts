@@ -1,6 +1,6 @@
 import type { Entity } from '../effects/model/entity.ts';
 import { type Budget, TextTree } from './text-tree.ts';
-import { textsWithin, wordsOf } from './words.ts';
+import { eachWord, textsWithin, wordsOf } from './words.ts';
 
 /** Words of one entity that are found. */
 const WORDS_OF_ENTITY = 300;
@@ -62,17 +62,15 @@ export class SearchIndex {
     const number = this.#ids.length;
     this.#ids.push(id);
     this.#numbers.set(id, number);
-    const inName = new Set(wordsOf(name, WORDS_OF_ENTITY));
-    for (const word of inName) this.#add(word, number * 2 + 1);
-    const others = new Set<string>();
+    let place = number * 2 + 1;
+    const add = (text: string, from: number, to: number): void => this.#add(text, from, to, place);
+    eachWord(name, WORDS_OF_ENTITY, add);
+    place = number * 2;
     let left = WORDS_OF_ENTITY;
     for (const text of textsWithin(attributes)) {
       if (left <= 0) break;
-      const found = wordsOf(text, left);
-      left -= found.length;
-      for (const word of found) if (!inName.has(word)) others.add(word);
+      left -= eachWord(text, left, add);
     }
-    for (const word of others) this.#add(word, number * 2);
   }
 
   remove(id: string): void {
@@ -100,11 +98,13 @@ export class SearchIndex {
     return { found: best, more: this.#isFull || count > best.length };
   }
 
-  #add(word: string, place: number): void {
-    const places = this.#words.get(word);
-    if (places !== undefined) places.push(place);
-    else if (this.#words.size() < this.#mostWords) this.#words.set(word, [place]);
-    else this.#isFull = true;
+  /** A word that an entity has more than once counts where it stands first. */
+  #add(text: string, from: number, to: number, place: number): void {
+    const places = this.#words.get(text, from, to);
+    if (places === undefined) {
+      if (this.#words.size() < this.#mostWords) this.#words.set(text, [place], from, to);
+      else this.#isFull = true;
+    } else if ((places.at(-1) ?? 0) >>> 1 !== place >>> 1) places.push(place);
   }
 
   /** What a word of a query stands for. `farther` says whether two errors may be looked for. */

@@ -4,11 +4,30 @@ export interface Budget {
 }
 
 interface Node<Value> {
-  /** What stands between the parent and here. */
-  label: string;
+  /** Where what stands between the parent and here begins in the {@link Letters}, and how long it is. */
+  from: number;
+  length: number;
   value: Value | undefined;
-  /** By the first character of their labels. */
-  children: Map<number, Node<Value>> | null;
+  children: Children<Value> | null;
+}
+
+/**
+ * Nodes by the first character of what stands between: the first {@link FEW}, and those beyond them in pages, one for each
+ * upper half of a character. A `Map` copies all that it has when it grows, and hundreds may have to in one step: with
+ * 2,000 children each that held the thread for 280 ms.
+ */
+type Children<Value> = (Map<number, Node<Value>> | undefined)[];
+const FEW = 128;
+
+const pageOf = (character: number): number => 1 + (character >>> 8);
+
+function childAt<Value>(children: Children<Value> | null, character: number): Node<Value> | undefined {
+  if (children === null) return undefined;
+  return children[0]?.get(character) ?? children[pageOf(character)]?.get(character);
+}
+
+function* allOf<Value>(children: Children<Value>): Generator<Node<Value>> {
+  for (const page of children) if (page !== undefined) yield* page.values();
 }
 
 /** Errors that are looked for at most: what {@link Row} has places for. */
@@ -35,28 +54,57 @@ interface Open<Value> {
   readonly isRest: boolean;
 }
 
+/** Characters of a block of {@link Letters}. */
+const BLOCK = 1024;
+
+/**
+ * The characters of all texts of a tree, each written once. As strings, those of two would stay in a table of the engine,
+ * which holds the thread for 100 ms when it grows for a million of them.
+ */
+class Letters {
+  readonly #blocks: Uint16Array[] = [];
+  #end = 0;
+
+  /** @returns where they begin */
+  add(text: string, from: number, to: number): number {
+    const start = this.#end;
+    for (let at = from; at < to; at += 1, this.#end += 1) {
+      let block = this.#blocks[Math.floor(this.#end / BLOCK)];
+      if (block === undefined) this.#blocks.push((block = new Uint16Array(BLOCK)));
+      block[this.#end % BLOCK] = text.charCodeAt(at);
+    }
+    return start;
+  }
+
+  at(place: number): number {
+    return this.#blocks[Math.floor(place / BLOCK)]?.[place % BLOCK] ?? 0;
+  }
+}
+
 /**
  * Values by text: a radix tree. It serves as a map too, where there may be a million entries: a `Map` copies all that it
  * has when it grows, which holds the thread for 70 ms and more. Here a step costs what its text is long, whatever texts
  * there are: children are found by their first character, not by trying one after the other.
  */
 export class TextTree<Value> {
-  readonly #root: Node<Value> = { label: '', value: undefined, children: null };
+  readonly #letters = new Letters();
+  readonly #root: Node<Value> = { from: 0, length: 0, value: undefined, children: null };
   #size = 0;
 
-  get(text: string): Value | undefined {
-    return this.#find(text)?.value;
+  /** @param from where the text begins in what is given, and `to` where it ends */
+  get(text: string, from = 0, to = text.length): Value | undefined {
+    return this.#find(text, from, to)?.value;
   }
 
-  set(text: string, value: Value): void {
-    const node = this.#nodeOf(text);
+  set(text: string, value: Value, from = 0, to = text.length): void {
+    const node = this.#nodeOf(text, from, to);
     if (node.value === undefined) this.#size += 1;
     node.value = value;
   }
 
   /** The place of the text stays; the value goes. */
   delete(text: string): void {
-    const node = this.#find(text);
+    const node = this.#find(text, 0, text.length);
     if (node?.value === undefined) return;
     node.value = undefined;
     this.#size -= 1;
@@ -71,11 +119,11 @@ export class TextTree<Value> {
   beginningWith(text: string, most: number): Value[] {
     let node = this.#root;
     for (let at = 0; at < text.length; ) {
-      const child = node.children?.get(text.charCodeAt(at));
+      const child = childAt(node.children, text.charCodeAt(at));
       if (child === undefined) return [];
-      const same = sameBeginning(child.label, text, at);
+      const same = this.#same(child, text, at, text.length);
       at += same;
-      if (same < child.label.length && at < text.length) return [];
+      if (same < child.length && at < text.length) return [];
       node = child;
     }
     const values: Value[] = [];
@@ -99,13 +147,13 @@ export class TextTree<Value> {
           values.push(node.value);
         if (node.children === null) continue;
         const expected = charactersAfter(one, text);
-        for (const child of isRest ? node.children.values() : childrenAt(node.children, expected)) {
-          if (isRest && expected.includes(child.label.charCodeAt(0))) continue;
+        for (const child of isRest ? allOf(node.children) : childrenAt(node.children, expected)) {
+          if (isRest && expected.includes(this.#letters.at(child.from))) continue;
           if (budget.left <= 0) return values;
           budget.left -= 1;
-          const row = rowAfter(one, child.label, text, errors);
+          const row = rowAfter(one, child, this.#letters, text, errors);
           const fewest = leastOf(row);
-          open[fewest]?.push({ node: child, depth: depth + child.label.length, row, least: fewest, isRest: false });
+          open[fewest]?.push({ node: child, depth: depth + child.length, row, least: fewest, isRest: false });
         }
         // Any other character is one more error.
         if (!isRest) open[least + 1]?.push({ ...one, isRest: true });
@@ -113,63 +161,64 @@ export class TextTree<Value> {
     return values;
   }
 
-  #find(text: string): Node<Value> | null {
+  #find(text: string, from: number, to: number): Node<Value> | null {
     let node = this.#root;
-    for (let at = 0; at < text.length; ) {
-      const child = node.children?.get(text.charCodeAt(at));
-      if (child === undefined || !text.startsWith(child.label, at)) return null;
+    for (let at = from; at < to; at += node.length) {
+      const child = childAt(node.children, text.charCodeAt(at));
+      if (child === undefined || this.#same(child, text, at, to) < child.length) return null;
       node = child;
-      at += child.label.length;
     }
     return node;
   }
 
   /** The node of a text; made where there is none. */
-  #nodeOf(text: string): Node<Value> {
+  #nodeOf(text: string, from: number, to: number): Node<Value> {
     let node = this.#root;
-    for (let at = 0; at < text.length; ) {
-      const child = node.children?.get(text.charCodeAt(at));
+    for (let at = from; at < to; ) {
+      const child = childAt(node.children, text.charCodeAt(at));
       if (child === undefined) {
-        const made: Node<Value> = { label: text.slice(at), value: undefined, children: null };
-        addChild(node, made);
-        return made;
+        const made = { from: this.#letters.add(text, at, to), length: to - at, value: undefined, children: null };
+        return this.#addChild(node, made);
       }
-      const same = sameBeginning(child.label, text, at);
-      if (same < child.label.length) split(child, same);
+      const same = this.#same(child, text, at, to);
+      if (same < child.length) this.#split(child, same);
       node = child;
       at += same;
     }
     return node;
   }
-}
 
-function addChild<Value>(to: Node<Value>, child: Node<Value>): void {
-  to.children ??= new Map();
-  to.children.set(child.label.charCodeAt(0), child);
-}
+  #addChild(to: Node<Value>, child: Node<Value>): Node<Value> {
+    const character = this.#letters.at(child.from);
+    const children = (to.children ??= []);
+    const page = (children[0]?.size ?? 0) < FEW ? 0 : pageOf(character);
+    (children[page] ??= new Map()).set(character, child);
+    return child;
+  }
 
-/** How many characters of a label stand in the text from `at` on. */
-function sameBeginning(label: string, text: string, at: number): number {
-  const most = Math.min(label.length, text.length - at);
-  let same = 0;
-  while (same < most && label.charCodeAt(same) === text.charCodeAt(at + same)) same += 1;
-  return same;
-}
+  /** How many characters of a node stand in the text from `at` on. */
+  #same({ from, length }: Node<Value>, text: string, at: number, to: number): number {
+    const most = Math.min(length, to - at);
+    let same = 0;
+    while (same < most && this.#letters.at(from + same) === text.charCodeAt(at + same)) same += 1;
+    return same;
+  }
 
-/** Makes two nodes of one, the first with so many characters of its label. */
-function split<Value>(node: Node<Value>, characters: number): void {
-  const { label, value, children } = node;
-  node.label = label.slice(0, characters);
-  node.value = undefined;
-  node.children = null;
-  addChild(node, { label: label.slice(characters), value, children });
+  /** Makes two nodes of one, the first with so many of its characters. */
+  #split(node: Node<Value>, characters: number): void {
+    const { from, length, value, children } = node;
+    node.length = characters;
+    node.value = undefined;
+    node.children = null;
+    this.#addChild(node, { from: from + characters, length: length - characters, value, children });
+  }
 }
 
 function collect<Value>(node: Node<Value>, most: number, into: Value[]): void {
   if (into.length >= most) return;
   if (node.value !== undefined) into.push(node.value);
   if (node.children === null) return;
-  for (const child of node.children.values()) {
+  for (const child of allOf(node.children)) {
     if (into.length >= most) return;
     collect(child, most, into);
   }
@@ -191,11 +240,8 @@ function charactersAfter<Value>({ row, depth, least }: Open<Value>, text: string
   return characters;
 }
 
-function childrenAt<Value>(
-  children: ReadonlyMap<number, Node<Value>>,
-  characters: readonly number[],
-): readonly Node<Value>[] {
-  return characters.flatMap((character) => children.get(character) ?? []);
+function childrenAt<Value>(children: Children<Value>, characters: readonly number[]): readonly Node<Value>[] {
+  return characters.flatMap((character) => childAt(children, character) ?? []);
 }
 
 /** Of the empty text: as many errors as characters. */
@@ -205,11 +251,17 @@ function rowOf(errors: readonly number[]): Row {
   return errors.reduce((row, count, place) => row | (count << (2 * place)), 0);
 }
 
-/** The row after a label (Levenshtein). It ends early where there are more errors than may be, whatever follows. */
-function rowAfter<Value>({ row, depth }: Open<Value>, label: string, text: string, errors: Errors): Row {
+/** The row after a node (Levenshtein). It ends early where there are more errors than may be, whatever follows. */
+function rowAfter<Value>(
+  { row, depth }: Open<Value>,
+  node: Node<Value>,
+  letters: Letters,
+  text: string,
+  errors: Errors,
+): Row {
   let before = row;
-  for (let index = 0; index < label.length && leastOf(before) <= errors; index += 1) {
-    const character = label.charCodeAt(index);
+  for (let index = 0; index < node.length && leastOf(before) <= errors; index += 1) {
+    const character = letters.at(node.from + index);
     const shortest = depth + index + 1 - FARTHEST;
     let next = 0;
     let left = TOO_MANY;

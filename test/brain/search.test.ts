@@ -64,11 +64,14 @@ describe('what is found', () => {
   it('names count for more than attributes, and more words for more than one', () => {
     expect(ids(index, 'speaks')).toEqual(['c8', 'c2']);
     expect(ids(index, 'corporation boston gmbh')[0]).toBe('c2');
+    const often = entity('d2', 'B', { attributes: { tier: 'gold gold', was: 'gold' } });
+    expect(ids(indexOf(often, entity('d1', 'A', { attributes: { tier: 'gold' } })), 'gold')).toEqual(['d1', 'd2']);
   });
 
   it('of a text so many words count, each with 32 letters; of an entity the first 300, whichever texts they are in', () => {
     expect(wordsOf('one two three', 2)).toEqual(['one', 'two']);
     expect(wordsOf('日立製作所', 2)).toEqual(['日立', '立製']);
+    expect(wordsOf('𠮷野家 𠮷', 9)).toEqual(['𠮷野', '野家', '𠮷']);
     expect(wordsOf('x'.repeat(40), 9)).toEqual(['x'.repeat(32)]);
     const text = (...letters: readonly string[]): string =>
       letters
@@ -159,7 +162,8 @@ describe('what is found', () => {
   it('words are cut between characters, and hostile texts give few', () => {
     for (const text of [
       '🙂'.repeat(500),
-      `${'𝒜'.repeat(15)}a${'𝒜'.repeat(20)}`,
+      // Of another plane, and not folded into others.
+      `${'𐐨'.repeat(15)}a${'𐐨'.repeat(20)}`,
       '日'.repeat(5000),
       'a '.repeat(5000),
     ]) {

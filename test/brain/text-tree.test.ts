@@ -35,8 +35,10 @@ function errorsBetween(one: string, other: string): number {
 it('is a map, whatever is put and deleted', () => {
   const tree = new TextTree<number>();
   const map = new Map<string, number>();
+  // More first characters than a node has in one page.
+  const anyText = (): string => `${random(4) === 0 ? String.fromCharCode(random(2_000)) : ''}${word(6)}`;
   for (let step = 0; step < 20_000; step += 1) {
-    const text = word(7);
+    const text = anyText();
     if (random(3) === 0) {
       tree.delete(text);
       map.delete(text);
@@ -44,9 +46,12 @@ it('is a map, whatever is put and deleted', () => {
       tree.set(text, step);
       map.set(text, step);
     }
-    const other = word(7);
+    const other = anyText();
     expect(tree.get(other)).toBe(map.get(other));
   }
+  expect(tree.beginningWith('', Infinity).toSorted((a, b) => a - b)).toEqual(
+    [...map.values()].toSorted((a, b) => a - b),
+  );
   expect(tree.size()).toBe(map.size);
 });
 
