@@ -5,6 +5,8 @@ import { createVitest } from 'vitest/node';
 
 let tests = [];
 let errors = [];
+/** The file that had a fault in the run before, and has none any more. */
+let mended = null;
 const reporter = {
   onTestCaseResult: (test) => tests.push(test.result().state),
   // The first red test ends the run, and what it came to may be lost then.
@@ -24,7 +26,8 @@ process.send('ready');
 async function run(changed, test, pattern) {
   tests = [];
   errors = [];
-  vitest.invalidateFile(changed);
+  for (const file of [mended ?? changed, changed]) vitest.invalidateFile(file);
+  mended = changed;
   const own = specifications.filter(({ moduleId }) => relative(process.cwd(), moduleId) === test);
   const options = { testNamePattern: new RegExp(pattern) };
   await vitest.runTestSpecifications(
