@@ -1,5 +1,7 @@
-import { existsSync, readFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { extname, join } from 'node:path';
 import { expect, test } from 'vitest';
 import { FAULTS } from '../planted-faults.ts';
 import { plantedFaults, staleness } from './list.mjs';
@@ -20,6 +22,31 @@ test('each planted fault still has its place in the product, and its test', () =
 test('so have those that tests plant themselves', () => {
   const gone = Object.entries(FAULTS).filter(([, { file, line }]) => !(read(file) ?? '').includes(line));
   expect(gone.map(([name]) => name)).toEqual([]);
+});
+
+test('no fault uses a name that is not there: it would be red for another reason', () => {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-names-'));
+  try {
+    writeFileSync(
+      join(folder, 'names.json'),
+      JSON.stringify({ env: { node: true, browser: true }, rules: { 'no-undef': 2 } }),
+    );
+    const plant = (name: string, text: string) => writeFileSync(join(folder, name), text);
+    for (const { name, file, text, instead } of plantedFaults())
+      if (/\.tsx?$/.test(file))
+        plant(
+          `${name}${extname(file)}`,
+          (read(file) ?? '').replace(text, () => instead),
+        );
+    plant('as-it-has-to-be-seen.ts', 'notThere();');
+    const words = ['-c', join(folder, 'names.json'), '-A', 'all', '-D', 'no-undef', '-f', 'unix', folder];
+    const { stdout } = spawnSync(join(ROOT, 'node_modules/.bin/oxlint'), words, { encoding: 'utf8' });
+    expect(stdout.split('\n').filter((line) => line.includes(folder))).toEqual([
+      expect.stringContaining("as-it-has-to-be-seen.ts:1:1: 'notThere' is not defined"),
+    ]);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });
 
 test('a fault is stale when its text is gone, stands twice, or nothing is changed', () => {
