@@ -1,4 +1,3 @@
-import { pipeline } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Dispatcher } from 'undici';
 import { PIECES_A_TURN } from '../bytes/pieces-a-turn.ts';
@@ -182,7 +181,7 @@ function rewriting(
   const isPlain = /^identity$/i.test(String(headers['content-encoding'] ?? 'identity'));
   const body = isPlain ? linkStream(read.links, ownFields(read)) : unreadable();
   body.once('readable', () => {
-    if (on.begin()) pipeline(body, raw, () => {});
+    if (on.begin()) body.pipe(raw);
   });
   body.once('error', on.fail);
   raw.once('close', () => body.destroy());

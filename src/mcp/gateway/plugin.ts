@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { pipeline } from 'node:stream';
+import { finished, pipeline, type Readable } from 'node:stream';
 import { passingTool } from '../../config/stand-in-tools.ts';
 import type { Tool } from '../../effects/model/tool.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
@@ -311,7 +311,13 @@ class ServerDoor {
     } = {},
   ): Promise<FastifyReply> {
     const gone = new AbortController();
-    reply.raw.once('close', () => gone.abort());
+    let flow: Readable | null = null;
+    const end = (): void => void reply.raw.destroy();
+    reply.raw.once('close', () => {
+      gone.abort();
+      flow?.destroy();
+      this.#standing.delete(end);
+    });
     const passed: Passed = await passThrough(arrived.server, sent, gone.signal, changed);
     if (passed.kind === 'failed')
       throw new RpcProblem({
@@ -345,9 +351,7 @@ class ServerDoor {
     }
     if (stands) {
       if (status === 200) note(reply.request, { lasts: true });
-      const end = (): void => void raw.destroy();
       this.#standing.add(end);
-      raw.once('close', () => this.#standing.delete(end));
     }
     writeHead(reply, status, headers);
     if (stands)
@@ -355,8 +359,13 @@ class ServerDoor {
         'data',
         announcements(() => arrived.server.pins.doubt(arrived.server)),
       );
-    // Where one of them ends early, the others do; there is nobody left to tell.
-    pipeline([body, ...(marks === null ? [] : [markedEvents(marks)]), raw], () => {});
+    flow = marks === null ? body : pipeline(body, markedEvents(marks), () => {});
+    // Where it ends early, the answer does. A pipeline to the answer itself would listen to it seven times, of the ten that
+    // Node takes for no leak.
+    finished(flow, (error) => {
+      if (error) end();
+    });
+    flow.pipe(raw);
     return reply;
   }
 }
