@@ -1,3 +1,4 @@
+import { pipeline } from 'node:stream';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { Dispatcher } from 'undici';
 import { PIECES_A_TURN } from '../bytes/pieces-a-turn.ts';
@@ -181,7 +182,10 @@ function rewriting(
   const isPlain = /^identity$/i.test(String(headers['content-encoding'] ?? 'identity'));
   const body = isPlain ? linkStream(read.links, ownFields(read)) : unreadable();
   body.once('readable', () => {
-    if (on.begin()) body.pipe(raw);
+    if (!on.begin()) return;
+    // It listens seven times, and others five: Node warns of a leak beyond ten.
+    raw.setMaxListeners(20);
+    pipeline(body, raw, () => {});
   });
   body.once('error', on.fail);
   raw.once('close', () => body.destroy());

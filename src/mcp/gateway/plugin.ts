@@ -1,5 +1,5 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
-import { finished, pipeline, type Readable } from 'node:stream';
+import { pipeline } from 'node:stream';
 import { passingTool } from '../../config/stand-in-tools.ts';
 import type { Tool } from '../../effects/model/tool.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
@@ -311,11 +311,10 @@ class ServerDoor {
     } = {},
   ): Promise<FastifyReply> {
     const gone = new AbortController();
-    let flow: Readable | null = null;
     const end = (): void => void reply.raw.destroy();
+    // One for both: the pipeline below listens seven times, and beyond ten in all Node warns of a leak.
     reply.raw.once('close', () => {
       gone.abort();
-      flow?.destroy();
       this.#standing.delete(end);
     });
     const passed: Passed = await passThrough(arrived.server, sent, gone.signal, changed);
@@ -359,13 +358,8 @@ class ServerDoor {
         'data',
         announcements(() => arrived.server.pins.doubt(arrived.server)),
       );
-    flow = marks === null ? body : pipeline(body, markedEvents(marks), () => {});
-    // Where it ends early, the answer does. A pipeline to the answer itself would listen to it seven times, of the ten that
-    // Node takes for no leak.
-    finished(flow, (error) => {
-      if (error) end();
-    });
-    flow.pipe(raw);
+    // Where one of them ends early, the others do; there is nobody left to tell.
+    pipeline([body, ...(marks === null ? [] : [markedEvents(marks)]), raw], () => {});
     return reply;
   }
 }
