@@ -71,7 +71,13 @@ const OF_SERVERS = [
 const KEY = header('Idempotency-Key', 'For `tools/call`. Without it, and without one in `_meta`, a key is derived.');
 const UPSTREAM = { name: 'upstream', in: 'path', required: true, schema: TEXT, description: 'The id of the upstream.' };
 
-const refusals = { description: 'A JSON-RPC error; the problem is in `error.data`.', content: json('McpAnswer') };
+/** Whoever is refused before anything is read gets no message. */
+const unread: JsonObject = { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } };
+const refusals = {
+  description:
+    'A JSON-RPC error; the problem is in `error.data`. Where nothing was read (the gateway is overloaded, or stops) it is the problem itself.',
+  content: { ...json('McpAnswer'), ...unread },
+};
 
 function json(name: keyof typeof MCP_SCHEMAS & string): JsonObject {
   return { 'application/json': { schema: { $ref: `#/components/schemas/${name}` } } };
@@ -84,7 +90,7 @@ function answers(streams: boolean): JsonObject {
     'application/json': { schema: { anyOf: [answer, { type: 'array', items: { type: 'object' } }] } },
     'text/event-stream': { schema: TEXT },
   };
-  const refused = streams ? { ...refusals, content: given } : refusals;
+  const refused = streams ? { ...refusals, content: { ...given, ...unread } } : refusals;
   return {
     '200': {
       description: 'The answer. A decision on a call is a result of the call, also where it was refused.',

@@ -182,7 +182,10 @@ function rewriting(
   const isPlain = /^identity$/i.test(String(headers['content-encoding'] ?? 'identity'));
   const body = isPlain ? linkStream(read.links, ownFields(read)) : unreadable();
   body.once('readable', () => {
-    if (on.begin()) pipeline(body, raw, () => {});
+    if (!on.begin()) return;
+    // It listens seven times, and others five: Node warns of a leak beyond ten.
+    raw.setMaxListeners(20);
+    pipeline(body, raw, () => {});
   });
   body.once('error', on.fail);
   raw.once('close', () => body.destroy());

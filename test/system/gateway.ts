@@ -128,6 +128,7 @@ async function boot(
       if (successor !== null) return successor.dispose(look);
       try {
         await look?.();
+        if (log.includes('MaxListenersExceededWarning')) throw new Error(`it listens too often:\n${log}`);
       } finally {
         await rm(folder, { recursive: true, force: true });
       }
