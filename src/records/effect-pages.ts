@@ -1,7 +1,7 @@
 import type { Decision } from '../effects/model/decision.ts';
 import { decisionOf, type EffectRecord, type EffectState } from '../effects/model/effect.ts';
 import { quote } from '../json/canonical.ts';
-import type { Decided, ExportRequest } from '../effects/model/export.ts';
+import type { ExportItem, ExportRequest } from '../effects/model/export.ts';
 import type { EffectFilter } from '../effects/store.ts';
 import { PAGE_BYTES, type Page } from '../effects/model/page.ts';
 import type { Ended } from '../stores/open-rows.ts';
@@ -139,7 +139,11 @@ function mayHaveBeenAsked({ attempt, life, trace, stages }: EffectRecord): boole
 }
 
 /** Who approved or rejected an effect, and when: that stands in its ledger, as one may have been asked for more than once. */
-export async function decidedOn(from: Readable, workspace: string, effect: EffectRecord): Promise<Decided> {
+export async function decidedOn(
+  from: Readable,
+  workspace: string,
+  effect: EffectRecord,
+): Promise<Extract<ExportItem, { readonly type: 'effect' }>['decided']> {
   const by = new Set<string>();
   if (!mayHaveBeenAsked(effect)) return { by: [], at: null };
   let last: number | null = null;

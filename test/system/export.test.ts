@@ -125,10 +125,10 @@ it('comma-separated values have a line of names, and nothing that a spreadsheet 
   expect(head).toMatch(/,decision,approver,approver_decided_at,settled_at,amount,unit$/);
   const rowOf = (id = ''): string => rows.find((row) => row.startsWith(id)) ?? '';
   const { effect } = (await world.get(`/effects/${ids['approved']}`)).body;
-  const { decided_at: decidedAt } = (await world.get(`/approvals/${effect.approval_id}`)).body;
+  const [granted] = (await world.get(`/ledger?kind=approval.granted&effect_id=${ids['approved']}`)).body.events;
   const [amount = 0] = effect.holds.map((hold: { readonly amount: number }) => hold.amount);
   const took = `${(amount / 100).toFixed(2)},EUR`;
-  expect(rowOf(ids['approved'])).toContain(`,committed,maria,${decidedAt},${effect.settled_at},${took}`);
+  expect(rowOf(ids['approved'])).toContain(`,committed,maria,${granted.at},${effect.settled_at},${took}`);
   expect(rowOf(ids['approved'])).toMatch(new RegExp(`${took}$`));
   expect(rowOf(ids['denied'])).toMatch(/,denied_policy,,,[-0-9T:.]+Z,,$/);
   const events = await (await ask('format=csv&what=events')).text();

@@ -11,14 +11,12 @@ export type ExportItem =
   /** `words`: what was said with a rejection, which its event commits to. */
   | { readonly type: 'event'; readonly event: LedgerEvent; readonly words?: Pick<Vote, 'comment' | 'salt'> }
   | { readonly type: 'receipt'; readonly effectId: string; readonly id: string; readonly jws: string | null }
-  /** `decided`: what people decided on it, and when; looked up for comma-separated values alone. */
-  | { readonly type: 'effect'; readonly effect: EffectRecord; readonly decided: Decided };
-
-/** Who approved or rejected a call. `at`: when the last of them did; `null`: nobody was asked, or has decided. */
-export interface Decided {
-  readonly by: readonly string[];
-  readonly at: number | null;
-}
+  /** `decided`: who approved or rejected it, and when the last of them did; looked up for comma-separated values alone. */
+  | {
+      readonly type: 'effect';
+      readonly effect: EffectRecord;
+      readonly decided: { readonly by: readonly string[]; readonly at: number | null };
+    };
 
 /** What is exported. `publicUrl`: where links lead. */
 export interface ExportRequest {
