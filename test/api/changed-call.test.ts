@@ -4,6 +4,7 @@ import type { EffectRecord } from '../../src/effects/model/effect.ts';
 import type { ApprovalRequirement } from '../../src/effects/model/verdict.ts';
 import type { EffectPorts } from '../../src/effects/ports.ts';
 import { changeCall } from '../../src/effects/run/change-call.ts';
+import { standingOf } from '../../src/effects/run/standing.ts';
 import type { JsonObject } from '../../src/json/value.ts';
 import { refund, type Rig, startRig } from './rig.ts';
 
@@ -49,6 +50,19 @@ it('what is named, within its bounds, becomes the question', async () => {
   const { change } = { change: null, ...(await changing({ currency: 'CHF' })) };
   expect(change).toMatchObject({ params: ['currency'], requester: approval.requester });
   expect(change?.digest).not.toBe(approval.digest);
+});
+
+it('a call that was changed is judged, and changed again, as it stands since', async () => {
+  const { change } = { change: null, ...(await changing({ currency: 'CHF' })) };
+  if (change === null) throw new Error('it was changed');
+  const { digest, requirements, params, sealed } = change;
+  const made = { by: 'maria', at: 0, params, sealed, askedDigest: approval.digest };
+  const changed: ApprovalRecord = { ...approval, digest, requirements, changed: made };
+  expect(await standingOf(rig.core, rig.people, changed)).toMatchObject({ kind: 'asked' });
+  expect(await changing({ currency: 'CHF' }, ofLarge(), changed)).toEqual({ kind: 'change', change: null });
+  expect(await changing({ currency: 'EUR' }, ofLarge(), changed)).toMatchObject({
+    problem: { detail: expect.stringContaining('what the agent asked before') },
+  });
 });
 
 it('nothing is changed by what stands there, by who decides by no rule, and after the decision', async () => {

@@ -1,5 +1,8 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { KeyRecord } from '../../src/effects/model/key.ts';
 import type { KeyKind } from '../../src/effects/model/principal.ts';
+import { inOneHand } from '../../src/effects/run/key-makers.ts';
+import { keyRecord, WORKSPACE } from '../contract/requests.ts';
 import { refund, type Rig, startRig } from './rig.ts';
 
 const WS = '/v1/workspaces/demo';
@@ -187,6 +190,27 @@ describe('one person who may hold both the key that asks and the key that votes'
     expect(await before.decide(ofNora)).toMatchObject(REFUSED);
     expect((await voted(asking, ofNora)).answer).toMatchObject({ status: 'used' });
   });
+});
+
+const ASKED = 1_800_000_000_000;
+
+it.each<[which: string, of: Partial<KeyRecord>, counts: boolean]>([
+  ['in force', {}, true],
+  ['revoked since', { revokedAt: ASKED + 1 }, true],
+  ['revoked by then', { revokedAt: ASKED }, false],
+  ['expired since', { expiresAt: ASKED + 1 }, true],
+  ['expired by then', { expiresAt: ASKED }, false],
+  ['of another workspace', { workspace: 'other' }, false],
+  ['of an agent', { agentId: 'bot' }, false],
+  ['that somebody made', { madeBy: 'ada' }, false],
+  ['that decides nothing', { kind: 'agent' }, false],
+  ['of an agent’s kind that decides', { kind: 'agent', scopes: ['approvals:decide'] }, true],
+])('where one person made both keys, a key %s is another one of the approver: %j: %s', async (_, of, counts) => {
+  const requester = { agentId: 'bot', agentOwner: null, user: 'tom', keyId: 'key_1', keyMadeBy: 'ada' };
+  const store = { keys: async (user: string | null) => (user === 'maria' ? [keyRecord(of)] : []) };
+  const asked = { requester, workspace: WORKSPACE, createdAt: ASKED };
+  const refusal = await inOneHand(store, asked, { user: 'maria', madeBy: 'ada' });
+  expect(refusal !== null).toBe(counts);
 });
 
 describe('a request of nobody', () => {

@@ -11,3 +11,15 @@ it('a row that came and went within a step is not written, and is guarded to hav
     guards: [{ kind: 'thing', id: 'a', version: ABSENT }],
   });
 });
+
+it('two changes of one figure in a step are one, within the lesser limit of both', () => {
+  const draft = createDraft({ workspace: 'w', now: 0, epoch: 1, row: () => null, counter: () => undefined });
+  const figure = { name: 'f', span: { kind: 'until', end: 9 }, group: 'g' } as const;
+  const limits = [
+    [10, null, null],
+    [5, 7, 'EUR'],
+    [null, 8, null],
+  ] as const;
+  for (const [limit, most, text] of limits) draft.sum({ ...figure, hold: 1, spend: 2, limit, most, text });
+  expect(draft.change('c1')?.change.sums).toEqual([{ ...figure, hold: 3, spend: 6, limit: 5, most: 7, text: 'EUR' }]);
+});

@@ -33,7 +33,7 @@ test('refunds, never more than was paid, and once per key', async () => {
   expect((await call('POST', '/v1/payments/pay_1/refunds', { ...refund, amount: 50_000 }, 'k2'))[0]).toBe(201);
   expect(await call('GET', '/v1/payments/pay_1')).toMatchObject([200, { refunded: 250_000, status: 'refunded' }]);
   expect((await call('POST', '/v1/payments/pay_1/refunds', { ...refund, amount: -1 }))[0]).toBe(400);
-  expect((await call('POST', '/v1/payments/pay_1/refunds', { amount: 1, currency: 'USD' }))[0]).toBe(422);
+  expect((await call('POST', '/v1/payments/pay_2/refunds', { amount: 1, currency: 'USD' }))[0]).toBe(422);
   expect((await call('POST', '/v1/payments/nobody/refunds', refund))[0]).toBe(404);
 });
 

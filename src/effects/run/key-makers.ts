@@ -35,9 +35,10 @@ export async function makersOf(
  */
 export async function inOneHand(
   store: Pick<KeyStore, 'keys'>,
-  { requester: { user, agentOwner, keyMadeBy }, workspace, createdAt }: ApprovalRecord,
+  asked: Pick<ApprovalRecord, 'requester' | 'workspace' | 'createdAt'>,
   voter: { readonly user: string; readonly madeBy: string | null },
 ): Promise<string | null> {
+  const { user, agentOwner, keyMadeBy } = asked.requester;
   const [asking, voting] = await Promise.all([makersOf(store, { madeBy: keyMadeBy }), makersOf(store, voter)]);
   if (asking === null || voting === null)
     return 'Too many people have made the keys in question to tell who holds them. Use a key that the command line made.';
@@ -48,7 +49,7 @@ export async function inOneHand(
     return `Your key was made by ${asker}, who is behind the request. Use a key that somebody else made, or svc keys create on the machine of the gateway.`;
   if (![...voting].some((maker) => asking.has(maker))) return null;
   const hasOther = (await store.keys(voter.user)).some(
-    (key) => key.madeBy === null && decidesIn(key, workspace) && !hadEnded(key, createdAt),
+    (key) => key.madeBy === null && decidesIn(key, asked.workspace) && !hadEnded(key, asked.createdAt),
   );
   return hasOther
     ? 'One person made your key and the key that asked. Use the key that the command line made for you.'
