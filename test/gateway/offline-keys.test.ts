@@ -24,10 +24,11 @@ afterEach(() => rm(folder, { recursive: true, force: true }));
 
 const options = () => ({ configFile: join(folder, 'gateway.yaml'), environment: { DATA: folder } });
 const nothing = { workspace: null, agent: null, user: null, profile: null, name: null } as const;
+const textOf = (value: unknown): string => (typeof value === 'string' ? value : '');
 const make = async (of: Partial<Parameters<typeof createKey>[0]>) => {
   const { record } = await createKey({ ...options(), ...nothing, kind: 'administrative', ...of });
-  const days = (Date.parse(String(record['expires_at'])) - Date.parse(String(record['created_at']))) / DAY;
-  return { ...record, id: String(record['id']), days };
+  const days = (Date.parse(textOf(record['expires_at'])) - Date.parse(textOf(record['created_at']))) / DAY;
+  return { ...record, id: textOf(record['id']), days };
 };
 
 it('keys that a command makes have the profiles, lifetimes and the one workspace of the configuration', async () => {
