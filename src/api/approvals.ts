@@ -31,8 +31,7 @@ import { callerOf, mayBeSeen } from './caller.ts';
 import { type Lists, PAGE_QUERY, pageOf } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, Refused, refuseFaults } from './problem.ts';
-import { Decision, EffectState, PARAMS, PENDING_APPROVAL } from './effect-answers.ts';
-import { Approvers, Requirement } from './requirement.ts';
+import { Decision, EffectState, PARAMS, PENDING_APPROVAL, Approvers, Requirement } from './effect-answers.ts';
 
 const APPROVALS = '/v1/workspaces/:ws/approvals';
 

@@ -2,7 +2,6 @@ import { type TProperties, Type } from 'typebox';
 import type { JsonObject } from '../json/value.ts';
 import { DECISIONS } from '../effects/model/decision.ts';
 import { LEDGER_KINDS } from '../effects/model/ledger.ts';
-import { Requirement } from './requirement.ts';
 import {
   AnyObject,
   AnyValue,
@@ -400,6 +399,17 @@ const Stage = Type.Object({
   detail: Nullable(Text()),
 });
 export const Run = record('Run', null, { effect_id: Text(), state: EffectState, attempt: Count, stages: List(Stage) });
+
+export const Approvers = Type.Object({ roles: List(Text()), users: List(Text()) });
+/** Who has to agree, as answers show it. */
+export const Requirement = {
+  rule: Text(),
+  approvers: Approvers,
+  quorum: Type.Integer({ minimum: 0 }),
+  summary: Text(),
+  hours: Optional(Text({ description: 'The schedule of the policy in which its times are counted.' })),
+  beyond: Optional(Text({ description: 'The limit that the call would go beyond: `budget:<id>` or `rate:<id>`.' })),
+};
 
 const AsksBeyond = Flag('Beyond the limit people are asked.');
 const Obligation = OneOf([

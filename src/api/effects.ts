@@ -8,7 +8,7 @@ import { type RenderedOutcome, renderOutcome } from '../effects/run/render.ts';
 import { previewToWire } from '../effects/wire/preview.ts';
 import type { RequestFault, RunRequest } from '../effects/model/run-request.ts';
 import type { EffectFilter } from '../effects/store.ts';
-import { turnOfOthers } from '../effects/run/turns.ts';
+import { turnOfOthers } from '../effects/run/reading-turns.ts';
 import { type ApiApp, type Caller, guarded } from './app.ts';
 import { readCalls } from '../effects/wire/calls.ts';
 import { callerOf, mayBeSeen } from './caller.ts';

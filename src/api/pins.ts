@@ -1,6 +1,6 @@
 import { Type } from 'typebox';
 import { pinnedCall, type Tool } from '../effects/model/tool.ts';
-import { comparisonToWire, toolStateToWire } from '../pins/wire.ts';
+import { comparisonToWire, toolStateToWire } from '../pins/compare.ts';
 import type { PinnedAt } from '../upstreams/catalog.ts';
 import { pinOf } from '../upstreams/mcp/pin-watch.ts';
 import { type ApiApp, type Caller, guarded } from './app.ts';

@@ -1,8 +1,13 @@
 import { type Static, Type } from 'typebox';
 import type { ApprovalRecord } from '../effects/model/approval.ts';
 import { timeToWire } from '../effects/wire/time.ts';
-import { type ApprovedGroup, oftenApproved } from '../policy/often-approved.ts';
-import type { ApprovedCall, OftenApproved, SuggestedRule } from '../policy/suggest.ts';
+import {
+  type ApprovedCall,
+  type OftenApproved,
+  type SuggestedRule,
+  type ApprovedGroup,
+  oftenApproved,
+} from '../policy/suggest.ts';
 import { type ApiApp, guarded } from './app.ts';
 import { callerOf } from './caller.ts';
 import type { Lists } from './lists.ts';

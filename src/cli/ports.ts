@@ -34,8 +34,15 @@ export interface CliPorts {
   listKeys(options: StoreOptions): Promise<readonly JsonObject[]>;
   /** Revokes a key directly in the store. @returns its record; `null` if no key has this id */
   revokeKey(options: StoreOptions, id: string): Promise<JsonObject | null>;
-  /** Makes a successor of a key directly in the store; the old one stays valid for the overlap. */
-  rotateKey(options: StoreOptions, id: string, overlapMs: number): Promise<RotatedKey>;
+  /** Makes a successor of a key directly in the store; the old one stays valid for the overlap. `ended`: it is revoked, or has one. */
+  rotateKey(
+    options: StoreOptions,
+    id: string,
+    overlapMs: number,
+  ): Promise<
+    | { readonly kind: 'rotated'; readonly record: JsonObject; readonly key: string }
+    | { readonly kind: 'absent' | 'ended' }
+  >;
   /** Looks at the store of a configuration without changing it, even while a gateway runs on it. */
   inspectStore(options: StoreOptions): Promise<StoreInspection>;
   /** Asks an upstream for a sign of life, on a connection like those of calls, without credentials. */
@@ -142,11 +149,6 @@ export interface RunningGateway {
   /** Resolves, with the reason, when this process can only end. The next process continues from what is on the disk. */
   readonly lost: Promise<string>;
 }
-
-/** The result of a rotation. `ended`: the key is revoked or has a successor already. */
-export type RotatedKey =
-  | { readonly kind: 'rotated'; readonly record: JsonObject; readonly key: string }
-  | { readonly kind: 'absent' | 'ended' };
 
 export interface StoreInspection {
   /** `absent`: nothing was ever started here. */

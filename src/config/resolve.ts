@@ -1,15 +1,13 @@
 import { join } from 'node:path';
 import { type FileReading, kindOfFile } from '../diagnostics/file-reading.ts';
-import type { Configuration, UpstreamSettings } from './configuration.ts';
+import type { Configuration, UpstreamSettings, ListenerSettings } from './configuration.ts';
 import { decode } from './decode.ts';
-import { resolveBrain } from './resolve-brain.ts';
 import { resolveCredentials } from './resolve-credentials.ts';
 import { resolveHeaders } from './resolve-headers.ts';
 import type { Tree } from './expand.ts';
 import { at, namesIn, type Judge } from './judge.ts';
 import { resolveAuth, resolvePeople, resolveWorkspaces } from './resolve-people.ts';
 import { resolveMcpChild, resolveMcpSse, resolveMcpTools, resolveMcpUrl } from './resolve-mcp.ts';
-import { resolveListeners } from './resolve-listeners.ts';
 import { resolveRoutes } from './resolve-routes.ts';
 import { resolveStore, storeFolder } from './resolve-store.ts';
 import { resolveTlsPair, resolveUpstreamTls } from './resolve-tls.ts';
@@ -245,4 +243,81 @@ function resolveLimits(file: GatewayFile, judge: Judge): Configuration['limits']
       'what is kept is a part of what is read',
     ]);
   return decoded;
+}
+
+/** What the files themselves say is read with the policies (`src/brain/entity-files.ts`). */
+async function resolveBrain(
+  { brain, workspaces, limits }: GatewayFile,
+  judge: Judge,
+): Promise<Configuration['brain']> {
+  const ids = new Set(workspaces.map(({ id }) => id));
+  const only = workspaces.length === 1 ? workspaces[0]?.id : undefined;
+  const files = brain.files.map((entry) => (typeof entry === 'string' ? { path: entry, workspace: undefined } : entry));
+  const seen = new Set<string>();
+  for (const [index, { path, workspace }] of files.entries()) {
+    if ((await kindOfFile(path)) === 'missing')
+      judge.error('file_missing', at(brain, 'files', index), [
+        `There is no file or folder ${path}`,
+        'paths are relative to the working directory',
+      ]);
+    if (workspace !== undefined) judge.known('workspace', at(brain, 'files', index, 'workspace'), workspace, ids);
+    else if (only === undefined)
+      judge.error('no_workspace', at(brain, 'files', index), [
+        `It is not said which workspace the entities of ${path} belong to`,
+        workspaces.length === 0
+          ? 'declare it under workspaces'
+          : `write { path: ${path}, workspace: … }: there are ${workspaces.length}`,
+      ]);
+    const name = `${path}\n${workspace ?? only ?? ''}`;
+    if (seen.has(name)) judge.error('duplicate_path', at(brain, 'files', index), `${path} stands twice`);
+    seen.add(name);
+  }
+  return {
+    files: files.map(({ path, workspace = only ?? '' }) => ({ path, workspace })),
+    limits: { entities: limits.brain_entities, characters: parseSize(limits.brain_size) ?? 0 },
+  };
+}
+
+/** The listeners that routes open, without repeats. */
+async function resolveListeners(
+  file: GatewayFile,
+  judge: Judge,
+  reading: FileReading,
+): Promise<readonly ListenerSettings[]> {
+  const found = new Map<string, { readonly tls: string | null; readonly settings: ListenerSettings }>();
+  for (const route of file.routes) {
+    const { listen, tls } = route;
+    if (listen === undefined) {
+      if (tls !== undefined)
+        judge.error('tls_without_listen', at(route, 'tls'), [
+          'tls of a route needs its listen',
+          'or write server: { tls }',
+        ]);
+      continue;
+    }
+    const colon = listen.lastIndexOf(':');
+    const host = listen.slice(0, colon).replace(/^\[(.*)\]$/, '$1');
+    const port = Number(listen.slice(colon + 1));
+    if (port > 65_535) judge.error('bad_listen', at(route, 'listen'), [`${port} is no port`, '0 to 65535']);
+    if (port !== 0 && (port === file.server.port || port === file.server.admin_port) && meets(host, file.server.host))
+      judge.error('same_port', at(route, 'listen'), [
+        `'${listen}' is where the gateway itself listens`,
+        'another port',
+      ]);
+    const written = tls === undefined ? null : `${tls.cert}\n${tls.key}`;
+    const before = found.get(listen);
+    if (before !== undefined && written !== null && before.tls !== null && before.tls !== written)
+      judge.error('listener_differs', at(route, 'tls'), [`Another route has other tls for ${listen}`, 'say it once']);
+    if (before === undefined || (before.tls === null && tls !== undefined)) {
+      const pair = tls === undefined ? null : await resolveTlsPair(tls, judge, reading);
+      found.set(listen, { tls: written, settings: { at: listen, host, port, tls: pair } });
+    }
+  }
+  return [...found.values()].map(({ settings }) => settings);
+}
+
+/** Whether two addresses are equal, or one includes the other. */
+function meets(one: string, other: string): boolean {
+  const all = ['0.0.0.0', '::', '[::]'];
+  return one.toLowerCase() === other.toLowerCase() || all.includes(one) || all.includes(other);
 }

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { CommandFailure, type GatewayOptions } from '../cli/ports.ts';
 import type { Configuration } from '../config/configuration.ts';
 import { storeFolder } from '../config/resolve-store.ts';
-import { StoreUnavailable } from '../effects/store.ts';
+import { StoreUnavailable, type EffectStore, type StoreHealth } from '../effects/store.ts';
 import { openSigner, ReceiptKeyFault } from '../receipts/sign.ts';
 import { settlementTexts } from '../records/settlement-text.ts';
 import { KeyFileFault, makeKeyFile, readKeyFile } from '../secrets/key-file.ts';
@@ -11,13 +11,12 @@ import { openSpillJournal } from '../stores/journal/spill.ts';
 import { createLogger, logSink } from '../telemetry/logger.ts';
 import { openSpool } from '../upstreams/http/spool.ts';
 import { VERSION } from '../version.ts';
-import type { ExitStack } from './exit-stack.ts';
+import { type ExitStack, endHard } from './exit-stack.ts';
 import { type Held, readFiles } from './in-force.ts';
 import { createForgeryAlarm, createLateKeySeals } from './key-seals.ts';
 import { openSecretsFor } from './master-secret.ts';
 import { openStoreAndFleet } from './open-store.ts';
 import { sealedStore, unmeasured } from './sealed-store.ts';
-import { watchStore } from './watch-store.ts';
 
 /** The lowest level that is logged; `null`: as configured. */
 const LEVELS = { stderr: null, warnings: 'warn', text: 'warn', none: 'silent' } as const;
@@ -110,4 +109,44 @@ async function mendable<T>(opening: Promise<T>): Promise<T> {
       throw new CommandFailure(error.message);
     throw error;
   }
+}
+
+const CHECK_MS = 250;
+
+/**
+ * Logs when the store stops being ready, why, and when it is ready again. After a failed sync the process ends without
+ * closing its database connections, whatever ends it: closing would copy data inside the store that may not be on the
+ * disk.
+ */
+export function watchStore(store: Pick<EffectStore, 'health'>, logger: ReturnType<typeof createLogger>) {
+  let reported: StoreHealth['problem'] = null;
+  let fail: (message: string) => void = () => undefined;
+  const lost = new Promise<string>((resolve) => {
+    fail = resolve;
+  });
+
+  function check(): void {
+    const { problem } = store.health();
+    if (problem?.code === reported?.code && problem?.message === reported?.message) return;
+    reported = problem;
+    if (problem === null) {
+      logger.info('the store is ready again');
+      return;
+    }
+    logger.error({ code: problem.code, reason: problem.message }, 'the store is not ready');
+    if (problem.code !== 'store_sync_failed') return;
+    process.once('exit', endHard);
+    fail(problem.message);
+  }
+
+  check();
+  const timer = setInterval(check, CHECK_MS).unref();
+  return {
+    /** Resolves, with a message, when only another process can go on with the store. */
+    lost,
+    stop(): void {
+      check();
+      clearInterval(timer);
+    },
+  };
 }

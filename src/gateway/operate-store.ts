@@ -2,8 +2,7 @@ import { type CliPorts, CommandFailure, type StoreDifference } from '../cli/port
 import { loadConfiguration, OF_STORE } from '../config/load.ts';
 import { storeFolder } from '../config/resolve-store.ts';
 import type { KeyRecord } from '../effects/model/key.ts';
-import { checkWorkspace } from '../effects/upkeep/fsck.ts';
-import { allAllowances } from '../effects/upkeep/fsck-allowances.ts';
+import { checkWorkspace, allAllowances } from '../effects/upkeep/fsck.ts';
 import { INSTALLATION } from '../effects/model/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../effects/store.ts';
 import { faultOfKey } from '../identity/authenticate.ts';

@@ -2,13 +2,19 @@ import { createMetrics } from '../telemetry/metrics.ts';
 import { secondOpinionOf } from './core-ports.ts';
 import type { ExitStack } from './exit-stack.ts';
 import type { Ground } from './ground.ts';
-import { Notifying } from './notify.ts';
 import type { OwnSettings } from './own-settings.ts';
 import { createPinAlarm } from './pin-view.ts';
-import { SilentUpstreams } from './silent-upstreams.ts';
 import type { Swept } from './sweeper.ts';
 import { watchUpkeep } from './upkeep.ts';
 import type { Views } from './views.ts';
+import type { Note } from '../effects/model/note.ts';
+import type { EffectPorts } from '../effects/ports.ts';
+import type { Logger } from 'pino';
+import type { EffectStore } from '../effects/store.ts';
+import { Observed } from '../notifications/observed.ts';
+import { limitInForce } from '../policy/policies.ts';
+import { Notifier } from '../notifications/notifier.ts';
+import type { Held } from './in-force.ts';
 
 export type Signals = ReturnType<typeof openSignals>;
 
@@ -62,4 +68,111 @@ export function openSignals(
     alert('upstream_silent', 'an upstream does not answer', { upstream, code }),
   );
   return { metrics, upkeep, notifying, silent, opinion: secondOpinionOf(held, metrics, logger) };
+}
+
+/** So many calls in a row without an answer are worth a note. */
+const NOTEWORTHY = 3;
+/** After this without a call nobody knows whether it still is silent, ms. */
+const FORGOTTEN_MS = 3_600_000;
+
+/** Which upstreams do not answer, by what became of the calls and reads that were sent there. */
+export class SilentUpstreams {
+  /** Of each upstream its calls in a row that had no answer, and why the last one had none. */
+  readonly #silences = new Map<string, { since: number; calls: number; lastAt: number; code: string }>();
+  readonly known: ReadonlyMap<string, unknown> = this.#silences;
+  readonly #alert;
+
+  /** @param alert told once for each silence that is worth a note */
+  constructor(alert: (upstream: string, code: string) => void) {
+    this.#alert = alert;
+  }
+
+  /** An upstream was called. @param code why there was no answer; `null`: there was one, whatever it said */
+  heard(upstream: string, code: string | null): void {
+    if (code === null) {
+      this.#silences.delete(upstream);
+      return;
+    }
+    const now = Date.now();
+    const before = this.#silences.get(upstream) ?? { since: now, calls: 0 };
+    const calls = before.calls + 1;
+    this.#silences.set(upstream, { since: before.since, calls, lastAt: now, code });
+    if (calls === NOTEWORTHY) this.#alert(upstream, code);
+  }
+
+  /** The same of a governed call. What the gateway held back says nothing of the upstream. */
+  readonly called: EffectPorts['silent']['called'] = (upstream, { code, answered }) => {
+    if (code !== 'not_dispatched') this.heard(upstream, answered === null ? code : null);
+  };
+
+  /** Of each upstream that is silent. The address stays out of it: everybody may read notes. */
+  notes(now: number): readonly Note[] {
+    return [...this.#silences].flatMap(([upstream, { since, calls, lastAt, code }]) => {
+      if (calls < NOTEWORTHY || now - lastAt > FORGOTTEN_MS) return [];
+      const message = `The last ${calls} calls of ${upstream} had no answer (${code}), the latest ${Math.round((now - lastAt) / 60_000)} min ago. svc doctor asks each upstream and says why it is not reached; svc effects list --state unknown has what may have arrived.`;
+      return [{ part: 'upstream', message, since }];
+    });
+  }
+}
+
+/** What people are told of: what this gateway sees goes in, and one gateway of the store sends it. */
+class Notifying {
+  readonly #parts;
+  readonly observed;
+  #notifier: Notifier | null = null;
+
+  constructor(parts: {
+    readonly store: EffectStore;
+    readonly held: Held;
+    readonly workspaces: () => readonly string[];
+    readonly publicUrl: () => string;
+    readonly owner: string;
+    readonly isFleet: boolean;
+    readonly unsettled: () => number;
+    readonly logger: Logger;
+  }) {
+    this.#parts = parts;
+    this.observed = new Observed({
+      store: this.#parts.store,
+      workspaces: this.#parts.workspaces,
+      limitOf: (row) => limitInForce(row, this.#parts.held.inForce.policies),
+      nearPercent: () => this.#parts.held.inForce.configuration.telemetry.budgetNearPercent,
+      unsettled: this.#parts.unsettled,
+    });
+  }
+
+  /** What people should look at. */
+  notes(): readonly Note[] {
+    const dead = this.#notifier?.dead() ?? 0;
+    if (dead === 0) return [];
+    const message = `${dead}${dead < 100 ? '' : ' or more'} notifications could not be delivered: svc notifications list --state dead shows them, svc notifications resend sends them again.`;
+    return [{ part: 'notifications', message }];
+  }
+
+  start(): void {
+    this.#notifier = new Notifier({
+      store: this.#parts.store,
+      receivers: () => this.#parts.held.inForce.configuration.webhooks,
+      publicUrl: this.#parts.publicUrl,
+      owner: this.#parts.owner,
+      isFleet: this.#parts.isFleet,
+      observed: this.observed,
+      attempted: ({ id, receiverName: receiver, notification: { event } }, attempted) => {
+        if (attempted.kind === 'delivered')
+          this.#parts.logger.debug({ id, receiver, event }, 'a notification was delivered');
+        else
+          this.#parts.logger.warn({ id, receiver, event, why: attempted.why }, 'a notification could not be delivered');
+      },
+      report: (error) => this.#parts.logger.error({ err: error }, 'notifying failed'),
+    });
+  }
+
+  /** The configuration is another. */
+  changed(): void {
+    this.#notifier?.changed();
+  }
+
+  async stop(): Promise<void> {
+    return this.#notifier?.stop();
+  }
 }

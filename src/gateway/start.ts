@@ -1,5 +1,5 @@
-import type { GatewayOptions, RunningGateway } from '../cli/ports.ts';
-import { StoreUnavailable } from '../effects/store.ts';
+import { type GatewayOptions, type RunningGateway, CommandFailure } from '../cli/ports.ts';
+import { StoreUnavailable, type EffectStore } from '../effects/store.ts';
 import { VERSION } from '../version.ts';
 import { Chores } from './chores.ts';
 import { type GatewayHooks, openCore } from './core.ts';
@@ -7,16 +7,22 @@ import { openDoors } from './doors.ts';
 import { createDrain, type Drain } from './drain.ts';
 import { createExitStack, endHard, type ExitStack } from './exit-stack.ts';
 import { FilesInForce } from './files-in-force.ts';
-import { makeFirstKey } from './first-key.ts';
 import { type Ground, openGround } from './ground.ts';
 import { healthOf } from './health.ts';
 import { listenForCalls, listenForProbes, openServer } from './listening.ts';
 import { bindToStore } from './master-secret.ts';
-import { watchNeighbours } from './neighbours.ts';
 import { OwnSettings } from './own-settings.ts';
 import { openSignals } from './signals.ts';
 import { TakeUp } from './take-up.ts';
 import { openViews, type Views } from './views.ts';
+import type { KeyObject } from 'node:crypto';
+import { readFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { bootstrapAdminKeyFile } from '../config/environment.ts';
+import { bootstrapAdministrativeKey } from '../identity/bootstrap.ts';
+import { makeKeyFile, readKeyFile } from '../secrets/key-file.ts';
+import type { Directory } from '../identity/directory.ts';
+import type { LivePauseView } from './pause-view.ts';
 
 /** A stop takes at most this much longer than the longest call, ms. Reads that pass are cut before. */
 const STOP_MS = 30_000;
@@ -148,4 +154,64 @@ async function close({ held, sink, logger }: Ground, drain: Drain, opened: ExitS
   logger.error('not everything came to its end: the gateway ends without it');
   await sink.written();
   process.once('exit', endHard);
+}
+
+/**
+ * The first administrative key of an empty store: given by the operator, shown on a terminal, or left in a file.
+ * @param folder where the file goes
+ * @throws CommandFailure if what the operator gave cannot be used
+ */
+async function makeFirstKey(
+  store: EffectStore,
+  pepper: KeyObject,
+  options: GatewayOptions,
+  folder: string,
+): Promise<RunningGateway['administrativeKey']> {
+  const file = join(folder, 'admin.key');
+  const given = bootstrapAdminKeyFile();
+  const provided = given === null ? null : await readFile(given, 'utf8').catch(() => failToRead(given));
+  const made = await bootstrapAdministrativeKey({ store, pepper, provided }).catch((error: unknown) => {
+    throw new CommandFailure(error instanceof Error ? error.message : String(error));
+  });
+  if (made.key === null) return (await readKeyFile(file)) === null ? null : { file };
+  if (options.firstKey === 'shown') return { key: made.key };
+  await makeKeyFile(file, `${made.key}\n`);
+  return { file };
+}
+
+function failToRead(file: string): never {
+  throw new CommandFailure(`SVC_BOOTSTRAP_ADMIN_KEY_FILE names ${file}, which cannot be read.`);
+}
+
+/** How often this gateway looks for changes of other gateways, ms. A message usually announces them earlier. */
+const CHECK_EVERY_MS = 400;
+
+/**
+ * Keeps what is read without the store (workspaces, agents, pauses, policies) as other gateways have left it. One look at
+ * a time; what cannot be read now is read at the next look.
+ * @param follow takes on the policies in force, if they are others than here
+ * @returns a function that stops it
+ */
+export function watchNeighbours(
+  directory: Directory,
+  pauses: LivePauseView,
+  follow: () => Promise<void>,
+): () => Promise<void> {
+  let checking: Promise<void> | null = null;
+  async function check(): Promise<void> {
+    await Promise.allSettled([
+      directory.refresh(),
+      follow(),
+      ...pauses.loaded().map((workspace) => pauses.refresh(workspace)),
+    ]);
+    checking = null;
+  }
+  const timer = setInterval(() => {
+    checking ??= check();
+  }, CHECK_EVERY_MS);
+  timer.unref();
+  return async () => {
+    clearInterval(timer);
+    await checking;
+  };
 }

@@ -4,6 +4,8 @@ import { optionalTimeToWire, timeToWire } from '../effects/wire/time.ts';
 import type { KeyKind, Scope } from '../effects/model/principal.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { hashKey, makeKey } from './key-format.ts';
+import type { LedgerActor } from '../effects/model/ledger.ts';
+import type { EffectStore } from '../effects/store.ts';
 
 /** A request for a key, as it came; `null` where it leaves something out. */
 export interface KeyRequest
@@ -253,4 +255,33 @@ function allowedToolsOf(
       fault(`/allowed_tools/${index}`, `The profile ${profile?.name ?? ''} does not allow ${tool}.`);
   });
   return [...new Set(request.allowedTools)];
+}
+
+type Answer<T> = T | Promise<T>;
+
+/** The part of a store that rotation needs. It can be the gateway's store, or a store file that a command opened. */
+interface KeyShelf {
+  putKey(key: KeyRecord, actor: LedgerActor): Answer<void>;
+  endKey(id: string, end: Parameters<EffectStore['endKey']>[1], actor: LedgerActor): Answer<KeyRecord | null>;
+}
+
+/**
+ * Replaces a key by a successor. The old key stays valid for the overlap.
+ * @returns whether it did: a key has one successor, and a revoked one has none
+ */
+export async function rotateKey(
+  store: KeyShelf,
+  key: KeyRecord,
+  successor: KeyRecord,
+  overlapMs: number,
+  actor: LedgerActor,
+): Promise<boolean> {
+  if (key.revokedAt !== null || key.replacedBy !== null) return false;
+  // The successor first: a failure in between leaves two valid keys, never none.
+  await store.putKey(successor, actor);
+  const old = await store.endKey(key.id, { kind: 'replaced', by: successor.id, overlapMs }, actor);
+  if (old?.replacedBy === successor.id) return true;
+  // Another request was first.
+  await store.endKey(successor.id, { kind: 'revoked' }, actor);
+  return false;
 }

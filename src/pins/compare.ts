@@ -21,7 +21,7 @@ export interface LiveServer extends ServerWords {
  * How a tool stands to its pin. Only `unchanged` may be listed and called. A tool that was renamed is listed as
  * `renamed`, and its old name not as `gone`.
  */
-export type ToolState =
+type ToolState =
   | { readonly kind: 'unchanged'; readonly name: string; readonly pin: PinnedTool }
   | { readonly kind: 'new'; readonly name: string; readonly live: PinnedTool }
   | {
@@ -313,4 +313,21 @@ function shown(value: Json, most: number): string {
 
 function left(characters: number): string {
   return characters > 0 ? ` … (${characters} more characters)` : '';
+}
+
+/** A tool beside its pin, as the API and `svc tools --json` show it. */
+export function toolStateToWire(state: ToolState) {
+  return {
+    name: state.name,
+    state: state.kind,
+    ...(state.kind === 'unusable' && { why: state.why }),
+    ...(state.kind === 'renamed' && { from: state.from }),
+    ...(state.kind === 'changed' && { differences: state.differences }),
+    ...('pin' in state && { pinned: state.pin.sha256 }),
+    ...('live' in state && { sha256: state.live.sha256 }),
+  };
+}
+
+export function comparisonToWire({ upstream, isUnchanged, about, tools }: PinComparison) {
+  return { upstream, unchanged: isUnchanged, about, tools: tools.map(toolStateToWire) };
 }

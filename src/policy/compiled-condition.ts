@@ -1,6 +1,5 @@
 import { Rule, type TopLevelCondition } from 'json-rules-engine';
 import type { Json } from '../json/value.ts';
-import { atOnce } from './at-once.ts';
 import type { ValueTable } from './expression.ts';
 import { type EngineCondition, isGroup, readOperator, referenceOf, type Symbols } from './engine-form.ts';
 import { type FactPath, isFixedPerTool, type ReadFact, readerOf } from './fact-path.ts';
@@ -17,6 +16,7 @@ import {
   rightSideFault,
   seesAbsence,
   type Truth,
+  atOnce,
 } from './operators.ts';
 
 /** A condition in its final form: operators and readers of facts are looked up. */

@@ -1,7 +1,6 @@
 import type { Json } from '../json/value.ts';
 import { jsonEquals } from '../effects/checks/state-fields.ts';
 import { type AddressKind, type CompiledAddresses, compileAddresses } from './addresses.ts';
-import { atOnce } from './at-once.ts';
 import { compilePattern, MAX_SUBJECT, type PatternKind } from './glob.ts';
 import { takePatternSteps } from './pattern-steps.ts';
 
@@ -391,4 +390,12 @@ export function isList(value: Json | undefined): value is readonly Json[] {
 function typeName(value: Json): string {
   if (value === null) return 'null';
   return isList(value) ? 'array' : typeof value;
+}
+
+/** Runs a generator to its end without a break. */
+export function atOnce<Value>(work: Generator<void, Value>): Value {
+  for (;;) {
+    const step = work.next();
+    if (step.done === true) return step.value;
+  }
 }

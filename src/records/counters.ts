@@ -5,9 +5,6 @@ import type { BudgetChange, RateCount } from '../effects/steps/plan.ts';
 import { MAX_BUDGET_ROWS } from '../effects/steps/obligations.ts';
 import type { Span, SumChange, SumListed, SumName } from '../stores/port.ts';
 
-/** The text kept with a counter of a budget, for readers. */
-type BudgetText = readonly [budget: string, unit: string, bucket: string, window: string, limit: number];
-
 export function budgetGroup(budget: string): string {
   return `budget ${budget}`;
 }
@@ -102,7 +99,13 @@ export async function budgetRows(
 function budgetRow({ text, spent, held }: SumListed, now: number): BudgetRow | null {
   if (text === '') return null;
   // Only `budgetText` writes the text that is kept with a counter of a budget.
-  const [budget, unit, bucket, window, limit] = JSON.parse(text) as BudgetText;
+  const [budget, unit, bucket, window, limit] = JSON.parse(text) as readonly [
+    budget: string,
+    unit: string,
+    bucket: string,
+    window: string,
+    limit: number,
+  ];
   const span = spanOf(window);
   const resetsAt = span.kind === 'until' ? span.end : null;
   return resetsAt !== null && resetsAt <= now ? null : { budget, unit, bucket, window, limit, spent, held, resetsAt };

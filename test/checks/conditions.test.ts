@@ -1,7 +1,11 @@
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { conditionFaults, judgeCondition, newConditionJudge } from '../../src/effects/checks/conditions.ts';
-import { expressionSize } from '../../src/effects/checks/expression-size.ts';
+import {
+  conditionFaults,
+  judgeCondition,
+  newConditionJudge,
+  expressionSize,
+} from '../../src/effects/checks/conditions.ts';
 import type { Json, JsonObject } from '../../src/json/value.ts';
 import { jsonEquals, newEffort, readField } from '../../src/effects/checks/state-fields.ts';
 import { shortest } from '../shortest.ts';

@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { connectionsOf, openFilesLimit } from '../../src/gateway/open-files.ts';
+import { connectionsOf, openFilesLimit } from '../../src/gateway/listening.ts';
 
 it.each([
   // Each connection may need one to an upstream, and 64 files are the gateway's own.

@@ -1,6 +1,6 @@
 import { expect, test, vi } from 'vitest';
 import type { Evidence } from '../../src/effects/model/effect.ts';
-import { SilentUpstreams } from '../../src/gateway/silent-upstreams.ts';
+import { SilentUpstreams } from '../../src/gateway/signals.ts';
 
 const unanswered = (code: string) => ({ code, message: '', answered: null, startedAt: null, endedAt: null });
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { watchStore } from '../../src/gateway/watch-store.ts';
+import { watchStore } from '../../src/gateway/ground.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import type { StoreHealth } from '../../src/effects/store.ts';
 

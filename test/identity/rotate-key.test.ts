@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 import type { KeyRecord } from '../../src/effects/model/key.ts';
-import { rotateKey } from '../../src/identity/rotate-key.ts';
+import { rotateKey } from '../../src/identity/key-record.ts';
 import { keyShelf, shelve } from './key-shelf.ts';
 
 const shelf = keyShelf();

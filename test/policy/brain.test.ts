@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { Entity } from '../../src/effects/model/entity.ts';
 import type { JsonObject } from '../../src/json/value.ts';
 import type { PolicyInput } from '../../src/policy/input.ts';
-import { atOnce } from '../../src/policy/at-once.ts';
+import { atOnce } from '../../src/policy/operators.ts';
 import { packPolicies, unpackPolicies } from '../../src/policy/packed.ts';
 import { compileAll, faultsOf, HEAD, judge, outcome, TOOLS } from './fixtures.ts';
 

@@ -1,7 +1,7 @@
 import { expect, it } from 'vitest';
 import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
 import type { ApprovalRequirement } from '../../src/effects/model/verdict.ts';
-import { oftenApproved } from '../../src/policy/often-approved.ts';
+import { oftenApproved } from '../../src/policy/suggest.ts';
 
 /* Which requests were approved time and again: what counts, and which groups are looked into where there are many. */
 

@@ -32,7 +32,7 @@ import { settlementTexts } from '../../src/records/settlement-text.ts';
 import { openSpillJournal } from '../../src/stores/journal/spill.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
-import { SilentUpstreams } from '../../src/gateway/silent-upstreams.ts';
+import { SilentUpstreams } from '../../src/gateway/signals.ts';
 import { createUpstreams } from '../../src/upstreams/upstreams.ts';
 import { askAgain } from '../ask-again.ts';
 import { type LedgerUpstream, startLedgerUpstream } from '../upstream/start.ts';

@@ -2,7 +2,7 @@ import { Pool } from 'undici';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import type { McpCall } from '../../src/effects/model/tool.ts';
 import type { JsonObject } from '../../src/json/value.ts';
-import { announcements } from '../../src/mcp/gateway/announcements.ts';
+import { announcements } from '../../src/mcp/gateway/federated.ts';
 import { PinWatch } from '../../src/upstreams/mcp/pin-watch.ts';
 import { type LenientServer, startLenientServer, TOOLS } from '../system/mcp/lenient-server.ts';
 

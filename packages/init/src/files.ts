@@ -4,8 +4,13 @@ import { headLines, type HeadChoices, idText, MOST_LINE, pathIn, policyHead, quo
 import type { Draft, DraftBody, DraftTool } from './openapi/draft.ts';
 import { RISKS, type Risk } from './openapi/risk.ts';
 import { plainText } from './openapi/words.ts';
-import { ABOUT_PROBES, plainReads, probeProposal } from './probe-proposals.ts';
 import { json } from '../../../src/cli/terminal.ts';
+import { pathParams } from '../../../src/effects/model/tool.ts';
+import { isTreeMap } from './openapi/params-schema.ts';
+import { access, mkdir, readdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { CommandFailure } from '../../../src/cli/ports.ts';
+import { HOME } from '../../../src/home.ts';
 
 export interface InitUpstream {
   readonly id: string;
@@ -279,4 +284,100 @@ function schemaText(schema: { readonly [name: string]: Tree }): string {
     ),
     0,
   );
+}
+
+/** The most members of a body that are compared. */
+const MOST_COMPARED = 8;
+
+/** What stands before the tools where any has a proposal. */
+const ABOUT_PROBES: readonly string[] = [
+  '  # probe: a read that shows, after an answer was lost, that what a call was to do is so: what it deletes is gone, what it',
+  '  # puts is there. It does not show that this call did it, and that something is not so (yet) shows nothing at all: none of',
+  '  # them concludes that a call did not happen. Take the # away where that is enough for you.',
+];
+
+/** The reads of a document that need nothing but what their path names. */
+function plainReads(tools: readonly DraftTool[]): ReadonlySet<string> {
+  return new Set(
+    tools
+      .filter(({ method, path, schema: { required } }) => {
+        const names = pathParams(path);
+        return (
+          method === 'GET' &&
+          (!Array.isArray(required) || required.every((name) => typeof name === 'string' && names.includes(name)))
+        );
+      })
+      .map(shapeOf),
+  );
+}
+
+/**
+ * The probe that a document suggests for a write: the read of the same path. A line of the configuration, as a comment,
+ * because it needs somebody who accepts what it shows. Only what the write leaves behind is a condition; nothing is
+ * ever concluded from what is not there (yet).
+ */
+function probeProposal(tool: DraftTool, reads: ReadonlySet<string>): readonly string[] {
+  if (tool.encodedSlashes.length > 0 || tool.path.includes('{+') || !reads.has(shapeOf(tool))) return [];
+  const names = pathParams(tool.path);
+  const properties = isTreeMap(tool.schema['properties']) ? Object.keys(tool.schema['properties']) : [];
+  if (names.length === 0 || properties.includes('idempotency_key')) return [];
+  const happened = conditionsOf(tool, properties, names);
+  if (happened === null) return [];
+  const request = `{ method: GET, path: ${quoted(tool.path)} }`;
+  return [`    # probe: { request: ${request}, happened: { ${happened} }, accept_state_evidence: true }`];
+}
+
+function conditionsOf(tool: DraftTool, properties: readonly string[], inPath: readonly string[]): string | null {
+  if (tool.method === 'DELETE') return 'http_status: { $in: [404, 410] }';
+  if (tool.method !== 'PUT') return null;
+  // What the read shows without a body of its own: membership, a star, a lock.
+  if (tool.body === null) return 'http_status: { $in: [200, 204] }';
+  const { required } = tool.schema;
+  const isNeeded = (name: string): boolean => Array.isArray(required) && required.includes(name);
+  const members = properties.filter((name) => !inPath.includes(name));
+  const isWhole =
+    tool.body.as === 'members' &&
+    tool.body.type === 'json' &&
+    tool.query.length === 0 &&
+    tool.headers.length === 0 &&
+    members.length > 0 &&
+    members.length <= MOST_COMPARED &&
+    members.every((name) => isNeeded(name) && /^[A-Za-z]\w*$/.test(name) && name !== 'http_status');
+  // With some of the members left out, an older state could be taken for the new one.
+  return isWhole ? members.map((name) => `${name}: ${quoted(`{${name}}`)}`).join(', ') : null;
+}
+
+function shapeOf({ upstream, path }: DraftTool): string {
+  return `${upstream} ${path.replaceAll(/\{[^{}]*\}/g, '{}')}`;
+}
+
+/** Refuses to overwrite files, and to activate policies that belong to another configuration. */
+export async function refuseToDisturb(folder: string, files: readonly string[]): Promise<void> {
+  for (const file of files)
+    if (await exists(file)) throw new CommandFailure(`${file} is there already; --force overwrites it`);
+  const policies = join(folder, 'policies');
+  const [other] = (await readdir(policies).catch(() => [])).filter((name) => /\.ya?ml$/.test(name));
+  if (other !== undefined)
+    throw new CommandFailure(
+      `${join(policies, other)} is there already and would be in force too; name a folder of its own, e.g. --dir my-gateway`,
+    );
+}
+
+export async function makeFolders(folder: string): Promise<void> {
+  await mkdir(join(folder, 'policies'), { recursive: true });
+  // The folder will hold the master secret and the first key. They must not end up in version control.
+  await mkdir(join(folder, 'data'), { recursive: true, mode: 0o700 });
+  await writeFile(join(folder, 'data', '.gitignore'), '*\n');
+}
+
+async function exists(file: string): Promise<boolean> {
+  return access(file).then(
+    () => true,
+    () => false,
+  );
+}
+
+/** The schema files of the product. Editors use them for completion and checks. */
+export function schemaUrl(name: string): string {
+  return new URL(`schemas/${name}.schema.json`, HOME).href;
 }

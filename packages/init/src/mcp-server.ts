@@ -7,7 +7,7 @@ import type { LiveServer, PinComparison } from '../../../src/pins/compare.ts';
 import { checkFiles } from '../../../src/cli/check-files.ts';
 import type { CliContext } from '../../../src/cli/command.ts';
 import type { InitOptions } from '../../../src/cli/init.ts';
-import { makeFolders, refuseToDisturb, schemaUrl } from './folder.ts';
+import { makeFolders, refuseToDisturb, schemaUrl } from './files.ts';
 import {
   lockFileIn,
   type McpChoices,

@@ -1,12 +1,11 @@
 import { RE2JS } from 're2js';
 import { canonicalJson } from '../../json/canonical.ts';
 import { escapePointer, type Json, type JsonObject, isJsonObject } from '../../json/value.ts';
-import { expressionSize } from './expression-size.ts';
 import type { RequestFault } from '../model/run-request.ts';
 import { CHECK_LIMITS, type Effort, fieldFault, jsonEquals, readField, spend } from './state-fields.ts';
 
 /** Operators that a condition may use instead of a plain value. Several on one field must all hold. */
-export const CONDITION_OPERATORS = [
+const CONDITION_OPERATORS = [
   '$eq',
   '$ne',
   '$gt',
@@ -25,13 +24,13 @@ type Operator = (typeof CONDITION_OPERATORS)[number];
  * Bounds on `$regex`. All but `subjectLength` are for one request in total. Matching takes time linear in the text, and
  * these bounds keep the factor small. `steps` is the sum, over all matches, of program size times text length.
  */
-export const REGEX_LIMITS = { perRequest: 16, programSize: 500, subjectLength: 4096, steps: 100_000 } as const;
+const REGEX_LIMITS = { perRequest: 16, programSize: 500, subjectLength: 4096, steps: 100_000 } as const;
 
 /** The search for faults stops at this number. A request with more is refused in any case. */
 const MOST_FAULTS = 100;
 
 /** What the conditions of one request may still cost, and caches for it. */
-export interface ConditionJudge {
+interface ConditionJudge {
   readonly effort: Effort;
   regexSteps: number;
   readonly compiled: Map<string, RE2JS | string>;
@@ -271,4 +270,62 @@ function canonicalOf(value: Json, judge: ConditionJudge): string {
 
 function standing(holds: boolean): Standing {
   return holds ? 'holds' : 'refuted';
+}
+
+/**
+ * An open group while an expression is counted: the size of its complete parts, and of the last part, which may be
+ * repeated.
+ */
+interface Level {
+  complete: number;
+  last: number;
+}
+
+/** The start of a group, with its name or flags. */
+const GROUP = /\((?:\?(?:P?<[^>]*>|[A-Za-z-]*:?))?/y;
+/** A counted repetition. */
+const COUNTED = /\{(\d+)(,(\d*))?\}/y;
+/** One unit to match: a class, an escape, any other character. */
+const ONE = /\[\^?\]?(?:\[:\^?[a-z]+:\]|\\.|[^\]\\])*\]|\\[pPx]\{[^}]*\}|\\[pP]?.|./suy;
+
+/**
+ * Estimates how many steps an expression in RE2 syntax compiles to, from its text alone: the units to match, times the
+ * counted repetitions around them. A short text can stand for a program that takes seconds to compile, so the size must
+ * be checked first. For a text that is not an expression the number means nothing; compiling it reports the fault.
+ */
+export function expressionSize(pattern: string): number {
+  const outer: Level[] = [];
+  let level: Level = { complete: 0, last: 0 };
+  const follow = (size: number): void => {
+    level.complete += level.last;
+    level.last = size;
+  };
+  let at = 0;
+  const take = (token: RegExp): RegExpExecArray | null => {
+    token.lastIndex = at;
+    const found = token.exec(pattern);
+    if (found !== null) at = token.lastIndex;
+    return found;
+  };
+  while (at < pattern.length) {
+    const counted = take(COUNTED);
+    if (counted !== null) {
+      const [, least, range, most] = counted;
+      level.last *= range === undefined ? Number(least) : Math.max(Number(least), Number(most), 1);
+    } else if (take(GROUP) !== null) {
+      outer.push(level);
+      level = { complete: 0, last: 0 };
+    } else if (pattern[at] === ')') {
+      const size = level.complete + level.last;
+      level = outer.pop() ?? { complete: 0, last: 0 };
+      follow(size);
+      at += 1;
+    } else if ('*+?|'.includes(pattern[at] ?? '')) {
+      at += 1;
+    } else {
+      take(ONE);
+      follow(1);
+    }
+  }
+  return outer.reduce((sum, { complete, last }) => sum + complete + last, level.complete + level.last);
 }

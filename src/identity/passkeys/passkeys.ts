@@ -8,7 +8,7 @@ import type { RelyingParty } from './relying-party.ts';
 import type { PasskeyVerifier } from './verifier.ts';
 
 /** How long a challenge can be answered, ms. */
-export const CHALLENGE_MS = 5 * 60_000;
+const CHALLENGE_MS = 5 * 60_000;
 
 /** A challenge that was made here, and what proves that. */
 export interface Challenge {
@@ -17,6 +17,11 @@ export interface Challenge {
   readonly challenge: string;
 }
 
+/** Seals texts for browsers; the vault has it. */
+interface TextSeals {
+  sealText(text: string, bound: CeremonyBinding): string;
+  openText(sealed: string, bound: CeremonyBinding): string | null;
+}
 interface CeremonyBinding {
   readonly what: 'console';
   readonly workspace: '';
@@ -67,10 +72,7 @@ function passkeyId(credential: string): string {
 
 export function createPasskeys(parts: {
   readonly store: Pick<EffectStore, 'addPasskey' | 'passkey' | 'usePasskey' | 'now'>;
-  readonly seals: {
-    sealText(text: string, bound: CeremonyBinding): string;
-    openText(sealed: string, bound: CeremonyBinding): string | null;
-  };
+  readonly seals: TextSeals;
   readonly verifier: Pick<PasskeyVerifier, 'verify'>;
 }): Passkeys {
   const { store, seals, verifier } = parts;

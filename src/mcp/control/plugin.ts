@@ -8,7 +8,16 @@ import { HANDSHAKE_VERSIONS, STATELESS_VERSIONS } from '../../mcp-protocol/revis
 import { eraOf } from '../protocol.ts';
 import { Dispatch, INSTRUCTIONS, SERVER_INFO } from './dispatch.ts';
 import type { ControlPorts } from './ports.ts';
-import { controlTools } from './tools.ts';
+import { approvalTools } from './approvals.ts';
+import { brainTools } from './brain.ts';
+import { catalogTools } from './catalog.ts';
+import { executionTools } from './executions.ts';
+import { explainTools } from './explain.ts';
+import { observabilityTools } from './observability.ts';
+import { readinessTools } from './readiness.ts';
+import { receiptTools } from './receipts.ts';
+import { simulationTools } from './simulation.ts';
+import type { ControlTool } from './tool.ts';
 
 const PATH = '/v1/mcp';
 
@@ -89,4 +98,19 @@ function discovery(publicUrl: string): object {
     instructions: INSTRUCTIONS,
     docs_url: `${publicUrl}/docs`,
   };
+}
+
+/** The table of control-plane tools, in the order in which they are listed. */
+function controlTools(ports: ControlPorts): readonly ControlTool[] {
+  const others = [
+    ...simulationTools(ports),
+    ...explainTools(ports),
+    ...brainTools(ports),
+    ...approvalTools(ports),
+    ...executionTools(ports),
+    ...receiptTools(ports),
+    ...observabilityTools(ports),
+    ...readinessTools(ports),
+  ];
+  return [...catalogTools(ports, others), ...others];
 }

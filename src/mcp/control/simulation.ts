@@ -6,7 +6,7 @@ import type { RunRequest } from '../../effects/model/run-request.ts';
 import { MAX_TARGET, type Tool } from '../../effects/model/tool.ts';
 import type { Verdict } from '../../effects/model/verdict.ts';
 import type { Preview } from '../../effects/run/preview-effect.ts';
-import { turnOfOthers } from '../../effects/run/turns.ts';
+import { turnOfOthers } from '../../effects/run/reading-turns.ts';
 import { reasonToWire } from '../../effects/wire/effect.ts';
 import { obligationToWire, previewToWire, requirementToWire } from '../../effects/wire/preview.ts';
 import type { JsonObject } from '../../json/value.ts';

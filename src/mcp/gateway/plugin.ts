@@ -16,7 +16,7 @@ import type { McpUpstream } from '../../upstreams/mcp/mcp-upstream.ts';
 import type { McpRequest } from '../../upstreams/mcp/open.ts';
 import { type Change, passThrough, type Passed } from '../../upstreams/mcp/pass-through.ts';
 import { note } from './access.ts';
-import { announcements } from './announcements.ts';
+import { announcements } from './federated.ts';
 import { isAskedHere } from './approval-url.ts';
 import {
   arrivedMessage,

@@ -12,6 +12,15 @@ import {
 import { sameTls } from './upstream-tls.ts';
 import { guardedConnector } from './connect.ts';
 
+interface HttpUpstreams extends UpstreamKind {
+  /** Settings of an upstream; `null` if no upstream of this kind has this id. */
+  readonly settings: (id: string) => UpstreamSettings | null;
+  /** The pool for streamed reads of an upstream; `null` if no upstream of this kind has this id. */
+  stream(id: string): Dispatcher | null;
+  /** Switches to another configuration. Running calls finish on their connections. */
+  update(configured: readonly UpstreamSettings[], limits: UpstreamLimits): void;
+}
+
 /**
  * Makes the HTTP upstreams of a configuration. Connections are opened as needed.
  * @param now ms since the epoch, for evidence
@@ -20,14 +29,7 @@ export function createHttpUpstreams(
   configured: readonly UpstreamSettings[],
   limits: UpstreamLimits,
   now: () => number,
-): UpstreamKind & {
-  /** Settings of an upstream; `null` if no upstream of this kind has this id. */
-  readonly settings: (id: string) => UpstreamSettings | null;
-  /** The pool for streamed reads of an upstream; `null` if no upstream of this kind has this id. */
-  stream(id: string): Dispatcher | null;
-  /** Switches to another configuration. Running calls finish on their connections. */
-  update(configured: readonly UpstreamSettings[], limits: UpstreamLimits): void;
-} {
+): HttpUpstreams {
   let current = new Map<string, HttpUpstream>();
   let streams = new Map<string, Pool>();
   const closing = new Set<Promise<void>>();

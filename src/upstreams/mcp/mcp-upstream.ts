@@ -12,14 +12,12 @@ import { jsonParts } from '../../json/write.ts';
 import { statelessVersion } from '../../mcp-protocol/revisions.ts';
 import { isTask } from '../../mcp-protocol/tasks.ts';
 import { connectionNames, passesBack } from '../http/answer.ts';
-import { Deadline } from './deadline.ts';
 import { open, type Opened } from './open.ts';
-import type { AgentSessions } from './agent-sessions.ts';
 import { type Guarded, guarded, isPacked, type NamesGateway } from './own-addresses.ts';
-import { answerServer, type OwnSession } from './own-session.ts';
+import { answerServer, OwnSession } from './own-session.ts';
 import type { PinWatch } from './pin-watch.ts';
 import { eventOf, serverEvents } from './server-events.ts';
-import { withCredentials } from './server-requests.ts';
+import { withCredentials, type Reached } from './server-requests.ts';
 import { inSharedSession, ownCall } from './shared-session.ts';
 import type { McpUpstreamSettings } from './settings.ts';
 import { TooLong, wholeOf } from './whole-answer.ts';
@@ -394,4 +392,78 @@ function beginningOf(message: Json, most: number): string | null {
 
 function textOf(value: Json): string {
   return (beginningOf(value, 100) ?? JSON.stringify(value)).slice(0, 100);
+}
+
+/**
+ * The time that a call has. `AbortSignal.timeout` would keep its timer, and whatever hangs on it, until the time is over,
+ * also for calls that were answered at once.
+ */
+export class Deadline {
+  readonly #controller = new AbortController();
+  readonly #timer: NodeJS.Timeout;
+  readonly #caller: AbortSignal | null;
+  readonly #giveUp = (): void => this.#controller.abort();
+  #isOver = false;
+
+  /** @param caller aborts too: whoever asked does not want the answer any more */
+  constructor(ms: number, caller: AbortSignal | null) {
+    this.#caller = caller;
+    this.#timer = setTimeout(() => {
+      this.#isOver = true;
+      this.#giveUp();
+    }, ms).unref();
+    if (caller?.aborted === true) this.#giveUp();
+    caller?.addEventListener('abort', this.#giveUp, { once: true });
+  }
+
+  /** Aborts when the time is over, or when the caller gives up. */
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** The call has ended: nothing is aborted any more. */
+  end(): void {
+    clearTimeout(this.#timer);
+    this.#caller?.removeEventListener('abort', this.#giveUp);
+  }
+}
+
+/** Sessions with one server at once. */
+const MOST = 1_000;
+/** How long one may be unused before it is ended, where the server does not say, ms. */
+const IDLE_MS = 30 * 60_000;
+
+/**
+ * The gateway's sessions with one server for agents that call it without one of their own: each agent has one, so that
+ * no agent sees what another does in its own.
+ */
+export class AgentSessions {
+  readonly #now: () => number;
+  /** The one that was used last is last. */
+  readonly #sessions = new Map<string, { readonly session: OwnSession; readonly usedAt: number }>();
+
+  /** @param now ms of a clock that never goes back */
+  constructor(now: () => number) {
+    this.#now = now;
+  }
+
+  /** The session of an agent. Ends those that nobody has used for long, and the oldest where there are too many. */
+  of(agent: string, upstream: Reached): OwnSession {
+    const now = this.#now();
+    const session = this.#sessions.get(agent)?.session ?? new OwnSession(agent);
+    this.#sessions.delete(agent);
+    this.#sessions.set(agent, { session, usedAt: now });
+    const { child, sse } = upstream.settings.mcp;
+    const idleMs = child?.idleMs ?? sse?.idleMs ?? IDLE_MS;
+    for (const [other, { session: unused, usedAt }] of this.#sessions) {
+      if (now - usedAt <= idleMs && this.#sessions.size <= MOST) break;
+      this.#sessions.delete(other);
+      unused.end(upstream);
+    }
+    return session;
+  }
 }

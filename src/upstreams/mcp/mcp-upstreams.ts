@@ -1,8 +1,7 @@
 import type { Tool } from '../../effects/model/tool.ts';
 import { sameTls } from '../http/upstream-tls.ts';
 import type { UpstreamKind } from '../kind.ts';
-import { type McpUpstream, sendCall } from './mcp-upstream.ts';
-import { AgentSessions } from './agent-sessions.ts';
+import { type McpUpstream, sendCall, AgentSessions } from './mcp-upstream.ts';
 import type { NamesGateway } from './own-addresses.ts';
 import { OwnSession } from './own-session.ts';
 import { type OnSeen, PinWatch } from './pin-watch.ts';
@@ -11,7 +10,7 @@ import type { Through } from './pipe/exchange.ts';
 import { Keeper } from './stdio/keeper.ts';
 import { openThrough } from './through.ts';
 
-export interface McpUpstreams extends UpstreamKind {
+interface McpUpstreams extends UpstreamKind {
   /** The server with this id; `null` if no upstream of this kind has it. */
   readonly server: (id: string) => McpUpstream | null;
   /** Switches to another configuration. Running calls finish on their connections. */

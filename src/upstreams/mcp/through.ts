@@ -3,9 +3,9 @@ import { guardedConnector } from '../http/connect.ts';
 import { CONNECT_TIMEOUT_MS } from '../http/connections.ts';
 import type { McpUpstreamSettings } from './settings.ts';
 import type { Keeper } from './stdio/keeper.ts';
-import type { PipeServer } from './pipe/pipe-server.ts';
+import { PipeServer } from './pipe/pipe-server.ts';
 import { SseServer } from './sse/sse-pipe.ts';
-import { StdioServer } from './stdio/stdio-server.ts';
+import { type ChildLimits, StdioChild, type StdioCommand } from './stdio/child.ts';
 
 /** Bytes of one message over a pipe, in either direction. */
 const MESSAGE_BYTES = 16 * 1024 * 1024;
@@ -52,4 +52,28 @@ function openPool({ url, network, tls = null }: McpUpstreamSettings): Pool {
     headersTimeout: 0,
     bodyTimeout: 0,
   });
+}
+
+export interface StdioServerSettings {
+  readonly command: StdioCommand;
+  /** Children that may run at once: one for each session. */
+  readonly most: number;
+  /** How long a session may be unused, ms. */
+  readonly idleMs: number;
+  readonly limits: ChildLimits;
+}
+
+const MOST_WAIT_MS = 30_000;
+
+/**
+ * An MCP server that runs as children of the gateway. The next child is started later each time while they do not come
+ * up.
+ */
+export class StdioServer extends PipeServer {
+  /** @param now ms of a clock that never goes back */
+  constructor({ command, limits, most, idleMs }: StdioServerSettings, keeper: Keeper, now: () => number) {
+    const open = (events: ConstructorParameters<typeof StdioChild>[3]): StdioChild =>
+      new StdioChild(command, keeper, limits, events);
+    super({ open, most, idleMs, mostWaitMs: MOST_WAIT_MS }, now);
+  }
 }

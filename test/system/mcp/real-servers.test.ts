@@ -10,7 +10,7 @@ import type { Json } from '../../../src/json/value.ts';
 import { approvePins, comparePins } from '../../../src/pins/compare.ts';
 import { renderPinLock } from '../../../src/pins/lock-file.ts';
 import { Keeper } from '../../../src/upstreams/mcp/stdio/keeper.ts';
-import { StdioServer } from '../../../src/upstreams/mcp/stdio/stdio-server.ts';
+import { StdioServer } from '../../../src/upstreams/mcp/through.ts';
 import { begin, result } from '../../upstreams/mcp-stdio/ask.ts';
 import { freePort } from '../../redis/servers.ts';
 import { makeApiKey, startGateway, type TestGateway } from '../gateway.ts';

@@ -10,7 +10,7 @@ import { approvePins, comparePins } from '../../../src/pins/compare.ts';
 import { renderPinLock } from '../../../src/pins/lock-file.ts';
 import { inspectServer } from '../../../src/upstreams/mcp/inspect-server.ts';
 import { Keeper } from '../../../src/upstreams/mcp/stdio/keeper.ts';
-import { StdioServer } from '../../../src/upstreams/mcp/stdio/stdio-server.ts';
+import { StdioServer } from '../../../src/upstreams/mcp/through.ts';
 import { expectFairShares } from './session-shares.ts';
 import { makeApiKey, send, startGateway, type TestGateway, untilSent } from '../gateway.ts';
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, test } from 'vitest';
 import { StdioChild } from '../../../src/upstreams/mcp/stdio/child.ts';
 import { Keeper, OWNER_VARIABLE } from '../../../src/upstreams/mcp/stdio/keeper.ts';
-import { StdioServer, type StdioServerSettings } from '../../../src/upstreams/mcp/stdio/stdio-server.ts';
+import { StdioServer, type StdioServerSettings } from '../../../src/upstreams/mcp/through.ts';
 import { longestHold } from '../../longest-hold.ts';
 import { ask, initialize, result, tool } from './ask.ts';
 

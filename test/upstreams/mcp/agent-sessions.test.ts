@@ -1,5 +1,5 @@
 import { expect, test, vi } from 'vitest';
-import { AgentSessions } from '../../../src/upstreams/mcp/agent-sessions.ts';
+import { AgentSessions } from '../../../src/upstreams/mcp/mcp-upstream.ts';
 import { OwnSession } from '../../../src/upstreams/mcp/own-session.ts';
 
 const settings = {

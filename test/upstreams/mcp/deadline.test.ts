@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from 'vitest';
-import { Deadline } from '../../../src/upstreams/mcp/deadline.ts';
+import { Deadline } from '../../../src/upstreams/mcp/mcp-upstream.ts';
 
 beforeEach(() => void vi.useFakeTimers());
 afterEach(() => void vi.useRealTimers());
