@@ -246,10 +246,7 @@ function resolveLimits(file: GatewayFile, judge: Judge): Configuration['limits']
 }
 
 /** What the files themselves say is read with the policies (`src/brain/entity-files.ts`). */
-async function resolveBrain(
-  { brain, workspaces, limits }: GatewayFile,
-  judge: Judge,
-): Promise<Configuration['brain']> {
+async function resolveBrain({ brain, workspaces, limits }: GatewayFile, judge: Judge): Promise<Configuration['brain']> {
   const ids = new Set(workspaces.map(({ id }) => id));
   const only = workspaces.length === 1 ? workspaces[0]?.id : undefined;
   const files = brain.files.map((entry) => (typeof entry === 'string' ? { path: entry, workspace: undefined } : entry));

@@ -1,6 +1,6 @@
 import { _, Ajv2020, type CodeKeywordDefinition, type ValidateFunction } from 'ajv/dist/2020.js';
+import { isDurationWithin, isSizeWithin } from './bounds.ts';
 import { GATEWAY_FILE, type GatewayFile } from './schema.ts';
-import { parseDuration, parseSize } from './units.ts';
 
 // The two functions that a start needs are compiled once, by the build: `bundle.mjs` puts what `compileFile` and
 // `compileDialect` make in their place, since a start that compiles them waits for a fifth of a second.
@@ -42,6 +42,7 @@ export function compileDialect(source: boolean) {
   return { ajv, validate };
 }
 
+/** They stand in a file of their own: what the build compiles asks for it by its name. */
 const BOUNDS = { isDurationWithin, isSizeWithin } as const;
 
 function bounded(keyword: string, name: keyof typeof BOUNDS): CodeKeywordDefinition {
@@ -55,27 +56,4 @@ function bounded(keyword: string, name: keyof typeof BOUNDS): CodeKeywordDefinit
       context.pass(_`${within}(${context.schemaValue}, ${context.data})`);
     },
   };
-}
-
-/** The least and the most of a duration or a size, as the schema writes them. */
-export interface Bounds {
-  readonly min: string;
-  readonly max: string;
-}
-
-/** Whether a text is a duration within bounds, or none at all: the pattern reports a text of another form. */
-function isDurationWithin(bounds: Bounds, text: string): boolean {
-  return isWithin(text, bounds, parseDuration);
-}
-
-/** The same for a size. */
-function isSizeWithin(bounds: Bounds, text: string): boolean {
-  return isWithin(text, bounds, parseSize);
-}
-
-/** A number too large to parse is out of bounds. */
-function isWithin(text: string, bounds: Bounds, parse: (text: string) => number | null): boolean {
-  const value = parse(text);
-  if (value === null) return !/^[0-9]/.test(text);
-  return value >= (parse(bounds.min) ?? 0) && value <= (parse(bounds.max) ?? Infinity);
 }

@@ -5,7 +5,7 @@ import type { ValidateFunction } from 'ajv/dist/2020.js';
 import standaloneCode from 'ajv/dist/standalone/index.js';
 import { describe, expect, it } from 'vitest';
 import { parse } from 'yaml';
-import * as bounds from '../../src/config/validators.ts';
+import * as bounds from '../../src/config/bounds.ts';
 import { compileDialect, compileFile, fileValidator, schemaValidator } from '../../src/config/validators.ts';
 
 /** What the build writes to a file, run as that file would be. */

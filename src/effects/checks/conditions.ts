@@ -5,18 +5,7 @@ import type { RequestFault } from '../model/run-request.ts';
 import { CHECK_LIMITS, type Effort, fieldFault, jsonEquals, readField, spend } from './state-fields.ts';
 
 /** Operators that a condition may use instead of a plain value. Several on one field must all hold. */
-const CONDITION_OPERATORS = [
-  '$eq',
-  '$ne',
-  '$gt',
-  '$gte',
-  '$lt',
-  '$lte',
-  '$in',
-  '$nin',
-  '$exists',
-  '$regex',
-] as const;
+const CONDITION_OPERATORS = ['$eq', '$ne', '$gt', '$gte', '$lt', '$lte', '$in', '$nin', '$exists', '$regex'] as const;
 
 type Operator = (typeof CONDITION_OPERATORS)[number];
 

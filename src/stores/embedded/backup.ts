@@ -281,7 +281,7 @@ export async function unpackBackup(from: string, to: string): Promise<number> {
     return openMetaTable(database).get().commits;
   } finally {
     database.close();
-  syncFile(file);
+    syncFile(file);
   }
 }
 
