@@ -30,9 +30,6 @@ function* allOf<Value>(children: Children<Value>): Generator<Node<Value>> {
   for (const page of children) if (page !== undefined) yield* page.values();
 }
 
-/** Errors that are looked for at most: what {@link Row} has places for. */
-export type Errors = 1 | 2;
-
 /**
  * Errors between the text of a node and each beginning of the text that is looked for: two bits for each of the five
  * that are at most two characters shorter or longer, the shortest lowest. All others have more errors than may be. As
@@ -135,7 +132,7 @@ export class TextTree<Value> {
    * Values of texts that become this one by at most so many insertions, removals and replacements of characters. Those
    * with the fewest errors first, as far as the budget lasts.
    */
-  like(text: string, errors: Errors, budget: Budget): Value[] {
+  like(text: string, errors: 1 | 2, budget: Budget): Value[] {
     const values: Value[] = [];
     // By the errors that there are at least: what has few is looked at before what has more.
     const open = Array.from({ length: errors + 1 }, (): Open<Value>[] => []);
@@ -257,7 +254,7 @@ function rowAfter<Value>(
   node: Node<Value>,
   letters: Letters,
   text: string,
-  errors: Errors,
+  errors: 1 | 2,
 ): Row {
   let before = row;
   for (let index = 0; index < node.length && leastOf(before) <= errors; index += 1) {

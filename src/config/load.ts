@@ -12,7 +12,7 @@ import { at, createJudge } from './judge.ts';
 import { lockFileOf } from './resolve-mcp.ts';
 import { filesOfTls } from './resolve-tls.ts';
 import { resolveConfiguration, resolveUpstreams } from './resolve.ts';
-import type { GatewayFile } from './schema.ts';
+import { GATEWAY_FILE, type GatewayFile } from './schema.ts';
 import { checkShape } from './shape.ts';
 
 export interface LoadedConfiguration {
@@ -86,9 +86,11 @@ export async function loadMcpServer(
   return { upstream: { ...upstream, mcp: upstream.mcp }, lock: lockFileOf(id, entry.mcp), warnings, sources };
 }
 
+/** With names that are no section: a misspelled `store` must not pass for the store's defaults. */
 function onlyOf(value: PlainValue | undefined, sections: readonly string[]): PlainValue | undefined {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) return value;
-  return Object.fromEntries(Object.entries(value).filter(([name]) => sections.includes(name)));
+  const isRead = ([name]: [string, unknown]): boolean => sections.includes(name) || !(name in GATEWAY_FILE.properties);
+  return Object.fromEntries(Object.entries(value).filter(isRead));
 }
 
 function many(items: readonly unknown[], noun: string): string {

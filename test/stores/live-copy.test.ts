@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { loadDriver, type OpenDatabase, type SqlDatabase } from '../../src/stores/embedded/driver.ts';
-import { type Image, layered, writeChanges, writeImage } from '../../src/stores/embedded/image.ts';
+import { layered, writeChanges, writeImage } from '../../src/stores/embedded/image.ts';
 import { copyJournalAnd, copyLive } from '../../src/stores/embedded/live-copy.ts';
 
 /** What another connection does each time that a part of the copy is on the disk. */
@@ -101,7 +101,7 @@ it('a journal that is begun anew while it is copied gives one moment', () => {
 });
 
 /** Uses what a whole copy and the changes since make up. */
-function withLayers<T>(files: readonly string[], use: (image: Image) => T): T {
+function withLayers<T>(files: readonly string[], use: (image: ReturnType<typeof layered>) => T): T {
   const opened = files.map((name) => openSync(name, 'r'));
   try {
     const [base = -1, ...changes] = opened;

@@ -20,7 +20,7 @@ import { makePrivateFolder, syncFolder } from '../private-folder.ts';
 import { openUnjudged, STORE_FILE } from './boot.ts';
 import { loadDriver, type OpenDatabase } from './driver.ts';
 import { acquireLock, isLocked } from './lock.ts';
-import { BackupFault, type Image, layered, writeChanges, writeImage } from './image.ts';
+import { BackupFault, layered, writeChanges, writeImage } from './image.ts';
 import { FORMAT_NUMBER, formatOf } from './tables/schema.ts';
 import { copyJournalAnd, copyLive } from './live-copy.ts';
 import { type FileMeta, openMetaTable } from './tables/meta-table.ts';
@@ -195,7 +195,11 @@ function layersOf(files: BackupContent['files']): readonly string[] {
 }
 
 /** Runs `use` on what the files of a backup make up. */
-function withLayers<T>(folder: string, files: BackupContent['files'], use: (image: Image) => T): T {
+function withLayers<T>(
+  folder: string,
+  files: BackupContent['files'],
+  use: (image: ReturnType<typeof layered>) => T,
+): T {
   const opened: number[] = [];
   try {
     for (const name of layersOf(files)) opened.push(openSync(join(folder, name), 'r'));

@@ -10,11 +10,8 @@ const PART_BYTES = 4 * 1024 * 1024;
 const COMPARED_BYTES = 256 * 1024;
 const NUMBER_BYTES = 4;
 
-/** The file of a database with newer pages over it; pages are counted from 0. */
-export type Image = ReturnType<typeof layered>;
-
 /**
- * The file of a database, and over it what {@link writeChanges} wrote, one after the other.
+ * The file of a database, and over it what {@link writeChanges} wrote, one after the other. Pages are counted from 0.
  * @throws BackupFault where one of these is cut off
  */
 export function layered(base: number, changes: readonly number[]) {
@@ -48,7 +45,7 @@ export function layered(base: number, changes: readonly number[]) {
 }
 
 /** Writes an image into a file. */
-export function writeImage({ pageBytes, read }: Image, to: string): void {
+export function writeImage({ pageBytes, read }: ReturnType<typeof layered>, to: string): void {
   writeInParts(to, (add) => {
     const part = Buffer.allocUnsafe(PART_BYTES);
     for (let first = 0, length = read(0, part); length > 0; length = read(first, part)) {
@@ -63,7 +60,7 @@ export function writeImage({ pageBytes, read }: Image, to: string): void {
  * the file has. All of both are read and compared, so that nothing that changed can be missed, whoever changed it.
  * @returns the digest of what was written
  */
-export function writeChanges(source: number, { pageBytes, read }: Image, to: string): string {
+export function writeChanges(source: number, { pageBytes, read }: ReturnType<typeof layered>, to: string): string {
   const [now, before] = [Buffer.allocUnsafe(COMPARED_BYTES), Buffer.allocUnsafe(COMPARED_BYTES)];
   const numbers: number[] = [];
   return writeInParts(to, (add) => {
