@@ -188,8 +188,8 @@ export function StepUp(): JSX.Element {
             A link opened this session, and a link does not prove who you are. After this, you will not be asked again
             until you leave.
           </p>
-          <PasskeyButton action="Use a passkey" isStepUp done={() => end(true)} />
           <KeyForm label="Your API key" action="Go on" isStepUp done={() => end(true)} />
+          <PasskeyButton action="Use a passkey" isStepUp done={() => end(true)} />
           <button type="button" onClick={() => end(false)}>
             Cancel
           </button>

@@ -2,14 +2,13 @@ import { type Static, Type } from 'typebox';
 import { type AllowanceRecord, allowanceStatus } from '../effects/model/allowance.ts';
 import { editableToWire } from '../effects/model/editable.ts';
 import { ledgerActor } from '../effects/model/principal.ts';
-import type { RequestFault } from '../effects/model/run-request.ts';
 import { timeToWire } from '../effects/wire/time.ts';
 import { type ApiApp, guarded } from './app.ts';
 import { Varies, AgentId, answers, component, InWorkspace, List, paged, record, Time, WithId } from './schema.ts';
 import { callerOf } from './caller.ts';
 import { type Lists, PAGE_QUERY, pageOf } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
-import { refuse, refuseFaults } from './problem.ts';
+import { refuse } from './problem.ts';
 
 const ALLOWANCES = '/v1/workspaces/:ws/allowances';
 
@@ -54,9 +53,7 @@ export function addAllowanceRoutes(app: ApiApp, ports: ApiPorts, lists: Lists): 
   });
   app.get(ALLOWANCES, listAllowances, async (request, reply) => {
     const caller = callerOf(request);
-    const faults: RequestFault[] = [];
-    const page = pageOf(request.query, faults);
-    if (faults.length > 0) throw refuseFaults(faults);
+    const page = pageOf(request.query);
     return lists.make(caller, async () => {
       const agentId = caller.view.kind === 'own' ? caller.view.agentId : null;
       const { items, next } = await store.allowances(request.params.ws, { agentId, ...page });

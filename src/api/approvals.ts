@@ -1,6 +1,5 @@
 import { type Static, Type } from 'typebox';
 import type { ApprovalCall } from '../effects/run/decide-approval.ts';
-import type { RequestFault } from '../effects/model/run-request.ts';
 import { type ApprovalRecord, MOST_COMMENT } from '../effects/model/approval.ts';
 import { type ApiApp, guarded } from './app.ts';
 import {
@@ -240,9 +239,7 @@ function addListRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   app.get(APPROVALS, listApprovals, async (request, reply) => {
     const caller = callerOf(request);
     const { view } = caller;
-    const faults: RequestFault[] = [];
-    const page = pageOf(request.query, faults);
-    if (faults.length > 0) throw refuseFaults(faults);
+    const page = pageOf(request.query);
     return lists.make(caller, async () => {
       const { items, next } = await store.approvals(request.params.ws, {
         status: request.query.status ?? null,

@@ -137,9 +137,7 @@ function addListRoute(app: ApiApp, { store }: ApiPorts, lists: Lists): void {
   app.get(`${BRAIN}/entities`, listEntities, async (request, reply) => {
     const caller = callerOf(request);
     refuseLimited(caller);
-    const faults: RequestFault[] = [];
-    const page = pageOf(request.query, faults);
-    if (faults.length > 0) throw refuseFaults(faults);
+    const page = pageOf(request.query);
     return lists.make(caller, async () => {
       const { items, next } = await store.entityPage(request.params.ws, {
         type: request.query.type ?? null,

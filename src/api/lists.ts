@@ -2,7 +2,7 @@ import type { FastifyReply } from 'fastify';
 import { type Static, type TSchema, Type } from 'typebox';
 import type { ReadingTurns } from '../effects/run/reading-turns.ts';
 import type { Caller } from './app.ts';
-import { refuse } from './problem.ts';
+import { refuse, refuseFaults } from './problem.ts';
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { isCursor } from '../effects/model/page.ts';
 import { timeFromWire } from '../effects/wire/time.ts';
@@ -117,14 +117,19 @@ export function timesOf(
   return { since: time('since'), until: time('until') };
 }
 
-/** Which page a query asks for. Faults that its schema cannot find are added to `faults`. */
+/**
+ * Which page a query asks for. Faults that its schema cannot find are added to `known`; who has none of its own gives no
+ * list, and @throws Refused with these.
+ */
 export function pageOf(
   query: { readonly limit?: string; readonly cursor?: string },
-  faults: RequestFault[],
+  known?: RequestFault[],
 ): { readonly limit: number; readonly cursor: string | null } {
+  const faults = known ?? [];
   const limit = query.limit === undefined ? DEFAULT_PAGE : Number(query.limit);
   if (limit < 1 || limit > MAX_PAGE) faults.push({ path: '/query/limit', message: `must be from 1 to ${MAX_PAGE}` });
   if (query.cursor !== undefined && !isCursor(query.cursor))
     faults.push({ path: '/query/cursor', message: 'is no cursor; send next_cursor of the page before' });
+  if (known === undefined && faults.length > 0) throw refuseFaults(faults);
   return { limit, cursor: query.cursor ?? null };
 }

@@ -1,12 +1,11 @@
 import { Type } from 'typebox';
 import { type Delivery, DELIVERY_STATES, NOTIFICATION_EVENTS } from '../effects/model/notification.ts';
-import type { RequestFault } from '../effects/model/run-request.ts';
 import { optionalTimeToWire, timeToWire } from '../effects/wire/time.ts';
 import { type ApiApp, guarded } from './app.ts';
 import { callerOf } from './caller.ts';
 import { type Lists, PAGE_QUERY, pageOf } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
-import { refuse, refuseFaults } from './problem.ts';
+import { refuse } from './problem.ts';
 import { answers, AnyObject, closed, component, List, Nullable, paged, record, Time } from './schema.ts';
 
 const NOTIFICATIONS = '/v1/beta/notifications';
@@ -44,9 +43,7 @@ export function addNotificationRoutes(
     response: answers({ 200: NotificationPage }),
   });
   app.get(NOTIFICATIONS, listNotifications, async (request, reply) => {
-    const faults: RequestFault[] = [];
-    const page = pageOf(request.query, faults);
-    if (faults.length > 0) throw refuseFaults(faults);
+    const page = pageOf(request.query);
     return lists.make(callerOf(request), async () => {
       const { items, next } = await store.deliveries(request.query.state ?? null, page);
       return lists.send(reply, NotificationPage, 'notifications', items, deliveryToWire, { next_cursor: next });

@@ -1,12 +1,10 @@
 import { type TSchema, Type } from 'typebox';
 import type { Json } from '../json/value.ts';
 import type { LedgerEvent } from '../effects/model/ledger.ts';
-import type { RequestFault } from '../effects/model/run-request.ts';
 import { type ApiApp, guarded } from './app.ts';
 import { callerOf, mayBeSeen } from './caller.ts';
 import { type Lists, PAGE_QUERY, pageOf } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
-import { refuseFaults } from './problem.ts';
 import { answers, closed, component, InWorkspace, List, MapOf, Nullable, paged, record, Time } from './schema.ts';
 
 /** How many events of the ledger one page looks at. Observed reads are mixed with all other events. */
@@ -55,9 +53,7 @@ export function addObservedReadsRoute(app: ApiApp, ports: Pick<ApiPorts, 'store'
   });
   app.get('/v1/workspaces/:ws/observed-reads', listObservedReads, async (request, reply) => {
     const caller = callerOf(request);
-    const faults: RequestFault[] = [];
-    const { limit, cursor } = pageOf(request.query, faults);
-    if (faults.length > 0) throw refuseFaults(faults);
+    const { limit, cursor } = pageOf(request.query);
     const isAll = request.query.all === 'true';
     const before = cursor === null ? null : Number.parseInt(cursor, 36);
     return lists.make(caller, async () => {

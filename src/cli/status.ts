@@ -45,6 +45,8 @@ interface Part {
   readonly lines?: readonly string[];
   /** What goes on from here. */
   readonly next?: string;
+  /** The status with which the gateway refused to tell it. */
+  readonly refusedWith?: number;
 }
 
 /** `svc status`: what waits for somebody, and what is stuck. */
@@ -83,11 +85,15 @@ function withOneCause(parts: readonly Part[]): readonly Part[] {
     if (alike.length < 2) return [one];
     if (alike[0] !== one) return [];
     const text = `cannot be told of ${alike.map(({ name }) => name).join(', ')}: ${one.text.replace(UNTOLD, '')}`;
-    const next =
-      'svc doctor gateway.yaml, on the machine of the gateway, says how to mend it. What was sent stays recorded and is not sent again; the rest is told once the store answers.';
-    return [{ name: 'store', text, needsSomebody: null, next }];
+    return [{ ...one, ...(isOfStore(one) ? AT_STORE : { name: 'key' }), text }];
   });
 }
+
+const isOfStore = ({ refusedWith = 0 }: Part): boolean => refusedWith >= 500;
+const AT_STORE = {
+  name: 'store',
+  next: 'svc doctor gateway.yaml, on the machine of the gateway, says how to mend it. What was sent stays recorded and is not sent again; the rest is told once the store answers.',
+};
 
 function show(terminal: Terminal, { name, text, needsSomebody, rows = [], lines, next }: Part): void {
   const tone = needsSomebody === true ? 'red' : needsSomebody === null ? 'yellow' : 'green';
@@ -140,7 +146,7 @@ async function part(name: string, made: () => Promise<Omit<Part, 'name'>>): Prom
     return { name, ...(await made()) };
   } catch (error) {
     if (error instanceof SvcError && error.status > 0)
-      return { name, text: `${UNTOLD}${error.message}`, needsSomebody: null };
+      return { name, text: `${UNTOLD}${error.message}`, needsSomebody: null, refusedWith: error.status };
     throw error;
   }
 }

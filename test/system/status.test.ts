@@ -264,7 +264,8 @@ it('says of what is no gateway that it is none', async () => {
 it('is 2 where it cannot be told: the key may not see it, or no gateway answers', async () => {
   const elsewhere = await status(world.keys.stranger);
   expect(elsewhere.code).toBe(2);
-  expect(elsewhere.out).toMatch(/^unknown +cannot be told: /m);
+  expect(elsewhere.out).toMatch(/^key +cannot be told of unknown, .*workspace/m);
+  expect(elsewhere.out).not.toContain('svc doctor');
   const nowhere = await status(world.keys.account, '--url', 'http://127.0.0.1:1');
   expect(nowhere).toMatchObject({ code: 2, out: '' });
   expect(nowhere.err).toMatch(/http:\/\/127\.0\.0\.1:1 .*\(.*\)\. On the machine of the gateway, svc doctor/);
