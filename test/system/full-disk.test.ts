@@ -67,7 +67,9 @@ it.skipIf(process.getuid?.() !== 0)(
       const told = await status(gateway.url, world.keys.account);
       expect(told.match(/cannot be told/g)).toHaveLength(1);
       expect(told).toMatch(/^gateway +takes no calls\n.*\n +The disk under the store .* is full/m);
-      expect(told).toMatch(/^store +cannot be told of unknown, .*refused: The store cannot be reached.*\n  svc doctor gateway\.yaml/m);
+      expect(told).toMatch(
+        /^store +cannot be told of unknown, .*refused: The store cannot be reached.*\n  svc doctor gateway\.yaml/m,
+      );
       disk.empty();
       await until(async () => (await doctor(file))['gateway'] === 'ok: takes calls');
       expect(await backUp()).toMatchObject({ code: 0 });
