@@ -100,7 +100,7 @@ async function writeInto(
     made_at: madeAt,
     whole_at: wholeAt,
     store_time: meta.clock,
-    files: { ...files, ...Object.fromEntries(names.map((name) => [name, digestOf(join(to, name))])) },
+    files: { ...files, ...digestsOf(to, names) },
   };
   // It is written last: a folder without it is no backup.
   const draft = join(to, `${CONTENT_FILE}.new`);
@@ -123,19 +123,19 @@ async function copyStore(path: string, to: string, previous: string | null, made
       const file = join(to, BACKUP_FILE);
       copyLive(database, from, file);
       const meta = markAsBackup(file, open);
-      return { meta, wholeAt: madeAt, files: { [BACKUP_FILE]: digestOf(file) } };
+      return { meta, wholeAt: madeAt, files: digestsOf(to, [BACKUP_FILE]) };
     }
     const { wholeAt, files } = taken;
     const journal = join(to, JOURNAL_FILE);
     const changes = `${CHANGES}${Object.keys(files).length}`;
-    const copied = withLayers(to, files, (image) =>
-      copyJournalAnd(database, from, journal, (source) => ({
-        meta: openMetaTable(database).get(),
-        digest: writeChanges(source, image, join(to, changes)),
-      })),
+    const meta = withLayers(to, files, (image) =>
+      copyJournalAnd(database, from, journal, (source) => {
+        writeChanges(source, image, join(to, changes));
+        return openMetaTable(database).get();
+      }),
     );
-    const last = existsSync(journal) ? { [JOURNAL_FILE]: digestOf(journal) } : {};
-    return { meta: copied.meta, wholeAt, files: { ...files, [changes]: copied.digest, ...last } };
+    const written = existsSync(journal) ? [changes, JOURNAL_FILE] : [changes];
+    return { meta, wholeAt, files: { ...files, ...digestsOf(to, written) } };
   } finally {
     lock?.release();
   }
@@ -182,7 +182,7 @@ function takeOver(previous: string, to: string, now: number) {
     }
     return withLayers(to, taken, () => ({ wholeAt, files: taken }));
   } catch {
-    // It is gone, or in another file system, or no backup.
+    // It is gone, or in another file system, or no backup that can be laid out.
     for (const name of linked) rmSync(join(to, name));
     return null;
   }
@@ -287,6 +287,10 @@ export async function unpackBackup(from: string, to: string): Promise<number> {
     database.close();
     syncFile(file);
   }
+}
+
+function digestsOf(folder: string, names: readonly string[]): BackupContent['files'] {
+  return Object.fromEntries(names.map((name) => [name, digestOf(join(folder, name))]));
 }
 
 function digestOf(file: string): string {

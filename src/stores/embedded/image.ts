@@ -1,4 +1,3 @@
-import { createHash } from 'node:crypto';
 import { closeSync, fdatasyncSync, fstatSync, fsyncSync, openSync, readSync, writeFileSync } from 'node:fs';
 
 /** A backup that cannot be made or used, in words for people. */
@@ -58,12 +57,11 @@ export function writeImage({ pageBytes, read }: ReturnType<typeof layered>, to: 
 /**
  * Writes the pages of a file that differ from those of an image: first the pages, then their numbers, then how many pages
  * the file has. All of both are read and compared, so that nothing that changed can be missed, whoever changed it.
- * @returns the digest of what was written
  */
-export function writeChanges(source: number, { pageBytes, read }: ReturnType<typeof layered>, to: string): string {
+export function writeChanges(source: number, { pageBytes, read }: ReturnType<typeof layered>, to: string): void {
   const [now, before] = [Buffer.allocUnsafe(COMPARED_BYTES), Buffer.allocUnsafe(COMPARED_BYTES)];
   const numbers: number[] = [];
-  return writeInParts(to, (add) => {
+  writeInParts(to, (add) => {
     let pages = 0;
     for (let length = -1; length !== 0; pages += length / pageBytes) {
       length = readSync(source, now, 0, now.length, pages * pageBytes);
@@ -84,22 +82,19 @@ export function writeChanges(source: number, { pageBytes, read }: ReturnType<typ
   });
 }
 
-/** Writes a new file, which the disk then has, and has in parts. @returns the digest of what was written */
-function writeInParts(file: string, fill: (add: (bytes: Buffer) => void) => void): string {
+/** Writes a new file, which the disk then has, and has in parts. */
+function writeInParts(file: string, fill: (add: (bytes: Buffer) => void) => void): void {
   const descriptor = openSync(file, 'wx', 0o600);
-  const digest = createHash('sha256');
   let unsynced = 0;
   try {
     fill((bytes) => {
       writeFileSync(descriptor, bytes);
-      digest.update(bytes);
       unsynced += bytes.length;
       if (unsynced < PART_BYTES) return;
       fdatasyncSync(descriptor);
       unsynced = 0;
     });
     fsyncSync(descriptor);
-    return digest.digest('hex');
   } finally {
     closeSync(descriptor);
   }
