@@ -31,7 +31,8 @@ afterEach(() => {
 async function begin(): Promise<Owned> {
   const owner = spawn(process.execPath, [OWNER, ODD]);
   owner.stderr.pipe(process.stderr);
-  const [line] = (await once(createInterface({ input: owner.stdout }), 'line')) as [string];
+  const ended = once(owner, 'exit').then(() => expect.fail('the owner ended before it owned anything'));
+  const [line] = (await Promise.race([once(createInterface({ input: owner.stdout }), 'line'), ended])) as [string];
   const owned = { owner, ...(JSON.parse(line) as Omit<Owned, 'owner'>) };
   owners.push(owned);
   return owned;

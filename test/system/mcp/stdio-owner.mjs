@@ -1,8 +1,8 @@
 // A process that owns a child over standard input and output, from the build. Says the child's processes and waits.
 const [file] = process.argv.slice(2);
-const at = (name) => import(new URL(`../../../dist/src/upstreams/mcp/stdio/${name}.js`, import.meta.url));
-const { Keeper } = await at('keeper');
-const { StdioServer } = await at('stdio-server');
+const at = (name) => import(new URL(`../../../dist/src/upstreams/mcp/${name}.js`, import.meta.url));
+const { Keeper } = await at('stdio/keeper');
+const { StdioServer } = await at('through');
 const keeper = new Keeper();
 const limits = { lineBytes: 1_000_000, graceMs: 1_000 };
 const command = { command: process.execPath, args: [file, 'stubborn'], env: {}, cwd: null };

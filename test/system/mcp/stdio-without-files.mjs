@@ -2,9 +2,9 @@
 // killed then, and a session is begun. Says what became of both, then and once there are descriptors again.
 import { closeSync, openSync } from 'node:fs';
 import { setTimeout as delay } from 'node:timers/promises';
-const at = (name) => import(new URL(`../../../dist/src/upstreams/mcp/stdio/${name}.js`, import.meta.url));
-const { Keeper } = await at('keeper');
-const { StdioServer } = await at('stdio-server');
+const at = (name) => import(new URL(`../../../dist/src/upstreams/mcp/${name}.js`, import.meta.url));
+const { Keeper } = await at('stdio/keeper');
+const { StdioServer } = await at('through');
 const [file] = process.argv.slice(2);
 const keeper = new Keeper();
 const limits = { lineBytes: 1_000_000, graceMs: 1_000 };
