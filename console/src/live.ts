@@ -8,6 +8,8 @@ interface Listener {
   readonly standing: (isLive: boolean) => void;
 }
 
+/** So many changes wait for a frame; a page that nobody sees draws none. With more, only the list has them. */
+const MOST_WAITING = 1_000;
 const FIRST_RETRY_MS = 1_000;
 const SLOWEST_RETRY_MS = 15_000;
 
@@ -24,12 +26,13 @@ export function follow(workspace: string, listener: Listener): () => void {
     frame = 0;
     const effects = waiting;
     waiting = [];
-    listener.changed(effects);
+    if (effects.length === MOST_WAITING) listener.lost();
+    else listener.changed(effects);
   };
 
   const take = (event: string, data: string): void => {
     if (event === 'more') listener.lost();
-    if (event !== 'effect') return;
+    if (event !== 'effect' || waiting.length === MOST_WAITING) return;
     waiting.push(JSON.parse(data) as Effect);
     if (frame === 0) frame = requestAnimationFrame(flush);
   };

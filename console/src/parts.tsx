@@ -87,6 +87,34 @@ export function Confirm({
   );
 }
 
+/** A list to choose one of. A value that is not in it, as an address may have, stands there as it is. */
+export function Choice({
+  name,
+  value,
+  choose,
+  of: choices,
+}: {
+  readonly name: string;
+  readonly value: string;
+  readonly choose: (value: string) => void;
+  readonly of: readonly (readonly [value: string, name: string, ...others: unknown[]])[];
+}): JSX.Element {
+  const isOther = value !== '' && choices.every(([one]) => one !== value);
+  return (
+    <label>
+      <span>{name}</span>
+      <select value={value} onChange={({ currentTarget }) => choose(currentTarget.value)}>
+        {isOther && <option value={value}>{value}</option>}
+        {choices.map(([one, label]) => (
+          <option key={one} value={one}>
+            {label}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
 /** What the screen shows, for a terminal: the same operation of the API, and the same command. */
 export function Copies({ curl, cli }: { readonly curl: string; readonly cli: string }): JSX.Element {
   return (

@@ -27,8 +27,8 @@ interface Effects {
   readonly isEnd: boolean;
   /** Whether nothing has been read yet. */
   readonly isFirst: boolean;
-  /** New ones that are not shown yet, because the reader is further down: nothing jumps. */
-  readonly fresh: number;
+  /** How many new ones are not shown yet, because the reader is further down: nothing jumps. */
+  readonly fresh: number | typeof MANY;
   readonly fault: unknown;
   /** Reads older ones. */
   readonly more: () => void;
@@ -36,13 +36,18 @@ interface Effects {
 }
 
 const PAGE = 100;
-/** A list that was overtaken is read again at most this often, ms. */
+/** A list that was overtaken, or has grown too long at its top, is read again at most this often, ms. */
 const REREAD_MS = 1_000;
+/** With more rows than this the list begins anew, while the reader is at its top. */
+const MOST_AT_TOP = 2_000;
+/** So many new ones are kept, to count them, while the reader is further down; beyond them there are {@link MANY}. */
+const MOST_FRESH = 1_000;
+export const MANY = 'many';
 
 /** The effects that fit a filter, kept up to date by the stream. */
 export function useEffects(workspace: string, filter: Filter): Effects {
   const [listed, setListed] = useState<Listed | null>(null);
-  const [fresh, setFresh] = useState<readonly Effect[]>([]);
+  const [fresh, setFresh] = useState<readonly Effect[] | typeof MANY>([]);
   const [isLive, setLive] = useState(false);
   const [fault, setFault] = useState<unknown>(null);
   const isReading = useRef(false);
@@ -71,42 +76,31 @@ export function useEffects(workspace: string, filter: Filter): Effects {
     }
   }, [read]);
 
+  const readAgain = useCallback((): void => {
+    if (isAway()) return setFresh(MANY);
+    if (rereading.current !== 0) return;
+    rereading.current = window.setTimeout(() => {
+      rereading.current = 0;
+      void readFirst();
+    }, REREAD_MS);
+  }, [readFirst]);
+
   useEffect(() => {
     setListed(null);
     void readFirst();
-    const readAgain = (): void => {
-      if (rereading.current !== 0 || isAway()) return;
-      rereading.current = window.setTimeout(() => {
-        rereading.current = 0;
-        void readFirst();
-      }, REREAD_MS);
-    };
     const stop = follow(workspace, {
       standing: setLive,
       lost: readAgain,
       changed(effects) {
-        if (filter.approver !== undefined) {
-          readAgain();
-          return;
-        }
-        setListed((before) => before && { ...before, effects: replaced(before.effects, effects, filter) });
-        const added = (known: readonly Effect[]): readonly Effect[] =>
-          merged(
-            known,
-            effects.filter((one) => fits(one, filter)),
-          );
-        if (isAway()) setFresh(added);
-        else
-          setListed(
-            (before) =>
-              before && {
-                ...before,
-                effects: merged(
-                  before.effects,
-                  effects.filter((one) => fits(one, filter)),
-                ),
-              },
-          );
+        if (filter.approver !== undefined) return isAway() ? undefined : readAgain();
+        const isToCount = isAway();
+        const fitting = effects.filter((one) => fits(one, filter));
+        setListed((before) => {
+          if (before === null) return null;
+          const shown = replaced(before.effects, effects, filter);
+          return { ...before, effects: isToCount ? shown : merged(shown, fitting) };
+        });
+        if (isToCount) setFresh((known) => (known === MANY ? MANY : counted(merged(known, fitting))));
       },
     });
     return () => {
@@ -114,7 +108,13 @@ export function useEffects(workspace: string, filter: Filter): Effects {
       clearTimeout(rereading.current);
       rereading.current = 0;
     };
-  }, [workspace, words, readFirst]);
+  }, [workspace, words, readFirst, readAgain]);
+
+  // Back at the top, the list begins anew where it has a gap, or has grown long.
+  const isOvertaken = fresh.length > 0 || (listed !== null && listed.effects.length > MOST_AT_TOP);
+  useEffect(() => {
+    if (isOvertaken && !isAway()) readAgain();
+  }, [isOvertaken, listed, readAgain]);
 
   const more = (): void => {
     if (isReading.current || listed?.cursor == null) return;
@@ -136,7 +136,7 @@ export function useEffects(workspace: string, filter: Filter): Effects {
     isLive,
     isEnd: listed !== null && listed.cursor === null,
     isFirst: listed === null && fault === null,
-    fresh: fresh.filter(({ id }) => !known.has(id)).length,
+    fresh: fresh === MANY ? MANY : fresh.filter(({ id }) => !known.has(id)).length,
     fault,
     more,
     showFresh() {
@@ -162,6 +162,10 @@ function fits(effect: Effect, { decision, tool, agent_id, target, rule, since }:
     (rule === undefined || effect.policy.matched.includes(rule)) &&
     (since === undefined || effect.created_at >= since)
   );
+}
+
+function counted(fresh: readonly Effect[]): readonly Effect[] | typeof MANY {
+  return fresh.length > MOST_FRESH ? MANY : fresh;
 }
 
 /** The same rows, those that changed as they are now, without those that no longer fit. */

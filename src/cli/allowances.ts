@@ -15,8 +15,7 @@ export function addAllowances(program: Command, { terminal }: CliContext): void 
     .option('--cursor <cursor>', 'go on where the last page ended')
     .action(async (options: GatewayAccess & { readonly limit: number; readonly cursor?: string }) => {
       const { limit, cursor } = options;
-      const svc = await connect(options);
-      const page = await svc.allowances.list({ limit, ...(cursor && { cursor }) });
+      const page = await (await connect(options)).allowances.list({ limit, ...(cursor && { cursor }) });
       if (options.json) return terminal.out(json(wire(page)));
       const names = ['allowance', 'status', 'used', 'until', 'agent', 'tool', 'target', 'given by'];
       const rows = page.allowances.map(({ id, status, used, times, expiresAt, agentId, tool, target, givenBy }) => [
@@ -35,8 +34,7 @@ export function addAllowances(program: Command, { terminal }: CliContext): void 
   talksToGateway(allowances.command('revoke').description('ask about the next call again; what was let in stays'))
     .argument('<id>', 'allowance id')
     .action(async (id: string, options: GatewayAccess) => {
-      const svc = await connect(options);
-      const allowance = await svc.allowances.revoke(id);
+      const allowance = await (await connect(options)).allowances.revoke(id);
       if (options.json) return terminal.out(json(wire(allowance)));
       const { status, used, times } = allowance;
       terminal.out(`It lets nothing in any more (${status}); it let in ${used} of ${times}.`);

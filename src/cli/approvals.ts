@@ -51,8 +51,7 @@ export function addApprovals(program: Command, { terminal }: CliContext): void {
     .option('--cursor <cursor>', 'go on where the last page ended')
     .action(async (options: ListOptions) => {
       const { status, limit, cursor } = options;
-      const svc = await connect(options);
-      const page = await svc.approvals.list({ status, limit, ...(cursor && { cursor }) });
+      const page = await (await connect(options)).approvals.list({ status, limit, ...(cursor && { cursor }) });
       if (options.json) return terminal.out(json(wire(page)));
       const rows = page.approvals.map((one) => [
         one.id,
@@ -69,8 +68,7 @@ export function addApprovals(program: Command, { terminal }: CliContext): void {
   talksToGateway(approvals.command('show').description('one request: what is asked, by whom, who may decide'))
     .argument('<id>', 'approval id')
     .action(async (id: string, options: GatewayAccess) => {
-      const svc = await connect(options);
-      const approval = await svc.approvals.get(id);
+      const approval = await (await connect(options)).approvals.get(id);
       if (options.json) return terminal.out(json(wire(approval)));
       showApproval(terminal, approval);
     });

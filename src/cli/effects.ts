@@ -127,8 +127,7 @@ function addErase(effects: Command, { terminal }: CliContext): void {
   )
     .argument('<id>', 'effect id')
     .action(async (id: string, options: GatewayAccess) => {
-      const svc = await connect(options);
-      await svc.effects.erase(id);
+      await (await connect(options)).effects.erase(id);
       terminal.out(options.json ? json({ erased: id }) : `Erased: ${id}. Its receipt stays.`);
     });
 }

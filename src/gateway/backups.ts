@@ -123,17 +123,13 @@ function hasBegun(work: string): boolean {
 
 async function makeWhole(place: StorePlace, work: string, from: string, content: BackupContent) {
   const { path } = place;
-  const transactions = await unpackBackup(from, work).catch((error: unknown) => {
-    rmSync(work, { recursive: true, force: true });
-    throw error;
-  });
-  const made = { ...content, transactions };
-  // The later ones are those of the store that is replaced.
-  for (const folder of [from, path]) copySpill(join(folder, SPILL_FOLDER), join(work, SPILL_FOLDER));
-  const mark = join(path, 'install.json');
-  if (existsSync(mark)) copyFileSync(mark, join(work, 'install.json'));
   const reads = existsSync(join(path, STORE_FILE)) ? openReads(path, await loadDriver()) : null;
   try {
+    const made = { ...content, transactions: await unpackBackup(from, work) };
+    // The later ones are those of the store that is replaced.
+    for (const folder of [from, path]) copySpill(join(folder, SPILL_FOLDER), join(work, SPILL_FOLDER));
+    const mark = join(path, 'install.json');
+    if (existsSync(mark)) copyFileSync(mark, join(work, 'install.json'));
     const begun = await beginEpoch({ ...place, path: work }, true, async (store) => {
       const ask = reads === null ? null : asking(reads.handlers);
       const carried =
@@ -152,6 +148,9 @@ async function makeWhole(place: StorePlace, work: string, from: string, content:
     if (begun === null) throw new TypeError('a restored store always begins an epoch');
     await replaceFile(join(work, WHOLE), JSON.stringify(content));
     return { ...begun.result, transactions: made.transactions, warning: begun.warning };
+  } catch (error) {
+    rmSync(work, { recursive: true, force: true });
+    throw error;
   } finally {
     reads?.close();
   }

@@ -205,6 +205,70 @@ describe('effects', () => {
     await own.context.close();
   });
 
+  it('of a page that is left open are no more than it can show, and nothing is missing from the list', async () => {
+    const own = await signedIn(WIDE, 'light');
+    const [shown] = (await world.get('/effects?limit=1')).body.effects;
+    // The stream of this page is what the test puts into it.
+    await own.page.addInitScript(() => {
+      const asked = globalThis.fetch;
+      globalThis.fetch = (at, options) => {
+        if (typeof at !== 'string' || !at.endsWith('/effects/stream')) return asked(at, options);
+        const start = (stream: ReadableStreamDefaultController<Uint8Array>): void => {
+          Object.assign(globalThis, { push: (text: string) => stream.enqueue(new TextEncoder().encode(text)) });
+        };
+        return Promise.resolve(new Response(new ReadableStream({ start })));
+      };
+    });
+    await open('effects', 'a.cells', own.page);
+    let count = 0;
+    const changed = (): string => {
+      count += 1;
+      const effect = {
+        ...shown,
+        id: `${shown.id}${count}`,
+        target: 'payment:flood',
+        created_at: '2999-01-01T00:00:00Z',
+      };
+      return `event: effect\ndata: ${JSON.stringify(effect)}\n\n`;
+    };
+    const push = async (many: number): Promise<void> => {
+      await own.page.evaluate(`push(${JSON.stringify(Array.from({ length: many }, changed).join(''))})`);
+    };
+    const flood = own.page.locator('a.cells', { hasText: 'flood' });
+    const some = own.page.getByText('900 new effects', { exact: true });
+    const many = own.page.getByText('Many new effects', { exact: true });
+
+    await push(900);
+    await flood.first().waitFor();
+    // Further down they are counted, up to a number. Back at the top the list is read again, and has no gap.
+    await own.page.evaluate('scrollTo(0, 5000)');
+    await push(900);
+    await some.waitFor();
+    await push(900);
+    await many.waitFor();
+    await own.page.evaluate('scrollTo(0, 0)');
+    await push(1);
+    await many.waitFor({ state: 'detached' });
+    await expect.poll(() => flood.count()).toBe(0);
+    // At the top it begins anew.
+    for (const length of [900, 900, 900]) {
+      await push(length);
+      await flood.first().waitFor();
+    }
+    await expect.poll(() => flood.count()).toBe(0);
+    // A page that nobody sees draws no frames.
+    await own.page.evaluate(`{
+      const draw = requestAnimationFrame;
+      globalThis.requestAnimationFrame = (one) => (globalThis.waiting = one, 1);
+      globalThis.again = () => { globalThis.requestAnimationFrame = draw; draw(waiting); };
+    }`);
+    for (const length of [900, 900]) await push(length);
+    await own.page.evaluate('again()');
+    await own.page.evaluate('new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn, 100)))');
+    expect(await flood.count()).toBe(0);
+    await own.context.close();
+  });
+
   it('have a receipt that is theirs: that of another does not hold, whoever says it does', async () => {
     const of = async (payment: string): Promise<string> =>
       (await world.run(refund({ payment_id: payment }))).body.effect_id;

@@ -83,6 +83,14 @@ async function isOpen(promise: Promise<unknown>): Promise<boolean> {
   return open;
 }
 
+test('a file in the place of its folder, or above it, is named', async () => {
+  writeFileSync(join(path, 'file'), '');
+  for (const there of [join(path, 'file'), join(path, 'file', 'data')]) {
+    const opened = openEmbeddedRows({ path: there, lockWaitMs: 0, worker: 'never' });
+    await expect(opened).rejects.toThrow(`store.path, ${there}, has to be a folder`);
+  }
+});
+
 test('no answer leaves before the disk has what it tells of: not of what changed nothing, nor of a look', async () => {
   const place = await newPlace(store, 'w');
   disk.held = [];

@@ -157,6 +157,12 @@ it('refuses a store that serves, one that is there, and a backup that is not who
   rmSync(join(damaged, 'backup.json'));
   const partial = await command('restore', damaged, '--replace');
   expect(partial).toMatchObject({ code: 2, err: expect.stringContaining('There is no whole backup') });
+  expect(await command('backup', damaged)).toMatchObject({ code: 2, err: expect.stringContaining('was interrupted') });
+  // What fails after the store was made again leaves it no more than what fails before.
+  const odd = join(gateway.dataFolder, 'spill', 'odd.json');
+  mkdirSync(odd, { recursive: true });
+  expect(await command('restore', backup, '--replace')).toMatchObject({ code: 2, err: expect.stringContaining(odd) });
+  rmSync(odd, { recursive: true });
   // Nothing has changed.
   expect(readdirSync(gateway.dataFolder).filter((name) => /^(replaced|restoring)/.test(name))).toEqual([]);
   await restarted();

@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { type Agent, ask, type JsonObject, type Key, of } from '../api.ts';
 import { spanText, Text, Time } from '../format.tsx';
-import { Copies, Copy, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
+import { Choice, Copies, Copy, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
 import { useCurrent, useMay } from '../session.tsx';
 
 export function AgentsScreen(): JSX.Element {
@@ -233,6 +233,14 @@ const KINDS = [
   ['administrative', 'For an administrator: keys, workspaces, policies'],
 ] as const;
 
+const DAYS = [
+  ['1', 'A day'],
+  ['30', '30 days'],
+  ['90', '90 days'],
+  ['365', 'A year'],
+  ['', 'As the configuration says'],
+] as const;
+
 function KeyForm({
   agents,
   done,
@@ -268,16 +276,7 @@ function KeyForm({
   return (
     <form class="card" aria-label="Make a key" onSubmit={(event) => void submit(event)}>
       <Fault of={fault} />
-      <label>
-        <span>What for</span>
-        <select value={kind} onChange={({ currentTarget }) => setKind(currentTarget.value)}>
-          {KINDS.map(([id, label]) => (
-            <option key={id} value={id}>
-              {label}
-            </option>
-          ))}
-        </select>
-      </label>
+      <Choice name="What for" value={kind} choose={setKind} of={KINDS} />
       {kind === 'agent' && (
         <label>
           <span>Agent</span>
@@ -299,16 +298,7 @@ function KeyForm({
           <input required maxLength={128} value={user} onInput={({ currentTarget }) => setUser(currentTarget.value)} />
         </label>
       </div>
-      <label>
-        <span>How long it is good</span>
-        <select value={days} onChange={({ currentTarget }) => setDays(currentTarget.value)}>
-          <option value="1">A day</option>
-          <option value="30">30 days</option>
-          <option value="90">90 days</option>
-          <option value="365">A year</option>
-          <option value="">As the configuration says</option>
-        </select>
-      </label>
+      <Choice name="How long it is good" value={days} choose={setDays} of={DAYS} />
       <div class="row">
         <button class="main">Make it</button>
         <button type="button" onClick={() => done(null)}>

@@ -5,9 +5,9 @@ import { Link, useSearchParams } from 'wouter-preact';
 import { ask, type Agent, type Approval, type Effect, of } from '../api.ts';
 import { DECISIONS, Mark, Text, Time, visible } from '../format.tsx';
 import { callName, moneyTaken } from '../money.ts';
-import { Copies, curlOf, Empty, Fault, Head, quoted } from '../parts.tsx';
+import { Choice, Copies, curlOf, Empty, Fault, Head, quoted } from '../parts.tsx';
 import { useCurrent, useMay } from '../session.tsx';
-import { type Filter, useEffects } from '../use-effects.ts';
+import { type Filter, MANY, useEffects } from '../use-effects.ts';
 import { useRows } from '../use-rows.ts';
 
 /** The filters, as they stand in the address. */
@@ -70,9 +70,9 @@ export function EffectsScreen(): JSX.Element {
       </Head>
       <Filters query={query} set={set} />
       <Fault of={fault} />
-      {fresh > 0 && (
+      {fresh !== 0 && (
         <button type="button" class="main new" onClick={showFresh}>
-          {fresh === 1 ? '1 new effect' : `${fresh} new effects`}
+          {fresh === 1 ? '1 new effect' : `${fresh === MANY ? 'Many' : fresh} new effects`}
         </button>
       )}
       {effects.length > 0 ? (
@@ -144,6 +144,9 @@ function Filters({
   });
   const rules = useQuery(names('policies', 'policies', mayRules));
   const value = (name: string): string => query.get(name) ?? '';
+  const choice = (filter: string, name: string, of: readonly (readonly [value: string, name: string])[]) => (
+    <Choice name={name} value={value(filter)} choose={(chosen) => set(filter, chosen)} of={[['', 'Any'], ...of]} />
+  );
   const isWide = matchMedia(WIDE).matches;
   const used = FILTERS.filter((name) => value(name) !== '').length;
   const isOpen = isWide || used > (value('approver') === '' ? 0 : 1);
@@ -151,36 +154,31 @@ function Filters({
     <details class="folded" open={isOpen}>
       <summary>{used === 0 ? 'Filters' : `Filters (${used})`}</summary>
       <form class="filters" role="search" aria-label="Filters" onSubmit={(event) => event.preventDefault()}>
-        <Choice
-          name="Decision"
-          value={value('decision')}
-          choose={(chosen) => set('decision', chosen)}
-          of={Object.entries(DECISIONS).map(([id, { name }]) => [id, name])}
-        />
-        <Choice
-          name="Tool"
-          value={value('tool')}
-          choose={(chosen) => set('tool', chosen)}
-          of={(tools.data?.['tools'] ?? []).map(({ name = '' }) => [name, name])}
-        />
-        <Choice
-          name="Agent"
-          value={value('agent_id')}
-          choose={(chosen) => set('agent_id', chosen)}
-          of={(agents.data?.agents ?? []).map(({ id }) => [id, id])}
-        />
-        <Choice
-          name="Rule"
-          value={value('rule')}
-          choose={(chosen) => set('rule', chosen)}
-          of={(rules.data?.['rules'] ?? []).map(({ id = '' }) => [id, id])}
-        />
-        <Choice
-          name="Time"
-          value={value('last')}
-          choose={(chosen) => set('last', chosen)}
-          of={Object.entries(SPANS).map(([id, { name }]) => [id, name])}
-        />
+        {choice(
+          'decision',
+          'Decision',
+          Object.entries(DECISIONS).map(([id, { name }]) => [id, name]),
+        )}
+        {choice(
+          'tool',
+          'Tool',
+          (tools.data?.['tools'] ?? []).map(({ name = '' }) => [name, name]),
+        )}
+        {choice(
+          'agent_id',
+          'Agent',
+          (agents.data?.agents ?? []).map(({ id }) => [id, id]),
+        )}
+        {choice(
+          'rule',
+          'Rule',
+          (rules.data?.['rules'] ?? []).map(({ id = '' }) => [id, id]),
+        )}
+        {choice(
+          'last',
+          'Time',
+          Object.entries(SPANS).map(([id, { name }]) => [id, name]),
+        )}
         <label>
           <span>Target</span>
           <input
@@ -201,34 +199,6 @@ function Filters({
         </label>
       </form>
     </details>
-  );
-}
-
-function Choice({
-  name,
-  value,
-  choose,
-  of: choices,
-}: {
-  readonly name: string;
-  readonly value: string;
-  readonly choose: (value: string) => void;
-  readonly of: readonly (readonly [value: string, name: string])[];
-}): JSX.Element {
-  const isOther = value !== '' && choices.every(([one]) => one !== value);
-  return (
-    <label>
-      <span>{name}</span>
-      <select value={value} onChange={({ currentTarget }) => choose(currentTarget.value)}>
-        <option value="">Any</option>
-        {isOther && <option value={value}>{value}</option>}
-        {choices.map(([one, label]) => (
-          <option key={one} value={one}>
-            {label}
-          </option>
-        ))}
-      </select>
-    </label>
   );
 }
 

@@ -4,7 +4,7 @@ import { useState } from 'preact/hooks';
 import { Link } from 'wouter-preact';
 import { ask, type JsonObject, of, type Pause } from '../api.ts';
 import { Text, Time } from '../format.tsx';
-import { Confirm, Copies, curlOf, Empty, Fault, Head } from '../parts.tsx';
+import { Choice, Confirm, Copies, curlOf, Empty, Fault, Head } from '../parts.tsx';
 import { useCurrent, useMay } from '../session.tsx';
 
 function usePauses(): { readonly pauses: readonly Pause[]; readonly isRead: boolean; readonly fault: unknown } {
@@ -155,16 +155,7 @@ function PauseForm({ done }: { readonly done: () => void }): JSX.Element {
     <form class="card" aria-label="Pause something" onSubmit={(event) => void submit(event)}>
       <Fault of={fault} />
       <div class="two">
-        <label>
-          <span>What</span>
-          <select name="kind" value={kind} onChange={({ currentTarget }) => setKind(currentTarget.value)}>
-            {SCOPES.map(([id, label]) => (
-              <option key={id} value={id}>
-                {label}
-              </option>
-            ))}
-          </select>
-        </label>
+        <Choice name="What" value={kind} choose={setKind} of={SCOPES} />
         {kind !== 'workspace' && (
           <label>
             <span>Which</span>
@@ -188,16 +179,7 @@ function PauseForm({ done }: { readonly done: () => void }): JSX.Element {
           onInput={({ currentTarget }) => setReason(currentTarget.value)}
         />
       </label>
-      <label>
-        <span>How long</span>
-        <select value={length} onChange={({ currentTarget }) => setLength(currentTarget.value)}>
-          {LENGTHS.map(([ms, label]) => (
-            <option key={ms} value={ms}>
-              {label}
-            </option>
-          ))}
-        </select>
-      </label>
+      <Choice name="How long" value={length} choose={setLength} of={LENGTHS} />
       <div class="row">
         <button class="no">Pause</button>
         <button type="button" onClick={done}>

@@ -73,7 +73,11 @@ export async function writeBackup(path: string, to: string, previous: string | n
   if (!existsSync(join(path, STORE_FILE))) throw new BackupFault(`There is no store in ${path}.`);
   const open = await loadDriver();
   makePrivateFolder(to);
-  if (readdirSync(to).length > 0)
+  const there = readdirSync(to);
+  const isPart = there.some((name) => [BACKUP_FILE, BASE_FILE].includes(name)) && !there.includes(CONTENT_FILE);
+  if (isPart)
+    throw new BackupFault(`${to} has a part of a backup, which was interrupted. Delete it, or name another one.`);
+  if (there.length > 0)
     throw new BackupFault(`${to} is not empty: a backup has a folder of its own. Name another one.`);
   return writeInto(path, to, previous, open).catch((error: unknown) => {
     // A part is no backup, and may take the room of a store on the same disk.

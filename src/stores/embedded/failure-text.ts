@@ -22,11 +22,10 @@ export function isFull(error: unknown): boolean {
 
 export function describe(path: string, error: unknown): string {
   const code = storageFailure(error);
-  if (isFull(error)) {
-    return `The disk under the store in ${path} is full: nothing is admitted until there is room.`;
-  }
-  if (code === SQLITE_CORRUPT || code === SQLITE_NOTADB) {
+  if (isFull(error)) return `The disk under the store in ${path} is full: nothing is admitted until there is room.`;
+  if (code === SQLITE_CORRUPT || code === SQLITE_NOTADB)
     return `The file ${path}/store.db is damaged. Restore it from a backup.`;
-  }
+  if (['EEXIST', 'ENOTDIR'].includes(codeOf(error) ?? ''))
+    return `The store cannot be used: store.path, ${path}, has to be a folder, and there is a file in its place.`;
   return `The store in ${path} cannot be used: ${asError(error).message}.`;
 }
