@@ -165,6 +165,34 @@ describe('effects', () => {
     await expect.poll(() => page.locator('a.cells').count()).toBe(1);
   });
 
+  it('of filters that the reader has left do not come late', async () => {
+    const own = await signedIn(WIDE, 'light');
+    let late = (): void => undefined;
+    const answered = new Promise<void>((resolve) => {
+      late = resolve;
+    });
+    await own.page.route('**/effects?decision=denied_policy*', async (route) => {
+      const answer = await route.fetch();
+      await answered;
+      await route.fulfill({ response: answer });
+    });
+    await open('effects', 'a.cells', own.page);
+    const decision = own.page.getByLabel('Decision');
+    const asked = own.page.waitForRequest((request) => request.url().includes('decision=denied_policy'));
+    await decision.selectOption('denied_policy');
+    await asked;
+    await decision.selectOption('committed');
+    await own.page.locator('a.cells', { hasText: 'pay_1' }).first().waitFor();
+    const shown = await own.page.locator('a.cells').allTextContents();
+    const come = own.page.waitForResponse((response) => response.url().includes('decision=denied_policy'));
+    late();
+    await (await come).finished();
+    await own.page.evaluate('new Promise((drawn) => setTimeout(drawn, 200))');
+    expect((await own.page.locator('a.cells').allTextContents()).length).toBe(shown.length);
+    expect(await own.page.locator('a.cells', { hasText: 'CHF' }).count()).toBe(0);
+    await own.context.close();
+  });
+
   it('are filtered by who approved them', async () => {
     const id = await asked(77_000);
     const { body } = await world.get('/approvals');
