@@ -268,6 +268,31 @@ describe('the answer to an attempt', () => {
   });
 });
 
+it('a receipt is dated by the store, also where somebody set the clock of the machine while the upstream worked', async () => {
+  let jump = 0;
+  const dated: number[] = [];
+  const ports: Partial<EffectPorts> = {
+    elapsed: () => performance.now() + jump,
+    issueReceipt(facts) {
+      dated.push(facts.issuedAt);
+      return rig.core.issueReceipt(facts);
+    },
+    upstream: {
+      ...rig.core.upstream,
+      async send(dispatch) {
+        const result = await rig.core.upstream.send(dispatch);
+        jump = 3_600_000;
+        return result;
+      },
+    },
+  };
+  const begun = rig.core.store.now();
+  expect(await run(ports, await request())).toMatchObject({ decision: 'committed' });
+  const [at = 0] = dated;
+  expect(at).toBeGreaterThanOrEqual(begun);
+  expect(at).toBeLessThanOrEqual(rig.core.store.now());
+});
+
 describe('the time to send', () => {
   /** A gateway whose time passes only where the test says, and which pauses it was asked about for when. */
   function timed() {

@@ -192,9 +192,9 @@ export async function admitAndExecute(ports: EffectPorts, call: Call, known: Exc
       const { upstream } = attempt.tool;
       if (result.evidence.answered === null || ports.silent.known.has(upstream))
         ports.silent.called(upstream, result.evidence);
-      const endedAt = attempt.ends('execute', executeStatus(result), result.evidence.code);
+      attempt.ends('execute', executeStatus(result), result.evidence.code);
       if (result.kind !== 'committed') return withBudgets(attempt, await recordOther(attempt, result));
-      const receipt = sign(attempt, result, endedAt);
+      const receipt = sign(attempt, result);
       const { accepted, responseTruncated, amounts } = result;
       const settled = { kind: 'committed', receipt, result: result.result, accepted, responseTruncated } as const;
       const outcome = amounts === undefined ? settled : { ...settled, amounts };
@@ -361,9 +361,8 @@ function committed(attempt: Attempt, seen: Committed, receipt: SignedReceipt, re
   };
 }
 
-/** @param endedAt `elapsed` when the answer had come */
-function sign(attempt: Attempt, seen: Committed, endedAt: number): SignedReceipt {
-  const { ports, effect, admission, call, lease, sentAt } = attempt;
+function sign(attempt: Attempt, seen: Committed): SignedReceipt {
+  const { ports, effect, admission, call } = attempt;
   const receipt = ports.issueReceipt({
     id: ports.newId('rcp'),
     effect,
@@ -376,7 +375,8 @@ function sign(attempt: Attempt, seen: Committed, endedAt: number): SignedReceipt
     amounts: seen.amounts,
     approval: admission.approval,
     ledger: admission.ledger,
-    issuedAt: Math.round(lease.admittedAt + (endedAt - sentAt)),
+    // Not by `elapsed`: that goes on when somebody sets this machine's clock.
+    issuedAt: seen.evidence.endedAt ?? ports.store.now(),
   });
   attempt.ends('receipt', 'passed', receipt.id);
   return receipt;
