@@ -102,8 +102,8 @@ class Attempt implements Dispatch, RunningAttempt {
     this.#running = stage;
   }
 
-  /** A stage is over that began when the one before it ended. @returns `elapsed` */
-  ends(stage: Stage['stage'], status: Stage['status'], detail: string | null): number {
+  /** A stage is over that began when the one before it ended. */
+  ends(stage: Stage['stage'], status: Stage['status'], detail: string | null): void {
     const elapsed = this.ports.elapsed();
     const tookMs = elapsed - this.#endedAt;
     this.over.push({
@@ -116,7 +116,6 @@ class Attempt implements Dispatch, RunningAttempt {
     this.#running = null;
     this.#endedAt = elapsed;
     this.#storeTime += tookMs;
-    return elapsed;
   }
 
   /** The stages of the attempt, with its settlement, which begins now. */
