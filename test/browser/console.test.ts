@@ -114,6 +114,20 @@ async function stateOf(id: string): Promise<string> {
   return (await world.get(`/effects/${id}`)).body.effect.state;
 }
 
+/** The stream of a page is what the test puts into it, by `push`. */
+async function streamOfTheTest(of: Page): Promise<void> {
+  await of.addInitScript(() => {
+    const asked = globalThis.fetch;
+    globalThis.fetch = (at, options) => {
+      if (typeof at !== 'string' || !at.endsWith('/effects/stream')) return asked(at, options);
+      const start = (stream: ReadableStreamDefaultController<Uint8Array>): void => {
+        Object.assign(globalThis, { push: (text: string) => stream.enqueue(new TextEncoder().encode(text)) });
+      };
+      return Promise.resolve(new Response(new ReadableStream({ start })));
+    };
+  });
+}
+
 describe('what is sent to a browser', () => {
   it('is at most 90 kB on first load, compressed', () => {
     const folder = join(process.cwd(), 'dist', 'src', 'console', 'pages');
@@ -236,17 +250,7 @@ describe('effects', () => {
   it('of a page that is left open are no more than it can show, and nothing is missing from the list', async () => {
     const own = await signedIn(WIDE, 'light');
     const [shown] = (await world.get('/effects?limit=1')).body.effects;
-    // The stream of this page is what the test puts into it.
-    await own.page.addInitScript(() => {
-      const asked = globalThis.fetch;
-      globalThis.fetch = (at, options) => {
-        if (typeof at !== 'string' || !at.endsWith('/effects/stream')) return asked(at, options);
-        const start = (stream: ReadableStreamDefaultController<Uint8Array>): void => {
-          Object.assign(globalThis, { push: (text: string) => stream.enqueue(new TextEncoder().encode(text)) });
-        };
-        return Promise.resolve(new Response(new ReadableStream({ start })));
-      };
-    });
+    await streamOfTheTest(own.page);
     await open('effects', 'a.cells', own.page);
     let count = 0;
     const changed = (): string => {
@@ -294,6 +298,35 @@ describe('effects', () => {
     await own.page.evaluate('again()');
     await own.page.evaluate('new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn, 100)))');
     expect(await flood.count()).toBe(0);
+    await own.context.close();
+  });
+
+  it('stand newest first, however late they come, and one that changes keeps its place', async () => {
+    const own = await signedIn(WIDE, 'light');
+    const [shown] = (await world.get('/effects?limit=1')).body.effects;
+    await streamOfTheTest(own.page);
+    await open('effects', 'a.cells', own.page);
+    const push = async (
+      ...made: readonly (readonly [id: string, second: string, target?: string])[]
+    ): Promise<void> => {
+      const told = made.map(([id, second, target = id]) => {
+        const effect = { ...shown, id: `eff_${id}`, target: `row:${target}/`, created_at: `${second}Z` };
+        return `event: effect\ndata: ${JSON.stringify(effect)}\n\n`;
+      });
+      await own.page.evaluate(`push(${JSON.stringify(told.join(''))})`);
+    };
+    const rows = async (): Promise<readonly string[]> => {
+      const texts = await own.page.locator('a.cells').allTextContents();
+      return texts.slice(0, 5).map((text) => /row:(\w+)\//.exec(text)?.[1] ?? 'of before');
+    };
+    await push(['b', '2999-01-01T00:00:03'], ['d', '2999-01-01T00:00:01']);
+    await expect.poll(rows).toEqual(['b', 'd', 'of before', 'of before', 'of before']);
+    await push(['c', '2999-01-01T00:00:02'], ['a', '2999-01-01T00:00:04']);
+    await expect.poll(rows).toEqual(['a', 'b', 'c', 'd', 'of before']);
+    // What is older than all that was read comes when the reader asks for it.
+    await push(['old', '2000-01-01T00:00:00'], ['c', '2999-01-01T00:00:02', 'changed']);
+    await expect.poll(rows).toEqual(['a', 'b', 'changed', 'd', 'of before']);
+    expect(await own.page.locator('a.cells', { hasText: 'row:old' }).count()).toBe(0);
     await own.context.close();
   });
 

@@ -324,7 +324,8 @@ describe('a store that is not the one that was left', () => {
     await of.client.flushall();
     await expect(store.admit(admitRequest({ idempotencyKey: 'k' }))).rejects.toThrow('not the one that was left');
     expect(store.health()).toMatchObject({ ready: false, problem: { code: 'store_rolled_back' } });
-    await expect(store.admit(admitRequest())).rejects.toMatchObject({ name: 'StoreUnavailable' });
+    for (const workspace of ['demo', 'other'])
+      await expect(store.admit(admitRequest({ workspace }))).rejects.toMatchObject({ name: 'StoreUnavailable' });
     expect(await of.client.dbsize()).toBe(0);
   });
 
