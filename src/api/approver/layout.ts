@@ -62,6 +62,16 @@ const CSP = [
   "frame-ancestors 'none'",
 ].join('; ');
 
+/** Headers of all pages: they go into no frame, and tell no other host where they are. */
+export const GUARDED = {
+  'referrer-policy': 'same-origin',
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'x-robots-tag': 'noindex',
+} as const;
+
 /**
  * Headers of every answer below `/approve`. The address of the page goes to no other host. (Under `no-referrer` browsers
  * also leave out who sends a form, `Origin: null`, and the door refuses what comes from nowhere.)
@@ -70,12 +80,7 @@ export const PAGE_HEADERS = {
   'content-type': 'text/html; charset=utf-8',
   'content-security-policy': CSP,
   'cache-control': 'no-store',
-  'referrer-policy': 'same-origin',
-  'x-content-type-options': 'nosniff',
-  'x-frame-options': 'DENY',
-  'cross-origin-opener-policy': 'same-origin',
-  'cross-origin-resource-policy': 'same-origin',
-  'x-robots-tag': 'noindex',
+  ...GUARDED,
 } as const;
 
 /** The form of a passkey, which has its script beside it. @param content what the form has */
