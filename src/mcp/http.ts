@@ -80,8 +80,8 @@ async function bodyOf({ raw, routeOptions }: FastifyRequest): Promise<Buffer> {
   }
 }
 
-export function problem(code: Code, detail: string): RpcProblem {
-  return new RpcProblem({ code, detail, errors: [], retryAfterMs: null });
+export function problem(code: Code, detail: string, retryAfterMs: number | null = null): RpcProblem {
+  return new RpcProblem({ code, detail, errors: [], retryAfterMs });
 }
 
 /** The message of a request with a body. @throws RpcRefused where there is none */

@@ -15,6 +15,7 @@ import { isEventStream } from '../../upstreams/http/events.ts';
 import type { McpUpstream } from '../../upstreams/mcp/mcp-upstream.ts';
 import type { McpRequest } from '../../upstreams/mcp/open.ts';
 import { type Change, passThrough, type Passed } from '../../upstreams/mcp/pass-through.ts';
+import { callerOf } from '../caller.ts';
 import { note } from './access.ts';
 import { announcements } from './federated.ts';
 import { isAskedHere } from './approval-url.ts';
@@ -90,8 +91,12 @@ const TRANSPORT = [
 /** What has no message is of the era with sessions. */
 const NO_MESSAGE: Era = { kind: 'handshake', version: null };
 
-/** Who sends a request to which server. `session` is the server's own id of it. */
+/** How often it is looked whether those who have a stream still may, ms: keys are revoked meanwhile. */
+const LOOK_MS = 1_000;
+
+/** Who sends a request to which server. `session` is the server's own id of it, `tool` that as which it may be sent. */
 interface Arrived extends Sender {
+  readonly tool: string;
   readonly server: McpUpstream;
   readonly headers: Readonly<Record<string, string>>;
   readonly era: Era;
@@ -227,14 +232,8 @@ class ServerDoor {
     const { server, principal, workspace, agentId } = arrived;
     const tool = judgedTool(server.settings.id, message.method);
     note(request, { tool: tool.name });
-    const refusal = this.#ports.judge({
-      principal,
-      workspace,
-      agentId,
-      tool,
-      params: message.params,
-      requestIp: request.ip,
-    });
+    const { params } = message;
+    const refusal = this.#ports.judge({ principal, workspace, agentId, tool, params, requestIp: request.ip });
     if (refusal === null)
       return this.pass(arrived, postOf(arrived, message), reply, { stands: message.method === 'subscriptions/listen' });
     if (refusal.kind === 'problem') throw new RpcProblem(refusal.problem);
@@ -306,35 +305,27 @@ class ServerDoor {
       stands = false,
     }: {
       readonly changed?: Change | null;
-      /** Its answer is a stream that lasts until one side leaves. */
+      /** Its answer is a stream that lasts until one side leaves, or the sender may have it no more. */
       readonly stands?: boolean;
     } = {},
   ): Promise<FastifyReply> {
     const gone = new AbortController();
     const end = (): void => void reply.raw.destroy();
     // One for both: the pipeline below listens seven times, and beyond ten in all Node warns of a leak.
+    let looks: NodeJS.Timeout | undefined;
     reply.raw.once('close', () => {
       gone.abort();
+      clearInterval(looks);
       this.#standing.delete(end);
     });
     const passed: Passed = await passThrough(arrived.server, sent, gone.signal, changed);
     if (passed.kind === 'failed')
-      throw new RpcProblem({
-        code: 'not_ready',
-        detail: `The MCP server could not be reached: ${passed.message}.`,
-        errors: [],
-        retryAfterMs: 1_000,
-      });
+      throw problem('not_ready', `The MCP server could not be reached: ${passed.message}.`, 1_000);
     const { status, body } = passed;
     const { headers, unsealed } = sealHeaders(passed.headers, this.#sealerOf(arrived));
     if (unsealed) {
       body.destroy();
-      throw new RpcProblem({
-        code: 'not_ready',
-        detail: 'The MCP server gave a session id that cannot be used.',
-        errors: [],
-        retryAfterMs: null,
-      });
+      throw problem('not_ready', 'The MCP server gave a session id that cannot be used.');
     }
     const begun = passed.headers['mcp-session-id'];
     const owner = { ...arrived.owner, session: typeof begun === 'string' ? begun : arrived.session };
@@ -351,13 +342,18 @@ class ServerDoor {
     if (stands) {
       if (status === 200) note(reply.request, { lasts: true });
       this.#standing.add(end);
+      const look = async (): Promise<void> => {
+        const principal = await callerOf(this.#ports, reply.request, reply);
+        const { workspace, agentId, tool } = arrived;
+        const asked = { endpoint: 'proxy.read', workspace, agentId, tool } as const;
+        if (this.#ports.authorize(principal, asked).kind !== 'agent') end();
+      };
+      // What cannot be judged is cut, as by the proxy.
+      looks = setInterval(() => void look().catch(end), LOOK_MS);
+      const doubts = announcements(() => arrived.server.pins.doubt(arrived.server));
+      body.on('data', doubts);
     }
     writeHead(reply, status, headers);
-    if (stands)
-      body.on(
-        'data',
-        announcements(() => arrived.server.pins.doubt(arrived.server)),
-      );
     // Where one of them ends early, the others do; there is nobody left to tell.
     pipeline([body, ...(marks === null ? [] : [markedEvents(marks)]), raw], () => {});
     return reply;
@@ -371,7 +367,8 @@ function arrive(ports: GatewayPorts, request: Incoming, message: RpcMessage | nu
   const upstream = server.settings.id;
   note(request, { upstream });
   const mayCall = request.mcpSender?.principal.allowedTools?.find((name) => name.startsWith(`${upstream}.`));
-  const sender = senderOf(ports, request, message, { upstream, tool: mayCall ?? `${upstream}.(session)` });
+  const tool = mayCall ?? `${upstream}.(session)`;
+  const sender = senderOf(ports, request, message, { upstream, tool });
   const headers = headersNamed(request, [...TRANSPORT, ...(server.settings.headers?.forward ?? [])]);
   if (sender.session !== null) headers['mcp-session-id'] = sender.session;
   const { 'last-event-id': last } = headers;
@@ -384,7 +381,7 @@ function arrive(ports: GatewayPorts, request: Incoming, message: RpcMessage | nu
     }
     headers['last-event-id'] = id;
   }
-  return { ...sender, server, headers, era };
+  return { ...sender, tool, server, headers, era };
 }
 
 /**

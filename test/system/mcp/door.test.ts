@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { type IncomingMessage, request } from 'node:http';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { isJsonObject, type JsonObject } from '../../../src/json/value.ts';
+import { makeApiKey, send } from '../gateway.ts';
 import { callOf, type McpWorld, post, resultOf, type Said, startMcpWorld } from './world.ts';
 
 /*
@@ -113,6 +114,37 @@ test('a call that is cancelled after it has left is finished: the server does no
   expect(world.server.seen).toHaveLength(1);
   world.server.release();
   expect(resultOf(await first).decision).toMatchObject({ decision: 'committed' });
+});
+
+test('a stream ends with its key; that of another key goes on', async () => {
+  const gateway = world.gateway();
+  const agent = { kind: 'agent', workspace: 'demo', agent_id: 'bot' };
+  const stand = async (key: string) => {
+    const { body } = await fetch(world.door(), { headers: { 'x-api-key': key, accept: 'text/event-stream' } });
+    let heard = '';
+    let isOver = false;
+    const reading = async (): Promise<void> => {
+      const text = body?.pipeThrough(new TextDecoderStream()) ?? [];
+      for await (const piece of text) heard += piece;
+    };
+    void reading()
+      .catch(() => undefined)
+      .finally(() => {
+        isOver = true;
+      });
+    return { heard: () => heard, isOver: () => isOver };
+  };
+  const ended = await makeApiKey(gateway, 'olga', agent);
+  const [its, other] = [await stand(ended), await stand(world.keys.bot)];
+  world.server.tell('{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"before"}}');
+  await expect.poll(() => [its.heard(), other.heard()].every((heard) => heard.includes('before'))).toBe(true);
+  const id = `key_${ended.slice('svc_agent_'.length, 'svc_agent_'.length + 12)}`;
+  const path = `/v1/beta/users/olga/keys/${id}`;
+  expect((await send(gateway.url, gateway.administrativeKey, 'DELETE', path)).status).toBe(200);
+  await expect.poll(its.isOver, { timeout: 10_000 }).toBe(true);
+  world.server.tell('{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"after"}}');
+  await expect.poll(other.heard).toContain('after');
+  expect(its.heard()).not.toContain('after');
 });
 
 test('a GET with a body is refused', async () => {
