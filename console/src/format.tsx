@@ -1,5 +1,5 @@
 import type { JSX } from 'preact';
-import type { Json } from './api.ts';
+import type { Effect, Json } from './api.ts';
 
 type Tone = 'yes' | 'wait' | 'stop' | 'bad' | 'plain';
 
@@ -21,10 +21,19 @@ export const DECISIONS: Readonly<Record<string, { readonly name: string; readonl
   idempotency_conflict: { name: 'Key conflict', tone: 'stop' },
 };
 
-/** @param state of the effect: people's word is no policy's, though both are one decision */
-export function Mark({ decision, state }: { readonly decision: string; readonly state?: string }): JSX.Element {
+/** What people did, or did not, by the state of the effect or its reason: it is no word of policy, though one decision with it. */
+const BY_PEOPLE: Readonly<Record<string, string>> = { rejected: 'Rejected', approval_expired: 'Nobody decided' };
+
+/** The decision of an effect, with what people did apart from what policy denied. */
+export const becameOf = ({ state, decision, reason }: Effect): string =>
+  [state, reason.code].find((one) => BY_PEOPLE[one] !== undefined) ?? decision;
+export const decisionOf = (became: string): string => (BY_PEOPLE[became] === undefined ? became : 'denied_policy');
+
+/** @param of the decision, or what {@link becameOf} makes of it */
+export function Mark({ of: became }: { readonly of: string }): JSX.Element {
+  const decision = decisionOf(became);
   const { name, tone } = DECISIONS[decision] ?? { name: decision, tone: 'plain' as const };
-  return <span class={`mark ${tone}`}>{state === 'rejected' ? 'Rejected' : name}</span>;
+  return <span class={`mark ${tone}`}>{BY_PEOPLE[became] ?? name}</span>;
 }
 
 /** Text of others: never HTML, and what would turn its direction stays within it. */
@@ -91,6 +100,9 @@ export function WithTimes({ children: text }: { readonly children: string }): JS
   const isTime = (part: string, n: number): boolean => n % 2 === 1 && !Number.isNaN(Date.parse(part));
   return <bdi>{parts.map((part, n) => (isTime(part, n) ? <Time key={n} at={part} short /> : visible(part)))}</bdi>;
 }
+
+/** How long something took; short times to the millisecond. */
+export const lastedText = (ms = 0): string => (ms < 10_000 ? `${ms} ms` : spanText(ms));
 
 /** How long ago, or until when, in words. */
 export function spanText(ms: number): string {

@@ -311,7 +311,7 @@ function addVoteRoutes(app: ApiApp, ports: ApiPorts): void {
   const decide = async (vote: Omit<ApprovalCall, 'workspace' | 'approvalId'>, { ws, id }: Static<typeof WithId>) => {
     const result = await ports.decideApproval({ ...vote, workspace: ws, approvalId: id });
     if (result.kind === 'problem') throw new Refused(result.problem, {});
-    return voteToWire(result, ports.settings().publicUrl);
+    return voteToWire(result, vote.principal, ports.settings().publicUrl);
   };
   const schema = {
     description: 'Nobody decides on a request of their own, and no key without a user decides at all.',

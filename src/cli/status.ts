@@ -85,11 +85,10 @@ function withOneCause(parts: readonly Part[]): readonly Part[] {
     if (alike.length < 2) return [one];
     if (alike[0] !== one) return [];
     const text = `cannot be told of ${alike.map(({ name }) => name).join(', ')}: ${one.text.replace(UNTOLD, '')}`;
-    return [{ ...one, ...(isOfStore(one) ? AT_STORE : { name: 'key' }), text }];
+    return [{ ...one, ...((one.refusedWith ?? 0) >= 500 ? AT_STORE : { name: 'key' }), text }];
   });
 }
 
-const isOfStore = ({ refusedWith = 0 }: Part): boolean => refusedWith >= 500;
 const AT_STORE = {
   name: 'store',
   next: 'svc doctor gateway.yaml, on the machine of the gateway, says how to mend it. What was sent stays recorded and is not sent again; the rest is told once the store answers.',
@@ -152,14 +151,11 @@ async function part(name: string, made: () => Promise<Omit<Part, 'name'>>): Prom
 }
 
 async function gatewayPart(svc: Svc): Promise<Part> {
-  const {
-    ready,
-    parts = [],
-    notes = [],
-  } = await readiness(svc.baseUrl).catch((error: unknown) => {
+  const told = await readiness(svc.baseUrl).catch((error: unknown) => {
     if (!(error instanceof CommandFailure)) throw error;
     throw new CommandFailure(`${error.message}. On the machine of the gateway, svc doctor gateway.yaml says why.`);
   });
+  const { ready, parts = [], notes = [] } = told;
   const more = notes.length === 0 ? '' : '; somebody should look at this';
   const text = ready ? `takes calls${more}` : 'takes no calls';
   return { name: 'gateway', text, needsSomebody: !ready || notes.length > 0, rows: [...parts, ...notes] };
@@ -269,9 +265,9 @@ async function expiredPart(svc: Svc): Promise<Omit<Part, 'name'>> {
   );
   const undecided = late.filter(({ stopped }) => stopped === undefined);
   const approved = late.length - undecided.length;
-  if (late.length === 0) return { text: 'no request for a decision in the last 24 h', needsSomebody: false };
+  if (late.length === 0) return { text: 'no request ended without a decision in the last 24 h', needsSomebody: false };
   return {
-    text: `${counted(undecided, nextCursor, 'request')} that nobody decided on in the last 24 h${approved === 0 ? '' : `, ${approved} approved and not sent`}`,
+    text: `${counted(undecided, nextCursor, 'request')} ended without a decision in the last 24 h${approved === 0 ? '' : `, ${approved} approved and not sent`}`,
     needsSomebody: false,
     rows: late.map((one) => ({ ...approvalRow(one), ends: one.decidedAt ?? one.expiresAt })),
     next: 'Nothing of them happened; whoever still wants it calls again: svc approvals list --status expired',

@@ -1,6 +1,7 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { type Static, Type } from 'typebox';
+import { GUARDED } from '../api/approver/layout.ts';
 import { closed } from '../api/schema.ts';
 import type { ApiApp } from '../api/app.ts';
 import { checkAttempts, ownerByPasskey, ownerOf } from '../api/caller.ts';
@@ -33,12 +34,7 @@ const CSP = [
 
 const HEADERS = {
   'content-security-policy': CSP,
-  'referrer-policy': 'same-origin',
-  'x-content-type-options': 'nosniff',
-  'x-frame-options': 'DENY',
-  'cross-origin-opener-policy': 'same-origin',
-  'cross-origin-resource-policy': 'same-origin',
-  'x-robots-tag': 'noindex',
+  ...GUARDED,
   vary: 'accept-encoding',
 } as const;
 

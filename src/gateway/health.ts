@@ -13,7 +13,7 @@ export type Health = Pick<ApiPorts, 'store' | 'impediments' | 'notes' | 'metrics
 /** What `/readyz` and `/metrics` say, at all doors. */
 export function healthOf(
   { held, store }: Ground,
-  { metrics, upkeep, notifying, silent, opinion }: Signals,
+  { metrics, upkeep, notifying, alarm, silent, opinion }: Signals,
   files: FilesInForce,
   chores: Chores,
   takeUp: Pick<TakeUp, 'isDone'>,
@@ -35,6 +35,7 @@ export function healthOf(
         ...retentionNotes(chores.swept(), Date.now()),
         ...upkeep.notes(),
         ...notifying.notes(),
+        ...alarm.notes(),
         ...opinionNotes(held, opinion),
         ...chores.probeNotes(),
         ...silent.notes(Date.now()),

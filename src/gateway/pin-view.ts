@@ -1,4 +1,5 @@
 import type { Reason } from '../effects/model/decision.ts';
+import type { Note } from '../effects/model/note.ts';
 import { pinnedCall, type Tool } from '../effects/model/tool.ts';
 import { comparisonInSteps, type LiveServer, type PinComparison, type ServerWords } from '../pins/compare.ts';
 import type { PinnedTool } from '../pins/lock-file.ts';
@@ -128,21 +129,21 @@ export function createPinAlarm(parts: {
   readonly quarantined: (tool: string, state: 'changed' | 'gone') => void;
   readonly released: (tool: string) => void;
   readonly unapproved: (upstream: string, names: readonly string[]) => void;
-}): (upstream: string, ...seen: Parameters<OnSeen>) => void {
-  const reported = new Map<string, 'changed' | 'gone'>();
+}): { readonly heed: (upstream: string, ...seen: Parameters<OnSeen>) => void; readonly notes: () => readonly Note[] } {
+  const reported = new Map<string, { readonly state: 'changed' | 'gone'; readonly since: number }>();
   const listed = new Map<string, string>();
   const judge = ({ pins, settings }: McpUpstream, { tool, call }: PinnedAt): void => {
     const state = pins.stateOf(settings.mcp.words, call);
-    if (state === 'unseen' || state === (reported.get(tool.name) ?? 'pinned')) return;
+    if (state === 'unseen' || state === (reported.get(tool.name)?.state ?? 'pinned')) return;
     if (state === 'pinned') {
       reported.delete(tool.name);
       parts.released(tool.name);
     } else {
-      reported.set(tool.name, state);
+      reported.set(tool.name, { state, since: Date.now() });
       parts.quarantined(tool.name, state);
     }
   };
-  return (upstream, seen) => {
+  const heed = (upstream: string, ...[seen]: Parameters<OnSeen>): void => {
     const server = parts.upstreams.server(upstream);
     if (server === null) return;
     const { catalog } = parts.declared();
@@ -164,4 +165,13 @@ export function createPinAlarm(parts: {
     listed.set(upstream, text);
     if (names.length > 0) parts.unapproved(upstream, names);
   };
+  const notes = (): readonly Note[] =>
+    parts.declared().configuration.upstreams.flatMap(({ id }) => {
+      const { catalog } = parts.declared();
+      const held = [...reported].flatMap(([name, one]) => (catalog.tool(name)?.upstream === id ? one.since : []));
+      if (held.length === 0) return [];
+      const message = `The MCP server ${id} does not say what was approved of ${held.length} of its tools: not called. svc tools diff --config gateway.yaml --upstream ${id} shows it, svc tools approve approves it.`;
+      return [{ part: 'tools', message, since: Math.min(...held) }];
+    });
+  return { heed, notes };
 }

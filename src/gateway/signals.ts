@@ -9,23 +9,21 @@ import { watchUpkeep } from './upkeep.ts';
 import type { Views } from './views.ts';
 import type { Note } from '../effects/model/note.ts';
 import type { EffectPorts } from '../effects/ports.ts';
-import type { Logger } from 'pino';
-import type { EffectStore } from '../effects/store.ts';
 import { Observed } from '../notifications/observed.ts';
 import { limitInForce } from '../policy/policies.ts';
 import { Notifier } from '../notifications/notifier.ts';
-import type { Held } from './in-force.ts';
 
 export type Signals = ReturnType<typeof openSignals>;
 
 /** Opens metrics, alarms and notifications, and lets what is open already be measured. */
 export function openSignals(
-  { held, configuration, store, fleet, folder, owner, measures, logger }: Ground,
+  ground: Ground,
   views: Views,
   own: OwnSettings,
   swept: () => Swept | null,
   opened: ExitStack,
 ) {
+  const { held, configuration, store, folder, measures, logger } = ground;
   const workspaces = (): readonly string[] => views.directory.workspaces();
   const metrics = createMetrics({ store, workspaces, swept, upkeep: () => upkeep.figures() });
   const alert = (what: string, message: string, about: object = {}): void => {
@@ -39,16 +37,7 @@ export function openSignals(
   );
   opened.push(async () => upkeep.stop());
   Object.assign(measures, metrics);
-  const notifying = new Notifying({
-    store,
-    held,
-    workspaces,
-    publicUrl: () => own.read().publicUrl,
-    owner,
-    isFleet: fleet !== null,
-    unsettled: () => swept()?.unsettled ?? 0,
-    logger,
-  });
+  const notifying = new Notifying(ground, own, workspaces, () => swept()?.unsettled ?? 0);
   const alarm = createPinAlarm({
     upstreams: views.upstreams,
     declared: () => held.inForce,
@@ -63,11 +52,11 @@ export function openSignals(
     unapproved: (upstream, tools) =>
       logger.warn({ upstream, tools: tools.slice(0, 20) }, 'an MCP server lists tools that nobody has approved'),
   });
-  views.heed(alarm);
+  views.heed(alarm.heed);
   const silent = new SilentUpstreams((upstream, code) =>
     alert('upstream_silent', 'an upstream does not answer', { upstream, code }),
   );
-  return { metrics, upkeep, notifying, silent, opinion: secondOpinionOf(held, metrics, logger) };
+  return { metrics, upkeep, notifying, alarm, silent, opinion: secondOpinionOf(held, metrics, logger) };
 }
 
 /** So many calls in a row without an answer are worth a note. */
@@ -117,53 +106,52 @@ export class SilentUpstreams {
 
 /** What people are told of: what this gateway sees goes in, and one gateway of the store sends it. */
 class Notifying {
-  readonly #parts;
+  readonly #ground;
+  readonly #own;
   readonly observed;
   #notifier: Notifier | null = null;
 
-  constructor(parts: {
-    readonly store: EffectStore;
-    readonly held: Held;
-    readonly workspaces: () => readonly string[];
-    readonly publicUrl: () => string;
-    readonly owner: string;
-    readonly isFleet: boolean;
-    readonly unsettled: () => number;
-    readonly logger: Logger;
-  }) {
-    this.#parts = parts;
+  constructor(ground: Ground, own: OwnSettings, workspaces: () => readonly string[], unsettled: () => number) {
+    const { held, store } = ground;
+    this.#ground = ground;
+    this.#own = own;
     this.observed = new Observed({
-      store: this.#parts.store,
-      workspaces: this.#parts.workspaces,
-      limitOf: (row) => limitInForce(row, this.#parts.held.inForce.policies),
-      nearPercent: () => this.#parts.held.inForce.configuration.telemetry.budgetNearPercent,
-      unsettled: this.#parts.unsettled,
+      store,
+      workspaces,
+      limitOf: (row) => limitInForce(row, held.inForce.policies),
+      nearPercent: () => held.inForce.configuration.telemetry.budgetNearPercent,
+      unsettled,
     });
   }
 
   /** What people should look at. */
   notes(): readonly Note[] {
+    const part = 'notifications';
     const dead = this.#notifier?.dead() ?? 0;
-    if (dead === 0) return [];
-    const message = `${dead}${dead < 100 ? '' : ' or more'} notifications could not be delivered: svc notifications list --state dead shows them, svc notifications resend sends them again.`;
-    return [{ part: 'notifications', message }];
+    const many = `${dead}${dead < 100 ? '' : ' or more'} notification${dead === 1 ? '' : 's'}`;
+    const message = `${many} could not be delivered: svc notifications list --state dead shows them, svc notifications resend sends them again.`;
+    const stuck = (this.#notifier?.stuck() ?? []).map(({ receiverName, attempts, triedFrom: since }) => ({
+      part,
+      since,
+      message: `Nobody is told by ${receiverName}: a notification was tried ${attempts} times, and not taken. svc notifications list --state waiting says why; it is tried further by itself.`,
+    }));
+    return dead === 0 ? stuck : [{ part, message }, ...stuck];
   }
 
   start(): void {
+    const { held, store, fleet, owner, logger } = this.#ground;
     this.#notifier = new Notifier({
-      store: this.#parts.store,
-      receivers: () => this.#parts.held.inForce.configuration.webhooks,
-      publicUrl: this.#parts.publicUrl,
-      owner: this.#parts.owner,
-      isFleet: this.#parts.isFleet,
+      store,
+      receivers: () => held.inForce.configuration.webhooks,
+      publicUrl: () => this.#own.read().publicUrl,
+      owner,
+      isFleet: fleet !== null,
       observed: this.observed,
       attempted: ({ id, receiverName: receiver, notification: { event } }, attempted) => {
-        if (attempted.kind === 'delivered')
-          this.#parts.logger.debug({ id, receiver, event }, 'a notification was delivered');
-        else
-          this.#parts.logger.warn({ id, receiver, event, why: attempted.why }, 'a notification could not be delivered');
+        if (attempted.kind === 'delivered') logger.debug({ id, receiver, event }, 'a notification was delivered');
+        else logger.warn({ id, receiver, event, why: attempted.why }, 'a notification could not be delivered');
       },
-      report: (error) => this.#parts.logger.error({ err: error }, 'notifying failed'),
+      report: (error) => logger.error({ err: error }, 'notifying failed'),
     });
   }
 

@@ -34,7 +34,7 @@ export function openViews(
     digestKey: (workspace) => secrets.fingerprintKey(workspace),
     limits: () => held.inForce.configuration.brain.limits,
   });
-  let toolsSeen: ReturnType<typeof createPinAlarm> = () => undefined;
+  let toolsSeen: ReturnType<typeof createPinAlarm>['heed'] = () => undefined;
   const upstreams = createUpstreams(
     configuration.upstreams,
     configuration.limits,

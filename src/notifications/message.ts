@@ -24,43 +24,36 @@ export interface Message {
   readonly body: JsonObject;
 }
 
-const TITLES: Readonly<Record<NotificationEvent, string>> = {
-  'approval.requested': 'A call waits for approval',
-  'approval.escalated': 'A call still waits for approval: others are asked as well',
-  'approval.granted': 'A call was approved',
-  'approval.rejected': 'A call was rejected',
-  'approval.expired': 'A request for approval has expired: nothing happened',
-  'execution.lost': 'The outcome of a call is not known: somebody has to look',
-  'pause.set': 'Calls are paused',
-  'pause.lifted': 'A pause was lifted: calls go on',
-  'budget.near_limit': 'A budget is near its limit',
-  'policy.rejected': 'Files of the configuration or the policies cannot be used; the last good version is in force',
-  'policy.proposed': 'Policies were proposed: they come in force when somebody else confirms them',
-  'allowance.given': 'Somebody allowed the next calls alike: nobody is asked about them',
-  'tool.quarantined': 'An MCP server changed a tool: it is not called until somebody approves the change',
-  'retention.stalled': 'Old effects stay, because what became of them is not known',
+/** What is said of each event, and the screen of the console for it. `request`: the page of the request for approval. */
+const EVENTS: Readonly<Record<NotificationEvent, readonly [title: string, screen: string]>> = {
+  'approval.requested': ['A call waits for approval', 'request'],
+  'approval.escalated': ['A call still waits for approval: others are asked as well', 'request'],
+  'approval.granted': ['A call was approved', 'effects'],
+  'approval.rejected': ['A call was rejected', 'effects'],
+  'approval.expired': ['A request for approval has expired: nothing happened', 'effects'],
+  'execution.lost': ['The outcome of a call is not known: somebody has to look', 'effects'],
+  'pause.set': ['Calls are paused', 'pauses'],
+  'pause.lifted': ['A pause was lifted: calls go on', 'pauses'],
+  'budget.near_limit': ['A budget is near its limit', 'budgets'],
+  'policy.rejected': [
+    'Files of the configuration or the policies cannot be used; the last good version is in force',
+    'health',
+  ],
+  'policy.proposed': ['Policies were proposed: they come in force when somebody else confirms them', 'policies'],
+  'allowance.given': ['Somebody allowed the next calls alike: nobody is asked about them', 'inbox'],
+  'tool.quarantined': ['An MCP server changed a tool: it is not called until somebody approves the change', 'servers'],
+  'retention.stalled': ['Old effects stay, because what became of them is not known', 'unknown'],
+};
+const WORDS: Readonly<Record<string, string>> = {
+  request: 'Open the request',
+  effects: 'Open the call',
+  pauses: 'Open the pauses',
+  budgets: 'Open the budgets',
+  inbox: 'Open the inbox',
 };
 
 /** Of an approval of what would not run any more. */
 const VOID = 'An approval was not used: policy or the tool has changed since it was asked for';
-
-/** The screen of the console, and the words for it. `request`: the page of the request for approval, which is no part of it. */
-const SCREENS: Readonly<Record<NotificationEvent, readonly [screen: string, words: string]>> = {
-  'approval.requested': ['request', 'Open the request'],
-  'approval.escalated': ['request', 'Open the request'],
-  'approval.granted': ['effects', 'Open the call'],
-  'approval.rejected': ['effects', 'Open the call'],
-  'approval.expired': ['effects', 'Open the call'],
-  'execution.lost': ['effects', 'Open the call'],
-  'pause.set': ['pauses', 'Open the pauses'],
-  'pause.lifted': ['pauses', 'Open the pauses'],
-  'budget.near_limit': ['budgets', 'Open the budgets'],
-  'policy.rejected': ['health', 'Open the console'],
-  'policy.proposed': ['policies', 'Open the console'],
-  'allowance.given': ['inbox', 'Open the inbox'],
-  'tool.quarantined': ['servers', 'Open the console'],
-  'retention.stalled': ['unknown', 'Open the console'],
-};
 
 /**
  * What is said of a notification. Of a call only its tool, its agent and the summary that its rule makes for approvers:
@@ -78,8 +71,8 @@ export function messageOf(
     ...(effect === null ? {} : { tool: effect.action.tool, agent_id: effect.actor.agentId }),
     ...(summary === '' ? {} : { summary: shortened(summary, MOST_TEXT) }),
   };
-  const title = data['void'] === true ? VOID : TITLES[event];
-  const [screen, words] = SCREENS[event];
+  const [said, screen] = EVENTS[event];
+  const [title, words] = [data['void'] === true ? VOID : said, WORDS[screen] ?? 'Open the console'];
   const base = `${publicUrl}/console`;
   const place = workspace === INSTALLATION ? base : `${base}/${encodeURIComponent(workspace)}`;
   const ofCall = effectId === null ? null : `${place}/effects/${encodeURIComponent(effectId)}`;

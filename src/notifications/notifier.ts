@@ -20,6 +20,8 @@ const ALONE_MS = 1_000;
 const LONGEST_ALONE_MS = 60_000;
 /** What cannot be read from the store now is looked at again after so long, ms. */
 const UNREAD_MS = 5_000;
+/** After so many attempts people should know that one is not taken, though it is tried further for days. */
+const NOTEWORTHY = 3;
 /** So many that could not be delivered are counted. */
 const MOST_DEAD = 100;
 
@@ -43,6 +45,8 @@ interface Line {
   running: Promise<void> | null;
   failures: number;
   aloneUntil: number;
+  /** One that is not taken, however often it was tried. */
+  stuck: Delivery | null;
 }
 
 /** Sends what the outbox holds. It does nothing, and reads nothing, while the configuration names no receiver. */
@@ -69,6 +73,12 @@ export class Notifier {
   /** How many notifications could not be delivered, at most 100. */
   dead(): number {
     return this.#dead;
+  }
+
+  /** Of each receiver that does not take them, one that was tried often. Only the gateway that sends knows. */
+  stuck(): readonly Delivery[] {
+    if (performance.now() >= this.#leadsUntil) return [];
+    return this.#parts.receivers().flatMap(({ id }) => this.#lines.get(id)?.stuck ?? []);
   }
 
   /** The configuration is another. */
@@ -152,7 +162,7 @@ export class Notifier {
   }
 
   #serve(receiver: Receiver): void {
-    const line = this.#lines.get(receiver.id) ?? { running: null, failures: 0, aloneUntil: 0 };
+    const line = this.#lines.get(receiver.id) ?? { running: null, failures: 0, aloneUntil: 0, stuck: null };
     this.#lines.set(receiver.id, line);
     line.running ??= this.#guarded(() => this.#sendDue(receiver, line)).finally(() => {
       line.running = null;
@@ -170,6 +180,8 @@ export class Notifier {
   async #sendDue(receiver: Receiver, line: Line): Promise<void> {
     while (this.#maySend(receiver) && performance.now() >= line.aloneUntil) {
       const delivery = await this.#store.nextDelivery(receiver.id);
+      // The one that is due first may be new; what was tried before it is as stuck as it was.
+      if (delivery === null || delivery.attempts >= NOTEWORTHY) line.stuck = delivery;
       if (delivery?.state.kind !== 'waiting' || delivery.state.dueAt > this.#store.now()) return;
       const message = await this.#messageFor(delivery).catch((error: unknown) => this.#reported(error));
       if (!this.#maySend(receiver)) return;
@@ -181,6 +193,7 @@ export class Notifier {
       }
       const attempted = await send(receiver, message, this.#store.now());
       line.failures = attempted.kind === 'failed' ? line.failures + 1 : 0;
+      if (line.failures === 0) line.stuck = null;
       if (line.failures >= FAILURES)
         line.aloneUntil =
           performance.now() + Math.min(ALONE_MS * 2 ** Math.min(line.failures - FAILURES, 10), LONGEST_ALONE_MS);

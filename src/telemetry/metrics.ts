@@ -110,37 +110,30 @@ export function createMetrics(watched: Watched): Metrics {
 
 /** What is counted when it happens. */
 function countersIn(registers: Registry[]) {
+  const counter = <Label extends string>(name: string, labelNames: readonly Label[], help: string): Counter<Label> =>
+    new Counter({ name, help, labelNames, registers });
   return {
-    shadows: new Counter({
-      name: 'svc_shadow_refusals_total',
-      help: 'Calls that a rule in shadow mode would have refused',
-      labelNames: ['rule'] as const,
-      registers,
-    }),
-    observed: new Counter({
-      name: 'svc_observed_total',
-      help: 'Calls that policy would have stopped, were it in force, by the decision they would have got',
-      labelNames: ['would', 'via'] as const,
-      registers,
-    }),
-    alerts: new Counter({
-      name: 'svc_alerts_total',
-      help: 'Contradictions, foreign reuse of keys, forged keys, faults in mid-attempt, settlements spilled or lost',
-      labelNames: ['what'] as const,
-      registers,
-    }),
-    probes: new Counter({
-      name: 'svc_probes_total',
-      help: 'Probes of unknown outcomes that were started, by who started them and what they came to: happened and not_happened settled it, open shows neither (yet), unheard had no answer, hindered was not sent',
-      labelNames: ['by', 'outcome'] as const,
-      registers,
-    }),
-    differences: new Counter({
-      name: 'svc_policy_differences_total',
-      help: "Rules that json-rules-engine's own engine judged otherwise, once for each version of the policies",
-      labelNames: ['rule'] as const,
-      registers,
-    }),
+    shadows: counter('svc_shadow_refusals_total', ['rule'], 'Calls that a rule in shadow mode would have refused'),
+    observed: counter(
+      'svc_observed_total',
+      ['would', 'via'],
+      'Calls that policy would have stopped, were it in force, by the decision they would have got',
+    ),
+    alerts: counter(
+      'svc_alerts_total',
+      ['what'],
+      'Contradictions, foreign reuse of keys, forged keys, faults in mid-attempt, settlements spilled or lost',
+    ),
+    probes: counter(
+      'svc_probes_total',
+      ['by', 'outcome'],
+      'Probes of unknown outcomes that were started, by who started them and what they came to: happened and not_happened settled it, open shows neither (yet), unheard had no answer, hindered was not sent',
+    ),
+    differences: counter(
+      'svc_policy_differences_total',
+      ['rule'],
+      "Rules that json-rules-engine's own engine judged otherwise, once for each version of the policies",
+    ),
   };
 }
 
@@ -248,6 +241,17 @@ function addGauges(registers: Registry[], { store, swept, upkeep }: Watched): vo
 
 /** What is counted in the store on each scrape; it is left out while the store cannot be read, which other gauges say. */
 function addCounts(registers: Registry[], watched: Watched): void {
+  const gaugeByWorkspace = (name: string, help: string, count: () => Promise<readonly [string, number][]>): void =>
+    void new Gauge({
+      name,
+      help,
+      labelNames: ['workspace'] as const,
+      registers,
+      async collect() {
+        this.reset();
+        for (const [workspace, found] of await orNothing(count())) this.set({ workspace }, found);
+      },
+    });
   /** Both gauges of unknown outcomes are collected at once, and read the store once. */
   let counting: ReturnType<typeof countUnknown> | null = null;
   const unknown = (): ReturnType<typeof countUnknown> => {
@@ -256,20 +260,11 @@ function addCounts(registers: Registry[], watched: Watched): void {
     });
     return counting;
   };
-  new Gauge({
-    name: 'svc_effects_unknown',
-    help: `Effects whose outcome is not known (counted up to ${MAX_COUNTED} a workspace)`,
-    labelNames: ['workspace'] as const,
-    registers,
-    async collect() {
-      this.reset();
-      for (const { workspace, counts } of await orNothing(unknown()))
-        this.set(
-          { workspace },
-          counts.reduce((sum, count) => sum + count, 0),
-        );
-    },
-  });
+  gaugeByWorkspace(
+    'svc_effects_unknown',
+    `Effects whose outcome is not known (counted up to ${MAX_COUNTED} a workspace)`,
+    async () => (await unknown()).map(({ workspace, counts }) => [workspace, counts.reduce((sum, n) => sum + n, 0)]),
+  );
   new Gauge({
     name: 'svc_effects_unknown_by_age',
     help: 'The same by age: each effect counts once, under the shortest time that its call is not older than',
@@ -281,20 +276,16 @@ function addCounts(registers: Registry[], watched: Watched): void {
         for (const [index, [age]] of AGES.entries()) this.set({ workspace, age }, counts[index] ?? 0);
     },
   });
-  new Gauge({
-    name: 'svc_approvals_pending',
-    help: `Requests for approval that nobody has decided (counted up to ${MAX_COUNTED} a workspace)`,
-    labelNames: ['workspace'] as const,
-    registers,
-    async collect() {
-      this.reset();
-      const counting = watched.workspaces().map(async (workspace) => {
-        const count = await countPages((page) => watched.store.approvals(workspace, { ...PENDING, ...page }));
-        return { workspace, count };
-      });
-      for (const { workspace, count } of await orNothing(Promise.all(counting))) this.set({ workspace }, count);
-    },
-  });
+  gaugeByWorkspace(
+    'svc_approvals_pending',
+    `Requests for approval that nobody has decided (counted up to ${MAX_COUNTED} a workspace)`,
+    () =>
+      Promise.all(
+        watched
+          .workspaces()
+          .map(async (one) => [one, await countPages((page) => watched.store.approvals(one, { ...PENDING, ...page }))]),
+      ),
+  );
 }
 
 function orNothing<Item>(counting: Promise<readonly Item[]>): Promise<readonly Item[]> {

@@ -683,6 +683,23 @@ describe('what is shown', () => {
     expect(text).not.toMatch(/Receipt<|Its last call like this|Before on this target/);
   });
 
+  it('has no text that a rule made of params for a key that may not call the tool, nor has the answer to its vote', async () => {
+    const body = { name: 'limited', kind: 'account', workspace: 'demo', allowed_tools: ['deploy.start'] };
+    const { json } = await rig.send('POST', '/v1/beta/users/maria/keys', { key: rig.keys.admin, body });
+    const key = String(json['key']);
+    const { id, path } = await waiting({ reason: 'two' });
+    const read = await rig.send('GET', `${WS}/approvals/${id}`, { key });
+    expect(read.json['summary']).toBe('(not shown: it is made of params, which this key does not read)');
+    const limited = await enter(path, key);
+    const seen = await look(path, limited);
+    expect(seen.text).toContain('(not shown: it is made of params, which this key does not read)');
+    expect(seen.text).not.toContain('Refund 60');
+    const voted = await rig.send('POST', `${WS}/approvals/${id}/approve`, { key, body: {} });
+    expect(voted.status, voted.text).toBe(200);
+    expect(voted.text).not.toContain('Refund 60');
+    expect((await look(path, await enter(path, rig.keys.approver))).text).toContain('Refund 60');
+  });
+
   it('escapes what agents write: tags, attributes, and what nobody can see', async () => {
     const hostile = `"><script>alert(1)</script><img src=x onerror=alert(1)>' onfocus='x\u202Egnp.exe\u0007\u200B</pre></textarea>`;
     const { path } = await waiting({ payment_id: `pay_"><img src=x onerror=alert(1)>`, currency: hostile });

@@ -179,6 +179,34 @@ describe('effects', () => {
     await expect.poll(() => page.locator('a.cells').count()).toBe(1);
   });
 
+  it('of filters that the reader has left do not come late', async () => {
+    const own = await signedIn(WIDE, 'light');
+    let late = (): void => undefined;
+    const answered = new Promise<void>((resolve) => {
+      late = resolve;
+    });
+    await own.page.route('**/effects?decision=denied_policy*', async (route) => {
+      const answer = await route.fetch();
+      await answered;
+      await route.fulfill({ response: answer });
+    });
+    await open('effects', 'a.cells', own.page);
+    const decision = own.page.getByLabel('Decision');
+    const asked = own.page.waitForRequest((request) => request.url().includes('decision=denied_policy'));
+    await decision.selectOption('denied_policy');
+    await asked;
+    await decision.selectOption('committed');
+    await own.page.locator('a.cells', { hasText: 'pay_1' }).first().waitFor();
+    const shown = await own.page.locator('a.cells').allTextContents();
+    const come = own.page.waitForResponse((response) => response.url().includes('decision=denied_policy'));
+    late();
+    await (await come).finished();
+    await own.page.evaluate('new Promise((drawn) => setTimeout(drawn, 200))');
+    expect((await own.page.locator('a.cells').allTextContents()).length).toBe(shown.length);
+    expect(await own.page.locator('a.cells', { hasText: 'CHF' }).count()).toBe(0);
+    await own.context.close();
+  });
+
   it('are filtered by who approved them', async () => {
     const id = await asked(77_000);
     const { body } = await world.get('/approvals');
@@ -526,6 +554,27 @@ describe('what is unknown', () => {
   });
 });
 
+describe('what is unknown, and may still arrive', () => {
+  it('is not called one that did not happen, whatever the clock of the reader says', async () => {
+    const { body } = await world.run(refund({ payment_id: 'pay_17', reason: 'mode:drop_after' }));
+    await open('unknown', '.unknown input');
+    await page.locator('.unknown input').first().check();
+    await page.getByLabel('It did not happen', { exact: false }).check();
+    await page.getByText('Something may still be under way', { exact: false }).waitFor();
+    expect(await page.getByRole('button', { name: 'Settle it' }).isDisabled()).toBe(true);
+    // A clock that is ahead lets it be asked: the gateway refuses it, and the console says so.
+    const ahead = await signedInBy(world.keys.approver);
+    await ahead.page.addInitScript('const now = Date.now; Date.now = () => now() + 3_600_000;');
+    await open(`effects/${body.effect_id}`, '#unsettled', ahead.page);
+    await ahead.page.getByLabel('It did not happen', { exact: false }).check();
+    await ahead.page.getByRole('button', { name: 'Settle it' }).click();
+    await ahead.page.getByRole('alert').filter({ hasText: 'under way' }).waitFor();
+    expect(await stateOf(body.effect_id)).toBe('unknown');
+    await ahead.context.close();
+    await world.post(`/effects/${body.effect_id}/resolve`, { outcome: 'happened' }, world.keys.approver);
+  });
+});
+
 describe('what is unknown, to whoever came by a link', () => {
   it('is settled once they have shown the key', async () => {
     const { body } = await world.run(refund({ payment_id: 'pay_16', reason: 'mode:drop_after' }));
@@ -620,9 +669,18 @@ describe('claims, overview and health', () => {
     const count = (name: string) => page.locator('.rate', { hasText: name }).first().locator('.num').innerText();
     // What people rejected is no denial by policy, and no rule refused it.
     await expect.poll(() => count('Rejected')).toBe(String(rejected));
-    expect(await count('Denied by policy')).toBe(String(body.effects.length - rejected));
+    // Nor is what nobody decided on in time.
+    const late = body.effects.filter(
+      (effect: { readonly reason: { readonly code: string } }) => effect.reason.code === 'approval_expired',
+    ).length;
+    expect(late).toBeGreaterThan(0);
+    expect(await count('Nobody decided')).toBe(String(late));
+    expect(await count('Denied by policy')).toBe(String(body.effects.length - rejected - late));
     expect(await page.innerText('main')).toContain('What refused them');
-    expect(await page.innerText('main')).not.toContain('approval rejected');
+    expect(await page.innerText('main')).not.toMatch(/approval (rejected|expired)/);
+    await open('effects?decision=denied_policy', 'a.cells');
+    await page.locator('a.cells', { hasText: 'Nobody decided' }).first().click();
+    await page.getByText('Nobody decided before the request', { exact: false }).first().waitFor();
   });
 
   it('health says that calls are taken, and how durable they are', async () => {
@@ -650,8 +708,14 @@ describe('claims, overview and health', () => {
     const answered = effects.filter(
       ({ settled_by: by }: { readonly settled_by?: { readonly by: string } }) => by?.by === 'owner',
     );
-    const most = (from: string, to: string): string =>
-      `${Math.max(...answered.map((effect: Record<string, string>) => Date.parse(effect[to] ?? '') - Date.parse(effect[from] ?? '')))} ms`;
+    const most = (from: string, to: string): string => {
+      const ms = Math.max(
+        ...answered.map(
+          (effect: Record<string, string>) => Date.parse(effect[to] ?? '') - Date.parse(effect[from] ?? ''),
+        ),
+      );
+      return ms < 10_000 ? `${ms} ms` : `${Math.round(ms / 1000)} s`;
+    };
     await open('overview', '.bar');
     const told = (title: RegExp) => page.getByLabel(title).locator('dd').last().innerText();
     await expect.poll(() => told(/people who were asked/)).toBe(most('created_at', 'first_dispatch_at'));
@@ -1001,11 +1065,18 @@ describe('the next calls alike', () => {
     const effect = await asked(92_000, 'pay_9');
     const { approval_id: id } = (await world.get(`/effects/${effect}`)).body.effect;
     await open(`inbox?approval=${id}`, '.ask');
-    await page.getByLabel(/^If you approve/).selectOption('2');
+    // So long, and to the end of it.
+    const [given, from] = [page.getByLabel('If you approve: the next calls like it, for 2 h'), Date.now()];
+    await given.selectOption('2');
     await page.locator('button.yes').click();
     await expect.poll(() => stateOf(effect)).toBe('committed');
     const next = await again();
     expect(next.decision).toBe('committed');
+    const { allowances } = (await world.get('/allowances')).body;
+    const ends = Date.parse(
+      allowances.find((one: { readonly effect_id: string }) => one.effect_id === effect).expires_at,
+    );
+    expect([ends >= from + 7_200_000, ends <= Date.now() + 7_200_000]).toEqual([true, true]);
     await open(`effects/${next.effect_id}`, '.banner');
     expect(await page.innerText('main')).toMatch(
       /Nobody was asked: maria had allowed calls like it\. This was number 1/,

@@ -21,7 +21,7 @@ function world(count: number) {
     const call: McpCall = { kind: 'mcp', name, pinned, isError: 'unknown', onClientClose: 'finish' };
     return { ...makeTool(), name: `crm.${name}`, upstream: 'crm', call, paramsSchema: null, target: null };
   });
-  const catalog = createCatalog(tools);
+  let catalog = createCatalog(tools);
   const limits = { responseBytes: 1_000, responseKeptBytes: 1_000 };
   const settings = {
     id: 'crm',
@@ -39,7 +39,7 @@ function world(count: number) {
     },
   } as const;
   const upstreams = createUpstreams([settings], limits, Date.now, (id, names) => {
-    if (begun) alarm(id, names);
+    if (begun) alarm.heed(id, names);
   });
   begun = true;
   const server = upstreams.server('crm');
@@ -61,6 +61,8 @@ function world(count: number) {
   return {
     told,
     unapproved,
+    notes: () => alarm.notes(),
+    undeclare: () => void (catalog = createCatalog([])),
     tools,
     view: createPinView(upstreams, declared),
     judgedBy(act: () => void): number {
@@ -92,6 +94,27 @@ test('a list that passes costs what is in it; what the server says of itself is 
   list({ name: 't2' });
   list({ name: 't2', title: 'Other' });
   expect(told.slice(4)).toEqual(['changed crm.t2']);
+  await close();
+});
+
+test('what is not called is a note, since when, until it is approved again or declared no more', async () => {
+  const { notes, list, introduce, undeclare, close } = world(3);
+  const before = Date.now();
+  introduce(SAYS);
+  list({ name: 't0' });
+  expect(notes()).toEqual([]);
+  list({ name: 't0' }, { name: 't1', title: 'Other' });
+  const [note, ...others] = notes();
+  expect(note?.message).toMatch(
+    /^The MCP server crm .* of 1 of its tools: not called\. svc tools diff .* --upstream crm/,
+  );
+  expect([(note?.since ?? 0) >= before, others]).toEqual([true, []]);
+  list({ name: 't1' });
+  expect(notes()).toEqual([]);
+  list({ name: 't2', title: 'Other' });
+  expect(notes()).toHaveLength(1);
+  undeclare();
+  expect(notes()).toEqual([]);
   await close();
 });
 

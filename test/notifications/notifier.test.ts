@@ -189,6 +189,31 @@ it('a receiver that fails five times in a row is left alone, and twice as long a
   });
 });
 
+it('a receiver that takes nothing is known after three attempts, also after a restart, until it takes something', async () => {
+  const twice = { ...waiting('1', 'w'), attempts: 2 };
+  const { store, held } = outbox(twice);
+  answers = [broken];
+  await withNotifier(store, async ({ notifier, attempted }) => {
+    await expect.poll(() => held.get('1')?.attempts, PATIENT).toBe(3);
+    await expect.poll(() => notifier.stuck(), PATIENT).toMatchObject([{ id: '1', receiverName: 'ops', attempts: 3 }]);
+    // One that is new is due first, and says nothing of those before.
+    answers = [broken];
+    held.set('0', waiting('0', 'w'));
+    await expect.poll(() => attempted.length, PATIENT).toBe(2);
+    expect(notifier.stuck()).toMatchObject([{ id: '1' }]);
+  });
+  // Whoever comes after it knows, before anything is tried.
+  held.delete('0');
+  await withNotifier({ ...store, now: () => 0 }, ({ notifier }) =>
+    expect.poll(() => notifier.stuck(), PATIENT).toMatchObject([{ id: '1', attempts: 3 }]),
+  );
+  held.set('9', { ...waiting('9', 'w'), state: { kind: 'waiting', dueAt: 1e15 } });
+  await withNotifier(store, async ({ notifier }) => {
+    await expect.poll(() => held.get('1')?.state.kind, PATIENT).toBe('delivered');
+    await expect.poll(() => notifier.stuck(), PATIENT).toEqual([]);
+  });
+});
+
 it('what became of each attempt is told, with what the receiver asks to wait', async () => {
   const { store, held } = many(5);
   answers = [

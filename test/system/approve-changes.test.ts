@@ -381,6 +381,15 @@ describe.each(SITES)('approve with changes, %s', (_name, open) => {
     expect(voted.location).toMatch(new RegExp(`\\?instead_of=${asked.id}$`));
     const { text } = await maria.look(voted.location ?? '');
     expect(text).toMatch(/What would run now is not what you approved, so nothing was sent\.[\s\S]*<td>Really refund/);
+    // A key that may not call the tool reads of neither request what a rule made of its params.
+    const key = await makeApiKey(at(0), 'maria', {
+      kind: 'account',
+      workspace: 'demo',
+      allowed_tools: ['notes.secret'],
+    });
+    const limited = await (await approverAt(at(1).url, asked.url, key)).look(voted.location ?? '');
+    expect(limited.text).toMatch(/People are asked anew[\s\S]*\(not shown: it is made of params/);
+    expect(limited.text).not.toMatch(/(Really r|R)efund €/);
     expect([await state(asked.effect), await sent(asked.body)]).toEqual(['pending_approval', []]);
     const { ledger, effect } = (await get(`/effects/${asked.effect}`)).body;
     const told = ledger.filter(({ kind }: { kind: string }) => /^approval\.(granted|renewed)$/.test(kind));

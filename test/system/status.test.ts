@@ -76,7 +76,7 @@ it('is 0 and one line each where nothing waits for anybody', async () => {
       'running    nothing runs',
       'approvals  nothing waits for a decision',
       'approved   every approved call was sent',
-      'expired    no request for a decision in the last 24 h',
+      'expired    no request ended without a decision in the last 24 h',
       'pauses     nothing is paused',
       'budgets    none is low',
       'refused    no call for a budget in the last 15 minutes',
@@ -182,7 +182,7 @@ it('a request that nobody decided on is not gone without a word', async () => {
   const expired = async () => (await world.get('/approvals?status=expired')).body.approvals;
   await until(async () => (await expired()).length === 1);
   const { out } = await status();
-  expect(out).toMatch(/^expired +1 request that nobody decided on in the last 24 h$/m);
+  expect(out).toMatch(/^expired +1 request ended without a decision in the last 24 h$/m);
   const [, , , pending, , gone] = JSON.parse((await status(world.keys.account, '--json')).out).parts;
   expect(pending.text).toBe('nothing waits for a decision');
   expect(gone).toMatchObject({ needs_somebody: false, rows: [{ approval: asked.approval.id, what: 'Tell it' }] });

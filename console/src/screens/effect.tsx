@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/preact-query';
 import type { JSX } from 'preact';
 import { Link } from 'wouter-preact';
 import { ask, type Effect, type JsonObject, type LedgerEvent, of, type Rule, type StageOfRun } from '../api.ts';
-import { LongText, Mark, spanText, Text, Time, valueText, visible } from '../format.tsx';
+import { becameOf, LongText, Mark, spanText, Text, Time, valueText, visible } from '../format.tsx';
 import { amountText, currencyOfParam, moneyTaken, moneyText } from '../money.ts';
 import { Copies, curlOf, Fault, Head } from '../parts.tsx';
 import { checkReceipt } from '../receipt.ts';
@@ -26,7 +26,7 @@ export function EffectScreen({ id }: { readonly id: string }): JSX.Element {
   return (
     <>
       <Head title={visible(effect.tool)} does={effect.reason.message}>
-        <Mark decision={effect.decision} state={effect.state} />
+        <Mark of={becameOf(effect)} />
       </Head>
       {effect.state === 'unknown' && <Unsettled effect={effect} settled={() => void found.refetch()} />}
       {effect.state === 'pending_approval' && (

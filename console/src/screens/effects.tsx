@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { Link, useSearchParams } from 'wouter-preact';
 import { ask, type Agent, type Approval, type Effect, of } from '../api.ts';
-import { DECISIONS, Mark, Text, Time, visible } from '../format.tsx';
+import { becameOf, DECISIONS, Mark, Text, Time, visible } from '../format.tsx';
 import { callName, moneyTaken } from '../money.ts';
 import { Choice, Copies, curlOf, Empty, Fault, Head, quoted } from '../parts.tsx';
 import { useCurrent, useMay } from '../session.tsx';
@@ -278,7 +278,7 @@ function EffectList({
                   <Time at={own?.at ?? effect.created_at} />
                 </span>
                 <span class="what">
-                  <Mark decision={effect.decision} state={effect.state} />
+                  <Mark of={becameOf(effect)} />
                 </span>
                 <span class="tool">
                   {own === undefined ? <Text mono>{effect.tool}</Text> : <Text>{own.text}</Text>}

@@ -29,7 +29,8 @@ const COMMANDS: Readonly<Record<string, string>> = {
   configuration: 'svc config check gateway.yaml',
   brain: 'svc config check gateway.yaml',
   policies: 'svc policy history',
-  notifications: 'svc notifications list --state dead',
+  notifications: 'svc notifications list',
+  tools: 'svc tools diff --config gateway.yaml',
   retention: 'svc effects list --state unknown',
   unknown_outcomes: 'svc effects list --state unknown',
   probes: 'svc effects list --state unknown',
@@ -73,7 +74,8 @@ export function HealthScreen(): JSX.Element {
           <li class="card">
             <h2>Nothing to do</h2>
             <p class="faint">
-              Policies and configuration are those in the files, retention goes on, and no rule is in doubt.
+              Policies, configuration and MCP tools are what somebody approved, people are told, retention goes on, no
+              rule is in doubt.
             </p>
           </li>
         )}

@@ -175,7 +175,7 @@ export function InboxScreen(): JSX.Element {
                 </li>
               ))}
             </ol>
-            <p class="faint small">
+            <p class="hint faint small">
               Keys: <kbd>j</kbd> next, <kbd>k</kbd> before, <kbd>x</kbd> choose, <kbd>a</kbd> or <kbd>r</kbd> and then{' '}
               <kbd>Enter</kbd> to decide.
             </p>

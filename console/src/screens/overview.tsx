@@ -2,7 +2,7 @@ import { useQuery } from '@tanstack/preact-query';
 import type { JSX } from 'preact';
 import { Link } from 'wouter-preact';
 import { ask, type Effect, of } from '../api.ts';
-import { DECISIONS, Mark, spanText, Text } from '../format.tsx';
+import { becameOf, decisionOf, DECISIONS, lastedText, Mark, spanText, Text } from '../format.tsx';
 import { Bar, Copies, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
 import { useUnknown, useWaiting } from '../queries.ts';
 import { useCurrent, useMay } from '../session.tsx';
@@ -67,7 +67,7 @@ export function OverviewScreen(): JSX.Element {
             {counted(effects.map(becameOf)).map(([what, count]) => (
               <div key={what} class="rate">
                 <Link href={`/${workspace}/effects?decision=${decisionOf(what)}`}>
-                  <Mark decision={decisionOf(what)} state={what} />
+                  <Mark of={what} />
                 </Link>
                 <Bar parts={[{ share: count / effects.length, tone: DECISIONS[decisionOf(what)]?.tone ?? 'plain' }]} />
                 <span class="num">{count}</span>
@@ -118,10 +118,6 @@ function Waits({
   );
 }
 
-/** Its decision, with what people rejected apart from what policy denied. */
-const becameOf = ({ state, decision }: Effect): string => (state === 'rejected' ? state : decision);
-const decisionOf = (became: string): string => (became === 'rejected' ? 'denied_policy' : became);
-
 /** The rules that refused most of them. */
 function Rules({ effects }: { readonly effects: readonly Effect[] }): JSX.Element {
   const { workspace } = useCurrent();
@@ -171,7 +167,7 @@ function Durations({ effects }: { readonly effects: readonly Effect[] }): JSX.El
           <div key={title} class="stack" role="group" aria-label={title}>
             <p>{title}</p>
             <Facts
-              of={SHARES.map(([words, share]) => [words, `${lasted[Math.floor(share * (lasted.length - 1))]} ms`])}
+              of={SHARES.map(([words, share]) => [words, lastedText(lasted[Math.floor(share * (lasted.length - 1))])])}
             />
           </div>
         ))}

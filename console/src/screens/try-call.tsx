@@ -154,7 +154,7 @@ function Verdict({ preview }: { readonly preview: Preview }): JSX.Element {
   return (
     <>
       <p class="row">
-        {DECISIONS[would] === undefined ? <span class="mark plain">{would}</span> : <Mark decision={would} />}
+        {DECISIONS[would] === undefined ? <span class="mark plain">{would}</span> : <Mark of={would} />}
         <Text>{reason.message}</Text>
       </p>
       <Facts

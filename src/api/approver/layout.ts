@@ -20,7 +20,7 @@ h2{font-size:.9375rem;margin:0 0 .5rem}p{margin:0}a{color:var(--accent)}
 .notice table{margin-top:.5rem}
 dl{margin:0;display:grid;gap:.375rem}dd{margin:0}
 dl.pairs{grid-template-columns:max-content minmax(0,1fr);gap:.375rem .75rem;align-items:baseline}
-table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}th,td{text-align:left;vertical-align:top;padding:.25rem .75rem .25rem 0;border-bottom:1px solid var(--line)}th{font-weight:600;font-size:.8125rem;color:var(--faint)}tr:last-child td{border-bottom:0}.differ{table-layout:fixed}.differ th:first-child{width:28%}
+table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums}th,td{text-align:left;vertical-align:top;padding:.25rem .75rem .25rem 0;border-bottom:1px solid var(--line)}th{font-weight:600;font-size:.8125rem;color:var(--faint)}tr:last-child td{border-bottom:0}.differ{table-layout:fixed}.differ th:first-child{width:33%}td:first-child{min-width:9rem}
 pre{font:.8125rem/1.5 ui-monospace,"SF Mono","Cascadia Mono",Menlo,Consolas,monospace;margin:0;white-space:pre-wrap}
 ul{margin:0;padding-left:1.1rem}
 .fault{color:var(--bad);font-size:.875rem;margin:.25rem 0 0}[aria-invalid=true]{border-color:var(--bad);border-width:2px}
@@ -62,6 +62,16 @@ const CSP = [
   "frame-ancestors 'none'",
 ].join('; ');
 
+/** Headers of all pages: they go into no frame, and tell no other host where they are. */
+export const GUARDED = {
+  'referrer-policy': 'same-origin',
+  'x-content-type-options': 'nosniff',
+  'x-frame-options': 'DENY',
+  'cross-origin-opener-policy': 'same-origin',
+  'cross-origin-resource-policy': 'same-origin',
+  'x-robots-tag': 'noindex',
+} as const;
+
 /**
  * Headers of every answer below `/approve`. The address of the page goes to no other host. (Under `no-referrer` browsers
  * also leave out who sends a form, `Origin: null`, and the door refuses what comes from nowhere.)
@@ -70,12 +80,7 @@ export const PAGE_HEADERS = {
   'content-type': 'text/html; charset=utf-8',
   'content-security-policy': CSP,
   'cache-control': 'no-store',
-  'referrer-policy': 'same-origin',
-  'x-content-type-options': 'nosniff',
-  'x-frame-options': 'DENY',
-  'cross-origin-opener-policy': 'same-origin',
-  'cross-origin-resource-policy': 'same-origin',
-  'x-robots-tag': 'noindex',
+  ...GUARDED,
 } as const;
 
 /** The form of a passkey, which has its script beside it. @param content what the form has */

@@ -1,6 +1,7 @@
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { MOST_COMMENT } from '../../effects/model/approval.ts';
 import { type ApprovalCall, personOf } from '../../effects/run/decide-approval.ts';
+import { approvalFor } from '../../effects/wire/withheld.ts';
 import { ledgerActor } from '../../effects/model/principal.ts';
 import type { Problem } from '../../effects/model/run-request.ts';
 import { CODES } from '../../effects/model/codes.ts';
@@ -273,12 +274,8 @@ class ApproverPage {
     const shown = renewed ?? asked;
     if (shown === null) return send(reply, 404, plainPage('Not found', NOT_HERE));
     const { approval } = shown;
-    const former =
-      renewed === null
-        ? insteadOf === null
-          ? null
-          : await this.#ports.store.approval(workspace, insteadOf)
-        : asked?.approval;
+    const before = insteadOf === null ? null : await this.#ports.store.approval(workspace, insteadOf);
+    const former = renewed === null ? before && approvalFor(approver.principal, before) : asked?.approval;
     const late = isLate && asked !== null ? overtakenText(asked, approver.user) : null;
     const isSameQuestion = entered?.digest === approval.digest;
     const { comment = '' } = entered?.fields ?? {};

@@ -9,6 +9,7 @@ import type { AllowAlike, ApprovalRequirement } from '../../effects/model/verdic
 import type { Tool } from '../../effects/model/tool.ts';
 import { effectAsAsked, rowOf, whyAsked } from '../../effects/wire/approval.ts';
 import { readCalls } from '../../effects/wire/calls.ts';
+import { approvalFor, effectFor, standingFor } from '../../effects/wire/withheld.ts';
 import { isJsonObject, type JsonObject } from '../../json/value.ts';
 import { permit } from '../../identity/permissions.ts';
 import type { ApiPorts } from '../ports.ts';
@@ -55,17 +56,19 @@ export async function shownTo(
   approvalId: string,
 ): Promise<ShownApproval | null> {
   const { store } = ports;
-  const approval = await store.approval(workspace, approvalId);
-  if (approval === null) return null;
-  const calls = readCalls(ports, approver.principal, 'page');
-  const reading = permit(approver.principal, 'effects.read', workspace);
+  const { principal } = approver;
+  const kept = await store.approval(workspace, approvalId);
+  if (kept === null) return null;
+  const approval = approvalFor(principal, kept);
+  const calls = readCalls(ports, principal, 'page');
+  const reading = permit(principal, 'effects.read', workspace);
   const mayReadEffects = reading.ok && reading.view.kind !== 'own';
   const [effect, budgets, earlier, given, standing] = await Promise.all([
     store.effect(workspace, approval.effectId),
     approval.costs.length === 0 ? [] : store.budgets(workspace),
-    mayReadEffects ? earlierOf(ports, approval, readCalls(ports, approver.principal, 'page')) : null,
+    mayReadEffects ? earlierOf(ports, approval, readCalls(ports, principal, 'page')) : null,
     approval.status === 'pending' ? null : store.allowances(workspace, { agentId: null, limit: 100, cursor: null }),
-    approval.status === 'pending' ? ports.standingOf(approval) : null,
+    approval.status === 'pending' ? ports.standingOf(kept) : null,
   ]);
   const asked = effect === null ? null : effectAsAsked(approval, effect);
   const allowances = (given?.items ?? []).filter((one) => one.isForged !== true);
@@ -73,7 +76,7 @@ export async function shownTo(
   const waitsOn = effect?.life.state === 'pending_approval' ? effect.life.approvalId : null;
   return {
     approval,
-    effect,
+    effect: effect && effectFor(principal, effect),
     tool: ports.catalog().tool(approval.tool),
     action: asked === null ? {} : calls.action(asked),
     params: asked === null ? { params_omitted: 'the record of the call is gone' } : calls.params(asked),
@@ -81,13 +84,13 @@ export async function shownTo(
     why: whyAsked(approval, effect, ports.policies().set.rules),
     earlier,
     mayReadEffects,
-    standing,
+    standing: standing && standingFor(principal, approval, standing),
     replacedBy: waitsOn === null || waitsOn === approvalId ? null : waitsOn,
     mayChange: editableIn(approval.requirements.filter((one) => decides(ports, approver, approval, one))),
     alike: asked === null ? null : alikeFor(ports, approver, approval, calls.params(asked)),
     obstacle:
       obstacleFor(ports, approver, approval) ??
-      (await inOneHand(store, approval, { user: approver.user, madeBy: approver.principal.madeBy })),
+      (await inOneHand(store, approval, { user: approver.user, madeBy: principal.madeBy })),
     allowed: allowances.find((one) => one.approvalId === approvalId) ?? null,
     allowances: allowances.filter((one) => one.by.user === approver.user && isOpen(one)),
     now: store.now(),
@@ -118,8 +121,8 @@ function obstacleFor(ports: ApiPorts, approver: Approver, approval: ApprovalReco
     return 'It is your own request, or that of your agent or your key. Somebody else decides.';
   if (principal.keyCreatedAt > createdAt)
     return 'Your key was made after the request, so it does not decide on it. Use one that is older.';
-  const isNamed = requirements.some((one) => decides(ports, approver, approval, one));
-  return isNamed ? null : 'The policy names others to decide; who they are stands below.';
+  if (requirements.some((one) => decides(ports, approver, approval, one))) return null;
+  return 'The policy names others to decide; who they are stands below.';
 }
 
 /** Whether the policy names somebody to decide by a requirement, as it stands now. */

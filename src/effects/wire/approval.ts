@@ -4,11 +4,13 @@ import { editableToWire } from '../model/editable.ts';
 import { variesIn } from '../run/likeness.ts';
 import { type BudgetRow, decisionOf, type EffectRecord } from '../model/effect.ts';
 import type { ApprovalResult, Became } from '../run/decide-approval.ts';
+import type { Principal } from '../model/principal.ts';
 import type { Standing } from '../run/standing.ts';
 import { approvalToWire } from '../run/render.ts';
 import type { CallReader } from './calls.ts';
 import { sentence } from './effect.ts';
 import { optionalTimeToWire, timeToWire } from './time.ts';
+import { approvalFor, reasonFor } from './withheld.ts';
 
 /** A request for approval as `GET …/approvals` shows it. */
 export function requestToWire(approval: ApprovalRecord, publicUrl: string) {
@@ -182,18 +184,22 @@ export function foreseenText({ changed, expiresAt }: ApprovalRecord, standing: S
 }
 
 /** The answer to a vote: the request as it is now, the call, and its outcome. */
-export function voteToWire(decided: Extract<ApprovalResult, { kind: 'decided' }>, publicUrl: string) {
-  const { approval, effect, became, votedAlready, allowanceId } = decided;
+export function voteToWire(
+  { approval: kept, effect, became, votedAlready, allowanceId }: Extract<ApprovalResult, { kind: 'decided' }>,
+  principal: Principal,
+  publicUrl: string,
+) {
+  const approval = approvalFor(principal, kept);
   return {
     ...requestToWire(approval, publicUrl),
     effect: { effect_id: effect.id, state: effect.life.state, decision: decisionOf(effect) },
     ...(allowanceId === undefined ? {} : { allowance_id: allowanceId }),
     voted_already: votedAlready,
-    became: becameToWire(became, approval, votedAlready),
+    became: becameToWire(became, approval, principal, votedAlready),
   };
 }
 
-function becameToWire(became: Became, approval: ApprovalRecord, votedAlready: boolean) {
+function becameToWire(became: Became, approval: ApprovalRecord, principal: Principal, votedAlready: boolean) {
   switch (became.kind) {
     case 'waiting': {
       const count = countToText(approval);
@@ -211,7 +217,7 @@ function becameToWire(became: Became, approval: ApprovalRecord, votedAlready: bo
       return { what: became.kind, decision, code: reason.code, effect_id: effectId, ...receipt, message };
     }
     case 'stopped': {
-      const { code, message, rule } = became.reason;
+      const { code, message, rule } = reasonFor(principal, approval.tool, became.reason);
       const until = `It is tried again by itself until ${timeToWire(approval.expiresAt)}.`;
       return {
         what: became.kind,

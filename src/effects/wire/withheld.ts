@@ -60,8 +60,12 @@ export function approvalFor(principal: Principal, approval: ApprovalRecord): App
 
 /** Why a call would not be sent, without texts that are made of params where a key does not read these. */
 export function standingFor(principal: Principal, { tool }: ApprovalRecord, standing: Standing): Standing {
-  const isWithheld = standing.reason !== null && withheldBecause(principal, tool) !== null;
-  return isWithheld ? { ...standing, reason: plainReason(standing.reason) } : standing;
+  return { ...standing, reason: standing.reason && reasonFor(principal, tool, standing.reason) };
+}
+
+/** Why a call of a tool is not sent, as a key may read it. */
+export function reasonFor(principal: Principal, tool: string, reason: Reason): Reason {
+  return withheldBecause(principal, tool) === null ? reason : plainReason(reason);
 }
 
 function plainReason(reason: Reason): Reason {

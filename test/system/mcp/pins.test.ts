@@ -288,6 +288,8 @@ test('a change while the gateway was away is seen before the first call, at ever
   expect(world.server.ran).toEqual([]);
   expect(await decisionOn('look')).toMatchObject({ decision: 'committed' });
   await expect.poll(() => world.log()).toMatch(/"alert":"tool_quarantined","tool":"crm\.echo","state":"changed"/);
+  const { body: ready } = await send(world.url(), world.keys.bot, 'GET', '/readyz');
+  expect(ready.notes).toMatchObject([{ part: 'tools', since: expect.any(String) }]);
 });
 
 test('a tool that is listed no more is gone: wherever people ask, and it is not called', async () => {
