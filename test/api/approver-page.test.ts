@@ -317,6 +317,9 @@ describe('what is shown', () => {
       /^Paused: Stock-take 2026-99-99T99:99:99\.999Z\. If you approve, it waits until 2030-01-01T00:00:00\.000Z; if that/;
     const read = async (by: string) => (await rig.send('GET', `${WS}/approvals/${id}`, { key: by })).json;
     expect(await read(rig.keys.approver)).toMatchObject({ foreseen: expect.stringMatching(foreseen) });
+    // Whoever asked decides nothing, and is not told by what.
+    expect((await read(rig.keys.agent))['status']).toBe('pending');
+    expect(await read(rig.keys.agent)).not.toHaveProperty('foreseen');
     const browser = await enter(path, rig.keys.approver);
     expect((await look(path, browser)).text).toMatch(
       /repeat">Paused: Stock-take 2026-99-99T99:99:99\.999Z\. If you approve, it waits until <time datetime="2030-01-01T/,

@@ -142,11 +142,15 @@ describe('what somebody must look at', () => {
 });
 
 describe('the answer to an attempt', () => {
-  it('that failed is that nobody knows while an earlier one may have happened', async () => {
+  it.each<readonly [string, UpstreamResult]>([
+    ['failed', FAILED],
+    ['came too late to be sent', { kind: 'held_back', by: 'late', evidence: EVIDENCE }],
+    ['was stopped by a pause', { kind: 'held_back', by: 'paused', evidence: EVIDENCE }],
+  ])('that %s is that nobody knows while an earlier one may have happened', async (_what, result) => {
     const again = { ...deduplicating(600_000) };
     const call = await request();
     expect(await run({ ...again, ...said(UNKNOWN) }, call)).toMatchObject({ decision: 'unknown_effect' });
-    const second = await run({ ...again, ...said(FAILED) }, call);
+    const second = await run({ ...again, ...said(result) }, call);
     expect(second).toMatchObject({ decision: 'unknown_effect', attempt: 2 });
     expect(await rig.core.store.effect(WS, second.effectId)).toMatchObject({ life: { state: 'unknown' } });
   });

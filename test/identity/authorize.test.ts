@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { type Agent, ledgerActor, type Principal } from '../../src/effects/model/principal.ts';
+import { actingAgent, type Agent, ledgerActor, type Principal } from '../../src/effects/model/principal.ts';
 import { authorize } from '../../src/identity/directory.ts';
 
 const agent = (id: string, disabled = false): Agent => ({
@@ -40,6 +40,18 @@ function ask(principal: Principal, change: { agentId?: string | null; tool?: str
       return `invalid ${answer.fault.path}`;
   }
 }
+
+describe('whose call it is said to be', () => {
+  it.each<[string, Principal, string | null, string | null]>([
+    ['the agent that a key is of', agentKey('bot'), 'other', 'bot'],
+    ['the agent that a profile key is for', { ...runner, agentId: 'bot' }, 'other', 'bot'],
+    ['the agent that a profile key names', runner, 'other', 'other'],
+    ['the agent that an account key names', account, 'other', 'other'],
+    ['nobody, where none is named', account, null, null],
+  ])('%s', (_what, principal, named, acting) => {
+    expect(actingAgent(principal, named)).toBe(acting);
+  });
+});
 
 describe('who may have an agent act', () => {
   it.each<[string, Principal, Parameters<typeof ask>[1], string]>([
