@@ -51,6 +51,7 @@ export function useEffects(workspace: string, filter: Filter): Effects {
   const [isLive, setLive] = useState(false);
   const [fault, setFault] = useState<unknown>(null);
   const isReading = useRef(false);
+  const latest = useRef<unknown>(null);
   const rereading = useRef(0);
   const words = JSON.stringify(filter);
 
@@ -66,13 +67,16 @@ export function useEffects(workspace: string, filter: Filter): Effects {
   );
 
   const readFirst = useCallback(async (): Promise<void> => {
+    latest.current = read;
     try {
       const { effects, next_cursor } = await read(null);
+      // The reader has gone on to other filters.
+      if (latest.current !== read) return;
       setFresh([]);
       setFault(null);
       setListed({ effects, cursor: next_cursor });
     } catch (error) {
-      setFault(error);
+      if (latest.current === read) setFault(error);
     }
   }, [read]);
 
@@ -122,7 +126,9 @@ export function useEffects(workspace: string, filter: Filter): Effects {
     read(listed.cursor)
       .then(
         ({ effects, next_cursor }) =>
-          setListed((before) => before && { effects: appended(before.effects, effects), cursor: next_cursor }),
+          setListed((now) =>
+            now?.cursor === listed.cursor ? { effects: appended(now.effects, effects), cursor: next_cursor } : now,
+          ),
         setFault,
       )
       .finally(() => {

@@ -49,8 +49,7 @@ export function addApprovals(program: Command, { terminal }: CliContext): void {
     )
     .option('--limit <n>', 'at most so many', toCount(200), 50)
     .option('--cursor <cursor>', 'go on where the last page ended')
-    .action(async (options: ListOptions) => {
-      const { status, limit, cursor } = options;
+    .action(async ({ status, limit, cursor, ...options }: ListOptions) => {
       const page = await (await connect(options)).approvals.list({ status, limit, ...(cursor && { cursor }) });
       if (options.json) return terminal.out(json(wire(page)));
       const rows = page.approvals.map((one) => [

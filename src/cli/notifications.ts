@@ -17,8 +17,7 @@ export function addNotifications(program: Command, { terminal }: CliContext): vo
     .addOption(new Option('--state <state>', 'only these').choices(['waiting', 'delivered', 'dead']))
     .option('--limit <n>', 'at most so many', toCount(200), 50)
     .option('--cursor <cursor>', 'go on where the last page ended')
-    .action(async (options: ListOptions) => {
-      const { state, limit, cursor } = options;
+    .action(async ({ state, limit, cursor, ...options }: ListOptions) => {
       const svc = await connect(options);
       const page = await svc.notifications.list({ limit, ...(state && { state }), ...(cursor && { cursor }) });
       if (options.json) return terminal.out(json(wire(page)));

@@ -93,7 +93,7 @@ export interface ReceiptFacts {
   readonly approval: ApprovalRecord | null;
   /** Place of the event `effect.admitted`. */
   readonly ledger: { readonly epoch: number; readonly seq: number };
-  /** Store time of the admission plus the monotonic time since then, ms. */
+  /** By the store's clock, ms. */
   readonly issuedAt: number;
 }
 

@@ -776,6 +776,20 @@ describe('a session', () => {
     expect(await state(effect)).toMatchObject({ state: 'pending_approval' });
   });
 
+  it('shows and decides nothing once its key may not: profiles change while somebody looks', async () => {
+    const { keys, ports } = rig;
+    const body = { name: 'of before', kind: 'profile', profile: 'governor', workspace: 'demo' };
+    const { id } = (await rig.send('POST', '/v1/beta/users/maria/keys', { key: keys.admin, body })).json;
+    const of = { keyId: String(id), user: 'maria', passkey: null };
+    const [cookie = ''] = begin({ ...ports, now: () => ports.store.now() }, 'demo', of, false).split(';');
+    const { path, effect } = await waiting();
+    const seen = await look(path, { cookie });
+    expect([seen.status, seen.text.includes('pay_1')]).toEqual([403, false]);
+    const vote = await post(path, { form: 'of before', verdict: 'approve' }, { cookie });
+    expect([vote.status, vote.text.includes('pay_1')]).toEqual([403, false]);
+    expect(await state(effect)).toMatchObject({ state: 'pending_approval' });
+  });
+
   it('ends after ten minutes, and with the user that its key was of', async () => {
     const { keys, ports } = rig;
     let now = 1_000;

@@ -41,6 +41,13 @@ async function approve(times: number, params: object = {}): Promise<readonly str
   return ids;
 }
 
+interface Drawn {
+  readonly since: string;
+  readonly until: string;
+  /** The newest first. */
+  readonly approvals: readonly { readonly at: string }[];
+}
+
 it('says nothing of four approvals, and of the fifth what it is drawn from', async () => {
   const version = rig.ports.policies().set.version;
   const first = await approve(4);
@@ -64,6 +71,8 @@ it('says nothing of four approvals, and of the fifth what it is drawn from', asy
     ],
   });
   expect(json['suggestions']?.[0]?.['text']).toContain('effect: allow');
+  const [{ since, until, approvals }] = json['suggestions'] as unknown as readonly [Drawn];
+  expect([since, until]).toEqual([approvals.at(-1)?.at, approvals[0]?.at]);
   const evidence = ids.toReversed().map((id) => ({ approval_id: id, agent_id: 'bot', by: ['maria'] }));
   expect(json).toMatchObject({ suggestions: [{ approvals: evidence }] });
   // It was said, and nothing else was done.

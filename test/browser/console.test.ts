@@ -114,6 +114,20 @@ async function stateOf(id: string): Promise<string> {
   return (await world.get(`/effects/${id}`)).body.effect.state;
 }
 
+/** The stream of a page is what the test puts into it, by `push`. */
+async function streamOfTheTest(of: Page): Promise<void> {
+  await of.addInitScript(() => {
+    const asked = globalThis.fetch;
+    globalThis.fetch = (at, options) => {
+      if (typeof at !== 'string' || !at.endsWith('/effects/stream')) return asked(at, options);
+      const start = (stream: ReadableStreamDefaultController<Uint8Array>): void => {
+        Object.assign(globalThis, { push: (text: string) => stream.enqueue(new TextEncoder().encode(text)) });
+      };
+      return Promise.resolve(new Response(new ReadableStream({ start })));
+    };
+  });
+}
+
 describe('what is sent to a browser', () => {
   it('is at most 90 kB on first load, compressed', () => {
     const folder = join(process.cwd(), 'dist', 'src', 'console', 'pages');
@@ -165,6 +179,34 @@ describe('effects', () => {
     await expect.poll(() => page.locator('a.cells').count()).toBe(1);
   });
 
+  it('of filters that the reader has left do not come late', async () => {
+    const own = await signedIn(WIDE, 'light');
+    let late = (): void => undefined;
+    const answered = new Promise<void>((resolve) => {
+      late = resolve;
+    });
+    await own.page.route('**/effects?decision=denied_policy*', async (route) => {
+      const answer = await route.fetch();
+      await answered;
+      await route.fulfill({ response: answer });
+    });
+    await open('effects', 'a.cells', own.page);
+    const decision = own.page.getByLabel('Decision');
+    const asked = own.page.waitForRequest((request) => request.url().includes('decision=denied_policy'));
+    await decision.selectOption('denied_policy');
+    await asked;
+    await decision.selectOption('committed');
+    await own.page.locator('a.cells', { hasText: 'pay_1' }).first().waitFor();
+    const shown = await own.page.locator('a.cells').allTextContents();
+    const come = own.page.waitForResponse((response) => response.url().includes('decision=denied_policy'));
+    late();
+    await (await come).finished();
+    await own.page.evaluate('new Promise((drawn) => setTimeout(drawn, 200))');
+    expect((await own.page.locator('a.cells').allTextContents()).length).toBe(shown.length);
+    expect(await own.page.locator('a.cells', { hasText: 'CHF' }).count()).toBe(0);
+    await own.context.close();
+  });
+
   it('are filtered by who approved them', async () => {
     const id = await asked(77_000);
     const { body } = await world.get('/approvals');
@@ -208,17 +250,7 @@ describe('effects', () => {
   it('of a page that is left open are no more than it can show, and nothing is missing from the list', async () => {
     const own = await signedIn(WIDE, 'light');
     const [shown] = (await world.get('/effects?limit=1')).body.effects;
-    // The stream of this page is what the test puts into it.
-    await own.page.addInitScript(() => {
-      const asked = globalThis.fetch;
-      globalThis.fetch = (at, options) => {
-        if (typeof at !== 'string' || !at.endsWith('/effects/stream')) return asked(at, options);
-        const start = (stream: ReadableStreamDefaultController<Uint8Array>): void => {
-          Object.assign(globalThis, { push: (text: string) => stream.enqueue(new TextEncoder().encode(text)) });
-        };
-        return Promise.resolve(new Response(new ReadableStream({ start })));
-      };
-    });
+    await streamOfTheTest(own.page);
     await open('effects', 'a.cells', own.page);
     let count = 0;
     const changed = (): string => {
@@ -266,6 +298,35 @@ describe('effects', () => {
     await own.page.evaluate('again()');
     await own.page.evaluate('new Promise((drawn) => requestAnimationFrame(() => setTimeout(drawn, 100)))');
     expect(await flood.count()).toBe(0);
+    await own.context.close();
+  });
+
+  it('stand newest first, however late they come, and one that changes keeps its place', async () => {
+    const own = await signedIn(WIDE, 'light');
+    const [shown] = (await world.get('/effects?limit=1')).body.effects;
+    await streamOfTheTest(own.page);
+    await open('effects', 'a.cells', own.page);
+    const push = async (
+      ...made: readonly (readonly [id: string, second: string, target?: string])[]
+    ): Promise<void> => {
+      const told = made.map(([id, second, target = id]) => {
+        const effect = { ...shown, id: `eff_${id}`, target: `row:${target}/`, created_at: `${second}Z` };
+        return `event: effect\ndata: ${JSON.stringify(effect)}\n\n`;
+      });
+      await own.page.evaluate(`push(${JSON.stringify(told.join(''))})`);
+    };
+    const rows = async (): Promise<readonly string[]> => {
+      const texts = await own.page.locator('a.cells').allTextContents();
+      return texts.slice(0, 5).map((text) => /row:(\w+)\//.exec(text)?.[1] ?? 'of before');
+    };
+    await push(['b', '2999-01-01T00:00:03'], ['d', '2999-01-01T00:00:01']);
+    await expect.poll(rows).toEqual(['b', 'd', 'of before', 'of before', 'of before']);
+    await push(['c', '2999-01-01T00:00:02'], ['a', '2999-01-01T00:00:04']);
+    await expect.poll(rows).toEqual(['a', 'b', 'c', 'd', 'of before']);
+    // What is older than all that was read comes when the reader asks for it.
+    await push(['old', '2000-01-01T00:00:00'], ['c', '2999-01-01T00:00:02', 'changed']);
+    await expect.poll(rows).toEqual(['a', 'b', 'changed', 'd', 'of before']);
+    expect(await own.page.locator('a.cells', { hasText: 'row:old' }).count()).toBe(0);
     await own.context.close();
   });
 

@@ -7,12 +7,14 @@ import { svc } from './run.ts';
 /** What the commands ask a gateway, and print of what it answers: each flag has to arrive, and each page to go on. */
 let asked: string[] = [];
 let answer: object = {};
+/** In place of it, where what is answered depends on what is asked. */
+let answerTo: ((url: string) => object) | null = null;
 const gateway = createServer((request, response) => {
   let body = '';
   request.on('data', (piece) => (body += String(piece)));
   request.on('end', () => {
     asked.push([request.method, decodeURIComponent(request.url ?? ''), ...(body === '' ? [] : [body])].join(' '));
-    response.setHeader('content-type', 'application/json').end(JSON.stringify(answer));
+    response.setHeader('content-type', 'application/json').end(JSON.stringify(answerTo?.(request.url ?? '') ?? answer));
   });
 });
 let to: readonly string[] = [];
@@ -23,6 +25,7 @@ beforeAll(async () => {
 afterAll(() => gateway.close());
 beforeEach(() => {
   asked = [];
+  answerTo = null;
   vi.stubEnv('SVC_API_KEY', 'svc_acct_7hQ2mZx0PbKdAAAABBBBCCCCDDDD');
 });
 afterEach(() => vi.unstubAllEnvs());
@@ -156,4 +159,21 @@ test.each(LISTS.filter(([words]) => words !== 'ledger'))(
 test('svc policy show: files that could not be held against their version are said to be so', async () => {
   answer = { proven: false, files: [] };
   expect((await svc('policy', 'show', 'v', ...to)).err).toContain('Not held against its version');
+});
+
+test('tail looks for reads behind pages of other events, as far as those that it has shown', async () => {
+  const read = (seq: number) => ({ seq, count: 1, agent_id: 'bot', tool: 't', upstream: 'u', statuses: {} });
+  let looks = 0;
+  answerTo = (url) => {
+    if (!url.includes('observed-reads')) return { effects: [], next_cursor: null };
+    const { searchParams } = new URL(url, 'http://gateway');
+    if (searchParams.has('cursor')) return { reads: [read(6), read(5)], next_cursor: '1' };
+    looks += 1;
+    if (looks === 1) return { reads: [read(5)], next_cursor: null };
+    // A second look that finds none behind them comes too late.
+    return looks === 2 ? { reads: [], next_cursor: 'zz' } : { reads: [read(7)], next_cursor: null };
+  };
+  const { code, out } = await svc('tail', '--last', '1', '--count', '1', '--json', ...to);
+  expect(code).toBe(0);
+  expect(out.split('\n').filter((line) => line.includes('"seq"'))).toMatchObject([expect.stringMatching(/"seq":6\b/)]);
 });

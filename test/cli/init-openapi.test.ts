@@ -179,6 +179,17 @@ describe('a schema says what the document says', () => {
     });
   });
 
+  test('a member that forms of a body have each in its own way takes any of these', async () => {
+    const forms = [{ type: 'string' }, { type: 'string' }, { type: 'integer' }].map((to) => ({
+      type: 'object',
+      properties: { to },
+    }));
+    const [tool] = await toolsOf(documentOf({ '/x': { post: post({ type: 'object', oneOf: forms }) } }));
+    expect(tool?.paramsSchema).toMatchObject({
+      properties: { to: { anyOf: [{ type: 'string' }, { type: 'integer' }] } },
+    });
+  });
+
   test('a schema of any size is written as far as there is room, the nearest first', async () => {
     const wide = (level: number): object => ({
       type: 'object',

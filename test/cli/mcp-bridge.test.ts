@@ -15,6 +15,7 @@ async function begin(handle: Parameters<typeof bridged>[0]): Promise<Bridged> {
 
 const idOf = (body: string): unknown => (body === '' ? undefined : (JSON.parse(body) as { id?: unknown }).id);
 const call = (id: number) => ({ id, method: 'tools/call', params: { name: 'pay' } });
+const STATELESS = { 'io.modelcontextprotocol/protocolVersion': '2026-07-28' };
 const answers = ({ lines }: Bridged, id: unknown) =>
   lines.filter((line) => line.id === id && line.method === undefined);
 
@@ -258,6 +259,35 @@ test('requests that were answered make room for others: more than 64 MiB in all 
 });
 
 describe('sessions and keys', () => {
+  test.each([
+    ['', []],
+    // A client that tries the era without sessions first.
+    [', also of one that tried without', [{ id: 1, method: 'ping', params: { _meta: STATELESS } }]],
+  ])('a call goes into the session that there is, and what begins one goes into none%s', async (_of, tried) => {
+    const bridge = await begin(({ body }, response) => {
+      if (idOf(body) === undefined) return response.writeHead(202).end();
+      const given = body.includes('initialize') ? { 'mcp-session-id': 's1' } : {};
+      return json(response, { jsonrpc: '2.0', id: idOf(body), result: { protocolVersion: '2025-06-18' } }, given);
+    });
+    const said = [
+      { id: 2, method: 'initialize' },
+      { id: 3, method: 'ping' },
+      { id: 4, method: 'initialize' },
+    ];
+    for (const message of tried) {
+      bridge.write(message);
+      await expect.poll(() => answers(bridge, message.id).length).toBe(1);
+    }
+    for (const message of said) {
+      bridge.write(message);
+      await expect.poll(() => answers(bridge, message.id).length).toBe(1);
+    }
+    const sent = said.map(({ id }) => bridge.came.find(({ body }) => idOf(body) === id)?.headers);
+    const of = (name: string): unknown[] => sent.map((headers) => headers?.[name]);
+    expect(of('mcp-session-id')).toEqual([undefined, 's1', undefined]);
+    expect(of('mcp-protocol-version')[1]).toBe('2025-06-18');
+  });
+
   test('a client that begins again ends the session before', async () => {
     let sessions = 0;
     const bridge = await begin(({ method, body }, response) => {

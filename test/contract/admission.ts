@@ -133,6 +133,17 @@ export function describeAdmission(open: OpenStore, capabilities: Capabilities): 
       expect(leaseOf(second.effect).fence.n).toBe(2);
     });
 
+    it('tells of a next attempt what it stores, also where the call itself asks again', async () => {
+      const request = admitRequest({ idempotencyKey: 'k' });
+      const first = await at.store.admit(request);
+      if (first.kind !== 'dispatch') throw new Error(first.kind);
+      await at.store.settle(settleRequest(first.effect, FAILED));
+      const second = await at.store.admit({ ...request, nonce: 'again' });
+      if (second.kind !== 'dispatch') throw new Error(second.kind);
+      expect(second.effect).toMatchObject({ id: request.effectId, attempt: 2, generation: 2 });
+      expect(await at.store.effect(WORKSPACE, request.effectId)).toEqual(second.effect);
+    });
+
     it('takes at most ten attempts of one key', async () => {
       for (let attempt = 1; attempt <= 10; attempt += 1) {
         const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });

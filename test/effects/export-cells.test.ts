@@ -1,5 +1,7 @@
 import { expect, it } from 'vitest';
-import { cellText } from '../../src/effects/wire/export.ts';
+import { cellText, exportLine } from '../../src/effects/wire/export.ts';
+import type { EffectRecord } from '../../src/effects/model/effect.ts';
+import { receiptInput } from '../receipts/facts.ts';
 
 it.each([
   ['=1+2', "'=1+2"],
@@ -15,4 +17,28 @@ it.each([
   ['order-7=8', 'order-7=8'],
 ])('a text that a spreadsheet would run is marked as text: %j', (text, cell) => {
   expect(cellText(text)).toBe(cell);
+});
+
+it('a row of an effect has all rules that matched, and all who approved, in one cell each', () => {
+  const { effect, evidence, settledBy } = receiptInput();
+  const life = { state: 'failed', at: Date.UTC(2026, 4, 7), settledBy, evidence, result: null } as const;
+  const item = {
+    type: 'effect',
+    effect: { ...effect, life } satisfies EffectRecord,
+    decided: { by: ['maria', 'tom'], at: Date.UTC(2026, 4, 6) },
+  } as const;
+  const request = {
+    workspace: 'demo',
+    publicUrl: '',
+    filter: { since: null, until: null },
+    what: ['effects'],
+    form: 'csv',
+  } as const;
+  const context = (): never => {
+    throw new Error('a row has no context');
+  };
+  const cells = exportLine(item, request, context).trimEnd().split(',');
+  expect(cells).toContain('payments/refund-small payments/night');
+  expect(cells).toContain('maria tom');
+  expect(cells.slice(-4)).toEqual(['2026-05-06T00:00:00.000Z', '2026-05-07T00:00:00.000Z', '5000', 'cents']);
 });

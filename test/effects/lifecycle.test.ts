@@ -227,6 +227,9 @@ describe('the state table', () => {
 
   it('the upstream’s key changes only after an attempt that is known not to have happened', () => {
     expect(play(settle(1, 'unknown'), { kind: 'admit', lease: lease(2) }).generation).toBe(1);
+    const waiting = begin(fresh, { kind: 'ask', approvalId: 'apr_1' });
+    const approved = advance(waiting, { kind: 'admit', lease: lease(1) });
+    expect(approved).toMatchObject({ kind: 'next', effect: { attempt: 1, generation: 1 } });
     expect(play(settle(1, 'failed'), { kind: 'admit', lease: lease(2) }).generation).toBe(2);
     expect(
       play(settle(1, 'unknown'), resolve(1, 'not_happened', 1e6), { kind: 'admit', lease: lease(2) }).generation,

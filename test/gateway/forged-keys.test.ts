@@ -36,17 +36,17 @@ async function installation() {
       closers.push(() => gateway.close());
       return gateway;
     },
-    /** Alters the rows of keys in the file, as somebody who has nothing but the file. */
-    alter(from: string, to: string): void {
+    /** Alters rows in the file, those of keys where it is not said which, as somebody who has nothing but the file. */
+    alter(from: string, to: string, id = 'key_%'): void {
       const database = openDatabase(join(folder, 'store', 'store.db'));
       database
-        .prepare(`UPDATE rows SET version = 'forged', text = replace(text, ?, ?) WHERE id LIKE 'key_%'`)
-        .run(from, to);
+        .prepare(`UPDATE rows SET version = 'forged', text = replace(text, ?, ?) WHERE id LIKE ?`)
+        .run(from, to, id);
       database.close();
     },
-    async makeKey() {
-      const of = { workspace: 'demo', agent: 'bot', user: null, profile: null, name: 'a key' };
-      const { record, key } = await createKey({ ...options, kind: 'agent', ...of });
+    async makeKey(kind: 'agent' | 'administrative' = 'agent') {
+      const whose = kind === 'agent' ? { workspace: 'demo', agent: 'bot' } : { workspace: null, agent: null };
+      const { record, key } = await createKey({ ...options, kind, ...whose, user: null, profile: null, name: 'a key' });
       return { id: textOf(record['id']), key };
     },
   };
@@ -89,6 +89,30 @@ it('an agent’s key that was made an administrator’s in the file is refused, 
   const { notes } = (await (await fetch(`${third.url}/readyz`)).json()) as { readonly notes: readonly unknown[] };
   expect(notes).toContainEqual(expect.objectContaining({ part: 'fsck' }));
   await third.close();
+});
+
+it('an agent that was enabled, and a pause that was lifted, in the file are named by fsck', async () => {
+  const at = await installation();
+  const gateway = await at.start();
+  const { key } = await at.makeKey('administrative');
+  const send = async (path: string, body: object): Promise<number> => {
+    const headers = { 'x-api-key': key, 'content-type': 'application/json' };
+    const of = { method: 'POST', headers, body: JSON.stringify(body) };
+    return (await fetch(`${gateway.url}/v1/workspaces/demo/${path}`, of)).status;
+  };
+  expect(await send('agents', { id: 'other-bot', team: 'support' })).toBe(201);
+  expect(await send('pauses', { scope: { workspace: true }, reason: 'stop' })).toBe(201);
+  await gateway.close();
+  expect(await checkStore(at.options)).toEqual([]);
+
+  at.alter('"team":"support"', '"team":"board"', '%other-bot');
+  at.alter('"stop"', '"go on"', '%');
+  const found = (await checkStore(at.options)).filter(({ what }) => what === 'seal');
+  expect(found).toEqual(
+    ['agent demo other-bot', 'pauses demo'].map((where) =>
+      expect.objectContaining({ workspace: '', where, store: expect.stringContaining('put there or changed') }),
+    ),
+  );
 });
 
 it('a revocation that is lifted in the file of a running gateway lets nobody in again', async () => {

@@ -13,15 +13,26 @@ import { createIdentities } from '../../src/proxy/arrival.ts';
 const SMALL = '{"amount":1}';
 const LARGE = `{"amount":1,"note":"${'x'.repeat(70_000)}"}`;
 
-/** Reads a request by a tool. `meanwhile` is given what puts another configuration in force, and what brings the body. */
-function reading(body: string, meanwhile: (change: () => void, bring: () => void, request: IncomingMessage) => void) {
+/**
+ * Reads a request by a tool. `meanwhile` is given what puts another configuration in force, and what brings the body.
+ * `looked`: the configuration was looked at.
+ */
+function reading(
+  body: string,
+  meanwhile: (change: () => void, bring: () => void, request: IncomingMessage) => void,
+  looked: () => void = () => undefined,
+) {
   const tool = makeTool();
   let catalog = createCatalog([tool]);
   const request = new IncomingMessage(new Socket());
   request.headers = { 'content-type': 'application/json', 'content-length': String(body.length) };
   const read = readRequest(
     {
-      catalog: () => catalog,
+      catalog: () => {
+        const seen = catalog;
+        looked();
+        return seen;
+      },
       policyMode: () => 'enforce',
       spool: NO_SPOOL,
       settings: () => ({
@@ -68,6 +79,32 @@ test('nor one that changed while others had their turn after a large body', asyn
     bring();
   });
   expect(read).toMatchObject({ kind: 'problem', problem: { code: 'not_ready' } });
+});
+
+test('nor one that changed after it was looked at for a large body, but for the last time', async () => {
+  let looks = 0;
+  const whole = await reading(
+    LARGE,
+    (_change, bring) => bring(),
+    () => (looks += 1),
+  );
+  expect(whole).toMatchObject({ kind: 'read' });
+  for (let last = 1; last < looks; last += 1) {
+    let change = (): void => undefined;
+    let looked = 0;
+    const read = await reading(
+      LARGE,
+      (other, bring) => {
+        change = other;
+        bring();
+      },
+      () => {
+        looked += 1;
+        if (looked === last) change();
+      },
+    );
+    expect([last, read]).toMatchObject([last, { kind: 'problem', problem: { code: 'not_ready' } }]);
+  }
 });
 
 const WHO: Identified = {

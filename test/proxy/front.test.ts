@@ -1,6 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
+import { setImmediate } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ConnectionCap } from '../../src/api/connection-cap.ts';
 import { Front } from '../../src/api/front.ts';
@@ -100,6 +101,37 @@ describe('what goes past the router is answered as the router answers it, to the
     expect(straight).toMatch(/^HTTP\/1\.1 \d{3} /);
     expect(straight).toBe(await bytesOf(sent, ROUTED));
   });
+});
+
+test('while the gateway closes, a write on a connection that is open is refused', async () => {
+  const own = await startProxiedWorld();
+  const { hostname, port } = new URL(own.url);
+  const socket = connect(Number(port), hostname);
+  let text = '';
+  socket.on('data', (chunk: Buffer) => {
+    text += chunk.toString('latin1');
+  });
+  const write = (key: string): void => {
+    const head = `POST /shop/v1/shops/s1/orders HTTP/1.1\r\nhost: ${hostname}:${port}\r\nx-api-key: ${own.keys.bot}\r\nidempotency-key: ${key}`;
+    socket.write(`${head}\r\ncontent-type: application/json\r\ncontent-length: 12\r\n\r\n{"amount":5}`);
+  };
+  /** Both ends are in this process: what was written is read by then, and what was begun is under way. */
+  const turns = async (): Promise<void> => {
+    for (let turn = 0; turn < 50; turn += 1) await setImmediate();
+  };
+  let closing = Promise.resolve();
+  own.beforeSend(async () => {
+    closing = own.close();
+    await turns();
+    write('second');
+    await turns();
+  });
+  write('first');
+  await once(socket, 'close');
+  await closing;
+  const [, first = '', second = ''] = text.split('HTTP/1.1 ');
+  expect([first.slice(0, 3), second.slice(0, 3)]).toEqual(['201', '503']);
+  expect(second).toContain('"code":"not_ready"');
 });
 
 const TEXT = { 'content-type': 'application/json; charset=utf-8' };

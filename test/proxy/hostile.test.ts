@@ -218,6 +218,7 @@ test('a request that would carry its own key on is refused', async () => {
     `GET /open/v1/${bot} HTTP/1.1\r\nX-API-Key: ${bot}\r\n`,
     `GET /open/v1/any HTTP/1.1\r\nX-API-Key: ${bot}\r\nUser-Agent: agent ${bot}\r\n`,
     `GET /open/v1/any?token=%73${bot.slice(1)} HTTP/1.1\r\nX-API-Key: ${bot}\r\n`,
+    `GET /open/v1/any?%73${bot.slice(1)}=1 HTTP/1.1\r\nX-API-Key: ${bot}\r\n`,
     `GET /open/v1/%73${bot.slice(1)} HTTP/1.1\r\nX-API-Key: ${bot}\r\n`,
     `POST /shop/v1/free HTTP/1.1\r\nX-API-Key: ${bot}\r\nContent-Type: application/json\r\nContent-Length: ${bot.length + 11}\r\n`,
     `POST /shop/v1/free HTTP/1.1\r\nX-Escaped: 1\r\nX-API-Key: ${bot}\r\nContent-Type: application/json\r\nContent-Length: ${bot.length + 16}\r\n`,

@@ -27,6 +27,37 @@ afterEach(() => bench.close());
 
 const keySet = () => signer.jwks() as unknown as JSONWebKeySet;
 
+const vote = (user: string, verdict: 'approve' | 'reject', comment: string | null) => ({
+  user,
+  verdict,
+  comment,
+  keyId: 'key_2',
+  at: Date.UTC(2026, 4, 6),
+  requirements: [0],
+});
+const APPROVED: ApprovalRecord = {
+  id: 'apr_1',
+  workspace: 'demo',
+  effectId: 'eff_1',
+  digest: 'd',
+  tool: 'payments.refund',
+  target: 't',
+  requester: { agentId: 'support-bot', agentOwner: null, user: null, keyId: 'key_1', keyMadeBy: null },
+  requirements: [],
+  votes: [
+    vote('maria', 'approve', 'fine by canary'),
+    vote('zoe', 'reject', null),
+    vote('tom', 'approve', null),
+    vote('ada', 'approve', 'fine by canary'),
+  ],
+  status: 'used',
+  createdAt: 0,
+  expiresAt: 1,
+  decidedAt: 1,
+  stopped: null,
+  costs: [],
+};
+
 describe('a receipt', () => {
   it('is a compact JWS that jose verifies with the published keys', async () => {
     const { jws } = signer.issue(receiptInput());
@@ -162,37 +193,7 @@ describe('a receipt', () => {
   });
 
   it('names the people who approved, and what', () => {
-    const vote = (user: string, verdict: 'approve' | 'reject', comment: string | null) => ({
-      user,
-      verdict,
-      comment,
-      keyId: 'key_2',
-      at: Date.UTC(2026, 4, 6),
-      requirements: [0],
-    });
-    const approval: ApprovalRecord = {
-      id: 'apr_1',
-      workspace: 'demo',
-      effectId: 'eff_1',
-      digest: 'd',
-      tool: 'payments.refund',
-      target: 't',
-      requester: { agentId: 'support-bot', agentOwner: null, user: null, keyId: 'key_1', keyMadeBy: null },
-      requirements: [],
-      votes: [
-        vote('maria', 'approve', 'fine by canary'),
-        vote('zoe', 'reject', null),
-        vote('tom', 'approve', null),
-        vote('ada', 'approve', 'fine by canary'),
-      ],
-      status: 'used',
-      createdAt: 0,
-      expiresAt: 1,
-      decidedAt: 1,
-      stopped: null,
-      costs: [],
-    };
-    const input = receiptInput({ approval });
+    const input = receiptInput({ approval: APPROVED });
     const { id, jws } = signer.issue(input);
     const view = receiptView(jws);
     const params = commit(SALTS['params']!, PARAMS);
@@ -210,7 +211,7 @@ describe('a receipt', () => {
     const { sealed, evidence, settledBy, result } = input;
     const life = { state: 'committed', at: 1, settledBy, evidence, receipt: { id, jws }, result } as const;
     const effect = { ...input.effect, life: { ...life, accepted: false, responseTruncated: false } };
-    const disclosure = disclosureOf(effect, sealed!, view, approval);
+    const disclosure = disclosureOf(effect, sealed!, view, APPROVED);
     const checked = (values: JsonObject) =>
       verifyReceipt({ content: jws, trust: signer.jwks(), disclosure: { ...disclosure, values } }).verdict;
     expect(Object.keys(disclosure.values)).toEqual(expect.arrayContaining(comments));
@@ -257,6 +258,17 @@ describe('a receipt', () => {
     const closed = disclosed({ kind: 'sealed', value: 'sealed.by.a.lost.secret' });
     expect(closed['values']).not.toHaveProperty('response');
     expect(verifyReceipt({ content: jws, trust: signer.jwks(), disclosure: closed }).verdict).toBe('VALID');
+  });
+
+  it('opens nothing that a receipt does not commit to', () => {
+    const input = receiptInput({ settledBy: { by: 'probe', evidence: { seen: true } } });
+    const { sealed, evidence, settledBy, result } = input;
+    if (sealed === null) throw new Error('it has its salts');
+    const receipt = { id: input.id, jws: 'of before' };
+    const life = { state: 'committed', at: 1, settledBy, evidence, receipt, result } as const;
+    const effect = { ...input.effect, life: { ...life, accepted: false, responseTruncated: false } };
+    const asked = { ...sealed, asked: { amount: 1 } };
+    expect(disclosureOf(effect, asked, {}, APPROVED)).toEqual({ salts: {}, values: {} });
   });
 
   it('writes the params of a disclosure once, though they stand in it twice', async () => {

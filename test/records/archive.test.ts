@@ -250,6 +250,32 @@ it('a store from a backup is not used beside a newer archive, and takes it in wh
   });
 });
 
+it('requests that a restored store knows as pending end with the archive: the agent may ask as many as ever', async () => {
+  const MOST = 20;
+  const verdict = permit([], [approvalBy()]);
+  const ask = (store: EffectStore, name: string) => store.admit(admitRequest({ idempotencyKey: name, verdict }));
+  const waiting = await using(open(), async (store) => {
+    const asked = [];
+    for (let n = 0; n < MOST; n += 1) asked.push(await ask(store, `asked-${n}`));
+    expect(await ask(store, 'too many')).toMatchObject({ reason: { code: 'too_many_pending' } });
+    return asked.filter((one) => one.kind === 'pending');
+  });
+  const backup = structuredClone(rows);
+  await using(open(), async (store) => {
+    for (const { approval } of waiting) await store.vote(voteRequest(approval, { verdict: 'reject' }));
+    now += RETENTION.effectsMs + DAY;
+    await store.sweep(100);
+  });
+  rows = backup;
+  rmSync(join(folder, WORKSPACE, 'head.json'));
+  await using(open(), async (store) => {
+    for (let n = 0; n < MOST; n += 1)
+      expect(await ask(store, `new-${n}`), String(n)).toMatchObject({ kind: 'pending' });
+    const listed = await store.approvals(WORKSPACE, { status: 'pending', agentId: null, limit: 100, cursor: null });
+    expect(listed.items.length).toBe(MOST);
+  });
+});
+
 it('what the store does not know the end of stays unknown when the archive is taken in', async () => {
   const unknown = await using(open(), async (store) => {
     const { effect } = await dispatched(store, { idempotencyKey: 'unknown' });

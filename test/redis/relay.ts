@@ -12,10 +12,12 @@ export interface Relay {
 /**
  * @param target asked for each connection; `null` refuses it
  * @param carry has the bytes of a connection go over, both ways
+ * @param ends whether one side's end is at once the other's; if not, `carry` ends it
  */
 export async function startRelay(
   target: () => number | null,
   carry: (near: Socket, far: Socket) => void,
+  ends = true,
 ): Promise<Relay> {
   const sockets = new Set<Socket>();
   const listener = createServer((near) => {
@@ -30,7 +32,7 @@ export async function startRelay(
       from.on('error', () => undefined);
       from.on('close', () => {
         sockets.delete(from);
-        to.destroy();
+        if (ends) to.destroy();
       });
     }
     carry(near, far);

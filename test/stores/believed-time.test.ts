@@ -45,13 +45,16 @@ function setClock(aheadMs: number): void {
   vi.spyOn(Date, 'now').mockImplementation(() => machine() + aheadMs);
 }
 
-/** What the machine counted since it started is not known of another start of it. */
-function restartMachine(): void {
+/** Changes what the mark beside the store says of the machine when it was written. */
+function changeSeen(change: (seen: { readonly up_ms: number }) => object): void {
   const file = join(path, 'install.json');
   const { seen, ...mark } = JSON.parse(readFileSync(file, 'utf8'));
-  expect(seen).toMatchObject({ boot: expect.any(String) });
-  writeFileSync(file, JSON.stringify({ ...mark, seen: { ...seen, boot: 'another' } }));
+  expect(seen).toMatchObject({ boot: expect.any(String), up_ms: expect.any(Number) });
+  writeFileSync(file, JSON.stringify({ ...mark, seen: { ...seen, ...change(seen) } }));
 }
+
+/** What the machine counted since it started is not known of another start of it. */
+const restartMachine = (): void => changeSeen(() => ({ boot: 'another' }));
 
 /** Opens the store, does `work`, closes it; then the machine starts anew with a clock 400 days ahead. */
 async function stopAndSetFarAhead(work: (store: EffectStore) => Promise<void>): Promise<void> {
@@ -150,6 +153,19 @@ it('while the machine stays up its own count is believed, not its clock: a dayâ€
   expect(second.health()).toMatchObject({ ready: true });
   expect(second.now() - machine()).toBeLessThan(DAY / 24);
   expect(await second.admit(admitRequest({ verdict: DAILY }))).toMatchObject({ decision: 'denied_budget' });
+});
+
+it('time that the machine counted itself is nothing to accept, however long nothing was written', async () => {
+  const first = await open();
+  await spend(first);
+  await first.close();
+  changeSeen(({ up_ms }) => ({ up_ms: up_ms - 2 * DAY }));
+  setClock(2 * DAY);
+  expect(await acceptTime({ path })).toBeNull();
+  setClock(9 * DAY);
+  const accepted = await acceptTime({ path });
+  if (accepted === null) throw new Error('nothing was accepted');
+  expect(Math.round((accepted.time - accepted.before) / DAY)).toBe(7);
 });
 
 it('after the machine was off for some days they are believed', async () => {

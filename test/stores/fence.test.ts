@@ -3,7 +3,12 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { INSTALLATION } from '../../src/effects/model/ledger.ts';
 import { type EffectStore, StoreUnavailable } from '../../src/effects/store.ts';
-import { acceptRolledBack, openEmbeddedStore, openKeyStore } from '../../src/gateway/embedded-store.ts';
+import {
+  acceptRolledBack,
+  acknowledgeLoss,
+  openEmbeddedStore,
+  openKeyStore,
+} from '../../src/gateway/embedded-store.ts';
 import type { Fence } from '../../src/stores/embedded/marks.ts';
 import { admitRequest, dispatched } from '../contract/requests.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
@@ -101,6 +106,18 @@ test('an accepted loss is on the ledger, in a new epoch, and once only', async (
   expect(await acceptRolledBack({ path, fence })).toBe(false);
 });
 
+test('what a restore could not bring over is accepted by whoever accepts a store that was set back since', async () => {
+  await setBack();
+  expect(await acknowledgeLoss({ path, fence }, 1_750_000_000_000)).toBe(true);
+  const store = await open();
+  expect(store.health()).toMatchObject({ ready: true, epoch: 2 });
+  // Also while a gateway runs on it; then nothing was lost since.
+  expect(await acknowledgeLoss({ path, fence }, 1_750_000_000_000)).toBe(true);
+  const events = await store.ledger(INSTALLATION, 0, 100);
+  const accepted = events.filter(({ kind }) => kind === 'store.loss_accepted').map(({ data }) => data);
+  expect(accepted).toMatchObject([{ epoch: 2 }, { restored_at: '2025-06-15T15:06:40.000Z' }]);
+});
+
 test.each(FENCES)('a damaged mark in a fence %s is told of, and can be accepted', async (_, isRequired) => {
   fence = { ...fence, isRequired };
   await callOnce('k');
@@ -117,6 +134,19 @@ test('a fence that cannot be written: one that was asked for keeps the store shu
   const { ready, warning } = (await open({ ...fence, isRequired: false })).health();
   expect(ready).toBe(true);
   expect(warning).toContain(`cannot be written in ${fence.folder}`);
+});
+
+test('a fence that cannot be written any more is told of while the gateway runs, and so is that it can', async () => {
+  const store = await open({ ...fence, isRequired: false });
+  expect(store.health()).not.toHaveProperty('warning');
+  rmSync(fence.folder, { recursive: true });
+  writeFileSync(fence.folder, '');
+  await dispatched(store);
+  await expect.poll(() => store.health().warning).toContain(`cannot be written in ${fence.folder}`);
+  rmSync(fence.folder);
+  await dispatched(store);
+  await expect.poll(() => store.health()).not.toHaveProperty('warning');
+  expect(store.health()).toMatchObject({ ready: true });
 });
 
 test('an emptied folder is a new store; the fence has a file for each', async () => {

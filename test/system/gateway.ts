@@ -125,10 +125,13 @@ async function boot(
     },
     async dispose(look) {
       await stop();
-      if (successor !== null) return successor.dispose(look);
+      const expectFewListeners = (): void => {
+        if (log.includes('MaxListenersExceededWarning')) throw new Error(`it listens too often:\n${log}`);
+      };
+      if (successor !== null) return successor.dispose(look).then(expectFewListeners);
       try {
         await look?.();
-        if (log.includes('MaxListenersExceededWarning')) throw new Error(`it listens too often:\n${log}`);
+        expectFewListeners();
       } finally {
         await rm(folder, { recursive: true, force: true });
       }

@@ -264,3 +264,34 @@ describe('certificates', () => {
     }
   });
 });
+
+describe('a gateway of a test', () => {
+  // Of the first process that runs in the folder. Node warns on standard error.
+  const LISTENS_TOO_OFTEN = `
+    import { EventEmitter } from 'node:events';
+    import { writeFileSync } from 'node:fs';
+    try {
+      writeFileSync('listens', '', { flag: 'wx' });
+      const emitter = new EventEmitter();
+      for (let listeners = 0; listeners < 11; listeners += 1) emitter.on('said', () => {});
+    } catch {}
+  `;
+
+  it.each(['dispose', 'restart'] as const)('fails its test where Node warns of a leak in it: %s', async (then) => {
+    const leaky = await startGateway(
+      { config: config(api.url), policies: POLICIES },
+      {
+        env: {
+          TLS: folder,
+          UPSTREAM_KEY: 'sk_upstream',
+          NODE_OPTIONS: `--import data:text/javascript,${encodeURIComponent(LISTENS_TOO_OFTEN)}`,
+        },
+      },
+    );
+    if (then === 'restart') {
+      await leaky.stop();
+      await leaky.restart();
+    }
+    await expect(leaky.dispose()).rejects.toThrow('it listens too often');
+  });
+});

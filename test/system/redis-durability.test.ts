@@ -1,6 +1,7 @@
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as delay } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { openRedisStore, type RedisStore, type RedisStoreOptions } from '../../src/gateway/redis-store.ts';
 import {
@@ -14,12 +15,14 @@ import {
   settleRequest,
   WORKSPACE,
 } from '../contract/requests.ts';
+import { StoreUnavailable } from '../../src/effects/store.ts';
 import type { EffectRecord } from '../../src/effects/model/effect.ts';
 import type { RedisStoreSettings } from '../../src/config/configuration.ts';
 import { openForCommand } from '../../src/gateway/redis-for-commands.ts';
 import { RETENTION } from '../contract/fixture.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
 import { redisOptions } from '../redis/contract.ts';
+import { keepingRoute } from '../redis/keeping-route.ts';
 import { type RedisServer, startRedis, startReplicated, until } from '../redis/servers.ts';
 import { shortest } from '../shortest.ts';
 
@@ -329,6 +332,24 @@ describe('a clock of the server that was set', () => {
     expect(next.createdAt - effect.createdAt).toBeLessThan(10_000);
     expect(await store.sweep(100)).toMatchObject({ lost: 0 });
     expect(Math.abs(Number(await of.client.hget(meta, 'skew')))).toBeLessThan(10_000);
+  });
+
+  it('is not what a step was on its way for: that does nothing, and the time is not set back for all', async () => {
+    const of = await server();
+    const route = await keepingRoute(of.port);
+    closers.push(() => route.stop());
+    const store = await open(of, { url: route.url, gatewayId: 'gw-1' });
+    const beside = await open(of, { gatewayId: 'gw-2' });
+    await dispatched(store);
+    await dispatched(beside);
+    route.keep();
+    await expect(store.admit(admitRequest({ idempotencyKey: 'kept' }))).rejects.toThrow(StoreUnavailable);
+    await delay(6000);
+    route.release();
+    await until(() => store.health().ready);
+    const { effect } = await dispatched(beside, { idempotencyKey: 'kept' });
+    expect(Math.abs(effect.createdAt - Date.now())).toBeLessThan(2000);
+    expect(await of.client.hget(`svc:{${WORKSPACE}}:w`, 'skew')).toBeNull();
   });
 
   it('back: time goes on', async () => {

@@ -4,7 +4,8 @@ import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, it } from 'vitest';
 import { INSTALLATION, type LedgerDraft } from '../../src/effects/model/ledger.ts';
 import { openRedisStore, type RedisStore, type RedisStoreOptions } from '../../src/gateway/redis-store.ts';
-import { metaKey } from '../../src/stores/redis/names.ts';
+import { keyOf, metaKey } from '../../src/stores/redis/names.ts';
+import { script } from '../../src/stores/redis/scripts.ts';
 import {
   admitRequest,
   budgetOf,
@@ -323,7 +324,8 @@ describe('a store that is not the one that was left', () => {
     await of.client.flushall();
     await expect(store.admit(admitRequest({ idempotencyKey: 'k' }))).rejects.toThrow('not the one that was left');
     expect(store.health()).toMatchObject({ ready: false, problem: { code: 'store_rolled_back' } });
-    await expect(store.admit(admitRequest())).rejects.toMatchObject({ name: 'StoreUnavailable' });
+    for (const workspace of ['demo', 'other'])
+      await expect(store.admit(admitRequest({ workspace }))).rejects.toMatchObject({ name: 'StoreUnavailable' });
     expect(await of.client.dbsize()).toBe(0);
   });
 
@@ -455,4 +457,34 @@ describe('a fail-over within a cluster', () => {
       expect(await store.admit(admitRequest({ idempotencyKey }))).toMatchObject({ kind: 'existing' });
     }
   }, 240_000);
+});
+
+it('a run that has ended does not join again by what the network brings after its end', async () => {
+  const of = await server();
+  const first = await open(of, WEAK);
+  await dispatched(first);
+  const boot = String(await of.client.hget(keyOf(WORKSPACE, 'gb'), 'gw-1'));
+  const install = String(await of.client.hget(metaKey(''), 'rows'));
+  await first.close();
+  const second = await open(of, WEAK);
+  const { effect } = await dispatched(second, { idempotencyKey: 'running' });
+  // Sent by the first run, on a connection that has outlived it.
+  const late = of.client.eval(
+    script('join').source,
+    1,
+    metaKey(WORKSPACE),
+    '',
+    'gw-1',
+    '?/604800000',
+    install,
+    '',
+    '',
+    boot,
+  );
+  await expect(late).rejects.toThrow('ENDED');
+  const other = await open(of, { ...WEAK, gatewayId: 'gw-2' });
+  expect(await other.admit(admitRequest({ idempotencyKey: 'running' }))).toMatchObject({
+    kind: 'existing',
+    effect: { id: effect.id, life: { state: 'executing' } },
+  });
 });

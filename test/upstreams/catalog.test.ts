@@ -147,6 +147,14 @@ describe('requests', () => {
     );
   });
 
+  test.each([null, false, 0, '', [], {}])('a body that is one param is sent where it is there, also as %j', (body) => {
+    const plan = planOf({ method: 'POST', path: '/x', query: [], headers: {}, body: [], bodyAs: 'body' });
+    const given = renderRequest(plan, { body });
+    expect(given).toMatchObject({ body: Buffer.from(JSON.stringify(body)) });
+    expect(given.headers).toEqual({ 'content-type': 'application/json' });
+    expect(renderRequest(plan, {})).toMatchObject({ body: null, headers: {} });
+  });
+
   test('whatever is rendered reads back as the same param', () => {
     fc.assert(
       fc.property(fc.string({ unit: 'binary', minLength: 1 }), (text) => {

@@ -102,8 +102,8 @@ class Attempt implements Dispatch, RunningAttempt {
     this.#running = stage;
   }
 
-  /** A stage is over that began when the one before it ended. @returns `elapsed` */
-  ends(stage: Stage['stage'], status: Stage['status'], detail: string | null): number {
+  /** A stage is over that began when the one before it ended. */
+  ends(stage: Stage['stage'], status: Stage['status'], detail: string | null): void {
     const elapsed = this.ports.elapsed();
     const tookMs = elapsed - this.#endedAt;
     this.over.push({
@@ -116,7 +116,6 @@ class Attempt implements Dispatch, RunningAttempt {
     this.#running = null;
     this.#endedAt = elapsed;
     this.#storeTime += tookMs;
-    return elapsed;
   }
 
   /** The stages of the attempt, with its settlement, which begins now. */
@@ -192,9 +191,9 @@ export async function admitAndExecute(ports: EffectPorts, call: Call, known: Exc
       const { upstream } = attempt.tool;
       if (result.evidence.answered === null || ports.silent.known.has(upstream))
         ports.silent.called(upstream, result.evidence);
-      const endedAt = attempt.ends('execute', executeStatus(result), result.evidence.code);
+      attempt.ends('execute', executeStatus(result), result.evidence.code);
       if (result.kind !== 'committed') return withBudgets(attempt, await recordOther(attempt, result));
-      const receipt = sign(attempt, result, endedAt);
+      const receipt = sign(attempt, result);
       const { accepted, responseTruncated, amounts } = result;
       const settled = { kind: 'committed', receipt, result: result.result, accepted, responseTruncated } as const;
       const outcome = amounts === undefined ? settled : { ...settled, amounts };
@@ -361,9 +360,8 @@ function committed(attempt: Attempt, seen: Committed, receipt: SignedReceipt, re
   };
 }
 
-/** @param endedAt `elapsed` when the answer had come */
-function sign(attempt: Attempt, seen: Committed, endedAt: number): SignedReceipt {
-  const { ports, effect, admission, call, lease, sentAt } = attempt;
+function sign(attempt: Attempt, seen: Committed): SignedReceipt {
+  const { ports, effect, admission, call } = attempt;
   const receipt = ports.issueReceipt({
     id: ports.newId('rcp'),
     effect,
@@ -376,7 +374,8 @@ function sign(attempt: Attempt, seen: Committed, endedAt: number): SignedReceipt
     amounts: seen.amounts,
     approval: admission.approval,
     ledger: admission.ledger,
-    issuedAt: Math.round(lease.admittedAt + (endedAt - sentAt)),
+    // Not by `elapsed`: that goes on when somebody sets this machine's clock.
+    issuedAt: seen.evidence.endedAt ?? ports.store.now(),
   });
   attempt.ends('receipt', 'passed', receipt.id);
   return receipt;

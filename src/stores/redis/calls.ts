@@ -166,6 +166,9 @@ export class Calls {
       case 'new_epoch':
         this.#fleet.detach(workspace);
         return null;
+      case 'late':
+        this.#time.late(Number(reply[1]));
+        return null;
       case 'new_history':
       case 'waiting':
         await this.#fleet.recover(workspace);

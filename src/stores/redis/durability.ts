@@ -26,7 +26,7 @@ const COUNT_EVERY_MS = 1000;
 const TRY_AGAIN_MS = 100;
 
 /** Answers to a mark that come from the primary on which the step ran. */
-const SAME_PRIMARY = ['new_epoch', 'waiting', 'unregistered'];
+const SAME_PRIMARY = ['late', 'new_epoch', 'waiting', 'unregistered'];
 
 interface Waiter {
   readonly workspace: string;

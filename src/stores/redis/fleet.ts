@@ -387,10 +387,7 @@ export function createFleet(settings: FleetSettings) {
      */
     async recoverLost(gateway: string): Promise<void> {
       if (gateway === gatewayId) throw new Error(`gateway ${gateway} is this one: its journal is here`);
-      const [entered] = await topology
-        .primaryOf('')
-        .connection()
-        .pipeline([['SMEMBERS', keyOf('', 'entered')]]);
+      const entered = await topology.primaryOf('').connection().command('SMEMBERS', keyOf('', 'entered'));
       let isKnown = false;
       for (const workspace of ['', ...textsOf(entered).map(unstored)]) {
         const home = topology.primaryOf(workspace).connection();

@@ -18,6 +18,8 @@ export interface StoreTime {
   now(): number;
   /** A step returned its time. */
   observe(time: number): void;
+  /** A script refused a step as late: the server's clock says this. */
+  late(time: number): void;
   /** What the store's clock should say now; `null` if no time was seen. */
   estimate(): number | null;
   /** The time argument of scripts: the test's clock, or the time against which the server's clock is checked. */
@@ -54,6 +56,7 @@ export function createStoreTime(clock: (() => number) | undefined, maxJumpMs: nu
   const disbelieved = new Map<string, string>();
   let seen: { readonly now: number; readonly at: number } | null = null;
   let last = 0;
+  let told = '';
   let slept = 0;
   const offset = uptime() * 1000 - performance.now();
   let asked = { at: -ASKED_EVERY_MS, wall: 0 };
@@ -103,12 +106,15 @@ export function createStoreTime(clock: (() => number) | undefined, maxJumpMs: nu
       // Meanwhile steps only have the known time: time continues as it was counted here, or not at all.
       if (disbelieved.size === 0) seen = { now: time, at: elapsed() };
     },
+    late(time) {
+      told = `/${time}`;
+    },
     estimate,
     argument() {
       if (clock !== undefined) return String(Math.floor(clock()));
       const expected = estimate();
       const known = expected === null ? `?${last === 0 ? '' : last}` : `~${expected}`;
-      return `${known}/${maxJumpMs}`;
+      return `${known}/${maxJumpMs}${told}`;
     },
   };
 }

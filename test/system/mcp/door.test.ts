@@ -171,6 +171,8 @@ test('each request has a line in the log: what it was, and what became of it, wi
   expect(await lineOf(await post(world, say('tools/list')))).toMatchObject({ ...at, ...passes, rpc: 'tools/list' });
   const task = await lineOf(await post(world, say('tasks/get', { taskId: 'hidden' })));
   expect(task).toMatchObject({ ...at, ...passes, rpc: 'tasks/get' });
+  const told = await lineOf(await post(world, tell('notifications/progress', { progressToken: 'hidden' })));
+  expect(told).toMatchObject({ ...at, ...passes, status: 202, rpc: 'notifications/progress' });
   const unknown = await lineOf(await post(world, say('hidden/method')));
   expect(unknown).toMatchObject({ ...at, ...passes });
   expect(unknown).not.toHaveProperty('rpc');

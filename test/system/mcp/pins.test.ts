@@ -159,6 +159,8 @@ async function pinned(
   const { status, body } = await send(world.url(), key, 'GET', '/v1/workspaces/demo/pins');
   if (status !== 200) return { states: {}, servers: body.code };
   const states = body.pins.map(({ tool, state }: { readonly tool: string; readonly state: string }) => [tool, state]);
+  // The server's name of the tool, by which it stands in the lock file, and the gateway's.
+  for (const { tool, name } of body.pins) expect(tool).toBe(`crm.${name}`);
   return { states: Object.fromEntries(states), servers: body.servers };
 }
 

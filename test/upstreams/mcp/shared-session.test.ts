@@ -8,6 +8,7 @@ import { inSharedSession } from '../../../src/upstreams/mcp/shared-session.ts';
 function shared(rest: JsonObject, own: JsonObject = {}) {
   const passed: string[] = [];
   const ended: JsonObject[] = [];
+  const refused: unknown[] = [];
   const answers: JsonObject[] = [];
   const taken: (() => void)[] = [];
   const proxied: ProxiedMessage = {
@@ -21,7 +22,7 @@ function shared(rest: JsonObject, own: JsonObject = {}) {
       began: () => undefined,
       passed: (event) => void passed.push(event.toString()),
       ended: (message) => void ended.push(message),
-      refused: () => undefined,
+      refused: (answer) => void refused.push(answer),
     },
   };
   const headers = { 'mcp-session-id': 'of the gateway' };
@@ -30,7 +31,7 @@ function shared(rest: JsonObject, own: JsonObject = {}) {
     return new Promise((resolve) => taken.push(resolve));
   });
   const says = (message: JsonObject | null): void => void sent.hears.passed(Buffer.from('as it came'), message);
-  return { sent, says, passed, ended, answers, taken };
+  return { sent, says, passed, ended, refused, answers, taken };
 }
 
 const progress = (token: number | string, more: JsonObject = {}): JsonObject => ({
@@ -56,6 +57,13 @@ test('the answer comes back under the client’s id', () => {
   const { sent, ended } = shared({});
   sent.hears.ended({ jsonrpc: '2.0', id: 7, result: { a: 1 } }, 'id: of the session\n');
   expect(ended).toEqual([{ jsonrpc: '2.0', id: 'client-1', result: { a: 1 } }]);
+});
+
+test('what the server answered in place of a message goes on as it came', () => {
+  const { sent, refused } = shared({});
+  const answer = { kind: 'http', status: 429, headers: { 'retry-after': '7' }, body: Buffer.from('later') } as const;
+  sent.hears.refused(answer);
+  expect(refused).toEqual([answer]);
 });
 
 test('of events only progress of this call goes on, under the client’s token; comments keep the connection', () => {

@@ -328,8 +328,7 @@ function draftParams(
 }
 
 function holdsSlashes(one: PathParam, { params }: ApiOperation): boolean {
-  const isOfPath = ({ name, in: place }: (typeof params)[number]): boolean => place === 'path' && one.of.includes(name);
-  return one.hasSlashes || params.some((param) => param.hasSlashes && isOfPath(param));
+  return one.hasSlashes || params.some(({ name, hasSlashes }) => hasSlashes && one.of.includes(name));
 }
 
 /** Takes out of the query what stands in the body as well, unless it has to be there: then it says so. */

@@ -87,7 +87,6 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
   const { gatewayId } = options;
   const boot = randomBytes(9).toString('base64url');
   const time = createStoreTime(options.clock, options.maxClockJumpMs ?? MAX_CLOCK_JUMP_MS);
-  const clock = time.argument;
   let failure: StoreUnavailable | null = null;
   let stepFailure: StoreUnavailable | null = null;
 
@@ -102,7 +101,7 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
     durability: options.durability,
     allowWeakDurability: options.allowWeakDurability,
     gatewayId,
-    clock,
+    clock: time.argument,
     atFirstStart: () => opening && !isRestart,
   };
   const target = targetOf(options);
@@ -165,12 +164,10 @@ export async function openRedisRows(options: RedisRowsOptions): Promise<RedisRow
    * the check of the journal writes more bytes than a step takes.
    */
   async function probe(): Promise<void> {
-    const epoch = await fleet.attach('');
-    const primary = topology.primaryOf('');
-    const [tag] = await primary.connection().run('note', '', [epoch, gatewayId, clock(), ...noteOf()]);
-    await primary.barrier.wait('', epoch);
+    await calls.evaluate('note', '', noteOf());
+    await topology.primaryOf('').barrier.wait('', await fleet.attach(''));
     await journal.check();
-    if (tag === 'ok') stepFailure = null;
+    stepFailure = null;
   }
   let probed: Promise<void> | null = null;
   const probing = setInterval(() => {

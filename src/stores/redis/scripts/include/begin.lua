@@ -3,7 +3,8 @@
 -- KEYS[1]  meta hash of the workspace, `svc:{<workspace>}:w`; all other keys are derived from it, in the same slot
 -- ARGV[1]  epoch that the gateway knows   ARGV[2]  id of the gateway
 -- ARGV[3]  time to use instead of TIME; or what the gateway knows about the time, and how far TIME may be ahead of it, ms:
---          `~known/bound`: seen, and counted since; `?known/bound`: as last seen; `?/bound`: never seen
+--          `~known/bound`: seen, and counted since; `?known/bound`: as last seen; `?/bound`: never seen. `/told` after
+--          it: what TIME was when a step was refused as late
 
 local MAX_INT = 9007199254740991
 local P = string.sub(KEYS[1], 1, -2)
@@ -13,7 +14,8 @@ local meta, now = nil, nil
 local INT = string.format('%d', 2 ^ 40) == '1099511627776' and '%d' or '%.0f'
 local function int(number) return string.format(INT, number) end
 
--- A clock that is ahead of what the gateway saw by more than this was set forward, ms.
+-- A clock that is ahead of what the gateway saw by more than this was set forward, or the step has been on its way for as
+-- long, ms. Gateways wait no longer than a second: who hears of a refusal asks again, and says what it was told.
 local JUMP = 5000
 
 -- The time of the step: TIME plus the recorded skew, never before the highest recorded time. If the clock was set back,
@@ -23,11 +25,11 @@ local JUMP = 5000
 local function read_clock()
   local clock, skew = tonumber(meta.clock) or 0, tonumber(meta.skew) or 0
   local before, time = skew, tonumber(ARGV[3])
-  local how, seen, bound = nil, nil, nil
+  local how, seen, bound, told = nil, nil, nil, nil
   if not time then
     local parts = redis.call('TIME')
     time = tonumber(parts[1]) * 1000 + math.floor(tonumber(parts[2]) / 1000)
-    how, seen, bound = string.match(ARGV[3], '^([~?])(%d*)/(%d+)$')
+    how, seen, bound, told = string.match(ARGV[3], '^([~?])(%d*)/(%d+)/?(%d*)$')
     seen, bound = tonumber(seen), tonumber(bound)
   end
   meta.time = time
@@ -46,6 +48,7 @@ local function read_clock()
   end
   now = time + skew
   if how == '~' and now > seen + JUMP then
+    meta.late = time - (tonumber(told) or 0) > JUMP
     skew = skew - (now - seen)
     now = seen
   end
@@ -71,6 +74,7 @@ local function begin(reads)
   if not meta.epoch then return { 'absent' } end
   read_clock()
   if reads then return nil end
+  if meta.late then return { 'late', int(meta.time) } end
   local replication = redis.call('INFO', 'replication')
   if not string.find(replication, 'role:master', 1, true) then return { 'replica' } end
   if not string.find(replication, 'master_replid:' .. (meta.rid or '') .. '\r', 1, true) then return { 'new_history', meta.epoch, meta.rid } end
