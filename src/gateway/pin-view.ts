@@ -170,7 +170,7 @@ export function createPinAlarm(parts: {
       const { catalog } = parts.declared();
       const held = [...reported].flatMap(([name, one]) => (catalog.tool(name)?.upstream === id ? one.since : []));
       if (held.length === 0) return [];
-      const message = `The MCP server ${id} does not say what was approved of ${held.length} of its tools: not called. svc tools diff --config gateway.yaml --upstream ${id} shows it, svc tools approve approves it.`;
+      const message = `Tools of the MCP server ${id} that are not called, because it says something else of them than was approved: ${held.length}. svc tools diff --config gateway.yaml --upstream ${id} shows it, svc tools approve approves it.`;
       return [{ part: 'tools', message, since: Math.min(...held) }];
     });
   return { heed, notes };

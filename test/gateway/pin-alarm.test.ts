@@ -106,7 +106,7 @@ test('what is not called is a note, since when, until it is approved again or de
   list({ name: 't0' }, { name: 't1', title: 'Other' });
   const [note, ...others] = notes();
   expect(note?.message).toMatch(
-    /^The MCP server crm .* of 1 of its tools: not called\. svc tools diff .* --upstream crm/,
+    /^Tools of the MCP server crm that are not called, .*: 1\. svc tools diff .* --upstream crm/,
   );
   expect([(note?.since ?? 0) >= before, others]).toEqual([true, []]);
   list({ name: 't1' });
