@@ -19,7 +19,7 @@ if stop then
 end
 if redis.call('HGET', KEYS[1], 'rows') ~= ARGV[4] then return { 'foreign' } end
 -- What a run sent may arrive long after its end, and would declare its successor ended.
-if redis.call('ZSCORE', P .. 'gone', ARGV[7]) then return redis.error_reply('ENDED this run of the gateway has ended') end
+if redis.call('ZSCORE', P .. 'gone', ARGV[7]) then return redis.error_reply('ENDED this run has ended') end
 if meta.rid ~= rid then return { 'new_history', meta.epoch, int(meta.sn), meta.clock } end
 if meta.open ~= '1' then return { 'waiting', meta.epoch } end
 if redis.call('HEXISTS', P .. 'lg', ARGV[2]) == 1 then

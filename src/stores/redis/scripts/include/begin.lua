@@ -2,7 +2,7 @@
 -- before the script (scripts.ts says for which the gateway is not checked, and which run it themselves).
 -- KEYS[1]  meta hash of the workspace, `svc:{<workspace>}:w`; all other keys are derived from it, in the same slot
 -- ARGV[1]  epoch that the gateway knows   ARGV[2]  id of the gateway
--- ARGV[3]  time to use instead of TIME; or what the gateway knows about the time, and how far TIME may be ahead of it, ms:
+-- ARGV[3]  time to use instead of TIME; or what the gateway knows about the time, and how far TIME may be ahead, ms:
 --          `~known/bound`: seen, and counted since; `?known/bound`: as last seen; `?/bound`: never seen. `/told` after
 --          it: what TIME was when a step was refused as late
 
@@ -14,8 +14,8 @@ local meta, now = nil, nil
 local INT = string.format('%d', 2 ^ 40) == '1099511627776' and '%d' or '%.0f'
 local function int(number) return string.format(INT, number) end
 
--- A clock that is ahead of what the gateway saw by more than this was set forward, or the step has been on its way for as
--- long, ms. Gateways wait no longer than a second: who hears of a refusal asks again, and says what it was told.
+-- A clock that is ahead of what the gateway saw by more than this, ms, was set forward, or the step was on its way for as
+-- long. Gateways wait no longer than a second: who hears of a refusal asks again, and says what it was told.
 local JUMP = 5000
 
 -- The time of the step: TIME plus the recorded skew, never before the highest recorded time. If the clock was set back,
@@ -52,10 +52,8 @@ local function read_clock()
     skew = skew - (now - seen)
     now = seen
   end
-  if now < clock then
-    if clock - now > 500 then skew = skew + clock - now end
-    now = clock
-  end
+  if clock - now > 500 then skew = skew + clock - now end
+  now = math.max(now, clock)
   if skew ~= before then meta.new_skew = skew end
 end
 
@@ -66,11 +64,8 @@ local function begin(reads)
   local is_moving = type(redis.pcall('EXISTS', P .. '-')) == 'table'
   if is_moving then return redis.error_reply('MOVING the slot of the workspace is on its way to another node') end
   local found = redis.call('HMGET', KEYS[1], 'epoch', 'rid', 'open', 'clock', 'skew', 'sn', 'seq', 'loud')
-  meta = {
-    epoch = found[1], rid = found[2], open = found[3], clock = found[4], skew = found[5],
-    sn = tonumber(found[6]) or 0, seq = tonumber(found[7]) or 0,
-    loud = found[8],
-  }
+  meta = { epoch = found[1], rid = found[2], open = found[3], clock = found[4], skew = found[5], loud = found[8] }
+  meta.sn, meta.seq = tonumber(found[6]) or 0, tonumber(found[7]) or 0
   if not meta.epoch then return { 'absent' } end
   read_clock()
   if reads then return nil end

@@ -94,8 +94,7 @@ local function parts_of(at)
     if not is_version(values[A[i]], A[i + 1]) then c.wrong[#c.wrong + 1] = i end
     i = i + 3
   end
-  c.puts = i
-  i = i + 1
+  c.puts, i = i, i + 1
   for _ = 1, num[A[c.puts]] do
     if not is_version(values[A[i]], A[i + 1]) then
       c.wrong[#c.wrong + 1] = i
