@@ -144,9 +144,10 @@ async function part(name: string, made: () => Promise<Omit<Part, 'name'>>): Prom
   try {
     return { name, ...(await made()) };
   } catch (error) {
-    if (error instanceof SvcError && error.status > 0)
-      return { name, text: `${UNTOLD}${error.message}`, needsSomebody: null, refusedWith: error.status };
-    throw error;
+    if (!(error instanceof SvcError) || error.status === 0) throw error;
+    const next = 'Name the workspace of the key with --workspace, or in SVC_WORKSPACE.';
+    const told = { name, text: `${UNTOLD}${error.message}`, needsSomebody: null, refusedWith: error.status };
+    return error.code === 'wrong_workspace' ? { ...told, next } : told;
   }
 }
 
@@ -194,7 +195,7 @@ async function unknownPart(svc: Svc): Promise<Omit<Part, 'name'>> {
       hasProbe: effect.links.probe !== undefined,
     })),
     lines: oldestFirst.slice(0, SHOWN).flatMap(unknownLines),
-    next: 'Look at the upstream, then: svc effects resolve EFFECT --outcome happened|not_happened (not_happened only once it cannot arrive any more)',
+    next: `Look in the upstream whether it happened, then, with an account key: svc effects resolve ${the(oldestFirst, 'effectId', 'EFFECT')} --outcome happened --comment "how you know" (or not_happened, once it cannot arrive any more)`,
   };
 }
 
@@ -235,7 +236,7 @@ async function approvalsPart(svc: Svc): Promise<Omit<Part, 'name'>> {
     text: `${counted(approvals, nextCursor, 'request')} for a decision`,
     needsSomebody: true,
     rows: byEnd.map((approval) => ({ ...approvalRow(approval), mayDecide: approversOf(approval) })),
-    next: 'svc approvals show APPROVAL, then, with an account key of one who may decide: svc approvals approve|reject APPROVAL',
+    next: `svc approvals show ${the(approvals, 'id', 'APPROVAL')}, then, with an account key of one who may decide, svc approvals approve or reject`,
   };
 }
 
@@ -308,7 +309,7 @@ async function pausesPart(svc: Svc, granted: ReturnType<Svc['approvals']['list']
       until,
       reason,
     })),
-    next: 'svc resume PAUSE',
+    next: `svc resume ${the(pauses, 'id', 'PAUSE')}`,
   };
 }
 
@@ -318,7 +319,7 @@ function budgetsPart(budgets: readonly BudgetRow[]): Omit<Part, 'name'> {
   return {
     text: `${tight.length} low or exhausted`,
     needsSomebody: tight.some(({ level }) => level === 'exhausted'),
-    next: 'What is held is set aside for calls that run or wait for a decision; deciding on these frees it.',
+    next: 'What is held is set aside for calls that run, wait for people or are unknown: spent when they happen, given back when they do not.',
     rows: tight.map(({ budget, bucket, unit, level, remaining, held, limit, resetsAt }) => ({
       budget,
       bucket: bucket ?? '',
@@ -349,8 +350,13 @@ async function refusedPart(svc: Svc): Promise<Omit<Part, 'name'>> {
       at: effect.createdAt,
       why: effect.reason.message,
     })),
-    next: 'Raise the limit in the policies, or wait until the budget resets: svc effects show EFFECT',
+    next: `svc effects show ${the(effects, 'effectId', 'EFFECT')} says which rule and limit: raise it in the policies, or wait until the budget resets`,
   };
+}
+
+/** The id of the one that there is, so that its command can be copied; else what stands for it. */
+function the<Name extends string>(found: readonly Readonly<Record<Name, string>>[], id: Name, what: string): string {
+  return found.length === 1 ? (found[0]?.[id] ?? what) : what;
 }
 
 function effectRow({ effectId, tool, target }: Effect) {

@@ -107,16 +107,17 @@ it('is 1, and names what is stuck, oldest first, with the command that goes on',
   for (const part of [
     new RegExp(`^  ${lost[0]} payments\\.refund on payment:\\S+, upstream payments, key \\S+$`, 'm'),
     /^ +sent at 2\S+Z: .+; it may arrive until 2\S+Z$/m,
-    /svc effects resolve EFFECT/,
+    /svc effects resolve EFFECT --outcome happened --comment/,
+    new RegExp(`svc approvals show ${waits.approval.id}, then`),
     /^running +1 call under way$/m,
     /deploy\.start/,
     /^approvals +1 request for a decision$/m,
     /^pauses +1 in force, 1 until somebody lifts it; 1 call refused for a pause in the last 15 minutes$/m,
     /^budgets +1 low or exhausted$/m,
-    /set aside for calls that run or wait for a decision/,
+    /set aside for calls that run, wait for people or are unknown/,
   ])
     expect(out).toMatch(part);
-  for (const part of [lost[0], waits.approval.id, pause.id, 'incident 7', 'svc resume PAUSE', 'world/agent-day'])
+  for (const part of [lost[0], waits.approval.id, pause.id, 'incident 7', `svc resume ${pause.id}`, 'world/agent-day'])
     expect(out).toContain(part);
   const { parts } = JSON.parse((await status(world.keys.readonly, '--json')).out);
   expect(parts.map(({ name, needs_somebody: needs }: Record<string, unknown>) => [name, needs])).toEqual([
@@ -264,7 +265,9 @@ it('says of what is no gateway that it is none', async () => {
 it('is 2 where it cannot be told: the key may not see it, or no gateway answers', async () => {
   const elsewhere = await status(world.keys.stranger);
   expect(elsewhere.code).toBe(2);
-  expect(elsewhere.out).toMatch(/^key +cannot be told of unknown, .*workspace/m);
+  expect(elsewhere.out).toMatch(
+    /^key +cannot be told of unknown, .*workspace.*\n  Name the workspace .* SVC_WORKSPACE/m,
+  );
   expect(elsewhere.out).not.toContain('svc doctor');
   const nowhere = await status(world.keys.account, '--url', 'http://127.0.0.1:1');
   expect(nowhere).toMatchObject({ code: 2, out: '' });
