@@ -74,12 +74,12 @@ const longFiles = files.filter(({ lines }) => lines > LONG_FILE).map(({ file, li
 const longIn = (part: readonly Measured[]): readonly string[] => part.flatMap(({ long }) => long);
 
 /**
- * How much code there is at most. A change that leaves less lowers the ceiling. One that needs more says so here: 241 lines
+ * How much code there is at most. A change that leaves less lowers the ceiling. One that needs more says so here: 243 lines
  * for backups that write only what changed, words of the brain as places in a text, and what people asked for in inbox and
  * status. The goal for `src` and `packages` is 58,000 lines, 30 long functions, 950 types, and no long file anywhere.
  */
 const CEILINGS: readonly (readonly [what: string, ceiling: number, measured: number | readonly string[]])[] = [
-  ['lines in src and packages', 98_098, sum(core.map(({ lines }) => lines))],
+  ['lines in src and packages', 98_104, sum(core.map(({ lines }) => lines))],
   ['lines in client and console', 6_645, sum(outer.map(({ lines }) => lines))],
   ['functions longer than 70 lines in src and packages', 28, longIn(core)],
   ['functions longer than 70 lines in client and console', 13, longIn(outer)],

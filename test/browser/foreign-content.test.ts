@@ -27,7 +27,10 @@ const TEXTS = Array.from({ length: CORPUS.length / TOGETHER }, (_, n) =>
 );
 const FOREIGN = [
   ...['img', 'svg[onload]', 'script:not([src])', 'style', 'iframe', 'link', 'meta', 'base'].map((tag) => `main ${tag}`),
-  ...['a[href^="javascript"]', 'form[action*="evil"]', '[onerror]', '[onload]'],
+  'a[href^="javascript"]',
+  'form[action*="evil"]',
+  '[onerror]',
+  '[onload]',
 ].join(', ');
 const SCREENS = ['effects', 'inbox', 'unknown', 'overview', 'agents', 'budgets', 'claims', 'pauses', 'policies'];
 const OTHERS = ['brain', 'servers', 'health', 'passkeys'];
