@@ -46,6 +46,8 @@ export async function connect(access: GatewayAccess): Promise<Svc> {
   }
 }
 
+export const NAME_WORKSPACE = 'Name the workspace of the key with --workspace, or in SVC_WORKSPACE.';
+
 /** A text of somebody who does not know which configuration the user named: in the commands that it tells to run, it is. */
 export function namingConfig(text: string, config: string | undefined): string {
   const command = /(svc store accept-(?:loss|time))(?! --config [^F])(?: --config FILE)?/g;

@@ -3,7 +3,7 @@ import { Command, CommanderError } from 'commander';
 import { InvalidFiles, printable, renderFindings } from '../diagnostics/render.ts';
 import { addAllowances } from './allowances.ts';
 import { addApprovals } from './approvals.ts';
-import { type CliContext, namingConfig } from './command.ts';
+import { type CliContext, NAME_WORKSPACE, namingConfig } from './command.ts';
 import { addConfig } from './config.ts';
 import { addDemo } from './demo.ts';
 import { addConsole } from './console.ts';
@@ -117,8 +117,7 @@ function explain(error: unknown, terminal: Terminal, argv: readonly string[]): n
     // The key may belong to another gateway, and the URL may come from a variable.
     if (error.status === 401 && error.baseUrl !== null)
       terminal.err(`  from the gateway at ${printable(error.baseUrl)}`);
-    if (error.code === 'wrong_workspace')
-      terminal.err('  Name the workspace of the key with --workspace, or in SVC_WORKSPACE.');
+    if (error.code === 'wrong_workspace') terminal.err(`  ${NAME_WORKSPACE}`);
     for (const fault of error.errors) terminal.err(`  ${printable(fault.path || '/')}: ${printable(fault.message)}`);
   } else if (error instanceof CommandFailure) {
     for (const line of namingConfig(error.message, config).split('\n')) terminal.err(`svc: ${printable(line)}`);

@@ -10,7 +10,7 @@ import {
 import type { Command } from 'commander';
 import { printable } from '../diagnostics/render.ts';
 import { amountText, currencyOfBucket } from '../effects/model/money.ts';
-import { type CliContext, connect, type GatewayAccess, talksToGateway } from './command.ts';
+import { type CliContext, connect, type GatewayAccess, NAME_WORKSPACE, talksToGateway } from './command.ts';
 import { sentAtOf } from './effects-resolve.ts';
 import { CommandFailure } from './ports.ts';
 import { json, styled, table, type Terminal, wire } from './terminal.ts';
@@ -145,9 +145,8 @@ async function part(name: string, made: () => Promise<Omit<Part, 'name'>>): Prom
     return { name, ...(await made()) };
   } catch (error) {
     if (!(error instanceof SvcError) || error.status === 0) throw error;
-    const next = 'Name the workspace of the key with --workspace, or in SVC_WORKSPACE.';
     const told = { name, text: `${UNTOLD}${error.message}`, needsSomebody: null, refusedWith: error.status };
-    return error.code === 'wrong_workspace' ? { ...told, next } : told;
+    return error.code === 'wrong_workspace' ? { ...told, next: NAME_WORKSPACE } : told;
   }
 }
 
@@ -195,7 +194,7 @@ async function unknownPart(svc: Svc): Promise<Omit<Part, 'name'>> {
       hasProbe: effect.links.probe !== undefined,
     })),
     lines: oldestFirst.slice(0, SHOWN).flatMap(unknownLines),
-    next: `Look in the upstream whether it happened, then, with an account key: svc effects resolve ${the(oldestFirst, 'effectId', 'EFFECT')} --outcome happened --comment "how you know" (or not_happened, once it cannot arrive any more)`,
+    next: `Look in the upstream whether it happened, then, with an account key: svc effects resolve ${onlyId(oldestFirst, 'effectId', 'EFFECT')} --outcome happened --comment "how you know" (or not_happened, once it cannot arrive any more)`,
   };
 }
 
@@ -236,7 +235,7 @@ async function approvalsPart(svc: Svc): Promise<Omit<Part, 'name'>> {
     text: `${counted(approvals, nextCursor, 'request')} for a decision`,
     needsSomebody: true,
     rows: byEnd.map((approval) => ({ ...approvalRow(approval), mayDecide: approversOf(approval) })),
-    next: `svc approvals show ${the(approvals, 'id', 'APPROVAL')}, then, with an account key of one who may decide, svc approvals approve or reject`,
+    next: `svc approvals show ${onlyId(approvals, 'id', 'APPROVAL')}, then, with an account key of one who may decide, svc approvals approve or reject`,
   };
 }
 
@@ -309,7 +308,7 @@ async function pausesPart(svc: Svc, granted: ReturnType<Svc['approvals']['list']
       until,
       reason,
     })),
-    next: `svc resume ${the(pauses, 'id', 'PAUSE')}`,
+    next: `svc resume ${onlyId(pauses, 'id', 'PAUSE')}`,
   };
 }
 
@@ -350,12 +349,12 @@ async function refusedPart(svc: Svc): Promise<Omit<Part, 'name'>> {
       at: effect.createdAt,
       why: effect.reason.message,
     })),
-    next: `svc effects show ${the(effects, 'effectId', 'EFFECT')} says which rule and limit: raise it in the policies, or wait until the budget resets`,
+    next: `svc effects show ${onlyId(effects, 'effectId', 'EFFECT')} says which rule and limit: raise it in the policies, or wait until the budget resets`,
   };
 }
 
 /** The id of the one that there is, so that its command can be copied; else what stands for it. */
-function the<Name extends string>(found: readonly Readonly<Record<Name, string>>[], id: Name, what: string): string {
+function onlyId<Name extends string>(found: readonly Readonly<Record<Name, string>>[], id: Name, what: string): string {
   return found.length === 1 ? (found[0]?.[id] ?? what) : what;
 }
 
