@@ -6,9 +6,10 @@ import type { EffectPorts } from '../ports.ts';
 import { UNREAD_ENTITY } from '../model/entity.ts';
 import { type AdmitRequest, StoreUnavailable } from '../store.ts';
 import type { Obligation, Permit, Verdict, VerdictTrace, Exceeded } from '../model/verdict.ts';
-import { createHmac, type KeyObject } from 'node:crypto';
+import type { KeyObject } from 'node:crypto';
 import { canonicalJson } from '../../json/canonical.ts';
 import { actorOf, type DeniedCall, NewProposal } from './check-call.ts';
+import { hmacSha256 } from './fingerprint.ts';
 import type { Json } from '../../json/value.ts';
 import { likenessOf } from './likeness.ts';
 import type { RunRequest } from '../model/run-request.ts';
@@ -229,7 +230,7 @@ function questionOf(ports: EffectPorts, call: Call, verdict: Verdict): string {
   if (changed === null) return approvalDigest(key, call, verdict);
   const { askedDigest, fingerprint } = changed;
   const now = approvalDigest(key, { tool: call.tool, fingerprint }, verdict);
-  return createHmac('sha256', key).update(`changed\n${askedDigest}\n${now}`).digest('base64url');
+  return hmacSha256(key, `changed\n${askedDigest}\n${now}`);
 }
 
 /** The admission request that records a refusal before policy. */
@@ -295,9 +296,7 @@ export function approvalDigest(
     })),
     obligations: obligations.filter((obligation) => asking.has(obligation.rule)).map(obligationTerms),
   };
-  return createHmac('sha256', key)
-    .update(`approval\n${canonicalJson(bound)}`)
-    .digest('base64url');
+  return hmacSha256(key, `approval\n${canonicalJson(bound)}`);
 }
 
 function obligationTerms(obligation: Obligation): Json {

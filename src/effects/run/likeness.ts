@@ -1,10 +1,11 @@
-import { createHmac, type KeyObject } from 'node:crypto';
+import type { KeyObject } from 'node:crypto';
 import { mostAlike } from '../model/allowance.ts';
 import { boundsFault, type Editable } from '../model/editable.ts';
 import type { ApprovalRequirement, Obligation, Permit } from '../model/verdict.ts';
 import { canonicalJson } from '../../json/canonical.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
 import type { Call } from './call.ts';
+import { hmacSha256 } from './fingerprint.ts';
 
 /**
  * Params in which calls alike may differ, with their bounds: those that every rule which asks lets an approver change,
@@ -63,9 +64,7 @@ export function likenessOf(
     approvals: approvals.map(requirementTerms),
     obligations: obligations.filter(({ rule }) => asking.has(rule)).map((one) => obligationTerms(one, open)),
   };
-  return createHmac('sha256', key)
-    .update(`alike\n${canonicalJson(bound)}`)
-    .digest('base64url');
+  return hmacSha256(key, `alike\n${canonicalJson(bound)}`);
 }
 
 function requirementTerms({

@@ -11,20 +11,22 @@ export interface LiveCall {
 const MOST_GIVEN = 10_000;
 
 export function createLiveCalls() {
-  const calls = new Map<string, LiveCall>();
+  // A list: the tables of a `Map` that calls enter and leave would keep those that are over (docs/decisions/0067).
+  const calls: { readonly session: string; readonly id: RpcId; readonly call: LiveCall }[] = [];
   const given = new Set<string>();
-  const nameOf = (session: string, id: RpcId): string => JSON.stringify([session, id]);
   return {
     /** @returns ends the entry */
     enter(session: string, id: RpcId, call: LiveCall): () => void {
-      const name = nameOf(session, id);
-      calls.set(name, call);
+      const entry = { session, id, call };
+      calls.push(entry);
       return () => {
-        if (calls.get(name) === call) calls.delete(name);
+        const place = calls.indexOf(entry);
+        if (place >= 0) calls.splice(place, 1);
       };
     },
-    /** The call that a client cancels; `null` if it is none of these. */
-    of: (session: string, id: RpcId): LiveCall | null => calls.get(nameOf(session, id)) ?? null,
+    /** The call that a client cancels, of several the newest; `null` if it is none of these. */
+    of: (session: string, id: RpcId): LiveCall | null =>
+      calls.findLast((entry) => entry.session === session && entry.id === id)?.call ?? null,
     /** The result of an effect has been given to its caller. */
     gave(effectId: string): void {
       given.add(effectId);
