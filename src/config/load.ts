@@ -71,7 +71,8 @@ export async function loadMcpServer(
     readonly lock: string;
   }
 > {
-  const { source, findings, sources } = await readFile(file, reading);
+  const { source: whole, findings, sources } = await readFile(file, reading);
+  const source = { ...whole, value: onlyOf(whole.value, ['upstreams']) };
   const fault = (): InvalidFiles => new InvalidFiles(inReadingOrder(findings), sources);
   const shaped = shapeOf(source, environment, findings);
   if (shaped === null || findings.some(({ severity }) => severity === 'error')) throw fault();
@@ -82,8 +83,8 @@ export async function loadMcpServer(
   if (entry?.mcp === undefined) throw fault();
   const [upstream] = await resolveUpstreams({ ...shaped.file, upstreams: [entry] }, judge, reading, shaped.lookup);
   if (!upstream?.mcp || findings.some(({ severity }) => severity === 'error')) throw fault();
-  const warnings = inReadingOrder(findings);
-  return { upstream: { ...upstream, mcp: upstream.mcp }, lock: lockFileOf(id, entry.mcp), warnings, sources };
+  const found = { upstream: { ...upstream, mcp: upstream.mcp }, lock: lockFileOf(id, entry.mcp) };
+  return { ...found, warnings: inReadingOrder(findings), sources };
 }
 
 /** With names that are no section: a misspelled `store` must not pass for the store's defaults. */

@@ -1,4 +1,4 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
@@ -119,6 +119,13 @@ describe('svc tools with a server that the configuration declares', () => {
     } finally {
       await upstream.stop();
     }
+  });
+
+  test('what the rest of the configuration needs and is not here does not matter', async () => {
+    declare('good');
+    appendFileSync(config, 'webhooks: [{ id: team, url: "${NO_SUCH_VARIABLE}" }]\n');
+    expect(await tools('pin')).toMatchObject({ code: 0 });
+    expect(await tools('diff')).toMatchObject({ code: 0, out: 'Nothing is different.' });
   });
 
   test('options that name no server, or two, and lock files of others', async () => {
