@@ -1,6 +1,6 @@
 import type { ReadRow, Row } from '../../port.ts';
 import { ABSENT } from '../../port.ts';
-import { bulk, type SqlDatabase } from '../driver.ts';
+import { bulk, type SqlDatabase, type SqlRow } from '../driver.ts';
 import { columnText, integer, ownText, plainText, text } from './columns.ts';
 
 /** How many rows are remembered after they were looked at; sometimes up to twice as many. */
@@ -68,13 +68,13 @@ export function openRowsTable(database: SqlDatabase) {
   let characters = 0;
 
   function readEntry(kind: number, id: string): Entry {
-    const row = kind === 0 ? undefined : select.get(kind, columnText(id));
-    const n = row === undefined ? 0 : integer(row['n']);
-    const version = row === undefined ? ABSENT : text(row['version']);
-    return new Entry(kind, n, version, load);
+    const { n = 0, version = ABSENT }: SqlRow = select.get(kind, columnText(id)) ?? {};
+    return new Entry(kind, integer(n), text(version), load);
   }
 
   function find(kind: number, id: string): Entry {
+    // Nobody has made a row of this kind: there is nothing to read, and nothing to remember.
+    if (kind === 0) return new Entry(kind, 0, ABSENT, load);
     const name = `${kind} ${id}`;
     const known = young.get(name);
     if (known !== undefined) return known;
@@ -106,7 +106,6 @@ export function openRowsTable(database: SqlDatabase) {
       insert.add(highest, entry.kind, columnText(entry.id), version, column);
     }
     entry.known = null;
-    entry.version = ownText(version);
     entry.isChanged = false;
     entry.isMoved = false;
     entry.id = '';

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import { inTransaction, type SqlDatabase } from '../driver.ts';
+import { ownText } from './columns.ts';
 import {
   type Answer,
   type Change,
@@ -163,7 +164,7 @@ export function openRowSession(database: SqlDatabase, watched: ReadonlySet<strin
       const entry = entries[index];
       if (entry === undefined) continue;
       if (put.text !== null) rows.shorten(entry, put.text.length);
-      writeRow(workspace, entry, put, id);
+      writeRow(workspace, entry, put, ownText(id));
     }
     for (const group of resets) counters.reset(workspace.n, group);
     for (const sum of sums) counters.change(workspace.n, sum, now);
