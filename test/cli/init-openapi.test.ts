@@ -208,6 +208,7 @@ describe('params beside the body', () => {
   test('stand where the document has them, as texts that are read as what they are', async () => {
     const parameters = [
       { name: 'X-Tenant', in: 'header', required: true, schema: { type: 'string' } },
+      { name: 'x-tenant', in: 'header', schema: { type: 'integer' } },
       { name: 'Accept', in: 'header', schema: { type: 'string' } },
       { name: 'Idempotency-Key', in: 'header', schema: { type: 'string' } },
       { name: 'session', in: 'cookie', schema: { type: 'string' } },
