@@ -156,6 +156,18 @@ describe('the answer to an attempt', () => {
     expect(await rig.core.store.effect(WS, second.effectId)).toMatchObject({ life: { state: 'unknown' } });
   });
 
+  it('that nobody knows is safe to ask again, but for the last one that may be', async () => {
+    const ports = { ...deduplicating(600_000), ...said(UNKNOWN) };
+    const call = await request();
+    const safe: unknown[] = [];
+    for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt += 1) {
+      const outcome = await run(ports, call);
+      expect(outcome).toMatchObject({ decision: 'unknown_effect', attempt });
+      safe.push('safeToRetry' in outcome && outcome.safeToRetry);
+    }
+    expect(safe).toEqual([...Array.from({ length: MAX_ATTEMPTS - 1 }, () => true), false]);
+  });
+
   it('that somebody settles stands in its receipt where that attempt was admitted, not the first', async () => {
     const ports = { ...deduplicating(600_000), ...said(UNKNOWN) };
     const call = await request();

@@ -197,6 +197,13 @@ it.each(['from: 2026-01-01', 'until: 2036-01-01', 'from: 2026-01-01\n    until: 
   },
 );
 
+it('leaves out what the rule left out that asked, also within what was seen', () => {
+  const before = ASKS.replace('when:', 'unless: { params.amount: 350 }\n    when:');
+  const set = inForce(suggested(five(), before)?.text, before);
+  expect(judged(set, { ...WITHIN, amount: 349 })).toBe('permit');
+  expect(judged(set, { ...WITHIN, amount: 350 })).toBe('denied_policy');
+});
+
 it('leaves a rule of this workspace alone as it is, and joins what it did not ask about', () => {
   const before = ASKS.replace('match: {', 'match: { workspaces: [demo],').replace(
     'when:',

@@ -152,6 +152,21 @@ it('after an accepted loss all that happened since is told, also where it stands
   expect(await pausesOf(one)).toEqual(['a', 'b', 'c', 'd', 'e', 'f'].map((id) => `"${id}"`));
 });
 
+it('what a frozen gateway had read before a loss is not taken in at the same place after it', async () => {
+  const { rows, one, other, pause, freeze } = twoGateways();
+  for (const store of [one, other]) await store.subscribe([OPS]);
+  await pause('a');
+  for (const store of [one, other]) await store.followLedgers([OPS]);
+  await pause('b');
+  const goOn = await freeze(() => one.followLedgers([OPS]));
+  rows.spaces.get('w')?.ledger.splice(0);
+  rows.epoch = 2;
+  await pause('d');
+  for (let hasMore = true; hasMore; ) hasMore = await other.followLedgers([OPS]);
+  await goOn();
+  expect(await pausesOf(other)).toEqual(['"a"', '"d"']);
+});
+
 it('what ended long ago is removed as long as there is some', async () => {
   const { one, pause, pass } = twoGateways();
   await one.subscribe([OPS]);
