@@ -24,7 +24,7 @@ import { addStart } from './start.ts';
 import { addStatus } from './status.ts';
 import { addStore, addMigrate } from './store.ts';
 import { addTail } from './tail.ts';
-import { processTerminal, type Terminal } from './terminal.ts';
+import { json, processTerminal, type Terminal } from './terminal.ts';
 import { addTools } from './tools.ts';
 import { addVerify, addReceipts } from './verify.ts';
 
@@ -108,7 +108,7 @@ function explain(error: unknown, terminal: Terminal, argv: readonly string[]): n
   const config = argv.find((_, at) => argv[at - 1] === '--config');
   const details = argv.includes('--json') ? detailsOf(error, config) : null;
   if (details !== null) {
-    terminal.err(JSON.stringify({ error: details }));
+    terminal.err(json({ error: details }, 0));
   } else if (error instanceof InvalidFiles) {
     terminal.err(renderFindings(error.findings, error.sources, { color: terminal.color }).trimEnd());
   } else if (error instanceof SvcError) {

@@ -1,4 +1,4 @@
-import { X509Certificate } from 'node:crypto';
+import { createPrivateKey, X509Certificate } from 'node:crypto';
 import { isIP } from 'node:net';
 import { createSecureContext } from 'node:tls';
 import type { FileReading } from '../diagnostics/file-reading.ts';
@@ -27,25 +27,25 @@ export async function resolveTlsPair(
   const key = await readPem(written.key, at(written, 'key'), judge, reading);
   const pair = { cert: cert ?? '', key: key ?? '' };
   if (cert === null || key === null) return pair;
-  const leaf = certificateIn(cert);
-  if (leaf === null) {
-    judge.error('bad_certificate', at(written, 'cert'), [
-      `${written.cert} holds no certificate that can be used`,
-      'PEM',
-    ]);
+  const fault = (code: string, of: 'cert' | 'key', message: string, hint: string): TlsPair => {
+    judge.error(code, at(written, of), [message, hint]);
     return pair;
-  }
+  };
+  const leaf = certificateIn(cert);
+  if (leaf === null)
+    return fault('bad_certificate', 'cert', `${written.cert} holds no certificate that can be used`, 'PEM');
+  const isOther = `${written.key} is not the key of the certificate in ${written.cert}`;
   try {
-    createSecureContext(pair);
-  } catch (error) {
-    const code = error instanceof Error && 'code' in error ? error.code : null;
-    const isOther = code === 'ERR_OSSL_X509_KEY_VALUES_MISMATCH' || code === 'ERR_OSSL_X509_KEY_TYPE_MISMATCH';
-    judge.error(isOther ? 'key_differs' : 'bad_private_key', at(written, 'key'), [
-      isOther
-        ? `${written.key} is not the key of the certificate in ${written.cert}`
-        : `${written.cert} and ${written.key} cannot be used for TLS`,
-      isOther ? 'replace both files; until then the pair before stays in force' : 'PEM, without a password',
-    ]);
+    // OpenSSL takes a key of another kind beside the certificate, and then no handshake succeeds.
+    if (leaf.checkPrivateKey(createPrivateKey(key))) createSecureContext(pair);
+    else fault('key_differs', 'key', isOther, 'replace both files; until then the pair before stays in force');
+  } catch {
+    fault(
+      'bad_private_key',
+      'key',
+      `${written.cert} and ${written.key} cannot be used for TLS`,
+      'PEM, without a password',
+    );
   }
   warnOfDates(leaf, `The certificate in ${written.cert}`, at(written, 'cert'), judge);
   return pair;

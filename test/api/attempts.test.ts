@@ -2,11 +2,12 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { NO_HEADERS } from '../../src/effects/model/action-call.ts';
 import { effectToWire } from '../../src/effects/wire/effect.ts';
 import type { AllowanceRecord } from '../../src/effects/model/allowance.ts';
-import { BUSY, type Evidence } from '../../src/effects/model/effect.ts';
+import { BUSY, type EffectRecord, type Evidence } from '../../src/effects/model/effect.ts';
 import { dispatchGranted } from '../../src/effects/run/decide-approval.ts';
 import type { EffectPorts, ReceiptFacts } from '../../src/effects/ports.ts';
 import { resolveEffect } from '../../src/effects/run/resolve-effect.ts';
 import { Running } from '../../src/effects/run/running.ts';
+import { MAX_ATTEMPTS } from '../../src/effects/steps/lifecycle.ts';
 import { runEffect } from '../../src/effects/run/run-effect.ts';
 import type { RunRequest } from '../../src/effects/model/run-request.ts';
 import { StoreUnavailable } from '../../src/effects/store.ts';
@@ -153,6 +154,18 @@ describe('the answer to an attempt', () => {
     const second = await run({ ...again, ...said(result) }, call);
     expect(second).toMatchObject({ decision: 'unknown_effect', attempt: 2 });
     expect(await rig.core.store.effect(WS, second.effectId)).toMatchObject({ life: { state: 'unknown' } });
+  });
+
+  it('that nobody knows is safe to ask again, but for the last one that may be', async () => {
+    const ports = { ...deduplicating(600_000), ...said(UNKNOWN) };
+    const call = await request();
+    const safe: unknown[] = [];
+    for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt += 1) {
+      const outcome = await run(ports, call);
+      expect(outcome).toMatchObject({ decision: 'unknown_effect', attempt });
+      safe.push('safeToRetry' in outcome && outcome.safeToRetry);
+    }
+    expect(safe).toEqual([...Array.from({ length: MAX_ATTEMPTS - 1 }, () => true), false]);
   });
 
   it('that somebody settles stands in its receipt where that attempt was admitted, not the first', async () => {
@@ -671,18 +684,25 @@ describe('a call that was approved', () => {
 
   it('is shown as not safe to retry too, where one that needed no approval is', async () => {
     const again = deduplicating(600_000);
-    const shown = async (id: string, change: Partial<Tool> = {}) => {
+    const recorded = async (id: string): Promise<EffectRecord> => {
       const effect = await rig.core.store.effect(WS, id);
       if (effect === null) throw new Error('it is on record');
+      return effect;
+    };
+    const shown = async (id: string, change: Partial<Tool> = {}, been: Partial<EffectRecord> = {}) => {
+      const effect = await recorded(id);
       const tool = again.catalog().tool(effect.action.tool);
-      return effectToWire(effect, {
-        publicUrl: '',
-        receiptView: rig.ports.receipts.view,
-        tool: tool === null ? null : { ...tool, ...change },
-        withResult: false,
-        approval: null,
-        now: rig.core.store.now(),
-      });
+      return effectToWire(
+        { ...effect, ...been },
+        {
+          publicUrl: '',
+          receiptView: rig.ports.receipts.view,
+          tool: tool === null ? null : { ...tool, ...change },
+          withResult: false,
+          approval: null,
+          now: rig.core.store.now(),
+        },
+      );
     };
     const plain = await run({ ...said(UNKNOWN), ...again }, await request());
     expect(await shown(plain.effectId ?? '')).toMatchObject({
@@ -693,6 +713,20 @@ describe('a call that was approved', () => {
     });
     // What the tool became since may do something else under the same key.
     expect(await shown(plain.effectId ?? '', { digest: 'another' })).toMatchObject({ safe_to_retry: false });
+    expect(await shown(plain.effectId ?? '', { idempotent: { kind: 'none' } })).toMatchObject({ safe_to_retry: false });
+    const { trace } = await recorded(plain.effectId ?? '');
+    const use = { id: 'alw_1', approvalId: 'apr_1', by: 'maria', use: 1 };
+    const not: Readonly<Record<string, Partial<EffectRecord>>> = {
+      'attempted as often as may be': { attempt: MAX_ATTEMPTS },
+      'contradicted by its own evidence': { closed: true },
+      'never sent': { firstDispatchAt: null },
+      'sent too long ago': { firstDispatchAt: rig.core.store.now() - 600_000 },
+      'changed by an approver': { trace: { ...trace, changed: { approvalId: 'apr_1', params: ['amount'] } } },
+      'beyond a limit': { trace: { ...trace, beyond: [{ limit: 'payments/day', by: 1 }] } },
+      'allowed ahead': { trace: { ...trace, allowance: use } },
+    };
+    for (const [what, been] of Object.entries(not))
+      expect([what, (await shown(plain.effectId ?? '', {}, been)).safe_to_retry]).toEqual([what, false]);
     const { approval, effect } = await granted();
     await dispatchGranted({ ...rig.core, ...said(UNKNOWN), ...again }, rig.people, approval, effect);
     expect(await shown(effect.id)).toMatchObject({ state: 'unknown', safe_to_retry: false });

@@ -1,5 +1,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { Scope } from '../../src/effects/model/principal.ts';
 import { readCalls } from '../../src/effects/wire/calls.ts';
+import { withheldBecause } from '../../src/effects/wire/withheld.ts';
 import { refund, type Rig, startRig } from './rig.ts';
 
 const WS = '/v1/workspaces/demo';
@@ -48,6 +50,36 @@ it('approvers see what they approve: what is sent where, every param, cost, whos
   const found = list.json['approvals'] as unknown as { id: string }[];
   expect(found.find((one) => one.id === id)).toMatchObject({ params: SHOWN, action: { method: 'POST' } });
   expect(list.text).not.toContain('canary');
+});
+
+it.each<[Scope, boolean]>([
+  ['params:read', true],
+  ['effects:preview', true],
+  ['effects:run', true],
+  ['approvals:decide', true],
+  ['approvals:read', false],
+  ['traces:read', false],
+  ['ledger:read', false],
+])('whether a profile with the scope %s reads what calls carry: %s', (scope, reads) => {
+  const principal = {
+    kind: 'profile',
+    keyId: 'key_000000000000',
+    user: 'maria',
+    madeBy: null,
+    keyCreatedAt: 0,
+    readOnly: false,
+    allowedTools: null,
+    profile: 'some',
+    workspace: 'demo',
+    agentId: null,
+    scopes: [scope],
+  } as const;
+  expect(withheldBecause(principal, 'payments.refund')).toBe(
+    reads ? null : 'the key does not have the scope params:read',
+  );
+  expect(withheldBecause({ ...principal, allowedTools: ['mail.send'] }, 'payments.refund')).toBe(
+    'the key may not call the tool',
+  );
 });
 
 it('the agent sees its own, without the figures of budgets; a key that may not call the tool sees no params', async () => {

@@ -239,6 +239,8 @@ describe('conditions', () => {
       Object.fromEntries(Array.from({ length: count }, (_, index) => [`f${index}`, { $regex: 'a' }]));
     expect(conditionFaults(many(16), '/c')).toEqual([]);
     expect(conditionFaults(many(17), '/c')).toHaveLength(1);
+    // The last that may be is looked at as all others.
+    expect(conditionFaults({ ...many(15), last: { $regex: '(' } }, '/c')).toMatchObject([{ path: '/c/last/$regex' }]);
   });
 
   it('$eq and $ne, $in and $nin are opposites on every value that is there', () => {

@@ -42,8 +42,10 @@ test('the tour plays every decision it speaks of, and its receipt holds', async 
     ['rule_denied', 'no', 'block'],
   ]);
   expect(out).toMatch(/\nVALID$/);
-  // Its store was only for the tour.
+  // Its store was only for the tour, and so was its gateway.
   expect(readdirSync(folder)).toEqual([]);
+  const [gateway = ''] = /http:\/\/127\.0\.0\.1:\d+/.exec(out) ?? [];
+  await expect(fetch(`${gateway}/livez`)).rejects.toThrow('fetch failed');
   rmSync(folder, { recursive: true });
 });
 

@@ -243,6 +243,19 @@ describe('what is made of the tools', () => {
     expect(lock.tools.map(({ name }) => name)).toEqual(['fine']);
     expect(readFileSync('gateway.yaml', 'utf8')).toContain('#   not fine: ');
   });
+
+  test('a name with a line break in it ends neither its comment nor its line on the terminal', async () => {
+    const name = 'a\npolicies: { mode: observe }\u001b[2J';
+    tools = [{ name: 'fine' }, { name }];
+    const { code, out } = await raw();
+    expect(code).toBe(0);
+    expect(out).toContain('left out: a policies: { mode: observe }[2J: ');
+    expect(readFileSync('gateway.yaml', 'utf8')).toContain('#   a policies: { mode: observe }[2J: ');
+    expect(await findings()).toEqual(CLEAN);
+    tools = [{ name }];
+    const { err } = await raw('--force');
+    expect(err).toContain('a policies: { mode: observe }[2J: ');
+  });
 });
 
 describe('what cannot be done is said, and nothing is written', () => {

@@ -97,6 +97,7 @@ describe('a schema says what the document says', () => {
     ['a pattern', { type: 'string', pattern: '^[a-z]+$' }, { type: 'string', pattern: '^[a-z]+$' }],
     ['a pattern that does not match in linear time', { type: 'string', pattern: '(a)\\1(?=b)' }, { type: 'string' }],
     ['values of another type', { type: 'integer', enum: ['a'] }, { type: 'integer' }],
+    ['values of which some have another type', { type: 'integer', enum: [1, 'a'] }, { type: 'integer' }],
     [
       'what only answers have',
       { type: 'object', required: ['id', 'a'], properties: { id: { type: 'string', readOnly: true }, a: {} } },
@@ -207,6 +208,7 @@ describe('params beside the body', () => {
   test('stand where the document has them, as texts that are read as what they are', async () => {
     const parameters = [
       { name: 'X-Tenant', in: 'header', required: true, schema: { type: 'string' } },
+      { name: 'x-tenant', in: 'header', schema: { type: 'integer' } },
       { name: 'Accept', in: 'header', schema: { type: 'string' } },
       { name: 'Idempotency-Key', in: 'header', schema: { type: 'string' } },
       { name: 'session', in: 'cookie', schema: { type: 'string' } },

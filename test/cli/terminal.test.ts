@@ -1,5 +1,6 @@
 import { expect, test } from 'vitest';
 import { json, styled, table, type Terminal, wire } from '../../src/cli/terminal.ts';
+import { svc } from './run.ts';
 
 const HOSTILE = '\u{e0041}\u00ad\u{1f600}a\u001b[2Jb\u0007c\u202Ed\u200be\u009bf\r\ng';
 /** Anything that a terminal or a reader could be fooled by, but for the line ends that we print ourselves. */
@@ -44,6 +45,14 @@ test('JSON is escaped, and the same value when it is read again', () => {
   const text = json({ value: HOSTILE });
   expect(text).not.toMatch(ACTIVE);
   expect(JSON.parse(text)).toEqual({ value: HOSTILE });
+});
+
+test('an error is escaped as well, for people and as JSON', async () => {
+  const file = 'no\u009b2J\u202e.json';
+  const [said, asJson] = [await svc('init', file), await svc('init', file, '--json')];
+  expect([said.code, asJson.code]).toEqual([2, 2]);
+  for (const { err } of [said, asJson]) expect(err).not.toMatch(ACTIVE);
+  expect(JSON.parse(asJson.err)).toMatchObject({ error: { message: expect.stringContaining(file) } });
 });
 
 test('names are those of the wire again, but for what is foreign', () => {

@@ -1,3 +1,4 @@
+import { generateKeyPairSync } from 'node:crypto';
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -30,6 +31,8 @@ beforeAll(() => {
     put(`${name}.pem`, pair.cert);
     put(`${name}.key`, pair.key);
   }
+  const { privateKey } = generateKeyPairSync('rsa', { modulusLength: 2048 });
+  put('rsa.key', String(privateKey.export({ type: 'pkcs8', format: 'pem' })));
   put('locked.pem', ca.cert);
   mkdirSync(join(folder, 'folder.pem'));
 });
@@ -100,6 +103,10 @@ describe('what is wrong is said, with the file', () => {
     [
       '{ cert: F/one.pem, key: F/two.key }',
       'error key_differs | F/two.key is not the key of the certificate in F/one.pem | F/two.key }',
+    ],
+    [
+      '{ cert: F/one.pem, key: F/rsa.key }',
+      'error key_differs | F/rsa.key is not the key of the certificate in F/one.pem | F/rsa.key }',
     ],
     [
       '{ cert: F/one.key, key: F/one.key }',

@@ -1,4 +1,5 @@
 import { describe, expect, it } from 'vitest';
+import { MAX_ATTEMPTS } from '../../src/effects/steps/lifecycle.ts';
 import type { Deny } from '../../src/effects/model/verdict.ts';
 import { type Capabilities, type OpenStore, RETENTION, useStore } from './fixture.ts';
 import {
@@ -201,6 +202,20 @@ export function describeAdmission(open: OpenStore, capabilities: Capabilities): 
       await at.store.settle(settleRequest(effect, UNKNOWN));
       const again = await dispatched(at.store, { idempotencyKey: 'k', times });
       expect(again.effect).toMatchObject({ id: effect.id, attempt: 2, generation: 1, mayHaveHappened: true });
+    });
+
+    it('repeats it as often as may be attempted, and says then that it is not safe', async () => {
+      const again = { idempotencyKey: 'k', times: { idempotentForMs: 60_000 } };
+      for (let attempt = 1; attempt <= MAX_ATTEMPTS; attempt += 1) {
+        const { effect } = await dispatched(at.store, again);
+        expect(effect.attempt).toBe(attempt);
+        await at.store.settle(settleRequest(effect, UNKNOWN));
+      }
+      expect(await at.store.admit(admitRequest(again))).toMatchObject({
+        kind: 'existing',
+        safeToRetry: false,
+        effect: { attempt: MAX_ATTEMPTS, life: { state: 'unknown' } },
+      });
     });
 
     at.timed('does not repeat it once the upstream has forgotten its key', async () => {

@@ -81,6 +81,13 @@ export function describeEntities(open: OpenStore, capabilities: Capabilities): v
       expect(await at.store.brainState(WORKSPACE)).toMatchObject({ version: 2, entities: 3, characters: 36 });
     });
 
+    it('are others where the type or the id differs, be it in the case of a letter', async () => {
+      const alike = [entity('a'), entity('A'), entity('a', { type: 'Customer' }), entity('a', { type: 'order' })];
+      expect(await put(...alike)).toMatchObject({ created: 4 });
+      const found = await at.store.entities(WORKSPACE, alike);
+      expect(found.map((one) => one && [one.type, one.id])).toEqual(alike.map(({ type, id }) => [type, id]));
+    });
+
     it('keep their version where another person puts the same', async () => {
       await put(entity('a'));
       const other = { kind: 'api', by: { type: 'user', id: 'somebody-else' } } as const;

@@ -67,6 +67,11 @@ it.each(DEMANDS.flatMap(([demand, ...changes]) => changes.map((change) => [deman
   },
 );
 
+it('is another for a rule of another name, also where neither demands anything', () => {
+  const digest = (of: string): string => approvalDigest(key, call, permit([], [approvalBy({ rule: of })]));
+  expect(digest('payments/other')).not.toBe(digest(rule));
+});
+
 it('is the same whatever rules say that do not ask', () => {
   const more = permit([...asks().obligations, budgetOf(5, 1, { rule: 'payments/unrelated' })], asks().approvals);
   expect(approvalDigest(key, call, more)).toBe(before);

@@ -2,6 +2,7 @@ import { createSecretKey } from 'node:crypto';
 import { expect, it } from 'vitest';
 import type { JsonObject } from '../../src/json/value.ts';
 import { NO_HEADERS } from '../../src/effects/model/action-call.ts';
+import type { Obligation } from '../../src/effects/model/verdict.ts';
 import { likenessOf, variesIn } from '../../src/effects/run/likeness.ts';
 import { approvalBy, budgetOf, permit } from '../contract/requests.ts';
 import { tool } from '../policy/fixtures.ts';
@@ -66,6 +67,7 @@ it.each([
   ['the rule', call, asks({ rule: 'payments/other' })],
   ['when the rule asks', call, asks({ ruleDigest: 'sha256:other' })],
   ['whom it asks', call, asks({ approvers: { roles: ['finance-lead'], users: ['ada'] } })],
+  ['the role that it asks', call, asks({ approvers: { roles: ['other-lead'], users: [] } })],
   ['how long it waits', call, asks({ expiresMs: 1 })],
   ['the key that asks', { ...call, actor: { ...actor, keyId: 'key_2' } }, asks()],
   ['what it holds', call, asks({ hold: 'all' })],
@@ -79,6 +81,28 @@ it.each([
   const likeness = likenessOf(key, other, verdict);
   expect(likeness).not.toBe(before);
   expect(likeness).not.toBeNull();
+});
+
+/** What a rule that asks demands, and what of it makes another call; the rest each call is held to by itself. */
+const rule = 'payments/large';
+const DEMANDS: readonly (readonly [Obligation, ...Partial<Record<string, string | number>>[]])[] = [
+  [budgetOf(100, 60, { rule }), { budget: 'other' }, { unit: 'other' }, { limit: 101 }, { amount: 61 }],
+  [{ kind: 'rate_limit', rule, id: 'calls', bucket: 'a', windowMs: 1_000, limit: 5 }, { id: 'other' }, { limit: 6 }],
+  [{ kind: 'claim', rule, target: 'payment:1', hold: 'call' }, { hold: 'existing' }],
+  [{ kind: 'reserve', rule, pool: 'gpus', units: 2, capacity: 8 }, { units: 3 }, { capacity: 9 }],
+];
+
+it.each(DEMANDS.flatMap(([demand, ...changes]) => changes.map((change) => [demand.kind, change, demand] as const)))(
+  'is another where of a %s differs: %j',
+  (_, change, demand) => {
+    const likeness = (of: Obligation) => likenessOf(key, call, permit([of], [approvalBy({ allowAlike })]));
+    expect(likeness({ ...demand, ...change })).not.toBe(likeness(demand));
+  },
+);
+
+it('is another for a rule of another name, also where neither demands anything', () => {
+  const likeness = (of: string) => likenessOf(key, call, permit([], [approvalBy({ rule: of, allowAlike })]));
+  expect(likeness('payments/other')).not.toBe(likeness(rule));
 });
 
 it('is another where a header that counts has another value', () => {

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { INSTALLATION } from '../../src/effects/model/ledger.ts';
-import { PROPOSAL_LASTS_MS, type PolicyProposal } from '../../src/effects/model/policy-proposal.ts';
+import { PROPOSAL_LASTS_MS, type PolicyProposal, proposalTerms } from '../../src/effects/model/policy-proposal.ts';
 import type { Principal } from '../../src/effects/model/principal.ts';
 import { Agreement } from '../../src/gateway/files-in-force.ts';
 import { FileReader } from '../../src/gateway/file-reader.ts';
@@ -290,6 +290,42 @@ it('counts for nothing when something else than a gateway wrote it, and is not p
   await gateway.reloader.follow();
   expect(gateway.rules()).toEqual(['a/one']);
   expect(gateway.reloader.hindrance()).toContain(version);
+});
+
+const KNOWN: PolicyProposal = {
+  id: 'ppl_1',
+  version: 'v2',
+  from: 'v1',
+  how: 'files',
+  by: { type: 'user', id: 'maria' },
+  why: 'because',
+  files: ['a.yaml'],
+  people: [{ user: 'maria', keyId: 'key_1', makers: ['omar'] }],
+  at: 1,
+  expiresAt: 2,
+  seal: '',
+};
+
+it.each<Partial<PolicyProposal>>([
+  { id: 'ppl_2' },
+  { version: 'v3' },
+  { from: 'v0' },
+  { how: 'rollback' },
+  { by: { type: 'gateway', id: 'maria' } },
+  { by: { type: 'user', id: 'zoe' } },
+  { why: 'for fun' },
+  { files: ['b.yaml'] },
+  { files: [] },
+  { people: [] },
+  { people: [{ user: 'zoe', keyId: 'key_1', makers: ['omar'] }] },
+  { people: [{ user: 'maria', keyId: 'key_2', makers: ['omar'] }] },
+  { people: [{ user: 'maria', keyId: 'key_1', makers: [] }] },
+  { at: 0 },
+  { expiresAt: 3 },
+])('its seal covers all that it says: not one with %j', (altered) => {
+  const seal = POLICY_SEALS.sealProposal(proposalTerms(KNOWN));
+  const fits = (proposal: PolicyProposal): boolean => POLICY_SEALS.fitsProposal(proposalTerms(proposal), seal);
+  expect([fits({ ...KNOWN }), fits({ ...KNOWN, ...altered })]).toEqual([true, false]);
 });
 
 it('ten are open at most, and what is over leaves no files behind', async () => {

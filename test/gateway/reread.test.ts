@@ -185,6 +185,20 @@ describe('a credential in a file', () => {
     expect(valueOf((await again(second.inForce)).inForce)).toBe('Bearer third-one');
   });
 
+  test('has 16 KiB at most, all of which count', async () => {
+    writeFileSync(configFile, withFile());
+    writeFileSync(join(folder, 'token'), 'b'.repeat(16_384));
+    expect(valueOf(await readFiles(configFile, {}))).toHaveLength(16_384);
+    writeFileSync(join(folder, 'token'), 'b'.repeat(16_385));
+    await expect(readFiles(configFile, {})).rejects.toThrow('too long for a header');
+  });
+
+  test('ends with a line break of any system, which is not part of it', async () => {
+    writeFileSync(configFile, withFile());
+    writeFileSync(join(folder, 'token'), 'Bearer of-windows\r\n');
+    expect(valueOf(await readFiles(configFile, {}))).toBe('Bearer of-windows');
+  });
+
   test.each([
     ['two lines', 'canary-1\ncanary-2\n', 'cannot stand in a header'],
     ['a space at the end', 'canary-1 \n', 'cannot stand in a header'],

@@ -1,7 +1,7 @@
 import { readdirSync, readFileSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
-import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
+import type { ApprovalRecord, Vote } from '../../src/effects/model/approval.ts';
 import type { ApprovalRequirement } from '../../src/effects/model/verdict.ts';
 import type { AdmitRequest, EffectStore } from '../../src/effects/store.ts';
 import { sealedSettlement, sealedStore } from '../../src/gateway/sealed-store.ts';
@@ -154,6 +154,10 @@ it.each<[string, (kept: ApprovalRecord, other: ApprovalRecord) => Partial<Approv
   ['another maker of the key', ({ requester }) => ({ requester: { ...requester, keyMadeBy: null } })],
   ['other roles', ({ requirements: [one, two] }) => ({ requirements: asks(one, two, { roles: ['all'], users: [] }) })],
   ['other users', ({ requirements: [one, two] }) => ({ requirements: asks(one, two, { roles: [], users: ['tom'] }) })],
+  [
+    'another user beside the same roles',
+    ({ requirements: [one, two] }) => ({ requirements: asks(one, two, { roles: ['finance-lead'], users: ['tom'] }) }),
+  ],
   ['a smaller quorum', ({ requirements }) => ({ requirements: first(requirements, { quorum: 0 }) })],
   ['the name of another rule', ({ requirements }) => ({ requirements: first(requirements, { rule: 'payments/c' }) })],
   ['another text of the rule', ({ requirements }) => ({ requirements: first(requirements, { ruleDigest: 'other' }) })],
@@ -197,9 +201,33 @@ it.each<[string, (kept: ApprovalRecord, other: ApprovalRecord) => Partial<Approv
 
 const HOURS = { schedule: 'office', expiresAt: 9e12, escalatesAt: 8e12 };
 const SOON = { afterMs: 1, to: { roles: [], users: ['tom'] } };
+const LATER = { afterMs: 3_600_000, to: { roles: [], users: ['omar'] } };
+const ALIKE = { times: 5, forMs: 3_600_000 };
 
 it.each<[string, (kept: ApprovalRecord) => Partial<ApprovalRecord>]>([
   ['an earlier time for others', ({ requirements }) => ({ requirements: first(requirements, { escalate: SOON }) })],
+  [
+    'an earlier time for the same others',
+    ({ requirements }) => ({ requirements: first(requirements, { escalate: { ...LATER, afterMs: 1 } }) }),
+  ],
+  [
+    'a role that it escalates to as well',
+    ({ requirements }) => ({
+      requirements: first(requirements, { escalate: { ...LATER, to: { ...LATER.to, roles: ['all'] } } }),
+    }),
+  ],
+  [
+    'more calls ahead',
+    ({ requirements }) => ({ requirements: first(requirements, { allowAlike: { ...ALIKE, times: 50 } }) }),
+  ],
+  [
+    'calls ahead for longer',
+    ({ requirements }) => ({ requirements: first(requirements, { allowAlike: { ...ALIKE, forMs: 9e9 } }) }),
+  ],
+  [
+    'another schedule',
+    ({ requirements }) => ({ requirements: first(requirements, { hours: { ...HOURS, schedule: 'always' } }) }),
+  ],
   ['other hours', ({ requirements }) => ({ requirements: first(requirements, { hours: { ...HOURS, expiresAt: 1 } }) })],
   [
     'fewer hours for others',
@@ -216,8 +244,7 @@ it.each<[string, (kept: ApprovalRecord) => Partial<ApprovalRecord>]>([
   ],
   ['an earlier beginning, so that others could decide', ({ createdAt }) => ({ createdAt: createdAt - 3_600_000 })],
 ])('a request that escalates and was given %s is shown, and approves nothing', async (_what, change) => {
-  const escalate = { afterMs: 3_600_000, to: { roles: [], users: ['omar'] } };
-  const { approval } = await waits([approvalBy({ escalate, expiresMs: 9e9, hours: HOURS })]);
+  const { approval } = await waits([approvalBy({ escalate: LATER, expiresMs: 9e9, hours: HOURS, allowAlike: ALIKE })]);
   const kept = await plain.approval(WORKSPACE, approval.id);
   if (kept === null) throw new Error('it is kept');
   const shown = async (record: ApprovalRecord) =>
@@ -231,6 +258,20 @@ it.each<[string, (kept: ApprovalRecord) => Partial<ApprovalRecord>]>([
   if (changed === null) throw new Error('it is kept');
   expect(await shown(changed)).toBeUndefined();
   expect(await shown({ ...changed, ...change(changed) })).toBe(true);
+});
+
+it.each<[string, Parameters<typeof voteRequest>[1], (vote: Vote) => Vote]>([
+  ['a rejection', { verdict: 'reject', requirements: [0, 1] }, (vote) => ({ ...vote, verdict: 'approve' })],
+  ['a vote for one requirement', { requirements: [0] }, (vote) => ({ ...vote, requirements: [0, 1] })],
+])('%s that something else turned into consent to all is shown, and approves nothing', async (_what, cast, turned) => {
+  const { approval } = await waits([approvalBy(), approvalBy({ rule: 'payments/b' })]);
+  await store.vote(voteRequest(approval, cast));
+  const kept = await plain.approval(WORKSPACE, approval.id);
+  if (kept === null) throw new Error('it is kept');
+  const shown = async (record: ApprovalRecord) =>
+    (await sealedStore({ ...plain, approval: async () => record }, secrets).approval(WORKSPACE, record.id))?.isForged;
+  expect(await shown(kept)).toBeUndefined();
+  expect(await shown({ ...kept, status: 'granted', votes: kept.votes.map(turned) })).toBe(true);
 });
 
 it('a request that escalates is from the time at which it was asked, give or take a minute', async () => {

@@ -32,6 +32,14 @@ describe('canonical JSON', () => {
     expect(names).toEqual(['1', '\r', '\u0080', '\u00f6', '\u20ac', '\ud83d\ude00', '\ufb33']);
   });
 
+  test.each([2, 12, 13, 40])('%i names are sorted by UTF-16 code units, and not as people sort them', (count) => {
+    // In a dictionary small letters stand among the large ones, and an underscore before both.
+    const names = Array.from({ length: count }, (_, n) => `${['b', '_', 'A', 'a', 'B', 'é'][n % 6]}${n}`);
+    const text = canonicalJson(Object.fromEntries(names.map((name) => [name, 0])));
+    const inOrder = names.toSorted((one, other) => (one < other ? -1 : 1));
+    expect(text).toBe(`{${inOrder.map((name) => `"${name}":0`).join(',')}}`);
+  });
+
   test.each<[Json, string]>([
     [-0, '0'],
     [1e21, '1e+21'],

@@ -90,6 +90,8 @@ it.each<[JsonObject, string, unknown]>([
   [{ type: 'boolean' }, 'false', false],
   [{ type: 'boolean' }, 'TRUE', 'TRUE'],
   [{ type: ['integer', 'string'] }, '12', '12'],
+  [{ anyOf: [{ type: 'integer' }, { type: 'string', const: 'all' }] }, '12', 12],
+  [{ anyOf: [{ type: 'integer' }, { type: 'string', enum: ['all'] }] }, '12', 12],
   [{}, '12', '12'],
 ])('by %j the text %j is read as the value that is written so', (schema, text, value) => {
   expect(readTyped(at(schema), text)).toEqual(value);

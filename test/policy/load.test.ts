@@ -97,6 +97,36 @@ describe('faults, each at its place', () => {
     ],
     ['item outside', rule('{ id: a, effect: deny, when: { item.a: 1 } }'), '5:36 unknown_fact'],
     [
+      'below an attribute, which is a text or a number',
+      rule('{ id: a, effect: deny, when: { agent.attributes.a.b: 1 } }'),
+      "5:36 unknown_fact 'agent.attributes.a.b' names no attribute",
+    ],
+    [
+      'below a header',
+      rule('{ id: a, effect: deny, when: { request.headers.x-a.b: 1 } }'),
+      "5:36 unknown_fact 'request.headers.x-a.b' names no header",
+    ],
+    [
+      'no attribute',
+      rule('{ id: a, effect: deny, when: { agent.attributes: 1 } }'),
+      "5:36 unknown_fact 'agent.attributes' names no attribute",
+    ],
+    [
+      'a part of a name',
+      rule('{ id: a, effect: deny, when: { agent.team.x: 1 } }'),
+      "5:36 unknown_fact 'agent.team' has no parts",
+    ],
+    [
+      'a part of a list of names',
+      rule('{ id: a, effect: deny, when: { agent.roles.x: 1 } }'),
+      "5:36 unknown_fact 'agent.roles' has no parts",
+    ],
+    [
+      'a part of the target',
+      rule('{ id: a, effect: deny, when: { target.x: 1 } }'),
+      "5:36 unknown_fact 'target' has no parts",
+    ],
+    [
       'unknown budget',
       rule('{ id: a, effect: allow, obligations: [ { budget: { use: b, amount: 1 } } ] }'),
       "5:61 unknown_budget There is no budget 'b'",

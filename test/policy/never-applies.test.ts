@@ -182,6 +182,10 @@ describe('no warning where the rule can apply', () => {
     ['a range', `{ id: a, effect: deny, ${refund}, when: { params.amount: { gte: 5, lte: 5 } } }`],
     ['presence', `{ id: a, effect: deny, ${refund}, when: { params.note: { exists: false, ne: x } } }`],
     ['a target', '{ id: a, effect: deny, match: { targets: ["pay*", "payment:1"] } }'],
+    [
+      'a target, and one that begins otherwise',
+      '{ id: a, effect: deny, match: { targets: ["invoice:*", "payment:1"] } }',
+    ],
     ['less than targets begin with', '{ id: a, effect: deny, match: { targets: ["pay*"] } }'],
     ['a pause to come', '{ id: a, effect: pause, until: 2026-12-20 }'],
   ])('%s', (_what, rule) => {

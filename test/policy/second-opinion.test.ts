@@ -57,6 +57,22 @@ describe('a second opinion', () => {
     expect({ found, failed }).toEqual({ found: [], failed: [] });
   });
 
+  test('is asked again after the engine itself has failed', async () => {
+    let isBroken = true;
+    const { opinion, failed, waiting, end } = world(product, 1000, () => {
+      if (isBroken) throw new Error('broken');
+      return 0;
+    });
+    opinion.offer('call', POLICY, at(1000));
+    await end();
+    expect(failed).toEqual([new Error('broken')]);
+    isBroken = false;
+    opinion.offer('call', POLICY, at(2000));
+    expect(waiting).toHaveLength(1);
+    await end();
+    expect(failed).toHaveLength(1);
+  });
+
   test('names the rule that a fault in what decides gets wrong: once for a version, and it stays noted', async () => {
     const faulty = await plantedIn(product, 'src/policy/second-opinion.ts', 'unknown-does-not-restrict');
     const { opinion, found, end } = world(faulty);

@@ -185,6 +185,25 @@ it('demands what the rule demanded that asked', () => {
   expect(verdict).toMatchObject({ kind: 'permit', obligations: [{ kind: 'budget', budget: 's/day', amount: 300 }] });
 });
 
+it.each(['from: 2026-01-01', 'until: 2036-01-01', 'from: 2026-01-01\n    until: 2036-01-01'])(
+  'holds as long as the rule that asked: %j',
+  (times) => {
+    const before = ASKS.replace('when:', `${times}\n    when:`);
+    const found = suggested(five(), before);
+    const [rules = '', ...more] = found?.text.split(/^ {2}- /m) ?? [];
+    expect([rules, more.length]).toEqual(['', 3]);
+    for (const rule of more) for (const time of times.split(/\n +/)) expect(rule).toContain(time);
+    expect(judged(inForce(found?.text, before), WITHIN)).toBe('permit');
+  },
+);
+
+it('leaves out what the rule left out that asked, also within what was seen', () => {
+  const before = ASKS.replace('when:', 'unless: { params.amount: 350 }\n    when:');
+  const set = inForce(suggested(five(), before)?.text, before);
+  expect(judged(set, { ...WITHIN, amount: 349 })).toBe('permit');
+  expect(judged(set, { ...WITHIN, amount: 350 })).toBe('denied_policy');
+});
+
 it('leaves a rule of this workspace alone as it is, and joins what it did not ask about', () => {
   const before = ASKS.replace('match: {', 'match: { workspaces: [demo],').replace(
     'when:',

@@ -83,6 +83,17 @@ test('who reads a list holds up nobody who writes', async () => {
   rmSync(path, { recursive: true });
 });
 
+test('what a thread cannot do for who asks is no store that cannot be reached', async () => {
+  const path = storeFolder();
+  const store = await openCompiled({ path, lockWaitMs: 0, worker: 'auto' });
+  const place = await newPlace(store, 'w');
+  const half = place.commit({ puts: [putOf('thing', 'a', 'x', { enter: [{ list: 'l', at: 0.5 }] })] });
+  await expect(half).rejects.toMatchObject({ name: 'Error', message: expect.stringContaining('0.5') });
+  done(await place.commit({ puts: [putOf('thing', 'a', 'x')] }));
+  await store.close();
+  rmSync(path, { recursive: true });
+});
+
 test('when the thread that writes ends, it is started again, and still tells what is watched', async () => {
   const path = storeFolder();
   const store = await openCompiled({ path, lockWaitMs: 0, worker: 'auto' });

@@ -28,7 +28,8 @@ const OPS: Subscription = {
 /** Two gateways over one store. The first can be frozen where it has read a ledger; each may have reads that fail. */
 function twoGateways() {
   let now = 1_750_000_000_000;
-  const store = mapStore(emptyRows(), () => now);
+  const rows = emptyRows();
+  const store = mapStore(rows, () => now);
   let frozen: { readonly at: () => void; readonly until: Promise<void> } | null = null;
   let isAway: (query: LedgerQuery) => boolean = () => false;
   const freezing: RowStore = {
@@ -52,6 +53,7 @@ function twoGateways() {
     );
   const runner = createStepRunner(store);
   return {
+    rows,
     store,
     one: open(freezing, createStepRunner(freezing)),
     other: open(store, runner),
@@ -135,6 +137,34 @@ it('a gateway that was frozen while it began moves no cursor back', async () => 
   await goOn();
   await one.followLedgers([OPS]);
   expect(await all(other)).toEqual([]);
+});
+
+it('after an accepted loss all that happened since is told, also where it stands in the places of what was told before', async () => {
+  const { rows, one, pause } = twoGateways();
+  await one.subscribe([OPS]);
+  for (const id of ['a', 'b', 'c']) await pause(id);
+  await one.followLedgers([OPS]);
+  expect(await pausesOf(one)).toEqual(['"a"', '"b"', '"c"']);
+  rows.spaces.get('w')?.ledger.splice(-2);
+  rows.epoch = 2;
+  for (const id of ['d', 'e', 'f']) await pause(id);
+  for (let hasMore = true; hasMore; ) hasMore = await one.followLedgers([OPS]);
+  expect(await pausesOf(one)).toEqual(['a', 'b', 'c', 'd', 'e', 'f'].map((id) => `"${id}"`));
+});
+
+it('what a frozen gateway had read before a loss is not taken in at the same place after it', async () => {
+  const { rows, one, other, pause, freeze } = twoGateways();
+  for (const store of [one, other]) await store.subscribe([OPS]);
+  await pause('a');
+  for (const store of [one, other]) await store.followLedgers([OPS]);
+  await pause('b');
+  const goOn = await freeze(() => one.followLedgers([OPS]));
+  rows.spaces.get('w')?.ledger.splice(0);
+  rows.epoch = 2;
+  await pause('d');
+  for (let hasMore = true; hasMore; ) hasMore = await other.followLedgers([OPS]);
+  await goOn();
+  expect(await pausesOf(other)).toEqual(['"a"', '"d"']);
 });
 
 it('what ended long ago is removed as long as there is some', async () => {

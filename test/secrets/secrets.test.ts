@@ -8,6 +8,7 @@ import type { SealedParams } from '../../src/effects/ports.ts';
 import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
 import { newSalts } from '../../src/secrets/vault.ts';
 import { openSecrets } from '../../src/secrets/vault.ts';
+import { keyShelf, shelve } from '../identity/key-shelf.ts';
 
 let folder = '';
 beforeEach(async () => {
@@ -326,6 +327,15 @@ describe('two masters that are being rotated out', () => {
     expect(second.fingerprintKey('demo').equals(first.fingerprintKey('demo'))).toBe(true);
     for (const secrets of [first, second]) expect(third.open(secrets.seal(plain, bound), bound)).toEqual(plain);
   });
+});
+
+it('the seal of a key does not depend on the order in which a store gives the fields', async () => {
+  const { keySeals } = await open(file('keys'));
+  const { record } = shelve(keyShelf(), 'account');
+  const seal = keySeals.seal(record);
+  const { id, ...others } = record;
+  expect(keySeals.judge({ id, ...others }, seal)).toBe('sound');
+  expect(keySeals.judge({ ...others, id }, seal)).toBe('sound');
 });
 
 it('the seal of a proposal is none of a version in force, and the other way round', async () => {

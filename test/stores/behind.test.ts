@@ -1,4 +1,4 @@
-import { rmSync, statSync } from 'node:fs';
+import { copyFileSync, mkdirSync, rmSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
@@ -181,6 +181,19 @@ describe('a disk that fails to sync', () => {
     await closing;
     expect(store.health()).toMatchObject({ problem: { code: 'store_sync_failed' } });
   });
+});
+
+it('a journal that somebody left is synced before anything is built on it: where it cannot be, nothing is', async () => {
+  await dispatched(store);
+  const copy = join(path, 'copy');
+  mkdirSync(copy);
+  for (const name of ['store.db', 'store.db-wal', 'install.json']) copyFileSync(join(path, name), join(copy, name));
+  disk.waitedFor = 0;
+  disk.fault = new Error('EIO: no such sector');
+  await expect(openEmbeddedStore({ ...OPTIONS, path: copy })).rejects.toThrow('no such sector');
+  expect(disk.waitedFor).toBe(1);
+  disk.fault = null;
+  await (await openEmbeddedStore({ ...OPTIONS, path: copy })).close();
 });
 
 it('closing waits for the disk', async () => {

@@ -1,4 +1,4 @@
-import { cpSync, existsSync, mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { INSTALLATION } from '../../src/effects/model/ledger.ts';
@@ -134,6 +134,15 @@ test('a fence that cannot be written: one that was asked for keeps the store shu
   const { ready, warning } = (await open({ ...fence, isRequired: false })).health();
   expect(ready).toBe(true);
   expect(warning).toContain(`cannot be written in ${fence.folder}`);
+});
+
+test('a mark outside that cannot be read, and could be written: only a fence that was asked for keeps the store shut', async () => {
+  await setBack();
+  const [name = ''] = readdirSync(fence.folder);
+  rmSync(join(fence.folder, name));
+  symlinkSync(name, join(fence.folder, name));
+  await expect(open()).rejects.toThrow('ELOOP');
+  expect((await open({ ...fence, isRequired: false })).health()).toMatchObject({ ready: true });
 });
 
 test('a fence that cannot be written any more is told of while the gateway runs, and so is that it can', async () => {

@@ -31,6 +31,10 @@ it('time that the machine slept is there at once', () => {
   expect(clock.now()).toBe(START + HOUR);
   pass(1_000, ['wall', 'up', 'process']);
   expect(clock.now()).toBe(START + HOUR + 1_000);
+  // Once: a clock that somebody sets afterwards is no sleep.
+  pass(HOUR, ['wall']);
+  pass(1_000, ['wall', 'up', 'process']);
+  expect(clock.now()).toBe(START + HOUR + 2_050);
 });
 
 it('a clock that is set forward or back is come nearer to by a twentieth of the time that passes', () => {

@@ -42,6 +42,24 @@ describe('gateways on a cluster of three primaries', () => {
     }
   });
 
+  it('go on in other workspaces where the primary of the installation has lost its replicas', async () => {
+    expect((await fleet.run(0, refund())).body).toMatchObject({ decision: 'committed' });
+    const at = cluster.nodes.indexOf(await cluster.primaryOf('{_}'));
+    expect(await cluster.primaryOf('{demo}')).not.toBe(cluster.nodes[at]);
+    const lost = cluster.replicas.filter((_, index) => index % cluster.nodes.length === at);
+    for (const replica of lost) await replica.kill();
+    try {
+      await until(async () => (await fleet.ask(0, 'GET', '/readyz')).body.ready === false);
+      expect((await fleet.run(0, refund())).body).toMatchObject({ decision: 'committed' });
+    } finally {
+      for (const replica of lost) await replica.start();
+      for (const replica of lost)
+        await until(async () => (await replica.client.info('replication')).includes('master_link_status:up'));
+    }
+    for (const gateway of [0, 1])
+      await until(async () => (await fleet.ask(gateway, 'GET', '/readyz')).body.ready === true);
+  });
+
   it('go on by themselves when the primary of a workspace is killed; nothing answered is lost, nothing runs twice', async () => {
     const other = await elsewhere(fleet);
     const calls = steadyCalls(fleet, [0, 1]);

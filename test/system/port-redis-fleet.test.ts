@@ -245,6 +245,33 @@ describe('a tail of the log that is lost', () => {
     expect((await ledger(two)).map(({ text }) => text)).toEqual(['kept', 'gateway.declared_lost gw-2']);
   });
 
+  it('that was given up is not handed in after the next loss, though its steps have later numbers than those since', async () => {
+    const of = await server();
+    const route = await routeTo(of);
+    closers.push(() => route.stop());
+    const one = await open(of, { ...WEAK, gatewayId: 'gw-1' });
+    const two = await open(of, { ...WEAK, gatewayId: 'gw-2', url: route.url });
+    await put(one, 'of one', 'x');
+    await put(two, 'of two', 'x');
+    const copy = snapshot(of);
+    const lost = Array.from({ length: 9 }, (_, n) => `lost ${n}`);
+    for (const id of lost) await put(two, id, 'x');
+    route.cut();
+    await setBack(of, copy);
+    await until(() => one.health().problem?.message.includes('gw-2') ?? false);
+    await one.recoverLost('gw-2');
+    await until(() => one.health().ready);
+    route.heal();
+    await back(2, two);
+    rmSync(copy, { recursive: true });
+    const since = snapshot(of);
+    await put(two, 'kept', 'x');
+    await setBack(of, since);
+    await back(3, one, two);
+    expect((await row(one, 'kept'))?.text).toBe('x');
+    for (const id of lost) expect([id, await row(one, id)]).toEqual([id, null]);
+  });
+
   it('is handed in by a gateway that starts again after the loss', async () => {
     const of = await server();
     let store = await openRedisRows(rowsOptions(of, { ...WEAK, journalFolder: join(folder, 'gw-1') }));

@@ -217,6 +217,6 @@ function usable(
 
 function nothingToCall(unusable: readonly UnusableTool[]): string {
   if (unusable.length === 0) return 'The server lists no tools, so there is nothing to put behind a gateway';
-  const [first] = unusable;
-  return `None of the ${unusable.length} tools of the server can be called: ${first?.name}: ${first?.why}`;
+  const first = plainText(`${unusable[0]?.name}: ${unusable[0]?.why}`, 200);
+  return `None of the ${unusable.length} tools of the server can be called: ${first}`;
 }
