@@ -1,3 +1,6 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { Svc, SvcError, type SvcOptions } from '../src/index.ts';
 import { answer, type Play, type ScriptedServer, scriptedServer } from './server.ts';
@@ -547,6 +550,20 @@ describe('an export', () => {
     let text = '';
     for await (const piece of read) text += String(piece);
     expect(text).toBe('{"a":1}\n{"a":2}\n');
+  });
+
+  test('is not ended by the time limit while it comes, whatever the clock', async () => {
+    const server = createServer((_, response) => {
+      response.write('one ');
+      setTimeout(() => response.end('two'), 400);
+    });
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    const { port } = server.address() as AddressInfo;
+    const svc = new Svc({ baseUrl: `http://127.0.0.1:${port}`, apiKey: 'k', workspace: 'demo', timeoutMs: 200 });
+    let text = '';
+    for await (const piece of await svc.ledger.export()) text += String(Buffer.from(piece));
+    expect(text).toBe('one two');
+    server.close();
   });
 
   test('that does not begin in time ends; what refuses it says why; it is sent once', async () => {

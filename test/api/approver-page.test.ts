@@ -666,6 +666,21 @@ describe('what is shown', () => {
     expect(text).not.toMatch(/has changed|asked anew|What will happen|CHF/);
   });
 
+  it('compares a call that ran with the one before it, and not with itself', async () => {
+    const others = rig;
+    // Budgets are for one call more in that of the others.
+    rig = await startRig();
+    const calls = [await waiting(), await waiting()] as const;
+    const [before, last] = calls;
+    const browser = await enter(before.path, rig.keys.approver);
+    for (const { path } of calls)
+      await post(path, { form: formIn(await look(path, browser)), verdict: 'approve' }, browser, rig);
+    const [, alike = ''] = (await look(last.path, browser)).text.split('Its last call like this</h2>');
+    await rig.close();
+    rig = others;
+    expect(/^.*?<\/section>/s.exec(alike)?.[0]).toContain(before.effect);
+  });
+
   it('says what the agent did before, and shows a receipt, only to a key that may read effects', async () => {
     const principal = await rig.ports.authenticate(rig.keys.approver);
     if ('failure' in principal) throw new Error('the key is not valid');

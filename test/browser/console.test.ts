@@ -517,6 +517,10 @@ describe('budgets', () => {
     );
     expect(await card('world/agent-day bot')).toMatch(/€[\d,]+\.\d\d of €1,000,000\.00/);
     expect(await page.innerText('main')).not.toContain('cents of');
+    const lowered = await withPolicy((policy) => policy.replace('limit: 500000 }', 'limit: 1000 }'));
+    // More was spent than may be now: nothing is left, and nobody owes anything.
+    await expect.poll(() => card('world/cents')).toMatch(/\$12\.50 of \$10\.00[^]*, \$0\.00 left/);
+    await lowered();
     await restore();
   });
 });
@@ -910,6 +914,23 @@ describe('a param that a rule names as editable', () => {
   });
 });
 
+describe('a cost that nobody knows', () => {
+  it('is not said to be none', async () => {
+    const id = await asked(61_000);
+    // As after another approver has written a fraction where whole cents are counted.
+    await page.route(/\/approvals\b/, async (route) => {
+      const answered = await route.fetch();
+      const text = (await answered.text()).replaceAll(/"amount":61000,"limit"/g, '"amount":null,"limit"');
+      await route.fulfill({ response: answered, body: text });
+    });
+    await open('inbox', '#question');
+    await page.getByText('an amount that is not known').first().waitFor();
+    await page.unrouteAll({ behavior: 'wait' });
+    const { approval_id: approval } = (await world.get(`/effects/${id}`)).body.effect;
+    await world.post(`/approvals/${approval}/reject`, {}, world.keys.approver);
+  });
+});
+
 describe('a rejection that has to say why', () => {
   it('is asked for its reason where it is written, by a key and by the button', async () => {
     const restore = await withPolicy((policy) => policy.replace('expires: 1h,', 'expires: 1h, require_reason: true,'));
@@ -1145,6 +1166,21 @@ describe('every screen', () => {
     await look('effect');
     expect(faults).toEqual([]);
     await other.context.close();
+  });
+});
+
+describe('a key that is refused', () => {
+  it('leaves the form open for another', async () => {
+    const own = await browser.newContext({ viewport: WIDE, baseURL: world.gateway.url });
+    const form = await own.newPage();
+    await form.goto('/console/sign-in');
+    await form.getByLabel('Your API key').fill('svc_acct_mistyped');
+    await form.keyboard.press('Enter');
+    await form.getByRole('alert').waitFor();
+    await form.getByLabel('Your API key').fill(others);
+    await form.keyboard.press('Enter');
+    await form.waitForSelector('.shell');
+    await own.close();
   });
 });
 

@@ -61,9 +61,23 @@ it('edited files wait for two people, who read what would change before they con
   expect(await card.innerText()).toContain('Nobody stands behind it yet; 2 people have to.');
   // Nobody confirms what they have not seen.
   expect(await card.getByRole('button', { name: 'Confirm' }).count()).toBe(0);
+  // A list that the gateway could not read is not shown as one that is empty.
+  await maria.route(/\/policies\/versions\//, async (route) => {
+    if (route.request().url().endsWith(before)) return route.continue();
+    const response = await route.fetch();
+    const version: { files: object[] } = await response.json();
+    const [first, ...others] = version.files;
+    await route.fulfill({
+      response,
+      json: { ...version, files: [{ ...first, lists: [{ name: 'away', text: null }] }, ...others] },
+    });
+  });
   await card.getByRole('button', { name: 'What would change' }).press('Enter');
   await card.locator('del', { hasText: 'Only EUR and USD' }).waitFor();
-  expect(await card.locator('ins').allInnerTexts()).toEqual([expect.stringContaining('Only euros <img')]);
+  await expect
+    .poll(() => card.locator('ins').allInnerTexts())
+    .toEqual([expect.stringContaining('Only euros <img'), expect.stringContaining('It could not be read.')]);
+  await maria.unrouteAll({ behavior: 'wait' });
   expect(await maria.evaluate('window.owned')).toBeUndefined();
   expect(await faultsOf(maria)).toEqual([]);
   await card.getByRole('button', { name: 'Confirm' }).press('Enter');

@@ -140,6 +140,30 @@ test('svc effects list --observed: a page more is asked for what is left, and no
   expect(asked).toEqual(pages.map((page) => `GET ${W}/effects?${page}&params=true`));
 });
 
+test('svc effects list --observed: reads are no effects: they stand on the first page alone, and where no state or decision is asked for', async () => {
+  const reads = [{ seq: 1, lastAt: 't', observed: { would: 'w', rule: 'r' }, statuses: {} }];
+  answer = { effects: [], reads, next_cursor: null };
+  const shown = async (...more: string[]) => {
+    const { out } = await svc('effects', 'list', '--observed', '--json', ...more, ...to);
+    return 'reads' in JSON.parse(out);
+  };
+  expect(await shown()).toBe(true);
+  for (const more of ['--cursor c', '--state failed', '--decision failed'])
+    expect(await shown(...more.split(' '))).toBe(false);
+});
+
+test('svc passkeys list: whether a passkey may be on several devices is said of each', async () => {
+  const passkey = { key_id: 'k', user: 'maria', name: 'n', created_at: 't', last_used_at: null };
+  answer = {
+    passkeys: [
+      { ...passkey, id: 'psk_1', synced: true },
+      { ...passkey, id: 'psk_2', synced: false },
+    ],
+  };
+  const { out } = await svc('passkeys', 'list', 'maria', ...to.slice(2));
+  expect(out).toMatch(/psk_1 .*\bnever +several devices\b.*\n.*psk_2 .*\bnever +one device\b/);
+});
+
 test.each(LISTS)('svc %s: nothing is there', async (words, of) => {
   answer = { [of]: [], next_cursor: null };
   expect(await svc(...words.split(' '), ...to)).toEqual({ code: 0, out: `No ${of}.`, err: '' });

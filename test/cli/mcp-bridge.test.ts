@@ -130,6 +130,18 @@ describe('each request gets exactly one answer', () => {
   });
 });
 
+test('a call whose connection was kept from before, and breaks, is not sent again: it may have run', async () => {
+  const bridge = await begin(({ body }, response, { socket }) => {
+    if (idOf(body) === 2) socket.destroy();
+    else json(response, { jsonrpc: '2.0', id: idOf(body), result: {} });
+  });
+  bridge.write({ id: 1, method: 'ping' });
+  await expect.poll(() => answers(bridge, 1).length).toBe(1);
+  bridge.write(call(2));
+  await expect.poll(() => answers(bridge, 2)).toMatchObject([{ error: { data: { did_it_happen: 'maybe' } } }]);
+  expect(bridge.came.filter(({ body }) => idOf(body) === 2)).toHaveLength(1);
+});
+
 describe('a server that is silent', () => {
   test('is no reason to stay: the bridge ends with its input, or by a signal, and what was not sent has its answer, too', async () => {
     const silentAfter = async (silent: string, end: (bridge: Bridged) => void): Promise<Bridged> => {

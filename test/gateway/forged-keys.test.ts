@@ -44,6 +44,11 @@ async function installation() {
         .run(from, to, id);
       database.close();
     },
+    remove(id: string): void {
+      const database = openDatabase(join(folder, 'store', 'store.db'));
+      database.prepare('DELETE FROM rows WHERE id LIKE ?').run(`%${id}%`);
+      database.close();
+    },
     async makeKey(kind: 'agent' | 'administrative' = 'agent') {
       const whose = kind === 'agent' ? { workspace: 'demo', agent: 'bot' } : { workspace: null, agent: null };
       const { record, key } = await createKey({ ...options, kind, ...whose, user: null, profile: null, name: 'a key' });
@@ -89,6 +94,18 @@ it('an agent’s key that was made an administrator’s in the file is refused, 
   const { notes } = (await (await fetch(`${third.url}/readyz`)).json()) as { readonly notes: readonly unknown[] };
   expect(notes).toContainEqual(expect.objectContaining({ part: 'fsck' }));
   await third.close();
+});
+
+it('an administrator’s key that is gone from the file is named by fsck, of the ledger of the installation', async () => {
+  const at = await installation();
+  const gateway = await at.start();
+  const { id } = await at.makeKey('administrative');
+  await gateway.close();
+  expect(await checkStore(at.options)).toEqual([]);
+  at.remove(id);
+  expect(await checkStore(at.options)).toContainEqual(
+    expect.objectContaining({ workspace: '', what: 'key', where: id, store: 'nothing' }),
+  );
 });
 
 it('an agent that was enabled, and a pause that was lifted, in the file are named by fsck', async () => {

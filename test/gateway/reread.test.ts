@@ -74,6 +74,19 @@ describe('files that are read again', () => {
     expect(found.inForce.content).not.toBe(before.content);
   });
 
+  test('hold other entities under the same rules: those are known, and the rules stay', async () => {
+    const entities = join(folder, 'entities.jsonl');
+    const entity = (id: string): string => JSON.stringify({ type: 'order', id, name: id });
+    writeFileSync(entities, `${entity('one')}\n`);
+    writeFileSync(configFile, `${CONFIG()}brain: { files: ["${entities}"] }\nworkspaces: [{ id: demo }]\n`);
+    const before = await readFiles(configFile, {});
+    writeFileSync(entities, `${entity('two')}\n`);
+    const { kind, inForce } = await again(before);
+    expect([kind, inForce.policies === before.policies]).toEqual(['same', true]);
+    expect(inForce.entities.packed?.digest).toBe((await readFiles(configFile, {})).entities.digest);
+    expect(inForce.entities.digest).not.toBe(before.entities.digest);
+  });
+
   test('a policy, a file more, the configuration itself', async () => {
     const before = await readFiles(configFile, {});
     writeFileSync(join(folder, 'policies', 'a.yaml'), set('a', 'other'));

@@ -46,6 +46,11 @@ test('what commands note is seen, and told once', async () => {
   expect(watch.figures()).toEqual({ backup: AT, cleanFsck: null });
   expect(watch.notes()).toMatchObject([{ part: 'backup' }]);
   expect(told).toEqual(['backup_overdue']);
+  // Where the store of before is stays known: what it holds may be wanted.
+  const restored = { at: AT, clean: false, folder: '/srv/before' };
+  await noteUpkeep(folder, 'restore', restored);
+  expect((await readUpkeep(folder)).restore).toEqual(restored);
+  rmSync(join(folder, 'last-restore.json'));
   writeFileSync(join(folder, 'last-backup.json'), '{"at":');
   expect(await readUpkeep(folder)).toEqual(NONE);
 });

@@ -594,6 +594,14 @@ describe('what happened', () => {
     expect(none).toEqual({ approvals: [], next_cursor: null });
   });
 
+  it('says until when one that people have rejected stays refused', async () => {
+    const asked = await world.refund({ payment_id: 'pay_9', amount: 60_009, currency: 'EUR' }, 'to-be-rejected');
+    const path = `/v1/workspaces/demo/approvals/${asked.approval.id}/reject`;
+    expect((await world.api('POST', path, world.keys.approver, {})).status).toBe(200);
+    const got = await world.call(world.keys.account, 'svc.executions.get', { effect_id: asked.effect_id });
+    expect(got.structured.effect).toMatchObject({ refused_until: expect.any(String) as unknown });
+  });
+
   it('gives one with ledger, params and receipt, and its stages', async () => {
     const args = { effect_id: committed.effect_id };
     const { structured } = await world.call(world.keys.account, 'svc.executions.get', args);

@@ -342,6 +342,13 @@ describe('through the effects API', () => {
     expect([status, body.errors[0].path]).toEqual([400, path]);
     expect(api.seen).toEqual([]);
   });
+
+  it('what has other members than a file is none: all of it goes on, and nothing is dropped', async () => {
+    const file = { filename: 'a', contenttype: 'a/b', data: 'YQ==' };
+    expect((await run({ tool: 'files.create', params: { kind: 'x', file } })).body.decision).toBe('committed');
+    const sent = String(api.seen[0]?.body);
+    for (const value of Object.values(file)) expect(sent).toContain(value);
+  });
 });
 
 const random = seededRandom(20_261_123);

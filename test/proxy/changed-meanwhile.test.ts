@@ -4,7 +4,7 @@ import { expect, test, vi } from 'vitest';
 import { readRequest } from '../../src/proxy/governed.ts';
 import type { Identified } from '../../src/identity/identified.ts';
 import { readQuery } from '../../src/proxy/arrival.ts';
-import { createCatalog } from '../../src/upstreams/catalog.ts';
+import { type Catalog, createCatalog } from '../../src/upstreams/catalog.ts';
 import { makeTool } from '../upstreams/tool.ts';
 import { BOT } from './principal.ts';
 import { NO_SPOOL, UPLOADS } from './uploads.ts';
@@ -12,6 +12,19 @@ import { createIdentities } from '../../src/proxy/arrival.ts';
 
 const SMALL = '{"amount":1}';
 const LARGE = `{"amount":1,"note":"${'x'.repeat(70_000)}"}`;
+
+const portsWith = (catalog: () => Catalog, spool = NO_SPOOL) => ({
+  catalog,
+  policyMode: () => 'enforce' as const,
+  spool,
+  settings: () => ({
+    publicUrl: '',
+    queryKey: 'allow' as const,
+    bodyLimit: 100_000,
+    jsonLimits: { depth: 10, values: 100 },
+    uploads: UPLOADS,
+  }),
+});
 
 /**
  * Reads a request by a tool. `meanwhile` is given what puts another configuration in force, and what brings the body.
@@ -27,22 +40,11 @@ function reading(
   const request = new IncomingMessage(new Socket());
   request.headers = { 'content-type': 'application/json', 'content-length': String(body.length) };
   const read = readRequest(
-    {
-      catalog: () => {
-        const seen = catalog;
-        looked();
-        return seen;
-      },
-      policyMode: () => 'enforce',
-      spool: NO_SPOOL,
-      settings: () => ({
-        publicUrl: '',
-        queryKey: 'allow',
-        bodyLimit: 100_000,
-        jsonLimits: { depth: 10, values: 100 },
-        uploads: UPLOADS,
-      }),
-    },
+    portsWith(() => {
+      const seen = catalog;
+      looked();
+      return seen;
+    }),
     { key: 'the key', principal: BOT, query: readQuery(null), workspace: 'demo' },
     { tool, pathParams: { payment_id: 'p1' }, route: { undeclaredQuery: null } },
     request,
@@ -143,4 +145,30 @@ test.each([
   } finally {
     vi.restoreAllMocks();
   }
+});
+
+test('all keys of an agent have one room for files', async () => {
+  const tool = makeTool({
+    request: { method: 'POST', path: '/v1/files', query: [], headers: {}, body: ['file'], bodyType: 'multipart' },
+  });
+  const catalog = createCatalog([tool]);
+  const owners = new Set<string>();
+  const begin = (_limits: unknown, owner: string): never => {
+    owners.add(owner);
+    throw new Error('no room');
+  };
+  for (const keyId of ['key_1', 'key_2']) {
+    const request = new IncomingMessage(new Socket());
+    request.headers = { 'content-type': 'multipart/form-data; boundary=x', 'content-length': '9' };
+    const arrived = { key: 'k', principal: { ...BOT, keyId }, query: readQuery(null), workspace: 'demo' };
+    const match = { tool, pathParams: {}, route: { undeclaredQuery: null } };
+    const read = readRequest(
+      portsWith(() => catalog, { begin, used: () => 0 }),
+      arrived,
+      match,
+      request,
+    );
+    await expect(read).rejects.toThrow('no room');
+  }
+  expect(owners.size).toBe(1);
 });

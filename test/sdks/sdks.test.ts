@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { Octokit } from '@octokit/rest';
 import { WebClient } from '@slack/web-api';
 import axios, { type AxiosInstance, type AxiosResponse } from 'axios';
@@ -5,7 +6,7 @@ import OpenAI from 'openai';
 import Stripe from 'stripe';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { listenerOf, makeApiKey, startGateway, type TestGateway } from '../system/gateway.ts';
-import { type FakeApi, type Seen, startFakeApi } from './fake-api.ts';
+import { type FakeApi, type Said, type Seen, startFakeApi } from './fake-api.ts';
 
 let api: FakeApi;
 /** Another origin, which keys must never come to. */
@@ -14,7 +15,7 @@ let gateway: TestGateway;
 let listener: URL;
 let key: string;
 /** What the fake answers next instead. */
-let next: { status?: number; headers?: Record<string, string>; json: unknown } | null = null;
+let next: Said | Promise<Said> | null = null;
 
 const TOOL_CALL = {
   id: 'c0',
@@ -32,7 +33,7 @@ const TOOL_CALL = {
   ],
 };
 
-function answer({ method, url, body }: Seen): { status?: number; headers?: Record<string, string>; json: unknown } {
+function answer({ method, url, body }: Seen): Said | Promise<Said> {
   if (next !== null) return next;
   if (url.startsWith('/v1/refunds')) return { json: { id: 're_1', object: 'refund', amount: 100, charge: 'ch_1' } };
   if (url.startsWith('/v1/customers'))
@@ -454,6 +455,28 @@ describe('links in declared fields of JSON, with axios', () => {
     expect([again.headers['idempotency-replayed'], again.data]).toEqual(['true', made.data]);
     const kept = await client().get(`${gateway.url}/v1/workspaces/demo/effects/${made.headers['svc-effect-id']}`);
     expect(JSON.stringify(kept.data)).toContain(`"href":"${api.url}/orders/o_7"`);
+  });
+
+  it('of a write that somebody waited for, who is told of that too', async () => {
+    let done = (): void => undefined;
+    next = new Promise((resolve) => {
+      done = () => resolve({ status: 201, json: { _links: { self: { href: `${api.url}/orders/o_7` } } } });
+    });
+    const post = (more: Record<string, string>): Promise<AxiosResponse> =>
+      client().post(
+        `${gateway.url}/shop/orders`,
+        { sku: 'A-1' },
+        { headers: { 'idempotency-key': 'waited', ...more } },
+      );
+    const first = post({});
+    await expect.poll(() => api.seen.length).toBe(1);
+    const twin = post({ prefer: 'wait=20' });
+    // Long enough for it to come where it waits.
+    expect(await Promise.race([twin, delay(500)])).toBeUndefined();
+    done();
+    const [{ data }, { headers, data: same }] = await Promise.all([first, twin]);
+    expect([headers['preference-applied'], same]).toEqual(['wait=20', data]);
+    expect(data._links.self.href).toBe(`${gateway.url}/shop/orders/o_7`);
   });
 
   it('that nobody can read reach nobody: a read fails, and of a write there is the decision', async () => {

@@ -1,8 +1,10 @@
-import { mkdtemp, rm } from 'node:fs/promises';
+import { randomBytes } from 'node:crypto';
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, describe, expect, it } from 'vitest';
-import { startRedis } from '../redis/servers.ts';
+import { startGateway as startGatewayHere } from '../../src/gateway/start.ts';
+import { routeTo, startRedis } from '../redis/servers.ts';
 import { onRedis } from './fleet.ts';
 import { makeApiKey, send, startGateway } from './gateway.ts';
 import { refund, worldFiles } from './world.ts';
@@ -43,4 +45,33 @@ describe('several gateways that start at once on an empty Redis', () => {
       expect(answer.body.decision).toBe('committed');
     }
   });
+});
+
+it('the first administrative key is left in a file where the store comes so late that nobody is shown it any more', async () => {
+  const redis = await startRedis();
+  closers.push(() => redis.stop());
+  const route = await routeTo(redis);
+  closers.push(() => route.stop());
+  route.cut();
+  const folder = await mkdtemp(join(tmpdir(), 'svc-late-'));
+  closers.push(() => rm(folder, { recursive: true, force: true }));
+  const configFile = join(folder, 'gateway.yaml');
+  await writeFile(
+    configFile,
+    `
+store: { kind: redis, url: "${route.url}", journal: "${folder}/journal" }
+secrets: { master: { file: "${folder}/master" } }
+receipts: { keys: "${folder}/keys" }
+workspaces: [ { id: demo } ]
+`,
+  );
+  // Made by hand: no gateway makes one while it cannot ask whether the store has seen one.
+  await writeFile(join(folder, 'master'), randomBytes(32).toString('base64'), { mode: 0o600 });
+  const gateway = await startGatewayHere({ configFile, environment: {}, port: 0, log: 'none', firstKey: 'shown' });
+  closers.push(() => gateway.close());
+  expect(gateway.administrativeKey).toBeNull();
+  route.heal();
+  await expect.poll(() => gateway.administrativeKey).not.toBeNull();
+  const left = gateway.administrativeKey;
+  expect(left !== null && 'file' in left && (await readFile(left.file, 'utf8'))).toMatch(/^svc_/);
 });

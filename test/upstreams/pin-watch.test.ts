@@ -69,6 +69,17 @@ test('what was seen long ago is not relied on: the call waits, and is refused wh
   expect(state()).toBe('pinned');
 });
 
+test('why a look failed is told of until one succeeds', async () => {
+  const { pins, known } = watch();
+  server.isSeen = false;
+  await known();
+  expect(pins.failure).toEqual(expect.any(String));
+  server.isSeen = true;
+  now += 3_000;
+  await known();
+  expect(pins.failure).toBeNull();
+});
+
 test('a look that began before the server announced a change does not count', async () => {
   const { pins, reached, state, known } = watch();
   await known();

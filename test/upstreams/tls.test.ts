@@ -1,4 +1,5 @@
 import { once } from 'node:events';
+import { createServer as createHttpServer } from 'node:http';
 import { createServer, type AddressInfo } from 'node:net';
 import { afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import type { UpstreamResult, UpstreamTls } from '../../src/effects/upstream.ts';
@@ -175,6 +176,18 @@ test.each([
   expect(handshakeFault(Object.assign(new Error('80B0:error: db.internal'), { code }))).toBe(
     `TLS with the upstream failed${words}`,
   );
+});
+
+test('an upstream that says no time is alive, and has no clock to compare with', async () => {
+  const upstream = createHttpServer((_, response) => {
+    response.sendDate = false;
+    response.end();
+  });
+  await once(upstream.listen(0, '127.0.0.1'), 'listening');
+  const { port } = upstream.address() as AddressInfo;
+  const probed = await probeUpstream(settingsOf(`http://127.0.0.1:${port}`, null), 3000);
+  expect(probed).toEqual({ kind: 'answered', status: 200, date: null });
+  upstream.close();
 });
 
 describe('the certificate of the gateway', () => {

@@ -71,6 +71,7 @@ test('of events only progress of this call goes on, under the client’s token; 
   says(progress(7));
   says(progress(8));
   says(progress('t1'));
+  says({ jsonrpc: '2.0', method: 'notifications/progress', params: { progress: 1 } });
   says(progress(7, { id: null }));
   says({ jsonrpc: '2.0', method: 'notifications/message', params: { progressToken: 7 } });
   says({ jsonrpc: '2.0', id: 99, result: { of: 'another' } });

@@ -35,6 +35,33 @@ test('nothing of the server comes after the end, also what had come while the pi
   server.close();
 });
 
+test('messages go where the server said first, whatever it says later', async () => {
+  const paths: (string | undefined)[] = [];
+  const server = createServer((request, response) => {
+    if (request.method === 'POST') {
+      paths.push(request.url);
+      response.writeHead(202).end();
+      return;
+    }
+    response.writeHead(200, { 'content-type': 'text/event-stream' });
+    response.write('event: endpoint\ndata: /first\n\nevent: endpoint\ndata: /second\n\ndata: {"n":1}\n\n');
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  const through = new Pool(url);
+  const address = { url, path: '/', through, messageBytes: 1_000, now: () => performance.now() };
+  let isListening = false;
+  const pipe = new SsePipe(address, {}, { line: () => (isListening = true), over: () => undefined });
+  await expect.poll(() => isListening).toBe(true);
+  const nothing = (): void => undefined;
+  pipe.send(Buffer.from('{}'), {}, { start: () => true, taken: nothing, lost: nothing, refused: nothing });
+  await expect.poll(() => paths).toEqual(['/first']);
+  pipe.kill('the end');
+  await through.destroy();
+  server.closeAllConnections();
+  server.close();
+});
+
 test('a server that takes no message, or does not end its answer, has so many connections open and no more', async () => {
   let posted = 0;
   const answers: ServerResponse[] = [];
