@@ -9,7 +9,7 @@ import { entityName, type EntityOrigin, type EntityRecord } from '../effects/mod
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { pointerTo, type JsonObject } from '../json/value.ts';
 import { type ApiApp, type Caller, guarded } from './app.ts';
-import { callerOf } from './caller.ts';
+import { callerOf, refuseAgents } from './caller.ts';
 import { type Lists, PAGE_QUERY, pageOf } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse, refuseFaults } from './problem.ts';
@@ -99,7 +99,8 @@ function addPutRoute(app: ApiApp, { brain, brainWriter }: ApiPorts): void {
   });
   app.put(`${BRAIN}/entities`, putEntities, async (request) => {
     const caller = callerOf(request);
-    refuseAgents(caller);
+    // Calls of an agent are judged by these facts, so the agent does not write them.
+    refuseAgents(caller, 'change what policies read');
     const actor = ledgerActor(caller.principal);
     const entities = checkedEntities(request.body.entities, { kind: 'api', by: actor });
     const put = await brainWriter.put(request.params.ws, entities, actor);
@@ -174,7 +175,7 @@ function addDeleteRoute(app: ApiApp, { store, brain }: ApiPorts): void {
   });
   app.delete(`${BRAIN}/entities/:type/:id`, deleteEntity, async (request) => {
     const caller = callerOf(request);
-    refuseAgents(caller);
+    refuseAgents(caller, 'change what policies read');
     const { ws, type, id } = request.params;
     if (!isEntityType(type) || !isEntityId(id)) throw notFound();
     const actor = ledgerActor(caller.principal);
@@ -215,12 +216,6 @@ async function asked(ports: ApiPorts, workspace: string, query: Static<typeof Se
     if (error instanceof BrainNotReady) throw refuse('not_ready', error.message, { retryAfterMs: 2000 });
     throw error;
   }
-}
-
-/** Calls of an agent are judged by these facts, so the agent does not write them. */
-function refuseAgents(caller: Caller): void {
-  if (caller.view.kind === 'own')
-    throw refuse('wrong_key_kind', 'A key that was made for one agent does not change what policies read.');
 }
 
 /** Entities are business data: a key that is limited to some tools sees them where the tool is one of those. */

@@ -8,12 +8,11 @@ import { budgetToWire } from '../effects/run/render.ts';
 import type { Agent } from '../effects/model/principal.ts';
 import { budgetIn, type CompiledPolicies, limitInForce } from '../policy/policies.ts';
 import { type ApiApp, guarded } from './app.ts';
-import { callerOf } from './caller.ts';
+import { callerOf, refuseAgents } from './caller.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { type Static, Type } from 'typebox';
 import { BUDGET } from './effect-answers.ts';
-import { refuseAgents } from './ledger.ts';
 import { refuse } from './problem.ts';
 import { answers, InWorkspace, List, Nullable, record, Time, WithId } from './schema.ts';
 

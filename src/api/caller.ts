@@ -189,3 +189,8 @@ function pathParam(request: FastifyRequest, name: string): string | null {
 function queryOf(request: FastifyRequest): Readonly<Record<string, string | readonly string[]>> {
   return request.query as Readonly<Record<string, string | readonly string[]>>;
 }
+
+/** The ledger tells of other agents and of the people behind them. */
+export function refuseAgents({ view }: Caller, what = 'read the ledger of its workspace'): void {
+  if (view.kind === 'own') throw refuse('wrong_key_kind', `A key that was made for one agent does not ${what}.`);
+}

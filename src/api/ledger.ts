@@ -10,7 +10,7 @@ import {
 import type { RequestFault } from '../effects/model/run-request.ts';
 import { permit } from '../identity/permissions.ts';
 import { type ApiApp, type Caller, guarded } from './app.ts';
-import { callerOf } from './caller.ts';
+import { callerOf, refuseAgents } from './caller.ts';
 import { LedgerEvent } from './effect-answers.ts';
 import { type Lists, PAGE_QUERY, pageOf, TIME_QUERY, timesOf, WHO_QUERY } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
@@ -115,10 +115,4 @@ export function eventFilter(
     keyId: query.key_id,
     ...timesOf(query, faults),
   };
-}
-
-/** The ledger tells of other agents and of the people behind them. */
-export function refuseAgents({ view }: Caller): void {
-  if (view.kind === 'own')
-    throw refuse('wrong_key_kind', 'A key that was made for one agent does not read the ledger of its workspace.');
 }

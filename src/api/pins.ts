@@ -4,13 +4,16 @@ import { comparisonToWire, toolStateToWire } from '../pins/compare.ts';
 import type { PinnedAt } from '../upstreams/catalog.ts';
 import { pinOf } from '../upstreams/mcp/pin-watch.ts';
 import { type ApiApp, type Caller, guarded } from './app.ts';
-import { callerOf } from './caller.ts';
+import { callerOf, refuseAgents } from './caller.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
 import { answers, AnyValue, InWorkspace, List, Nullable, record } from './schema.ts';
 
 const PINS = '/v1/workspaces/:ws/pins';
+/** It speaks to models: whoever reads it to review it is no agent. */
+const UNREVIEWED = 'see what nobody has approved';
+
 /** Names that nobody approved, of which a list shows no more: a server can make up any number. */
 const MOST_UNAPPROVED = 200;
 
@@ -83,7 +86,7 @@ function addListRoute(app: ApiApp, ports: ApiPorts, lists: Lists): void {
   });
   app.get(PINS, listPins, async (request, reply) => {
     const caller = callerOf(request);
-    refuseAgents(caller);
+    refuseAgents(caller, UNREVIEWED);
     return lists.make(caller, async () => {
       const pinned = ports
         .catalog()
@@ -123,7 +126,7 @@ function addCompareRoute(app: ApiApp, { pins }: ApiPorts, lists: Lists): void {
   });
   app.get(`${PINS}/:upstream`, comparePins, async (request, reply) => {
     const caller = callerOf(request);
-    refuseAgents(caller);
+    refuseAgents(caller, UNREVIEWED);
     const { upstream } = request.params;
     return lists.make(caller, async () => {
       const compared = await pins.compare(upstream);
@@ -140,12 +143,6 @@ function addCompareRoute(app: ApiApp, { pins }: ApiPorts, lists: Lists): void {
 function withPin(tool: Tool): readonly PinnedAt[] {
   const call = pinnedCall(tool);
   return call === null ? [] : [{ tool, call }];
-}
-
-/** What nobody has approved speaks to models: whoever reads it to review it is no agent. */
-function refuseAgents({ view }: Caller): void {
-  if (view.kind === 'own')
-    throw refuse('wrong_key_kind', 'A key that was made for one agent does not see what nobody has approved.');
 }
 
 /** A key that is limited to some tools sees these. */

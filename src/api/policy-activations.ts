@@ -1,8 +1,7 @@
 import type { FastifyReply } from 'fastify';
 import { Type } from 'typebox';
 import { type ApiApp, guarded } from './app.ts';
-import { callerOf } from './caller.ts';
-import { refuseAgents } from './ledger.ts';
+import { callerOf, refuseAgents } from './caller.ts';
 import type { Lists } from './lists.ts';
 import type { ApiPorts, ChosenPolicy, ShownPolicy } from './ports.ts';
 import { addPolicyProposalRoutes, proposalToWire, Proposed } from './policy-proposals.ts';

@@ -3,9 +3,8 @@ import { PEOPLE_BEHIND, type PolicyProposal, proposalStatus } from '../effects/m
 import { ledgerActor } from '../effects/model/principal.ts';
 import { timeToWire } from '../effects/wire/time.ts';
 import { type ApiApp, guarded } from './app.ts';
-import { callerOf } from './caller.ts';
+import { callerOf, refuseAgents } from './caller.ts';
 import { Actor } from './effect-answers.ts';
-import { refuseAgents } from './ledger.ts';
 import type { ApiPorts } from './ports.ts';
 import { refuse } from './problem.ts';
 import { answers, List, Nullable, record, Time } from './schema.ts';

@@ -1,5 +1,6 @@
 import { constants, setPriority } from 'node:os';
 import type { Command } from 'commander';
+import { timeToWire } from '../effects/wire/time.ts';
 import { type CliContext } from './command.ts';
 import type { Restored } from './ports.ts';
 import { json, wire } from './terminal.ts';
@@ -19,7 +20,7 @@ export function addBackup(program: Command, { ports, terminal, exit }: CliContex
       const { madeAt, transactions, warning } = made;
       if (warning !== null)
         terminal.err(`The backup is whole. That it was made could not be noted beside the store: ${warning}.`);
-      if (asJson) return terminal.out(json({ folder, made_at: timeOf(madeAt), transactions }));
+      if (asJson) return terminal.out(json({ folder, made_at: timeToWire(madeAt), transactions }));
       terminal.out(
         `Written: ${folder}. The master secret and the signing keys are not in it: keep copies of them elsewhere.`,
       );
@@ -39,7 +40,7 @@ export function addBackup(program: Command, { ports, terminal, exit }: CliContex
       ) => {
         const restored = await ports.restoreStore({ configFile: config, environment: {} }, folder, replace === true);
         terminal.out(
-          asJson ? json(wire({ ...restored, madeAt: timeOf(restored.madeAt) })) : inWords(restored).join('\n'),
+          asJson ? json(wire({ ...restored, madeAt: timeToWire(restored.madeAt) })) : inWords(restored).join('\n'),
         );
         if (!restored.hasLoss) return;
         exit(1);
@@ -50,16 +51,12 @@ export function addBackup(program: Command, { ports, terminal, exit }: CliContex
     );
 }
 
-function timeOf(ms: number): string {
-  return new Date(ms).toISOString();
-}
-
 function inWords({ madeAt, replaced, transactions, transactionsKnown, carried, warning }: Restored): string[] {
   const missing = Math.max(0, (transactionsKnown ?? 0) - transactions);
-  const lines = [`The backup of ${timeOf(madeAt)} is in place, in a new epoch; start the gateway now.`];
+  const lines = [`The backup of ${timeToWire(madeAt)} is in place, in a new epoch; start the gateway now.`];
   if (carried?.fault)
     lines.unshift(
-      `WARNING: The store that was there could not be read to its end (${carried.fault}). Calls of after ${timeOf(madeAt)} that are not among those below look new and would be SENT AGAIN, and pauses of after it may be missing: hold agents back until the upstreams were compared.`,
+      `WARNING: The store that was there could not be read to its end (${carried.fault}). Calls of after ${timeToWire(madeAt)} that are not among those below look new and would be SENT AGAIN, and pauses of after it may be missing: hold agents back until the upstreams were compared.`,
     );
   if (replaced !== null) lines.push(`The store that was there is in ${replaced}.`);
   if (carried !== null)

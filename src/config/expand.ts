@@ -1,5 +1,5 @@
 import type { DataPath, PlainValue } from '../diagnostics/yaml-source.ts';
-import { pointerTo } from '../json/value.ts';
+import { isJsonArray, pointerTo } from '../json/value.ts';
 
 /** Mutable data: a copy of a file's data, on its way to a configuration. */
 export type Tree = null | boolean | number | string | Tree[] | { [name: string]: Tree };
@@ -51,14 +51,9 @@ export function expandReferences(
   const expand = (node: PlainValue, path: DataPath): Tree => {
     if (typeof node === 'string') return expandText(node, path);
     if (typeof node !== 'object' || node === null) return node;
-    if (isList(node)) return node.map((item, index) => expand(item, [...path, index]));
+    if (isJsonArray(node)) return node.map((item, index) => expand(item, [...path, index]));
     return Object.fromEntries(Object.entries(node).map(([name, item]) => [name, expand(item, [...path, name])]));
   };
 
   return { tree: expand(value, []), fromEnvironment };
-}
-
-/** `Array.isArray` does not narrow readonly arrays. */
-function isList(value: PlainValue): value is readonly PlainValue[] {
-  return Array.isArray(value);
 }

@@ -131,6 +131,6 @@ function checkUrl(text: string, mode: RedisStoreSettings['mode'], store: StoreFi
 }
 
 /** The schema has checked the form, so the `0` is never used. */
-function milliseconds(text: string): number {
+export function milliseconds(text: string): number {
   return parseDuration(text) ?? 0;
 }

@@ -9,7 +9,7 @@ import { at, namesIn, type Judge } from './judge.ts';
 import { resolveAuth, resolvePeople, resolveWorkspaces } from './resolve-people.ts';
 import { resolveMcpChild, resolveMcpSse, resolveMcpTools, resolveMcpUrl } from './resolve-mcp.ts';
 import { resolveRoutes } from './resolve-routes.ts';
-import { resolveStore, storeFolder } from './resolve-store.ts';
+import { milliseconds, resolveStore, storeFolder } from './resolve-store.ts';
 import { resolveTlsPair, resolveUpstreamTls } from './resolve-tls.ts';
 import { resolveTools } from './resolve-tools.ts';
 import { isLoopback, resolveWebhooks } from './resolve-webhooks.ts';
@@ -67,11 +67,6 @@ export async function resolveConfiguration(
     telemetry: decode(GATEWAY_FILE.properties.telemetry, file.telemetry),
     webhooks: resolveWebhooks(file, judge),
   };
-}
-
-/** The schema has checked the form, so the `0` is never used. */
-function milliseconds(text: string): number {
-  return parseDuration(text) ?? 0;
 }
 
 async function resolveServer(file: GatewayFile, judge: Judge, reading: FileReading): Promise<Configuration['server']> {

@@ -11,6 +11,7 @@ import {
   type BackupContent,
   checkBackup,
   copySpill,
+  refuseWork,
   RESTORING,
   SPILL_FOLDER,
   unpackBackup,
@@ -84,6 +85,7 @@ async function inWords<T>(work: Promise<T>, noRoom: string): Promise<T> {
  */
 async function restore(place: StorePlace, from: string, replace: boolean): Promise<Restored> {
   const { path } = place;
+  refuseWork(path, resolve(from));
   const content = checkBackup(from);
   const open = await loadDriver();
   makePrivateFolder(path);

@@ -6,7 +6,9 @@ import { mcpControlPlugin } from '../mcp/control/plugin.ts';
 import { mcpFederatedPlugin } from '../mcp/gateway/federated.ts';
 import { mcpGatewayPlugin } from '../mcp/gateway/plugin.ts';
 import { proxyPlugin } from '../proxy/plugin.ts';
-import type { ProxyPorts } from '../proxy/ports.ts';
+import { createLive } from '../identity/live.ts';
+import { mayHear } from '../proxy/judge-read.ts';
+import type { ProxyPorts, ReadCall } from '../proxy/ports.ts';
 import { countingAccess } from '../telemetry/access.ts';
 import { createAccessLog } from '../telemetry/access-log.ts';
 import { VERSION } from '../version.ts';
@@ -26,7 +28,7 @@ import type { EffectPorts } from '../effects/ports.ts';
 import type { RunResult } from '../effects/model/outcome.ts';
 import type { RunRequest } from '../effects/model/run-request.ts';
 import type { FaultPorts } from '../mcp/http.ts';
-import type { GatewayPorts } from '../mcp/gateway/ports.ts';
+import type { GatewayPorts, Passing } from '../mcp/gateway/ports.ts';
 import type { Upstreams } from '../upstreams/upstreams.ts';
 import type { InForce } from './in-force.ts';
 
@@ -123,12 +125,11 @@ function mcpGatewayPorts(parts: {
     catalog: () => current().catalog,
     run: parts.run,
     authorize: core.authorize,
-    judge: ({ principal, workspace, agentId, tool, params, requestIp }) => {
-      const { upstream } = tool;
-      const call = { principal, workspace, agentId, tool, upstream, target: tool.name, params, headers: {}, requestIp };
-      const verdict = proxy.evaluateRead(call);
+    judge: (passing, how = 'anew') => {
+      const verdict = proxy.evaluateRead(readCallOf(passing), how !== 'without_rules');
       switch (verdict.kind) {
         case 'stream':
+          if (how !== 'anew') return null;
           if (verdict.observed !== null) proxy.observed(verdict.observed.would);
           if (verdict.shadow.length > 0) proxy.shadowed(verdict.shadow);
           return null;
@@ -138,6 +139,8 @@ function mcpGatewayPorts(parts: {
           return verdict;
       }
     },
+    mayHear: (call) => mayHear(proxy, readCallOf(call)),
+    live: createLive(proxy),
     workspaceKey: (workspace) => core.secrets.fingerprintKey(workspace),
     effect: (workspace, id) => core.store.effect(workspace, id),
     approval: (workspace, id) => core.store.approval(workspace, id),
@@ -150,6 +153,12 @@ function mcpGatewayPorts(parts: {
     access: proxy.access,
     now: () => core.store.now(),
   };
+}
+
+/** As a read that streams, by which it is judged. */
+function readCallOf(passing: Passing): ReadCall {
+  const { name: target, upstream } = passing.tool;
+  return { ...passing, upstream, target, headers: {} };
 }
 
 const TOO_MUCH = {

@@ -1,3 +1,4 @@
+import { threadBeside } from '../home.ts';
 import { Worker } from 'node:worker_threads';
 import { answerRead, type ReadAnswer, type ReadRequest } from './read-files.ts';
 import { answerSuggest, type SuggestAnswer, type SuggestRequest } from './suggest-rules.ts';
@@ -35,7 +36,7 @@ export class FileReader {
   ) {
     this.#options = options;
     // `null` is an entry too.
-    this.#entry = options.entry === undefined ? workerEntry() : options.entry;
+    this.#entry = options.entry === undefined ? threadBeside(import.meta.url, 'read-worker') : options.entry;
     this.#longestMs = options.longestMs ?? LONGEST_MS;
     this.#spareAfterMs = options.spareAfterMs ?? SPARE_AFTER_MS;
     if (this.#entry !== null) this.#prepareLater(this.#entry);
@@ -120,12 +121,4 @@ function begin(program: URL): Worker | null {
   } catch {
     return null;
   }
-}
-
-/** The compiled thread beside this file, or the source if Node runs TypeScript. */
-function workerEntry(): URL | null {
-  if (import.meta.url.endsWith('.js')) return new URL('./read-worker.js', import.meta.url);
-  return 'typescript' in process.features && process.features.typescript === 'strip'
-    ? new URL('./read-worker.ts', import.meta.url)
-    : null;
 }

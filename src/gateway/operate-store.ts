@@ -71,7 +71,7 @@ const UNFIT = {
 /** Recomputes every workspace from its ledger. On Redis, gateways may keep running. */
 export const checkStore: CliPorts['checkStore'] = async ({ configFile, environment }) => {
   const { configuration } = await loadConfiguration(configFile, { environment, sections: OF_STORE });
-  const { store: settings, retention, workspaces, secrets } = configuration;
+  const { store: settings, retention, workspaces, secrets, users } = configuration;
   const unfit = new Map<string, { readonly key: KeyRecord; readonly store: string }>();
   const forged = new Map<string, string>();
   const note = (of: KeyRecord | { readonly row: string }, why: keyof typeof UNFIT): void => {
@@ -110,14 +110,11 @@ export const checkStore: CliPorts['checkStore'] = async ({ configFile, environme
         store: secret.fault,
       });
     const keys = await store.keys(null);
-    for (const { key, store: is } of unfit.values())
-      found.push({ workspace: key.workspace ?? '', what: 'key', where: key.id, ledger: 'a key', store: is });
-    for (const key of keys) {
-      const fault = faultOfKey(key);
-      if (fault !== null)
-        found.push({ workspace: key.workspace ?? '', what: 'key', where: key.id, ledger: 'a key', store: fault });
-    }
+    for (const { key, store: is } of [...unfit.values(), ...keys.map((key) => ({ key, store: faultOfKey(key) }))])
+      if (is !== null)
+        found.push({ workspace: key.workspace ?? '', what: 'key', where: key.id, ledger: 'a key', store: is });
     await store.agents();
+    await readUsers(store, [...users.map(({ id }) => id), ...keys.flatMap(({ user }) => user ?? [])]);
     const known = [INSTALLATION, ...workspaces.map(({ id }) => id), ...(await store.workspaces())];
     for (const workspace of new Set(known)) {
       const differences = await checkWorkspace(store, workspace, retention.effectsMs);
@@ -139,6 +136,11 @@ export const checkStore: CliPorts['checkStore'] = async ({ configFile, environme
     return found;
   });
 };
+
+/** Reads what is sealed of users: their seals are judged by that. The date of the first look at users has no name. */
+async function readUsers(store: EffectStore, users: readonly string[]): Promise<void> {
+  for (const user of new Set(['', ...users])) await Promise.all([store.userSince(user), store.passkeys(user)]);
+}
 
 /** Reads all requests for approval: their seals are judged by that. */
 async function readApprovals(store: EffectStore, workspace: string): Promise<void> {

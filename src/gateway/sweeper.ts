@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { dispatchGranted } from '../effects/run/decide-approval.ts';
 import type { Note } from '../effects/model/note.ts';
 import type { People } from '../effects/run/recall.ts';
@@ -35,9 +36,8 @@ export class Sweeper {
   readonly #spill;
   readonly #everyMs;
   readonly #report;
-  #stopped = false;
+  readonly #stopped = new AbortController();
   #last: Swept | null = null;
-  #wake: () => void = () => undefined;
   /** Granted calls that were stopped: how many rounds until the next try, and how many they waited last time. */
   readonly #waits = new Map<string, { rounds: number; readonly waited: number }>();
   /** The settlements that the spill journal had at the start are in the store, or cannot be written yet. */
@@ -66,26 +66,17 @@ export class Sweeper {
   }
 
   stop(): Promise<void> {
-    this.#stopped = true;
-    this.#wake();
+    this.#stopped.abort();
     return this.#running;
   }
 
   async #run(): Promise<void> {
     await this.begun;
-    while (!this.#stopped) {
+    while (!this.#stopped.signal.aborted) {
       await this.#attempt(() => this.#sweep());
       await this.#attempt(() => this.#dispatchLeftOvers());
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, this.#everyMs);
-        timer.unref();
-        this.#wake = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-        if (this.#stopped) this.#wake();
-      });
-      if (!this.#stopped) await this.#attempt(() => this.#spill.drain(this.#ports.store));
+      await delay(this.#everyMs, undefined, { ref: false, signal: this.#stopped.signal }).catch(() => undefined);
+      if (!this.#stopped.signal.aborted) await this.#attempt(() => this.#spill.drain(this.#ports.store));
     }
   }
 

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import { StoreUnavailable } from '../effects/store.ts';
 
 /** How often work that waits for the store is tried again, ms. */
@@ -8,8 +9,7 @@ export class TakeUp {
   readonly #work;
   readonly #report;
   #done = false;
-  #stopped = false;
-  #wake: () => void = () => undefined;
+  readonly #stopped = new AbortController();
   #finish: () => void = () => undefined;
   /** Resolves once the work is done, which may be never. */
   readonly finished;
@@ -40,21 +40,14 @@ export class TakeUp {
   }
 
   stop(): Promise<void> {
-    this.#stopped = true;
-    this.#wake();
+    this.#stopped.abort();
     return this.#running;
   }
 
   async #goOn(): Promise<void> {
-    while (!this.#done && !this.#stopped) {
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, AGAIN_MS);
-        this.#wake = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-      });
-      if (this.#stopped) return;
+    while (!this.#done && !this.#stopped.signal.aborted) {
+      await delay(AGAIN_MS, undefined, { signal: this.#stopped.signal }).catch(() => undefined);
+      if (this.#stopped.signal.aborted) return;
       try {
         await this.#work();
         this.#done = true;

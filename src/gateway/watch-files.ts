@@ -1,6 +1,7 @@
 import { lstatSync, readdirSync, realpathSync, statSync, watch, type FSWatcher } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { isFollowed } from '../diagnostics/file-reading.ts';
+import { atOnce } from '../policy/operators.ts';
 import { inSlices } from './slices.ts';
 
 /** A change is reported after this long without further changes, because some programs write in pieces. */
@@ -137,13 +138,6 @@ function* stamping(paths: readonly string[]): Generator<void, string> {
   const seen = new Set<string>();
   for (const path of paths) yield* addStamp(lines, path, 0, seen);
   return lines.join('\n');
-}
-
-function atOnce<Value>(work: Generator<void, Value>): Value {
-  for (;;) {
-    const step = work.next();
-    if (step.done === true) return step.value;
-  }
 }
 
 /** @param seen files that stand in the lines: most are named themselves, and in a folder that is named, too */

@@ -17,7 +17,11 @@ export interface CallerPorts {
  * Finds out who sends a request to an MCP face, before its body is read.
  * @throws RpcProblem without a valid key, and where the query has anything but the key
  */
-export async function callerOf(ports: CallerPorts, request: FastifyRequest, reply: FastifyReply): Promise<Principal> {
+export async function callerOf(
+  ports: CallerPorts,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<{ readonly principal: Principal; readonly key: string }> {
   const query = request.query as Readonly<Record<string, string | readonly string[]>>;
   const { publicUrl, queryKey } = ports.settings();
   const credentials = keyFromRequest({ headers: request.headers, query }, queryKey);
@@ -39,5 +43,5 @@ export async function callerOf(ports: CallerPorts, request: FastifyRequest, repl
   const stranger = Object.keys(query).find((name) => name !== 'api_key');
   if (stranger !== undefined)
     throw problem('invalid_request', `There is no query here but the key: leave out ${stranger.slice(0, 100)}.`);
-  return who.principal;
+  return { principal: who.principal, key: credentials.key };
 }

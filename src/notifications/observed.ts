@@ -1,3 +1,4 @@
+import { timeToWire } from '../effects/wire/time.ts';
 import { createHash } from 'node:crypto';
 import type { BudgetRow } from '../effects/model/effect.ts';
 import { currencyOf, currencyOfBucket } from '../effects/model/money.ts';
@@ -114,7 +115,7 @@ export class Observed {
     if (this.#isKnown(key)) return null;
     const until = resetsAt ?? this.#store.now() + AGAIN_MS;
     const currency = currencyOf(unit, currencyOfBucket(bucket));
-    const resets = resetsAt === null ? null : timeOf(resetsAt);
+    const resets = resetsAt === null ? null : timeToWire(resetsAt);
     const data = { budget, unit, currency, limit, spent, held, resets_at: resets };
     return { key, until, observation: { event: 'budget.near_limit', workspace, effectId: null, data } as const };
   }
@@ -134,8 +135,4 @@ export class Observed {
       }
     }
   }
-}
-
-function timeOf(at: number): string {
-  return new Date(at).toISOString();
 }

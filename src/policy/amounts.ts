@@ -44,7 +44,12 @@ export function differentAmounts(rules: readonly ReadRule[], tools: readonly Too
       });
       if (other !== undefined) findings.push(finding(budget, other, charge));
     }
-  return pairs > MAX_PAIRS ? [...findings, tooMany()] : findings;
+  return pairs > MAX_PAIRS
+    ? [
+        ...findings,
+        tooMany('different amounts on one budget to compare each with each', 'use budgets of their own, or one amount'),
+      ]
+    : findings;
 
   function mayMeet(a: ReadRule, b: ReadRule): boolean {
     if (a === b) return true;
@@ -110,12 +115,8 @@ function finding(
   };
 }
 
-function tooMany(): Finding {
-  return {
-    code: 'not_all_compared',
-    severity: 'warning',
-    message: 'There are too many rules with different amounts on one budget to compare each with each',
-    hint: 'use budgets of their own, or one amount',
-    at: null,
-  };
+/** That not everything was compared. @param rules of which there are too many, and for what */
+export function tooMany(rules: string, hint: string): Finding {
+  const message = `There are too many rules with ${rules}`;
+  return { code: 'not_all_compared', severity: 'warning', message, hint, at: null };
 }

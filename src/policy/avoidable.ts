@@ -1,6 +1,7 @@
 import type { Finding } from '../diagnostics/finding.ts';
 import type { Json } from '../json/value.ts';
 import type { Tool } from '../effects/model/tool.ts';
+import { tooMany } from './amounts.ts';
 import { type Equality, holds, type Test } from './compiled-condition.ts';
 import { type EngineCondition, readOperator } from './engine-form.ts';
 import { judgedType } from './operators.ts';
@@ -49,7 +50,12 @@ export function avoidableObligations(rules: readonly CompiledRule[], tools: read
     const found = firstWayAround(rule);
     if (found !== null) findings.push(finding(rule, found.other, found.spoiled));
     if (pairs > MAX_PAIRS) {
-      findings.push(tooMany());
+      findings.push(
+        tooMany(
+          'obligations to see whether each of them can be avoided',
+          'write obligations into rules of effect: constrain',
+        ),
+      );
       break;
     }
   }
@@ -94,16 +100,6 @@ function finding(rule: CompiledRule, other: CompiledRule, { param, type }: Spoil
     message: `A call avoids the obligations of '${rule.id}' by ${how}: '${other.id}' allows it then, without them`,
     hint: `write them into a rule of effect: constrain with the same match, which applies also where ${param} cannot be judged`,
     at: rule.position,
-  };
-}
-
-function tooMany(): Finding {
-  return {
-    code: 'not_all_compared',
-    severity: 'warning',
-    message: 'There are too many rules with obligations to see whether each of them can be avoided',
-    hint: 'write obligations into rules of effect: constrain',
-    at: null,
   };
 }
 

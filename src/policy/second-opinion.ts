@@ -242,7 +242,7 @@ async function compilePatterns(
 ): Promise<void> {
   if ('all' in condition) for (const part of condition.all) await compilePatterns(part, evaluation, pause);
   else if ('any' in condition) for (const part of condition.any) await compilePatterns(part, evaluation, pause);
-  else if (isCondition(condition.value)) await compilePatterns(condition.value, evaluation, pause);
+  else if (isGroup(condition.value)) await compilePatterns(condition.value, evaluation, pause);
   else {
     const { name } = readOperator(condition.operator);
     const right = valueOf(condition.value, null, evaluation);
@@ -292,7 +292,7 @@ function operate(spelled: string, left: Json | undefined, right: unknown, evalua
   const isAbsent = left === undefined || left === null;
   if (name === 'some' || name === 'every') {
     if (isAbsent) return ifAbsent ?? maybe;
-    if (!isList(left) || left.length > MAX_ELEMENTS || !isCondition(right)) return maybe;
+    if (!isList(left) || left.length > MAX_ELEMENTS || !isGroup(right)) return maybe;
     const truth = (item: Json): boolean => blockTruth(right, item, evaluation);
     return name === 'some' ? left.some(truth) : left.every(truth);
   }
@@ -346,8 +346,4 @@ function referenceOf(value: unknown): string | null {
 
 function isJson(value: unknown): value is Json {
   return value !== undefined;
-}
-
-function isCondition(value: unknown): value is EngineCondition {
-  return typeof value === 'object' && value !== null && 'all' in value;
 }

@@ -16,7 +16,8 @@ import { type Arrived, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
 import { decodeBody } from './decode-body.ts';
 import { forwardedHeaders } from './headers.ts';
 import { readIdempotencyKey } from '../effects/run/fingerprint.ts';
-import type { LiveConnection } from './live.ts';
+import type { LiveConnection } from '../identity/live.ts';
+import { mayHear } from './judge-read.ts';
 import type { ProxyPorts } from './ports.ts';
 import { contentFault, type ReadContent, readContent } from './read-content.ts';
 import { readUpload } from './read-upload.ts';
@@ -258,17 +259,12 @@ export function liveAnswer(
   { params, headers }: Pick<RunRequest, 'params' | 'headers'>,
   cut: () => void,
 ): LiveConnection {
-  const { principal, workspace, agentId, address, key } = arrived;
+  const { workspace, agentId, address, key } = arrived;
   const target = ports.catalog().target(tool, params) ?? tool.name;
-  const call = { principal, workspace, agentId, tool, upstream: route.upstream, target, params };
-  return {
-    key,
-    address,
-    call: { ...call, headers: headers.sent, requestIp: address },
-    isAdmitted: true,
-    stands: () => false,
-    cut,
-  };
+  const call = { workspace, agentId, tool, upstream: route.upstream, target, params };
+  const mayStay: LiveConnection['mayStay'] = (principal) =>
+    mayHear(ports, { ...call, principal, headers: headers.sent, requestIp: address });
+  return { key, address, mayStay, isAdmitted: true, stands: () => false, cut };
 }
 
 function keyOf(

@@ -1,8 +1,9 @@
+import type { DeniedDecision } from '../effects/model/decision.ts';
 import type { Authorized, JudgeInput, PauseView } from '../effects/ports.ts';
 import { type Principal, keyFactsOf } from '../effects/model/principal.ts';
 import type { Verdict } from '../effects/model/verdict.ts';
 import { problemOf } from './arrival.ts';
-import type { ReadCall, ReadVerdict } from './ports.ts';
+import type { ProxyPorts, ReadCall } from './ports.ts';
 
 /** What judging a read needs: the same functions that the core uses. */
 export interface ReadJudgeParts {
@@ -28,8 +29,8 @@ export interface ReadJudgeParts {
  * Judges reads from memory: permission and identity, then policy, then pauses. Refused reads, and reads with
  * obligations, approvals or facts of the company brain, go to the core.
  */
-export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => ReadVerdict {
-  return (call) => {
+export function createReadJudge(parts: ReadJudgeParts): ProxyPorts['evaluateRead'] {
+  return (call, byRules = true) => {
     const { principal, workspace, tool, upstream } = call;
     const { name } = tool;
     const authorized = parts.authorize(principal, {
@@ -55,18 +56,10 @@ export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => Read
     }
     const { agent } = authorized;
     const now = parts.now();
-    const verdict = parts.judge({
-      agent,
-      key: keyFactsOf(principal),
-      tool,
-      workspace,
-      target: call.target,
-      params: call.params,
-      headers: call.headers,
-      requestIp: call.requestIp,
-      now,
-    });
-    if (verdict.kind === 'deny') {
+    const { target, params, headers, requestIp } = call;
+    const judged = { agent, key: keyFactsOf(principal), tool, workspace, target, params, headers, requestIp, now };
+    const verdict = byRules ? parts.judge(judged) : null;
+    if (verdict?.kind === 'deny') {
       return { kind: 'govern', denied: { decision: verdict.decision, reason: verdict.reason } };
     }
     // Before obligations: an open stream of a call with obligations, which the core has admitted, has to hear it.
@@ -81,6 +74,8 @@ export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => Read
         denied: { decision: 'denied_paused', reason: { code: 'paused', message: `Paused: ${pause.reason}` } },
       };
     }
+    const passed = { kind: 'stream', agentId: agent.id, policyVersion: parts.policyVersion() } as const;
+    if (verdict === null) return { ...passed, rule: null, observed: null, shadow: [] };
     const { trace } = verdict;
     let observed: { readonly would: string; readonly rule: string | null } | null = trace.observed;
     if (verdict.obligations.length > 0 || verdict.approvals.length > 0 || trace.entities !== undefined) {
@@ -92,8 +87,22 @@ export function createReadJudge(parts: ReadJudgeParts): (call: ReadCall) => Read
     }
     const rule = trace.matched.find(({ effect }) => effect === 'allow')?.rule ?? null;
     const { shadow } = trace;
-    return { kind: 'stream', agentId: agent.id, policyVersion: parts.policyVersion(), rule, observed, shadow };
+    return { ...passed, rule, observed, shadow };
   };
+}
+
+const ENDS_ADMITTED: readonly DeniedDecision[] = ['denied_permission', 'denied_identity', 'denied_paused'];
+
+/**
+ * Whether the answer to a call that the core has admitted may still be passed on. What policy says of the call by now does
+ * not count, but pauses, those of rules too, and what its key may do.
+ */
+export function mayHear({ evaluateRead }: Pick<ProxyPorts, 'evaluateRead'>, call: ReadCall): boolean {
+  const verdict = evaluateRead(call);
+  if (verdict.kind !== 'govern') return verdict.kind === 'stream';
+  if (verdict.denied !== null && ENDS_ADMITTED.includes(verdict.denied.decision)) return false;
+  // A denial hides the pause.
+  return evaluateRead(call, false).kind === 'stream';
 }
 
 const TOO_MUCH = {

@@ -8,7 +8,7 @@ import { answered, contextOf, linkedAnswer, passedOnHeaders, problemAnswer, type
 import { type Arrival, type Arrived, createIdentities, receive } from './arrival.ts';
 import { hasBody, liveAnswer, paramsOf, type ReadRequest, readRequest, runRequestOf } from './governed.ts';
 import { type Front, GovernedWrite, type WriteDoor } from './governed-write.ts';
-import { createLive } from './live.ts';
+import { createLive } from '../identity/live.ts';
 import { createPassingAnswer } from './passing-answer.ts';
 import type { ProxyPorts } from './ports.ts';
 import { createReadLedger } from './read-ledger.ts';

@@ -39,9 +39,9 @@ export interface ProxyPorts {
   readonly identify: (key: string, address: string) => Identified | Promise<Identified>;
   /**
    * Judges a read without asking the store: permission and identity, policy, pauses, and whether the gateway's view of
-   * keys and pauses is fresh enough.
+   * keys and pauses is fresh enough. Not `byRules`: what policy has no say in.
    */
-  readonly evaluateRead: (call: ReadCall) => ReadVerdict;
+  readonly evaluateRead: (call: ReadCall, byRules?: boolean) => ReadVerdict;
   readonly run: (request: RunRequest) => Promise<RunResult>;
   /**
    * Holds the caller of a call that has not ended, if it prefers to wait; `null`: it is answered now. `applied` is the

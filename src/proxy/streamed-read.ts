@@ -1,5 +1,6 @@
 import type { IncomingMessage } from 'node:http';
 import { NOT_GOVERNED_HEADERS } from '../effects/run/header-names.ts';
+import type { Principal } from '../effects/model/principal.ts';
 import type { Problem } from '../effects/model/run-request.ts';
 import { errors } from 'undici';
 import { ConnectFailed } from '../upstreams/http/connect.ts';
@@ -8,7 +9,7 @@ import { LinksUnreadable } from './json-links.ts';
 import { type Arrived, keyGoesOn, pathAndQuery, problemOf } from './arrival.ts';
 import type { ReadRequest } from './governed.ts';
 import { forwardedHeaders, originOfRequest } from './headers.ts';
-import type { LiveConnection } from './live.ts';
+import type { LiveConnection } from '../identity/live.ts';
 import type { ProxyPorts, ReadCall, ReadVerdict } from './ports.ts';
 import type { ObservedRead, PassedRead } from './read-ledger.ts';
 import type { RouteMatch } from './route-table.ts';
@@ -69,6 +70,7 @@ export function judgeRead(
   const verdict = ports.evaluateRead(call);
   if (verdict.kind !== 'stream') return verdict;
   if (upstream === null) return { kind: 'problem', problem: noUpstream() };
+  const mayStay = (now: Principal): boolean => ports.evaluateRead({ ...call, principal: now }).kind === 'stream';
   const observed = faults.length > 0 ? { would: 'invalid_request', rule: null } : verdict.observed;
   if (observed !== null) ports.observed(observed.would);
   // Counted here and not in the judge, because an open stream is judged again and again.
@@ -94,7 +96,7 @@ export function judgeRead(
       links: match.route.links,
       style: match.route,
       passed: passedBy(arrived, verdict, match, observed, request.method),
-      live: { key: arrived.key, address: arrived.address, call, isAdmitted: false, ...connection },
+      live: { key: arrived.key, address: arrived.address, mayStay, isAdmitted: false, ...connection },
     },
   };
 }

@@ -11,7 +11,7 @@ import { type Arrived, type Identities, problemOf, receive } from './arrival.ts'
 import { PLAIN_STYLE } from './error-shape.ts';
 import { paramsOf } from './governed.ts';
 import { returnedHeaders } from './headers.ts';
-import type { Live } from './live.ts';
+import type { Live } from '../identity/live.ts';
 import type { ProxiedUpstream, ProxyPorts } from './ports.ts';
 import type { ReadLedger } from './read-ledger.ts';
 import type { DoorRefusal, Refusals } from './refusals.ts';

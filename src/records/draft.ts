@@ -30,20 +30,8 @@ export const MOSTLY_ABSENT: ReadHint = { assumeAbsent: true };
  * the store's own rows (`LocalRows`); elsewhere the rows that a step looked at become the guards of its change.
  */
 export interface Draft
-  extends Pick<LocalRows, 'workspace' | 'now' | 'epoch' | 'replaced' | 'counterAsStored' | 'reset' | 'events'> {
+  extends Pick<LocalRows, 'workspace' | 'now' | 'epoch' | 'replaced' | 'put' | 'counterAsStored' | 'reset' | 'events'> {
   row(kind: string, id: string, hint?: ReadHint): ReadRow | null;
-  /**
-   * Writes a row in place of the one that was looked at. A row that was not looked at is new.
-   * @param before the places of the row that it replaces
-   * @returns the row that is written
-   */
-  put(
-    kind: string,
-    id: string,
-    text: string | null,
-    places: readonly Place[],
-    before: readonly Place[],
-  ): ReadRow | null;
   /** The counter, where it is known. `null`: the store will judge. */
   counter(name: SumName): Counter | null;
   sum(change: SumChange): void;

@@ -1,4 +1,4 @@
-import type { Decision } from '../effects/model/decision.ts';
+import { type Decision, DECISIONS } from '../effects/model/decision.ts';
 import { decisionOf, type EffectRecord, type EffectState } from '../effects/model/effect.ts';
 import { quote } from '../json/canonical.ts';
 import type { ExportItem, ExportRequest } from '../effects/model/export.ts';
@@ -101,15 +101,11 @@ function screen({ state, decision, tool }: EffectFilter): (text: string) => bool
 }
 
 /** Decisions that only denied effects have. `denied_policy` is also that of rejected ones. */
-const IN_DENIED: ReadonlySet<Decision> = new Set([
-  'denied_permission',
-  'denied_identity',
-  'denied_budget',
-  'denied_claim',
-  'idempotency_conflict',
-  'denied_reservation',
-  'denied_paused',
-]);
+const IN_DENIED: ReadonlySet<Decision> = new Set(
+  DECISIONS.filter(
+    (name) => name === 'idempotency_conflict' || (name.startsWith('denied_') && name !== 'denied_policy'),
+  ),
+);
 
 /** States that few effects are in have their own lists. */
 function listFor({ state, decision, agentId }: EffectFilter, someEnded: boolean): string {

@@ -8,7 +8,7 @@ import { ONLY } from './control-rows.ts';
 import type { Draft } from './draft.ts';
 import { jsonKind, repository, textKind } from './kind.ts';
 import { firstOf, type Readable, recordsOf, shownOf } from './lists.ts';
-import { appendTo, emptyOutbox } from './outbox.ts';
+import { appendTo, runInstalling } from './outbox.ts';
 import { readRecord, type StepRunner } from './runner.ts';
 import { appendEvents } from './view.ts';
 
@@ -82,12 +82,7 @@ export function createInstallation(
   seals: KeySeals,
   newId: () => string,
 ): Installation {
-  /** Runs a step of the installation, and then brings the events that it left for other ledgers. */
-  async function run<Result>(step: (draft: Draft) => Result): Promise<Result> {
-    const { result } = await runner.run(INSTALLATION, step);
-    await emptyOutbox(store, runner);
-    return result;
-  }
+  const run = <Result>(step: (draft: Draft) => Result): Promise<Result> => runInstalling(store, runner, step);
 
   const sealed = (key: KeyRecord): SealedKey => ({ ...key, seal: seals.seal(key) });
 

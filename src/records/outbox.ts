@@ -38,6 +38,17 @@ export function appendTo(draft: Draft, workspace: string, id: string, events: re
   else waitingRows.put(draft, id, { at: draft.now, workspace, events });
 }
 
+/** Runs a step of the installation, and then brings the events that it left for other ledgers. */
+export async function runInstalling<Result>(
+  store: RowStore,
+  runner: StepRunner,
+  step: (draft: Draft) => Result,
+): Promise<Result> {
+  const { result } = await runner.run(INSTALLATION, step);
+  await emptyOutbox(store, runner);
+  return result;
+}
+
 /**
  * Brings waiting events into the ledgers that they belong to. Each is written once, no matter who brings it and how
  * often.

@@ -5,7 +5,7 @@ import type { PasskeyStore } from '../effects/passkey-store.ts';
 import type { RowStore } from '../stores/port.ts';
 import type { Draft } from './draft.ts';
 import { jsonKind, repository, textKind } from './kind.ts';
-import { appendTo, emptyOutbox } from './outbox.ts';
+import { appendTo, runInstalling } from './outbox.ts';
 import { readRecord, type StepRunner } from './runner.ts';
 
 /** All passkeys of a user, and which challenges they have answered lately: one row, so that one step sees both. */
@@ -33,12 +33,7 @@ export function createPasskeyStore(
     return sound(seals, user, await readRecord(runner, passkeyRows, INSTALLATION, user)).passkeys;
   }
 
-  /** Runs a step, and then brings the events that it left for other ledgers. */
-  async function run<Result>(step: (draft: Draft) => Result): Promise<Result> {
-    const { result } = await runner.run(INSTALLATION, step);
-    await emptyOutbox(store, runner);
-    return result;
-  }
+  const run = <Result>(step: (draft: Draft) => Result): Promise<Result> => runInstalling(store, runner, step);
 
   return {
     passkeys: of,

@@ -265,7 +265,7 @@ export interface LocalRows {
   /** The row that a {@link put} replaces; `null` if there is none, or nobody looked here. */
   replaced(kind: string, id: string): ReadRow | null;
   /**
-   * Writes a row, or removes it. `before`: the places of the one that is there.
+   * Writes a row, or removes it. `before`: the places of the one that is there. One that nobody looked at is new.
    * @throws TypeError where there is one that nobody looked at here
    */
   put(

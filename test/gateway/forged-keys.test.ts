@@ -20,6 +20,7 @@ store: { kind: embedded, path: "\${DATA}/store" }
 secrets: { master: { file: "\${DATA}/master" } }
 receipts: { keys: "\${DATA}/keys" }
 workspaces: [ { id: demo } ]
+users: [ { id: olga, roles: [] }, { id: tom, roles: [] } ]
 policies: { paths: [] }
 `;
 
@@ -47,6 +48,17 @@ async function installation() {
     remove(id: string): void {
       const database = openDatabase(join(folder, 'store', 'store.db'));
       database.prepare('DELETE FROM rows WHERE id LIKE ?').run(`%${id}%`);
+      database.close();
+    },
+    /** Adds a row, as the same, whose kind is none that is there yet. */
+    add(kind: string, id: string, text: string): void {
+      const database = openDatabase(join(folder, 'store', 'store.db'));
+      database
+        .prepare(`INSERT INTO names (workspace, type, name) SELECT workspace, type, ? FROM names WHERE name = 'user'`)
+        .run(kind);
+      database
+        .prepare(`INSERT INTO rows (kind, id, version, text) SELECT n, ?, 'forged', ? FROM names WHERE name = ?`)
+        .run(id, text, kind);
       database.close();
     },
     async makeKey(kind: 'agent' | 'administrative' = 'agent') {
@@ -130,6 +142,16 @@ it('an agent that was enabled, and a pause that was lifted, in the file are name
       expect.objectContaining({ workspace: '', where, store: expect.stringContaining('put there or changed') }),
     ),
   );
+});
+
+it('the date of a user that was set back, and passkeys that nobody added, are named by fsck', async () => {
+  const at = await installation();
+  await (await at.start()).close();
+  expect(await checkStore(at.options)).toEqual([]);
+  at.alter('"since":', '"since":1', 'olga');
+  at.add('passkeys', 'tom', JSON.stringify({ passkeys: [{ id: 'mine', user: 'tom' }], answered: [], seal: 'a.b' }));
+  const found = (await checkStore(at.options)).filter(({ what }) => what === 'seal');
+  expect(found.map(({ where }) => where).toSorted()).toEqual(['passkeys tom', 'user olga']);
 });
 
 it('a revocation that is lifted in the file of a running gateway lets nobody in again', async () => {

@@ -1,8 +1,9 @@
 import { expect, test } from 'vitest';
 import type { Obligation, Permit } from '../../src/effects/model/verdict.ts';
+import type { DeniedDecision } from '../../src/effects/model/decision.ts';
 import type { JudgeInput } from '../../src/effects/ports.ts';
-import { createReadJudge, type ReadJudgeParts } from '../../src/proxy/judge-read.ts';
-import type { ReadCall } from '../../src/proxy/ports.ts';
+import { createReadJudge, mayHear, type ReadJudgeParts } from '../../src/proxy/judge-read.ts';
+import type { ReadCall, ReadVerdict } from '../../src/proxy/ports.ts';
 import { makeTool } from '../upstreams/tool.ts';
 import { BOT } from './principal.ts';
 
@@ -37,7 +38,7 @@ const PERMIT: Permit = {
 const RATE: Obligation = { kind: 'rate_limit', rule: 's/r', id: 'i', bucket: '', windowMs: 1, limit: 1 };
 const REFUSED = { decision: 'denied_permission', reason: { code: 'tool_not_allowed', message: 'no' } } as const;
 
-function judged(is: Partial<ReadJudgeParts> = {}, call: Partial<ReadCall> = {}) {
+function judged(is: Partial<ReadJudgeParts> = {}, call: Partial<ReadCall> = {}, byRules = true) {
   const seen: { authorized: unknown[]; judged: JudgeInput[]; paused: unknown[] } = {
     authorized: [],
     judged: [],
@@ -64,7 +65,7 @@ function judged(is: Partial<ReadJudgeParts> = {}, call: Partial<ReadCall> = {}) 
       },
     },
   });
-  return { verdict: judge({ ...CALL, ...call }), seen };
+  return { verdict: judge({ ...CALL, ...call }, byRules), seen };
 }
 
 test('a read that policy permits passes, by the rule that allows it; all that counts is asked with what the call is', () => {
@@ -159,4 +160,43 @@ test('what policy would have said where it only observes is told, and a read tha
     rule: null,
     observed: { would: 'denied_policy', rule: 's/no' },
   });
+});
+
+const deny = (decision: DeniedDecision): ReadVerdict => ({
+  kind: 'govern',
+  denied: { decision, reason: { code: 'no_rule_allows', message: 'no' } },
+});
+const STALE: ReadVerdict = {
+  kind: 'problem',
+  problem: { code: 'not_ready', detail: 'no', errors: [], retryAfterMs: 1 },
+};
+
+test.each<[string, ReadVerdict, boolean]>([
+  ['a policy that denies', deny('denied_policy'), true],
+  ['a budget that is over', deny('denied_budget'), true],
+  ['obligations', { kind: 'govern', denied: null }, true],
+  ['a pause', deny('denied_paused'), false],
+  ['a tool that the key may not call', deny('denied_permission'), false],
+  ['an agent that may not act', deny('denied_identity'), false],
+  ['a view of keys that is too old', STALE, false],
+])('the answer to what was admitted: %s', (_, verdict, may) => {
+  const { verdict: passes } = judged();
+  expect(mayHear({ evaluateRead: (_call, byRules = true) => (byRules ? verdict : passes) }, CALL)).toBe(may);
+});
+
+test('the answer to what was admitted is passed on no more where a pause covers it that a denial hides', () => {
+  const evaluateRead = (_call: ReadCall, byRules = true) => deny(byRules ? 'denied_policy' : 'denied_paused');
+  expect(mayHear({ evaluateRead }, CALL)).toBe(false);
+});
+
+test('without rules, permission, how fresh the view is, and pauses count', () => {
+  const pauses = { version: () => 1, match: () => ({ id: 'p', reason: 'why', until: null }) };
+  const { verdict, seen } = judged({}, {}, false);
+  expect(verdict).toMatchObject({ kind: 'stream', agentId: 'bot', rule: null });
+  expect(seen.judged).toEqual([]);
+  expect(judged({ authorize: () => ({ kind: 'denied', ...REFUSED }) }, {}, false).verdict).toMatchObject({
+    denied: REFUSED,
+  });
+  expect(judged({ isFresh: () => false }, {}, false).verdict).toMatchObject({ kind: 'problem' });
+  expect(judged({ pauses }, {}, false).verdict).toMatchObject({ denied: { decision: 'denied_paused' } });
 });

@@ -8,8 +8,6 @@ import type { StreamedRead } from '../../src/proxy/streamed-read.ts';
 import { createStream } from '../../src/upstreams/http/http-upstreams.ts';
 import { makeCa } from '../upstream/certificates.ts';
 import { startTlsUpstream } from '../upstream/tls-start.ts';
-import { makeTool } from '../upstreams/tool.ts';
-import { BOT } from './principal.ts';
 import type { UpstreamTls } from '../../src/effects/upstream.ts';
 
 const closed: (() => Promise<unknown>)[] = [];
@@ -64,17 +62,7 @@ async function startPassing(
       live: {
         key: '',
         address: '',
-        call: {
-          principal: BOT,
-          tool: makeTool({ kind: 'read' }),
-          workspace: 'demo',
-          agentId: 'bot',
-          upstream: 'x',
-          target: 'x',
-          params: {},
-          headers: {},
-          requestIp: '',
-        },
+        mayStay: () => true,
         isAdmitted: false,
         stands: () => false,
         cut: () => {},

@@ -157,6 +157,7 @@ it('refuses a store that serves, one that is there, and a backup that is not who
   rmSync(join(damaged, 'backup.json'));
   const partial = await command('restore', damaged, '--replace');
   expect(partial).toMatchObject({ code: 2, err: expect.stringContaining('There is no whole backup') });
+  writeFileSync(join(damaged, 'backup.json.new'), '');
   expect(await command('backup', damaged)).toMatchObject({ code: 2, err: expect.stringContaining('was interrupted') });
   // What fails after the store was made again leaves it no more than what fails before.
   const odd = join(gateway.dataFolder, 'spill', 'odd.json');

@@ -1,5 +1,5 @@
 import { beginning } from '../model/shortened.ts';
-import type { Json, JsonObject } from '../../json/value.ts';
+import { isJsonArray, type Json, type JsonObject } from '../../json/value.ts';
 
 /** The most characters of params that are shown, in total and of one text: a page for people has room for more. */
 export const SHOWN = {
@@ -47,7 +47,7 @@ export function shownParams(
       truncated = true;
       return CUT;
     }
-    return isList(of) ? list(of, depth) : object(of, depth, null);
+    return isJsonArray(of) ? list(of, depth) : object(of, depth, null);
   }
 
   function list(of: readonly Json[], depth: number): Json {
@@ -78,8 +78,4 @@ export function shownParams(
 
   const shown = object(params, 0, redacted);
   return { params: shown, truncated };
-}
-
-function isList(of: readonly Json[] | JsonObject): of is readonly Json[] {
-  return Array.isArray(of);
 }

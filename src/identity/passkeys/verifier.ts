@@ -1,3 +1,4 @@
+import { threadBeside } from '../../home.ts';
 import { Worker } from 'node:worker_threads';
 import { StoreUnavailable } from '../../effects/store.ts';
 import type { Verified, VerifyRequest } from './verify.ts';
@@ -19,7 +20,7 @@ interface Waiting {
 }
 
 /** @param entry the program of the thread; `null`: in this thread, if no other can run these sources */
-export function createVerifier(entry: URL | null = workerEntry()) {
+export function createVerifier(entry: URL | null = threadBeside(import.meta.url, 'passkey-worker')) {
   const waiting = new Map<number, Waiting>();
   let worker: Worker | null = null;
   let idle: NodeJS.Timeout | undefined;
@@ -77,12 +78,4 @@ export function createVerifier(entry: URL | null = workerEntry()) {
       await end();
     },
   };
-}
-
-/** The compiled thread beside this file, or the source if Node runs TypeScript. */
-function workerEntry(): URL | null {
-  if (import.meta.url.endsWith('.js')) return new URL('./passkey-worker.js', import.meta.url);
-  return 'typescript' in process.features && process.features.typescript === 'strip'
-    ? new URL('./passkey-worker.ts', import.meta.url)
-    : null;
 }

@@ -42,7 +42,7 @@ export async function mcpControlPlugin(
 
   app.addHook('onRequest', async (request, reply) => {
     const began = performance.now();
-    const principal = await callerOf(ports, request, reply);
+    const { principal } = await callerOf(ports, request, reply);
     const permission = permit(principal, 'mcp.connect');
     if (!permission.ok) throw problem(permission.code, permission.detail);
     const tookMs = performance.now() - began;

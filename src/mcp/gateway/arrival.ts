@@ -16,7 +16,7 @@ import { holdsOwnKey } from '../../effects/run/check-call.ts';
 declare module 'fastify' {
   interface FastifyRequest {
     /** Whom the key of a request to an MCP server belongs to, when that was found out, and how long it took. */
-    mcpSender: { readonly principal: Principal; readonly at: number; readonly tookMs: number } | null;
+    mcpSender: (Awaited<ReturnType<typeof callerOf>> & { readonly at: number; readonly tookMs: number }) | null;
   }
 }
 
@@ -41,8 +41,8 @@ export function guardDoor(app: FastifyInstance, ports: GatewayPorts): void {
   recordMessages(app, ports.access);
   app.addHook('onRequest', async (request, reply) => {
     const began = performance.now();
-    const principal = await callerOf(ports, request, reply);
-    request.mcpSender = { principal, at: ports.now(), tookMs: performance.now() - began };
+    const caller = await callerOf(ports, request, reply);
+    request.mcpSender = { ...caller, at: ports.now(), tookMs: performance.now() - began };
   });
 }
 

@@ -4,6 +4,7 @@ import { NO_HEADERS } from '../../effects/model/action-call.ts';
 import { NO_FILES } from '../../effects/model/files.ts';
 import { readIdempotencyKey } from '../../effects/run/fingerprint.ts';
 import { randomPooled } from '../../effects/run/ids.ts';
+import type { Principal } from '../../effects/model/principal.ts';
 import type { GivenKey, Problem } from '../../effects/model/run-request.ts';
 import { type McpCall, pinnedCall, type Tool } from '../../effects/model/tool.ts';
 import type { MessageListener } from '../../effects/upstream.ts';
@@ -21,6 +22,7 @@ import type { EventIdMarks } from './event-ids.ts';
 import { META_PREFIX, resultOf, type AnswerContext } from './answer.ts';
 import { urlRequest, withoutAnswerToUs } from './approval-url.ts';
 import { answeredEarly, asksForMore, openedRound, sealedRound } from './input-rounds.ts';
+import type { LiveConnection } from '../../identity/live.ts';
 import type { createLiveCalls } from './live-calls.ts';
 import type { GatewayPorts } from './ports.ts';
 import { type AnswerHeaders, sealHeaders } from './sessions.ts';
@@ -85,6 +87,10 @@ export async function runCall(
   // answer to another request of its session could come for that to this call. The next id of an effect could be guessed.
   const sentAs = randomPooled(6).readUIntBE(0, 6);
   const answer = beginAnswer(request, reply, arrived, sentAs);
+  const heard = { workspace, agentId, params: given, requestIp: request.ip };
+  const mayStay = (now: Principal): boolean => tool !== null && ports.mayHear({ ...heard, tool, principal: now });
+  const open = liveOf(reply, { mayStay, isAdmitted: true, stands: () => false });
+  reply.raw.once('close', () => ports.live.remove(open));
   const breakOff = new AbortController();
   if (call?.onClientClose === 'abort') answer.onGone(() => breakOff.abort());
   const leave = live.enter(arrived.session, message.id, {
@@ -117,7 +123,13 @@ export async function runCall(
           headers: { ...arrived.headers, ...paramHeaders },
           sessionOf: federated?.sessionOf ?? null,
           signal: breakOff.signal,
-          hears: answer.listener,
+          hears: {
+            ...answer.listener,
+            began(head) {
+              answer.listener.began(head);
+              if (!reply.raw.destroyed) ports.live.add(open);
+            },
+          },
         },
         requestIp: request.ip,
         stages: [
@@ -349,6 +361,15 @@ function renamed(body: Buffer, sentAs: number, id: RpcId): Buffer {
   const at = body.indexOf(name);
   if (at === -1) return body;
   return Buffer.concat([body.subarray(0, at), Buffer.from(JSON.stringify(id)), body.subarray(at + name.length)]);
+}
+
+/** What is open on behalf of the key of a request. */
+export function liveOf(
+  { request, raw }: FastifyReply,
+  stays: Pick<LiveConnection, 'mayStay' | 'isAdmitted' | 'stands'>,
+): LiveConnection {
+  // Without a sender it has no key, and is cut.
+  return { ...stays, key: request.mcpSender?.key ?? '', address: request.ip, cut: () => void raw.destroy() };
 }
 
 /** Resolves when more can be written, or nobody reads any more. */

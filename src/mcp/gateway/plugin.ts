@@ -1,7 +1,9 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify';
 import { pipeline } from 'node:stream';
 import { passingTool } from '../../config/stand-in-tools.ts';
+import type { Principal } from '../../effects/model/principal.ts';
 import type { Tool } from '../../effects/model/tool.ts';
+import type { LiveConnection } from '../../identity/live.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { identityOf } from '../../mcp-protocol/call-params.ts';
 import { META } from '../../mcp-protocol/revisions.ts';
@@ -15,7 +17,6 @@ import { isEventStream } from '../../upstreams/http/events.ts';
 import type { McpUpstream } from '../../upstreams/mcp/mcp-upstream.ts';
 import type { McpRequest } from '../../upstreams/mcp/open.ts';
 import { type Change, passThrough, type Passed } from '../../upstreams/mcp/pass-through.ts';
-import { callerOf } from '../caller.ts';
 import { note } from './access.ts';
 import { announcements } from './federated.ts';
 import { isAskedHere } from './approval-url.ts';
@@ -29,11 +30,11 @@ import {
   senderOf,
   sessionName,
 } from './arrival.ts';
-import { type ArrivedCall, runCall, writeHead } from './call.ts';
+import { type ArrivedCall, liveOf, runCall, writeHead } from './call.ts';
 import { EventIdMarks, markedEvents, openEventId } from './event-ids.ts';
 import { createLiveCalls } from './live-calls.ts';
 import { mayNotify, treatmentOf } from './methods.ts';
-import type { GatewayPorts } from './ports.ts';
+import type { GatewayPorts, Refused } from './ports.ts';
 import { type AnswerHeaders, holderOf, sealHeaders, sealSession } from './sessions.ts';
 import { answerTask, OFFERS_TASKS } from './tasks.ts';
 
@@ -91,12 +92,8 @@ const TRANSPORT = [
 /** What has no message is of the era with sessions. */
 const NO_MESSAGE: Era = { kind: 'handshake', version: null };
 
-/** How often it is looked whether those who have a stream still may, ms: keys are revoked meanwhile. */
-const LOOK_MS = 1_000;
-
-/** Who sends a request to which server. `session` is the server's own id of it, `tool` that as which it may be sent. */
+/** Who sends a request to which server. `session` is the server's own id of it. */
 interface Arrived extends Sender {
-  readonly tool: string;
   readonly server: McpUpstream;
   readonly headers: Readonly<Record<string, string>>;
   readonly era: Era;
@@ -111,7 +108,9 @@ export async function mcpGatewayPlugin(
   { ports }: { readonly ports: GatewayPorts },
 ): Promise<void> {
   const door = new ServerDoor(ports);
-  app.addHook('preClose', async () => door.stop());
+  // Clients keep streams open as long as they run: the gateway would never stop.
+  app.addHook('preClose', async () => ports.live.stop());
+  app.addHook('onClose', async () => ports.live.close());
   guardDoor(app, ports);
   const at = { url: '/mcp/:upstream', exposeHeadRoute: false } as const;
   app.route({
@@ -142,7 +141,7 @@ export async function mcpGatewayPlugin(
         const arrived = arrive(ports, request, null, NO_MESSAGE);
         const { path } = arrived.server.settings.mcp;
         const sent = { method, path, headers: arrived.headers, body: null };
-        return door.pass(arrived, sent, reply, { stands: method === 'GET' });
+        return method === 'GET' ? door.openStream(arrived, sent, reply) : door.pass(arrived, sent, reply);
       },
     });
 }
@@ -151,18 +150,23 @@ export async function mcpGatewayPlugin(
 class ServerDoor {
   readonly #ports: GatewayPorts;
   readonly #live = createLiveCalls();
-  /** Ends the streams that no answer ends. */
-  readonly #standing = new Set<() => void>();
-  #isStopping = false;
 
   constructor(ports: GatewayPorts) {
     this.#ports = ports;
   }
 
-  /** Clients keep streams open as long as they run: the gateway would never stop. */
-  stop(): void {
-    this.#isStopping = true;
-    for (const end of this.#standing) end();
+  /** Opens the stream of what a server says of its own accord. */
+  async openStream(arrived: Arrived, sent: McpRequest, reply: FastifyReply): Promise<FastifyReply> {
+    const { workspace, agentId, server } = arrived;
+    const tool = judgedTool(server.settings.id, 'session');
+    const passing = { workspace, agentId, tool, params: {}, requestIp: reply.request.ip };
+    // A key of some tools may connect if one of them is of the server; the session itself is none of them.
+    const judge = (principal: Principal): Refused | null =>
+      this.#ports.judge({ ...passing, principal: { ...principal, allowedTools: null } }, 'without_rules');
+    const refusal = judge(arrived.principal);
+    if (refusal !== null) return refuse(reply, 403, null, refusal);
+    const mayStay = (now: Principal): boolean => this.#mayConnect(arrived, now) && judge(now) === null;
+    return this.pass(arrived, sent, reply, { stands: true, mayStay });
   }
 
   async answerRequest(
@@ -233,17 +237,12 @@ class ServerDoor {
     const tool = judgedTool(server.settings.id, message.method);
     note(request, { tool: tool.name });
     const { params } = message;
-    const refusal = this.#ports.judge({ principal, workspace, agentId, tool, params, requestIp: request.ip });
-    if (refusal === null)
-      return this.pass(arrived, postOf(arrived, message), reply, { stands: message.method === 'subscriptions/listen' });
-    if (refusal.kind === 'problem') throw new RpcProblem(refusal.problem);
-    const { decision, reason } = refusal;
-    note(request, { decision });
-    return sendError(reply.header('svc-decision', decision), 200, message.id, {
-      code: RPC.refused,
-      message: reason.message,
-      data: { decision, code: reason.code, ...(reason.rule === undefined ? {} : { rule: reason.rule }) },
-    });
+    const passing = { principal, workspace, agentId, tool, params, requestIp: request.ip };
+    const refusal = this.#ports.judge(passing);
+    const stands = message.method === 'subscriptions/listen';
+    const mayStay = (now: Principal): boolean => this.#ports.judge({ ...passing, principal: now }, 'open') === null;
+    if (refusal === null) return this.pass(arrived, postOf(arrived, message), reply, { stands, mayStay });
+    return refuse(reply, 200, message.id, refusal);
   }
 
   /** A list of tools, as this agent may see it. */
@@ -303,21 +302,23 @@ class ServerDoor {
     {
       changed = null,
       stands = false,
+      mayStay = (principal) => this.#mayConnect(arrived, principal),
     }: {
       readonly changed?: Change | null;
       /** Its answer is a stream that lasts until one side leaves, or the sender may have it no more. */
       readonly stands?: boolean;
+      readonly mayStay?: LiveConnection['mayStay'];
     } = {},
   ): Promise<FastifyReply> {
+    const { raw } = reply;
     const gone = new AbortController();
-    const end = (): void => void reply.raw.destroy();
+    const open = liveOf(reply, { mayStay, isAdmitted: false, stands: () => stands });
     // One for both: the pipeline below listens seven times, and beyond ten in all Node warns of a leak.
-    let looks: NodeJS.Timeout | undefined;
-    reply.raw.once('close', () => {
+    raw.once('close', () => {
       gone.abort();
-      clearInterval(looks);
-      this.#standing.delete(end);
+      this.#ports.live.remove(open);
     });
+    if (!raw.destroyed) this.#ports.live.add(open);
     const passed: Passed = await passThrough(arrived.server, sent, gone.signal, changed);
     if (passed.kind === 'failed')
       throw problem('not_ready', `The MCP server could not be reached: ${passed.message}.`, 1_000);
@@ -333,23 +334,12 @@ class ServerDoor {
       ? new EventIdMarks(this.#ports.workspaceKey(arrived.workspace), owner)
       : null;
     reply.hijack();
-    const { raw } = reply;
-    if (stands && this.#isStopping) raw.destroy();
     if (raw.destroyed) {
       body.destroy();
       return reply;
     }
     if (stands) {
       if (status === 200) note(reply.request, { lasts: true });
-      this.#standing.add(end);
-      const look = async (): Promise<void> => {
-        const principal = await callerOf(this.#ports, reply.request, reply);
-        const { workspace, agentId, tool } = arrived;
-        const asked = { endpoint: 'proxy.read', workspace, agentId, tool } as const;
-        if (this.#ports.authorize(principal, asked).kind !== 'agent') end();
-      };
-      // What cannot be judged is cut, as by the proxy.
-      looks = setInterval(() => void look().catch(end), LOOK_MS);
       const doubts = announcements(() => arrived.server.pins.doubt(arrived.server));
       body.on('data', doubts);
     }
@@ -358,6 +348,27 @@ class ServerDoor {
     pipeline([body, ...(marks === null ? [] : [markedEvents(marks)]), raw], () => {});
     return reply;
   }
+
+  #mayConnect({ workspace, agentId, server }: Arrived, principal: Principal): boolean {
+    const tool = authorizedBy(principal, server.settings.id);
+    return this.#ports.authorize(principal, { endpoint: 'proxy.read', workspace, agentId, tool }).kind === 'agent';
+  }
+}
+
+function refuse(reply: FastifyReply, status: number, id: RpcId | null, refusal: Refused): FastifyReply {
+  if (refusal.kind === 'problem') throw new RpcProblem(refusal.problem);
+  const { decision, reason } = refusal;
+  note(reply.request, { decision });
+  return sendError(reply.header('svc-decision', decision), status, id, {
+    code: RPC.refused,
+    message: reason.message,
+    data: { decision, code: reason.code, ...(reason.rule === undefined ? {} : { rule: reason.rule }) },
+  });
+}
+
+/** As which tool a key may connect to a server: it may call one of it. */
+function authorizedBy({ allowedTools }: Principal, upstream: string): string {
+  return allowedTools?.find((name) => name.startsWith(`${upstream}.`)) ?? `${upstream}.(session)`;
 }
 
 /** @throws RpcProblem, RpcRefused where the request is for no server, of nobody, or in a session of somebody else */
@@ -366,8 +377,7 @@ function arrive(ports: GatewayPorts, request: Incoming, message: RpcMessage | nu
   if (server === null) throw problem('not_found', 'There is no MCP server of this name here.');
   const upstream = server.settings.id;
   note(request, { upstream });
-  const mayCall = request.mcpSender?.principal.allowedTools?.find((name) => name.startsWith(`${upstream}.`));
-  const tool = mayCall ?? `${upstream}.(session)`;
+  const tool = request.mcpSender === null ? '' : authorizedBy(request.mcpSender.principal, upstream);
   const sender = senderOf(ports, request, message, { upstream, tool });
   const headers = headersNamed(request, [...TRANSPORT, ...(server.settings.headers?.forward ?? [])]);
   if (sender.session !== null) headers['mcp-session-id'] = sender.session;
@@ -381,7 +391,7 @@ function arrive(ports: GatewayPorts, request: Incoming, message: RpcMessage | nu
     }
     headers['last-event-id'] = id;
   }
-  return { ...sender, tool, server, headers, era };
+  return { ...sender, server, headers, era };
 }
 
 /**

@@ -11,6 +11,7 @@ import type { Reason } from '../../effects/model/decision.ts';
 import type { McpUpstream } from '../../upstreams/mcp/mcp-upstream.ts';
 import type { Catalog } from '../../upstreams/catalog.ts';
 import type { AccessLine } from '../../telemetry/access-log.ts';
+import type { createLive } from '../../identity/live.ts';
 import type { CallerPorts } from '../caller.ts';
 import type { FaultPorts } from '../http.ts';
 
@@ -20,8 +21,12 @@ export interface GatewayPorts extends CallerPorts, FaultPorts {
   readonly catalog: () => Catalog;
   readonly run: (request: RunRequest) => Promise<RunResult>;
   readonly authorize: (principal: Principal, request: AuthorizeRequest) => Authorized;
-  /** Judges something that passes through: why it may not, or `null`. */
-  readonly judge: (request: Passing) => Refused | null;
+  /** Judges something that passes through, or that has passed and is open: why it may not, or `null`. */
+  readonly judge: (request: Passing, how?: 'anew' | 'open' | 'without_rules') => Refused | null;
+  /** Whether the answer to a call of a tool may still be passed on. */
+  readonly mayHear: (call: Passing) => boolean;
+  /** What is open at the doors to MCP servers on behalf of keys. */
+  readonly live: ReturnType<typeof createLive>;
   readonly workspaceKey: (workspace: string) => KeyObject;
   readonly effect: (workspace: string, id: string) => Promise<EffectRecord | null>;
   readonly approval: (workspace: string, id: string) => Promise<ApprovalRecord | null>;

@@ -9,16 +9,18 @@ import {
   readdirSync,
   readFileSync,
   readSync,
+  realpathSync,
   renameSync,
   rmSync,
   statSync,
   writeFileSync,
 } from 'node:fs';
-import { join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { readOwnJson } from '../../json/read.ts';
 import { makePrivateFolder, syncFolder } from '../private-folder.ts';
 import { openUnjudged, STORE_FILE } from './boot.ts';
 import { loadDriver, type OpenDatabase } from './driver.ts';
+import { codeOf } from './failure-text.ts';
 import { acquireLock, isLocked } from './lock.ts';
 import { BackupFault, layered, writeChanges, writeImage } from './image.ts';
 import { FORMAT_NUMBER, formatOf } from './tables/schema.ts';
@@ -33,6 +35,7 @@ const CHANGES = 'changes-';
 /** What it does not have in its file yet, of a backup with changes. */
 const JOURNAL_FILE = 'journal';
 const CONTENT_FILE = 'backup.json';
+const DRAFT_FILE = `${CONTENT_FILE}.new`;
 export const SPILL_FOLDER = 'spill';
 
 const CHUNK_BYTES = 1024 * 1024;
@@ -71,19 +74,46 @@ export const RESTORING = 'restoring';
  */
 export async function writeBackup(path: string, to: string, previous: string | null): Promise<BackupContent> {
   if (!existsSync(join(path, STORE_FILE))) throw new BackupFault(`There is no store in ${path}.`);
+  refuseWork(path, to);
   const open = await loadDriver();
   makePrivateFolder(to);
-  const there = readdirSync(to);
-  const isPart = there.some((name) => [BACKUP_FILE, BASE_FILE].includes(name)) && !there.includes(CONTENT_FILE);
-  if (isPart)
-    throw new BackupFault(`${to} has a part of a backup, which was interrupted. Delete it, or name another one.`);
-  if (there.length > 0)
-    throw new BackupFault(`${to} is not empty: a backup has a folder of its own. Name another one.`);
+  claim(to);
   return writeInto(path, to, previous, open).catch((error: unknown) => {
     // A part is no backup, and may take the room of a store on the same disk.
     for (const name of readdirSync(to)) rmSync(join(to, name), { recursive: true, force: true });
     throw error;
   });
+}
+
+/** Makes the draft, which only one can, and then looks at what stands beside it: another backup may have ended meanwhile. */
+function claim(to: string): void {
+  const draft = join(to, DRAFT_FILE);
+  try {
+    closeSync(openSync(draft, 'wx', 0o600));
+  } catch (error) {
+    if (codeOf(error) !== 'EEXIST') throw error;
+    throw new BackupFault(
+      `${to} has a part of a backup, which is being written or was interrupted. Name another one, or delete it where no svc backup runs.`,
+    );
+  }
+  if (readdirSync(to).length > 1) {
+    rmSync(draft);
+    throw new BackupFault(`${to} is not empty: a backup has a folder of its own. Name another one.`);
+  }
+}
+
+/** @throws BackupFault for a folder that the next restore removes */
+export function refuseWork(path: string, folder: string): void {
+  const work = join(realOf(path), RESTORING);
+  if (`${realOf(folder)}/`.startsWith(`${work}/`))
+    throw new BackupFault(
+      `${folder} is where svc restore makes a store, and removes what is there. Name another folder.`,
+    );
+}
+
+/** Where a path leads, by links too, as far as it is there. */
+function realOf(path: string): string {
+  return existsSync(path) ? realpathSync(path) : join(realOf(dirname(path)), basename(path));
 }
 
 async function writeInto(
@@ -107,7 +137,7 @@ async function writeInto(
     files: { ...files, ...digestsOf(to, names) },
   };
   // It is written last: a folder without it is no backup.
-  const draft = join(to, `${CONTENT_FILE}.new`);
+  const draft = join(to, DRAFT_FILE);
   writeFileSync(draft, `${JSON.stringify(content, null, 2)}\n`, { mode: 0o600 });
   syncFile(draft);
   renameSync(draft, join(to, CONTENT_FILE));
@@ -219,19 +249,22 @@ function withLayers<T>(
  * @returns their names in a backup
  */
 export function copySpill(from: string, to: string): readonly string[] {
-  if (!existsSync(from)) return [];
-  const names = readdirSync(from).filter((name) => name.endsWith('.json'));
+  const names = spilled(from);
   if (names.length > 0) makePrivateFolder(to);
   return names.flatMap((name) => {
     try {
       copyFileSync(join(from, name), join(to, name));
     } catch (error) {
-      if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return [];
+      if (codeOf(error) === 'ENOENT') return [];
       throw error;
     }
     syncFile(join(to, name));
     return [`${SPILL_FOLDER}/${name}`];
   });
+}
+
+function spilled(folder: string): readonly string[] {
+  return existsSync(folder) ? readdirSync(folder).filter((name) => name.endsWith('.json')) : [];
 }
 
 /**
@@ -250,6 +283,11 @@ export function checkBackup(from: string): BackupContent {
     if (digestOf(file) !== digest)
       throw new BackupFault(`The backup in ${from} was changed, or is damaged: ${name} is not as it was written.`);
   }
+  const stranger = spilled(join(from, SPILL_FOLDER)).find((name) => !(`${SPILL_FOLDER}/${name}` in content.files));
+  if (stranger !== undefined)
+    throw new BackupFault(
+      `The backup in ${from} was changed: ${SPILL_FOLDER}/${stranger} is none of its files, and would be taken for a settlement. Move it away.`,
+    );
   return content;
 }
 

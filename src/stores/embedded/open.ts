@@ -4,6 +4,7 @@ import { keepKey, type OpenProgram, type OpenRows, type Program, type ProgramKey
 import type { SumListed, Watched } from '../port.ts';
 import { MAX_CLOCK_JUMP_MS } from '../clock-jump.ts';
 import { endedBefore, type Boot } from './ended.ts';
+import { asError } from './failure-text.ts';
 import { type ReadSide, readInThisThread, readInOwnThread } from './read-side.ts';
 import { type Ask, asking, type Writing } from '../threads/operations.ts';
 import { threadEntry, startThread, type StoreThread } from '../threads/thread.ts';
@@ -224,6 +225,8 @@ async function writeInThread(
   const state = listening(listener);
   const keys: ProgramKeys = new Map();
   let thread: StoreThread | null = null;
+  /** Why there is no thread. One that starts says that the store is ready before it can be asked. */
+  let away = '';
   let seen = 0;
   let closing: (() => void) | null = null;
   let restartTimer: NodeJS.Timeout | null = null;
@@ -278,7 +281,7 @@ async function writeInThread(
       closing();
       return;
     }
-    state.health = { ...state.health, ready: false, problem: { code: 'store_unavailable', message: why } };
+    away = why;
     restartAfter(RESTART_FIRST_MS);
   }
 
@@ -286,20 +289,26 @@ async function writeInThread(
     restartTimer = setTimeout(() => {
       start().then(
         () => listener.onChanged(null),
-        () => restartAfter(Math.min(waitMs * 2, RESTART_MOST_MS)),
+        (error: unknown) => {
+          away = asError(error).message;
+          restartAfter(Math.min(waitMs * 2, RESTART_MOST_MS));
+        },
       );
     }, waitMs).unref();
   }
 
-  const isClosed = (): StoreUnavailable =>
-    new StoreUnavailable(state.health.problem?.message ?? 'The store is closed.');
+  const health = (): StoreHealth =>
+    thread === null
+      ? { ...state.health, ready: false, problem: { code: 'store_unavailable', message: away } }
+      : state.health;
+  const isClosed = (): StoreUnavailable => new StoreUnavailable(health().problem?.message ?? 'The store is closed.');
   const first = await start();
   const clock = createStoreClock(first.now, options.maxClockJumpMs);
 
   return {
     installId: first.installId,
     now: () => Math.max(seen, clock.now()),
-    health: () => state.health,
+    health,
     boot: () => state.boot,
     ask: (op, asked) => (thread !== null && closing === null ? thread.ask(op, asked) : Promise.reject(isClosed())),
     program: {

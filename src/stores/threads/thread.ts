@@ -1,3 +1,4 @@
+import { threadBeside } from '../../home.ts';
 import { Worker } from 'node:worker_threads';
 import { StoreUnavailable } from '../../effects/store.ts';
 import { DONE, type ThreadData, type ToGateway, type ToStore, UNAVAILABLE } from './channel.ts';
@@ -117,10 +118,5 @@ function takeReplies(message: Message, waiting: (Waiting | null)[], free: number
   } while (!replies.isAtEnd());
 }
 
-/** The compiled thread beside this file, or its source if Node runs TypeScript; `null`: no thread can run the source. */
-export function threadEntry(): URL | null {
-  if (import.meta.url.endsWith('.js')) return new URL('./worker.js', import.meta.url);
-  return 'typescript' in process.features && process.features.typescript === 'strip'
-    ? new URL('./worker.ts', import.meta.url)
-    : null;
-}
+/** What a thread of the store runs; `null`: none can. */
+export const threadEntry = (): URL | null => threadBeside(import.meta.url, 'worker');

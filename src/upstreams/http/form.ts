@@ -34,7 +34,8 @@ type Node =
 
 type Parts = Extract<Node, { kind: 'parts' }>;
 
-class FormFault extends Error {
+/** What a form has that servers would read in different ways. */
+export class FormFault extends Error {
   readonly path: string;
   constructor(path: string, message: string) {
     super(message);

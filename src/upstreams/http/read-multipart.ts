@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { Gathered } from '../../bytes/gathered.ts';
 import { type FileFacts, isFile } from '../../effects/model/files.ts';
 import { type Json, pointerTo } from '../../json/value.ts';
-import { collectFields, type FormOptions, MOST_SHOWN, type ReadForm } from './form.ts';
+import { collectFields, FormFault, type FormOptions, MOST_SHOWN, type ReadForm } from './form.ts';
 import { UNKNOWN_TYPE } from './multipart-body.ts';
 import { type PartHead, readPartHead } from './part-headers.ts';
 import type { IncomingFile } from './spool.ts';
@@ -20,14 +20,6 @@ const END_OF_HEAD = Buffer.from('\r\n\r\n');
 const CR = 0x0d;
 const LF = 0x0a;
 const DASH = 0x2d;
-
-class MultipartFault extends Error {
-  readonly path: string;
-  constructor(path: string, message: string) {
-    super(message);
-    this.path = path;
-  }
-}
 
 interface Part {
   readonly head: Exclude<PartHead, { kind: 'fault' }>;
@@ -52,7 +44,7 @@ export async function readMultipart(source: AsyncIterable<Buffer>, options: Mult
     }
     return reader.end();
   } catch (error) {
-    if (error instanceof MultipartFault) return { ok: false, path: error.path, message: error.message };
+    if (error instanceof FormFault) return { ok: false, path: error.path, message: error.message };
     throw error;
   }
 }
@@ -71,7 +63,7 @@ function createReader(options: MultipartOptions) {
   const charge = (bytes: number): void => {
     fieldBytes += bytes;
     if (fieldBytes > options.fieldBytes)
-      throw new MultipartFault(
+      throw new FormFault(
         '',
         `has fields and headers of more than ${options.fieldBytes} bytes; large values are files`,
       );
@@ -84,7 +76,7 @@ function createReader(options: MultipartOptions) {
 
   const begin = (bytes: Buffer): void => {
     const head = readPartHead(bytes);
-    if (head.kind === 'fault') throw new MultipartFault(pathOf(head.name), `${where()} ${head.message}`);
+    if (head.kind === 'fault') throw new FormFault(pathOf(head.name), `${where()} ${head.message}`);
     charge(bytes.byteLength);
     part = { head, file: head.kind === 'file' ? options.openFile() : null, text: new Gathered(), bytes: 0 };
     state = 'body';
@@ -105,18 +97,18 @@ function createReader(options: MultipartOptions) {
     const text = part.text.take();
     part = null;
     if (head.length !== null && head.length !== bytes)
-      throw new MultipartFault(pathOf(head.name), `${where()} is not as long as its Content-Length says`);
+      throw new FormFault(pathOf(head.name), `${where()} is not as long as its Content-Length says`);
     let value: string | FileFacts;
     if (head.kind === 'file' && file !== null) {
       const facts: FileFacts = { filename: head.filename, content_type: head.type ?? UNKNOWN_TYPE, ...file.end() };
       files.add(facts);
       value = facts;
     } else {
-      if (!isUtf8(text)) throw new MultipartFault(pathOf(head.name), `${where()} is a field that is not UTF-8`);
+      if (!isUtf8(text)) throw new FormFault(pathOf(head.name), `${where()} is a field that is not UTF-8`);
       value = text.toString('utf8');
     }
     const fault = fields.put(head.name, value);
-    if (fault !== null) throw new MultipartFault(fault.path, fault.message);
+    if (fault !== null) throw new FormFault(fault.path, fault.message);
   };
 
   /** @returns whether the buffered bytes need another step; a promise if a file has to take some of them first */
@@ -125,7 +117,7 @@ function createReader(options: MultipartOptions) {
       case 'start':
         if (rest.byteLength < needle.byteLength) return false;
         if (!take(needle.byteLength).equals(needle))
-          throw new MultipartFault('', 'does not begin with the boundary that Content-Type names');
+          throw new FormFault('', 'does not begin with the boundary that Content-Type names');
         state = 'boundary';
         return true;
       case 'boundary': {
@@ -135,13 +127,13 @@ function createReader(options: MultipartOptions) {
         else if (first === CR && second === LF) {
           state = 'head';
           parts += 1;
-        } else throw new MultipartFault('', `has more than a line end after the boundary behind ${where()}`);
+        } else throw new FormFault('', `has more than a line end after the boundary behind ${where()}`);
         return true;
       }
       case 'head': {
         const end = rest.indexOf(END_OF_HEAD);
         if (end > MAX_HEAD || (end === -1 && rest.byteLength > MAX_HEAD))
-          throw new MultipartFault('', `${where()} has headers of more than ${MAX_HEAD} bytes`);
+          throw new FormFault('', `${where()} has headers of more than ${MAX_HEAD} bytes`);
         if (end === -1) return false;
         begin(take(end));
         take(END_OF_HEAD.byteLength);
@@ -155,7 +147,7 @@ function createReader(options: MultipartOptions) {
           return sure <= 0 ? false : (content(take(sure)) ?? false);
         }
         if (at < 2 || rest[at - 2] !== CR || rest[at - 1] !== LF)
-          throw new MultipartFault(pathOf(part?.head.name ?? null), `${where()} has the boundary inside`);
+          throw new FormFault(pathOf(part?.head.name ?? null), `${where()} has the boundary inside`);
         const written = content(take(at - 2));
         if (written !== null) return written;
         take(2 + needle.byteLength);
@@ -165,7 +157,7 @@ function createReader(options: MultipartOptions) {
       }
       case 'end':
         if (rest.byteLength > 2 || !rest.equals(LINE_END.subarray(0, rest.byteLength)))
-          throw new MultipartFault('', 'has something behind its last boundary');
+          throw new FormFault('', 'has something behind its last boundary');
         return false;
     }
   };
@@ -184,8 +176,8 @@ function createReader(options: MultipartOptions) {
       return goOn();
     },
     end(): ReadForm {
-      if (state !== 'end') throw new MultipartFault('', 'ends without its last boundary');
-      if (rest.byteLength === 1) throw new MultipartFault('', 'has something behind its last boundary');
+      if (state !== 'end') throw new FormFault('', 'ends without its last boundary');
+      if (rest.byteLength === 1) throw new FormFault('', 'has something behind its last boundary');
       const read = fields.members();
       if (!read.ok) return read;
       // The names of fields can imitate a file that nobody sent.

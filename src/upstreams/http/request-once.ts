@@ -1,5 +1,6 @@
 import type { Socket } from 'node:net';
 import { Client, type Dispatcher } from 'undici';
+import { ANNOUNCED_TOO_OFTEN, MOST_ANNOUNCEMENTS } from './announcements.ts';
 import { ConnectFailed, guardedConnector } from './connect.ts';
 import { CONNECT_TIMEOUT_MS } from './connections.ts';
 
@@ -29,8 +30,14 @@ async function requestOnce<T>(
   const connect = guardedConnector({ network, timeoutMs: CONNECT_TIMEOUT_MS, tls: null }, () => undefined);
   const client = new Client(origin, { connect, pipelining: 1, allowH2: false, maxHeaderSize: MOST_HEAD });
   try {
-    const signal = AbortSignal.timeout(timeoutMs);
-    return await read(await client.request({ method, path: `${pathname}${search}`, headers, body, signal }), signal);
+    const flooded = new AbortController();
+    let announced = 0;
+    const onInfo = (): void => {
+      if ((announced += 1) > MOST_ANNOUNCEMENTS) flooded.abort(new Error(ANNOUNCED_TOO_OFTEN));
+    };
+    const signal = AbortSignal.any([AbortSignal.timeout(timeoutMs), flooded.signal]);
+    const request = { method, path: `${pathname}${search}`, headers, body, signal, onInfo };
+    return await read(await client.request(request), signal);
   } finally {
     await client.destroy();
   }

@@ -116,35 +116,90 @@ test('a call that is cancelled after it has left is finished: the server does no
   expect(resultOf(await first).decision).toMatchObject({ decision: 'committed' });
 });
 
-test('a stream ends with its key; that of another key goes on', async () => {
-  const gateway = world.gateway();
-  const agent = { kind: 'agent', workspace: 'demo', agent_id: 'bot' };
-  const stand = async (key: string) => {
-    const { body } = await fetch(world.door(), { headers: { 'x-api-key': key, accept: 'text/event-stream' } });
-    let heard = '';
-    let isOver = false;
-    const reading = async (): Promise<void> => {
-      const text = body?.pipeThrough(new TextDecoderStream()) ?? [];
-      for await (const piece of text) heard += piece;
-    };
-    void reading()
-      .catch(() => undefined)
-      .finally(() => {
-        isOver = true;
-      });
-    return { heard: () => heard, isOver: () => isOver };
+/** A stream of the server that a client keeps open, or one that answers a call of a tool. */
+async function hear(asked: { readonly key: string; readonly call?: JsonObject }) {
+  const { key, call } = asked;
+  const headers = {
+    'x-api-key': key,
+    accept: 'application/json, text/event-stream',
+    'content-type': 'application/json',
   };
-  const ended = await makeApiKey(gateway, 'olga', agent);
-  const [its, other] = [await stand(ended), await stand(world.keys.bot)];
-  world.server.tell('{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"before"}}');
+  const sent = call === undefined ? { method: 'GET' } : { method: 'POST', body: JSON.stringify(call) };
+  const response = await fetch(world.door(), { ...sent, headers });
+  let heard = '';
+  let isOver = false;
+  const reading = async (): Promise<void> => {
+    const text = response.body?.pipeThrough(new TextDecoderStream()) ?? [];
+    for await (const piece of text) heard += piece;
+  };
+  void reading()
+    .catch(() => undefined)
+    .finally(() => {
+      isOver = true;
+    });
+  return { status: response.status, heard: () => heard, isOver: () => isOver };
+}
+
+const notice = (data: string): string =>
+  JSON.stringify({ jsonrpc: '2.0', method: 'notifications/message', params: { data } });
+
+async function revoke(key: string): Promise<void> {
+  const { url, administrativeKey } = world.gateway();
+  const id = `key_${key.slice('svc_agent_'.length, 'svc_agent_'.length + 12)}`;
+  expect((await send(url, administrativeKey, 'DELETE', `/v1/beta/users/olga/keys/${id}`)).status).toBe(200);
+}
+
+const botsKey = (): Promise<string> =>
+  makeApiKey(world.gateway(), 'olga', { kind: 'agent', workspace: 'demo', agent_id: 'bot' });
+
+test('a stream ends with its key; that of another key goes on', async () => {
+  const ended = await botsKey();
+  const [its, other] = [await hear({ key: ended }), await hear({ key: world.keys.bot })];
+  world.server.tell(notice('before'));
   await expect.poll(() => [its.heard(), other.heard()].every((heard) => heard.includes('before'))).toBe(true);
-  const id = `key_${ended.slice('svc_agent_'.length, 'svc_agent_'.length + 12)}`;
-  const path = `/v1/beta/users/olga/keys/${id}`;
-  expect((await send(gateway.url, gateway.administrativeKey, 'DELETE', path)).status).toBe(200);
-  await expect.poll(its.isOver, { timeout: 10_000 }).toBe(true);
-  world.server.tell('{"jsonrpc":"2.0","method":"notifications/message","params":{"data":"after"}}');
+  await revoke(ended);
+  await expect.poll(its.isOver).toBe(true);
+  world.server.tell(notice('after'));
   await expect.poll(other.heard).toContain('after');
   expect(its.heard()).not.toContain('after');
+});
+
+test('the stream of an answer to a call ends with its key, and the call goes on', async () => {
+  const ended = await botsKey();
+  const call = callOf('events', { revoked: 'meanwhile' });
+  const its = await hear({ key: ended, call });
+  await expect.poll(its.heard).toContain('half way');
+  await revoke(ended);
+  await expect.poll(its.isOver).toBe(true);
+  world.server.release();
+  await expect.poll(async () => (await post(world, call)).text).toContain('duplicate_blocked');
+  expect(world.server.ran).toHaveLength(1);
+});
+
+test('a pause ends the streams that it covers and refuses new ones, as it does with reads that stream', async () => {
+  const { url } = world.gateway();
+  const its = await hear({ key: world.keys.bot });
+  const others = await hear({ key: world.keys.cat });
+  const answer = await hear({ key: world.keys.bot, call: callOf('events', { paused: 'meanwhile' }) });
+  const pauses = '/v1/workspaces/demo/pauses';
+  const body = { scope: { agent: 'bot' }, reason: 'looked at' };
+  const made = await send(url, world.keys.lead, 'POST', pauses, body);
+  expect(made.status, JSON.stringify(made.body)).toBe(201);
+  try {
+    await expect.poll(() => [its.isOver(), answer.isOver()]).toEqual([true, true]);
+    const refused = await fetch(world.door(), {
+      headers: { 'x-api-key': world.keys.bot, accept: 'text/event-stream' },
+    });
+    expect([refused.status, await refused.text()]).toEqual([403, expect.stringContaining('denied_paused')]);
+    world.server.tell(notice('meanwhile'));
+    await expect.poll(others.heard).toContain('meanwhile');
+    expect(its.heard()).not.toContain('meanwhile');
+  } finally {
+    world.server.release();
+    const { id } = made.body as { readonly id: string };
+    expect((await send(url, world.keys.lead, 'DELETE', `${pauses}/${id}`)).status).toBeLessThan(300);
+  }
+  expect((await hear({ key: world.keys.bot })).status).toBe(200);
 });
 
 test('a GET with a body is refused', async () => {

@@ -1,3 +1,4 @@
+import { setTimeout as delay } from 'node:timers/promises';
 import type { Watched } from '../../port.ts';
 import { ANNOUNCEMENTS, type createAnnouncements } from '../announcements.ts';
 import type { Calls } from '../calls.ts';
@@ -24,8 +25,7 @@ export class Notices {
   readonly #versions = new Map<string, Versions>();
   readonly #listeners = new Map<string, ((changed: Watched) => void)[]>();
   #seenAt = performance.now();
-  #closed = false;
-  #wake: () => void = () => undefined;
+  readonly #closed = new AbortController();
   readonly #inspections = new Set<Promise<void>>();
   #running: Promise<void> | null = null;
 
@@ -83,8 +83,7 @@ export class Notices {
 
   /** Resolves when no look is under way, and none begins. */
   async close(): Promise<void> {
-    this.#closed = true;
-    this.#wake();
+    this.#closed.abort();
     await this.#running;
     // Also those that a message or a new listener began: a look may write to the journal, and register the gateway.
     await Promise.allSettled(this.#inspections);
@@ -92,7 +91,7 @@ export class Notices {
 
   /** Looks at all workspaces again and again. */
   async #poll(): Promise<void> {
-    while (!this.#closed) {
+    while (!this.#closed.signal.aborted) {
       try {
         const workspaces = new Set(['', ...this.#fleet.attached().keys(), ...this.#fleet.waiting().keys()]);
         await Promise.all([...workspaces].map((workspace) => this.#inspect(workspace)));
@@ -100,15 +99,7 @@ export class Notices {
       } catch {
         // Health shows how old the last look is.
       }
-      await new Promise<void>((resolve) => {
-        const timer = setTimeout(resolve, POLL_MS);
-        timer.unref();
-        this.#wake = () => {
-          clearTimeout(timer);
-          resolve();
-        };
-        if (this.#closed) this.#wake();
-      });
+      await delay(POLL_MS, undefined, { ref: false, signal: this.#closed.signal }).catch(() => undefined);
     }
   }
 
@@ -134,7 +125,7 @@ export class Notices {
 
   /** Looks at a workspace, unless nothing is watched any more. */
   #inspect(workspace: string): Promise<void> {
-    if (this.#closed) return Promise.resolve();
+    if (this.#closed.signal.aborted) return Promise.resolve();
     const inspection = this.#inspectWorkspace(workspace).finally(() => this.#inspections.delete(inspection));
     this.#inspections.add(inspection);
     return inspection;

@@ -35,5 +35,11 @@ if accepted ~= '' then
   -- Other gateways follow, and may be the first in a workspace: its ledger names this one all the same.
   if accepted == 'new' then redis.call('HSET', KEYS[1], 'acceptor', ARGV[2]) end
   redis.call('RPUSH', P .. 'pe', ARGV[7])
+  -- Who has left, by what is here, may have come again after what the store was set back to.
+  local away = redis.call('HGETALL', P .. 'away')
+  for i = 1, #away, 2 do
+    local is_kept = now - tonumber(away[i + 1]) <= 30 * 86400000
+    if is_kept and redis.call('HEXISTS', P .. 'lg', away[i]) == 0 then redis.call('HSETNX', P .. 'gw', away[i], '0') end
+  end
 end
 return { 'begun', epoch, '0', int(meta.sn), from, '0' }

@@ -1,14 +1,13 @@
-import type { DeniedDecision } from '../effects/model/decision.ts';
 import type { Principal } from '../effects/model/principal.ts';
-import type { ProxyPorts, ReadCall, ReadVerdict } from './ports.ts';
+import type { Identified } from './identified.ts';
 
-/** Something that is open on behalf of a key: a streamed read, the streamed answer to a write, or a tunnel. */
+/** Something that is open on behalf of a key: a streamed read, the streamed answer to a write, a tunnel, a stream of MCP. */
 export interface LiveConnection {
   readonly key: string;
   readonly address: string;
-  /** The call for which it was opened. It is judged again with the current principal of the key. */
-  readonly call: ReadCall;
-  /** The core has admitted it. What policy says of it later does not count, but pauses and what its key may do. */
+  /** Whether the current principal of the key may still have it. */
+  readonly mayStay: (principal: Principal) => boolean;
+  /** The core has admitted it: a gateway that stops waits for its end. */
   readonly isAdmitted: boolean;
   /** Whether it lasts until one side leaves, so that waiting for its end is no use. It may be known late. */
   readonly stands: () => boolean;
@@ -28,12 +27,15 @@ const MOST_READ_MS = 20_000;
 /** How often, while it stops, what is open is looked at: a read may only now turn out to be an event stream. */
 const STOP_CHECK_MS = 50;
 
-export function createLive(ports: Pick<ProxyPorts, 'identify' | 'evaluateRead' | 'onAccessChanged'>) {
+export function createLive(ports: {
+  readonly identify: (key: string, address: string) => Identified | Promise<Identified>;
+  /** Calls the listener whenever keys or pauses may have changed. Returns a function that stops it. */
+  readonly onAccessChanged: (listener: () => void) => () => void;
+}) {
   const open = new Set<LiveConnection>();
   const check = async (connection: LiveConnection): Promise<void> => {
-    const principal = await principalOf(ports, connection);
-    if (!open.has(connection)) return;
-    if (principal !== null && mayGoOn(ports.evaluateRead({ ...connection.call, principal }), connection)) return;
+    const who = await ports.identify(connection.key, connection.address);
+    if (!open.has(connection) || (who.kind === 'principal' && connection.mayStay(who.principal))) return;
     open.delete(connection);
     connection.cut();
   };
@@ -83,17 +85,4 @@ export function createLive(ports: Pick<ProxyPorts, 'identify' | 'evaluateRead' |
       open.clear();
     },
   };
-}
-
-const ENDS_ADMITTED: readonly DeniedDecision[] = ['denied_permission', 'denied_identity', 'denied_paused'];
-
-function mayGoOn(verdict: ReadVerdict, { isAdmitted }: LiveConnection): boolean {
-  if (!isAdmitted || verdict.kind !== 'govern') return verdict.kind === 'stream';
-  const decision = verdict.denied?.decision ?? null;
-  return decision === null || !ENDS_ADMITTED.includes(decision);
-}
-
-async function principalOf(ports: Pick<ProxyPorts, 'identify'>, connection: LiveConnection): Promise<Principal | null> {
-  const who = await ports.identify(connection.key, connection.address);
-  return who.kind === 'principal' ? who.principal : null;
 }
