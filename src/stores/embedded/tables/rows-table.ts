@@ -37,10 +37,11 @@ export class Entry implements ReadRow {
   size = 0;
   readonly #load: (entry: Entry) => string;
 
-  constructor(kind: number, n: number, version: string, load: (entry: Entry) => string) {
+  /** @param row its number and version; `undefined` where it is not there */
+  constructor(kind: number, row: SqlRow | undefined, load: (entry: Entry) => string) {
     this.kind = kind;
-    this.n = n;
-    this.version = version;
+    this.n = row === undefined ? 0 : integer(row['n']);
+    this.version = row === undefined ? ABSENT : text(row['version']);
     this.#load = load;
   }
 
@@ -54,6 +55,8 @@ export class Entry implements ReadRow {
  * Rows that were looked at are remembered for a while, without long texts, because most rows are soon written again.
  */
 export function openRowsTable(database: SqlDatabase) {
+  /** Of all rows of kinds that nobody has made: there is nothing to read, and nothing to remember. */
+  const none = new Entry(0, undefined, load);
   const last = database.prepare('SELECT max(n) AS n FROM rows');
   const select = database.prepare('SELECT n, version FROM rows WHERE kind = ? AND id = ?');
   const selectText = database.prepare('SELECT text FROM rows WHERE n = ?');
@@ -67,18 +70,12 @@ export function openRowsTable(database: SqlDatabase) {
   let highest: number | null = null;
   let characters = 0;
 
-  function readEntry(kind: number, id: string): Entry {
-    const { n = 0, version = ABSENT }: SqlRow = select.get(kind, columnText(id)) ?? {};
-    return new Entry(kind, integer(n), text(version), load);
-  }
-
   function find(kind: number, id: string): Entry {
-    // Nobody has made a row of this kind: there is nothing to read, and nothing to remember.
-    if (kind === 0) return new Entry(kind, 0, ABSENT, load);
+    if (kind === 0) return none;
     const name = `${kind} ${id}`;
     const known = young.get(name);
     if (known !== undefined) return known;
-    const entry = old.get(name) ?? readEntry(kind, id);
+    const entry = old.get(name) ?? new Entry(kind, select.get(kind, columnText(id)), load);
     characters += entry.size;
     young.set(ownText(name), entry);
     return entry;

@@ -17,17 +17,14 @@ if accepted == '' or accepted == redis.call('HGET', KEYS[1], 'accepted') then
   end
   accepted = ''
 end
-local skew = meta.new_skew or tonumber(meta.skew) or 0
-local estimate = tonumber(ARGV[4])
+local skew, estimate = meta.new_skew or tonumber(meta.skew) or 0, tonumber(ARGV[4])
 -- The clock of another machine may be hours away. Promises made in the old machine's time must not end early or late.
 if estimate and math.abs(estimate - now) > 2000 then
   local target = math.max(estimate, tonumber(meta.clock) or 0)
-  skew = skew + target - now
-  now = target
+  skew, now = skew + target - now, target
 end
 local epoch = int(math.max(tonumber(meta.epoch), tonumber(ARGV[6]) or 0) + 1)
-local from = meta.open == '1' and meta.epoch or redis.call('HGET', KEYS[1], 'from')
-if accepted ~= '' then from = '0' end
+local from = accepted ~= '' and '0' or meta.open == '1' and meta.epoch or redis.call('HGET', KEYS[1], 'from')
 redis.call('DEL', P .. 'redo', P .. 'redox')
 redis.call('HSET', KEYS[1], 'epoch', epoch, 'rid', rid, 'open', '0', 'base', int(meta.sn), 'from', from, 'skew', int(skew), 'clock', int(now))
 if accepted ~= '' then

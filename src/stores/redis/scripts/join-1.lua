@@ -34,12 +34,11 @@ if is_new then
   redis.call('HINCRBY', KEYS[1], 'members', '1')
   redis.call('HDEL', P .. 'away', ARGV[2])
 end
-local KEPT = 1000
 local before = redis.call('HGET', P .. 'gb', ARGV[2])
 local has_ended = before and before ~= ARGV[7]
 if has_ended then
   redis.call('ZADD', P .. 'gone', int(now), before)
-  redis.call('ZREMRANGEBYRANK', P .. 'gone', '0', -1 - KEPT)
+  redis.call('ZREMRANGEBYRANK', P .. 'gone', '0', '-1001')
   redis.call('HINCRBY', KEYS[1], 'boots', '1')
 end
 redis.call('HSET', P .. 'gb', ARGV[2], ARGV[7])

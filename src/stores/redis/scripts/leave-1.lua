@@ -3,10 +3,9 @@
 -- @args epoch gateway clock
 -- @replies left
 
-local KEPT = 30 * 86400000
 local away = redis.call('HGETALL', P .. 'away')
 for i = 1, #away, 2 do
-  if now - tonumber(away[i + 1]) > KEPT then redis.call('HDEL', P .. 'away', away[i]) end
+  if now - tonumber(away[i + 1]) > 30 * 86400000 then redis.call('HDEL', P .. 'away', away[i]) end
 end
 if string.sub(ARGV[2], 1, 8) ~= 'command:' then redis.call('HSET', P .. 'away', ARGV[2], int(now))
 else redis.call('HDEL', P .. 'gb', ARGV[2]) end

@@ -1,5 +1,4 @@
--- Removes figures that no longer count anything, at most `limit`, of any group, and replies how many. This has no
--- visible effect, so it is not a step.
+-- Removes at most `limit` figures that no longer count, and replies how many. No reader sees it, so it is no step.
 -- @args epoch gateway clock limit
 -- @replies ok
 
