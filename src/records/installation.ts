@@ -191,11 +191,13 @@ export function createInstallation(
       const after: Roster = [...rolesOf];
       await runner.run(INSTALLATION, (draft) => {
         const isFirst = userRows.get(draft, CHECKED) === null;
-        const put = (id: string, since: number): void =>
-          userRows.put(draft, id, { since, seal: seals.sealRow(rowOfUser(id), String(since)) });
-        if (isFirst) put(CHECKED, 0);
-        for (const id of rolesOf.keys())
-          if (id !== CHECKED && soundUser(id, userRows.get(draft, id)) === null) put(id, isFirst ? 0 : draft.now);
+        for (const id of new Set([CHECKED, ...rolesOf.keys()])) {
+          const there = userRows.get(draft, id);
+          const since = soundUser(id, there) ?? (isFirst || id === CHECKED ? 0 : draft.now);
+          const seal = seals.sealRow(rowOfUser(id), String(since));
+          // A right one of an earlier master secret, too: that may be gone at the next start.
+          if (there?.seal !== seal) userRows.put(draft, id, { since, seal });
+        }
         const events = userEvents(rosterRows.get(draft, ONLY) ?? [], after, actor);
         if (events.length === 0) return;
         rosterRows.put(draft, ONLY, after);

@@ -924,6 +924,7 @@ describe('a cost that nobody knows', () => {
       await route.fulfill({ response: answered, body: text });
     });
     await open('inbox', '#question');
+    await page.getByRole('link', { name: 'Refund 61000', exact: false }).click();
     await page.getByText('an amount that is not known').first().waitFor();
     await page.unrouteAll({ behavior: 'wait' });
     const { approval_id: approval } = (await world.get(`/effects/${id}`)).body.effect;
