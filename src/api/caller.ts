@@ -190,7 +190,7 @@ function queryOf(request: FastifyRequest): Readonly<Record<string, string | read
   return request.query as Readonly<Record<string, string | readonly string[]>>;
 }
 
-/** The ledger tells of other agents and of the people behind them. */
+/** @throws Refused for a key made for one agent: of others, and of the people behind them, it is told nothing. */
 export function refuseAgents({ view }: Caller, what = 'read the ledger of its workspace'): void {
   if (view.kind === 'own') throw refuse('wrong_key_kind', `A key that was made for one agent does not ${what}.`);
 }

@@ -157,8 +157,7 @@ function mcpGatewayPorts(parts: {
 
 /** As a read that streams, by which it is judged. */
 function readCallOf(passing: Passing): ReadCall {
-  const { name: target, upstream } = passing.tool;
-  return { ...passing, upstream, target, headers: {} };
+  return { ...passing, upstream: passing.tool.upstream, target: passing.tool.name, headers: {} };
 }
 
 const TOO_MUCH = {

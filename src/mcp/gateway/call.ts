@@ -4,7 +4,6 @@ import { NO_HEADERS } from '../../effects/model/action-call.ts';
 import { NO_FILES } from '../../effects/model/files.ts';
 import { readIdempotencyKey } from '../../effects/run/fingerprint.ts';
 import { randomPooled } from '../../effects/run/ids.ts';
-import type { Principal } from '../../effects/model/principal.ts';
 import type { GivenKey, Problem } from '../../effects/model/run-request.ts';
 import { type McpCall, pinnedCall, type Tool } from '../../effects/model/tool.ts';
 import type { MessageListener } from '../../effects/upstream.ts';
@@ -87,10 +86,13 @@ export async function runCall(
   // answer to another request of its session could come for that to this call. The next id of an effect could be guessed.
   const sentAs = randomPooled(6).readUIntBE(0, 6);
   const answer = beginAnswer(request, reply, arrived, sentAs);
-  const heard = { workspace, agentId, params: given, requestIp: request.ip };
-  const mayStay = (now: Principal): boolean => tool !== null && ports.mayHear({ ...heard, tool, principal: now });
-  const open = liveOf(reply, { mayStay, isAdmitted: true, stands: () => false });
-  reply.raw.once('close', () => ports.live.remove(open));
+  const keepOpen = (): void => {
+    const of = { workspace, agentId, params: given, requestIp: request.ip };
+    const mayStay: LiveConnection['mayStay'] = (now) => tool !== null && ports.mayHear({ ...of, tool, principal: now });
+    const open = liveOf(reply, { mayStay, isAdmitted: true, stands: () => false });
+    reply.raw.once('close', () => ports.live.remove(open));
+    ports.live.add(open);
+  };
   const breakOff = new AbortController();
   if (call?.onClientClose === 'abort') answer.onGone(() => breakOff.abort());
   const leave = live.enter(arrived.session, message.id, {
@@ -127,7 +129,7 @@ export async function runCall(
             ...answer.listener,
             began(head) {
               answer.listener.began(head);
-              if (!reply.raw.destroyed) ports.live.add(open);
+              if (!reply.raw.destroyed) keepOpen();
             },
           },
         },
