@@ -1,8 +1,9 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, it, onTestFinished, vi } from 'vitest';
-import { addExportRoute, takenInTime } from '../../src/api/export.ts';
+import { addExportRoute, bundleLines, takenInTime } from '../../src/api/export.ts';
 import type { ApiPorts } from '../../src/api/ports.ts';
 import { createServer } from '../../src/api/server.ts';
+import { EXPORTED } from '../../src/effects/model/export.ts';
 import { createLogger } from '../../src/telemetry/logger.ts';
 import { type Rig, startRig } from './rig.ts';
 
@@ -26,6 +27,52 @@ it.each([
 it('an export that is over makes room for the next: only two at a time are made', async () => {
   for (let made = 0; made < 4; made += 1)
     expect((await rig.send('GET', `${WS}/export?format=bundle`)).status, `export ${made + 1}`).toBe(200);
+});
+
+it('a bundle names each time that policies in force in its time were put there, and by whom, also where their texts are gone', async () => {
+  const put = (version: string, second: number, id: string) =>
+    ({ version, at: second * 1_000, by: { type: 'user', id }, how: 'activate' }) as const;
+  const history = [put('v1', 30, 'omar'), put('v2', 20, 'tom'), put('v1', 10, 'maria')];
+  const { store } = rig.core;
+  const ports = {
+    ...rig.ports,
+    store: {
+      ...store,
+      get installId() {
+        return store.installId;
+      },
+      policyHistory: () => Promise.resolve(history),
+    },
+    policyTexts: () => Promise.resolve(null),
+  };
+  const policiesOf = async (filter: { readonly since?: number; readonly until?: number }) => {
+    const request = {
+      workspace: 'demo',
+      publicUrl: '',
+      what: EXPORTED,
+      form: 'json',
+      filter: { since: null, until: 40_000, ...filter },
+    } as const;
+    const tools = () => ({ tool: null, now: 0 });
+    const found: unknown[] = [];
+    for await (const line of bundleLines(ports, request, tools, {}, true)) {
+      if (!line.startsWith('{"type":"policy"')) continue;
+      const { version, in_force: inForce, files } = JSON.parse(line);
+      expect(files).toBeNull();
+      found.push([version, inForce.map(({ by }: { readonly by: { readonly id: string } }) => by.id)]);
+    }
+    return found;
+  };
+  expect(await policiesOf({})).toEqual([
+    ['v1', ['omar', 'maria']],
+    ['v2', ['tom']],
+  ]);
+  // What was put there before the time was in force when it began.
+  expect(await policiesOf({ since: 25_000 })).toEqual([
+    ['v1', ['omar']],
+    ['v2', ['tom']],
+  ]);
+  expect(await policiesOf({ until: 15_000 })).toEqual([['v1', ['maria']]]);
 });
 
 it('an export breaks off when its key is revoked, and not while the store cannot say it', async () => {

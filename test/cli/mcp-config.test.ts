@@ -36,13 +36,25 @@ describe('svc mcp config', () => {
     expect(JSON.parse((await config(client, '--key-env', 'MY_KEY')).out)).toEqual(byVariable);
   });
 
-  test('an address for clients that speak HTTP, under the name of its upstream', async () => {
+  test('an address for clients that speak HTTP, with the key in a header that they fill from a variable', async () => {
     const url = 'http://127.0.0.1:8080/mcp/crm';
     const http = (client: string, ...more: string[]) =>
       svc('mcp', 'config', '--url', url, '--client', client, '--http', ...more);
-    const server = { type: 'http', url, headers: { 'X-API-Key': '${SVC_API_KEY}' } };
-    expect(JSON.parse((await http('claude-code')).out)).toEqual({ mcpServers: { crm: server } });
-    expect((await http('codex')).out).toContain('[mcp_servers.crm]\nurl = "http://127.0.0.1:8080/mcp/crm"\n');
+    const filled = (value: string) => ({ url, headers: { 'X-API-Key': value } });
+    const mcpServers = { crm: { type: 'http', ...filled('${SVC_API_KEY}') } };
+    expect(JSON.parse((await http('claude-code')).out)).toEqual({ mcpServers });
+    const cursor = await http('cursor', '--key-env', 'MY_KEY');
+    expect(JSON.parse(cursor.out)).toEqual({ mcpServers: { crm: filled('${env:MY_KEY}') } });
+    expect(JSON.parse((await http('vscode')).out)).toEqual({
+      inputs: [{ type: 'promptString', id: 'crm-key', description: 'Key of svc-gateway', password: true }],
+      servers: { crm: { type: 'http', ...filled('${input:crm-key}') } },
+    });
+    // Codex expands nothing in `http_headers`: there is a setting of its own for names of variables.
+    expect((await http('codex', '--key-env', 'MY_KEY')).out.split('\n')).toEqual([
+      '[mcp_servers.crm]',
+      'url = "http://127.0.0.1:8080/mcp/crm"',
+      'env_http_headers = { "X-API-Key" = "MY_KEY" }',
+    ]);
     const without: readonly [string, ...string[]][] = [['claude-desktop'], ['cursor', '--key-file', '/run/key']];
     for (const more of without)
       expect(await http(...more)).toMatchObject({ code: 2, out: '', err: expect.stringContaining('--http') });
@@ -92,7 +104,19 @@ describe('svc mcp config', () => {
     expect(out).toContain(String.raw`"/run/a\u007fb"`);
   });
 
-  test('every client that is offered has a snippet', async () => {
-    for (const client of CLIENTS) expect((await config(client, '--key-file', '/run/key')).out).toContain('mcp-bridge');
+  test('every client that is offered has a snippet, and the file for it is named on standard error', async () => {
+    const files = {
+      'claude-code': '.mcp.json',
+      'claude-desktop': 'claude_desktop_config.json',
+      vscode: '.vscode/mcp.json',
+      cursor: '.cursor/mcp.json',
+      codex: '~/.codex/config.toml',
+    };
+    for (const client of CLIENTS) {
+      const named = expect.stringContaining(`For ${files[client]}`);
+      const bridge = await config(client, '--key-file', '/run/key');
+      expect(bridge).toMatchObject({ out: expect.stringContaining('mcp-bridge'), err: named });
+      if (client !== 'claude-desktop') expect((await config(client, '--http')).err).toEqual(named);
+    }
   });
 });
