@@ -323,6 +323,19 @@ describe('4: surprises of the engine and its format', () => {
     expect(fault('{ params.a: { regex: ".{1000}.{1000}.{9}" } }')).toContain('is too large when compiled');
   });
 
+  test('a text of more than 65,536 characters is not looked at: a pattern on it is unknown', () => {
+    const most = { a: 'a'.repeat(65_536) };
+    const more = { a: 'a'.repeat(65_537) };
+    expect([allowed('{ params.a: { glob: "a*" } }', most), denied('{ params.a: { glob: "b*" } }', most)]).toEqual([
+      true,
+      false,
+    ]);
+    expect([allowed('{ params.a: { glob: "a*" } }', more), denied('{ params.a: { glob: "b*" } }', more)]).toEqual([
+      false,
+      true,
+    ]);
+  });
+
   test('patterns match the whole text', () => {
     expect(allowed('{ params.a: { regex: "a|b" } }', { a: 'ab' })).toBe(false);
     expect(allowed('{ params.a: { regex: "a|b" } }', { a: 'b' })).toBe(true);
