@@ -206,6 +206,21 @@ test('svc policy show: each file is printed as it was, and after it what its lis
   expect(asked).toEqual(['GET /v1/beta/policies/versions/v']);
 });
 
+test('svc receipts keys: each key is printed, retired ones too, with since and until when it signs', async () => {
+  const [first, second] = [1, 2].map((hours) => Date.UTC(2031, 0, 1, hours) / 1000);
+  const key = (fill: number) => ({ kty: 'OKP', crv: 'Ed25519', x: Buffer.alloc(32, fill).toString('base64url') });
+  answer = {
+    keys: [
+      { ...key(2), iat: second },
+      { ...key(1), iat: first, exp: second },
+    ],
+  };
+  const { out } = await svc('receipts', 'keys', ...to.slice(2));
+  const [, newest = '', retired = ''] = out.split('\n');
+  expect(newest.trim()).toMatch(/^\S{43} +2031-01-01T02:00:00.000Z$/);
+  expect(retired.trim()).toMatch(/^\S{43} +2031-01-01T01:00:00.000Z +2031-01-01T02:00:00.000Z$/);
+});
+
 test('tail looks for reads behind pages of other events, as far as those that it has shown', async () => {
   const read = (seq: number) => ({ seq, count: 1, agent_id: 'bot', tool: 't', upstream: 'u', statuses: {} });
   let looks = 0;
