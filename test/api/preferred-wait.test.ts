@@ -83,6 +83,20 @@ describe('a held call whose caller prefers to wait', () => {
     expect((await decide(id, 'approve')).json['became']).toMatchObject({ decision: 'committed' });
   });
 
+  it('waits 30 s at most, however long it would', async () => {
+    const { id, answering } = await held('wait=600');
+    await decide(id, 'approve');
+    expect((await answering).headers['preference-applied']).toBe('wait=30');
+  });
+
+  it('waits with the same key also where it did not wait before', async () => {
+    const { id, answering, body } = await held('respond-async');
+    expect((await answering).headers).not.toHaveProperty('preference-applied');
+    const again = await rig.send('POST', `${WS}/effects`, { body, headers: { prefer: 'wait=1' } });
+    expect(again.headers['preference-applied']).toBe('wait=1');
+    expect(again.json).toMatchObject({ decision: 'pending_approval', approval: { id } });
+  });
+
   it('that two have to approve is told of the one who did, when its time is over', async () => {
     const { id, answering } = await held('wait=2', rig.keys.account, { reason: 'two' });
     await decide(id, 'approve');
@@ -102,12 +116,24 @@ describe('a held call whose caller prefers to wait', () => {
     expect(answer.json).toMatchObject({ decision: 'pending_approval' });
   }, 15_000);
 
-  it('has 16 places for its key, whatever agents it names', async () => {
+  it.each([
+    { of: 'its key, whatever agents it names', kind: 'account', keys: 1, agents: ['bot', 'other-bot'] },
+    { of: 'its agent, whichever of its keys it shows', kind: 'agent', keys: 2, agents: ['bot'] },
+  ])(
+    'has 16 places for $of',
+    async ({ kind, keys, agents }) => {
     const own = await startRig();
+      const shown: string[] = [];
+      while (shown.length < keys) {
+        const body = { name: 'waits', kind, workspace: 'demo', ...(kind === 'agent' ? { agent_id: 'bot' } : {}) };
+        const made = await own.send('POST', USERS, { key: own.keys.admin, body });
+        shown.push(String(made.json['key']));
+      }
     const call = (index: number) =>
       own.send('POST', `${WS}/effects`, {
+          key: shown[index % shown.length] ?? null,
         body: refund({
-          agent_id: index % 2 === 0 ? 'bot' : 'other-bot',
+            agent_id: agents[index % agents.length],
           params: { payment_id: 'pay_2', amount: 70_000 + index, currency: 'EUR' },
         }),
         headers: { prefer: 'wait=30' },
@@ -118,7 +144,9 @@ describe('a held call whose caller prefers to wait', () => {
     await own.close();
     const applied = (await Promise.all(answering)).map(({ headers }) => headers['preference-applied']);
     expect(applied.filter((one) => one === 'wait=30')).toHaveLength(16);
-  }, 30_000);
+    },
+    30_000,
+  );
 
   it('gives its place back when its caller has gone', async () => {
     const own = await startRig();

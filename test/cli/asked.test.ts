@@ -185,6 +185,42 @@ test('svc policy show: files that could not be held against their version are sa
   expect((await svc('policy', 'show', 'v', ...to)).err).toContain('Not held against its version');
 });
 
+test('svc policy show: each file is printed as it was, and after it what its list files said', async () => {
+  const lists = [
+    { name: 'blocked', text: 'mallory\ntrudy\n' },
+    { name: 'gone', text: null },
+  ];
+  const files = [
+    { file: 'a.yaml', text: 'name: a\nrules: []\n', lists },
+    { file: 'b.yaml', text: 'name: b\n', lists: [] },
+  ];
+  answer = { proven: true, files };
+  const of = (file: string, ...lines: readonly string[]): readonly string[] => [`# ${file}`, ...lines];
+  const out = [
+    ...of('a.yaml', 'name: a', 'rules: []'),
+    ...of('list blocked of a.yaml', 'mallory', 'trudy'),
+    ...of('list gone of a.yaml', ''),
+    ...of('b.yaml', 'name: b'),
+  ].join('\n');
+  expect(await svc('policy', 'show', 'v', ...to)).toEqual({ code: 0, out, err: '' });
+  expect(asked).toEqual(['GET /v1/beta/policies/versions/v']);
+});
+
+test('svc receipts keys: each key is printed, retired ones too, with since and until when it signs', async () => {
+  const [first, second] = [1, 2].map((hours) => Date.UTC(2031, 0, 1, hours) / 1000);
+  const key = (fill: number) => ({ kty: 'OKP', crv: 'Ed25519', x: Buffer.alloc(32, fill).toString('base64url') });
+  answer = {
+    keys: [
+      { ...key(2), iat: second },
+      { ...key(1), iat: first, exp: second },
+    ],
+  };
+  const { out } = await svc('receipts', 'keys', ...to.slice(2));
+  const [, newest = '', retired = ''] = out.split('\n');
+  expect(newest.trim()).toMatch(/^\S{43} +2031-01-01T02:00:00.000Z$/);
+  expect(retired.trim()).toMatch(/^\S{43} +2031-01-01T01:00:00.000Z +2031-01-01T02:00:00.000Z$/);
+});
+
 test('tail looks for reads behind pages of other events, as far as those that it has shown', async () => {
   const read = (seq: number) => ({ seq, count: 1, agent_id: 'bot', tool: 't', upstream: 'u', statuses: {} });
   let looks = 0;

@@ -359,6 +359,16 @@ describe('what cannot change while running', () => {
     );
     expect(unchangeable(before, after)).toEqual(['server.host', 'server.port', 'store', 'secrets', 'receipts']);
   });
+
+  it.each([
+    ['server.admin_port', 'server: { admin_port: 2 }'],
+    ['policies.second_person', 'policies: { second_person: true }\nusers: [{ id: ada }, { id: bob }]'],
+    ['retention', 'retention: { effects: 90d }'],
+    ['limits.body', 'limits: { body: 64KiB }'],
+    ['limits.connections', 'limits: { connections: 20 }'],
+  ])('is named: %s', async (name, setting) => {
+    expect(unchangeable(await load('pools: []\n'), await load(`${setting}\n`))).toEqual([name]);
+  });
 });
 
 describe('units', () => {

@@ -365,6 +365,24 @@ describe('4: surprises of the engine and its format', () => {
   });
 });
 
+describe('contains and contains_all on a list with an element of another type', () => {
+  const TAGS = [1, 'vip', null, 'eu'];
+
+  test('are known where the answer does not need that element', () => {
+    expect(allowed('{ params.tags: { contains: eu } }', { tags: TAGS })).toBe(true);
+    expect(allowed('{ params.tags: { contains_all: [eu, vip] } }', { tags: TAGS })).toBe(true);
+    expect(denied('{ not: { params.tags: { contains: eu } } }', { tags: TAGS })).toBe(false);
+  });
+
+  test('are else unknown: nothing is allowed, and what is denied stays denied', () => {
+    for (const condition of ['{ contains: us }', '{ contains_all: [eu, us] }']) {
+      expect(allowed(`{ params.tags: ${condition} }`, { tags: TAGS }), condition).toBe(false);
+      expect(allowed(`{ not: { params.tags: ${condition} } }`, { tags: TAGS }), condition).toBe(false);
+      expect(denied(`{ params.tags: ${condition} }`, { tags: TAGS }), condition).toBe(true);
+    }
+  });
+});
+
 describe('hostile params', () => {
   test('nothing makes an evaluation throw', () => {
     let deep: Json = 'end';

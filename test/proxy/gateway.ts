@@ -260,6 +260,7 @@ rules:
   - { id: on-the-app, effect: constrain, match: { tools: [kube.apply] }, when: { params.namespace: held }, obligations: [ { claim: { on: "app:\${params.metadata.name}", hold: existing } } ] }
   - { id: theirs, effect: deny, match: { tools: [graph.move], targets: ["warehouse:theirs"] } }
   - { id: dear, effect: deny, match: { tools: [orders.create] }, when: { params.amount: { gt: 1000 } }, reason: "too dear" }
+  - { id: crawler, effect: deny, match: { tools: [notes.add] }, when: { all: [ { request.headers.user-agent: { exists: true } }, { request.headers.User-Agent: { glob: "crawler/*" } } ] } }
 `;
 
 /** The secret that the gateway puts on requests to the upstream. */

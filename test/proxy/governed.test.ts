@@ -114,6 +114,20 @@ describe('a governed write', () => {
     expect(await arrived()).toBe(before);
   });
 
+  test('a header that is no part of the action is a fact for policy all the same', async () => {
+    const note = (id: string, agent: string) =>
+      world.call('POST', '/shop/v1/notes', {
+        headers: { 'idempotency-key': id, 'user-agent': agent },
+        body: '{"text":"seen"}',
+      });
+    expect((await note('crawls', 'crawler/1')).body).toMatchObject({
+      decision: 'denied_policy',
+      reason: { rule: 'proxied/crawler' },
+    });
+    expect((await note('reads', 'reader/1')).headers.get('svc-decision')).toBe('committed');
+    expect((await note('reads', 'reader/2')).headers.get('svc-decision')).toBe('duplicate_blocked');
+  });
+
   test('another spelling of a path that some servers read otherwise is another action', async () => {
     const ask = async (path: string, id: string): Promise<unknown> => {
       const answer = await world.call('POST', path, { headers: { 'idempotency-key': id }, body: '{"amount":5}' });

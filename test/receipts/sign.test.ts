@@ -402,19 +402,32 @@ describe('receipt keys', () => {
       expect(verifyReceipt({ content, trust: signer.jwks(), disclosure: null }).verdict).toBe('VALID');
     const again = await bench.open();
     expect(again.jwks()).toEqual(signer.jwks());
-    // Each signed until the next was made.
-    const [newest, ...retired] = again.jwks().keys;
-    expect([typeof newest?.['iat'], newest?.['exp']]).toEqual(['number', undefined]);
-    expect(retired.map(({ exp }) => exp)).toEqual(
-      again
-        .jwks()
-        .keys.slice(0, -1)
-        .map(({ iat }) => iat),
-    );
     const files = await readdir(bench.folder);
     expect(files.filter((name) => name.endsWith('.pub.pem'))).toHaveLength(2);
     const texts = await Promise.all(files.map((name) => readFile(join(bench.folder, name), 'utf8')));
     expect(texts.filter((text) => text.includes('PRIVATE KEY'))).toHaveLength(1);
+  });
+
+  it('are published with when they were made, and when the next one took their place, in seconds', async () => {
+    const made = signer.jwks().keys[0]?.['iat'];
+    const times = [1, 2].map((hours) => Math.floor(Date.now() / 1000) + hours * 3600);
+    vi.useFakeTimers({ toFake: ['Date'] });
+    try {
+      for (const time of times) {
+        vi.setSystemTime(time * 1000);
+        await signer.rotate();
+      }
+    } finally {
+      vi.useRealTimers();
+    }
+    const [first, second] = times;
+    const published = [
+      [second, undefined],
+      [first, second],
+      [made, first],
+    ];
+    for (const { keys } of [signer.jwks(), (await bench.open()).jwks()])
+      expect(keys.map(({ iat, exp }) => [iat, exp])).toEqual(published);
   });
 
   it('verify what they signed also where a rotation broke off after the new one was made', async () => {

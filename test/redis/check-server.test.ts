@@ -1,6 +1,9 @@
 import { expect, it } from 'vitest';
 import { checkServer, type Durability } from '../../src/stores/redis/durability.ts';
 
+/** In place of what is configured: the service forbids `CONFIG`. */
+const FORBIDDEN = 'forbidden';
+
 const SOUND = {
   role: 'master',
   redis_version: '7.2.6',
@@ -14,8 +17,12 @@ const SOUND = {
 function checked(change: Partial<typeof SOUND>, durability: Durability, weak = false, atFirstStart = true) {
   const { appendfsync, ...fields } = { ...SOUND, ...change };
   const info = Object.entries(fields).map(([name, value]) => `${name}:${value}`);
-  const command = async (name: string): Promise<unknown> =>
-    name === 'INFO' ? `# Server\r\n${info.join('\r\n')}\r\n` : ['appendfsync', appendfsync];
+  const command = async (name: string): Promise<unknown> => {
+    if (name === 'INFO') return `# Server\r\n${info.join('\r\n')}\r\n`;
+    if (appendfsync === FORBIDDEN)
+      throw new Error("NOPERM this user has no permissions to run the 'config|get' command");
+    return ['appendfsync', appendfsync];
+  };
   return checkServer({ command }, durability, weak, atFirstStart);
 }
 
@@ -23,6 +30,8 @@ it('a server that has what it takes provides what was asked for', async () => {
   expect(await checked({}, 'fsync')).toBe('none');
   expect(await checked({}, 'replica')).toBe('wait');
   expect(await checked({ redis_version: '7.0.0' }, 'fsync')).toBe('none');
+  // Nobody asks for WAITAOF there, which confirms too early in this version.
+  expect(await checked({ redis_version: '7.4.1' }, 'fsync')).toBe('none');
   expect(await checked({ aof_enabled: '0' }, 'local', true)).toBe('none');
   // After a fail-over replicas come back one by one.
   expect(await checked({ connected_slaves: '0' }, 'replica', false, false)).toBe('wait');
@@ -40,8 +49,14 @@ it.each<[Partial<typeof SOUND>, Durability, string]>([
   [{ connected_slaves: '0' }, 'replica', 'none'],
   [{ appendfsync: 'everysec' }, 'fsync', 'appendfsync is everysec'],
   [{ appendfsync: 'no' }, 'fsync', 'appendfsync is no'],
+  [{ appendfsync: FORBIDDEN, redis_version: '7.0.15' }, 'fsync', 'has no WAITAOF'],
+  [{ appendfsync: FORBIDDEN, redis_version: '7.4.1' }, 'fsync', 'confirms what is not on the disk'],
 ])('a server with %j does not provide %s, and what is missing is said', async (change, durability, message) => {
   await expect(checked(change, durability)).rejects.toThrow(message);
+});
+
+it('where a service forbids CONFIG and does not show appendfsync, fsync waits with WAITAOF', async () => {
+  expect(await checked({ appendfsync: FORBIDDEN }, 'fsync')).toBe('waitaof');
 });
 
 it('weak durability is a word about `local` alone: without an append-only file nothing else is provided', async () => {

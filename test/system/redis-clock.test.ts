@@ -173,6 +173,29 @@ describe('a server’s clock that jumps 400 days while a gateway runs', () => {
   });
 });
 
+describe('a server’s clock that is set while a gateway runs', () => {
+  it('back: time goes on from where it stood, and comes nearer to the clock', async () => {
+    const store = await open();
+    const before = await dispatched(store);
+    server.setAhead(-DAY / 24);
+    const { createdAt } = (await dispatched(store)).effect;
+    expect(createdAt).toBeGreaterThanOrEqual(before.effect.createdAt);
+    const beyondClock = async (): Promise<number> => Number(await server.client.hget(metaKey(WORKSPACE), 'skew'));
+    const begun = await beyondClock();
+    await until(async () => (await dispatched(store)).effect.createdAt > createdAt + 200);
+    expect(await beyondClock()).toBeLessThan(begun);
+    expect(Math.abs(store.now() - Date.now())).toBeLessThan(60_000);
+  });
+
+  it('forward: time goes on from where it stood, and no window is skipped', async () => {
+    const store = await open();
+    await dispatched(store, { verdict: DAILY });
+    server.setAhead(DAY);
+    expect(await store.admit(admitRequest({ verdict: DAILY }))).toMatchObject({ decision: 'denied_budget' });
+    expect(Math.abs(store.now() - Date.now())).toBeLessThan(60_000);
+  });
+});
+
 it('the time on record is kept by a gateway that has nothing to do', async () => {
   const store = await open();
   await server.client.hset(metaKey(''), 'clock', store.now() - DAY);
