@@ -68,12 +68,6 @@ describe('a held call whose caller prefers to wait', () => {
     expect(answer.text).toContain('not in May');
   });
 
-  it('waits for half a minute at most, however long it would', async () => {
-    const { id, answering } = await held('wait=999999');
-    await decide(id, 'approve');
-    expect((await answering).headers['preference-applied']).toBe('wait=30');
-  });
-
   it('waits no longer than it said, and is told how the request stands then', async () => {
     const { id, answering } = await held('wait=1');
     const answer = await answering;
