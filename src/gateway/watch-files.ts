@@ -42,9 +42,8 @@ export function watchFiles(paths: () => readonly string[], onChange: () => void,
     isLooking = true;
     const found = await inSlices(stamping(paths()));
     if (isClosed) return;
-    const isChanged = found !== known;
+    if (found !== known) onChange();
     known = found;
-    if (isChanged) onChange();
     const folders = await inSlices(foldersOf(paths()));
     isLooking = false;
     // In a new folder, something may have changed before it was watched, so the files are compared again.
@@ -78,9 +77,10 @@ export function watchFiles(paths: () => readonly string[], onChange: () => void,
   }, CHECK_MS).unref();
 
   return {
-    /** Sets the stamp of the files as they were last read. A later comparison with another stamp reports a change. */
+    /** Sets the stamp of the files as they were last read; others may be named now. Another stamp reports a change. */
     adopted(stamp: string): void {
       known = stamp;
+      wait();
     },
     /** Stops all reports. */
     close: async (): Promise<void> => {

@@ -38,14 +38,8 @@ async function post(
     'user-agent': `svc-gateway/${VERSION}`,
     ...signatureHeaders(id, Math.floor(now / 1000), body, secrets),
   };
-  const { status, retryAfterMs } = await postOnce({
-    method: 'POST',
-    url,
-    headers,
-    body,
-    network,
-    timeoutMs: SEND_TIMEOUT_MS,
-  });
+  const request = { method: 'POST', url, headers, body, network, timeoutMs: SEND_TIMEOUT_MS } as const;
+  const { status, retryAfterMs } = await postOnce(request);
   if (status >= 200 && status < 300) return { kind: 'delivered' };
   if (status === 410) return { kind: 'refused', why: 'it answered 410: it takes nothing more' };
   if (status >= 300 && status < 400) return FAILED(`it answered ${status}: redirects are not followed`);

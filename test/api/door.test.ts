@@ -182,10 +182,20 @@ describe('hosts and origins', () => {
   });
 });
 
+it('a request has 60 s to arrive, its headers 10 s; a connection is idle for 72 s at most', () => {
+  const { requestTimeout, headersTimeout, keepAliveTimeout } = rig.app.server;
+  expect({ requestTimeout, headersTimeout, keepAliveTimeout }).toEqual({
+    requestTimeout: 60_000,
+    headersTimeout: 10_000,
+    keepAliveTimeout: 72_000,
+  });
+});
+
 describe('x-should-retry', () => {
   it.each([
     ['GET', '/nowhere', 404, 'not_found'],
     ['PUT', EFFECTS, 405, 'method_not_allowed'],
+    ['PUT', `${EFFECTS}?limit=1`, 405, 'method_not_allowed'],
     ['DELETE', '/state/verify', 405, 'method_not_allowed'],
     ['GET', '/v1/workspaces/demo/effects/', 404, 'not_found'],
     ['GET', '/v1/workspaces/nowhere/effects', 403, 'wrong_workspace'],

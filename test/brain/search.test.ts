@@ -68,6 +68,14 @@ describe('what is found', () => {
     expect(ids(indexOf(often, entity('d1', 'A', { attributes: { tier: 'gold' } })), 'gold')).toEqual(['d1', 'd2']);
   });
 
+  it('of a query the first eight words are looked for, and no other', () => {
+    const two = indexOf(entity('c1', 'Eighth'), entity('c2', 'Ninth'));
+    expect(ids(two, 'aa bb cc dd ee ff gg eighth ninth')).toEqual(['c1']);
+    expect(ids(two, 'aa bb cc dd ee ff eighth ninth')).toEqual(['c1', 'c2']);
+    // A word that is said again is no other word.
+    expect(ids(two, 'aa aa bb cc dd ee ff gg ninth')).toEqual(['c2']);
+  });
+
   it('of a text so many words count, each with 32 letters; of an entity the first 300, whichever texts they are in', () => {
     expect(wordsOf('one two three', 2)).toEqual(['one', 'two']);
     expect(wordsOf('日立製作所', 2)).toEqual(['日立', '立製']);

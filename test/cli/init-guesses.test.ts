@@ -52,6 +52,8 @@ describe('the group of a tool of an MCP server', () => {
     // The server says that it only reads, and its name says something else.
     ['delete_note', { readOnlyHint: true }, ['destructive', 'high', 'doubted']],
     ['send_payment', { readOnlyHint: true }, ['destructive', 'critical', 'doubted']],
+    // Many servers put a word of their own before what a tool does.
+    ['github_delete_note', { readOnlyHint: true }, ['destructive', 'high', 'doubted']],
     ['get_note', undefined, ['writes', 'low', 'doubted']],
     ['add_note', undefined, ['writes', 'medium', 'doubted']],
     ['create_payment', undefined, ['destructive', 'critical', 'doubted']],

@@ -218,6 +218,15 @@ describe('what is made of the tools', () => {
     expect(await findings()).toEqual(CLEAN);
   });
 
+  test('of writes an agent makes sixty a minute, of all tools together', async () => {
+    tools = [{ name: 'add_note', inputSchema: { type: 'object' } }];
+    expect((await raw()).code).toBe(0);
+    const policy = readFileSync('policies/first.yaml', 'utf8');
+    expect(policy).toMatch(
+      /id: write-rate\n.*\n +effect: constrain\n +match: \{ kinds: \[write\] \}\n +obligations:\n +- rate_limit: \{ by: \[agent\.id\], limit: 60, per: minute \}\n/,
+    );
+  });
+
   test('what the server says is quoted: it becomes no line of YAML and no reference to the environment', async () => {
     tools = [
       { name: 'true', title: 'a\n  - id: every\n    effect: allow', annotations: { readOnlyHint: true } },

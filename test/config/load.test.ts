@@ -88,17 +88,28 @@ describe('defaults', () => {
     expect(tools[0]).toMatchObject({ title: 'a.x', timeoutMs: 7000, env: 'staging', maxProcessingMs: 60_000 });
   });
 
-  it.each([
-    ['happened: { status: done }', { happened: { status: 'done' }, notHappened: {} }],
-    ['not_happened: { http_status: 404 }', { happened: {}, notHappened: { http_status: 404 } }],
-  ])('a probe may show one side alone: %s', async (conditions, shown) => {
+  async function probeOf(members: string) {
     const { tools } = await load(
       'upstreams: [{ id: a, url: "http://127.0.0.1:1/" }]\n' +
         'tools: [{ name: a.x, upstream: a, kind: write, request: { method: POST, path: /x, body: [n] }, ' +
         'params_schema: { type: object, properties: { n: {} }, additionalProperties: false }, ' +
-        `probe: { request: { method: GET, path: /x }, accept_state_evidence: true, ${conditions} } }]\n`,
+        `probe: { request: { method: GET, path: /x }, accept_state_evidence: true, ${members} } }]\n`,
     );
-    expect(tools[0]?.probe).toMatchObject(shown);
+    return tools[0]?.probe;
+  }
+
+  it.each([
+    ['happened: { status: done }', { happened: { status: 'done' }, notHappened: {} }],
+    ['not_happened: { http_status: 404 }', { happened: {}, notHappened: { http_status: 404 } }],
+  ])('a probe may show one side alone: %s', async (conditions, shown) => {
+    expect(await probeOf(conditions)).toMatchObject(shown);
+  });
+
+  it.each([
+    ['happened: { a: 1 }', { afterMs: 2_000, everyMs: 5_000, forMs: 3_600_000 }],
+    ['happened: { a: 1 }, after: 3s, every: 7s, for: 2h', { afterMs: 3_000, everyMs: 7_000, forMs: 7_200_000 }],
+  ])('a probe first reads after some time, then every so often, and for so long: %s', async (members, times) => {
+    expect(await probeOf(members)).toMatchObject(times);
   });
 
   it('a write rule wants a key, a read rule none', async () => {

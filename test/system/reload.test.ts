@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { rmSync, symlinkSync } from 'node:fs';
 import { mkdir, readFile, rename, symlink, truncate, writeFile } from 'node:fs/promises';
 import { connect } from 'node:net';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { INSTALLATION } from '../../src/effects/model/ledger.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
@@ -24,16 +24,16 @@ function logged(text: string): number {
 }
 
 /** Does something, and waits until the gateway has said so once more than before. */
-async function until(text: string, change: () => Promise<void>): Promise<void> {
+async function until(text: string, change: () => Promise<void>, timeout = 60_000): Promise<void> {
   const before = logged(text);
   await change();
   // A change that the file system does not tell of is found at the next look, 10 s later at most.
-  await vi.waitFor(() => expect(logged(text)).toBeGreaterThan(before), { timeout: 60_000, interval: 10 });
+  await vi.waitFor(() => expect(logged(text)).toBeGreaterThan(before), { timeout, interval: 10 });
 }
 
 /** Puts a file in its place whole, as editors do: a busy gateway never finds it half written. */
 async function put(path: string, text: string): Promise<void> {
-  const beside = join(world.gateway.folder, 'written');
+  const beside = join(dirname(path), 'written');
   await writeFile(beside, text);
   await rename(beside, path);
 }
@@ -203,6 +203,23 @@ it('settings that hold until the next start are named in the log; the others are
   // The agent is in another team now, for which no rule allows refunds.
   const other = await world.run(refund(), world.keys.otherBot);
   expect(other.body).toMatchObject({ decision: 'denied_policy', reason: { code: 'no_rule_allows' } });
+});
+
+it('a policy file that the configuration begins to name is watched from then on', async () => {
+  const { folder, configFile } = world.gateway;
+  const config = await readFile(configFile, 'utf8');
+  const file = join(folder, 'elsewhere', 'more.yaml');
+  const rules = (effect: string, reason: string): string =>
+    `apiVersion: svc-gateway/v1\nkind: PolicySet\nname: more\nowner: team-test\nrules:\n  - { id: notes, effect: ${effect}, match: { tools: [notes.add] }${reason} }\n`;
+  const denying = rules('deny', ', reason: "No notes today"');
+  await mkdir(join(folder, 'elsewhere'));
+  await put(file, denying);
+  await until(RELOADED, () => put(configFile, config.replace(/(paths: \[)/, `$1"${file}", `)));
+  expect((await note('named')).body.reason.rule).toBe('more/notes');
+  // Two changes in less than the 10 s between the looks at files that nobody tells of.
+  await until(RELOADED, () => put(file, rules('allow', '')), 8_000);
+  await until(RELOADED, () => put(file, denying), 8_000);
+  expect((await note('watched')).body.reason.rule).toBe('more/notes');
 });
 
 it('calls in flight while everything changes under them lose nothing; approvals survive an unrelated change', async () => {

@@ -162,6 +162,10 @@ test('what servers read in more than one way is refused, and it is said where it
   expect(sorted({ stripe_account: 'a' }, { route })).toMatchObject({ sent: { stripe_account: 'a' }, paths: [] });
   expect(sorted({ stripe_account: 'a', 'stripe-account': 'b' }, { route }).paths).toEqual(['/headers/stripe_account']);
   expect(sorted({ stripe_account: 'a' }, { route: rules({ drop: ['stripe_account'] }) }).paths).toEqual([]);
+  // Forwarding the one spelling says nothing of the other.
+  expect(sorted({ stripe_account: 'a' }, { route: rules({ forward: ['stripe-account'] }) }).paths).toEqual([
+    '/headers/stripe_account',
+  ]);
   // What Connection names ends here by the rules of HTTP: a rule about it would be for nothing.
   expect(sorted({ connection: 'close, X-Note', 'x-note': 'n', 'x-open': 'o' })).toMatchObject({
     sent: { 'x-open': 'o' },
