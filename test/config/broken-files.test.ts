@@ -86,6 +86,7 @@ for (const { name, cases } of files) {
         'MC4CAQAwBQ',
         'c2lnbmF0dXJl',
         'some-text',
+        'aHVudGVyM',
       ])
         expect(report.text).not.toContain(secret);
     });
