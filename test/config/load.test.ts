@@ -295,6 +295,52 @@ describe('a tool', () => {
   });
 });
 
+describe('the query of a tool', () => {
+  const templateOf = async (request: string, schema: string, route: string | null = null) => {
+    const { tools } = await load(
+      'upstreams: [{ id: a, url: "http://127.0.0.1:1" }]\n' +
+        `tools: [{ name: a.x, upstream: a, kind: read, request: { method: GET, path: /x, ${request} }, params_schema: { type: object, ${schema} } }]\n` +
+        (route === null
+          ? ''
+          : `routes: [{ upstream: a, prefix: /a, undeclared_query: ${route}, rules: [{ match: "GET /x", tool: a.x }] }]\n`),
+    );
+    const [tool] = tools;
+    return { properties: tool?.paramsSchema?.['properties'], ...(tool?.call.kind === 'http' ? tool.call.request : {}) };
+  };
+
+  it.each([
+    ['query: [a]', null, undefined],
+    ['query: [a]', 'refuse', undefined],
+    ['query: [a]', 'pass', 'query'],
+    ['query: [a], query_rest: more', 'pass', 'more'],
+    ['query: [a], query_rest: more', 'refuse', 'more'],
+  ])('%s, where a route says %s, takes what is not declared as %s', async (request, route, rest) => {
+    const found = await templateOf(request, 'properties: { a: {} }, additionalProperties: false', route);
+    expect(found.queryRest).toBe(rest);
+    // A schema that is closed lets the group in that was asked for.
+    expect(found.properties).toEqual(rest === undefined ? { a: {} } : { a: {}, [rest]: { type: 'object' } });
+  });
+
+  it('has the group as the schema says it is, where it does', async () => {
+    const more = 'more: { type: object, properties: { after: { type: string } }, additionalProperties: false }';
+    const found = await templateOf('query_rest: more', `properties: { ${more} }, additionalProperties: false`);
+    expect(found.properties).toMatchObject({ more: { properties: { after: {} }, additionalProperties: false } });
+  });
+
+  it('is written as it says: what may be a list as query_lists, single params as query_styles', async () => {
+    const properties =
+      'properties: { one: { type: string }, some: { type: array }, maybe: { type: [array, "null"] }, both: { anyOf: [{ type: integer }, { type: object }] } }';
+    const styles = async (more: string) =>
+      (await templateOf(`query: [one, some, maybe, both]${more}`, properties)).queryStyles;
+    expect(await styles('')).toEqual({ some: 'repeat', maybe: 'repeat', both: 'repeat' });
+    expect(await styles(', query_lists: indices, query_styles: { maybe: comma }')).toEqual({
+      some: 'indices',
+      maybe: 'comma',
+      both: 'indices',
+    });
+  });
+});
+
 describe('what files are watched', () => {
   it('are those of certificates, credentials and pins too, whose new content is another configuration', async () => {
     const tls = (name: string) => `{ cert: test/system/tls/${name}.pem, key: test/system/tls/${name}.key.pem }`;
@@ -346,6 +392,11 @@ describe('references to the environment', () => {
   ])('of %s, the default is taken where there is no value', async (_, environment, id) => {
     expect((await load('users: [{ id: "${A:-b}" }]\n', environment)).users[0]?.id).toBe(id);
     expect((await load('users: [{ id: "x${A:-}" }]\n', environment)).users[0]?.id).toBe(id === 'a' ? 'xa' : 'x');
+  });
+
+  it.each(['1', 'yes', 'True', ''])('are no boolean where they hold %j', async (text) => {
+    const yaml = 'auth: { profiles: [{ name: p, scopes: [], read_only: "${RO:-no}" }] }\n';
+    await expect(load(yaml, { RO: text })).rejects.toThrow(InvalidFiles);
   });
 
   it('stay text where text is wanted', async () => {

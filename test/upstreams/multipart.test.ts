@@ -8,11 +8,13 @@ import type { Json, JsonObject } from '../../src/json/value.ts';
 import type { FormLists } from '../../src/effects/model/tool.ts';
 import { isFile } from '../../src/effects/model/files.ts';
 import { multipartMisfit, opaqueMisfit, writeMultipart } from '../../src/upstreams/http/multipart-body.ts';
+import { takeFiles } from '../../src/upstreams/http/given-files.ts';
 import { readBoundary } from '../../src/upstreams/http/part-headers.ts';
 import { readMultipart } from '../../src/upstreams/http/read-multipart.ts';
 import { sentBody } from '../../src/upstreams/http/sent-body.ts';
 import { IN_MEMORY, openSpool, type Spool, SpoolFull, type Upload } from '../../src/upstreams/http/spool.ts';
 import '../property-seed.ts';
+import { makeTool } from './tool.ts';
 
 let folder: string;
 let spool: Spool;
@@ -325,6 +327,42 @@ describe('files that come through the effects API', () => {
   ])('one %s is refused as in a body', (_, name, value, message) => {
     expect(misfit('a', file)).toBeNull();
     expect(misfit(name, value)).toMatch(message);
+  });
+
+  test('have their bytes taken out: what remains is what a request with the same files has', () => {
+    const request = {
+      method: 'POST',
+      path: '/f',
+      query: ['q'],
+      headers: {},
+      body: '*',
+      bodyType: 'multipart',
+    } as const;
+    const taken = (params: JsonObject, tool = makeTool({ request })) => {
+      const found = takeFiles(tool, params);
+      return { ...found, faults: found.faults.map(({ path }) => path) };
+    };
+    const given = { filename: 'f', data: 'eA==' };
+    const known = { filename: 'f', content_type: 'application/octet-stream', ...bytes };
+    expect(taken({ a: given, b: [{ c: { ...given, content_type: 'a/b' } }] })).toMatchObject({
+      params: { a: known, b: [{ c: { ...known, content_type: 'a/b' } }] },
+      faults: [],
+      files: { bytes: 1 },
+    });
+    // Another spelling, other members, another place: no file, or none that is taken.
+    expect(taken({ a: { ...given, data: 'eA' }, b: { ...given, data: 'eB==' }, c: file }).faults).toEqual([
+      '/params/a/data',
+      '/params/b/data',
+      '/params/c',
+    ]);
+    for (const other of [{ a: { ...given, more: 1 } }, { q: given }, { a: { ...given, filename: 1 } }])
+      expect(taken(other)).toMatchObject({ params: other, faults: [], files: { bytes: 0 } });
+    const opaque = makeTool({ request: { ...request, body: [], bodyAs: 'a', bodyType: 'opaque' } });
+    expect(taken({ a: { data: 'eA==' } }, opaque).params).toEqual({ a: bytes });
+    expect(taken({ a: { data: 'eA==', content_type: 'a/b' } }, opaque).params).toEqual({
+      a: { content_type: 'a/b', ...bytes },
+    });
+    expect(taken({ a: given }, opaque).params).toEqual({ a: given });
   });
 
   test.each<[string, Json, RegExp | null]>([
