@@ -245,17 +245,16 @@ function literalCredentials({ value: file }: YamlSource): { readonly path: DataP
   const each = (section: string): DataPath[] =>
     Object.keys(field(file, section) ?? {}).map((index) => [section, Number(index)]);
   note(['store', 'archive', 'secret_key']);
-  for (const form of [PASSWORD, /\?(.+)$/]) note(['store', 'url'], form);
+  for (const form of [PASSWORD_IN_URL, /\?(.+)$/]) note(['store', 'url'], form);
   for (const upstream of each('upstreams')) note([...upstream, 'credentials', 'value']);
   for (const webhook of each('webhooks')) {
-    note([...webhook, 'url'], PASSWORD);
+    note([...webhook, 'url'], PASSWORD_IN_URL);
     for (const name of ['secret', 'previous_secret']) note([...webhook, name]);
   }
   return found;
 }
 
-/** In a URL. */
-const PASSWORD = /\/\/[^/@]*:([^/]+)@/;
+const PASSWORD_IN_URL = /\/\/[^/@]*:([^/]+)@/;
 
 function valueAt(value: PlainValue | undefined, path: DataPath): PlainValue | undefined {
   return path.reduce((node, step) => (Array.isArray(node) ? node[Number(step)] : field(node, String(step))), value);

@@ -80,6 +80,7 @@ for (const { name, cases } of files) {
       for (const { at } of report.findings) if (at !== null) expect(report.text).toContain(`${at.line}:${at.column}`);
       for (const secret of [
         'hunter2',
+        'HUNTER2',
         'x: y\r\n',
         '51H8abcdefghijklmnop',
         'IOSFODNN7',

@@ -15,10 +15,14 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true }));
 
-async function load(yaml: string, environment: Readonly<Record<string, string>> = {}): Promise<Configuration> {
+function written(yaml: string): string {
   const file = join(folder, 'gateway.yaml');
   writeFileSync(file, yaml);
-  return (await loadConfiguration(file, { environment })).configuration;
+  return file;
+}
+
+async function load(yaml: string, environment: Readonly<Record<string, string>> = {}): Promise<Configuration> {
+  return (await loadConfiguration(written(yaml), { environment })).configuration;
 }
 
 async function faultsOf(yaml: string): Promise<InvalidFiles> {
@@ -292,6 +296,38 @@ describe('a tool', () => {
     expect(await actual('[[usage.in, message.in], usage.out]')).toEqual({
       token: [['usage.in', 'message.in'], ['usage.out']],
     });
+  });
+});
+
+describe('headers that a tool sets', () => {
+  const codes = async (more: string, request = '') => {
+    const yaml =
+      'policies: { paths: [./src] }\nupstreams: [{ id: a, url: "http://127.0.0.1:1" }]\n' +
+      `tools: [{ name: a.x, upstream: a, kind: write, request: { method: POST, path: /x${request} }${more} }]\n`;
+    return (await checkConfiguration(written(yaml))).findings.map(({ code }) => code);
+  };
+  const page = readFileSync(join(ROOT, 'docs', 'operating', 'configuration.md'), 'utf8');
+  const [, never = ''] = /\*\*Never sent on\*\*: (.+?), and what/.exec(page) ?? [];
+  const names = [...never.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name.replace('*', 'any'));
+
+  it.each([
+    ...names,
+    'authorization',
+    'cookie',
+    'content-type',
+    'forwarded',
+    'x-forwarded-for',
+    'x_http_method_override',
+  ])('no param, and no key but an Idempotency-Key, is sent as %s', async (name) => {
+    expect(await codes('', `, headers: { p: ${name} }`)).toEqual(['forbidden_header']);
+    const ofKey = await codes(`, idempotent: { header: ${name}, for: 24h }`);
+    expect(ofKey).toEqual(name === 'idempotency-key' ? [] : ['forbidden_header']);
+  });
+
+  it('all others are', async () => {
+    expect(names.length).toBeGreaterThan(20);
+    for (const name of ['x-tenant', 'stripe-account', 'if-match', 'x-request-id'])
+      expect(await codes('', `, headers: { p: ${name} }`)).toEqual([]);
   });
 });
 
@@ -628,6 +664,29 @@ describe('what cannot change while running', () => {
         'users: [{ id: maria }]\npools: [{ id: p, units: 1 }]\ntelemetry: { budget_near_percent: 50 }\n',
     );
     expect(unchangeable(before, after)).toEqual([]);
+  });
+});
+
+describe('the least and the most that the documentation names', () => {
+  const codes = async (yaml: string) => {
+    const report = await checkConfiguration(written(`${yaml}\n`));
+    return report.findings.map(({ code }) => code);
+  };
+
+  it.each([
+    ['retention: { denials: VALUE }', ['1h', '60m', '36500d'], ['59m', '36501d', '0s']],
+    ['retention: { keys: VALUE }', ['30d', '36500d', 'forever'], ['36501d', 'never']],
+    ['auth: { default_expiry: { agent: VALUE } }', ['1s', '3650d', 'never'], ['999ms', '3651d', 'forever']],
+    ['limits: { response_kept: VALUE, response: 256MiB }', ['0B', '16MiB'], ['17MiB', '16777217B']],
+    ['limits: { body: VALUE }', ['1KiB', '1024B', '64MiB'], ['1023B', '65MiB']],
+    ['limits: { spool: VALUE, upload: 1KiB, upload_file: 1KiB }', ['1KiB', '1024GiB'], ['1025GiB']],
+    ['limits: { connections: VALUE }', ['16', '1000000'], ['15', '1000001']],
+    ['server: { port: VALUE }', ['0', '65535'], ['-1', '65536']],
+    ['telemetry: { budget_near_percent: VALUE }', ['1', '100'], ['0', '101']],
+  ])('%s', async (yaml, taken, refused) => {
+    for (const value of taken) expect([value, await codes(yaml.replace('VALUE', value))]).toEqual([value, []]);
+    for (const value of refused)
+      expect([value, (await codes(yaml.replace('VALUE', value))).length]).toEqual([value, 1]);
   });
 });
 
