@@ -15,6 +15,8 @@ const FIXED: readonly { readonly name: string; readonly of: (configuration: Conf
   { name: 'retention', of: ({ retention }) => retention },
   { name: 'limits.body', of: ({ limits }) => limits.bodyBytes },
   { name: 'limits.connections', of: ({ limits }) => limits.connections },
+  { name: 'telemetry.log_level', of: ({ telemetry }) => telemetry.logLevel },
+  { name: 'telemetry.access_log', of: ({ telemetry }) => telemetry.accessLog },
 ];
 
 /**

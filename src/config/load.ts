@@ -234,31 +234,30 @@ function placeOf(at: Position | null): string {
   return at === null ? '' : `${at.line}:${at.column}`;
 }
 
-/**
- * Values under `credentials`, and a password in the store's URL, that the file contains instead of taking from the
- * environment.
- */
-function literalCredentials(source: YamlSource): { readonly path: DataPath; readonly value: string }[] {
-  const store = field(source.value, 'store');
-  const key = field(field(store, 'archive'), 'secret_key');
-  const ofArchive =
-    typeof key === 'string' && key !== '' && !key.includes('${')
-      ? [{ path: ['store', 'archive', 'secret_key'], value: key }]
-      : [];
-  const url = field(store, 'url');
-  const ofStore = [/\/\/[^/@]*:([^/]+)@/, /\?(.+)$/].flatMap((form) => {
-    const value = typeof url === 'string' ? form.exec(url)?.[1] : undefined;
-    return value === undefined || value.includes('${') ? [] : [{ path: ['store', 'url'], value }];
-  });
-  const upstreams = field(source.value, 'upstreams');
-  if (!Array.isArray(upstreams)) return [...ofArchive, ...ofStore];
-  const ofUpstreams = upstreams.flatMap((upstream: PlainValue, index) => {
-    const value = field(field(upstream, 'credentials'), 'value');
-    return typeof value === 'string' && !value.includes('${')
-      ? [{ path: ['upstreams', index, 'credentials', 'value'], value }]
-      : [];
-  });
-  return [...ofArchive, ...ofStore, ...ofUpstreams];
+/** Credentials that the file holds instead of taking them from the environment, in places that have them. */
+function literalCredentials({ value: file }: YamlSource): { readonly path: DataPath; readonly value: string }[] {
+  const found: { path: DataPath; value: string }[] = [];
+  const note = (path: DataPath, form = /^(.+)$/s): void => {
+    const written = valueAt(file, path);
+    const value = typeof written === 'string' ? form.exec(written)?.[1] : undefined;
+    if (value !== undefined && !value.includes('${')) found.push({ path, value });
+  };
+  const each = (section: string): DataPath[] =>
+    Object.keys(field(file, section) ?? {}).map((index) => [section, Number(index)]);
+  note(['store', 'archive', 'secret_key']);
+  for (const form of [PASSWORD_IN_URL, /\?(.+)$/]) note(['store', 'url'], form);
+  for (const upstream of each('upstreams')) note([...upstream, 'credentials', 'value']);
+  for (const webhook of each('webhooks')) {
+    note([...webhook, 'url'], PASSWORD_IN_URL);
+    for (const name of ['secret', 'previous_secret']) note([...webhook, name]);
+  }
+  return found;
+}
+
+const PASSWORD_IN_URL = /\/\/[^/@]*:([^/]+)@/;
+
+function valueAt(value: PlainValue | undefined, path: DataPath): PlainValue | undefined {
+  return path.reduce((node, step) => (Array.isArray(node) ? node[Number(step)] : field(node, String(step))), value);
 }
 
 function field(value: PlainValue | undefined, name: string): PlainValue | undefined {
@@ -273,16 +272,12 @@ function digestsOf(
   pathOf: (item: object) => DataPath,
 ): Pick<Configuration, 'digest' | 'sharedDigest'> {
   const upstreams = file.upstreams.map((upstream) => {
-    const written = pathOf(upstream).reduce<PlainValue | undefined>(
-      (node, name) => (Array.isArray(node) ? node[Number(name)] : field(node, String(name))),
-      source.value,
-    );
-    const value = field(field(written, 'credentials'), 'value') ?? null;
+    const value = valueAt(source.value, [...pathOf(upstream), 'credentials', 'value']) ?? null;
     return typeof upstream.credentials !== 'object'
       ? upstream
       : { ...upstream, credentials: { ...upstream.credentials, value } };
   });
-  const url = field(field(source.value, 'store'), 'url') ?? null;
+  const url = valueAt(source.value, ['store', 'url']) ?? null;
   const store = file.store.url === undefined ? file.store : { ...file.store, url };
   const {
     server: _listens,

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { isNeverSent } from '../effects/run/header-names.ts';
 import { canonicalJson } from '../json/canonical.ts';
 import { isJsonObject, type JsonObject } from '../json/value.ts';
 import { type OutcomeMap, pathParams, type Probe, type RequestTemplate, type Tool } from '../effects/model/tool.ts';
@@ -22,9 +23,9 @@ import { parseDuration, parseSize } from './units.ts';
 
 type RequestEntry = ToolEntry['request'];
 
-/** Headers that a param can never be sent as: credentials, framing, hop-by-hop, overrides, headers of the gateway. */
-const FORBIDDEN_HEADERS =
-  /^(authorization|cookie|x-api-key|host|content-length|content-type|content-encoding|transfer-encoding|connection|keep-alive|te|trailer|upgrade|expect|proxy-.*|svc-.*|x-forwarded-.*|forwarded|x-http-method(-override)?|x-method-override|x-original-url|x-rewrite-url)$/;
+/** Whether a param can never be sent as a header: what is never sent on, credentials, and where a call came from. */
+const isForbidden = (header: string): boolean =>
+  isNeverSent(header) || /^(authorization|cookie|content-type|forwarded|x-forwarded-.*)$/.test(header);
 
 /** Checks the tools and computes their digests. References to upstreams are checked against `upstreamNames`. */
 export function resolveTools(
@@ -330,7 +331,7 @@ function resolveHeaders(
       }));
   for (const { name, header, steps } of pairs) {
     place(name, 'the headers', steps);
-    if (FORBIDDEN_HEADERS.test(header) || !/^[a-z0-9!#$%&*+.^_|~-]+$/.test(header))
+    if (isForbidden(header) || !/^[a-z0-9!#$%&*+.^_|~-]+$/.test(header))
       judge.error('forbidden_header', at(request, ...steps), `A param cannot be sent as the header '${header}'`);
     if (Object.values(headers).includes(header))
       judge.error('header_twice', at(request, ...steps), `Two params are sent as the header '${header}'`);
@@ -406,7 +407,7 @@ function resolveIdempotent(entry: ToolEntry, taken: Map<string, string>, judge: 
       `The header '${header}' carries ${other}, and no idempotency key`,
     );
   else taken.set(header, 'the idempotency key');
-  if (FORBIDDEN_HEADERS.test(header))
+  if (header !== 'idempotency-key' && isForbidden(header))
     judge.error(
       'forbidden_header',
       at(entry, 'idempotent', 'header'),

@@ -107,22 +107,23 @@ function withoutPolicy(reason: Reason, policyVersion: string): Verdict {
   };
 }
 
-function coreSettings({ limits, resolve }: InForce['configuration']): CoreSettings {
+function coreSettings({ resolve }: InForce['configuration'], bodyBytes: number): CoreSettings {
   return {
     dispatchWindowMs: DISPATCH_WINDOW_MS,
     allowForce: resolve.allowForce,
     // As much as the effects API could take: base64 needs four bytes for three.
-    filesKeptBytes: Math.floor((limits.bodyBytes / 4) * 3),
+    filesKeptBytes: Math.floor((bodyBytes / 4) * 3),
   };
 }
 
-/** Makes the settings anew only when the configuration is another. */
+/** Makes the settings anew only when the configuration is another. `limits.body` is that of the start, as at the doors. */
 function currentSettings(held: Held): () => CoreSettings {
-  const { configuration } = held.inForce;
-  let known = { configuration, settings: coreSettings(configuration) };
+  const { bodyBytes } = held.inForce.configuration.limits;
+  let known: { readonly configuration: InForce['configuration']; readonly settings: CoreSettings } | null = null;
   return () => {
     const { configuration } = held.inForce;
-    if (known.configuration !== configuration) known = { configuration, settings: coreSettings(configuration) };
+    if (known?.configuration !== configuration)
+      known = { configuration, settings: coreSettings(configuration, bodyBytes) };
     return known.settings;
   };
 }

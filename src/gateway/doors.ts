@@ -116,6 +116,8 @@ function mcpGatewayPorts(parts: {
   readonly problemOf: FaultPorts['problemOf'];
 }): GatewayPorts {
   const { core, proxy, current, upstreams } = parts;
+  // What the store goes by, which is that of the start.
+  const { effectsMs, denialsMs } = current().configuration.retention;
   return {
     identify: proxy.identify,
     settings: proxy.settings,
@@ -144,10 +146,7 @@ function mcpGatewayPorts(parts: {
     workspaceKey: (workspace) => core.secrets.fingerprintKey(workspace),
     effect: (workspace, id) => core.store.effect(workspace, id),
     approval: (workspace, id) => core.store.approval(workspace, id),
-    effectsKeptMs: () => {
-      const { effectsMs, denialsMs } = current().configuration.retention;
-      return Math.min(effectsMs, denialsMs);
-    },
+    effectsKeptMs: () => Math.min(effectsMs, denialsMs),
     policyVersion: core.policyVersion,
     jsonLimits: () => proxy.settings().jsonLimits,
     access: proxy.access,

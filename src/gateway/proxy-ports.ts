@@ -94,10 +94,13 @@ type Limits = InForce['configuration']['limits'];
 /** Makes the settings anew only when what they are made of has changed. */
 function currentSettings(ownSettings: () => OwnSettings, held: Held): () => ProxySettings {
   let known: { readonly own: OwnSettings; readonly limits: Limits; readonly settings: ProxySettings } | null = null;
+  // That of the start, as at the other doors.
+  const { bodyBytes } = held.inForce.configuration.limits;
   return () => {
     const own = ownSettings();
     const { limits } = held.inForce.configuration;
-    if (own !== known?.own || limits !== known.limits) known = { own, limits, settings: settingsOf(own, limits) };
+    if (own !== known?.own || limits !== known.limits)
+      known = { own, limits, settings: settingsOf(own, { ...limits, bodyBytes }) };
     return known.settings;
   };
 }

@@ -26,7 +26,7 @@ import { MOST_FAULTS } from '../diagnostics/stop-at.ts';
 import { isNeverSent } from '../effects/run/header-names.ts';
 import type { HttpTool } from '../effects/model/tool.ts';
 import type { Catalog } from '../upstreams/catalog.ts';
-import { MOST_SHOWN } from '../upstreams/http/form.ts';
+import { MOST_SHOWN, overrideFault } from '../upstreams/http/form.ts';
 
 type ReadPorts = Pick<ProxyPorts, 'catalog' | 'settings' | 'policyMode' | 'spool'>;
 type ReadArrived = Pick<Arrived, 'key' | 'principal' | 'query' | 'workspace'>;
@@ -357,12 +357,13 @@ function collectParams(
         message: 'must be a JSON object; for other values add body_as: NAME to the request of the tool',
       });
     else {
-      if (plan.bodyType !== 'json') faults.push(...overrides(plan, content));
       body = renderBody(plan, content);
       for (const name of Object.keys(content)) {
         const value = content[name] ?? null;
         const place = plan.places.get(name);
-        if ((place === undefined || place.in === 'body') && !Object.hasOwn(params, name)) params[name] = value;
+        const override = place === undefined && plan.bodyType !== 'json' ? overrideFault(name, 'body') : null;
+        if (override !== null) faults.push({ path: `/body/${name}`, message: override });
+        else if ((place === undefined || place.in === 'body') && !Object.hasOwn(params, name)) params[name] = value;
         else faults.push({ path: `/body/${name}`, message: `is not in the body of the tool ${tool.name}` });
         if (faults.length >= MOST_FAULTS) break;
       }
@@ -375,14 +376,4 @@ function undeclared({ name }: HttpTool, isRefusedByRoute: boolean): string {
   return isRefusedByRoute
     ? `is not in the query of the tool ${name}, and its route says undeclared_query: refuse`
     : `is not in the query of the tool ${name}; to take it, add it to query of its request, or query_rest: NAME for all that is there`;
-}
-
-/** Some servers act on these form fields: they change the method, or the charset of the other fields. */
-function overrides(plan: RequestPlan, form: JsonObject): readonly RequestFault[] {
-  return ['_method', '_charset_']
-    .filter((name) => Object.hasOwn(form, name) && !plan.places.has(name))
-    .map((name) => ({
-      path: `/body/${name}`,
-      message: 'changes for some servers what the request is; name it in request.body of the tool to let it go on',
-    }));
 }

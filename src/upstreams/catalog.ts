@@ -3,7 +3,7 @@ import { MAX_TARGET, type McpCall, pinnedCall, type Tool } from '../effects/mode
 import { paramSteps, splitTemplate } from '../effects/model/param-template.ts';
 import { memberSchema, readTyped, type SchemaAt, typesOf } from '../json/schema-walk.ts';
 import { planOf, type RequestPlan, misfit, type Place, placeOf } from './http/request-template.ts';
-import { formMisfit } from './http/form.ts';
+import { foldedName, formMisfit, MOST_SHOWN, overrideFault } from './http/form.ts';
 import { multipartMisfit, opaqueMisfit } from './http/multipart-body.ts';
 import { queryMisfit, restMisfit } from './http/query.ts';
 import { Ajv2020, type AnySchema, type ErrorObject, type Options, type ValidateFunction } from 'ajv/dist/2020.js';
@@ -169,9 +169,6 @@ function faultsOf(
   return [...faults.values()];
 }
 
-/** The most characters of a name, a path or a message that are shown. */
-const MOST_SHOWN = 300;
-
 function pathOf(steps: readonly Step[]): string {
   return `/params${pointerTo(steps, MOST_SHOWN)}`;
 }
@@ -251,6 +248,7 @@ const NO_PARTS: readonly TargetPart[] = [];
 function misfits(request: DeclaredRequest, params: JsonObject, most: number): readonly Misfit[] {
   const { plan } = request;
   let found: Misfit[] | null = null;
+  let fields: Set<string> | null = null;
   for (const name of Object.keys(params)) {
     if ((found?.length ?? 0) >= most) break;
     const value = params[name] ?? null;
@@ -260,7 +258,7 @@ function misfits(request: DeclaredRequest, params: JsonObject, most: number): re
       place === null
         ? 'is a param that no part of the request uses; if it stands in the query, add it to query of the request of the tool, or query_rest: NAME for all that is there'
         : place.in === 'body'
-          ? bodyMisfit(request, name, value)
+          ? (fieldFault(plan, name, (fields ??= new Set())) ?? bodyMisfit(request, name, value))
           : (misfit(place, value) ?? (place.in === 'query' ? queryPartsMisfit(request, place, name, params) : null));
     if (message !== null) (found ??= []).push({ name, message });
   }
@@ -282,6 +280,14 @@ function queryPartsMisfit(
   return place.style === 'rest'
     ? restMisfit(plan.query, value, params, schema)
     : queryMisfit(name, value, place.style, schema);
+}
+
+/** Why a name cannot be that of a field beside those before it, as `readForm` says; `null` if it can. */
+function fieldFault({ places }: RequestPlan, name: string, before: Set<string>): string | null {
+  const folded = foldedName(name);
+  if (before.has(folded)) return 'stands beside a name that some servers take for the same';
+  before.add(folded);
+  return places.has(name) ? null : overrideFault(name, 'body');
 }
 
 function bodyMisfit({ plan, schema }: DeclaredRequest, name: string, value: Json): string | null {

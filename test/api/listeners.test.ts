@@ -1,12 +1,14 @@
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { createServer } from 'node:http';
+import { createServer, get } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { join } from 'node:path';
 import { connect as connectTls } from 'node:tls';
 import { expect, test } from 'vitest';
 import { ConnectionCap } from '../../src/api/connection-cap.ts';
+import { createEntrances } from '../../src/api/host-check.ts';
 import { createListeners, listenerOf } from '../../src/api/listeners.ts';
+import { makeCa } from '../upstream/certificates.ts';
 
 const TLS = join(process.cwd(), 'test', 'system', 'tls');
 const read = (name: string): string => readFileSync(join(TLS, name), 'utf8');
@@ -77,6 +79,87 @@ test('each listener takes on its own certificate, not that of another', async ()
   // One without a certificate stays in the clear beside them.
   const plain = await listeners.open({ ...settings, at: 'plain', tls: null });
   expect(await (await fetch(plain)).text()).toBe('from plain');
+  connections.close();
+  await listeners.close();
+  server.close();
+});
+
+test('TLS 1.2 and 1.3 are spoken, also with a renewed certificate, which may have the key of the one before', async () => {
+  const ca = makeCa('root of the test');
+  const first = ca.issue('localhost');
+  const renewed = ca.issue('localhost', { key: first.key });
+  expect([renewed.key === first.key, renewed.cert === first.cert]).toEqual([true, false]);
+  const server = createServer((_request, response) => response.end());
+  const { listeners, connections } = createListeners(server, null, (each) => new ConnectionCap(each, 10));
+  const settings = { at: 'own', host: '127.0.0.1', port: 0, tls: first };
+  const port = Number(new URL(await listeners.open(settings)).port);
+  const spoken = async (maxVersion: 'TLSv1.2' | 'TLSv1.3') => {
+    const socket = connectTls({ port, host: '127.0.0.1', ca: ca.cert, servername: 'localhost', maxVersion });
+    await once(socket, 'secureConnect');
+    const seen = [socket.getProtocol(), socket.getPeerX509Certificate()?.toString().trim()];
+    socket.destroy();
+    return seen;
+  };
+  for (const { cert } of [first, renewed]) {
+    listeners.update(null, [{ ...settings, tls: { cert, key: first.key } }]);
+    for (const version of ['TLSv1.2', 'TLSv1.3'] as const)
+      expect(await spoken(version)).toEqual([version, cert.trim()]);
+  }
+  connections.close();
+  await listeners.close();
+});
+
+test('a request is for the routes of its host and its listener; all else is the gateway’s at its own port alone', async () => {
+  const all = [
+    { listen: null, host: null },
+    { listen: null, host: 'a.example' },
+    { listen: 'one', host: null },
+    { listen: 'one', host: 'b.example' },
+    { listen: 'two', host: 'c.example' },
+  ];
+  let routes = all;
+  const entranceOf = createEntrances(() => routes);
+  const server = createServer((request, response) => response.end(JSON.stringify(entranceOf(request))));
+  const { listeners, connections } = createListeners(server, null, (each) => new ConnectionCap(each, 20));
+  await once(server.listen(0, '127.0.0.1'), 'listening');
+  const main = (server.address() as AddressInfo).port;
+  const open = async (at: string): Promise<number> =>
+    Number(new URL(await listeners.open({ at, host: '127.0.0.1', port: 0, tls: null })).port);
+  const [one, two] = [await open('one'), await open('two')];
+  const ask = (port: number, host: string) =>
+    new Promise<unknown>((resolve, reject) => {
+      get({ port, host: '127.0.0.1', headers: { host }, agent: false }, (response) => {
+        let text = '';
+        response.on('data', (data: Buffer) => (text += String(data)));
+        response.on('end', () => resolve(JSON.parse(text)));
+      }).on('error', reject);
+    });
+  const at = (listen: string | null, host: string | null) => ({ kind: 'routes', listen, host });
+  const own = { kind: 'own' };
+  const none = { kind: 'none' };
+  for (const [port, host, entrance] of [
+    [main, 'a.example', at(null, 'a.example')],
+    [main, 'A.Example.:8080', at(null, 'a.example')],
+    [main, 'b.example', own],
+    [main, 'x.a.example', own],
+    [main, '127.0.0.1', own],
+    [one, '127.0.0.1', at('one', null)],
+    [one, 'a.example', at('one', null)],
+    [one, 'B.example:1', at('one', 'b.example')],
+    [two, 'c.example', at('two', 'c.example')],
+    [two, 'b.example', none],
+    [two, '127.0.0.1', none],
+  ] as const)
+    expect([host, await ask(port, host)]).toEqual([host, entrance]);
+  // Which routes are there changes with a reload.
+  routes = [{ listen: null, host: 'b.example' }];
+  expect(await ask(main, 'b.example')).toEqual(at(null, 'b.example'));
+  for (const [port, host, entrance] of [
+    [main, 'a.example', own],
+    [one, '127.0.0.1', none],
+    [two, 'c.example', none],
+  ] as const)
+    expect([host, await ask(port, host)]).toEqual([host, entrance]);
   connections.close();
   await listeners.close();
   server.close();

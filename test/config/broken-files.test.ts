@@ -80,12 +80,14 @@ for (const { name, cases } of files) {
       for (const { at } of report.findings) if (at !== null) expect(report.text).toContain(`${at.line}:${at.column}`);
       for (const secret of [
         'hunter2',
+        'HUNTER2',
         'x: y\r\n',
         '51H8abcdefghijklmnop',
         'IOSFODNN7',
         'MC4CAQAwBQ',
         'c2lnbmF0dXJl',
         'some-text',
+        'aHVudGVyM',
       ])
         expect(report.text).not.toContain(secret);
     });

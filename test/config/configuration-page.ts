@@ -31,7 +31,8 @@ editors complete and check while you write (\`schemas/gateway.schema.json\`).
   to the working directory.
 - **Reload.** The gateway reads the file again when its content, or that of a policy, has changed and nothing has moved for
   100 ms. A file with faults leaves the last good one in force and is told in the log. What cannot change while running
-  (\`server.host\`, \`server.port\`, \`server.admin_port\`, \`store\`, \`secrets\`, \`receipts\`, \`retention\`, \`limits.body\`, \`limits.connections\`)
+  (\`server.host\`, \`server.port\`, \`server.admin_port\`, \`server.tls\` (with or without), \`routes.listen\`, \`policies.second_person\`,
+  \`store\`, \`secrets\`, \`receipts\`, \`retention\`, \`limits.body\`, \`limits.connections\`, \`telemetry.log_level\`, \`telemetry.access_log\`)
   stays as it was until the next start, and the log says which.
 - **YAML.** Files are YAML 1.2, one document. What YAML would read otherwise than it looks is an error: an unquoted \`*\`
   (an alias), \`1_000\` and \`010\`, numbers beyond 2^53-1, keys given twice, tags, anchors, merge keys.

@@ -15,10 +15,14 @@ beforeAll(() => {
 });
 afterAll(() => rmSync(folder, { recursive: true }));
 
-async function load(yaml: string, environment: Readonly<Record<string, string>> = {}): Promise<Configuration> {
+function written(yaml: string): string {
   const file = join(folder, 'gateway.yaml');
   writeFileSync(file, yaml);
-  return (await loadConfiguration(file, { environment })).configuration;
+  return file;
+}
+
+async function load(yaml: string, environment: Readonly<Record<string, string>> = {}): Promise<Configuration> {
+  return (await loadConfiguration(written(yaml), { environment })).configuration;
 }
 
 async function faultsOf(yaml: string): Promise<InvalidFiles> {
@@ -154,6 +158,258 @@ describe('a store on Redis', () => {
   });
 });
 
+describe('what stands beside a store', () => {
+  it('on Redis is by default where its journal is, for ten minutes of freeze and a week of clock', async () => {
+    const { store, secrets, receipts } = await load('store: { kind: redis, url: "redis://127.0.0.1:6379" }\n');
+    expect(store).toMatchObject({ journal: './data/journal', maxFreezeMs: 600_000, maxClockJumpMs: 7 * 86_400_000 });
+    expect([secrets.masterFile, receipts.keysDir]).toEqual(['data/keys/master', 'data/keys']);
+    const other = await load('store: { kind: redis, url: "redis://127.0.0.1:6379", journal: /var/svc/journal }\n');
+    expect([other.secrets.masterFile, other.receipts.keysDir]).toEqual(['/var/svc/keys/master', '/var/svc/keys']);
+  });
+
+  it('is an archive in a folder, or in a bucket of the usual region and at any address', async () => {
+    const archiveOf = async (archive: string) => {
+      const { store } = await load(`store: { archive: ${archive} }\n`);
+      return store.kind === 'embedded' ? store.archive : null;
+    };
+    expect(await archiveOf('/var/archive')).toEqual({ kind: 'folder', path: '/var/archive' });
+    const bucket = 'url: "https://s3.example.com/bucket/svc/", access_key: k, secret_key: "${K:-s}"';
+    expect(await archiveOf(`{ ${bucket} }`)).toEqual({
+      kind: 'bucket',
+      url: 'https://s3.example.com/bucket/svc',
+      region: 'us-east-1',
+      accessKey: 'k',
+      secretKey: 's',
+      network: 'any',
+    });
+    expect(await archiveOf(`{ ${bucket}, region: eu-north-1, network: public }`)).toMatchObject({
+      region: 'eu-north-1',
+      network: 'public',
+    });
+  });
+});
+
+describe('addresses', () => {
+  const UPSTREAM = 'upstreams: [{ id: a, url: "http://127.0.0.1:1" }]\n';
+  const TLS = 'tls: { cert: test/system/tls/one.pem, key: test/system/tls/one.key.pem }';
+  const routes = (...all: readonly string[]) =>
+    `${UPSTREAM}routes:\n${all.map((one) => `  - { upstream: a, ${one} }\n`).join('')}`;
+  const codesOf = async (yaml: string) =>
+    (await faultsOf(yaml)).findings.filter(({ severity }) => severity === 'error').map(({ code }) => code);
+
+  it.each([
+    ['server: { public_url: "https://gw.example.com/?a=b" }', 'bad_url'],
+    ['server: { public_url: "https://gw.example.com/#a" }', 'bad_url'],
+    ['server: { public_url: "https://me@gw.example.com" }', 'bad_url'],
+    ['server: { public_url: "https://:word@gw.example.com" }', 'bad_url'],
+    ['server: { port: 8080, admin_port: 8080 }', 'same_port'],
+  ])('%s is refused', async (yaml, code) => {
+    expect(await codesOf(`${yaml}\n`)).toEqual([code]);
+  });
+
+  it('two ports that the system chooses are not the same', async () => {
+    expect((await load('server: { port: 0, admin_port: 0 }\n')).server).toMatchObject({ port: 0, adminPort: 0 });
+  });
+
+  it('a listener of a route is at no port of the gateway, not at that for health either', async () => {
+    const at = (port: number) =>
+      `server: { port: 8080, admin_port: 8081 }\n${routes(`prefix: /, listen: "127.0.0.1:${port}"`)}`;
+    for (const port of [8080, 8081]) expect([port, await codesOf(at(port))]).toEqual([port, ['same_port']]);
+    expect((await load(at(8082))).listeners).toMatchObject([{ at: '127.0.0.1:8082', port: 8082, tls: null }]);
+  });
+
+  it('routes share a listener, and say its tls once, in whichever of them, or all the same', async () => {
+    const listen = 'listen: "127.0.0.1:8443"';
+    const two = (first: string, second: string) =>
+      routes(`prefix: /a, ${listen}${first}`, `prefix: /b, ${listen}${second}`);
+    for (const [first, second] of [
+      [`, ${TLS}`, ''],
+      ['', `, ${TLS}`],
+      [`, ${TLS}`, `, ${TLS}`],
+    ] as const) {
+      const { listeners } = await load(two(first, second));
+      expect(listeners.map(({ tls }) => tls !== null)).toEqual([true]);
+    }
+    const other = `, ${TLS.replaceAll('one', 'two')}`;
+    expect(await codesOf(two(`, ${TLS}`, other))).toEqual(['listener_differs']);
+  });
+
+  it.each([
+    ['localhost', ''],
+    ['gw.example.com', 'server: { public_url: "https://GW.example.com/base" }\n'],
+    ['also.example.com', 'server: { allowed_hosts: [Also.example.com] }\n'],
+    ['inner.example.com', 'server: { host: inner.example.com }\n'],
+  ])('%s, by which the gateway is known, is no host of a route, but at a listener of its own', async (host, server) => {
+    const upper = host.toUpperCase();
+    expect(await codesOf(server + routes(`prefix: /, host: ${upper}`))).toEqual(['reserved_host']);
+    const { routes: found } = await load(server + routes(`prefix: /, host: ${upper}, listen: "127.0.0.1:8443"`));
+    // As requests are looked up, which name it in any case.
+    expect(found.map((route) => route.host)).toEqual([host]);
+  });
+
+  it('each host and each listener has prefixes of its own, and those that the gateway has at its own port', async () => {
+    const listen = 'listen: "127.0.0.1:8443"';
+    const apart = ['host: a.example.com', 'host: b.example.com', listen, `host: a.example.com, ${listen}`];
+    const { routes: found } = await load(
+      routes('prefix: /a', ...apart.map((one) => `prefix: /v1, ${one}`), 'prefix: /, host: c.example.com'),
+    );
+    expect(found).toHaveLength(6);
+    for (const one of apart)
+      expect(await codesOf(routes(`prefix: /, ${one}`, `prefix: /v1, ${one}`))).toEqual(['overlapping_prefixes']);
+    expect(await codesOf(routes('prefix: /'))).toEqual(['bad_prefix']);
+  });
+});
+
+describe('what a family of APIs needs', () => {
+  const routeOf = async (more: string) => {
+    const yaml = `upstreams: [{ id: a, url: "http://127.0.0.1:1" }]\nroutes: [{ upstream: a, prefix: /a, ${more} }]\n`;
+    return (await load(yaml)).routes[0];
+  };
+
+  it('final_status is 422 for libraries of GitHub, and none for others, where nothing else is said', async () => {
+    const finalOf = async (more: string) => (await routeOf(more))?.finalStatus;
+    expect(await finalOf('error_format: github')).toBe(422);
+    expect(await finalOf('error_format: github, final_status: 409')).toBe(409);
+    expect(await finalOf('error_format: openai')).toBeNull();
+    expect(await finalOf('error_format: openai, final_status: 422')).toBe(422);
+  });
+
+  it('links of Slack have the address of an upload; a dot in a name is written \\.', async () => {
+    const linksOf = async (more: string) => (await routeOf(more))?.links;
+    expect(await linksOf('error_format: slack, links: [next]')).toEqual([['upload_url'], ['next']]);
+    expect(await linksOf("error_format: openai, links: ['_links.*.href', 'odata\\.next', 'a.b\\.c.d']")).toEqual([
+      ['_links', '*', 'href'],
+      ['odata.next'],
+      ['a', 'b.c', 'd'],
+    ]);
+  });
+});
+
+describe('a tool', () => {
+  const toolOf = async (more: string) => {
+    const { tools } = await load(
+      'upstreams: [{ id: a, url: "http://127.0.0.1:1" }]\n' +
+        `tools: [{ name: a.x, upstream: a, kind: write, request: { method: POST, path: /x, body: "*" }, ${more} }]\n`,
+    );
+    return tools[0];
+  };
+
+  it('may stream for ten minutes, up to limits.stream, where nothing else is said', async () => {
+    expect((await toolOf('response: stream'))?.streams).toEqual({ totalMs: 600_000, bytes: 256 * 1024 * 1024 });
+    expect((await toolOf('response: stream, stream_time: 30s'))?.streams).toMatchObject({ totalMs: 30_000 });
+    expect(await toolOf('response: whole')).not.toHaveProperty('streams');
+  });
+
+  it('adds up what an answer says was spent, and of a list in place of a path takes the first that is there', async () => {
+    const actual = async (written: string) => (await toolOf(`actual: { token: ${written} }`))?.actual;
+    expect(await actual('usage.total')).toEqual({ token: [['usage.total']] });
+    expect(await actual('[usage.in, usage.out]')).toEqual({ token: [['usage.in'], ['usage.out']] });
+    expect(await actual('[[usage.in, message.in], usage.out]')).toEqual({
+      token: [['usage.in', 'message.in'], ['usage.out']],
+    });
+  });
+});
+
+describe('headers that a tool sets', () => {
+  const codes = async (more: string, request = '') => {
+    const yaml =
+      'policies: { paths: [./src] }\nupstreams: [{ id: a, url: "http://127.0.0.1:1" }]\n' +
+      `tools: [{ name: a.x, upstream: a, kind: write, request: { method: POST, path: /x${request} }${more} }]\n`;
+    return (await checkConfiguration(written(yaml))).findings.map(({ code }) => code);
+  };
+  const page = readFileSync(join(ROOT, 'docs', 'operating', 'configuration.md'), 'utf8');
+  const [, never = ''] = /\*\*Never sent on\*\*: (.+?), and what/.exec(page) ?? [];
+  const names = [...never.matchAll(/`([^`]+)`/g)].map(([, name = '']) => name.replace('*', 'any'));
+
+  it.each([
+    ...names,
+    'authorization',
+    'cookie',
+    'content-type',
+    'forwarded',
+    'x-forwarded-for',
+    'x_http_method_override',
+  ])('no param, and no key but an Idempotency-Key, is sent as %s', async (name) => {
+    expect(await codes('', `, headers: { p: ${name} }`)).toEqual(['forbidden_header']);
+    const ofKey = await codes(`, idempotent: { header: ${name}, for: 24h }`);
+    expect(ofKey).toEqual(name === 'idempotency-key' ? [] : ['forbidden_header']);
+  });
+
+  it('all others are', async () => {
+    expect(names.length).toBeGreaterThan(20);
+    for (const name of ['x-tenant', 'stripe-account', 'if-match', 'x-request-id'])
+      expect(await codes('', `, headers: { p: ${name} }`)).toEqual([]);
+  });
+});
+
+describe('the query of a tool', () => {
+  const templateOf = async (request: string, schema: string, route: string | null = null) => {
+    const { tools } = await load(
+      'upstreams: [{ id: a, url: "http://127.0.0.1:1" }]\n' +
+        `tools: [{ name: a.x, upstream: a, kind: read, request: { method: GET, path: /x, ${request} }, params_schema: { type: object, ${schema} } }]\n` +
+        (route === null
+          ? ''
+          : `routes: [{ upstream: a, prefix: /a, undeclared_query: ${route}, rules: [{ match: "GET /x", tool: a.x }] }]\n`),
+    );
+    const [tool] = tools;
+    return { properties: tool?.paramsSchema?.['properties'], ...(tool?.call.kind === 'http' ? tool.call.request : {}) };
+  };
+
+  it.each([
+    ['query: [a]', null, undefined],
+    ['query: [a]', 'refuse', undefined],
+    ['query: [a]', 'pass', 'query'],
+    ['query: [a], query_rest: more', 'pass', 'more'],
+    ['query: [a], query_rest: more', 'refuse', 'more'],
+  ])('%s, where a route says %s, takes what is not declared as %s', async (request, route, rest) => {
+    const found = await templateOf(request, 'properties: { a: {} }, additionalProperties: false', route);
+    expect(found.queryRest).toBe(rest);
+    // A schema that is closed lets the group in that was asked for.
+    expect(found.properties).toEqual(rest === undefined ? { a: {} } : { a: {}, [rest]: { type: 'object' } });
+  });
+
+  it('has the group as the schema says it is, where it does', async () => {
+    const more = 'more: { type: object, properties: { after: { type: string } }, additionalProperties: false }';
+    const found = await templateOf('query_rest: more', `properties: { ${more} }, additionalProperties: false`);
+    expect(found.properties).toMatchObject({ more: { properties: { after: {} }, additionalProperties: false } });
+  });
+
+  it('is written as it says: what may be a list as query_lists, single params as query_styles', async () => {
+    const properties =
+      'properties: { one: { type: string }, some: { type: array }, maybe: { type: [array, "null"] }, both: { anyOf: [{ type: integer }, { type: object }] } }';
+    const styles = async (more: string) =>
+      (await templateOf(`query: [one, some, maybe, both]${more}`, properties)).queryStyles;
+    expect(await styles('')).toEqual({ some: 'repeat', maybe: 'repeat', both: 'repeat' });
+    expect(await styles(', query_lists: indices, query_styles: { maybe: comma }')).toEqual({
+      some: 'indices',
+      maybe: 'comma',
+      both: 'indices',
+    });
+  });
+});
+
+describe('what files are watched', () => {
+  it('are those of certificates, credentials and pins too, whose new content is another configuration', async () => {
+    const tls = (name: string) => `{ cert: test/system/tls/${name}.pem, key: test/system/tls/${name}.key.pem }`;
+    const token = join(folder, 'token');
+    const file = join(folder, 'watched.yaml');
+    writeFileSync(token, 'one');
+    writeFileSync(
+      file,
+      `server: { tls: ${tls('one')} }\n` +
+        `upstreams: [{ id: a, url: "https://127.0.0.1:1", tls: { ca: test/system/tls/ca.pem }, credentials: { header: x, file: "${token}" } }]\n` +
+        `routes: [{ upstream: a, prefix: /, listen: "127.0.0.1:8443", tls: ${tls('two')} }]\n`,
+    );
+    const { files, configuration } = await loadConfiguration(file);
+    const pems = ['ca', 'one', 'one.key', 'two', 'two.key'].map((name) => `test/system/tls/${name}.pem`);
+    expect(files.toSorted()).toEqual([token, file, ...pems].toSorted());
+    writeFileSync(token, 'two');
+    const { digest, sharedDigest } = (await loadConfiguration(file)).configuration;
+    expect(digest).not.toBe(configuration.digest);
+    expect(sharedDigest).toBe(configuration.sharedDigest);
+  });
+});
+
 describe('references to the environment', () => {
   it('are replaced, once, in values alone', async () => {
     const { users, server, workspaces } = await load(
@@ -174,6 +430,20 @@ describe('references to the environment', () => {
     );
     expect(server.port).toBe(9100);
     expect(auth.profiles[0]?.readOnly).toBe(true);
+  });
+
+  it.each([
+    ['an empty one', { A: '' }, 'b'],
+    ['one that is not set', {}, 'b'],
+    ['one with a value', { A: 'a' }, 'a'],
+  ])('of %s, the default is taken where there is no value', async (_, environment, id) => {
+    expect((await load('users: [{ id: "${A:-b}" }]\n', environment)).users[0]?.id).toBe(id);
+    expect((await load('users: [{ id: "x${A:-}" }]\n', environment)).users[0]?.id).toBe(id === 'a' ? 'xa' : 'x');
+  });
+
+  it.each(['1', 'yes', 'True', ''])('are no boolean where they hold %j', async (text) => {
+    const yaml = 'auth: { profiles: [{ name: p, scopes: [], read_only: "${RO:-no}" }] }\n';
+    await expect(load(yaml, { RO: text })).rejects.toThrow(InvalidFiles);
   });
 
   it('stay text where text is wanted', async () => {
@@ -362,13 +632,72 @@ describe("the gateway's own addresses", () => {
 });
 
 describe('what cannot change while running', () => {
-  it('is named', async () => {
-    const before = await load('server: { port: 1 }\n');
-    expect(unchangeable(before, await load('server: { port: 1 }\npools: [{ id: p, units: 1 }]\n'))).toEqual([]);
-    const after = await load(
-      'server: { host: 0.0.0.0, port: 2 }\nstore: { path: /x }\nreceipts: { issuer: "urn:x" }\n',
+  const TLS = '{ cert: test/system/tls/one.pem, key: test/system/tls/one.key.pem }';
+  const route = (more: string) =>
+    `upstreams: [{ id: a, url: "http://127.0.0.1:1" }]\nroutes: [{ upstream: a, prefix: /a, ${more} }]\n`;
+  const changes: readonly (readonly [name: string, before: string, after: string])[] = [
+    ['server.host', '', 'server: { host: 0.0.0.0 }'],
+    ['server.port', '', 'server: { port: 1 }'],
+    ['server.admin_port', 'server: { admin_port: 1 }', 'server: { admin_port: 2 }'],
+    ['server.tls (with or without)', '', `server: { tls: ${TLS} }`],
+    ['routes.listen', route('listen: "127.0.0.1:1"'), route('listen: "127.0.0.1:2"')],
+    ['routes.listen', route('listen: "127.0.0.1:1"'), route(`listen: "127.0.0.1:1", tls: ${TLS}`)],
+    ['policies.second_person', '', 'policies: { second_person: true }'],
+    ['store', '', 'store: { lock_wait: 1s }'],
+    ['secrets', '', 'secrets: { master: { file: other } }'],
+    ['receipts', '', 'receipts: { issuer: "urn:x" }'],
+    ['retention', '', 'retention: { denials: 8d }'],
+    ['limits.body', '', 'limits: { body: 2MiB }'],
+    ['limits.connections', '', 'limits: { connections: 100 }'],
+    ['telemetry.log_level', '', 'telemetry: { log_level: debug }'],
+    ['telemetry.access_log', '', 'telemetry: { access_log: false }'],
+  ];
+
+  it.each(changes)('%s is named, and nothing else', async (name, before, after) => {
+    const [one, other] = [await load(`users: []\n${before}\n`), await load(`users: []\n${after}\n`)];
+    expect(unchangeable(one, other)).toEqual([name]);
+    expect(unchangeable(other, other)).toEqual([]);
+  });
+
+  it('is what the documentation says', () => {
+    const page = readFileSync(join(ROOT, 'docs', 'operating', 'configuration.md'), 'utf8');
+    const [, listed = ''] = /What cannot change while running\s+\((.+?)\)\s+stays/s.exec(page) ?? [];
+    const names = new Set(
+      [...listed.matchAll(/`([a-z._]+)`(?: \(with or without\))?/g)].map(([all]) => all.replaceAll('`', '')),
     );
-    expect(unchangeable(before, after)).toEqual(['server.host', 'server.port', 'store', 'secrets', 'receipts']);
+    expect(names).toEqual(new Set(changes.map(([name]) => name)));
+  });
+
+  it('is not what may change: tools, people, other limits, and certificates', async () => {
+    const before = await load(`server: { tls: ${TLS} }\n`);
+    const after = await load(
+      `server: { tls: ${TLS.replaceAll('one', 'two')}, allowed_hosts: [a.example] }\nlimits: { upload: 1MiB, upload_file: 1MiB }\n` +
+        'users: [{ id: maria }]\npools: [{ id: p, units: 1 }]\ntelemetry: { budget_near_percent: 50 }\n',
+    );
+    expect(unchangeable(before, after)).toEqual([]);
+  });
+});
+
+describe('the least and the most that the documentation names', () => {
+  const codes = async (yaml: string) => {
+    const report = await checkConfiguration(written(`${yaml}\n`));
+    return report.findings.map(({ code }) => code);
+  };
+
+  it.each([
+    ['retention: { denials: VALUE }', ['1h', '60m', '36500d'], ['59m', '36501d', '0s']],
+    ['retention: { keys: VALUE }', ['30d', '36500d', 'forever'], ['36501d', 'never']],
+    ['auth: { default_expiry: { agent: VALUE } }', ['1s', '3650d', 'never'], ['999ms', '3651d', 'forever']],
+    ['limits: { response_kept: VALUE, response: 256MiB }', ['0B', '16MiB'], ['17MiB', '16777217B']],
+    ['limits: { body: VALUE }', ['1KiB', '1024B', '64MiB'], ['1023B', '65MiB']],
+    ['limits: { spool: VALUE, upload: 1KiB, upload_file: 1KiB }', ['1KiB', '1024GiB'], ['1025GiB']],
+    ['limits: { connections: VALUE }', ['16', '1000000'], ['15', '1000001']],
+    ['server: { port: VALUE }', ['0', '65535'], ['-1', '65536']],
+    ['telemetry: { budget_near_percent: VALUE }', ['1', '100'], ['0', '101']],
+  ])('%s', async (yaml, taken, refused) => {
+    for (const value of taken) expect([value, await codes(yaml.replace('VALUE', value))]).toEqual([value, []]);
+    for (const value of refused)
+      expect([value, (await codes(yaml.replace('VALUE', value))).length]).toEqual([value, 1]);
   });
 
   it.each([

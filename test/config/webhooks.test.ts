@@ -42,13 +42,14 @@ it.each([
 it('credentials that go in clear to another machine are warned of, whatever it is called', async () => {
   const warned = async (host: string) => {
     const file = written(
-      `upstreams: [{ id: a, url: "http://${host}", credentials: { header: x, value: "\${HOME:-x}" } }]\n`,
+      `upstreams: [{ id: a, url: "http://${host}", credentials: { header: x, value: "\${HOME:-x}" } }]\n` +
+        `webhooks: [{ url: "http://${host}/x", format: slack }]\n`,
     );
     return (await checkConfiguration(file)).findings.map(({ code }) => code);
   };
   for (const host of ['127.0.0.1:1', 'localhost', '[::1]:1']) expect([host, await warned(host)]).toEqual([host, []]);
   for (const host of ['127.mail.example', '10.0.0.1'])
-    expect([host, await warned(host)]).toEqual([host, ['plain_http']]);
+    expect([host, await warned(host)]).toEqual([host, ['plain_http', 'plain_http']]);
 });
 
 describe('a receiver', () => {
@@ -65,6 +66,13 @@ describe('a receiver', () => {
       retryFirstMs: 5_000,
       retryForMs: 3 * 86_400_000,
     });
+  });
+
+  it('is told of those events and those workspaces that it names, and of no others', async () => {
+    const [one] = await receivers(
+      `{ url: "https://hooks.example/x", secret: "\${SECRET}", events: [pause.set], workspaces: [demo], network: public }`,
+    );
+    expect(one).toMatchObject({ events: ['pause.set'], workspaces: ['demo'], network: 'public' });
   });
 
   it('keeps what waits for it by its name, whatever its address and secret are', async () => {

@@ -7,7 +7,7 @@ import type { EffectPorts } from '../../src/effects/ports.ts';
 import { runEffect } from '../../src/effects/run/run-effect.ts';
 import type { EffectStore } from '../../src/effects/store.ts';
 import { corePorts } from '../../src/gateway/core-ports.ts';
-import { readFiles } from '../../src/gateway/in-force.ts';
+import { type Held, readFiles } from '../../src/gateway/in-force.ts';
 import { createPauseView } from '../../src/gateway/pause-view.ts';
 import { createPinView } from '../../src/gateway/pin-view.ts';
 import { proxyPorts } from '../../src/gateway/proxy-ports.ts';
@@ -41,12 +41,13 @@ let spill: SpillJournal;
 let upstreams: Upstreams;
 let core: EffectPorts;
 let proxy: ProxyPorts;
+let held: Held;
 beforeEach(async () => {
   folder = storeFolder();
   mkdirSync(join(folder, 'policies'));
   writeFileSync(join(folder, 'gateway.yaml'), CONFIG(folder));
   const inForce = await readFiles(join(folder, 'gateway.yaml'), {});
-  const held = { inForce };
+  held = { inForce };
   const secrets = await openSecrets({ masterFile: join(folder, 'master'), previous: [] });
   const retention = { keysMs: null, effectsMs: 1e12, denialsMs: 1e12 };
   const plain = await openEmbeddedStore({
@@ -117,6 +118,23 @@ afterEach(async () => {
   await upstreams.close();
   await store.close();
   rmSync(folder, { recursive: true });
+});
+
+it('limits.body is that of the start until the next one, at routes and for files of calls that wait; other limits change at once', () => {
+  const { bodyLimit, uploads } = proxy.settings();
+  const { filesKeptBytes } = core.settings();
+  const { inForce } = held;
+  const { limits, resolve } = inForce.configuration;
+  held.inForce = {
+    ...inForce,
+    configuration: {
+      ...inForce.configuration,
+      limits: { ...limits, bodyBytes: 2048, uploadBytes: 4096 },
+      resolve: { ...resolve, allowForce: true },
+    },
+  };
+  expect(proxy.settings()).toMatchObject({ bodyLimit, uploads: { ...uploads, request: 4096 } });
+  expect(core.settings()).toMatchObject({ filesKeptBytes, allowForce: true });
 });
 
 it('an address that sends too many invalid keys to the proxy has to wait; another one has not', async () => {

@@ -11,6 +11,7 @@ import {
 } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setImmediate as turn } from 'node:timers/promises';
 import { afterEach, beforeEach, describe, expect, it, vi } from 'vitest';
 import { loadConfiguration } from '../../src/config/load.ts';
 import { stampOf, watchFiles, type FileWatch } from '../../src/gateway/watch-files.ts';
@@ -194,6 +195,30 @@ describe('changes that are none', () => {
     for (let part = 0; part < 50; part++) appendFileSync(file, `k${part}: 1\n`);
     await changes.next();
     expect(changes.told()).toBe(1);
+  });
+
+  it('nothing is told before 100 ms have passed in which nothing moved', async () => {
+    const file = join(folder, 'gateway.yaml');
+    writeFileSync(file, 'a: 1\n');
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'performance'] });
+    try {
+      let told = 0;
+      watching = watchFiles(
+        () => [file],
+        () => (told += 1),
+      );
+      const atRest = vi.getTimerCount();
+      writeFileSync(file, 'a: 2\n');
+      // The notice of the system is no timer.
+      while (vi.getTimerCount() === atRest) await turn();
+      vi.advanceTimersByTime(99);
+      for (let turns = 0; turns < 20; turns += 1) await turn();
+      expect(told).toBe(0);
+      vi.advanceTimersByTime(1_000);
+      while (told === 0) await turn();
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   it('nothing is told after the watch is closed', async () => {

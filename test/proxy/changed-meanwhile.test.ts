@@ -147,7 +147,7 @@ test.each([
   }
 });
 
-test('all keys of an agent have one room for files', async () => {
+test('all keys of an agent have one room for files, and an agent of another workspace has its own', async () => {
   const tool = makeTool({
     request: { method: 'POST', path: '/v1/files', query: [], headers: {}, body: ['file'], bodyType: 'multipart' },
   });
@@ -157,10 +157,14 @@ test('all keys of an agent have one room for files', async () => {
     owners.add(owner);
     throw new Error('no room');
   };
-  for (const keyId of ['key_1', 'key_2']) {
+  for (const [keyId, workspace, rooms] of [
+    ['key_1', 'demo', 1],
+    ['key_2', 'demo', 1],
+    ['key_3', 'other', 2],
+  ] as const) {
     const request = new IncomingMessage(new Socket());
     request.headers = { 'content-type': 'multipart/form-data; boundary=x', 'content-length': '9' };
-    const arrived = { key: 'k', principal: { ...BOT, keyId }, query: readQuery(null), workspace: 'demo' };
+    const arrived = { key: 'k', principal: { ...BOT, keyId, workspace }, query: readQuery(null), workspace };
     const match = { tool, pathParams: {}, route: { undeclaredQuery: null } };
     const read = readRequest(
       portsWith(() => catalog, { begin, used: () => 0 }),
@@ -169,6 +173,6 @@ test('all keys of an agent have one room for files', async () => {
       request,
     );
     await expect(read).rejects.toThrow('no room');
+    expect(owners.size).toBe(rooms);
   }
-  expect(owners.size).toBe(1);
 });

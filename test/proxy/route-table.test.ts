@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Route } from '../../src/config/configuration.ts';
+import type { Entrance } from '../../src/config/entrance.ts';
 import { createRouteTable } from '../../src/proxy/route-table.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { makeTool } from '../upstreams/tool.ts';
@@ -16,8 +17,8 @@ function toolOf(name: string, kind: 'read' | 'write') {
   return makeTool({ name, kind, target: null, state: null, request, paramsSchema: { type: 'object', properties } });
 }
 
-function table(rules: readonly string[], kind: 'read' | 'write' = 'read', prefix = '') {
-  const made: Route = {
+function routeOf(rules: readonly string[], prefix: string): Route {
+  return {
     upstream: 'api',
     prefix,
     host: 'api.example.com',
@@ -37,7 +38,11 @@ function table(rules: readonly string[], kind: 'read' | 'write' = 'read', prefix
       return { method, path, tool: rule, idempotency: { kind: 'none' }, onDuplicate: 'conflict', frames: null };
     }),
   };
-  const compiled = createRouteTable([made], createCatalog(rules.map((name) => toolOf(name, kind))));
+}
+
+function table(rules: readonly string[], kind: 'read' | 'write' = 'read', prefix = '') {
+  const catalog = createCatalog(rules.map((name) => toolOf(name, kind)));
+  const compiled = createRouteTable([routeOf(rules, prefix)], catalog);
   return (method: string, path: string): string => {
     const located = compiled.locate(path, { kind: 'routes', listen: null, host: 'api.example.com' });
     if (located === null) return 'nowhere';
@@ -46,6 +51,28 @@ function table(rules: readonly string[], kind: 'read' | 'write' = 'read', prefix
     return match.kind === 'rule' ? match.tool.name : `undeclared${match.resembles ? ', resembles' : ''}`;
   };
 }
+
+test('routes share a host or a listener, each with its prefix, and are nowhere else', () => {
+  const at = (listen: string | null, host: string | null, prefix: string) => ({ ...routeOf([], prefix), listen, host });
+  const places = [
+    at(null, 'a.example', '/one'),
+    at(null, 'a.example', '/two'),
+    at('l', null, '/one'),
+    at('l', null, '/three'),
+    at('l', 'a.example', ''),
+    at(null, null, '/four'),
+  ];
+  const { locate } = createRouteTable(places, createCatalog([]));
+  const found = (entrance: Entrance) =>
+    ['/one', '/two', '/three', '/four'].map((path) =>
+      places.findIndex((one) => one === locate(path, entrance)?.route.route),
+    );
+  expect(found({ kind: 'routes', listen: null, host: 'a.example' })).toEqual([0, 1, -1, -1]);
+  expect(found({ kind: 'routes', listen: 'l', host: null })).toEqual([2, -1, 3, -1]);
+  expect(found({ kind: 'routes', listen: 'l', host: 'a.example' })).toEqual([4, 4, 4, 4]);
+  expect(found({ kind: 'own' })).toEqual([-1, -1, -1, 5]);
+  expect(found({ kind: 'none' })).toEqual([-1, -1, -1, -1]);
+});
 
 test('of two paths that only a number tells apart, each gets its own', () => {
   for (const rules of [

@@ -1,4 +1,4 @@
-import { createPrivateKey, generateKeyPairSync, type KeyObject, randomBytes, sign } from 'node:crypto';
+import { createPrivateKey, createPublicKey, generateKeyPairSync, type KeyObject, randomBytes, sign } from 'node:crypto';
 
 /** A certificate and its key, as PEM. */
 export interface Issued {
@@ -8,20 +8,23 @@ export interface Issued {
 
 /** A CA of a test, which signs what the test asks for. */
 export interface TestCa extends Issued {
-  /** A certificate for a name, valid from now on for a day unless said otherwise. */
-  issue(name: string, options?: { readonly from?: Date; readonly to?: Date; readonly ip?: string }): Issued;
+  /** A certificate for a name, valid from now on for a day unless said otherwise. @param options.key of an earlier one */
+  issue(
+    name: string,
+    options?: { readonly from?: Date; readonly to?: Date; readonly ip?: string; readonly key?: string },
+  ): Issued;
 }
 
 const DAY_MS = 86_400_000;
 
 /** Makes a CA. Nothing trusts it but the test. */
 export function makeCa(name: string): TestCa {
-  const own = issue({ name, issuer: name, signer: null, isCa: true, from: null, to: null, ip: null });
+  const own = issue({ name, issuer: name, signer: null, isCa: true, from: null, to: null, ip: null, key: null });
   const signer = createPrivateKey(own.key);
   return {
     ...own,
-    issue: (subject, { from = null, to = null, ip = null } = {}) =>
-      issue({ name: subject, issuer: name, signer, isCa: false, from, to, ip }),
+    issue: (subject, { from = null, to = null, ip = null, key = null } = {}) =>
+      issue({ name: subject, issuer: name, signer, isCa: false, from, to, ip, key }),
   };
 }
 
@@ -35,8 +38,11 @@ function issue(of: {
   readonly from: Date | null;
   readonly to: Date | null;
   readonly ip: string | null;
+  readonly key: string | null;
 }): Issued {
-  const { publicKey, privateKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
+  const privateKey =
+    of.key === null ? generateKeyPairSync('ec', { namedCurve: 'P-256' }).privateKey : createPrivateKey(of.key);
+  const publicKey = createPublicKey(privateKey);
   const from = of.from ?? new Date(Date.now() - DAY_MS);
   const to = of.to ?? new Date(Date.now() + DAY_MS);
   const names = [tagged(0x82, Buffer.from(of.name))];

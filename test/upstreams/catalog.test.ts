@@ -55,6 +55,30 @@ describe('params', () => {
     expect(faults({ payment_id: 'p', amount: 1 })).toEqual([]);
   });
 
+  test.each(['form', 'multipart'] as const)(
+    'a %s through the effects API has no names that it may not have in a request: none twice for some servers, none that changes what it is',
+    (bodyType) => {
+      const at = (body: '*' | readonly string[]) =>
+        makeTool({ target: null, request: { method: 'POST', path: '/f', query: [], headers: {}, body, bodyType } });
+      const of = (tool: ReturnType<typeof at>, params: JsonObject) =>
+        createCatalog([tool])
+          .check(tool, params)
+          .map(({ path, message }) => `${path} ${message}`);
+      for (const name of ['_method', '_METHOD', '_charset_', '$httpMethod'])
+        expect(of(at('*'), { a: '1', [name]: 'x' })).toEqual([
+          `/params/${name} changes for some servers what the request is; name it in request.body of the tool to let it go on`,
+        ]);
+      expect(of(at(['_method']), { _method: 'PUT' })).toEqual([]);
+      for (const name of ['A.B', 'a b', 'a_B'])
+        expect(of(at('*'), { 'a.b': '1', [name]: '2' })).toEqual([
+          `/params/${name} stands beside a name that some servers take for the same`,
+        ]);
+      // JSON has one reading.
+      const json = makeTool({ target: null, request: { ...at('*').call.request, bodyType: 'json' } });
+      expect(of(json, { _method: 'x', 'a.b': 1, a_b: 2 })).toEqual([]);
+    },
+  );
+
   test('a computed target holds the length limit, with what is encoded in it', () => {
     const tool = makeTool({
       name: 'body',
@@ -152,7 +176,8 @@ describe('requests', () => {
     const given = renderRequest(plan, { body });
     expect(given).toMatchObject({ body: Buffer.from(JSON.stringify(body)) });
     expect(given.headers).toEqual({ 'content-type': 'application/json' });
-    expect(renderRequest(plan, {})).toMatchObject({ body: null, headers: {} });
+    const without = renderRequest(plan, {});
+    expect([without.body, without.headers]).toEqual([null, {}]);
   });
 
   test('whatever is rendered reads back as the same param', () => {

@@ -128,6 +128,9 @@ describe('what servers read in different ways is refused, with its place', () =>
     ['a[][b]=1', '/a'],
     ['a[1]=1', '/a'],
     ['a[b][0]=1&a[b][2]=2', '/a'],
+    ['a%20b=1&a_b=2', '/a_b'],
+    ['a%20=1', '/a '],
+    ['a%7F=1', '/a\u007f'],
     ['constructor[a]=1', '/constructor'],
     ['a[toString]=1', '/a/toString'],
     ['a[b=1', '/a[b'],
@@ -159,6 +162,17 @@ describe('what servers read in different ways is refused, with its place', () =>
   ])('but %s is what may be', (_, text) => {
     expect(read(text)).toMatchObject({ ok: true });
   });
+
+  test.each<FormLists>(['indices', 'brackets', 'repeat'])(
+    'numbers with gaps are refused however lists are written (%s), but for those of an object',
+    (lists) => {
+      expect(read('a[1]=x', null, lists)).toMatchObject({ ok: false, path: '/a' });
+      const schema: JsonObject = { properties: { a: { type: 'object' } } };
+      expect(read('a[1]=x', schema, lists)).toEqual({ ok: true, members: { a: { 1: 'x' } } });
+      expect(formMisfit('a', { 1: 'x' }, { lists, schema: null })).toContain('numbers with gaps');
+      expect(formMisfit('a', { 1: 'x' }, { lists, schema })).toBeNull();
+    },
+  );
 
   test('bytes that are not UTF-8', () => {
     expect(readForm(Buffer.from([0x61, 0x3d, 0xff]), { lists: 'indices', schema: null, limits: LIMITS }).ok).toBe(

@@ -7,12 +7,14 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Json, JsonObject } from '../../src/json/value.ts';
 import type { FormLists } from '../../src/effects/model/tool.ts';
 import { isFile } from '../../src/effects/model/files.ts';
-import { multipartMisfit, writeMultipart } from '../../src/upstreams/http/multipart-body.ts';
+import { multipartMisfit, opaqueMisfit, writeMultipart } from '../../src/upstreams/http/multipart-body.ts';
+import { takeFiles } from '../../src/upstreams/http/given-files.ts';
 import { readBoundary } from '../../src/upstreams/http/part-headers.ts';
 import { readMultipart } from '../../src/upstreams/http/read-multipart.ts';
 import { sentBody } from '../../src/upstreams/http/sent-body.ts';
 import { IN_MEMORY, openSpool, type Spool, SpoolFull, type Upload } from '../../src/upstreams/http/spool.ts';
 import '../property-seed.ts';
+import { makeTool } from './tool.ts';
 
 let folder: string;
 let spool: Spool;
@@ -239,7 +241,10 @@ describe('what servers read in different ways is refused, with its place', () =>
     ['a path of Windows', part(disposition('name="a"; filename="C:\\f"')), '/a'],
     ['two different filenames', part(disposition('name="a"; filename="f"; filename*=utf-8\'\'g')), '/a'],
     ['a filename in another charset', part(disposition('name="a"; filename*=iso-8859-1\'\'f')), '/a'],
+    ['a path of one dot', part(disposition('name="a"; filename="."')), '/a'],
+    ['a parameter inside a name', part(disposition('name="a; filename=f"')), ''],
     ['base64', part(lines(field, 'Content-Transfer-Encoding: base64')), '/a'],
+    ['quoted-printable', part(lines(field, 'Content-Transfer-Encoding: quoted-printable')), '/a'],
     ['another charset', part(lines(field, 'Content-Type: text/plain; charset=utf-16')), '/a'],
     ['a field of another type', part(lines(field, 'Content-Type: application/json')), '/a'],
     ['a field within a field', part(lines(field, 'Content-Type: multipart/mixed; boundary=c')), '/a'],
@@ -302,6 +307,73 @@ describe('what servers read in different ways is refused, with its place', () =>
     ['multipart/form-data; boundary="a;b"'],
   ])('the boundary of %s', (type) => {
     expect(readBoundary(type)).toHaveProperty('message');
+  });
+});
+
+describe('files that come through the effects API', () => {
+  const bytes = { bytes: 1, sha256: sha('x') };
+  const file = { filename: 'f', content_type: 'a/b', ...bytes };
+  const misfit = (name: string, value: Json) => multipartMisfit(name, value, { lists: 'indices', schema: null });
+
+  test.each<[string, string, JsonObject, RegExp]>([
+    ['without a filename', 'a', { content_type: 'a/b', ...bytes }, /without a filename/],
+    ['with an empty filename', 'a', { ...file, filename: '' }, /without a filename/],
+    ['with a quote in its filename', 'a', { ...file, filename: 'f"' }, /a quote or a backslash/],
+    ['with a slash in its filename', 'a', { ...file, filename: 'a/f' }, /a slash/],
+    ['with an encoded quote in its filename', 'a', { ...file, filename: 'f%22' }, /%22/],
+    ['of a type that is none', 'a', { ...file, content_type: 'a' }, /no media type/],
+    ['under a name with a quote', 'a"', file, /a quote or a backslash/],
+    ['in a part that has a quote in its name', 'a', { 'b"': file }, /a quote or a backslash/],
+  ])('one %s is refused as in a body', (_, name, value, message) => {
+    expect(misfit('a', file)).toBeNull();
+    expect(misfit(name, value)).toMatch(message);
+  });
+
+  test('have their bytes taken out: what remains is what a request with the same files has', () => {
+    const request = {
+      method: 'POST',
+      path: '/f',
+      query: ['q'],
+      headers: {},
+      body: '*',
+      bodyType: 'multipart',
+    } as const;
+    const taken = (params: JsonObject, tool = makeTool({ request })) => {
+      const found = takeFiles(tool, params);
+      return { ...found, faults: found.faults.map(({ path }) => path) };
+    };
+    const given = { filename: 'f', data: 'eA==' };
+    const known = { filename: 'f', content_type: 'application/octet-stream', ...bytes };
+    expect(taken({ a: given, b: [{ c: { ...given, content_type: 'a/b' } }] })).toMatchObject({
+      params: { a: known, b: [{ c: { ...known, content_type: 'a/b' } }] },
+      faults: [],
+      files: { bytes: 1 },
+    });
+    // Another spelling, other members, another place: no file, or none that is taken.
+    expect(taken({ a: { ...given, data: 'eA' }, b: { ...given, data: 'eB==' }, c: file }).faults).toEqual([
+      '/params/a/data',
+      '/params/b/data',
+      '/params/c',
+    ]);
+    for (const other of [{ a: { ...given, more: 1 } }, { q: given }, { a: { ...given, filename: 1 } }])
+      expect(taken(other)).toMatchObject({ params: other, faults: [], files: { bytes: 0 } });
+    const opaque = makeTool({ request: { ...request, body: [], bodyAs: 'a', bodyType: 'opaque' } });
+    expect(taken({ a: { data: 'eA==' } }, opaque).params).toEqual({ a: bytes });
+    expect(taken({ a: { data: 'eA==', content_type: 'a/b' } }, opaque).params).toEqual({
+      a: { content_type: 'a/b', ...bytes },
+    });
+    expect(taken({ a: given }, opaque).params).toEqual({ a: given });
+  });
+
+  test.each<[string, Json, RegExp | null]>([
+    ['bytes and a type', { content_type: 'a/b', ...bytes }, null],
+    ['bytes without a type', bytes, null],
+    ['bytes with a filename', file, /no filename/],
+    ['bytes of a type that is none', { content_type: 'a', ...bytes }, /no media type/],
+    ['a text', 'x', /the bytes of the body/],
+    ['a JSON object', { a: 1 }, /the bytes of the body/],
+  ])('a body of any type is bytes, with a type where one is known: %s', (_, value, message) => {
+    expect(opaqueMisfit(value) ?? '').toMatch(message ?? /^$/);
   });
 });
 

@@ -4,7 +4,7 @@ import { percentDecoded } from '../../bytes/percent-decoded.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject, pointerTo } from '../../json/value.ts';
 import { type JsonLimits, MAX_NAME } from '../../json/strict.ts';
 import { type FileFacts, isFile } from '../../effects/model/files.ts';
-import type { FormLists } from '../../effects/model/tool.ts';
+import { type FormLists, rootOfName } from '../../effects/model/tool.ts';
 import { itemSchema, memberSchema, readTyped, type SchemaAt, typesOf } from '../../json/schema-walk.ts';
 
 export interface FormOptions {
@@ -251,7 +251,8 @@ function put(
 
 /** Takes a name that was not there before. */
 function take(node: Parts, segments: readonly string[], level: number): void {
-  const folded = fold(segments[level] ?? '', level === 0);
+  const name = segments[level] ?? '';
+  const folded = level === 0 ? foldedName(name) : name.toLowerCase();
   if (node.folded.has(folded))
     throw new FormFault(
       pathOf(segments.slice(0, level + 1)),
@@ -260,13 +261,17 @@ function take(node: Parts, segments: readonly string[], level: number): void {
   node.folded.add(folded);
 }
 
-function fold(name: string, isRoot: boolean): string {
-  return isRoot ? foldedName(name) : name.toLowerCase();
-}
-
 /** Two names with the same folded form clash. PHP turns dots and spaces in names of fields into "_". */
 export function foldedName(name: string): string {
   return name.toLowerCase().replaceAll(/[. ]/g, '_');
+}
+
+const OVERRIDES = new Set(['_method', '_httpmethod', '$httpmethod', 'x-http-method-override', '_charset_']);
+
+/** Why a name that the tool does not name has no place: whatever the method or other params say, some servers go by it. */
+export function overrideFault(name: string, place: 'query' | 'body'): string | null {
+  if (!OVERRIDES.has(foldedName(rootOfName(name)))) return null;
+  return `changes for some servers what the request is; name it in request.${place} of the tool to let it go on`;
 }
 
 function membersOf(root: Parts, { lists, schema, root: whole = schema }: FormOptions): Record<string, Json> {
@@ -377,8 +382,8 @@ function valueMisfit(value: Json, at: SchemaAt, written: Written): string | null
   for (const name of names) {
     const fault = name === '' || /[[\]]/.test(name) ? 'is empty or has a bracket' : nameFault(name);
     if (fault !== null) return `a name in it ${fault}`;
-    if (folded.has(fold(name, false))) return 'two names in it are equal but for case';
-    folded.add(fold(name, false));
+    if (folded.has(name.toLowerCase())) return 'two names in it are equal but for case';
+    folded.add(name.toLowerCase());
     const member = value[name];
     const misfit = member === undefined ? null : valueMisfit(member, memberSchema(at, name), written);
     if (misfit !== null) return misfit;

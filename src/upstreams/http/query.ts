@@ -5,7 +5,16 @@ import { canonicalJson } from '../../json/canonical.ts';
 import { pointerTo, isJsonArray, isJsonObject, type Json, type JsonObject } from '../../json/value.ts';
 import { memberSchema } from '../../json/schema-walk.ts';
 import type { JsonLimits } from '../../json/strict.ts';
-import { collectFields, type Fields, fieldsOf, foldedName, formMisfit, MOST_SHOWN, writeForm } from './form.ts';
+import {
+  collectFields,
+  type Fields,
+  fieldsOf,
+  foldedName,
+  formMisfit,
+  MOST_SHOWN,
+  overrideFault,
+  writeForm,
+} from './form.ts';
 
 export interface QueryPlan {
   /** In the order in which they are sent. */
@@ -41,8 +50,6 @@ const SEPARATORS: Readonly<Record<Exclude<QueryStyle, FormLists>, { readonly tex
   pipe: { text: '|', sent: '%7C' },
 };
 
-/** Names that change for some servers what the request is, whatever its method or its other params say. */
-const OVERRIDES = new Set(['_method', '_httpmethod', '$httpmethod', 'x-http-method-override', '_charset_']);
 /** What is said of a name that stands more than once and is no list. */
 export const REPEATED = 'stands more than once. If it is a list, say type: array in the params_schema of the tool';
 /** Keys of callers stand there. */
@@ -141,9 +148,8 @@ function joinedFields(name: string, texts: readonly string[], options: ReadOptio
 function restNameFault({ taken }: QueryPlan, name: string): string | null {
   const folded = foldedName(rootOfName(name));
   if (folded === KEY_NAME) return 'is where callers carry their key';
-  if (OVERRIDES.has(folded))
-    return 'changes for some servers what the request is; name it in request.query of the tool to let it go on';
-  return taken.has(folded) ? 'is what some servers take for a param that the tool declares' : null;
+  const isTaken = taken.has(folded) ? 'is what some servers take for a param that the tool declares' : null;
+  return overrideFault(name, 'query') ?? isTaken;
 }
 
 /** The first name that is written otherwise than what was read would be; `null` if there is none. */
@@ -164,18 +170,9 @@ function isJoined(style: QueryStyle): style is keyof typeof SEPARATORS {
 
 function exampleOf(name: string, style: QueryStyle): string {
   const shown = name.slice(0, MOST_SHOWN);
-  switch (style) {
-    case 'indices':
-      return `${shown}[0]=…&${shown}[1]=…`;
-    case 'brackets':
-      return `${shown}[]=…&${shown}[]=…`;
-    case 'repeat':
-      return `${shown}=…&${shown}=…`;
-    case 'comma':
-    case 'space':
-    case 'pipe':
-      return `${shown}=…${SEPARATORS[style].sent}…`;
-  }
+  if (isJoined(style)) return `${shown}=…${SEPARATORS[style].sent}…`;
+  const [first, second] = { indices: ['[0]', '[1]'], brackets: ['[]', '[]'], repeat: ['', ''] }[style];
+  return `${shown}${first}=…&${shown}${second}=…`;
 }
 
 /** Writes params as a query, without `?`. Always the same spelling is sent, whichever door the call came through. */

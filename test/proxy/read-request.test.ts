@@ -1,0 +1,263 @@
+import { createHash } from 'node:crypto';
+import { mkdtemp, rm } from 'node:fs/promises';
+import { IncomingMessage } from 'node:http';
+import { Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { RequestTemplate } from '../../src/effects/model/tool.ts';
+import type { JsonObject } from '../../src/json/value.ts';
+import { readQuery } from '../../src/proxy/arrival.ts';
+import { readRequest } from '../../src/proxy/governed.ts';
+import type { UploadLimits } from '../../src/proxy/ports.ts';
+import { createCatalog } from '../../src/upstreams/catalog.ts';
+import { openSpool, type Spool } from '../../src/upstreams/http/spool.ts';
+import { makeTool } from '../upstreams/tool.ts';
+import { BOT } from './principal.ts';
+import { NO_SPOOL, UPLOADS } from './uploads.ts';
+
+const FORM = 'application/x-www-form-urlencoded';
+
+interface Asked {
+  readonly kind?: 'read' | 'write';
+  readonly query?: string;
+  readonly body?: string;
+  readonly type?: string | null;
+  readonly coding?: string;
+  readonly mode?: 'enforce' | 'observe';
+  readonly route?: 'refuse' | 'pass' | null;
+  readonly schema?: JsonObject;
+  readonly spool?: Spool;
+  readonly limits?: UploadLimits;
+  /** Whether the request says how long its body is. */
+  readonly declared?: boolean;
+}
+
+/** What becomes of a request by a tool. */
+async function read(request: Partial<RequestTemplate>, asked: Asked) {
+  const { query, body, type = 'application/json', coding, mode = 'enforce', route = null } = asked;
+  const template = { method: 'POST', path: '/x', query: [], headers: {}, body: [], ...request };
+  const tool = makeTool({
+    kind: asked.kind ?? 'write',
+    request: template,
+    paramsSchema: asked.schema ?? null,
+    target: null,
+  });
+  const catalog = createCatalog([tool]);
+  const incoming = new IncomingMessage(new Socket());
+  incoming.headers = {
+    ...(body === undefined
+      ? {}
+      : asked.declared === false
+        ? { 'transfer-encoding': 'chunked' }
+        : { 'content-length': String(Buffer.byteLength(body)) }),
+    ...(type === null ? {} : { 'content-type': type }),
+    ...(coding === undefined ? {} : { 'content-encoding': coding }),
+  };
+  incoming.push(body ?? null);
+  if (body !== undefined) incoming.push(null);
+  incoming.complete = true;
+  const found = await readRequest(
+    {
+      catalog: () => catalog,
+      policyMode: () => mode,
+      spool: asked.spool ?? NO_SPOOL,
+      settings: () => ({
+        publicUrl: '',
+        queryKey: 'allow',
+        bodyLimit: 100_000,
+        jsonLimits: { depth: 10, values: 100 },
+        uploads: asked.limits ?? UPLOADS,
+      }),
+    },
+    { key: 'the key', principal: BOT, query: readQuery(query ?? null), workspace: 'demo' },
+    { tool, pathParams: {}, route: { undeclaredQuery: route } },
+    incoming,
+  );
+  if (found.kind === 'problem') {
+    const { code, detail, errors, retryAfterMs } = found.problem;
+    return { code, detail, retryAfterMs, paths: errors.map(({ path }) => path) };
+  }
+  if (found.kind === 'read') await found.upload?.discard();
+  return found.kind === 'gone'
+    ? found
+    : {
+        params: found.params,
+        query: found.query,
+        body: Buffer.isBuffer(found.body) ? found.body.toString() : found.body,
+      };
+}
+
+describe('what is sent', () => {
+  const request = { query: ['a', 'b'], body: ['x'] };
+  const asked = { query: 'b=1&a=x+y', body: '{ "x" : 1 }' };
+
+  test('a write is written anew, in one spelling', async () => {
+    expect(await read(request, asked)).toEqual({
+      params: { a: 'x y', b: '1', x: 1 },
+      query: 'a=x%20y&b=1',
+      body: '{"x":1}',
+    });
+  });
+
+  test('while policy only observes, it goes on as it came, and rules see what no tool declares', async () => {
+    const more = { ...asked, query: `${asked.query}&strange=2` };
+    expect(await read(request, more)).toMatchObject({ code: 'invalid_request', paths: ['/query/strange'] });
+    expect(await read(request, { ...more, mode: 'observe' })).toEqual({
+      params: { a: 'x y', b: '1', strange: '2', x: 1 },
+      query: null,
+      body: asked.body,
+    });
+    // Lists and objects too, which are written anew otherwise.
+    const listed = { ...request, queryStyles: { a: 'brackets' } } as const;
+    const lists = { ...asked, query: 'a[1]=y&a[0]=x' };
+    expect(await read(listed, lists)).toMatchObject({ query: 'a%5B%5D=x&a%5B%5D=y' });
+    expect(await read(listed, { ...lists, mode: 'observe' })).toMatchObject({ params: { a: ['x', 'y'] }, query: null });
+  });
+
+  test('a read of single values and of JSON goes on as it came; its lists, objects and forms are written anew', async () => {
+    expect(await read(request, { ...asked, kind: 'read' })).toMatchObject({ query: null, body: asked.body });
+    const listed = { ...request, queryStyles: { a: 'brackets' } } as const;
+    expect(await read(listed, { ...asked, query: 'a[0]=x', kind: 'read' })).toMatchObject({ query: 'a%5B%5D=x' });
+    const form = await read({ ...request, bodyType: 'form' }, { type: FORM, body: 'x=a+b', kind: 'read' });
+    expect(form).toMatchObject({ body: 'x=a%20b' });
+  });
+});
+
+describe('what no tool declares in the query', () => {
+  const rest = { query: ['a'], queryRest: 'more' };
+
+  test.each([
+    ['is refused, and the line is said that would take it', {}, null, ['/query/b', 'add it to query of its request']],
+    ['is a group of params where the tool has one', rest, null, null],
+    ['is refused where its route says so, whatever the tool says', rest, 'refuse', ['/query/b', 'refuse']],
+  ] as const)('%s', async (_, request, route, refused) => {
+    const found = await read({ query: ['a'], ...request }, { query: 'a=1&b=2', route });
+    if (refused === null) expect(found).toMatchObject({ params: { a: '1', more: { b: '2' } }, query: 'a=1&b=2' });
+    else expect(found).toMatchObject({ code: 'invalid_request', paths: [refused[0]] });
+  });
+
+  test('has as many members in a fault as it has names', async () => {
+    const found = await read(rest, { query: 'b=2&c[d]=3&c[e]=4', route: 'refuse' });
+    expect(found).toMatchObject({ paths: ['/query/b', '/query/c'] });
+  });
+});
+
+describe('a body of another kind is refused with the line that would take it', () => {
+  test.each([
+    ['JSON', {}, FORM, 'application/json, not application/x-www-form-urlencoded', 'body_type: form '],
+    [
+      'JSON',
+      {},
+      'multipart/form-data; boundary=b',
+      'application/json, not multipart/form-data',
+      'body_type: multipart ',
+    ],
+    ['JSON', {}, 'Image/PNG', 'application/json, not image/png', 'body_type: opaque and body_as: body '],
+    ['JSON', {}, null, 'not a body without Content-Type', 'body_type: opaque and body_as: body '],
+    ['a form', { bodyType: 'form' }, 'application/json', `${FORM}, not application/json`, 'body_type: json '],
+    ['multipart', { bodyType: 'multipart' }, FORM, 'multipart/form-data, not', 'body_type: form '],
+  ] as const)('%s', async (_, request, type, what, line) => {
+    const found = await read({ body: '*', ...request }, { type, body: 'x' });
+    expect(found).toMatchObject({ code: 'unsupported_media_type', detail: expect.stringContaining(what) });
+    expect(found).toMatchObject({ detail: expect.stringContaining(`add ${line}to its request.`) });
+  });
+
+  test.each([
+    ['application/merge-patch+json', true],
+    ['application/json; charset="UTF-8"', true],
+    ['application/json; charset=utf-16', false],
+    ['text/json', false],
+  ])('JSON as %s is read: %s', async (type, isRead) => {
+    const found = await read({ body: ['x'] }, { type, body: '{"x":1}' });
+    expect('params' in found).toBe(isRead);
+  });
+
+  test.each(['multipart', 'opaque'] as const)('%s has no Content-Encoding', async (bodyType) => {
+    const request = bodyType === 'opaque' ? { bodyType, bodyAs: 'x' } : { bodyType };
+    const type = 'multipart/form-data; boundary=b';
+    const found = await read({ body: [], ...request }, { type, coding: 'gzip', body: 'x' });
+    expect(found).toMatchObject({ code: 'unsupported_media_type' });
+  });
+});
+
+describe('files', () => {
+  let folder = '';
+  let spool: Spool;
+  beforeAll(async () => {
+    folder = await mkdtemp(join(tmpdir(), 'svc-read-request-'));
+    spool = await openSpool(folder);
+  });
+  afterAll(() => rm(folder, { recursive: true }));
+
+  const opaque = { bodyType: 'opaque', bodyAs: 'file' } as const;
+  const limits = { file: 100, request: 150, all: 200, fields: 100 };
+  const multipart = (...files: readonly string[]) =>
+    `${files.map((text, at) => `--b\r\nContent-Disposition: form-data; name="f${at}"; filename="f"\r\n\r\n${text}\r\n`).join('')}--b--\r\n`;
+
+  test('are params by what is known of them; a body of any type has no filename, and a type where it came with one', async () => {
+    const sha256 = createHash('sha256').update('x').digest('hex');
+    const type = 'multipart/form-data; boundary=b';
+    expect(await read({ body: '*', bodyType: 'multipart' }, { type, body: multipart('x'), spool })).toMatchObject({
+      params: { f0: { filename: 'f', content_type: 'application/octet-stream', bytes: 1, sha256 } },
+    });
+    for (const sent of ['image/webp', null]) {
+      const found = await read(opaque, { type: sent, body: 'x', spool });
+      const known = { ...(sent === null ? {} : { content_type: sent }), bytes: 1, sha256 };
+      expect('params' in found && found.params).toEqual({ file: known });
+    }
+    expect(await read(opaque, { type: 'nonsense', body: 'x', spool })).toMatchObject({ code: 'invalid_request' });
+  });
+
+  test('are refused by their own limit, by that of all of a body, and for now where there is no room', async () => {
+    const uploads = { limits, spool };
+    const refused = (body: string) => read(opaque, { type: 'a/b', body, ...uploads });
+    expect(await refused('x'.repeat(100))).toHaveProperty('params');
+    expect(await refused('x'.repeat(101))).toMatchObject({
+      code: 'too_large',
+      detail: 'A file is larger than the 100 bytes that are taken.',
+    });
+    for (const declared of [true, false])
+      expect(await read(opaque, { type: 'a/b', body: 'x'.repeat(151), declared, ...uploads })).toMatchObject({
+        code: 'too_large',
+        detail: 'The body is larger than the 150 bytes that are taken.',
+      });
+    const other = spool.begin(limits, 'other');
+    await other.open().write(Buffer.alloc(90));
+    await other.open().write(Buffer.alloc(60));
+    const busy = await refused('x'.repeat(60));
+    expect(busy).toMatchObject({
+      code: 'busy',
+      retryAfterMs: 1000,
+      detail: expect.stringContaining('Nothing was sent'),
+    });
+    await other.discard();
+    // What was refused has left nothing behind, not of the files before it either.
+    const type = 'multipart/form-data; boundary=b';
+    const second = await read(
+      { body: '*', bodyType: 'multipart' },
+      {
+        type,
+        body: multipart('x'.repeat(50), 'y'.repeat(101)),
+        spool,
+        limits: { ...limits, request: 1000, fields: 1000 },
+      },
+    );
+    expect(second).toMatchObject({ code: 'too_large' });
+    expect(spool.used()).toBe(0);
+  });
+});
+
+test.each(['_method', '_METHOD', '_charset_', '$httpMethod'])(
+  'a form has no %s, which changes what a request is, unless its tool names it',
+  async (name) => {
+    const form = { type: FORM, body: `a=1&${name}=x` };
+    expect(await read({ body: '*', bodyType: 'form' }, form)).toMatchObject({
+      code: 'invalid_request',
+      paths: [`/body/${name}`],
+    });
+    expect(await read({ body: ['a', name], bodyType: 'form' }, form)).toMatchObject({
+      params: { a: '1', [name]: 'x' },
+    });
+  },
+);
