@@ -21,13 +21,17 @@ const PAY = tool('bank.pay', {
   },
 });
 const WIRE = tool('bank.wire', { paramsSchema: { type: 'object', properties: { amount: { type: 'integer' } } } });
+const MOVE = tool('bank.move', {
+  target: 'account:{from}/{to.iban}',
+  paramsSchema: { type: 'object', properties: { from: { type: 'string' }, to: { type: 'object' } } },
+});
 const ANY = tool('bank.any', { paramsSchema: null });
 
 /** What is found in the bounds of one param of one rule, as `severity code message`. */
 function found(name: string, bounds: string, tools = 'bank.pay'): readonly string[] {
   const text = `${HEAD}rules:\n  - { id: a, effect: require_approval, match: { tools: [${tools}] }, approval: { approvers: { users: [ada] }, editable: { ${name}: ${bounds} } } }\n`;
   const given = {
-    tools: [PAY, WIRE, ANY],
+    tools: [PAY, WIRE, MOVE, ANY],
     upstreams: ['bank'],
     pools: new Map<string, number>(),
     roles: [],
@@ -76,6 +80,10 @@ test.each([
   expect(others).toEqual([]);
   expect(first).toMatch(/^error /);
   expect(first).toMatch(message);
+});
+
+test.each(['from', 'to'])('%s cannot be changed either: it is a part of the target', (name) => {
+  expect(found(name, '{ max_length: 9 }', 'bank.move')).toEqual([expect.stringMatching(/^error .*names the target/)]);
 });
 
 test('where only some tools of the rule lack the param it is a warning, and where nothing is known nothing is said', () => {
