@@ -14,6 +14,7 @@ import { approvalPage, overtakenText } from '../../src/api/approver/page.ts';
 import { shownTo } from '../../src/api/approver/shown.ts';
 import type { JsonObject } from '../../src/json/value.ts';
 import type { Principal } from '../../src/effects/model/principal.ts';
+import type { AllowanceRecord } from '../../src/effects/model/allowance.ts';
 import { readCalls } from '../../src/effects/wire/calls.ts';
 import { approverOf, begin, type SessionPorts } from '../../src/api/approver/session.ts';
 import { refund, type Rig, type Seen, startRig } from './rig.ts';
@@ -395,6 +396,72 @@ describe('what is shown', () => {
     const stale = of('stale');
     expect(stale).toContain('name="verdict" value="approve"');
     expect(stale).not.toMatch(/name="(?:alike|param\.)/);
+  });
+
+  it('has the allowances that this person gave and that are still open, once the request is decided', async () => {
+    const principal = await rig.ports.authenticate(rig.keys.approver);
+    if ('failure' in principal) throw new Error('the key is not valid');
+    const now = rig.ports.store.now();
+    const given = (id: string, user: string, more: Partial<AllowanceRecord> = {}): AllowanceRecord => ({
+      id,
+      workspace: 'demo',
+      likeness: id,
+      approvalId: 'apr_other',
+      effectId: 'eff_other',
+      agentId: 'bot',
+      tool: 'payments.refund',
+      target: 'payment:pay_1',
+      rules: [],
+      varies: {},
+      by: { user, keyId: 'k' },
+      times: 3,
+      used: 1,
+      givenAt: now,
+      expiresAt: now + 60_000,
+      epoch: rig.ports.store.health().epoch,
+      ...more,
+    });
+    const items = [
+      given('alw_own', 'maria'),
+      given('alw_of_tom', 'tom'),
+      given('alw_revoked', 'maria', { ended: { why: 'revoked', at: now, by: 'maria' } }),
+      given('alw_used_up', 'maria', { used: 3 }),
+      given('alw_over', 'maria', { expiresAt: now }),
+    ];
+    const of = async (status: 'pending' | 'rejected') => {
+      const store: typeof rig.ports.store = {
+        ...rig.ports.store,
+        approval: async (workspace, id) => {
+          const approval = await rig.ports.store.approval(workspace, id);
+          return approval && { ...approval, status };
+        },
+        allowances: async () => ({ items, next: null }),
+      };
+      const shown = await shownTo(
+        { ...rig.ports, store },
+        { principal, user: 'maria', session: 's' },
+        'demo',
+        asked.id,
+      );
+      return shown?.allowances.map(({ id }) => id);
+    };
+    expect([await of('pending'), await of('rejected')]).toEqual([[], ['alw_own']]);
+  });
+
+  it('says to whoever registered the agent that they do not decide, before they try', async () => {
+    const principal = await rig.ports.authenticate(rig.keys.approver);
+    const bot = rig.ports.directory.agent('demo', 'bot');
+    if ('failure' in principal || bot === null) throw new Error('there is no key, or no agent');
+    const obstacle = async (registeredBy: string) => {
+      const directory: typeof rig.ports.directory = {
+        ...rig.ports.directory,
+        rolesOf: (user) => rig.ports.directory.rolesOf(user),
+        agent: () => ({ ...bot, registeredBy }),
+      };
+      const approver = { principal, user: 'maria', session: 's' };
+      return (await shownTo({ ...rig.ports, directory }, approver, 'demo', asked.id))?.obstacle;
+    };
+    expect([await obstacle('tom'), await obstacle('maria')]).toEqual([null, expect.stringMatching(/^It is your own/)]);
   });
 
   it('shows the headers that are a part of the call beside its params', async () => {
@@ -988,6 +1055,17 @@ describe('a vote', () => {
     const again = await post(path, vote, browser);
     expect(again.status).toBe(409);
     expect(again.text).toMatch(/You approved it at <time[^>]*>[^<]+<\/time>, before your answer came/);
+  });
+
+  it('that rejects is one, whatever stands in the fields and was chosen for the next calls', async () => {
+    const { path, effect } = await waiting();
+    const browser = await enter(path, rig.keys.approver);
+    const form = formIn(await look(path, browser));
+    const fields = { 'param.currency': 'x'.repeat(81), alike: 'all of them' };
+    const approved = await post(path, { form, verdict: 'approve', ...fields }, browser);
+    expect([approved.status, await state(effect)]).toMatchObject([400, { state: 'pending_approval' }]);
+    expect((await post(path, { form, verdict: 'reject', ...fields }, browser)).status).toBe(303);
+    expect(await state(effect)).toMatchObject({ state: 'rejected' });
   });
 
   it('rejects', async () => {

@@ -98,7 +98,8 @@ describe('defaults', () => {
         'params_schema: { type: object, properties: { n: {} }, additionalProperties: false }, ' +
         `probe: { request: { method: GET, path: /x }, accept_state_evidence: true, ${conditions} } }]\n`,
     );
-    expect(tools[0]?.probe).toMatchObject(shown);
+    // First asked about two seconds after, then each five, for an hour.
+    expect(tools[0]?.probe).toMatchObject({ ...shown, afterMs: 2_000, everyMs: 5_000, forMs: 3_600_000 });
   });
 
   it('a write rule wants a key, a read rule none', async () => {

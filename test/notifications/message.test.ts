@@ -41,6 +41,13 @@ describe('what is told', () => {
     );
   });
 
+  it('names the workspace, and none where it is of the installation', () => {
+    expect(said({}).body['data']).toMatchObject({ workspace: 'a/b' });
+    const of = said({ event: 'tool.quarantined', workspace: INSTALLATION, effectId: null });
+    expect(of.body['data']).not.toHaveProperty('workspace');
+    expect(of.facts.map(([name]) => name)).not.toContain('workspace');
+  });
+
   it.each<readonly [NotificationEvent, place: string, words: string]>([
     ['approval.requested', 'inbox', 'Open the inbox'],
     ['approval.escalated', 'inbox', 'Open the inbox'],

@@ -107,6 +107,10 @@ test('a value is within its bounds or a sentence says why not', () => {
     [Number.MAX_SAFE_INTEGER, 2 ** 53],
   ] as const)
     expect(boundsFault(range, asked, value), String(value)).toMatch(/./);
+  // A bound that is left out lets no number in that would be another one on its way.
+  const atLeast = { kind: 'range', min: 1, max: null } as const;
+  expect(boundsFault(atLeast, 1, Number.MAX_SAFE_INTEGER)).toBeNull();
+  expect(boundsFault(atLeast, 1, Number.MAX_SAFE_INTEGER + 1)).toMatch(/larger than what is known exactly/);
   const choice = { kind: 'choice', of: ['EUR', 1, false] } as const;
   for (const value of ['EUR', 1, false]) expect(boundsFault(choice, null, value)).toBeNull();
   for (const value of ['USD', '1', 0, null, ['EUR'], {}]) expect(boundsFault(choice, null, value)).toMatch(/one of/);
