@@ -555,7 +555,7 @@ describe('files', () => {
         .replace('rules:', 'lists: { l: { file: names.txt } }\nrules:'),
     );
     await writeFile(join(folder, 'team', 'names.txt'), 'x\n');
-    await writeFile(join(folder, 'a.test.yaml'), 'not: a policy');
+    for (const name of ['a.test.yaml', 'b.test.yml']) await writeFile(join(folder, name), 'not: a policy');
     await writeFile(join(folder, 'notes.md'), '# notes');
     await writeFile(join(folder, '..data', 'a.yaml'), RULES);
     await symlink(join(folder, 'a.yaml'), join(folder, '.hidden.yaml'));
