@@ -56,8 +56,8 @@ const WORDS: Readonly<Record<string, string>> = {
 const VOID = 'An approval was not used: policy or the tool has changed since it was asked for';
 
 /**
- * What is said of a notification. Of a call only its tool, its agent and the summary that its rule makes for approvers:
- * not its params, and not its target.
+ * What is said of a notification. Of a call only its tool, its agent and the summary that its rule makes for approvers,
+ * as long as the params that it is made of are kept: not the params, and not the target.
  */
 export function messageOf(
   notification: Notification,
@@ -66,7 +66,7 @@ export function messageOf(
 ): Message {
   const { id, event, workspace, at, effectId, data } = notification;
   const { effect, approval } = of;
-  const summary = approval?.requirements[0]?.summary ?? '';
+  const summary = (effect?.sealed == null ? null : approval?.requirements[0]?.summary) ?? '';
   const call: JsonObject = {
     ...(effect === null ? {} : { tool: effect.action.tool, agent_id: effect.actor.agentId }),
     ...(summary === '' ? {} : { summary: shortened(summary, MOST_TEXT) }),

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import {
   type EarlierCall,
+  earlierOnTarget,
   paramsThatDiffer,
   repeatText,
   whatChanged,
@@ -13,6 +14,8 @@ import { approvalPage, overtakenText } from '../../src/api/approver/page.ts';
 import { shownTo } from '../../src/api/approver/shown.ts';
 import type { JsonObject } from '../../src/json/value.ts';
 import type { Principal } from '../../src/effects/model/principal.ts';
+import type { AllowanceRecord } from '../../src/effects/model/allowance.ts';
+import { readCalls } from '../../src/effects/wire/calls.ts';
 import { approverOf, begin, type SessionPorts } from '../../src/api/approver/session.ts';
 import { refund, type Rig, type Seen, startRig } from './rig.ts';
 
@@ -32,9 +35,10 @@ afterAll(() => rig.close());
 
 let unique = 0;
 /** A refund that waits, and the path of its page. */
-async function waiting(params: Record<string, unknown> = {}) {
+async function waiting(params: Record<string, unknown> = {}, agent = 'bot') {
   unique += 1;
-  const body = refund({ params: { payment_id: 'pay_1', amount: 60_000 + unique, currency: 'EUR', ...params } });
+  const own = { payment_id: 'pay_1', amount: 60_000 + unique, currency: 'EUR', ...params };
+  const body = refund({ agent_id: agent, params: own });
   const run = await rig.send('POST', `${WS}/effects`, { body, key: rig.keys.account });
   if (run.json['decision'] !== 'pending_approval') throw new Error(run.text);
   const { id, url } = run.json['approval'] as unknown as { id: string; url: string };
@@ -266,6 +270,7 @@ describe('what is shown', () => {
     const text = (...onTarget: EarlierCall[]): string => repeatText(approval.tool, onTarget, params, now);
     const waits = { decision: 'pending_approval' } as const;
     expect(text(call(2))).toBe('The same refund was made 2 min ago.');
+    expect(text(call(1, { decision: 'in_progress' }))).toBe('The same refund was sent 1 min ago.');
     expect(text(call(180, { decision: 'unknown_effect' }), call(200))).toBe(
       'The same refund may have been made 3 h ago.',
     );
@@ -304,6 +309,194 @@ describe('what is shown', () => {
     });
     await post(second.path, { form: formIn(await look(second.path, browser)), verdict: 'reject' }, browser);
     expect(await read(rig.keys.approver)).not.toHaveProperty('repeat');
+  });
+
+  it('says nothing of what another agent did there', async () => {
+    const params = { payment_id: 'pay_2', amount: 72_000 };
+    const first = await waiting(params);
+    const browser = await enter(first.path, rig.keys.approver);
+    await post(first.path, { form: formIn(await look(first.path, browser)), verdict: 'approve' }, browser);
+    const others = await waiting(params, 'other-bot');
+    const { text } = await look(others.path, browser);
+    expect(text).toContain('Agent other-bot asks.');
+    expect(text).not.toContain('class="notice repeat"');
+    expect(text).toContain('Nothing of this agent is on record.');
+    const again = await waiting(params);
+    expect((await look(again.path, browser)).text).toContain('repeat">The same refund was made');
+    for (const { path } of [others, again])
+      await post(path, { form: formIn(await look(path, browser)), verdict: 'reject' }, browser);
+  });
+
+  it('looks for it among the last 20 calls on the target', async () => {
+    const { approval } = await shownToMaria();
+    const effect = await rig.core.store.effect('demo', asked.effect);
+    const principal = await rig.ports.authenticate(rig.keys.approver);
+    if (effect === null || 'failure' in principal) throw new Error('there is no call, or no key');
+    const calls = Array.from({ length: 30 }, (_, n) => ({ ...effect, id: `eff_${n}` }));
+    const store: typeof rig.ports.store = {
+      ...rig.ports.store,
+      effects: async (_, { limit }) => ({ items: calls.slice(0, limit), next: null }),
+    };
+    const found = await earlierOnTarget({ store }, approval, readCalls(rig.ports, principal, 'page'));
+    expect(found.map(({ id }) => id)).toEqual(calls.slice(0, 20).map(({ id }) => id));
+  });
+
+  it('says what the tool says about undoing it, where it says something', async () => {
+    const shown = await shownToMaria();
+    const { tool } = shown;
+    if (tool === null) throw new Error('there is no tool');
+    const undone = (annotations: JsonObject): string => {
+      const call = {
+        kind: 'mcp',
+        name: 'refund',
+        pinned: { annotations },
+        isError: 'failed',
+        onClientClose: 'finish',
+      } as const;
+      const said = approvalPage(
+        { ...shown, tool: { ...tool, call } },
+        { user: 'maria', form: 'f', path: asked.path, notice: null },
+      );
+      return /Can it be undone\?<\/dt><dd>([^<]*)/.exec(said)?.[1] ?? '';
+    };
+    expect(undone({ destructiveHint: true })).toContain('may destroy or overwrite');
+    expect(undone({ destructiveHint: false })).toContain('only adds, and destroys nothing');
+    expect(undone({ readOnlyHint: true, destructiveHint: true })).toContain('changes nothing');
+    expect(undone({})).toBe('');
+  });
+
+  it('offers to let the next calls in as often and as long as the policy lets, and neither that nor a field where the question is stale', async () => {
+    const shown = await shownToMaria();
+    const hour = 3_600_000;
+    const now = shown.now + hour;
+    const alike = { times: 7, forMs: hour, varies: {} };
+    const mayChange = { currency: { kind: 'text', maxLength: 9 } } as const;
+    const of = (kind: 'asked' | 'stale'): string =>
+      approvalPage(
+        {
+          ...shown,
+          now,
+          approval: { ...shown.approval, expiresAt: now + hour },
+          alike,
+          mayChange,
+          standing: { kind, reason: null, pausedBy: null },
+        },
+        { user: 'maria', form: 'f', path: asked.path, notice: null },
+      );
+    const open = of('asked');
+    expect([...open.matchAll(/<option value="(\d+)">Let/g)].map(([, times]) => times)).toEqual([
+      '1',
+      '2',
+      '3',
+      '5',
+      '7',
+    ]);
+    expect(open).toContain(`name="alike_until" value="${new Date(now + hour).toISOString()}"`);
+    expect(open).toContain('name="param.currency"');
+    const stale = of('stale');
+    expect(stale).toContain('name="verdict" value="approve"');
+    expect(stale).not.toMatch(/name="(?:alike|param\.)/);
+  });
+
+  it('has the allowances that this person gave and that are still open, once the request is decided', async () => {
+    const principal = await rig.ports.authenticate(rig.keys.approver);
+    if ('failure' in principal) throw new Error('the key is not valid');
+    const now = rig.ports.store.now();
+    const given = (id: string, user: string, more: Partial<AllowanceRecord> = {}): AllowanceRecord => ({
+      id,
+      workspace: 'demo',
+      likeness: id,
+      approvalId: 'apr_other',
+      effectId: 'eff_other',
+      agentId: 'bot',
+      tool: 'payments.refund',
+      target: 'payment:pay_1',
+      rules: [],
+      varies: {},
+      by: { user, keyId: 'k' },
+      times: 3,
+      used: 1,
+      givenAt: now,
+      expiresAt: now + 60_000,
+      epoch: rig.ports.store.health().epoch,
+      ...more,
+    });
+    const items = [
+      given('alw_own', 'maria'),
+      given('alw_of_tom', 'tom'),
+      given('alw_revoked', 'maria', { ended: { why: 'revoked', at: now, by: 'maria' } }),
+      given('alw_used_up', 'maria', { used: 3 }),
+      given('alw_over', 'maria', { expiresAt: now }),
+    ];
+    const of = async (status: 'pending' | 'rejected') => {
+      const store: typeof rig.ports.store = {
+        ...rig.ports.store,
+        approval: async (workspace, id) => {
+          const approval = await rig.ports.store.approval(workspace, id);
+          return approval && { ...approval, status };
+        },
+        allowances: async () => ({ items, next: null }),
+      };
+      const shown = await shownTo(
+        { ...rig.ports, store },
+        { principal, user: 'maria', session: 's' },
+        'demo',
+        asked.id,
+      );
+      return shown?.allowances.map(({ id }) => id);
+    };
+    expect([await of('pending'), await of('rejected')]).toEqual([[], ['alw_own']]);
+  });
+
+  it('says to whoever registered the agent that they do not decide, before they try', async () => {
+    const principal = await rig.ports.authenticate(rig.keys.approver);
+    const bot = rig.ports.directory.agent('demo', 'bot');
+    if ('failure' in principal || bot === null) throw new Error('there is no key, or no agent');
+    const obstacle = async (registeredBy: string) => {
+      const directory: typeof rig.ports.directory = {
+        ...rig.ports.directory,
+        rolesOf: (user) => rig.ports.directory.rolesOf(user),
+        agent: () => ({ ...bot, registeredBy }),
+      };
+      const approver = { principal, user: 'maria', session: 's' };
+      return (await shownTo({ ...rig.ports, directory }, approver, 'demo', asked.id))?.obstacle;
+    };
+    expect([await obstacle('tom'), await obstacle('maria')]).toEqual([null, expect.stringMatching(/^It is your own/)]);
+  });
+
+  it('shows the headers that are a part of the call beside its params', async () => {
+    const shown = await shownToMaria();
+    const params = { params: { amount: 5 }, headers: { 'x-account': 'acme-eu' } };
+    const of = (more: Partial<typeof shown>): string =>
+      approvalPage({ ...shown, ...more }, { user: 'maria', form: 'f', path: asked.path, notice: null });
+    expect(of({ params })).toMatch(/<h2>Headers<\/h2>[\s\S]*x-account[\s\S]*acme-eu/);
+    expect(of({})).not.toContain('Headers');
+  });
+
+  it('says of a budget what was left before, and once it is decided what is left now', async () => {
+    const shown = await shownToMaria();
+    const of = (status: 'pending' | 'used' | 'rejected'): string =>
+      approvalPage(
+        { ...shown, approval: { ...shown.approval, status } },
+        { user: 'maria', form: 'f', path: asked.path, notice: null },
+      );
+    expect(of('pending')).toContain('Left before this');
+    for (const status of ['used', 'rejected'] as const) expect(of(status)).toContain('Left now');
+  });
+
+  it('says from when on others may decide as well, and who', async () => {
+    const shown = await shownToMaria();
+    const { approval } = shown;
+    const escalate = { afterMs: 600_000, to: { roles: ['head'], users: ['tom'] } };
+    const requirements = approval.requirements.map((one) => ({ ...one, escalate }));
+    const text = approvalPage(
+      { ...shown, approval: { ...approval, requirements } },
+      { user: 'maria', form: 'f', path: asked.path, notice: null },
+    );
+    const from = new Date(approval.createdAt + 600_000).toISOString();
+    expect(text).toMatch(
+      new RegExp(`role finance-lead; from <time datetime="${from}"[^>]*>[^<]*</time> on also role head, tom`),
+    );
   });
 
   it('is told to people over the API as well, in the same words', async () => {
@@ -862,6 +1055,17 @@ describe('a vote', () => {
     const again = await post(path, vote, browser);
     expect(again.status).toBe(409);
     expect(again.text).toMatch(/You approved it at <time[^>]*>[^<]+<\/time>, before your answer came/);
+  });
+
+  it('that rejects is one, whatever stands in the fields and was chosen for the next calls', async () => {
+    const { path, effect } = await waiting();
+    const browser = await enter(path, rig.keys.approver);
+    const form = formIn(await look(path, browser));
+    const fields = { 'param.currency': 'x'.repeat(81), alike: 'all of them' };
+    const approved = await post(path, { form, verdict: 'approve', ...fields }, browser);
+    expect([approved.status, await state(effect)]).toMatchObject([400, { state: 'pending_approval' }]);
+    expect((await post(path, { form, verdict: 'reject', ...fields }, browser)).status).toBe(303);
+    expect(await state(effect)).toMatchObject({ state: 'rejected' });
   });
 
   it('rejects', async () => {

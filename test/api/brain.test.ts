@@ -1,6 +1,7 @@
 import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import { BrainNotReady } from '../../src/brain/port.ts';
 import { type Rig, type Seen, startRig } from './rig.ts';
 
 const WS = '/v1/workspaces/demo';
@@ -179,6 +180,14 @@ describe('searches', () => {
     ['query=a&entity_type=customer&join_to=*', 'no such type to join'],
   ])('are refused: %s (%s)', async (query) => {
     expect((await search(query)).status).toBe(400);
+  });
+});
+
+describe('a search that comes before the entities are read', () => {
+  it('is told so, and when to ask again', async () => {
+    vi.spyOn(rig.ports.brain, 'query').mockRejectedValueOnce(new BrainNotReady('They are still being read.'));
+    const { status, json, headers } = await search('query=acme&entity_type=customer');
+    expect([status, json['code'], headers['retry-after']]).toEqual([503, 'not_ready', '2']);
   });
 });
 

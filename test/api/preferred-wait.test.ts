@@ -161,6 +161,17 @@ describe('a held call whose caller prefers to wait', () => {
     await own.close();
   });
 
+  it.each([
+    ['wait=99', 'wait=30'],
+    ['respond-async, wait=5', 'wait=5'],
+    ['wait="7"', 'wait=7'],
+    ['Wait = 9', 'wait=9'],
+  ])('that says %s waits as the gateway answers: %s', async (prefer, applied) => {
+    const { id, answering } = await held(prefer);
+    await decide(id, 'reject');
+    expect((await answering).headers['preference-applied']).toBe(applied);
+  });
+
   it('waits for nobody where it did not ask to', async () => {
     const { answering } = await held('respond-async');
     const answer = await answering;

@@ -60,8 +60,8 @@ function answered(value: Json, status = 200): UpstreamResult {
 const OPEN = answered({ status: 'open' });
 const REFUNDED = answered({ status: 'refunded' });
 
-/** A gateway with one call whose outcome is unknown. */
-async function unknownCall() {
+/** A gateway with one call whose outcome is unknown. @param hasFailed whether an attempt before it failed */
+async function unknownCall(hasFailed = false) {
   now = 1_750_000_000_000;
   store = createEffectStore(
     { ...mapStore(emptyRows(), () => now), ...ALONE },
@@ -89,12 +89,18 @@ async function unknownCall() {
   const [effectId, fingerprint] = [newId('eff'), 'fp:probed'];
   const salts = rig.core.secrets.newSalts();
   const content = { params: PARAMS, salts, stateCheck: null, claimId: null, reservationId: null };
-  const { effect } = await dispatched(store, {
+  const request = {
     effectId,
     fingerprint,
+    idempotencyKey: newId('order'),
     sealed: rig.core.secrets.seal(content, { workspace: WORKSPACE, effectId, fingerprint }),
     action: { tool: TOOL.name, toolDigest: TOOL.digest },
-  });
+  };
+  let { effect } = await dispatched(store, request);
+  if (hasFailed) {
+    await store.settle(settleRequest(effect, { kind: 'failed', result: null }));
+    ({ effect } = await dispatched(store, request));
+  }
   await store.settle(settleRequest(effect, UNKNOWN));
   const call = { principal: PRINCIPAL, workspace: WORKSPACE, effectId };
   const probe = createProbe(ports);
@@ -134,6 +140,13 @@ it('that it happened is settled by one reading, of what the call was about, with
   // What was read is no part of the record: only its digest is.
   expect(JSON.stringify(settled)).not.toContain('refunded');
   expect(await readings(effect)).toEqual([]);
+});
+
+it('asks by the key that the upstream got with this attempt, and not with one that failed before', async () => {
+  const { effect, probe, asked } = await unknownCall(true);
+  await probe();
+  const key = `${effect.id}.2`;
+  expect(asked).toEqual([['go', 'payments.find', { payment: 'pay_1', key }, key, 1]]);
 });
 
 it('does not wait behind what people read: hundreds of unknown outcomes would be settled too late', async () => {

@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type Rig, refund, startRig } from './rig.ts';
 
 const WS = '/v1/workspaces/demo';
@@ -362,6 +362,26 @@ describe('budgets', () => {
     expect(mine.find((row) => row['budget'] === 'rig/team-day')).not.toHaveProperty('spent');
     const others = list((await rig.send('GET', `${WS}/budgets`, { key: rig.keys.otherAgent })).json['budgets']);
     expect(others.map((row) => row['budget'])).toEqual(['rig/team-day']);
+  });
+
+  it('are low from the percent on that policy says, in the list too', async () => {
+    const params = { payment_id: 'pay_1', amount: 2_000, currency: 'EUR' };
+    await rig.send('POST', `${WS}/effects`, { body: refund({ params }) });
+    const { policies } = rig.ports;
+    const levels = async (warnAt: number | null): Promise<unknown> => {
+      const { set, ...others } = policies();
+      const rules = set.rules.map((rule) => ({
+        ...rule,
+        obligations: rule.obligations.map((one) =>
+          one.kind === 'budget' ? { ...one, budget: { ...one.budget, warnAt } } : one,
+        ),
+      }));
+      const spy = vi.spyOn(rig.ports, 'policies').mockReturnValue({ ...others, set: { ...set, rules } });
+      const { json } = await rig.send('GET', `${WS}/budgets`);
+      spy.mockRestore();
+      return list(json['budgets']).find((row) => row['budget'] === 'rig/agent-day')?.['level'];
+    };
+    expect([await levels(null), await levels(1)]).toEqual(['ok', 'low']);
   });
 
   it.each(['agent', 'runner'] as const)(

@@ -1,4 +1,4 @@
-import { afterEach, beforeEach, expect, it } from 'vitest';
+import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { type Rig, type Seen, startRig } from './rig.ts';
 
 /* Rules that are suggested where people approved the same time and again: who reads them, and what they are drawn from. */
@@ -9,7 +9,10 @@ let count = 0;
 beforeEach(async () => {
   rig = await startRig();
 });
-afterEach(() => rig.close());
+afterEach(async () => {
+  vi.restoreAllMocks();
+  await rig.close();
+});
 
 const suggestions = (key = rig.keys.account): Promise<Seen> => rig.send('GET', `${WS}/policies/suggestions`, { key });
 
@@ -100,6 +103,65 @@ it('never tells a param that is redacted', async () => {
   const { json, text } = await suggestions();
   expect(json['suggestions']).toEqual([]);
   expect(text).not.toContain('a secret');
+});
+
+it('draws on calls of the tool as it is now, without headers of their own, among the latest 1,000 requests of 30 days', async () => {
+  await approve(5);
+  const { ports } = rig;
+  const said = async (): Promise<number> => {
+    const found: unknown = (await suggestions()).json['suggestions'];
+    vi.restoreAllMocks();
+    return Array.isArray(found) ? found.length : 0;
+  };
+  expect(await said()).toBe(1);
+
+  const { catalog, openParams } = ports;
+  const tool = catalog().tool('payments.refund');
+  vi.spyOn(ports, 'catalog').mockImplementation(() => ({
+    ...catalog(),
+    tool: () => tool && { ...tool, digest: 'another' },
+  }));
+  expect(await said(), 'the tool has changed').toBe(0);
+
+  vi.spyOn(ports, 'openParams').mockImplementation((effect) => {
+    const read = openParams(effect);
+    return read && { ...read, headers: { bound: { 'x-account': 'acme' }, sent: {} } };
+  });
+  expect(await said(), 'a header decides too').toBe(0);
+
+  const now = ports.store.now();
+  const day = 86_400_000;
+  for (const [days, found] of [
+    [29, 1],
+    [31, 0],
+  ] as const) {
+    vi.spyOn(ports.store, 'now').mockReturnValue(now + days * day);
+    expect(await said(), `after ${days} days`).toBe(found);
+  }
+
+  const filter = { status: null, agentId: null, limit: 100, cursor: null };
+  const { items } = await ports.store.approvals('demo', filter);
+  const [newest] = items;
+  if (newest === undefined) throw new Error('nothing was asked');
+  for (const [others, found] of [
+    [995, 1],
+    [996, 0],
+  ] as const) {
+    const waiting = Array.from({ length: others }, (_, n) => ({
+      ...newest,
+      id: `apr_${n}`,
+      status: 'pending' as const,
+    }));
+    vi.spyOn(ports.store, 'approvals').mockImplementation(async (_, { limit, cursor }) => {
+      const from = Number(cursor ?? 0);
+      const all = [...waiting, ...items];
+      return {
+        items: all.slice(from, from + limit),
+        next: from + limit < all.length ? String(from + limit) : null,
+      };
+    });
+    expect(await said(), `${others} later ones wait`).toBe(found);
+  }
 });
 
 it('says so where no rule can be tried, and not that there is none', async () => {

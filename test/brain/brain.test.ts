@@ -1,6 +1,7 @@
 import { afterEach, expect, it, vi } from 'vitest';
 import { ANSWER_CHARACTERS, Brain } from '../../src/brain/brain.ts';
 import { BadQuestion, BrainNotReady, MOST_HITS } from '../../src/brain/port.ts';
+import { WorkspaceIndex } from '../../src/brain/workspace-index.ts';
 import type { EntityStore } from '../../src/effects/entity-store.ts';
 import { type Entity, textOfEntity } from '../../src/effects/model/entity.ts';
 import { createReadingTurns } from '../../src/effects/run/reading-turns.ts';
@@ -146,6 +147,32 @@ it('says that it is not ready while entities are read, and is later', async () =
   brain.close();
 });
 
+it('a question waits up to five seconds for the first reading', async () => {
+  const { store, put } = await open();
+  await put(customer('c1'));
+  const endless: EntityStore = { ...store, entitiesSince: () => new Promise(() => undefined) };
+  const turns = createReadingTurns({
+    now: () => performance.now(),
+    used: () => 0,
+    after: (_, work) => setImmediate(work),
+  });
+  const brain = new Brain({ store: endless, turns, failed: () => undefined });
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  try {
+    const question = { query: 'c1', entityType: 'customer', joinTo: null, limit: 1 } as const;
+    let said: unknown = null;
+    const asked = brain.query(WS, question).catch((error: unknown) => (said = error));
+    await vi.advanceTimersByTimeAsync(4_999);
+    expect(said).toBeNull();
+    await vi.advanceTimersByTimeAsync(1);
+    await asked;
+    expect(said).toBeInstanceOf(BrainNotReady);
+  } finally {
+    vi.useRealTimers();
+    brain.close();
+  }
+});
+
 it('says when the store cannot be read, and tries again', async () => {
   const { store, put } = await open();
   await put(customer('c1'));
@@ -282,6 +309,24 @@ it('a hundred linked entities are shown of all hits; questions are of the form t
   await expect(ask({ query: 'h'.repeat(257) })).rejects.toThrow(BadQuestion);
   await expect(ask({ limit: MOST_HITS + 1 })).rejects.toThrow(BadQuestion);
   await expect(ask({ limit: 0 })).rejects.toThrow(BadQuestion);
+  brain.close();
+});
+
+it('20,000 links are looked at for all hits of a question together', async () => {
+  const { store, put } = await open();
+  await put(customer('c1', 'Same'), customer('c2', 'Same'), customer('c3', 'Same'));
+  const { brain } = brainOn(store);
+  let each = 0;
+  vi.spyOn(WorkspaceIndex.prototype, 'linked').mockImplementation((_of, _type, _limit, budget) => {
+    const more = budget.left < each;
+    budget.left -= each;
+    return { linked: [], more };
+  });
+  const isCut = async (links: number): Promise<boolean> => {
+    each = links;
+    return (await brain.query(WS, { query: 'same', entityType: 'customer', joinTo: 'order', limit: 3 })).truncated;
+  };
+  expect([await isCut(6_666), await isCut(6_667)]).toEqual([false, true]);
   brain.close();
 });
 

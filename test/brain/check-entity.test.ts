@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { checkEntity, MAX_ID, MAX_LINKS, MOST_FAULTS } from '../../src/brain/check-entity.ts';
+import { checkEntity, MAX_ID, MOST_FAULTS } from '../../src/brain/check-entity.ts';
 import type { Json } from '../../src/json/value.ts';
 
 const SOUND = { type: 'team', id: 'a', name: 'A' } as const;
@@ -19,7 +19,7 @@ it.each<[string, Json, readonly (string | number)[]]>([
     { ...SOUND, links: [{ rel: 'of', type: 'team', id: 'a\u2066' }] },
     ['links', 0, 'id'],
   ],
-  ['one link too many', { ...SOUND, links: links(MAX_LINKS + 1) }, ['links']],
+  ['one link too many', { ...SOUND, links: links(101) }, ['links']],
   ['a prototype', { ...SOUND, attributes: JSON.parse('{"in":{"__proto__":1}}') as Json }, ['attributes', 'in']],
   ['half a character within attributes', { ...SOUND, attributes: { a: ['\udc00'] } }, ['attributes', 'a', 0]],
 ])('%s is refused, and where it stands is told', (_what, value, path) => {
@@ -27,8 +27,8 @@ it.each<[string, Json, readonly (string | number)[]]>([
   expect(checked.ok ? [] : checked.faults.map((fault) => fault.path)).toEqual([path]);
 });
 
-it('as many links as may be are taken', () => {
-  expect(checkEntity({ ...SOUND, links: links(MAX_LINKS) }).ok).toBe(true);
+it('a hundred links are taken', () => {
+  expect(checkEntity({ ...SOUND, links: links(100) }).ok).toBe(true);
 });
 
 const nested = (levels: number): Json => (levels === 0 ? 'x' : { in: nested(levels - 1) });

@@ -113,6 +113,50 @@ describe('what is found', () => {
     expect(ids(farther, query).toSorted()).toEqual(['k', 'm']);
   });
 
+  it('one error is looked for from four letters on, two from eight letters on', () => {
+    const some = indexOf(
+      entity('three', 'Tom'),
+      entity('four', 'Anna'),
+      entity('seven', 'Kanzlei'),
+      entity('eight', 'Bergwerk'),
+    );
+    expect([ids(some, 'txm'), ids(some, 'anxa')]).toEqual([[], ['four']]);
+    expect([ids(some, 'kxnzlxi'), ids(some, 'bxrgwxrk')]).toEqual([[], ['eight']]);
+  });
+
+  it('of a query the first eight words count', () => {
+    const words = ['one', 'two', 'three', 'four', 'five', 'six', 'seven', 'eight', 'nine'];
+    const some = indexOf(entity('e8', 'Eight'), entity('e9', 'Nine'));
+    expect([ids(some, words.join(' ')), ids(some, words.toReversed().join(' '))]).toEqual([['e8'], ['e8', 'e9']]);
+  });
+
+  it('a rare word counts for more than a common one', () => {
+    const common = Array.from({ length: 20 }, (_, n) => entity(`c${n}`, 'Common'));
+    expect(ids(indexOf(...common, entity('z', 'Rare')), 'common rare')[0]).toBe('z');
+  });
+
+  it('names of attributes are not looked in', () => {
+    const some = indexOf(
+      entity('a', 'A', { attributes: { gold: 'x' } }),
+      entity('b', 'B', { attributes: { tier: 'gold' } }),
+    );
+    expect(ids(some, 'gold')).toEqual(['b']);
+  });
+
+  it('an id is found with its blanks, and before what has its words', () => {
+    const some = indexOf(entity('a', 'Desk Desk 17', { attributes: { was: 'desk 17' } }), entity('desk 17', 'Other'));
+    expect(ids(some, 'desk 17')).toEqual(['desk 17', 'a']);
+  });
+
+  it.each([
+    ['Thai', 'บริษัทไทยจำกัด', 'ไทย'],
+    ['Hiragana', 'ひたちせいさくしょ', 'せいさく'],
+    ['Katakana', 'トヨタモーター', 'モーター'],
+    ['Chinese', '中国工商银行', '工商'],
+  ])('%s, which is written without spaces, is found by what stands within', (_, name, query) => {
+    expect(ids(indexOf(entity('a', name), entity('b', 'Other')), query)).toEqual(['a']);
+  });
+
   it('what counts the same is in the order of the ids, whenever it was put', () => {
     expect(ids(indexOf(entity('b', 'Same'), entity('a', 'Same'), entity('c', 'Same')), 'same')).toEqual([
       'a',

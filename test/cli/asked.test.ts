@@ -118,6 +118,71 @@ test.each<[string, readonly string[], object, string]>([
   expect({ asked: asked[0], err }).toEqual({ asked: request, err: '' });
 });
 
+test('svc approvals list asks for what waits, and --allow-for says until when', async () => {
+  answer = { approvals: [], next_cursor: null };
+  await svc('approvals', 'list', ...to);
+  expect(asked).toEqual([`GET ${W}/approvals?status=pending&limit=50`]);
+  answer = { became: { message: 'm' }, effect: { effect_id: 'e', state: 's' } };
+  const before = Date.now();
+  await svc('approvals', 'approve', 'apr_1', '--allow-next', '2', '--allow-for', '1h', ...to);
+  const [, until = ''] = /"until":"([^"]+)"/.exec(asked[1] ?? '') ?? [];
+  expect(Date.parse(until) - before - 3_600_000).toBeGreaterThanOrEqual(0);
+  expect(Date.parse(until) - Date.now()).toBeLessThanOrEqual(3_600_000);
+  const alone = await svc('approvals', 'approve', 'apr_1', '--allow-for', '1h', ...to);
+  expect(alone).toMatchObject({ code: 64, err: expect.stringContaining('--allow-for needs --allow-next') });
+  expect(asked).toHaveLength(2);
+});
+
+test('svc approvals show: what may be set and allowed ahead, what it costs, who may decide later, and the digest', async () => {
+  const at = '2026-01-01T00:00:00.000Z';
+  answer = {
+    id: 'apr_1',
+    status: 'granted',
+    approvals: 1,
+    quorum: 2,
+    summary: 'Refund',
+    tool: 'payments.refund',
+    target: 'payment:pay_1',
+    effect_id: 'eff_1',
+    requested_by: { agent_id: 'bot', agent_owner: null, user: null, key_id: 'key_1' },
+    created_at: at,
+    expires_at: at,
+    stopped: { at, decision: 'denied_paused', code: 'paused', message: 'Calls are paused: stock-take.' },
+    requirements: [
+      {
+        rule: 'rig/large',
+        approvers: { roles: ['finance-lead'], users: [] },
+        quorum: 2,
+        approvals: 1,
+        beyond: 'budget:rig/day',
+        editable: { amount: { min: 1, max: 'asked' } },
+        escalates: { at, to: { roles: ['head'], users: ['tom'] } },
+      },
+    ],
+    changed: { by: 'maria', at, params: ['amount'] },
+    asked_params: { amount: 90_000, currency: 'EUR' },
+    params: { amount: 80_000, currency: 'EUR' },
+    costs: [{ budget: 'rig/day', unit: 'cent', amount: 80_000, limit: 100_000, spent: 50_000, held: 5 }],
+    allow_alike: { times: 5, for_s: 7_200, varies: {} },
+    votes: [],
+    why: [],
+    digest: 'the-digest',
+  };
+  const { out } = await svc('approvals', 'show', 'apr_1', ...to);
+  for (const line of [
+    /^status +granted, 1 of 2 approvals$/m,
+    /^stopped +Calls are paused: stock-take\.$/m,
+    /^beyond +the limit of budget rig\/day$/m,
+    /^changed +amount by maria, asked were \{"amount":90000,"currency":"EUR"\}$/m,
+    /^may set +\{"amount":\{"min":1,"max":"asked"\}\}$/m,
+    /^may allow.*\b5\b/m,
+    /^digest +the-digest$/m,
+    /€800\.00 +€1,000\.00 +€500\.00 +€0\.05/,
+    /1 of 2 +from 2026-01-01T00:00:00\.000Z: head, tom/,
+  ])
+    expect(out).toMatch(line);
+});
+
 const LISTS = [
   ['effects list', 'effects'],
   ['ledger', 'events'],

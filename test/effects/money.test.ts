@@ -1,5 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import { callName, currencyOfBucket, moneyOfField, moneyTaken } from '../../src/effects/model/money.ts';
+import type { JsonObject } from '../../src/json/value.ts';
+import {
+  callName,
+  currencyOfBucket,
+  currencyOfParam,
+  moneyOfField,
+  moneyTaken,
+} from '../../src/effects/model/money.ts';
 
 describe('an amount as people write it', () => {
   it.each([
@@ -67,4 +74,19 @@ describe('what a call takes', () => {
     expect(callName('a.tool.with.many.parts.of.its.name.refund', null)).toBe('refund');
     expect(callName(`x.${'y'.repeat(60)}`, null)).toBe(`${'y'.repeat(29)}…`);
   });
+});
+
+it('a param is an amount of money where budgets of one currency take just its value, and no other param has it', () => {
+  const euro = { unit: 'EUR-cent', amount: 500 };
+  const of = (costs: readonly { unit: string; amount: number | null }[], more: JsonObject = {}): string | null =>
+    currencyOfParam('amount', { amount: 500, ...more }, costs);
+  expect([of([euro]), of([euro, { ...euro }])]).toEqual(['EUR', 'EUR']);
+  expect(of([{ unit: 'cent', amount: 500 }], { currency: 'USD' })).toBe('USD');
+  for (const [costs, more] of [
+    [[euro, { unit: 'USD-cent', amount: 500 }], {}],
+    [[euro], { fee: 500 }],
+    [[{ ...euro, amount: 501 }], {}],
+    [[{ unit: 'call', amount: 500 }], {}],
+  ] as const)
+    expect(of(costs, more), JSON.stringify([costs, more])).toBeNull();
 });

@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
 import { INSTALLATION } from '../../src/effects/model/ledger.ts';
-import { PROPOSAL_LASTS_MS, type PolicyProposal, proposalTerms } from '../../src/effects/model/policy-proposal.ts';
+import { type PolicyProposal, proposalTerms } from '../../src/effects/model/policy-proposal.ts';
 import type { Principal } from '../../src/effects/model/principal.ts';
 import { Agreement } from '../../src/gateway/files-in-force.ts';
 import { FileReader } from '../../src/gateway/file-reader.ts';
@@ -256,7 +256,8 @@ it('is over after a day, when something else comes in force, and when it is with
   const gateway = await start('one');
   gateway.write('two');
   const late = await gateway.propose(MARIA);
-  pass(PROPOSAL_LASTS_MS);
+  expect(late.expiresAt - late.at).toBe(24 * 3_600_000);
+  pass(24 * 3_600_000);
   expect(await gateway.reloader.confirm(late.id, OMAR)).toMatchObject({ kind: 'refused' });
   const [open, other] = [await gateway.propose(MARIA), await gateway.propose(ZOE)];
   expect(await gateway.reloader.confirm(other.id, OMAR)).toMatchObject({ kind: 'active' });

@@ -249,6 +249,15 @@ describe('an upstream that does not answer', () => {
     expect(new Set(world.heard)).toEqual(new Set(['payments null']));
   });
 
+  it.each([429, 503])('has answered where a condition names that it says %i', async (status) => {
+    world.tools = [probed({ notHappened: { http_status: status } })];
+    world.answer = { status, body: {} };
+    world.due = many(9);
+    await start();
+    expect(world.outcomes).toEqual(Array.from({ length: 9 }, () => 'open'));
+    expect(new Set(world.heard)).toEqual(new Set(['payments null']));
+  });
+
   it('is left alone at once, whatever else of it is due', async () => {
     world.answer = null;
     world.tools = [probed(), probed({}, { name: 'payments.void' })];

@@ -6,6 +6,11 @@ import {
   type NotificationEvent,
 } from '../../src/effects/model/notification.ts';
 import { mailText, type Message, messageOf, slackBody } from '../../src/notifications/message.ts';
+import { createEffectStore } from '../../src/records/effect-store.ts';
+import { RETENTION } from '../contract/fixture.ts';
+import { admitRequest, approvalBy, permit, PERSON, voteRequest, WORKSPACE } from '../contract/requests.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
+import { ALONE, emptyRows, mapStore } from '../port/map-rows.ts';
 
 const LOST: Notification = {
   id: 'msg_1',
@@ -36,6 +41,13 @@ describe('what is told', () => {
     );
   });
 
+  it('names the workspace, and none where it is of the installation', () => {
+    expect(said({}).body['data']).toMatchObject({ workspace: 'a/b' });
+    const of = said({ event: 'tool.quarantined', workspace: INSTALLATION, effectId: null });
+    expect(of.body['data']).not.toHaveProperty('workspace');
+    expect(of.facts.map(([name]) => name)).not.toContain('workspace');
+  });
+
   it.each<readonly [NotificationEvent, place: string, words: string]>([
     ['approval.requested', 'inbox', 'Open the inbox'],
     ['approval.escalated', 'inbox', 'Open the inbox'],
@@ -63,6 +75,27 @@ describe('what is told', () => {
     expect(titleOf({ complete: true, void: true })).toMatch(
       /^An approval was not used: policy or the tool has changed/,
     );
+  });
+
+  it('has the summary of the rule, unless the params that it is made of were erased meanwhile', async () => {
+    const rows = { ...mapStore(emptyRows(), () => 1_750_000_000_000), ...ALONE };
+    const store = createEffectStore(rows, { retention: RETENTION, keySeals: KEY_SEALS, maxFreezeMs: 0 });
+    const asked = await store.admit(admitRequest({ verdict: permit([], [approvalBy({ summary: 'Refund €800.00' })]) }));
+    if (asked.kind !== 'pending') throw new Error(asked.kind);
+    const { effect, approval } = asked;
+    const message = async () => {
+      const [now, then] = [await store.effect(WORKSPACE, effect.id), await store.approval(WORKSPACE, approval.id)];
+      return messageOf({ ...LOST, event: 'approval.rejected' }, { effect: now, approval: then }, 'https://g.test');
+    };
+    await store.vote(voteRequest(approval, { verdict: 'reject' }));
+    const call = { tool: 'payments.refund', agent_id: 'support-bot' };
+    expect((await message()).body['data']).toMatchObject({ ...call, summary: 'Refund €800.00' });
+    expect(await store.erase({ workspace: WORKSPACE, effectId: effect.id, actor: PERSON })).toEqual({ kind: 'erased' });
+    const said = await message();
+    expect(said.body['data']).toMatchObject(call);
+    for (const text of [JSON.stringify(said.body), mailText(said), JSON.stringify(slackBody(said))])
+      expect(text).not.toContain('800');
+    await store.close();
   });
 
   it('is a sentence of its own for each event', () => {

@@ -173,7 +173,8 @@ it('a receiver that fails five times in a row is left alone, and twice as long a
   vi.useFakeTimers({ toFake: ['performance'] });
   const { counted, twoLooks } = lookingAt(many(20).store);
   // A success in between begins the count anew.
-  answers = [broken, broken, broken, broken, (response) => response.end(), ...Array.from({ length: 9 }, () => broken)];
+  const failures = Array.from({ length: 15 }, () => broken);
+  answers = [broken, broken, broken, broken, (response) => response.end(), ...failures];
   await withNotifier(counted, async ({ attempted }) => {
     for (const [sent, aloneMs] of [
       [10, 1_000],
@@ -186,6 +187,14 @@ it('a receiver that fails five times in a row is left alone, and twice as long a
       expect(attempted).toHaveLength(sent);
       vi.advanceTimersByTime(1);
     }
+    // Then for eight seconds, 16 and 32, and never for longer than a minute.
+    for (const sent of [13, 14, 15, 16, 17]) {
+      await twoLooks();
+      expect(attempted).toHaveLength(sent);
+      vi.advanceTimersByTime(sent < 17 ? 60_000 : 59_999);
+    }
+    await twoLooks();
+    expect(attempted).toHaveLength(17);
   });
 });
 

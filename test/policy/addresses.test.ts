@@ -56,6 +56,7 @@ describe('email_in', () => {
     ['wide letters', 'x@ｅxample.com'],
     ['Kelvin sign', 'x@example.\u212aom'],
     ['encoded ASCII', 'x@xn--example-.com'],
+    ['encoded letters that are none', 'x@xn--a.com'],
     ['local part of another script', 'ąda@example.com'],
     ['no local part', '@example.com'],
     ['two dots', 'x..y@example.com'],
@@ -68,6 +69,14 @@ describe('email_in', () => {
     ['the name in another case', 'ADA@example.org'],
     ['the name with an addition', 'ada+evil@example.org'],
   ])('%s is neither in nor out', (_what, text) => expect(truth(PEOPLE, text)).toBe('unknown'));
+
+  test('a name with an addition that is listed is itself alone, and in another case neither in nor out', () => {
+    const listed = '{ email_in: [ada+news@example.org] }';
+    const said = ['ada+news@example.org', 'Ada+news@example.org', 'tom+news@example.org'].map((to) =>
+      truth(listed, to),
+    );
+    expect(said).toEqual(['true', 'unknown', 'false']);
+  });
 
   test('what is neither in nor out is denied by a deny and not allowed by an allow', () => {
     const to = 'x@evil.com, y@example.com';

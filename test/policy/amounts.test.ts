@@ -48,6 +48,7 @@ const APART: readonly (readonly [string, string, string])[] = [
   ['agents', 'match: { agents: { team: [support] } }, ', 'match: { agents: { team: [sales, ops] } }, '],
   ['environments', 'match: { env: [prod] }, ', 'match: { except: [ { env: [prod] } ] }, '],
   ['tools', 'match: { tools: [payments.refund] }, ', 'match: { tools: [payments.get] }, '],
+  ['tools, by what they are', 'match: { upstreams: [mail] }, ', 'match: { kinds: [read] }, '],
   ['times', 'until: 2026-01-01, ', 'from: 2026-01-01, '],
   ['absence', 'when: { params.n: { exists: false } }, ', 'when: { params.n: { gt: 1 } }, '],
   [

@@ -59,6 +59,7 @@ describe('facts of the company brain', () => {
     ['{ brain.customer.type: customer }', C1],
     ['{ brain.customer.name: Name of c1 }', C1],
     ['{ brain.customer.attributes.id: an attribute }', C1],
+    ['{ brain.customer.attributes.address.city: Köln }', C1],
     ['{ brain.payer.tier: gold }', { payment_id: 'pay1' }],
     ['{ brain.boss.sanctioned: false }', { payment_id: 'pay1' }],
     ['{ brain.mine.open: true }', {}],

@@ -21,13 +21,17 @@ const PAY = tool('bank.pay', {
   },
 });
 const WIRE = tool('bank.wire', { paramsSchema: { type: 'object', properties: { amount: { type: 'integer' } } } });
+const MOVE = tool('bank.move', {
+  target: 'account:{from}/{to.iban}',
+  paramsSchema: { type: 'object', properties: { from: { type: 'string' }, to: { type: 'object' } } },
+});
 const ANY = tool('bank.any', { paramsSchema: null });
 
 /** What is found in the bounds of one param of one rule, as `severity code message`. */
 function found(name: string, bounds: string, tools = 'bank.pay'): readonly string[] {
   const text = `${HEAD}rules:\n  - { id: a, effect: require_approval, match: { tools: [${tools}] }, approval: { approvers: { users: [ada] }, editable: { ${name}: ${bounds} } } }\n`;
   const given = {
-    tools: [PAY, WIRE, ANY],
+    tools: [PAY, WIRE, MOVE, ANY],
     upstreams: ['bank'],
     pools: new Map<string, number>(),
     roles: [],
@@ -78,6 +82,10 @@ test.each([
   expect(first).toMatch(message);
 });
 
+test.each(['from', 'to'])('%s cannot be changed either: it is a part of the target', (name) => {
+  expect(found(name, '{ max_length: 9 }', 'bank.move')).toEqual([expect.stringMatching(/^error .*names the target/)]);
+});
+
 test('where only some tools of the rule lack the param it is a warning, and where nothing is known nothing is said', () => {
   expect(found('rate', '{ min: 1 }', 'bank.pay, bank.wire')).toEqual([expect.stringMatching(/^warning not_editable/)]);
   expect(found('rate', '{ min: 1 }', 'bank.any')).toEqual([]);
@@ -99,6 +107,10 @@ test('a value is within its bounds or a sentence says why not', () => {
     [Number.MAX_SAFE_INTEGER, 2 ** 53],
   ] as const)
     expect(boundsFault(range, asked, value), String(value)).toMatch(/./);
+  // A bound that is left out lets no number in that would be another one on its way.
+  const atLeast = { kind: 'range', min: 1, max: null } as const;
+  expect(boundsFault(atLeast, 1, Number.MAX_SAFE_INTEGER)).toBeNull();
+  expect(boundsFault(atLeast, 1, Number.MAX_SAFE_INTEGER + 1)).toMatch(/larger than what is known exactly/);
   const choice = { kind: 'choice', of: ['EUR', 1, false] } as const;
   for (const value of ['EUR', 1, false]) expect(boundsFault(choice, null, value)).toBeNull();
   for (const value of ['USD', '1', 0, null, ['EUR'], {}]) expect(boundsFault(choice, null, value)).toMatch(/one of/);

@@ -1,5 +1,6 @@
-import type { JsonObject } from '../../src/json/value.ts';
+import type { Json, JsonObject } from '../../src/json/value.ts';
 import { describe, expect, test } from 'vitest';
+import type { Tool } from '../../src/effects/model/tool.ts';
 import type { Obligation, Verdict } from '../../src/effects/model/verdict.ts';
 import type { PolicyInput } from '../../src/policy/evaluate.ts';
 import {
@@ -30,6 +31,7 @@ describe('match', () => {
     ['env', '{ env: [prod] }', {}, { env: 'staging' }],
     ['workspaces', '{ workspaces: [demo] }', {}, { workspace: 'other' }],
     ['targets', '{ targets: ["payment:*"] }', {}, { target: 'mail:p_1' }],
+    ['targets, a glob after a plain one', '{ targets: ["mail:m_1", "payment:*"] }', {}, { target: 'mail:p_1' }],
     ['targets, plain', '{ targets: ["payment:p_1"] }', {}, { target: 'payment:p_2' }],
     ['agents.id', '{ agents: { id: [support-bot] } }', {}, { agent: { ...BOT, id: 'other' } }],
     ['agents.team', '{ agents: { team: [support] } }', {}, { agent: { ...BOT, team: 'sales' } }],
@@ -72,6 +74,24 @@ describe('match', () => {
     expect(outcome(judge(set, { tool: GET, params: { tenant: 'x' } }))).toBe('permit');
   });
 
+  test('has_params asks for all of the params that it names', () => {
+    const paramsOf = (...names: readonly string[]): Tool => {
+      const properties = Object.fromEntries(names.map((name) => [name, {}]));
+      return { ...REFUND, paramsSchema: { type: 'object', properties } };
+    };
+    const judged = (of: Tool) =>
+      outcome(
+        judge(
+          compileText(`${HEAD}rules: [ { id: r, effect: allow, match: { has_params: [tenant, amount] } } ]`, [of]),
+          { tool: of },
+        ),
+      );
+    expect([judged(paramsOf('amount', 'note', 'tenant')), judged(paramsOf('tenant'))]).toEqual([
+      'permit',
+      'denied_policy',
+    ]);
+  });
+
   test('a tool outside the closed list is never permitted', () => {
     expect(
       outcome(judge(rules('{ id: a, effect: allow, match: { tools: ["**"] } }'), { tool: { ...GET, name: 'x.y' } })),
@@ -99,6 +119,9 @@ describe('operators', () => {
     ['{ glob: "a:*" }', 'a:b', 'a:b:c'],
     ['{ glob: "a.**" }', 'a.b.c', 'b.c'],
     ['{ glob: "a\\\\*" }', 'a*', 'ab'],
+    ['{ glob: "a?c" }', 'abc', 'a.c'],
+    ['{ glob: "a,b" }', 'a,b', 'a'],
+    ['{ glob: "{a,b}c" }', 'bc', 'a'],
     ['{ regex: "[0-9]+" }', '42', '42x'],
     ['{ regex_find: "[0-9]+" }', 'x42x', 'x'],
     ['{ regex: "a.*" }', 'a\n', 'b\na'],
@@ -138,6 +161,46 @@ describe('operators', () => {
   });
 });
 
+describe('the largest values that are judged', () => {
+  const text = (length: number): Json => 'a'.repeat(length);
+  const list = (length: number): Json => Array.from({ length }, () => 'a');
+  test.each<[what: string, operator: string, of: (length: number) => Json, most: number]>([
+    ['a text for a glob', '{ glob: "**" }', text, 65_536],
+    ['a text for a pattern', '{ regex: ".*" }', text, 65_536],
+    ['a list for some', '{ some: { item: a } }', list, 10_000],
+    ['a list for every', '{ every: { item: a } }', list, 10_000],
+    ['a list for contains', '{ contains: a }', list, 10_000],
+    ['a list for contains_all', '{ contains_all: [a] }', list, 10_000],
+  ])('%s: what is larger is unknown, so that no allow applies and every deny does', (_, operator, of, most) => {
+    const allowing = rules(`{ id: r, effect: allow, when: { params.x: ${operator} } }`);
+    const denying = rules('{ id: a, effect: allow }', `{ id: r, effect: deny, unless: { params.x: ${operator} } }`);
+    const judged = (length: number): readonly string[] =>
+      [allowing, denying].map((set) => outcome(judgeParams(set, { x: of(length) })));
+    expect(judged(most)).toEqual(['permit', 'permit']);
+    expect(judged(most + 1)).toEqual(['denied_policy', 'denied_policy']);
+  });
+});
+
+describe('operators in the second spelling', () => {
+  test.each<[operator: string, value: string, holding: Json, failing: Json]>([
+    ['equal', '5', 5, 6],
+    ['not:equal', '5', 6, 5],
+    ['not:in', '[a, b]', 'c', 'a'],
+    ['someFact:greaterThan', '5', [1, 6], [1, 2]],
+    ['everyFact:greaterThan', '5', [6, 7], [1, 6]],
+    ['not:someFact:equal', 'a', ['b'], ['a', 'b']],
+    ['everyFact:not:equal', 'a', ['b', 'c'], ['a', 'b']],
+  ])('%s %s', (operator, value, holding, failing) => {
+    const set = rules(
+      `{ id: r, effect: allow, when: { fact: params, path: x, operator: "${operator}", value: ${value} } }`,
+    );
+    expect([outcome(judgeParams(set, { x: holding })), outcome(judgeParams(set, { x: failing }))]).toEqual([
+      'permit',
+      'denied_policy',
+    ]);
+  });
+});
+
 describe('facts', () => {
   const cases: readonly [string, Partial<PolicyInput>][] = [
     ['agent.id: support-bot', { agent: { ...BOT, id: 'x' } }],
@@ -164,6 +227,31 @@ describe('facts', () => {
     const set = rules(`{ id: r, effect: allow, when: { ${quoted} } }`);
     expect(outcome(judge(set, { params: { deep: { list: [1, 2] } } }))).toBe('permit');
     expect(outcome(judge(set, { params: { deep: { list: [1, 2] } }, ...other }))).toBe('denied_policy');
+  });
+});
+
+describe('facts of the call and of its tool', () => {
+  test('a header is found in lower case, however the rule writes it', () => {
+    const set = rules('{ id: r, effect: allow, when: { request.headers.X-Region: eu } }');
+    expect(outcome(judge(set, { headers: { 'x-region': 'eu' } }))).toBe('permit');
+    expect(outcome(judge(set, { headers: { 'x-region': 'us' } }))).toBe('denied_policy');
+  });
+
+  test('tool.declared is true of each declared tool, and false of what no rule of a route names', () => {
+    const undeclared = { ...GET, name: 'payments.(undeclared)', declared: false } as const;
+    const set = compileText(`${HEAD}rules: [ { id: r, effect: allow, when: { tool.declared: true } } ]`, [
+      GET,
+      undeclared,
+    ]);
+    expect(outcome(judge(set, { tool: GET }))).toBe('permit');
+    expect(outcome(judge(set, { tool: undeclared }))).toBe('denied_policy');
+  });
+
+  test('tool.pin is that of the call, and there for tools of MCP servers alone', () => {
+    const set = rules('{ id: a, effect: allow }', '{ id: r, effect: deny, unless: { tool.pin: pinned } }');
+    expect(outcome(judge(set, { pin: 'pinned' }))).toBe('permit');
+    expect(outcome(judge(set, { pin: 'changed' }))).toBe('denied_policy');
+    expect(judge(set)).toMatchObject({ trace: { matched: [{ rule: 's/r', unknown: ['tool.pin'] }, { rule: 's/a' }] } });
   });
 });
 
@@ -303,6 +391,12 @@ rules: [ { id: a, effect: allow, when: { condition: fine } } ]
     expect(judge(rules('{ id: a, mode: shadow, effect: allow }')).trace).toMatchObject({ matched: [], shadow: [] });
   });
 
+  test('of a value of the caller 120 characters are shown, and one that is longer says that it goes on', () => {
+    const set = rules('{ id: d, effect: deny, reason: "${params.what}" }');
+    expect(judgeParams(set, { what: 'x'.repeat(120) })).toMatchObject({ reason: { message: `"${'x'.repeat(120)}"` } });
+    expect(judgeParams(set, { what: 'x'.repeat(121) })).toMatchObject({ reason: { message: `"${'x'.repeat(119)}…"` } });
+  });
+
   test('reason is interpolated: quoted, capped, without what could mislead', () => {
     const set = rules('{ id: d, effect: deny, reason: "No ${params.what} for ${agent.id} ($${x})" }');
     const message = (what: string) => {
@@ -351,6 +445,17 @@ rules: [ { id: a, effect: allow, when: { condition: fine } } ]
       trace: { observed: { would: 'pending_approval', rule: 's/q' } },
     });
     expect(observe(3)).toMatchObject({ kind: 'permit', mode: 'observe', trace: { observed: null } });
+  });
+
+  test('observe: what a call owes by the rules that grant it is owed, also where people would be asked', () => {
+    const owed = 'obligations: [ { claim: { on: desk } } ]';
+    const asks = 'approval: { approvers: { roles: [oncall] } }';
+    for (const rule of [`effect: allow, ${owed}`, `effect: require_approval, ${asks}, ${owed}`])
+      expect(judge(rules(`{ id: r, ${rule} }`), { mode: 'observe' })).toMatchObject({
+        kind: 'permit',
+        approvals: [],
+        obligations: [{ kind: 'claim', target: 'desk' }],
+      });
   });
 });
 
@@ -404,6 +509,11 @@ rules: [ { id: a, effect: allow, obligations: [ ${obligations} ] } ]`);
       expect(granted(judgeParams(set, params))).toMatchObject([{ kind: 'budget', amount: null }]);
     },
   );
+
+  test('an amount of nothing is an amount', () => {
+    const set = withBudget('{ unit: cent, per: day, limit: 500 }', USE);
+    expect(granted(judgeParams(set, { amount: 0 }))).toMatchObject([{ kind: 'budget', amount: 0 }]);
+  });
 
   test('an absent value of by refuses: there is no row to hold', () => {
     const set = withBudget('{ unit: cent, by: [agent.team], per: day, limit: 500 }', USE);
@@ -464,6 +574,16 @@ rules:
       { kind: 'rate_limit', rule: 's/a', id: 's/a', bucket: '["support-bot"]', windowMs: 60_000, limit: 60 },
       { kind: 'rate_limit', rule: 's/a', id: 's/a#2', bucket: '[]', windowMs: 10_000, limit: 5 },
     ]);
+  });
+
+  test.each([
+    ['minute', 60_000],
+    ['hour', 3_600_000],
+    ['day', 86_400_000],
+    ['90m', 5_400_000],
+  ])('attempts per %s are those of the last %i ms', (per, windowMs) => {
+    const set = rules(`{ id: a, effect: allow, obligations: [ { rate_limit: { limit: 5, per: ${per} } } ] }`);
+    expect(granted(judge(set))).toMatchObject([{ kind: 'rate_limit', windowMs }]);
   });
 
   test('claim: on and hold; existing before call on one target', () => {
@@ -604,6 +724,25 @@ rules:
     expect(summaries(many)[0]).toMatch(/ with 60 params$/);
   });
 
+  test('without a summary people read who asks to call what, on which target, with every param', () => {
+    const set = rules('{ id: q, effect: require_approval, approval: { approvers: { roles: [oncall] } } }');
+    const summary = (over: Partial<PolicyInput>): unknown => {
+      const verdict = judge(set, over);
+      return verdict.kind === 'permit' ? verdict.approvals[0]?.summary : null;
+    };
+    expect(summary({ params: { note: 'late', amount: 5 } })).toBe(
+      'support-bot asks to call payments.refund on "payment:p_1" with amount 5, note "late"',
+    );
+    // A tool that names no target acts on what it is called.
+    expect(summary({ target: 'payments.refund' })).toBe('support-bot asks to call payments.refund');
+  });
+
+  test('what a shadow rule redacts is masked too: it may decide something tomorrow', () => {
+    const hides = 'effect: constrain, obligations: [ { redact: { params: [card] } } ]';
+    const set = rules('{ id: a, effect: allow }', `{ id: h, mode: shadow, ${hides} }`);
+    expect(set.redacted('payments.refund')).toEqual(new Set(['card']));
+  });
+
   test('an approval on an allow is asked for', () => {
     const set = rules('{ id: a, effect: allow, approval: { approvers: { roles: [oncall] } } }');
     expect(outcome(judge(set))).toBe('approval');
@@ -623,6 +762,15 @@ rules: [ { id: q, effect: require_approval, when: { params.amount: { lte: $cap }
     expect(digestWith('of: { prod: 501 }, else: 900')).not.toBe(digest);
     expect(digestWith('of: { prod: 500 }, else: 901')).not.toBe(digest);
     expect(digestWith('of: { prod: 500 }, else: 900', 'EUR, USD')).not.toBe(digest);
+  });
+
+  test('the digest of a rule that asks covers whether it grants as well', () => {
+    const asks = 'approval: { approvers: { roles: [oncall] } }';
+    const digests = ['require_approval', 'constrain'].map((effect) => {
+      const verdict = judge(rules('{ id: a, effect: allow }', `{ id: q, effect: ${effect}, ${asks} }`));
+      return verdict.kind === 'permit' ? verdict.approvals[0]?.ruleDigest : null;
+    });
+    expect(digests[0]).not.toBe(digests[1]);
   });
 
   test('approval: approvers, quorum, expires, summary, hold; constrain asks too', () => {

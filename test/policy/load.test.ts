@@ -392,6 +392,15 @@ describe('warnings', () => {
     ['{ id: a, effect: allow, match: { tools: ["crm.*"] } }', 'matches_nothing'],
     ['{ id: a, effect: allow, match: { tags: [mony] } }', "matches_nothing did you mean 'money'?"],
     ['{ id: a, effect: deny, when: { params.a: 1 }, on_unknown: skip }', 'fails_open'],
+    ['{ id: a, effect: pause, when: { params.a: 1 }, on_unknown: skip }', 'fails_open'],
+    [
+      '{ id: a, effect: require_approval, when: { params.a: 1 }, on_unknown: skip, approval: { approvers: { roles: [oncall] } } }',
+      'fails_open',
+    ],
+    [
+      '{ id: a, effect: constrain, when: { params.a: 1 }, on_unknown: skip, obligations: [ { rate_limit: { limit: 5, per: minute } } ] }',
+      'fails_open',
+    ],
     ['{ id: a, effect: deny, when: { params.a: 1, any: [ { params.b: 1 } ] } }', 'any_beside_others'],
     ['{ id: a, effect: deny, when: { params.a: { in: [] } } }', 'empty_list'],
     ['{ id: a, effect: allow, approval: { approvers: { roles: [oncall] } } }', 'approval_on_allow'],
@@ -546,7 +555,7 @@ describe('files', () => {
         .replace('rules:', 'lists: { l: { file: names.txt } }\nrules:'),
     );
     await writeFile(join(folder, 'team', 'names.txt'), 'x\n');
-    await writeFile(join(folder, 'a.test.yaml'), 'not: a policy');
+    for (const name of ['a.test.yaml', 'b.test.yml']) await writeFile(join(folder, name), 'not: a policy');
     await writeFile(join(folder, 'notes.md'), '# notes');
     await writeFile(join(folder, '..data', 'a.yaml'), RULES);
     await symlink(join(folder, 'a.yaml'), join(folder, '.hidden.yaml'));

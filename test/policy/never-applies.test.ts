@@ -187,6 +187,10 @@ describe('no warning where the rule can apply', () => {
       '{ id: a, effect: deny, match: { targets: ["invoice:*", "payment:1"] } }',
     ],
     ['less than targets begin with', '{ id: a, effect: deny, match: { targets: ["pay*"] } }'],
+    [
+      'a name that is not there, where absence is enough',
+      '{ id: a, effect: deny, when: { agent.team: { eq: nobodys, if_absent: true } } }',
+    ],
     ['a pause to come', '{ id: a, effect: pause, until: 2026-12-20 }'],
   ])('%s', (_what, rule) => {
     expect(warnings(rule)).toEqual([]);

@@ -70,6 +70,12 @@ test('where the clock is set forward over hours they are shorter, and where it s
   expect(after('2026-10-25T00:45:00Z', 0.5, half)).toBe('2026-11-01T00:30:00.000Z');
 });
 
+test('half a year is looked ahead, and hours on one day of each week count in it', () => {
+  const mondays = { days: [1], open: [[8 * 60, 9 * 60]] } as const;
+  expect(after('2026-06-15T00:00:00Z', 26, mondays)).toBe('2026-12-07T08:00:00.000Z');
+  expect(after('2026-06-15T00:00:00Z', 60, mondays)).toBe('2026-12-14T08:00:00.000Z');
+});
+
 test('what never comes ends: with the last hours within half a year, or as if all time counted', () => {
   const days = Array.from({ length: 200 }, (_, day) =>
     new Date(Date.UTC(2026, 5, 16 + day)).toISOString().slice(0, 10),
@@ -164,6 +170,9 @@ test('a schedule takes its dates from a list, days over the end of the week, and
   // Pieces may touch.
   expect(until('{ hours: ["12:00-18:00", "08:00-12:00"] }', '2026-06-20T11:30:00Z')).toBe('2026-06-20T12:30:00.000Z');
   expect(compileAll([text('{ timezone: Asia/Tokyo }')]).warnings).toEqual([]);
+  // Without hours the whole day counts, without days each.
+  expect(until('{ days: [sat] }', '2026-06-20T23:30:00Z')).toBe('2026-06-27T00:30:00.000Z');
+  expect(until('{ hours: ["08:00-09:00"] }', '2026-06-20T08:30:00Z')).toBe('2026-06-21T08:30:00.000Z');
 });
 
 test.each([
@@ -179,6 +188,7 @@ test.each([
   ['{ except_dates: $nothing }', 'office', 'unknown_name'],
   ['{ timezone: Europe/Berlim }', 'office', 'unknown_zone'],
   ['{ days: [mon], hours: ["08:00-08:10"] }', 'office', 'wrong_value'],
+  ['{ days: [mon], hours: ["08:00-08:50"] }', 'office', 'wrong_value'],
   ['{ open: always }', 'office', 'unknown_field'],
 ])('the schedule %s, used as %s, does not load: %s', (schedule, name, code) => {
   const faults = faultsOf(`${HEAD}schedules: { office: ${schedule} }\n${approval('expires: 24h', name)}`);

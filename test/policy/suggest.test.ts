@@ -282,10 +282,26 @@ it.each([
 it('suggests nothing where the tool takes params that nobody declared, or another rule asks too', () => {
   const open = { ...TYPED, paramsSchema: { ...TYPED.paramsSchema, additionalProperties: true } };
   expect(suggested(five(), ASKS, [open, tool('mail.send')])).toBeNull();
+  const named = { ...TYPED, paramsSchema: { ...TYPED.paramsSchema, patternProperties: { '^x-': {} } } };
+  expect(suggested(five(), ASKS, [named, tool('mail.send')])).toBeNull();
   const another = `${ASKS}  - { id: also, effect: constrain, match: { tools: [payments.refund] }, approval: { approvers: { users: [ada] } } }\n`;
   expect(suggested(five(), another)).toBeNull();
   const denied = `${ASKS}  - { id: no, effect: deny, match: { tools: [payments.refund] } }\n`;
   expect(suggested(five(), denied)).toBeNull();
+});
+
+it('suggests nothing from numbers that need not be whole: between two of them there are others', () => {
+  const amount = { type: 'number' };
+  const { properties } = TYPED.paramsSchema ?? {};
+  const any = { ...TYPED, paramsSchema: { ...TYPED.paramsSchema, properties: { ...Object(properties), amount } } };
+  expect(suggested(five(), ASKS, [any, tool('mail.send')])).toBeNull();
+  expect(
+    suggested(
+      five(() => ({ amount: 300 })),
+      ASKS,
+      [any, tool('mail.send')],
+    )?.text,
+  ).toContain('params.amount: { eq: 300');
 });
 
 it('goes on asking where it cannot be judged whether it asked before, whoever else allows it', () => {

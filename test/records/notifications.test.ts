@@ -4,8 +4,10 @@ import {
   afterAttempt,
   type Delivery,
   NOTIFICATION_EVENTS,
+  type NotificationEvent,
   type Subscription,
 } from '../../src/effects/model/notification.ts';
+import type { LedgerDraft } from '../../src/effects/model/ledger.ts';
 import { StoreUnavailable } from '../../src/effects/store.ts';
 import type { NotificationStore } from '../../src/effects/notification-store.ts';
 import { Outbox } from '../../src/records/notification-outbox.ts';
@@ -98,6 +100,78 @@ async function deliverAll(store: NotificationStore): Promise<void> {
   for (let next = await store.nextDelivery('ops'); next !== null; next = await store.nextDelivery('ops'))
     await store.settleDelivery(next, { ...next, attempts: 1, state: { kind: 'delivered', at: next.createdAt } });
 }
+
+/** What a receiver is told beside workspace, effect, tool, agent and summary, as docs/operating/notifications.md has it. */
+const TOLD: readonly (readonly [kind: LedgerDraft['kind'], event: NotificationEvent, members: readonly string[]])[] = [
+  ['approval.requested', 'approval.requested', ['approval_id', 'expires_at']],
+  ['approval.renewed', 'approval.requested', ['approval_id', 'instead_of', 'expires_at']],
+  ['approval.escalated', 'approval.escalated', ['approval_id', 'roles', 'users', 'expires_at']],
+  ['approval.granted', 'approval.granted', ['approval_id', 'user', 'complete', 'void']],
+  ['approval.rejected', 'approval.rejected', ['approval_id', 'user']],
+  ['approval.expired', 'approval.expired', ['approval_id', 'code']],
+  ['allowance.given', 'allowance.given', ['allowance_id', 'approval_id', 'given_by', 'times', 'expires_at']],
+  ['execution.lost', 'execution.lost', ['code', 'quiet_at']],
+  ['pause.set', 'pause.set', ['pause_id', 'scope', 'reason', 'until']],
+  ['policy.rejected', 'policy.rejected', ['in_force']],
+  [
+    'policy.proposed',
+    'policy.proposed',
+    ['proposal', 'version', 'instead_of', 'how', 'proposed_by', 'why', 'expires_at'],
+  ],
+];
+it.each(TOLD)(
+  'of %s is told, as %s, what is documented, and nothing else that stands in the ledger',
+  async (kind, event, members) => {
+    const { one, store } = twoGateways();
+    await one.subscribe([OPS]);
+    const own = ['comment', 'digest', 'changed', 'target', 'key_id', 'rules', 'receipt_id', 'evidence'];
+    const data = Object.fromEntries([...members, ...own].map((name) => [name, `the ${name}`]));
+    const actor = { type: 'user', id: 'maria' } as const;
+    await createStepRunner(store).run('w', (draft) => appendEvents(draft, [{ kind, effectId: 'eff_1', actor, data }]));
+    await one.followLedgers([OPS]);
+    const told = (await all(one)).map(({ notification }) => notification);
+    expect(told).toMatchObject([{ event, workspace: 'w', effectId: 'eff_1' }]);
+    expect(told[0]?.data).toEqual(Object.fromEntries(members.map((name) => [name, `the ${name}`])));
+  },
+);
+
+it('what else happens to calls is told to nobody', async () => {
+  const { one, store } = twoGateways();
+  await one.subscribe([OPS]);
+  const actor = { type: 'gateway', id: 'sweeper' } as const;
+  const kinds = ['effect.admitted', 'effect.denied', 'allowance.used', 'allowance.revoked'] as const;
+  await createStepRunner(store).run('w', (draft) =>
+    appendEvents(
+      draft,
+      kinds.map((kind) => ({ kind, effectId: null, actor, data: {} })),
+    ),
+  );
+  await one.followLedgers([OPS]);
+  expect(await all(one)).toEqual([]);
+});
+
+it('what was delivered is kept for a day, and what is dead for 30', async () => {
+  const { one, pause, pass } = twoGateways();
+  await one.subscribe([OPS]);
+  const end = async (kind: 'delivered' | 'dead'): Promise<void> => {
+    await pause(kind);
+    await one.followLedgers([OPS]);
+    const next = await one.nextDelivery('ops');
+    if (next === null) throw new Error('nothing waits');
+    await one.settleDelivery(next, { ...next, attempts: 1, state: { kind, at: next.createdAt } });
+  };
+  await end('delivered');
+  await end('dead');
+  const kept = async (ms: number): Promise<readonly string[]> => {
+    pass(ms);
+    while (await one.forgetDeliveries());
+    return pausesOf(one);
+  };
+  expect(await kept(DAY - 1)).toEqual(['"dead"', '"delivered"']);
+  expect(await kept(2)).toEqual(['"dead"']);
+  expect(await kept(29 * DAY - 2)).toEqual(['"dead"']);
+  expect(await kept(2)).toEqual([]);
+});
 
 it('a gateway that was frozen with what it had read of a ledger takes in nothing of it, and moves no cursor back', async () => {
   const { one, other, pause, pass, freeze } = twoGateways();
