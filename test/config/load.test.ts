@@ -310,6 +310,63 @@ describe('a tool', () => {
   });
 });
 
+describe('what would be ignored is a fault', () => {
+  const codes = async (yaml: string) =>
+    (await checkConfiguration(written(`policies: { paths: [./src] }\n${yaml}\n`))).findings.map(({ code }) => code);
+  const REDIS = 'kind: redis, url: "redis://127.0.0.1:6379"';
+
+  it.each([
+    ['path: ./x', 'redis'],
+    ['fence: ./x', 'redis'],
+    ['archive: ./x', 'redis'],
+    ['backup_every: 1d', 'redis'],
+    ['lock_wait: 1s', 'redis'],
+    ['url: "redis://127.0.0.1:6379"', 'embedded'],
+    ['mode: standalone', 'embedded'],
+    ['nodes: ["127.0.0.1:6379"]', 'embedded'],
+    ['durability: fsync', 'embedded'],
+    ['journal: ./x', 'embedded'],
+    ['max_freeze: 1m', 'embedded'],
+    ['allow_weak_durability: true', 'embedded'],
+  ])('store.%s with kind: %s', async (field, kind) => {
+    expect(await codes(`store: { ${kind === 'redis' ? REDIS : 'kind: embedded'}, ${field} }`)).toEqual(['other_store']);
+    // The documentation says of each which store it is for.
+    const page = readFileSync(join(ROOT, 'docs', 'operating', 'configuration.md'), 'utf8');
+    const row = page.split('\n').find((line) => line.startsWith(`| \`store.${field.split(':')[0]}\` |`));
+    expect(row).toContain(kind === 'redis' ? ' | embedded: ' : ' | redis: ');
+  });
+
+  it('a port of the primary, which Sentinel names', async () => {
+    const sentinel = (url: string) =>
+      `store: { kind: redis, mode: sentinel, nodes: ["127.0.0.1:26379"], url: "${url}" }`;
+    expect(await codes(sentinel('redis://mymaster'))).toEqual([]);
+    for (const port of [6379, 6380]) expect(await codes(sentinel(`redis://mymaster:${port}`))).toEqual(['bad_url']);
+  });
+
+  it.each(['Host', 'TE', 'Trailer', 'Upgrade', 'Expect', 'Keep-Alive', 'Transfer-Encoding', 'Content-Type', 'Svc-Key'])(
+    'credentials as the header %s',
+    async (header) => {
+      const yaml = `upstreams: [{ id: a, url: "https://a.example", credentials: { header: ${header}, value: "\${K:-v}" } }]`;
+      expect(await codes(yaml)).toEqual(['forbidden_header']);
+    },
+  );
+
+  it.each([
+    ['kind: read, request: { method: PUT, path: /x }', ['read_that_writes']],
+    ['kind: read, request: { method: PATCH, path: /x }', ['read_that_writes']],
+    ['kind: read, request: { method: POST, path: /x }', []],
+    ['kind: write, request: { method: POST, path: /x, body: "*", body_type: multipart, form_lists: repeat }', []],
+    ['kind: write, request: { method: POST, path: /x, body: "*", form_lists: repeat }', ['unused_field']],
+    [
+      'kind: write, request: { method: POST, path: /x }, state: { request: { method: GET, path: /x, body: "*", body_type: multipart } }',
+      ['body_on_read', 'files_of_read'],
+    ],
+  ])('of a tool: %s', async (tool, expected) => {
+    const yaml = `upstreams: [{ id: a, url: "http://127.0.0.1:1" }]\ntools: [{ name: a.x, upstream: a, ${tool} }]`;
+    expect((await codes(yaml)).toSorted()).toEqual(expected);
+  });
+});
+
 describe('headers that a tool sets', () => {
   const codes = async (more: string, request = '') => {
     const yaml =
@@ -689,6 +746,9 @@ describe('the least and the most that the documentation names', () => {
     ['retention: { keys: VALUE }', ['30d', '36500d', 'forever'], ['36501d', 'never']],
     ['auth: { default_expiry: { agent: VALUE } }', ['1s', '3650d', 'never'], ['999ms', '3651d', 'forever']],
     ['limits: { response_kept: VALUE, response: 256MiB }', ['0B', '16MiB'], ['17MiB', '16777217B']],
+    ['limits: { response_kept: VALUE, response: 1KiB }', ['1KiB'], ['1025B']],
+    ['limits: { upload: VALUE, spool: 1MiB, upload_file: 1KiB }', ['1MiB'], ['1048577B']],
+    ['limits: { upload_file: VALUE, upload: 1MiB }', ['1MiB'], ['1048577B']],
     ['limits: { body: VALUE }', ['1KiB', '1024B', '64MiB'], ['1023B', '65MiB']],
     ['limits: { spool: VALUE, upload: 1KiB, upload_file: 1KiB }', ['1KiB', '1024GiB'], ['1025GiB']],
     ['limits: { connections: VALUE }', ['16', '1000000'], ['15', '1000001']],
