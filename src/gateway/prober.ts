@@ -151,7 +151,7 @@ async function batch(probing: Probing, workspace: string, tool: Probed, lane: La
 async function probeUnlessTaken(
   { ports, probed }: Probing,
   effect: EffectRecord,
-  { timeoutMs, probe }: Probed,
+  { probe }: Probed,
   lane: Lane,
 ): Promise<ProbeOutcome | null> {
   const { store } = ports;
@@ -159,7 +159,7 @@ async function probeUnlessTaken(
   if (life.state !== 'unknown') return null;
   const of = { workspace, effectId, fence: life.lease.fence, reading: null };
   const due = life.probeAt ?? 'unplanned';
-  const taken = await store.planProbe({ ...of, due, next: Math.ceil(store.now()) + timeoutMs + TAKEN_MS });
+  const taken = await store.planProbe({ ...of, due, next: Math.ceil(store.now()) + probe.read.timeoutMs + TAKEN_MS });
   if (taken === 'moved') return null;
   const result = await probeByItself(ports, effect, life);
   if (result.kind === 'problem') {

@@ -77,7 +77,13 @@ function probed(change: Partial<Probe> = {}, other: Partial<Tool> = {}): Tool {
   if (read === null) throw new Error('no read');
   const conditions = { happened: { status: 'refunded' }, notHappened: { status: 'captured' } };
   const times = { everyMs: EVERY_MS, afterMs: 500, forMs: 3_600_000 };
-  const probe = { read, params: { payment_id: 'pay_1' }, ...conditions, ...times, ...change };
+  const probe = {
+    read: { ...read, timeoutMs: 7_000 },
+    params: { payment_id: 'pay_1' },
+    ...conditions,
+    ...times,
+    ...change,
+  };
   return { ...refunds, timeoutMs: 5_000, probe, ...other };
 }
 
@@ -154,7 +160,7 @@ describe('what is due', () => {
     await start();
     const [taken] = world.plans;
     expect(taken).toMatchObject({ workspace: 'demo', effectId: unknown.id, due: 'unplanned', reading: null });
-    expect(taken?.next).toBe(Math.ceil(world.now) + 5_000 + 3_000);
+    expect(taken?.next).toBe(Math.ceil(world.now) + 7_000 + 3_000);
     expect([world.sent, world.outcomes]).toEqual([1, ['open']]);
   });
 
