@@ -1,5 +1,8 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { ApiPorts } from '../../src/api/ports.ts';
+import type { Tool } from '../../src/effects/model/tool.ts';
+import { createCatalog } from '../../src/upstreams/catalog.ts';
+import { makeTool } from '../upstreams/tool.ts';
 import { type Rig, startRig } from './rig.ts';
 
 const PINS = '/v1/workspaces/demo/pins';
@@ -18,11 +21,17 @@ const pins: ApiPorts['pins'] = {
   },
 };
 
+function pinnedTool(name: string): Tool {
+  const call = { kind: 'mcp', name, pinned: { name }, isError: 'unknown', onClientClose: 'finish' } as const;
+  return { ...makeTool(), name: `crm.${name}`, upstream: 'crm', call, target: null };
+}
+
 let rig: Rig;
 /** A key of a person, for one tool. */
 let limited: string;
 beforeAll(async () => {
-  rig = await startRig({}, { pins });
+  const catalog = createCatalog(['look', 'wipe'].map(pinnedTool));
+  rig = await startRig({}, { pins, catalog: () => catalog });
   const body = { name: 'one', kind: 'account', workspace: 'demo', allowed_tools: ['crm.look'] };
   const { json } = await rig.send('POST', '/v1/beta/users/maria/keys', { key: rig.keys.admin, body });
   limited = String(json['key']);
@@ -38,7 +47,8 @@ it('names that a server makes up are counted, and two hundred of them are shown'
 
 it('a key for some tools sees these, and what is said of the server', async () => {
   seen.unapproved = ['look', 'wipe'];
-  const { servers } = (await rig.send('GET', PINS, { key: limited })).json;
+  const { servers, pins: pinned } = (await rig.send('GET', PINS, { key: limited })).json;
+  expect(pinned).toMatchObject([{ tool: 'crm.look' }]);
   expect(servers).toEqual([{ upstream: 'crm', failure: null, unapproved: ['look'], unapproved_count: 1 }]);
   const names = async (key: string): Promise<unknown> => {
     const { json } = await rig.send('GET', `${PINS}/crm`, { key });
@@ -47,6 +57,16 @@ it('a key for some tools sees these, and what is said of the server', async () =
   };
   expect(await names(limited)).toEqual(['look']);
   expect(await names(rig.keys.account)).toEqual(['look', 'wipe', null]);
+});
+
+it('no key of one agent sees what nobody has approved, whatever its scopes; others need the right to look after the gateway', async () => {
+  for (const path of [PINS, `${PINS}/crm`]) {
+    const statuses = async (...names: readonly (keyof Rig['keys'])[]) =>
+      Promise.all(names.map(async (name) => (await rig.send('GET', path, { key: rig.keys[name] })).status));
+    expect(await statuses('account', 'admin', 'readonly'), path).toEqual([200, 200, 200]);
+    // The key of a runner has that right, and is bound to an agent.
+    expect(await statuses('agent', 'runner', 'governor', 'stranger'), path).toEqual([403, 403, 403, 403]);
+  }
 });
 
 it('a server that cannot be read is asked for again in two seconds; one that is not there is none', async () => {

@@ -205,7 +205,7 @@ rules:
 /** The whole gateway behind the control plane, in this process: real store, core, policy, identity, receipts, upstream. */
 export async function startRig(
   change: Partial<ApiSettings> = {},
-  other: Partial<Pick<ApiPorts, 'choosePolicy' | 'confirmPolicy' | 'suggestRules' | 'pins'>> = {},
+  other: Partial<Pick<ApiPorts, 'catalog' | 'choosePolicy' | 'confirmPolicy' | 'suggestRules' | 'pins'>> = {},
   beforeRoutes: (app: ApiApp) => Promise<void> = async () => {},
 ): Promise<Rig> {
   const folder = await mkdtemp(join(tmpdir(), 'svc-api-'));
@@ -326,7 +326,7 @@ export async function startRig(
       sealed === null ? null : secrets.open(sealed, { workspace, effectId: id, fingerprint }),
     directory,
     upstream: () => null,
-    catalog: () => catalog,
+    catalog: other.catalog ?? (() => catalog),
     policies: () => ({ set, mode: 'enforce', filesVersion: set.version }),
     choosePolicy: other.choosePolicy ?? (async () => ({ kind: 'not_kept' })),
     confirmPolicy: other.confirmPolicy ?? (async () => ({ kind: 'absent' })),

@@ -36,6 +36,8 @@ export interface Bridged {
   write(...messages: unknown[]): void;
   /** As a signal does. */
   stop(): void;
+  /** Whether the server listens. It does at the beginning. */
+  listens(isThere: boolean): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -88,6 +90,17 @@ export async function bridged(handle: Handle): Promise<Bridged> {
         );
     },
     stop,
+    listens: async (isThere: boolean) => {
+      if (isThere) {
+        server.listen(port, '127.0.0.1');
+        await once(server, 'listening');
+      } else {
+        const closed = once(server, 'close');
+        server.close();
+        server.closeAllConnections();
+        await closed;
+      }
+    },
     close: async () => {
       stop();
       server.closeAllConnections();

@@ -142,6 +142,62 @@ test('a call whose connection was kept from before, and breaks, is not sent agai
   expect(bridge.came.filter(({ body }) => idOf(body) === 2)).toHaveLength(1);
 });
 
+test('a request that changes nothing is repeated once where its connection breaks, and no more', async () => {
+  let breaks = 1;
+  const bridge = await begin(({ body }, response, { socket }) => {
+    breaks -= 1;
+    if (breaks >= 0) socket.destroy();
+    else json(response, { jsonrpc: '2.0', id: idOf(body), result: {} });
+  });
+  bridge.write({ id: 1, method: 'tools/list' });
+  await expect.poll(() => bridge.lines).toMatchObject([{ id: 1, result: {} }]);
+  breaks = 100;
+  bridge.write({ id: 2, method: 'tools/list' });
+  await expect
+    .poll(() => answers(bridge, 2))
+    .toMatchObject([{ error: { code: -32_003, data: { did_it_happen: 'no' } } }]);
+  expect(bridge.came.filter(({ body }) => idOf(body) === 2)).toHaveLength(2);
+});
+
+test('a call that nobody listened to is sent when somebody does again, and once', async () => {
+  const bridge = await begin(({ body }, response) => json(response, { jsonrpc: '2.0', id: idOf(body), result: {} }));
+  await bridge.listens(false);
+  bridge.write(call(1));
+  // It is tried at once, and after a quarter of a second.
+  await sleep(350);
+  await bridge.listens(true);
+  await expect.poll(() => bridge.lines).toMatchObject([{ id: 1, result: {} }]);
+  expect(bridge.came).toHaveLength(1);
+});
+
+test('what comes after a message without an answer is sent once the server has taken it', async () => {
+  let taken = 0;
+  const seen: number[] = [];
+  const bridge = await begin(({ body }, response) => {
+    if (idOf(body) !== undefined) {
+      seen.push(taken);
+      return json(response, { jsonrpc: '2.0', id: idOf(body), result: {} });
+    }
+    return void sleep(100).then(() => {
+      taken += 1;
+      response.writeHead(202).end();
+    });
+  });
+  bridge.write({ method: 'notifications/roots/list_changed' }, { id: 1, method: 'ping' });
+  await expect.poll(() => answers(bridge, 1).length).toBe(1);
+  expect(seen).toEqual([1]);
+});
+
+test('at the end of its input the bridge waits for the answers that are left', async () => {
+  const bridge = await begin(({ body }, response) => {
+    bridge.input.end();
+    void sleep(150).then(() => json(response, { jsonrpc: '2.0', id: idOf(body), result: {} }));
+  });
+  bridge.write(call(1));
+  await bridge.ended;
+  expect(bridge.lines).toMatchObject([{ id: 1, result: {} }]);
+});
+
 describe('a server that is silent', () => {
   test('is no reason to stay: the bridge ends with its input, or by a signal, and what was not sent has its answer, too', async () => {
     const silentAfter = async (silent: string, end: (bridge: Bridged) => void): Promise<Bridged> => {
@@ -235,6 +291,15 @@ describe('the streams of a server', () => {
     expect(Buffer.from(String(bridge.came[1]?.headers['last-event-id']), 'latin1').toString('utf8')).toBe('0-ü');
   });
 
+  test('that says nothing new is not taken up for ever: the request gets an error', async () => {
+    const bridge = await begin((_came, response) => {
+      stream(response, 'id: same\nretry: 1\ndata:\n\n');
+      response.end();
+    });
+    bridge.write(call(1));
+    await expect.poll(() => bridge.lines, { timeout: 5_000 }).toMatchObject([{ id: 1, error: { code: -32_003 } }]);
+  });
+
   test('an event beyond all measure is not asked for again', async () => {
     const bridge = await begin((_came, response) => {
       stream(response, 'id: 1\ndata:\n\n', `id: 2\ndata: ${'x'.repeat(17 * 1024 * 1024)}`);
@@ -268,6 +333,30 @@ test('requests that were answered make room for others: more than 64 MiB in all 
     bridge.write({ id, method: 'tools/call', params: { name: 'pay', arguments: { long } } });
     await expect.poll(() => answers(bridge, id)).toMatchObject([{ result: {} }]);
   }
+});
+
+test('a message has at most 16 MiB, in either direction', async () => {
+  const most = 16 * 1024 * 1024;
+  const bridge = await begin(({ body }, response) =>
+    json(response, { jsonrpc: '2.0', id: idOf(body), result: { long: 'x'.repeat(most) } }),
+  );
+  bridge.write({ id: 1, method: 'ping', params: { long: 'x'.repeat(most) } });
+  await expect.poll(() => bridge.lines).toMatchObject([{ id: null, error: { code: -32_600 } }]);
+  expect(bridge.came).toEqual([]);
+  bridge.write(call(2));
+  await expect
+    .poll(() => answers(bridge, 2))
+    .toMatchObject([{ error: { code: -32_003, message: expect.stringContaining(`${most} bytes`) as unknown } }]);
+});
+
+test('requests that are open at once have 64 MiB together: what is beyond that is not sent', async () => {
+  const bridge = await begin(() => undefined);
+  const long = 'x'.repeat(15 * 1024 * 1024);
+  for (let id = 0; id < 5; id += 1) {
+    bridge.write({ id, method: 'tools/call', params: { name: 'pay', long } });
+    await expect.poll(() => bridge.came.length + bridge.lines.length).toBe(id + 1);
+  }
+  expect(bridge.lines).toMatchObject([{ id: 4, error: { code: -32_004, data: { did_it_happen: 'maybe' } } }]);
 });
 
 describe('sessions and keys', () => {

@@ -84,6 +84,9 @@ describe('svc mcp config', () => {
 
   test.each([
     [['--key-env', 'svc_agent_x'], 'not the key'],
+    [['--key-env', 'svc_acct_x'], 'not the key'],
+    [['--key-env', 'svc_admin_x'], 'not the key'],
+    [['--key-env', 'svc_mcp_x'], 'not the key'],
     [['--url', 'ftp://x'], 'http:// or https://'],
     [['--url', 'http://u:p@x'], 'without a key'],
     [['--url', 'http://:p@x'], 'without a key'],

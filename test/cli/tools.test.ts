@@ -105,7 +105,8 @@ describe('svc tools', () => {
       ],
     });
     expect(await tools('approve')).toMatchObject({ code: 64 });
-    expect(await tools('approve', 'refnd')).toMatchObject({ code: 2, err: expect.stringContaining('refnd') });
+    for (const names of [['refnd'], ['refund', 'refnd']])
+      expect(await tools('approve', ...names)).toMatchObject({ code: 2, err: expect.stringContaining('of refnd.') });
     expect(readFileSync(lock, 'utf8')).toBe(before);
 
     expect(await tools('approve', 'refund')).toMatchObject({ code: 0 });
@@ -160,6 +161,26 @@ describe('svc tools', () => {
     expect(upstream.sessions.size).toBe(0);
     const wrong = await svc(...args, upstream.url + '/new', '--key-env', 'THE_KEY', '--header', 'X-Key');
     expect(wrong.code).toBe(2);
+  });
+
+  test('a key goes as a bearer token, or as it is in the header that is named', async () => {
+    vi.stubEnv('THE_KEY', 'its-key');
+    const keyed = ['--key-env', 'THE_KEY'];
+    for (const [more, header, value] of [
+      [[], 'authorization', 'Bearer its-key'],
+      [['--header', 'X-Server-Key'], 'x-server-key', 'its-key'],
+    ] as const) {
+      const before = upstream.seen.length;
+      expect(await tools('list', ...keyed, ...more)).toMatchObject({ code: 0 });
+      const came = upstream.seen.slice(before);
+      expect(came.map(({ headers }) => headers[header])).toEqual(came.map(() => value));
+    }
+  });
+
+  test('what a server says of itself is a difference, too', async () => {
+    await pin();
+    about = { ...about, instructions: 'Obey.' };
+    expect(await tools('diff')).toMatchObject({ code: 1, out: expect.stringContaining('/instructions: "Obey."') });
   });
 
   test('the key of the gateway goes to no server', async () => {

@@ -73,6 +73,15 @@ function world(count: number) {
     list: (...listed: readonly JsonObject[]) =>
       pins.passes({ tools: listed }, (name) => catalog.tool(`crm.${name}`) !== null),
     introduce: (says: JsonObject) => void pins.introduces(says, WORDS),
+    /** The server lists these beside what is pinned. */
+    lists(...names: readonly string[]) {
+      pins.names = () => names;
+      alarm.heed('crm', null);
+    },
+    /** All tools of the server, as the gateway's own look has read them. */
+    says(...live: readonly JsonObject[]) {
+      pins.read = async () => ({ ...WORDS, tools: live });
+    },
     close: () => upstreams.close(),
   };
 }
@@ -139,5 +148,32 @@ test('each tool is as its server says now: what is not as approved, or not seen,
   expect(view.seen()).toEqual([{ upstream: 'crm', failure: null, unapproved: [] }]);
   expect(unapproved).toEqual([]);
   expect(await view.compare('http')).toBeNull();
+  await close();
+});
+
+test('tools that nobody has approved are told of once, and again where they are others', async () => {
+  const { unapproved, lists, close } = world(1);
+  lists('t0');
+  expect(unapproved).toEqual([]);
+  for (let looks = 0; looks < 3; looks += 1) lists('t0', 'extra');
+  expect(unapproved).toEqual([['crm', ['extra']]]);
+  lists('t0', 'extra', 'more');
+  expect(unapproved.slice(1)).toEqual([['crm', ['extra', 'more']]]);
+  await close();
+});
+
+test('a tool of more than 65,536 characters is not compared here', async () => {
+  const { view, says, close } = world(2);
+  const long = (characters: number): JsonObject => ({ name: 't1', description: 'x'.repeat(characters) });
+  const state = async (): Promise<unknown> => {
+    const compared = await view.compare('crm');
+    if (compared === null || typeof compared === 'string') throw new Error('it can be read');
+    return compared.tools.map(({ kind }) => kind);
+  };
+  const around = JSON.stringify(long(0)).length;
+  says({ name: 't0' }, long(65_536 - around));
+  expect(await state()).toEqual(['unchanged', 'changed']);
+  says({ name: 't0' }, long(65_537 - around));
+  expect(await state()).toEqual(['unchanged', 'unusable']);
   await close();
 });

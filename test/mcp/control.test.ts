@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises';
 import { request as httpRequest } from 'node:http';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { DECISIONS } from '../../src/effects/model/decision.ts';
@@ -5,6 +6,8 @@ import { type Body, type Called, type McpWorld, startMcpWorld } from './world.ts
 
 /** Masks a param, and asks two people about one payment. */
 const POLICY = `  - { id: masks, effect: constrain, match: { tools: [payments.refund] }, when: { params.reason: { eq: "4111" } }, on_unknown: skip, obligations: [ { redact: { params: [reason] } } ] }
+  - { id: few-notes, effect: constrain, match: { tools: [notes.add] }, obligations: [ { rate_limit: { by: [agent.id], limit: 1000, per: day, or_ask: { approvers: { users: [maria] } } } } ] }
+  - { id: no-vip, effect: deny, match: { tools: [payments.refund], targets: ["payment:vip_*"] }, reason: "Not theirs" }
 `;
 
 let world: McpWorld;
@@ -16,7 +19,10 @@ beforeAll(async () => {
   const disabled = '- { id: idle-bot, team: support, owner: olga, disabled: true }';
   world = await startMcpWorld({
     policy: POLICY,
-    config: (text) => text.replace(/( +)- \{ id: other-bot, .*\n/, (line, space) => `${line}${space}${disabled}\n`),
+    config: (text) =>
+      text
+        .replace(/( +)- \{ id: other-bot, .*\n/, (line, space) => `${line}${space}${disabled}\n`)
+        .replace('title: Note\n', 'title: Scribble\n    tags: [memo]\n'),
   });
   committed = await world.refund({ payment_id: 'pay_1', amount: 100, currency: 'EUR' }, 'committed');
   waiting = await world.refund(
@@ -318,6 +324,20 @@ describe('tools', () => {
     }
   });
 
+  it('stand in the table of docs/mcp.md, all of them, and no other', async () => {
+    const page = await readFile('docs/mcp.md', 'utf8');
+    const table = /^## Tools$([\s\S]*?)^## /m.exec(page)?.[1] ?? '';
+    // `svc.executions.list`, `.get`
+    let last = '';
+    const named = [...table.matchAll(/^\| (`[^|]*`) \|/gm)].flatMap(([, cell = '']) =>
+      [...cell.matchAll(/`([^`]+)`/g)].map(([, name = '']) => {
+        last = name.startsWith('.') ? last.replace(/\.\w+$/, name) : name;
+        return last;
+      }),
+    );
+    expect(named.toSorted()).toEqual((await world.toolNames(world.keys.account)).toSorted());
+  });
+
   it('all that only read, once each: nothing in the store is changed', async () => {
     // Beside the clock and when keys were used last.
     const rows = async () => (await world.rows()).filter((row) => !/^meta |key_/.test(row));
@@ -444,6 +464,36 @@ describe('tools', () => {
   });
 });
 
+describe('a tool', () => {
+  const found = async (args: object) => {
+    const { structured } = await world.call(world.keys.account, 'svc.tools.search', args);
+    return structured.tools.map(({ name }: Body) => name);
+  };
+
+  it('is found by words that all occur in what stands of it, its title and tags too, and at its own upstream', async () => {
+    for (const query of ['scribble', 'memo', 'payments scribble'])
+      expect(await found({ query }), query).toEqual(['notes.add']);
+    expect(await found({ query: 'memo refund' })).toEqual([]);
+    expect(await found({ upstream: 'pay' })).toEqual([]);
+    expect(await found({ upstream: 'payments', query: 'refund' })).toEqual(['payments.refund']);
+  });
+
+  it('is described with the rules that can apply to it and no others, whom they ask, and what they take from', async () => {
+    const describe = async (tool: string) =>
+      (await world.call(world.keys.account, 'svc.tools.describe', { tool })).structured;
+    const refund = await describe('payments.refund');
+    const names = ['currency', 'masks', 'no-vip', 'refund-large', 'refund-small'].map((name) => `world/${name}`);
+    expect(refund.policies.map(({ rule }: Body) => rule).toSorted()).toEqual(names);
+    expect(refund.approvals).toEqual([{ rule: 'world/refund-large', roles: ['finance-lead'], users: [], quorum: 1 }]);
+    const budget = { budget: 'world/agent-day', unit: 'EUR-cent', by: ['agent.id'] };
+    expect(refund.budgets).toEqual([expect.objectContaining(budget)]);
+    // A limit asks only beyond it.
+    expect((await describe('notes.add')).approvals).toEqual([
+      expect.objectContaining({ rule: 'world/few-notes', users: ['maria'], beyond: expect.any(String) as unknown }),
+    ]);
+  });
+});
+
 describe('what would happen', () => {
   const params = (amount: number, currency = 'EUR') => ({ payment_id: 'pay_7', amount, currency });
 
@@ -513,6 +563,36 @@ describe('what would happen', () => {
     });
   });
 
+  it('preflight names who would have to approve, what is claimed and nothing else that is held, and what the params act on', async () => {
+    const ask = (tool: string, given: object, more: object = {}) =>
+      world.call(world.keys.bot, 'svc.preflight.check', { tool, params: given, ...more });
+    const large = (await ask('payments.refund', params(60_001))).structured;
+    expect(large.approvals).toEqual([expect.objectContaining({ quorum: 1 })]);
+    expect(large.claims).toEqual([]);
+    const slot = (await ask('deploy.start', { service: 'shop' })).structured;
+    expect([slot.obligations.length, slot.claims, slot.approvals]).toEqual([1, [], []]);
+    const other = await ask('payments.refund', params(1), { target: 'payment:pay_8' });
+    expect([other.isError, other.text]).toEqual([true, expect.stringContaining('/target')]);
+  });
+
+  it('simulate judges what the params act on, and what waits for people would not run', async () => {
+    const simulate = async (given: object) =>
+      (
+        await world.call(world.keys.bot, 'svc.policy.simulate', {
+          agent_id: 'bot',
+          action: 'payments.refund',
+          params: given,
+        })
+      ).structured;
+    expect(await simulate({ ...params(1), payment_id: 'vip_1' })).toMatchObject({
+      decision: 'denied_policy',
+      would_run: false,
+      matched_rules: expect.arrayContaining([expect.objectContaining({ rule: 'world/no-vip' })]) as unknown,
+    });
+    expect(await simulate(params(60_001))).toMatchObject({ decision: 'pending_approval', would_run: false });
+    expect(await simulate(params(1))).toMatchObject({ decision: 'committed', would_run: true });
+  });
+
   it('an action that nobody declared is refused as one, with the name that was meant', async () => {
     const { structured } = await world.call(world.keys.account, 'svc.policy.simulate', {
       agent_id: 'bot',
@@ -570,8 +650,8 @@ describe('what would happen', () => {
     expect(rule.structured.rules).toMatchObject([{ effect: 'require_approval', quorum: 1 }]);
     const set = await world.call(world.keys.account, 'svc.policy.explain', { policy: 'world' });
     expect(set.structured.rules.length).toBeGreaterThan(5);
-    const none = await world.call(world.keys.account, 'svc.policy.explain', { policy: 'worlds' });
-    expect(none.isError).toBe(true);
+    for (const policy of ['worlds', 'worl', 'world/refund'])
+      expect((await world.call(world.keys.account, 'svc.policy.explain', { policy })).isError, policy).toBe(true);
   });
 });
 
@@ -592,6 +672,64 @@ describe('what happened', () => {
     expect(apr.approvals).toContainEqual(expect.objectContaining({ id: waiting.approval.id, status: 'pending' }));
     const none = (await world.call(world.keys.account, 'svc.approvals.list', { tool: 'notes.add' })).structured;
     expect(none).toEqual({ approvals: [], next_cursor: null });
+  });
+
+  it('lists what fits each filter, and all of that', async () => {
+    const list = async (args: object): Promise<readonly Body[]> =>
+      (await world.call(world.keys.account, 'svc.executions.list', { limit: 50, ...args })).structured.effects;
+    await world.api('POST', '/v1/workspaces/demo/effects', world.keys.bot, {
+      tool: 'notes.add',
+      params: { text: 'for the list' },
+      idempotency_key: 'for-the-list',
+    });
+    const all = await list({});
+    const { at } = all[1] ?? {};
+    const filters: readonly (readonly [object, (effect: Body) => boolean])[] = [
+      [{ state: 'denied' }, ({ decision }) => decision.startsWith('denied_')],
+      [{ decision: 'committed' }, ({ decision }) => decision === 'committed'],
+      [{ tool: 'notes.add' }, ({ tool }) => tool === 'notes.add'],
+      [{ since: at }, (effect) => effect.at >= at],
+      [{ until: at }, (effect) => effect.at < at],
+    ];
+    for (const [filter, fits] of filters) {
+      const found = await list(filter);
+      expect(found, JSON.stringify(filter)).toEqual(all.filter(fits));
+      expect([found.length > 0, found.length < all.length], JSON.stringify(filter)).toEqual([true, true]);
+    }
+  });
+
+  it('lists requests for approval by state and agent, with the page where people decide; a key without params reads no sentence of them', async () => {
+    const list = async (key: string, args: object): Promise<readonly Body[]> =>
+      (await world.call(key, 'svc.approvals.list', args)).structured.approvals;
+    const { account, bot, readonly: reader } = world.keys;
+    const id = waiting.approval.id;
+    const ids = (found: readonly Body[]) => found.map((one) => one.id);
+    expect(ids(await list(account, { status: 'pending', agent_id: 'bot' }))).toContain(id);
+    expect(await list(account, { status: 'used' })).toEqual([]);
+    expect(await list(account, { agent_id: 'other-bot' })).toEqual([]);
+    // Of its own there are some: it asked for those of another.
+    expect(ids(await list(bot, {}))).toContain(id);
+    expect(await list(bot, { agent_id: 'other-bot' })).toEqual([]);
+    const one = async (key: string) => (await world.call(key, 'svc.approvals.get', { approval_id: id })).structured;
+    const listed = async (key: string) => (await list(key, {})).find((found) => found.id === id);
+    for (const found of [await one(account), await listed(account)]) {
+      expect(found?.url).toMatch(new RegExp(`^${world.url}/.*${id}`));
+      expect(found?.requirements[0].summary).toBe('Refund 60000 cents of "pay_2"');
+    }
+    for (const found of [await one(reader), await listed(reader)])
+      expect(found?.requirements[0].summary).toMatch(/^\(not shown/);
+    expect((await one(account)).why).toEqual([expect.objectContaining({ rule: 'world/refund-large' })]);
+  });
+
+  it('leaves out params that are long, and says so', async () => {
+    const given = { payment_id: 'x'.repeat(300), amount: 1, currency: 'EUR' };
+    const { effect_id: id } = await world.refund(given, 'long-reason');
+    const { effect } = (await world.call(world.keys.account, 'svc.executions.get', { effect_id: id })).structured;
+    expect(effect).not.toHaveProperty('params');
+    expect(effect).toMatchObject({
+      params_omitted: expect.any(String) as unknown,
+      links: { effect: expect.any(String) as unknown },
+    });
   });
 
   it('says until when one that people have rejected stays refused', async () => {
@@ -670,7 +808,7 @@ describe('what happened', () => {
       const group = structured.groups.find((one: Body) => one.group === decision);
       expect(group.count, decision).toBe(listed(decision));
     }
-    expect(structured).toMatchObject({ complete: true, latency_ms: { count: listed('committed') } });
+    expect(structured).toMatchObject({ complete: true, latency_ms: { count: listed('committed') + listed('failed') } });
     const { p50, p90, p99, max } = structured.latency_ms;
     expect([p50, p90, p99, max]).toEqual([p50, p90, p99, max].toSorted((a, b) => a - b));
     expect(structured.top_denials[0]).toMatchObject({ code: 'rule_denied', rule: 'world/currency' });

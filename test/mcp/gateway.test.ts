@@ -5,6 +5,7 @@ import type { JsonObject } from '../../src/json/value.ts';
 import { withoutAnswerToUs } from '../../src/mcp/gateway/approval-url.ts';
 import { headersNamed } from '../../src/mcp/gateway/arrival.ts';
 import { answeredEarly, openedRound, sealedRound } from '../../src/mcp/gateway/input-rounds.ts';
+import { treatmentOf } from '../../src/mcp/gateway/methods.ts';
 import { visibleTools } from '../../src/mcp/gateway/plugin.ts';
 import { createLiveCalls } from '../../src/mcp/gateway/live-calls.ts';
 import { sentenceOf } from '../../src/mcp/gateway/answer.ts';
@@ -96,6 +97,34 @@ test('an answer that came before the question is passed on once the server has a
   expect(answeredEarly({ inputResponses, requestState: 'x' }, last(asks))).toBeNull();
   expect(answeredEarly({ inputResponses }, last({ ...asks, resultType: 'complete' }))).toBeNull();
   expect(answeredEarly({ inputResponses }, null)).toBeNull();
+});
+
+test.each([
+  ['resources/read', 'judge'],
+  ['resources/subscribe', 'judge'],
+  ['resources/unsubscribe', 'judge'],
+  ['prompts/get', 'judge'],
+  ['completion/complete', 'judge'],
+  ['subscriptions/listen', 'judge'],
+  ['tools/call', 'govern'],
+  ['tools/list', 'list_tools'],
+  ['initialize', 'introduce'],
+  ['server/discover', 'introduce'],
+  ['ping', 'pass'],
+  ['resources/list', 'pass'],
+  ['resources/templates/list', 'pass'],
+  ['prompts/list', 'pass'],
+  ['logging/setLevel', 'pass'],
+  ['tasks/get', 'task'],
+  ['tasks/update', 'task'],
+  ['tasks/cancel', 'task'],
+])('what becomes of %s (%s) no configuration loosens', (method, treatment) => {
+  expect([treatmentOf(method, []), treatmentOf(method, [method])]).toEqual([treatment, treatment]);
+});
+
+test('a method that nobody knows is refused, unless the configuration names it', () => {
+  for (const method of ['tools/callx', 'Tools/call', 'constructor', 'x/y'])
+    expect([treatmentOf(method, ['other']), treatmentOf(method, [method])], method).toEqual(['deny', 'pass']);
 });
 
 test('tools are shown in the order of their names, and only those that may be seen', () => {

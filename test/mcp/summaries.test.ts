@@ -236,6 +236,18 @@ describe('a summary', () => {
     expect(JSON.stringify(most)).toMatch(/^\[\{"group":"a\.10","count":2/);
   });
 
+  test.each([
+    ['15m', 15 / 60],
+    ['1h', 1],
+    ['24h', 24],
+    ['7d', 7 * 24],
+    ['30d', 30 * 24],
+  ])('of %s goes back that far', async (window, hours) => {
+    const { ask, asked } = summaryOf([]);
+    expect(await ask({ window })).toMatchObject({ window, since: new Date(NOW - hours * 3_600_000).toISOString() });
+    expect(asked[0]?.since).toBe(NOW - hours * 3_600_000);
+  });
+
   test('of more than a thousand has the newest, says so, and from when on; an agent sees its own', async () => {
     const effects = Array.from({ length: 1_500 }, (_, n) => ({ createdAt: NOW - n }));
     const { ask, asked } = summaryOf(effects);
@@ -416,7 +428,11 @@ describe('readiness', () => {
 
 describe('a search of tools', () => {
   /** What a key of a person, or of a profile, is told of an MCP server that lists more than was approved. */
-  async function found(principal: Partial<ToolCall['principal']>, call: Partial<ToolCall> = {}) {
+  async function found(
+    principal: Partial<ToolCall['principal']>,
+    call: Partial<ToolCall> = {},
+    state: ReturnType<ControlPorts['pins']['stateOf']> = null,
+  ) {
     const seen = [{ upstream: 'crm', failure: null, unapproved: ['look', 'wipe', 'Dear model'] }];
     const ports: ControlPorts = {
       ...PORTS,
@@ -424,12 +440,16 @@ describe('a search of tools', () => {
       inLine: (_key, make) => make(),
       installation: notAsked,
       policies: () => ({ mode: 'enforce', set: POLICIES }),
-      pins: { stateOf: () => null, seen: () => seen },
+      pins: { stateOf: () => state, seen: () => seen },
     };
     const reader = { ...BOT, kind: 'profile', profile: 'p', agentId: null, scopes: ['tools:read'], ...principal };
     const of = { ...call, principal: reader as ToolCall['principal'] };
     const { structured } = await answerOf(catalogTools(ports, []), {}, of);
-    return JSON.parse(JSON.stringify(structured['tools'])) as { name: string }[];
+    return JSON.parse(JSON.stringify(structured['tools'])) as {
+      name: string;
+      allowed: boolean;
+      reason: string | null;
+    }[];
   }
   const names = async (...of: Parameters<typeof found>) => (await found(...of)).map(({ name }) => name);
 
@@ -440,5 +460,16 @@ describe('a search of tools', () => {
     // To an agent, of the declared ones those that the rule permits.
     const view = { kind: 'own', workspace: 'demo', agentId: 'bot' } as const;
     expect(await names({}, { view })).toEqual(['payments.refund', ...own]);
+  });
+
+  test.each([
+    ['pinned', true, null],
+    ['unseen', true, null],
+    ['changed', false, 'tool_quarantined'],
+    ['gone', false, 'tool_quarantined'],
+  ] as const)('says of one that is %s whether this key could have it run', async (state, allowed, reason) => {
+    const scopes = ['tools:read', 'effects:run'] as const;
+    const [shown] = await found({ scopes, allowedTools: ['payments.refund'] }, {}, state);
+    expect(shown).toMatchObject({ name: 'payments.refund', pin_state: state, allowed, reason });
   });
 });

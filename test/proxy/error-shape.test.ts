@@ -67,9 +67,22 @@ test('each library finds code and message where it looks for them', () => {
   const { decision, code, message, docs } = SHOWN;
   expect(errorMembers(SHOWN, 'problem')).toEqual({ error: { type: decision, code, message }, message });
   expect(errorMembers(SHOWN, 'openai')).toEqual({ error: { message, type: decision, param: null, code }, message });
-  expect(errorMembers(SHOWN, 'anthropic')).toMatchObject({ type: 'error', error: { type: decision, message } });
+  expect(errorMembers(SHOWN, 'anthropic')).toMatchObject({
+    type: 'error',
+    error: { type: decision, message, details: { error_code: code } },
+  });
   expect(errorMembers(SHOWN, 'github')).toMatchObject({ message, documentation_url: docs });
-  expect(errorMembers(SHOWN, 'slack')).toMatchObject({ ok: false, error: code });
+  expect(errorMembers(SHOWN, 'slack')).toMatchObject({
+    ok: false,
+    error: code,
+    message,
+    response_metadata: { messages: [expect.stringContaining(message) as unknown] },
+  });
+  expect(errorMembers(SHOWN, 'kubernetes')).toMatchObject({
+    kind: 'Status',
+    message,
+    details: { causes: [{ reason: code }] },
+  });
   expect(errorMembers(SHOWN, 'graphql')).toMatchObject({
     data: null,
     errors: [{ message, extensions: { code, decision, docs } }],

@@ -76,14 +76,11 @@ describe('reads stream through', () => {
   });
 
   test('where links are looked for, the answer is asked for whole and plain', async () => {
-    const headers = { 'accept-encoding': 'gzip', range: 'bytes=0-9' };
+    const headers = { 'accept-encoding': 'gzip', range: 'bytes=0-9', 'if-range': '"etag"' };
     await world.call('GET', '/linked/v1/any', { headers });
     const last = (await world.upstream.ledger()).requests.at(-1);
-    expect([last?.url, last?.headers['accept-encoding'], last?.headers['range']]).toEqual([
-      '/v1/any',
-      undefined,
-      undefined,
-    ]);
+    expect(last?.url).toBe('/v1/any');
+    for (const name of Object.keys(headers)) expect(last?.headers, name).not.toHaveProperty(name);
   });
 
   test('a policy that refuses, obligations, a pause: the core decides, with a record', async () => {

@@ -209,18 +209,21 @@ test('an upstream is not heard to its end where its caller has left', async () =
 
 const LINKED = '{"url":"/a/b","n":1}';
 
-test('links in a body are the gateway’s, and nothing is said of the bytes that came', async () => {
-  const { url } = await startPassing(
-    (socket) =>
-      socket.write(
-        `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${LINKED.length}\r\ncontent-digest: sha-256=:a:\r\n\r\n${LINKED}`,
-      ),
-    { links: [['url']] },
-  );
-  const answer = await fetch(url);
-  expect(answer.headers.get('content-digest')).toBeNull();
-  expect(await answer.json()).toEqual({ url: '/x/a/b', n: 1 });
-});
+test.each([200, 404])(
+  'links in a body (%i) are the gateway’s, and nothing is said of the bytes that came',
+  async (status) => {
+    const { url } = await startPassing(
+      (socket) =>
+        socket.write(
+          `HTTP/1.1 ${status} So\r\ncontent-type: application/json\r\ncontent-length: ${LINKED.length}\r\ncontent-digest: sha-256=:a:\r\n\r\n${LINKED}`,
+        ),
+      { links: [['url']] },
+    );
+    const answer = await fetch(url);
+    expect(answer.headers.get('content-digest')).toBeNull();
+    expect(await answer.json()).toEqual({ url: '/x/a/b', n: 1 });
+  },
+);
 
 // docs/upstreams/rest.md: "What cannot be followed is not passed on: an answer that is compressed all the same, that is
 // no JSON, is nested more than 1,000 deep, or holds an address of more than 16 KiB."
@@ -239,6 +242,19 @@ test.each([
   );
   const answer = await fetch(url).then(async (sent) => [sent.status, await sent.text()] as const, String);
   expect(String(answer)).toMatch(/502.*links in the upstream's answer cannot be read|terminated|fetch failed/s);
+});
+
+test('a body that is nested 1,000 deep, and an address of 16 KiB, are passed on', async () => {
+  const deep = `${'['.repeat(1_000)}${']'.repeat(1_000)}`;
+  const long = `{"url":"/${'a'.repeat(16_383)}"}`;
+  for (const [body, expected] of [
+    [deep, deep],
+    [long, long.replace('"/', '"/x/')],
+  ] as const) {
+    const head = `HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n`;
+    const { url } = await startPassing((socket) => socket.write(`${head}${body}`), { links: [['url']] });
+    expect((await (await fetch(url)).text()) === expected, body.slice(0, 10)).toBe(true);
+  }
 });
 
 test('an upstream that wants a certificate may say so late: what the read is told is what other reads are', async () => {

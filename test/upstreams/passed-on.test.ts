@@ -5,6 +5,7 @@ import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } fr
 import type { AnswerHead } from '../../src/effects/model/answer.ts';
 import type { AnswerListener, UpstreamResult } from '../../src/effects/upstream.ts';
 import { createEventScan } from '../../src/upstreams/http/events.ts';
+import { createPassedOn } from '../../src/upstreams/http/http-upstream.ts';
 import { createUpstreams, type Upstreams } from '../../src/upstreams/upstreams.ts';
 import { makeDispatch, makeTool } from './tool.ts';
 
@@ -147,6 +148,17 @@ describe('a stream that is whole', () => {
     expect(tail.length).toBeGreaterThan(900);
     expect(events.join('').endsWith(tail)).toBe(true);
     expect(tail.startsWith('data: {"n":"é')).toBe(true);
+  });
+
+  test.each([
+    [1_000_000, 4_096],
+    [1_000, 1_000],
+    [0, 0],
+  ])('of one of which %i bytes may be kept, the last %i are', (may, kept) => {
+    const passed = createPassedOn(may);
+    for (let piece = 0; piece < 100; piece += 1) passed.take(Buffer.alloc(100, 'x'));
+    const { bytes, tail } = passed.facts();
+    expect([bytes, tail?.length]).toEqual([10_000, kept]);
   });
 
   test('the upstream is not read while the caller does not take what came', async () => {

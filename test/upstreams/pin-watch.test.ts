@@ -1,3 +1,4 @@
+import { setImmediate } from 'node:timers/promises';
 import { Pool } from 'undici';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import type { McpCall } from '../../src/effects/model/tool.ts';
@@ -35,19 +36,34 @@ function watch() {
   );
   const mcp = { path: '/mcp', allow: [], words: WORDS };
   const settings = { id: 'crm', url: server.url, timeoutMs: 1000, network: 'any', credentials: null, mcp } as const;
-  const reached = { settings, through, now: () => 0 };
-  return { pins, reached, state: () => pins.stateOf(WORDS, call), known: () => pins.known(reached, call) };
+  let sent = 0;
+  const counted: Pick<Pool, 'dispatch'> = {
+    dispatch(...request) {
+      sent += 1;
+      return through.dispatch(...request);
+    },
+  };
+  const reached = { settings, through: counted, now: () => 0 };
+  return {
+    pins,
+    reached,
+    sent: () => sent,
+    state: () => pins.stateOf(WORDS, call),
+    known: () => pins.known(reached, call),
+  };
 }
 
 test('the first call waits for a look; what was seen lately is known, and older is looked at beside the call', async () => {
-  const { state, known } = watch();
+  const { state, known, sent } = watch();
   expect(state()).toBe('unseen');
   await known();
+  const before = sent();
   // A look lists twice: as a client without capabilities, and as one with all.
   expect([state(), server.looks]).toEqual(['pinned', 2]);
   now = 59_000;
   expect(known()).toBeNull();
-  expect(server.looks).toBe(2);
+  await setImmediate();
+  expect([server.looks, sent()]).toEqual([2, before]);
   server.tools = [{ ...ECHO, description: 'Other' }];
   now = 61_000;
   expect(known()).toBeNull();
@@ -120,6 +136,18 @@ test('a list that passes with another tool refuses it at once: by its digest, an
     pins.passes({ tools: [ECHO] }, () => true);
     expect([state(), server.looks, now]).toEqual(['pinned', 2, 0]);
   }
+});
+
+test('what an agent’s list had in the last ten minutes is there, though a look does not find it: servers list by session', async () => {
+  const { pins, reached, state } = watch();
+  server.tools = [];
+  pins.passes({ tools: [ECHO] }, () => true);
+  now = 599_000;
+  await pins.inspect(reached);
+  expect(state()).toBe('pinned');
+  now = 601_000;
+  await pins.inspect(reached);
+  expect(state()).toBe('gone');
 });
 
 test('ten thousand lists in other orders are no change', async () => {

@@ -3,6 +3,7 @@ import { type IncomingMessage, request } from 'node:http';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import { isJsonObject, type JsonObject } from '../../../src/json/value.ts';
 import { makeApiKey, send } from '../gateway.ts';
+import { textOf } from './lenient-server.ts';
 import { callOf, type McpWorld, post, resultOf, type Said, startMcpWorld } from './world.ts';
 
 /*
@@ -63,6 +64,44 @@ test('the header Idempotency-Key is the key of a call', async () => {
   expect(world.server.ran).toHaveLength(1);
 });
 
+test('of the keys of a call that in _meta counts, then the header, then the argument; one that is none is refused', async () => {
+  const keyOf = async (given: JsonObject, meta: JsonObject, headers: Record<string, string> = {}) => {
+    const { decision } = resultOf(await post(world, callOf('strict', given, { _meta: meta }), headers));
+    const path = `/v1/workspaces/demo/effects/${textOf(decision['effect_id'])}`;
+    return (await send(world.url(), world.keys.lead, 'GET', path)).body.effect.idempotency_key;
+  };
+  const inMeta = (key: string) => ({ 'dev.svc-gateway/idempotency-key': key });
+  const inHeader = { 'idempotency-key': 'of-the-header' };
+  expect(await keyOf({ n: 51 }, inMeta('of-meta'), inHeader)).toBe('of-meta');
+  expect(await keyOf({ n: 52 }, {}, inHeader)).toBe('of-the-header');
+  expect(await keyOf({ n: 53 }, {})).toBe('crm.strict:53');
+  world.server.forget();
+  for (const key of ['', 'a b', 'ü', 'x'.repeat(256), 7]) {
+    const { message } = await post(
+      world,
+      callOf('strict', { n: 54 }, { _meta: { 'dev.svc-gateway/idempotency-key': key } }),
+    );
+    expect(message['error'], String(key)).toMatchObject({
+      message: expect.stringContaining('idempotency-key in _meta') as unknown,
+    });
+  }
+  expect(world.server.ran).toEqual([]);
+});
+
+test('a key of no single agent acts for the agent that Svc-Agent-Id names, and for nobody without it', async () => {
+  const own = { 'x-api-key': world.keys.lead };
+  const call = () => callOf('look', {});
+  const { decision } = resultOf(await post(world, call(), { ...own, 'svc-agent-id': 'cat' }));
+  const path = `/v1/workspaces/demo/effects/${textOf(decision['effect_id'])}`;
+  expect((await send(world.url(), world.keys.lead, 'GET', path)).body.effect).toMatchObject({ agent_id: 'cat' });
+  world.server.forget();
+  const nobody = await post(world, call(), own);
+  expect([nobody.status, nobody.text]).toEqual([400, expect.stringContaining('Svc-Agent-Id')]);
+  const stranger = await post(world, call(), { ...own, 'svc-agent-id': 'stranger' });
+  expect(resultOf(stranger).decision).toMatchObject({ decision: 'denied_identity' });
+  expect(world.server.ran).toEqual([]);
+});
+
 test('a list that is the answer to something else, or reads in two ways, does not pass', async () => {
   const tools = [{ name: 'not-pinned', inputSchema: { type: 'object' } }];
   const other = { jsonrpc: '2.0', id: 'other', result: { tools } };
@@ -114,6 +153,22 @@ test('a call that is cancelled after it has left is finished: the server does no
   expect(world.server.seen).toHaveLength(1);
   world.server.release();
   expect(resultOf(await first).decision).toMatchObject({ decision: 'committed' });
+});
+
+test('a call whose client goes is broken off where its tool says so, and nobody knows its outcome', async () => {
+  const call = callOf('asks', { n: 'left' });
+  const gone = new AbortController();
+  const headers = { 'x-api-key': world.keys.bot, 'content-type': 'application/json', accept: 'text/event-stream' };
+  const left = fetch(world.door(), { method: 'POST', headers, body: JSON.stringify(call), signal: gone.signal });
+  const reading = left.then((response) => response.text()).catch(() => null);
+  await expect.poll(() => world.server.ran.length).toBe(1);
+  gone.abort();
+  await reading;
+  // Long before the time of the call is over, after which nobody knows either.
+  await expect
+    .poll(async () => resultOf(await post(world, callOf('asks', { n: 'left' }))).decision, { timeout: 5_000 })
+    .toMatchObject({ decision: 'unknown_effect' });
+  expect(world.server.ran).toHaveLength(1);
 });
 
 /** A stream of the server that a client keeps open, or one that answers a call of a tool. */

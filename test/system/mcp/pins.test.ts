@@ -95,7 +95,7 @@ test.each<[string, JsonObject]>([
 ])('what the server says of itself (%s) holds for all tools', async (_what, words) => {
   world.server.words = words;
   const { result } = (await initialize()).message;
-  expect(result).toMatchObject({ protocolVersion: '2025-11-25', serverInfo: { name: 'lenient' } });
+  expect(result).toMatchObject({ protocolVersion: '2025-11-25', serverInfo: { name: 'lenient', version: '1' } });
   expect(result).not.toHaveProperty('instructions');
   expect(await listed()).toEqual([]);
   expect(await decisionOn('echo')).toMatchObject(QUARANTINED);

@@ -25,6 +25,7 @@ upstreams:
       tools:
         - { name: strict, risk: high, key_from: n }
         - { name: slow, on_client_close: finish }
+        - { name: asks, on_client_close: abort }
         - { name: sends, repeat_window: 0s }
         - { name: routed, meta: [example.com/tenant] }
 `;

@@ -23,7 +23,7 @@ afterAll(() => {
 });
 
 /** What becomes of a call that the server answers so. */
-async function sent() {
+async function sent(kind: 'read' | 'write' = 'write', more: Partial<McpCall> = {}) {
   const { port } = server.address() as AddressInfo;
   const url = `http://127.0.0.1:${port}`;
   const mcp = { path: '/mcp', allow: [] };
@@ -50,9 +50,9 @@ async function sent() {
     signal: new AbortController().signal,
     hears: { began: () => undefined, passed: () => undefined, ended: () => undefined, refused: () => undefined },
   } as const;
-  const dispatch = makeDispatch({ tool: makeTool({ timeoutMs: 300 }), proxied });
+  const dispatch = makeDispatch({ tool: makeTool({ kind, timeoutMs: 300 }), proxied });
   try {
-    return await sendCall(upstream, dispatch, call);
+    return await sendCall(upstream, dispatch, { ...call, ...more });
   } finally {
     await through.destroy();
   }
@@ -80,4 +80,38 @@ test.each<readonly [string, string, (response: ServerResponse) => void]>([
 ])('of a call to a server that %s nobody knows the outcome, and why is told: %s', async (_what, code, how) => {
   answer = how;
   expect(await sent()).toMatchObject({ kind: 'unknown', evidence: { code } });
+});
+
+const answers =
+  (body: object, status = 200) =>
+  (response: ServerResponse) =>
+    void response.writeHead(status, JSON_TEXT).end(JSON.stringify({ jsonrpc: '2.0', id: 1, ...body }));
+const broke = { result: { content: [], isError: true } };
+
+test.each<readonly [string, (response: ServerResponse) => void, 'failed' | 'unknown']>([
+  ['is told that its body is no JSON', answers({ error: { code: -32_700, message: 'no' } }), 'failed'],
+  ['is told that it is no request', answers({ error: { code: -32_600, message: 'no' } }), 'failed'],
+  ['has a method that is not there', answers({ error: { code: -32_601, message: 'no' } }), 'failed'],
+  ['has params that do not fit', answers({ error: { code: -32_602, message: 'no' } }), 'failed'],
+  ['wants more of its client', answers({ error: { code: -32_021, message: 'no' } }), 'failed'],
+  ['wants its user to visit a page', answers({ error: { code: -32_042, message: 'no' } }), 'failed'],
+  ['breaks the server', answers({ error: { code: -32_603, message: 'no' } }), 'unknown'],
+  ['has an error of the server’s own', answers({ error: { code: -1, message: 'no' } }), 'unknown'],
+  ['breaks its tool', answers(broke), 'unknown'],
+  ['is refused with 400', answers({ error: { code: -1, message: 'no' } }, 400), 'failed'],
+  ['is refused with 499', answers({ error: { code: -1, message: 'no' } }, 499), 'failed'],
+  ['is answered with 500', answers({ error: { code: -1, message: 'no' } }, 500), 'unknown'],
+])('a write that %s: %#', async (_what, how, kind) => {
+  answer = how;
+  expect((await sent()).kind).toBe(kind);
+  // A read leaves nothing to find out.
+  expect((await sent('read')).kind).toBe('failed');
+});
+
+test('an error of a tool is none that nobody knows of where the configuration says that nothing was done then', async () => {
+  answer = answers(broke);
+  expect(await sent('write', { isError: 'failed' })).toMatchObject({
+    kind: 'failed',
+    evidence: { code: 'tool_error' },
+  });
 });
