@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
-import { svc } from './run.ts';
+import { svc, svcAnsweredWith } from './run.ts';
 
 /** What the commands ask a gateway, and print of what it answers: each flag has to arrive, and each page to go on. */
 let asked: string[] = [];
@@ -162,6 +162,57 @@ test('svc passkeys list: whether a passkey may be on several devices is said of 
   };
   const { out } = await svc('passkeys', 'list', 'maria', ...to.slice(2));
   expect(out).toMatch(/psk_1 .*\bnever +several devices\b.*\n.*psk_2 .*\bnever +one device\b/);
+});
+
+test.each([
+  ['--kind', 'account', 'other-kind'],
+  ['--workspace', 'w', 'elsewhere'],
+  ['--agent', 'bot', 'other-agent'],
+  ['--user', 'maria', 'other-user'],
+])('svc keys list %s: keys that do not fit are not shown', async (flag, value, other) => {
+  const fits = { kind: 'account', workspace: 'w', agent_id: 'bot', user_id: 'maria' };
+  const named = { revoked_at: null, expires_at: null, replaced_by: null, last_used_at: null };
+  answer = {
+    keys: [
+      { ...named, ...fits, id: 'fits' },
+      { ...named, ...fits, id: 'other-kind', kind: 'agent' },
+      { ...named, ...fits, id: 'elsewhere', workspace: 'v' },
+      { ...named, ...fits, id: 'other-agent', agent_id: 'b' },
+      { ...named, ...fits, id: 'other-user', user_id: 'tom' },
+    ],
+  };
+  const { out } = await svc('keys', 'list', flag, value, '--json', ...to.slice(2));
+  const { keys }: { readonly keys: readonly { readonly id: string }[] } = JSON.parse(out);
+  const all = ['fits', 'other-kind', 'elsewhere', 'other-agent', 'other-user'];
+  expect(keys.map(({ id }) => id)).toEqual(all.filter((id) => id !== other));
+});
+
+test.each([
+  ['account', [], true],
+  ['agent', ['--agent', 'bot'], true],
+  ['administrative', [], false],
+  ['profile', ['--profile', 'auditor'], false],
+  ['account', ['--json'], false],
+  ['account', ['--user', 'tom'], false],
+] as const)('svc keys create --kind %s %j: a person is asked who answers for it: %s', async (kind, more, isAsked) => {
+  const users: (string | null)[] = [];
+  const createKey = async ({ user }: { readonly user: string | null }) => {
+    users.push(user);
+    return { record: { id: 'key_1' }, key: 'svc_x', notice: null };
+  };
+  const { err } = await svcAnsweredWith(
+    { createKey },
+    'maria',
+    'keys',
+    'create',
+    '--config',
+    'c',
+    '--kind',
+    kind,
+    ...more,
+  );
+  expect(err.includes('Which user answers for the key?')).toBe(isAsked);
+  expect(users).toEqual([isAsked ? 'maria' : more[0] === '--user' ? 'tom' : null]);
 });
 
 test.each(LISTS)('svc %s: nothing is there', async (words, of) => {
