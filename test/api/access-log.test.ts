@@ -1,6 +1,6 @@
 import { expect, test, vi } from 'vitest';
 import { type AccessLine, createAccessLog } from '../../src/telemetry/access-log.ts';
-import { countingAccess } from '../../src/telemetry/access.ts';
+import { countingAccess, traceOf } from '../../src/telemetry/access.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 
 const LINE: AccessLine = {
@@ -74,6 +74,14 @@ test('a line has what is known of its request, and nothing is there twice', () =
   const nothing = { agent: null, tool: null, upstream: null, decision: null, auth_ms: null, effect_id: null };
   expect(JSON.parse(second)).toEqual({ ...common, ...nothing, trace_id: null, cut: true });
   expect(written).toHaveLength(1);
+});
+
+test('the trace of a request is that of its traceparent, and of nothing that only looks like one', () => {
+  const trace = '4bf92f3577b34da6a3ce929d0e0e4736';
+  const parent = `00-${trace}-00f067aa0ba902b7-01`;
+  expect(traceOf(parent)).toBe(trace);
+  for (const other of [undefined, '', trace, `x${parent}`, parent.toUpperCase(), 'svc_agent_7hQ2mZx0PbKd', [parent]])
+    expect(traceOf(other)).toBeNull();
 });
 
 test('lines are gathered, and never many of them', () => {

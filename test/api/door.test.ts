@@ -2,6 +2,9 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { ownerOf } from '../../src/api/caller.ts';
+import { createInvalidKeyLimiter } from '../../src/api/invalid-key-limiter.ts';
+import { Refused } from '../../src/api/problem.ts';
 import { type Rig, refund, startRig } from './rig.ts';
 
 const EFFECTS = '/v1/workspaces/demo/effects';
@@ -105,6 +108,22 @@ describe('keys', () => {
     const answer = await rig.send('GET', EFFECTS, { key, headers });
     expect([answer.status, answer.json['code']]).toEqual([401, code]);
     expect(answer.headers['www-authenticate']).toBeDefined();
+  });
+
+  it('401 says the same of every key that lets nobody in, so that nobody learns what is wrong with one', async () => {
+    const reasons = ['malformed', 'unknown', 'wrong_secret', 'expired', 'revoked', 'user_removed'] as const;
+    const answers = await Promise.all(
+      reasons.map((why) =>
+        ownerOf(
+          { authenticate: () => ({ failure: 'invalid_key', why }) },
+          createInvalidKeyLimiter(() => 0),
+          { kind: 'key', key: rig.keys.account },
+          '192.0.2.1',
+        ).catch((error: unknown) => error instanceof Refused && [error.problem, error.members]),
+      ),
+    );
+    expect(answers[0]).toMatchObject([{ code: 'invalid_key' }, {}]);
+    for (const answer of answers) expect(answer).toEqual(answers[0]);
   });
 
   it('401 for two keys that differ, and not for one sent twice', async () => {

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Scope } from '../../src/effects/model/principal.ts';
 import { readCalls } from '../../src/effects/wire/calls.ts';
-import { withheldBecause } from '../../src/effects/wire/withheld.ts';
+import { approvalFor, effectFor, withheldBecause } from '../../src/effects/wire/withheld.ts';
 import { refund, type Rig, startRig } from './rig.ts';
 
 const WS = '/v1/workspaces/demo';
@@ -80,6 +80,52 @@ it.each<[Scope, boolean]>([
   expect(withheldBecause({ ...principal, allowedTools: ['mail.send'] }, 'payments.refund')).toBe(
     'the key may not call the tool',
   );
+});
+
+const AUDITOR = {
+  kind: 'profile',
+  keyId: 'key_000000000000',
+  user: 'maria',
+  madeBy: null,
+  keyCreatedAt: 0,
+  readOnly: true,
+  allowedTools: null,
+  profile: 'auditor',
+  workspace: 'demo',
+  agentId: null,
+  scopes: ['traces:read', 'approvals:read', 'ledger:read'],
+} as const;
+
+it('who does not read what calls carry is given no answer, also where the upstream said no', async () => {
+  const { effect } = await waiting();
+  const record = await rig.ports.store.effect('demo', effect);
+  if (record === null) throw new Error('the effect is there');
+  const answered = { kind: 'http', status: 402 } as const;
+  const evidence = { code: 'http_status', message: 'seen', answered, startedAt: 1, endedAt: 2 };
+  const body = { kind: 'json', value: { card: 'canary' } } as const;
+  const result = { ...answered, headers: {}, body, truncated: false } as const;
+  const ended = { at: 1, settledBy: { by: 'owner' }, evidence, result } as const;
+  const more = { receipt: { id: 'rcp_1', jws: 'a.b.c' }, accepted: false, responseTruncated: false };
+  for (const life of [
+    { state: 'failed', ...ended },
+    { state: 'committed', ...ended, ...more },
+  ] as const) {
+    expect(effectFor(AUDITOR, { ...record, life }).life).toEqual({ ...life, result: null });
+    expect(effectFor({ ...AUDITOR, scopes: ['params:read'] }, { ...record, life }).life).toEqual(life);
+  }
+});
+
+it('who does not read what calls carry is told which rule stops an approved call, not what it made of the params', async () => {
+  const { id } = await waiting();
+  const record = await rig.ports.store.approval('demo', id);
+  if (record === null) throw new Error('the request is there');
+  const reason = { code: 'rule_denied', message: 'No refund to canary', rule: 'rig/no' } as const;
+  const stopped = { at: 1, decision: 'denied_policy', reason } as const;
+  expect(approvalFor(AUDITOR, { ...record, stopped }).stopped).toEqual({
+    ...stopped,
+    reason: { ...reason, message: 'The rule rig/no refuses this call.' },
+  });
+  expect(approvalFor({ ...AUDITOR, scopes: ['params:read'] }, { ...record, stopped }).stopped).toEqual(stopped);
 });
 
 it('the agent sees its own, without the figures of budgets; a key that may not call the tool sees no params', async () => {

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
-import { svc } from './run.ts';
+import { svc, svcAnsweredWith } from './run.ts';
 
 /** What the commands ask a gateway, and print of what it answers: each flag has to arrive, and each page to go on. */
 let asked: string[] = [];
@@ -228,6 +228,189 @@ test('svc passkeys list: whether a passkey may be on several devices is said of 
   const { out } = await svc('passkeys', 'list', 'maria', ...to.slice(2));
   expect(out).toMatch(/psk_1 .*\bnever +several devices\b.*\n.*psk_2 .*\bnever +one device\b/);
 });
+
+test.each([
+  ['--kind', 'account', 'other-kind'],
+  ['--workspace', 'w', 'elsewhere'],
+  ['--agent', 'bot', 'other-agent'],
+  ['--user', 'maria', 'other-user'],
+])('svc keys list %s: keys that do not fit are not shown', async (flag, value, other) => {
+  const fits = { kind: 'account', workspace: 'w', agent_id: 'bot', user_id: 'maria' };
+  const named = { revoked_at: null, expires_at: null, replaced_by: null, last_used_at: null };
+  answer = {
+    keys: [
+      { ...named, ...fits, id: 'fits' },
+      { ...named, ...fits, id: 'other-kind', kind: 'agent' },
+      { ...named, ...fits, id: 'elsewhere', workspace: 'v' },
+      { ...named, ...fits, id: 'other-agent', agent_id: 'b' },
+      { ...named, ...fits, id: 'other-user', user_id: 'tom' },
+    ],
+  };
+  const { out } = await svc('keys', 'list', flag, value, '--json', ...to.slice(2));
+  const { keys }: { readonly keys: readonly { readonly id: string }[] } = JSON.parse(out);
+  const all = ['fits', 'other-kind', 'elsewhere', 'other-agent', 'other-user'];
+  expect(keys.map(({ id }) => id)).toEqual(all.filter((id) => id !== other));
+});
+
+test.each([
+  ['account', [], true],
+  ['agent', ['--agent', 'bot'], true],
+  ['administrative', [], false],
+  ['profile', ['--profile', 'auditor'], false],
+  ['account', ['--json'], false],
+  ['account', ['--user', 'tom'], false],
+] as const)('svc keys create --kind %s %j: a person is asked who answers for it: %s', async (kind, more, isAsked) => {
+  const users: (string | null)[] = [];
+  const createKey = async ({ user }: { readonly user: string | null }) => {
+    users.push(user);
+    return { record: { id: 'key_1' }, key: 'svc_x', notice: null };
+  };
+  const { err } = await svcAnsweredWith(
+    { createKey },
+    'maria',
+    'keys',
+    'create',
+    '--config',
+    'c',
+    '--kind',
+    kind,
+    ...more,
+  );
+  expect(err.includes('Which user answers for the key?')).toBe(isAsked);
+  expect(users).toEqual([isAsked ? 'maria' : more[0] === '--user' ? 'tom' : null]);
+});
+
+test('svc ledger: at a terminal an event is cut to one line; into a file, and with --json, all of it is written', async () => {
+  const event = { seq: 1, at: 't', actor: { type: 'user', id: 'maria' }, effect_id: 'eff_1' };
+  const data = { note: 'n'.repeat(300), passkey_id: 'psk_at_its_end' };
+  answer = { events: [{ ...event, kind: 'approval.granted', data }], next_cursor: null };
+  const words = ['ledger', '--kind', 'approval', ...to];
+  const { out: cut } = await svcAnsweredWith({}, null, ...words);
+  expect(cut).toContain('…');
+  expect(cut).not.toContain('psk_at_its_end');
+  expect((await svc(...words)).out).toContain('psk_at_its_end');
+  const { out: all } = await svcAnsweredWith({}, null, ...words, '--json');
+  expect(JSON.parse(all).events[0].data).toEqual(data);
+});
+
+test.each([
+  ['user', true],
+  ['user.roles_changed', true],
+  ['policy', true],
+  ['approval', false],
+])('svc ledger --kind %s: where events are that no workspace has is said: %s', async (kind, isSaid) => {
+  answer = { events: [], next_cursor: null };
+  const { out } = await svc('ledger', '--kind', kind, ...to);
+  expect(out.includes('--installation')).toBe(isSaid);
+  expect((await svc('ledger', '--kind', kind, '--installation', ...to.slice(2))).out).toBe('No events.');
+});
+
+test('svc ledger goes on behind pages that have too few, up to what was asked for', async () => {
+  const event = (seq: number) => ({ seq, at: 't', kind: 'k', actor: { type: 'user', id: 'u' }, data: {} });
+  answerTo = (url) =>
+    url.includes('cursor=c') ? { events: [event(1)], next_cursor: 'd' } : { events: [event(3)], next_cursor: 'c' };
+  const { out } = await svc('ledger', '--limit', '2', ...to);
+  expect(out.split('\n').map((line) => line.split(' ')[0])).toEqual(['seq', '3', '1', 'More:']);
+  expect(asked).toEqual([`GET ${W}/ledger?limit=2`, `GET ${W}/ledger?limit=1&cursor=c`]);
+});
+
+test('svc effects show names who voted, with which key, and what was changed; budgets only where the key may see them', async () => {
+  const said = {
+    effect_id: 'eff_1',
+    decision: 'committed',
+    state: 'committed',
+    tool: 't',
+    target: 'x',
+    agent_id: 'bot',
+  };
+  const reason = { code: 'committed', message: 'm' };
+  const policy = { version: 'v1', matched: ['a/one', 'a/two'] };
+  const effect = { ...said, idempotency_key: 'k', attempt: 1, created_at: 't', reason, policy, holds: [{}] };
+  const vote = (kind: string, data: object) => ({ seq: 1, at: 't1', kind, actor: { type: 'user', id: 'maria' }, data });
+  const ledger = [
+    vote('approval.granted', { user: 'maria', key_id: 'key_1', changed: ['amount', 'note'] }),
+    vote('approval.rejected', { user: 'tom' }),
+  ];
+  let budgets: { readonly status: number; readonly body: object } = { status: 403, body: { code: 'wrong_key_kind' } };
+  const refusing = createServer((request, response) => {
+    const isOfBudgets = request.url?.endsWith('/budgets') === true;
+    const body = isOfBudgets ? budgets.body : { effect, ledger, stages: [] };
+    response.statusCode = isOfBudgets ? budgets.status : 200;
+    response.setHeader('content-type', 'application/json').end(JSON.stringify(body));
+  });
+  await once(refusing.listen(0, '127.0.0.1'), 'listening');
+  const url = `http://127.0.0.1:${(refusing.address() as AddressInfo).port}`;
+  const show = () => svc('effects', 'show', 'eff_1', '--workspace', 'w', '--url', url);
+  try {
+    const { code, out } = await show();
+    expect(code).toBe(0);
+    expect(out).toContain('policies  v1\nrules     a/one a/two\n');
+    expect(out).toContain('approved  by maria with key_1, t1, changed: amount, note\nrejected  by tom, t1\n');
+    expect(out).not.toContain('Budgets');
+    budgets = { status: 503, body: { code: 'store_unavailable' } };
+    expect((await show()).code).toBe(1);
+  } finally {
+    refusing.close();
+  }
+});
+
+test('svc effects list --observed --until: reads that began later are left out', async () => {
+  const read = (hour: number) => ({
+    seq: hour,
+    count: 1,
+    tool: 't',
+    first_at: `2030-01-01T0${hour}:00:00Z`,
+    last_at: `2030-01-01T0${hour}:30:00Z`,
+    observed: { would: 'w', rule: 'r' },
+    statuses: {},
+  });
+  answer = { effects: [], reads: [read(3), read(2), read(1)], next_cursor: null };
+  const shown = async (...more: readonly string[]) => {
+    const { out } = await svc('effects', 'list', '--observed', '--json', ...more, ...to);
+    const { reads }: { readonly reads: readonly { readonly seq: number }[] } = JSON.parse(out);
+    return reads.map(({ seq }) => seq);
+  };
+  expect(await shown('--until', '2030-01-01T02:00:00Z')).toEqual([1]);
+  expect(await shown('--since', '2030-01-01T02:00:00Z')).toEqual([3, 2]);
+});
+
+test('svc resume: with --json what is paused is listed, and it is no failure for a script to look', async () => {
+  const pause = { id: 'pau_1', scope: { workspace: true }, until: null, reason: 'r' };
+  answer = { pauses: [pause] };
+  expect((await svc('resume', ...to)).code).toBe(1);
+  const { code, out } = await svc('resume', '--json', ...to);
+  expect([code, JSON.parse(out)]).toEqual([0, { pauses: [pause] }]);
+  asked = [];
+  expect((await svc('resume', '--all', ...to)).out).toBe('Lifted: pau_1');
+  expect(asked).toEqual([`GET ${W}/pauses`, `DELETE ${W}/pauses/pau_1`]);
+});
+
+test.each([
+  ['90s', 90_000],
+  ['30m', 1_800_000],
+  ['2h', 7_200_000],
+  ['3d', 259_200_000],
+])('svc pause --for %s ends after that', async (duration, ms) => {
+  answer = { id: 'pau_1', until: 't' };
+  await svc('pause', '--all', '--for', duration, '--reason', 'r', ...to);
+  const { until }: { readonly until: string } = JSON.parse(asked[0]?.split(' ')[2] ?? '');
+  expect(Math.abs(Date.parse(until) - Date.now() - ms)).toBeLessThan(60_000);
+});
+
+test.each(['--from FILE --tool t', '--from FILE --before 2030-01-01T00:00:00Z', '', 'eff_1 --tool t'])(
+  'svc effects resolve %s: which ones is not clear, and nothing is settled',
+  async (words) => {
+    const { code, err } = await svc(
+      'effects',
+      'resolve',
+      ...words.split(' ').filter(Boolean),
+      '--outcome',
+      'happened',
+      ...to,
+    );
+    expect([code, err, asked]).toEqual([64, expect.stringContaining('Say which'), []]);
+  },
+);
 
 test.each(LISTS)('svc %s: nothing is there', async (words, of) => {
   answer = { [of]: [], next_cursor: null };

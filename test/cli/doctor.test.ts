@@ -1,9 +1,18 @@
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  chmodSync,
+  mkdirSync,
+  mkdtempSync,
+  readFileSync,
+  rmSync,
+  statfsSync,
+  truncateSync,
+  writeFileSync,
+} from 'node:fs';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import { type CliPorts, CommandFailure, type StoreInspection } from '../../src/cli/ports.ts';
 import { createKey } from '../../src/gateway/offline-keys.ts';
 import { svcWith } from './run.ts';
@@ -165,6 +174,48 @@ describe('svc doctor', () => {
     readiness = { ready: true };
     configure(0);
     expect(await examined(['gateway'], { inUse: true })).toEqual([expect.stringMatching(/^skipped: runs/), 0]);
+  });
+
+  it('asks it at the port for operators where there is one', async () => {
+    readiness = { ready: true };
+    configure(0);
+    writeFileSync(file, readFileSync(file, 'utf8').replace('port: 0', `port: 1, admin_port: ${port}`));
+    expect(await examined(['gateway'], { inUse: true })).toEqual(['ok: takes calls', 0]);
+    configure(0);
+  });
+
+  it('fails where others may read the master secret, also only those of its group', async () => {
+    for (const mode of [0o640, 0o604]) {
+      chmodSync(MASTER, mode);
+      expect(await examined(['master secret'])).toEqual([
+        `failed: ${MASTER} can be read by others (mode ${mode.toString(8)})`,
+        1,
+      ]);
+    }
+    configure(0);
+    chmodSync(MASTER, 0o600);
+    expect(await examined(['master secret'])).toEqual([`ok: ${MASTER}, mode 600`, 0]);
+  });
+
+  it('warns where a backup beside the store has no room, and of no room that is enough', async () => {
+    const store = join(folder, 'data', 'store.db');
+    writeFileSync(store, '');
+    const { bavail, bsize } = statfsSync(folder);
+    const words = /GiB free under /;
+    expect(await examined(['disk'])).toEqual([expect.stringMatching(words), 0]);
+    // Without its content it takes no room here.
+    truncateSync(store, bavail * bsize + 1024 ** 3);
+    expect(await examined(['disk'])).toEqual([expect.stringMatching(/^warning: .* GiB free under /), 0]);
+    rmSync(store);
+  });
+
+  it('fails where the clock shows a time before the product was made', async () => {
+    vi.useFakeTimers({ toFake: ['Date'], now: Date.UTC(2025, 11, 31) });
+    try {
+      expect(await examined(['clock'])).toEqual(['failed: the clock says 2025-12-31T00:00:00.000Z', 1]);
+    } finally {
+      vi.useRealTimers();
+    }
   });
 
   it('warns of a clock that is half a minute from that of any upstream', async () => {

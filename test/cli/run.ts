@@ -64,6 +64,15 @@ export function svcAnswered(answer: string | null, ...argv: readonly string[]): 
   return beginAs({ interactive: true, answer }, argv).ended;
 }
 
+/** The same, where some of what the command meets is as a test says. */
+export function svcAnsweredWith(
+  ports: Partial<CliPorts>,
+  answer: string | null,
+  ...argv: readonly string[]
+): Promise<Ran> {
+  return beginAs({ interactive: true, answer }, argv, { ...PORTS, ...ports }).ended;
+}
+
 /** Begins a command; `stop` is what a signal does. */
 export function begin(...argv: readonly string[]): Running {
   return beginAs({ interactive: false }, argv);

@@ -1,8 +1,9 @@
-import { cpSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setImmediate } from 'node:timers/promises';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
+import { makeKey } from '../../src/identity/key-format.ts';
 import { begin, svc } from './run.ts';
 
 const folder = mkdtempSync(join(tmpdir(), 'svc-start-'));
@@ -69,6 +70,51 @@ test('the first administrative key is shown to a person at a terminal, and to no
   expect(key).toMatch(/^svc_/);
   expect(out + err).not.toContain(key);
   expect(err).toContain('admin.key');
+});
+
+test('a first key may be brought; once there are keys the variable does nothing, and its file may be gone', async () => {
+  const own = join(folder, 'own');
+  const file = join(folder, 'own.yaml');
+  const keyFile = join(folder, 'own.key');
+  const { key } = makeKey('administrative');
+  writeFileSync(keyFile, `${key}\n`);
+  writeFileSync(file, readFileSync(config, 'utf8').replace(JSON.stringify(data), JSON.stringify(own)));
+  vi.stubEnv('SVC_BOOTSTRAP_ADMIN_KEY_FILE', keyFile);
+  const listed = async () => {
+    const gateway = begin('start', '--config', file, '--port', '0');
+    const { url }: { readonly url: string } = JSON.parse(await gateway.line(/"ready"/));
+    const answer = await fetch(`${url}/v1/beta/keys`, { headers: { 'x-api-key': key } });
+    gateway.stop();
+    const { out, err } = await gateway.ended;
+    expect(out + err).not.toContain(key);
+    return answer.status;
+  };
+  try {
+    expect(await listed()).toBe(200);
+    expect(existsSync(join(own, 'admin.key'))).toBe(false);
+    rmSync(keyFile);
+    expect(await listed()).toBe(200);
+  } finally {
+    vi.unstubAllEnvs();
+  }
+});
+
+test('a folder of the user that cannot be written is told in the notes of /readyz, and keeps nobody from calling', async () => {
+  // A file: nothing can be made below it.
+  vi.stubEnv('XDG_STATE_HOME', config);
+  const gateway = begin('start', '--config', config, '--port', '0');
+  try {
+    const { url }: { readonly url: string } = JSON.parse(await gateway.line(/"ready"/));
+    const answer = await fetch(`${url}/readyz`);
+    expect([answer.status, await answer.json()]).toEqual([
+      200,
+      expect.objectContaining({ notes: [{ part: 'store', message: expect.stringContaining('store.fence') }] }),
+    ]);
+  } finally {
+    gateway.stop();
+    await gateway.ended;
+    vi.unstubAllEnvs();
+  }
 });
 
 test('a store that was set back is not called ready, until somebody accepts the loss', async () => {

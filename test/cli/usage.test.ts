@@ -1,7 +1,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
@@ -280,6 +280,54 @@ describe('config check', () => {
     expect(JSON.parse(out)).toMatchObject({ findings: [{ code: 'unknown_field', at: { line: 1, column: 1 } }] });
     expect(code).toBe(1);
   });
+});
+
+describe('policy digest', () => {
+  const set = (name: string, more = '') =>
+    file(
+      `${name}.yaml`,
+      `# layout makes no difference\napiVersion: svc-gateway/v1\nkind: PolicySet\nname: a\n${more}rules: []\n`,
+    );
+
+  test('is one version of what the files say, whatever their comments: 0', async () => {
+    const [one, other] = [set('one'), set('other', '\n# another comment\n')];
+    const { code, out } = await svc('policy', 'digest', one);
+    expect([code, out]).toEqual([0, expect.stringMatching(/^[\w-]{43}$/)]);
+    expect((await svc('policy', 'digest', other)).out).toBe(out);
+    expect((await svc('policy', 'digest', set('edited', 'default: deny\n'))).out).not.toBe(out);
+    expect(JSON.parse((await svc('policy', 'digest', one, '--json')).out)).toMatchObject({ version: out });
+  });
+
+  test('of what is no policy set there is none: 1', async () => {
+    const { code, out, err } = await svc('policy', 'digest', file('no-set.yaml', 'workspaces: []\n'));
+    expect([code, out, err]).toEqual([1, '', expect.stringContaining('not all of them are policy sets')]);
+  });
+
+  test('a file that is not there: 2', async () => {
+    expect((await svc('policy', 'digest', join(folder, 'absent.yaml'))).code).toBe(2);
+  });
+});
+
+test.each([
+  [403, { code: 'wrong_key_kind', detail: 'no' }, 1],
+  [503, { code: 'store_unavailable', detail: 'away' }, 1],
+])('what a gateway refuses with %i is an answer, and no outage of the command', async (status, body, code) => {
+  vi.stubEnv('SVC_API_KEY', 'svc_acct_7hQ2mZx0PbKdAAAABBBBCCCCDDDD');
+  const gateway = createServer((_request, response) => {
+    response.writeHead(status, { 'content-type': 'application/problem+json' }).end(JSON.stringify(body));
+  }).listen(0, '127.0.0.1');
+  await once(gateway, 'listening');
+  const where = ['--workspace', 'w', '--url', `http://127.0.0.1:${(gateway.address() as AddressInfo).port}`];
+  const into = join(folder, `refused-${status}.jsonl`);
+  for (const command of [
+    ['keys', 'list'],
+    ['export', '--out', into],
+  ]) {
+    const options = command[0] === 'keys' ? where.slice(2) : where;
+    expect(await svc(...command, ...options)).toMatchObject({ code, err: expect.stringContaining(`[${body.code}]`) });
+  }
+  gateway.close();
+  expect(existsSync(into)).toBe(false);
 });
 
 test('effects resolve chooses from all pages that a gateway has, not from the first', async () => {

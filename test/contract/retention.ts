@@ -101,6 +101,17 @@ export function describeRetention(open: OpenStore, capabilities: Capabilities): 
       });
     });
 
+    at.timed('keeps key and receipt for all of the time of keys', async () => {
+      const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
+      await at.store.settle(settleRequest(effect, committed('kept.receipt.bytes', 'rcp_1')));
+      at.advance(RETENTION.effectsMs + 1);
+      await at.store.sweep(100);
+      at.advance(RETENTION.keysMs - RETENTION.effectsMs - 2);
+      await at.store.sweep(100);
+      expect(await at.store.receipt(WORKSPACE, effect.id)).toMatchObject({ id: 'rcp_1' });
+      expect(await at.store.admit(admitRequest({ idempotencyKey: 'k' }))).toMatchObject({ kind: 'expired' });
+    });
+
     at.timed('forgets a key when the time of keys is over', async () => {
       const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
       await at.store.settle(settleRequest(effect, committed()));

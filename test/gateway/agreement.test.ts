@@ -51,5 +51,11 @@ it('says where the policy files here are not in force, or cannot be', async () =
     new Agreement(null, () => ({ ...inForce, own: { ...inForce.own, version } })).notes().map(({ message }) => message);
   expect(noted(inForce.policies.version)).toEqual([]);
   expect(noted('another')).toEqual([expect.stringContaining('(version another) are not in force')]);
+  const said = (isOfTwo: boolean) =>
+    new Agreement(null, () => ({ ...inForce, own: { ...inForce.own, version: 'another' } }), isOfTwo).notes()[0]
+      ?.message;
+  expect(said(false)).toContain('svc policy activate puts the files here in force');
+  // Where two people have to stand behind policies, it only proposes.
+  expect(said(true)).toContain('svc policy activate proposes the files here');
   expect(noted(null)).toEqual([expect.stringContaining('cannot be used, and are not in force')]);
 });

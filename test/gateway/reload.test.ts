@@ -205,6 +205,30 @@ it('files that are edited are in force, whatever stood there before; who chooses
   await reloader.reload();
   expect(await reloader.choose({ kind: 'before' }, by)).toMatchObject({ kind: 'active' });
   expect([reloader.staleness(), rules()]).toEqual(['refused', ['a/one']]);
+  expect(logged.filter((line) => line.includes('the policy files here are not in force'))).toHaveLength(1);
+});
+
+it('what cannot change while it runs is named in the log, and all else is taken on', async () => {
+  const fixed = [
+    'server: { host: 127.0.0.2, port: 1 }',
+    'store: { path: ./elsewhere }',
+    'secrets: { master: { file: ./another } }',
+    'receipts: { keys: ./others }',
+    'retention: { effects: 1d }',
+    'limits: { connections: 70 }',
+  ];
+  writeFileSync(configFile, `${CONFIG(folder, ['maria', 'omar'])}\n${fixed.join('\n')}\n`);
+  await reloader.reload();
+  expect(inForce.configuration.users.map(({ id }) => id)).toEqual(['maria', 'omar']);
+  const waiting = logged
+    .map((line): Record<string, unknown> => JSON.parse(line))
+    .filter(({ msg }) => msg === 'changes at the next start only');
+  expect(waiting.map(({ level, setting }) => [level, setting])).toEqual(
+    ['server.host', 'server.port', 'store', 'secrets', 'receipts', 'retention', 'limits.connections'].map((name) => [
+      'warn',
+      name,
+    ]),
+  );
 });
 
 it('what could not be taken on because the store was away is taken on by itself when it is back', async () => {

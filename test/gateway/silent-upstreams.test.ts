@@ -19,6 +19,9 @@ test.each<[string, Evidence, number]>([
   expect([alerts, silent.notes(Date.now())]).toEqual([[], []]);
   silent.called('payments', evidence);
   expect([alerts.length, silent.notes(Date.now()).length]).toEqual([told, told]);
+  // One silence is one alert, however long it lasts.
+  silent.called('payments', evidence);
+  expect(alerts).toHaveLength(told);
 });
 
 test('a silence is told of until an hour after its last call, however long ago it began', () => {

@@ -20,7 +20,9 @@ test('a backup is wanting when it is older than asked, or there is none; without
 });
 
 test('a check that found something is told of until one is clean', () => {
-  expect(upkeepNotes({ ...NONE, fsck: { at: AT, clean: false } }, null, AT)).toMatchObject([{ part: 'fsck' }]);
+  expect(upkeepNotes({ ...NONE, fsck: { at: AT, clean: false } }, null, AT)).toMatchObject([
+    { part: 'fsck', since: AT },
+  ]);
   expect(upkeepNotes({ ...NONE, fsck: { at: AT, clean: true } }, null, AT)).toEqual([]);
 });
 

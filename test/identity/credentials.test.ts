@@ -35,6 +35,7 @@ describe('the key of a request', () => {
     ['the key alone as a bearer', { authorization: 'Bearer k' }, {}, null],
     ['a key of ours in another scheme', { 'x-api-key': 'k', authorization: 'Token svc_agent_1' }, {}, null],
     ['two of them', { 'x-api-key': 'k', authorization: ['Bearer sk_1', 'Bearer sk_2'] }, {}, null],
+    ['a key of ours in capitals', { 'x-api-key': 'k', authorization: 'Token SVC_AGENT_1' }, {}, null],
     ['a key of ours in Basic', { 'x-api-key': 'k', authorization: `Basic ${btoa('u:svc_agent_1')}` }, {}, null],
   ])('leaves to the upstream, of %s, what is not ours', (_, headers, query, foreignAuthorization) => {
     expect(find(headers, query)).toMatchObject({ kind: 'key', foreignAuthorization });

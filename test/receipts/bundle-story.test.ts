@@ -29,6 +29,7 @@ it('a vote has who, with what and which words, and what became of the call', () 
     vote('approval.rejected', { comment: 'sc1:x' }, { words, effect_id: 'eff_2' }),
     vote('approval.rejected', { comment: 'sc1:x' }, { effect_id: 'eff_3' }),
     vote('approval.requested', {}),
+    vote('approval.granted', { void: true }, { effect_id: 'eff_4' }),
     effect,
     { ...effect, effect_id: 'eff_9' },
   );
@@ -47,6 +48,8 @@ it('a vote has who, with what and which words, and what became of the call', () 
     { ...by, ...approved, call: 'payments.refund payment:1', became: 'committed' },
     { ...by, verdict: 'rejected', effect: 'eff_2', words: 'too much' },
     { ...by, verdict: 'rejected', effect: 'eff_3', words: '(not in the bundle)' },
+    // Also where the bundle does not reach to what was asked in its place.
+    { ...by, verdict: 'approved', effect: 'eff_4', became: 'not used' },
   ]);
 });
 

@@ -51,6 +51,19 @@ describe('one param of a call', () => {
     }
   });
 
+  it('is shown by svc verify, and of a long one the beginning', () => {
+    const shown = (note: string) => {
+      const { jws, disclosure } = disclosed({ ...PARAMS, note }, ['params.note']);
+      const { checks } = verifyReceipt({ content: jws, trust: signer.jwks(), disclosure });
+      return checks.find(({ name }) => name === 'disclosure')?.detail;
+    };
+    expect(shown('canary')).toBe('params.note is what the receipt commits to: "canary".');
+    const long = shown(`${'n'.repeat(5_000)}end`) ?? '';
+    expect(long).toContain('n'.repeat(150));
+    expect(long).not.toContain('end');
+    expect(long.length).toBeLessThan(300);
+  });
+
   it('has a salt from which neither those of the others follow nor that of all', () => {
     const salts = Object.keys(PARAMS).map(
       (name) => disclosed(PARAMS, [`params.${name}`]).disclosure?.salts[`params.${name}`],

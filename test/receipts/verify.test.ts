@@ -293,6 +293,11 @@ describe('attacks on the JWS', () => {
     }
   });
 
+  it.each(['id', 'iss', 'ws', 'iat', 'effect'])('a payload without %s is no receipt, whoever signed it', (member) => {
+    const { [member]: _, ...rest }: JsonObject = JSON.parse(Buffer.from(parts()[1], 'base64url').toString());
+    expect(failing(forge(right(), canonicalJson(rest)))).toEqual(['payload']);
+  });
+
   it('a JWS of the same key for another purpose is not a receipt', () => {
     expect(failing(forge({ ...right(), typ: 'svc-checkpoint+jws' }))).toEqual(['header']);
   });

@@ -1,4 +1,4 @@
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { cpSync, mkdirSync, mkdtempSync, readdirSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
@@ -248,6 +248,38 @@ it('a store from a backup is not used beside a newer archive, and takes it in wh
     await store.sweep(100);
     expect((await store.effects(WORKSPACE, ANY)).items.length).toBe(6);
   });
+});
+
+it('an archive of another course of the store is not its archive, though it has got as far', async () => {
+  const root = folder;
+  const course = async (name: string, ...keys: readonly string[]) => {
+    [rows, folder] = [emptyRows(), join(root, name)];
+    mkdirSync(folder);
+    await using(open(), async (store) => {
+      for (const key of keys) {
+        const { effect } = await dispatched(store, { idempotencyKey: key });
+        await store.settle(settleRequest(effect, committed(`jws.${key}`)));
+        now += RETENTION.effectsMs + DAY;
+        await store.sweep(100);
+      }
+    });
+    return { rows, at: (file: string) => join(root, name, WORKSPACE, file) };
+  };
+  await course('one', 'a', 'b');
+  const other = await course('other', 'c', 'd');
+  const refused = (why: string) =>
+    using(open(), async (store) => {
+      await expect(store.admit(admitRequest({ idempotencyKey: 'late' }))).rejects.toThrow(why);
+      expect(store.health().ready).toBe(false);
+    });
+  folder = join(root, 'one');
+  await refused('older than its archive');
+  // Nor is a segment taken in that does not follow the one that the store names.
+  const short = await course('short', 'e');
+  rmSync(short.at('head.json'));
+  cpSync(other.at('000000002.jsonl'), short.at('000000002.jsonl'));
+  await refused('does not follow the one that the store names');
+  folder = root;
 });
 
 it('requests that a restored store knows as pending end with the archive: the agent may ask as many as ever', async () => {

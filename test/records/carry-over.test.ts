@@ -9,6 +9,7 @@ import {
   type AdmitOverrides,
   approvalBy,
   budgetOf,
+  claimRequest,
   committed,
   dispatched,
   FAILED,
@@ -125,6 +126,18 @@ describe('after a restore', () => {
     // Nothing of it is on its way any more, so somebody may say at once what became of it.
     expect(await store.resolve(resolveRequest(effect, 'happened'))).toMatchObject({ kind: 'resolved' });
     expect(await held(store)).toEqual([[61, 0]]);
+  });
+
+  it('claims and reservations that a call held are not brought over: another one may have them by now', async () => {
+    const claim = { kind: 'claim', rule: 'r', target: 'customer:7', hold: 'call' } as const;
+    let ran: EffectRecord | null = null;
+    const { store } = await restore(nothing, async (replaced) => {
+      ran = (await dispatched(replaced, { idempotencyKey: 'k', verdict: permit([claim]) })).effect;
+      expect(ran.claims).toEqual(['customer:7']);
+    });
+    if (ran === null) throw new Error('it ran');
+    expect(await recordOf(store, ran)).toMatchObject({ claims: [], uses: [] });
+    expect(await store.takeClaim(claimRequest('customer:7', { agentId: 'other-bot' }))).toMatchObject({ kind: 'made' });
   });
 
   it.each([
@@ -337,6 +350,16 @@ describe('after a restore', () => {
     });
     expect(carried).toEqual({ unknown: 1, receipts: 0, fault: 'a page is damaged' });
     expect(await storeOn(restored).admit(admitRequest(COSTS))).toMatchObject({ kind: 'existing' });
+    // Newest first: what ran last is the likeliest to be repeated.
+    const asked: string[] = [];
+    await carryOver(
+      mapStore(emptyRows(), () => now),
+      {
+        rows: lookUp,
+        list: (query) => (asked.push(`${query.list} ${query.order}`), list(query)),
+      },
+    );
+    expect(asked.filter((one) => /^(effects|tombstones) /.test(one))).toEqual(['effects down', 'tombstones down']);
     // What cannot be written is no matter of the store that is replaced.
     const full = { ...mapStore(emptyRows(), () => now), commit: () => Promise.reject(new Error('the disk is full')) };
     await expect(carryOver(full, { list, rows: lookUp })).rejects.toThrow('the disk is full');

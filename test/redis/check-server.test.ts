@@ -62,4 +62,5 @@ it('where a service forbids CONFIG and does not show appendfsync, fsync waits wi
 it('weak durability is a word about `local` alone: without an append-only file nothing else is provided', async () => {
   for (const durability of ['replica', 'fsync'] as const)
     await expect(checked({ aof_enabled: '0' }, durability, true)).rejects.toThrow('append-only');
+  await expect(checked({ connected_slaves: '0' }, 'replica', true)).rejects.toThrow('the primary has none');
 });

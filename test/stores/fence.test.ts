@@ -9,7 +9,10 @@ import {
   openEmbeddedStore,
   openKeyStore,
 } from '../../src/gateway/embedded-store.ts';
+import { rolledBack } from '../../src/stores/embedded/boot.ts';
+import type { InstallMark } from '../../src/stores/embedded/install.ts';
 import type { Fence } from '../../src/stores/embedded/marks.ts';
+import type { FileMeta } from '../../src/stores/embedded/tables/meta-table.ts';
 import { admitRequest, dispatched } from '../contract/requests.ts';
 import { storeFolder } from '../contract/embedded-store.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
@@ -81,6 +84,35 @@ test.each(FENCES)('a folder that was set back as a whole is noticed by a fence %
   await expect(openKeyStore({ path, fence }, KEY_SEALS)).rejects.toThrow('older than this gateway has seen it');
 });
 
+const FOUND = { installId: 'one', epoch: 2, boots: 1, clock: 0, commits: 40 };
+const MARK = { installId: 'one', epoch: 2, commits: 40, lost: 0, seen: null };
+
+test.each<[string, FileMeta | null, InstallMark, string | null]>([
+  ['as it was left', FOUND, MARK, null],
+  ['newer', { ...FOUND, commits: 41 }, MARK, null],
+  ['in a later epoch', { ...FOUND, epoch: 3 }, MARK, null],
+  ['empty', null, MARK, 'is empty'],
+  ['older', { ...FOUND, commits: 39 }, MARK, 'is older than this gateway has seen it'],
+  // A store that was set back and went on has more transactions, and not those that are known.
+  ['of an epoch before', { ...FOUND, epoch: 1, commits: 50 }, MARK, 'is older than this gateway has seen it'],
+  ['another one', { ...FOUND, installId: 'other', epoch: 9, commits: 99 }, MARK, 'belongs to another installation'],
+])('a store that is %s, by the mark beside it or outside', (_, found, mark, why) => {
+  for (const marks of [
+    { beside: mark, fenced: null },
+    { beside: null, fenced: mark },
+  ]) {
+    const wrong = rolledBack('/data', found, marks);
+    expect(wrong?.message ?? null).toEqual(why === null ? null : expect.stringContaining(`/data ${why}: `));
+  }
+});
+
+test('a store that nothing remembers goes on in a new epoch: nobody can tell whether it is the newest', async () => {
+  await callOnce('k');
+  rmSync(join(path, 'install.json'));
+  rmSync(fence.folder, { recursive: true });
+  expect((await open()).health()).toMatchObject({ ready: true, epoch: 2 });
+});
+
 test('one that is as new as the fence opens, also where the mark beside it is gone', async () => {
   await callOnce('k');
   const { epoch } = (await open()).health();
@@ -101,6 +133,10 @@ test('an accepted loss is on the ledger, in a new epoch, and once only', async (
   const events = await store.ledger(INSTALLATION, 0, 100);
   const accepted = events.filter(({ kind }) => kind === 'store.loss_accepted');
   expect(accepted).toMatchObject([{ id: 'evt_2_1', actor: { id: 'svc store accept-loss' }, data: { epoch: 2 } }]);
+  // How many transactions there are, and how many were known.
+  const { transactions, transactions_known: known } = accepted[0]?.data ?? {};
+  expect(Number(transactions)).toBeGreaterThan(0);
+  expect(Number(known)).toBeGreaterThan(Number(transactions));
   await expect(acceptRolledBack({ path, fence })).rejects.toThrow('Another gateway uses the store');
   await store.close();
   expect(await acceptRolledBack({ path, fence })).toBe(false);

@@ -235,7 +235,7 @@ export async function checkServer(
       return 'none';
     case 'replica':
       // After a fail-over replicas come back one by one; until then nothing is confirmed.
-      if (atFirstStart && Number(read('connected_slaves')) === 0 && !weak) {
+      if (atFirstStart && Number(read('connected_slaves')) === 0) {
         throw new Error(
           'durability replica needs a replica, and the primary has none: add one, or choose durability fsync',
         );

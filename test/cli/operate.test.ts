@@ -1,0 +1,168 @@
+import { describe, expect, test } from 'vitest';
+import type { CliPorts, FormatReport, Restored } from '../../src/cli/ports.ts';
+import { svcWith } from './run.ts';
+
+/* What the commands for the store say of what was done, and with which exit code: what is behind them is given here. */
+
+const AT = Date.UTC(2026, 10, 25);
+const CONFIG = ['--config', 'gateway.yaml'] as const;
+
+describe('svc restore', () => {
+  const SOUND: Restored = {
+    madeAt: AT,
+    replaced: null,
+    hasLoss: false,
+    transactions: 40,
+    transactionsKnown: 40,
+    carried: null,
+    warning: null,
+  };
+  const restore = (of: Partial<Restored>, ...more: readonly string[]) =>
+    svcWith({ restoreStore: async () => ({ ...SOUND, ...of }) }, 'restore', '/b', ...CONFIG, ...more);
+
+  test('what is whole is 0, and nothing else has to be done than a start', async () => {
+    expect(await restore({})).toEqual({
+      code: 0,
+      out: 'The backup of 2026-11-25T00:00:00.000Z is in place, in a new epoch; start the gateway now.',
+      err: '',
+    });
+  });
+
+  test('where calls may be missing it is 1, with the command that acknowledges it, also with --json', async () => {
+    for (const more of [[], ['--json']]) {
+      const { code, err } = await restore({ hasLoss: true, transactionsKnown: 47 }, ...more);
+      expect([code, err]).toEqual([1, expect.stringContaining('svc store accept-loss --config gateway.yaml')]);
+    }
+  });
+
+  test('it says how many transactions are known to be missing, where the store is gone', async () => {
+    expect((await restore({ hasLoss: true, transactionsKnown: 47 })).out).toMatch(
+      /^At least 7 transactions since the backup are lost\. .*run again/m,
+    );
+    // A store that was never known here has no figure to be compared with.
+    expect((await restore({ transactionsKnown: 0 })).out).not.toContain('lost');
+  });
+
+  test('a store that could not be read to its end begins it with a warning; how many calls were brought over is said', async () => {
+    const carried = { unknown: 3, receipts: 0, fault: null };
+    expect((await restore({ carried, replaced: '/s/replaced-1' })).out.split('\n').slice(1)).toEqual([
+      'The store that was there is in /s/replaced-1.',
+      expect.stringMatching(/^3 calls had run since: their outcome is unknown now .* and they are not run again\.$/),
+    ]);
+    const { out } = await restore({ carried: { ...carried, fault: 'malformed' }, hasLoss: true });
+    expect(out).toMatch(/^WARNING: .* \(malformed\)\. .*SENT AGAIN/);
+  });
+
+  test('an interrupted one that is finished says where it stands what was brought over', async () => {
+    expect((await restore({ transactionsKnown: null })).out).toContain('svc ledger --installation');
+  });
+});
+
+describe('svc backup', () => {
+  test.each([
+    ['it is written', null, ''],
+    [
+      'it is written, and could not be noted',
+      'EACCES',
+      'The backup is whole. That it was made could not be noted beside the store: EACCES.',
+    ],
+  ])('%s: 0', async (_, warning, err) => {
+    const backUpStore = async () => ({ madeAt: AT, transactions: 40, warning });
+    expect(await svcWith({ backUpStore }, 'backup', '/b', ...CONFIG)).toEqual({
+      code: 0,
+      err,
+      out: expect.stringContaining('The master secret and the signing keys are not in it'),
+    });
+  });
+});
+
+test.each<[FormatReport['start'], readonly string[], number]>([
+  ['opens', ['--check'], 0],
+  ['makes', ['--check'], 0],
+  ['none', ['--check'], 0],
+  ['refuses', ['--check'], 1],
+  ['opens', [], 0],
+  ['refuses', [], 1],
+  ['none', [], 1],
+])('svc migrate of a store that a start %s, %j: %s', async (start, flags, code) => {
+  const report: FormatReport = { store: 'embedded', format: 2, current: 2, start, records: null, explanation: ['x'] };
+  expect((await svcWith({ checkFormat: async () => report }, 'migrate', ...flags, ...CONFIG)).code).toBe(code);
+  const told = await svcWith({ checkFormat: async () => report }, 'migrate', ...flags, '--json', ...CONFIG);
+  expect([told.code, JSON.parse(told.out)]).toEqual([code, report]);
+});
+
+test('svc migrate says how many records of each kind there are', async () => {
+  const report: FormatReport = {
+    store: 'embedded',
+    format: 2,
+    current: 2,
+    start: 'opens',
+    records: { effects: 12, keys: 3 },
+    explanation: ['The store has the format 2.'],
+  };
+  const { out } = await svcWith({ checkFormat: async () => report }, 'migrate', '--check', ...CONFIG);
+  expect(out).toMatch(/^The store has the format 2\.\nrecords +count\neffects +12\nkeys +3$/);
+});
+
+test('svc fsck: a difference is 1, with where it is and what each side says; none is 0', async () => {
+  const one = { workspace: 'demo', what: 'spent', where: 'refunds/day', ledger: '50', store: '40' } as const;
+  const fsck = (found: Awaited<ReturnType<CliPorts['checkStore']>>, ...more: readonly string[]) =>
+    svcWith({ checkStore: async () => found }, 'fsck', ...CONFIG, ...more);
+  expect(await fsck([])).toEqual({ code: 0, out: 'The store is as its ledger says.', err: '' });
+  const { code, out } = await fsck([one]);
+  expect([code, out]).toEqual([1, expect.stringMatching(/\ndemo +spent +refunds\/day +50 +40$/)]);
+  const told = await fsck([one], '--json');
+  expect([told.code, JSON.parse(told.out)]).toEqual([1, { differences: [one] }]);
+});
+
+test('svc store accept-loss names the gateways whose journals writes wait for, and how one is declared lost', async () => {
+  const accept = (awaited: readonly string[]) =>
+    svcWith({ acceptLoss: async () => awaited }, 'store', 'accept-loss', ...CONFIG);
+  expect((await accept([])).out).not.toContain('wait');
+  expect((await accept(['gw-2', 'gw-3'])).out).toMatch(
+    /^Writes wait for the journal of gw-2, gw-3: .*svc store recover --lost\.$/m,
+  );
+});
+
+test('svc store accept-time says from when the store goes on, and when it was there before', async () => {
+  const acceptClock = async () => ({ before: AT, time: AT + 86_400_000 });
+  const { out } = await svcWith({ acceptClock }, 'store', 'accept-time', ...CONFIG);
+  expect(out).toBe(
+    'The store goes on from 2026-11-26T00:00:00.000Z; before, it was 2026-11-25T00:00:00.000Z there. A gateway that runs takes it up.',
+  );
+});
+
+describe('svc keys', () => {
+  test('one that is not there is 1, and so is one that was ended before', async () => {
+    const listKeys = async () => [];
+    const revoke = await svcWith(
+      { listKeys, revokeKey: async () => null },
+      'keys',
+      'revoke',
+      'key_000000000000',
+      ...CONFIG,
+    );
+    expect(revoke).toEqual({ code: 1, out: '', err: 'svc: There is no key key_000000000000.' });
+    for (const [kind, why] of [
+      ['absent', 'There is no key key_000000000000.'],
+      ['ended', 'key_000000000000 is revoked or was rotated before.'],
+    ] as const)
+      expect(
+        await svcWith({ rotateKey: async () => ({ kind }) }, 'keys', 'rotate', 'key_000000000000', ...CONFIG),
+      ).toEqual({ code: 1, out: '', err: `svc: ${why}` });
+  });
+
+  test('the old one of a rotation stays good for an hour where nothing else is said', async () => {
+    const overlaps: number[] = [];
+    const rotateKey: CliPorts['rotateKey'] = async (_, id, overlapMs) => {
+      overlaps.push(overlapMs);
+      return { kind: 'rotated', record: { id: 'key_2', replaces: id }, key: 'svc_x' };
+    };
+    const rotate = (...more: readonly string[]) =>
+      svcWith({ rotateKey }, 'keys', 'rotate', 'key_000000000000', ...CONFIG, ...more);
+    // The key alone is on standard output.
+    expect(await rotate()).toMatchObject({ code: 0, out: 'svc_x', err: expect.stringContaining('key_2') });
+    await rotate('--overlap', '600');
+    expect(overlaps).toEqual([3_600_000, 600_000]);
+  });
+});

@@ -1,0 +1,178 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
+import { svc } from './run.ts';
+
+/* What `svc status` makes of what a gateway says: what needs somebody, since when, and with which exit code. */
+
+const MINUTE = 60_000;
+const ago = (ms: number): string => new Date(Date.now() - ms).toISOString();
+
+/** What the gateway answers, by the path and the part of the query that tells it apart. */
+let answers: Record<string, { readonly status?: number; readonly body: object }> = {};
+let asked: string[] = [];
+const gateway = createServer((request, response) => {
+  const url = decodeURIComponent(request.url ?? '');
+  asked.push(url);
+  const [, said] = Object.entries(answers).find(([part]) => url.includes(part)) ?? [];
+  response.statusCode = said?.status ?? 200;
+  response.setHeader('content-type', 'application/json');
+  response.end(JSON.stringify(said?.body ?? NOTHING));
+});
+const NOTHING = { ready: true, effects: [], approvals: [], pauses: [], budgets: [], next_cursor: null };
+
+beforeAll(() => once(gateway.listen(0, '127.0.0.1'), 'listening'));
+afterAll(() => gateway.close());
+beforeEach(() => {
+  answers = {};
+  asked = [];
+  vi.stubEnv('SVC_API_KEY', 'svc_acct_7hQ2mZx0PbKdAAAABBBBCCCCDDDD');
+});
+afterEach(() => vi.unstubAllEnvs());
+
+const url = () => `http://127.0.0.1:${(gateway.address() as AddressInfo).port}`;
+const status = (...more: readonly string[]) => svc('status', '--workspace', 'w', '--url', url(), ...more);
+/** The line of a part. */
+async function line(part: string): Promise<string> {
+  const { out } = await status();
+  return out.split('\n').find((one) => one.startsWith(part)) ?? '';
+}
+
+const effect = (more: object = {}) => ({
+  effect_id: 'eff_1',
+  tool: 't',
+  target: 'x',
+  upstream: 'u',
+  idempotency_key: 'k',
+  agent_id: 'bot',
+  created_at: ago(0),
+  links: {},
+  ...more,
+});
+const effects = (state: string, ...of: readonly object[]) => ({
+  [state]: { body: { ...NOTHING, effects: of } },
+});
+const approvals = (state: string, ...of: readonly object[]) => ({
+  [`status=${state}`]: { body: { ...NOTHING, approvals: of } },
+});
+const approval = (more: object = {}) => ({
+  id: 'apr_1',
+  tool: 't',
+  target: 'x',
+  requested_by: { agent_id: 'bot' },
+  expires_at: ago(0),
+  decided_at: null,
+  requirements: [],
+  ...more,
+});
+const pause = (until: string | null) => ({
+  id: 'pau_1',
+  scope: { all: true },
+  by: { user: 'maria' },
+  created_at: ago(0),
+  until,
+  reason: 'r',
+});
+const budget = (level: string) => ({ budget: 'b', bucket: null, unit: 'calls', level });
+const unknown = { state: 'unknown', evidence: { message: 'no answer' }, started_at: ago(0), quiesce_until: ago(0) };
+const executing = (ms: number) => effect({ state: 'executing', started_at: ago(ms), created_at: ago(ms) });
+
+test.each<[string, () => typeof answers, number]>([
+  ['nothing', () => ({}), 0],
+  ['a note of /readyz', () => ({ readyz: { body: { ready: true, notes: [{ part: 'fsck', message: 'm' }] } } }), 1],
+  ['a gateway that is not ready', () => ({ readyz: { status: 503, body: { ready: false, parts: [] } } }), 1],
+  ['an unknown outcome', () => effects('state=unknown', effect(unknown)), 1],
+  ['a call that runs for less than two minutes', () => effects('state=executing', executing(1.9 * MINUTE)), 0],
+  ['a call that runs for longer than two minutes', () => effects('state=executing', executing(2.1 * MINUTE)), 1],
+  ['a request for approval', () => approvals('pending', approval()), 1],
+  ['an approved call that is about to be sent', () => approvals('granted', approval()), 0],
+  [
+    'an approved call that something stops',
+    () => approvals('granted', approval({ stopped: { at: ago(0), code: 'budget_exceeded', message: 'm' } })),
+    1,
+  ],
+  ['a request that nobody decided on', () => approvals('expired', approval()), 0],
+  ['a pause with an end', () => ({ pauses: { body: { ...NOTHING, pauses: [pause(ago(-MINUTE))] } } }), 0],
+  ['a pause without an end', () => ({ pauses: { body: { ...NOTHING, pauses: [pause(null)] } } }), 1],
+  ['a budget that is low', () => ({ budgets: { body: { ...NOTHING, budgets: [budget('low')] } } }), 0],
+  ['a budget that is used up', () => ({ budgets: { body: { ...NOTHING, budgets: [budget('exhausted')] } } }), 1],
+  ['a call that was refused for a budget', () => effects('denied_budget', effect({ reason: { message: 'm' } })), 1],
+  ['a part that the key may not see', () => ({ budgets: { status: 403, body: { code: 'wrong_workspace' } } }), 2],
+  [
+    'a part that the key may not see, beside what needs somebody',
+    () => ({ budgets: { status: 403, body: { code: 'wrong_workspace' } }, ...approvals('pending', approval()) }),
+    1,
+  ],
+])('svc status: with %s', async (_, said, code) => {
+  answers = said();
+  expect((await status()).code).toBe(code);
+  expect((await status('--json')).code).toBe(code);
+});
+
+test('calls that were refused are those of the last 15 minutes', async () => {
+  await status();
+  const [query = ''] = asked.filter((one) => one.includes('denied_budget'));
+  const since = Date.parse(new URL(query, url()).searchParams.get('since') ?? '');
+  expect(Math.abs(Date.now() - since - 15 * MINUTE)).toBeLessThan(MINUTE);
+});
+
+test('requests that expired undecided are those of the last 24 hours, without those in whose place people were asked anew', async () => {
+  const at = (hours: number) => ago(hours * 60 * MINUTE);
+  answers = approvals(
+    'expired',
+    approval({ id: 'apr_late', expires_at: at(23) }),
+    approval({ id: 'apr_long_ago', expires_at: at(25) }),
+    // Asked anew: it ended before its time.
+    approval({ id: 'apr_renewed', expires_at: at(-1), decided_at: at(1) }),
+    approval({
+      id: 'apr_unsent',
+      expires_at: at(2),
+      decided_at: at(2),
+      stopped: { at: at(3), code: 'paused', message: 'm' },
+    }),
+  );
+  expect(await line('expired')).toMatch(
+    /^expired +1 request ended without a decision in the last 24 h, 1 approved and not sent$/,
+  );
+  const { parts } = JSON.parse((await status('--json')).out);
+  const rows: readonly { readonly approval: string }[] = parts[5].rows;
+  expect(rows.map((row) => row.approval)).toEqual(['apr_late', 'apr_unsent']);
+});
+
+test('of a request for approval it names who may decide now, each once', async () => {
+  const requirement = (hours: number) => ({
+    approvers: { roles: ['lead'], users: ['maria'] },
+    escalates: { at: ago(hours * 60 * MINUTE), to: { roles: ['boss'], users: [] } },
+  });
+  const decidedBy = async (...requirements: readonly object[]) => {
+    answers = approvals('pending', approval({ requirements }));
+    return JSON.parse((await status('--json')).out).parts[3].rows[0].may_decide;
+  };
+  expect(await decidedBy(requirement(-1), requirement(-1))).toEqual(['role lead', 'user maria']);
+  expect(await decidedBy(requirement(1))).toEqual(['role lead', 'user maria', 'role boss']);
+});
+
+test('of an unknown outcome it says which upstream, since when, why, and what settles it', async () => {
+  const probed = { probe: '/v1/workspaces/w/effects/eff_1/probe' };
+  answers = effects(
+    'state=unknown',
+    effect({ ...unknown, links: probed, quiesce_until: ago(-MINUTE) }),
+    effect({ ...unknown, effect_id: 'eff_0', started_at: ago(3 * MINUTE), created_at: ago(3 * MINUTE) }),
+  );
+  const { out } = await status();
+  expect(out).toMatch(/^unknown +2 calls with an outcome that is unknown, the oldest for 3 min$/m);
+  expect(out).toMatch(/eff_0 t on x, upstream u, key k\n +sent at \S+: no answer; it cannot arrive any more\n +eff_1/);
+  expect(out).toMatch(/eff_1 .*\n +sent at .* it may arrive until .*\n +its tool .* svc effects probe eff_1$/m);
+});
+
+test('what one cause keeps from being told is one line with the way out', async () => {
+  const full = { status: 503, body: { code: 'store_unavailable', detail: 'no room' } };
+  answers = { effects: full, approvals: full, pauses: full, budgets: full };
+  const { code, out } = await status();
+  expect(code).toBe(2);
+  expect(out).toMatch(
+    /^store +cannot be told of unknown, running, approvals, approved, expired, pauses, budgets, refused: .*\n  svc doctor/m,
+  );
+  expect(out.match(/cannot be told/g)).toHaveLength(1);
+});
