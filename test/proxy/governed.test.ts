@@ -444,6 +444,11 @@ describe('refused before anything is sent', () => {
       ]);
       if (method === 'HEAD') continue;
       expect(answer.body.reason.code).toBe('route_not_declared');
+      // Libraries show the message alone: it has the line that would declare the request.
+      if (path.startsWith('/shop/')) {
+        const line = `- { match: "${method} ${path.slice('/shop'.length)}", tool: … }`;
+        expect(answer.body.reason.message).toContain(line);
+      }
       // There is no effect to be read: a link would lead nowhere.
       expect(Object.keys(answer.body.links)).toEqual(['docs']);
     }

@@ -107,6 +107,23 @@ describe('a call that waits for a person', () => {
     expect(world.server.ran).toEqual([]);
   });
 
+  test('is at work while it runs, and completed also where nobody knows its outcome', async () => {
+    const running = call({ n: (unique += 1) }, {}, 'slow');
+    await expect.poll(() => world.server.ran.length).toBe(1);
+    const path = '/v1/workspaces/demo/effects?state=executing';
+    const { body } = await send(world.url(), world.keys.lead, 'GET', path);
+    const [{ effect_id: taskId }] = body.effects;
+    expect(await stateOf(textOf(taskId))).toMatchObject({ taskId, status: 'working' });
+    world.server.release();
+    await running;
+    expect(await stateOf(textOf(taskId))).toMatchObject({ taskId, status: 'completed' });
+    const { decision } = resultOf(await call({ n: (unique += 1) }, {}, 'cut'));
+    expect(await stateOf(textOf(decision['effect_id']))).toMatchObject({
+      status: 'completed',
+      result: { isError: true, _meta: { 'dev.svc-gateway/decision': { decision: 'unknown_effect' } } },
+    });
+  });
+
   test('is not decided on by what the agent says', async () => {
     const { taskId } = await waiting();
     const responses = { approval: { action: 'accept' } };
