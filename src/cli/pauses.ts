@@ -47,9 +47,9 @@ export function addPauses(program: Command, { terminal, exit }: CliContext): voi
       const svc = await connect(options);
       const { pauses } = await svc.pauses.list();
       if (id === undefined && !options.all) {
+        if (pauses.length > 0) exit(1);
         if (options.json) return terminal.out(json(wire({ pauses })));
         if (pauses.length === 0) return terminal.out('Nothing is paused.');
-        exit(1);
         const rows = pauses.map((pause) => [pause.id, JSON.stringify(pause.scope), pause.until ?? '', pause.reason]);
         return terminal.out(`${table(['pause', 'scope', 'until', 'reason'], rows)}\nLift one with: svc resume <pause>`);
       }

@@ -374,15 +374,17 @@ test('svc effects list --observed --until: reads that began later are left out',
   expect(await shown('--since', '2030-01-01T02:00:00Z')).toEqual([3, 2]);
 });
 
-test('svc resume: with --json what is paused is listed, and it is no failure for a script to look', async () => {
+test('svc resume without a pause is 1 while something is paused, with --json too, and lists it', async () => {
   const pause = { id: 'pau_1', scope: { workspace: true }, until: null, reason: 'r' };
   answer = { pauses: [pause] };
   expect((await svc('resume', ...to)).code).toBe(1);
   const { code, out } = await svc('resume', '--json', ...to);
-  expect([code, JSON.parse(out)]).toEqual([0, { pauses: [pause] }]);
+  expect([code, JSON.parse(out)]).toEqual([1, { pauses: [pause] }]);
   asked = [];
   expect((await svc('resume', '--all', ...to)).out).toBe('Lifted: pau_1');
   expect(asked).toEqual([`GET ${W}/pauses`, `DELETE ${W}/pauses/pau_1`]);
+  answer = { pauses: [] };
+  for (const more of [[], ['--json']]) expect((await svc('resume', ...more, ...to)).code).toBe(0);
 });
 
 test.each([

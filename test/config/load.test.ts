@@ -531,6 +531,38 @@ describe('references to the environment', () => {
   });
 });
 
+describe('what gateways of one store have to have alike', () => {
+  const ON_REDIS = 'store: { kind: redis, url: "redis://127.0.0.1:6379", journal: ./one }';
+  const digestOf = async (yaml: string) => (await load(yaml)).sharedDigest;
+
+  it.each([
+    ['server', 'server: { port: 81 }'],
+    ['secrets', 'secrets: { master: { file: ./elsewhere } }'],
+    ['receipts', 'receipts: { keys: ./elsewhere }'],
+    ['telemetry', 'telemetry: { access_log: false }'],
+    ['policies.paths', 'policies: { paths: [./policies] }'],
+  ])('%s is a gateway’s own', async (_, own) => {
+    expect(await digestOf(`${ON_REDIS}\n${own}\n`)).toBe(await digestOf(`${ON_REDIS}\n`));
+  });
+
+  it('so is the journal, and nothing else of the store', async () => {
+    const one = await digestOf(ON_REDIS);
+    expect(await digestOf(ON_REDIS.replace('./one', './two'))).toBe(one);
+    expect(await digestOf(ON_REDIS.replace('6379', '6380'))).not.toBe(one);
+    expect(await digestOf(ON_REDIS.replace('./one', './one, durability: fsync, max_freeze: 1m'))).not.toBe(one);
+  });
+
+  it.each([
+    ['who there is', 'users: [ { id: maria } ]'],
+    ['where calls go', 'upstreams: [ { id: a, url: "http://127.0.0.1:1" } ]'],
+    ['how long records are kept', 'retention: { effects: 1d }'],
+    ['whether policy is in force', 'policies: { mode: observe }'],
+    ['what is let in', 'limits: { connections: 100 }'],
+  ])('%s is not', async (_, shared) => {
+    expect(await digestOf(`${ON_REDIS}\n${shared}\n`)).not.toBe(await digestOf(`${ON_REDIS}\n`));
+  });
+});
+
 describe('what comes out', () => {
   it('is frozen all the way down', async () => {
     const { configuration } = await loadConfiguration(join(ROOT, 'config', 'demo.yaml'));
