@@ -1,7 +1,16 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, describe, expect, test, vi } from 'vitest';
@@ -282,6 +291,37 @@ describe('config check', () => {
   });
 });
 
+describe('verify', () => {
+  const receipt = file('receipt.jws', 'e30.e30.e30');
+  const bundle = file('bundle.jsonl', '{"type":"bundle","v":1}\n');
+  const keys = file('keys.json', '{"keys":[]}');
+
+  test.each<[string, readonly string[], string]>([
+    ['a receipt without keys', [receipt], '--trust <file>'],
+    ['a receipt that is to be explained', [receipt, '--trust', keys, '--explain'], 'this is a receipt'],
+    ['a bundle that is to be opened', [bundle, '--trust', keys, '--disclosure', keys], 'opens one receipt'],
+  ])('%s: 64, and nothing is tried', async (_, words, why) => {
+    expect(await svc('verify', ...words)).toMatchObject({ code: 64, out: '', err: expect.stringContaining(why) });
+  });
+
+  test.each([
+    ['no JSON', 'x'],
+    ['no set of keys', '{"key":1}'],
+    ['a list', '[]'],
+  ])('with keys that are %s nothing can be told: 2', async (_, text) => {
+    const odd = file('odd.json', text);
+    for (const of of [receipt, bundle])
+      expect(await svc('verify', of, '--trust', odd)).toMatchObject({
+        code: 2,
+        out: expect.stringContaining('not a JWKS'),
+      });
+  });
+
+  test('a file that is not there: 2', async () => {
+    expect((await svc('verify', join(folder, 'absent'), '--trust', keys)).code).toBe(2);
+  });
+});
+
 describe('policy digest', () => {
   const set = (name: string, more = '') =>
     file(
@@ -384,6 +424,8 @@ test('an export that breaks off leaves no file: a part of comma-separated values
   breaks = false;
   expect((await svc(...command)).code).toBe(0);
   expect(readdirSync(into)).toEqual(['june.csv']);
+  // What agents did is not for everybody on the machine.
+  expect(statSync(join(into, 'june.csv')).mode & 0o777).toBe(0o600);
   expect(await svc(...command)).toMatchObject({ code: 2, err: expect.stringContaining('is there already') });
   gateway.close();
 });

@@ -74,6 +74,14 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
       expect(await at.store.vote(voteRequest(approval, { user: 'omar' }))).toMatchObject({
         approval: { status: 'granted' },
       });
+      // The ledger says which vote was the last that it took.
+      const granted = (await at.store.effectLedger(WORKSPACE, approval.effectId)).filter(
+        ({ kind }) => kind === 'approval.granted',
+      );
+      expect(granted.map(({ data }) => [data['user'], data['complete']])).toEqual([
+        ['maria', false],
+        ['omar', true],
+      ]);
     });
 
     it('sends nothing after one of two votes, however often the call is sent', async () => {

@@ -34,6 +34,21 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
   describe('claims', () => {
     const at = useStore(open, capabilities);
 
+    it('has in the ledger who holds what, and until when', async () => {
+      const claim = await at.store.takeClaim(claimRequest('customer:7', OTHER));
+      const reserved = await at.store.makeReservation(reservationRequest({ agentId: 'other-bot', units: 2 }));
+      if (claim.kind !== 'made' || reserved.kind !== 'made') throw new Error('both are free');
+      const { id: claim_id, expiresAt } = claim.claim;
+      const events = await at.store.ledger(WORKSPACE, 0, 10);
+      expect(events.map(({ kind, data }) => [kind, data])).toEqual([
+        [
+          'claim.taken',
+          { claim_id, target: 'customer:7', agent_id: 'other-bot', expires_at: new Date(expiresAt).toISOString() },
+        ],
+        ['reservation.made', { reservation_id: reserved.reservation.id, pool: 'gpu', units: 2, agent_id: 'other-bot' }],
+      ]);
+    });
+
     it('gives a target to one agent at a time', async () => {
       const taken = await at.store.takeClaim(claimRequest('customer:7'));
       if (taken.kind !== 'made') throw new Error(taken.kind);

@@ -113,6 +113,19 @@ export function describeKeys(open: OpenStore, capabilities: Capabilities): void 
       expect(JSON.stringify(events)).not.toContain('the-hash-of-it');
     });
 
+    it('has in the ledger which key was made, for whom and until when, and by which one it was replaced', async () => {
+      const of = { kind: 'profile', profile: 'clerk', agentId: 'bot', user: 'tom', name: 'night' } as const;
+      const key = keyRecord({ ...of, expiresAt: Date.UTC(2030, 0, 2) });
+      await at.store.putKey(key, PERSON);
+      await at.store.endKey(key.id, { kind: 'replaced', by: 'key_next', overlapMs: 0 }, PERSON);
+      const events = await at.store.ledger(WORKSPACE, 0, 10);
+      const { agentId: agent_id, ...said } = of;
+      expect(events.map(({ kind, data }) => [kind, data])).toEqual([
+        ['key.created', { ...said, key_id: key.id, agent_id, expires_at: '2030-01-02T00:00:00.000Z' }],
+        ['key.rotated', { key_id: key.id, replaced_by: 'key_next' }],
+      ]);
+    });
+
     it('knows whether a workspace is new', async () => {
       expect(await at.store.putWorkspace('demo', PERSON)).toBe(true);
       expect(await at.store.putWorkspace('demo', PERSON)).toBe(false);

@@ -143,6 +143,18 @@ export function describeLedgerPages(open: OpenStore, capabilities: Capabilities)
       expect(await kinds({ agentId: 'crm-bot', tool: 'payments.refund' })).toEqual([]);
     });
 
+    it('know of an agent whose it is, and of what was only observed which rule would have stopped it', async () => {
+      const by = { effectId: null, actor: PERSON } as const;
+      await at.store.append(WORKSPACE, [
+        { ...by, kind: 'agent.registered', data: { agent_id: 'bot', owner: 'olga' } },
+        { ...by, kind: 'agent.registered', data: { agent_id: 'other', owner: 'tom' } },
+        { ...by, kind: 'effect.admitted', data: { observed: { would: 'denied_policy', rule: 'a/no' } } },
+        { ...by, kind: 'effect.admitted', data: { observed: { would: 'denied_policy', rule: 'a/other' } } },
+      ]);
+      expect(await kinds({ user: 'olga' })).toEqual(['agent.registered']);
+      expect(await kinds({ rule: 'a/no' })).toEqual(['effect.admitted']);
+    });
+
     it('know of a key also what it was made in place of', async () => {
       const [old, next] = [keyRecord(), keyRecord()];
       for (const key of [old, next]) await at.store.putKey(key, PERSON);

@@ -1,9 +1,10 @@
+import { existsSync } from 'node:fs';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, it } from 'vitest';
 import { CommandFailure } from '../../src/cli/ports.ts';
-import { createKey, listKeys, rotateKey } from '../../src/gateway/offline-keys.ts';
+import { createKey, listKeys, revokeKey, rotateKey } from '../../src/gateway/offline-keys.ts';
 
 const CONFIGURATION = `
 store: { kind: embedded, path: "\${DATA}/store" }
@@ -37,10 +38,13 @@ it('keys that a command makes have the profiles, lifetimes and the one workspace
   expect(clerk).toMatchObject({ ...rights, days: 90 });
   expect(await make({ kind: 'agent', agent: 'bot' })).toMatchObject({ workspace: 'demo', agent_id: 'bot', days: 30 });
   expect(await make({ kind: 'account', user: 'maria' })).toMatchObject({ workspace: 'demo', user_id: 'maria' });
+  // Nobody is its maker, whoever it is for.
+  expect(await make({ kind: 'account', user: 'maria' })).toMatchObject({ user_id: 'maria', made_by: null });
   expect(await make({})).toMatchObject({ workspace: null, expires_at: null, name: 'administrative key' });
   expect((await listKeys(options())).map(({ kind }) => kind)).toEqual([
     'profile',
     'agent',
+    'account',
     'account',
     'administrative',
   ]);
@@ -53,6 +57,13 @@ it('a key is rotated once, and not where there is none', async () => {
   const rotated = await rotateKey(options(), id, DAY);
   expect(rotated).toMatchObject({ kind: 'rotated', record: { replaces: id, agent_id: 'bot' } });
   expect(await rotateKey(options(), id, DAY)).toEqual({ kind: 'ended' });
+});
+
+it('who only looks for keys in a store that nobody has used makes no secret for it', async () => {
+  expect(await listKeys(options())).toEqual([]);
+  expect(await revokeKey(options(), 'key_0123456789ab')).toBeNull();
+  expect(await rotateKey(options(), 'key_0123456789ab', 0)).toEqual({ kind: 'absent' });
+  expect(existsSync(join(folder, 'master'))).toBe(false);
 });
 
 it('what a person can mend is told by the options, or as a failure of the command; the next one goes on', async () => {

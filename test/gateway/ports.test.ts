@@ -10,7 +10,7 @@ import { corePorts } from '../../src/gateway/core-ports.ts';
 import { type Held, readFiles } from '../../src/gateway/in-force.ts';
 import { createPauseView } from '../../src/gateway/pause-view.ts';
 import { createPinView } from '../../src/gateway/pin-view.ts';
-import { proxyPorts } from '../../src/gateway/proxy-ports.ts';
+import { identify, proxyPorts } from '../../src/gateway/proxy-ports.ts';
 import { sealedStore } from '../../src/gateway/sealed-store.ts';
 import { createAuthenticator } from '../../src/identity/authenticate.ts';
 import { createDirectory } from '../../src/identity/directory.ts';
@@ -145,6 +145,18 @@ it('an address that sends too many invalid keys to the proxy has to wait; anothe
   for (let n = 0; n < INVALID_KEY_LIMIT.burst; n += 1) expect(await codeOf('192.0.2.1')).toBe('invalid_key');
   expect(await codeOf('192.0.2.1')).toBe('too_many_requests');
   expect(await codeOf('192.0.2.2')).toBe('invalid_key');
+});
+
+it('the proxy says the same of every key that lets nobody in', async () => {
+  const reasons = ['malformed', 'unknown', 'wrong_secret', 'expired', 'revoked', 'user_removed'] as const;
+  const parts = { limiter: createInvalidKeyLimiter(() => 0), pauses: createPauseView(store) };
+  const answers = await Promise.all(
+    reasons.map(async (why) =>
+      identify({ ...parts, authenticate: () => ({ failure: 'invalid_key', why }) }, 'svc_acct_x', '192.0.2.1'),
+    ),
+  );
+  expect(answers[0]).toMatchObject({ kind: 'problem', problem: { code: 'invalid_key' } });
+  for (const answer of answers) expect(answer).toEqual(answers[0]);
 });
 
 it('who has sent a good key is let in with it also from an address that sends too many invalid ones', async () => {
