@@ -116,28 +116,28 @@ describe('a held call whose caller prefers to wait', () => {
   ])(
     'has 16 places for $of',
     async ({ kind, keys, agents }) => {
-    const own = await startRig();
+      const own = await startRig();
       const shown: string[] = [];
       while (shown.length < keys) {
         const body = { name: 'waits', kind, workspace: 'demo', ...(kind === 'agent' ? { agent_id: 'bot' } : {}) };
         const made = await own.send('POST', USERS, { key: own.keys.admin, body });
         shown.push(String(made.json['key']));
       }
-    const call = (index: number) =>
-      own.send('POST', `${WS}/effects`, {
+      const call = (index: number) =>
+        own.send('POST', `${WS}/effects`, {
           key: shown[index % shown.length] ?? null,
-        body: refund({
+          body: refund({
             agent_id: agents[index % agents.length],
-          params: { payment_id: 'pay_2', amount: 70_000 + index, currency: 'EUR' },
-        }),
-        headers: { prefer: 'wait=30' },
-      });
-    const answering = Array.from({ length: 17 }, (_, index) => call(index));
-    const first = await Promise.race(answering);
-    expect([first.status, first.headers['preference-applied']]).toEqual([202, undefined]);
-    await own.close();
-    const applied = (await Promise.all(answering)).map(({ headers }) => headers['preference-applied']);
-    expect(applied.filter((one) => one === 'wait=30')).toHaveLength(16);
+            params: { payment_id: 'pay_2', amount: 70_000 + index, currency: 'EUR' },
+          }),
+          headers: { prefer: 'wait=30' },
+        });
+      const answering = Array.from({ length: 17 }, (_, index) => call(index));
+      const first = await Promise.race(answering);
+      expect([first.status, first.headers['preference-applied']]).toEqual([202, undefined]);
+      await own.close();
+      const applied = (await Promise.all(answering)).map(({ headers }) => headers['preference-applied']);
+      expect(applied.filter((one) => one === 'wait=30')).toHaveLength(16);
     },
     30_000,
   );
