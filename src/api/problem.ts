@@ -129,8 +129,7 @@ export function shouldRetry(status: number): boolean {
 }
 
 function didItHappen(code: Code, status: number, context: ProblemContext): 'no' | 'maybe' {
-  // It is about an effect whose outcome is unknown, and stays so.
-  if (code === 'too_early') return 'maybe';
+  if (ABOUT_AN_EFFECT.includes(code)) return 'maybe';
   if (code === 'not_ready' && !context.run) return 'no';
   if (context.run) return status === 401 || status === 429 || status >= 500 ? 'maybe' : 'no';
   return status >= 500 && context.changes ? 'maybe' : 'no';
@@ -154,6 +153,9 @@ const NEXT: Readonly<Partial<Record<Code, NextStep>>> = {
   no_probe: 'resolve',
   not_unknown: 'proceed',
 };
+
+/** About an effect that is unknown, or of which its record says whether it happened. */
+const ABOUT_AN_EFFECT: readonly Code[] = ['too_early', 'no_probe', 'not_unknown', 'already_resolved'];
 
 /** Statuses after which a corrected request may succeed. */
 const REPLAN: readonly number[] = [400, 404, 405, 409, 413, 415];

@@ -86,6 +86,7 @@ function addMakeRoute(app: ApiApp, ports: ApiPorts): void {
         { members: { of: 'key', limit: result.limit } },
       );
     throw refuse('pool_full', `The pool ${pool} has ${result.free} free of ${capacity}; ${units} were asked for.`, {
+      retryAfterMs: 1000,
       members: { pool, free: result.free, capacity },
     });
   });

@@ -727,6 +727,14 @@ describe('a call that was approved', () => {
     };
     for (const [what, been] of Object.entries(not))
       expect([what, (await shown(plain.effectId ?? '', {}, been)).safe_to_retry]).toEqual([what, false]);
+    const failed = await run(said(FAILED), await request());
+    expect(await shown(failed.effectId ?? '')).toMatchObject({ did_it_happen: 'no', safe_to_retry: true });
+    // What another attempt said meanwhile is that it happened.
+    expect(await shown(failed.effectId ?? '', {}, { closed: true })).toMatchObject({
+      did_it_happen: 'maybe',
+      safe_to_retry: false,
+      next: 'block',
+    });
     const { approval, effect } = await granted();
     await dispatchGranted({ ...rig.core, ...said(UNKNOWN), ...again }, rig.people, approval, effect);
     expect(await shown(effect.id)).toMatchObject({ state: 'unknown', safe_to_retry: false });

@@ -155,6 +155,7 @@ describe('keys', () => {
     const query = await rig.send('GET', `${EFFECTS}?api_key=${rig.keys.agent}&limit=5`, { key: null });
     expect(query.status).toBe(200);
     expect(query.headers['deprecation']).toMatch(/^@\d+$/);
+    expect(query.headers['link']).toMatch(/\/docs\/errors\/missing_key>; rel="deprecation"$/);
   });
 
   it('says 401 before 403 before 400', async () => {
@@ -313,6 +314,9 @@ describe('what goes wrong inside', () => {
     expect([read.status, read.json['code']]).toEqual([503, 'store_unavailable']);
     expect(read.json).toMatchObject({ did_it_happen: 'no', safe_to_retry: true, next: 'retry' });
     expect(read.json).toHaveProperty('detail', expect.not.stringContaining(earlier));
+    // What is no run says as well when to come back.
+    const list = await broken.send('GET', '/v1/workspaces/demo/claims');
+    expect([list.status, list.json['code'], list.headers['retry-after']]).toEqual([503, 'store_unavailable', '1']);
     await broken.close();
   });
 

@@ -167,6 +167,18 @@ describe('run', () => {
     expect(answer.status).toBe(status);
   });
 
+  it('takes the two common action types and none but the tool’s own beside them', async () => {
+    for (const action_type of ['mcp.tool_call', 'http.request'])
+      expect((await rig.send('POST', EFFECTS, { body: refund({ action_type }) })).json['decision']).toBe('committed');
+    const answer = await rig.send('POST', EFFECTS, { body: refund({ action_type: 'payment' }) });
+    expect([answer.status, answer.json['errors']]).toMatchObject([400, [{ path: '/action_type' }]]);
+  });
+
+  it('takes the name of the tool for a target, and acts on the one that the params name', async () => {
+    const answer = await rig.send('POST', EFFECTS, { body: refund({ target: 'payments.refund' }) });
+    expect(answer.json).toMatchObject({ decision: 'committed', target: 'payment:pay_1' });
+  });
+
   it('waits for a running twin where the caller prefers to', async () => {
     const body = refund();
     const headers = { prefer: 'respond-async, wait=5' };
@@ -247,6 +259,8 @@ describe('reading effects', () => {
       const other = await rig.send('GET', path, { key: rig.keys.otherAgent });
       expect([other.status, other.json['code']]).toEqual([404, 'not_found']);
     }
+    const probed = await rig.send('POST', `${EFFECTS}/${id}/probe`, { key: rig.keys.otherAgent });
+    expect([probed.status, probed.json['code']]).toEqual([404, 'not_found']);
     const abroad = await rig.send('GET', `/v1/workspaces/elsewhere/effects/${id}`, { key: rig.keys.stranger });
     expect(abroad.status).toBe(404);
     const mine = await rig.send('GET', EFFECTS, { key: rig.keys.otherAgent });

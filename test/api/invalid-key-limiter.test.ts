@@ -16,6 +16,9 @@ it('an address has so many invalid keys, gets them back with time, and never mor
   expect(limiter.check('10.0.0.2', null)).toBeNull();
   now += 2_000;
   expect(spend()).toBe(2 * perSecond);
+  // Half of one is none.
+  now += 500 / perSecond;
+  expect(limiter.check('10.0.0.1', null)).toBe(500 / perSecond);
   now += 3_600_000;
   expect(spend()).toBe(burst);
 });

@@ -55,6 +55,11 @@ describe('whether it happened', () => {
     ['internal', ['no', true], ['maybe', false], ['maybe', true]],
     ['store_unavailable', ['no', true], ['maybe', false], ['maybe', true]],
     ['not_ready', ['no', true], ['no', true], ['maybe', true]],
+    // About an effect that may have happened, whatever became of this request.
+    ['too_early', ['maybe', true], ['maybe', false], ['maybe', true]],
+    ['no_probe', ['maybe', true], ['maybe', false], ['maybe', true]],
+    ['not_unknown', ['maybe', true], ['maybe', false], ['maybe', true]],
+    ['already_resolved', ['maybe', true], ['maybe', false], ['maybe', true]],
   ])('%s', (code, read, change, run) => {
     expect([said(code, READ), said(code, CHANGE), said(code, RUN)]).toEqual([read, change, run]);
   });
@@ -76,6 +81,9 @@ describe('whether it happened', () => {
 it.each<[Code, string]>([
   ['claim_held', 'wait'],
   ['pool_full', 'wait'],
+  ['too_many_claims', 'wait'],
+  ['too_many_reservations', 'wait'],
+  ['busy', 'retry'],
   ['too_early', 'wait'],
   ['too_many_requests', 'retry'],
   ['store_unavailable', 'retry'],

@@ -99,6 +99,16 @@ describe('claims', () => {
     expect(shortly.headers['retry-after']).toBe('1');
   });
 
+  it('beyond as many as an agent may hold say of whom they are too many, and how many may be', async () => {
+    const claim = (n: number) =>
+      rig.send('POST', `${WS}/claims`, { body: { target: `payment:pay_c${n}`, ttl_s: 60, agent_id: 'other-bot' } });
+    const taken: string[] = [];
+    let answer = await claim(0);
+    for (; answer.status === 201; answer = await claim(taken.length)) taken.push(String(answer.json['id']));
+    expect(answer.json).toMatchObject({ status: 409, code: 'too_many_claims', of: 'agent', limit: 20, next: 'wait' });
+    for (const id of taken) expect((await rig.send('DELETE', `${WS}/claims/${id}`)).status).toBe(200);
+  });
+
   it('asks an account key which agent it is for', async () => {
     const body = { target: 'payment:pay_8', ttl_s: 60 };
     expect((await rig.send('POST', `${WS}/claims`, { body })).status).toBe(400);
@@ -118,6 +128,7 @@ describe('reservations', () => {
     expect(Date.parse(String(to)) - Date.parse(String(from))).toBe(60_000);
     const full = await rig.send('POST', `${WS}/reservations`, { key: rig.keys.otherAgent, body });
     expect([full.status, full.json['code'], full.json['free']]).toEqual([423, 'pool_full', 0]);
+    expect([full.json['retry_after_ms'], full.headers['retry-after']]).toEqual([1_000, '1']);
     const path = `${WS}/reservations/${String(made.json['id'])}`;
     const seenBy = async (key: string) =>
       list((await rig.send('GET', `${WS}/reservations`, { key })).json['reservations']).map(({ id }) => id);
@@ -129,6 +140,14 @@ describe('reservations', () => {
     expect((await rig.send('DELETE', path, { key: rig.keys.agent })).status).toBe(200);
     const again = await rig.send('POST', `${WS}/reservations`, { key: rig.keys.otherAgent, body });
     expect(again.status).toBe(201);
+    // A call that finds none free is told to come back soon.
+    const params = { payment_id: 'pay_1', amount: 100, currency: 'EUR', reason: 'slot' };
+    const run = await rig.send('POST', `${WS}/effects`, {
+      key: rig.keys.agent,
+      body: refund({ agent_id: 'bot', params }),
+    });
+    expect(run.json).toMatchObject({ decision: 'denied_reservation', reason: { code: 'pool_exhausted' } });
+    expect([run.status, run.json['next'], run.json['retry_after_ms']]).toEqual([423, 'wait', 1_000]);
   });
 
   it('and claims are for agents whose rules could permit them a call that needs them', async () => {

@@ -51,6 +51,29 @@ describe('signing in', () => {
     expect(again).toMatchObject({ status: 401, json: { code: 'invalid_key' } });
   });
 
+  it('takes a key as it was copied, with spaces around it, and one proof of who is there at a time', async () => {
+    await signedIn({ key: `  ${rig.keys.approver}\n` });
+    const both = { key: rig.keys.approver, link: await link('approver') };
+    for (const body of [both, {}]) {
+      const answer = await rig.send('POST', '/console/session', { key: null, body, headers: OWN });
+      expect(answer).toMatchObject({ status: 400, json: { code: 'invalid_request' } });
+      expect(answer.headers['set-cookie']).toBeUndefined();
+    }
+    // The link was not used up by that.
+    await signedIn({ link: both.link });
+  });
+
+  it('says until when it lasts, which roles its owner has, and whether the key only reads', async () => {
+    const seen = async (key: keyof Keys) =>
+      (await as(await signedIn({ key: rig.keys[key] }), 'GET', '/console/session')).json;
+    const maria = await seen('approver');
+    expect(maria).toMatchObject({ read_only: false, roles: ['finance-lead'], has_shown_key: true });
+    const left = Date.parse(String(maria['expires_at'])) - rig.ports.store.now();
+    expect(left).toBeGreaterThan(8 * 3_600_000 - 60_000);
+    expect(left).toBeLessThanOrEqual(8 * 3_600_000);
+    expect(await seen('readonly')).toMatchObject({ read_only: true, roles: [] });
+  });
+
   it('of many who open a link at once, one gets in', async () => {
     const token = await link('approver');
     const body = { link: token };

@@ -2,7 +2,8 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { CODES, type Code } from '../../src/effects/model/codes.ts';
-import { DECISIONS, nextOf } from '../../src/effects/model/decision.ts';
+import { plainProblem, renderProblem } from '../../src/api/problem.ts';
+import { DECISIONS, happenedOf, nextOf } from '../../src/effects/model/decision.ts';
 
 const FOLDER = 'docs/errors';
 const pages = readdirSync(FOLDER).filter((file) => file !== 'README.md');
@@ -35,10 +36,32 @@ describe.each(Object.entries(CODES))('%s', (code, { status, title }) => {
       // Drift is answered as the call asked; an unknown outcome may be safe to send again.
       const steps = code.startsWith('state_') ? ['replan', 'block'] : [nextOf(decision, code as Code)];
       expect(steps).toContain(body['next']);
+      const happened = happenedOf(decision, code as Code);
+      expect(body).toMatchObject({ did_it_happen: happened, safe_to_retry: happened !== 'maybe' });
     } else {
       expect(stated).toBe(status);
       expect(body).toMatchObject({ code, status, title });
+      // What is answered to a run is not always what is answered to another change.
+      const { did_it_happen, safe_to_retry, next } = body;
+      const contexts = [
+        { run: false, changes: false },
+        { run: false, changes: true },
+        { run: true, changes: true },
+      ];
+      const answers = contexts.map(
+        (context) =>
+          renderProblem(plainProblem(code as Code, ''), {}, { publicUrl: '', requestId: '', ...context }).body,
+      );
+      expect(answers).toContainEqual(expect.objectContaining({ did_it_happen, safe_to_retry, next }));
     }
+  });
+
+  test('says on its page whether it happened as the answer does', () => {
+    const [, said = ''] = /## Did it happen\?\n\n(.*)/.exec(page(code)) ?? [];
+    const [, told] = /"did_it_happen": "(\w+)"/.exec(page(code)) ?? [];
+    if (/^(?:Maybe|As the effect says)/.test(said)) expect(told).toBe('maybe');
+    if (said.startsWith('Yes')) expect(told).toBe('yes');
+    if (/^No[.;,:]/.test(said)) expect(told).toBe('no');
   });
 
   test('stands in the list', () => {

@@ -1,6 +1,24 @@
 import { expect, it } from 'vitest';
 import type { RunOutcome } from '../../src/effects/model/outcome.ts';
-import { outcomeHeaders } from '../../src/effects/run/render.ts';
+import { outcomeHeaders, renderOutcome } from '../../src/effects/run/render.ts';
+
+const DENIED: RunOutcome = {
+  decision: 'denied_policy',
+  workspace: 'demo',
+  effectId: 'eff_1',
+  tool: 'notes.add',
+  target: 'notes',
+  agentId: 'bot',
+  idempotencyKey: 'k',
+  attempt: 2,
+  reason: { code: 'key_closed', message: 'It contradicts itself.' },
+  budgets: [],
+  observed: null,
+  repeat: false,
+  retryAfterMs: null,
+  next: null,
+  mismatches: [],
+};
 
 it.each([
   [null, undefined],
@@ -13,23 +31,15 @@ it.each([
 ])(
   'what is to be waited for %s ms has the header Retry-After: %s, never less than a second',
   (retryAfterMs, header) => {
-    const outcome: RunOutcome = {
-      decision: 'denied_budget',
-      workspace: 'demo',
-      effectId: 'eff_1',
-      tool: 'notes.add',
-      target: 'notes',
-      agentId: 'bot',
-      idempotencyKey: 'k',
-      attempt: 0,
-      reason: { code: 'rate_limited', message: 'Wait.' },
-      budgets: [],
-      observed: null,
-      repeat: false,
-      retryAfterMs,
-      next: null,
-      mismatches: [],
-    };
+    const reason = { code: 'rate_limited', message: 'Wait.' } as const;
+    const outcome: RunOutcome = { ...DENIED, decision: 'denied_budget', reason, retryAfterMs };
     expect(outcomeHeaders(outcome)['retry-after']).toBe(header);
   },
 );
+
+it('what is refused because evidence contradicts itself may have happened, and is not safe to send again', () => {
+  const context = { publicUrl: '', receiptView: () => ({}), forAgent: true, hasProbe: () => false };
+  expect(renderOutcome(DENIED, context).body).toMatchObject({ did_it_happen: 'maybe', safe_to_retry: false });
+  const exhausted = { ...DENIED, reason: { code: 'attempts_exhausted', message: 'Ten times.' } } as const;
+  expect(renderOutcome(exhausted, context).body).toMatchObject({ did_it_happen: 'no', safe_to_retry: true });
+});

@@ -1,5 +1,5 @@
 import { mismatchToWire } from '../model/action-call.ts';
-import { DECISION_TABLE, isDenied, nextOf, statusOf, type NextStep } from '../model/decision.ts';
+import { happenedOf, isDenied, nextOf, statusOf, type NextStep } from '../model/decision.ts';
 import type { ApprovalRecord } from '../model/approval.ts';
 import { type KeptBody, type KeptResult, statusShown } from '../model/answer.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
@@ -37,7 +37,7 @@ export function renderOutcome(outcome: RunOutcome, context: RenderContext): Rend
     idempotency_key: outcome.idempotencyKey,
     attempt: outcome.attempt,
     reason: { code, message, ...(policy === undefined ? {} : { policy }), ...(rule === undefined ? {} : { rule }) },
-    did_it_happen: DECISION_TABLE[outcome.decision].happened,
+    did_it_happen: happenedOf(outcome.decision, code),
     safe_to_retry: isSafeToRetry(outcome),
     next: nextStep(outcome),
     ...specifics(outcome, context),
@@ -79,7 +79,7 @@ function shouldRetry(outcome: RunOutcome): boolean {
 export function isSafeToRetry(outcome: RunOutcome): boolean {
   return outcome.decision === 'unknown_effect'
     ? outcome.safeToRetry
-    : DECISION_TABLE[outcome.decision].happened !== 'maybe';
+    : happenedOf(outcome.decision, outcome.reason.code) !== 'maybe';
 }
 
 /** What the caller should do now. */
@@ -143,16 +143,8 @@ export function resultMembers(result: KeptResult | null) {
 }
 
 function encodingMember(kind: KeptBody['kind']) {
-  switch (kind) {
-    case 'base64':
-      return { result_encoding: 'base64' as const };
-    case 'passed_on':
-      return { result_encoding: 'digest' as const };
-    case 'json':
-    case 'text':
-    case 'sealed':
-      return {};
-  }
+  if (kind === 'base64') return { result_encoding: 'base64' as const };
+  return kind === 'passed_on' ? { result_encoding: 'digest' as const } : {};
 }
 
 /** The `approval` member of an answer. */

@@ -51,7 +51,7 @@ export function effectToWire(effect: EffectRecord, context: EffectWireContext) {
     fingerprint: effect.fingerprint,
     attempt: effect.attempt,
     reason: reasonToWire(reasonOf(effect, safe, context.approval, hasProbe)),
-    did_it_happen: DECISION_TABLE[decision].happened,
+    did_it_happen: happenedTo(effect),
     safe_to_retry: safe,
     next: nextStep(effect, decision, safe),
     created_at: timeToWire(effect.createdAt),
@@ -91,13 +91,18 @@ function allowanceToWire({ id, approvalId, by, use }: AllowanceUse) {
   return { id, approval_id: approvalId, given_by: by, use };
 }
 
+/** Whether it happened; of a closed one, there is evidence against what its record says. */
+export function happenedTo(effect: EffectRecord): 'yes' | 'no' | 'maybe' {
+  if (effect.closed && effect.life.state !== 'committed') return 'maybe';
+  return DECISION_TABLE[decisionOf(effect)].happened;
+}
+
 /**
  * An unknown outcome may be sent again only if the upstream itself removes duplicates, and the tool has not changed
  * since.
  */
 function isSafeToRetry(effect: EffectRecord, context: EffectWireContext): boolean {
-  if (effect.life.state === 'executing') return false;
-  if (effect.life.state !== 'unknown') return true;
+  if (effect.life.state !== 'unknown') return happenedTo(effect) !== 'maybe';
   const { tool, now } = context;
   const { matched, observed } = effect.trace;
   // An approval covers only one dispatch.
@@ -119,6 +124,7 @@ function isSafeToRetry(effect: EffectRecord, context: EffectWireContext): boolea
 
 function nextStep(effect: EffectRecord, decision: Decision, safe: boolean): NextStep {
   if (effect.life.state === 'unknown' && safe) return 'retry';
+  if (effect.life.state === 'failed' && !safe) return 'block';
   if (effect.life.state !== 'denied') return DECISION_TABLE[decision].next;
   const { reason } = effect.life;
   return reason.next ?? nextOf(decision, reason.code);

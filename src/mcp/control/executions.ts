@@ -1,8 +1,7 @@
 import { Type } from 'typebox';
-import { DECISION_TABLE } from '../../effects/model/decision.ts';
 import { decisionOf, type EffectRecord } from '../../effects/model/effect.ts';
 import { readCalls } from '../../effects/wire/calls.ts';
-import { effectToWire, probeToWire, reasonCodeOf } from '../../effects/wire/effect.ts';
+import { effectToWire, happenedTo, probeToWire, reasonCodeOf } from '../../effects/wire/effect.ts';
 import { effectFor } from '../../effects/wire/withheld.ts';
 import { runStages } from '../../effects/wire/run-stages.ts';
 import { isCursor } from '../../effects/model/page.ts';
@@ -154,7 +153,7 @@ function getTool(ports: ControlPorts): ControlTool {
           ledger: events,
           ledger_left_out: ledger.length - events.length,
         },
-        `${effect.actor.agentId} called ${effect.action.tool}: ${decisionOf(effect)}; it happened: ${DECISION_TABLE[decisionOf(effect)].happened}.`,
+        `${effect.actor.agentId} called ${effect.action.tool}: ${decisionOf(effect)}; it happened: ${happenedTo(effect)}.`,
       );
     },
   });
