@@ -84,6 +84,33 @@ describe('each request gets exactly one answer', () => {
     expect(bridge.lines[1]).toMatchObject({ id: 1, error: { code: -32_005 } });
   });
 
+  test('from a server that forgets each session that it has begun', async () => {
+    let begun = 0;
+    const bridge = await begin(({ body, rpc }, response) => {
+      if (rpc !== 'initialize') return void response.writeHead(404).end();
+      begun += 1;
+      response.setHeader('mcp-session-id', `session-${begun}`);
+      return json(response, { jsonrpc: '2.0', id: idOf(body), result: { protocolVersion: '2025-11-25' } });
+    });
+    bridge.write({ id: 0, method: 'initialize' }, call(1));
+    await expect.poll(() => answers(bridge, 1), { timeout: 5_000 }).toMatchObject([{ error: { code: -32_005 } }]);
+    // The client's own session, and one more for the call.
+    expect(begun).toBe(2);
+  });
+
+  test('in a line of its own, though the server breaks it into several', async () => {
+    const bridge = await begin(({ body }, response) => {
+      response.writeHead(200, { 'content-type': 'application/json' });
+      response.end(JSON.stringify({ jsonrpc: '2.0', id: idOf(body), result: {} }, null, 2).replaceAll('\n', '\r\n'));
+    });
+    let written = '';
+    bridge.output.removeAllListeners('data').on('data', (chunk: Buffer) => (written += chunk.toString()));
+    bridge.write(call(1));
+    await expect.poll(() => written).toMatch(/\n$/);
+    expect(written).toMatch(/^[^\r\n]*\n$/);
+    expect(JSON.parse(written)).toEqual({ jsonrpc: '2.0', id: 1, result: {} });
+  });
+
   test('where an id could be read in two ways, or stands for no number', async () => {
     const bridge = await begin(({ body }, response) => json(response, { jsonrpc: '2.0', id: idOf(body), result: {} }));
     bridge.write(

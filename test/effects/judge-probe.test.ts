@@ -104,6 +104,12 @@ describe('what the call has in place of {name}', () => {
     expect(findingOf(http(200, { n: 7 }), probe({ n: { $gte: '{least}' } }), { least: 5 })).toBe('happened');
     expect(findingOf(http(200, { n: 'x' }), probe({ n: { $regex: '{all}' } }), { all: '.*' })).toBe('unknown');
   });
+  test('shows that it did not happen as well as that it did', () => {
+    const by = probe({ amount: '{amount}' }, { amount: { $eq: '{before}' } });
+    const given = { amount: 12, before: 7 };
+    expect(findingOf(http(200, { amount: 12 }), by, given)).toBe('happened');
+    expect(findingOf(http(200, { amount: 7 }), by, given)).toBe('not_happened');
+  });
   test('is not there: nothing is known', () => {
     expect(findingOf(http(200, { state: null }), probe({ state: '{wanted}' }))).toBe('unknown');
   });

@@ -80,6 +80,9 @@ test('the demo says on standard error what /readyz says of the log, and nothing 
   const asText = await saidByDemo(/^What else can happen/, []);
   expect(asText.err).toMatch(/^svc: error: .*\n {2}\S*demo\.yaml:\d+:1 error 'nonsense' is not a field/);
   expect(keysIn(asText.out)).toEqual(keys);
+  // The link signs in to the console by itself, and the line to try has the agent's key.
+  expect(asText.out).toMatch(/^ {2}console +http:\/\/localhost:\d+\/console\/sign-in#link=\S/m);
+  expect(asText.out).toContain(`-H 'X-API-Key: ${keys.agent}'`);
   // Each start has a call of its own to try.
   expect(idempotencyKeyIn(first['curl'])).toMatch(/^demo-/);
   expect(idempotencyKeyIn(asText.out)).not.toBe(idempotencyKeyIn(first['curl']));

@@ -67,8 +67,13 @@ describe('the one table', () => {
     expect(range(200, 599).filter((status) => classify('read', NONE, answer(status)).busy)).toEqual([429, 503, 529]);
   });
 
-  test('202 is accepted', () => {
-    expect(classify('write', NONE, answer(202))).toMatchObject({ outcome: 'committed', accepted: true });
+  test('202 is accepted, also where the tool says that it is committed, by the status or by the body', () => {
+    const body = [{ path: 'state', equals: 'queued', outcome: 'committed' }] as const;
+    for (const map of [NONE, { ...NONE, committed: [202] }, { ...NONE, body }])
+      expect(classify('write', map, answer(202, { json: { state: 'queued' } }))).toMatchObject({
+        outcome: 'committed',
+        accepted: true,
+      });
     expect(classify('write', NONE, answer(200))).toMatchObject({ outcome: 'committed', accepted: false });
   });
 

@@ -83,6 +83,13 @@ test('a private CA is trusted for the upstream that names it, in place of those 
   expect(await upstream.seen()).toHaveLength(2);
 });
 
+test.each(['TLSv1.2', 'TLSv1.3'] as const)('an upstream that speaks %s alone is spoken to', async (version) => {
+  const upstream = await start({ minVersion: version, maxVersion: version });
+  expect(await send(connect(upstream.url, tlsOf()))).toMatchObject(COMMITTED);
+  // Without settings of TLS it comes as far as the certificate, which only this test trusts.
+  expect(await send(connect(upstream.url, null))).toMatchObject(NOT_SENT(UNKNOWN_CA));
+});
+
 describe('a handshake that fails: nothing was sent, and the reason is named', () => {
   const at = (days: number): Date => new Date(Date.now() + days * DAY_MS);
   const failed = (why: string): string => `TLS with the upstream failed: ${why}`;
