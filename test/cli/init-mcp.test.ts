@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { Client } from '@modelcontextprotocol/sdk/client/index.js';
 import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/streamableHttp.js';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
+import { parse } from 'yaml';
 import { GOOD_KEY, type McpUpstream, resultsOf, startMcpUpstream } from '../system/mcp/upstream.ts';
 import { freePort } from '../redis/servers.ts';
 import { begin, svc } from './run.ts';
@@ -132,6 +133,21 @@ describe('from a server to calls behind the gateway', () => {
     expect(await svc('tools', 'diff', '--config', 'gateway.yaml', '--upstream', 'shop')).toMatchObject({ code: 0 });
   });
 
+  test('a key for another header than Authorization: it goes there as it is, now and from the files', async () => {
+    vi.stubEnv('SHOP_KEY', 'its-key');
+    tools = [{ name: 'get_note', annotations: { readOnlyHint: true } }];
+    const before = upstream.seen.length;
+    expect((await raw('--key-env', 'SHOP_KEY', '--header', 'X-Server-Key')).code).toBe(0);
+    expect(readFileSync('gateway.yaml', 'utf8')).toContain(
+      'credentials: { header: x-server-key, value: "${SHOP_KEY}" }',
+    );
+    expect(await svc('tools', 'diff', '--config', 'gateway.yaml', '--upstream', 'shop')).toMatchObject({ code: 0 });
+    const came = upstream.seen.slice(before);
+    expect(came.length).toBeGreaterThan(1);
+    for (const { headers } of came)
+      expect([headers['x-server-key'], headers.authorization]).toEqual(['its-key', undefined]);
+  });
+
   test.each(['everything', 'memory'])('server-%s over its own transport: no finding', async (name) => {
     const port = await freePort();
     const isRemote = name === 'everything';
@@ -202,6 +218,24 @@ describe('what is made of the tools', () => {
     expect(gateway).toMatch(/\{ name: delete_order, risk: high \} .*the server says that it only reads/);
     expect(gateway).toMatch(/\{ name: frobnicate, risk: high \} .*does not say/);
     expect(await findings()).toEqual(CLEAN);
+  });
+
+  test('the groups are written down tool by tool: what the server adds later is in none of them', async () => {
+    tools = [
+      { name: 'get_note', annotations: { readOnlyHint: true } },
+      { name: 'list_notes', annotations: { readOnlyHint: true } },
+      { name: 'add_note' },
+      { name: 'delete_note' },
+    ];
+    expect((await raw()).code).toBe(0);
+    const { rules } = parse(readFileSync('policies/first.yaml', 'utf8')) as {
+      readonly rules: readonly { readonly id: string; readonly match: { readonly tools?: readonly string[] } }[];
+    };
+    expect(Object.fromEntries(rules.map(({ id, match }) => [id, match.tools]))).toEqual({
+      reads: ['shop.get_note', 'shop.list_notes'],
+      writes: ['shop.add_note'],
+      destructive: ['shop.delete_note'],
+    });
   });
 
   test('the comments of the policy hold when they are taken in', async () => {

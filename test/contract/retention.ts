@@ -88,6 +88,20 @@ export function describeRetention(open: OpenStore, capabilities: Capabilities): 
       expect(await at.store.approval(WORKSPACE, id)).toBeNull();
     });
 
+    at.timed('forgets the words of a rejection with the effect that it was about', async () => {
+      const waiting = await at.store.admit(admitRequest({ verdict: permit([], [approvalBy()]) }));
+      if (waiting.kind !== 'pending') throw new Error(waiting.kind);
+      const { id } = waiting.approval;
+      await at.store.vote(voteRequest(waiting.approval, { verdict: 'reject', comment: 'not to him', salt: 'a-salt' }));
+      at.advance(RETENTION.effectsMs);
+      expect(await at.store.approval(WORKSPACE, id)).toMatchObject({
+        votes: [{ comment: 'not to him', salt: 'a-salt' }],
+      });
+      at.advance(1);
+      await at.store.sweep(100);
+      expect(await at.store.approval(WORKSPACE, id)).toBeNull();
+    });
+
     at.timed('lets a key whose attempt failed long ago be used again', async () => {
       const { effect } = await dispatched(at.store, { idempotencyKey: 'k' });
       await at.store.settle(settleRequest(effect, FAILED));

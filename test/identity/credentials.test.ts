@@ -65,9 +65,11 @@ describe('the key of a request', () => {
     expect(JSON.stringify(found)).not.toMatch(/canary/i);
   });
 
-  it('is refused in the query where the configuration says so', () => {
+  it('is refused in the query where the configuration says so, whatever comes beside it', () => {
     expect(find({}, { api_key: 'k' }, 'refuse').kind).toBe('invalid');
     expect(find({ 'x-api-key': 'k' }, { api_key: 'k' }, 'refuse').kind).toBe('invalid');
+    expect(find({ authorization: 'Bearer k' }, { api_key: 'k' }, 'refuse').kind).toBe('invalid');
+    expect(find({ authorization: 'Basic Zm9v' }, { api_key: 'k' }, 'refuse').kind).toBe('invalid');
     expect(find({ 'x-api-key': 'k' }, {}, 'refuse').kind).toBe('key');
     expect(find({ authorization: 'Bearer k' }, {}, 'refuse').kind).toBe('key');
   });

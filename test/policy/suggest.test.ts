@@ -179,6 +179,19 @@ it('lets through what was approved, and nothing beyond what was seen', () => {
   expect(judged(set, { ...WITHIN, amount: 100 })).toBe('denied_policy');
 });
 
+it.each(['pay_', 'pay:', 'pay-', 'acct_1:pay-'])(
+  'lets an id through that begins as all did, %j, with one word as long as those seen: neither shorter nor longer',
+  (start) => {
+    const words = ['12', '345', '34', '4567', '98'];
+    const set = inForce(suggested(five((n) => ({ payment_id: `${start}${words[n - 1]}` })))?.text);
+    const answers = ['00', '0000', '0', '00000', '', '0a', '0_0'].map((word) =>
+      judged(set, { ...WITHIN, payment_id: `${start}${word}` }),
+    );
+    expect(answers).toEqual(['permit', 'permit', ...Array.from({ length: 5 }, () => 'approval')]);
+    expect(judged(set, { ...WITHIN, payment_id: `x${start}00` })).toBe('approval');
+  },
+);
+
 it('demands what the rule demanded that asked', () => {
   const set = inForce(suggested(five())?.text);
   const verdict = evaluatePolicies(set, call({ tool: TYPED, params: WITHIN }));
