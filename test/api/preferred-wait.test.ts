@@ -68,7 +68,7 @@ describe('a held call whose caller prefers to wait', () => {
     expect(answer.text).toContain('not in May');
   });
 
-  it('waits no longer than it said, and is told how the request stands then', async () => {
+  it('waits no longer than it said, and is told how the request stands then', { timeout: 20_000 }, async () => {
     const { id, answering } = await held('wait=1');
     const answer = await answering;
     expect(answer.status).toBe(202);

@@ -451,6 +451,8 @@ describe('tools', () => {
     } while (cursor !== null);
     expect(names).toEqual(names.toSorted());
     expect(new Set(names).size).toBe(names.length);
+    const { structured: whole }: Called = await world.call(world.keys.account, 'svc.tools.search', { limit: 50 });
+    expect([whole.next_cursor, whole.tools.map(({ name }: { name: string }) => name)]).toEqual([null, names]);
     expect(names).toEqual(expect.arrayContaining(['payments.refund', 'notes.add', 'svc.tools.search']));
     const closed = await world.call(world.keys.account, 'svc.tools.search', { query: 'secret', upstream: 'payments' });
     expect(closed.structured.tools).toMatchObject([{ name: 'notes.secret', allowed: false, reason: 'no_rule_allows' }]);
