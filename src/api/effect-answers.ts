@@ -233,7 +233,7 @@ const UnknownEffect = decided(
 /** Permission is judged before the body. If the body cannot be read, its names are not known. */
 const Refused = record('Refused', 'Key, agent or policy do not allow it.', {
   decision: Type.Enum(['denied_permission', 'denied_policy', 'denied_identity']),
-  did_it_happen: Type.Enum(['no', 'maybe']),
+  did_it_happen: Literal('no'),
   ...Type.Partial(Type.Object(NAMED)).properties,
   ...SAID,
   ...MISMATCHES,

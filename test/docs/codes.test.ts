@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { CODES, type Code } from '../../src/effects/model/codes.ts';
 import { plainProblem, renderProblem } from '../../src/api/problem.ts';
-import { DECISIONS, happenedOf, nextOf } from '../../src/effects/model/decision.ts';
+import { DECISION_TABLE, DECISIONS, nextOf } from '../../src/effects/model/decision.ts';
 
 const FOLDER = 'docs/errors';
 const pages = readdirSync(FOLDER).filter((file) => file !== 'README.md');
@@ -36,8 +36,9 @@ describe.each(Object.entries(CODES))('%s', (code, { status, title }) => {
       // Drift is answered as the call asked; an unknown outcome may be safe to send again.
       const steps = code.startsWith('state_') ? ['replan', 'block'] : [nextOf(decision, code as Code)];
       expect(steps).toContain(body['next']);
-      const happened = happenedOf(decision, code as Code);
-      expect(body).toMatchObject({ did_it_happen: happened, safe_to_retry: happened !== 'maybe' });
+      const { happened } = DECISION_TABLE[decision];
+      const safe_to_retry = happened !== 'maybe' && code !== 'key_closed';
+      expect(body).toMatchObject({ did_it_happen: happened, safe_to_retry });
     } else {
       expect(stated).toBe(status);
       expect(body).toMatchObject({ code, status, title });

@@ -37,9 +37,9 @@ it.each([
   },
 );
 
-it('what is refused because evidence contradicts itself may have happened, and is not safe to send again', () => {
+it('what is refused because evidence contradicts itself is not safe to send again, though this call did nothing', () => {
   const context = { publicUrl: '', receiptView: () => ({}), forAgent: true, hasProbe: () => false };
-  expect(renderOutcome(DENIED, context).body).toMatchObject({ did_it_happen: 'maybe', safe_to_retry: false });
+  expect(renderOutcome(DENIED, context).body).toMatchObject({ did_it_happen: 'no', safe_to_retry: false });
   const exhausted = { ...DENIED, reason: { code: 'attempts_exhausted', message: 'Ten times.' } } as const;
   expect(renderOutcome(exhausted, context).body).toMatchObject({ did_it_happen: 'no', safe_to_retry: true });
 });

@@ -69,11 +69,6 @@ export function nextOf(decision: Decision, code: Code): NextStep {
   return NEXT_OF_REASON[code] ?? DECISION_TABLE[decision].next;
 }
 
-/** Whether the action happened. Where evidence contradicts itself, it may have, though this call is refused. */
-export function happenedOf(decision: Decision, code: Code): 'yes' | 'no' | 'maybe' {
-  return code === 'key_closed' ? 'maybe' : DECISION_TABLE[decision].happened;
-}
-
 /** HTTP status of a decision. @param repeat whether the effect existed before this request */
 export function statusOf(decision: Decision, repeat: boolean): number {
   return decision === 'unknown_effect' && repeat ? 409 : DECISION_TABLE[decision].status;

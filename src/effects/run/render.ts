@@ -1,5 +1,5 @@
 import { mismatchToWire } from '../model/action-call.ts';
-import { happenedOf, isDenied, nextOf, statusOf, type NextStep } from '../model/decision.ts';
+import { DECISION_TABLE, isDenied, nextOf, statusOf, type NextStep } from '../model/decision.ts';
 import type { ApprovalRecord } from '../model/approval.ts';
 import { type KeptBody, type KeptResult, statusShown } from '../model/answer.ts';
 import type { Json, JsonObject } from '../../json/value.ts';
@@ -37,7 +37,7 @@ export function renderOutcome(outcome: RunOutcome, context: RenderContext): Rend
     idempotency_key: outcome.idempotencyKey,
     attempt: outcome.attempt,
     reason: { code, message, ...(policy === undefined ? {} : { policy }), ...(rule === undefined ? {} : { rule }) },
-    did_it_happen: happenedOf(outcome.decision, code),
+    did_it_happen: DECISION_TABLE[outcome.decision].happened,
     safe_to_retry: isSafeToRetry(outcome),
     next: nextStep(outcome),
     ...specifics(outcome, context),
@@ -77,9 +77,8 @@ function shouldRetry(outcome: RunOutcome): boolean {
 
 /** Whether the same call under the same key could do no harm. */
 export function isSafeToRetry(outcome: RunOutcome): boolean {
-  return outcome.decision === 'unknown_effect'
-    ? outcome.safeToRetry
-    : happenedOf(outcome.decision, outcome.reason.code) !== 'maybe';
+  if (outcome.decision === 'unknown_effect') return outcome.safeToRetry;
+  return DECISION_TABLE[outcome.decision].happened !== 'maybe' && outcome.reason.code !== 'key_closed';
 }
 
 /** What the caller should do now. */

@@ -167,7 +167,7 @@ export function satisfyObligations(
       continue;
     }
     const holdsNow = isBeyond ? scope.isGranted : scope.hold === 'all' || obligation.sharing === 'own';
-    budgets.push(holdsNow ? { ...result.row, held: result.row.held + result.hold.amount } : result.row);
+    budgets.push(holdsNow ? withHeld(result.row, result.hold.amount) : result.row);
     if (!holdsNow) continue;
     holds.push(result.hold);
     const { budget, unit, bucket, window, amount } = result.hold;
@@ -191,6 +191,10 @@ export function satisfyObligations(
 }
 
 const NOTHING: readonly never[] = [];
+
+function withHeld({ budget, unit, bucket, window, limit, spent, held, resetsAt }: BudgetRow, more: number): BudgetRow {
+  return { budget, unit, bucket, window, limit, spent, held: held + more, resetsAt };
+}
 
 function refuse(
   decision: DeniedDecision,
