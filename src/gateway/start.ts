@@ -168,8 +168,10 @@ async function makeFirstKey(
   folder: string,
 ): Promise<RunningGateway['administrativeKey']> {
   const file = join(folder, 'admin.key');
-  const given = (await store.hasKeys()) ? null : bootstrapAdminKeyFile();
-  const provided = given === null ? null : await readFile(given, 'utf8').catch(() => failToRead(given));
+  const provided = async (): Promise<string | null> => {
+    const given = bootstrapAdminKeyFile();
+    return given === null ? null : readFile(given, 'utf8').catch(() => failToRead(given));
+  };
   const made = await bootstrapAdministrativeKey({ store, pepper, provided }).catch((error: unknown) => {
     throw new CommandFailure(error instanceof Error ? error.message : String(error));
   });

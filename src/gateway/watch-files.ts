@@ -42,8 +42,9 @@ export function watchFiles(paths: () => readonly string[], onChange: () => void,
     isLooking = true;
     const found = await inSlices(stamping(paths()));
     if (isClosed) return;
-    if (found !== known) onChange();
+    const isChanged = found !== known;
     known = found;
+    if (isChanged) onChange();
     const folders = await inSlices(foldersOf(paths()));
     isLooking = false;
     // In a new folder, something may have changed before it was watched, so the files are compared again.
@@ -72,9 +73,7 @@ export function watchFiles(paths: () => readonly string[], onChange: () => void,
   follow(atOnce(foldersOf(paths())));
   let known = read ?? stampOf(paths());
   if (read !== undefined) wait();
-  const looking = setInterval(() => {
-    if (settling === null) void check();
-  }, CHECK_MS).unref();
+  const looking = setInterval(() => void (settling ?? check()), CHECK_MS).unref();
 
   return {
     /** Sets the stamp of the files as they were last read; others may be named now. Another stamp reports a change. */

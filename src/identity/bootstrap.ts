@@ -5,13 +5,13 @@ import { recordOf } from './key-record.ts';
 
 /**
  * Puts the first administrative key into an empty store. There is no default key.
- * @param options.provided text of the file that `SVC_BOOTSTRAP_ADMIN_KEY_FILE` names; `null` makes a key
+ * @param options.provided reads the file that `SVC_BOOTSTRAP_ADMIN_KEY_FILE` names, where a key is needed; `null` makes one
  * @throws Error when the text is not an administrative key; the message does not contain the text
  */
 export async function bootstrapAdministrativeKey(options: {
   readonly store: Pick<EffectStore, 'keys' | 'putFirstKey' | 'now' | 'health'>;
   readonly pepper: KeyObject;
-  readonly provided: string | null;
+  readonly provided: () => Promise<string | null>;
 }): Promise<
   /** The store has keys already, or must not get any (an "empty" store next to existing data). */
   | { readonly made: false; readonly key: null }
@@ -20,7 +20,8 @@ export async function bootstrapAdministrativeKey(options: {
 > {
   const { store, pepper } = options;
   if (!store.health().ready || (await store.keys(null)).length > 0) return { made: false, key: null };
-  const provided = options.provided === null ? null : providedKey(options.provided);
+  const text = await options.provided();
+  const provided = text === null ? null : providedKey(text);
   const key = provided ?? makeKey('administrative');
   const record = recordOf(
     key,

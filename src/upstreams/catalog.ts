@@ -3,7 +3,7 @@ import { MAX_TARGET, type McpCall, pinnedCall, type Tool } from '../effects/mode
 import { paramSteps, splitTemplate } from '../effects/model/param-template.ts';
 import { memberSchema, readTyped, type SchemaAt, typesOf } from '../json/schema-walk.ts';
 import { planOf, type RequestPlan, misfit, type Place, placeOf } from './http/request-template.ts';
-import { foldedName, formMisfit, MOST_SHOWN, overrideFault } from './http/form.ts';
+import { CLASHES, foldedName, formMisfit, MOST_SHOWN, overrideFault } from './http/form.ts';
 import { multipartMisfit, opaqueMisfit } from './http/multipart-body.ts';
 import { queryMisfit, restMisfit } from './http/query.ts';
 import { Ajv2020, type AnySchema, type ErrorObject, type Options, type ValidateFunction } from 'ajv/dist/2020.js';
@@ -285,7 +285,7 @@ function queryPartsMisfit(
 /** Why a name cannot be that of a field beside those before it, as `readForm` says; `null` if it can. */
 function fieldFault({ places }: RequestPlan, name: string, before: Set<string>): string | null {
   const folded = foldedName(name);
-  if (before.has(folded)) return 'stands beside a name that some servers take for the same';
+  if (before.has(folded)) return CLASHES;
   before.add(folded);
   return places.has(name) ? null : overrideFault(name, 'body');
 }

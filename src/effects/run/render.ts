@@ -136,15 +136,18 @@ export function resultMembers(result: KeptResult | null) {
   return {
     result: result.body.value,
     ...statusMember,
-    ...encodingMember(result.body.kind),
+    ...ENCODING_MEMBER[result.body.kind],
     ...(result.truncated ? { response_truncated: true } : {}),
   };
 }
 
-function encodingMember(kind: KeptBody['kind']) {
-  if (kind === 'base64') return { result_encoding: 'base64' as const };
-  return kind === 'passed_on' ? { result_encoding: 'digest' as const } : {};
-}
+const ENCODING_MEMBER = {
+  json: {},
+  text: {},
+  base64: { result_encoding: 'base64' },
+  passed_on: { result_encoding: 'digest' },
+  sealed: {},
+} as const satisfies Record<KeptBody['kind'], object>;
 
 /** The `approval` member of an answer. */
 export function approvalToWire(approval: ApprovalRecord, publicUrl: string) {

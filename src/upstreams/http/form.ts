@@ -253,13 +253,12 @@ function put(
 function take(node: Parts, segments: readonly string[], level: number): void {
   const name = segments[level] ?? '';
   const folded = level === 0 ? foldedName(name) : name.toLowerCase();
-  if (node.folded.has(folded))
-    throw new FormFault(
-      pathOf(segments.slice(0, level + 1)),
-      'stands beside a name that some servers take for the same',
-    );
+  if (node.folded.has(folded)) throw new FormFault(pathOf(segments.slice(0, level + 1)), CLASHES);
   node.folded.add(folded);
 }
+
+/** Why a name is refused beside another with the same folded form. */
+export const CLASHES = 'stands beside a name that some servers take for the same';
 
 /** Two names with the same folded form clash. PHP turns dots and spaces in names of fields into "_". */
 export function foldedName(name: string): string {

@@ -6,6 +6,7 @@ import { pointerTo, isJsonArray, isJsonObject, type Json, type JsonObject } from
 import { memberSchema } from '../../json/schema-walk.ts';
 import type { JsonLimits } from '../../json/strict.ts';
 import {
+  CLASHES,
   collectFields,
   type Fields,
   fieldsOf,
@@ -88,7 +89,7 @@ export function collectQuery(
     const own = isFlat ? name : root;
     const before = spelled.get(foldedName(own));
     if (before !== undefined && before !== own) {
-      refuse(pathOf(own), 'stands beside a name that some servers take for the same');
+      refuse(pathOf(own), CLASHES);
       continue;
     }
     spelled.set(foldedName(own), own);
@@ -148,8 +149,8 @@ function joinedFields(name: string, texts: readonly string[], options: ReadOptio
 function restNameFault({ taken }: QueryPlan, name: string): string | null {
   const folded = foldedName(rootOfName(name));
   if (folded === KEY_NAME) return 'is where callers carry their key';
-  const isTaken = taken.has(folded) ? 'is what some servers take for a param that the tool declares' : null;
-  return overrideFault(name, 'query') ?? isTaken;
+  const fault = overrideFault(name, 'query');
+  return fault ?? (taken.has(folded) ? 'is what some servers take for a param that the tool declares' : null);
 }
 
 /** The first name that is written otherwise than what was read would be; `null` if there is none. */
