@@ -68,6 +68,7 @@ export function addResolve(effects: Command, { terminal, exit }: CliContext): vo
         );
       }
       const { chosen, refused } = await choose(svc, id, options);
+      if (options.dryRun) exit(refused.length === 0 ? 0 : 1);
       if (options.dryRun) return tell(terminal, chosen, refused, options);
       if (options.yes === undefined && chosen.length > 0) await confirm(terminal, chosen, options.outcome);
       const settled: string[] = [];

@@ -1,5 +1,14 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { existsSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  realpathSync,
+  rmSync,
+  writeFileSync,
+} from 'node:fs';
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
@@ -186,6 +195,18 @@ async function startEverything(port: number): Promise<ChildProcess> {
 }
 
 describe('what is made of the tools', () => {
+  test.each([
+    ['for people', []],
+    ['as JSON', ['--json']],
+  ])('stands beside files that cannot be used, and the exit code says so (%s)', async (_, more) => {
+    tools = [{ name: 'add_note', inputSchema: { type: 'object' } }];
+    mkdirSync('policies');
+    writeFileSync('policies/mine.yaml', 'rules: 7\n');
+    const { code, out, err } = await raw('--force', ...more);
+    expect(code).toBe(1);
+    expect(more.length === 0 ? err : JSON.stringify(JSON.parse(out).findings)).toContain('policies/mine.yaml');
+  });
+
   test('annotations and names are hints: neither alone makes a grave tool harmless', async () => {
     const hints = (name: string, annotations?: object) => ({
       name,

