@@ -1,11 +1,14 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { NO_HEADERS } from '../../src/effects/model/action-call.ts';
 import { effectToWire } from '../../src/effects/wire/effect.ts';
+import type { VoteResult } from '../../src/effects/approval-store.ts';
 import type { AllowanceRecord } from '../../src/effects/model/allowance.ts';
+import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
 import { BUSY, type EffectRecord, type Evidence } from '../../src/effects/model/effect.ts';
-import { dispatchGranted } from '../../src/effects/run/decide-approval.ts';
+import { decideApproval, dispatchGranted } from '../../src/effects/run/decide-approval.ts';
 import type { EffectPorts, ReceiptFacts } from '../../src/effects/ports.ts';
 import { resolveEffect } from '../../src/effects/run/resolve-effect.ts';
+import { outcomeOfRecord } from '../../src/effects/run/to-outcome.ts';
 import { Running } from '../../src/effects/run/running.ts';
 import { MAX_ATTEMPTS } from '../../src/effects/steps/lifecycle.ts';
 import { runEffect } from '../../src/effects/run/run-effect.ts';
@@ -183,6 +186,19 @@ describe('the answer to an attempt', () => {
     expect(admitted).toHaveLength(2);
     const seq = admitted[1]?.seq ?? 0;
     expect(rig.ports.receipts.view(life.receipt.jws ?? '')).toMatchObject({ ledger: { seq } });
+  });
+
+  it.each([
+    ['somebody', { by: 'resolve', keyId: 'key_1', user: 'ada', forced: false, comment: null, evidence: null }],
+    ['a probe', { by: 'probe', evidence: {} }],
+    ['the attempt itself', { by: 'owner' }],
+  ] as const)('says that it was established that it did not happen where %s did so', async (who, settledBy) => {
+    const { effectId } = await run(said(FAILED), await request());
+    const effect = await rig.core.store.effect(WS, effectId);
+    if (effect?.life.state !== 'failed') throw new Error('it failed');
+    const { decision, reason } = outcomeOfRecord({ ...effect, life: { ...effect.life, settledBy } }, false, null);
+    const code = who === 'the attempt itself' ? 'upstream_refused' : 'resolved_not_happened';
+    expect([decision, reason]).toEqual(['failed', { code, message: 'As told.' }]);
   });
 
   it('may take its whole time to be sent after the admission, however long was waited for what changed before', async () => {
@@ -404,6 +420,40 @@ describe('the time to send', () => {
     expect(places).toContain(again);
     running.end(places[0] ?? -1);
     expect(running.stagesOf('eff_1')).toBeNull();
+  });
+});
+
+describe('where policy only observes', () => {
+  const observing: Pick<EffectPorts, 'judge'> = {
+    judge(...of) {
+      const verdict = rig.core.judge(...of);
+      return verdict.kind === 'permit' ? { ...verdict, mode: 'observe' } : verdict;
+    },
+  };
+  const asked = { payment_id: 'pay_2', amount: 60_002, currency: 'EUR' };
+
+  it('a call of nobody runs that somebody would be asked about', async () => {
+    const call = await request({ params: asked });
+    const ofNobody = { ...call, principal: { ...call.principal, user: null } };
+    expect(await run({}, ofNobody)).toMatchObject({ reason: { code: 'key_without_user' } });
+    const seen = await run({ ...observing, ...said(FAILED) }, { ...ofNobody, idempotencyKey: 'of-nobody' });
+    expect(seen).toMatchObject({ decision: 'failed', observed: { would: 'pending_approval' } });
+  });
+
+  it('a call of somebody waits with files as large as are kept', async () => {
+    const files = { ...NO_FILES, bytes: 999_999 };
+    const settings: EffectPorts['settings'] = () => ({ ...rig.core.settings(), filesKeptBytes: 999_999 });
+    const call = await request({ params: { ...asked, amount: 60_004 }, files });
+    expect(await run({ settings }, call)).toMatchObject({ decision: 'pending_approval' });
+  });
+
+  it('a call with files runs that are too large to wait', async () => {
+    const files = { ...NO_FILES, bytes: 1_000_000 };
+    const settings: EffectPorts['settings'] = () => ({ ...rig.core.settings(), filesKeptBytes: 999_999 });
+    const call = await request({ params: { ...asked, amount: 60_003 }, files });
+    expect(await run({ settings }, call)).toMatchObject({ reason: { code: 'files_too_large_to_wait' } });
+    const seen = await run({ ...observing, ...said(FAILED), settings }, { ...call, idempotencyKey: 'with-files' });
+    expect(seen).toMatchObject({ decision: 'failed', observed: { would: 'pending_approval' } });
   });
 });
 
@@ -637,6 +687,9 @@ describe('a call that was approved', () => {
     if (voted.kind !== 'counted') throw new Error(voted.kind);
     return voted;
   }
+  const forged = (approval: ApprovalRecord | null) => (approval === null ? null : { ...approval, isForged: true });
+  const forgedVote = (voted: VoteResult): VoteResult =>
+    voted.kind === 'counted' ? { ...voted, approval: { ...voted.approval, isForged: true } } : voted;
   async function sent(ports: Partial<EffectPorts>, more: Partial<RunRequest> = {}) {
     const { approval, effect } = await granted(more);
     return dispatchGranted({ ...rig.core, ...ports }, rig.people, approval, effect);
@@ -666,6 +719,37 @@ describe('a call that was approved', () => {
     const people = { ...rig.people, key: async () => ({ profile: 'mcp_agent' }) };
     await dispatchGranted({ ...rig.core, judge }, people, approval, effect);
     expect(asked).toEqual([['192.0.2.7', 'mcp_agent']]);
+  });
+
+  it.each<readonly [string, Partial<EffectPorts['store']>]>([
+    ['before the vote', { approval: async (...of) => forged(await rig.core.store.approval(...of)) }],
+    ['as it is counted', { vote: async (...of) => forgedVote(await rig.core.store.vote(...of)) }],
+  ])('takes no vote that is seen to be on a forged request %s, and is not sent', async (_when, forging) => {
+    const never: UpstreamPort = { ...rig.core.upstream, send: () => expect.unreachable('it was sent') };
+    const asked = await run({}, await request({ params: { payment_id: 'pay_2', amount: 60_000, currency: 'EUR' } }));
+    if (asked.decision !== 'pending_approval') throw new Error(asked.decision);
+    const maria = await rig.ports.authenticate(rig.keys.approver);
+    if ('failure' in maria) throw new Error(maria.failure);
+    const ports = { ...rig.core, upstream: never, store: { ...rig.core.store, ...forging } };
+    const vote = { workspace: WS, approvalId: asked.approval.id, verdict: 'approve', comment: null } as const;
+    const beside = { principal: maria, changes: null, digest: asked.approval.digest };
+    expect(await decideApproval(ports, rig.people, { ...vote, ...beside })).toMatchObject({
+      kind: 'problem',
+      problem: { code: 'conflict', detail: expect.stringContaining('not as a gateway wrote it') },
+    });
+  });
+
+  it('tells who became a user since that somebody who was there decides it', async () => {
+    const asked = await run({}, await request({ params: { payment_id: 'pay_2', amount: 60_001, currency: 'EUR' } }));
+    if (asked.decision !== 'pending_approval') throw new Error(asked.decision);
+    const maria = await rig.ports.authenticate(rig.keys.approver);
+    if ('failure' in maria) throw new Error(maria.failure);
+    const people = { ...rig.people, since: async () => asked.approval.createdAt + 1 };
+    const vote = { workspace: WS, approvalId: asked.approval.id, verdict: 'approve', comment: null } as const;
+    const beside = { principal: maria, changes: null, digest: asked.approval.digest };
+    expect(await decideApproval(rig.core, people, { ...vote, ...beside })).toMatchObject({
+      problem: { code: 'own_request', detail: expect.stringContaining('You became a user after the request') },
+    });
   });
 
   it('is not asked again by itself where the upstream was busy: the approval covered one dispatch', async () => {

@@ -3,7 +3,7 @@ import { connect } from 'node:net';
 import { setImmediate } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ownerOf } from '../../src/api/caller.ts';
-import { createInvalidKeyLimiter } from '../../src/api/invalid-key-limiter.ts';
+import { createInvalidKeyLimiter, INVALID_KEY_LIMIT } from '../../src/api/invalid-key-limiter.ts';
 import { Refused } from '../../src/api/problem.ts';
 import { type Rig, refund, startRig } from './rig.ts';
 
@@ -134,6 +134,25 @@ describe('keys', () => {
     expect(same.status).toBe(200);
     const query = await rig.send('GET', `${EFFECTS}?api_key=${agent}`, { key: account });
     expect(query.status).toBe(401);
+  });
+
+  it('count two keys in one request among the invalid ones of an address, so that nobody guesses in pairs', async () => {
+    const limiter = createInvalidKeyLimiter(() => 0);
+    const two = { kind: 'invalid', detail: 'Two keys.' } as const;
+    const code = async (): Promise<string | null> =>
+      ownerOf(rig.ports, limiter, two, '10.0.0.9').then(
+        () => null,
+        (error: unknown) => (error instanceof Refused ? error.problem.code : null),
+      );
+    const codes = new Set<string | null>();
+    for (let sent = 0; sent < INVALID_KEY_LIMIT.burst; sent += 1) codes.add(await code());
+    expect([[...codes], await code()]).toEqual([['invalid_key'], 'too_many_requests']);
+  });
+
+  it('400 for a name that stands twice in a query: which of them would count is not guessed', async () => {
+    const answer = await rig.send('GET', `${EFFECTS}?limit=1&limit=2`);
+    expect([answer.status, answer.json['code']]).toEqual([400, 'invalid_request']);
+    expect(answer.json['errors']).toEqual([{ path: '/query/limit', message: 'stands more than once' }]);
   });
 
   it('401 on a run leaves open whether it happened: an earlier one with the same idempotency key may have', async () => {

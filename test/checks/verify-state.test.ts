@@ -100,6 +100,18 @@ describe('verifyState', () => {
     expect(shown(over)).toMatchObject({ truncated: true });
   });
 
+  it('shows no more than 32,768 characters of JSON of all values together, wherever they end', () => {
+    const requiredFields = Array.from({ length: 40 }, (_, index) => `f${index}`);
+    const assumedState = Object.fromEntries(requiredFields.map((field) => [field, 'x'.repeat(1_000)]));
+    const { mismatches } = verify({ requiredFields, assumedState, currentState: {} });
+    const shown = mismatches.flatMap(({ assumed, current }) => [assumed, current]).filter((value) => value !== null);
+    // A text that is cut ends with a sign of its own.
+    expect(shown.map((value) => JSON.stringify(value).length).reduce((sum, length) => sum + length)).toBeLessThan(
+      32_772,
+    );
+    expect(shown).toHaveLength(33);
+  });
+
   it('a condition that cannot be judged does not hold', () => {
     expect(verify({ currentState: { a: 'x' }, conditions: { a: { $regex: '(' } } }).status).toBe('mismatch_detected');
   });

@@ -442,6 +442,14 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
       });
     });
 
+    it('asks anew about one of twenty that wait: it is no more than there were', async () => {
+      await pending({ idempotencyKey: 'k', approvalDigest: 'before' });
+      for (let waiting = 1; waiting < 20; waiting += 1) await pending();
+      const renewed = await pending({ idempotencyKey: 'k', approvalDigest: 'after' });
+      expect(renewed).toMatchObject({ created: true, approval: { status: 'pending' } });
+      expect(await list('pending')).toHaveLength(20);
+    });
+
     at.timed('lets an agent ask again once requests of its are rejected or over', async () => {
       const waiting = await Promise.all(Array.from({ length: 20 }, () => pending()));
       for (const { approval } of waiting.slice(0, 2)) await at.store.vote(voteRequest(approval, { verdict: 'reject' }));

@@ -11,6 +11,7 @@ import {
   rateOf,
   settleRequest,
   UNKNOWN,
+  voteRequest,
   WORKSPACE,
 } from './requests.ts';
 
@@ -62,6 +63,18 @@ export function describeObserving(open: OpenStore, capabilities: Capabilities): 
       const { effect } = await sent(asked, again);
       await at.store.settle(settleRequest(effect, UNKNOWN));
       expect((await sent(asked, again)).effect).toMatchObject({ id: effect.id, attempt: 2 });
+    });
+
+    it('a call that somebody rejected before runs under another key: nobody is asked', async () => {
+      const fingerprint = 'fp:the same';
+      const asked = { verdict: permit([], [approvalBy()]), fingerprint };
+      const waits = await at.store.admit(admitRequest(asked));
+      if (waits.kind !== 'pending') throw new Error('it waits');
+      await at.store.vote(voteRequest(waits.approval, { verdict: 'reject' }));
+      expect(await at.store.admit(admitRequest(asked))).toMatchObject({ reason: { code: 'approval_rejected' } });
+      expect((await sent(observing([], [approvalBy()]), { fingerprint })).observed).toMatchObject({
+        would: 'pending_approval',
+      });
     });
 
     it('a pause refuses all the same', async () => {

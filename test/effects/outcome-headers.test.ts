@@ -43,3 +43,21 @@ it('what is refused because evidence contradicts itself is not safe to send agai
   const exhausted = { ...DENIED, reason: { code: 'attempts_exhausted', message: 'Ten times.' } } as const;
   expect(renderOutcome(exhausted, context).body).toMatchObject({ did_it_happen: 'no', safe_to_retry: true });
 });
+
+it.each([
+  ['it said how long', 2_000, true, 'true'],
+  ['it did not say how long', null, true, 'true'],
+  ['another try would not be sent', 2_000, false, 'false'],
+] as const)('libraries send again what found the upstream busy, where %s', (_what, retryAfterMs, asks, header) => {
+  const failed: RunOutcome = {
+    ...DENIED,
+    decision: 'failed',
+    reason: { code: 'upstream_busy', message: 'It was busy.' },
+    retryAfterMs,
+    answer: null,
+    result: null,
+    settlement: 'done',
+    ...(asks ? { askAgain: true } : null),
+  };
+  expect(outcomeHeaders(failed)['x-should-retry']).toBe(header);
+});

@@ -1,6 +1,6 @@
 import { expect, it } from 'vitest';
 import { admitStep } from '../../src/effects/steps/admission.ts';
-import { expireOverdueStep, giveUpStep, voteStep } from '../../src/effects/steps/voting.ts';
+import { expireOverdueStep, giveUpStep, isOwnRequest, voteStep } from '../../src/effects/steps/voting.ts';
 import { applyPlan, emptyState, type MapState, viewOf } from '../contract/map-view.ts';
 import { admitRequest, approvalBy, permit, voteRequest, WORKSPACE } from '../contract/requests.ts';
 
@@ -75,4 +75,17 @@ it('where the effect of a request does not wait any more, its end changes the re
     actor: ACTOR,
   } as const;
   expect(giveUpStep(viewOf(state, NOW), given)).toEqual({ reply: { kind: 'already_decided', approval: granted } });
+});
+
+it.each([
+  ['the user whose key asked', { user: 'tom' }, true],
+  ['the owner of the agent', { user: 'olga' }, true],
+  ['who made the key', { user: 'ada' }, true],
+  ['whoever holds the key that asked', { keyId: 'key_asked' }, true],
+  ['a key or a user of a moment later', { voterSince: NOW + 1 }, true],
+  ['somebody else, who was there', {}, false],
+] as const)('a request of their own is that of %s', (_who, voter, isOwn) => {
+  const requester = { user: 'tom', agentOwner: 'olga', keyMadeBy: 'ada', keyId: 'key_asked' };
+  const other = { user: 'maria', keyId: 'key_other', voterSince: NOW };
+  expect(isOwnRequest({ requester, createdAt: NOW }, { ...other, ...voter })).toBe(isOwn);
 });

@@ -172,6 +172,13 @@ describe('every kind of change is found, with its place', () => {
     expect(looked).toBe(200);
   });
 
+  test('a tool of 1,048,576 characters can be pinned, and none of one more', () => {
+    const empty = JSON.stringify({ name: 'x', description: '' }).length;
+    const tool = (length: number): JsonObject => ({ name: 'x', description: 'y'.repeat(length - empty) });
+    expect(toolDigest(tool(1_048_576))).toHaveProperty('ok', true);
+    expect(toolDigest(tool(1_048_577))).toEqual({ ok: false, why: expect.stringContaining('1048576 characters') });
+  });
+
   test('a tool longer than somebody takes is unusable, and its pin not gone', () => {
     const steps = comparisonInSteps(
       'pay',

@@ -267,7 +267,7 @@ describe('what servers read in different ways is refused, with its place', () =>
       ),
       '',
     ],
-    ['long headers', part(`${field}\r\nContent-Type: text/plain; x=${'y'.repeat(9000)}`), ''],
+    ['long headers', part(`${field}\r\nContent-Type: text/plain`.padEnd(8_193, ' ')), ''],
     ['a field and its headers of 100,001 bytes', part(field, 'x'.repeat(100_001 - field.length)), ''],
     ['a long filename', part(disposition(`name="a"; filename="${'f'.repeat(1025)}"`)), '/a'],
   ])('%s', async (_name, body, path) => {
@@ -282,6 +282,7 @@ describe('what servers read in different ways is refused, with its place', () =>
 
   test.each([
     ['a field and its headers of 100,000 bytes', part(field, 'x'.repeat(100_000 - field.length))],
+    ['headers of 8,192 bytes', part(`${field}\r\nContent-Type: text/plain`.padEnd(8_192, ' '))],
     ['a filename of 1,024 characters', part(disposition(`name="a"; filename="${'f'.repeat(1024)}"`))],
   ])('but %s is what may be', async (_, body) => {
     const { form, upload } = await read(body);

@@ -183,6 +183,14 @@ describe('params of the effects API', () => {
   ])('params %#', (params, message) => {
     expect(faults(params).join('\n')).toMatch(message);
   });
+  test.each<[string, number]>([
+    ['filter', 'filter%5Ba%5D='.length],
+    ['more', 'a='.length],
+  ])('%s takes 8,192 characters in the query, and not one more', (name, before) => {
+    const of = (length: number): JsonObject => ({ [name]: { a: 'x'.repeat(length - before) } });
+    expect(faults(of(8_192))).toEqual([]);
+    expect(faults(of(8_193)).join()).toContain('not take more than 8192');
+  });
   test('a name that the schema declares for the body is no other param of the query', () => {
     const body = makeTool({
       name: 'z',
