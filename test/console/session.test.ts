@@ -43,7 +43,9 @@ describe('signing in', () => {
   it('a link opens once, and says who is there and what that person may do', async () => {
     const token = await link('approver');
     const headers = await signedIn({ link: token });
-    const { json } = await as(headers, 'GET', '/console/session');
+    const { json, headers: said } = await as(headers, 'GET', '/console/session');
+    // Who sits at the same browser later reads it from no cache.
+    expect(said['cache-control']).toBe('no-store');
     expect(json).toMatchObject({ user: 'maria', kind: 'account', workspaces: ['demo'], has_shown_key: false });
     expect(json['may']).toContain('approvals.decide');
     expect(json['may']).not.toContain('keys.manage');
