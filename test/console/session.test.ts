@@ -320,6 +320,20 @@ describe('a session', () => {
       expect(await as(headers, 'GET', path)).toMatchObject({ status: 401 });
   });
 
+  it('is ended, and begun, by no page of others, though the browser sends its cookie along', async () => {
+    const headers = await signedIn({ key: rig.keys.approver });
+    const { cookie = '' } = headers;
+    const refused = { status: 403, json: { code: 'origin_not_allowed' } };
+    for (const others of [{ cookie }, { ...headers, 'sec-fetch-site': 'same-site' }]) {
+      expect(await as(others, 'DELETE', '/console/session')).toMatchObject(refused);
+      expect(await as(others, 'GET', '/console/session')).toMatchObject(refused);
+      const again = await as(others, 'POST', '/console/session', { key: rig.keys.approver });
+      expect(again).toMatchObject(refused);
+      expect(again.headers['set-cookie']).toBeUndefined();
+    }
+    expect((await as(headers, 'GET', '/console/session')).status).toBe(200);
+  });
+
   it('cannot be made by who can only write to the store', async () => {
     const headers = await signedIn({ key: rig.keys.account });
     const { store } = rig.ports;
