@@ -374,6 +374,61 @@ describe('what was allowed ahead', () => {
   });
 });
 
+describe('allowances', () => {
+  const given: AllowanceRecord = {
+    id: 'alw_2',
+    workspace: 'demo',
+    likeness: 'alike',
+    approvalId: 'apr_2',
+    effectId: 'eff_2',
+    agentId: 'bot',
+    tool: 'payments.refund',
+    target: 'payment:pay_1',
+    rules: ['rig/refund-large'],
+    varies: { currency: { kind: 'text', maxLength: 80 } },
+    by: { user: 'maria', keyId: 'key_1' },
+    times: 3,
+    used: 1,
+    givenAt: Date.UTC(2026, 0, 1),
+    expiresAt: Date.UTC(2026, 0, 2),
+    epoch: 0,
+    ended: { why: 'revoked', at: Date.UTC(2026, 0, 1, 1), by: 'nora' },
+  };
+  const shown = {
+    id: 'alw_2',
+    status: 'revoked',
+    agent_id: 'bot',
+    times: 3,
+    used: 1,
+    varies: { currency: { max_length: 80 } },
+    given_at: '2026-01-01T00:00:00.000Z',
+    expires_at: '2026-01-02T00:00:00.000Z',
+    ended: { at: '2026-01-01T01:00:00.000Z', by: 'nora' },
+  };
+
+  it('are shown to the key of an agent as far as they are for its calls, and all of them to people', async () => {
+    const read = vi.spyOn(rig.ports.store, 'allowances').mockResolvedValue({ items: [given], next: null });
+    for (const key of [rig.keys.agent, rig.keys.otherAgent, rig.keys.approver]) {
+      const { status, json } = await rig.send('GET', `${WS}/allowances`, { key });
+      expect([status, list(json['allowances'])]).toEqual([200, [expect.objectContaining(shown)]]);
+    }
+    expect(read.mock.calls.map(([, { agentId }]) => agentId)).toEqual(['bot', 'other-bot', null]);
+    read.mockRestore();
+  });
+
+  it('that are over already are as their revoker wants them: the answer is that of a revocation, with who ended it', async () => {
+    const revoke = vi.spyOn(rig.ports.store, 'revokeAllowance').mockResolvedValue({ kind: 'over', allowance: given });
+    const answer = await rig.send('DELETE', `${WS}/allowances/alw_2`, { key: rig.keys.approver });
+    expect(answer).toMatchObject({ status: 200, json: shown });
+    expect(revoke).toHaveBeenCalledWith(
+      expect.objectContaining({ id: 'alw_2', by: 'maria', actor: { type: 'user', id: 'maria' } }),
+    );
+    revoke.mockRestore();
+    const absent = await rig.send('DELETE', `${WS}/allowances/alw_none`, { key: rig.keys.approver });
+    expect(absent.json).toMatchObject({ status: 404, code: 'not_found' });
+  });
+});
+
 describe('a rejected call', () => {
   it('carries the approver’s reason wherever it is asked for', async () => {
     const body = refund({ params: { payment_id: 'pay_2', amount: 61_000, currency: 'EUR' } });
