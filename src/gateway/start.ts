@@ -21,10 +21,11 @@ import { join } from 'node:path';
 import { bootstrapAdminKeyFile } from '../config/environment.ts';
 import { bootstrapAdministrativeKey } from '../identity/bootstrap.ts';
 import { makeKeyFile, readKeyFile } from '../secrets/key-file.ts';
+import type { Tool } from '../effects/model/tool.ts';
 import type { Directory } from '../identity/directory.ts';
 import type { LivePauseView } from './pause-view.ts';
 
-/** A stop takes at most this much longer than the longest call, ms. Reads that pass are cut before. */
+/** Reads that pass are cut before that, ms. */
 const STOP_MS = 30_000;
 
 const STARTING = { code: 'store_unavailable', message: 'It takes up work when the store is ready.' } as const;
@@ -148,12 +149,15 @@ class TakingUp {
 /** The last calls come to their end; then what was opened is closed. */
 async function close({ held, sink, logger }: Ground, drain: Drain, opened: ExitStack): Promise<void> {
   await drain.drain();
-  const { tools } = held.inForce.configuration;
-  const longest = Math.max(0, ...tools.map(({ timeoutMs, streams }) => streams?.totalMs ?? timeoutMs));
-  if (await opened.closeWithin(longest + STOP_MS)) return;
+  if (await opened.closeWithin(longestStopMs(held.inForce.configuration.tools))) return;
   logger.error('not everything came to its end: the gateway ends without it');
   await sink.written();
   process.once('exit', endHard);
+}
+
+/** How long a stop may take once no more requests come. Whatever is not over then is not waited for. */
+export function longestStopMs(tools: readonly Pick<Tool, 'timeoutMs' | 'streams'>[]): number {
+  return STOP_MS + Math.max(0, ...tools.map(({ timeoutMs, streams }) => streams?.totalMs ?? timeoutMs));
 }
 
 /**

@@ -73,6 +73,16 @@ const EVIDENCE: Evidence = {
 const UNKNOWN: UpstreamResult = { kind: 'unknown', evidence: EVIDENCE };
 const FAILED: UpstreamResult = { kind: 'failed', evidence: EVIDENCE, answer: null, result: null };
 
+/** As a client of the proxy sends it. */
+const PROXIED: RunRequest['proxied'] = {
+  kind: 'http',
+  pathAndQuery: '/v1/payments/pay_1/refunds',
+  method: 'POST',
+  headers: {},
+  body: Buffer.from('{}'),
+  setCookie: false,
+};
+
 /** An upstream that is asked, and of which this is said. */
 function said(result: UpstreamResult): Pick<EffectPorts, 'upstream'> {
   const upstream: UpstreamPort = {
@@ -555,6 +565,21 @@ describe('a call', () => {
     expect(given).toBe(1);
     expect(await run(ports, await request())).toMatchObject({ decision: 'committed' });
     expect(given).toBe(2);
+  });
+
+  it.each<[string, Partial<RunRequest>]>([
+    ['of the effects API', {}],
+    ['of a client of the proxy', { via: 'proxy', proxied: PROXIED }],
+  ])('%s that finds no place is not admitted: nothing is kept of it, and it may come again', async (_, more) => {
+    const call = await request(more);
+    expect(await runEffect({ ...rig.core, place: async () => null }, call)).toMatchObject({
+      kind: 'problem',
+      problem: { code: 'busy', retryAfterMs: expect.any(Number) },
+    });
+    expect(await run({}, { ...call, via: 'effects_api', proxied: null })).toMatchObject({
+      decision: 'committed',
+      attempt: 1,
+    });
   });
 
   it('is given up where policy or pauses change with each look at it', async () => {

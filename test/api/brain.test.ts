@@ -76,6 +76,39 @@ describe('entities', () => {
     }
   });
 
+  it('that a file names belong to the file: they are neither put nor deleted, and it is said where they stand', async () => {
+    const actor = { type: 'gateway', id: 'files' } as const;
+    const origin = { kind: 'file', file: 'crm/brain.yaml', line: 3 } as const;
+    const entity = { ...ACME, id: 'cus_file', links: [] };
+    await rig.ports.brainWriter.put('demo', [{ entity, origin }], actor);
+    const over = await put([
+      { ...ACME, id: 'cus_new' },
+      { ...ACME, id: 'cus_file', name: 'Another' },
+    ]);
+    expect(over.json).toMatchObject({ status: 409, code: 'conflict', did_it_happen: 'no' });
+    expect(over.json['detail']).toContain('/entities/1 is in the file crm/brain.yaml');
+    expect((await rig.send('GET', `${ENTITIES}/customer/cus_new`)).status).toBe(404);
+    const path = `${ENTITIES}/customer/cus_file`;
+    const gone = await rig.send('DELETE', path, { key: rig.keys.admin });
+    expect(gone.json).toMatchObject({ status: 409, code: 'conflict', did_it_happen: 'no' });
+    expect(gone.json['detail']).toContain('crm/brain.yaml');
+    expect((await rig.send('GET', path)).json).toMatchObject({ name: ACME.name, source: origin });
+  });
+
+  it.each([
+    ['entities', 'brain_entities'],
+    ['characters', 'brain_size'],
+  ] as const)(
+    'beyond the most %s of a workspace are refused, with the limit that could be raised',
+    async (of, limit) => {
+      vi.spyOn(rig.ports.brainWriter, 'put').mockResolvedValueOnce({ kind: 'too_much', of, limit: 7 });
+      const { json } = await put([ACME]);
+      expect(json).toMatchObject({ status: 409, code: 'conflict', did_it_happen: 'no' });
+      expect(json['detail']).toContain('more than 7');
+      expect(json['detail']).toContain(`raise limits.${limit}.`);
+    },
+  );
+
   it('say everything that is wrong with them, and where; then nothing is put', async () => {
     const answer = await put([
       { type: 'team', id: 'sound', name: 'Sound' },

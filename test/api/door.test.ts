@@ -1,10 +1,13 @@
 import { once } from 'node:events';
 import { connect } from 'node:net';
+import { PassThrough } from 'node:stream';
 import { setImmediate } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import { ownerOf } from '../../src/api/caller.ts';
 import { createInvalidKeyLimiter, INVALID_KEY_LIMIT } from '../../src/api/invalid-key-limiter.ts';
 import { Refused } from '../../src/api/problem.ts';
+import { createServer } from '../../src/api/server.ts';
+import { createLogger } from '../../src/telemetry/logger.ts';
 import { type Rig, refund, startRig } from './rig.ts';
 
 const EFFECTS = '/v1/workspaces/demo/effects';
@@ -358,6 +361,29 @@ describe('what goes wrong inside', () => {
 });
 
 describe('shutting down', () => {
+  it('ends the connection with each answer, whatever it is, so that nobody sends the next call on it', async () => {
+    let isStopping = false;
+    const app = createServer({
+      logger: createLogger({ level: 'error', sink: new PassThrough() }),
+      settings: rig.ports.settings,
+      bodyLimit: 1024,
+      connections: 10,
+      isStopping: () => isStopping,
+    });
+    app.get('/there', async () => ({}));
+    const connections = async () =>
+      Promise.all(
+        ['/there', '/nowhere'].map(async (url) => {
+          const { headers } = await app.inject({ url, headers: { host: '127.0.0.1' } });
+          return headers['connection'];
+        }),
+      );
+    expect(await connections()).not.toContain('close');
+    isStopping = true;
+    expect(await connections()).toEqual(['close', 'close']);
+    await app.close();
+  });
+
   it('answers in full while it shuts down', async () => {
     const own = await startRig();
     const { server } = own.app;

@@ -119,10 +119,14 @@ afterEach(async () => {
   vi.useRealTimers();
 });
 
-/** Names of keys that begin with `agent` are of the agent of this name; those that begin with `reader` are of an account. */
+/**
+ * Names of keys that begin with `agent` are of the agent of this name; those that begin with `reader` are of an account,
+ * and those that begin with `limited` of one that may call another tool alone.
+ */
 function principalOf(name: string): Principal {
   const user = name.startsWith('tom-') ? 'tom' : null;
-  const base = { keyId: name, user, madeBy: null, keyCreatedAt: 0, readOnly: false, allowedTools: null };
+  const allowedTools = name.startsWith('limited') ? ['deploy.start'] : null;
+  const base = { keyId: name, user, madeBy: null, keyCreatedAt: 0, readOnly: false, allowedTools };
   if (name.startsWith('agent')) return { ...base, kind: 'agent', workspace: 'demo', agentId: name };
   return { ...base, kind: 'account', workspace: 'demo' };
 }
@@ -197,6 +201,18 @@ describe('the stream of effects', () => {
     await pass(500);
     await expect.poll(() => shown(one)).toEqual(['eff_1', 'eff_1']);
     expect(all.text).not.toMatch(/"receipt":\{|"result":/);
+  });
+
+  it('has no text that a rule made of params for a key that may not call the tool', async () => {
+    const [reader, limited] = [await listen('reader'), await listen('limited')];
+    await settle();
+    happens('eff_1');
+    const reason = { code: 'rule_denied', message: 'Not to DE89370400440532013000', rule: 'rig/refund' } as const;
+    const life = { state: 'denied', at: 0, decision: 'denied_policy', reason, mismatches: [] } as const;
+    effects.set('eff_1', { ...model, id: 'eff_1', life });
+    await pass(500);
+    await expect.poll(() => [shown(reader), shown(limited)]).toEqual([['eff_1'], ['eff_1']]);
+    expect([reader.text.includes('DE8937'), limited.text.includes('DE8937')]).toEqual([true, false]);
   });
 
   it('says that it is alive every two seconds, where nothing happens', async () => {

@@ -146,6 +146,11 @@ describe('run', () => {
     const answer = await rig.send('POST', EFFECTS, { key: rig.keys.admin, ...options });
     expect(answer.status).toBe(403);
     expect(answer.json).toMatchObject({ decision: 'denied_permission', reason: { code: 'wrong_key_kind' } });
+    // Nobody could read what it was, so nothing came of it, and nothing is recorded.
+    expect(answer.json).toMatchObject({ did_it_happen: 'no', safe_to_retry: true, next: 'block' });
+    expect(answer.json['links']).toEqual({ docs: 'http://127.0.0.1:8080/docs/errors/wrong_key_kind' });
+    expect(answer.json).not.toHaveProperty('effect_id');
+    expect([answer.headers['svc-decision'], answer.headers['x-should-retry']]).toEqual(['denied_permission', 'false']);
   });
 
   it.each([
@@ -376,5 +381,22 @@ describe('resolve', () => {
     expect((await rig.send('POST', path, { body: { outcome: 'happened' } })).json['code']).toBe('not_unknown');
     const none = await rig.send('POST', `${EFFECTS}/eff_none/resolve`, { body: { outcome: 'happened' } });
     expect(none.status).toBe(404);
+  });
+});
+
+describe('forgetting', () => {
+  const erase = (id: unknown) => rig.send('DELETE', `${EFFECTS}/${String(id)}/params`);
+
+  it('is refused with a conflict while the call waits, is done once it is over, and twice is the same as once', async () => {
+    const params = { payment_id: 'pay_1', amount: 60_123, currency: 'EUR' };
+    const held = await rig.send('POST', EFFECTS, { body: refund({ params }) });
+    const id = held.json['effect_id'];
+    const early = await erase(id);
+    expect(early.json).toMatchObject({ status: 409, code: 'conflict', did_it_happen: 'no', next: 'replan' });
+    const path = `/v1/workspaces/demo/approvals/${String(held.json['approval']?.['id'])}/reject`;
+    expect((await rig.send('POST', path, { key: rig.keys.approver, body: {} })).status).toBe(200);
+    for (let times = 0; times < 2; times += 1)
+      expect(await erase(id)).toMatchObject({ status: 200, json: { effect_id: id, erased: true } });
+    expect((await erase('eff_none')).json).toMatchObject({ status: 404, code: 'not_found' });
   });
 });

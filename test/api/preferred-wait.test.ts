@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
-import { createEffectWatch } from '../../src/api/preferred-wait.ts';
+import { createEffectWatch, PreferredWait } from '../../src/api/preferred-wait.ts';
 import { refund, type Rig, startRig } from './rig.ts';
 
 /* `Prefer: wait=n` on a call that waits for people: its connection is held until they have decided, or the time is over. */
@@ -219,6 +219,19 @@ describe('a held call whose caller prefers to wait', () => {
     const answer = await answering;
     expect([answer.status, answer.json['code']]).toEqual([401, 'invalid_key']);
     expect(answer.text).not.toContain('for its owner alone');
+  });
+
+  it('tells a key nothing that may not run actions any more', async () => {
+    const owner = await rig.ports.authenticate(rig.keys.account);
+    if ('failure' in owner) throw new Error(owner.failure);
+    const waits = new PreferredWait({ ...rig.ports, stillValid: async () => ({ ...owner, readOnly: true }) });
+    const hold = vi.spyOn(rig.ports.preferredWait, 'hold').mockImplementation((...of) => waits.hold(...of));
+    const { id, answering } = await held();
+    await decide(id, 'reject', 'for those who may run it');
+    const answer = await answering;
+    hold.mockRestore();
+    expect([answer.status, answer.json['code']]).toEqual([401, 'invalid_key']);
+    expect(answer.text).not.toContain('for those who may run it');
   });
 });
 

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
+import type { AllowanceRecord } from '../../src/effects/model/allowance.ts';
 import { type Rig, refund, startRig } from './rig.ts';
 
 const WS = '/v1/workspaces/demo';
@@ -160,6 +161,18 @@ describe('reservations', () => {
     expect([claim.status, list(claim.json['errors'])[0]?.['path']]).toEqual([400, '/target']);
   });
 
+  it('beyond as many as a key may hold say of whom they are too many, and how many may be', async () => {
+    const { store } = rig.ports;
+    const keyId = `key_${/^svc_[a-z]+_(.{12})/.exec(rig.keys.agent)?.[1] ?? ''}`;
+    const ids = Array.from({ length: 100 }, (_, n) => `rsv_many_${n}`);
+    const of = { workspace: 'demo', pool: 'another', capacity: 100, units: 1, agentId: 'bot', keyId, ttlMs: 60_000 };
+    for (const id of ids) await store.makeReservation({ ...of, id, actor: { type: 'user', id: 'tom' } });
+    const body = { pool: 'deploy-slot', units: 1, ttl_s: 60 };
+    const { json } = await rig.send('POST', `${WS}/reservations`, { key: rig.keys.agent, body });
+    expect(json).toMatchObject({ status: 409, code: 'too_many_reservations', of: 'key', limit: 100, next: 'wait' });
+    for (const id of ids) expect((await rig.send('DELETE', `${WS}/reservations/${id}`)).status).toBe(200);
+  });
+
   it('says which pool was probably meant', async () => {
     const body = { pool: 'deploy-slots', units: 1, ttl_s: 60 };
     const answer = await rig.send('POST', `${WS}/reservations`, { key: rig.keys.agent, body });
@@ -275,6 +288,19 @@ describe('pauses', () => {
     expect((await rig.send('POST', `${WS}/pauses`, { body })).status).toBe(400);
   });
 
+  it('end in the future: until now is no pause any more', async () => {
+    const now = Math.ceil(rig.ports.store.now()) + 1_000;
+    const clock = vi.spyOn(rig.ports.store, 'now').mockReturnValue(now);
+    const ask = (until: number) =>
+      rig.send('POST', `${WS}/pauses`, {
+        body: { scope: { agent: 'retired' }, reason: 'x', until: new Date(until).toISOString() },
+      });
+    const [over, open] = [await ask(now), await ask(now + 1)];
+    clock.mockRestore();
+    expect([over.status, list(over.json['errors'])[0]?.['path'], open.status]).toEqual([400, '/until', 201]);
+    await rig.send('DELETE', `${WS}/pauses/${String(open.json['id'])}`);
+  });
+
   it('are for no agent, and for an administrative key in workspaces that exist', async () => {
     const body = { scope: { workspace: true }, reason: 'x' };
     expect((await rig.send('POST', `${WS}/pauses`, { key: rig.keys.agent, body })).status).toBe(403);
@@ -306,6 +332,100 @@ describe('approvals', () => {
     expect(approved.json['votes']).toEqual([expect.objectContaining({ user: 'maria', comment: 'fine' })]);
     expect((await rig.send('POST', `${path}/reject`, { key: rig.keys.approver })).json['code']).toBe('conflict');
     expect((await rig.send('POST', `${WS}/approvals/apr_none/approve`, { key: rig.keys.approver })).status).toBe(404);
+  });
+});
+
+describe('what was allowed ahead', () => {
+  const given: AllowanceRecord = {
+    id: 'alw_1',
+    workspace: 'demo',
+    likeness: 'alike',
+    approvalId: 'apr_1',
+    effectId: 'eff_1',
+    agentId: 'bot',
+    tool: 'payments.refund',
+    target: 'payment:pay_1',
+    rules: ['rig/refund-large'],
+    varies: {},
+    by: { user: 'maria', keyId: 'key_1' },
+    times: 3,
+    used: 1,
+    givenAt: 1,
+    expiresAt: Number.MAX_SAFE_INTEGER,
+    epoch: 0,
+  };
+
+  it.each<[string, string, Partial<AllowanceRecord>]>([
+    ['lets calls in', 'open', {}],
+    ['was given before the store was set back', 'over', { epoch: -1 }],
+    ['is at its end', 'over', { expiresAt: 2 }],
+    ['was used as often as it may be', 'used_up', { used: 3 }],
+    ['was revoked', 'revoked', { ended: { why: 'revoked', at: 2, by: 'nora' } }],
+    ['no gateway wrote', 'forged', { isForged: true }],
+  ])('and %s is listed as %s', async (_, status, more) => {
+    const { store } = rig.ports;
+    const one = { ...given, expiresAt: store.now() + 60_000, epoch: store.health().epoch + (more.epoch ?? 0) };
+    const allowances = vi
+      .spyOn(store, 'allowances')
+      .mockResolvedValue({ items: [{ ...one, ...more, epoch: one.epoch }], next: null });
+    const { json } = await rig.send('GET', `${WS}/allowances`, { key: rig.keys.approver });
+    allowances.mockRestore();
+    expect(list(json['allowances'])).toMatchObject([{ id: 'alw_1', status, times: 3, given_by: 'maria' }]);
+  });
+});
+
+describe('allowances', () => {
+  const given: AllowanceRecord = {
+    id: 'alw_2',
+    workspace: 'demo',
+    likeness: 'alike',
+    approvalId: 'apr_2',
+    effectId: 'eff_2',
+    agentId: 'bot',
+    tool: 'payments.refund',
+    target: 'payment:pay_1',
+    rules: ['rig/refund-large'],
+    varies: { currency: { kind: 'text', maxLength: 80 } },
+    by: { user: 'maria', keyId: 'key_1' },
+    times: 3,
+    used: 1,
+    givenAt: Date.UTC(2026, 0, 1),
+    expiresAt: Date.UTC(2026, 0, 2),
+    epoch: 0,
+    ended: { why: 'revoked', at: Date.UTC(2026, 0, 1, 1), by: 'nora' },
+  };
+  const shown = {
+    id: 'alw_2',
+    status: 'revoked',
+    agent_id: 'bot',
+    times: 3,
+    used: 1,
+    varies: { currency: { max_length: 80 } },
+    given_at: '2026-01-01T00:00:00.000Z',
+    expires_at: '2026-01-02T00:00:00.000Z',
+    ended: { at: '2026-01-01T01:00:00.000Z', by: 'nora' },
+  };
+
+  it('are shown to the key of an agent as far as they are for its calls, and all of them to people', async () => {
+    const read = vi.spyOn(rig.ports.store, 'allowances').mockResolvedValue({ items: [given], next: null });
+    for (const key of [rig.keys.agent, rig.keys.otherAgent, rig.keys.approver]) {
+      const { status, json } = await rig.send('GET', `${WS}/allowances`, { key });
+      expect([status, list(json['allowances'])]).toEqual([200, [expect.objectContaining(shown)]]);
+    }
+    expect(read.mock.calls.map(([, { agentId }]) => agentId)).toEqual(['bot', 'other-bot', null]);
+    read.mockRestore();
+  });
+
+  it('that are over already are as their revoker wants them: the answer is that of a revocation, with who ended it', async () => {
+    const revoke = vi.spyOn(rig.ports.store, 'revokeAllowance').mockResolvedValue({ kind: 'over', allowance: given });
+    const answer = await rig.send('DELETE', `${WS}/allowances/alw_2`, { key: rig.keys.approver });
+    expect(answer).toMatchObject({ status: 200, json: shown });
+    expect(revoke).toHaveBeenCalledWith(
+      expect.objectContaining({ id: 'alw_2', by: 'maria', actor: { type: 'user', id: 'maria' } }),
+    );
+    revoke.mockRestore();
+    const absent = await rig.send('DELETE', `${WS}/allowances/alw_none`, { key: rig.keys.approver });
+    expect(absent.json).toMatchObject({ status: 404, code: 'not_found' });
   });
 });
 

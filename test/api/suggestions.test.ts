@@ -152,16 +152,33 @@ it('draws on calls of the tool as it is now, without headers of their own, among
       id: `apr_${n}`,
       status: 'pending' as const,
     }));
-    vi.spyOn(ports.store, 'approvals').mockImplementation(async (_, { limit, cursor }) => {
+    vi.spyOn(ports.store, 'approvals').mockImplementation(async (_, { cursor }) => {
       const from = Number(cursor ?? 0);
       const all = [...waiting, ...items];
-      return {
-        items: all.slice(from, from + limit),
-        next: from + limit < all.length ? String(from + limit) : null,
-      };
+      // Pages may be short though others follow.
+      const to = from + 60;
+      return { items: all.slice(from, to), next: to < all.length ? String(to) : null };
     });
     expect(await said(), `${others} later ones wait`).toBe(found);
   }
+});
+
+it.each([
+  [100_000, 1],
+  [110_000, 0],
+])('opens no more than 512 Ki characters of params for one answer: five of %i are %i rule', async (length, rules) => {
+  await approve(5);
+  const { ports } = rig;
+  const { store, openParams } = ports;
+  const read = store.effect.bind(store);
+  vi.spyOn(store, 'effect').mockImplementation(async (...of) => {
+    const effect = await read(...of);
+    return effect?.sealed == null ? effect : { ...effect, sealed: effect.sealed.padEnd(length) };
+  });
+  vi.spyOn(ports, 'openParams').mockImplementation((effect) =>
+    openParams({ ...effect, sealed: effect.sealed?.trimEnd() ?? null }),
+  );
+  expect((await suggestions()).json['suggestions']).toHaveLength(rules);
 });
 
 it('says so where no rule can be tried, and not that there is none', async () => {

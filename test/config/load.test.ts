@@ -158,6 +158,24 @@ describe('a store on Redis', () => {
   });
 });
 
+it.each(['standalone', 'sentinel', 'cluster'])(
+  'a store on Redis, %s, that can lose answered steps is taken where somebody accepts that in the file, and else not',
+  async (mode) => {
+    const nodes = mode === 'standalone' ? '' : ', nodes: ["127.0.0.1:26379"]';
+    const store = (more: string) =>
+      `store: { kind: redis, url: "redis://primary", mode: ${mode}${nodes}, durability: local${more} }\n`;
+    for (const more of ['', ', allow_weak_durability: false'])
+      expect((await faultsOf(store(more))).findings.map(({ code }) => code)).toContain('weak_durability');
+    const accepted = await load(store(', allow_weak_durability: true'));
+    expect(accepted.store).toMatchObject({ durability: 'local', allowWeakDurability: true });
+  },
+);
+
+it('names that a Host header may carry are the same in any case', async () => {
+  const { server } = await load('server: { allowed_hosts: [Gateway.Example, other.example] }\n');
+  expect(server.allowedHosts).toEqual(['gateway.example', 'other.example']);
+});
+
 describe('what stands beside a store', () => {
   it('on Redis is by default where its journal is, for ten minutes of freeze and a week of clock', async () => {
     const { store, secrets, receipts } = await load('store: { kind: redis, url: "redis://127.0.0.1:6379" }\n');

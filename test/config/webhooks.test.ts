@@ -83,6 +83,14 @@ describe('a receiver', () => {
     expect(await id(`{ name: other, url: "https://a.example/x", secret: "${SECRET}" }`)).not.toBe(first);
   });
 
+  it('is named by its host where it has no name, whatever the port: a second one there needs a name', async () => {
+    const of = (port: string) => `url: "https://hooks.example${port}/x", secret: "\${SECRET}"`;
+    const [one] = await receivers(`{ ${of('')} }`);
+    const [other] = await receivers(`{ ${of(':8443')} }`);
+    expect([other?.name, other?.id]).toEqual(['hooks.example', one?.id]);
+    expect(await receivers(`{ ${of('')} }\n  - { ${of(':8443')}, name: second }`)).toHaveLength(2);
+  });
+
   it('is signed for by the secret of now first, and then by the one before', async () => {
     const [one] = await receivers(`{ url: "https://a.example", secret: "\${SECRET}", previous_secret: "\${OTHER}" }`);
     expect(one).toMatchObject({ secrets: [SECRET, OTHER] });

@@ -41,9 +41,14 @@ const WS = '/v1/workspaces/demo';
 
 describe('signing in', () => {
   it('a link opens once, and says who is there and what that person may do', async () => {
-    const token = await link('approver');
+    const made = await rig.send('POST', '/v1/beta/console/links', { key: rig.keys.approver });
+    // Nor is the link itself kept anywhere on the way.
+    expect(made.headers['cache-control']).toBe('no-store');
+    const token = /#link=(.+)$/.exec(String(made.json['url']))?.[1] ?? '';
     const headers = await signedIn({ link: token });
-    const { json } = await as(headers, 'GET', '/console/session');
+    const { json, headers: said } = await as(headers, 'GET', '/console/session');
+    // Who sits at the same browser later reads it from no cache.
+    expect(said['cache-control']).toBe('no-store');
     expect(json).toMatchObject({ user: 'maria', kind: 'account', workspaces: ['demo'], has_shown_key: false });
     expect(json['may']).toContain('approvals.decide');
     expect(json['may']).not.toContain('keys.manage');
@@ -316,6 +321,20 @@ describe('a session', () => {
     expect(String(left.headers['set-cookie'])).toContain('Max-Age=0');
     for (const path of ['/console/session', `${WS}/effects`])
       expect(await as(headers, 'GET', path)).toMatchObject({ status: 401 });
+  });
+
+  it('is ended, and begun, by no page of others, though the browser sends its cookie along', async () => {
+    const headers = await signedIn({ key: rig.keys.approver });
+    const { cookie = '' } = headers;
+    const refused = { status: 403, json: { code: 'origin_not_allowed' } };
+    for (const others of [{ cookie }, { ...headers, 'sec-fetch-site': 'same-site' }]) {
+      expect(await as(others, 'DELETE', '/console/session')).toMatchObject(refused);
+      expect(await as(others, 'GET', '/console/session')).toMatchObject(refused);
+      const again = await as(others, 'POST', '/console/session', { key: rig.keys.approver });
+      expect(again).toMatchObject(refused);
+      expect(again.headers['set-cookie']).toBeUndefined();
+    }
+    expect((await as(headers, 'GET', '/console/session')).status).toBe(200);
   });
 
   it('cannot be made by who can only write to the store', async () => {

@@ -1,5 +1,6 @@
 import { expect, it } from 'vitest';
 import { createExitStack } from '../../src/gateway/exit-stack.ts';
+import { longestStopMs } from '../../src/gateway/start.ts';
 
 it('closes in the opposite order, and waits no longer than it is told to', async () => {
   const stack = createExitStack();
@@ -13,4 +14,11 @@ it('closes in the opposite order, and waits no longer than it is told to', async
   stack.push(() => new Promise(() => {}));
   expect(await stack.closeWithin(20)).toBe(false);
   expect(closed).toEqual(['second', 'first']);
+});
+
+it('a stop takes 30 s at most beyond the longest call, and of a stream all its time counts', () => {
+  expect(longestStopMs([])).toBe(30_000);
+  expect(longestStopMs([{ timeoutMs: 20_000 }, { timeoutMs: 5_000 }])).toBe(50_000);
+  const streams = { totalMs: 600_000, bytes: 1 };
+  expect(longestStopMs([{ timeoutMs: 20_000 }, { timeoutMs: 1_500, streams }])).toBe(630_000);
 });

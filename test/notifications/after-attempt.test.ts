@@ -1,5 +1,12 @@
 import { expect, it } from 'vitest';
-import { afterAttempt, type Attempted, type Delivery } from '../../src/effects/model/notification.ts';
+import {
+  afterAttempt,
+  type Attempted,
+  type Delivery,
+  isWanted,
+  NOTIFICATION_EVENTS,
+} from '../../src/effects/model/notification.ts';
+import { INSTALLATION } from '../../src/effects/model/ledger.ts';
 
 const HOUR = 3_600_000;
 const NOW = 5_000;
@@ -64,4 +71,17 @@ it('what was delivered has no failure any more, and what was refused is not trie
     lastFailure: 'it answered 410',
     state: { kind: 'dead', at: NOW },
   });
+});
+
+it.each([
+  ['all', NOTIFICATION_EVENTS, null, [true, true, true]],
+  ['what it names', ['pause.set'] as const, null, [true, true, false]],
+  ['a workspace: not of the others, and not of the installation', NOTIFICATION_EVENTS, ['w'], [true, false, false]],
+] as const)('a receiver of %s is told of it alone', (_, events, workspaces, told) => {
+  const said = [
+    { event: 'pause.set', workspace: 'w' },
+    { event: 'pause.set', workspace: 'other' },
+    { event: 'tool.quarantined', workspace: INSTALLATION },
+  ] as const;
+  expect(said.map((one) => isWanted({ events, workspaces }, one))).toEqual(told);
 });

@@ -41,6 +41,12 @@ describe('what is told', () => {
     );
   });
 
+  it('has the time at which it happened, not that of the attempt', () => {
+    const message = said({ at: Date.UTC(2026, 0, 1) });
+    expect(message.body['timestamp']).toBe('2026-01-01T00:00:00.000Z');
+    expect(mailText(message)).toContain('at: 2026-01-01T00:00:00.000Z');
+  });
+
   it('names the workspace, and none where it is of the installation', () => {
     expect(said({}).body['data']).toMatchObject({ workspace: 'a/b' });
     const of = said({ event: 'tool.quarantined', workspace: INSTALLATION, effectId: null });

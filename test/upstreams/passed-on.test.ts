@@ -232,6 +232,31 @@ describe('what is not a whole stream', () => {
     }
   });
 
+  test.each([
+    ['while pieces keep coming', false],
+    ['while its caller takes nothing', true],
+  ])('not over in time %s: unknown', async (_, isHeld) => {
+    const heard = listener();
+    const letGo = isHeld ? heard.hold() : () => {};
+    const { socket, result } = await begun(heard.hears, { streams: { totalMs: 150, bytes: 1_000_000 } });
+    socket.write(HEAD);
+    let left = 60;
+    const writing = setInterval(() => {
+      left -= 1;
+      socket.write(left > 0 ? chunk(FIRST) : '0\r\n\r\n');
+      if (left > 0) return;
+      clearInterval(writing);
+      letGo();
+    }, 10);
+    const { kind, evidence } = await result;
+    clearInterval(writing);
+    expect([kind, evidence.code, evidence.message]).toEqual([
+      'unknown',
+      'timeout',
+      expect.stringContaining('not over after 150 ms'),
+    ]);
+  });
+
   test('longer than the limit: unknown, and the rest is not passed on', async () => {
     const heard = listener();
     const { socket, result } = await begun(heard.hears, { streams: { totalMs: 60_000, bytes: 20 } });

@@ -21,7 +21,7 @@ import { makeApiKey, startGateway, type TestGateway } from '../gateway.ts';
 import { lockOf } from './lenient-server.ts';
 import { callOf, post, resultOf } from './world.ts';
 
-const TOOLS = ['pay', 'decline', 'stops', 'refuses'].map((name) => ({
+const TOOLS = ['pay', 'decline', 'stops', 'refuses', 'errs'].map((name) => ({
   name,
   inputSchema: { type: 'object' as const, additionalProperties: true },
 }));
@@ -52,6 +52,7 @@ function officialServer(): HttpServer {
     });
     server.setRequestHandler(CallToolRequestSchema, async ({ params: { name } }, { signal }) => {
       signal.addEventListener('abort', () => begun.push(`${name}: cancelled`));
+      if (name === 'errs') throw new McpError(ErrorCode.InvalidParams, 'Not so either');
       await hold(name);
       return { content: [{ type: 'text', text: `${name}: done` }], ...(name === 'decline' && { isError: true }) };
     });
@@ -155,4 +156,10 @@ test('a call is cancelled, and refused, under the id that its client knows', asy
   release('stops');
   await stops;
   expect(await call('refuses')).toMatchObject({ status: 400, message: { id: 7, error: { message: 'Not so' } } });
+});
+
+test('an error that the server answers a call with comes under the id of its client, and was not done', async () => {
+  const { status, message } = await call('errs');
+  expect([status, message['id']]).toEqual([200, 7]);
+  expect(message['error']).toMatchObject({ message: expect.stringContaining('Not so either') });
 });

@@ -280,6 +280,23 @@ test('of many lines at once some are taken in each turn of the event loop, and t
 });
 
 describe('children that end, hang or never begin', () => {
+  test.each([
+    ['cannot be started', '/nonexistent/program', []],
+    ['ends by itself', '/bin/sh', ['-c', 'exit 3']],
+  ])('a child that %s says once that it is over, so that no later child is taken for it', async (_, command, args) => {
+    const ends: string[] = [];
+    const child = new StdioChild(
+      { command, args, env: {}, cwd: null },
+      keeper,
+      { lineBytes: 1_000, graceMs: 300 },
+      { line: () => {}, over: (why) => void ends.push(why) },
+    );
+    await child.gone;
+    // What Node tells of its pipes comes after.
+    for (let turns = 0; turns < 20; turns += 1) await new Promise((resolve) => setImmediate(resolve));
+    expect(ends).toHaveLength(1);
+  });
+
   test('killed in mid-call: the call breaks, the session is over, the next one has another child', async () => {
     const server = odd();
     const [one, two] = [await initialize(server), await initialize(server)];
