@@ -16,13 +16,11 @@ export interface DirectoryConfiguration {
  */
 export type Directory = ReturnType<typeof createDirectory>;
 
-type Registry = Pick<EffectStore, 'workspaces' | 'agents'>;
-
 /**
  * Makes the directory; call `refresh` once before using it. If an agent is both declared in the configuration and
  * registered under the same id, the declared one counts.
  */
-export function createDirectory(initial: DirectoryConfiguration, store: Registry) {
+export function createDirectory(initial: DirectoryConfiguration, store: Pick<EffectStore, 'workspaces' | 'agents'>) {
   let configuration = initial;
   let registered: { readonly workspaces: readonly string[]; readonly agents: readonly Agent[] } = {
     workspaces: [],

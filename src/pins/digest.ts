@@ -35,16 +35,12 @@ export function toolDigest(
   // What a strict reader refuses could be pinned, and not be read again: names that differ only in case, for example.
   const read = parseStrictJson(text, LIMITS);
   if (!read.ok) return { ok: false, why: `it is not strict JSON: ${read.message}` };
-  return { ok: true, sha256: sha256Of(text) };
+  return { ok: true, sha256: createHash('sha256').update(text, 'utf8').digest('hex') };
 }
 
 /** Whether a definition is longer than one that can be pinned. */
 export function isTooLong(tool: Json): boolean {
   return sizeUpTo(tool, MAX_TOOL) > MAX_TOOL;
-}
-
-function sha256Of(text: string): string {
-  return createHash('sha256').update(text, 'utf8').digest('hex');
 }
 
 function isDeeper(value: Json, levels: number): boolean {

@@ -73,18 +73,10 @@ export function parseInstant(text: string, zone: string): number | null {
   return Number.isNaN(instant) ? null : instant;
 }
 
-interface ZoneClock {
-  /** Offset of local time at an instant, in ms, rounded to whole seconds. */
-  offset(instant: number): number;
-  /**
-   * When the clock shows so many minutes of a local day, for the first time; where it never does, when it goes past
-   * them. Month and day may overflow, as in `Date.UTC`.
-   */
-  instantOf(year: number, month: number, day: number, minutes: number): number;
-}
+type ZoneClock = ReturnType<typeof zoneClock>;
 
 /** The clock of a time zone that {@link isTimeZone}. */
-export function zoneClock(zone: string): ZoneClock {
+export function zoneClock(zone: string) {
   const format = new Intl.DateTimeFormat('en-US', {
     timeZone: zone,
     calendar: 'iso8601',
@@ -98,9 +90,15 @@ export function zoneClock(zone: string): ZoneClock {
     minute: 'numeric',
     second: 'numeric',
   });
-  const clock: ZoneClock = {
-    instantOf: (year, month, day, minutes) => localInstant(clock, Date.UTC(year, month - 1, day, 0, minutes)),
-    offset: (instant) => {
+  const clock = {
+    /**
+     * When the clock shows so many minutes of a local day, for the first time; where it never does, when it goes past
+     * them. Month and day may overflow, as in `Date.UTC`.
+     */
+    instantOf: (year: number, month: number, day: number, minutes: number): number =>
+      localInstant(clock, Date.UTC(year, month - 1, day, 0, minutes)),
+    /** Offset of local time at an instant, in ms, rounded to whole seconds. */
+    offset: (instant: number): number => {
       const whole = Math.floor(instant / 1_000) * 1_000;
       const parts = new Map(format.formatToParts(whole).map(({ type, value }) => [type, Number(value)]));
       const part = (type: Intl.DateTimeFormatPartTypes): number => parts.get(type) ?? 0;

@@ -41,7 +41,7 @@ function isMcp(configured: Configured): configured is Configured & McpUpstreamSe
 
 export type PlaceKind = 'calls' | 'reads' | 'tunnels';
 
-type Lanes = Readonly<Record<PlaceKind, Places>> & { readonly width: number };
+type Lanes = Readonly<Record<PlaceKind, ReturnType<typeof createPlaces>>> & { readonly width: number };
 
 /**
  * How long a call or a read may wait for a place, ms. It has to be shorter than `dispatch_by`, and than callers wait
@@ -124,8 +124,6 @@ function lanesOf(
 
 /** Gives a place back. A second call does nothing. */
 export type Place = () => void;
-
-export type Places = ReturnType<typeof createPlaces>;
 
 /** An agent may take a place while it holds fewer than this many times the places that would stay free. */
 const SHARE = 3;

@@ -7,16 +7,14 @@ import { makePrivateFile } from '../private-folder.ts';
 /** How often a taken lock is tried again, ms. */
 const RETRY_MS = 50;
 
-export interface StoreLock {
-  release(): void;
-}
+export type StoreLock = Awaited<ReturnType<typeof acquireLock>>;
 
 /**
  * Keeps a second gateway out, by an exclusive transaction that stays open as long as the process lives. The operating
  * system ends it with the process, whatever ends the process.
  * @throws StoreUnavailable when another process still has it after `waitMs`
  */
-export async function acquireLock(path: string, open: OpenDatabase, waitMs: number): Promise<StoreLock> {
+export async function acquireLock(path: string, open: OpenDatabase, waitMs: number) {
   const deadline = performance.now() + waitMs;
   const database = openLockFile(path, open);
   for (;;) {

@@ -11,16 +11,7 @@ import { slotOf, workspaceTag } from './names.ts';
 import { script, SCRIPT_NAMES } from './scripts.ts';
 
 /** A primary: the server on which steps run, and the barrier that confirms them. */
-export interface Primary {
-  /** @throws StoreUnavailable while it cannot be reached or its settings have not passed the check */
-  connection(): RedisConnection;
-  readonly barrier: Barrier;
-  /** Waits until it can be reached and was checked. @throws Error for settings that cannot be used, StoreUnavailable */
-  ready(): Promise<void>;
-  /** What is wrong with its settings, or `null`. */
-  fault(): string | null;
-  close(): void;
-}
+export type Primary = Readonly<ReturnType<typeof openPrimary>>;
 
 /** The servers, and which primary a workspace is on. */
 export interface Topology {
@@ -48,7 +39,7 @@ export interface TopologySettings {
 const CHECK_AGAIN_MS = 100;
 
 /** Opens a primary with its two connections. Its settings are checked on every new connection, before any step. */
-function openPrimary(target: RedisTarget, settings: TopologySettings): Primary {
+function openPrimary(target: RedisTarget, settings: TopologySettings) {
   const { access, durability, allowWeakDurability } = settings;
   const steps = openConnection(target, access, { name: `svc:${settings.gatewayId}` });
   const barrierConnection = openConnection(target, access, {
@@ -87,12 +78,14 @@ function openPrimary(target: RedisTarget, settings: TopologySettings): Primary {
   });
 
   return {
-    connection() {
+    /** @throws StoreUnavailable while it cannot be reached or its settings have not passed the check */
+    connection(): RedisConnection {
       if (checked === null) throw new StoreUnavailable(fault?.message ?? 'Redis cannot be reached');
       return steps;
     },
     barrier,
-    async ready() {
+    /** Waits until it can be reached and was checked. @throws Error for settings that cannot be used, StoreUnavailable */
+    async ready(): Promise<void> {
       await Promise.all([steps.ready(), barrierConnection.ready()]);
       const deadline = performance.now() + BARRIER_ANSWER_MS * 2;
       while (checked === null && fault === null && performance.now() < deadline) {
@@ -100,7 +93,8 @@ function openPrimary(target: RedisTarget, settings: TopologySettings): Primary {
       }
       if (checked === null) throw fault ?? new StoreUnavailable('Redis cannot be reached');
     },
-    fault: () => fault?.message ?? null,
+    /** What is wrong with its settings, or `null`. */
+    fault: (): string | null => fault?.message ?? null,
     close() {
       closed = true;
       barrier.close();

@@ -79,22 +79,19 @@ export async function readFormInSlices(bytes: Buffer, options: FormOptions): Pro
 }
 
 /** Fields that arrive one by one, put together as {@link readForm} does. */
-export interface Fields {
-  /**
-   * @param index its place among all fields, for faults; by default counted
-   * @returns what is wrong with the field; `null` if nothing is
-   */
-  put(name: string, value: Leaf, index?: number): Extract<ReadForm, { ok: false }> | null;
-  members(): ReadForm;
-}
+export type Fields = ReturnType<typeof collectFields>;
 
 /** Fields whose names and values were already read, such as those of multipart. */
-export function collectFields(options: FormOptions): Fields {
+export function collectFields(options: FormOptions) {
   const root: Parts = { kind: 'parts', parts: new Map(), folded: new Set() };
   const levels = Math.min(options.limits.depth, MOST_LEVELS);
   let count = 0;
   return {
-    put(name, value, index = count) {
+    /**
+     * @param index its place among all fields, for faults; by default counted
+     * @returns what is wrong with the field; `null` if nothing is
+     */
+    put(name: string, value: Leaf, index = count): Extract<ReadForm, { ok: false }> | null {
       const fault = caught(() => {
         if (count >= options.limits.values) throw new FormFault('', `has more than ${options.limits.values} fields`);
         put(root, segmentsOf(name, index, levels), value, options);
@@ -103,7 +100,7 @@ export function collectFields(options: FormOptions): Fields {
       });
       return fault.ok ? null : fault;
     },
-    members: () => caught(() => membersOf(root, options)),
+    members: (): ReadForm => caught(() => membersOf(root, options)),
   };
 }
 
