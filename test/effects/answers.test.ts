@@ -4,9 +4,13 @@ import type { ApprovalRecord, Vote } from '../../src/effects/model/approval.ts';
 import { DECISIONS } from '../../src/effects/model/decision.ts';
 import { BUSY, type EffectRecord, type Life } from '../../src/effects/model/effect.ts';
 import type { RunOutcome } from '../../src/effects/model/outcome.ts';
+import type { Preview } from '../../src/effects/run/preview-effect.ts';
 import { renderOutcome } from '../../src/effects/run/render.ts';
+import { outcomeFor, outcomeOfRecord } from '../../src/effects/run/to-outcome.ts';
 import { effectToWire, happenedTo } from '../../src/effects/wire/effect.ts';
-import { approvalBy } from '../contract/requests.ts';
+import { obligationToWire, previewToWire } from '../../src/effects/wire/preview.ts';
+import { withoutContent } from '../../src/effects/wire/withheld.ts';
+import { approvalBy, budgetOf, rateOf } from '../contract/requests.ts';
 import { makeTool } from '../upstreams/tool.ts';
 
 const CONTEXT = {
@@ -468,5 +472,189 @@ describe('an effect as it is shown', () => {
     expect(shown({ life }).reason.code).toBe(code);
     const settledBy = { by: 'resolve', keyId: 'k', user: null, forced: false, comment: null, evidence: null } as const;
     expect(shown({ life: { ...life, settledBy } }).reason.code).toBe('resolved_not_happened');
+  });
+});
+
+describe('a second call under the same key', () => {
+  const told = (life: Life, change: Partial<EffectRecord> = {}, safe = false) =>
+    outcomeOfRecord({ ...RECORD, ...change, life }, safe, null);
+  const failed = (settledBy: typeof COMMITTED.settledBy, code: string): Life => ({
+    state: 'failed',
+    at: 5_000,
+    settledBy,
+    evidence: { ...EVIDENCE, code },
+    result: JSON_KEPT,
+  });
+
+  it('is told that it happened, with the receipt and what the upstream said, and that it waited for nothing', () => {
+    expect(told(COMMITTED)).toMatchObject({
+      decision: 'duplicate_blocked',
+      reason: { code: 'already_committed' },
+      receipt: RECEIPT,
+      result: JSON_KEPT,
+      repeat: true,
+      retryAfterMs: null,
+    });
+  });
+
+  it('is told in how long to ask where the first one runs, and that the outcome is unknown where nobody knows it', () => {
+    const running = outcomeOfRecord({ ...RECORD, life: { state: 'executing', lease: LEASE } }, false, 700);
+    expect(running).toMatchObject({ decision: 'in_progress', reason: { code: 'executing' }, retryAfterMs: 700 });
+    expect(told(RECORD.life)).toMatchObject({
+      decision: 'unknown_effect',
+      safeToRetry: false,
+      reason: { message: expect.stringContaining('Do not send it under another key') },
+    });
+    expect(told(RECORD.life, {}, true)).toMatchObject({
+      safeToRetry: true,
+      reason: { message: expect.stringContaining('send the same call with the same key again') },
+    });
+  });
+
+  it('is told of a failure how it failed; of one that people or a probe established, that', () => {
+    expect(told(failed({ by: 'owner' }, BUSY))).toMatchObject({
+      decision: 'failed',
+      reason: { code: 'upstream_busy' },
+    });
+    expect(told(failed({ by: 'owner' }, 'http_status'))).toMatchObject({
+      reason: { code: 'upstream_refused' },
+      result: JSON_KEPT,
+    });
+    const resolved = { by: 'resolve', keyId: 'k', user: null, forced: false, comment: null, evidence: null } as const;
+    for (const settledBy of [resolved, { by: 'probe', evidence: { seen: 0 } } as const])
+      expect(told(failed(settledBy, 'http_status')).reason.code).toBe('resolved_not_happened');
+  });
+
+  it('is told of a refusal what the first was: the decision, what differs, and what to do', () => {
+    const mismatches = [{ field: 'a', assumed: 1, current: 2 }];
+    const drifted: Life = {
+      state: 'denied',
+      at: 5_000,
+      decision: 'denied_claim',
+      reason: { code: 'state_drift', message: 'It drifted.', next: 'replan' },
+      mismatches,
+    };
+    expect(told(drifted)).toMatchObject({ decision: 'denied_claim', mismatches, next: 'replan' });
+    expect(told({ state: 'rejected', at: 1, approvalId: 'apr_1', until: 2 })).toMatchObject({
+      decision: 'denied_policy',
+      reason: { code: 'approval_rejected' },
+    });
+  });
+
+  it('is told that an approver changed the call, and which params', () => {
+    const trace = { ...RECORD.trace, changed: { approvalId: 'apr_1', params: ['amount', 'note'] } };
+    expect(told(COMMITTED, { trace })).toMatchObject({
+      changed: { approvalId: 'apr_1', params: ['amount', 'note'] },
+      reason: { message: expect.stringContaining('An approver changed amount, note before it ran') },
+    });
+  });
+
+  it('is told by the one that waited for it what the call itself would have been told', () => {
+    const life = { ...COMMITTED, accepted: true, responseTruncated: true };
+    expect(outcomeFor({ ...RECORD, life }, null)).toMatchObject({
+      decision: 'committed',
+      reason: { code: 'committed' },
+      repeat: false,
+      accepted: true,
+      responseTruncated: true,
+      result: JSON_KEPT,
+    });
+  });
+});
+
+describe('a preview', () => {
+  const budget = budgetOf(100, 7, { sharing: 'shared', beyond: 'ask' });
+  const preview: Preview = {
+    kind: 'preview',
+    would: 'unknown_effect',
+    httpStatus: 409,
+    reason: { code: 'outcome_unknown', message: 'Nobody knows.', policy: 'p', rule: 'p/r' },
+    tool: 'payments.refund',
+    target: 'payment:pay_1',
+    agentId: 'bot',
+    obligations: [
+      budget,
+      rateOf(3, 60_000),
+      { kind: 'claim', rule: 'p/r', target: 'payment:pay_1', hold: 'existing' },
+      { kind: 'reserve', rule: 'p/r', pool: 'gpu', units: 2, capacity: 4 },
+    ],
+    approvals: [approvalBy({ quorum: 2, beyond: 'budget:b' })],
+    matched: [{ rule: 'p/r', effect: 'allow', unknown: ['time.hour'] }],
+    policyVersion: 'v1',
+    budgets: [],
+    observed: null,
+    repeat: true,
+  };
+
+  it('has everything that the call would take and wait for, and the limits beyond which people would be asked', () => {
+    expect(previewToWire(preview, false)).toEqual({
+      would: 'unknown_effect',
+      http_status: 409,
+      reason: { code: 'outcome_unknown', message: 'Nobody knows.', policy: 'p', rule: 'p/r' },
+      tool: 'payments.refund',
+      target: 'payment:pay_1',
+      agent_id: 'bot',
+      obligations: [
+        {
+          kind: 'budget',
+          rule: 'payments/refunds',
+          budget: 'payments/daily',
+          unit: 'EUR-cent',
+          amount: 7,
+          limit: 100,
+          or_ask: true,
+        },
+        { kind: 'rate_limit', rule: 'payments/rate', id: 'payments/rate', window_ms: 60_000, limit: 3 },
+        { kind: 'claim', rule: 'p/r', target: 'payment:pay_1', hold: 'existing' },
+        { kind: 'reserve', rule: 'p/r', pool: 'gpu', units: 2 },
+        {
+          kind: 'approval',
+          rule: 'payments/large',
+          approvers: { roles: ['finance-lead'], users: [] },
+          quorum: 2,
+          expires_ms: 3_600_000,
+          beyond: 'budget:b',
+          summary: 'Refund 5,000 EUR to customer 42',
+        },
+      ],
+      policies: [{ rule: 'p/r', effect: 'allow', unknown: ['time.hour'] }],
+      policy_version: 'v1',
+      budgets: [],
+    });
+  });
+
+  it('tells an agent no limit of a budget that it shares, of its own it does', () => {
+    expect(obligationToWire(budget, true)).not.toHaveProperty('limit');
+    expect(obligationToWire(budgetOf(100, 7, { sharing: 'own' }), true)).toMatchObject({ limit: 100 });
+  });
+
+  it('says what policy would say where it only observes', () => {
+    const observed = { would: 'denied_policy', rule: 'p/cap' } as const;
+    expect(previewToWire({ ...preview, observed }, false)).toMatchObject({ observed });
+  });
+});
+
+describe('a key that does not read what calls carry', () => {
+  const denied = (code: 'rule_denied' | 'policy_paused' | 'no_rule_allows', rule?: string): Life => ({
+    state: 'denied',
+    at: 5_000,
+    decision: 'denied_policy',
+    reason: { code, message: 'Refund of 900 to Eve.', ...(rule !== undefined && { rule }) },
+    mismatches: [{ field: 'iban', assumed: 'DE1', current: 'DE2' }],
+  });
+
+  it('sees no values of the live state, nor what the upstream answered, also where it refused', () => {
+    expect(withoutContent({ ...RECORD, life: denied('rule_denied', 'p/cap') }).life).toMatchObject({ mismatches: [] });
+    const failed: Life = { state: 'failed', at: 1, settledBy: { by: 'owner' }, evidence: EVIDENCE, result: JSON_KEPT };
+    for (const life of [COMMITTED, failed])
+      expect(withoutContent({ ...RECORD, life }).life).toMatchObject({ result: null });
+  });
+
+  it.each([
+    ['rule_denied', 'p/cap', 'The rule p/cap refuses this call.'],
+    ['policy_paused', 'p/stop', 'The rule p/stop pauses this call.'],
+    ['no_rule_allows', undefined, 'Refund of 900 to Eve.'],
+  ] as const)('reads of %s which rule it was, not the sentence that the rule made of params', (code, rule, message) => {
+    expect(withoutContent({ ...RECORD, life: denied(code, rule) }).life).toMatchObject({ reason: { message } });
   });
 });
