@@ -200,6 +200,59 @@ describe('results', () => {
     expect(await svc.call(REFUND)).toMatchObject({ receipt, result, responseTruncated: true, accepted: false });
   });
 
+  test('what every answer says is in every result, under names of the language', async () => {
+    const said = {
+      attempt: 2,
+      reason: { code: 'c', message: 'm' },
+      did_it_happen: 'maybe',
+      next: 'wait',
+      observed: { would: 'denied_policy', rule: 'p/r' },
+      budgets: [{ budget: 'b', resets_at: null }],
+      retry_after_ms: 7,
+      links: { some_link: 'http://x' },
+    };
+    for (const [decision, status] of DECISIONS) {
+      const { svc } = await against([{ status, body: answer(decision, said) }]);
+      expect(await svc.call(REFUND)).toMatchObject({
+        tool: 'payments.refund',
+        target: 'payment:pay_1',
+        attempt: 2,
+        reason: { code: 'c', message: 'm' },
+        didItHappen: 'maybe',
+        next: 'wait',
+        observed: { would: 'denied_policy', rule: 'p/r' },
+        budgets: [{ budget: 'b', resetsAt: null }],
+        retryAfterMs: 7,
+        links: { some_link: 'http://x' },
+      });
+    }
+  });
+
+  test.each<[(typeof DECISIONS)[number][0], object, object]>([
+    ['committed', {}, { result: null, accepted: false, responseTruncated: false }],
+    [
+      'committed',
+      { upstream_status: 202, accepted: true, settlement: 'pending' },
+      { upstreamStatus: 202, accepted: true, settlement: 'pending' },
+    ],
+    ['duplicate_blocked', {}, { resultExpired: false }],
+    ['duplicate_blocked', { result_expired: true }, { resultExpired: true }],
+    ['failed', { result: { e: 1 }, upstream_status: 422 }, { result: { e: 1 }, upstreamStatus: 422 }],
+    ['denied_budget', {}, { budgets: [] }],
+    ['denied_claim', {}, { mismatches: [] }],
+    // What the gateway does not call safe is not.
+    ['unknown_effect', { safe_to_retry: undefined }, { safeToRetry: false }],
+  ])('%s has its own fields, and what it is where the gateway said none: %j', async (decision, said, fields) => {
+    const { svc } = await against([{ status: 200, body: answer(decision, { ...said }) }]);
+    expect(await svc.call(REFUND)).toMatchObject(fields);
+  });
+
+  test('a state that could not be read is no drift, also under replan', async () => {
+    const reason = { code: 'state_unreadable', message: 'm' };
+    const { svc } = await against([{ status: 409, body: answer('denied_claim', { reason, next: 'replan' }) }]);
+    expect((await svc.call(REFUND)).status).toBe('denied_claim');
+  });
+
   test('fields that do not belong to a status are not there', async () => {
     const { svc } = await against([
       { status: 403, body: answer('denied_policy', { approval: { id: 'x' }, receipt: {} }) },
@@ -211,7 +264,8 @@ describe('results', () => {
 
   test('a decision of a later gateway is an error, not a guess', async () => {
     const { svc } = await against([{ status: 409, body: answer('denied_weather') }]);
-    expect((await failure(svc.call(REFUND))).code).toBe('bad_answer');
+    // It may have happened: the decision is one that this client cannot read.
+    expect(await failure(svc.call(REFUND))).toMatchObject({ code: 'bad_answer', didItHappen: 'maybe' });
   });
 
   test('a switch over status is exhaustive at compile time', () => {

@@ -99,6 +99,31 @@ describe('the key', () => {
     expect(server.received[0]).toMatchObject({ key: 'from-environment', path: '/v1/workspaces/elsewhere/effects' });
   });
 
+  test('and address and workspace that are given count before the variables, and there are defaults for the last two', async () => {
+    vi.stubEnv('SVC_API_KEY', 'from-environment');
+    vi.stubEnv('SVC_BASE_URL', 'http://environment.test');
+    vi.stubEnv('SVC_WORKSPACE', 'elsewhere');
+    const given = scripted([COMMITTED], { workspace: 'de/mo' });
+    await given.svc.call({ tool: 't' });
+    expect(given.sent[0]).toMatchObject({
+      line: 'POST /v1/workspaces/de%2Fmo/effects',
+      init: { headers: { 'x-api-key': 'k' } },
+    });
+    vi.stubEnv('SVC_BASE_URL', undefined);
+    vi.stubEnv('SVC_WORKSPACE', undefined);
+    const urls: string[] = [];
+    const fetch: NonNullable<SvcOptions['fetch']> = async (url) => {
+      urls.push(url);
+      throw new TypeError('fetch failed');
+    };
+    const svc = new Svc({ fetch, attempts: 1 });
+    await failure(svc.call({ tool: 't' }));
+    expect([svc.baseUrl, urls]).toEqual([
+      'http://127.0.0.1:8080',
+      ['http://127.0.0.1:8080/v1/workspaces/default/effects'],
+    ]);
+  });
+
   test('is not in what the client shows of itself', async () => {
     const { svc } = await against({ status: 500, body: { code: 'internal', title: 't' } });
     const secret = new Svc({ apiKey: 'svc_secret', baseUrl: 'http://127.0.0.1:1', attempts: 1 });
@@ -155,6 +180,15 @@ describe('waiting', () => {
     const { svc } = scripted([RUNNING]);
     const control = new AbortController();
     const waiting = failure(svc.wait('eff_1', { signal: control.signal }));
+    control.abort();
+    expect(await waiting).toMatchObject({ code: 'aborted', didItHappen: 'maybe' });
+  });
+
+  test('ends for a caller that gives up while its call waits', async () => {
+    const { svc, sent } = scripted([{ status: 202, body: answer('pending_approval') }, RUNNING]);
+    const control = new AbortController();
+    const waiting = failure(svc.call({ tool: 't', wait: true, signal: control.signal }));
+    await vi.waitFor(() => expect(sent.length).toBeGreaterThan(1));
     control.abort();
     expect(await waiting).toMatchObject({ code: 'aborted', didItHappen: 'maybe' });
   });
@@ -350,6 +384,15 @@ describe('the other operations', () => {
     });
   });
 
+  test('a preview is of the key that is named, and is asked again where no answer came', async () => {
+    const { svc, sent } = scripted([{ drop: 'before' }, { status: 200, body: { would: 'duplicate_blocked' } }]);
+    expect(await svc.preview({ tool: 't', idempotencyKey: 'mine' })).toEqual({ would: 'duplicate_blocked' });
+    expect(sent.map(({ init }) => JSON.parse(init.body ?? ''))).toEqual([
+      { tool: 't', idempotency_key: 'mine' },
+      { tool: 't', idempotency_key: 'mine' },
+    ]);
+  });
+
   test('resolve answers what the effect has come to', async () => {
     const { svc, server } = await against(
       { status: 200, body: { effect: {} } },
@@ -391,9 +434,18 @@ describe('the other operations', () => {
 
   test('what belongs to others keeps its names in what comes back', async () => {
     const foreign = Object.fromEntries(
-      ['params', 'asked_params', 'editable', 'metadata', 'result', 'receipt', 'data', 'assumed', 'current'].map(
-        (name) => [name, { left_alone: [{ this_too: 1 }] }],
-      ),
+      [
+        'params',
+        'asked_params',
+        'editable',
+        'varies',
+        'metadata',
+        'result',
+        'receipt',
+        'data',
+        'assumed',
+        'current',
+      ].map((name) => [name, { left_alone: [{ this_too: 1 }] }]),
     );
     const evidence = { left_alone: 1 };
     const own = { tool_name: 1, evidence: { started_at: 't' }, settled_by: { key_id: 'k', evidence } };

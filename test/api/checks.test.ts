@@ -82,6 +82,7 @@ describe('POST /outcomes/reconcile', () => {
   it.each(['SUCCESS', 'unknown', '', null, 1])('refuses the outcome %j by a code of its own', async (outcome) => {
     const { status, json } = await rig.send('POST', '/outcomes/reconcile', { body: { ...RECONCILE, outcome } });
     expect([status, json['code']]).toEqual([400, 'outcome_not_unknown']);
+    expect(json['errors']).toContainEqual({ path: '/outcome', message: 'must be "UNKNOWN"' });
   });
 
   it('lists every fault at once', async () => {

@@ -151,6 +151,36 @@ describe('run', () => {
     expect(answer.json['links']).toEqual({ docs: 'http://127.0.0.1:8080/docs/errors/wrong_key_kind' });
     expect(answer.json).not.toHaveProperty('effect_id');
     expect([answer.headers['svc-decision'], answer.headers['x-should-retry']]).toEqual(['denied_permission', 'false']);
+    expect(answer.headers).toMatchObject({ 'svc-decision': 'denied_permission', 'x-should-retry': 'false' });
+  });
+
+  it('repeats of a call that it could not read the names that are texts, and none that goes on for ever', async () => {
+    const body = { tool: 'x'.repeat(1_025), target: 'payment:pay_1', agent_id: 7, idempotency_key: 'k', odd: true };
+    const { json } = await rig.send('POST', EFFECTS, { key: rig.keys.admin, body });
+    expect(json).toMatchObject({ decision: 'denied_permission', target: 'payment:pay_1', idempotency_key: 'k' });
+    for (const name of ['tool', 'agent_id', 'effect_id', 'odd']) expect(json).not.toHaveProperty(name);
+  });
+
+  it('takes a key of 255 visible characters, and none that is longer or has others, in body and header', async () => {
+    const { idempotency_key: _, ...body } = refund();
+    const long = 'k'.repeat(255);
+    expect((await rig.send('POST', EFFECTS, { body: { ...body, idempotency_key: long } })).status).toBe(200);
+    for (const key of [`${long}k`, 'é', 'a b', '']) {
+      const inBody = await rig.send('POST', EFFECTS, { body: { ...body, idempotency_key: key } });
+      expect([inBody.status, inBody.json['errors']]).toMatchObject([400, [{ path: '/idempotency_key' }]]);
+    }
+    const inHeader = await rig.send('POST', EFFECTS, { body, headers: { 'idempotency-key': `${long}k` } });
+    expect([inHeader.status, inHeader.json['errors']]).toMatchObject([400, [{ path: '/headers/idempotency-key' }]]);
+  });
+
+  it.each([
+    ['the type of the body, which the gateway writes', { 'Content-Type': 'text/plain' }, '/headers/Content-Type'],
+    ['spaces around a value', { 'x-note': ' a' }, '/headers/x-note'],
+    ['a line end in a value', { 'x-note': 'a\r\nb' }, '/headers/x-note'],
+    ['what belongs to the connection', { Connection: 'close' }, '/headers/Connection'],
+  ])('refuses among the headers for the upstream %s', async (_what, headers, path) => {
+    const answer = await rig.send('POST', EFFECTS, { body: refund({ headers }) });
+    expect([answer.status, answer.json['errors']]).toMatchObject([400, [{ path }]]);
   });
 
   it.each([
@@ -213,6 +243,19 @@ describe('preview', () => {
     expect((await rig.send('POST', `${EFFECTS}/preview`, { body })).json['would']).toBe('committed');
   });
 
+  it('tells an agent the figures of its own budgets, and of those that it shares a level', async () => {
+    for (const key of [rig.keys.agent, rig.keys.runner]) {
+      const { json } = await rig.send('POST', `${EFFECTS}/preview`, { key, body: refund() });
+      const budgets = json['budgets'] as unknown as Record<string, unknown>[];
+      expect(budgets.find(({ budget }) => budget === 'rig/agent-day')).toMatchObject({ limit: 100_000 });
+      const shared = budgets.find(({ budget }) => budget === 'rig/team-day');
+      expect(shared).toMatchObject({ level: 'ok' });
+      expect(shared).not.toHaveProperty('limit');
+    }
+    const { json } = await rig.send('POST', `${EFFECTS}/preview`, { body: refund() });
+    for (const budget of json['budgets'] as unknown as object[]) expect(budget).toHaveProperty('limit');
+  });
+
   it('is a problem for a key that may not preview', async () => {
     const answer = await rig.send('POST', `${EFFECTS}/preview`, { key: rig.keys.readonly, body: refund() });
     expect(answer.status).toBe(403);
@@ -242,6 +285,8 @@ describe('reading effects', () => {
     const bare = await rig.send('GET', `${EFFECTS}/${id}/receipt`, { headers: { accept: 'application/jose' } });
     expect(bare.headers['content-type']).toContain('application/jose');
     expect(bare.text).toBe(receipt.json['jws']);
+    const either = { accept: 'text/plain;q=0.5, Application/JOSE' };
+    expect((await rig.send('GET', `${EFFECTS}/${id}/receipt`, { headers: either })).text).toBe(bare.text);
     const stages = (await rig.send('GET', `${EFFECTS}/${id}/run`)).json['stages'] as unknown as { stage: string }[];
     expect(stages.map(({ stage }) => stage)).toEqual([
       'authenticate',
@@ -301,6 +346,20 @@ describe('reading effects', () => {
     }
     const none = await rig.send('GET', `${EFFECTS}?since=2999-01-01T00:00:00Z`);
     expect(none.json['effects']).toEqual([]);
+  });
+
+  it.each([
+    ['target=payment:pay_1', 'target=payment:pay_none'],
+    ['rule=rig/refund', 'rule=rig/none'],
+    ['user=ops', 'user=nobody'],
+    ['agent_id=bot', 'agent_id=nobody'],
+    ['until=2999-01-01T00:00:00Z', 'until=2000-01-01T00:00:00Z'],
+    ['since=2000-01-01T00:00:00Z', 'approver=nobody'],
+    ['tool=payments.refund', 'key_id=key_none'],
+  ])('finds effects by %s, and none by %s', async (some, none) => {
+    await rig.send('POST', EFFECTS, { body: refund() });
+    expect((await rig.send('GET', `${EFFECTS}?limit=1&${some}`)).json['effects']).toHaveLength(1);
+    expect((await rig.send('GET', `${EFFECTS}?limit=1&${none}`)).json['effects']).toEqual([]);
   });
 
   it.each([
@@ -381,6 +440,14 @@ describe('resolve', () => {
     expect((await rig.send('POST', path, { body: { outcome: 'happened' } })).json['code']).toBe('not_unknown');
     const none = await rig.send('POST', `${EFFECTS}/eff_none/resolve`, { body: { outcome: 'happened' } });
     expect(none.status).toBe(404);
+  });
+
+  it('takes a comment of 1,000 characters, and none that is longer', async () => {
+    const status = async (length: number): Promise<number> => {
+      const body = { outcome: 'happened', comment: 'x'.repeat(length) };
+      return (await rig.send('POST', `${EFFECTS}/eff_none/resolve`, { body })).status;
+    };
+    expect([await status(1_000), await status(1_001)]).toEqual([404, 400]);
   });
 });
 

@@ -161,4 +161,30 @@ describe('the live state before a call is sent', () => {
     );
     expect([found?.reason.code ?? null, found?.reason.next ?? 'block', ends]).toEqual([code, 'block', [status]]);
   });
+
+  it.each(['replan', 'block'] as const)(
+    'is told with the next step that the caller chose, %s, and with what differs',
+    async (onMismatch) => {
+      const found = async (assumedState: JsonObject, reading: StateReading) =>
+        checkState(
+          {
+            ports: { upstream: { readState: async () => reading } },
+            tool: makeTool(),
+            params: {},
+            begins: () => undefined,
+            ends: () => undefined,
+          },
+          { intent: 'refund', requiredFields: ['a'], assumedState, conditions: {}, onMismatch },
+        );
+      expect(await found({ a: 1 }, read({ a: 2 }))).toMatchObject({
+        reason: { code: 'state_drift', next: onMismatch },
+        mismatches: [{ field: 'a', assumed: 1, current: 2 }],
+      });
+      for (const reading of [{ kind: 'unreadable', message: 'status 500' } as const, read(large())])
+        expect(await found(large(), reading)).toMatchObject({
+          reason: { code: 'state_unreadable', next: onMismatch },
+          mismatches: [],
+        });
+    },
+  );
 });

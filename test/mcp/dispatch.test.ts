@@ -50,7 +50,7 @@ const dispatch = new Dispatch(
   {
     called: (_request, entry) => void logged.push(entry),
     problemOf: () => plainProblem('internal', 'Something went wrong.'),
-    renderProblem: (problem) => ({ status: 500, headers: {}, body: { code: problem.code } }),
+    renderProblem: (problem) => ({ status: 500, headers: {}, body: { code: problem.code, request_id: 'req_1' } }),
   },
   [
     tool('svc.t1'),
@@ -107,6 +107,13 @@ it('a tool that breaks is an error of the tool, with nothing of the inside', asy
   const result = await ask('tools/call', { name: 'svc.t3' });
   expect(result).toMatchObject({ isError: true });
   expect(JSON.stringify(result)).not.toContain('inside');
+  // A sentence, and the problem as JSON with its status; the request is the client's own.
+  const [sentence, problem] = result['content'] as readonly JsonObject[];
+  expect(sentence).toEqual({ type: 'text', text: 'Something went wrong.' });
+  expect(JSON.parse(typeof problem?.['text'] === 'string' ? problem['text'] : '')).toEqual({
+    code: 'internal',
+    status: 500,
+  });
 });
 
 it('a summary counts what was begun in its window, and nothing older', async () => {

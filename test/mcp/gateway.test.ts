@@ -5,7 +5,7 @@ import type { JsonObject } from '../../src/json/value.ts';
 import { withoutAnswerToUs } from '../../src/mcp/gateway/approval-url.ts';
 import { headersNamed } from '../../src/mcp/gateway/arrival.ts';
 import { answeredEarly, openedRound, sealedRound } from '../../src/mcp/gateway/input-rounds.ts';
-import { treatmentOf } from '../../src/mcp/gateway/methods.ts';
+import { mayNotify, treatmentOf } from '../../src/mcp/gateway/methods.ts';
 import { visibleTools } from '../../src/mcp/gateway/plugin.ts';
 import { createLiveCalls } from '../../src/mcp/gateway/live-calls.ts';
 import { sentenceOf } from '../../src/mcp/gateway/answer.ts';
@@ -206,4 +206,13 @@ test('what a client answers to the gateway itself goes to no server, and what it
   });
   for (const params of [call, { ...call, inputResponses: theirs }, { ...call, inputResponses: [ours] }])
     expect(withoutAnswerToUs(params)).toBe(params);
+});
+
+test('the usual notifications pass, and of others those that the configuration names', () => {
+  for (const name of ['initialized', 'cancelled', 'progress', 'roots/list_changed'])
+    expect(mayNotify(`notifications/${name}`, []), name).toBe(true);
+  for (const method of ['notifications/elsewhere', 'tools/call', 'notifications/message']) {
+    expect(mayNotify(method, ['notifications/other']), method).toBe(false);
+    expect(mayNotify(method, [method]), method).toBe(true);
+  }
 });

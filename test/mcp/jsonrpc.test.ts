@@ -31,6 +31,13 @@ describe('a message', () => {
     expect(await read(text)).toEqual(message);
   });
 
+  it('may have an id of 256 characters, and a method of 128, and no longer ones', async () => {
+    const ping = (id: string, method: string) => read(JSON.stringify({ jsonrpc: '2.0', id, method }));
+    expect(await ping('i'.repeat(256), 'm'.repeat(128))).toMatchObject({ kind: 'request' });
+    for (const refusal of [await ping('i'.repeat(257), 'm'), await ping('i', 'm'.repeat(129))])
+      expect(refusal).toMatchObject({ kind: 'refused', status: 400, error: { code: -32_600 } });
+  });
+
   it('of many bytes is read in parts, and says the same', async () => {
     const params = { list: Array.from({ length: 9_000 }, (_, index) => `value ${index}`) };
     const text = JSON.stringify({ jsonrpc: '2.0', id: 1, method: 'tools/call', params });

@@ -1,9 +1,10 @@
 import type { IncomingHttpHeaders } from 'node:http';
 import { describe, expect, it } from 'vitest';
 import type { JsonObject } from '../../src/json/value.ts';
-import type { RpcMessage } from '../../src/mcp/jsonrpc.ts';
+import type { RpcMessage, RpcRequest } from '../../src/mcp/jsonrpc.ts';
+import { acquainted, cacheable, noMethod } from '../../src/mcp/own-answers.ts';
 import { META } from '../../src/mcp-protocol/revisions.ts';
-import { eraOf, type MirrorHeaders } from '../../src/mcp/protocol.ts';
+import { type Era, eraOf, type MirrorHeaders } from '../../src/mcp/protocol.ts';
 
 const ENVELOPE = { [META.protocolVersion]: '2026-07-28', [META.clientCapabilities]: {} };
 
@@ -128,5 +129,41 @@ describe('Mcp-Name', () => {
 
   it.each(['=?base64?w6Q?=', '=?base64?w6R=?=', '=?base64?!?='])('%s is no Base64 in its one form', (value) => {
     expect(call({ 'mcp-name': value }, 'ä')).toMatchObject({ error: { code: -32_020 } });
+  });
+});
+
+describe('how the gateway makes itself acquainted', () => {
+  const own = { serverInfo: { name: 'g' }, instructions: 'i' };
+  const sessions: Era = { kind: 'handshake', version: null };
+  const stateless: Era = { kind: 'stateless', version: '2026-07-28', clientCapabilities: {}, clientInfo: null };
+  const asks = (method: string, params: JsonObject = {}): RpcRequest => ({ kind: 'request', id: 1, method, params });
+
+  it('is in the version that a client asks for, in the newest with sessions where it does not speak that', () => {
+    for (const version of ['2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'])
+      expect(acquainted(asks('initialize', { protocolVersion: version }), sessions, own)).toMatchObject({
+        protocolVersion: version,
+      });
+    for (const other of ['2026-07-28', '1999-01-01'])
+      expect(acquainted(asks('initialize', { protocolVersion: other }), sessions, own)).toMatchObject({
+        protocolVersion: '2025-11-25',
+      });
+  });
+
+  it('is by initialize and ping in the revisions with sessions, and by server/discover in the one without', () => {
+    expect(acquainted(asks('ping'), sessions, own)).toEqual({});
+    expect(acquainted(asks('ping'), stateless, own)).toBeNull();
+    expect(acquainted(asks('initialize', { protocolVersion: '2025-11-25' }), stateless, own)).toBeNull();
+    expect(acquainted(asks('server/discover'), sessions, own)).toBeNull();
+  });
+
+  it('is kept by no cache: what a key sees is its own, and changes with its rights', () => {
+    expect(acquainted(asks('server/discover'), stateless, own)).toMatchObject({ ttlMs: 0, cacheScope: 'private' });
+    expect(cacheable({ tools: [] }, stateless)).toEqual({ tools: [], ttlMs: 0, cacheScope: 'private' });
+    expect(cacheable({ tools: [] }, sessions)).toEqual({ tools: [] });
+  });
+
+  it('says with 404 that there is no such method, but for clients with sessions, whose session that would end', () => {
+    const status = (era: Era): number => noMethod(asks('x'), era, 'There is none.').refusal.status;
+    expect([status(stateless), status(sessions)]).toEqual([404, 200]);
   });
 });

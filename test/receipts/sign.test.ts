@@ -10,7 +10,7 @@ import type { KeptResult } from '../../src/effects/model/answer.ts';
 import type { SettledBy } from '../../src/effects/model/effect.ts';
 import { canonicalJson } from '../../src/json/canonical.ts';
 import type { JsonObject } from '../../src/json/value.ts';
-import { openSigner, type ReceiptSigner } from '../../src/receipts/sign.ts';
+import { openSigner, receiptPayload, type ReceiptSigner } from '../../src/receipts/sign.ts';
 import { receiptView } from '../../src/receipts/view.ts';
 import { verifyReceipt } from '../../src/receipts/verify.ts';
 import { makeKeyFile, readKeyFile } from '../../src/secrets/key-file.ts';
@@ -111,6 +111,33 @@ describe('a receipt', () => {
     expect(canonicalJson(JSON.parse(text))).toBe(text);
     expect(receiptView(jws)).toMatchObject({ policy: { beyond } });
     expect(receiptView(signer.issue(receiptInput()).jws)['policy']).not.toHaveProperty('beyond');
+  });
+
+  it('says of the call itself who made it, through which door, with what kind of key, at which attempt, and where it stands in the ledger', async () => {
+    const input = receiptInput();
+    const { actor } = input.effect;
+    const effect = {
+      ...input.effect,
+      attempt: 3,
+      generation: 2,
+      actor: { ...actor, keyKind: 'profile', user: 'ops', via: 'mcp' },
+    } as const;
+    const { jws } = signer.issue({ ...input, effect, ledger: { epoch: 4, seq: 17 } });
+    expect(receiptView(jws)).toMatchObject({
+      actor: { agent_id: actor.agentId, key_id: actor.keyId, key_kind: 'profile', user: 'ops', via: 'mcp' },
+      effect: { attempt: 3, decision: 'committed' },
+      ledger: { epoch: 4, seq: 17 },
+    });
+  });
+
+  it('says what the store guaranteed when it was issued, and which software issued it', () => {
+    const issuer = { iss: 'urn:x', version: '9.9.9', node: '20.0.0', params: 'together' } as const;
+    for (const durability of ['fsync', 'replica'])
+      expect(JSON.parse(receiptPayload(receiptInput(), { ...issuer, durability: () => durability }))).toMatchObject({
+        iss: 'urn:x',
+        durability,
+        svc: { version: '9.9.9', node: '20.0.0' },
+      });
   });
 
   it('commits to each value under the salt of its field', () => {
@@ -258,6 +285,32 @@ describe('a receipt', () => {
     const closed = disclosed({ kind: 'sealed', value: 'sealed.by.a.lost.secret' });
     expect(closed['values']).not.toHaveProperty('response');
     expect(verifyReceipt({ content: jws, trust: signer.jwks(), disclosure: closed }).verdict).toBe('VALID');
+  });
+
+  it('opens what was asked where an approver changed it, and the headers that went with the call', () => {
+    const input = receiptInput();
+    if (input.sealed === null) throw new Error('it has its salts');
+    const asked = { ...PARAMS, amount: 9_999 };
+    const sealed = { ...input.sealed, asked, headers: { sent: { 'x-tenant': 'a' }, bound: { 'x-tenant': 'a' } } };
+    const { id, jws } = signer.issue({ ...input, sealed });
+    const { evidence, settledBy } = input;
+    // An answer of a protocol without a status.
+    const result: KeptResult = { kind: 'message', body: { kind: 'json', value: { ok: 1 } }, truncated: false };
+    const receipt = { id, jws };
+    const life = { state: 'committed', at: 1, settledBy, evidence, receipt, result } as const;
+    const effect = { ...input.effect, life: { ...life, accepted: false, responseTruncated: false } };
+    const { values } = disclosureOf(effect, sealed, receiptView(jws), null);
+    expect(values['asked_params']).toEqual(asked);
+    expect(values['params']).toEqual(PARAMS);
+    expect(values['request']).toMatchObject({ headers: { 'x-tenant': 'a' }, params: PARAMS });
+    expect(values['response']).toEqual({ result: { ok: 1 } });
+    const disclosure = disclosureOf(
+      { ...effect, life: { ...effect.life, result: input.result } },
+      sealed,
+      receiptView(jws),
+      null,
+    );
+    expect(verifyReceipt({ content: jws, trust: signer.jwks(), disclosure })).toMatchObject({ verdict: 'VALID' });
   });
 
   it('opens nothing that a receipt does not commit to', () => {

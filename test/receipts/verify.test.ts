@@ -170,6 +170,14 @@ describe('what cannot be told', () => {
       expect(verdict(jws, { keys: keys.map((key) => ({ ...key, ...change })) })).toBe('UNDECIDABLE');
   });
 
+  it('is not said of what was altered: without its key, too, that is seen', () => {
+    const edited = JSON.stringify({ ...receiptView(jws), iat: '2031-01-01T00:00:00.000Z' });
+    expect(check(edited, { keys: [] }).checks).toContainEqual(
+      expect.objectContaining({ name: 'key', status: 'undecided' }),
+    );
+    expect(verdict(edited, { keys: [] })).toBe('INVALID');
+  });
+
   it('a later version of receipts', () => {
     const later = canonicalJson({ ...JSON.parse(Buffer.from(parts()[1], 'base64url').toString()), v: 2 });
     expect(verdict(forge(right(), later))).toBe('UNDECIDABLE');
@@ -296,6 +304,12 @@ describe('attacks on the JWS', () => {
   it.each(['id', 'iss', 'ws', 'iat', 'effect'])('a payload without %s is no receipt, whoever signed it', (member) => {
     const { [member]: _, ...rest }: JsonObject = JSON.parse(Buffer.from(parts()[1], 'base64url').toString());
     expect(failing(forge(right(), canonicalJson(rest)))).toEqual(['payload']);
+  });
+
+  it('a payload whose effect has no id is no receipt', () => {
+    const { effect, ...rest } = JSON.parse(Buffer.from(parts()[1], 'base64url').toString());
+    const { id: _, ...nameless } = effect;
+    expect(failing(forge(right(), canonicalJson({ ...rest, effect: nameless })))).toEqual(['payload']);
   });
 
   it('a JWS of the same key for another purpose is not a receipt', () => {
