@@ -30,7 +30,11 @@ interface Chosen {
   readonly quiesceUntil: string | null;
 }
 
-type Refusal = Readonly<ReturnType<typeof refusalOf>>;
+interface Refusal {
+  readonly effectId: string;
+  readonly code: string;
+  readonly message: string;
+}
 
 /** `svc effects resolve`: one effect by its id, or many at once. */
 export function addResolve(effects: Command, { terminal, exit }: CliContext): void {
@@ -125,7 +129,7 @@ function tell(
 }
 
 /** What is refused for one may be right for the next. @throws what no gateway answered, which is an end */
-function refusalOf(effectId: string, error: unknown) {
+function refusalOf(effectId: string, error: unknown): Refusal {
   if (!(error instanceof SvcError) || error.status === 0) throw error;
   return { effectId, code: error.code, message: error.message };
 }

@@ -33,7 +33,12 @@ interface Server {
 }
 
 /** What a server lists now, compared with its lock file. */
-type Inspection = Readonly<Awaited<ReturnType<typeof inspect>>>;
+interface Inspection {
+  readonly file: string;
+  readonly lock: PinLock | null;
+  readonly live: LiveServer;
+  readonly comparison: PinComparison;
+}
 
 /** `svc tools list|diff|pin|approve`: what an MCP server offers, and what of it was approved. */
 export function addTools(program: Command, context: CliContext): void {
@@ -157,7 +162,7 @@ async function readAt(url: URL, options: ToolsOptions, { ports }: CliContext): P
 }
 
 /** @throws CommandFailure also where the lock file is another server's */
-async function inspect({ upstream, lock: file, name, read }: Server) {
+async function inspect({ upstream, lock: file, name, read }: Server): Promise<Inspection> {
   const { comparePins } = await import('../pins/compare.ts');
   const lock = existsSync(file) ? await readLock(file) : null;
   if (lock !== null && upstream !== null && lock.upstream !== upstream)

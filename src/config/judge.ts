@@ -4,10 +4,13 @@ import type { DataPath, YamlSource } from '../diagnostics/yaml-source.ts';
 import type { Tree } from './expand.ts';
 
 /** A place in the file: an object of it, and the path from there; none for the object itself. */
-export type Place = Readonly<ReturnType<typeof at>>;
+export interface Place {
+  readonly item: object;
+  readonly steps: DataPath;
+}
 
 /** The place of an object of the file, or of what it holds. */
-export function at(item: object, ...steps: DataPath) {
+export function at(item: object, ...steps: DataPath): Place {
   return { item, steps };
 }
 

@@ -25,7 +25,7 @@ import type { Tool } from '../effects/model/tool.ts';
 import type { Directory } from '../identity/directory.ts';
 import type { LivePauseView } from './pause-view.ts';
 
-/** Reads that pass are cut before that, ms. */
+/** How much longer than the longest call a stop may take, ms. Reads that stream are cut before. */
 const STOP_MS = 30_000;
 
 const STARTING = { code: 'store_unavailable', message: 'It takes up work when the store is ready.' } as const;

@@ -7,7 +7,10 @@ export interface ServerDescription extends SelfDescription {
   readonly tools: readonly Json[];
 }
 
-type SelfDescription = Readonly<ReturnType<typeof wordsIn>>;
+interface SelfDescription {
+  readonly server: string | null;
+  readonly instructions: string | null;
+}
 
 /** Why a server cannot be read: it begins in no era, does not list its tools, lists them without an end, or too many. */
 export type Unread = 'not_begun' | 'not_listed' | 'endless' | 'too_many';
@@ -78,7 +81,7 @@ async function readAs<Answer extends Answered>(
 }
 
 /** What a server says of itself, in its answer to `initialize` or `server/discover`. */
-export function wordsIn(result: JsonObject) {
+export function wordsIn(result: JsonObject): SelfDescription {
   const { instructions, serverInfo, _meta: meta } = result;
   const info = serverInfo ?? (isJsonObject(meta) ? meta[META.serverInfo] : undefined);
   const name = isJsonObject(info) ? info['name'] : undefined;

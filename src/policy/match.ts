@@ -11,7 +11,11 @@ import { below, type Reporter } from './reporter.ts';
 import type { MatchSource, MatchWithExceptions } from './schema.ts';
 
 /** The fixed lists that names in `match` are looked up in. */
-export type Catalogue = Readonly<ReturnType<typeof catalogueOf>>;
+export interface Catalogue {
+  readonly tools: readonly Tool[];
+  readonly toolNames: NameTable;
+  readonly upstreamIds: NameTable;
+}
 
 /** A fixed list of names, and what globs have found in it. Rules with equal globs share one result. */
 interface NameTable {
@@ -24,7 +28,7 @@ interface BadPattern {
   readonly message: string;
 }
 
-export function catalogueOf(tools: readonly Tool[], upstreams: readonly string[]) {
+export function catalogueOf(tools: readonly Tool[], upstreams: readonly string[]): Catalogue {
   const table = (names: readonly string[]): NameTable => ({ names, byGlob: new Map(), byGlobs: new Map() });
   return { tools, toolNames: table(tools.map((tool) => tool.name)), upstreamIds: table(upstreams) };
 }

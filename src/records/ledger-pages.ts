@@ -73,14 +73,17 @@ export async function pageOfLedger(
 }
 
 /** The part of a ledger that lies in the time of a filter: events after a place, before another. */
-export type LedgerSpan = Readonly<Awaited<ReturnType<typeof spanOf>>>;
+export interface LedgerSpan {
+  readonly after: number;
+  readonly end: number;
+}
 
 /** What is written after this is not in it. */
 export async function spanOf(
   from: Readable,
   workspace: string,
   { since, until }: Pick<LedgerFilter, 'since' | 'until'>,
-) {
+): Promise<LedgerSpan> {
   const after = since === null ? 0 : (await firstFrom(from, workspace, since)) - 1;
   return { after, end: until === null ? await nextPlace(from, workspace) : await firstFrom(from, workspace, until) };
 }

@@ -36,7 +36,11 @@ type Visit = FastifyRequest<{
 }>;
 
 /** Where a visit is, as its address says. Whether there is such a request is nobody's business without a key. */
-type Place = Readonly<ReturnType<typeof placeOf>>;
+interface Place {
+  readonly workspace: string;
+  readonly approvalId: string;
+  readonly path: string;
+}
 
 const APPROVAL_ID = /^apr_[0-9a-z]{1,64}$/;
 const NOT_HERE = 'There is no such request for approval here.';
@@ -332,7 +336,7 @@ function pathOf(workspace: string, approvalId: string): string {
 }
 
 /** @throws Refused where the address cannot be that of a request for approval */
-function placeOf(request: Visit) {
+function placeOf(request: Visit): Place {
   const { ws: workspace, id: approvalId } = request.params;
   if (!new RegExp(WORKSPACE_ID).test(workspace) || !APPROVAL_ID.test(approvalId)) throw refuse('not_found', NOT_HERE);
   return { workspace, approvalId, path: pathOf(workspace, approvalId) };

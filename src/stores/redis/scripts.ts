@@ -31,9 +31,12 @@ export function noteOf({ loud = '', announced = '', entered = '', trusted = '' }
   return [loud, announced, entered, trusted];
 }
 
-export type Script = Readonly<ReturnType<typeof load>>;
+export interface Script {
+  readonly source: string;
+  readonly sha: string;
+}
 
-function load(name: ScriptName) {
+function load(name: ScriptName): Script {
   const read = (file: string): string => readFileSync(new URL(`./scripts/${file}.lua`, import.meta.url), 'utf8');
   const { checked, onRows } = NEEDS[name];
   // The body is put into a function, where names of the includes are found directly. At the top level, each function of
