@@ -360,6 +360,23 @@ describe('what goes wrong inside', () => {
   });
 });
 
+it('counts requests by their route, and names nothing of a path that leads nowhere', async () => {
+  const counted: string[] = [];
+  const app = createServer({
+    logger: createLogger({ level: 'error', sink: new PassThrough() }),
+    settings: rig.ports.settings,
+    bodyLimit: 1024,
+    connections: 10,
+    isStopping: () => false,
+    answered: (route, method, status) => counted.push(`${method} ${route} ${status}`),
+  });
+  app.get('/there/:id', async () => ({}));
+  for (const url of ['/there/pay_1', '/nowhere/pay_1?agent=bot'])
+    await app.inject({ url, headers: { host: '127.0.0.1' } });
+  expect(counted).toEqual(['GET /there/:id 200', 'GET  404']);
+  await app.close();
+});
+
 describe('shutting down', () => {
   it('ends the connection with each answer, whatever it is, so that nobody sends the next call on it', async () => {
     let isStopping = false;

@@ -132,8 +132,13 @@ export function describeApprovals(open: OpenStore, capabilities: Capabilities): 
 
     at.timed('lets the action be asked for again under a new key after the cool-down', async () => {
       const { approval } = await pending({ fingerprint: 'refund of 42' });
+      // It counts from the rejection, not from the request.
+      at.advance(500);
       await at.store.vote(voteRequest(approval, { verdict: 'reject' }));
-      at.advance(24 * 3_600_000);
+      at.advance(24 * 3_600_000 - 1);
+      const early = admitRequest({ fingerprint: 'refund of 42', idempotencyKey: 'early', verdict: asking() });
+      expect(await at.store.admit(early)).toMatchObject({ reason: { code: 'approval_rejected' } });
+      at.advance(1);
       expect(await pending({ fingerprint: 'refund of 42', idempotencyKey: 'new' })).toMatchObject({ created: true });
     });
 

@@ -266,6 +266,11 @@ describe('a receipt', () => {
     expect(receiptView(jws)).toMatchObject({
       policy: { outcome: 'observe', would: 'denied_budget', would_rule: 'payments/daily' },
     });
+    const unnamed = { ...input.effect.trace, observed: { would: 'denied_policy', rule: null } } as const;
+    const byNoRule = signer.issue(receiptInput({ effect: { ...input.effect, trace: unnamed } }));
+    expect(receiptView(byNoRule.jws)).toMatchObject({
+      policy: { outcome: 'observe', would: 'denied_policy', would_rule: null },
+    });
     expect(receiptView(signer.issue(input).jws)).toMatchObject({ policy: { outcome: 'permit' } });
   });
 
