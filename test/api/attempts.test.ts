@@ -626,15 +626,7 @@ describe('a call', () => {
       action: { toolDigest: 'sha256:of-now' },
       life: { state: 'committed' },
     });
-    const proxied = {
-      kind: 'http',
-      pathAndQuery: '/v1/payments/pay_1/refunds',
-      method: 'POST',
-      headers: {},
-      body: Buffer.from('{}'),
-      setCookie: false,
-    } as const;
-    expect(await runEffect({ ...rig.core, ...ports() }, await request({ proxied }))).toMatchObject({
+    expect(await runEffect({ ...rig.core, ...ports() }, await request({ proxied: PROXIED }))).toMatchObject({
       kind: 'problem',
       problem: { code: 'not_ready' },
     });

@@ -7,6 +7,7 @@ import { makeKey } from '../../src/identity/key-format.ts';
 import { createLogger, redactSecrets } from '../../src/telemetry/logger.ts';
 import { createMetrics } from '../../src/telemetry/metrics.ts';
 import { sealedStore } from '../../src/gateway/sealed-store.ts';
+import { APPROVAL, EFFECT as ORDINARY } from '../effects/records.ts';
 import { refund, startRig } from './rig.ts';
 
 function collect(): { readonly sink: Writable; readonly text: () => string } {
@@ -64,44 +65,8 @@ describe('logs', () => {
 });
 
 const EFFECT: Omit<EffectRecord, 'id' | 'createdAt'> = {
-  workspace: 'demo',
-  idempotencyKey: 'k',
-  fingerprint: 'f',
-  action: { type: 't', tool: 'a.b', toolDigest: 'd', upstream: 'u', kind: 'write', target: 'x:1' },
-  actor: { agentId: 'bot', agentOwner: null, keyId: 'k', keyKind: 'agent', user: null, keyMadeBy: null, via: 'mcp' },
+  ...ORDINARY,
   life: { state: 'pending_approval', approvalId: 'a' },
-  attempt: 1,
-  unsent: 0,
-  generation: 1,
-  firstDispatchAt: null,
-  mayHaveHappened: false,
-  closed: false,
-  holds: [],
-  holdState: 'none',
-  claims: [],
-  uses: [],
-  trace: { policyVersion: 'v', matched: [], shadow: [], observed: null },
-  stages: [],
-  metadata: null,
-  sealed: null,
-};
-
-const APPROVAL: ApprovalRecord = {
-  id: 'apr_1',
-  workspace: 'demo',
-  effectId: 'eff_1',
-  digest: 'd',
-  tool: 'a.b',
-  target: 'x:1',
-  requester: { agentId: 'bot', agentOwner: null, user: null, keyId: 'k', keyMadeBy: null },
-  requirements: [],
-  costs: [],
-  votes: [],
-  status: 'pending',
-  createdAt: 0,
-  expiresAt: 0,
-  decidedAt: null,
-  stopped: null,
 };
 
 /** A store that has so many of each, in pages, and what it was asked for. */

@@ -12,6 +12,7 @@ import { obligationToWire, previewToWire } from '../../src/effects/wire/preview.
 import { withoutContent } from '../../src/effects/wire/withheld.ts';
 import { approvalBy, budgetOf, rateOf } from '../contract/requests.ts';
 import { makeTool } from '../upstreams/tool.ts';
+import { APPROVAL as WAITING, EFFECT } from './records.ts';
 
 const CONTEXT = {
   publicUrl: 'https://gateway.example',
@@ -48,15 +49,11 @@ const JSON_KEPT = kept({ kind: 'json', value: { refund_id: 7 } });
 
 const VOTE: Vote = { user: 'maria', keyId: 'key_1', verdict: 'approve', at: 1, comment: null, requirements: [0] };
 const APPROVAL: ApprovalRecord = {
-  id: 'apr_1',
-  workspace: 'demo',
-  effectId: 'eff_1',
-  digest: 'd',
+  ...WAITING,
   tool: 'payments.refund',
   target: 'payment:pay_1',
   requester: { agentId: 'bot', agentOwner: null, user: 'ops', keyId: 'key_2', keyMadeBy: null },
   requirements: [approvalBy({ quorum: 2 }), approvalBy({ rule: 'payments/abroad', quorum: 1 })],
-  costs: [],
   // One who votes for both requirements, one who votes twice on a question that changed, and one who says no.
   votes: [
     VOTE,
@@ -64,11 +61,8 @@ const APPROVAL: ApprovalRecord = {
     { ...VOTE, user: 'omar', at: 2 },
     { ...VOTE, user: 'li', verdict: 'reject' },
   ],
-  status: 'pending',
   createdAt: 1,
   expiresAt: Date.parse('2026-06-15T10:00:00Z'),
-  decidedAt: null,
-  stopped: null,
 };
 
 const DONE = {
@@ -298,28 +292,11 @@ const LEASE = {
   quiesceUntil: 4_000,
 };
 const RECORD: EffectRecord = {
-  id: 'eff_1',
+  ...EFFECT,
   createdAt: 1_000,
-  workspace: 'demo',
-  idempotencyKey: 'k',
-  fingerprint: 'f',
-  action: { type: 't', tool: 'a.b', toolDigest: 'digest', upstream: 'u', kind: 'write', target: 'x:1' },
-  actor: { agentId: 'bot', agentOwner: null, keyId: 'k', keyKind: 'agent', user: null, keyMadeBy: null, via: 'mcp' },
+  action: { ...EFFECT.action, toolDigest: 'digest' },
   life: { state: 'unknown', at: 5_000, lease: LEASE, evidence: EVIDENCE },
-  attempt: 1,
-  unsent: 0,
-  generation: 1,
   firstDispatchAt: 1_000,
-  mayHaveHappened: false,
-  closed: false,
-  holds: [],
-  holdState: 'none',
-  claims: [],
-  uses: [],
-  trace: { policyVersion: 'v', matched: [], shadow: [], observed: null },
-  stages: [],
-  metadata: null,
-  sealed: null,
 };
 const COMMITTED: Extract<Life, { state: 'committed' }> = {
   state: 'committed',

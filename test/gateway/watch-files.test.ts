@@ -42,6 +42,22 @@ function watch(paths: () => readonly string[]): { told: () => number; next: () =
   };
 }
 
+it('another state that is adopted while a change is told is compared with the files once more', async () => {
+  const file = join(folder, 'a.yaml');
+  writeFileSync(file, 'a: 1\n');
+  let told = 0;
+  const own = watchFiles(
+    () => [file],
+    () => {
+      told += 1;
+      if (told === 1) own.adopted('what was read meanwhile');
+    },
+  );
+  watching = own;
+  writeFileSync(file, 'a: 22\n');
+  await vi.waitFor(() => expect(told).toBe(2), { timeout: 3_000, interval: 10 });
+});
+
 it('what is written into a new folder before it is watched is told at once', async () => {
   const sub = join(folder, 'new');
   const file = join(sub, 'a.yaml');

@@ -2,6 +2,7 @@ import { expect, test } from 'vitest';
 import type { RunOutcome } from '../../src/effects/model/outcome.ts';
 import { isJsonObject, type JsonObject } from '../../src/json/value.ts';
 import { type AnswerContext, resultOf } from '../../src/mcp/gateway/answer.ts';
+import { APPROVAL } from '../effects/records.ts';
 
 const CALL = {
   workspace: 'demo',
@@ -98,21 +99,11 @@ const WAITING: RunOutcome = {
   retryAfterMs: 5_000,
   decision: 'pending_approval',
   approval: {
-    id: 'apr_1',
-    workspace: 'demo',
-    effectId: 'eff_1',
-    digest: 'd',
+    ...APPROVAL,
     tool: 'notes.add',
     target: 'notes',
-    requester: { agentId: 'bot', agentOwner: null, user: null, keyId: 'key_1', keyMadeBy: null },
-    requirements: [],
-    costs: [],
-    votes: [],
-    status: 'pending',
-    createdAt: 0,
+    requester: { ...APPROVAL.requester, keyId: 'key_1' },
     expiresAt: 60_000,
-    decidedAt: null,
-    stopped: null,
   },
 };
 

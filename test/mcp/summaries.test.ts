@@ -14,6 +14,7 @@ import type { ControlTool, ToolCall } from '../../src/mcp/control/tool.ts';
 import { BOT } from '../proxy/principal.ts';
 import { compileText, HEAD } from '../policy/fixtures.ts';
 import { makeTool } from '../upstreams/tool.ts';
+import { EFFECT as ORDINARY } from '../effects/records.ts';
 
 const NOW = 1_750_000_000_000;
 const DAY = 86_400_000;
@@ -38,30 +39,7 @@ const COMMITTED: Life = {
   accepted: false,
   responseTruncated: false,
 };
-const EFFECT: EffectRecord = {
-  id: 'eff_1',
-  workspace: 'demo',
-  idempotencyKey: 'k',
-  fingerprint: 'f',
-  action: { type: 't', tool: 'a.b', toolDigest: 'd', upstream: 'u', kind: 'write', target: 'x:1' },
-  actor: { agentId: 'bot', agentOwner: null, keyId: 'k', keyKind: 'agent', user: null, keyMadeBy: null, via: 'mcp' },
-  createdAt: NOW,
-  life: COMMITTED,
-  attempt: 1,
-  unsent: 0,
-  generation: 1,
-  firstDispatchAt: null,
-  mayHaveHappened: false,
-  closed: false,
-  holds: [],
-  holdState: 'none',
-  claims: [],
-  uses: [],
-  trace: { policyVersion: 'v', matched: [], shadow: [], observed: null },
-  stages: [],
-  metadata: null,
-  sealed: null,
-};
+const EFFECT: EffectRecord = { ...ORDINARY, createdAt: NOW, life: COMMITTED };
 const took = (durationMs: number | null): Partial<EffectRecord> => ({
   stages: [
     { stage: 'execute', status: 'passed', startedAt: 0, durationMs: 7_777, detail: null },

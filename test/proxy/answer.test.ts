@@ -13,6 +13,7 @@ import {
 import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { BOT } from './principal.ts';
 import { UPLOADS } from './uploads.ts';
+import { APPROVAL } from '../effects/records.ts';
 
 const PORTS: Parameters<typeof outcomeAnswer>[0] = {
   receiptView: () => ({}),
@@ -388,26 +389,9 @@ describe('the answer to a write', () => {
 });
 
 test('a call that waits has the status that the route says, is not repeated by libraries, and says what it waits for', () => {
-  const requester = { agentId: 'bot', agentOwner: null, user: null, keyId: 'k', keyMadeBy: null };
   const waiting: RunOutcome = {
     decision: 'pending_approval',
-    approval: {
-      id: 'apr_1',
-      workspace: 'demo',
-      effectId: 'eff_1',
-      digest: 'd',
-      tool: 'notes.add',
-      target: 'notes',
-      requester,
-      requirements: [],
-      costs: [],
-      votes: [],
-      status: 'pending',
-      createdAt: 0,
-      expiresAt: 0,
-      decidedAt: null,
-      stopped: null,
-    },
+    approval: { ...APPROVAL, tool: 'notes.add', target: 'notes' },
     workspace: 'demo',
     effectId: 'eff_1',
     tool: 'notes.add',

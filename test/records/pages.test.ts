@@ -10,6 +10,7 @@ import type { ListQuery, RowStore } from '../../src/stores/port.ts';
 import { ANY } from '../contract/requests.ts';
 import { changeOf, putOf } from '../port/changes.ts';
 import { ALONE, emptyRows, mapStore } from '../port/map-rows.ts';
+import { EFFECT } from '../effects/records.ts';
 
 const ROWS = 3_000;
 const asked = { workspace: 'w', list: 'l', kind: 'thing' };
@@ -127,28 +128,9 @@ const LIVES: readonly Life[] = [
   ),
 ];
 
-const EFFECT: Omit<EffectRecord, 'id' | 'createdAt' | 'life'> = {
-  workspace: 'w',
-  idempotencyKey: 'k',
-  fingerprint: 'f',
-  action: { type: 't', tool: 'a.b', toolDigest: 'd', upstream: 'u', kind: 'write', target: 'x:1' },
-  actor: { agentId: 'bot', agentOwner: null, keyId: 'k', keyKind: 'agent', user: null, keyMadeBy: null, via: 'mcp' },
-  attempt: 1,
-  unsent: 0,
-  generation: 1,
-  firstDispatchAt: null,
-  mayHaveHappened: false,
-  closed: false,
-  holds: [],
-  holdState: 'none',
-  claims: [],
-  uses: [],
-  trace: { policyVersion: 'v', matched: [], shadow: [], observed: null },
-  stages: [],
-  metadata: null,
-  sealed: null,
-};
-const EFFECTS = LIVES.map((life, n): EffectRecord => ({ ...EFFECT, id: `eff_${n}`, createdAt: n, life }));
+const EFFECTS = LIVES.map(
+  (life, n): EffectRecord => ({ ...EFFECT, workspace: 'w', id: `eff_${n}`, createdAt: n, life }),
+);
 
 it.each([
   ...EFFECTS.map(({ life }) => ({ state: life.state })),

@@ -13,7 +13,7 @@ interface Waiting {
 
 /** A thread of the store, as the gateway's thread sees it. */
 export interface StoreThread {
-  /** Some requests of one turn share a message. */
+  /** Requests of one turn go together, some to a message. */
   readonly send: Send<Operation>;
   readonly ask: Ask<Operation>;
   /** Sends what was asked, and then this. */

@@ -1,0 +1,46 @@
+import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
+import type { EffectRecord } from '../../src/effects/model/effect.ts';
+
+/** An effect with nothing special about it, of which a test says what matters. */
+export const EFFECT: Omit<EffectRecord, 'life'> = {
+  id: 'eff_1',
+  createdAt: 0,
+  workspace: 'demo',
+  idempotencyKey: 'k',
+  fingerprint: 'f',
+  action: { type: 't', tool: 'a.b', toolDigest: 'd', upstream: 'u', kind: 'write', target: 'x:1' },
+  actor: { agentId: 'bot', agentOwner: null, keyId: 'k', keyKind: 'agent', user: null, keyMadeBy: null, via: 'mcp' },
+  attempt: 1,
+  unsent: 0,
+  generation: 1,
+  firstDispatchAt: null,
+  mayHaveHappened: false,
+  closed: false,
+  holds: [],
+  holdState: 'none',
+  claims: [],
+  uses: [],
+  trace: { policyVersion: 'v', matched: [], shadow: [], observed: null },
+  stages: [],
+  metadata: null,
+  sealed: null,
+};
+
+/** A request that waits for nobody in particular. */
+export const APPROVAL: ApprovalRecord = {
+  id: 'apr_1',
+  workspace: 'demo',
+  effectId: 'eff_1',
+  digest: 'd',
+  tool: 'a.b',
+  target: 'x:1',
+  requester: { agentId: 'bot', agentOwner: null, user: null, keyId: 'k', keyMadeBy: null },
+  requirements: [],
+  costs: [],
+  votes: [],
+  status: 'pending',
+  createdAt: 0,
+  expiresAt: 0,
+  decidedAt: null,
+  stopped: null,
+};
