@@ -654,6 +654,19 @@ describe('what comes out', () => {
 });
 
 describe('faults', () => {
+  it.each(['body: [b]', 'query: [b]', 'headers: [b]', 'body_as: b'])(
+    'name a param that the schema does not have, in %s',
+    async (placed) => {
+      const schema =
+        'params_schema: { type: object, additionalProperties: false, properties: { a: { type: object } } }';
+      const tool = `name: api.x, upstream: api, kind: write, request: { method: POST, path: /x, ${placed} }, ${schema}`;
+      const { findings } = await faultsOf(
+        `upstreams: [{ id: api, url: "http://127.0.0.1:1" }]\ntools:\n  - { ${tool} }\n`,
+      );
+      expect(findings.map(({ code }) => code)).toContain('unknown_param');
+    },
+  );
+
   it('come all at once, from every layer, each in its place', async () => {
     const { findings, message } = await faultsOf(
       [

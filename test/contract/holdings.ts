@@ -291,6 +291,17 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
       await dispatched(at.store, { verdict: permit([CLAIM]), actor: OTHER });
     });
 
+    at.timed('are taken anew by a call that is repeated in the step that finds it lost', async () => {
+      const again = { idempotencyKey: 'k', times: { idempotentForMs: 600_000 }, verdict: permit([CLAIM]) };
+      await dispatched(at.store, again);
+      at.advance(200_000);
+      const { effect } = await dispatched(at.store, again);
+      expect(effect).toMatchObject({ attempt: 2, claims: ['customer:7'] });
+      expect(await take(OTHER)).toMatchObject({ kind: 'held', claim: { runningEffects: [effect.id] } });
+      await at.store.settle(settleRequest(effect, committed()));
+      expect(await take(OTHER)).toMatchObject({ kind: 'made' });
+    });
+
     at.timed('stay for an unknown effect until that is quiet, also when they are taken again', async () => {
       await take({ ttlMs: 1_000 });
       const { effect } = await dispatched(at.store, { action });

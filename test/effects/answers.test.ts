@@ -6,11 +6,11 @@ import { BUSY, type EffectRecord, type Life } from '../../src/effects/model/effe
 import type { RunOutcome } from '../../src/effects/model/outcome.ts';
 import type { Preview } from '../../src/effects/run/preview-effect.ts';
 import { renderOutcome } from '../../src/effects/run/render.ts';
-import { outcomeFor, outcomeOfRecord } from '../../src/effects/run/to-outcome.ts';
+import { outcomeFor, outcomeOfAdmission, outcomeOfRecord } from '../../src/effects/run/to-outcome.ts';
 import { effectToWire, happenedTo } from '../../src/effects/wire/effect.ts';
 import { obligationToWire, previewToWire } from '../../src/effects/wire/preview.ts';
 import { withoutContent } from '../../src/effects/wire/withheld.ts';
-import { approvalBy, budgetOf, rateOf } from '../contract/requests.ts';
+import { admitRequest, approvalBy, budgetOf, rateOf } from '../contract/requests.ts';
 import { makeTool } from '../upstreams/tool.ts';
 import { APPROVAL as WAITING, EFFECT } from './records.ts';
 
@@ -516,6 +516,22 @@ describe('a second call under the same key', () => {
       decision: 'denied_policy',
       reason: { code: 'approval_rejected' },
     });
+  });
+
+  it('is told, where its record has aged out, that it happened, with the receipt, and that the result is gone', () => {
+    const { id, workspace, idempotencyKey, fingerprint } = RECORD;
+    const call = { id, workspace, idempotencyKey, fingerprint, attempt: 2, agentId: 'bot', tool: 'a.b', target: 't:1' };
+    const outcome = { state: 'committed', receipt: RECEIPT } as const;
+    const told = outcomeOfAdmission(admitRequest(), { kind: 'expired', tombstone: { ...call, at: 1, outcome } });
+    expect(told).toMatchObject({ effectId: id, reason: { code: 'already_committed' }, receipt: RECEIPT, repeat: true });
+    expect(renderOutcome(told, CONTEXT).body).toMatchObject({
+      decision: 'duplicate_blocked',
+      result_expired: true,
+      attempt: 2,
+    });
+    expect(
+      renderOutcome(outcomeOfRecord({ ...RECORD, life: COMMITTED }, false, null), CONTEXT).body,
+    ).not.toHaveProperty('result_expired');
   });
 
   it('is told that an approver changed the call, and which params', () => {
