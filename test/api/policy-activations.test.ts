@@ -88,6 +88,16 @@ it('says why not: none is kept, they do not fit, it is no version', async () => 
   expect(asked).toHaveLength(2);
 });
 
+it('takes a comment of one to a thousand characters', async () => {
+  answer = { kind: 'active', version: 'A'.repeat(43) };
+  for (const path of [ACTIVATIONS, '/v1/beta/policies/rollback']) {
+    const statuses = ['c', 'c'.repeat(1000), '', 'c'.repeat(1001)].map(
+      async (comment) => (await post(path, { comment })).status,
+    );
+    expect(await Promise.all(statuses)).toEqual([200, 200, 400, 400]);
+  }
+});
+
 it('is for administrative keys only', async () => {
   for (const key of [rig.keys.account, rig.keys.agent]) {
     expect((await rig.send('POST', ACTIVATIONS, { key, body: {} })).status).toBe(403);

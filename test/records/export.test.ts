@@ -59,6 +59,10 @@ it('a receipt stands after the event that names it; one that is not kept any mor
     ['rcp_before', null],
     ['rcp_now', 'e30.e30.e30'],
   ]);
+  // What was written at the end of the span, or after it, is not in it.
+  const within = await readProgram(rows)(JSON.stringify([request, { of: 'events', after: 0, end: 2 }]));
+  expect(within).toContain('rcp_before');
+  expect(within).not.toContain('rcp_now');
 });
 
 it('the thread that makes the lines rests longer than it works, so that calls keep its core', async () => {
