@@ -1,5 +1,5 @@
 import { createHash } from 'node:crypto';
-import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { afterAll, beforeAll, describe, expect, it, vi } from 'vitest';
 import {
   type EarlierCall,
   earlierOnTarget,
@@ -868,10 +868,14 @@ describe('what is shown', () => {
     const browser = await enter(before.path, rig.keys.approver);
     for (const { path } of calls)
       await post(path, { form: formIn(await look(path, browser)), verdict: 'approve' }, browser, rig);
+    const asked = vi.spyOn(rig.ports.store, 'effects');
     const [, alike = ''] = (await look(last.path, browser)).text.split('Its last call like this</h2>');
     await rig.close();
     rig = others;
     expect(/^.*?<\/section>/s.exec(alike)?.[0]).toContain(before.effect);
+    // Of the same agent and tool, and one that happened.
+    const like = { agentId: 'bot', tool: 'payments.refund', decision: 'committed' };
+    expect(asked).toHaveBeenCalledWith('demo', expect.objectContaining(like));
   });
 
   it('says what the agent did before, and shows a receipt, only to a key that may read effects', async () => {

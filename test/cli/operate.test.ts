@@ -49,6 +49,7 @@ describe('svc restore', () => {
       'The store that was there is in /s/replaced-1.',
       expect.stringMatching(/^3 calls had run since: their outcome is unknown now .* and they are not run again\.$/),
     ]);
+    expect((await restore({ carried, transactionsKnown: 47 })).out).not.toContain('lost');
     const { out } = await restore({ carried: { ...carried, fault: 'malformed' }, hasLoss: true });
     expect(out).toMatch(/^WARNING: .* \(malformed\)\. .*SENT AGAIN/);
   });

@@ -166,6 +166,14 @@ test('of an unknown outcome it says which upstream, since when, why, and what se
   expect(out).toMatch(/eff_1 .*\n +sent at .* it may arrive until .*\n +its tool .* svc effects probe eff_1$/m);
 });
 
+test('what keeps one part from being told stands at that part', async () => {
+  answers = { budgets: { status: 403, body: { code: 'insufficient_scope', detail: 'The key may not read budgets.' } } };
+  const { code, out } = await status();
+  expect(code).toBe(2);
+  expect(out).toMatch(/^budgets +.*may not read budgets/m);
+  expect(out).not.toContain('cannot be told of');
+});
+
 test('what one cause keeps from being told is one line with the way out', async () => {
   const full = { status: 503, body: { code: 'store_unavailable', detail: 'no room' } };
   answers = { effects: full, approvals: full, pauses: full, budgets: full };

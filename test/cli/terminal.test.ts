@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { json, styled, table, type Terminal, wire } from '../../src/cli/terminal.ts';
+import { json, showPage, styled, table, type Terminal, wire } from '../../src/cli/terminal.ts';
 import { svc } from './run.ts';
 
 const HOSTILE = '\u{e0041}\u00ad\u{1f600}a\u001b[2Jb\u0007c\u202Ed\u200be\u009bf\r\ng';
@@ -32,6 +32,18 @@ test('columns are as wide as their widest cell', () => {
       ],
     ),
   ).toBe('a     b\nlong  x\ny     z');
+});
+
+test('a page without rows says whether others follow, and with which cursor', () => {
+  const shown = (cursor: string | null, ...rows: readonly (readonly string[])[]): readonly string[] => {
+    const lines: string[] = [];
+    showPage({ ...terminal(false), out: (line) => void lines.push(line) }, cursor, 'calls', ['id'], rows);
+    return lines;
+  };
+  expect(shown(null)).toEqual(['No calls.']);
+  expect(shown('c1')).toEqual(['No calls here.', 'More: --cursor c1']);
+  expect(shown('c1', ['eff_1'])).toEqual(['id\neff_1', 'More: --cursor c1']);
+  expect(shown(null, ['eff_1'])).toEqual(['id\neff_1']);
 });
 
 test('styled text is escaped with colours and without', () => {

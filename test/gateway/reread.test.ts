@@ -154,9 +154,15 @@ describe('files that are read again', () => {
     // The one that waited has read; the next one waits.
     await expect(refused).rejects.toThrow(`read by ${threads()[0]}.`);
     await vi.waitFor(() => expect(threads()).toHaveLength(2), 20_000);
+    // Of two at once, the one that waits serves one.
+    const both = await Promise.allSettled([1, 2].map(() => rereadFiles(reader, configFile, {}, before)));
+    const reasons = both.map((one) => (one.status === 'rejected' ? String(one.reason) : one.status));
+    expect(reasons).toContainEqual(expect.stringContaining(`read by ${threads()[1]}.`));
+    expect(reasons).toContainEqual(expect.stringContaining(`read by ${threads()[2]}.`));
+    await vi.waitFor(() => expect(threads()).toHaveLength(4), 20_000);
     await reader.close();
     await new Promise((resolve) => setTimeout(resolve, 50));
-    expect(threads()).toHaveLength(2);
+    expect(threads()).toHaveLength(4);
   });
 
   test('a reader that is closed gives up a thread that hangs', async () => {

@@ -4,6 +4,7 @@ import { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { RequestTemplate } from '../../src/effects/model/tool.ts';
 import type { JsonObject } from '../../src/json/value.ts';
@@ -21,7 +22,7 @@ const FORM = 'application/x-www-form-urlencoded';
 interface Asked {
   readonly kind?: 'read' | 'write';
   readonly query?: string;
-  readonly body?: string;
+  readonly body?: string | Buffer;
   readonly type?: string | null;
   readonly coding?: string;
   readonly mode?: 'enforce' | 'observe';
@@ -171,6 +172,17 @@ describe('a body of another kind is refused with the line that would take it', (
   ])('JSON as %s is read: %s', async (type, isRead) => {
     const found = await read({ body: ['x'] }, { type, body: '{"x":1}' });
     expect('params' in found).toBe(isRead);
+  });
+
+  test('a body is bounded by what it is once it is decoded, and one that is not in its coding is named', async () => {
+    const found = (body: string | Buffer) => read({ body: ['x'] }, { coding: 'gzip', body });
+    const ofLength = (length: number): Buffer => gzipSync(JSON.stringify({ x: 'y'.repeat(length - 8) }));
+    expect(await found(ofLength(100_000))).toHaveProperty('params');
+    expect(await found(ofLength(100_001))).toMatchObject({
+      code: 'too_large',
+      detail: 'The body is larger than the 100000 bytes that are inspected once it is decoded.',
+    });
+    expect(await found('{"x":"y"}')).toMatchObject({ code: 'invalid_request', paths: ['/body'] });
   });
 
   test.each(['multipart', 'opaque'] as const)('%s has no Content-Encoding', async (bodyType) => {
