@@ -194,3 +194,13 @@ test.each([
   const faults = faultsOf(`${HEAD}schedules: { office: ${schedule} }\n${approval('expires: 24h', name)}`);
   expect(faults.map((fault) => fault.split(' ')[1])).toContain(code);
 });
+
+test('a schedule leaves out a thousand dates, and no more', () => {
+  const faults = (count: number): readonly string[] => {
+    const dates = Array.from({ length: count }, (_, n) => new Date(n * 24 * HOUR).toISOString().slice(0, 10));
+    const schedule = `{ except_dates: ${JSON.stringify(dates)} }`;
+    return faultsOf(`${HEAD}schedules: { office: ${schedule} }\n${approval('expires: 24h', 'office')}`);
+  };
+  expect(faults(1_000)).toEqual([]);
+  expect(faults(1_001)).toEqual([expect.stringContaining('too_large More than 1000 dates')]);
+});
