@@ -294,6 +294,8 @@ describe('the watch over effects', () => {
     const { watch, refused, wait } = endless();
     const waiting = many((index) => wait(`eff_${index}`, `agent ${index % 4}`));
     for (const { gone } of waiting) gone.abort();
+    // Nor of one that has gone before it began to wait.
+    expect(watch.left(['pending_approval'], at('eff_0'), 'late', 600_000, AbortSignal.abort())).toBeNull();
     expect(many((index) => refused(`eff_${index}`, `agent ${index % 4}`))).not.toContain(true);
     expect(new Set(await Promise.all(waiting.map(({ left }) => left)))).toEqual(new Set([false]));
     watch.end();

@@ -166,6 +166,21 @@ test('of an unknown outcome it says which upstream, since when, why, and what se
   expect(out).toMatch(/eff_1 .*\n +sent at .* it may arrive until .*\n +its tool .* svc effects probe eff_1$/m);
 });
 
+test('a budget that is used up stands with whose it is, and its money as money', async () => {
+  const row = {
+    ...budget('exhausted'),
+    bucket: '["bot","EUR"]',
+    unit: 'EUR-cent',
+    limit: 1_050,
+    remaining: 0,
+    held: 0,
+  };
+  answers = { budgets: { body: { ...NOTHING, budgets: [row] } } };
+  const { out } = await status();
+  expect(out).toMatch(/^ +budget .* for$/m);
+  expect(out).toMatch(/^ +b +exhausted .*€10\.50.* \["bot","EUR"\]$/m);
+});
+
 test('what keeps one part from being told stands at that part', async () => {
   answers = { budgets: { status: 403, body: { code: 'insufficient_scope', detail: 'The key may not read budgets.' } } };
   const { code, out } = await status();

@@ -248,6 +248,20 @@ it.each([
   }
 });
 
+it('what it remembers of the installation and cannot read is not taken for nothing', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-steps-'));
+  try {
+    const journal = await openStepJournal(folder);
+    expect(journal.memory).toBeNull();
+    await journal.close();
+    // A folder in its place: it is there, and its text is not to be had.
+    mkdirSync(join(folder, 'install.json'));
+    await expect(openStepJournal(folder)).rejects.toThrow('EISDIR');
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
+});
+
 it('writes nothing once it is closed: the folder may be another’s', async () => {
   const folder = mkdtempSync(join(tmpdir(), 'svc-journal-'));
   const memory = { installId: 'i', gatewayId: 'g', accepted: 0 };
