@@ -309,6 +309,8 @@ it('a hundred linked entities are shown of all hits; questions are of the form t
   await expect(ask({ query: 'h'.repeat(257) })).rejects.toThrow(BadQuestion);
   await expect(ask({ limit: MOST_HITS + 1 })).rejects.toThrow(BadQuestion);
   await expect(ask({ limit: 0 })).rejects.toThrow(BadQuestion);
+  await expect(ask({ entityType: '1x' })).rejects.toThrow('entity_type must be the type of entities');
+  await expect(ask({ joinTo: 'an order' })).rejects.toThrow('join_to.entity_type must be the type of entities');
   brain.close();
 });
 

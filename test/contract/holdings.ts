@@ -555,6 +555,10 @@ export function describeHoldings(open: OpenStore, capabilities: Capabilities): v
       expect(await at.store.makeReservation(reservationRequest({ units: 4, ...OTHER }))).toMatchObject({
         kind: 'made',
       });
+      const released = (await at.store.ledger(WORKSPACE, 0, 10)).filter(({ kind }) => kind === 'reservation.released');
+      expect(released.map(({ data }) => data)).toEqual([
+        { reservation_id: made.reservation.id, pool: 'gpu', units: 4 },
+      ]);
     });
 
     at.timed('gives units back when the time is over', async () => {

@@ -440,6 +440,14 @@ describe('a search of tools', () => {
     expect(await names({}, { view })).toEqual(['payments.refund', ...own]);
   });
 
+  test('says of a write that a read-only key may not run it, and of a read that it may', async () => {
+    const reader = { kind: 'agent', agentId: 'bot', profile: null, scopes: [], readOnly: true } as const;
+    const tools = await found(reader);
+    const of = (tool: string) => tools.find(({ name }) => name === tool);
+    expect(of('payments.refund')).toMatchObject({ allowed: false, reason: 'read_only_key' });
+    expect(of('payments.see')?.reason).not.toBe('read_only_key');
+  });
+
   test.each([
     ['pinned', true, null],
     ['unseen', true, null],

@@ -144,7 +144,10 @@ describe('key files', () => {
 
   it('say which folder cannot be written', async () => {
     await writeFile(file('plain'), '');
-    await expect(makeKeyFile(file('plain/k'), 'one')).rejects.toThrow(/cannot be made \(E(NOTDIR|EXIST)\)/);
+    const folder = file('plain');
+    await expect(makeKeyFile(join(folder, 'k'), 'one')).rejects.toThrow(
+      new RegExp(`cannot be made \\(E(NOTDIR|EXIST)\\)\\. The gateway needs to write in ${folder}\\.$`),
+    );
   });
 });
 
