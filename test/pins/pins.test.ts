@@ -256,6 +256,7 @@ describe('the lock file', () => {
     ['no JSON', () => '{', 'it is not JSON'],
     ['a name twice', (whole) => whole.replace('"version": 1,', '"version": 1, "version": 1,'), 'stands twice'],
     ['a list', () => '[]', 'holds no object'],
+    ['no version', (whole) => whole.replace('"version": 1,', ''), '"version" is '],
     ['another version', (whole) => whole.replace('"version": 1', '"version": 2'), '"version" is 2'],
     ['an unknown member', (whole) => whole.replace('"server"', '"sever"'), '"sever" is no member'],
     ['no upstream', (whole) => whole.replace('"upstream": "pay"', '"upstream": ""'), '"upstream" has to be'],

@@ -113,6 +113,12 @@ describe('a restrictive rule that can never apply is warned of, with its place a
       'compare it with string',
     ],
     [
+      'a value that is left out',
+      `{ id: a, effect: deny, ${refund}, when: { params.note: { in: [x, y], notIn: [x, y, z] } } }`,
+      'no value of params.note satisfies all',
+      'any: [',
+    ],
+    [
       'a contradiction',
       `{ id: a, effect: deny, ${refund}, when: { params.amount: { gt: 10, lt: 5 } } }`,
       'no value of params.amount satisfies all',
