@@ -28,6 +28,7 @@ import { storeFolder } from '../contract/embedded-store.ts';
 import { committed, dispatched, PERSON, settleRequest, WORKSPACE } from '../contract/requests.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
 import { NO_SPOOL } from '../proxy/uploads.ts';
+import { makeDispatch, makeTool } from '../upstreams/tool.ts';
 
 const CONFIG = (folder: string): string => `
 store: { kind: embedded, path: "${folder}/store" }
@@ -193,6 +194,18 @@ it('the kept answer of a settlement that is spilled does not stand in the journa
   expect(spilled).not.toContain('canary');
   expect(await spill.drain(store)).toBe(0);
   expect(await store.effect(WORKSPACE, effect.id)).toMatchObject({ life: { state: 'committed', result } });
+});
+
+it('to an upstream that a reload took away nothing is sent, and no state is read there', async () => {
+  const tool = makeTool({ upstream: 'gone' });
+  expect(await upstreams.send(makeDispatch({ tool }))).toMatchObject({
+    kind: 'failed',
+    evidence: { code: 'not_dispatched', message: 'the upstream gone is not declared any more', startedAt: null },
+  });
+  expect(await upstreams.readState(tool, {})).toEqual({
+    kind: 'unreadable',
+    message: 'the upstream is not declared any more',
+  });
 });
 
 it('agents of one id in two workspaces do not share a place', () => {
