@@ -405,6 +405,19 @@ describe('the overview', () => {
     await expect.poll(() => told('Unknown outcomes')).toMatch(/2\+\s+The oldest for 3 h\./);
     await expect.poll(() => told('Requests for approval')).toMatch(/3\s+The oldest for 2 h\./);
   });
+
+  it('names what refused most of them first: the rule, or what else it was', async () => {
+    const { effect } = (await world.get(`/effects/${happened}`)).body;
+    const of = (decision: string, reason: object) => ({ ...effect, state: 'denied', decision, reason });
+    const full = of('denied_budget', { code: 'budget_exceeded', message: 'm' });
+    const denied = of('denied_policy', { code: 'rule_denied', message: 'm', rule: 'world/currency' });
+    await answered(/\/effects\?limit=200$/, { effects: [full, denied, effect, denied], next_cursor: null });
+    await open('overview', '.bar');
+    const refused = page.locator('section', { has: page.getByRole('heading', { name: 'What refused them' }) });
+    const lines = await refused.locator('li').allInnerTexts();
+    expect(lines.map((line) => line.replaceAll(/\s+/g, ' '))).toEqual(['2 world/currency', '1 budget exceeded']);
+    expect(await refused.getByRole('link').getAttribute('href')).toBe('/console/demo/effects?rule=world%2Fcurrency');
+  });
 });
 
 describe('pauses, claims and passkeys', () => {
