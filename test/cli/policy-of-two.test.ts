@@ -114,7 +114,11 @@ test('what a person wants is proposed, with why, and somebody else confirms or w
   expect((await as('omar', 'proposals')).out).toMatch(
     new RegExp(`${id} .*open .*rollback +user maria +maria +refunds fail`),
   );
+  await as('zoe', 'rollback');
   expect(await as('omar', 'withdraw', id)).toMatchObject({ code: 0, out: `Over: ${id} (withdrawn)` });
+  const { people: others, id: other } = await open();
+  expect([others, other === id]).toEqual([['zoe'], false]);
+  await as('zoe', 'withdraw', other);
   expect(await as('omar', 'confirm', id)).toMatchObject({ code: 1, err: expect.stringContaining('is over') });
   expect((await proposals()).in_force).toBe(two);
 
