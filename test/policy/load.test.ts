@@ -249,6 +249,16 @@ describe('faults, each at its place', () => {
       '4:20 caller_sets_threshold',
     ],
     [
+      'the target on the right',
+      rule('{ id: a, effect: allow, when: { params.a: { eq: { fact: target } } } }'),
+      "5:53 caller_sets_threshold 'target' on the right",
+    ],
+    [
+      'absence beside a type',
+      rule('{ id: a, effect: allow, when: { params.a: { type: string, if_absent: true } } }'),
+      "5:74 bad_condition 'if_absent' has no meaning beside 'type'",
+    ],
+    [
       'value by a header',
       `${HEAD}values: { v: { by: request.headers.x-tier, of: { x: 1 }, else: 2 } }\nrules: [ { id: a, effect: allow } ]\n`,
       '4:20 caller_sets_threshold',
