@@ -268,7 +268,7 @@ export interface Claim {
   readonly agent_id: string;
   readonly created_at: string;
   readonly expires_at: string;
-  readonly running_effects: number;
+  readonly running_effects: readonly string[];
   readonly extended_until: string | null;
 }
 
@@ -307,8 +307,12 @@ export interface Budget {
   readonly remaining: number;
   readonly resets_at: string | null;
   readonly bucket: string;
+  /** `c:<start>:<end>` in ms, or `r:<ms>` where it is a rolling one. */
   readonly window: string;
 }
+
+/** A budget that others use as well, as an agent's own key sees it. */
+export type SharedBudget = Pick<Budget, 'budget' | 'resets_at'> & { readonly level: string };
 
 export interface Key {
   readonly id: string;

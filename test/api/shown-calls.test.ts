@@ -52,6 +52,20 @@ it('approvers see what they approve: what is sent where, every param, cost, whos
   expect(list.text).not.toContain('canary');
 });
 
+it('of a long text one request and one effect show 20,000 characters and how many more there are, a list 2,000', async () => {
+  const text = 'p'.repeat(20_003);
+  const { id, effect } = await waiting({ currency: text });
+  const cut = (length: number): string => `${'p'.repeat(length)}… (${20_003 - length} more characters)`;
+  const shown = async (path: string): Promise<unknown> =>
+    (await rig.send('GET', `${WS}${path}`, { key: rig.keys.approver })).json;
+  const long = { params: { currency: cut(20_000) } };
+  expect(await shown(`/approvals/${id}`)).toMatchObject(long);
+  expect(await shown(`/effects/${effect}`)).toMatchObject({ effect: long });
+  expect(await shown('/effects?params=true&limit=1')).toMatchObject({
+    effects: [{ params: { currency: cut(2_000) } }],
+  });
+});
+
 it.each<[Scope, boolean]>([
   ['params:read', true],
   ['effects:preview', true],

@@ -58,6 +58,23 @@ it('reads lists and `entities:` in YAML, JSON Lines, and folders of both, with t
   expect(files).toEqual([folder, ...['a.yaml', 'b.yml', 'more/c.jsonl'].map((name) => join(folder, name))]);
 });
 
+it('what a path has belongs to its workspace alone', async () => {
+  write({
+    'a.yaml': '- { type: customer, id: c1, name: Acme }\n',
+    'more/c.jsonl': '{"type":"order","id":"1","name":"One"}\n',
+  });
+  const paths = [
+    { path: join(folder, 'a.yaml'), workspace: 'demo' },
+    { path: join(folder, 'more'), workspace: 'other' },
+  ];
+  const { byWorkspace } = await readEntityFiles(paths, LIMITS);
+  const ids = [...byWorkspace].map(([workspace, found]) => [workspace, found.map(({ entity }) => entity.id)]);
+  expect(ids).toEqual([
+    ['demo', ['c1']],
+    ['other', ['1']],
+  ]);
+});
+
 describe('what cannot be used is told with its place and what to do', () => {
   it('in YAML', async () => {
     expect(

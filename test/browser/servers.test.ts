@@ -26,6 +26,12 @@ it('what changed of a tool is shown as a difference, as text, with the command t
   await page.waitForSelector('.shell');
   await page.goto('/console/demo/servers');
   await page.locator('li.row', { hasText: 'echo' }).getByText('Changed').waitFor();
+  const { pins } = (await send(world.url(), world.keys.lead, 'GET', '/v1/workspaces/demo/pins')).body;
+  const approved = pins.filter(({ state }: { readonly state: string }) => state === 'pinned');
+  expect(approved.length).toBeGreaterThan(0);
+  expect(await page.locator('li.card ul > li', { hasText: 'As approved' }).innerText()).toBe(
+    `As approved ${approved.length}: ${approved.map(({ name }: { readonly name: string }) => name).join(', ')}`,
+  );
   await page.getByRole('button', { name: 'What it says now' }).click();
   await page.locator('ins', { hasText: planted }).waitFor();
   expect(await page.innerText('main')).toContain('svc tools approve --config gateway.yaml --upstream crm');

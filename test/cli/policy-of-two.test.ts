@@ -91,6 +91,7 @@ test('edited files are proposed; after two people have confirmed them they are i
     data: { proposal: id, version, instead_of: one },
   });
   expect((await as('omar', 'show', version)).out).toContain('id: two,');
+  expect((await svc('policy', 'digest', join(folder, 'policy.yaml'))).out).toBe(version);
 
   const counted = await as('maria', 'confirm', id);
   expect(counted.out).toContain(`In force until another person confirms it: ${one}`);
@@ -110,8 +111,14 @@ test('what a person wants is proposed, with why, and somebody else confirms or w
   const { id, version, people } = await open();
   expect(asked.out).toContain(`svc policy confirm ${id}`);
   expect(people).toEqual(['maria']);
-  expect((await as('omar', 'proposals')).out).toMatch(new RegExp(`${id} .*open .*rollback .*refunds fail`));
+  expect((await as('omar', 'proposals')).out).toMatch(
+    new RegExp(`${id} .*open .*rollback +user maria +maria +refunds fail`),
+  );
+  await as('zoe', 'rollback');
   expect(await as('omar', 'withdraw', id)).toMatchObject({ code: 0, out: `Over: ${id} (withdrawn)` });
+  const { people: others, id: other } = await open();
+  expect([others, other === id]).toEqual([['zoe'], false]);
+  await as('zoe', 'withdraw', other);
   expect(await as('omar', 'confirm', id)).toMatchObject({ code: 1, err: expect.stringContaining('is over') });
   expect((await proposals()).in_force).toBe(two);
 

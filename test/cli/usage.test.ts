@@ -242,6 +242,19 @@ describe('config check', () => {
     expect(code).toBe(1);
   });
 
+  test('files of the company brain are read too: how many entities they hold, or where a fault is, and no word of it', async () => {
+    const brain = file('brain.yaml', '- { type: customer, id: c1, name: Acme }\n');
+    const config = file('brain-config.yaml', `workspaces: [{ id: w }]\nbrain: { files: ["${brain}"] }\n`);
+    expect(await svc('config', 'check', config)).toMatchObject({
+      code: 0,
+      out: expect.stringMatching(/^the brain's files hold: 1 entity$/m),
+    });
+    file('brain.yaml', '- { type: customer, id: c1, nmae: canary-4711 }\n');
+    const { code, out, err } = await svc('config', 'check', config);
+    expect([code, err]).toEqual([1, expect.stringContaining(`${brain}:1:35`)]);
+    expect(`${out}${err}`).not.toContain('canary-4711');
+  });
+
   test('findings of the policies: 1, with line and column', async () => {
     const policy = file(
       'broken-policy.yaml',

@@ -1,4 +1,5 @@
 import { expect, it } from 'vitest';
+import { decidersAt, isAmong } from '../../src/effects/model/approval.ts';
 import { admitStep } from '../../src/effects/steps/admission.ts';
 import { expireOverdueStep, giveUpStep, isOwnRequest, voteStep } from '../../src/effects/steps/voting.ts';
 import { applyPlan, emptyState, type MapState, viewOf } from '../contract/map-view.ts';
@@ -88,4 +89,21 @@ it.each([
   const requester = { user: 'tom', agentOwner: 'olga', keyMadeBy: 'ada', keyId: 'key_asked' };
   const other = { user: 'maria', keyId: 'key_other', voterSince: NOW };
   expect(isOwnRequest({ requester, createdAt: NOW }, { ...other, ...voter })).toBe(isOwn);
+});
+
+it('others may decide as well from the very moment on, and whoever was asked first goes on to', () => {
+  const escalate = { afterMs: 1_000, to: { roles: ['boss'], users: ['tom'] } };
+  const asked = { ...approvalBy({ approvers: { roles: ['lead'], users: ['ada'] } }), escalate };
+  const at = (now: number) => decidersAt({ createdAt: NOW }, asked, now);
+  expect(at(NOW + 999)).toEqual({ roles: ['lead'], users: ['ada'] });
+  expect(at(NOW + 1_000)).toEqual({ roles: ['lead', 'boss'], users: ['ada', 'tom'] });
+});
+
+it.each<[string, boolean, Parameters<typeof isAmong>]>([
+  ['one of two roles', true, [{ roles: ['lead', 'boss'], users: [] }, 'ada', ['boss', 'clerk']]],
+  ['the name, without a role', true, [{ roles: ['lead'], users: ['ada'] }, 'ada', []]],
+  ['another role', false, [{ roles: ['lead', 'boss'], users: [] }, 'ada', ['clerk']]],
+  ['another name, where no role is asked for', false, [{ roles: [], users: ['tom'] }, 'ada', ['lead']]],
+])('whoever has %s is among those who decide: %s', (_, is, asked) => {
+  expect(isAmong(...asked)).toBe(is);
 });

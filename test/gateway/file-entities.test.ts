@@ -30,12 +30,14 @@ const packed = (digest: string): PackedEntities => ({
 let loads: string[];
 let faults: (Error | Promise<void>)[];
 let alerts: number;
+let warned: string[];
 let entities: FileEntities;
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
   loads = [];
   faults = [];
   alerts = 0;
+  warned = [];
 });
 afterEach(async () => {
   await entities.stop();
@@ -50,11 +52,11 @@ function open(isFleet = false): void {
         const next = faults.shift();
         if (next instanceof Error) throw next;
         await next;
-        return { kind: 'loaded', put: 1, removed: 0 };
+        return older === 'leave' ? { kind: 'older' } : { kind: 'loaded', put: 1, removed: 0 };
       },
     },
     isFleet,
-    logger: createLogger({ level: 'silent', sink: process.stdout }),
+    logger: createLogger({ level: 'warn', sink: { write: (line) => void warned.push(line) } }),
     alert: () => (alerts += 1),
   });
 }
@@ -80,13 +82,19 @@ it('each workspace is brought to what the files say, also one of which they say 
   expect(loads).toHaveLength(2);
 });
 
-it('one of several gateways leaves at its start what others have read in since, and not when its files change', async () => {
+it('one of several gateways leaves at its start what others have read in since, and says so, and not when its files change', async () => {
   open(true);
   entities.take(saying('first'));
   await entities.begin();
+  expect(warned.map((line) => JSON.parse(line))).toEqual(
+    ['one', 'two'].map((workspace) =>
+      expect.objectContaining({ workspace, msg: expect.stringContaining('those stay') }),
+    ),
+  );
   entities.take(saying('second'));
   await settle();
   expect(loads).toEqual(['one first leave', 'two none leave', 'one second load', 'two none load']);
+  expect(warned).toHaveLength(2);
 });
 
 it('a store that is away is tried again a second later, and that it is so is told once', async () => {

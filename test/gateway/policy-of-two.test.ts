@@ -1,4 +1,4 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, expect, it } from 'vitest';
@@ -53,6 +53,8 @@ function world() {
       configFile,
       `upstreams: [{ id: up, url: "http://127.0.0.1:9" }]\nusers: [{ id: maria }, { id: omar }, { id: zoe }]\npolicies: { paths: ["${folder}/policy.yaml"], second_person: true }\ntools:\n  - { name: up.note, title: Note, upstream: up, kind: write, action_type: note.add, request: { method: POST, path: /v1/notes, body: [text] } }\n`,
     );
+    const configure = (change: (text: string) => string): void =>
+      writeFileSync(configFile, change(readFileSync(configFile, 'utf8')));
     write(rule);
     const store = createEffectStore(
       { ...rows, ...ALONE },
@@ -94,6 +96,8 @@ function world() {
       store,
       reloader,
       write,
+      configFile,
+      configure,
       async edit(of: string) {
         write(of);
         await reloader.reload();
@@ -135,6 +139,8 @@ it('the first files are in force; what somebody wants instead is proposed, read 
   const one = gateway.version();
   expect(gateway.rules()).toEqual(['a/one']);
   await gateway.edit('one');
+  // What is in force already waits for nobody.
+  expect(await gateway.reloader.choose({ kind: 'files' }, MARIA)).toEqual({ kind: 'active', version: one });
   gateway.write('two');
   const proposal = await gateway.propose(MARIA);
   expect(proposal).toMatchObject({ from: one, how: 'activate', why: 'because', people: [{ user: 'maria' }] });
@@ -166,8 +172,12 @@ it('the first files are in force; what somebody wants instead is proposed, read 
   ]);
   // And so is the way back.
   const back = await gateway.reloader.choose({ kind: 'before' }, OMAR);
-  expect(back).toMatchObject({ kind: 'proposed', version: proposal.version, proposal: { version: one } });
+  if (back.kind !== 'proposed') throw new Error(back.kind);
+  expect(back).toMatchObject({ version: proposal.version, proposal: { version: one } });
   expect(gateway.rules()).toEqual(['a/two']);
+  expect(await gateway.reloader.confirm(back.proposal.id, MARIA)).toMatchObject({ kind: 'active', version: one });
+  expect((await gateway.store.policyHistory())[0]).toMatchObject({ by: { id: 'omar' }, confirmedBy: ['maria'] });
+  expect((await gateway.events()).at(-1)).toBe('policy.rolled_back by maria');
 });
 
 it('what was proposed comes in force on a gateway whose files say something else, as it was proposed', async () => {
@@ -196,11 +206,24 @@ it('edited files are proposed and not in force, also over a start; two people ha
     kind: 'counted',
     proposal: { people: [{ user: 'maria' }] },
   });
+  expect((await gateway.events()).slice(-2)).toEqual(['policy.proposed by test', 'policy.confirmed by maria']);
   expect(await gateway.reloader.confirm(proposal.id, MARIA)).toMatchObject({ kind: 'own_request' });
   expect(gateway.rules()).toEqual(['a/one']);
   expect(await gateway.reloader.confirm(proposal.id, OMAR)).toMatchObject({ kind: 'active' });
   expect([gateway.rules(), gateway.notes()]).toEqual([['a/two'], []]);
   expect((await gateway.store.policyHistory())[0]).toMatchObject({ how: 'files', confirmedBy: ['maria', 'omar'] });
+});
+
+it('files that say something else at a start are proposed, and not in force', async () => {
+  const { start } = world();
+  const before = await start('one');
+  const gateway = await start('two');
+  expect(gateway.rules()).toEqual(['a/one']);
+  const [proposal, ...others] = await gateway.store.policyProposals();
+  expect([others, proposal]).toEqual([[], expect.objectContaining({ from: before.version(), how: 'files' })]);
+  expect(await gateway.reloader.show(proposal?.version ?? '')).toMatchObject({
+    files: [{ text: expect.stringContaining('id: two,') }],
+  });
 });
 
 it('later files take the place of those before, and files that say again what is in force withdraw them', async () => {
@@ -218,6 +241,25 @@ it('later files take the place of those before, and files that say again what is
     ['ppl_1', 'withdrawn'],
   ]);
   expect(await gateway.reloader.confirm('ppl_2', OMAR)).toMatchObject({ kind: 'refused' });
+});
+
+it('what cannot come in force any more is refused with the reason, and nothing is changed', async () => {
+  const { start } = world();
+  const gateway = await start('one');
+  gateway.configure((text) => `${text}pools: [ { id: slot, units: 1 } ]\n`);
+  const [, file = ''] = /paths: \["([^"]+)"/.exec(readFileSync(gateway.configFile, 'utf8')) ?? [];
+  const obligations = 'obligations: [ { reserve: { pool: slot, units: 1 } } ], effect: allow';
+  writeFileSync(file, readFileSync(file, 'utf8').replace('effect: allow', obligations));
+  const { id } = await gateway.propose(MARIA);
+  gateway.configure((text) => text.replace(/pools:.*\n/, ''));
+  const before = await gateway.store.policyInForce();
+  expect(await gateway.reloader.confirm(id, OMAR)).toMatchObject({
+    kind: 'refused',
+    message: expect.stringContaining("There is no pool 'slot'"),
+  });
+  expect([await gateway.store.policyInForce(), await gateway.statuses()]).toEqual([before, [[id, 'open']]]);
+  gateway.configure((text) => `${text}pools: [ { id: slot, units: 1 } ]\n`);
+  expect(await gateway.reloader.confirm(id, OMAR)).toMatchObject({ kind: 'active' });
 });
 
 it.each([
@@ -269,6 +311,7 @@ it('is over after a day, when something else comes in force, and when it is with
   expect(await gateway.reloader.confirm(open.id, OMAR)).toMatchObject({ kind: 'refused' });
   const withdrawn = await gateway.propose(ZOE);
   expect(await gateway.store.endPolicyProposals({ id: withdrawn.id }, { type: 'user', id: 'omar' })).toBe(1);
+  expect((await gateway.events()).at(-1)).toBe('policy.withdrawn by omar');
   expect(await gateway.reloader.confirm(withdrawn.id, OMAR)).toMatchObject({ kind: 'refused' });
   expect(await gateway.reloader.confirm('ppl_none', OMAR)).toEqual({ kind: 'absent' });
 });

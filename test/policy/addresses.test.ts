@@ -31,6 +31,7 @@ describe('email_in', () => {
 
   test.each([
     ['several addresses', 'x@evil.com, y@example.com'],
+    ['several, by a comma alone', 'x@evil.com,y@example.com'],
     ['several, by semicolon', 'x@evil.com;y@example.com'],
     ['several, by a space', 'x@evil.com y@example.com'],
     ['several, by a line', 'x@evil.com\ny@example.com'],

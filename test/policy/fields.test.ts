@@ -230,6 +230,23 @@ describe('facts', () => {
   });
 });
 
+describe('paths of the second form', () => {
+  test.each(['deep.list[1]', '$.deep.list[1]', '["deep"].list[1]', '["deep"]["list"][1]', '$["deep"].list[1]'])(
+    '%s',
+    (path) => {
+      const set = rules(`{ id: r, effect: allow, when: { fact: params, path: '${path}', operator: equal, value: 2 } }`);
+      expect(outcome(judgeParams(set, { deep: { list: [1, 2] } }))).toBe('permit');
+      expect(outcome(judgeParams(set, { deep: { list: [2, 1] } }))).toBe('denied_policy');
+    },
+  );
+
+  test('a dot never reaches a key that holds a dot, and brackets do', () => {
+    const judged = (path: string) =>
+      outcome(judgeParams(rules(`{ id: r, effect: allow, when: { '${path}': 1 } }`), { 'a.b': 1 }));
+    expect([judged('params.a.b'), judged('params["a.b"]')]).toEqual(['denied_policy', 'permit']);
+  });
+});
+
 describe('facts of the call and of its tool', () => {
   test('a header is found in lower case, however the rule writes it', () => {
     const set = rules('{ id: r, effect: allow, when: { request.headers.X-Region: eu } }');

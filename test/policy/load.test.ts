@@ -69,6 +69,16 @@ describe('faults, each at its place', () => {
       "5:43 glob_not_here 'prod*' is not a glob here",
     ],
     [
+      'glob among teams',
+      rule('{ id: a, effect: deny, match: { agents: { team: ["supp*"] } } }'),
+      "5:54 glob_not_here 'supp*' is not a glob here",
+    ],
+    [
+      'glob among attributes',
+      rule('{ id: a, effect: deny, match: { agents: { region: ["eu-*"] } } }'),
+      "5:56 glob_not_here 'eu-*' is not a glob here",
+    ],
+    [
       'attribute by its path',
       rule('{ id: a, effect: deny, match: { agents: { attributes.tier: [1] } } }'),
       "5:47 wrong_value Attributes stand in 'agents' by their names alone",
@@ -239,6 +249,26 @@ describe('faults, each at its place', () => {
       '4:20 caller_sets_threshold',
     ],
     [
+      'the target on the right',
+      rule('{ id: a, effect: allow, when: { params.a: { eq: { fact: target } } } }'),
+      "5:53 caller_sets_threshold 'target' on the right",
+    ],
+    [
+      'absence beside a type',
+      rule('{ id: a, effect: allow, when: { params.a: { type: string, if_absent: true } } }'),
+      "5:74 bad_condition 'if_absent' has no meaning beside 'type'",
+    ],
+    [
+      'value by a header',
+      `${HEAD}values: { v: { by: request.headers.x-tier, of: { x: 1 }, else: 2 } }\nrules: [ { id: a, effect: allow } ]\n`,
+      '4:20 caller_sets_threshold',
+    ],
+    [
+      'amount below nothing',
+      `${HEAD}values: { less: -1 }\nbudgets: { b: { unit: call, per: day, limit: 5 } }\nrules: [ { id: a, effect: allow, obligations: [ { budget: { use: b, amount: $less } } ] } ]\n`,
+      "6:77 wrong_value '$less' must be a whole number of at least 0, not -1",
+    ],
+    [
       'value by the target',
       `${HEAD}values: { v: { by: target, of: { x: 1 }, else: 2 } }\nrules: [ { id: a, effect: allow } ]\n`,
       '4:20 caller_sets_threshold',
@@ -391,6 +421,8 @@ describe('warnings', () => {
     ['{ id: a, effect: allow, match: { tools: [payments.refnd] } }', "matches_nothing did you mean 'payments.refund'?"],
     ['{ id: a, effect: allow, match: { tools: ["crm.*"] } }', 'matches_nothing'],
     ['{ id: a, effect: allow, match: { tags: [mony] } }', "matches_nothing did you mean 'money'?"],
+    ['{ id: a, effect: allow, match: { actions: [refund.craete] } }', 'matches_nothing'],
+    ['{ id: a, effect: allow, match: { has_params: [no_tool_has_it] } }', 'matches_nothing'],
     ['{ id: a, effect: deny, when: { params.a: 1 }, on_unknown: skip }', 'fails_open'],
     ['{ id: a, effect: pause, when: { params.a: 1 }, on_unknown: skip }', 'fails_open'],
     [
@@ -509,6 +541,9 @@ describe('version', () => {
     expect(at('a\nb\n').version).toBe(at('# names\r\na\r\n\r\n  b').version);
     expect(outcome(judgeParams(at('a\nb'), { x: 'b' }))).toBe('permit');
     expect(outcome(judgeParams(at('a\nb'), { x: 'c' }))).toBe('denied_policy');
+    // They are data: nothing in them is a name.
+    expect(outcome(judgeParams(at('a\n$b\n$$c'), { x: '$b' }))).toBe('permit');
+    expect(outcome(judgeParams(at('a\n$b\n$$c'), { x: '$c' }))).toBe('denied_policy');
   });
 });
 

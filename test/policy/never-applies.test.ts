@@ -1,4 +1,5 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { surroundingsOfPolicies } from '../../src/config/for-policies.ts';
@@ -221,4 +222,36 @@ describe('no warning where the rule can apply', () => {
     const texts = files.map((file) => ({ file, text: readFileSync(file, 'utf8'), lists: new Map<string, string>() }));
     expect(compilePolicies(texts, { ...surroundingsOfPolicies(configuration), now: NOW }).warnings).toEqual([]);
   });
+});
+
+test('the names are those of the configuration: environments of workspaces and upstreams, and whoever it names', async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'svc-names-'));
+  try {
+    const file = join(folder, 'gateway.yaml');
+    writeFileSync(
+      file,
+      `users: [ { id: maria } ]
+workspaces: [ { id: demo, env: staging, agents: [ { id: bot, team: support, roles: [refunder] } ] } ]
+upstreams: [ { id: pay, url: "http://127.0.0.1:9", env: prod } ]
+tools: [ { name: pay.get, title: Get, upstream: pay, kind: read, request: { method: GET, path: /v1 } } ]
+`,
+    );
+    const { configuration } = await loadConfiguration(file, { environment: {} });
+    const { declared } = surroundingsOfPolicies(configuration);
+    for (const [names, called, known] of [
+      ['env: [moon]', 'environment', 'staging, prod'],
+      ['workspaces: [moon]', 'workspace', 'demo'],
+      ['agents: { id: [moon] }', 'agent', 'bot'],
+      ['agents: { team: [moon] }', 'team', 'support'],
+      ['agents: { roles: [moon] }', 'role of agents', 'refunder'],
+      ['keys: { user: [moon] }', 'user', 'maria'],
+    ] as const)
+      expect(warnings(`{ id: a, effect: deny, match: { ${names} } }`, declared)).toEqual([
+        expect.stringMatching(
+          new RegExp(`unknown_name 's/a': the configuration has no ${called} 'moon': .*\\(it has ${known}\\)$`),
+        ),
+      ]);
+  } finally {
+    rmSync(folder, { recursive: true });
+  }
 });

@@ -83,3 +83,17 @@ test('a deny rule with an entity that cannot be found denies', async () => {
   await put('shop', 'c', { tier: 'gold' }, [owner('nobody')]);
   expect(await order('c')).toBe('denied_policy');
 });
+
+test('a preview reads what it needs: what nobody has read yet, and what another gateway has changed since', async () => {
+  await put('person', 'eve', { sanctioned: false });
+  for (const shop of ['d', 'e']) await put('shop', shop, { tier: 'gold' }, [owner('eve')]);
+  expect(await order('d')).toBe('committed');
+  const would = async (shop: string): Promise<string> => {
+    counter += 1;
+    const preview = await world.preview(shop, `brain-${counter}`);
+    return preview.kind === 'preview' ? preview.would : preview.problem.code;
+  };
+  expect(await would('e')).toBe('committed');
+  await put('shop', 'e', { tier: 'tin' }, [owner('eve')]);
+  expect(await would('e')).toBe('denied_policy');
+});

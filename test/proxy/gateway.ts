@@ -9,6 +9,8 @@ import { renderProblem } from '../../src/api/problem.ts';
 import { createListeningServer } from '../../src/api/server.ts';
 import type { Note } from '../../src/effects/model/note.ts';
 import type { PauseScope } from '../../src/effects/model/pause.ts';
+import { type PreviewResult, previewEffect } from '../../src/effects/run/preview-effect.ts';
+import type { RunRequest } from '../../src/effects/model/run-request.ts';
 import { runEffect } from '../../src/effects/run/run-effect.ts';
 import type { EffectStore } from '../../src/effects/store.ts';
 import { corePorts } from '../../src/gateway/core-ports.ts';
@@ -64,6 +66,8 @@ export interface ProxiedWorld {
   placed(): number;
   /** Requests that are over, as the access log has them. */
   readonly accessed: readonly AccessLine[];
+  /** What the latest write would get now, of another shop and under another key. */
+  preview(shop: string, key: string): Promise<PreviewResult>;
   /** Pauses a tool, or what else a pause can stop; gives what lifts the pause. */
   pause(what: string | PauseScope): Promise<() => Promise<void>>;
   /** A request with `bot`'s key, unless it names another. */
@@ -303,6 +307,7 @@ export async function startProxiedWorld(
   let between = (): Promise<void> => Promise.resolve();
   let placing: (() => Promise<void>) | null = null;
   let placed = 0;
+  let latest: RunRequest | null = null;
   const accessed: AccessLine[] = [];
   const silent = new SilentUpstreams(() => {});
   const core = corePorts({
@@ -376,7 +381,10 @@ export async function startProxiedWorld(
       isFresh: () => fresh,
       now: () => store.now(),
     }),
-    run: (request) => runEffect(core, request),
+    run: (request) => {
+      latest = request;
+      return runEffect(core, request);
+    },
     preferredWait: { hold: () => null },
     append: (workspace, events) => store.append(workspace, events),
     stream: (id) => upstreams.stream(id),
@@ -470,6 +478,10 @@ export async function startProxiedWorld(
     },
     placed: () => placed,
     accessed,
+    preview: async (shop, key) => {
+      if (latest === null) throw new Error('nothing was written yet');
+      return previewEffect(core, { ...latest, params: { ...latest.params, shop }, idempotencyKey: key });
+    },
     silences: () => silent.notes(Date.now()),
     heard: (lately) => {
       fresh = lately;

@@ -1,19 +1,10 @@
 import { useQuery } from '@tanstack/preact-query';
 import type { JSX } from 'preact';
-import { ask, type Budget, type Json, of } from '../api.ts';
+import { ask, type Budget, type Json, of, type SharedBudget } from '../api.ts';
 import { spanText, Text, Time, valueText } from '../format.tsx';
 import { amountText, currencyOfBucket } from '../money.ts';
 import { Bar, Copies, curlOf, Empty, Fault, Head, useNow } from '../parts.tsx';
 import { useCurrent } from '../session.tsx';
-
-/** How long windows of the calendar are, as far as a forecast needs it, ms. */
-const WINDOWS: Readonly<Record<string, number>> = {
-  hour: 3_600_000,
-  day: 86_400_000,
-  week: 604_800_000,
-  month: 2_629_800_000,
-  year: 31_557_600_000,
-};
 
 export function BudgetsScreen(): JSX.Element {
   const { workspace } = useCurrent();
@@ -21,7 +12,7 @@ export function BudgetsScreen(): JSX.Element {
   const path = `${of(workspace)}/budgets`;
   const found = useQuery({
     queryKey: [workspace, 'budgets'],
-    queryFn: () => ask<{ budgets: Budget[] }>('GET', path),
+    queryFn: () => ask<{ budgets: (Budget | SharedBudget)[] }>('GET', path),
     refetchInterval: 5_000,
   });
   const budgets = (found.data?.budgets ?? []).toSorted((one, other) => shareOf(other) - shareOf(one));
@@ -40,9 +31,15 @@ export function BudgetsScreen(): JSX.Element {
         </Empty>
       )}
       <ul class="stack">
-        {budgets.map((budget) => (
-          <BudgetCard key={`${budget.budget} ${budget.bucket} ${budget.window}`} budget={budget} now={now} />
-        ))}
+        {budgets.map((budget) =>
+          'limit' in budget ? (
+            <BudgetCard key={`${budget.budget} ${budget.bucket} ${budget.window}`} budget={budget} now={now} />
+          ) : (
+            <li key={budget.budget} class="card">
+              <Text>{`${budget.budget}, which others use as well: ${budget.level}`}</Text>
+            </li>
+          ),
+        )}
       </ul>
       <Copies curl={curlOf('GET', path)} cli={`svc effects list --decision denied_budget --workspace ${workspace}`} />
     </>
@@ -90,16 +87,15 @@ function BudgetCard({ budget, now }: { readonly budget: Budget; readonly now: nu
   );
 }
 
-function shareOf({ spent, held, limit }: Budget): number {
-  return (spent + held) / Math.max(1, limit);
+function shareOf(budget: Budget | SharedBudget): number {
+  return 'limit' in budget ? (budget.spent + budget.held) / Math.max(1, budget.limit) : 0;
 }
 
 /** What will be spent when the window ends, if it goes on as so far; `null` where too little of it is over to say. */
-function forecastOf({ window, resets_at: resets, spent, held }: Budget, now: number): number | null {
-  const length = WINDOWS[window.split(' ')[0] ?? ''];
-  if (length === undefined || resets === null) return null;
-  const over = 1 - (Date.parse(resets) - now) / length;
-  return over < 0.1 || over > 1 ? null : (spent + held) / over;
+function forecastOf({ window, spent, held }: Budget, now: number): number | null {
+  const [, start = '', end = ''] = /^c:(\d+):(\d+)$/.exec(window) ?? [];
+  const over = (now - Number(start)) / (Number(end) - Number(start));
+  return over >= 0.1 && over <= 1 ? (spent + held) / over : null;
 }
 
 /** Whose budget it is; nothing where its bucket has only a digest. */

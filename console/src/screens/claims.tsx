@@ -41,10 +41,10 @@ export function ClaimsScreen(): JSX.Element {
       <ul class="stack">
         {targets.map((claim) => (
           <Held key={claim.id} kind="claims" held={claim} now={now} title={claim.target}>
-            {claim.running_effects > 0 && (
+            {claim.running_effects.length > 0 && (
               <p>
-                {claim.running_effects} {claim.running_effects === 1 ? 'call runs' : 'calls run'} under it. It lasts
-                until they are settled
+                {claim.running_effects.length} {claim.running_effects.length === 1 ? 'call runs' : 'calls run'} under
+                it. It lasts until they are settled
                 {claim.extended_until !== null && (
                   <>
                     , <Time at={claim.extended_until} /> at the latest

@@ -1,0 +1,611 @@
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import type { Browser, Locator, Page } from 'playwright-core';
+import { afterAll, afterEach, beforeAll, describe, expect, it } from 'vitest';
+import { makeApiKey, send } from '../system/gateway.ts';
+import { refund, startWorld, type World, worldFiles } from '../system/world.ts';
+import { openBrowser } from './browser.ts';
+
+/* What docs/console promises of each screen. Where a state is long in the making, the gateway's answer is put in its place. */
+
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const ago = (ms: number): string => new Date(Date.now() - ms).toISOString();
+
+/** Several large refunds wait at once. */
+const withRoom = (url: string): ReturnType<typeof worldFiles> => {
+  const { config, policies } = worldFiles(url);
+  return {
+    config,
+    policies: { 'world.yaml': (policies['world.yaml'] ?? '').replace('limit: 100000 }', 'limit: 100000000 }') },
+  };
+};
+let world: World;
+let browser: Browser;
+let page: Page;
+/** What the session of the page seems to be allowed, made of what it is allowed. */
+let may = (all: readonly string[]): readonly string[] => all;
+let [unknown, waiting, happened] = ['', '', ''];
+
+beforeAll(async () => {
+  [world, browser] = await Promise.all([startWorld({ files: withRoom }), openBrowser()]);
+  happened = (await world.run(refund({ payment_id: 'pay_1', amount: 1_250 }))).body.effect_id;
+  unknown = (await world.run(refund({ payment_id: 'pay_2', reason: 'mode:drop_after' }))).body.effect_id;
+  waiting = (await world.run(refund({ payment_id: 'pay_3', amount: 60_000 }))).body.approval.id;
+  await world.post('/claims', { target: 'payment:pay_4', ttl_s: 3_000 }, world.keys.bot);
+  await world.post('/reservations', { pool: 'deploy-slot', units: 1, ttl_s: 3_000 }, world.keys.bot);
+  const pause = { scope: { tool: 'nothing.like.this' }, reason: 'Stock-take', until: ago(-HOUR) };
+  expect((await world.post('/pauses', pause)).status).toBe(201);
+  page = await signedIn(world.keys.approver);
+});
+afterEach(async () => {
+  may = (all) => all;
+  await page.unrouteAll({ behavior: 'ignoreErrors' });
+});
+afterAll(async () => {
+  await browser?.close();
+  await world?.close();
+});
+
+async function signedIn(key: string): Promise<Page> {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 800 }, baseURL: world.gateway.url });
+  await context.route('**/console/session', async (route) => {
+    if (route.request().method() !== 'GET') return route.continue();
+    const response = await route.fetch();
+    const session = await response.json();
+    await route.fulfill({ response, ...(response.ok() ? { json: { ...session, may: may(session.may) } } : {}) });
+  });
+  const own = await context.newPage();
+  await own.goto('/console/sign-in');
+  await own.getByLabel('Your API key').fill(key);
+  await own.keyboard.press('Enter');
+  await own.waitForSelector('.shell');
+  return own;
+}
+
+async function open(path: string, ready = 'main h1', of = page): Promise<void> {
+  await of.goto(`/console/demo/${path}`);
+  await of.waitForSelector(ready);
+}
+
+/** What the gateway answers from now on, in the place of what it would say. */
+async function answered(path: string | RegExp, json: unknown, status = 200): Promise<void> {
+  await page.route(path, (route) => route.fulfill({ status, json }));
+}
+
+const timesIn = (of: Locator): Promise<unknown> =>
+  of.locator('time').evaluateAll((all) => all.map((one) => one.getAttribute('datetime')));
+const card = (text: string): Locator => page.locator('li.card', { hasText: text });
+
+const HISTORY = {
+  in_force: 'B'.repeat(43),
+  files_version: 'C'.repeat(43),
+  activations: [
+    {
+      version: 'B'.repeat(43),
+      at: ago(HOUR),
+      by: { type: 'user', id: 'maria' },
+      how: 'activate',
+      why: 'Limits of June',
+      files: ['limits.yaml'],
+      confirmed_by: ['maria', 'tom'],
+    },
+    { version: 'A'.repeat(43), at: ago(2 * HOUR), by: { type: 'gateway', id: 'gw' }, how: 'files' },
+  ],
+};
+const PROPOSALS = {
+  proposals: [
+    {
+      id: 'ppl_1',
+      version: 'D'.repeat(43),
+      instead_of: 'B'.repeat(43),
+      status: 'open',
+      how: 'files',
+      by: { type: 'gateway', id: 'gw' },
+      people: [],
+      still_needs: 2,
+      at: ago(HOUR),
+      expires_at: ago(-HOUR),
+    },
+  ],
+};
+const SUGGESTIONS = {
+  suggestions: [
+    {
+      rule: 'world/refund-large',
+      tool: 'payments.refund',
+      file: 'world.yaml',
+      line: 12,
+      text: '  - id: refund-alike\n    effect: allow\n',
+      people: ['maria'],
+      since: ago(HOUR),
+      until: ago(MINUTE),
+      approvals: [],
+      example: { agent_id: 'bot', params: {} },
+    },
+  ],
+};
+const PASSKEYS = ['phone', 'laptop'].map((name, n) => ({
+  id: `psk_${name}`,
+  name: `My ${name}`,
+  synced: false,
+  created_at: ago(HOUR),
+  last_used_at: n === 0 ? null : ago(MINUTE),
+}));
+const VERSION = { version: 'D', proven: true, files: [] };
+
+/** What an account key does not see, and what takes long to come to be. */
+async function asAnAdministratorSeesIt(): Promise<void> {
+  await answered('**/v1/beta/policies/activations', HISTORY);
+  await answered('**/v1/beta/policies/proposals', PROPOSALS);
+  await answered('**/v1/beta/policies/versions/*', VERSION);
+  await answered('**/policies/suggestions', SUGGESTIONS);
+  await answered('**/users/*/passkeys', { passkeys: PASSKEYS });
+  await answered('**/v1/beta/keys', { keys: [] });
+}
+
+describe('what a right opens', () => {
+  const README = readFileSync('docs/console/README.md', 'utf8');
+  const SCREENS = [...README.matchAll(/^\| \*\*(?!An effect)([^*]+)\*\* \|.*\| ([^|]+) \|$/gm)].map(
+    ([, name = '', needs = '']) => ({ name, needs: /^`([^`]+)`/.exec(needs)?.[1] ?? 'effects.read' }),
+  );
+
+  it.each([...new Set(SCREENS.map(({ needs }) => needs))])('%s: its screens are in the navigation', async (right) => {
+    may = () => [right];
+    await page.goto('/console/demo');
+    const links = page.getByRole('navigation', { name: 'Screens' }).getByRole('link');
+    await links.first().waitFor();
+    const names = await links.allInnerTexts();
+    expect(names.map((name) => name.replace(/\s*\d+\+?$/, '')).toSorted()).toEqual(
+      SCREENS.filter(({ needs }) => needs === right)
+        .map(({ name }) => name)
+        .toSorted(),
+    );
+  });
+
+  const button = (name: string): Locator => page.getByRole('button', { name, exact: true });
+  const OFFERED: readonly (readonly [right: string, path: () => string, what: () => Locator])[] = [
+    ['claims.write', () => 'claims', () => card('payment:pay_4').getByRole('button', { name: 'Release' })],
+    ['reservations.write', () => 'claims', () => card('deploy-slot').getByRole('button', { name: 'Release' })],
+    ['reservations.read', () => 'claims', () => card('deploy-slot')],
+    ['approvals.decide', () => 'inbox', () => page.locator('button.yes')],
+    ['effects.resolve', () => 'unknown', () => page.locator('.unknown input')],
+    ['effects.resolve', () => `effects/${unknown}`, () => page.getByRole('radio', { name: /^It happened/ })],
+    ['pauses.write', () => 'pauses', () => button('Pause something')],
+    ['pauses.write', () => 'pauses', () => button('Lift')],
+    ['passkeys.write', () => 'passkeys', () => button('Add a passkey')],
+    ['passkeys.write', () => 'passkeys', () => card('My phone').getByRole('button', { name: 'Remove' })],
+    ['effects.preview', () => 'policies', () => page.locator('#try')],
+    ['policies.suggest', () => 'policies', () => page.locator('#suggested')],
+    ['policies.history', () => 'policies', () => page.locator('#history')],
+    ['policies.history', () => 'policies', () => page.locator('#proposed')],
+    ['policies.activate', () => 'policies', () => button('Put the files in force')],
+    ['policies.activate', () => 'policies', () => button('Roll back')],
+    ['policies.activate', () => 'policies', () => button('Turn down')],
+    ['keys.manage', () => 'agents', () => button('Make a key')],
+  ];
+
+  it.each(OFFERED)('%s: nobody else is offered what needs it', async (right, path, what) => {
+    await asAnAdministratorSeesIt();
+    const rights = OFFERED.map(([name]) => name);
+    may = (all) => [...new Set([...all, ...rights])];
+    await open(path());
+    await what().waitFor();
+    may = (all) => [...all, ...rights].filter((one) => one !== right);
+    await open(path());
+    await page.waitForLoadState('networkidle');
+    expect(await what().count()).toBe(0);
+    expect(await page.getByRole('alert').filter({ hasText: /\S/ }).allInnerTexts()).toEqual([]);
+  });
+
+  it('who may look at the inbox alone is told so', async () => {
+    may = (all) => all.filter((one) => one !== 'approvals.decide');
+    await open('inbox', '#question');
+    await page.getByText('Your key may look, and not decide.').waitFor();
+  });
+});
+
+describe('each screen, for a terminal', () => {
+  it.each([
+    'effects',
+    'inbox',
+    'unknown',
+    'overview',
+    'agents',
+    'passkeys',
+    'budgets',
+    'claims',
+    'pauses',
+    'policies',
+    'brain',
+    'servers',
+    'health',
+  ])('%s has the operation of the API, and a command', async (screen) => {
+    await open(screen);
+    const copies = page.locator('main > details', { hasText: 'As curl and svc' });
+    await copies.waitFor();
+    const [curl = '', cli = ''] = await copies.locator('code').allTextContents();
+    const [, path = ''] = /'(http[^']+)'$/.exec(curl) ?? [];
+    const key = { 'x-api-key': world.keys.approver };
+    // Of the inbox it is the vote on what is open, which nobody casts here.
+    if (curl.includes('-X POST')) expect(path).toMatch(/\/approvals\/apr_\w+\/approve$/);
+    else expect((await fetch(path, { headers: key })).status).toBe(200);
+    const words = cli.replace(/^svc /, '').split(' ');
+    const { status, stdout } = spawnSync(process.execPath, ['bin/svc.mjs', ...words, '--help'], { encoding: 'utf8' });
+    expect([cli, status, /^Usage: svc .*/m.exec(stdout)?.[0]]).toEqual([
+      cli,
+      0,
+      expect.not.stringContaining('[command]'),
+    ]);
+  });
+});
+
+describe('effects', () => {
+  it('are filtered by tool, agent, target and time, which stand in the address', async () => {
+    await world.run({ ...refund(), tool: 'payments.charge', params: { amount: 7 } }, world.keys.otherBot);
+    await open('effects', 'a.cells');
+    const rows = page.locator('a.cells');
+    const choice = (name: string): Locator =>
+      page.locator('form.filters label', { has: page.getByText(name, { exact: true }) }).locator('select');
+    const [all, query] = [await rows.count(), () => new URL(page.url()).search];
+    expect(all).toBeGreaterThan(3);
+    for (const [name, value, search] of [
+      ['Tool', 'payments.charge', '?tool=payments.charge'],
+      ['Agent', 'other-bot', '?agent_id=other-bot'],
+    ] as const) {
+      await choice(name).selectOption(value);
+      await expect.poll(() => rows.count()).toBe(1);
+      expect(query()).toBe(search);
+      await choice(name).selectOption('Any');
+      await expect.poll(() => rows.count()).toBe(all);
+    }
+    await page.getByLabel('Target').fill('payment:pay_1');
+    await page.keyboard.press('Enter');
+    await expect.poll(() => rows.count()).toBe(1);
+    expect(query()).toBe('?target=payment%3Apay_1');
+    await page.getByLabel('Target').fill('');
+    await page.keyboard.press('Enter');
+    await expect.poll(() => rows.count()).toBe(all);
+    for (const [name, span, ms] of [
+      ['Last 15 minutes', '15m', 15 * MINUTE],
+      ['Last hour', '1h', HOUR],
+      ['Last day', '1d', 24 * HOUR],
+      ['Last 7 days', '7d', 168 * HOUR],
+    ] as const) {
+      const asked = page.waitForRequest((request) => request.url().includes('/effects?since='));
+      await choice('Time').selectOption(name);
+      const since = Date.now() - Date.parse(new URL((await asked).url()).searchParams.get('since') ?? '');
+      // To the minute.
+      expect([span, since >= ms - 1_000, since <= ms + MINUTE + 10_000]).toEqual([span, true, true]);
+      expect(query()).toBe(`?last=${span}`);
+    }
+  });
+
+  it('are gone through by j and k', async () => {
+    await open('effects', 'a.cells');
+    const isAt = (row: number): Promise<boolean> =>
+      page
+        .locator('a.cells')
+        .nth(row)
+        .evaluate((of) => of.matches(':focus'));
+    await page.locator('a.cells').first().focus();
+    for (const [key, row] of [
+      ['j', 1],
+      ['j', 2],
+      ['k', 1],
+    ] as const) {
+      await page.keyboard.press(key);
+      expect([key, await isAt(row)]).toEqual([key, true]);
+    }
+  });
+
+  it('have their rule with its place, each stage with its time, their answer, their events and what they took', async () => {
+    const { effect, ledger } = (await world.get(`/effects/${happened}`)).body;
+    const { rules } = (await world.get('/policies')).body;
+    const { stages } = (await world.get(`/effects/${happened}/run`)).body;
+    await open(`effects/${happened}`, '#receipt');
+    await page.getByText('Just before it was set aside', { exact: true }).waitFor();
+    const section = (name: string): Promise<string> => page.locator(`section[aria-labelledby=${name}]`).innerText();
+    const rule = rules.find(({ id }: { readonly id: string }) => id === 'world/refund-small');
+    expect(await section('why')).toContain(`${rule.file}:${rule.line}`);
+    const lines = await page.locator('section[aria-labelledby=stages] li').allInnerTexts();
+    expect(lines).toHaveLength(stages.length);
+    for (const [at, { stage, status, duration_ms: ms }] of stages.entries())
+      expect(lines[at]?.split('\n').filter(Boolean)).toEqual([
+        stage.replaceAll('_', ' '),
+        ms === null ? status : `${ms.toFixed(ms < 10 ? 2 : 0)} ms`,
+      ]);
+    expect(JSON.parse(await page.locator('section[aria-labelledby=answered] pre').innerText())).toEqual(effect.result);
+    expect(await section('answered')).toContain(`HTTP ${effect.upstream_status}`);
+    expect(await page.locator('section[aria-labelledby=ledger] li').count()).toBe(ledger.length);
+    for (const { kind } of ledger) expect(await section('ledger')).toContain(kind.replaceAll(/[._]/g, ' '));
+    expect(await section('budgets')).toMatch(
+      /It took\s+€12\.50 spent\s+Just before it was set aside\s+€0\.00 spent, €0\.00 set aside\s+Just after it was spent\s+€12\.50 spent, €0\.00 set aside/,
+    );
+    for (const asked of ['payment:pay_1', effect.agent_id, effect.upstream, effect.key_id, effect.idempotency_key])
+      expect(await section('asked')).toContain(asked);
+  });
+});
+
+describe('the inbox', () => {
+  it('sends with each vote the question that it counts for', async () => {
+    const ids = [waiting, (await world.run(refund({ payment_id: 'pay_5', amount: 60_100 }))).body.approval.id];
+    const digests: unknown[] = [];
+    await page.route('**/approve', (route) => {
+      digests.push(route.request().postDataJSON().digest);
+      return route.fulfill({ json: { became: { what: 'waiting', message: 'It waits for others.' } } });
+    });
+    await open('inbox', '#question');
+    for (const box of await page.locator('li input[type=checkbox]').all()) await box.check();
+    await page.getByRole('button', { name: /^Approve 2/ }).click();
+    const asked = await Promise.all(ids.map(async (id) => (await world.get(`/approvals/${id}`)).body.digest));
+    await expect.poll(() => digests).toEqual(asked);
+    await world.post(`/approvals/${ids[1]}/reject`, {}, world.keys.approver);
+  });
+
+  it('counts as ended without a decision what nobody decided on, of the last 24 h', async () => {
+    const { body } = await world.get(`/approvals/${waiting}`);
+    const ended = (ms: number, more: object = {}) => ({ ...body, decided_at: null, expires_at: ago(ms), ...more });
+    await answered(/approvals\?status=expired/, {
+      approvals: [
+        ended(HOUR),
+        ended(24 * HOUR - MINUTE),
+        ended(24 * HOUR + MINUTE),
+        ended(HOUR, { stopped: { at: ago(2 * HOUR) } }),
+        ended(HOUR, { decided_at: ago(2 * HOUR) }),
+      ],
+    });
+    await open('inbox', '#question');
+    await page.getByText('2 requests ended without a decision in the last 24 h: nothing of that happened.').waitFor();
+  });
+});
+
+describe('what is unknown', () => {
+  it('stands there oldest first, since when, why, where to look, and when it was sent', async () => {
+    const { effects } = (await world.get('/effects?state=unknown')).body;
+    const [real] = effects;
+    const at = (target: string, asked: number, sent: number) => ({
+      ...real,
+      target,
+      created_at: ago(asked),
+      evidence: { ...real.evidence, started_at: ago(sent) },
+    });
+    const [older, newer] = [at('payment:older', 9 * HOUR, 3.01 * HOUR), at('payment:newer', 2.5 * HOUR, 1.01 * HOUR)];
+    await answered(/effects\?state=unknown/, { effects: [newer, { ...older, id: 'eff_older' }], next_cursor: null });
+    await answered(`**/effects/${real.id}`, { effect: newer, ledger: [] });
+    await open('unknown', '.unknown input');
+    const rows = page.locator('.unknown ol > li');
+    expect(await rows.locator('.since').allInnerTexts()).toEqual(['3 h', '1 h']);
+    expect(await rows.first().innerText()).toContain('payment:older');
+    expect(await rows.first().innerText()).toContain(real.evidence.message);
+    expect(await rows.first().innerText()).toContain('Look in payments.');
+    await rows.last().locator('input').check();
+    const sent = page.locator('section[aria-labelledby=settle] dt', { hasText: /^Sent$/ });
+    await sent.waitFor();
+    expect(await timesIn(sent.locator('xpath=following-sibling::dd[1]'))).toEqual([newer.evidence.started_at]);
+  });
+});
+
+describe('the overview', () => {
+  it('says of the 200 newest, how many are unknown and how much waits, and since when', async () => {
+    const long = 3 * HOUR + MINUTE / 4;
+    const { body } = await world.get(`/approvals/${waiting}`);
+    const { effect } = (await world.get(`/effects/${unknown}`)).body;
+    await answered(/effects\?state=unknown/, {
+      effects: [MINUTE, long].map((ms) => ({ ...effect, settled_at: ago(ms) })),
+      next_cursor: 'more',
+    });
+    await answered(/approvals\?status=pending/, {
+      approvals: [2 * HOUR + MINUTE / 4, MINUTE, 2 * MINUTE].map((ms) => ({ ...body, created_at: ago(ms) })),
+    });
+    const newest = page.waitForRequest(/\/effects\?limit=200$/);
+    await open('overview', '.bar');
+    await newest;
+    const told = (name: string): Promise<string> => page.locator('main section', { hasText: name }).first().innerText();
+    await expect.poll(() => told('Unknown outcomes')).toMatch(/2\+\s+The oldest for 3 h\./);
+    await expect.poll(() => told('Requests for approval')).toMatch(/3\s+The oldest for 2 h\./);
+  });
+
+  it('names what refused most of them first: the rule, or what else it was', async () => {
+    const { effect } = (await world.get(`/effects/${happened}`)).body;
+    const of = (decision: string, reason: object) => ({ ...effect, state: 'denied', decision, reason });
+    const full = of('denied_budget', { code: 'budget_exceeded', message: 'm' });
+    const denied = of('denied_policy', { code: 'rule_denied', message: 'm', rule: 'world/currency' });
+    await answered(/\/effects\?limit=200$/, { effects: [full, denied, effect, denied], next_cursor: null });
+    await open('overview', '.bar');
+    const refused = page.locator('section', { has: page.getByRole('heading', { name: 'What refused them' }) });
+    const lines = await refused.locator('li').allInnerTexts();
+    expect(lines.map((line) => line.replaceAll(/\s+/g, ' '))).toEqual(['2 world/currency', '1 budget exceeded']);
+    expect(await refused.getByRole('link').getAttribute('href')).toBe('/console/demo/effects?rule=world%2Fcurrency');
+  });
+});
+
+describe('pauses, claims and passkeys', () => {
+  it('a pause says who, why and until when', async () => {
+    const [pause] = (await world.get('/pauses')).body.pauses;
+    await open('pauses', 'li.card');
+    expect(await card('nothing.like.this').innerText()).toMatch(/Stock-take\s+By tom since .+, until /);
+    expect(await timesIn(card('nothing.like.this'))).toEqual([pause.created_at, pause.until]);
+  });
+
+  it('a claim says until when, and what runs under it; units of a pool are released', async () => {
+    const { claims } = (await world.get('/claims')).body;
+    const claim = claims.find(({ target }: { readonly target: string }) => target === 'payment:pay_4');
+    expect(claim.running_effects).toEqual([]);
+    const [extended, at] = [ago(-2 * HOUR), '**/workspaces/demo/claims'];
+    await answered(at, { claims: [{ ...claim, running_effects: ['eff_1'], extended_until: extended }] });
+    await open('claims', 'li.card');
+    expect(await card(claim.target).innerText()).toContain('1 call runs under it. It lasts until they are settled');
+    expect(await timesIn(card(claim.target))).toEqual([claim.created_at, claim.expires_at, extended]);
+    const units = card('1 of deploy-slot');
+    await units.getByRole('button', { name: 'Release' }).click();
+    await units.getByRole('button', { name: 'Yes, others may have it' }).click();
+    await units.waitFor({ state: 'detached' });
+    expect((await world.get('/reservations')).body.reservations).toEqual([]);
+    await world.post('/reservations', { pool: 'deploy-slot', units: 1, ttl_s: 3_000 }, world.keys.bot);
+  });
+
+  it('of two passkeys that one is removed that was chosen', async () => {
+    const removed: string[] = [];
+    await answered('**/users/*/passkeys', { passkeys: PASSKEYS });
+    await page.route('**/users/*/passkeys/*', (route) => {
+      removed.push(`${route.request().method()} ${new URL(route.request().url()).pathname}`);
+      return route.fulfill({ status: 204 });
+    });
+    await open('passkeys', 'li.card');
+    expect(await card('My phone').innerText()).toContain('never used');
+    expect(await timesIn(card('My laptop'))).toEqual([PASSKEYS[1]?.created_at, PASSKEYS[1]?.last_used_at]);
+    await card('My laptop').getByRole('button', { name: 'Remove' }).click();
+    await card('My laptop').getByRole('button', { name: 'Yes, remove it' }).click();
+    await expect.poll(() => removed).toEqual(['DELETE /v1/beta/users/maria/passkeys/psk_laptop']);
+  });
+});
+
+describe('budgets', () => {
+  it('say when they begin anew, and how they end at this pace', async () => {
+    const [now, end] = [Date.now(), ago(-12 * HOUR)];
+    const [row] = (await world.get('/budgets')).body.budgets;
+    // As the gateway names a window: both ends, in ms.
+    expect(row.window).toBe(`c:${Date.parse(row.resets_at) - 365 * 24 * HOUR}:${Date.parse(row.resets_at)}`);
+    const window = `c:${now - 12 * HOUR}:${now + 12 * HOUR}`;
+    const day = { ...row, unit: 'call', bucket: '["bot"]', window, spent: 15, held: 5, resets_at: end };
+    const budgets = [
+      { ...day, budget: 'world/short', limit: 30 },
+      { ...day, budget: 'world/enough', limit: 50 },
+      { ...day, budget: 'world/sliding', limit: 50, window: 'r:86400000', resets_at: null },
+      { ...day, budget: 'world/begun', window: `c:${now - HOUR}:${now + 23 * HOUR}` },
+    ];
+    await answered('**/workspaces/demo/budgets', { budgets });
+    await open('budgets', 'li.card');
+    const told = (name: string): Promise<string> => card(name).innerText();
+    expect(await told('world/short')).toMatch(
+      /Begins anew at .+, in 1[12] h.*\.\s+At this pace it runs out before: 40 calls/,
+    );
+    expect(await timesIn(card('world/short'))).toEqual([end]);
+    expect(await told('world/enough')).toContain('At this pace: 40 calls by then.');
+    expect(await told('world/sliding')).toMatch(/Counted over a rolling window\.$/);
+    // Too little of it is over to say.
+    expect(await told('world/begun')).not.toContain('At this pace');
+  });
+
+  it('that others use as well have no more than their level for the key of one agent', async () => {
+    const shared = { budget: 'world/team', unit: 'call', level: 'low', resets_at: ago(-HOUR) };
+    await answered('**/workspaces/demo/budgets', { budgets: [shared] });
+    await open('budgets', 'li.card');
+    expect(await card('world/team').innerText()).toBe('world/team, which others use as well: low');
+  });
+});
+
+describe('policies', () => {
+  it('are listed with file and line, with who put them in force and why, and are put in force from there', async () => {
+    await asAnAdministratorSeesIt();
+    may = (all) => [...all, 'policies.history', 'policies.activate'];
+    const done: unknown[] = [];
+    await page.route(/\/policies\/(?:activations|rollback)$/, (route) => {
+      const request = route.request();
+      if (request.method() === 'GET') return route.fallback();
+      done.push([new URL(request.url()).pathname.replace(/.*\//, ''), request.postDataJSON()]);
+      return route.fulfill({ json: {} });
+    });
+    await open('policies', '#history');
+    const { rules } = (await world.get('/policies')).body;
+    const listed = await page.locator('section.rules').allInnerTexts();
+    for (const { id, file, line } of rules)
+      expect(listed.join('\n')).toMatch(new RegExp(`${id}\\s[^]*${file.replaceAll('.', '\\.')}:${line}\\b`));
+    const [latest, first] = await page.locator('section[aria-labelledby=history] ol > li').allInnerTexts();
+    for (const told of ['activate by user maria', 'confirmed by maria and tom', 'limits.yaml', '“Limits of June”'])
+      expect(latest).toContain(told);
+    expect(first).toContain('from the files');
+    for (const [name, sure] of [
+      ['Put the files in force', 'Yes, on all gateways'],
+      ['Roll back', 'Yes, put AAAAAAAAAAAA in force on all gateways'],
+    ] as const) {
+      await page.getByRole('button', { name, exact: true }).click();
+      await page.getByRole('button', { name: sure, exact: true }).click();
+      await page.getByRole('button', { name, exact: true }).waitFor();
+    }
+    expect(done).toEqual([
+      ['activations', {}],
+      ['rollback', {}],
+    ]);
+  });
+
+  it('a suggested text is copied as it stands there', async () => {
+    await asAnAdministratorSeesIt();
+    await open('policies', '#suggested');
+    await page.evaluate('navigator.clipboard.writeText = async (text) => { globalThis.copied = text; }');
+    await page.getByRole('button', { name: 'Copy the text for payments.refund' }).click();
+    await page.getByRole('button', { name: 'Copy the text for payments.refund' }).getByText('Copied').waitFor();
+    expect(await page.evaluate('globalThis.copied')).toBe(SUGGESTIONS.suggestions[0]?.text);
+  });
+});
+
+describe('the company brain', () => {
+  it('has first what changed last, each with its version and where it comes from', async () => {
+    const path = '/v1/workspaces/demo/brain/entities';
+    const put = (...ids: readonly string[]) => {
+      const entities = ids.map((id) => ({ type: 'team', id, name: `Team ${id}`, attributes: { of: ids.length } }));
+      return send(world.gateway.url, world.gateway.administrativeKey, 'PUT', path, { entities });
+    };
+    await put('red', 'blue');
+    await put('red');
+    const entities = (await world.get('/brain/entities')).body.entities;
+    await open('brain', 'li.card');
+    expect(await page.locator('li.card h2').allInnerTexts()).toEqual(['Team red', 'Team blue']);
+    const by = entities[0].source.by;
+    expect(await card('Team red').innerText()).toMatch(new RegExp(`Version 2, .+, put by ${by.type} ${by.id}$`));
+    expect(await timesIn(card('Team red'))).toEqual([entities[0].updated_at]);
+    const source = { kind: 'file', file: 'teams.yaml', line: 7 };
+    await answered('**/brain/entities?*', { entities: [{ ...entities[1], source }], next_cursor: null });
+    await open('brain', 'li.card');
+    expect(await card('Team blue').innerText()).toMatch(/Version 1, .+, from teams\.yaml:7$/);
+  });
+});
+
+describe('keys', () => {
+  it('are rotated, say when they were used last, and a new one is shown once', async () => {
+    const admin = await signedIn(world.gateway.administrativeKey);
+    const user = 'olga';
+    const made = await makeApiKey(world.gateway, user, { kind: 'account', workspace: 'demo', name: 'to be rotated' });
+    await open('agents', '.keys li', admin);
+    const row = admin.locator('.keys li', { hasText: 'to be rotated' });
+    expect(await row.innerText()).toContain('never used');
+    await row.getByRole('button', { name: 'Rotate' }).click();
+    await row.getByRole('button', { name: 'Yes, rotate' }).click();
+    const next = await admin.locator('.card .copies code').first().innerText();
+    expect(next).not.toBe(made);
+    expect((await world.get('/effects', next)).status).toBe(200);
+    // The one before is good for a while longer.
+    expect((await world.get('/effects', made)).status).toBe(200);
+    await admin.getByRole('button', { name: 'I have kept it' }).click();
+    await expect.poll(() => admin.getByText(next).count()).toBe(0);
+    const used = (json: Record<string, unknown>) => ({ ...json, last_used_at: ago(3 * HOUR + MINUTE / 4) });
+    await admin.route('**/v1/beta/keys', async (route) => {
+      const response = await route.fetch();
+      await route.fulfill({ response, json: { keys: (await response.json()).keys.map(used) } });
+    });
+    await open('agents', '.keys li', admin);
+    await row.first().getByText('used 3 h ago').waitFor();
+    await admin.context().close();
+  });
+});
+
+describe('health', () => {
+  it('says that no calls are taken, what keeps it from them, since when, and the command that goes on', async () => {
+    const since = ago(HOUR);
+    await answered(
+      '**/readyz',
+      {
+        ready: false,
+        parts: [{ part: 'store', code: 'store_unavailable', message: 'The store does not answer.', since }],
+        notes: [{ part: 'notifications', message: 'Nobody is told by ops.' }],
+      },
+      503,
+    );
+    await open('health', '.banner.bad');
+    expect(await page.innerText('.banner.bad')).toContain('It takes no calls, because of what stands below.');
+    expect(await card('The store does not answer.').innerText()).toContain('svc doctor gateway.yaml');
+    expect(await timesIn(card('The store does not answer.'))).toEqual([since]);
+    expect(await card('Nobody is told by ops.').innerText()).toContain('svc notifications list');
+  });
+});
