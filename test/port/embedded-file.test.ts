@@ -414,6 +414,12 @@ async function unpacked(backup: string): Promise<Buffer> {
   return bytes.fill(0, 24, 28).fill(0, 92, 96);
 }
 
+/** Which files on the disk hold what a backup is based on, and what changed since. */
+function inodes(backup: string): number[] {
+  const layers = readdirSync(backup).filter((name) => /^(backup\.db|base\.db|changes-)/.test(name));
+  return layers.map((name) => statSync(join(backup, name)).ino);
+}
+
 test('a backup that goes on from another makes the same store as a whole one, also when that other is gone', async () => {
   const place = await newPlace(store);
   const fill = async (name: string, rows: number): Promise<void> => {
@@ -430,6 +436,8 @@ test('a backup that goes on from another makes the same store as a whole one, al
     expect(readdirSync(folder).toSorted()).toEqual(['backup.json', ...Object.keys(files)].toSorted());
     const whole = storeFolder();
     expect(await writeBackup(path, whole, null)).toMatchObject({ transactions });
+    // What the one before has is not written again: both have the same files.
+    if (previous !== null) expect(inodes(folder)).toEqual(expect.arrayContaining(inodes(previous)));
     expect(checkBackup(folder).files).toEqual(files);
     expect((await unpacked(folder)).equals(await unpacked(whole))).toBe(true);
     for (const gone of previous === null ? [whole] : [whole, previous]) rmSync(gone, { recursive: true });
