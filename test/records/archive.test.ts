@@ -143,6 +143,11 @@ it('what is past its age is in the archive, and found as before: by id, key, tar
     const first = await store.effect(WORKSPACE, ids[0] ?? '');
     const createdAt = first?.createdAt ?? 0;
     expect(await page({ since: createdAt, until: createdAt + DAY })).toEqual([ids[0]]);
+    const before = { until: createdAt + DAY };
+    for (const of of [{ rule: 'payments/refunds' }, { keyId: 'key_agent0000001' }, { tool: 'payments.refund' }])
+      expect(await page({ ...before, ...of }), JSON.stringify(of)).toEqual([ids[0]]);
+    for (const of of [{ rule: 'payments/other' }, { user: 'maria' }, { tool: 'payments.get' }])
+      expect(await page({ ...before, ...of }), JSON.stringify(of)).toEqual([]);
     const newest = await store.effects(WORKSPACE, { ...ANY, limit: 2 });
     const rest = await store.effects(WORKSPACE, { ...ANY, limit: 9, cursor: newest.next });
     expect([...newest.items, ...rest.items].map(({ id }) => id)).toEqual([running.id, ...ids.toReversed()]);
