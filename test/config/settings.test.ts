@@ -2,6 +2,7 @@ import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { surroundingsOfPolicies } from '../../src/config/for-policies.ts';
 import { checkConfiguration, loadConfiguration } from '../../src/config/load.ts';
 
 /*
@@ -396,4 +397,62 @@ test('params that may hold slashes are those of all rules that lead to a tool', 
       '  - { upstream: a, prefix: /b, rules: [{ match: "GET /x/:n/:m", tool: a.x, encoded_slashes: [m] }] }\n',
   );
   expect(tools[0]?.call).toMatchObject({ request: { encodedSlashes: ['n', 'm'] } });
+});
+
+describe('two rules of which neither comes before the other', () => {
+  /** Two matches, each with a tool of its own; the param n is what the schema says. */
+  const rules = (one: string, other: string, n = '{ type: integer }'): string => {
+    const matches = [one, other];
+    const path = (match: string): string => match.replaceAll(/:([a-z]+)/g, '{$1}').replaceAll(/\*([a-z]+)/g, '{+$1}');
+    const tools = matches.map(
+      (match, at) =>
+        `  - { name: a.t${at}, upstream: a, kind: read, request: { method: GET, path: "${path(match)}" }, ` +
+        `params_schema: { type: object, properties: { n: ${n}, x: { type: string }, r: { type: string } }, required: [n, x, r] } }\n`,
+    );
+    const written = matches.map((match, at) => `{ match: "GET ${match}", tool: a.t${at} }`).join(', ');
+    return `policies: {}\nupstreams: [{ id: a, url: "http://127.0.0.1:1" }]\ntools:\n${tools.join('')}routes: [{ upstream: a, prefix: /a, rules: [${written}] }]\n`;
+  };
+  const areRefused = async (...of: Parameters<typeof rules>): Promise<boolean> =>
+    (await faults(rules(...of))).includes('overlapping_rules');
+
+  test('are refused, but for those that a whole number tells apart', async () => {
+    expect(await areRefused('/:n/comments', '/comments/:x')).toBe(false);
+    expect(await areRefused('/:x/comments', '/comments/:n')).toBe(false);
+    expect(await areRefused('/:x/comments', '/comments/:r')).toBe(true);
+    // A whole number may be below zero.
+    expect(await areRefused('/:n/comments', '/-1/:x')).toBe(true);
+    for (const schema of ['{ type: string }', '{ type: number }', '{ type: [integer, "null"] }', '{}'])
+      expect([schema, await areRefused('/:n/comments', '/comments/:x', schema)]).toEqual([schema, true]);
+  });
+
+  test('are none where one is of the rest, and the other ends with a slash', async () => {
+    expect(await areRefused('/first/*r', '/:x/second/')).toBe(false);
+    expect(await areRefused('/first/*r', '/:x/second')).toBe(true);
+  });
+});
+
+test('policies are checked against the names that the configuration has', async () => {
+  const { declared, pools, tools, upstreams } = surroundingsOfPolicies(
+    await load(`
+users: [{ id: maria }]
+workspaces: [{ id: demo, env: staging, agents: [{ id: bot, team: support, roles: [clerk] }, { id: other }] }, { id: beta }]
+upstreams: [{ id: a, url: "http://127.0.0.1:1", env: test }, { id: b, url: "http://127.0.0.1:2" }]
+routes: [{ upstream: a, prefix: /a, undeclared: passthrough_reads }, { upstream: b, prefix: /b }]
+pools: [{ id: gpu, units: 4 }]
+`),
+  );
+  expect(Object.fromEntries(declared)).toEqual({
+    env: ['staging', 'prod', 'test'],
+    workspace: ['demo', 'beta'],
+    'agent.id': ['bot', 'other'],
+    'agent.team': ['support'],
+    'agent.roles': ['clerk'],
+    'key.user': ['maria'],
+  });
+  expect([[...pools], upstreams, tools.map(({ name }) => name)]).toEqual([
+    [['gpu', 4]],
+    ['a', 'b'],
+    // A read that nobody declared is judged only where a route lets it pass.
+    ['a.(undeclared)'],
+  ]);
 });

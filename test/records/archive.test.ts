@@ -243,7 +243,9 @@ it('a store from a backup is not used beside a newer archive, and takes it in wh
 
   rows = backup;
   await using(open(), async (store) => {
-    await expect(store.admit(admitRequest({ idempotencyKey: 'later' }))).rejects.toThrow('older than its archive');
+    const refused = store.admit(admitRequest({ idempotencyKey: 'later' }));
+    await expect(refused).rejects.toThrow('older than its archive');
+    await expect(refused).rejects.toThrow(`delete ${join(folder, WORKSPACE, 'head.json')}`);
     await expect(store.vote(voteRequest(approval))).rejects.toThrow('older than its archive');
     expect(store.health()).toMatchObject({ ready: false, problem: { code: 'store_rolled_back' } });
     rmSync(join(folder, WORKSPACE, 'head.json'));
