@@ -187,6 +187,7 @@ it('more connections than were set are not held: the longest idle one goes', asy
 });
 
 it('a clock that is further ahead than may be is not believed, and no call is a line of the log', async () => {
+  expect((await send(gateway.url, bot, 'POST', '/api/v1/short', {})).status).toBe(200);
   writeFileSync(clock, String(3 * 3_600_000));
   await vi.waitFor(async () => expect(await readiness()).toContain('clock_ahead'), PATIENT);
   // What is gathered for the log is written when it stops.
