@@ -32,5 +32,5 @@ function home(): string {
 
 /** Looks up variables for `${NAME}` in configuration files: first in `overlay`, then in the environment. */
 export function environmentLookup(overlay: Readonly<Record<string, string>>): (name: string) => string | undefined {
-  return (name) => (Object.hasOwn(overlay, name) ? overlay[name] : process.env[name]);
+  return (name) => [overlay, process.env].find((of) => Object.hasOwn(of, name))?.[name];
 }

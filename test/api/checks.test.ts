@@ -38,6 +38,14 @@ describe('POST /state/verify', () => {
     expect((await rig.send('POST', '/state/verify', { key: null, body: VERIFY })).status).toBe(401);
   });
 
+  it('takes 1,000 required fields, and no more', async () => {
+    const asked = async (count: number) => {
+      const fields = Array.from({ length: count }, (_, index) => `f${index}`);
+      return (await rig.send('POST', '/state/verify', { body: { ...VERIFY, required_fields: fields } })).status;
+    };
+    expect([await asked(1_000), await asked(1_001)]).toEqual([200, 400]);
+  });
+
   it('lists every fault at once, those of conditions too', async () => {
     const { status, json } = await rig.send('POST', '/state/verify', {
       body: {

@@ -95,6 +95,16 @@ describe('run', () => {
     expect([await status('x'), await status('xx')]).toEqual([200, 400]);
   });
 
+  it('takes no more than 1,000 required fields in a check of the state', async () => {
+    const refused = async (count: number): Promise<boolean> => {
+      const required_fields = Array.from({ length: count }, (_, index) => `f${index}`);
+      const check = { intent: 'i', required_fields, assumed_state: {}, conditions: {}, on_mismatch: 'block' };
+      const { json } = await rig.send('POST', EFFECTS, { body: refund({ state_check: check }) });
+      return JSON.stringify(json['errors'] ?? []).includes('/state_check/required_fields');
+    };
+    expect([await refused(1_000), await refused(1_001)]).toEqual([false, true]);
+  });
+
   it('refuses a check of the state where the tool declares no request that reads it', async () => {
     const check = { intent: 'i', required_fields: [], assumed_state: {}, conditions: {}, on_mismatch: 'block' };
     const answer = await rig.send('POST', EFFECTS, {
@@ -442,13 +452,17 @@ describe('resolve', () => {
     expect(none.status).toBe(404);
   });
 
-  it('takes a comment of 1,000 characters, and none that is longer', async () => {
-    const status = async (length: number): Promise<number> => {
-      const body = { outcome: 'happened', comment: 'x'.repeat(length) };
-      return (await rig.send('POST', `${EFFECTS}/eff_none/resolve`, { body })).status;
-    };
-    expect([await status(1_000), await status(1_001)]).toEqual([404, 400]);
-  });
+  it.each(['effects/eff_none/resolve', 'approvals/apr_none/approve', 'approvals/apr_none/reject'])(
+    'takes a comment of 1,000 characters, and none that is longer: %s',
+    async (path) => {
+      const status = async (length: number): Promise<number> => {
+        const body = { ...(path.endsWith('resolve') && { outcome: 'happened' }), comment: 'x'.repeat(length) };
+        const key = path.startsWith('effects') ? {} : { key: rig.keys.approver };
+        return (await rig.send('POST', `/v1/workspaces/demo/${path}`, { ...key, body })).status;
+      };
+      expect([await status(1_000), await status(1_001)]).toEqual([404, 400]);
+    },
+  );
 });
 
 describe('forgetting', () => {

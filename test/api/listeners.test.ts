@@ -63,6 +63,10 @@ test('each listener takes on its own certificate, not that of another', async ()
   const port = Number(new URL(await listeners.open(settings)).port);
   await once(server.listen(0, '127.0.0.1'), 'listening');
   const main = (server.address() as AddressInfo).port;
+  const second = { ...settings, at: 'second' };
+  const secondUrl = new URL(await listeners.open(second));
+  expect([secondUrl.protocol, secondUrl.hostname]).toEqual(['https:', '127.0.0.1']);
+  const secondPort = Number(secondUrl.port);
   const nameOf = async (port: number): Promise<string> => {
     const socket = connectTls({ port, host: '127.0.0.1', ca: read('ca.pem'), servername: 'localhost' });
     await once(socket, 'secureConnect');
@@ -70,12 +74,12 @@ test('each listener takes on its own certificate, not that of another', async ()
     socket.destroy();
     return String(CN);
   };
-  const names = async () => [await nameOf(main), await nameOf(port)];
-  expect(await names()).toEqual(['one', 'one']);
-  listeners.update(pair('one'), [{ ...settings, tls: pair('two') }]);
-  expect(await names()).toEqual(['one', 'two']);
-  listeners.update(pair('two'), [{ ...settings, tls: pair('one') }]);
-  expect(await names()).toEqual(['two', 'one']);
+  const names = async () => [await nameOf(main), await nameOf(port), await nameOf(secondPort)];
+  expect(await names()).toEqual(['one', 'one', 'one']);
+  listeners.update(pair('one'), [{ ...settings, tls: pair('two') }, second]);
+  expect(await names()).toEqual(['one', 'two', 'one']);
+  listeners.update(pair('two'), [settings, { ...second, tls: pair('two') }]);
+  expect(await names()).toEqual(['two', 'one', 'two']);
   // One without a certificate stays in the clear beside them.
   const plain = await listeners.open({ ...settings, at: 'plain', tls: null });
   expect(await (await fetch(plain)).text()).toBe('from plain');

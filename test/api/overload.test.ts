@@ -1,10 +1,32 @@
 import { afterEach, beforeEach, expect, it, vi } from 'vitest';
 import { measureOverload } from '../../src/api/front.ts';
 
+/** What is measured of the event loop; `null`: what Node measures. */
+const measured = vi.hoisted(() => ({ meanMs: null as number | null }));
+vi.mock('node:perf_hooks', async (original) => {
+  const real = await original<typeof import('node:perf_hooks')>();
+  return {
+    ...real,
+    monitorEventLoopDelay(options: { readonly resolution: number }) {
+      const histogram = real.monitorEventLoopDelay(options);
+      const { resolution } = options;
+      return {
+        enable: () => histogram.enable(),
+        disable: () => histogram.disable(),
+        reset: () => histogram.reset(),
+        get mean() {
+          return measured.meanMs === null ? histogram.mean : (measured.meanMs + resolution) * 1e6;
+        },
+      };
+    },
+  };
+});
+
 beforeEach(() => {
   vi.useFakeTimers({ toFake: ['setInterval', 'clearInterval', 'performance'] });
 });
 afterEach(() => {
+  measured.meanMs = null;
   vi.useRealTimers();
 });
 
@@ -64,3 +86,25 @@ it('once it stands still, whoever arrives is refused, however few there are; not
   overload.close();
   expect(vi.getTimerCount()).toBe(0);
 });
+
+it.each([
+  [750, 0, false],
+  [751, 0, true],
+  [100, 128, false],
+  [101, 127, false],
+  [101, 128, true],
+])(
+  'where it is %i ms late with %i requests under way, one that arrives is refused: %s',
+  async (meanMs, size, isRefused) => {
+    measured.meanMs = meanMs;
+    const overload = measureOverload({ size });
+    vi.advanceTimersByTime(3_000);
+    expect(overload.isOverloaded()).toBe(isRefused);
+    await new Promise(setImmediate);
+    // What is over is over with the next sample.
+    measured.meanMs = 0;
+    vi.advanceTimersByTime(1_000);
+    expect(overload.isOverloaded()).toBe(false);
+    overload.close();
+  },
+);

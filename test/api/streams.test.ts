@@ -151,6 +151,7 @@ it('of one user one export is made at a time, and two of all', async () => {
   const second = await ask('key_3');
   expect(await refused('key_3')).toEqual([429, own]);
   expect(await refused('key_4')).toEqual([429, 'Other exports are being made. Ask again when one has ended.']);
+  expect((await ask('key_4')).headers.get('retry-after')).toBe('10');
   end();
   for (const answer of [first, second]) expect([answer.status, await answer.text()]).toEqual([200, 'some\nall\n']);
   expect((await ask('key_4')).status).toBe(200);

@@ -7,7 +7,7 @@ import {
 } from '../../src/effects/checks/conditions.ts';
 import type { Json, JsonObject } from '../../src/json/value.ts';
 import { reconcile } from '../../src/effects/checks/reconcile.ts';
-import { newEffort } from '../../src/effects/checks/state-fields.ts';
+import { newEffort, spend } from '../../src/effects/checks/state-fields.ts';
 import { compareState } from '../../src/effects/checks/verify-state.ts';
 
 /** Anybody with a key may send a body of this length: it must not keep the gateway from everybody else. */
@@ -65,6 +65,20 @@ describe('checks of a body as long as one may be', () => {
     ]);
     expect(conditionFaults({ ['a.'.repeat(100)]: 1 }, '/c')).toHaveLength(1);
     expect(conditionFaults({ ['a'.repeat(1001)]: 1 }, '/c')).toHaveLength(1);
+    expect(conditionFaults({ ['a'.repeat(1000)]: 1 }, '/c')).toEqual([]);
+  });
+
+  it('may take all of the steps that there are, and no step more', () => {
+    const effort = newEffort();
+    spend(effort, 100_000);
+    expect(() => spend(effort, 1)).toThrow('takes more than 100000 steps');
+    // A text of n characters is compiled to n + 2 steps.
+    expect(conditionFaults({ a: { $regex: 'a'.repeat(248) }, b: { $regex: 'b'.repeat(248) } }, '/c')).toEqual([]);
+    expect(conditionFaults({ a: { $regex: 'a'.repeat(248) }, b: { $regex: 'b'.repeat(249) } }, '/c')).toHaveLength(1);
+    const judge = newConditionJudge(newEffort());
+    const judged = (length: number) =>
+      judgeCondition({ a: 'a'.repeat(length) }, 'a', { $regex: 'b'.repeat(98) }, judge);
+    expect([judged(600), judged(400), judged(1)]).toEqual(['refuted', 'refuted', 'undecidable']);
   });
 
   it('give up where names with dots give each field very many readings', () => {

@@ -1,8 +1,12 @@
-import { describe, expect, test } from 'vitest';
+import { constants, setPriority } from 'node:os';
+import { describe, expect, test, vi } from 'vitest';
 import type { CliPorts, FormatReport, Restored } from '../../src/cli/ports.ts';
 import { svcWith } from './run.ts';
 
 /* What the commands for the store say of what was done, and with which exit code: what is behind them is given here. */
+
+// The process of the tests keeps its priority.
+vi.mock('node:os', async (original) => ({ ...(await original<typeof import('node:os')>()), setPriority: vi.fn() }));
 
 const AT = Date.UTC(2026, 10, 25);
 const CONFIG = ['--config', 'gateway.yaml'] as const;
@@ -74,6 +78,15 @@ describe('svc backup', () => {
       err,
       out: expect.stringContaining('The master secret and the signing keys are not in it'),
     });
+  });
+
+  test('takes the processors when calls leave them: it is begun after its priority is a lower one', async () => {
+    vi.mocked(setPriority).mockClear();
+    const backUpStore = async () => {
+      expect(vi.mocked(setPriority).mock.calls).toEqual([[constants.priority.PRIORITY_BELOW_NORMAL]]);
+      return { madeAt: AT, transactions: 40, warning: null };
+    };
+    expect((await svcWith({ backUpStore }, 'backup', '/b', ...CONFIG)).code).toBe(0);
   });
 });
 

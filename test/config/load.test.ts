@@ -1,4 +1,4 @@
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -7,6 +7,7 @@ import type { Configuration } from '../../src/config/configuration.ts';
 import { checkConfiguration, loadConfiguration } from '../../src/config/load.ts';
 import { parseDuration, parseSize } from '../../src/config/units.ts';
 import { InvalidFiles } from '../../src/diagnostics/render.ts';
+import { lockOf } from '../system/mcp/lenient-server.ts';
 
 const ROOT = join(import.meta.dirname, '..', '..');
 let folder = '';
@@ -467,21 +468,39 @@ describe('what files are watched', () => {
   it('are those of certificates, credentials and pins too, whose new content is another configuration', async () => {
     const tls = (name: string) => `{ cert: test/system/tls/${name}.pem, key: test/system/tls/${name}.key.pem }`;
     const token = join(folder, 'token');
+    const pins = join(folder, 'pins.json');
+    const own = [join(folder, 'own.pem'), join(folder, 'own.key.pem')] as const;
     const file = join(folder, 'watched.yaml');
     writeFileSync(token, 'one');
+    writeFileSync(pins, lockOf('m', [{ name: 'put', inputSchema: { type: 'object' } }]));
+    const ownPair = (name: string): void => {
+      copyFileSync(`test/system/tls/${name}.pem`, own[0]);
+      copyFileSync(`test/system/tls/${name}.key.pem`, own[1]);
+    };
+    ownPair('one');
     writeFileSync(
       file,
       `server: { tls: ${tls('one')} }\n` +
-        `upstreams: [{ id: a, url: "https://127.0.0.1:1", tls: { ca: test/system/tls/ca.pem }, credentials: { header: x, file: "${token}" } }]\n` +
+        'upstreams:\n' +
+        `  - { id: a, url: "https://127.0.0.1:1", tls: { ca: test/system/tls/ca.pem, cert: "${own[0]}", key: "${own[1]}" }, credentials: { header: x, file: "${token}" } }\n` +
+        `  - { id: m, mcp: { url: "http://127.0.0.1:1/mcp", pins: "${pins}" } }\n` +
         `routes: [{ upstream: a, prefix: /, listen: "127.0.0.1:8443", tls: ${tls('two')} }]\n`,
     );
     const { files, configuration } = await loadConfiguration(file);
     const pems = ['ca', 'one', 'one.key', 'two', 'two.key'].map((name) => `test/system/tls/${name}.pem`);
-    expect(files.toSorted()).toEqual([token, file, ...pems].toSorted());
-    writeFileSync(token, 'two');
+    expect(files.toSorted()).toEqual([token, pins, ...own, file, ...pems].toSorted());
+    const digests = [configuration.digest];
+    for (const change of [
+      () => writeFileSync(token, 'two'),
+      () => ownPair('two'),
+      () => writeFileSync(pins, lockOf('m', [{ name: 'put', inputSchema: { type: 'object', title: 'Put' } }])),
+    ]) {
+      change();
     const { digest, sharedDigest } = (await loadConfiguration(file)).configuration;
-    expect(digest).not.toBe(configuration.digest);
+      expect(digests).not.toContain(digest);
+      digests.push(digest);
     expect(sharedDigest).toBe(configuration.sharedDigest);
+    }
   });
 });
 

@@ -98,6 +98,15 @@ describe('a server of MCP in the configuration', () => {
     expect(await faults(mcp, upstream)).toEqual([expect.stringMatching(/^bad_url The upstream 'crm' has a command/)]);
   });
 
+  test('is at the path and the query of its url, lets methods through that it names, and its calls are of its env', async () => {
+    const { mcp, tool } = await loaded('url: "https://mcp.example.com/a/mcp?b=c", allow: [ext/list]', {
+      upstream: 'env: staging',
+    });
+    expect(mcp).toMatchObject({ path: '/a/mcp?b=c', allow: ['ext/list'] });
+    expect(tool('refund').env).toBe('staging');
+    expect((await loaded(AT)).tool('refund').env).toBeNull();
+  });
+
   test('has a url with neither key nor fragment', async () => {
     for (const url of ['https://u:p@h.example/mcp', 'https://h.example/mcp#a', 'ftp://h.example', 'h.example/mcp'])
       expect(await faults(`url: "${url}"`), url).toEqual([expect.stringMatching(/^bad_url /)]);
@@ -108,6 +117,8 @@ describe('a server of MCP in the configuration', () => {
     const declared = `tools: [{ name: crm.more, upstream: crm, kind: read, request: { method: GET, path: / } }]\n`;
     expect(await faults(AT, { tools: declared })).toContainEqual(expect.stringMatching(/^mcp_tool_declared /));
     expect(await faults(`${AT}, tools: [{ name: refnd }]`)).toContainEqual(expect.stringContaining("'refnd'"));
+    const twice = await faults(`${AT}, tools: [{ name: refund, risk: low }, { name: refund, risk: high }]`);
+    expect(twice).toEqual([expect.stringMatching(/^duplicate_tool /)]);
     expect(await faults(`${AT}, tools: [{ name: refund, key_from: orders }]`)).not.toEqual([]);
     expect(await faults(`${AT}, tools: [{ name: refund, key_from: order.id }]`)).toEqual([]);
   });

@@ -75,6 +75,16 @@ it('a tool has the time of its upstream, a minute behind it, and an outcome that
   });
 });
 
+it('a tool is what the configuration says of it: tags, risk, target, and the argument that is its key', async () => {
+  const { again, change } = await toolsOf(
+    '',
+    '{ name: change, tags: [money], risk: high, target: "thing:{id}", key_from: id }',
+  );
+  expect(change).toMatchObject({ tags: ['money'], risk: 'high', target: 'thing:{id}', call: { keyFrom: ['id'] } });
+  expect(again).toMatchObject({ tags: [], risk: null, target: null });
+  expect(again?.call).not.toHaveProperty('keyFrom');
+});
+
 it('members of _meta are those of the server and, beside them, those of the tool', async () => {
   const { again, change } = await toolsOf('meta: [tenant],', '{ name: change, meta: [region, tenant] }');
   expect([again?.call?.meta, change?.call?.meta]).toEqual([['tenant'], ['tenant', 'region']]);

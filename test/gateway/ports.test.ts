@@ -8,6 +8,7 @@ import { runEffect } from '../../src/effects/run/run-effect.ts';
 import type { EffectStore } from '../../src/effects/store.ts';
 import { corePorts } from '../../src/gateway/core-ports.ts';
 import { type Held, readFiles } from '../../src/gateway/in-force.ts';
+import { OwnSettings } from '../../src/gateway/own-settings.ts';
 import { createPauseView } from '../../src/gateway/pause-view.ts';
 import { createPinView } from '../../src/gateway/pin-view.ts';
 import { identify, proxyPorts } from '../../src/gateway/proxy-ports.ts';
@@ -136,6 +137,30 @@ it('limits.body is that of the start until the next one, at routes and for files
   };
   expect(proxy.settings()).toMatchObject({ bodyLimit, uploads: { ...uploads, request: 4096 } });
   expect(core.settings()).toMatchObject({ filesKeptBytes, allowForce: true });
+});
+
+it('what all doors read is of the configuration of now, and of where the gateway listens only where that names no address', () => {
+  const own = new OwnSettings(held);
+  own.listensAt('http://127.0.0.1:1234');
+  const before = { publicUrl: 'http://127.0.0.1:1234', allowedHosts: [], queryKey: 'allow' };
+  expect(own.read()).toEqual({ ...before, jsonLimits: { depth: 64, values: 10_000 } });
+  const { configuration } = held.inForce;
+  const { server, auth, limits } = configuration;
+  held.inForce = {
+    ...held.inForce,
+    configuration: {
+      ...configuration,
+      server: { ...server, publicUrl: 'https://gateway.example.com', allowedHosts: ['a.example'] },
+      auth: { ...auth, queryKey: 'refuse' },
+      limits: { ...limits, paramsDepth: 5, paramsValues: 200 },
+    },
+  };
+  expect(own.read()).toEqual({
+    publicUrl: 'https://gateway.example.com',
+    allowedHosts: ['a.example'],
+    queryKey: 'refuse',
+    jsonLimits: { depth: 5, values: 200 },
+  });
 });
 
 it('an address that sends too many invalid keys to the proxy has to wait; another one has not', async () => {

@@ -52,6 +52,15 @@ test('what commands note is seen, and told once', async () => {
   const restored = { at: AT, clean: false, folder: '/srv/before' };
   await noteUpkeep(folder, 'restore', restored);
   expect((await readUpkeep(folder)).restore).toEqual(restored);
+  const lost: string[] = [];
+  const second = watchUpkeep(
+    folder,
+    () => null,
+    (what) => lost.push(what),
+  );
+  await second.begun;
+  second.stop();
+  expect(lost).toEqual(['restore_lost_calls']);
   rmSync(join(folder, 'last-restore.json'));
   writeFileSync(join(folder, 'last-backup.json'), '{"at":');
   expect(await readUpkeep(folder)).toEqual(NONE);

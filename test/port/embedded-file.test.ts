@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import {
   copyFileSync,
   existsSync,
@@ -398,6 +399,24 @@ test('a backup is refused where any of its files is another, or gone: also a set
   for (const folder of [backup, newer]) rmSync(folder, { recursive: true });
 });
 
+test('a backup whose pages are damaged is told when it is put back, also where its digest is right', async () => {
+  const place = await newPlace(store);
+  await place.commit({ puts: Array.from({ length: 2_000 }, (_, n) => putOf('thing', `${n}`, 'x'.repeat(500))) });
+  const backup = storeFolder();
+  const content = await writeBackup(path, backup, null);
+  const file = join(backup, 'backup.db');
+  const bytes = readFileSync(file);
+  // Behind the first pages, which say what the file is.
+  bytes.fill(0xff, Math.floor(bytes.length / 2), Math.floor(bytes.length / 2) + 64 * 1024);
+  writeFileSync(file, bytes);
+  const files = { ...content.files, 'backup.db': createHash('sha256').update(bytes).digest('hex') };
+  writeFileSync(join(backup, 'backup.json'), JSON.stringify({ ...content, files }));
+  expect(checkBackup(backup).files).toEqual(files);
+  const folder = storeFolder();
+  await expect(unpackBackup(backup, folder)).rejects.toThrow(`The store in the backup ${backup} is damaged`);
+  for (const made of [backup, folder]) rmSync(made, { recursive: true });
+});
+
 /** As the gateway does with a long journal. */
 async function bringIntoFile(): Promise<void> {
   const database = (await loadDriver())(join(path, 'store.db'));
@@ -414,6 +433,12 @@ async function unpacked(backup: string): Promise<Buffer> {
   return bytes.fill(0, 24, 28).fill(0, 92, 96);
 }
 
+/** Which files on the disk hold what a backup is based on, and what changed since. */
+function inodes(backup: string): number[] {
+  const layers = readdirSync(backup).filter((name) => /^(backup\.db|base\.db|changes-)/.test(name));
+  return layers.map((name) => statSync(join(backup, name)).ino);
+}
+
 test('a backup that goes on from another makes the same store as a whole one, also when that other is gone', async () => {
   const place = await newPlace(store);
   const fill = async (name: string, rows: number): Promise<void> => {
@@ -422,14 +447,20 @@ test('a backup that goes on from another makes the same store as a whole one, al
   };
   await fill('first', 2_000);
   let previous: string | null = null;
+  let wholeAt: number | null = null;
   for (let n = 0; n < 4; n += 1) {
     const folder = storeFolder();
-    const { files, transactions } = await writeBackup(path, folder, previous);
+    const { files, transactions, whole_at } = await writeBackup(path, folder, previous);
+    // When the last whole one was written: ten minutes after that the next one is.
+    wholeAt ??= whole_at;
+    expect(whole_at).toBe(wholeAt);
     const changes = Array.from({ length: n }, (_, at) => `changes-${at + 1}`);
     expect(Object.keys(files)).toEqual(n === 0 ? ['backup.db'] : ['base.db', ...changes, 'journal']);
     expect(readdirSync(folder).toSorted()).toEqual(['backup.json', ...Object.keys(files)].toSorted());
     const whole = storeFolder();
     expect(await writeBackup(path, whole, null)).toMatchObject({ transactions });
+    // What the one before has is not written again: both have the same files.
+    if (previous !== null) expect(inodes(folder)).toEqual(expect.arrayContaining(inodes(previous)));
     expect(checkBackup(folder).files).toEqual(files);
     expect((await unpacked(folder)).equals(await unpacked(whole))).toBe(true);
     for (const gone of previous === null ? [whole] : [whole, previous]) rmSync(gone, { recursive: true });

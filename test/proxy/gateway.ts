@@ -90,7 +90,7 @@ export interface ProxiedAnswer {
   readonly body: any;
 }
 
-const CONFIG = (upstream: string, folder: string, model: string): string => `
+const CONFIG = (upstream: string, folder: string, model: string, network: string): string => `
 server: { host: 127.0.0.1, port: 0 }
 store: { kind: embedded, path: "${folder}/data" }
 users: [ { id: tom, roles: [] } ]
@@ -101,7 +101,7 @@ upstreams:
   - { id: open, url: "${upstream}", timeout: 20s }
   - { id: closed, url: "${upstream}" }
   - { id: counted, url: "${upstream}" }
-  - { id: model, url: "${model}" }
+  - { id: model, url: "${model}", network: ${network} }
 tools:
   - name: model.chat
     upstream: model
@@ -272,12 +272,14 @@ export const SHOP_TOKEN = 'shop-token-7';
 
 /** Starts the gateway's data plane in this process, all rooms real, before an upstream that is a process of its own. */
 export async function startProxiedWorld(
-  { model }: { readonly model: string } = { model: 'http://127.0.0.1:9' },
+  { model, network = 'any' }: { readonly model: string; readonly network?: 'any' | 'public' } = {
+    model: 'http://127.0.0.1:9',
+  },
 ): Promise<ProxiedWorld> {
   const service = await startLedgerUpstream({ lateMs: 1500 });
   const folder = await mkdtemp(join(tmpdir(), 'svc-proxy-'));
   await mkdir(join(folder, 'policies'));
-  await writeFile(join(folder, 'gateway.yaml'), CONFIG(service.url, folder, model));
+  await writeFile(join(folder, 'gateway.yaml'), CONFIG(service.url, folder, model, network));
   await writeFile(join(folder, 'policies', 'proxied.yaml'), POLICY);
   const inForce = await readFiles(join(folder, 'gateway.yaml'), { SHOP_TOKEN });
   const { configuration } = inForce;

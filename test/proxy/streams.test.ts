@@ -196,6 +196,18 @@ describe('an answer that breaks off', () => {
     expect((await effectOf(caller)).life.state).toBe('unknown');
   });
 
+  test.each([
+    ['65,536 bytes is held back', 65_536, true],
+    ['65,537 bytes is passed on in pieces', 65_537, false],
+  ])('inside an event: one of %s', async (_, bytes, isSaid) => {
+    const { caller, upstream } = await begun();
+    upstream.write(`data: ${'x'.repeat(bytes - 6)}`);
+    // Ended, not reset: all that was written arrives before the end does.
+    upstream.socket?.end();
+    expect((await caller.end).complete).toBe(isSaid);
+    expect([caller.text().includes('xxx'), caller.text().includes('unknown_effect')]).toEqual([!isSaid, isSaid]);
+  });
+
   // docs/upstreams/streams.md: "Where that cannot be (another content type, an event of more than 64 KiB that broke off in
   // its middle) the connection is cut, so that no client takes the answer for whole."
   test('is cut where no event can say so: inside one too long to hold back, or in no event stream', async () => {

@@ -194,7 +194,7 @@ describe('an upgrade to WebSocket', () => {
   });
 
   /** A gateway before an upstream that does this with each connection, and a handshake with it. */
-  async function before(upstream: (socket: Socket) => void) {
+  async function before(upstream: (socket: Socket) => void, network: 'any' | 'public' = 'any') {
     const server = createServer((socket) => {
       socket.on('error', () => {});
       upstream(socket);
@@ -202,7 +202,7 @@ describe('an upgrade to WebSocket', () => {
     await once(server.listen(0, '127.0.0.1'), 'listening');
     const address = server.address();
     if (address === null || typeof address === 'string') throw new Error('it has no port');
-    const own = await startProxiedWorld({ model: `http://127.0.0.1:${address.port}` });
+    const own = await startProxiedWorld({ model: `http://127.0.0.1:${address.port}`, network });
     const asked = (): Connection => {
       const connection = open(own.url);
       connection.socket.write(
@@ -235,6 +235,16 @@ describe('an upgrade to WebSocket', () => {
     isSilent = false;
     expect(await tried()).toMatch(/^HTTP\/1\.1 404 /);
     expect(silences()).toEqual([]);
+    await close();
+  });
+
+  test('to this machine is refused where the upstream may be public only, and nothing is sent', async () => {
+    let connections = 0;
+    const { asked, close } = await before(() => (connections += 1), 'public');
+    const { socket, answers } = asked();
+    expect((await answers(1)).text).toMatch(/^HTTP\/1\.1 502 [^]*"did_it_happen":"no"/);
+    expect(connections).toBe(0);
+    socket.destroy();
     await close();
   });
 

@@ -143,6 +143,11 @@ it('what is past its age is in the archive, and found as before: by id, key, tar
     const first = await store.effect(WORKSPACE, ids[0] ?? '');
     const createdAt = first?.createdAt ?? 0;
     expect(await page({ since: createdAt, until: createdAt + DAY })).toEqual([ids[0]]);
+    const before = { until: createdAt + DAY };
+    for (const of of [{ rule: 'payments/refunds' }, { keyId: 'key_agent0000001' }, { tool: 'payments.refund' }])
+      expect(await page({ ...before, ...of }), JSON.stringify(of)).toEqual([ids[0]]);
+    for (const of of [{ rule: 'payments/other' }, { user: 'maria' }, { tool: 'payments.get' }])
+      expect(await page({ ...before, ...of }), JSON.stringify(of)).toEqual([]);
     const newest = await store.effects(WORKSPACE, { ...ANY, limit: 2 });
     const rest = await store.effects(WORKSPACE, { ...ANY, limit: 9, cursor: newest.next });
     expect([...newest.items, ...rest.items].map(({ id }) => id)).toEqual([running.id, ...ids.toReversed()]);
@@ -164,6 +169,14 @@ it('what is past its age is in the archive, and found as before: by id, key, tar
   await using(open(), (store) => store.sweep(100));
   const lists = [...(kept?.lists ?? [])].filter(([name, { size }]) => name.startsWith('archived:') && size > 0);
   expect(lists).toEqual([]);
+  // What is older than retention.keys may be removed by hand: nothing leads there any more.
+  rmSync(join(folder, WORKSPACE, '000000001.jsonl'));
+  await using(open(), async (store) => {
+    const { effect } = await dispatched(store, { idempotencyKey: 'later' });
+    const { items } = await store.effects(WORKSPACE, ANY);
+    expect(items.map(({ id }) => id)).toContain(effect.id);
+    for (const id of ids) expect(await store.effect(WORKSPACE, id)).toBeNull();
+  });
 });
 
 async function expectAllThereBut(store: EffectStore, ids: readonly string[], more: string): Promise<void> {
@@ -230,7 +243,9 @@ it('a store from a backup is not used beside a newer archive, and takes it in wh
 
   rows = backup;
   await using(open(), async (store) => {
-    await expect(store.admit(admitRequest({ idempotencyKey: 'later' }))).rejects.toThrow('older than its archive');
+    const refused = store.admit(admitRequest({ idempotencyKey: 'later' }));
+    await expect(refused).rejects.toThrow('older than its archive');
+    await expect(refused).rejects.toThrow(`delete ${join(folder, WORKSPACE, 'head.json')}`);
     await expect(store.vote(voteRequest(approval))).rejects.toThrow('older than its archive');
     expect(store.health()).toMatchObject({ ready: false, problem: { code: 'store_rolled_back' } });
     rmSync(join(folder, WORKSPACE, 'head.json'));

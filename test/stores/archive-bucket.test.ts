@@ -1,8 +1,14 @@
+import { rmSync } from 'node:fs';
 import { readFile, writeFile } from 'node:fs/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, it } from 'vitest';
+import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { ArchiveBucket } from '../../src/stores/archive/bucket.ts';
 import type { ArchivePlace } from '../../src/stores/archive/place.ts';
 import { readOnce } from '../../src/upstreams/http/request-once.ts';
+import { storeFolder } from '../contract/embedded-store.ts';
+import { RETENTION } from '../contract/fixture.ts';
+import { dispatched } from '../contract/requests.ts';
+import { KEY_SEALS } from '../identity/key-seals.ts';
 import { type Bucket, BUCKET_KEYS, startBucket } from '../s3/bucket.ts';
 
 let bucket: Bucket;
@@ -120,4 +126,32 @@ it('what the server keeps is the text itself', async () => {
   expect(await readFile(file, 'utf8')).toBe('kept');
   await writeFile(file, 'lost');
   expect(await text(here, '1.jsonl')).toBe('lost');
+});
+
+it('each request is signed for the region that was set', async () => {
+  const signed: (string | undefined)[] = [];
+  const settings = { url: 'https://s3.example.com/bucket/svc', region: 'eu-central-1', ...BUCKET_KEYS };
+  const here = new ArchiveBucket(settings, async ({ headers }) => {
+    signed.push(headers['authorization']);
+    return { status: 404, body: Buffer.from('<Code>NoSuchKey</Code>') };
+  });
+  expect(await text(here, '1.jsonl')).toBeNull();
+  expect(signed).toEqual([expect.stringMatching(/Credential=S3RVER\/\d{8}\/eu-central-1\/s3\/aws4_request/)]);
+});
+
+it('a store uses a bucket at a private address only where nobody has said that it has to be public', async () => {
+  const admitted = async (network: 'any' | 'public'): Promise<string> => {
+    const path = storeFolder();
+    const archive = { kind: 'bucket', url: `${bucket.url}/svc`, region: 'us-east-1', ...BUCKET_KEYS, network } as const;
+    const options = { path, lockWaitMs: 0, retention: RETENTION, keySeals: KEY_SEALS, worker: 'never' } as const;
+    const store = await openEmbeddedStore({ ...options, archive });
+    try {
+      return await dispatched(store).then(({ effect }) => effect.life.state, String);
+    } finally {
+      await store.close();
+      rmSync(path, { recursive: true });
+    }
+  };
+  expect(await admitted('any')).toBe('executing');
+  expect(await admitted('public')).toMatch(/archive cannot be read: .*address/);
 });

@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import fc from 'fast-check';
 import { expect, it } from 'vitest';
 import { readSegment, segmentText } from '../../src/stores/archive/segments.ts';
@@ -20,6 +21,18 @@ it('reads back what it wrote, whatever the rows say', () => {
 const ROWS = Array.from({ length: 5 }, (_, n) => ({ id: `eff_${n}`, text: `{"n":${n},"text":"ü\uFFFD\n"}` }));
 const { text: TEXT } = segmentText(NAME, { before: BEFORE, rows: ROWS }, KEY_SEALS);
 const BYTES = Buffer.from(TEXT);
+
+it('is lines: which one it is and what stands before it, an effect in each further one, and the seal of all of them', () => {
+  const lines = TEXT.trimEnd().split('\n');
+  const [head, ...others] = lines.map((line) => JSON.parse(line));
+  expect(head).toEqual({ v: 1, install: 'install', workspace: 'demo', n: 7, before: BEFORE, rows: ROWS.length });
+  expect(others.slice(0, -1)).toEqual(ROWS.map(({ id, text }) => [id, text]));
+  const content = `${lines.slice(0, -1).join('\n')}\n`;
+  expect(others.at(-1)).toEqual({
+    sha256: createHash('sha256').update(content).digest('base64url'),
+    seal: expect.any(String),
+  });
+});
 
 it('refuses a segment with any one byte of it changed, left out or put in, and any that breaks off', () => {
   const refused = (bytes: Buffer): void => expect(readSegment(bytes, NAME, KEY_SEALS)).toHaveProperty('wrong');

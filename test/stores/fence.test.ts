@@ -1,4 +1,4 @@
-import { cpSync, existsSync, mkdirSync, readdirSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { INSTALLATION } from '../../src/effects/model/ledger.ts';
@@ -192,6 +192,21 @@ test('a fence that cannot be written any more is told of while the gateway runs,
   await dispatched(store);
   await expect.poll(() => store.health()).not.toHaveProperty('warning');
   expect(store.health()).toMatchObject({ ready: true });
+});
+
+test('an orderly end notes in the fence how far the store has come, for a copy of before it to be told from the newest', async () => {
+  const noted = (): number => {
+    const [name = ''] = readdirSync(fence.folder);
+    return JSON.parse(readFileSync(join(fence.folder, name), 'utf8')).commits;
+  };
+  const store = await open();
+  const before = noted();
+  for (const idempotencyKey of ['a', 'b']) await dispatched(store, { idempotencyKey });
+  await store.close();
+  const after = noted();
+  expect(after).toBeGreaterThanOrEqual(before + 2);
+  await (await open()).close();
+  expect(noted()).toBeGreaterThanOrEqual(after);
 });
 
 test('an emptied folder is a new store; the fence has a file for each', async () => {

@@ -168,7 +168,11 @@ test('credentials of the caller go on where the gateway has none, and no rule se
   expect([sent, bound, credentials]).toEqual([{}, {}, { authorization: 'Bearer x', 'x-goog-api-key': 'g' }]);
   const route = rules({ forward: ['cookie'] });
   expect(sorted(headers, { route }).credentials).toEqual({ ...headers, cookie: 'a=1; b=2' });
-  expect(sorted({ cookie: 'svc_console=s' }, { route }).credentials).toEqual({});
+  // By each of these a browser is known to the gateway's own pages.
+  for (const own of ['svc_console=s', '__Host-svc_console=s', 'svc_approver=s']) {
+    expect(sorted({ cookie: own }, { route }).credentials, own).toEqual({});
+    expect(sorted({ cookie: `a=1; ${own}` }, { route }).credentials, own).toEqual({ cookie: 'a=1' });
+  }
   const own = sorted(headers, { route, ownCredentials: true });
   expect([own.sent, own.credentials]).toEqual([{}, {}]);
 });

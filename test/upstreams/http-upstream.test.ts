@@ -370,6 +370,14 @@ describe('addresses', () => {
       const seen = await since(() => send('ok'));
       expect(seen.result).toMatchObject({ kind: 'failed', evidence: { code: 'connect_failed' } });
       expect(seen.requests).toBe(0);
+      // Reads that stream through have connections of their own.
+      const read = await since(async () =>
+        upstreams
+          .stream('payments')
+          ?.request({ method: 'GET', path: '/' })
+          .then(() => 'read', String),
+      );
+      expect([read.result, read.requests]).toEqual([expect.stringContaining('address'), 0]);
       await upstreams.close();
     }
   });

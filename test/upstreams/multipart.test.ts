@@ -280,6 +280,12 @@ describe('what servers read in different ways is refused, with its place', () =>
     expect(spool.used()).toBe(0);
   });
 
+  test('headers that do not end are not waited for', async () => {
+    const { form, upload } = await read(`--b\r\n${field}`.padEnd(9_000, 'x'), { size: 1_000 });
+    await upload.discard();
+    expect(form).toMatchObject({ ok: false, message: expect.stringContaining('headers of more than 8192 bytes') });
+  });
+
   test.each([
     ['a field and its headers of 100,000 bytes', part(field, 'x'.repeat(100_000 - field.length))],
     ['headers of 8,192 bytes', part(`${field}\r\nContent-Type: text/plain`.padEnd(8_192, ' '))],
@@ -450,6 +456,11 @@ describe('the spool', () => {
     const upload = broken.begin(LIMITS, 'bot');
     await expect(upload.open().write(Buffer.alloc(IN_MEMORY + 1))).rejects.toThrow(SpoolFull);
     await upload.discard();
+    // What is kept in memory needs no disk.
+    const small = broken.begin(LIMITS, 'bot');
+    await small.open().write(Buffer.alloc(IN_MEMORY));
+    await small.kept();
+    await small.discard();
     expect(broken.used()).toBe(0);
   });
 });

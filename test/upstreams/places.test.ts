@@ -131,3 +131,24 @@ it('what runs keeps its place when the configuration is taken on anew', async ()
   expect(await take('c')).not.toBeNull();
   await upstreams.close();
 });
+
+it('connections of before are used on only where they lead to the same place, as many, and as far', async () => {
+  const upstreams = createUpstreams([UP], LIMITS);
+  const first = upstreams.stream('up');
+  upstreams.update([{ ...UP }], LIMITS);
+  expect(upstreams.stream('up')).toBe(first);
+  const seen = [first];
+  for (const change of [
+    { url: 'http://127.0.0.1:10' },
+    { connections: 3 },
+    { network: 'public' },
+    { timeoutMs: 2_000 },
+  ] as const) {
+    upstreams.update([{ ...UP, ...change }], LIMITS);
+    expect(seen, JSON.stringify(change)).not.toContain(upstreams.stream('up'));
+    seen.push(upstreams.stream('up'));
+    upstreams.update([UP], LIMITS);
+    seen.push(upstreams.stream('up'));
+  }
+  await upstreams.close();
+});

@@ -77,6 +77,7 @@ describe('a query is read as its writers mean it, and written in one way', () =>
     ['', {}, ''],
     ['dry=true', { dry: true }, 'dry=true'],
     ['page[size]=5', { 'page[size]': '5' }, 'page[size]=5'],
+    ['page[size]=', { 'page[size]': '' }, 'page[size]='],
     ['ids=1,2', { ids: [1, 2] }, 'ids=1,2'],
     ['ids=1%2C2', { ids: [1, 2] }, 'ids=1,2'],
     ['ids=7', { ids: [7] }, 'ids=7'],
@@ -98,6 +99,11 @@ describe('a query is read as its writers mean it, and written in one way', () =>
   ])('%s', (text, params, written) => {
     expect(read(text)).toEqual(params);
     expect(write(params)).toBe(written);
+  });
+
+  test('what stands between the elements of a list is encoded as the documentation has it', () => {
+    const params = { ids: [1, 2], words: ['a', 'b'], cells: ['a', 'b'] };
+    expect(writeQuery(planOf(template).query, params)).toBe('ids=1,2&words=a%20b&cells=a%7Cb');
   });
 
   test('what a tool without a rest does not know stays a param of its own, for the check', () => {
@@ -125,6 +131,9 @@ describe('what servers read in different ways is refused, with its place', () =>
     ['a=1&created[constructor]=1', /field 2: a part of the name is constructor/],
     [`filter${'[a]'.repeat(20)}=1`, /^\/query\/filter is nested deeper than 16 levels/],
     ['filter[a=1', /the brackets of the name do not match/],
+    ['filter[a[b]=1', /the brackets of the name do not match/],
+    ['created[at]=a&created[at][]=b', /^\/query\/created\/at is written in two ways/],
+    ['created[at][]=a&created[at]=b', /^\/query\/created\/at is written in two ways/],
     ['filter[][a]=1', /^\/query\/filter has parts in a list without numbers/],
     ['a=1&a[b]=2', /^\/query\/a is a value and has parts/],
     ['a=1&A=2', /^\/query\/A stands beside/],

@@ -26,10 +26,10 @@ export type ReadForm =
 /** The value of a field: a text or, in multipart, a file. */
 export type Leaf = string | FileFacts;
 
-/** The content of a name: a text, a list of texts (`a[]`, or `a` more than once), or parts by name. */
+/** The content of a name: a text, a list of texts (`a[]`, or bare: `a` more than once), or parts by name. */
 type Node =
   | { readonly kind: 'text'; readonly text: Leaf }
-  | { readonly kind: 'list'; readonly texts: Leaf[] }
+  | { readonly kind: 'list'; readonly texts: Leaf[]; readonly isBare: boolean }
   | { readonly kind: 'parts'; readonly parts: Map<string, Node>; readonly folded: Set<string> };
 
 type Parts = Extract<Node, { kind: 'parts' }>;
@@ -233,10 +233,10 @@ function put(
   const known = node.parts.get(name);
   if (known === undefined) {
     take(node, segments, last);
-    node.parts.set(name, isList ? { kind: 'list', texts: [text] } : { kind: 'text', text });
-  } else if (known.kind === 'list' && (isList || lists === 'repeat')) known.texts.push(text);
+    node.parts.set(name, isList ? { kind: 'list', texts: [text], isBare: false } : { kind: 'text', text });
+  } else if (known.kind === 'list' && known.isBare !== isList) known.texts.push(text);
   else if (known.kind === 'text' && !isList && lists === 'repeat')
-    node.parts.set(name, { kind: 'list', texts: [known.text, text] });
+    node.parts.set(name, { kind: 'list', texts: [known.text, text], isBare: true });
   else
     throw new FormFault(
       pathOf(segments.slice(0, last + 1)),
