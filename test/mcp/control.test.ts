@@ -317,6 +317,8 @@ describe('tools', () => {
       expect(tool.annotations, tool.name).toMatchObject({
         readOnlyHint: tool.name !== PROBE,
         destructiveHint: false,
+        // The probe alone asks an upstream.
+        openWorldHint: tool.name === PROBE,
       });
       expect(tool.inputSchema, tool.name).toMatchObject({ type: 'object', additionalProperties: false });
       expect(tool.outputSchema, tool.name).toMatchObject({ type: 'object' });

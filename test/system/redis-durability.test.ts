@@ -194,6 +194,8 @@ describe('a store that cannot be reached', () => {
     const { effect } = await dispatched(store);
     await fill(of);
     await refusedAfter(store);
+    // Reads that it still answers do not make it ready: calls would be taken that nothing can be recorded of.
+    expect(await store.effect(WORKSPACE, effect.id)).toMatchObject({ life: { state: 'executing' } });
     expect(store.health()).toMatchObject({ ready: false, problem: { code: 'store_full' } });
     await empty(of);
     expect(await store.settle(settleRequest(effect, committed()))).toMatchObject({ kind: 'settled' });
