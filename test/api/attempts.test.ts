@@ -198,6 +198,30 @@ describe('the answer to an attempt', () => {
     expect(rig.ports.receipts.view(life.receipt.jws ?? '')).toMatchObject({ ledger: { seq } });
   });
 
+  it('is settled by nobody who saw an attempt before it, nor where the store cannot be reached', async () => {
+    const ports = { ...deduplicating(600_000), ...said(UNKNOWN) };
+    const call = await request();
+    const { effectId } = await run(ports, call);
+    const { store } = rig.core;
+    const resolve = (more: Partial<typeof store>) =>
+      resolveEffect(
+        { ...rig.core, store: { ...store, ...more } },
+        { ...call, effectId, outcome: 'happened', evidence: null, comment: null, force: false },
+      );
+    // Between the look at the effect and the word of the person it was sent again.
+    const moved = await resolve({
+      async effect(workspace, id) {
+        const seen = await store.effect(workspace, id);
+        await run(ports, call);
+        return seen;
+      },
+    });
+    expect(moved).toMatchObject({ kind: 'problem', problem: { code: 'conflict' } });
+    expect(await store.effect(WS, effectId)).toMatchObject({ attempt: 2, life: { state: 'unknown' } });
+    const away = await resolve({ effect: () => Promise.reject(new StoreUnavailable('away')) });
+    expect(away).toMatchObject({ kind: 'problem', problem: { code: 'store_unavailable', retryAfterMs: 1_000 } });
+  });
+
   it.each([
     ['somebody', { by: 'resolve', keyId: 'key_1', user: 'ada', forced: false, comment: null, evidence: null }],
     ['a probe', { by: 'probe', evidence: {} }],

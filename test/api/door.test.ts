@@ -336,6 +336,9 @@ describe('what goes wrong inside', () => {
     expect([read.status, read.json['code']]).toEqual([503, 'store_unavailable']);
     expect(read.json).toMatchObject({ did_it_happen: 'no', safe_to_retry: true, next: 'retry' });
     expect(read.json).toHaveProperty('detail', expect.not.stringContaining(earlier));
+    const preview = await broken.send('POST', `${EFFECTS}/preview`, { body: refund() });
+    expect([preview.status, preview.json['code']]).toEqual([503, 'store_unavailable']);
+    expect(preview.headers['retry-after']).toBe('1');
     // What is no run says as well when to come back.
     const list = await broken.send('GET', '/v1/workspaces/demo/claims');
     expect([list.status, list.json['code'], list.headers['retry-after']]).toEqual([503, 'store_unavailable', '1']);

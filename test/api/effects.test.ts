@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { verifyReport } from '../../src/receipts/verify-report.ts';
 import { type Rig, refund, startRig } from './rig.ts';
 
 const EFFECTS = '/v1/workspaces/demo/effects';
@@ -442,6 +443,19 @@ describe('resolve', () => {
     expect((await rig.send('POST', `${path}/resolve`, { body: { outcome: 'happened' } })).status).toBe(200);
     const receipt = await rig.send('GET', `${path}/receipt`);
     expect(receipt.json['approval']).toEqual([expect.objectContaining({ id: approval.id, by: 'maria' })]);
+  });
+
+  it('issues a receipt whose request can be opened, without a digest: nobody saw what was sent being sent', async () => {
+    rig.loseNextAnswer();
+    const run = await rig.send('POST', EFFECTS, { body: refund() });
+    const path = `${EFFECTS}/${String(run.json['effect_id'])}`;
+    expect((await rig.send('POST', `${path}/resolve`, { body: { outcome: 'happened' } })).status).toBe(200);
+    const open = await rig.send('GET', `${path}/receipt?disclosure=1`);
+    expect(open.json['disclosure']).toHaveProperty('values.request.upstream_key');
+    expect(open.json['disclosure']).not.toHaveProperty('values.request.sent_sha256');
+    const trust = (await rig.send('GET', '/.well-known/jwks.json', { key: null })).text;
+    const verified = verifyReport({ receipt: open.text, trust, disclosure: open.text });
+    expect([verified.exit, verified.text]).toEqual([0, expect.stringContaining('request is what')]);
   });
 
   it('is for unknown outcomes only', async () => {

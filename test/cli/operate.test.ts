@@ -133,6 +133,7 @@ test('svc store accept-loss names the gateways whose journals writes wait for, a
   const accept = (awaited: readonly string[]) =>
     svcWith({ acceptLoss: async () => awaited }, 'store', 'accept-loss', ...CONFIG);
   expect((await accept([])).out).not.toContain('wait');
+  expect((await accept(['gw-2'])).out).toContain('Writes wait for the journal of gw-2: ');
   expect((await accept(['gw-2', 'gw-3'])).out).toMatch(
     /^Writes wait for the journal of gw-2, gw-3: .*svc store recover --lost\.$/m,
   );

@@ -52,7 +52,15 @@ test('a folder that was set back as a whole is not called ready, until svc store
   expect(JSON.parse(setBack.line)).toMatchObject({ problem: { code: 'store_rolled_back' } });
   expect(await svc('store', 'accept-loss', '--config', config)).toMatchObject({ code: 2 });
   await setBack.stop();
+  // What is compared with its own ledger only would be called sound.
+  const refused = await svc('fsck', '--config', config);
+  expect([refused.code, refused.out]).toEqual([2, '']);
   expect(await svc('store', 'accept-loss', '--config', config)).toMatchObject({ code: 0 });
+  expect(await svc('fsck', '--config', config)).toMatchObject({ code: 0 });
+  const nothing = await svc('store', 'accept-loss', '--config', config);
+  expect([nothing.code, nothing.err]).toEqual([2, expect.stringContaining('there is no loss to accept')]);
+  const lost = await svc('store', 'recover', '--config', config, '--lost', 'gw-2');
+  expect([lost.code, lost.err]).toEqual([2, expect.stringContaining('this one is embedded')]);
   const again = await start();
   expect(JSON.parse(again.line)).toMatchObject({ event: 'ready' });
   await again.stop();

@@ -41,4 +41,13 @@ it('a row of an effect has all rules that matched, and all who approved, in one 
   expect(cells).toContain('payments/refund-small payments/night');
   expect(cells).toContain('maria tom');
   expect(cells.slice(-4)).toEqual(['2026-05-06T00:00:00.000Z', '2026-05-07T00:00:00.000Z', '5000', 'cents']);
+  // Of several budgets the one of money counts, in its currency.
+  const [hold] = effect.holds;
+  if (hold === undefined) throw new Error('it has a hold');
+  const holds = [
+    { ...hold, unit: 'calls', amount: 1 },
+    { ...hold, unit: 'EUR_cents' },
+  ];
+  const paid = exportLine({ ...item, effect: { ...item.effect, holds } }, request, context);
+  expect(paid.trimEnd().split(',').slice(-2)).toEqual(['50.00', 'EUR']);
 });

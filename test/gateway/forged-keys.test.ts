@@ -24,11 +24,33 @@ users: [ { id: olga, roles: [] }, { id: tom, roles: [] } ]
 policies: { paths: [] }
 `;
 
-async function installation() {
+/** Two people behind a call that is asked about, and may be allowed ahead. */
+const ASKING = CONFIGURATION.replace('[ { id: demo } ]', '[ { id: demo, agents: [ { id: bot, owner: tom } ] } ]')
+  .replace('id: olga, roles: []', 'id: olga, roles: [lead]')
+  .replace('paths: []', 'paths: ["${DATA}/policy.yaml"]')
+  .concat(`
+roles: { lead: {} }
+upstreams: [ { id: shop, url: "http://127.0.0.1:1" } ]
+tools: [ { name: shop.order, upstream: shop, kind: write, request: { method: POST, path: /orders, body: "*" } } ]
+`);
+const POLICY = `
+apiVersion: svc-gateway/v1
+kind: PolicySet
+name: shop
+owner: team
+rules:
+  - id: ask
+    effect: require_approval
+    match: { tools: [shop.order] }
+    approval: { approvers: { roles: [lead] }, quorum: 1, expires: 4h, allow_alike: { times: 3, for: 1h } }
+`;
+
+async function installation(configuration = CONFIGURATION) {
   const folder = await mkdtemp(join(tmpdir(), 'svc-forged-'));
   closers.push(() => rm(folder, { recursive: true, force: true }));
   const configFile = join(folder, 'gateway.yaml');
-  await writeFile(configFile, CONFIGURATION);
+  await writeFile(configFile, configuration);
+  await writeFile(join(folder, 'policy.yaml'), POLICY);
   const options = { configFile, environment: { DATA: folder } };
   return {
     options,
@@ -60,6 +82,10 @@ async function installation() {
         .prepare(`INSERT INTO rows (kind, id, version, text) SELECT n, ?, 'forged', ? FROM names WHERE name = ?`)
         .run(id, text, kind);
       database.close();
+    },
+    async makeKeyOf(user: string): Promise<string> {
+      const of = { kind: 'account', workspace: 'demo', agent: null, user, profile: null, name: user } as const;
+      return (await createKey({ ...options, ...of })).key;
     },
     async makeKey(kind: 'agent' | 'administrative' = 'agent') {
       const whose = kind === 'agent' ? { workspace: 'demo', agent: 'bot' } : { workspace: null, agent: null };
@@ -148,10 +174,45 @@ it('the date of a user that was set back, and passkeys that nobody added, are na
   const at = await installation();
   await (await at.start()).close();
   expect(await checkStore(at.options)).toEqual([]);
+  // When users were first looked at stands in a row without a name.
+  at.alter('"since":', '"since":2', '');
+  expect((await checkStore(at.options)).map(({ what, where }) => `${what} ${where}`)).toEqual(['seal user ']);
   at.alter('"since":', '"since":1', 'olga');
   at.add('passkeys', 'tom', JSON.stringify({ passkeys: [{ id: 'mine', user: 'tom' }], answered: [], seal: 'a.b' }));
   const found = (await checkStore(at.options)).filter(({ what }) => what === 'seal');
-  expect(found.map(({ where }) => where).toSorted()).toEqual(['passkeys tom', 'user olga']);
+  expect(found.map(({ where }) => where).toSorted()).toEqual(['passkeys tom', 'user ', 'user olga']);
+});
+
+it('a request for approval that was changed, and an allowance for more calls, are named by fsck', async () => {
+  const at = await installation(ASKING);
+  const gateway = await at.start();
+  const [tom, olga] = [await at.makeKeyOf('tom'), await at.makeKeyOf('olga')];
+  async function send(key: string, path: string, body?: object): Promise<Readonly<Record<string, unknown>>> {
+    const headers = { 'x-api-key': key, 'content-type': 'application/json' };
+    const of = body === undefined ? { headers } : { method: 'POST', headers, body: JSON.stringify(body) };
+    return Object(await (await fetch(`${gateway.url}/v1/workspaces/demo/${path}`, of)).json());
+  }
+  const params = { note: 'one' };
+  const { approval } = await send(tom, 'effects', {
+    tool: 'shop.order',
+    agent_id: 'bot',
+    params,
+    idempotency_key: 'k',
+  });
+  const id = textOf(Object(approval).id);
+  const { digest } = await send(olga, `approvals/${id}`);
+  const voted = await send(olga, `approvals/${id}/approve`, {
+    digest: textOf(digest),
+    allow_alike: { times: 2, until: new Date(Date.now() + 600_000).toISOString() },
+  });
+  expect(voted['allowance_id'], JSON.stringify(voted)).toMatch(/^alw_/);
+  await gateway.close();
+  expect(await checkStore(at.options)).toEqual([]);
+
+  at.alter('"times":2', '"times":9', 'alw_%');
+  at.alter('"user":"olga"', '"user":"tom"', 'apr_%');
+  const found = (await checkStore(at.options)).filter(({ what }) => what === 'seal').map(({ where }) => where);
+  expect(found.toSorted()).toEqual([`allowance demo ${textOf(voted['allowance_id'])}`, `approval demo ${id}`]);
 });
 
 it('a revocation that is lifted in the file of a running gateway lets nobody in again', async () => {

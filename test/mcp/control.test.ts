@@ -102,7 +102,7 @@ describe('the endpoint', () => {
       name: 'svc-gateway',
       protocol_versions: ['2026-07-28', '2025-11-25', '2025-06-18', '2025-03-26', '2024-11-05'],
       tools: { url: `${world.url}/v1/mcp` },
-      auth: { header: 'X-API-Key' },
+      auth: { header: 'X-API-Key', also: ['Authorization: Bearer'] },
     });
     expect((await get({ ...key, accept: 'application/json' })).status).toBe(200);
     for (const accept of ['text/event-stream', 'application/json, text/event-stream']) {
@@ -317,6 +317,8 @@ describe('tools', () => {
       expect(tool.annotations, tool.name).toMatchObject({
         readOnlyHint: tool.name !== PROBE,
         destructiveHint: false,
+        // The probe alone asks an upstream.
+        openWorldHint: tool.name === PROBE,
       });
       expect(tool.inputSchema, tool.name).toMatchObject({ type: 'object', additionalProperties: false });
       expect(tool.outputSchema, tool.name).toMatchObject({ type: 'object' });

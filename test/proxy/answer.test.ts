@@ -286,6 +286,35 @@ test.each(FORMATS)('%s: an answer without receipt and result has at most 1,500 b
   expect(JSON.parse(String(whole.body))).not.toHaveProperty('truncated');
 });
 
+test('figures of a shared budget are for people: an agent, or a key with a profile, gets a level', () => {
+  const row = { budget: 'team', unit: 'cent', bucket: '', window: '', limit: 5, spent: 5, held: 0, resetsAt: null };
+  const outcome: RunOutcome = {
+    decision: 'denied_budget',
+    workspace: 'demo',
+    effectId: 'eff_1',
+    tool: 'notes.add',
+    target: 'notes',
+    agentId: 'bot',
+    idempotencyKey: 'k',
+    attempt: 1,
+    reason: { code: 'budget_exceeded', message: 'No.' },
+    budgets: [{ row, sharing: 'shared', warnAt: 80 }],
+    observed: null,
+    repeat: false,
+    retryAfterMs: null,
+    next: null,
+    mismatches: [],
+  };
+  const key = { keyId: 'key_1', user: null, madeBy: null, keyCreatedAt: 0, readOnly: false, allowedTools: null };
+  const nobody = { ...key, workspace: 'demo' };
+  const shown = (principal: AnswerContext['principal']): unknown =>
+    JSON.parse(String(outcomeAnswer(PORTS, { kind: 'outcome', outcome }, { ...CONTEXT, principal }).body));
+  const level = { budgets: [expect.not.objectContaining({ limit: 5 })] };
+  expect(shown(BOT)).toMatchObject(level);
+  expect(shown({ ...nobody, kind: 'profile', profile: 'runner', agentId: null, scopes: [] })).toMatchObject(level);
+  expect(shown({ ...nobody, kind: 'account' })).toMatchObject({ budgets: [{ limit: 5 }] });
+});
+
 describe('the answer to a write', () => {
   const BASE = {
     workspace: 'demo',

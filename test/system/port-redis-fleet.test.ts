@@ -272,6 +272,33 @@ describe('a tail of the log that is lost', () => {
     for (const id of lost) expect([id, await row(one, id)]).toEqual([id, null]);
   });
 
+  it('that was given up is not handed in by a gateway that comes again when writes wait anew', async () => {
+    const of = await server();
+    const [first, second] = [await routeTo(of), await routeTo(of)];
+    closers.push(() => first.stop());
+    closers.push(() => second.stop());
+    const one = await open(of, { ...WEAK, gatewayId: 'gw-1', url: first.url });
+    const two = await open(of, { ...WEAK, gatewayId: 'gw-2', url: second.url });
+    await put(one, 'of one', 'x');
+    await put(two, 'of two', 'x');
+    const copy = snapshot(of);
+    const lost = Array.from({ length: 9 }, (_, n) => `lost ${n}`);
+    for (const id of lost) await put(two, id, 'x');
+    second.cut();
+    await setBack(of, copy);
+    await until(() => one.health().problem?.message.includes('gw-2') ?? false);
+    await one.recoverLost('gw-2');
+    await until(() => one.health().ready);
+    // It has not seen yet that it was given up, and is the one that begins the next epoch.
+    first.cut();
+    await of.restart();
+    second.heal();
+    await until(() => two.health().problem?.message.includes('gw-1') ?? false);
+    first.heal();
+    await back(3, one, two);
+    for (const id of lost) expect([id, await row(one, id)]).toEqual([id, null]);
+  });
+
   it('is handed in by a gateway that starts again after the loss', async () => {
     const of = await server();
     let store = await openRedisRows(rowsOptions(of, { ...WEAK, journalFolder: join(folder, 'gw-1') }));

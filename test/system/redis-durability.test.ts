@@ -194,6 +194,8 @@ describe('a store that cannot be reached', () => {
     const { effect } = await dispatched(store);
     await fill(of);
     await refusedAfter(store);
+    // Reads that it still answers do not make it ready: calls would be taken that nothing can be recorded of.
+    expect(await store.effect(WORKSPACE, effect.id)).toMatchObject({ life: { state: 'executing' } });
     expect(store.health()).toMatchObject({ ready: false, problem: { code: 'store_full' } });
     await empty(of);
     expect(await store.settle(settleRequest(effect, committed()))).toMatchObject({ kind: 'settled' });
@@ -431,21 +433,38 @@ describe('what another gateway does', () => {
   });
 });
 
-it('a key that a command revokes is revoked once a replica knows it, where there is one', async () => {
-  const replicated = await startReplicated(1, ['--appendfsync', 'everysec']);
-  closers.push(() => replicated.stop());
-  const { url } = replicated.primary;
-  const settings: RedisStoreSettings = {
+function ofCommands(url: string, journal: string): RedisStoreSettings {
+  return {
     kind: 'redis',
     mode: 'standalone',
     url,
     nodes: [],
     durability: 'local',
     allowWeakDurability: true,
-    journal: join(folder, 'journal'),
+    journal: join(folder, journal),
     maxFreezeMs: 0,
     maxClockJumpMs: 86_400_000,
   };
+}
+
+it('a command beside a journal makes no key in a store that was emptied', async () => {
+  const of = await server();
+  const store = await open(of);
+  await dispatched(store);
+  await of.client.flushall();
+  const command = openForCommand(ofCommands(of.url, 'gw-1'), RETENTION, KEY_SEALS).then(async (opened) => {
+    closers.push(() => opened.close());
+    await opened.putKey(keyRecord(), { type: 'user', id: 'maria' });
+  });
+  await expect(command).rejects.toThrow('not the one that was left');
+  expect(await of.client.exists('svc:{_}:w')).toBe(0);
+});
+
+it('a key that a command revokes is revoked once a replica knows it, where there is one', async () => {
+  const replicated = await startReplicated(1, ['--appendfsync', 'everysec']);
+  closers.push(() => replicated.stop());
+  const { url } = replicated.primary;
+  const settings = ofCommands(url, 'journal');
   await open(replicated.primary, { durability: 'local', allowWeakDurability: true });
   const command = await openForCommand(settings, RETENTION, KEY_SEALS, true);
   closers.push(() => command.close());

@@ -130,6 +130,7 @@ describe('a handshake that fails: nothing was sent, and the reason is named', ()
 
   test.each([
     ['does not speak TLS', 'HTTP/1.1 400 Bad Request\r\n\r\n', 'it does not speak TLS'],
+    ['speaks something like it', Buffer.from([0x16, 3, 3, 0xff, 0xff, 0]), 'it does not speak TLS'],
     ['goes away', null, 'it closed the connection in mid-handshake'],
   ])('one that %s', async (_what, answer, why) => {
     const received: Buffer[] = [];

@@ -51,9 +51,7 @@ export async function resolveEffect(ports: EffectPorts, call: ResolveCall): Prom
 }
 
 /** Answers what is settled, or that the store cannot be reached. */
-export async function whileReachable<Result>(
-  settling: () => Promise<Result>,
-): Promise<Result | ReturnType<typeof problem>> {
+export async function whileReachable<T>(settling: () => Promise<T>): Promise<T | ReturnType<typeof problem>> {
   try {
     return await settling();
   } catch (error) {

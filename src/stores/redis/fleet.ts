@@ -254,7 +254,9 @@ export function createFleet(settings: FleetSettings) {
     const missing = kept.filter((step) => step.epoch >= Number(from));
     const dropped = journal.dropped(workspace);
     const isWhole = dropped === null || dropped.step <= Number(base) || dropped.epoch < Number(from);
-    if (accepted === null) checkSpan(workspace, isWhole ? missing : [], Number(base), head?.step ?? 0);
+    // What was given up while this gateway was declared lost is not missed.
+    const isGivenUp = isWhole && missing.length === 0 && (head?.epoch ?? 0) < Number(from);
+    if (accepted === null && !isGivenUp) checkSpan(workspace, isWhole ? missing : [], Number(base), head?.step ?? 0);
     const known = journal.neighbours(workspace);
     const isNews = known !== null && known.step > Number(base);
     // What a gateway knew that has left is in the store, unless the store was emptied or set back, or a replica took over

@@ -463,6 +463,21 @@ describe('children that end, hang or never begin', () => {
     await expect.poll(() => server.report().running).toBe(2);
   });
 
+  test('a session in which somebody waits for an answer is kept, though another was used since', async () => {
+    const server = odd('good', { settings: { most: 2 } });
+    const [asked, unused] = [await initialize(server, 'greedy'), await initialize(server, 'greedy')];
+    const question = { jsonrpc: '2.0', id: 7, method: 'tools/call', params: { name: 'ask' } };
+    const waits = ask(server, 'POST', question, { session: asked });
+    await waits.head;
+    clock += 1;
+    await tool(server, unused, 'print');
+    await initialize(server, 'other');
+    await expect(tool(server, unused, 'print')).rejects.toThrow('Session not found');
+    await ask(server, 'POST', { jsonrpc: '2.0', id: 'q', result: { which: 1 } }, { session: asked }).end;
+    await waits.end;
+    expect(saidIn(await tool(server, asked, 'print'))).toBe('printed');
+  });
+
   test('clients without sessions are told which revisions there are', async () => {
     const server = odd();
     const _meta = { 'io.modelcontextprotocol/protocolVersion': '2026-07-28' };
