@@ -247,15 +247,15 @@ export function createFleet(settings: FleetSettings) {
       accepted === null ? '' : decided('store.loss_accepted', accepted.by),
     ]);
     if (begun[0] === 'absent') throw setBack(workspace, `${nameOf(workspace)} is not in it`);
-    const [, epoch = '', open, base = '0', from = '0', handedIn] = begun;
+    const [, epoch = '', open, base = '0', from = '0', handedIn, lostIn = '0'] = begun;
     if (open === '1' || handedIn === '1') return { epoch, isOpen: open === '1', hadPart: handedIn === '1' };
     const isOlder = head !== undefined && head.step > Number(base);
     const kept = isOlder ? await journal.after(workspace, Number(base)) : [];
     const missing = kept.filter((step) => step.epoch >= Number(from));
     const dropped = journal.dropped(workspace);
     const isWhole = dropped === null || dropped.step <= Number(base) || dropped.epoch < Number(from);
-    // What was given up while this gateway was declared lost is not missed.
-    const isGivenUp = isWhole && missing.length === 0 && (head?.epoch ?? 0) < Number(from);
+    // What was given up when this gateway was declared lost is not missed. A set-back store may know of an earlier loss.
+    const isGivenUp = missing.length === 0 && (head?.epoch ?? 0) < Number(lostIn);
     if (accepted === null && !isGivenUp) checkSpan(workspace, isWhole ? missing : [], Number(base), head?.step ?? 0);
     const known = journal.neighbours(workspace);
     const isNews = known !== null && known.step > Number(base);

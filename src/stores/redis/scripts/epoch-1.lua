@@ -8,12 +8,12 @@
 -- @replies begun current absent
 
 local rid = string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
-local accepted = ARGV[5]
+local accepted, lost = ARGV[5], redis.call('HGET', P .. 'lg', ARGV[2]) or '0'
 if accepted == '' or accepted == redis.call('HGET', KEYS[1], 'accepted') then
   if meta.rid == rid then
     local handed_in = redis.call('HGET', P .. 'gw', ARGV[2]) == meta.epoch
     local from = redis.call('HMGET', KEYS[1], 'base', 'from')
-    return { 'current', meta.epoch, meta.open, from[1] or '0', from[2] or '0', handed_in and '1' or '0' }
+    return { 'current', meta.epoch, meta.open, from[1] or '0', from[2] or '0', handed_in and '1' or '0', lost }
   end
   accepted = ''
 end
@@ -39,4 +39,4 @@ if accepted ~= '' then
     if is_kept and redis.call('HEXISTS', P .. 'lg', away[i]) == 0 then redis.call('HSETNX', P .. 'gw', away[i], '0') end
   end
 end
-return { 'begun', epoch, '0', int(meta.sn), from, '0' }
+return { 'begun', epoch, '0', int(meta.sn), from, '0', lost }
