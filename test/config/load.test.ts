@@ -496,10 +496,10 @@ describe('what files are watched', () => {
       () => writeFileSync(pins, lockOf('m', [{ name: 'put', inputSchema: { type: 'object', title: 'Put' } }])),
     ]) {
       change();
-    const { digest, sharedDigest } = (await loadConfiguration(file)).configuration;
+      const { digest, sharedDigest } = (await loadConfiguration(file)).configuration;
       expect(digests).not.toContain(digest);
       digests.push(digest);
-    expect(sharedDigest).toBe(configuration.sharedDigest);
+      expect(sharedDigest).toBe(configuration.sharedDigest);
     }
   });
 });
