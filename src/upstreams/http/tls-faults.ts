@@ -52,7 +52,7 @@ export const MAY_BE_REFUSED =
 /** The code of an error if it is a plain word; whatever else stands there is not shown. */
 function codeOf(error: Error): string | null {
   if (!('code' in error) || typeof error.code !== 'string') return null;
-  // OpenSSL 3.2 and later (Node 24) gave alerts of every version another name.
-  const code = error.code.replace('ERR_SSL_SSL/TLS_ALERT_', 'ERR_SSL_SSLV3_ALERT_');
+  // OpenSSL 3.2 and later (Node 24) gave alerts of every version another name, and records that are too long.
+  const code = error.code.replace('SSL/TLS_ALERT_', 'SSLV3_ALERT_').replace('DATA_LENGTH_TOO', 'PACKET_LENGTH_TOO');
   return /^[A-Z][A-Z0-9_]{1,80}$/.test(code) ? code : null;
 }
