@@ -793,6 +793,21 @@ describe('a call that was approved', () => {
     });
   });
 
+  it('is decided by nobody who registered the agent that asks, whichever way', async () => {
+    const asked = await run({}, await request({ params: { payment_id: 'pay_2', amount: 60_002, currency: 'EUR' } }));
+    if (asked.decision !== 'pending_approval') throw new Error(asked.decision);
+    const maria = await rig.ports.authenticate(rig.keys.approver);
+    if ('failure' in maria) throw new Error(maria.failure);
+    const agent = rig.people.agent(WS, asked.approval.requester.agentId);
+    if (agent === null) throw new Error('the agent is not known');
+    const people = { ...rig.people, agent: () => ({ ...agent, registeredBy: maria.user }) };
+    const vote = { workspace: WS, approvalId: asked.approval.id, comment: null, principal: maria, changes: null };
+    for (const verdict of ['reject', 'approve'] as const)
+      expect(await decideApproval(rig.core, people, { ...vote, verdict, digest: null })).toMatchObject({
+        problem: { code: 'own_request', detail: expect.stringContaining('You registered the agent that asks') },
+      });
+  });
+
   it('is not asked again by itself where the upstream was busy: the approval covered one dispatch', async () => {
     const busy: UpstreamResult = { ...FAILED, evidence: { ...EVIDENCE, code: BUSY }, retryAfterMs: 7_000 };
     const became = await sent(said(busy));

@@ -642,6 +642,8 @@ test('writes are grouped by what is at stake, and policy names each', async () =
   await toolsOf(
     documentOf({
       '/refunds': { post: post({ type: 'object' }) },
+      // Its path says nothing, its id does.
+      '/batches': { post: post({ type: 'object' }, { operationId: 'purgeBatches' }) },
       '/orders/search': { post: post({ type: 'object' }) },
       '/orders': { get: { responses: DONE }, post: post({ type: 'object' }) },
       '/orders/{id}': {
@@ -654,6 +656,7 @@ test('writes are grouped by what is at stake, and policy names each', async () =
     ['shop.get_orders', null],
     ['shop.post_orders_search', 'low'],
     ['shop.post_orders', 'medium'],
+    ['shop.purge_batches', 'high'],
     ['shop.delete_orders', 'high'],
     ['shop.post_refunds', 'critical'],
   ]);

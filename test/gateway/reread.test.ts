@@ -158,7 +158,8 @@ describe('files that are read again', () => {
     const both = await Promise.allSettled([1, 2].map(() => rereadFiles(reader, configFile, {}, before)));
     const reasons = both.map((one) => (one.status === 'rejected' ? String(one.reason) : one.status));
     expect(reasons).toContainEqual(expect.stringContaining(`read by ${threads()[1]}.`));
-    expect(reasons).toContainEqual(expect.stringContaining(`read by ${threads()[2]}.`));
+    expect(new Set(reasons).size).toBe(2);
+    for (const reason of reasons) expect(reason).toContain('read by thread ');
     await vi.waitFor(() => expect(threads()).toHaveLength(4), 20_000);
     await reader.close();
     await new Promise((resolve) => setTimeout(resolve, 50));

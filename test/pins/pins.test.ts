@@ -239,6 +239,12 @@ describe('the lock file', () => {
     expect(text.split('\n').length).toBeGreaterThan(40);
   });
 
+  test('leaves out what the server does not say of itself', () => {
+    const silent = renderPinLock(pinned({ ...live, server: null, instructions: null }));
+    expect(Object.keys(JSON.parse(silent) as object)).toEqual(['version', 'upstream', 'tools']);
+    expect(read(silent)).toEqual(pinned({ ...live, server: null, instructions: null }));
+  });
+
   test('is read in the order of names, however somebody merged it', () => {
     const file = JSON.parse(text) as { tools: Json[] };
     const turnedAround = { ...file, tools: file.tools.toReversed() };

@@ -204,6 +204,7 @@ describe('a second opinion', () => {
     // On a busy machine one sample has time for few rules.
     await expect.poll(next).toContain('"alert":"policy_difference"');
     expect(log).toContain('"rule":"s/large"');
+    expect(log).toMatch(/"level":"?(error|50)"?,[^\n]*"alert":"policy_difference"/);
     expect((await metrics.render()).text).toContain('svc_policy_differences_total{rule="s/large"} 1');
     expect(faulty.opinionNotes(held, opinion)).toEqual([
       {

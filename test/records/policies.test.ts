@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import type { BudgetDefinition, PolicyChange } from '../../src/effects/policy-store.ts';
-import type { PolicyProposal } from '../../src/effects/model/policy-proposal.ts';
+import { type PolicyProposal, proposalStatus } from '../../src/effects/model/policy-proposal.ts';
 import { INSTALLATION } from '../../src/effects/model/ledger.ts';
 import { createPolicies } from '../../src/records/policies.ts';
 import { createStepRunner } from '../../src/records/runner.ts';
@@ -196,4 +196,16 @@ test.each([
   expect(await store.sums('demo', 10)).toMatchObject([{ spent: 7 }]);
   expect(await define('v5', { ...daily, ...next, reset: true })).toEqual({ kind: 'active', version: 'v5' });
   expect((await store.sums('demo', 10)).filter(({ spent }) => spent > 0)).toEqual([]);
+});
+
+test('a proposal is open for a day, and ends where other policies come in force than it was made beside', () => {
+  const proposal = { from: 'v1', expiresAt: 1_000 };
+  expect(['v1', 'v2', null].map((inForce) => proposalStatus(proposal, 999, inForce))).toEqual([
+    'open',
+    'superseded',
+    'superseded',
+  ]);
+  expect(proposalStatus(proposal, 1_000, 'v1')).toBe('expired');
+  const by = { type: 'user', id: 'tom' } as const;
+  expect(proposalStatus({ ...proposal, ended: { at: 1, as: 'withdrawn', by } }, 2_000, 'v2')).toBe('withdrawn');
 });
