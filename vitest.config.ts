@@ -82,7 +82,7 @@ const TIMED = [
  * cores; then what has a core of its own; then what has the machine. Within each, vitest takes the projects by their names
  * and the larger files first, and the small files of `unit` and `unit-alone` fill up what is left at the end.
  */
-const SHARED = { maxWorkers: 5, sequence: { groupOrder: 0 } };
+const SHARED = { maxWorkers: 4, sequence: { groupOrder: 0 } };
 const PAIRED = { maxWorkers: 2, sequence: { groupOrder: 1 } };
 const SOLE = { maxWorkers: 1, sequence: { groupOrder: 2 } };
 
@@ -148,7 +148,7 @@ export default defineConfig({
         name: 'unit-alone',
         include: [...ALONE],
         exclude: [...filesIn(SYSTEM), ...LONG, ...skipped],
-        ...SHARED,
+        ...PAIRED,
       }),
       ofSources({ name: 'long', include: LONG, exclude: skipped, ...SHARED }),
       ofBuild({

@@ -391,6 +391,15 @@ describe('shortcuts', () => {
 });
 
 describe('the inbox, by keyboard', () => {
+  /** Presses the key of an answer once the question is there: before, a key has nothing to go to. */
+  async function choose(on: Page, key: 'a' | 'r', question: string): Promise<void> {
+    await expect.poll(() => on.innerText('#question')).toContain(question);
+    const answer = on.locator(`[data-key=${key}]`);
+    await answer.waitFor();
+    await on.keyboard.press(key);
+    await expect.poll(() => answer.evaluate((of) => of.matches(':focus'))).toBe(true);
+  }
+
   it('asks whoever came by a link for the key once, and then decides', async () => {
     const own = await signedIn(WIDE, 'light');
     const first = await asked(60_000);
@@ -400,7 +409,7 @@ describe('the inbox, by keyboard', () => {
     await own.page.keyboard.press('j');
     await own.page.getByText('Refund 70000 cents', { exact: false }).first().waitFor();
     await own.page.keyboard.press('k');
-    await own.page.keyboard.press('a');
+    await choose(own.page, 'a', 'Refund 60000 cents');
     await own.page.keyboard.press('Enter');
     await own.page.getByRole('heading', { name: 'Show who you are once' }).waitFor();
     expect(await stateOf(first)).toBe('pending_approval');
@@ -410,7 +419,7 @@ describe('the inbox, by keyboard', () => {
     await own.page.keyboard.press('Enter');
     await own.page.getByText('Approved, and sent: committed', { exact: false }).waitFor();
     expect(await stateOf(first)).toBe('committed');
-    await own.page.keyboard.press('r');
+    await choose(own.page, 'r', 'Refund 70000 cents');
     await own.page.keyboard.press('Enter');
     await own.page.getByText('Rejected. Nothing is sent', { exact: false }).first().waitFor();
     expect(await stateOf(second)).toBe('rejected');
