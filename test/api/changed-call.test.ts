@@ -65,6 +65,14 @@ it('a call that was changed is judged, and changed again, as it stands since', a
   });
 });
 
+it('a call whose tool is gone is not approved by the way as it was asked', async () => {
+  const catalog = () => ({ ...rig.core.catalog(), tool: () => null });
+  expect(await changing({ currency: 'CHF' }, ofLarge(), approval, { catalog })).toMatchObject({
+    kind: 'problem',
+    problem: { code: 'change_refused' },
+  });
+});
+
 it('nothing is changed by what stands there, by who decides by no rule, and after the decision', async () => {
   const nothing = { kind: 'change', change: null };
   expect(await changing({ currency: 'EUR' })).toEqual(nothing);

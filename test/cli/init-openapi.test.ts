@@ -526,6 +526,7 @@ describe('where the API is', () => {
 test.each([
   ['https://api.github.com', 'github'],
   ['https://api.stripe.com', 'stripe'],
+  ['https://slack.com', 'slack'],
   ['http://127.0.0.1:9090', 'problem'],
 ])('refusals before %s have the form of its client libraries: %s', async (origin, format) => {
   await toolsOf(documentOf({ '/x': { get: { responses: DONE } } }), '--upstream', origin);

@@ -40,6 +40,8 @@ describe('what an answer to a probe says', () => {
     ['the field is not there', http(200, {}), 'unknown'],
     ['an upstream that fails shows nothing, whatever stands in its body', http(503, { state: 'done' }), 'unknown'],
     ['a login page is no order', http(401, { state: 'done' }), 'unknown'],
+    ['an answer that sends elsewhere shows nothing', http(302, { state: 'done' }), 'unknown'],
+    ['the last of the answers that show something', http(299, { state: 'done' }), 'happened'],
     ['a body cannot say what its status is', http(503, { state: 'done', http_status: 404 }), 'unknown'],
     ['a body that is no JSON', { ...http(404, null), body: { kind: 'text', value: 'gone' } } as const, 'not_happened'],
   ])('%s', (_, answer, expected) => {

@@ -47,20 +47,22 @@ describe('the alarm of forged records', () => {
     });
     alarm(record, 'forged');
     alarm(record, 'forged');
+    alarm({ ...record, id: 'key_another00001' }, 'forged');
     alarm({ row: 'pause demo' }, 'forged');
     alarm({ row: 'policy' }, 'unknown_secret');
-    expect(counted).toBe(3);
+    expect(counted).toBe(4);
     expect(told).toEqual([
       [{ key_id: record.id }, 'forged'],
+      [{ key_id: 'key_another00001' }, 'forged'],
       [{ record: 'pause demo' }, 'forged'],
       [{ record: 'policy' }, 'unknown_secret'],
     ]);
     now = 59_999;
     alarm(record, 'forged');
-    expect([counted, told.length]).toEqual([4, 3]);
+    expect([counted, told.length]).toEqual([5, 4]);
     now = 60_000;
     alarm(record, 'forged');
-    expect([counted, told.length]).toEqual([5, 4]);
+    expect([counted, told.length]).toEqual([6, 5]);
   });
 
   it('remembers no more than a thousand records, whatever stands in the store', () => {

@@ -29,6 +29,14 @@ describe('email_in', () => {
     ['ada+evil@evil.com', 'false'],
   ])('%s: %s', (text, expected) => expect(truth(PEOPLE, text)).toBe(expected));
 
+  test('a name is in the list at each of its domains', () => {
+    const people = '{ email_in: [ada@example.org, ada@example.net, Ada@example.net] }';
+    const said = ['ada@example.org', 'ada@example.net', 'Ada@example.net', 'ada@example.com'].map((to) =>
+      truth(people, to),
+    );
+    expect(said).toEqual(['true', 'true', 'true', 'false']);
+  });
+
   test.each([
     ['several addresses', 'x@evil.com, y@example.com'],
     ['several, by a comma alone', 'x@evil.com,y@example.com'],
