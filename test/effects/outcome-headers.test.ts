@@ -1,22 +1,13 @@
 import { expect, it } from 'vitest';
 import type { RunOutcome } from '../../src/effects/model/outcome.ts';
 import { outcomeHeaders, renderOutcome } from '../../src/effects/run/render.ts';
+import { OUTCOME } from './records.ts';
 
 const DENIED: RunOutcome = {
   decision: 'denied_policy',
-  workspace: 'demo',
-  effectId: 'eff_1',
-  tool: 'notes.add',
-  target: 'notes',
-  agentId: 'bot',
-  idempotencyKey: 'k',
+  ...OUTCOME,
   attempt: 2,
   reason: { code: 'key_closed', message: 'It contradicts itself.' },
-  budgets: [],
-  observed: null,
-  repeat: false,
-  retryAfterMs: null,
-  next: null,
   mismatches: [],
 };
 

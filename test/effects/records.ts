@@ -44,3 +44,19 @@ export const APPROVAL: ApprovalRecord = {
   decidedAt: null,
   stopped: null,
 };
+
+/** What the outcome of any call has, besides its reason and its decision. */
+export const OUTCOME = {
+  workspace: 'demo',
+  effectId: 'eff_1',
+  tool: 'notes.add',
+  target: 'notes',
+  agentId: 'bot',
+  idempotencyKey: 'k',
+  attempt: 1,
+  budgets: [],
+  observed: null,
+  repeat: false,
+  retryAfterMs: null,
+  next: null,
+} as const;

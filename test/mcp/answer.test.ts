@@ -2,22 +2,12 @@ import { expect, test } from 'vitest';
 import type { RunOutcome } from '../../src/effects/model/outcome.ts';
 import { isJsonObject, type JsonObject } from '../../src/json/value.ts';
 import { type AnswerContext, resultOf } from '../../src/mcp/gateway/answer.ts';
-import { APPROVAL } from '../effects/records.ts';
+import { APPROVAL, OUTCOME } from '../effects/records.ts';
 
 const CALL = {
-  workspace: 'demo',
-  effectId: 'eff_1',
-  tool: 'notes.add',
-  target: 'notes',
-  agentId: 'bot',
-  idempotencyKey: 'k',
-  attempt: 1,
+  ...OUTCOME,
   reason: { code: 'already_committed', message: 'It ran before.' },
-  budgets: [],
-  observed: null,
   repeat: true,
-  retryAfterMs: null,
-  next: null,
 } as const;
 
 /** Done before, by a call whose result is no longer kept as a whole. */

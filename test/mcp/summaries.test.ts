@@ -1,5 +1,4 @@
 import { describe, expect, test } from 'vitest';
-import type { ApprovalRecord } from '../../src/effects/model/approval.ts';
 import type { EffectRecord, Life } from '../../src/effects/model/effect.ts';
 import type { KeyRecord } from '../../src/effects/model/key.ts';
 import { createCatalog } from '../../src/upstreams/catalog.ts';
@@ -14,7 +13,7 @@ import type { ControlTool, ToolCall } from '../../src/mcp/control/tool.ts';
 import { BOT } from '../proxy/principal.ts';
 import { compileText, HEAD } from '../policy/fixtures.ts';
 import { makeTool } from '../upstreams/tool.ts';
-import { EFFECT as ORDINARY } from '../effects/records.ts';
+import { APPROVAL, EFFECT as ORDINARY } from '../effects/records.ts';
 
 const NOW = 1_750_000_000_000;
 const DAY = 86_400_000;
@@ -273,23 +272,6 @@ describe('readiness', () => {
     revokedAt: null,
     lastUsedAt: null,
     replacedBy: null,
-  };
-  const APPROVAL: ApprovalRecord = {
-    id: 'apr_1',
-    workspace: 'demo',
-    effectId: 'eff_1',
-    digest: 'd',
-    tool: 'a.b',
-    target: 'x:1',
-    requester: { agentId: 'bot', agentOwner: null, user: null, keyId: 'k', keyMadeBy: null },
-    requirements: [],
-    costs: [],
-    votes: [],
-    status: 'pending',
-    createdAt: 0,
-    expiresAt: 0,
-    decidedAt: null,
-    stopped: null,
   };
 
   /** What is found where all is well but this. */

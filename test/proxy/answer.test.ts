@@ -13,7 +13,7 @@ import {
 import { createCatalog } from '../../src/upstreams/catalog.ts';
 import { BOT } from './principal.ts';
 import { UPLOADS } from './uploads.ts';
-import { APPROVAL } from '../effects/records.ts';
+import { APPROVAL, OUTCOME } from '../effects/records.ts';
 
 const PORTS: Parameters<typeof outcomeAnswer>[0] = {
   receiptView: () => ({}),
@@ -48,19 +48,9 @@ const FORMATS = ['problem', 'stripe', 'openai', 'anthropic', 'github', 'slack', 
 function answerOf(truncated: boolean, kept?: KeptResult): ReturnType<typeof outcomeAnswer> {
   const outcome: RunOutcome = {
     decision: 'duplicate_blocked',
-    workspace: 'demo',
-    effectId: 'eff_1',
-    tool: 'notes.add',
-    target: 'notes',
-    agentId: 'bot',
-    idempotencyKey: 'k',
-    attempt: 1,
+    ...OUTCOME,
     reason: { code: 'already_committed', message: 'It ran before.' },
-    budgets: [],
-    observed: null,
     repeat: true,
-    retryAfterMs: null,
-    next: null,
     receipt: { id: 'rcp_1', jws: 'e30.e30.e30' },
     result: kept ?? {
       kind: 'http',
@@ -100,19 +90,9 @@ test('what the upstream answered has the decision in its headers: what is not se
   const headers = { 'content-type': 'application/json', 'retry-after': '7' };
   const outcome = {
     decision: 'committed',
-    workspace: 'demo',
-    effectId: 'eff_1',
-    tool: 'notes.add',
-    target: 'notes',
-    agentId: 'bot',
-    idempotencyKey: 'k',
-    attempt: 1,
+    ...OUTCOME,
     reason: { code: 'committed', message: 'It ran.' },
-    budgets: [],
     observed: { would: 'denied_policy', rule: null },
-    repeat: false,
-    retryAfterMs: null,
-    next: null,
     receipt: { id: 'rcp_1', jws: 'e30.e30.e30' },
     result: null,
     answer: { kind: 'http', status: 201, headers, body: Buffer.from('{}') },
@@ -138,19 +118,8 @@ describe('links in the answer to a write', () => {
     const headers = { 'content-type': 'application/json', ...(coding === null ? {} : { 'content-encoding': coding }) };
     const outcome: RunOutcome = {
       decision: 'committed',
-      workspace: 'demo',
-      effectId: 'eff_1',
-      tool: 'notes.add',
-      target: 'notes',
-      agentId: 'bot',
-      idempotencyKey: 'k',
-      attempt: 1,
+      ...OUTCOME,
       reason: { code: 'committed', message: 'It ran.' },
-      budgets: [],
-      observed: null,
-      repeat: false,
-      retryAfterMs: null,
-      next: null,
       receipt: { id: 'rcp_1', jws: 'e30.e30.e30' },
       result: null,
       answer: { kind: 'http', status: 201, headers, body: Buffer.from('{"url":"http://shop.test/v1/notes/1"}') },
@@ -290,19 +259,9 @@ test('figures of a shared budget are for people: an agent, or a key with a profi
   const row = { budget: 'team', unit: 'cent', bucket: '', window: '', limit: 5, spent: 5, held: 0, resetsAt: null };
   const outcome: RunOutcome = {
     decision: 'denied_budget',
-    workspace: 'demo',
-    effectId: 'eff_1',
-    tool: 'notes.add',
-    target: 'notes',
-    agentId: 'bot',
-    idempotencyKey: 'k',
-    attempt: 1,
+    ...OUTCOME,
     reason: { code: 'budget_exceeded', message: 'No.' },
     budgets: [{ row, sharing: 'shared', warnAt: 80 }],
-    observed: null,
-    repeat: false,
-    retryAfterMs: null,
-    next: null,
     mismatches: [],
   };
   const key = { keyId: 'key_1', user: null, madeBy: null, keyCreatedAt: 0, readOnly: false, allowedTools: null };
@@ -317,19 +276,8 @@ test('figures of a shared budget are for people: an agent, or a key with a profi
 
 describe('the answer to a write', () => {
   const BASE = {
-    workspace: 'demo',
-    effectId: 'eff_1',
-    tool: 'notes.add',
-    target: 'notes',
-    agentId: 'bot',
-    idempotencyKey: 'k',
-    attempt: 1,
+    ...OUTCOME,
     reason: { code: 'rule_denied', message: 'No.' },
-    budgets: [],
-    observed: null,
-    repeat: false,
-    retryAfterMs: null,
-    next: null,
   } as const;
   const upstreams = (status: number, headers: Record<string, string> = {}) =>
     ({ kind: 'http', status, headers, body: Buffer.from('theirs') }) as const;
@@ -421,19 +369,9 @@ test('a call that waits has the status that the route says, is not repeated by l
   const waiting: RunOutcome = {
     decision: 'pending_approval',
     approval: { ...APPROVAL, tool: 'notes.add', target: 'notes' },
-    workspace: 'demo',
-    effectId: 'eff_1',
-    tool: 'notes.add',
-    target: 'notes',
-    agentId: 'bot',
-    idempotencyKey: 'k',
+    ...OUTCOME,
     attempt: 0,
     reason: { code: 'approval_required', message: 'Adds a note.' },
-    budgets: [],
-    observed: null,
-    repeat: false,
-    retryAfterMs: null,
-    next: null,
   };
   const answer = (pendingStatus: number) =>
     outcomeAnswer(PORTS, { kind: 'outcome', outcome: waiting }, { ...CONTEXT, pendingStatus });
@@ -498,19 +436,8 @@ test('headers about the bytes of a body do not stand at one whose links were rew
   const body = Buffer.from('{"url":"http://shop.test/a"}');
   const outcome = {
     decision: 'failed',
-    workspace: 'demo',
-    effectId: 'eff_1',
-    tool: 'notes.add',
-    target: 'notes',
-    agentId: 'bot',
-    idempotencyKey: 'k',
-    attempt: 1,
+    ...OUTCOME,
     reason: { code: 'upstream_refused', message: 'No.' },
-    budgets: [],
-    observed: null,
-    repeat: false,
-    retryAfterMs: null,
-    next: null,
     result: null,
     answer: { kind: 'http', status: 422, headers, body },
     settlement: 'done',

@@ -1,6 +1,6 @@
 -- Begins an epoch if the replication history is not the recorded one (fail-over, restart), or if an operator accepts
--- that the store was set back: acknowledged steps may be lost. Writes wait until every registered gateway has handed in
--- what its journal has beyond `base`, from the epoch `from` and later ones. Older steps were given up before.
+-- that the store was set back. Writes wait until every registered gateway has handed in what its journal has beyond
+-- `base`, from the epoch `from` on: older steps were given up. Last reply: when this gateway was declared lost, or 0.
 -- estimate: the last store time that the gateway saw and what has passed since, or '': time continues from there
 -- accepted: number of the accepted loss of the epoch; `new` to give it one (the epoch's number), or ''
 -- above: the new epoch is greater than this; event: for the accepted loss, appended when the epoch opens
