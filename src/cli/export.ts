@@ -31,16 +31,17 @@ export function addExport(program: Command, { terminal }: CliContext): void {
       toTime,
     ),
   ).action(async ({ out, format, what, ...options }: ExportOptions & GatewayAccess) => {
-    const svc = await connect(options);
-    const asked = { format, ...(what && { what }), ...filterOf(options) };
-    const bytes = await written(await svc.ledger.export(asked), out);
+    const { ledger } = await connect(options);
+    const bytes = await written(() => ledger.export({ format, ...(what && { what }), ...filterOf(options) }), out);
     terminal.out(options.json ? JSON.stringify({ file: out, format, bytes }) : `Written: ${out} (${bytes} bytes)`);
   });
 }
 
-async function written(pieces: AsyncIterable<Uint8Array>, file: string): Promise<number> {
+async function written(ask: () => Promise<AsyncIterable<Uint8Array>>, file: string): Promise<number> {
   const isThere = `${file} is there already, and was left as it is: name another file, or remove it first`;
   if (existsSync(file)) throw new CommandFailure(isThere);
+  // One that is asked for and not taken would be in the way of the user's next.
+  const pieces = await ask();
   // Under its name there is never a part: comma-separated values would look whole.
   const part = `${file}.${process.pid}.part`;
   const out = createWriteStream(part, { flags: 'wx', mode: 0o600, flush: true });
@@ -50,9 +51,8 @@ async function written(pieces: AsyncIterable<Uint8Array>, file: string): Promise
     await link(part, file).catch((error: unknown) => (existsSync(file) ? Promise.reject(error) : rename(part, file)));
   } catch (error) {
     if (error instanceof Error && 'code' in error && error.code === 'EEXIST') throw new CommandFailure(isThere);
-    throw new CommandFailure(
-      `nothing was written to ${file}: ${error instanceof Error ? error.message : String(error)}`,
-    );
+    const why = error instanceof Error ? error.message : String(error);
+    throw new CommandFailure(`nothing was written to ${file}: ${why}`);
   } finally {
     await rm(part, { force: true });
   }

@@ -332,8 +332,8 @@ it('says which keys sign, and since when, in the form that svc verify trusts', a
   expect(Math.abs(iat * 1000 - Date.now())).toBeLessThan(3_600_000);
 });
 
-it('keeps a file that is there, and says so', async () => {
-  const said = await command('export', '--url', world.gateway.url, '--workspace', 'demo', '--out', trust);
+it('keeps a file that is there, and says so, before the gateway is asked for anything', async () => {
+  const said = await command('export', '--url', 'http://127.0.0.1:1', '--workspace', 'demo', '--out', trust);
   expect([said.code, said.err]).toEqual([2, expect.stringContaining('is there already, and was left as it is')]);
 });
 
