@@ -72,5 +72,9 @@ it.each(['', 'rr', 'ee', 'oo', 'reo', 'rrrr'])(
     if (ways.includes('r')) expect([...reasons].join('; ')).toContain('no disk');
     expect(store.health()).toMatchObject({ ready: true, problem: null });
     await store.close();
+    // Closed on purpose: nothing is wrong with it, and whoever still asks is told why there is no answer.
+    expect(store.health().problem).toBeNull();
+    await expect(dispatched(store)).rejects.toThrow('The store is closed.');
+    await store.close();
   },
 );

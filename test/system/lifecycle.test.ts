@@ -97,6 +97,12 @@ it('SIGTERM under load: not ready, no reset connection, every admitted effect ha
   await vi.waitFor(isSent, PATIENT);
   // One signal: a second one ends the process at once, as a person who presses Ctrl-C twice means it.
   await gateway.stop();
+  expect(
+    gateway
+      .log()
+      .split('\n')
+      .filter((line) => line.includes('"code":"store_')),
+  ).toEqual([]);
   await Promise.all([looking, ...clients]);
   expect(await slow).toMatchObject({ decision: 'committed' });
   // Nobody was cut off, and nobody turned away.

@@ -276,11 +276,11 @@ async function writeInThread(
   }
 
   function ended(why: string): void {
-    thread = null;
     if (closing !== null) {
       closing();
       return;
     }
+    thread = null;
     away = why;
     restartAfter(RESTART_FIRST_MS);
   }
@@ -325,7 +325,7 @@ async function writeInThread(
     close() {
       return new Promise<void>((resolve) => {
         if (restartTimer !== null) clearTimeout(restartTimer);
-        if (thread === null) {
+        if (thread === null || closing !== null) {
           resolve();
           return;
         }
