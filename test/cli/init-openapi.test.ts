@@ -484,6 +484,14 @@ describe('where the API is', () => {
     expect(configuration.routes.map(({ prefix }) => prefix)).toEqual(['/shop', '/shop-files']);
   });
 
+  test('the base URL for the agent has the path of the server, as the one that its client had before', async () => {
+    const servers = [{ url: 'https://files.shop.example/raw/' }];
+    const { out } = await init(documentOf({ ...paths, '/y': { servers, get: { responses: DONE } } }));
+    expect(out.match(/http:\S+/g)).toEqual(['http://127.0.0.1:8080/shop/v1', 'http://127.0.0.1:8080/shop-files/raw']);
+    const written = readFileSync('gateway.yaml', 'utf8').match(/\{gateway\}\S+/g);
+    expect(written).toEqual(['{gateway}/shop/v1', '{gateway}/shop-files/raw']);
+  });
+
   test('Swagger 2.0 in YAML, with a body, an aliased part and a file of its own for schemas', async () => {
     mkdirSync('schemas');
     writeFileSync(

@@ -7,7 +7,8 @@ import { plainText } from './openapi/words.ts';
 import { json } from '../../../src/cli/terminal.ts';
 import { pathParams } from '../../../src/effects/model/tool.ts';
 import { isTreeMap } from './openapi/params-schema.ts';
-import { access, mkdir, readdir, writeFile } from 'node:fs/promises';
+import { existsSync } from 'node:fs';
+import { mkdir, readdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
 import { CommandFailure } from '../../../src/cli/ports.ts';
 import { HOME } from '../../../src/home.ts';
@@ -16,6 +17,8 @@ export interface InitUpstream {
   readonly id: string;
   /** Origin of the API. */
   readonly url: string;
+  /** What the server of the document puts before each path, without a slash at its end; often nothing. */
+  readonly base: string;
 }
 
 export interface InitChoices extends HeadChoices {
@@ -69,9 +72,9 @@ export function gatewayFile(choices: InitChoices, draft: Draft, schema: string):
       draft.tools.map((tool) => withBusy(tool, upstreams.find(({ id }) => id === tool.upstream)?.url)),
     ),
     'routes:',
-    ...upstreams.flatMap(({ id: upstream, url }) => [
+    ...upstreams.flatMap(({ id: upstream, url, base }) => [
       `  - upstream: ${idText(upstream)}`,
-      `    prefix: /${upstream}                         # an agent's base URL is {gateway}/${upstream}`,
+      `    prefix: /${upstream}                         # an agent's base URL is {gateway}/${upstream}${plainText(base, MOST_LINE)}`,
       '    # GET and HEAD that no rule names are judged by policy, as reads that no tool declares; everything else is refused.',
       '    undeclared: passthrough_reads',
       '    # A call that waits for approval has not happened yet. Client libraries take the default, 202, for a success.',
@@ -205,10 +208,11 @@ function toolLines(upstream: string, tools: readonly DraftTool[]): readonly stri
   for (const risk of groups) {
     const group = tools.filter((tool) => tool.risk === risk);
     if (group.length === 0) continue;
-    const words = risk === null ? 'reads' : `writes of ${risk} risk: they ${MEANING[risk]}`;
+    const count = group.length;
+    const words = risk === null ? `reads (${count})` : `writes of ${risk} risk (${count}): ${MEANING[risk]}`;
     lines.push(
       '',
-      `  # -- ${group.length} ${words}`,
+      `  # -- ${words}`,
       ...(risk === null
         ? []
         : ['  # The risk is a first guess, from the words of the operation: set it right where it is wrong.']),
@@ -354,7 +358,7 @@ function shapeOf({ upstream, path }: DraftTool): string {
 /** Refuses to overwrite files, and to activate policies that belong to another configuration. */
 export async function refuseToDisturb(folder: string, files: readonly string[]): Promise<void> {
   for (const file of files)
-    if (await exists(file)) throw new CommandFailure(`${file} is there already; --force overwrites it`);
+    if (existsSync(file)) throw new CommandFailure(`${file} is there already; --force overwrites it`);
   const policies = join(folder, 'policies');
   const [other] = (await readdir(policies).catch(() => [])).filter((name) => /\.ya?ml$/.test(name));
   if (other !== undefined)
@@ -368,13 +372,6 @@ export async function makeFolders(folder: string): Promise<void> {
   // The folder will hold the master secret and the first key. They must not end up in version control.
   await mkdir(join(folder, 'data'), { recursive: true, mode: 0o700 });
   await writeFile(join(folder, 'data', '.gitignore'), '*\n');
-}
-
-async function exists(file: string): Promise<boolean> {
-  return access(file).then(
-    () => true,
-    () => false,
-  );
 }
 
 /** The schema files of the product. Editors use them for completion and checks. */

@@ -72,8 +72,10 @@ async function init(options: InitOptions, { terminal, exit }: CliContext): Promi
   terminal.out(
     `  ${svc} keys create --config ${file} --kind agent --workspace ${workspace} --agent ${agent} --user operator`,
   );
-  for (const { id } of drafted.upstreams)
-    terminal.out(`and point the agent at http://127.0.0.1:8080/${id} with the key in X-API-Key.`);
+  for (const { id, base } of drafted.upstreams)
+    terminal.out(
+      `and point the agent at http://127.0.0.1:8080/${id}${plainText(base, 200)} with the key in X-API-Key.`,
+    );
   terminal.out(`The port is server.port in ${files.gateway}. Policy only observes until it says mode: enforce.`);
 }
 

@@ -41,14 +41,15 @@ export function draftFrom(
   upstream: string,
   tagged: readonly string[] | null,
 ): { readonly draft: Draft; readonly upstreams: readonly InitUpstream[] } {
-  if (found === null) return { draft: { tools: [], leftOut: [] }, upstreams: [{ id: upstream, url: origin }] };
+  if (found === null)
+    return { draft: { tools: [], leftOut: [] }, upstreams: [{ id: upstream, url: origin, base: '' }] };
   const wanted =
     tagged === null
       ? operations
       : operations.filter(({ tags }) => (tags.length === 0 ? [''] : tags).some((tag) => tagged.includes(tag)));
   const chosen = choose(wanted, { include, exclude });
-  const own = serverOf(found.document).origin;
-  const upstreams: InitUpstream[] = [{ id: upstream, url: origin }];
+  const { origin: own, base } = serverOf(found.document);
+  const upstreams: InitUpstream[] = [{ id: upstream, url: origin, base }];
   const upstreamOf = ({ server }: ApiOperation): string => {
     // `--upstream` replaces every server that the document names.
     if (given !== undefined || server.origin === null || server.origin === own) return upstream;
@@ -57,7 +58,7 @@ export function draftFrom(
     const label = new URL(server.origin).hostname.split('.')[0]?.replace(/[^A-Za-z0-9]+/g, '-') ?? 'other';
     let id = `${upstream}-${label}`.slice(0, 50);
     for (let count = 2; upstreams.some((one) => one.id === id); count += 1) id = `${upstream}-${label}-${count}`;
-    upstreams.push({ id, url: server.origin });
+    upstreams.push({ id, url: server.origin, base: server.base });
     return id;
   };
   const draft = draftTools(found.document, chosen, upstreamOf);
