@@ -78,7 +78,7 @@ export async function runCli(
   };
   const program = new Command('svc')
     .description('svc-gateway: every tool call of an agent happens at most once, within budget, and can be proven')
-    .version(version)
+    .version(version, '--version')
     .addHelpText('afterAll', ({ command }) => exitCodesOf(command))
     .showHelpAfterError('(svc help <command> says more)')
     .configureOutput({
@@ -95,11 +95,11 @@ export async function runCli(
   }
 }
 
-/** One version of policies in 64 begins like an option. No option has its length: it is moved to where only arguments are. */
+/** One digest in 64 begins like an option, of which none has its length: unless it is a value, it moves behind them all. */
 function withoutFalseOptions(argv: readonly string[]): string[] {
-  const versions = argv.includes('--') ? [] : argv.filter((word) => /^-[\w-]{42}$/.test(word) && !word.includes('='));
-  if (versions.length === 0) return [...argv];
-  return [...argv.filter((word) => !versions.includes(word)), '--', ...versions];
+  const isFalse = (word: string, at: number): boolean => /^-[\w-]{42}$/.test(word) && argv[at - 1] !== '--digest';
+  const moved = argv.includes('--') ? [] : argv.filter(isFalse);
+  return moved.length === 0 ? [...argv] : [...argv.filter((word, at) => !isFalse(word, at)), '--', ...moved];
 }
 
 /** Prints what went wrong to standard error. @returns the exit code for it */

@@ -91,7 +91,25 @@ test.each<[string, readonly string[], object, string]>([
   ['pause --key k', ['--reason', 'r'], { id: 'p', until: null }, `POST ${W}/pauses {"scope":{"key":"k"},"reason":"r"}`],
   ['policy activate v', ['--comment', 'c'], {}, 'POST /v1/beta/policies/activations {"comment":"c","version":"v"}'],
   ['policy rollback', ['--comment', 'c'], {}, 'POST /v1/beta/policies/rollback {"comment":"c"}'],
-  // One version of policies in 64 begins like an option.
+  // One digest in 64 begins like an option.
+  [
+    'approvals reject apr_1',
+    ['--digest', `-${'a'.repeat(42)}`, '--comment', 'c'],
+    { became: { kind: 'rejected', message: '' }, effect: {} },
+    `POST ${W}/approvals/apr_1/reject {"comment":"c","digest":"-${'a'.repeat(42)}"}`,
+  ],
+  [
+    'approvals reject apr_1',
+    ['--digest', `-V${'a'.repeat(41)}`, '--comment', 'c'],
+    { became: { kind: 'rejected', message: '' }, effect: {} },
+    `POST ${W}/approvals/apr_1/reject {"comment":"c","digest":"-V${'a'.repeat(41)}"}`,
+  ],
+  [
+    'approvals reject apr_1',
+    ['--digest', `-h${'a'.repeat(41)}`, '--comment', 'c'],
+    { became: { kind: 'rejected', message: '' }, effect: {} },
+    `POST ${W}/approvals/apr_1/reject {"comment":"c","digest":"-h${'a'.repeat(41)}"}`,
+  ],
   [
     `policy show -${'a'.repeat(42)}`,
     [],
