@@ -1,6 +1,7 @@
 import { type TProperties, Type } from 'typebox';
 import type { JsonObject } from '../json/value.ts';
 import { DECISIONS } from '../effects/model/decision.ts';
+import { STAGES } from '../effects/model/effect.ts';
 import { LEDGER_KINDS } from '../effects/model/ledger.ts';
 import {
   AnyObject,
@@ -380,19 +381,7 @@ export const ReceiptAnswer = Type.Unsafe<JsonObject | string>({
 });
 
 const Stage = Type.Object({
-  stage: Type.Enum([
-    'authenticate',
-    'validate',
-    'identity',
-    'permission',
-    'policy',
-    'admission',
-    'approval',
-    'state_check',
-    'execute',
-    'receipt',
-    'settle',
-  ]),
+  stage: Type.Enum([...STAGES]),
   status: Type.Enum(['passed', 'refused', 'failed', 'unknown', 'waiting', 'skipped', 'running']),
   started_at: Time,
   duration_ms: Nullable(Type.Number({ minimum: 0 })),

@@ -19,7 +19,7 @@ import { addBackup } from './backup.ts';
 import { addNotifications } from './notifications.ts';
 import { addPauses } from './pauses.ts';
 import { addPolicy } from './policy.ts';
-import { CommandFailure, type CliPorts, WrongUsage } from './ports.ts';
+import { CommandFailure, type CliPorts, fetchFailure, WrongUsage } from './ports.ts';
 import { addStart } from './start.ts';
 import { addStatus } from './status.ts';
 import { addStore, addMigrate } from './store.ts';
@@ -113,7 +113,8 @@ function explain(error: unknown, terminal: Terminal, argv: readonly string[]): n
     terminal.err(renderFindings(error.findings, error.sources, { color: terminal.color }).trimEnd());
   } else if (error instanceof SvcError) {
     const wait = error.retryAfterMs === null ? '' : ` (in ${Math.ceil(error.retryAfterMs / 1000)} s)`;
-    terminal.err(`svc: ${printable(error.message)}${wait} [${error.code}]`);
+    const why = error.code === 'no_answer' ? `: ${printable(fetchFailure(error.cause))}` : '';
+    terminal.err(`svc: ${printable(error.message)}${why}${wait} [${error.code}]`);
     // The key may belong to another gateway, and the URL may come from a variable.
     if (error.status === 401 && error.baseUrl !== null)
       terminal.err(`  from the gateway at ${printable(error.baseUrl)}`);

@@ -196,6 +196,12 @@ export class CommandFailure extends Error {
   override readonly name: string = 'CommandFailure';
 }
 
+/** Why a request came to nothing. What `fetch` could not do stands in the cause of its error. */
+export function fetchFailure(error: unknown): string {
+  const { message, cause } = error instanceof Error ? error : new Error(String(error));
+  return cause instanceof Error ? `${message} (${cause.message || cause.name})` : message;
+}
+
 /** What the command line says does not go together. Nothing was tried. */
 export class WrongUsage extends CommandFailure {
   override readonly name = 'WrongUsage';

@@ -12,7 +12,7 @@ import { printable } from '../diagnostics/render.ts';
 import { amountText, currencyOfBucket } from '../effects/model/money.ts';
 import { type CliContext, connect, type GatewayAccess, NAME_WORKSPACE, talksToGateway } from './command.ts';
 import { sentAtOf } from './effects-resolve.ts';
-import { CommandFailure } from './ports.ts';
+import { CommandFailure, fetchFailure } from './ports.ts';
 import { json, styled, table, type Terminal, wire } from './terminal.ts';
 
 const MOST = 50;
@@ -169,10 +169,7 @@ export async function readiness(baseUrl: string): Promise<Readiness> {
     if (typeof body?.ready !== 'boolean') throw new Error(`it answers ${answer.status} with something else`);
     return body;
   } catch (error) {
-    // What `fetch` could not do is in its cause.
-    const { message, cause } = error instanceof Error ? error : new Error(String(error));
-    const why = cause instanceof Error ? `${message} (${cause.message || cause.name})` : message;
-    throw new CommandFailure(`${baseUrl} does not answer as a gateway does: ${why}`);
+    throw new CommandFailure(`${baseUrl} does not answer as a gateway does: ${fetchFailure(error)}`);
   }
 }
 

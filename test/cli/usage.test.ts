@@ -462,7 +462,7 @@ test('effects resolve ends where the gateway does: what nobody answered is no re
   const from = file('unknown', 'eff_1\neff_2\n');
   const said = await svc('effects', 'resolve', '--url', where, '--outcome', 'happened', '--from', from, '--yes');
   gateway.close();
-  expect(said).toMatchObject({ code: 2, out: '', err: expect.stringContaining('[no_answer]') });
+  expect(said).toMatchObject({ code: 2, out: '', err: expect.stringMatching(/: fetch failed \(.+\) \[no_answer\]$/) });
   expect(new Set(settled)).toEqual(new Set(['eff_1']));
 });
 

@@ -150,20 +150,24 @@ export interface EffectActor {
   readonly via: Via;
 }
 
-/** One stage of a run. It shows people where the time went. */
+/** The stages of a run, in their order. */
+export const STAGES = [
+  'authenticate',
+  'validate',
+  'identity',
+  'permission',
+  'policy',
+  'admission',
+  'approval',
+  'state_check',
+  'execute',
+  'receipt',
+  'settle',
+] as const;
+
+/** One of them. It shows people where the time went. */
 export interface Stage {
-  readonly stage:
-    | 'authenticate'
-    | 'validate'
-    | 'identity'
-    | 'permission'
-    | 'policy'
-    | 'admission'
-    | 'approval'
-    | 'state_check'
-    | 'execute'
-    | 'receipt'
-    | 'settle';
+  readonly stage: (typeof STAGES)[number];
   readonly status: 'passed' | 'refused' | 'failed' | 'unknown' | 'waiting' | 'skipped';
   /** ms since the epoch, by the store's clock. */
   readonly startedAt: number;

@@ -4,7 +4,7 @@ import { dirname, resolve as resolvePath, sep } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { Composer, LineCounter, Parser } from 'yaml';
 import { Gathered } from '../../../../src/bytes/gathered.ts';
-import { CommandFailure } from '../../../../src/cli/ports.ts';
+import { CommandFailure, fetchFailure } from '../../../../src/cli/ports.ts';
 import { readYamlSource, nestsDeeper, type DataPath } from '../../../../src/diagnostics/yaml-source.ts';
 import { readJson } from '../../../../src/json/read.ts';
 import { isJsonArray, isJsonObject, type Json, type JsonObject } from '../../../../src/json/value.ts';
@@ -248,8 +248,7 @@ async function webText(url: string, name: string): Promise<string> {
   try {
     answer = await fetch(url, { signal: AbortSignal.timeout(PATIENCE_MS) });
   } catch (error) {
-    const cause = error instanceof Error && error.cause instanceof Error ? error.cause.message : String(error);
-    throw new CommandFailure(`${name} cannot be fetched: ${cause}`);
+    throw new CommandFailure(`${name} cannot be fetched: ${fetchFailure(error)}`);
   }
   if (!answer.ok) throw new CommandFailure(`${name} answers ${answer.status}`);
   const text = await textUpTo(answer);
