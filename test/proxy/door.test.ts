@@ -402,6 +402,7 @@ describe('headers', () => {
     ['http://upstream:9@elsewhere/x', { 'svc-foreign-location': 'http://upstream:9@elsewhere/x' }],
     ['http://upstream:9.elsewhere/x', { 'svc-foreign-location': 'http://upstream:9.elsewhere/x' }],
     ['http://[', { 'svc-foreign-location': 'http://[' }],
+    ['https://elsewhere/a%2Fb?sig=x%3D&b=#c', { 'svc-foreign-location': 'https://elsewhere/a%2Fb?sig=x%3D&b=#c' }],
     ['app://done', { location: 'app://done' }],
   ])('a redirect to %s', (location, expected) => {
     const options = {
