@@ -172,8 +172,11 @@ it('what is due is told at the beginning of a look, however long the ledgers tak
       read = resolve;
     });
   await withNotifier({ ...store, followLedgers }, async () => {
-    await expect.poll(() => posted.length, PATIENT).toBe(1);
-    read(false);
+    try {
+      await expect.poll(() => posted.length, { timeout: 5_000, interval: 20 }).toBe(1);
+    } finally {
+      read(false);
+    }
   });
 });
 
