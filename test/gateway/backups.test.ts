@@ -38,6 +38,7 @@ beforeEach(async () => {
 });
 afterEach(() => {
   vi.useRealTimers();
+  vi.unstubAllEnvs();
   rmSync(folder, { recursive: true });
 });
 
@@ -91,8 +92,9 @@ describe('svc restore', () => {
 
   it('says what remembers the store from outside no longer', async () => {
     await backUp();
-    rmSync(at('fence'), { recursive: true, force: true });
-    writeFileSync(at('fence'), '');
+    writeFileSync(at('gateway.yaml'), `store: { path: ${JSON.stringify(stored())} }\n`);
+    writeFileSync(at('state'), '');
+    vi.stubEnv('XDG_STATE_HOME', at('state'));
     expect((await restore()).warning).toContain('The mark outside the store cannot be written');
   });
 
