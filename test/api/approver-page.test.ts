@@ -782,6 +782,8 @@ describe('what is shown', () => {
     expect(of({ pausedBy })).toMatch(
       /Paused: Stock-take\. If you approve, it waits until .* UTC; if that is not before/,
     );
+    // Whoever waits for one of two to end learns of the other.
+    expect(of({ kind: 'refused', reason, pausedBy })).toMatch(/There is no account\..*Paused: Stock-take\./);
   });
 
   it('says what a call did that failed, and that it took nothing', async () => {

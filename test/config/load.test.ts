@@ -1,4 +1,4 @@
-import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
@@ -501,6 +501,29 @@ describe('what files are watched', () => {
       digests.push(digest);
       expect(sharedDigest).toBe(configuration.sharedDigest);
     }
+  });
+});
+
+describe('a renewed certificate', () => {
+  it.each([
+    ['of the gateway', (pair: string) => `server: { tls: ${pair} }\n`],
+    [
+      'of a listener',
+      (pair: string) =>
+        'upstreams: [{ id: a, url: "http://127.0.0.1:1" }]\n' +
+        `routes: [{ upstream: a, prefix: /, listen: "127.0.0.1:8443", tls: ${pair} }]\n`,
+    ],
+  ])('%s is another configuration, though its key is the same', async (_whose, text) => {
+    const cert = join(folder, 'renewed.pem');
+    copyFileSync('test/system/tls/one.pem', cert);
+    const file = join(folder, 'renewed.yaml');
+    writeFileSync(file, text(`{ cert: "${cert}", key: test/system/tls/one.key.pem }`));
+    const before = (await loadConfiguration(file)).configuration;
+    // With its issuer's, as a renewed one often comes.
+    appendFileSync(cert, readFileSync('test/system/tls/ca.pem'));
+    const after = (await loadConfiguration(file)).configuration;
+    expect(after.digest).not.toBe(before.digest);
+    expect(after.sharedDigest).toBe(before.sharedDigest);
   });
 });
 

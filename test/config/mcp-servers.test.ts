@@ -24,6 +24,7 @@ const PINNED: readonly JsonObject[] = [
   { name: 'put', inputSchema: schema, annotations: { idempotentHint: true } },
   { name: 'refund', inputSchema: schema },
 ];
+const LOCK = lockOf('crm', PINNED, { server: 'crm' });
 const AT = 'url: "https://mcp.example.com/mcp"';
 
 /** A configuration with one server, and what its lock file pins. */
@@ -33,7 +34,7 @@ function written(
 ): string {
   const lock = more.lock ?? 'mcp/crm.lock.json';
   mkdirSync(dirname(join(folder, lock)), { recursive: true });
-  writeFileSync(lock, lockOf('crm', PINNED, { server: 'crm' }));
+  writeFileSync(lock, LOCK);
   const upstream = `{ id: crm, mcp: { ${mcp} }${more.upstream === undefined ? '' : `, ${more.upstream}`} }`;
   writeFileSync('gateway.yaml', `users: []\nupstreams:\n  - ${upstream}\n${more.tools ?? ''}`);
   return join(folder, 'gateway.yaml');
@@ -65,6 +66,19 @@ describe('a server of MCP in the configuration', () => {
     const file = written(AT, { lock: 'other.json' });
     const { findings } = await checkConfiguration(file, { environment: {}, color: false });
     expect(findings).toContainEqual(expect.objectContaining({ code: 'bad_pins', severity: 'error' }));
+  });
+
+  test('has a lock file of 16 MiB at most, of which no more is read', async () => {
+    const MiB = 1024 * 1024;
+    const file = written(AT);
+    const padded = (bytes: number): void => writeFileSync('mcp/crm.lock.json', LOCK.padEnd(bytes));
+    padded(16 * MiB);
+    expect((await loadConfiguration(file)).configuration.tools).toHaveLength(PINNED.length);
+    padded(16 * MiB + 1);
+    const { findings } = await checkConfiguration(file, { environment: {}, color: false });
+    expect(findings).toContainEqual(
+      expect.objectContaining({ code: 'bad_pins', message: 'mcp/crm.lock.json is too long for a lock file' }),
+    );
   });
 
   test('that is a program, or of the transport sse, has 32 sessions, which end unused after half an hour, unless it says otherwise', async () => {

@@ -314,6 +314,13 @@ describe('a session', () => {
     expect((await rig.send('GET', effect)).json).toMatchObject({ effect: { state: 'committed' } });
   });
 
+  it('of somebody else in the same browser ends with the link that is opened there', async () => {
+    const before = await signedIn({ key: rig.keys.account });
+    const headers = await signedIn({ link: await link('approver') }, before);
+    expect((await as(headers, 'GET', '/console/session')).json).toMatchObject({ user: 'maria' });
+    expect(await as(before, 'GET', '/console/session')).toMatchObject({ status: 401 });
+  });
+
   it('ends when its owner leaves: the cookie is worth nothing to whoever copied it', async () => {
     const headers = await signedIn({ key: rig.keys.account });
     const left = await as(headers, 'DELETE', '/console/session');

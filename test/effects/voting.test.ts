@@ -1,5 +1,5 @@
 import { expect, it } from 'vitest';
-import { decidersAt, isAmong } from '../../src/effects/model/approval.ts';
+import { decidersAt, escalatesAt, isAmong } from '../../src/effects/model/approval.ts';
 import { admitStep } from '../../src/effects/steps/admission.ts';
 import { expireOverdueStep, giveUpStep, isOwnRequest, voteStep } from '../../src/effects/steps/voting.ts';
 import { applyPlan, emptyState, type MapState, viewOf } from '../contract/map-view.ts';
@@ -76,6 +76,22 @@ it('where the effect of a request does not wait any more, its end changes the re
     actor: ACTOR,
   } as const;
   expect(giveUpStep(viewOf(state, NOW), given)).toEqual({ reply: { kind: 'already_decided', approval: granted } });
+});
+
+it('a question that is asked anew has its whole time again, and others decide it no sooner', () => {
+  const state = emptyState({ policy: '', pauses: 0 });
+  const escalate = { afterMs: 1_000, to: { roles: ['boss'], users: [] } };
+  const asked = approvalBy({ expiresMs: 5_000, escalate });
+  const admit = (now: number, approvalDigest: string) => {
+    const request = admitRequest({ idempotencyKey: 'k', approvalDigest, verdict: permit([], [asked]) });
+    const admission = applyPlan(state, admitStep(viewOf(state, now), request), now);
+    if (admission.kind !== 'pending') throw new Error(admission.kind);
+    return admission.approval;
+  };
+  const first = admit(NOW, 'as policy was');
+  const anew = admit(NOW + 900, 'as policy is');
+  expect(anew.id).not.toBe(first.id);
+  expect([escalatesAt(anew, asked), anew.expiresAt]).toEqual([NOW + 1_900, NOW + 5_900]);
 });
 
 it.each([

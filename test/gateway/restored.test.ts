@@ -7,7 +7,7 @@ import { backUpStore, restoreStore } from '../../src/gateway/backups.ts';
 import { openEmbeddedStore } from '../../src/gateway/embedded-store.ts';
 import { readUpkeep } from '../../src/gateway/upkeep.ts';
 import { RETENTION } from '../contract/fixture.ts';
-import { dispatched } from '../contract/requests.ts';
+import { dispatched, leaseOf } from '../contract/requests.ts';
 import { KEY_SEALS } from '../identity/key-seals.ts';
 
 /* What the ledger of the installation keeps of a restore, and what is left to be acknowledged. */
@@ -29,11 +29,12 @@ beforeEach(async () => {
 });
 afterEach(() => rmSync(folder, { recursive: true }));
 
-/** A gateway sends a call, and ends. */
-async function called(idempotencyKey: string): Promise<void> {
+/** A gateway sends a call, and ends. @returns its epoch */
+async function called(idempotencyKey: string): Promise<number> {
   const store = await opened();
-  await dispatched(store, { idempotencyKey });
+  const { effect } = await dispatched(store, { idempotencyKey });
   await store.close();
+  return leaseOf(effect).fence.epoch;
 }
 
 async function restoredEvent() {
@@ -54,7 +55,8 @@ async function restoredEvent() {
 it('a store that could be read is on record as read, with how many calls were brought over', async () => {
   await called('since');
   const { data, restored, isLossNoted } = await restoredEvent();
-  expect(data).toMatchObject({ replaced: 'read', unknown: 1 });
+  expect(data).toMatchObject({ replaced: 'read', unknown: 1, epoch: await called('after') });
+  expect(data['made_at']).toBe(new Date(restored.madeAt).toISOString());
   expect(Number(data['transactions_known'])).toBeGreaterThan(Number(data['transactions']));
   expect([restored.hasLoss, isLossNoted]).toEqual([false, false]);
 });

@@ -7,6 +7,7 @@ import {
   symlinkSync,
   unlinkSync,
   utimesSync,
+  watch as noticesOf,
   writeFileSync,
 } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -233,6 +234,41 @@ describe('changes that are none', () => {
       vi.advanceTimersByTime(1_000);
       while (told === 0) await turn();
     } finally {
+      vi.useRealTimers();
+    }
+  });
+
+  it('a change while another settles begins the 100 ms anew, for a second at most', async () => {
+    const file = join(folder, 'gateway.yaml');
+    writeFileSync(file, 'a: 1\n');
+    vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout', 'setInterval', 'clearInterval', 'performance'] });
+    let notices = 0;
+    let told = 0;
+    const own = watchFiles(
+      () => [file],
+      () => (told += 1),
+    );
+    watching = own;
+    // Made later, so it hears of a change after the watch that is looked at.
+    const also = noticesOf(folder, { persistent: false }, () => (notices += 1));
+    try {
+      const change = async (to: number): Promise<void> => {
+        const before = notices;
+        writeFileSync(file, `a: ${to}\n`);
+        while (notices === before) await turn();
+        for (let turns = 0; turns < 20; turns += 1) await turn();
+      };
+      for (let at = 0; at < 12; at += 1) {
+        await change(10 + at);
+        expect(told).toBe(0);
+        vi.advanceTimersByTime(80);
+      }
+      await change(99);
+      expect(told).toBe(0);
+      vi.advanceTimersByTime(40);
+      while (told === 0) await turn();
+    } finally {
+      also.close();
       vi.useRealTimers();
     }
   });

@@ -422,6 +422,11 @@ describe('a search of tools', () => {
     expect(await names({}, { view })).toEqual(['payments.refund', ...own]);
   });
 
+  test('names neither itself nor the description of a tool to who reads governance alone', async () => {
+    const seen = await names({ scopes: ['governance:read'] });
+    expect(seen.filter((name) => name.startsWith('svc.'))).toEqual([]);
+  });
+
   test('says of a write that a read-only key may not run it, and of a read that it may', async () => {
     const reader = { kind: 'agent', agentId: 'bot', profile: null, scopes: [], readOnly: true } as const;
     const tools = await found(reader);

@@ -164,6 +164,36 @@ it('where a part of the store is away, what is of the others is told, and what c
   });
 });
 
+it('what is due is told at the beginning of a look, however long the ledgers take to be read', async () => {
+  let read: (isBehind: boolean) => void = () => undefined;
+  const { store } = many(1);
+  const followLedgers = () =>
+    new Promise<boolean>((resolve) => {
+      read = resolve;
+    });
+  await withNotifier({ ...store, followLedgers }, async () => {
+    try {
+      await expect.poll(() => posted.length, { timeout: 5_000, interval: 20 }).toBe(1);
+    } finally {
+      read(false);
+    }
+  });
+});
+
+it('what the ledgers bring is told in the same look', async () => {
+  // No other look comes.
+  vi.useFakeTimers({ toFake: ['setTimeout', 'clearTimeout'] });
+  const { store, held } = outbox();
+  const followLedgers = async (): Promise<boolean> => {
+    await delay(5);
+    held.set('1', waiting('1', 'w'));
+    return false;
+  };
+  await withNotifier({ ...store, followLedgers, forgetDeliveries: async () => false }, () =>
+    until(() => posted.length === 1),
+  );
+}, 10_000);
+
 it('what ended long ago is removed as fast as it ends', async () => {
   const { store, forgotten } = outbox();
   await withNotifier(store, () => expect.poll(forgotten, PATIENT).toBe(3));

@@ -1,9 +1,11 @@
 import { type IncomingHttpHeaders, IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
+import { TLSSocket } from 'node:tls';
 import { afterEach, describe, expect, test, vi } from 'vitest';
 import { readIdempotencyKey } from '../../src/effects/run/fingerprint.ts';
 import { isNeverSent } from '../../src/effects/run/header-names.ts';
 import { forwardedHeaders, type HeaderContext, returnedHeaders } from '../../src/proxy/headers.ts';
+import type { ProxiedUpstream } from '../../src/proxy/ports.ts';
 import { createIdentities, readQuery } from '../../src/proxy/arrival.ts';
 import { headersNamed } from '../../src/mcp/gateway/arrival.ts';
 import type { Identified } from '../../src/identity/identified.ts';
@@ -220,12 +222,19 @@ describe('headers', () => {
   const none = { forward: [], drop: [], volatile: [], set: {} };
   function forward(
     headers: IncomingHttpHeaders,
-    changes: { governed?: boolean; named?: Record<string, string>; rules?: Partial<HeaderSettings> } = {},
+    changes: {
+      governed?: boolean;
+      named?: Record<string, string>;
+      rules?: Partial<HeaderSettings>;
+      arrived?: Partial<HeaderContext['arrived']>;
+      credentials?: ProxiedUpstream['credentials'];
+      socket?: Socket;
+    } = {},
     raw: readonly string[] = [],
   ) {
     const { request } = makeTool().call;
     return forwardedHeaders(
-      { headers, rawHeaders: [...raw], socket: new Socket() },
+      { headers, rawHeaders: [...raw], socket: changes.socket ?? new Socket() },
       {
         tool: makeTool({ request: { ...request, headers: changes.named ?? {} } }),
         route: {
@@ -245,8 +254,8 @@ describe('headers', () => {
           finalStatus: null,
           undeclaredQuery: null,
         },
-        upstream: { url: 'http://upstream:9', network: 'any', credentials: null },
-        arrived,
+        upstream: { url: 'http://upstream:9', network: 'any', credentials: changes.credentials ?? null },
+        arrived: { ...arrived, ...changes.arrived },
         governed: changes.governed ?? true,
       },
     );
@@ -328,6 +337,54 @@ describe('headers', () => {
     });
   });
 
+  test('what the gateway sets says how the request came: for whom, under which name, with TLS or without', () => {
+    const set = { 'x-by': '{agent_id}', 'x-host': '{host}', 'x-proto': '{proto}' };
+    const { keyId, user, madeBy, keyCreatedAt, readOnly, allowedTools } = BOT;
+    const account = {
+      keyId,
+      user,
+      madeBy,
+      keyCreatedAt,
+      readOnly,
+      allowedTools,
+      kind: 'account',
+      workspace: 'demo',
+    } as const;
+    const said = (changes: Parameters<typeof forward>[1]) => {
+      const found = forward({ host: 'gateway.test:8080' }, { rules: { set }, ...changes });
+      return found.kind === 'headers' ? found.headers.sent : null;
+    };
+    const host = { 'x-host': 'gateway.test:8080' };
+    expect(said({ arrived: { agentId: 'other' } })).toEqual(
+      expect.objectContaining({ ...host, 'x-by': 'other', 'x-proto': 'http' }),
+    );
+    expect(said({ arrived: { agentId: null }, socket: new TLSSocket(new Socket()) })).toEqual(
+      expect.objectContaining({ ...host, 'x-by': 'bot', 'x-proto': 'https' }),
+    );
+    // Nobody: the header is not sent.
+    expect(said({ arrived: { agentId: null, principal: account } })).not.toHaveProperty('x-by');
+  });
+
+  test('credentials of the caller go on to an upstream for which the gateway has none, and to no other', () => {
+    const headers = { cookie: 'session=1' };
+    const of = { rules: { forward: ['cookie'] }, arrived: { authorization: 'Bearer theirs' } };
+    const apart = (credentials: ProxiedUpstream['credentials']) => {
+      const found = forward(headers, { ...of, credentials });
+      return found.kind === 'headers' ? found.apart : null;
+    };
+    expect(apart(null)).toEqual({ cookie: 'session=1', authorization: 'Bearer theirs' });
+    expect(apart({ header: 'x-token', value: 'own' })).toEqual({});
+  });
+
+  test('the gateway’s key goes nowhere: not in the header that carried it, in a credential, or in a name', () => {
+    const { key } = arrived;
+    const carried = forward({ 'x-goog-key': key, accept: 'a' }, { arrived: { carriedIn: ['x-goog-key'] } });
+    expect(carried.kind === 'headers' && Object.keys(carried.headers.sent)).not.toContain('x-goog-key');
+    expect(carried.kind).toBe('headers');
+    for (const headers of [{ cookie: `a=${key}` }, { [`x-${key}`]: '1' }])
+      expect(forward(headers, { rules: { forward: ['*'] } })).toMatchObject({ problem: { code: 'invalid_request' } });
+  });
+
   test('the gateway’s own cookies go nowhere, whatever is forwarded', () => {
     const own = ['svc_console=a', '__Host-svc_console=b', 'svc_approver=c', ' svc_console =d'];
     for (const forwarded of ['cookie', '*']) {
@@ -395,6 +452,7 @@ describe('headers', () => {
     ['http://key@upstream:9/v1/x', { location: '/shop/v1/x' }],
     ['//elsewhere/x', { 'svc-foreign-location': '//elsewhere/x' }],
     ['/\\elsewhere/x', { 'svc-foreign-location': '/\\elsewhere/x' }],
+    [String.raw`\\upstream:9/v1/x`, { location: '/shop/v1/x' }],
     ['\\\\elsewhere/x', { 'svc-foreign-location': '\\\\elsewhere/x' }],
     ['/\t/elsewhere/x', { 'svc-foreign-location': '/\t/elsewhere/x' }],
     ['http://upstream:99/x', { 'svc-foreign-location': 'http://upstream:99/x' }],
@@ -402,6 +460,7 @@ describe('headers', () => {
     ['http://upstream:9@elsewhere/x', { 'svc-foreign-location': 'http://upstream:9@elsewhere/x' }],
     ['http://upstream:9.elsewhere/x', { 'svc-foreign-location': 'http://upstream:9.elsewhere/x' }],
     ['http://[', { 'svc-foreign-location': 'http://[' }],
+    ['https://elsewhere/a%2Fb?sig=x%3D&b=#c', { 'svc-foreign-location': 'https://elsewhere/a%2Fb?sig=x%3D&b=#c' }],
     ['app://done', { location: 'app://done' }],
   ])('a redirect to %s', (location, expected) => {
     const options = {
@@ -427,6 +486,18 @@ describe('headers', () => {
       '<http://upstream:9/i?page=2>; rel="next", </i?page=9>; rel=last',
       { link: '<https://gateway.test/shop/i?page=2>; rel="next", </shop/i?page=9>; rel=last' },
     ],
+    ['< http://upstream:9/i >; rel="next"', { link: '<https://gateway.test/shop/i>; rel="next"' }],
+    ['<//upstream:9/i>; rel="next"', { link: '<https://gateway.test/shop/i>; rel="next"' }],
+    [String.raw`<\\upstream:9/i>; rel="next"`, { link: '<https://gateway.test/shop/i>; rel="next"' }],
+    ['<?page=2>; rel="next"', { link: '<?page=2>; rel="next"' }],
+    [
+      '<http://elsewhere/i>; rel="next", <http://elsewhere/j>; rel="last"',
+      { 'svc-foreign-link': '<http://elsewhere/i>; rel="next", <http://elsewhere/j>; rel="last"' },
+    ],
+    [
+      String.raw`</i>; title="a \" <http://elsewhere/>; rel=next, \" b"`,
+      { link: String.raw`</shop/i>; title="a \" <http://elsewhere/>; rel=next, \" b"` },
+    ],
     ['<http://elsewhere/i>; rel="next"', { 'svc-foreign-link': '<http://elsewhere/i>; rel="next"' }],
     [
       '<http://upstream:9/i>; title="a, <http://elsewhere/>; b"; rel="next", <http://elsewhere/d>; rel="help"',
@@ -451,6 +522,27 @@ describe('headers', () => {
       origin: () => 'https://gateway.test',
     };
     expect(returnedHeaders({ link }, { ...options, foreignLinks: 'hide' })).toEqual(expected);
+    // Nothing is put aside, nor lost, where the route passes what leads elsewhere.
+    const passed = returnedHeaders({ link }, { ...options, foreignLinks: 'pass' });
+    expect(Object.keys(passed)).toEqual(['link']);
+    if (link.includes('http://elsewhere')) expect(passed['link']).toContain('http://elsewhere');
+  });
+
+  test('of a header that comes several times all goes back, each byte as it came', () => {
+    const options = {
+      setCookie: true,
+      prefix: '/shop',
+      upstreamUrl: 'http://upstream:9',
+      origin: () => 'https://gateway.test',
+      foreignLinks: 'hide',
+    } as const;
+    const link = ['</i>; rel="next"; title="é"', '</j>; rel="last"'];
+    const asBytes = Buffer.from('é').toString('latin1');
+    expect(returnedHeaders({ link, etag: '"é"', 'set-cookie': ['a=é', 'b=2'] }, options)).toEqual({
+      link: `</shop/i>; rel="next"; title="${asBytes}", </shop/j>; rel="last"`,
+      etag: `"${asBytes}"`,
+      'set-cookie': [`a=${asBytes}`, 'b=2'],
+    });
   });
 });
 

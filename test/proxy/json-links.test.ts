@@ -1,8 +1,10 @@
 import { IncomingMessage } from 'node:http';
 import { Socket } from 'node:net';
+import { finished } from 'node:stream/promises';
+import { TLSSocket } from 'node:tls';
 import fc from 'fast-check';
 import { describe, expect, it } from 'vitest';
-import { isJson, LinkRewriter, LinksUnreadable, rewriteLinks } from '../../src/proxy/json-links.ts';
+import { isJson, LinkRewriter, linkStream, LinksUnreadable, rewriteLinks } from '../../src/proxy/json-links.ts';
 import { type LinkContext, originOfRequest, ownField } from '../../src/proxy/headers.ts';
 
 const CONTEXT: LinkContext = {
@@ -43,6 +45,11 @@ describe('the fields', () => {
     ],
     ['{"@odata.next":"a"}', '{"@odata.next":"<a>"}'],
     ['[{"next":"a"}]', '[{"next":"a"}]'],
+    ['{"paging":"a","items":"b","_links":{"self":"c"}}', '{"paging":"a","items":"b","_links":{"self":"c"}}'],
+    ['\t{\r\n\t"next":\t"a"\r\n}', '\t{\r\n\t"next":\t"<a>"\r\n}'],
+    ['1234', '1234'],
+    [`{"next":"${'a'.repeat(16_384)}"}`, `{"next":"<${'a'.repeat(16_384)}>"}`],
+    ['['.repeat(1000) + ']'.repeat(1000), '['.repeat(1000) + ']'.repeat(1000)],
     ['"next"', '"next"'],
     ['\uFEFF{"next":"a"}', '\uFEFF{"next":"<a>"}'],
     ['{"a":"\\"next\\":\\"b","next":"ö"}', '{"a":"\\"next\\":\\"b","next":"<ö>"}'],
@@ -78,6 +85,12 @@ describe('the fields', () => {
     "{'next':'a'}",
     '{next:"a"}',
     '[1,]',
+    '[1,,2]',
+    '[,1]',
+    '["a":1]',
+    '{"a"::1}',
+    '{"a":1,b"next":2}',
+    '{"a":$1}',
     '{"next":"a"]',
     '/*"*/{"next":"a"}',
     '{"next":"\\x"}',
@@ -140,6 +153,8 @@ it.each([
   ['application/json', true],
   ['application/hal+json; charset=utf-8', true],
   ['Application/JSON;x', true],
+  ['text/json', true],
+  ['application/json-seq', false],
   ['application/x-ndjson', false],
   ['text/event-stream', false],
   [undefined, false],
@@ -156,4 +171,25 @@ it.each([
   const request = new IncomingMessage(new Socket());
   request.headers.host = host;
   expect(originOfRequest(request, 'https://gateway.example')).toBe(origin);
+});
+
+it('where the gateway is published under no address, links lead to where the request came, with TLS or without', () => {
+  for (const [socket, origin] of [
+    [new Socket(), 'http://gateway:8080'],
+    [new TLSSocket(new Socket()), 'https://gateway:8080'],
+  ] as const) {
+    const request = new IncomingMessage(socket);
+    request.headers.host = 'gateway:8080';
+    expect(originOfRequest(request, '')).toBe(origin);
+  }
+});
+
+it('a stream whose links cannot be read fails, and passes on nothing of what cannot be', async () => {
+  const stream = linkStream(FIELDS, (address) => address);
+  const passed: Buffer[] = [];
+  stream.on('data', (piece: Buffer) => passed.push(piece));
+  stream.write('{"a":1,');
+  stream.end('"next":http://elsewhere}');
+  await expect(finished(stream)).rejects.toThrow(LinksUnreadable);
+  expect(Buffer.concat(passed).toString()).toBe('{"a":1,');
 });

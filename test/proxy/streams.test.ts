@@ -294,6 +294,21 @@ describe('a caller that goes', () => {
   });
 });
 
+test('a streamed answer that is over is not judged again', async () => {
+  const fresh = await world.freshBot();
+  const { caller, upstream } = await begun({ key: fresh.key });
+  const judged = (): number => world.identified.filter((key) => key === fresh.key).length;
+  const before = judged();
+  await (await world.pause('some.other'))();
+  expect(judged()).toBeGreaterThan(before);
+  upstream.end(DONE);
+  await caller.end;
+  await settled(caller);
+  const known = judged();
+  await (await world.pause('some.other'))();
+  expect(judged()).toBe(known);
+});
+
 describe('what an answer says it cost', () => {
   const usage = (tokens: unknown): string =>
     `data: ${JSON.stringify({ choices: [], usage: { total_tokens: tokens } })}\n\n`;

@@ -114,6 +114,14 @@ it('what cannot be read is an error, not absent: also one of several commands', 
   connection.close();
 });
 
+it('who waits for a connection that is closed, or was, learns it at once', async () => {
+  const connection = connectionTo(await freePort());
+  const waiting = expect(connection.ready(3_600_000)).rejects.toThrow('Redis cannot be reached');
+  connection.close();
+  await waiting;
+  await expect(connection.ready(3_600_000)).rejects.toThrow('Redis cannot be reached');
+}, 5_000);
+
 it('why a server cannot be reached is told without its address', async () => {
   const connection = connectionTo(await freePort());
   await expect(connection.ready()).rejects.toThrow(/^Redis cannot be reached: connect ECONNREFUSED$/);

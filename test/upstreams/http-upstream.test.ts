@@ -471,6 +471,45 @@ describe('change', () => {
     expect(await send('ok')).toMatchObject({ kind: 'failed', evidence: { code: 'not_dispatched' } });
     expect((await running).kind).toBe('committed');
   });
+
+  test('another address, network, time-out or number of connections holds from the next call on', async () => {
+    const other = createHttpServer(({ url: path }, response) => {
+      if (path !== '/never') response.end('{}');
+    });
+    let connections = 0;
+    other.on('connection', () => (connections += 1));
+    other.listen(0, '127.0.0.1');
+    await once(other, 'listening');
+    const here = { id: 'payments', url: service.url, timeoutMs: 60_000, connections: 4, credentials: null } as const;
+    const update = (changes: object): void => upstreams.update([{ ...here, network: 'any', ...changes }], LIMITS);
+    const read = (path = '/') => upstreams.stream('payments')?.request({ method: 'GET', path });
+    open();
+    expect((await send('ok')).kind).toBe('committed');
+    await (await read())?.body.dump();
+
+    const url = urlOf(other, 'http');
+    update({ url });
+    const elsewhere = await since(() => send('ok'));
+    expect([elsewhere.result.kind, elsewhere.requests]).toEqual(['committed', 0]);
+    expect(await (await read())?.body.text()).toBe('{}');
+
+    update({ url, connections: 1 });
+    const before = connections;
+    await Promise.all([send('ok'), send('ok'), send('ok')]);
+    expect(connections - before).toBe(1);
+
+    // Neither goes on over a connection that was opened before.
+    update({ url, connections: 1, network: 'public' });
+    expect((await send('ok')).evidence.code).toBe('connect_failed');
+    await expect(read()).rejects.toThrow('address');
+
+    update({ url });
+    await (await read())?.body.dump();
+    update({ url, timeoutMs: 100 });
+    await expect(read('/never')).rejects.toThrow('Headers Timeout');
+    other.closeAllConnections();
+    await closed(other);
+  });
 });
 
 function urlOf(server: Server, scheme: string): string {

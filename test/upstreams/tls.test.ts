@@ -4,6 +4,7 @@ import { createServer, type AddressInfo } from 'node:net';
 import { afterEach, beforeAll, describe, expect, test, vi } from 'vitest';
 import type { UpstreamResult, UpstreamTls } from '../../src/effects/upstream.ts';
 import { handshakeFault } from '../../src/upstreams/http/tls-faults.ts';
+import { sameTls } from '../../src/upstreams/http/upstream-tls.ts';
 import { probeUpstream } from '../../src/upstreams/http/probe.ts';
 import { createUpstreams, type Upstreams } from '../../src/upstreams/upstreams.ts';
 import { type Issued, makeCa, type TestCa } from '../upstream/certificates.ts';
@@ -255,6 +256,19 @@ test('a later connection that breaks is new too; one that has answered before is
   expect(await send(upstreams)).toMatchObject(COMMITTED);
   expect(await broken()).toBe('the connection broke before the answer came');
   expect(await broken()).toMatch(/^the connection broke before the answer came; it was new: /);
+});
+
+test.each<[string, Partial<UpstreamTls>]>([
+  ['CA', { ca: 'other' }],
+  ['certificate of the gateway', { client: { cert: 'other', key: 'key' } }],
+  ['key of the gateway', { client: { cert: 'cert', key: 'other' } }],
+  ['certificate at all', { client: null }],
+  ['server name', { serverName: 'other' }],
+  ['lowest version', { minVersion: 'TLSv1.3' }],
+])('connections that were opened with another %s are not used after a reload', (_what, changes) => {
+  const before = tlsOf({ ca: 'ca', client: { cert: 'cert', key: 'key' }, serverName: 'db' });
+  expect(sameTls(before, structuredClone(before))).toBe(true);
+  expect(sameTls(before, { ...before, ...changes })).toBe(false);
 });
 
 test('a reload that leaves certificates and keys as they are leaves the connections', async () => {

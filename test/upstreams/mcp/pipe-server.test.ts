@@ -125,9 +125,27 @@ test('a long message that is not strict leaves nobody waiting, and the session g
   says(`{"jsonrpc":"2.0","id":1,"id":2,"result":{"text":"${LONG}"}}`);
   for (const { end } of [one, two]) await expect(end).rejects.toThrow('the name "id" stands twice');
   expect(isPaused()).toBe(false);
+  // Nor are their ids taken any more, or what stands before a message a way around.
+  const again = call(1);
+  says(`\t {"jsonrpc":"2.0","id":1,"id":2,"result":{"text":"${LONG}"}}`);
+  await expect(again.end).rejects.toThrow('the name "id" stands twice');
   const three = call(3);
   say({ id: 3, result: {} });
   await three.end;
+  await server.close();
+});
+
+test('a short message behind a long one is taken as it would be alone', async () => {
+  const { server, says, call } = await begun();
+  // The same name twice: what a long one may not have.
+  const short = (id: number): string => `{"jsonrpc":"2.0","id":${id},"result":{"n":1,"n":2}}`;
+  const alone = call(1);
+  says(short(1));
+  const behind = call(2);
+  says(LONG);
+  says(short(2));
+  await Promise.all([alone.end, behind.end]);
+  expect([alone.text, behind.text]).toEqual([short(1), short(2)]);
   await server.close();
 });
 
