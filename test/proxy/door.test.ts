@@ -220,12 +220,20 @@ describe('headers', () => {
   const none = { forward: [], drop: [], volatile: [], set: {} };
   function forward(
     headers: IncomingHttpHeaders,
-    changes: { governed?: boolean; named?: Record<string, string>; rules?: Partial<HeaderSettings> } = {},
+    changes: {
+      governed?: boolean;
+      named?: Record<string, string>;
+      rules?: Partial<HeaderSettings>;
+      isEncrypted?: boolean;
+      from?: Partial<HeaderContext['arrived']>;
+      credentials?: NonNullable<HeaderContext['upstream']>['credentials'];
+    } = {},
     raw: readonly string[] = [],
   ) {
     const { request } = makeTool().call;
+    const socket = Object.assign(new Socket(), changes.isEncrypted === true ? { encrypted: true } : {});
     return forwardedHeaders(
-      { headers, rawHeaders: [...raw], socket: new Socket() },
+      { headers, rawHeaders: [...raw], socket },
       {
         tool: makeTool({ request: { ...request, headers: changes.named ?? {} } }),
         route: {
@@ -245,8 +253,8 @@ describe('headers', () => {
           finalStatus: null,
           undeclaredQuery: null,
         },
-        upstream: { url: 'http://upstream:9', network: 'any', credentials: null },
-        arrived,
+        upstream: { url: 'http://upstream:9', network: 'any', credentials: changes.credentials ?? null },
+        arrived: { ...arrived, ...changes.from },
         governed: changes.governed ?? true,
       },
     );
@@ -271,6 +279,22 @@ describe('headers', () => {
     });
     const streamed = forward({ ...plain, connection: 'keep-alive' }, { governed: false });
     expect(streamed).toMatchObject({ headers: { sent: { 'accept-encoding': 'gzip', 'x-tenant': 'blue' } } });
+  });
+
+  test('an Authorization of the caller’s own goes on where the gateway has no credentials for the upstream, and only there', () => {
+    const from = { authorization: 'Bearer of-the-caller' };
+    expect(forward({}, { from })).toMatchObject({ apart: { authorization: 'Bearer of-the-caller' } });
+    const credentials = { header: 'x-api-key', value: 'of the gateway' };
+    expect(forward({}, { from, credentials })).toMatchObject({ kind: 'headers' });
+    expect(forward({}, { from, credentials })).not.toHaveProperty('apart.authorization');
+  });
+
+  test.each([
+    [false, 'http'],
+    [true, 'https'],
+  ])('over TLS: %s, {proto} is %s', (isEncrypted, proto) => {
+    const rules = { set: { 'x-seen-proto': '{proto}' } };
+    expect(forward({}, { rules, isEncrypted })).toMatchObject({ headers: { sent: { 'x-seen-proto': proto } } });
   });
 
   test('a tool cannot name what may never go on, and no rule can forward it', () => {
@@ -451,6 +475,12 @@ describe('headers', () => {
       origin: () => 'https://gateway.test',
     };
     expect(returnedHeaders({ link }, { ...options, foreignLinks: 'hide' })).toEqual(expected);
+    // A route that lets them pass has each in its place.
+    const passed = returnedHeaders({ link }, { ...options, foreignLinks: 'pass' });
+    expect([Object.keys(passed), passed['link']]).toEqual([
+      ['link'],
+      expect.stringContaining(link.includes('elsewhere') ? 'http://elsewhere' : 'https://gateway.test/shop'),
+    ]);
   });
 });
 

@@ -160,3 +160,10 @@ it.each([
   request.headers.host = host;
   expect(originOfRequest(request, 'https://gateway.example')).toBe(origin);
 });
+
+it('links lead back over TLS where the request came over TLS', () => {
+  const socket = Object.assign(new Socket(), { encrypted: true });
+  const request = new IncomingMessage(socket);
+  request.headers.host = 'gateway:8443';
+  expect(originOfRequest(request, 'http://localhost:8080')).toBe('https://gateway:8443');
+});
